@@ -1,0 +1,59 @@
+#include "api/checks.hpp"
+
+#include <fmt/format.h>
+
+#include "core/error.hpp"
+#include "core/overlap.hpp"
+
+namespace tandem::api {
+namespace {
+
+std::string shard_name(const core::Codec &codec, unsigned index) {
+  return index < codec.k() ? fmt::format("data shard {}", index) : fmt::format("parity shard {}", index - codec.k());
+}
+
+[[noreturn]] void fail_null(const core::Plan &plan, unsigned index, const char *use) {
+  core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+             fmt::format("the pointer to {} is NULL, but it is to be {}", shard_name(plan.codec(), index), use));
+}
+
+void check_overlap(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs,
+                   std::uint64_t shard_bytes) {
+  core::Extent extents[2 * core::kMaxShards];
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < plan.outputs().size(); ++i)
+    extents[count++] = {outputs[i], static_cast<std::size_t>(shard_bytes), true, plan.outputs()[i]};
+  for (std::size_t i = 0; i < plan.inputs().size(); ++i)
+    extents[count++] = {inputs[i], static_cast<std::size_t>(shard_bytes), false, plan.inputs()[i]};
+  core::Overlap found;
+  if (!core::find_overlap({extents, count}, &found)) return;
+  core::fail(TANDEM_ERROR_OVERLAP, fmt::format("{} (written, {} bytes) overlaps {} ({})",
+                                               shard_name(plan.codec(), found.output), shard_bytes,
+                                               shard_name(plan.codec(), found.other),
+                                               found.other_is_output ? "written too" : "read"));
+}
+
+}  // namespace
+
+void check_shard_bytes(std::uint64_t shard_bytes, std::uint64_t shard_count) {
+  if (shard_bytes == 0) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shard_bytes is 0");
+  if (shard_bytes > static_cast<std::uint64_t>(PTRDIFF_MAX) / shard_count) {
+    core::fail(TANDEM_ERROR_TOO_LARGE,
+               fmt::format("{} shards of {} bytes do not fit the address space", shard_count, shard_bytes));
+  }
+}
+
+void check_pointers(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs,
+                    std::uint64_t shard_bytes) {
+  const std::size_t input_count = plan.inputs().size(), output_count = plan.outputs().size();
+  for (std::size_t i = 0; i < input_count; ++i)
+    if (inputs[i] == nullptr) [[unlikely]] fail_null(plan, plan.inputs()[i], "read");
+  for (std::size_t i = 0; i < output_count; ++i)
+    if (outputs[i] == nullptr) [[unlikely]]
+      fail_null(plan, plan.outputs()[i], plan.mode() == core::Mode::compare ? "read" : "written");
+  if (plan.mode() == core::Mode::compare) return;  // nothing is written
+  if (shard_bytes * (input_count + output_count) >= kOverlapCheckBytes)
+    check_overlap(plan, inputs, outputs, shard_bytes);
+}
+
+}  // namespace tandem::api

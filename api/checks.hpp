@@ -1,0 +1,26 @@
+// What every call checks about its buffers before the first byte is written.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/plan.hpp"
+
+namespace tandem::api {
+
+// Overlap is looked for from this many total bytes up, and always in debug builds.
+#if defined(NDEBUG)
+inline constexpr std::uint64_t kOverlapCheckBytes = 64 << 10;
+#else
+inline constexpr std::uint64_t kOverlapCheckBytes = 0;
+#endif
+
+// shard_bytes >= 1, and shard_count shards of it fit the address space. Throws Error.
+void check_shard_bytes(std::uint64_t shard_bytes, std::uint64_t shard_count);
+
+// The pointers of one stripe in plan order: none NULL, no output on another buffer. Throws Error naming the shards.
+void check_pointers(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs,
+                    std::uint64_t shard_bytes);
+
+}  // namespace tandem::api

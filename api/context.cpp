@@ -1,0 +1,117 @@
+// Contexts, and the one place that lists the backends.
+#include <fmt/format.h>
+
+#include <atomic>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+#include "api/gate.hpp"
+#include "api/objects.hpp"
+#include "api/options.hpp"
+#include "cpu/factory.hpp"
+
+namespace tandem::api {
+namespace {
+
+// A string option: what the caller gave, else the environment, else empty.
+std::string text_option(const char *given, const char *variable) {
+  if (given != nullptr) return given;
+  const char *value = std::getenv(variable);
+  return value != nullptr ? value : "";
+}
+
+std::uint32_t thread_count_option(std::uint32_t given) {
+  constexpr std::uint32_t kMost = 4096;
+  std::uint32_t count = given;
+  const char *value = given == 0 ? std::getenv("TANDEM_THREADS") : nullptr;
+  if (value != nullptr && *value != 0) {
+    const char *end = value + std::strlen(value);
+    const auto [stopped, error] = std::from_chars(value, end, count);
+    if (error != std::errc() || stopped != end)
+      core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("TANDEM_THREADS is \"{}\", not a number", value));
+  }
+  if (count > kMost)
+    core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("thread_count is {}; at most {}", count, kMost));
+  return count;
+}
+
+std::int32_t executor_option(std::int32_t given) {
+  const char *value = given == TANDEM_EXECUTOR_DEFAULT ? std::getenv("TANDEM_EXECUTOR") : nullptr;
+  if (value == nullptr || *value == 0) return given;
+  const std::string name = value;
+  if (name == "serial") return TANDEM_EXECUTOR_SERIAL;
+  if (name == "pthread") return TANDEM_EXECUTOR_PTHREAD;
+  if (name == "openmp") return TANDEM_EXECUTOR_OPENMP;
+  core::fail(TANDEM_ERROR_UNAVAILABLE,
+             fmt::format("TANDEM_EXECUTOR is \"{}\"; known executors: serial, pthread, openmp", name));
+}
+
+std::unique_ptr<core::Backend> make_backend(tandem_context &context, const tandem_context_options &options) {
+  const std::string name = text_option(options.backend, "TANDEM_BACKEND");
+  if (!name.empty() && name != "auto" && name != "cpu")
+    core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("backend \"{}\" does not exist here; known: auto, cpu", name));
+
+  cpu::Options cpu_options;
+  cpu_options.kernel = text_option(options.kernel, "TANDEM_KERNEL");
+  cpu_options.thread_count = thread_count_option(options.thread_count);
+  cpu_options.executor = executor_option(options.executor);
+  cpu_options.partition = options.partition;
+  cpu_options.schedule = options.schedule;
+  cpu_options.pin_threads = options.pin_threads != 0;
+  cpu_options.budget = &context.budget;
+  cpu::Choice choice = {};
+  std::unique_ptr<core::Backend> backend = cpu::make_backend(cpu_options, context.log, &choice);
+  context.kernel_name = choice.kernel;
+  context.executor_name = choice.executor;
+  context.thread_count = choice.thread_count;
+  return backend;
+}
+
+}  // namespace
+}  // namespace tandem::api
+
+using tandem::api::guarded;
+using tandem::api::refuse;
+
+extern "C" {
+
+tandem_status tandem_context_create(const tandem_context_options *options, tandem_context **context_out) {
+  if (context_out == nullptr) return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "context_out is NULL");
+  return guarded([&] {
+    static std::atomic<std::uint64_t> next_id{1};
+    const tandem_context_options given = tandem::api::read_options(options, "tandem_context_options");
+    auto context = std::make_unique<tandem_context>();
+    context->id = next_id.fetch_add(1, std::memory_order_relaxed);
+    context->log = tandem::core::Log(given.log_callback, given.log_user, given.log_level);
+    const std::string resources = tandem::api::text_option(given.resources, "TANDEM_RESOURCES");
+    if (!resources.empty()) context->budget.set_all(resources);
+    context->backend = tandem::api::make_backend(*context, given);
+    context->backend_name = context->backend->traits().name;
+    *context_out = context.release();
+  });
+}
+
+void tandem_context_destroy(tandem_context *context) { delete context; }
+
+tandem_status tandem_context_set_resource(tandem_context *context, const char *name, uint64_t amount) {
+  if (context == nullptr || name == nullptr)
+    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "context or name is NULL");
+  return guarded([&] { context->budget.set(name, amount); });
+}
+
+tandem_status tandem_context_query(const tandem_context *context, tandem_context_info *info_out) {
+  if (context == nullptr || info_out == nullptr)
+    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "context or info_out is NULL");
+  return guarded([&] {
+    tandem_context_info info = {};
+    info.backend = context->backend_name.c_str();
+    info.kernel = context->kernel_name;
+    info.executor = context->executor_name;
+    info.thread_count = context->thread_count;
+    info.kernel_calls = context->backend->kernel_calls();
+    tandem::api::write_result(info, info_out, "tandem_context_info");
+  });
+}
+
+}  // extern "C"

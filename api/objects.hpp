@@ -1,0 +1,31 @@
+// What the opaque handles of tandem.h are.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/backend.hpp"
+#include "core/budget.hpp"
+#include "core/codec.hpp"
+#include "core/log.hpp"
+#include "core/plan.hpp"
+#include "tandem/tandem.h"
+
+struct tandem_codec {
+  std::shared_ptr<const tandem::core::Codec> codec;
+};
+
+struct tandem_context {
+  std::uint64_t id;  // unique in the process, never reused: a cache key
+  tandem::core::Log log;
+  tandem::core::Budget budget;
+  std::unique_ptr<tandem::core::Backend> backend;  // after the budget that it uses
+  std::string backend_name;
+  const char *kernel_name;
+  const char *executor_name;
+  unsigned thread_count;
+};
+
+struct tandem_plan {
+  tandem::core::Plan plan;
+};

@@ -1,0 +1,193 @@
+// The plain functions.
+#include <fmt/format.h>
+
+#include <new>
+
+#include "api/gate.hpp"
+#include "api/options.hpp"
+#include "api/run.hpp"
+
+namespace tandem::api {
+
+core::Shape decode_shape(const core::Codec &codec, void *const *shards, const std::uint8_t *present) {
+  core::Shape shape;
+  shape.operation = core::Operation::decode;
+  for (unsigned i = 0; i < codec.shard_count(); ++i) {
+    if (present[i] != 0) {
+      shape.present.set(i);
+    } else if (shards[i] != nullptr) {
+      shape.wanted.set(i);
+    }
+  }
+  return shape;
+}
+
+core::Shape parity_shape(const core::Codec &codec, core::Operation operation, void *const *parity) {
+  core::Shape shape;
+  shape.operation = operation;
+  for (unsigned r = 0; r < codec.m(); ++r)
+    if (parity[r] != nullptr) shape.wanted.set(codec.k() + r);
+  return shape;
+}
+
+void write_report(const core::VerifyReport &report, tandem_verify_result *result_out) {
+  tandem_verify_result result = {};
+  result.consistent = report.bad_parity_count == 0;
+  result.bad_parity_count = report.bad_parity_count;
+  result.mismatch_byte_count = report.mismatch_byte_count;
+  result.first_mismatch_bytes = report.first_mismatch_bytes;
+  result.first_bad_shard = report.first_bad_shard;
+  result.suspect_shard = report.suspect_shard;
+  write_result(result, result_out, "tandem_verify_result");
+}
+
+namespace {
+
+bool any_null(void *const *pointers, unsigned count) {
+  bool found = false;
+  for (unsigned i = 0; i < count; ++i) found |= pointers[i] == nullptr;
+  return found;
+}
+
+// Where the plan's outputs are parity shards only: their pointers in plan order.
+void gather_parity(const core::Plan &plan, void *const *parity, std::byte **outputs) {
+  for (const std::uint16_t index : plan.outputs())
+    *outputs++ = static_cast<std::byte *>(parity[index - plan.codec().k()]);
+}
+
+void encode(tandem_context &context, const tandem_codec &codec, const void *const *data, void *const *parity,
+            std::size_t shard_bytes) {
+  check_shard_bytes(shard_bytes, codec.codec->shard_count());
+  const unsigned m = codec.codec->m();
+  if (!any_null(parity, m)) return run_stripe(cached_encode_plan(context, codec), as_inputs(data), as_outputs(parity), shard_bytes);
+
+  const core::Shape shape = parity_shape(*codec.codec, core::Operation::encode, parity);
+  if (shape.wanted.none()) return;
+  const core::Plan &plan = cached_plan(context, codec, shape);
+  std::byte *outputs[core::kMaxShards];
+  gather_parity(plan, parity, outputs);
+  run_stripe(plan, as_inputs(data), outputs, shard_bytes);
+}
+
+// update and accumulate: one column of the matrix, into the parities that have a pointer.
+void apply_column(tandem_context &context, const tandem_codec &codec, core::Shape shape, std::uint32_t index,
+                  const void *first, const void *second, void *const *parity, std::size_t shard_bytes) {
+  check_shard_bytes(shard_bytes, codec.codec->shard_count());
+  if (index >= codec.codec->k()) {
+    core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+               fmt::format("index is {}, but there are {} data shards", index, codec.codec->k()));
+  }
+  if (shape.wanted.none()) return;
+  shape.index = index;
+  const core::Plan &plan = cached_plan(context, codec, shape);
+  const std::byte *inputs[] = {static_cast<const std::byte *>(first), static_cast<const std::byte *>(second)};
+  std::byte *outputs[core::kMaxShards];
+  gather_parity(plan, parity, outputs);
+  run_stripe(plan, inputs, outputs, shard_bytes);
+}
+
+void verify(tandem_context &context, const tandem_codec &codec, const void *const *shards, std::size_t shard_bytes,
+            tandem_verify_result *result_out) {
+  read_options(result_out, "tandem_verify_result");  // only its size matters: a wrong one is refused before the work
+  check_shard_bytes(shard_bytes, codec.codec->shard_count());
+  core::Shape shape;
+  shape.operation = core::Operation::verify;
+  shape.wanted = all_parity(*codec.codec);
+  const core::Plan &plan = cached_plan(context, codec, shape);
+  Pointers pointers;
+  gather(plan, const_cast<void *const *>(shards), &pointers);
+  check_pointers(plan, pointers.inputs, pointers.outputs, shard_bytes);
+  core::Mismatch mismatches[core::kMaxShards];
+  core::Task task = plan.task(pointers.inputs, pointers.outputs, shard_bytes);
+  task.mismatches = mismatches;
+  core::Control control;
+  plan.backend().run({&task, 1}, control);
+  write_report(core::explain(plan, mismatches, pointers.inputs, pointers.outputs, shard_bytes, control), result_out);
+}
+
+constexpr const char *kNullArgument = "a pointer argument is NULL";
+
+}  // namespace
+}  // namespace tandem::api
+
+using namespace tandem::api;
+using tandem::core::Operation;
+
+extern "C" {
+
+tandem_status tandem_encode(tandem_context *context, const tandem_codec *codec, const void *const *data,
+                            void *const *parity, size_t shard_bytes) {
+  if (context == nullptr || codec == nullptr || data == nullptr || (parity == nullptr && codec->codec->m() != 0))
+    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
+  return guarded([&] { encode(*context, *codec, data, parity, shard_bytes); });
+}
+
+tandem_status tandem_decode(tandem_context *context, const tandem_codec *codec, void *const *shards,
+                            const uint8_t *present, size_t shard_bytes) {
+  if (context == nullptr || codec == nullptr || shards == nullptr || present == nullptr)
+    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
+  return guarded([&] {
+    check_shard_bytes(shard_bytes, codec->codec->shard_count());
+    const tandem::core::Shape shape = decode_shape(*codec->codec, shards, present);
+    if (shape.wanted.none()) return;
+    const tandem::core::Plan &plan = cached_plan(*context, *codec, shape);
+    Pointers pointers;
+    gather(plan, shards, &pointers);
+    run_stripe(plan, pointers.inputs, pointers.outputs, shard_bytes);
+  });
+}
+
+tandem_status tandem_verify(tandem_context *context, const tandem_codec *codec, const void *const *shards,
+                            size_t shard_bytes, tandem_verify_result *result_out) {
+  if (context == nullptr || codec == nullptr || shards == nullptr || result_out == nullptr)
+    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
+  return guarded([&] { verify(*context, *codec, shards, shard_bytes, result_out); });
+}
+
+tandem_status tandem_update(tandem_context *context, const tandem_codec *codec, uint32_t index, const void *old_data,
+                            const void *new_data, void *const *parity, size_t shard_bytes) {
+  if (context == nullptr || codec == nullptr || old_data == nullptr || new_data == nullptr ||
+      (parity == nullptr && codec->codec->m() != 0))
+    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
+  return guarded([&] {
+    apply_column(*context, *codec, parity_shape(*codec->codec, Operation::update, parity), index, old_data, new_data,
+                 parity, shard_bytes);
+  });
+}
+
+tandem_status tandem_accumulate(tandem_context *context, const tandem_codec *codec, uint32_t index, const void *data,
+                                void *const *parity, size_t shard_bytes, int32_t first) {
+  if (context == nullptr || codec == nullptr || data == nullptr || (parity == nullptr && codec->codec->m() != 0))
+    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
+  return guarded([&] {
+    tandem::core::Shape shape = parity_shape(*codec->codec, Operation::accumulate, parity);
+    shape.overwrite = first != 0;
+    apply_column(*context, *codec, shape, index, data, nullptr, parity, shard_bytes);
+  });
+}
+
+// The block begins with room for its own address: shards_out[0] is where the allocation's pointer is stored just before.
+tandem_status tandem_shards_allocate(size_t count, size_t shard_bytes, void **shards_out) {
+  constexpr std::size_t kLine = 64;
+  if (shards_out == nullptr) return refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
+  return guarded([&] {
+    if (count == 0) tandem::core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "count is 0");
+    constexpr std::size_t kMost = static_cast<std::size_t>(PTRDIFF_MAX) / 2;
+    if (shard_bytes == 0) tandem::core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shard_bytes is 0");
+    if (shard_bytes > kMost || count > (kMost - kLine) / (shard_bytes + 2 * kLine))
+      tandem::core::fail(TANDEM_ERROR_TOO_LARGE,
+                         fmt::format("{} shards of {} bytes do not fit the address space", count, shard_bytes));
+    // An odd number of lines apart: shards that started on the same 4 KiB offset would fight for the same L1 set.
+    const std::size_t lines = (shard_bytes + kLine - 1) / kLine | 1;
+    void *block = ::operator new(kLine + count * lines * kLine, std::align_val_t{kLine});
+    auto *first = static_cast<std::byte *>(block) + kLine;
+    for (std::size_t i = 0; i < count; ++i) shards_out[i] = first + i * lines * kLine;
+  });
+}
+
+void tandem_shards_free(void *first_shard) {
+  if (first_shard == nullptr) return;
+  ::operator delete(static_cast<std::byte *>(first_shard) - 64, std::align_val_t{64});
+}
+
+}  // extern "C"

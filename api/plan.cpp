@@ -1,0 +1,198 @@
+// Plans and jobs.
+#include <fmt/format.h>
+
+#include <mutex>
+#include <vector>
+
+#include "api/gate.hpp"
+#include "api/options.hpp"
+#include "api/run.hpp"
+
+namespace tandem::api {
+namespace {
+
+using core::Codec;
+using core::Operation;
+using core::Plan;
+using core::Shape;
+using core::ShardSet;
+
+ShardSet shard_set(const std::uint8_t *flags, unsigned count) {
+  ShardSet set;
+  for (unsigned i = 0; i < count; ++i)
+    if (flags[i] != 0) set.set(i);
+  return set;
+}
+
+Shape plan_shape(const Codec &codec, const tandem_plan_options &options) {
+  if (options.operation < TANDEM_OPERATION_ENCODE || options.operation > TANDEM_OPERATION_ACCUMULATE) {
+    core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+               fmt::format("operation is {}; known values are 0 to {}", options.operation, int{TANDEM_OPERATION_ACCUMULATE}));
+  }
+  if (options.memory != TANDEM_MEMORY_HOST) {
+    core::fail(TANDEM_ERROR_UNSUPPORTED,
+               fmt::format("memory kind {}: no backend of this context reaches it", options.memory));
+  }
+  Shape shape;
+  shape.operation = static_cast<Operation>(options.operation);
+  const bool one_column = shape.operation == Operation::update || shape.operation == Operation::accumulate;
+  if (one_column) {
+    if (options.index >= codec.k())
+      core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+                 fmt::format("index is {}, but there are {} data shards", options.index, codec.k()));
+    shape.index = options.index;
+  }
+  if (shape.operation == Operation::decode) {
+    if (options.present == nullptr)
+      core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "present is NULL: a decode needs it");
+    shape.present = shard_set(options.present, codec.shard_count());
+    for (unsigned i = 0; i < codec.shard_count(); ++i)
+      if (options.wanted == nullptr ? !shape.present.test(i) : options.wanted[i] != 0) shape.wanted.set(i);
+  } else {
+    shape.wanted = options.wanted == nullptr || shape.operation == Operation::verify
+                       ? all_parity(codec)
+                       : shard_set(options.wanted, codec.shard_count());
+  }
+  return shape;
+}
+
+// The plan's pointers out of the arguments, checked.
+void read_arguments(const Plan &plan, const tandem_plan_arguments &arguments, Pointers *out) {
+  if (arguments.shards == nullptr) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shards is NULL");
+  check_shard_bytes(arguments.shard_bytes, plan.codec().shard_count());
+  gather(plan, arguments.shards, out);
+  if (plan.shape().operation == Operation::update)
+    out->inputs[1] = static_cast<const std::byte *>(arguments.new_data);
+  if (plan.shape().operation == Operation::verify) {
+    if (arguments.verify_result == nullptr)
+      core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "verify_result is NULL: a verify needs it");
+    read_options(arguments.verify_result, "tandem_verify_result");
+  }
+  check_pointers(plan, out->inputs, out->outputs, arguments.shard_bytes);
+}
+
+// One run of a plan: its own copies of the pointers, and what verify found.
+class Run {
+ public:
+  Run(const Plan &plan, const tandem_plan_arguments &arguments) : plan_(plan), result_(arguments.verify_result) {
+    read_arguments(plan, arguments, &pointers_);
+    task_ = plan.task(pointers_.inputs, pointers_.outputs, arguments.shard_bytes);
+    if (plan.mode() == core::Mode::compare) {
+      mismatches_.resize(plan.outputs().size());
+      task_.mismatches = mismatches_.data();
+    }
+  }
+  Run(const Run &) = delete;
+  Run &operator=(const Run &) = delete;
+
+  std::span<const core::Task> tasks() const { return {&task_, 1}; }
+  core::Control &control() { return control_; }
+
+  // After the task is over: what the caller is to hear beyond the bytes.
+  void finish() {
+    if (plan_.mode() != core::Mode::compare) return;
+    write_report(core::explain(plan_, mismatches_.data(), pointers_.inputs, pointers_.outputs, task_.length_bytes, control_),
+                 result_);
+  }
+
+ private:
+  const Plan &plan_;
+  Pointers pointers_;
+  core::Task task_{};
+  std::vector<core::Mismatch> mismatches_;
+  tandem_verify_result *result_;
+  core::Control control_;
+};
+
+}  // namespace
+}  // namespace tandem::api
+
+using namespace tandem::api;
+
+// A run under way, and its result once somebody waited.
+struct tandem_job {
+  std::unique_ptr<Run> run;
+  std::unique_ptr<tandem::core::Ticket> ticket;  // after the run that it uses
+  std::mutex mutex;                              // waiters: the first one finishes the run
+  bool over = false;
+  tandem_status status = TANDEM_OK;
+  std::string message;
+};
+
+extern "C" {
+
+tandem_status tandem_plan_create(tandem_context *context, const tandem_codec *codec, const tandem_plan_options *options,
+                                 tandem_plan **plan_out) {
+  if (context == nullptr || codec == nullptr || options == nullptr || plan_out == nullptr)
+    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
+  return guarded([&] {
+    const tandem_plan_options given = read_options(options, "tandem_plan_options");
+    const Shape shape = plan_shape(*codec->codec, given);
+    *plan_out = new tandem_plan{Plan(*context->backend, codec->codec, shape)};
+  });
+}
+
+void tandem_plan_destroy(tandem_plan *plan) { delete plan; }
+
+tandem_status tandem_plan_shards_to_read(const tandem_plan *plan, uint8_t *read_out) {
+  if (plan == nullptr || read_out == nullptr)
+    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
+  for (unsigned i = 0; i < plan->plan.codec().shard_count(); ++i) read_out[i] = 0;
+  for (const std::uint16_t index : plan->plan.inputs()) read_out[index] = 1;
+  if (plan->plan.mode() != tandem::core::Mode::assign)  // compared with, or added to
+    for (const std::uint16_t index : plan->plan.outputs()) read_out[index] = 1;
+  return TANDEM_OK;
+}
+
+tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_plan_arguments *arguments) {
+  if (plan == nullptr || arguments == nullptr)
+    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
+  return guarded([&] {
+    const tandem_plan_arguments given = read_options(arguments, "tandem_plan_arguments");
+    Run run(plan->plan, given);
+    plan->plan.backend().run(run.tasks(), run.control());
+    run.finish();
+  });
+}
+
+tandem_status tandem_plan_submit(const tandem_plan *plan, const tandem_plan_arguments *arguments,
+                                 tandem_job **job_out) {
+  if (plan == nullptr || arguments == nullptr || job_out == nullptr)
+    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
+  return guarded([&] {
+    const tandem_plan_arguments given = read_options(arguments, "tandem_plan_arguments");
+    auto job = std::make_unique<tandem_job>();
+    job->run = std::make_unique<Run>(plan->plan, given);
+    job->ticket = plan->plan.backend().submit(job->run->tasks(), job->run->control());
+    *job_out = job.release();
+  });
+}
+
+tandem_status tandem_job_wait(tandem_job *job) {
+  if (job == nullptr) return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "job is NULL");
+  const std::lock_guard lock(job->mutex);
+  if (!job->over) {
+    job->status = guarded([&] {
+      job->ticket->wait();
+      job->run->finish();
+    });
+    if (job->status != TANDEM_OK) job->message = tandem_last_error_message();
+    job->over = true;
+    return job->status;
+  }
+  return job->status == TANDEM_OK ? TANDEM_OK : refuse(job->status, job->message);
+}
+
+tandem_status tandem_job_cancel(tandem_job *job) {
+  if (job == nullptr) return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "job is NULL");
+  job->run->control().cancel();
+  return TANDEM_OK;
+}
+
+void tandem_job_destroy(tandem_job *job) {
+  if (job == nullptr) return;
+  tandem_job_wait(job);
+  delete job;
+}
+
+}  // extern "C"

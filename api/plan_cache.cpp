@@ -1,0 +1,96 @@
+#include "api/plan_cache.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace tandem::api {
+namespace {
+
+struct Entry {
+  std::uint64_t context_id = 0;  // ids are never reused, so an entry of an object that is gone is never found
+  std::uint64_t codec_id = 0;
+  bool encodes_all = false;
+  std::shared_ptr<const core::Plan> plan;
+};
+
+// Most recently used first. A move up by one place keeps hot shapes in front without shifting the array.
+class Cache {
+ public:
+  static constexpr std::size_t kEntries = 16;
+
+  template <class Matches>
+  Entry *find(std::uint64_t context_id, std::uint64_t codec_id, Matches &&matches) {
+    for (std::size_t i = 0; i < kEntries; ++i) {
+      Entry &entry = entries_[i];
+      if (entry.context_id != context_id || entry.codec_id != codec_id || !matches(entry)) continue;
+      if (i == 0) return &entry;
+      std::swap(entry, entries_[i - 1]);
+      return &entries_[i - 1];
+    }
+    return nullptr;
+  }
+
+  Entry &insert(Entry entry) {
+    std::move_backward(entries_.begin(), entries_.end() - 1, entries_.end());
+    entries_.front() = std::move(entry);
+    return entries_.front();
+  }
+
+ private:
+  std::array<Entry, kEntries> entries_;
+};
+
+// The pointer is trivial and in the static TLS block: reading it is one instruction. The owner frees the cache when the
+// thread ends.
+__attribute__((tls_model("initial-exec"))) thread_local Cache *this_threads_cache = nullptr;
+
+Cache &make_cache() {
+  thread_local struct Owner {
+    std::unique_ptr<Cache> cache = std::make_unique<Cache>();
+    ~Owner() { this_threads_cache = nullptr; }
+  } owner;
+  this_threads_cache = owner.cache.get();
+  return *owner.cache;
+}
+
+Cache &cache() { return this_threads_cache != nullptr ? *this_threads_cache : make_cache(); }
+
+Entry &make_entry(const tandem_context &context, const tandem_codec &codec, const core::Shape &shape) {
+  const bool encodes_all = shape.operation == core::Operation::encode && shape.wanted == all_parity(*codec.codec);
+  return cache().insert({context.id, codec.codec->id(), encodes_all,
+                         std::make_shared<const core::Plan>(*context.backend, codec.codec, shape)});
+}
+
+Entry &entry_for(const tandem_context &context, const tandem_codec &codec, const core::Shape &shape) {
+  Entry *entry = cache().find(context.id, codec.codec->id(),
+                              [&](const Entry &each) { return each.plan->shape() == shape; });
+  return entry != nullptr ? *entry : make_entry(context, codec, shape);
+}
+
+}  // namespace
+
+core::ShardSet all_parity(const core::Codec &codec) {
+  core::ShardSet set;
+  for (unsigned i = codec.k(); i < codec.shard_count(); ++i) set.set(i);
+  return set;
+}
+
+const core::Plan &cached_plan(const tandem_context &context, const tandem_codec &codec, const core::Shape &shape) {
+  return *entry_for(context, codec, shape).plan;
+}
+
+std::shared_ptr<const core::Plan> shared_plan(const tandem_context &context, const tandem_codec &codec,
+                                              const core::Shape &shape) {
+  return entry_for(context, codec, shape).plan;
+}
+
+const core::Plan &cached_encode_plan(const tandem_context &context, const tandem_codec &codec) {
+  Entry *entry = cache().find(context.id, codec.codec->id(), [](const Entry &each) { return each.encodes_all; });
+  if (entry != nullptr) return *entry->plan;
+  core::Shape shape;
+  shape.wanted = all_parity(*codec.codec);
+  return *make_entry(context, codec, shape).plan;
+}
+
+}  // namespace tandem::api

@@ -1,0 +1,46 @@
+// Steps that every operation shares: bring a stripe's pointers into plan order, check them, run.
+#pragma once
+
+#include "api/checks.hpp"
+#include "api/plan_cache.hpp"
+#include "core/verify.hpp"
+
+namespace tandem::api {
+
+// A stripe's pointers in plan order.
+struct Pointers {
+  const std::byte *inputs[core::kMaxShards + 1];  // update: old and new data beside each other
+  std::byte *outputs[core::kMaxShards];
+};
+
+inline const std::byte *const *as_inputs(const void *const *pointers) {
+  return reinterpret_cast<const std::byte *const *>(pointers);
+}
+inline std::byte *const *as_outputs(void *const *pointers) { return reinterpret_cast<std::byte *const *>(pointers); }
+
+// Picks the plan's inputs and outputs out of a stripe's k+m pointers, data first.
+inline void gather(const core::Plan &plan, void *const *shards, Pointers *out) {
+  const std::byte **input = out->inputs;
+  for (const std::uint16_t index : plan.inputs()) *input++ = static_cast<const std::byte *>(shards[index]);
+  std::byte **output = out->outputs;
+  for (const std::uint16_t index : plan.outputs()) *output++ = static_cast<std::byte *>(shards[index]);
+}
+
+// Checks the pointers, then runs the plan on one stripe. Not for verify. Throws Error.
+inline void run_stripe(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs,
+                       std::uint64_t shard_bytes) {
+  check_pointers(plan, inputs, outputs, shard_bytes);
+  const core::Task task = plan.task(inputs, outputs, shard_bytes);
+  core::Control control;
+  plan.backend().run({&task, 1}, control);
+}
+
+// What is missing and asked for, from tandem_decode's arguments.
+core::Shape decode_shape(const core::Codec &codec, void *const *shards, const std::uint8_t *present);
+
+// The shape of an operation on parity alone that leaves out parities with a NULL pointer.
+core::Shape parity_shape(const core::Codec &codec, core::Operation operation, void *const *parity);
+
+void write_report(const core::VerifyReport &report, tandem_verify_result *result_out);
+
+}  // namespace tandem::api

@@ -1,0 +1,151 @@
+// Shards that lie in pieces: the byte range is cut wherever any shard's piece ends, and each cut is a task of its own.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "api/gate.hpp"
+#include "api/run.hpp"
+#include "core/overlap.hpp"
+
+namespace tandem::api {
+namespace {
+
+constexpr std::size_t kGroupTasks = 256;
+
+// Walks the segments of one shard.
+class Cursor {
+ public:
+  Cursor() = default;
+  explicit Cursor(const tandem_scattered_shard &shard) : next_(shard.segments), end_(shard.segments + shard.segment_count) {
+    refill();
+  }
+  std::byte *address() const { return address_; }
+  std::size_t left() const { return left_; }  // contiguous bytes from address()
+  void advance(std::size_t bytes) {
+    address_ += bytes;
+    left_ -= bytes;
+    if (left_ == 0) refill();
+  }
+
+ private:
+  void refill() {
+    while (left_ == 0 && next_ != end_) {
+      address_ = static_cast<std::byte *>(next_->address);
+      left_ = next_->bytes;
+      ++next_;
+    }
+  }
+  const tandem_segment *next_ = nullptr, *end_ = nullptr;
+  std::byte *address_ = nullptr;
+  std::size_t left_ = 0;
+};
+
+void check_segments(const tandem_scattered_shard &shard, unsigned index, std::size_t shard_bytes) {
+  std::size_t sum = 0;
+  for (std::size_t i = 0; i < shard.segment_count; ++i) {
+    const tandem_segment &segment = shard.segments[i];
+    if (segment.address == nullptr && segment.bytes != 0)
+      core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("segment {} of shard {} has a NULL address", i, index));
+    if (segment.bytes > shard_bytes - sum) {
+      core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+                 fmt::format("the segments of shard {} hold more than shard_bytes = {}", index, shard_bytes));
+    }
+    sum += segment.bytes;
+  }
+  if (sum != shard_bytes)
+    core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+               fmt::format("the segments of shard {} hold {} of {} bytes", index, sum, shard_bytes));
+}
+
+void check_overlap(const core::Plan &plan, const tandem_scattered_shard *shards) {
+  std::vector<core::Extent> extents;
+  const auto add = [&](std::uint16_t index, bool is_output) {
+    for (std::size_t i = 0; i < shards[index].segment_count; ++i) {
+      const tandem_segment &segment = shards[index].segments[i];
+      if (segment.bytes != 0)
+        extents.push_back({static_cast<const std::byte *>(segment.address), segment.bytes, is_output, index});
+    }
+  };
+  for (const std::uint16_t index : plan.outputs()) add(index, true);
+  for (const std::uint16_t index : plan.inputs()) add(index, false);
+  core::Overlap found;
+  if (core::find_overlap(extents, &found))
+    core::fail(TANDEM_ERROR_OVERLAP, fmt::format("a segment of shard {} (written) overlaps one of shard {} ({})",
+                                                 found.output, found.other, found.other_is_output ? "written too" : "read"));
+}
+
+void run_scattered(tandem_context &context, const core::Plan &plan, const tandem_scattered_shard *shards,
+                   std::size_t shard_bytes) {
+  const std::size_t input_count = plan.inputs().size(), output_count = plan.outputs().size();
+  for (const auto indices : {plan.inputs(), plan.outputs()}) {
+    for (const std::uint16_t index : indices) {
+      if (shards[index].segments == nullptr)
+        core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("shard {} is needed, but its segments are NULL", index));
+      check_segments(shards[index], index, shard_bytes);
+    }
+  }
+  if (shard_bytes * (input_count + output_count) >= kOverlapCheckBytes) check_overlap(plan, shards);
+
+  std::vector<Cursor> cursors;
+  for (const std::uint16_t index : plan.inputs()) cursors.emplace_back(shards[index]);
+  for (const std::uint16_t index : plan.outputs()) cursors.emplace_back(shards[index]);
+  std::vector<std::byte *> pointers(kGroupTasks * cursors.size());
+  std::vector<core::Task> tasks;
+  tasks.reserve(kGroupTasks);
+  core::Control control;
+  for (std::size_t done = 0; done < shard_bytes;) {
+    std::byte **row = pointers.data() + tasks.size() * cursors.size();
+    std::size_t cut = shard_bytes - done;
+    for (const Cursor &cursor : cursors) cut = std::min(cut, cursor.left());
+    for (std::size_t i = 0; i < cursors.size(); ++i) {
+      row[i] = cursors[i].address();
+      cursors[i].advance(cut);
+    }
+    tasks.push_back(plan.task(row, row + input_count, cut));
+    done += cut;
+    if (tasks.size() < kGroupTasks && done < shard_bytes) continue;
+    context.backend->run(tasks, control);
+    tasks.clear();
+  }
+}
+
+// NULL where a shard is not given, else something that is not NULL: enough for the shape of the operation.
+std::vector<void *> given_shards(const core::Codec &codec, const tandem_scattered_shard *shards) {
+  std::vector<void *> given(codec.shard_count());
+  for (unsigned i = 0; i < codec.shard_count(); ++i) given[i] = const_cast<tandem_segment *>(shards[i].segments);
+  return given;
+}
+
+}  // namespace
+}  // namespace tandem::api
+
+using namespace tandem::api;
+
+extern "C" {
+
+tandem_status tandem_encode_scattered(tandem_context *context, const tandem_codec *codec,
+                                      const tandem_scattered_shard *shards, size_t shard_bytes) {
+  if (context == nullptr || codec == nullptr || shards == nullptr)
+    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
+  return guarded([&] {
+    check_shard_bytes(shard_bytes, codec->codec->shard_count());
+    const std::vector<void *> given = given_shards(*codec->codec, shards);
+    const tandem::core::Shape shape = parity_shape(*codec->codec, tandem::core::Operation::encode, given.data() + codec->codec->k());
+    if (shape.wanted.any()) run_scattered(*context, *shared_plan(*context, *codec, shape), shards, shard_bytes);
+  });
+}
+
+tandem_status tandem_decode_scattered(tandem_context *context, const tandem_codec *codec,
+                                      const tandem_scattered_shard *shards, const uint8_t *present,
+                                      size_t shard_bytes) {
+  if (context == nullptr || codec == nullptr || shards == nullptr || present == nullptr)
+    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
+  return guarded([&] {
+    check_shard_bytes(shard_bytes, codec->codec->shard_count());
+    const tandem::core::Shape shape = decode_shape(*codec->codec, given_shards(*codec->codec, shards).data(), present);
+    if (shape.wanted.any()) run_scattered(*context, *shared_plan(*context, *codec, shape), shards, shard_bytes);
+  });
+}
+
+}  // extern "C"

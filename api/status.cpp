@@ -1,0 +1,67 @@
+// Status names, the last error's sentence, the version.
+#include <algorithm>
+#include <cstring>
+
+#include "api/gate.hpp"
+
+namespace tandem::api {
+namespace {
+constexpr std::size_t kMessageBytes = 512;
+thread_local char last_message[kMessageBytes];
+}  // namespace
+
+tandem_status refuse(tandem_status status, std::string_view message) noexcept {
+  const std::size_t bytes = std::min(message.size(), kMessageBytes - 1);
+  std::memcpy(last_message, message.data(), bytes);
+  last_message[bytes] = 0;
+  return status;
+}
+
+}  // namespace tandem::api
+
+namespace tandem::files {
+// files/ sees include/ only, so it declares this and leaves it to us.
+void keep_last_error(std::string_view message) noexcept;
+void keep_last_error(std::string_view message) noexcept { api::refuse(TANDEM_OK, message); }
+}  // namespace tandem::files
+
+extern "C" {
+
+const char *tandem_last_error_message(void) { return tandem::api::last_message; }
+
+const char *tandem_status_name(tandem_status status) {
+  switch (status) {
+#define TANDEM_NAME(value) \
+  case value:              \
+    return #value;
+    TANDEM_NAME(TANDEM_OK)
+    TANDEM_NAME(TANDEM_ERROR_INVALID_ARGUMENT)
+    TANDEM_NAME(TANDEM_ERROR_UNSUPPORTED)
+    TANDEM_NAME(TANDEM_ERROR_UNAVAILABLE)
+    TANDEM_NAME(TANDEM_ERROR_OUT_OF_MEMORY)
+    TANDEM_NAME(TANDEM_ERROR_TOO_LARGE)
+    TANDEM_NAME(TANDEM_ERROR_OVERLAP)
+    TANDEM_NAME(TANDEM_ERROR_NOT_MDS)
+    TANDEM_NAME(TANDEM_ERROR_NOT_RECOVERABLE)
+    TANDEM_NAME(TANDEM_ERROR_CANCELLED)
+    TANDEM_NAME(TANDEM_ERROR_DEVICE)
+    TANDEM_NAME(TANDEM_ERROR_IO)
+    TANDEM_NAME(TANDEM_ERROR_DAMAGED)
+    TANDEM_NAME(TANDEM_ERROR_INTERNAL)
+#undef TANDEM_NAME
+    default:
+      return "TANDEM_STATUS_UNKNOWN";
+  }
+}
+
+uint32_t tandem_version(void) {
+  return TANDEM_VERSION_MAJOR << 16 | TANDEM_VERSION_MINOR << 8 | TANDEM_VERSION_PATCH;
+}
+
+#define TANDEM_TEXT_OF(x) #x
+#define TANDEM_TEXT(x) TANDEM_TEXT_OF(x)
+const char *tandem_version_string(void) {
+  return TANDEM_TEXT(TANDEM_VERSION_MAJOR) "." TANDEM_TEXT(TANDEM_VERSION_MINOR) "." TANDEM_TEXT(TANDEM_VERSION_PATCH);
+}
+
+}  // extern "C"

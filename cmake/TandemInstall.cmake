@@ -1,0 +1,30 @@
+# What `cmake --install` copies, and what other builds find there: find_package(tandem) and pkg-config.
+# Nothing installed holds an absolute path, so a prefix may be moved.
+
+include(CMakePackageConfigHelpers)
+
+target_link_options(tandem PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/tandem.map)
+set_target_properties(tandem PROPERTIES LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/tandem.map)
+
+install(TARGETS tandem EXPORT tandem-targets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY include/tandem DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+if(TARGET tandem_openmp)
+  install(TARGETS tandem_openmp LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})  # found beside libtandem.so, nowhere else
+endif()
+
+file(RELATIVE_PATH library_from_command ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+set_target_properties(tandem_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${library_from_command}")
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tandem)
+install(EXPORT tandem-targets NAMESPACE tandem:: DESTINATION ${package_dir})
+configure_package_config_file(cmake/tandem-config.cmake.in ${PROJECT_BINARY_DIR}/tandem-config.cmake
+  INSTALL_DESTINATION ${package_dir} NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/tandem-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/tandem-config.cmake ${PROJECT_BINARY_DIR}/tandem-config-version.cmake
+  DESTINATION ${package_dir})
+
+file(RELATIVE_PATH prefix_from_pc ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+configure_file(cmake/tandem.pc.in ${PROJECT_BINARY_DIR}/tandem.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/tandem.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,0 +1,28 @@
+# What nothing can be built without. All of it is looked for before the first complaint, so that one command mends it.
+
+find_package(Threads REQUIRED)
+find_package(fmt QUIET)
+find_package(CLI11 QUIET)
+find_package(nlohmann_json QUIET)
+find_path(TANDEM_XXHASH_INCLUDE_DIR xxhash.h)
+
+set(missing "")
+set(packages "")
+macro(tandem_need found what package)
+  if(NOT ${found})
+    list(APPEND missing "${what}")
+    list(APPEND packages ${package})
+  endif()
+endmacro()
+
+tandem_need(fmt_FOUND "libfmt" libfmt-dev)
+tandem_need(CLI11_FOUND "CLI11" libcli11-dev)
+tandem_need(nlohmann_json_FOUND "nlohmann-json" nlohmann-json3-dev)
+tandem_need(TANDEM_XXHASH_INCLUDE_DIR "xxHash (its header)" libxxhash-dev)
+
+if(missing)
+  list(JOIN missing ", " missing_text)
+  list(JOIN packages " " packages_text)
+  message(FATAL_ERROR "Not found: ${missing_text}.\n"
+    "Run `make deps`, or on Debian and Ubuntu: apt-get install ${packages_text}")
+endif()

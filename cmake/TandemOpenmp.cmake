@@ -1,0 +1,16 @@
+# libtandem_openmp.so: the one file compiled with -fopenmp, in a module that libtandem opens from its own folder when the
+# executor "openmp" is asked for. Another compiler may build it, which brings another OpenMP runtime.
+
+find_package(OpenMP QUIET COMPONENTS CXX)
+
+if(OpenMP_CXX_FOUND)
+  add_library(tandem_openmp MODULE ${PROJECT_SOURCE_DIR}/cpu/openmp_module.cpp)
+  target_include_directories(tandem_openmp PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(tandem_openmp PRIVATE OpenMP::OpenMP_CXX)
+  # nodelete: the runtime's threads outlive a dlclose.
+  target_link_options(tandem_openmp PRIVATE
+    -Wl,-z,nodelete -Wl,-soname,libtandem_openmp.so.${PROJECT_VERSION_MAJOR})
+else()
+  tandem_left_out("executor openmp (libtandem_openmp.so)"
+    "${CMAKE_CXX_COMPILER_ID} finds no OpenMP runtime; Debian and Ubuntu: apt-get install libomp-dev (clang), libgomp1 (gcc)")
+endif()

@@ -1,0 +1,36 @@
+# Language level, warnings and sanitizers, the same for every target; and tandem_room(), which makes one folder's target.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+option(TANDEM_WERROR "Treat warnings as errors" OFF)
+set(TANDEM_SANITIZE "" CACHE STRING "Sanitizers for everything, as for -fsanitize= (address,undefined or thread)")
+
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wno-psabi)
+if(TANDEM_WERROR)
+  add_compile_options(-Werror)
+endif()
+if(TANDEM_SANITIZE)
+  add_compile_options(-fsanitize=${TANDEM_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${TANDEM_SANITIZE})
+endif()
+
+find_program(TANDEM_CCACHE ccache)
+if(TANDEM_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${TANDEM_CCACHE})
+endif()
+
+# tandem_room(NAME SOURCES...): an object library of one folder of the house. Include paths are private: the tree's root, so
+# that includes read "core/gf.hpp", and include/. scripts/check-layers holds each folder to its row of the table.
+function(tandem_room name)
+  add_library(${name} OBJECT ${ARGN})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(${name} PRIVATE fmt::fmt-header-only Threads::Threads)
+endfunction()

@@ -1,0 +1,56 @@
+#include "core/backend.hpp"
+
+#include <exception>
+#include <system_error>
+#include <thread>
+
+#include "core/error.hpp"
+
+namespace tandem::core {
+
+Prepared::~Prepared() = default;
+Ticket::~Ticket() = default;
+Backend::~Backend() = default;
+
+namespace {
+
+// A run on a thread of its own. After a fork the child has no such thread: it must neither wait nor join.
+class ThreadTicket final : public Ticket {
+ public:
+  ThreadTicket(Backend &backend, std::span<const Task> tasks, Control &control)
+      : tasks_(tasks.begin(), tasks.end()), thread_([this, &backend, &control] {
+          try {
+            backend.run(tasks_, control);
+          } catch (...) {
+            error_ = std::current_exception();
+          }
+        }) {}
+
+  ~ThreadTicket() override { join(); }
+
+  void wait() override {
+    join();
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  void join() {
+    if (thread_.joinable()) thread_.join();
+  }
+
+  std::vector<Task> tasks_;
+  std::exception_ptr error_;
+  std::thread thread_;  // last: it uses the others
+};
+
+}  // namespace
+
+std::unique_ptr<Ticket> Backend::submit(std::span<const Task> tasks, Control &control) {
+  try {
+    return std::make_unique<ThreadTicket>(*this, tasks, control);
+  } catch (const std::system_error &) {
+    fail(TANDEM_ERROR_OUT_OF_MEMORY, "no thread could be started for a submitted job");
+  }
+}
+
+}  // namespace tandem::core

@@ -1,0 +1,113 @@
+// The one interface behind which everything that can code stands: the CPU, each device, the hybrid of several, and in
+// tests a fake. A backend applies a prepared coefficient matrix to byte ranges of shards, and knows nothing of k, m,
+// erasures or files.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/matrix.hpp"
+#include "tandem/tandem.h"
+
+namespace tandem::core {
+
+class Budget;
+
+enum class Mode {
+  assign,      // outputs = M * inputs
+  accumulate,  // outputs ^= M * inputs
+  compare      // outputs are only read; differences from M * inputs are recorded
+};
+
+enum class MemoryKind : std::int32_t { host = TANDEM_MEMORY_HOST, cuda = TANDEM_MEMORY_CUDA, opencl = TANDEM_MEMORY_OPENCL };
+
+// What compare found for one output. A backend merges what its threads found; callers start with the default.
+struct Mismatch {
+  static constexpr std::uint64_t kNone = UINT64_MAX;
+  std::uint64_t byte_count = 0;
+  std::uint64_t first_bytes = kNone;  // offset in the shard of the first difference
+
+  void merge(const Mismatch &other) noexcept {
+    byte_count += other.byte_count;
+    if (other.first_bytes < first_bytes) first_bytes = other.first_bytes;
+  }
+};
+
+// A matrix in a backend's own form: tables, a compiled kernel. Immutable; may be used by many threads. Made by
+// Backend::prepare and run only by that backend, but may be destroyed after it (plans are kept in per-thread caches).
+class Prepared {
+ public:
+  Prepared(unsigned rows, unsigned columns) : rows_(rows), columns_(columns) {}
+  virtual ~Prepared();
+  unsigned rows() const noexcept { return rows_; }
+  unsigned columns() const noexcept { return columns_; }
+
+ private:
+  unsigned rows_, columns_;
+};
+
+// One matrix applied to the bytes [offset_bytes, offset_bytes + length_bytes) of one stripe's shards. Plain pointers: the
+// caller keeps all of it alive until the run is over.
+struct Task {
+  const Prepared *prepared;
+  const std::byte *const *inputs;  // prepared->columns() shards
+  std::byte *const *outputs;       // prepared->rows() shards
+  std::uint64_t offset_bytes;
+  std::uint64_t length_bytes;
+  Mode mode;
+  Mismatch *mismatches = nullptr;  // compare: prepared->rows() records, merged into
+  MemoryKind memory = MemoryKind::host;
+  void *queue = nullptr;  // device memory: the caller's stream or queue
+};
+
+// What a run shares with whoever started it. A backend looks at it before each chunk.
+class Control {
+ public:
+  void cancel() noexcept { cancelled_.store(true, std::memory_order_relaxed); }
+  bool cancelled() const noexcept { return cancelled_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool> cancelled_{false};
+};
+
+// A run under way. wait() returns when it is over and throws the Error that ended it; the destructor waits too.
+class Ticket {
+ public:
+  virtual ~Ticket();
+  virtual void wait() = 0;
+};
+
+struct Traits {
+  std::string name;                    // "cpu", "cuda:0"
+  unsigned lanes = 1;                  // runs that make progress at the same time
+  std::vector<MemoryKind> memories;    // what Task::memory may be
+  std::uint64_t granularity_bytes = 1; // ranges may be split at multiples of this
+};
+
+class Backend {
+ public:
+  virtual ~Backend();
+
+  virtual const Traits &traits() const noexcept = 0;
+
+  // Brings a matrix (rows = outputs, columns = inputs; both may be 0) into this backend's form. Throws Error.
+  virtual std::shared_ptr<const Prepared> prepare(const Matrix &coefficients) = 0;
+
+  // Runs all tasks, in any order and overlapping, and returns when they are over; small ones on the calling thread,
+  // without allocation or lock. Tasks do not depend on each other. Throws Error: CANCELLED if control said so before the
+  // last chunk, DEVICE, OUT_OF_MEMORY.
+  virtual void run(std::span<const Task> tasks, Control &control) = 0;
+
+  // Starts the tasks and returns. The default runs them on a thread of their own.
+  virtual std::unique_ptr<Ticket> submit(std::span<const Task> tasks, Control &control);
+
+  // Kernel invocations so far, where the backend counts them: proof that it ran.
+  virtual std::uint64_t kernel_calls() const noexcept { return 0; }
+};
+
+}  // namespace tandem::core

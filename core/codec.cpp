@@ -1,0 +1,500 @@
+#include "core/codec.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/fork.hpp"
+#include "core/gf.hpp"
+#include "core/presets.hpp"
+
+namespace tandem::core {
+namespace {
+
+using Indices = std::vector<std::uint16_t>;
+
+std::string count_of(std::size_t count, const char *what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+// "3, 7, 12"; a long list is cut, the message has 511 bytes.
+std::string list_of(std::span<const std::uint16_t> indices) {
+  constexpr std::size_t kShown = 16;
+  const std::size_t shown = std::min(indices.size(), kShown);
+  std::string text =
+      fmt::format("{}", fmt::join(indices.begin(), indices.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+  if (indices.size() > shown) text += fmt::format(" and {} more", indices.size() - shown);
+  return text;
+}
+
+// The caller's options as this version's struct: what an older caller does not have is zero, what a newer one has and
+// uses is refused.
+tandem_codec_options read_options(const tandem_codec_options &given) {
+  constexpr std::size_t kLeastBytes = offsetof(tandem_codec_options, m) + sizeof(given.m);
+  constexpr std::size_t kMostBytes = 4096;  // a larger one is an uninitialised struct: its bytes must not be touched
+  const std::size_t given_bytes = given.struct_bytes;
+  if (given_bytes < kLeastBytes || given_bytes > kMostBytes) {
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         fmt::format("codec options: struct_bytes is {}, expected sizeof(tandem_codec_options), here {}", given_bytes,
+                     sizeof(tandem_codec_options)));
+  }
+  tandem_codec_options options{};
+  const auto *bytes = reinterpret_cast<const unsigned char *>(&given);
+  std::memcpy(&options, bytes, std::min(given_bytes, sizeof options));
+  for (std::size_t i = sizeof options; i < given_bytes; ++i) {
+    if (bytes[i] != 0) {
+      fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("codec options: byte {} of {} is set, this version knows {} bytes", i,
+                                                 given_bytes, sizeof options));
+    }
+  }
+  if (options.reserved != 0) {
+    fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("codec options: reserved is {}, must be 0", options.reserved));
+  }
+  return options;
+}
+
+void check_shape(const tandem_codec_options &options) {
+  if (options.k == 0) fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: k = 0, at least 1 data shard is needed");
+  if (options.k > kMaxShards || options.m > kMaxShards - options.k) {
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         fmt::format("codec options: k = {}, m = {}, but k + m must be at most {} in GF(2^8)", options.k, options.m,
+                     kMaxShards));
+  }
+  if (options.field != TANDEM_FIELD_GF8) {
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         fmt::format("codec options: unknown field {}, known is {} (GF(2^8))", options.field, int{TANDEM_FIELD_GF8}));
+  }
+}
+
+Matrix custom_matrix(const tandem_codec_options &options) {
+  Matrix matrix(options.m, options.k);
+  if (options.m == 0) return matrix;
+  if (options.coefficients == nullptr) {
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         fmt::format("codec options: a custom matrix needs coefficients ({} x {} bytes), got NULL", options.m,
+                     options.k));
+  }
+  std::memcpy(matrix.row(0).data(), options.coefficients, std::size_t{options.m} * options.k);
+  return matrix;
+}
+
+[[noreturn]] void refuse_preset(const Preset &preset, unsigned k, unsigned m) {
+  fail(TANDEM_ERROR_NOT_MDS,
+       fmt::format(
+           "matrix {} with k = {}, m = {} cannot recover from every loss of {} (it can for {}): use isal-cauchy, or "
+           "set allow_non_mds to read what exists",
+           preset.name, k, m, count_of(m, "shard"), preset.mds_limit));
+}
+
+[[noreturn]] void refuse_custom(MdsProof proof, unsigned k, unsigned m) {
+  const char *reason = proof == MdsProof::refuted ? "cannot recover from every loss of"
+                                                  : "has too many minors to check that it recovers from every loss of";
+  fail(TANDEM_ERROR_NOT_MDS, fmt::format("the custom matrix with k = {}, m = {} {} {}: set allow_non_mds to use it", k,
+                                         m, reason, count_of(m, "shard")));
+}
+
+Indices indices_of(const ShardSet &set, unsigned begin, unsigned end) {
+  Indices indices;
+  indices.reserve(end - begin);
+  for (unsigned i = begin; i < end; ++i) {
+    if (set[i]) indices.push_back(static_cast<std::uint16_t>(i));
+  }
+  return indices;
+}
+
+// Drops the inputs that no output needs: a code that is not MDS may do with fewer.
+void drop_unused_inputs(Application &application) {
+  const Matrix &all = application.coefficients;
+  Indices used;
+  for (unsigned c = 0; c < all.columns(); ++c) {
+    for (unsigned r = 0; r < all.rows(); ++r) {
+      if (all.at(r, c) != 0) {
+        used.push_back(static_cast<std::uint16_t>(c));
+        break;
+      }
+    }
+  }
+  if (used.size() == all.columns()) return;
+  Matrix kept(all.rows(), static_cast<unsigned>(used.size()));
+  for (unsigned r = 0; r < kept.rows(); ++r) {
+    for (unsigned c = 0; c < kept.columns(); ++c) kept.at(r, c) = all.at(r, used[c]);
+  }
+  for (std::uint16_t &c : used) c = application.inputs[c];
+  application.coefficients = std::move(kept);
+  application.inputs = std::move(used);
+}
+
+// Logarithm of the XOR of two points of a CauchyForm. That of a point with itself and with infinity is 0, so that both
+// drop out of a product. In a table of bytes the whole set-up of a decode stays in the L1 cache.
+constexpr std::array<std::uint8_t, 512> make_difference_logs() {
+  std::array<std::uint8_t, 512> logs{};
+  for (unsigned i = 1; i < 256; ++i) logs[i] = gf::kTables.log[i];
+  return logs;
+}
+
+// 2^i for sums of three logarithms.
+constexpr std::array<std::uint8_t, 3 * 255> make_long_exp() {
+  std::array<std::uint8_t, 3 * 255> exp{};
+  for (unsigned i = 0; i < exp.size(); ++i) exp[i] = gf::kTables.exp[i % 255];
+  return exp;
+}
+
+constexpr auto kDifferenceLogs = make_difference_logs();
+constexpr auto kLongExp = make_long_exp();
+
+}  // namespace
+
+// The latest patterns, the least recently used one making room. A scan of 64 hashes costs less than one small
+// allocation.
+class Codec::DecodeCache {
+ public:
+  static std::size_t hash_of(const ShardSet &present, const ShardSet &wanted) {
+    const std::hash<ShardSet> hash;
+    return hash(present) * 31 + hash(wanted);
+  }
+
+  std::shared_ptr<const Application> find(const ShardSet &present, const ShardSet &wanted, std::size_t hash) {
+    State &state = state_.get();
+    const std::lock_guard lock(state.mutex);
+    Entry *entry = state.find(present, wanted, hash);
+    if (entry == nullptr) return nullptr;
+    entry->last_use = ++state.clock;
+    return entry->application;
+  }
+
+  // Keeps `application`, or returns what another thread put there first.
+  std::shared_ptr<const Application> insert(const ShardSet &present, const ShardSet &wanted, std::size_t hash,
+                                            std::shared_ptr<const Application> application) {
+    std::shared_ptr<const Application> evicted;  // freed after the lock
+    State &state = state_.get();
+    const std::lock_guard lock(state.mutex);
+    if (Entry *entry = state.find(present, wanted, hash)) return entry->application;
+    Entry &oldest = *std::ranges::min_element(state.entries, {}, &Entry::last_use);
+    evicted = std::exchange(oldest.application, application);
+    oldest.present = present;
+    oldest.wanted = wanted;
+    oldest.hash = hash;
+    oldest.last_use = ++state.clock;
+    return application;
+  }
+
+ private:
+  struct Entry {
+    std::size_t hash = 0;
+    std::uint64_t last_use = 0;
+    ShardSet present, wanted;
+    std::shared_ptr<const Application> application;
+  };
+
+  struct State {
+    std::mutex mutex;
+    std::uint64_t clock = 0;
+    std::array<Entry, kCachedPatterns> entries;
+
+    Entry *find(const ShardSet &present, const ShardSet &wanted, std::size_t hash) {
+      for (Entry &entry : entries) {
+        if (entry.hash == hash && entry.application != nullptr && entry.present == present && entry.wanted == wanted) {
+          return &entry;
+        }
+      }
+      return nullptr;
+    }
+  };
+
+  ForkLocal<State> state_;
+};
+
+Codec::Codec(const tandem_codec_options &given) {
+  const tandem_codec_options options = read_options(given);
+  check_shape(options);
+  const bool allow_non_mds = options.allow_non_mds != 0;
+  k_ = options.k;
+
+  if (options.matrix == TANDEM_MATRIX_CUSTOM) {
+    parity_ = custom_matrix(options);
+    cauchy_ = find_cauchy_form(parity_);
+    const MdsProof proof = cauchy_ ? MdsProof::proven : prove_mds(parity_);
+    is_mds_ = proof == MdsProof::proven;
+    if (!is_mds_ && !allow_non_mds) refuse_custom(proof, options.k, options.m);
+  } else {
+    const Preset *preset = find_preset(options.matrix);
+    if (preset == nullptr) {
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("codec options: unknown matrix {}", options.matrix));
+    }
+    if (options.coefficients != nullptr) {
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           fmt::format("codec options: coefficients are for a custom matrix, with {} they must be NULL", preset->name));
+    }
+    parity_ = preset->make(options.k, options.m);
+    cauchy_ = find_cauchy_form(parity_);
+    is_mds_ = preset->is_mds(options.k, options.m);
+    if (!is_mds_ && !allow_non_mds) refuse_preset(*preset, options.k, options.m);
+  }
+
+  static std::atomic<std::uint64_t> next_id{1};
+  id_ = next_id.fetch_add(1, std::memory_order_relaxed);
+  cache_ = std::make_unique<DecodeCache>();
+}
+
+Codec::~Codec() = default;
+
+void Codec::check_wanted_parity(const ShardSet &wanted) const {
+  for (unsigned i = 0; i < kMaxShards; ++i) {
+    if (wanted[i] && (i < k_ || i >= shard_count())) {
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           fmt::format("shard {} is wanted, but it is not one of the {} after data shard {}", i,
+                       count_of(m(), "parity shard"), k_ - 1));
+    }
+  }
+}
+
+Application Codec::encode(const ShardSet &wanted) const {
+  check_wanted_parity(wanted);
+  Application application;
+  application.outputs = indices_of(wanted, k_, shard_count());
+  application.inputs.resize(k_);
+  for (unsigned c = 0; c < k_; ++c) application.inputs[c] = static_cast<std::uint16_t>(c);
+  application.coefficients = Matrix(static_cast<unsigned>(application.outputs.size()), k_);
+  for (unsigned i = 0; i < application.outputs.size(); ++i) {
+    std::ranges::copy(parity_.row(application.outputs[i] - k_), application.coefficients.row(i).begin());
+  }
+  return application;
+}
+
+Application Codec::column(unsigned index, const ShardSet &wanted) const {
+  if (index >= k_) {
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("data shard {} does not exist, there are {}", index, k_));
+  }
+  check_wanted_parity(wanted);
+  Application application;
+  application.outputs = indices_of(wanted, k_, shard_count());
+  application.inputs = {static_cast<std::uint16_t>(index)};
+  application.coefficients = Matrix(static_cast<unsigned>(application.outputs.size()), 1);
+  for (unsigned i = 0; i < application.outputs.size(); ++i) {
+    application.coefficients.at(i, 0) = parity_.at(application.outputs[i] - k_, index);
+  }
+  return application;
+}
+
+std::shared_ptr<const Application> Codec::decode(const ShardSet &present, const ShardSet &wanted) const {
+  const std::size_t hash = DecodeCache::hash_of(present, wanted);
+  if (auto known = cache_->find(present, wanted, hash)) return known;
+  return cache_->insert(present, wanted, hash, solve(present, wanted));
+}
+
+std::shared_ptr<const Application> Codec::solve(const ShardSet &present, const ShardSet &wanted) const {
+  const unsigned n = shard_count();
+  if (((present | wanted) >> n).any()) {
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("a shard from {} up is present or wanted, there are {}", n, n));
+  }
+  if ((present & wanted).any()) {
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         fmt::format("shards {} are both present and wanted", list_of(indices_of(present & wanted, 0, n))));
+  }
+  auto application = std::make_shared<Application>();
+  application->outputs = indices_of(wanted, 0, n);
+  if (application->outputs.empty()) return application;
+
+  const Indices lost_data = indices_of(~present, 0, k_);
+  Indices parity = indices_of(present, k_, n);
+  if (is_mds_) {
+    if (parity.size() < lost_data.size()) {
+      fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("{} of {} data shards missing, only {} present", lost_data.size(),
+                                                     k_, count_of(parity.size(), "parity shard")));
+    }
+    parity.resize(lost_data.size());
+  }
+
+  application->inputs = indices_of(present, 0, k_);  // has room for k
+  if (cauchy_ && lost_data.size() > 1) {  // one is a division: the general way does less
+    application->inputs.insert(application->inputs.end(), parity.begin(), parity.end());
+    interpolate(lost_data, *application);
+  } else {
+    eliminate(lost_data, parity, *application);
+  }
+  return application;
+}
+
+// Closed form. The k inputs determine a polynomial, and an output is its value at the output's point: Lagrange's
+// formula. Written for the k data shards it is the CauchyForm of the parity rows itself; exchanging the lost data for
+// as many parity shards multiplies the scale of each shard by the product of (its point - a new point) over that of
+// (its point - a lost point), and the form stays the same:
+//     coefficient[output][input] = scale[output] / scale[input] / (point[output] + point[input]).
+// Lost parity comes out the same way as lost data. All of it in logarithms.
+void Codec::interpolate(const Indices &lost_data, Application &application) const {
+  const std::size_t lost_count = lost_data.size();
+  const std::size_t input_count = application.inputs.size();
+  std::array<std::uint16_t, kMaxShards> lost_points, new_points;
+  for (std::size_t i = 0; i < lost_count; ++i) {
+    lost_points[i] = cauchy_->points[lost_data[i]];
+    new_points[i] = cauchy_->points[application.inputs[input_count - lost_count + i]];
+  }
+  const auto log_of_scale = [&](unsigned shard) {
+    const unsigned point = cauchy_->points[shard];
+    int log = gf::kTables.log[cauchy_->scales[shard]];
+    for (std::size_t i = 0; i < lost_count; ++i) {
+      log += kDifferenceLogs[point ^ new_points[i]] - kDifferenceLogs[point ^ lost_points[i]];
+    }
+    log %= 255;
+    return static_cast<unsigned>(log < 0 ? log + 255 : log);
+  };
+
+  struct Input {
+    std::uint16_t point;
+    std::uint16_t log_of_inverse_scale;
+  };
+  std::array<Input, kMaxShards> inputs;
+  for (std::size_t c = 0; c < input_count; ++c) {
+    const unsigned shard = application.inputs[c];
+    inputs[c].point = cauchy_->points[shard];
+    inputs[c].log_of_inverse_scale = static_cast<std::uint16_t>(255 - log_of_scale(shard));
+  }
+
+  application.coefficients =
+      Matrix(static_cast<unsigned>(application.outputs.size()), static_cast<unsigned>(input_count));
+  for (unsigned r = 0; r < application.outputs.size(); ++r) {
+    const unsigned shard = application.outputs[r];
+    const unsigned point = cauchy_->points[shard];
+    const unsigned log = log_of_scale(shard) + 255;
+    std::uint8_t *row = application.coefficients.row(r).data();
+    for (std::size_t c = 0; c < input_count; ++c) {
+      row[c] = kLongExp[log + inputs[c].log_of_inverse_scale - kDifferenceLogs[point ^ inputs[c].point]];
+    }
+  }
+  multiply_add_count() +=
+      2 * lost_count * (input_count + application.outputs.size()) + input_count * application.outputs.size();
+}
+
+// The general way. Each parity shard gives an equation for the lost data, parity = A * lost + B * present data; only A,
+// as wide as the number of lost data shards, is reduced, recording which combination of parity shards each reduced row
+// is. One that depends on those before it is left out; this finds an invertible set of parity shards if there is one.
+// Where there is none, what is wanted may still be determined.
+void Codec::eliminate(const Indices &lost_data, const Indices &present_parity, Application &application) const {
+  const unsigned lost_count = static_cast<unsigned>(lost_data.size());
+  const unsigned data_input_count = static_cast<unsigned>(application.inputs.size());
+  const unsigned output_count = static_cast<unsigned>(application.outputs.size());
+
+  Indices candidates = present_parity;
+  if (!is_mds_) {  // a sparse row may spare reading shards
+    const auto weight = [&](std::uint16_t shard) { return k_ - std::ranges::count(parity_.row(shard - k_), 0); };
+    std::ranges::stable_sort(candidates, {}, weight);
+  }
+
+  // Row i: [reduced equation i | its combination of the chosen parity shards]; pivots[i] is its pivot column.
+  Matrix reduced(lost_count, 2 * lost_count);
+  Indices chosen;
+  std::array<std::uint16_t, kMaxShards> pivots;
+  for (const std::uint16_t shard : candidates) {
+    const unsigned rank = static_cast<unsigned>(chosen.size());
+    if (rank == lost_count) break;
+    const unsigned columns = lost_count + rank + 1;  // beyond these all is zero
+    const auto row = reduced.row(rank).first(columns);
+    std::ranges::fill(row, 0);
+    for (unsigned c = 0; c < lost_count; ++c) row[c] = parity_.at(shard - k_, lost_data[c]);
+    row[lost_count + rank] = 1;
+    for (unsigned i = 0; i < rank; ++i) multiply_add(row, row[pivots[i]], reduced.row(i).first(columns));
+    const auto pivot = std::ranges::find_if(row.first(lost_count), [](std::uint8_t cell) { return cell != 0; });
+    const auto column = static_cast<std::uint16_t>(pivot - row.begin());
+    if (column == lost_count) continue;
+    scale(row, gf::inverse(row[column]));
+    for (unsigned i = 0; i < rank; ++i) {
+      const auto other = reduced.row(i).first(columns);
+      multiply_add(other, other[column], row);
+    }
+    pivots[rank] = column;
+    chosen.push_back(shard);
+  }
+  const unsigned rank = static_cast<unsigned>(chosen.size());
+
+  // Each wanted row is a combination of reduced equations, hence of the chosen parity shards.
+  Matrix combinations(output_count, rank);
+  Indices undetermined;
+  std::vector<std::uint8_t> target(2 * lost_count);  // as a row of `reduced`; must become zero on the left
+  for (unsigned r = 0; r < output_count; ++r) {
+    const unsigned shard = application.outputs[r];
+    std::ranges::fill(target, 0);
+    for (unsigned c = 0; c < lost_count; ++c) {
+      target[c] = shard < k_ ? lost_data[c] == shard : parity_.at(shard - k_, lost_data[c]);
+    }
+    for (unsigned i = 0; i < rank; ++i) {
+      if (target[pivots[i]] != 0) multiply_add(target, target[pivots[i]], reduced.row(i));
+    }
+    const std::span<const std::uint8_t> rest(target.data(), lost_count);
+    if (std::ranges::count(rest, 0) != lost_count) undetermined.push_back(static_cast<std::uint16_t>(shard));
+    for (unsigned i = 0; i < rank; ++i) combinations.at(r, i) = target[lost_count + i];
+  }
+  if (!undetermined.empty()) {
+    if (present_parity.size() < lost_count) {
+      fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("{} of {} data shards missing, only {} present", lost_count, k_,
+                                                     count_of(present_parity.size(), "parity shard")));
+    }
+    Indices missing_parity;
+    for (unsigned i = k_; i < shard_count(); ++i) {
+      if (std::ranges::find(present_parity, i) == present_parity.end()) {
+        missing_parity.push_back(static_cast<std::uint16_t>(i));
+      }
+    }
+    fail(TANDEM_ERROR_NOT_RECOVERABLE,
+         fmt::format(
+             "this matrix is not MDS and cannot rebuild shards {}: with data shards {} and parity shards {} missing, "
+             "the {} parity shards left have rank {}, {} needed",
+             list_of(undetermined), list_of(lost_data), missing_parity.empty() ? "none" : list_of(missing_parity),
+             present_parity.size(), rank, lost_count));
+  }
+
+  // Put in the chosen parity shards: known data cancels out of them, and counts where a wanted parity is made of it.
+  std::array<std::uint16_t, kMaxShards> order;  // of the chosen, by shard
+  for (unsigned i = 0; i < rank; ++i) order[i] = static_cast<std::uint16_t>(i);
+  std::ranges::sort(order.begin(), order.begin() + rank, {}, [&](std::uint16_t i) { return chosen[i]; });
+  Matrix present_cells(rank, data_input_count);
+  for (unsigned i = 0; i < rank; ++i) {
+    for (unsigned c = 0; c < data_input_count; ++c) {
+      present_cells.at(i, c) = parity_.at(chosen[i] - k_, application.inputs[c]);
+    }
+  }
+  Matrix &coefficients = application.coefficients = Matrix(output_count, data_input_count + rank);
+  for (unsigned r = 0; r < output_count; ++r) {
+    const unsigned shard = application.outputs[r];
+    const auto data_part = coefficients.row(r).first(data_input_count);
+    if (shard >= k_) {
+      for (unsigned c = 0; c < data_input_count; ++c) data_part[c] = parity_.at(shard - k_, application.inputs[c]);
+    }
+    for (unsigned i = 0; i < rank; ++i) multiply_add(data_part, combinations.at(r, i), present_cells.row(i));
+    for (unsigned i = 0; i < rank; ++i) coefficients.at(r, data_input_count + i) = combinations.at(r, order[i]);
+  }
+  for (unsigned i = 0; i < rank; ++i) application.inputs.push_back(chosen[order[i]]);
+  if (!is_mds_) drop_unused_inputs(application);
+}
+
+unsigned Codec::locate(const std::uint8_t *syndrome) const {
+  unsigned first = 0;
+  while (first < m() && syndrome[first] == 0) ++first;
+  if (first == m()) return kMaxShards;
+
+  unsigned found = kMaxShards;
+  const bool one_parity_differs =
+      std::all_of(syndrome + first + 1, syndrome + m(), [](std::uint8_t s) { return s == 0; });
+  if (one_parity_differs) found = k_ + first;
+  for (unsigned c = 0; c < k_; ++c) {
+    if (parity_.at(first, c) == 0) continue;
+    const std::uint8_t damage = gf::divide(syndrome[first], parity_.at(first, c));
+    unsigned r = 0;
+    while (r < m() && gf::multiply(damage, parity_.at(r, c)) == syndrome[r]) ++r;
+    if (r < m()) continue;
+    if (found != kMaxShards) return kMaxShards;
+    found = c;
+  }
+  return found;
+}
+
+}  // namespace tandem::core

@@ -1,0 +1,86 @@
+// What to compute. A codec turns (which shards are present, which are wanted) into the coefficient matrix to apply:
+// encode, decode, repair, update and verify are all `out[r] = sum over c of M[r][c] * in[c]`.
+#pragma once
+
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/matrix.hpp"
+#include "tandem/tandem.h"
+
+namespace tandem::core {
+
+inline constexpr unsigned kMaxShards = 256;
+
+using ShardSet = std::bitset<kMaxShards>;  // bit i = shard i, data first
+
+// outputs[r] = XOR over c of coefficients[r][c] * inputs[c], on shards of the stripe.
+struct Application {
+  Matrix coefficients;                // outputs.size() x inputs.size()
+  std::vector<std::uint16_t> inputs;  // shard indices, ascending
+  std::vector<std::uint16_t> outputs;
+};
+
+class Codec {
+ public:
+  static constexpr unsigned kCachedPatterns = 64;
+
+  // Checks the options as tandem_codec_create promises; throws Error. Reads options.struct_bytes bytes.
+  explicit Codec(const tandem_codec_options &options);
+  ~Codec();
+  Codec(const Codec &) = delete;
+  Codec &operator=(const Codec &) = delete;
+
+  unsigned k() const noexcept { return k_; }
+  unsigned m() const noexcept { return parity_.rows(); }
+  unsigned shard_count() const noexcept { return k_ + m(); }
+  std::uint64_t id() const noexcept { return id_; }          // unique in the process, never reused: a cache key
+  const Matrix &parity() const noexcept { return parity_; }  // m x k
+  // Every loss of m shards is known to be recoverable.
+  bool is_mds() const noexcept { return is_mds_; }
+  // Decoding needs no elimination. Found from the coefficients, so it holds for custom matrices too.
+  bool is_cauchy() const noexcept { return cauchy_.has_value(); }
+  // Byte ranges of an operation may be split at multiples of this (1 for byte layouts).
+  std::size_t granularity_bytes() const noexcept { return 1; }
+
+  // The wanted parity rows from all k data shards. A wanted data shard is INVALID_ARGUMENT.
+  Application encode(const ShardSet &wanted) const;
+
+  // The wanted missing shards, data and parity together. Reads the fewest present shards that suffice: k of them for an
+  // MDS code (fewer never do); for another one that a search from the sparsest parity rows down finds. Throws Error:
+  // INVALID_ARGUMENT for a wanted shard that is present or does not exist; NOT_RECOVERABLE with the counts, or, for a
+  // matrix that is not MDS, with the pattern. Solved matrices are kept, for the kCachedPatterns latest patterns: a
+  // repeated call returns the same object. Cost of a new pattern of e lost data shards and w wanted, in multiply-adds:
+  // at most 2 * e * e * (k + e) where w <= e (w * e * k and one e x e elimination), plus 2 * e * e for each dependent
+  // parity row that a search for an invertible set drops; for Cauchy kinds no elimination and at most 2 * e * (k + w) +
+  // k * w.
+  std::shared_ptr<const Application> decode(const ShardSet &present, const ShardSet &wanted) const;
+
+  // parity[r] ^= coefficients[r][0] * in, for the wanted parity rows and one data shard.
+  Application column(unsigned index, const ShardSet &wanted) const;
+
+  // Which one shard's damage explains a non-zero syndrome (m bytes: stored parity xor recomputed parity of one byte
+  // column): its index, or kMaxShards if none or several could (always with m = 1 and no zero coefficient).
+  unsigned locate(const std::uint8_t *syndrome) const;
+
+ private:
+  class DecodeCache;
+  void check_wanted_parity(const ShardSet &wanted) const;
+  std::shared_ptr<const Application> solve(const ShardSet &present, const ShardSet &wanted) const;
+  void interpolate(const std::vector<std::uint16_t> &lost_data, Application &application) const;
+  void eliminate(const std::vector<std::uint16_t> &lost_data, const std::vector<std::uint16_t> &present_parity,
+                 Application &application) const;
+
+  unsigned k_;
+  std::uint64_t id_;
+  bool is_mds_;
+  Matrix parity_;
+  std::optional<CauchyForm> cauchy_;
+  std::unique_ptr<DecodeCache> cache_;
+};
+
+}  // namespace tandem::core

@@ -1,0 +1,49 @@
+// Arithmetic of GF(2^8) with polynomial 0x11d, where 2 generates the multiplicative group. For matrices and
+// tests; bulk data goes through the kernels of cpu/ and the devices.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace tandem::core::gf {
+
+inline constexpr unsigned kPolynomial = 0x11d;
+
+struct Tables {
+  std::array<std::uint8_t, 510> exp;  // exp[i] = 2^i; twice round, so that a sum of two logarithms needs no modulo
+  std::array<std::uint8_t, 256> log;  // log[exp[i]] = i for i < 255; log[0] is meaningless
+};
+
+constexpr Tables make_tables() {
+  Tables tables{};
+  unsigned power = 1;
+  for (unsigned i = 0; i < 255; ++i) {
+    tables.exp[i] = tables.exp[i + 255] = static_cast<std::uint8_t>(power);
+    tables.log[power] = static_cast<std::uint8_t>(i);
+    power <<= 1;
+    if (power & 0x100) power ^= kPolynomial;
+  }
+  return tables;
+}
+
+inline constexpr Tables kTables = make_tables();
+
+constexpr std::uint8_t multiply(std::uint8_t a, std::uint8_t b) {
+  return a == 0 || b == 0 ? 0 : kTables.exp[kTables.log[a] + kTables.log[b]];
+}
+
+// 1/a; inverse(0) = 0, which callers must not rely on.
+constexpr std::uint8_t inverse(std::uint8_t a) {
+  return a == 0 ? 0 : kTables.exp[(255 - kTables.log[a]) % 255];
+}
+
+constexpr std::uint8_t divide(std::uint8_t a, std::uint8_t b) { return multiply(a, inverse(b)); }
+
+// base^exponent, with 0^0 = 1.
+constexpr std::uint8_t power(std::uint8_t base, unsigned exponent) {
+  if (exponent == 0) return 1;
+  if (base == 0) return 0;
+  return kTables.exp[(kTables.log[base] * (exponent % 255)) % 255];
+}
+
+}  // namespace tandem::core::gf

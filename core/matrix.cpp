@@ -1,0 +1,139 @@
+#include "core/matrix.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bitset>
+
+#include "core/gf.hpp"
+
+namespace tandem::core {
+namespace {
+
+using ProductRow = std::array<std::uint8_t, 256>;
+
+// products[a][b] = a * b. 64 KiB, for one look-up where logarithms take two and a test for zero: the general decode
+// set-up of (128,32) is 150 000 multiply-adds.
+constexpr std::array<ProductRow, 256> make_products() {
+  std::array<ProductRow, 256> products{};
+  for (unsigned a = 1; a < 256; ++a) {
+    ProductRow &row = products[a];
+    unsigned shifted = a;
+    for (unsigned bit = 1; bit < 256; bit <<= 1) {
+      for (unsigned b = 0; b < bit; ++b) row[bit + b] = static_cast<std::uint8_t>(row[b] ^ shifted);
+      shifted <<= 1;
+      if (shifted & 0x100) shifted ^= gf::kPolynomial;
+    }
+  }
+  return products;
+}
+
+constexpr std::array<ProductRow, 256> kProducts = make_products();
+
+}  // namespace
+
+std::uint64_t &multiply_add_count() noexcept {
+  static thread_local std::uint64_t count = 0;
+  return count;
+}
+
+void multiply_add(std::span<std::uint8_t> target, std::uint8_t factor, std::span<const std::uint8_t> source) noexcept {
+  multiply_add_count() += target.size();
+  if (factor == 0) return;
+  const ProductRow &products = kProducts[factor];
+  for (std::size_t i = 0; i < target.size(); ++i) target[i] ^= products[source[i]];
+}
+
+void scale(std::span<std::uint8_t> row, std::uint8_t factor) noexcept {
+  multiply_add_count() += row.size();
+  const ProductRow &products = kProducts[factor];
+  for (std::uint8_t &cell : row) cell = products[cell];
+}
+
+Matrix multiply(const Matrix &a, const Matrix &b) {
+  Matrix product(a.rows(), b.columns());
+  for (unsigned r = 0; r < a.rows(); ++r) {
+    for (unsigned i = 0; i < a.columns(); ++i) multiply_add(product.row(r), a.at(r, i), b.row(i));
+  }
+  return product;
+}
+
+std::optional<Matrix> invert(Matrix matrix) {
+  const unsigned size = matrix.rows();
+  Matrix inverse(size, size);
+  for (unsigned i = 0; i < size; ++i) inverse.at(i, i) = 1;
+
+  for (unsigned column = 0; column < size; ++column) {
+    unsigned pivot = column;
+    while (pivot < size && matrix.at(pivot, column) == 0) ++pivot;
+    if (pivot == size) return std::nullopt;
+    if (pivot != column) {
+      std::ranges::swap_ranges(matrix.row(pivot), matrix.row(column));
+      std::ranges::swap_ranges(inverse.row(pivot), inverse.row(column));
+    }
+    const std::uint8_t factor = gf::inverse(matrix.at(column, column));
+    scale(matrix.row(column), factor);
+    scale(inverse.row(column), factor);
+    for (unsigned r = 0; r < size; ++r) {
+      const std::uint8_t cell = matrix.at(r, column);
+      if (r == column || cell == 0) continue;
+      multiply_add(matrix.row(r), cell, matrix.row(column));
+      multiply_add(inverse.row(r), cell, inverse.row(column));
+    }
+  }
+  return inverse;
+}
+
+// A Moebius map of the points changes scales but not the matrix, so three of them are ours to choose as long as some
+// form exists: parity 0 goes to infinity and parity 1 to zero. With data scales 1 / parity[0][c] the quotient q[r][c] =
+// parity[r][c] / parity[0][c] is then scale[r] / (point[r] + point[c]); row 1 gives the points of the data, two cells
+// of each later row give its point and scale, and all others are checked.
+std::optional<CauchyForm> find_cauchy_form(const Matrix &parity_rows) {
+  const unsigned m = parity_rows.rows();
+  const unsigned k = parity_rows.columns();
+  if (m < 2 || k < 2) return std::nullopt;
+
+  CauchyForm form;
+  form.points.resize(k + m);
+  form.scales.resize(k + m);
+  std::bitset<256> taken;
+  const auto take = [&](std::uint8_t point) {
+    const bool is_new = !taken[point];
+    taken[point] = true;
+    return is_new;
+  };
+
+  form.points[k] = CauchyForm::kInfinity;
+  form.points[k + 1] = 0;
+  form.scales[k] = form.scales[k + 1] = 1;
+  taken[0] = true;
+  for (unsigned c = 0; c < k; ++c) {
+    const std::uint8_t first = parity_rows.at(0, c);
+    const std::uint8_t second = parity_rows.at(1, c);
+    if (first == 0 || second == 0) return std::nullopt;
+    const std::uint8_t point = gf::divide(first, second);
+    if (!take(point)) return std::nullopt;
+    form.points[c] = point;
+    form.scales[c] = gf::inverse(first);
+  }
+
+  for (unsigned r = 2; r < m; ++r) {
+    // first[c] / parity[r][c] = (point[r] + point[c]) / scale[r]: a line through the data's points.
+    const auto height = [&](unsigned c) { return gf::divide(parity_rows.at(0, c), parity_rows.at(r, c)); };
+    for (const std::uint8_t cell : parity_rows.row(r)) {
+      if (cell == 0) return std::nullopt;
+    }
+    const auto slope = gf::divide(height(0) ^ height(1), static_cast<std::uint8_t>(form.points[0] ^ form.points[1]));
+    if (slope == 0) return std::nullopt;
+    const std::uint8_t row_scale = gf::inverse(slope);
+    const auto point = static_cast<std::uint8_t>(gf::multiply(height(0), row_scale) ^ form.points[0]);
+    for (unsigned c = 2; c < k; ++c) {
+      if (gf::multiply(height(c), row_scale) != (point ^ form.points[c])) return std::nullopt;
+    }
+    if (!take(point)) return std::nullopt;
+    form.points[k + r] = point;
+    form.scales[k + r] = row_scale;
+  }
+  return form;
+}
+
+}  // namespace tandem::core

@@ -1,0 +1,64 @@
+// A dense matrix over GF(2^8), row-major, and the things done to it: multiply, invert, recognise as a Cauchy matrix.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace tandem::core {
+
+class Matrix {
+ public:
+  Matrix() = default;
+  Matrix(unsigned rows, unsigned columns) : rows_(rows), columns_(columns), cells_(std::size_t{rows} * columns) {}
+
+  unsigned rows() const noexcept { return rows_; }
+  unsigned columns() const noexcept { return columns_; }
+  std::uint8_t &at(unsigned row, unsigned column) noexcept { return cells_[std::size_t{row} * columns_ + column]; }
+  std::uint8_t at(unsigned row, unsigned column) const noexcept { return cells_[std::size_t{row} * columns_ + column]; }
+  std::span<std::uint8_t> row(unsigned r) noexcept { return {cells_.data() + std::size_t{r} * columns_, columns_}; }
+  std::span<const std::uint8_t> row(unsigned r) const noexcept {
+    return {cells_.data() + std::size_t{r} * columns_, columns_};
+  }
+  const std::uint8_t *data() const noexcept { return cells_.data(); }
+  bool operator==(const Matrix &) const = default;
+
+ private:
+  unsigned rows_ = 0, columns_ = 0;
+  std::vector<std::uint8_t> cells_;
+};
+
+// Multiply-adds in GF(2^8) done by the functions of this file and of codec.cpp on the calling thread: tests hold
+// the cost of a decode set-up to its bound by it. Costs one addition per row operation.
+std::uint64_t &multiply_add_count() noexcept;
+
+// target ^= factor * source; the spans have one length.
+void multiply_add(std::span<std::uint8_t> target, std::uint8_t factor, std::span<const std::uint8_t> source) noexcept;
+
+// row = factor * row.
+void scale(std::span<std::uint8_t> row, std::uint8_t factor) noexcept;
+
+Matrix multiply(const Matrix &a, const Matrix &b);
+
+// The inverse of a square matrix by Gauss-Jordan elimination, or nothing where it is singular.
+std::optional<Matrix> invert(Matrix matrix);
+
+// Parity rows written as a generalised Cauchy matrix: every shard of the stripe (data first) has a point of the
+// projective line and a scale, and
+//     parity[r][c] = scale[k + r] / scale[c] / (point[k + r] + point[c]).
+// Points differ from each other, scales are not 0. A difference with the point at infinity counts as 1. Such a code is
+// a generalised Reed-Solomon code (MacWilliams and Sloane, chapter 10, section 8): it is MDS, and lost shards are found
+// by Lagrange interpolation, without an elimination.
+struct CauchyForm {
+  static constexpr std::uint16_t kInfinity = 256;  // its XOR with a field element is >= 256: told apart by a table
+  std::vector<std::uint16_t> points;
+  std::vector<std::uint8_t> scales;
+};
+
+// The Cauchy form of these parity rows if there is one. Needs at least 2 rows and 2 columns (below that there is
+// nothing to gain). Checks every cell, so a result is a proof that the code is MDS.
+std::optional<CauchyForm> find_cauchy_form(const Matrix &parity_rows);
+
+}  // namespace tandem::core

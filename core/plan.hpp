@@ -1,0 +1,64 @@
+// A prepared operation: the coefficient matrix that a codec made, in the form of one backend, and the order in which
+// a stripe's shards enter and leave it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/backend.hpp"
+#include "core/codec.hpp"
+
+namespace tandem::core {
+
+enum class Operation : std::int32_t {
+  encode = TANDEM_OPERATION_ENCODE,
+  decode = TANDEM_OPERATION_DECODE,
+  verify = TANDEM_OPERATION_VERIFY,
+  update = TANDEM_OPERATION_UPDATE,
+  accumulate = TANDEM_OPERATION_ACCUMULATE
+};
+
+// What a plan is made for, and therefore the key under which it is found again.
+struct Shape {
+  Operation operation = Operation::encode;
+  std::uint32_t index = 0;  // update, accumulate
+  bool overwrite = false;   // accumulate: the first shard, parity is assigned
+  ShardSet present;         // decode
+  ShardSet wanted;
+
+  bool operator==(const Shape &) const = default;
+};
+
+class Plan {
+ public:
+  // Throws Error as the codec and the backend do. The backend must outlive the plan.
+  Plan(Backend &backend, std::shared_ptr<const Codec> codec, const Shape &shape);
+
+  const Codec &codec() const noexcept { return *codec_; }
+  const Shape &shape() const noexcept { return shape_; }
+  Backend &backend() const noexcept { return *backend_; }
+  const Prepared &prepared() const noexcept { return *prepared_; }
+
+  // Shard indices in the order of the task's pointers. For update the inputs are (index, index): old and new bytes.
+  std::span<const std::uint16_t> inputs() const noexcept { return inputs_; }
+  std::span<const std::uint16_t> outputs() const noexcept { return outputs_; }
+
+  Mode mode() const noexcept { return mode_; }
+
+  // The task for one stripe's pointers, already in plan order. Pointers are kept, not copied.
+  Task task(const std::byte *const *inputs, std::byte *const *outputs, std::uint64_t shard_bytes) const noexcept {
+    return {prepared_.get(), inputs, outputs, 0, shard_bytes, mode_};
+  }
+
+ private:
+  std::shared_ptr<const Codec> codec_;
+  Backend *backend_;
+  Shape shape_;
+  Mode mode_ = Mode::assign;
+  std::vector<std::uint16_t> inputs_, outputs_;
+  std::shared_ptr<const Prepared> prepared_;
+};
+
+}  // namespace tandem::core

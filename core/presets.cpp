@@ -1,0 +1,351 @@
+#include "core/presets.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <numeric>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/gf.hpp"
+#include "tandem/tandem.h"
+
+namespace tandem::core {
+namespace {
+
+constexpr unsigned kFieldSize = 256;
+
+void check_shard_count(const char *name, unsigned k, unsigned m, unsigned limit) {
+  if (k == 0)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("matrix {}: k = 0, at least 1 data shard is needed", name));
+  if (k > limit || m > limit - k) {
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         fmt::format("matrix {}: k + m = {}, at most {} shards are possible", name, std::uint64_t{k} + m, limit));
+  }
+}
+
+void check_parity_count(const char *name, unsigned m, unsigned limit) {
+  if (m > limit) {
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         fmt::format("matrix {}: m = {}, it has at most {} parity shards", name, m, limit));
+  }
+}
+
+// A matrix from a function of the cell.
+template <class Cell>
+Matrix fill(unsigned k, unsigned m, Cell cell) {
+  Matrix matrix(m, k);
+  for (unsigned r = 0; r < m; ++r) {
+    for (unsigned c = 0; c < k; ++c) matrix.at(r, c) = cell(r, c);
+  }
+  return matrix;
+}
+
+std::uint8_t power_of_two(unsigned exponent) { return gf::kTables.exp[exponent % 255]; }
+
+// The parity rows of the Vandermonde matrix of `points` made systematic, V * inverse(V_top): the value at the point of
+// a parity of the polynomial through the data, in Lagrange's form. O(k * (k + m)) instead of an inversion.
+template <class Point>
+Matrix systematic_vandermonde(unsigned k, unsigned m, Point point) {
+  const auto product_of_differences = [&](std::uint8_t x) {
+    std::uint8_t product = 1;
+    for (unsigned j = 0; j < k; ++j) {
+      const std::uint8_t difference = x ^ point(j);
+      if (difference != 0) product = gf::multiply(product, difference);
+    }
+    return product;
+  };
+  std::vector<std::uint8_t> denominators(k);
+  for (unsigned c = 0; c < k; ++c) denominators[c] = product_of_differences(point(c));
+
+  Matrix matrix(m, k);
+  for (unsigned r = 0; r < m; ++r) {
+    const std::uint8_t x = point(k + r);
+    const std::uint8_t numerator = product_of_differences(x);
+    for (unsigned c = 0; c < k; ++c) {
+      matrix.at(r, c) = gf::divide(numerator, gf::multiply(denominators[c], x ^ point(c)));
+    }
+  }
+  return matrix;
+}
+
+Matrix isal_cauchy(unsigned k, unsigned m) {
+  check_shard_count("isal-cauchy", k, m, kFieldSize);
+  return fill(k, m, [k](unsigned r, unsigned c) { return gf::inverse(static_cast<std::uint8_t>((k + r) ^ c)); });
+}
+
+Matrix isal_vandermonde(unsigned k, unsigned m) {
+  check_shard_count("isal-vandermonde", k, m, kFieldSize);
+  return fill(k, m, [](unsigned r, unsigned c) { return power_of_two(r * c); });
+}
+
+Matrix backblaze(unsigned k, unsigned m) {
+  check_shard_count("backblaze", k, m, kFieldSize);
+  return systematic_vandermonde(k, m, [](unsigned i) { return static_cast<std::uint8_t>(i); });
+}
+
+Matrix zfec(unsigned k, unsigned m) {
+  check_shard_count("zfec", k, m, kFieldSize);
+  return systematic_vandermonde(k, m, [](unsigned i) { return i == 0 ? std::uint8_t{0} : power_of_two(i - 1); });
+}
+
+Matrix liberasurecode_isal_vand_inv(unsigned k, unsigned m) {
+  check_shard_count("liberasurecode-isal-vand-inv", k, m, kFieldSize - 1);  // 2^256 = 2^1
+  return systematic_vandermonde(k, m, [](unsigned i) { return power_of_two(i + 1); });
+}
+
+// Jerasure reduces the extended Vandermonde matrix (points 0, 1, 2, ... and for the last shard infinity) by column
+// operations. The result is a Cauchy matrix of these points, scaled; Jerasure scales it so that row 0 and column 0 are
+// ones, which fixes all scales. Differences with infinity cancel: they count as 1.
+Matrix jerasure_vandermonde(unsigned k, unsigned m) {
+  check_shard_count("jerasure-vandermonde", k, m, kFieldSize);
+  const auto difference = [&](unsigned r, unsigned c) {
+    return r + 1 == m ? std::uint8_t{1} : static_cast<std::uint8_t>((k + r) ^ c);
+  };
+  return fill(k, m, [&](unsigned r, unsigned c) {
+    return gf::divide(gf::multiply(difference(0, c), difference(r, 0)),
+                      gf::multiply(difference(0, 0), difference(r, c)));
+  });
+}
+
+Matrix jerasure_cauchy_orig(unsigned k, unsigned m) {
+  check_shard_count("jerasure-cauchy-orig", k, m, kFieldSize);
+  return fill(k, m, [m](unsigned r, unsigned c) { return gf::inverse(static_cast<std::uint8_t>(r ^ (m + c))); });
+}
+
+// Ones in the 8 x 8 bit-matrix of an element: its column i is element * 2^i.
+constexpr std::array<std::uint8_t, kFieldSize> make_bit_matrix_ones() {
+  std::array<std::uint8_t, kFieldSize> ones{};
+  for (unsigned element = 0; element < kFieldSize; ++element) {
+    unsigned shifted = element;
+    for (unsigned i = 0; i < 8; ++i) {
+      ones[element] = static_cast<std::uint8_t>(ones[element] + std::popcount(shifted));
+      shifted <<= 1;
+      if (shifted & 0x100) shifted ^= gf::kPolynomial;
+    }
+  }
+  return ones;
+}
+
+constexpr std::array<std::uint8_t, kFieldSize> kBitMatrixOnes = make_bit_matrix_ones();
+
+unsigned bit_matrix_ones(std::span<const std::uint8_t> row, std::uint8_t divisor) {
+  const std::uint8_t factor = gf::inverse(divisor);
+  unsigned ones = 0;
+  for (const std::uint8_t cell : row) ones += kBitMatrixOnes[gf::multiply(cell, factor)];
+  return ones;
+}
+
+// For m = 2 Jerasure takes row 1 from a table (src/cauchy.c, cbest_8). The table is the 255 non-zero elements by ones
+// of their bit-matrix, equal ones by value: all 255 entries were compared with this rule.
+Matrix jerasure_cauchy_good(unsigned k, unsigned m) {
+  check_shard_count("jerasure-cauchy-good", k, m, kFieldSize);
+  if (m == 2) {
+    std::array<std::uint8_t, kFieldSize - 1> elements;
+    std::iota(elements.begin(), elements.end(), std::uint8_t{1});
+    std::ranges::stable_sort(elements, {}, [](std::uint8_t element) { return kBitMatrixOnes[element]; });
+    return fill(k, m, [&](unsigned r, unsigned c) { return r == 0 ? std::uint8_t{1} : elements[c]; });
+  }
+
+  Matrix matrix = jerasure_cauchy_orig(k, m);
+  if (m == 0) return matrix;
+  for (unsigned c = 0; c < k; ++c) {
+    const std::uint8_t divisor = matrix.at(0, c);
+    for (unsigned r = 0; r < m; ++r) matrix.at(r, c) = gf::divide(matrix.at(r, c), divisor);
+  }
+  for (unsigned r = 1; r < m; ++r) {
+    std::uint8_t best_divisor = 1;
+    unsigned fewest_ones = bit_matrix_ones(matrix.row(r), 1);
+    for (const std::uint8_t divisor : matrix.row(r)) {
+      const unsigned ones = bit_matrix_ones(matrix.row(r), divisor);
+      if (ones < fewest_ones) {
+        fewest_ones = ones;
+        best_divisor = divisor;
+      }
+    }
+    scale(matrix.row(r), gf::inverse(best_divisor));
+  }
+  return matrix;
+}
+
+Matrix raid6(unsigned k, unsigned m) {
+  check_shard_count("raid6", k, m, kFieldSize);
+  check_parity_count("raid6", m, 2);
+  return fill(k, m, [](unsigned r, unsigned c) { return power_of_two(r * c); });
+}
+
+Matrix zfs_raidz(unsigned k, unsigned m) {
+  check_shard_count("zfs-raidz", k, m, kFieldSize);
+  check_parity_count("zfs-raidz", m, 3);
+  return fill(k, m, [k](unsigned r, unsigned c) { return power_of_two(r * (k - 1 - c)); });
+}
+
+Matrix snapraid_cauchy(unsigned k, unsigned m) {
+  check_shard_count("snapraid-cauchy", k, m, kFieldSize);
+  check_parity_count("snapraid-cauchy", m, 6);
+  if (k > 251) {  // at c = 251 the points of the data meet that of parity 5: 2^-251 = 2^4
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         fmt::format("matrix snapraid-cauchy: k = {}, it has at most 251 data shards", k));
+  }
+  return fill(k, m, [](unsigned r, unsigned c) -> std::uint8_t {
+    if (r < 2) return power_of_two(r * c);
+    const std::uint8_t point = power_of_two(r - 1);
+    const std::uint8_t data_point = power_of_two(255 - c);
+    return gf::divide(point ^ 1, point ^ data_point);
+  });
+}
+
+Matrix snapraid_vandermonde(unsigned k, unsigned m) {
+  check_shard_count("snapraid-vandermonde", k, m, kFieldSize);
+  check_parity_count("snapraid-vandermonde", m, 3);
+  return fill(k, m, [](unsigned r, unsigned c) { return power_of_two(r == 2 ? 255 - c : r * c); });
+}
+
+Matrix par1(unsigned k, unsigned m) {
+  check_shard_count("par1", k, m, kFieldSize);
+  return fill(k, m, [](unsigned r, unsigned c) { return gf::power(static_cast<std::uint8_t>(c + 1), r); });
+}
+
+// Column c is x^(m+c) modulo the generator polynomial: the one before, times x.
+Matrix hdfs_rs_legacy(unsigned k, unsigned m) {
+  check_shard_count("hdfs-rs-legacy", k, m, kFieldSize - 1);
+  Matrix matrix(m, k);
+  if (m == 0) return matrix;
+  std::vector<std::uint8_t> generator{1};  // coefficient of x^i at i
+  for (unsigned i = 0; i < m; ++i) {
+    generator.insert(generator.begin(), 0);
+    for (unsigned j = 0; j <= i; ++j) generator[j] ^= gf::multiply(generator[j + 1], power_of_two(i));
+  }
+  std::vector<std::uint8_t> remainder(m);
+  remainder[m - 1] = 1;  // x^(m-1)
+  for (unsigned c = 0; c < k; ++c) {
+    const std::uint8_t carry = remainder[m - 1];
+    for (unsigned r = m - 1; r > 0; --r) remainder[r] = remainder[r - 1] ^ gf::multiply(carry, generator[r]);
+    remainder[0] = gf::multiply(carry, generator[0]);
+    for (unsigned r = 0; r < m; ++r) matrix.at(r, c) = remainder[r];
+  }
+  return matrix;
+}
+
+// Reasons for `always`: a Cauchy matrix of distinct points, however its rows and columns are scaled, has no singular
+// submatrix. That is the form of all these presets: a systematic Vandermonde matrix is one by Lagrange's formula, the
+// remainders of hdfs-rs-legacy because its code is the Reed-Solomon code of the points 2^i; raid6 and
+// jerasure-cauchy-good with m = 2 because two rows 1 ; a_c with distinct non-zero a_c are. zfs-raidz and
+// snapraid-vandermonde (its columns times 2^c) are rows 1 ; a ; a^2 with distinct non-zero a: minors of order 3 are
+// Vandermonde determinants, those of order 2 too or squares of one.
+bool always(unsigned, unsigned) { return true; }
+
+// m <= 3 as for zfs-raidz, k <= 3 because the matrix is symmetric. The others are exhaustive results; (4, 22), (5, 6),
+// (6, 5) and (22, 4) are not MDS and lie in every larger code.
+bool isal_vandermonde_is_mds(unsigned k, unsigned m) {
+  return m <= 3 || k <= 3 || (k == 4 && m <= 21) || (k <= 21 && m == 4) || (k == 5 && m <= 5);
+}
+
+// m <= 3 as for zfs-raidz; two columns 1 and 2^r because 2^r does not repeat. (3, 4) is not MDS: 1 + 2 + 3 = 0 makes
+// rows 0, 1, 3 singular, and it lies in every larger code.
+bool par1_is_mds(unsigned k, unsigned m) { return m <= 3 || k <= 2; }
+
+constexpr Preset kPresets[] = {
+    {TANDEM_MATRIX_ISAL_CAUCHY, "isal-cauchy", isal_cauchy, always, true, nullptr},
+    {TANDEM_MATRIX_ISAL_VANDERMONDE, "isal-vandermonde", isal_vandermonde, isal_vandermonde_is_mds, false,
+     "m <= 3, or k <= 3, or m = 4 with k <= 21, or k = 4 with m <= 21, or k = 5 with m = 5"},
+    {TANDEM_MATRIX_BACKBLAZE, "backblaze", backblaze, always, true, nullptr},
+    {TANDEM_MATRIX_ZFEC, "zfec", zfec, always, true, nullptr},
+    {TANDEM_MATRIX_LIBERASURECODE_ISAL_VAND_INV, "liberasurecode-isal-vand-inv", liberasurecode_isal_vand_inv, always,
+     true, nullptr},
+    {TANDEM_MATRIX_JERASURE_VANDERMONDE, "jerasure-vandermonde", jerasure_vandermonde, always, true, nullptr},
+    {TANDEM_MATRIX_JERASURE_CAUCHY_ORIG, "jerasure-cauchy-orig", jerasure_cauchy_orig, always, true, nullptr},
+    {TANDEM_MATRIX_JERASURE_CAUCHY_GOOD, "jerasure-cauchy-good", jerasure_cauchy_good, always, true, nullptr},
+    {TANDEM_MATRIX_RAID6, "raid6", raid6, always, true, nullptr},
+    {TANDEM_MATRIX_ZFS_RAIDZ, "zfs-raidz", zfs_raidz, always, false, nullptr},
+    {TANDEM_MATRIX_SNAPRAID_CAUCHY, "snapraid-cauchy", snapraid_cauchy, always, true, nullptr},
+    {TANDEM_MATRIX_SNAPRAID_VANDERMONDE, "snapraid-vandermonde", snapraid_vandermonde, always, false, nullptr},
+    {TANDEM_MATRIX_PAR1, "par1", par1, par1_is_mds, false, "m <= 3, or k <= 2"},
+    {TANDEM_MATRIX_HDFS_RS_LEGACY, "hdfs-rs-legacy", hdfs_rs_legacy, always, true, nullptr},
+};
+
+// C(n, j) for n <= size and j <= order, UINT64_MAX where it does not fit.
+class Binomials {
+ public:
+  Binomials(unsigned size, unsigned order) : width_(order + 1), table_((std::size_t{size} + 1) * width_) {
+    for (unsigned n = 0; n <= size; ++n) {
+      table_[n * width_] = 1;
+      for (unsigned j = 1; j <= std::min(n, order); ++j) {
+        const std::uint64_t a = choose(n - 1, j - 1), b = choose(n - 1, j);
+        table_[n * width_ + j] = a > UINT64_MAX - b ? UINT64_MAX : a + b;
+      }
+    }
+  }
+  std::uint64_t choose(unsigned n, unsigned j) const { return table_[n * width_ + j]; }
+
+ private:
+  std::size_t width_;
+  std::vector<std::uint64_t> table_;
+};
+
+Matrix transpose(const Matrix &matrix) {
+  return fill(matrix.rows(), matrix.columns(), [&](unsigned r, unsigned c) { return matrix.at(c, r); });
+}
+
+}  // namespace
+
+std::span<const Preset> presets() { return kPresets; }
+
+const Preset *find_preset(std::int32_t value) noexcept {
+  const Preset *found = std::ranges::find(kPresets, value, &Preset::value);
+  return found == std::end(kPresets) ? nullptr : found;
+}
+
+const Preset *find_preset(const std::string &name) noexcept {
+  const Preset *found = std::ranges::find_if(kPresets, [&](const Preset &preset) { return name == preset.name; });
+  return found == std::end(kPresets) ? nullptr : found;
+}
+
+// Order by order, each minor expanded along its last row into minors of the order below. Subsets are in colexicographic
+// order (by largest element, then the next): those of `order` rows whose last row is r are then one run, in the order
+// of their first order - 1 rows, so the expansion is a sum of scaled runs. 10^6 minors take about 10 ms.
+MdsProof prove_mds(const Matrix &parity_rows, std::uint64_t max_minors) {
+  const unsigned m = parity_rows.rows(), k = parity_rows.columns();
+  if (m == 0 || k == 0) return MdsProof::proven;
+  const unsigned max_order = std::min(m, k);
+  const Binomials binomials(std::max(m + k, 2u), max_order);
+  if (binomials.choose(m + k, max_order) - 1 > max_minors) return MdsProof::too_large;
+
+  const Matrix matrix = m < k ? transpose(parity_rows) : parity_rows;  // the longer side in the runs
+  const unsigned rows = matrix.rows(), columns = matrix.columns();
+  std::vector<std::uint8_t> minors, smaller{1};
+  std::vector<unsigned> subset;
+  for (unsigned order = 1; order <= max_order; ++order) {
+    const std::size_t row_subsets = binomials.choose(rows, order);
+    const std::size_t smaller_row_subsets = binomials.choose(rows, order - 1);
+    const std::size_t column_subsets = binomials.choose(columns, order);
+    minors.assign(row_subsets * column_subsets, 0);
+    subset.resize(order);
+    std::iota(subset.begin(), subset.end(), 0u);
+    for (std::size_t rank = 0; rank < column_subsets; ++rank) {
+      for (unsigned left_out = 0; left_out < order; ++left_out) {
+        std::size_t smaller_rank = 0;
+        for (unsigned j = 0; j < order; ++j) {
+          if (j != left_out) smaller_rank += binomials.choose(subset[j], j < left_out ? j + 1 : j);
+        }
+        const std::uint8_t *source = smaller.data() + smaller_rank * smaller_row_subsets;
+        for (unsigned r = order - 1; r < rows; ++r) {
+          const std::size_t run = binomials.choose(r, order - 1);
+          multiply_add({minors.data() + rank * row_subsets + binomials.choose(r, order), run},
+                       matrix.at(r, subset[left_out]), {source, run});
+        }
+      }
+      unsigned next = 0;  // the next subset: raise the first element that can be, reset those below
+      while (next + 1 < order && subset[next] + 1 == subset[next + 1]) ++next;
+      ++subset[next];
+      std::iota(subset.begin(), subset.begin() + next, 0u);
+    }
+    if (std::ranges::find(minors, 0) != minors.end()) return MdsProof::refuted;
+    minors.swap(smaller);
+  }
+  return MdsProof::proven;
+}
+
+}  // namespace tandem::core

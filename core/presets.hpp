@@ -1,0 +1,34 @@
+// Generator matrices that other programs use (docs/MATRICES.md), and how far each can be trusted.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "core/matrix.hpp"
+
+namespace tandem::core {
+
+struct Preset {
+  std::int32_t value;  // enum tandem_matrix_value
+  const char *name;    // as the command line spells it
+  // The m x k parity rows. Throws Error (INVALID_ARGUMENT) where the formula has no such (k, m), with the limit.
+  Matrix (*make)(unsigned k, unsigned m);
+  // Whether every loss of m shards is recoverable is proven for this (k, m), one that `make` accepts.
+  bool (*is_mds)(unsigned k, unsigned m);
+  // For every (k, m) parity = row scale * column scale / (x_r + y_c), so that find_cauchy_form succeeds from 2 x 2 up.
+  bool is_cauchy;
+  const char *mds_limit;  // is_mds in words, for messages; nullptr where it is always true
+};
+
+std::span<const Preset> presets();                       // in the order of their values
+const Preset *find_preset(std::int32_t value) noexcept;  // nullptr if unknown
+const Preset *find_preset(const std::string &name) noexcept;
+
+enum class MdsProof { proven, refuted, too_large };
+
+// Checks every minor of the parity rows (all square submatrices must be non-singular), up to max_minors of them. There
+// are C(k+m, m) - 1; above max_minors nothing is computed.
+MdsProof prove_mds(const Matrix &parity_rows, std::uint64_t max_minors = 1'000'000);
+
+}  // namespace tandem::core

@@ -1,0 +1,82 @@
+#include "core/verify.hpp"
+
+#include <algorithm>
+
+#include "core/gf.hpp"
+
+namespace tandem::core {
+namespace {
+
+// Stored parity xor recomputed parity, for the one byte column at `at`.
+std::vector<std::uint8_t> syndrome(const Matrix &parity, const std::byte *const *data, std::byte *const *stored,
+                                   std::uint64_t at) {
+  std::vector<std::uint8_t> result(parity.rows());
+  for (unsigned r = 0; r < parity.rows(); ++r) {
+    result[r] = static_cast<std::uint8_t>(stored[r][at]);
+    for (unsigned c = 0; c < parity.columns(); ++c)
+      result[r] ^= gf::multiply(parity.at(r, c), static_cast<std::uint8_t>(data[c][at]));
+  }
+  return result;
+}
+
+// Whether everything is consistent once data shard `suspect` is ignored: solve one parity equation for it and put that into
+// the others. parity[r] = sum over c != suspect of (M[r][c] + q * M[pivot][c]) * data[c] + q * parity[pivot],
+// q = M[r][suspect] / M[pivot][suspect].
+bool consistent_without(const Plan &plan, unsigned suspect, const std::byte *const *data, std::byte *const *stored,
+                        std::uint64_t shard_bytes, Control &control) {
+  const Matrix &parity = plan.codec().parity();
+  unsigned pivot = 0;
+  while (pivot < parity.rows() && parity.at(pivot, suspect) == 0) ++pivot;
+  if (pivot == parity.rows()) return false;
+
+  Matrix rest(parity.rows() - 1, parity.columns());  // the suspect's column becomes the pivot parity's
+  std::vector<const std::byte *> inputs(data, data + parity.columns());
+  inputs[suspect] = stored[pivot];
+  std::vector<std::byte *> outputs;
+  for (unsigned r = 0; r < parity.rows(); ++r) {
+    if (r == pivot) continue;
+    const std::uint8_t q = gf::divide(parity.at(r, suspect), parity.at(pivot, suspect));
+    const unsigned row = static_cast<unsigned>(outputs.size());
+    for (unsigned c = 0; c < parity.columns(); ++c)
+      rest.at(row, c) = c == suspect ? q : parity.at(r, c) ^ gf::multiply(q, parity.at(pivot, c));
+    outputs.push_back(stored[r]);
+  }
+  const auto prepared = plan.backend().prepare(rest);
+  std::vector<Mismatch> found(outputs.size());
+  const Task task = {prepared.get(), inputs.data(), outputs.data(), 0, shard_bytes, Mode::compare, found.data()};
+  plan.backend().run({&task, 1}, control);
+  return std::all_of(found.begin(), found.end(), [](const Mismatch &each) { return each.byte_count == 0; });
+}
+
+}  // namespace
+
+VerifyReport explain(const Plan &plan, const Mismatch *mismatches, const std::byte *const *inputs,
+                     std::byte *const *outputs, std::uint64_t shard_bytes, Control &control) {
+  VerifyReport report;
+  std::uint64_t first = Mismatch::kNone;
+  unsigned last_bad_row = 0;
+  for (unsigned r = 0; r < plan.outputs().size(); ++r) {
+    if (mismatches[r].byte_count == 0) continue;
+    ++report.bad_parity_count;
+    report.mismatch_byte_count += mismatches[r].byte_count;
+    last_bad_row = r;
+    if (mismatches[r].first_bytes < first) {
+      first = mismatches[r].first_bytes;
+      report.first_bad_shard = plan.outputs()[r];
+    }
+  }
+  if (report.bad_parity_count == 0) return report;
+  report.first_mismatch_bytes = first;
+
+  const Codec &codec = plan.codec();
+  if (codec.m() < 2) return report;
+  const unsigned candidate = codec.locate(syndrome(codec.parity(), inputs, outputs, first).data());
+  if (candidate >= kMaxShards) return report;
+  const bool confirmed = candidate >= codec.k()
+                             ? report.bad_parity_count == 1 && plan.outputs()[last_bad_row] == candidate
+                             : consistent_without(plan, candidate, inputs, outputs, shard_bytes, control);
+  if (confirmed) report.suspect_shard = candidate;
+  return report;
+}
+
+}  // namespace tandem::core

@@ -1,0 +1,182 @@
+#include "cpu/cores.hpp"
+
+#include <errno.h>
+#include <limits.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <optional>
+#include <string_view>
+
+#include "cpu/executor.hpp"
+
+namespace tandem::cpu {
+
+namespace {
+
+constexpr std::uint64_t kNoLimit = UINT64_MAX;
+constexpr std::size_t kMaxFileBytes = std::size_t{1} << 20;  // a mountinfo of a busy host has tens of KiB
+
+// At most kMaxFileBytes; empty if there is no such file.
+std::string read_file(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  char buffer[4096];
+  while (text.size() < kMaxFileBytes && (file.read(buffer, sizeof buffer), file.gcount() > 0)) {
+    text.append(buffer, static_cast<std::size_t>(file.gcount()));
+  }
+  return text;
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const std::size_t end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+bool contains(std::string_view comma_list, std::string_view word) {
+  const auto words = split(comma_list, ',');
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+std::optional<std::uint64_t> number(std::string_view text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::uint64_t cores_of(std::optional<std::uint64_t> quota, std::optional<std::uint64_t> period) {
+  if (!quota || !period || *quota == 0 || *period == 0) return kNoLimit;
+  return *quota / *period + (*quota % *period != 0 ? 1 : 0);
+}
+
+// cgroup v2, "Control Group v2", cpu.max: "$MAX $PERIOD", $MAX may be "max". The period defaults to 100000
+// microseconds.
+std::uint64_t limit_v2(const std::string &folder) {
+  const std::string text = read_file(folder + "/cpu.max");
+  const std::string_view line = std::string_view(text).substr(0, text.find('\n'));
+  const auto words = split(line, ' ');
+  if (words.size() > 2) return kNoLimit;
+  return cores_of(number(words[0]), words.size() == 2 ? number(words[1]) : 100000);
+}
+
+// cgroup v1, "CFS Bandwidth Control": a quota of -1 is none.
+std::uint64_t limit_v1(const std::string &folder) {
+  return cores_of(number(read_file(folder + "/cpu.cfs_quota_us")), number(read_file(folder + "/cpu.cfs_period_us")));
+}
+
+struct Mount {
+  std::string root;   // the cgroup that is mounted
+  std::string point;  // where
+};
+
+// Space, tab, newline and backslash stand as \ooo in mountinfo (proc(5)).
+std::string unescape(std::string_view text) {
+  std::string plain;
+  const auto octal = [](char digit) { return digit >= '0' && digit <= '7'; };
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\\' && i + 3 < text.size() && octal(text[i + 1]) && octal(text[i + 2]) && octal(text[i + 3])) {
+      plain += static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + (text[i + 3] - '0'));
+      i += 3;
+    } else {
+      plain += text[i];
+    }
+  }
+  return plain;
+}
+
+// proc(5), /proc/pid/mountinfo: id, parent, major:minor, root, mount point, options, tags ..., "-", type, source,
+// options.
+std::optional<Mount> find_mount(std::string_view mountinfo, bool v2) {
+  for (const std::string_view line : split(mountinfo, '\n')) {
+    const auto fields = split(line, ' ');
+    const auto dash = std::find(fields.begin(), fields.end(), "-");
+    if (dash - fields.begin() < 6 || fields.end() - dash < 4) continue;
+    if (v2 ? dash[1] == "cgroup2" : dash[1] == "cgroup" && contains(dash[3], "cpu")) {
+      return Mount{unescape(fields[3]), unescape(fields[4])};
+    }
+  }
+  return std::nullopt;
+}
+
+// Where a cgroup lies below the mount point: "" or "/a/b". A cgroup outside the mount (another namespace shows "/../x")
+// leaves what can be seen: the mount point itself.
+std::string path_below(const Mount &mount, std::string_view cgroup) {
+  const std::string_view root = mount.root == "/" ? std::string_view() : std::string_view(mount.root);
+  if (cgroup.substr(0, root.size()) != root) return {};
+  cgroup.remove_prefix(root.size());
+  while (!cgroup.empty() && cgroup.back() == '/') cgroup.remove_suffix(1);
+  if (cgroup.size() >= PATH_MAX || (!cgroup.empty() && cgroup.front() != '/')) return {};
+  const auto parts = split(cgroup, '/');
+  if (std::find(parts.begin(), parts.end(), "..") != parts.end()) return {};
+  return std::string(cgroup);
+}
+
+std::uint64_t smallest_limit(const std::string &mount_folder, std::string path, bool v2) {
+  std::uint64_t limit = kNoLimit;
+  for (;;) {
+    limit = std::min(limit, v2 ? limit_v2(mount_folder + path) : limit_v1(mount_folder + path));
+    if (path.empty()) return limit;
+    path.resize(path.rfind('/'));
+  }
+}
+
+}  // namespace
+
+std::uint64_t cgroup_core_limit(const std::string &root) {
+  const std::string cgroups = read_file(root + "/proc/self/cgroup");
+  const std::string mountinfo = read_file(root + "/proc/self/mountinfo");
+  std::uint64_t limit = kNoLimit;
+  for (const std::string_view line : split(cgroups, '\n')) {  // cgroups(7): hierarchy-ID:controllers:path
+    const std::size_t first = line.find(':');
+    if (first == std::string_view::npos) continue;
+    const std::size_t second = line.find(':', first + 1);
+    if (second == std::string_view::npos) continue;
+    const std::string_view controllers = line.substr(first + 1, second - first - 1);
+    const bool v2 = controllers.empty();
+    if (!v2 && !contains(controllers, "cpu")) continue;
+    const auto mount = find_mount(mountinfo, v2);
+    if (!mount) continue;
+    limit = std::min(limit, smallest_limit(root + mount->point, path_below(*mount, line.substr(second + 1)), v2));
+  }
+  return limit;
+}
+
+std::vector<unsigned> affinity_cores() {
+  std::vector<unsigned> cores;
+  // The kernel refuses (EINVAL) a mask shorter than its own, which may be longer than cpu_set_t's 1024
+  // (sched_setaffinity(2)).
+  for (unsigned cpu_count = CPU_SETSIZE; cpu_count <= (1u << 20); cpu_count *= 2) {
+    cpu_set_t *mask = CPU_ALLOC(cpu_count);
+    if (mask == nullptr) return cores;
+    const std::size_t mask_bytes = CPU_ALLOC_SIZE(cpu_count);
+    CPU_ZERO_S(mask_bytes, mask);
+    const int result = sched_getaffinity(0, mask_bytes, mask);
+    const int error = errno;
+    if (result == 0) {
+      for (unsigned core = 0; core < cpu_count; ++core) {
+        if (CPU_ISSET_S(core, mask_bytes, mask)) cores.push_back(core);
+      }
+    }
+    CPU_FREE(mask);
+    if (result == 0 || error != EINVAL) return cores;
+  }
+  return cores;
+}
+
+unsigned allowed_core_count() {
+  std::uint64_t count = affinity_cores().size();
+  if (count == 0) count = static_cast<std::uint64_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+  return static_cast<unsigned>(std::min(count, cgroup_core_limit({})));
+}
+
+}  // namespace tandem::cpu

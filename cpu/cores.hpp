@@ -1,0 +1,18 @@
+// The parts of allowed_core_count().
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tandem::cpu {
+
+// Cores of the calling thread's affinity mask; empty if the kernel does not tell.
+std::vector<unsigned> affinity_cores();
+
+// The smallest CPU quota, in cores and rounded up (at least 1), of this process' cgroups and all their ancestors that
+// are visible; UINT64_MAX without one. Reads root + "/proc/self/cgroup", root + "/proc/self/mountinfo", and below root
+// the folders that they name. root is "" but in tests. Whatever those files hold, the answer is a limit or none.
+std::uint64_t cgroup_core_limit(const std::string &root);
+
+}  // namespace tandem::cpu

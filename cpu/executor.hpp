@@ -1,0 +1,57 @@
+// How the CPU backend spreads a run over threads. An executor runs items 0..count-1 of a batch, each once, on up to
+// `thread_count` threads, and returns when the last is done.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/backend.hpp"
+
+namespace tandem::core {
+class Budget;
+}
+
+namespace tandem::cpu {
+
+// The items of one run. run_item does not throw and takes no lock; items are independent.
+class Batch {
+ public:
+  virtual ~Batch() = default;
+  virtual void run_item(std::size_t item) noexcept = 0;
+};
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  virtual const char *name() const noexcept = 0;
+  virtual unsigned thread_count() const noexcept = 0;
+
+  // Runs the items; the calling thread works too. Usable from several threads at once, and in a child after fork. Each
+  // item holds one unit of the "cpu" budget while it runs. Before each item looks at control.cancelled() and leaves the
+  // rest out if it is set. Returns whether every item ran. Nothing touches the batch after that.
+  virtual bool run(Batch &batch, std::size_t item_count, core::Control &control) = 0;
+};
+
+struct ExecutorOptions {
+  unsigned thread_count = 1;       // >= 1; the calling thread is one of them
+  bool pin_threads = false;        // pthread
+  bool dynamic_schedule = false;   // openmp
+  core::Budget *budget = nullptr;  // outlives the executor; null = no cap
+};
+
+// All throw Error (INVALID_ARGUMENT) for a thread_count of 0. Threads start with the first run that can use them.
+std::unique_ptr<Executor> make_serial_executor(const ExecutorOptions &options);
+std::unique_ptr<Executor> make_pthread_executor(const ExecutorOptions &options);
+// Opens libtandem_openmp.so in the library's own folder. Throws Error (UNAVAILABLE) where it is missing. In a forked
+// child it works, and is named, as "pthread": libgomp hangs in a child of a process that used it. A runtime that cannot
+// start its threads ends the process (libgomp: gomp_fatal); the pthread executor goes on with fewer.
+std::unique_ptr<Executor> make_openmp_executor(const ExecutorOptions &options);
+// The same with the module of another folder.
+std::unique_ptr<Executor> make_openmp_executor_from(const std::string &folder, const ExecutorOptions &options);
+
+// Cores that this process may use: affinity mask and cgroup CPU quota (v1 and v2), rounded up, at least 1.
+unsigned allowed_core_count();
+
+}  // namespace tandem::cpu

@@ -1,0 +1,152 @@
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <atomic>
+#include <charconv>
+#include <climits>
+#include <cstdlib>
+#include <fstream>
+#include <new>
+
+#include "core/budget.hpp"
+#include "core/error.hpp"
+#include "core/fork.hpp"
+#include "cpu/executor.hpp"
+#include "cpu/item_loop.hpp"
+#include "cpu/openmp_loader.hpp"
+
+namespace tandem::cpu {
+
+namespace {
+
+constexpr const char *kModuleFile = "libtandem_openmp.so";
+
+// The file that is mapped at an address, as the kernel knows it; "" if there is none. The loader's own name for it may
+// be relative to a working folder of long ago.
+std::string mapped_file(const void *address) {
+  const auto wanted = reinterpret_cast<std::uintptr_t>(address);
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    std::uintptr_t from = 0, to = 0;
+    const char *end = line.data() + line.size();
+    const auto first = std::from_chars(line.data(), end, from, 16);
+    if (first.ec != std::errc() || first.ptr == end) continue;
+    if (std::from_chars(first.ptr + 1, end, to, 16).ec != std::errc()) continue;
+    const std::size_t slash = line.find('/');
+    if (from <= wanted && wanted < to && slash != std::string::npos) return line.substr(slash);
+  }
+  return {};
+}
+
+struct Run {
+  Batch &batch;
+  core::Control &control;
+  core::Budget *budget;
+  std::atomic<std::size_t> ran_count{0};
+};
+
+static_assert(sizeof(ItemLoop) <= TANDEM_OPENMP_THREAD_BYTES && alignof(ItemLoop) <= 16);
+
+void begin_thread(void *user, void *thread) {
+  Run *run = static_cast<Run *>(user);
+  new (thread) ItemLoop(run->batch, run->control, run->budget);
+}
+
+void run_one(void *, void *thread, std::size_t item) { static_cast<ItemLoop *>(thread)->run(item); }
+
+void end_thread(void *user, void *thread) {
+  ItemLoop *loop = static_cast<ItemLoop *>(thread);
+  static_cast<Run *>(user)->ran_count.fetch_add(loop->ran_count(), std::memory_order_relaxed);
+  loop->~ItemLoop();
+}
+
+const tandem_openmp_module *open_module(const std::string &path) {
+  // Never closed: the runtime's threads outlive any executor.
+  void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (handle == nullptr) {
+    const char *reason = dlerror();
+    core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("executor \"openmp\" needs {}: {}", path,
+                                                     reason != nullptr ? reason : "it cannot be opened"));
+  }
+  const auto get = reinterpret_cast<tandem_openmp_module_get_function>(dlsym(handle, TANDEM_OPENMP_SYMBOL));
+  if (get == nullptr) {
+    core::fail(TANDEM_ERROR_UNAVAILABLE,
+               fmt::format("executor \"openmp\": {} has no symbol {}", path, TANDEM_OPENMP_SYMBOL));
+  }
+  const tandem_openmp_module *module = get();
+  check_openmp_module(module, path);
+  return module;
+}
+
+class OpenmpExecutor final : public Executor {
+ public:
+  OpenmpExecutor(const tandem_openmp_module *module, const ExecutorOptions &options)
+      : module_(module), options_(options), in_child_(make_pthread_executor(options)) {}
+
+  const char *name() const noexcept override { return forked() ? in_child_->name() : "openmp"; }
+  unsigned thread_count() const noexcept override { return options_.thread_count; }
+
+  bool run(Batch &batch, std::size_t item_count, core::Control &control) override {
+    if (forked()) return in_child_->run(batch, item_count, control);
+    if (item_count <= 1 || options_.thread_count == 1) {
+      return run_serially(batch, item_count, control, options_.budget);
+    }
+    if (options_.budget != nullptr) options_.budget->make_ready();  // the region's threads have nobody to throw to
+    Run run{batch, control, options_.budget};
+    const tandem_openmp_run call = {
+        &run,    item_count, options_.thread_count, options_.dynamic_schedule ? 1u : 0u, begin_thread,
+        run_one, end_thread};
+    module_->run(&call);
+    return run.ran_count.load(std::memory_order_relaxed) == item_count;
+  }
+
+ private:
+  // In any child, also with an executor made there: the parent, or code that is not ours, may have used the runtime.
+  static bool forked() noexcept { return core::fork_generation() != core::kFirstForkGeneration; }
+
+  const tandem_openmp_module *module_;
+  const ExecutorOptions options_;
+  const std::unique_ptr<Executor> in_child_;  // has no threads until it is used
+};
+
+}  // namespace
+
+std::string own_folder() {
+  Dl_info info{};
+  const void *here = reinterpret_cast<const void *>(&begin_thread);
+  std::string file = dladdr(here, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
+  if (file.empty() || file.front() != '/') file = mapped_file(here);
+  char real[PATH_MAX];
+  if (file.empty() || realpath(file.c_str(), real) == nullptr) {
+    core::fail(TANDEM_ERROR_UNAVAILABLE,
+               fmt::format("executor \"openmp\": cannot tell in which folder this library lies (\"{}\")", file));
+  }
+  file = real;
+  return file.substr(0, file.rfind('/'));
+}
+
+void check_openmp_module(const tandem_openmp_module *module, const std::string &path) {
+  constexpr std::uint32_t version = TANDEM_OPENMP_VERSION;
+  if (module == nullptr) core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("executor \"openmp\": {} is empty", path));
+  if (module->version != version) {
+    core::fail(TANDEM_ERROR_UNAVAILABLE,
+               fmt::format("executor \"openmp\": {} speaks version {}, this library version {}", path, module->version,
+                           version));
+  }
+  if (module->struct_bytes != sizeof(tandem_openmp_module) || module->run == nullptr) {
+    core::fail(TANDEM_ERROR_UNAVAILABLE,
+               fmt::format("executor \"openmp\": {} has a table of {} bytes, this library expects {}", path,
+                           module->struct_bytes, sizeof(tandem_openmp_module)));
+  }
+}
+
+std::unique_ptr<Executor> make_openmp_executor_from(const std::string &folder, const ExecutorOptions &options) {
+  check_executor_options(options);
+  return std::make_unique<OpenmpExecutor>(open_module(folder + "/" + kModuleFile), options);
+}
+
+std::unique_ptr<Executor> make_openmp_executor(const ExecutorOptions &options) {
+  return make_openmp_executor_from(own_folder(), options);
+}
+
+}  // namespace tandem::cpu

@@ -1,0 +1,43 @@
+// The CPU as a Backend.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/backend.hpp"
+#include "core/log.hpp"
+
+namespace tandem::cpu {
+
+struct Options {
+  std::string kernel;              // empty = the best; else its name
+  unsigned thread_count = 0;       // 0 = allowed_core_count()
+  std::int32_t executor = TANDEM_EXECUTOR_DEFAULT;
+  std::int32_t partition = TANDEM_PARTITION_DEFAULT;
+  std::int32_t schedule = TANDEM_SCHEDULE_DEFAULT;
+  bool pin_threads = false;
+  core::Budget *budget = nullptr;  // outlives the backend
+};
+
+// What the backend decided.
+struct Choice {
+  const char *kernel;
+  const char *executor;
+  unsigned thread_count;
+};
+
+// Throws Error (UNAVAILABLE) naming what exists, for a kernel or executor that is unknown or that this machine lacks;
+// INVALID_ARGUMENT for enum values out of range.
+std::unique_ptr<core::Backend> make_backend(const Options &options, const core::Log &log, Choice *choice_out);
+
+struct KernelDescription {
+  const char *name, *needs;
+  bool available;
+};
+std::vector<KernelDescription> describe_kernels();  // best first
+std::string describe_cpu();                         // model name, for people
+unsigned allowed_core_count();
+
+}  // namespace tandem::cpu

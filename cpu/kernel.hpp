@@ -1,0 +1,53 @@
+// The table of CPU kernels: one entry per instruction-set variant. A kernel applies a coefficient matrix to a byte
+// range of shards on the calling thread: no allocation, no lock, no library call.
+//
+// Included by the kernel files, which are compiled with -m flags: it must hold nothing but plain data and C headers.
+// (An inline function compiled once with -mavx2 and once without links to ONE copy, perhaps the AVX2 one.)
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace tandem::cpu {
+
+// One application: outputs[r] (^)= XOR over c of M[r][c] * inputs[c] on [offset_bytes, offset_bytes + length_bytes).
+struct KernelCall {
+  const void *tables;  // made by the same kernel's `prepare` from the rows x columns matrix
+  const uint8_t *const *inputs;
+  uint8_t *const *outputs;
+  size_t offset_bytes;
+  size_t length_bytes;
+  uint32_t rows;
+  uint32_t columns;
+  bool accumulate;        // outputs ^= instead of =
+  bool out_of_cache;      // prefetch inputs, and write outputs past the cache where that is allowed
+  uint32_t tile_bytes;    // columns worked on at a time; 0 = the kernel's own choice
+  uint32_t prefetch_bytes;  // how far ahead; 0 = the kernel's own choice
+};
+
+struct CpuFeatures {
+  bool ssse3, avx2, gfni, avx512;  // avx2 and gfni: with operating system support; avx512 = F + BW + VL (+ DQ)
+};
+
+struct Kernel {
+  const char *name;      // "avx512-gfni"; users force it by this name
+  const char *needs;     // for people: "AVX-512 F/BW/VL, GFNI"
+  bool (*supported)(const CpuFeatures &features);
+  size_t (*tables_bytes)(uint32_t rows, uint32_t columns);  // what prepare writes; 64-byte aligned storage
+  void (*prepare)(const uint8_t *coefficients, uint32_t rows, uint32_t columns, void *tables);  // row-major
+  void (*apply)(const KernelCall &call);
+};
+
+// Every kernel that was compiled in, best first; the last one ("scalar") runs anywhere.
+struct KernelTable {
+  const Kernel *const *kernels;
+  uint32_t count;
+};
+KernelTable kernel_table();
+
+CpuFeatures cpu_features();  // what this CPU and operating system have
+
+// The first of the table that `features` support, or the one named `name` if that is not null; null if there is none.
+const Kernel *select_kernel(const CpuFeatures &features, const char *name);
+
+}  // namespace tandem::cpu

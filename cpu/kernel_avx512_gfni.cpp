@@ -1,0 +1,61 @@
+// Vocabulary of AVX-512 with GFNI: one instruction multiplies 64 bytes by a constant, as an 8x8 bit matrix
+// (Intel SDM, GF2P8AFFINEQB). Its own field is not ours, so the affine form is used, not GF2P8MULB.
+#include <immintrin.h>
+
+#include "cpu/kernel.hpp"
+#include "cpu/affine.hpp"
+
+namespace tandem::cpu {
+namespace {
+
+struct Isa {
+  using Vector = __m512i;
+  using Source = __m512i;  // what a loaded vector becomes before it is multiplied
+  static constexpr unsigned kVectorBytes = 64;
+  static constexpr unsigned kCoefficientBytes = kAffineBytes;
+  static constexpr bool kManyRegisters = true;  // 32 of them
+  static constexpr bool kSymmetric = true;      // which blocks the schedule may make
+  static constexpr bool kQuads = true;
+  static constexpr unsigned kMostQuads = 2, kMostPairs = 4, kMostPairsBesideQuad = 1, kMostSingles = 4;
+  static constexpr bool kSingleBesidePair = true;
+  static constexpr size_t kPrefetchBytes = 1024;
+  static constexpr size_t kTileInputBytes = 64 << 10, kLeastTileBytes = 1024;
+
+  static Vector zero() { return _mm512_setzero_si512(); }
+  static Vector load(const uint8_t *from) { return _mm512_loadu_si512(from); }
+  static void store(uint8_t *to, Vector v) { _mm512_storeu_si512(to, v); }
+  static void stream(uint8_t *to, Vector v) { _mm512_stream_si512(reinterpret_cast<__m512i *>(to), v); }
+  static Vector load_part(const uint8_t *from, size_t bytes) { return _mm512_maskz_loadu_epi8(mask(bytes), from); }
+  static void store_part(uint8_t *to, Vector v, size_t bytes) { _mm512_mask_storeu_epi8(to, mask(bytes), v); }
+
+  static Source source(Vector v) { return v; }
+  static Source add(Source a, Source b) { return _mm512_xor_si512(a, b); }
+  static Vector add3(Vector a, Vector b, Vector c) { return _mm512_ternarylogic_epi64(a, b, c, 0x96); }
+
+  static Vector multiply(const uint8_t *coefficient, Source x) {
+    return _mm512_gf2p8affine_epi64_epi8(x, _mm512_set1_epi64(*reinterpret_cast<const AffineWord *>(coefficient)), 0);
+  }
+  static void multiply_add(Vector &sum, const uint8_t *coefficient, Source x) {
+    sum = _mm512_xor_si512(sum, multiply(coefficient, x));
+  }
+  static void multiply_add2(Vector &sum, const uint8_t *a, Source x, const uint8_t *b, Source y) {
+    sum = add3(sum, multiply(a, x), multiply(b, y));
+  }
+  static void prepare(uint8_t coefficient, uint8_t *table) { write_affine(coefficient, table); }
+  static void end_streaming() { _mm_sfence(); }
+
+ private:
+  static __mmask64 mask(size_t bytes) { return ~uint64_t{0} >> (64 - bytes); }
+};
+
+#include "cpu/schedule.inc"
+
+bool supported(const CpuFeatures &features) { return features.avx512 && features.gfni; }
+
+}  // namespace
+
+extern const Kernel kKernelAvx512Gfni;
+const Kernel kKernelAvx512Gfni = {"avx512-gfni", "AVX-512 F, BW, VL, DQ; GFNI", supported,
+                                  tables_bytes,  prepare,                       apply};
+
+}  // namespace tandem::cpu

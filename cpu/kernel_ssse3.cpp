@@ -1,0 +1,66 @@
+// Vocabulary of SSSE3: products from two 16-entry tables by PSHUFB, 16 bytes at a time.
+#include <immintrin.h>
+
+#include "cpu/kernel.hpp"
+#include "cpu/nibbles.hpp"
+
+namespace tandem::cpu {
+namespace {
+
+struct Isa {
+  using Vector = __m128i;
+  struct Source {  // the low and the high half of every byte: indices into the tables
+    __m128i low, high;
+  };
+  static constexpr unsigned kVectorBytes = 16;
+  static constexpr unsigned kCoefficientBytes = kNibbleBytes;
+  static constexpr bool kManyRegisters = false;
+  static constexpr bool kSymmetric = true, kQuads = false, kSingleBesidePair = true;
+  static constexpr unsigned kMostQuads = 0, kMostPairs = 2, kMostPairsBesideQuad = 0, kMostSingles = 4;
+  static constexpr size_t kPrefetchBytes = 512;
+  static constexpr size_t kTileInputBytes = 64 << 10, kLeastTileBytes = 1024;
+
+  static Vector zero() { return _mm_setzero_si128(); }
+  static Vector load(const uint8_t *from) { return _mm_loadu_si128(reinterpret_cast<const __m128i *>(from)); }
+  static void store(uint8_t *to, Vector v) { _mm_storeu_si128(reinterpret_cast<__m128i *>(to), v); }
+  static void stream(uint8_t *to, Vector v) { _mm_stream_si128(reinterpret_cast<__m128i *>(to), v); }
+  static Vector load_part(const uint8_t *from, size_t bytes) {
+    alignas(16) uint8_t whole[16] = {};
+    __builtin_memcpy(whole, from, bytes);
+    return _mm_load_si128(reinterpret_cast<const __m128i *>(whole));
+  }
+  static void store_part(uint8_t *to, Vector v, size_t bytes) {
+    alignas(16) uint8_t whole[16];
+    _mm_store_si128(reinterpret_cast<__m128i *>(whole), v);
+    __builtin_memcpy(to, whole, bytes);
+  }
+
+  static Source source(Vector v) {
+    const __m128i nibble = _mm_set1_epi8(15);
+    return {_mm_and_si128(v, nibble), _mm_and_si128(_mm_srli_epi64(v, 4), nibble)};
+  }
+  static Source add(Source a, Source b) { return {add(a.low, b.low), add(a.high, b.high)}; }
+  static Vector add(Vector a, Vector b) { return _mm_xor_si128(a, b); }
+  static Vector add3(Vector a, Vector b, Vector c) { return add(add(a, b), c); }
+
+  static void multiply_add(Vector &sum, const uint8_t *coefficient, Source x) {
+    sum = add3(_mm_shuffle_epi8(load(coefficient), x.low), _mm_shuffle_epi8(load(coefficient + 16), x.high), sum);
+  }
+  static void multiply_add2(Vector &sum, const uint8_t *a, Source x, const uint8_t *b, Source y) {
+    multiply_add(sum, a, x);
+    multiply_add(sum, b, y);
+  }
+  static void prepare(uint8_t coefficient, uint8_t *out) { write_nibbles(coefficient, out); }
+  static void end_streaming() { _mm_sfence(); }
+};
+
+#include "cpu/schedule.inc"
+
+bool supported(const CpuFeatures &features) { return features.ssse3; }
+
+}  // namespace
+
+extern const Kernel kKernelSsse3;
+const Kernel kKernelSsse3 = {"ssse3", "SSSE3", supported, tables_bytes, prepare, apply};
+
+}  // namespace tandem::cpu

@@ -1,0 +1,16 @@
+// The parts of the OpenMP loader that tests look at.
+#pragma once
+
+#include <string>
+
+#include "cpu/openmp_module.hpp"
+
+namespace tandem::cpu {
+
+// The folder of the file (shared library or program) that holds this code. Throws Error (UNAVAILABLE).
+std::string own_folder();
+
+// Throws Error (UNAVAILABLE) unless this library and that module speak the same version.
+void check_openmp_module(const tandem_openmp_module *module, const std::string &path);
+
+}  // namespace tandem::cpu

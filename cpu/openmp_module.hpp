@@ -1,0 +1,37 @@
+// What libtandem and libtandem_openmp.so say to each other: plain C, so that the module can be built by another
+// compiler and with another OpenMP runtime than the library. Include nothing of ours here.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+extern "C" {
+
+enum {
+  TANDEM_OPENMP_VERSION = 1,  // to be raised with every change below
+  TANDEM_OPENMP_THREAD_BYTES = 64
+};
+
+// One run. The module opens a parallel region; each of its threads calls begin_thread once, item for its share of
+// 0 .. item_count - 1, end_thread once. `thread` points at TANDEM_OPENMP_THREAD_BYTES aligned to 16, the thread's own.
+struct tandem_openmp_run {
+  void *user;
+  size_t item_count;
+  uint32_t thread_count;
+  uint32_t dynamic_schedule;  // 0 = schedule(static)
+  void (*begin_thread)(void *user, void *thread);
+  void (*item)(void *user, void *thread, size_t item);
+  void (*end_thread)(void *user, void *thread);
+};
+
+struct tandem_openmp_module {
+  uint32_t version;       // TANDEM_OPENMP_VERSION; stays first for ever
+  uint32_t struct_bytes;  // sizeof(tandem_openmp_module)
+  void (*run)(const struct tandem_openmp_run *run);
+};
+
+// The module's one symbol, by this name.
+#define TANDEM_OPENMP_SYMBOL "tandem_openmp_module_get"
+typedef const struct tandem_openmp_module *(*tandem_openmp_module_get_function)(void);
+
+}  // extern "C"

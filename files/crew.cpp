@@ -1,0 +1,127 @@
+#include "files/crew.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "files/error.hpp"
+#include "files/format.hpp"
+
+namespace tandem::files {
+namespace {
+
+constexpr auto kReportInterval = std::chrono::milliseconds(100);
+
+// Threads inherit the mask: signals are for the program's own threads.
+class AllSignalsBlocked {
+ public:
+  AllSignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~AllSignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  AllSignalsBlocked(const AllSignalsBlocked &) = delete;
+  AllSignalsBlocked &operator=(const AllSignalsBlocked &) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace
+
+void Crew::run(unsigned thread_count, const std::function<void(unsigned)> &work) {
+  std::vector<std::thread> threads;
+  threads.reserve(thread_count);
+  {
+    const AllSignalsBlocked blocked;
+    for (unsigned i = 0; i < thread_count; ++i) {
+      {
+        const std::lock_guard lock(mutex_);
+        ++running_count_;
+      }
+      try {
+        threads.emplace_back([this, &work, i] {
+          try {
+            work(i);
+          } catch (...) {
+            stop_with(std::current_exception());
+          }
+          const std::lock_guard lock(mutex_);
+          --running_count_;
+          worker_ended_.notify_all();
+        });
+      } catch (const std::exception &) {
+        const std::lock_guard lock(mutex_);
+        --running_count_;
+        break;  // fewer threads do the same work
+      }
+    }
+  }
+  if (threads.empty()) fail(TANDEM_ERROR_OUT_OF_MEMORY, "cannot start a thread");
+
+  std::unique_lock lock(mutex_);
+  while (running_count_ != 0) {
+    if (worker_ended_.wait_for(lock, kReportInterval) != std::cv_status::timeout) continue;
+    lock.unlock();
+    report();
+    lock.lock();
+  }
+  lock.unlock();
+  for (std::thread &thread : threads) thread.join();
+  if (error_) std::rethrow_exception(error_);
+  if (stopped_.load()) fail(TANDEM_ERROR_CANCELLED, "cancelled");
+  check_cancelled();
+}
+
+void Crew::check_cancelled() {
+  report();
+  if (error_) std::rethrow_exception(error_);
+}
+
+void Crew::report() {
+  if (progress_ == nullptr) return;
+  if (progress_(progress_user_, done_bytes_.load(std::memory_order_relaxed), total_bytes_) != 0)
+    stop_with(std::make_exception_ptr(Error(TANDEM_ERROR_CANCELLED, "cancelled")));
+}
+
+void Crew::stop_with(std::exception_ptr error) {
+  const std::lock_guard lock(mutex_);
+  if (!error_) error_ = std::move(error);
+  stopped_.store(true);
+  turn_changed_.notify_all();
+}
+
+bool Crew::enter(std::uint64_t stripe) {
+  std::unique_lock lock(mutex_);
+  turn_changed_.wait(lock, [&] { return turn_ == stripe || stopped_.load(); });
+  return !stopped_.load();
+}
+
+void Crew::leave(std::uint64_t stripe) {
+  const std::lock_guard lock(mutex_);
+  turn_ = stripe + 1;
+  turn_changed_.notify_all();
+}
+
+unsigned crew_size(const tandem_context *context, std::uint32_t asked_count, std::uint64_t stripe_bytes,
+                   std::uint64_t stripe_count) {
+  std::uint64_t count = asked_count;
+  if (count == 0) {
+    tandem_context_info info = {};
+    info.struct_bytes = sizeof info;
+    check(tandem_context_query(context, &info));
+    count = info.thread_count;
+  }
+  constexpr std::uint64_t kMemoryBytes = 256u << 20, kMemoryPerThreadBytes = 64u << 20;
+  if (stripe_bytes > kMemoryPerThreadBytes)
+    count = std::min(count, kMemoryBytes / (stripe_bytes - kMemoryPerThreadBytes));
+  count = std::min({count, stripe_count, std::uint64_t{kMaxThreadCount}});
+  return static_cast<unsigned>(std::max<std::uint64_t>(count, 1));
+}
+
+}  // namespace tandem::files

@@ -1,0 +1,58 @@
+// Threads of one call. Each takes stripe after stripe through read, check, code and write, so that the steps of different
+// stripes overlap without queues between them; the calling thread meanwhile reports progress.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+
+#include "tandem/files.h"
+
+namespace tandem::files {
+
+class Crew {
+ public:
+  Crew(tandem_files_progress progress, void *progress_user, std::uint64_t total_bytes)
+      : progress_(progress), progress_user_(progress_user), total_bytes_(total_bytes) {}
+
+  // Runs work(0) ... work(thread_count - 1), each on a thread of its own; throws what the first of them threw, or
+  // TANDEM_ERROR_CANCELLED. Workers look at stopped() between stripes.
+  void run(unsigned thread_count, const std::function<void(unsigned)> &work);
+
+  const std::atomic<bool> &stopped() const noexcept { return stopped_; }
+  void add_done(std::uint64_t bytes) noexcept { done_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
+
+  // After run: reports, and throws TANDEM_ERROR_CANCELLED if that is the answer.
+  void check_cancelled();
+
+  // Lets the workers through in the order of stripes: enter(n) returns when stripe n - 1 has left, false when stopped.
+  bool enter(std::uint64_t stripe);
+  void leave(std::uint64_t stripe);
+
+ private:
+  void stop_with(std::exception_ptr error);
+  void report();
+
+  tandem_files_progress progress_;
+  void *progress_user_;
+  std::uint64_t total_bytes_;
+  std::atomic<std::uint64_t> done_bytes_{0};
+  std::atomic<bool> stopped_{false};
+  std::mutex mutex_;  // what follows
+  std::condition_variable worker_ended_, turn_changed_;
+  std::exception_ptr error_;
+  unsigned running_count_ = 0;
+  std::uint64_t turn_ = 0;
+};
+
+constexpr std::uint32_t kMaxThreadCount = 1024;
+
+// Threads for stripes of stripe_bytes each: what is asked for (0: the context's), within the work and within memory
+// (256 MiB and 64 MiB a thread).
+unsigned crew_size(const tandem_context *context, std::uint32_t asked_count, std::uint64_t stripe_bytes,
+                   std::uint64_t stripe_count);
+
+}  // namespace tandem::files

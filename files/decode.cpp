@@ -1,0 +1,195 @@
+#include "files/decode.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <chrono>
+#include <optional>
+
+#include "files/crew.hpp"
+#include "files/error.hpp"
+#include "files/handles.hpp"
+#include "files/io.hpp"
+#include "files/set_reader.hpp"
+
+namespace tandem::files {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Where the content goes: a pending regular file, written at offsets, or a stream, written in order.
+class Sink {
+ public:
+  Sink(const tandem_files_decode_options &options, std::uint32_t mode) {
+    if (options.output_path == nullptr) {
+      name_ = "the output stream";
+      stream_ = options.output_descriptor;
+      return;
+    }
+    name_ = options.output_path;
+    struct stat status;
+    if (stat(name_.c_str(), &status) == 0) {
+      if (S_ISDIR(status.st_mode)) fail_io("write", name_, EISDIR);
+      if (!S_ISREG(status.st_mode)) {
+        opened_ = Descriptor(open(name_.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
+        if (!opened_) fail_io("open", name_, errno);
+        stream_ = opened_.get();
+        return;
+      }
+      if (options.force == 0) fail(TANDEM_ERROR_IO, fmt::format("{} exists; replacing it needs force", name_));
+    }
+    pending_.emplace(name_, random_hexadecimal(16), mode);
+  }
+
+  bool is_stream() const { return stream_ >= 0; }
+
+  void write_pieces(std::span<iovec> pieces, std::uint64_t offset) {
+    if (!write_pieces_at(pending_->descriptor(), pieces, offset)) fail_io("write", name_, errno);
+  }
+
+  void write_next(const iovec &piece, const std::atomic<bool> &stop) {
+    if (write_stream(stream_, static_cast<const std::byte *>(piece.iov_base), piece.iov_len, stop)) return;
+    if (errno == ECANCELED) fail(TANDEM_ERROR_CANCELLED, "cancelled");
+    fail_io("write", name_, errno);
+  }
+
+  void complete(const tandem_files_decode_options &options) {
+    if (!pending_) return;
+    pending_->finish(options.no_sync != 0);
+    pending_->rename(options.force != 0);
+    if (options.no_sync == 0) sync_folder(folder_of(name_));
+  }
+
+ private:
+  std::string name_;
+  Descriptor opened_;
+  int stream_ = -1;
+  std::optional<PendingFile> pending_;
+};
+
+class Decoder {
+ public:
+  Decoder(tandem_context *context, const ShardSet &set, const tandem_files_decode_options &options)
+      : context_(context),
+        options_(options),
+        header_(set.header),
+        reader_(set),
+        codec_(make_codec(header_, true)),  // what exists already may be read, whatever its matrix
+        crew_(options.progress, options.progress_user, header_.content_bytes) {
+    for (std::uint32_t i = 0; i < header_.shard_count(); ++i)
+      if (reader_.has(i)) order_.push_back(i);
+  }
+
+  Outcome run() {
+    const Clock::time_point started = Clock::now();
+    if (order_.size() < header_.k) {
+      fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("{} of {} shards found, {} are needed", order_.size(),
+                                                     header_.shard_count(), header_.k));
+    }
+    sink_.emplace(options_, header_.mode);
+    const std::uint64_t stripe_bytes = std::uint64_t{header_.shard_count()} * header_.block_bytes;
+    const unsigned thread_count = crew_size(context_, options_.thread_count, stripe_bytes, header_.stripe_count());
+    crew_.run(thread_count, [this](unsigned) { work(); });
+    if (const Hash128 digest = digest_.value(); !(digest == header_.digest)) {
+      fail(TANDEM_ERROR_DAMAGED, fmt::format("the digest of the {} decoded bytes is {}, that of the source was {}",
+                                             header_.content_bytes, hexadecimal(printed_order(digest)),
+                                             hexadecimal(printed_order(header_.digest))));
+    }
+    sink_->complete(options_);
+
+    Outcome outcome;
+    outcome.set = header_;
+    outcome.read_bytes = reader_.read_bytes();
+    outcome.written_bytes = header_.content_bytes;
+    outcome.bad_block_count = reader_.bad_block_count();
+    outcome.rebuilt_block_count = rebuilt_block_count_.load();
+    outcome.shards_read = reader_.shards_read();
+    outcome.thread_count = thread_count;
+    outcome.coding_seconds = coding_nanoseconds_.load() * 1e-9;
+    outcome.seconds = std::chrono::duration<double>(Clock::now() - started).count();
+    return outcome;
+  }
+
+ private:
+  void work() {
+    const std::uint64_t stripe_count = header_.stripe_count();
+    ShardBuffers buffers(header_.shard_count(), header_.block_bytes);
+    while (!crew_.stopped().load(std::memory_order_relaxed)) {
+      const std::uint64_t stripe = next_stripe_.fetch_add(1);
+      if (stripe >= stripe_count) return;
+      read_stripe(stripe, buffers);
+      std::vector<iovec> pieces = content_pieces(buffers, header_, stripe);
+      if (!crew_.enter(stripe)) return;
+      for (const iovec &piece : pieces) {
+        digest_.update(piece.iov_base, piece.iov_len);
+        if (sink_->is_stream()) sink_->write_next(piece, crew_.stopped());
+      }
+      crew_.leave(stripe);
+      if (!sink_->is_stream()) sink_->write_pieces(pieces, stripe * header_.stripe_data_bytes());
+      crew_.add_done(header_.content_bytes_of(stripe));
+    }
+  }
+
+  // Leaves the stripe's data blocks in `buffers`: k intact blocks are read, data first, and missing data computed from them.
+  void read_stripe(std::uint64_t stripe, const ShardBuffers &buffers) {
+    std::vector<std::uint8_t> present(header_.shard_count(), 0);
+    std::uint32_t good_count = 0;
+    std::size_t next = 0;
+    const auto read_until = [&](std::uint32_t wanted_count) {
+      for (; next < order_.size() && good_count < wanted_count; ++next) {
+        if (!reader_.read_block(order_[next], stripe, buffers.at(order_[next]))) continue;
+        present[order_[next]] = 1;
+        ++good_count;
+      }
+      return good_count >= wanted_count;
+    };
+    if (!read_until(header_.k)) {
+      fail(TANDEM_ERROR_NOT_RECOVERABLE,
+           fmt::format("stripe {} of {} has {} intact blocks, {} are needed: {} shards are missing and {} of its blocks are "
+                       "damaged",
+                       stripe, header_.stripe_count(), good_count, header_.k, header_.shard_count() - order_.size(),
+                       order_.size() - good_count));
+    }
+    std::vector<void *> shards(header_.shard_count(), nullptr);
+    std::uint64_t missing_count = 0;
+    for (;;) {
+      missing_count = 0;
+      for (std::uint32_t i = 0; i < header_.shard_count(); ++i) {
+        const bool wanted = i < header_.k && present[i] == 0;
+        missing_count += wanted ? 1 : 0;
+        shards[i] = wanted || present[i] != 0 ? buffers.at(i) : nullptr;
+      }
+      if (missing_count == 0) return;
+      const Clock::time_point coding = Clock::now();
+      const tandem_status status = tandem_decode(context_, codec_.get(), shards.data(), present.data(),
+                                                 header_.payload_bytes_of(stripe));
+      coding_nanoseconds_.fetch_add(static_cast<std::uint64_t>((Clock::now() - coding).count()),
+                                    std::memory_order_relaxed);
+      if (status == TANDEM_OK) break;
+      // With a matrix that is not MDS, k blocks need not be enough where more are.
+      if (status != TANDEM_ERROR_NOT_RECOVERABLE || !read_until(good_count + 1)) check(status);
+    }
+    rebuilt_block_count_.fetch_add(missing_count, std::memory_order_relaxed);
+  }
+
+  tandem_context *context_;
+  const tandem_files_decode_options &options_;
+  const SetHeader header_;
+  SetReader reader_;
+  Codec codec_;
+  Crew crew_;
+  std::vector<std::uint32_t> order_;  // shards that there are, data first
+  std::optional<Sink> sink_;
+  std::atomic<std::uint64_t> next_stripe_{0}, coding_nanoseconds_{0}, rebuilt_block_count_{0};
+  StreamHash digest_;  // by the worker whose turn it is
+};
+
+}  // namespace
+
+Outcome decode(tandem_context *context, const Search &search, const tandem_files_decode_options &options) {
+  const std::size_t set = search.choose(options.set_id_prefix != nullptr ? options.set_id_prefix : "");
+  return Decoder(context, search.sets[set], options).run();
+}
+
+}  // namespace tandem::files

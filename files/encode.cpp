@@ -1,0 +1,298 @@
+#include "files/encode.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "files/crew.hpp"
+#include "files/error.hpp"
+#include "files/format.hpp"
+#include "files/handles.hpp"
+#include "files/io.hpp"
+
+namespace tandem::files {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What is encoded: a regular file, read at offsets by several threads, or a stream, read in order.
+class Source {
+ public:
+  explicit Source(const tandem_files_encode_options &options) {
+    if (options.source_path == nullptr) {
+      name_ = "the input stream";
+      descriptor_ = options.source_descriptor;
+      return;
+    }
+    name_ = options.source_path;
+    opened_ = open_to_read(name_);
+    if (!opened_) fail_io("open", name_, errno);
+    descriptor_ = opened_.get();
+    if (fstat(descriptor_, &at_first_) != 0) fail_io("stat", name_, errno);
+    if (S_ISDIR(at_first_.st_mode)) fail_io("read", name_, EISDIR);
+    if (!S_ISREG(at_first_.st_mode))
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is no regular file; give its descriptor to read a stream", name_));
+    mode_ = at_first_.st_mode & 0777;
+    // Files of /proc say that they are empty and are not: length 0 is read as a stream.
+    if (at_first_.st_size > 0) content_bytes_ = static_cast<std::uint64_t>(at_first_.st_size);
+    posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
+  }
+
+  bool is_stream() const { return content_bytes_ == TANDEM_FILES_UNKNOWN_BYTES; }
+  std::uint64_t content_bytes() const { return content_bytes_; }
+  std::uint32_t mode() const { return mode_; }
+
+  void read(std::span<iovec> pieces, std::uint64_t offset, std::uint64_t wanted_bytes) const {
+    const std::int64_t got = read_pieces_at(descriptor_, pieces, offset);
+    if (got < 0) fail_io("read", name_, errno);
+    if (static_cast<std::uint64_t>(got) != wanted_bytes) fail_changed();
+  }
+
+  std::uint64_t read_next(std::byte *bytes_out, std::uint64_t byte_count, const std::atomic<bool> &stop) const {
+    const std::int64_t got = read_stream(descriptor_, bytes_out, byte_count, stop);
+    if (got >= 0) return static_cast<std::uint64_t>(got);
+    if (errno == ECANCELED) fail(TANDEM_ERROR_CANCELLED, "cancelled");
+    fail_io("read", name_, errno);
+  }
+
+  void check_unchanged() const {
+    if (!opened_) return;
+    struct stat now;
+    if (fstat(descriptor_, &now) != 0) fail_io("stat", name_, errno);
+    if (!unchanged(at_first_, now)) fail_changed();
+  }
+
+ private:
+  [[noreturn]] void fail_changed() const {
+    struct stat now = at_first_;
+    fstat(descriptor_, &now);
+    fail(TANDEM_ERROR_IO, fmt::format("{} changed while it was read ({} bytes at first, {} now); nothing was written",
+                                      name_, at_first_.st_size, now.st_size));
+  }
+
+  std::string name_;
+  Descriptor opened_;
+  int descriptor_ = -1;
+  struct stat at_first_ = {};
+  std::uint64_t content_bytes_ = TANDEM_FILES_UNKNOWN_BYTES;
+  std::uint32_t mode_ = kModeUnknown;
+};
+
+// Folders that did not exist and go away again if the set is not completed.
+class NewFolders {
+ public:
+  ~NewFolders() {
+    for (const std::string &path : made_) rmdir(path.c_str());
+  }
+  void make(const std::string &path) {
+    if (mkdir(path.c_str(), 0777) == 0) {
+      made_.push_back(path);
+    } else if (errno != EEXIST) {
+      fail_io("make the folder", path, errno);
+    }
+  }
+  void keep(bool no_sync) {
+    if (!no_sync)
+      for (const std::string &path : made_) sync_folder(folder_of(path));
+    made_.clear();
+  }
+
+ private:
+  std::vector<std::string> made_;
+};
+
+class Encoder {
+ public:
+  Encoder(tandem_context *context, const tandem_files_encode_options &options)
+      : context_(context),
+        options_(options),
+        source_(options),
+        crew_(options.progress, options.progress_user, source_.content_bytes()) {
+    header_.k = options.k;
+    header_.m = options.m;
+    header_.matrix = options.matrix;
+    header_.field = TANDEM_FIELD_GF8;
+    header_.mode = source_.mode();
+    if (!source_.is_stream()) header_.content_bytes = source_.content_bytes();
+    if (options.k >= 1 && options.k <= kMaxShardCount && options.m <= kMaxShardCount - options.k)
+      header_.block_bytes = options.block_bytes != 0 ? options.block_bytes : default_block_bytes(options.k + options.m);
+    if (const auto why = out_of_limits(header_)) fail(TANDEM_ERROR_INVALID_ARGUMENT, *why);
+    if (options.matrix == TANDEM_MATRIX_CUSTOM)
+      fail(TANDEM_ERROR_UNSUPPORTED, "a shard set cannot hold a custom matrix; choose a preset");
+    codec_ = make_codec(header_, options.allow_non_mds != 0);
+    random_bytes(header_.set_id);
+  }
+
+  Outcome run() {
+    const Clock::time_point started = Clock::now();
+    open_files();
+    const std::uint64_t stripe_bytes = std::uint64_t{header_.shard_count()} * header_.block_bytes;
+    const std::uint64_t stripe_count = source_.is_stream() ? UINT64_MAX : header_.stripe_count();
+    const unsigned thread_count = crew_size(context_, options_.thread_count, stripe_bytes, stripe_count);
+    crew_.run(thread_count, [this](unsigned) { work(); });
+    source_.check_unchanged();
+    if (source_.is_stream()) header_.content_bytes = stream_bytes_;
+    header_.digest = digest_.value();
+    complete();
+
+    Outcome outcome;
+    outcome.set = header_;
+    outcome.read_bytes = header_.content_bytes;
+    outcome.written_bytes = header_.shard_file_bytes() * header_.shard_count();
+    outcome.thread_count = thread_count;
+    outcome.coding_seconds = coding_nanoseconds_.load() * 1e-9;
+    outcome.seconds = std::chrono::duration<double>(Clock::now() - started).count();
+    return outcome;
+  }
+
+ private:
+  std::string folder(std::uint32_t shard) const { return options_.folders[shard % options_.folder_count]; }
+
+  void open_files() {
+    std::string name = options_.name != nullptr          ? options_.name
+                       : options_.source_path != nullptr ? name_of(options_.source_path)
+                                                         : "stdin";
+    if (name.empty() || name.find('/') != std::string::npos)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("\"{}\" cannot be the name of shard files", name));
+    for (std::uint32_t i = 0; i < header_.shard_count(); ++i) {
+      if (i < options_.folder_count) folders_.make(folder(i));
+      const std::string path = fmt::format("{}/{}.{:03}.tandem", folder(i), name, i);
+      struct stat status;
+      if (lstat(path.c_str(), &status) == 0) {
+        if (options_.force == 0) fail(TANDEM_ERROR_IO, fmt::format("{} exists; replacing it needs force", path));
+        if (S_ISDIR(status.st_mode)) fail(TANDEM_ERROR_IO, fmt::format("{} is a folder", path));
+      }
+      files_.emplace_back(path, fmt::format("{}.{:03}", hexadecimal(header_.set_id), i), header_.mode);
+    }
+  }
+
+  void work() {
+    const std::uint32_t k = header_.k, n = header_.shard_count();
+    ShardBuffers buffers(n, header_.block_bytes);
+    std::vector<iovec> pieces;
+    while (!crew_.stopped().load(std::memory_order_relaxed)) {
+      const std::uint64_t stripe = next_stripe_.fetch_add(1);
+      std::uint64_t content_bytes = 0, payload_bytes = 0;
+      if (source_.is_stream()) {
+        if (!crew_.enter(stripe)) return;
+        content_bytes = read_stripe_of_stream(buffers);
+        crew_.leave(stripe);
+        if (content_bytes == 0) return;
+        payload_bytes = (content_bytes + k - 1) / k;
+      } else {
+        if (stripe >= header_.stripe_count()) return;
+        content_bytes = header_.content_bytes_of(stripe);
+        payload_bytes = header_.payload_bytes_of(stripe);
+        pieces = content_pieces(buffers, header_, stripe);
+        source_.read(pieces, stripe * header_.stripe_data_bytes(), content_bytes);
+        pieces = content_pieces(buffers, header_, stripe);
+        if (!crew_.enter(stripe)) return;
+        for (const iovec &piece : pieces) digest_.update(piece.iov_base, piece.iov_len);
+        crew_.leave(stripe);
+      }
+      // Padding of the last stripe.
+      for (std::uint32_t i = 0; i < k; ++i) {
+        const std::uint64_t length = std::min(payload_bytes, content_bytes - std::min(i * payload_bytes, content_bytes));
+        if (length < payload_bytes) std::memset(buffers.at(i) + length, 0, payload_bytes - length);
+      }
+
+      const Clock::time_point coding = Clock::now();
+      if (header_.m != 0)
+        check(tandem_encode(context_, codec_.get(), buffers.data(), buffers.pointers() + k, payload_bytes));
+      coding_nanoseconds_.fetch_add(static_cast<std::uint64_t>((Clock::now() - coding).count()),
+                                    std::memory_order_relaxed);
+
+      // Each worker starts at another file: two writers to one file wait for each other in the kernel.
+      const std::uint32_t first = static_cast<std::uint32_t>(stripe * 7 % n);
+      for (std::uint32_t step = 0; step < n; ++step) {
+        const std::uint32_t i = (first + step) % n;
+        std::byte *block = buffers.at(i);
+        write_check(block_check(header_.set_id, i, stripe, block, payload_bytes), block + payload_bytes);
+        if (!write_at(files_[i].descriptor(), block, payload_bytes + kCheckBytes, header_.block_offset(stripe)))
+          fail_io("write", files_[i].final_path(), errno);
+      }
+      crew_.add_done(content_bytes);
+    }
+  }
+
+  // Fills the data blocks with the next bytes of the stream and returns how many there were. How a stripe is cut into
+  // blocks is known when its length is: the last one is cut anew.
+  std::uint64_t read_stripe_of_stream(const ShardBuffers &buffers) {
+    std::uint64_t content_bytes = 0;
+    for (std::uint32_t i = 0; i < header_.k && !stream_ended_; ++i) {
+      const std::uint64_t got = source_.read_next(buffers.at(i), header_.payload_bytes(), crew_.stopped());
+      digest_.update(buffers.at(i), got);
+      content_bytes += got;
+      stream_ended_ = got < header_.payload_bytes();
+    }
+    stream_bytes_ += content_bytes;
+    if (stream_bytes_ > kMaxContentBytes)
+      fail(TANDEM_ERROR_TOO_LARGE, fmt::format("the input has more than {} bytes", kMaxContentBytes));
+    if (content_bytes < header_.stripe_data_bytes() && content_bytes != 0) {
+      std::vector<std::byte> flat(content_bytes);
+      for (std::uint64_t done = 0; done < content_bytes; done += header_.payload_bytes())
+        std::memcpy(flat.data() + done, buffers.at(static_cast<std::uint32_t>(done / header_.payload_bytes())),
+                    std::min(header_.payload_bytes(), content_bytes - done));
+      const std::uint64_t payload = (content_bytes + header_.k - 1) / header_.k;
+      for (std::uint64_t done = 0; done < content_bytes; done += payload)
+        std::memcpy(buffers.at(static_cast<std::uint32_t>(done / payload)), flat.data() + done,
+                    std::min(payload, content_bytes - done));
+    }
+    return content_bytes;
+  }
+
+  // Both records of each file, then everything on disk, then the names.
+  void complete() {
+    std::array<std::byte, kRecordBytes> bytes;
+    for (std::uint32_t i = 0; i < header_.shard_count(); ++i) {
+      for (const RecordEnd end : {RecordEnd::end, RecordEnd::start}) {
+        write_record({header_, i, end}, bytes);
+        const std::uint64_t at = end == RecordEnd::start ? 0 : header_.shard_file_bytes() - kRecordBytes;
+        if (!write_at(files_[i].descriptor(), bytes.data(), bytes.size(), at))
+          fail_io("write", files_[i].final_path(), errno);
+      }
+    }
+    for (PendingFile &file : files_) {
+      file.finish(options_.no_sync != 0);
+      crew_.check_cancelled();  // a sync can take long
+    }
+    try {
+      for (PendingFile &file : files_) file.rename(options_.force != 0);
+      if (options_.no_sync == 0)
+        for (std::uint32_t i = 0; i < options_.folder_count; ++i) sync_folder(folder(i));
+      folders_.keep(options_.no_sync != 0);
+    } catch (...) {
+      for (PendingFile &file : files_) file.take_back();
+      throw;
+    }
+  }
+
+  tandem_context *context_;
+  const tandem_files_encode_options &options_;
+  Source source_;
+  Crew crew_;
+  SetHeader header_;
+  Codec codec_;
+  NewFolders folders_;  // before files_: a folder can be removed when its temporaries are gone
+  std::vector<PendingFile> files_;
+  std::atomic<std::uint64_t> next_stripe_{0}, coding_nanoseconds_{0};
+  StreamHash digest_;  // this and what follows: by the worker whose turn it is
+  bool stream_ended_ = false;
+  std::uint64_t stream_bytes_ = 0;
+};
+
+}  // namespace
+
+Outcome encode(tandem_context *context, const tandem_files_encode_options &options) {
+  if (options.folders == nullptr || options.folder_count == 0 || options.folder_count > kMaxShardCount)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} folders given; 1 to k + m are possible", options.folder_count));
+  return Encoder(context, options).run();
+}
+
+}  // namespace tandem::files

@@ -1,0 +1,163 @@
+#include "files/format.hpp"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstring>
+
+namespace tandem::files {
+namespace {
+
+// Like PNG's: a byte above 127, so that no text is taken for it, and line ends that show a mangled transfer.
+constexpr unsigned char kMagic[8] = {0x89, 'T', 'N', 'D', 'M', '\r', '\n', 0x1a};
+
+// Offsets in a record; docs/FORMAT.md section 2.
+enum : std::size_t {
+  kAtMagic = 0,
+  kAtVersion = 8,
+  kAtEnd = 12,
+  kAtSetId = 16,
+  kAtK = 32,
+  kAtM = 36,
+  kAtMatrix = 40,
+  kAtField = 44,
+  kAtShardIndex = 48,
+  kAtBlockBytes = 52,
+  kAtMode = 56,
+  kAtFlags = 60,
+  kAtContentBytes = 64,
+  kAtDigest = 72,
+  kAtZeros = 88,
+  kAtCheck = kRecordBytes - 8
+};
+
+template <class T>
+void store(std::byte *at, T value) {
+  for (std::size_t i = 0; i < sizeof(T); ++i)
+    at[i] = static_cast<std::byte>(static_cast<std::uint64_t>(value) >> (8 * i));
+}
+
+template <class T>
+T load(const std::byte *at) {
+  std::uint64_t value = 0;
+  for (std::size_t i = 0; i < sizeof(T); ++i) value |= std::to_integer<std::uint64_t>(at[i]) << (8 * i);
+  return static_cast<T>(value);
+}
+
+}  // namespace
+
+std::uint64_t SetHeader::shard_file_bytes() const {
+  std::uint64_t bytes = 2 * kRecordBytes;
+  const std::uint64_t stripes = stripe_count();
+  if (stripes != 0) bytes += (stripes - 1) * block_bytes + payload_bytes_of(stripes - 1) + kCheckBytes;
+  return bytes;
+}
+
+std::optional<std::string> out_of_limits(const SetHeader &header) {
+  if (header.k == 0 || header.k > kMaxShardCount || header.m > kMaxShardCount - header.k)
+    return fmt::format("k = {} and m = {}; k is at least 1 and k + m at most {}", header.k, header.m, kMaxShardCount);
+  if (header.block_bytes < kMinBlockBytes || header.block_bytes > kMaxBlockBytes ||
+      header.block_bytes % kBlockGranularityBytes != 0)
+    return fmt::format("block_bytes is {}; it is a multiple of {} from {} to {}", header.block_bytes,
+                       kBlockGranularityBytes, kMinBlockBytes, kMaxBlockBytes);
+  const std::uint64_t stripe_bytes = std::uint64_t{header.shard_count()} * header.block_bytes;
+  if (stripe_bytes > kMaxStripeBytes)
+    return fmt::format("{} shards of {} bytes a block are {} bytes a stripe; at most {} are possible",
+                       header.shard_count(), header.block_bytes, stripe_bytes, kMaxStripeBytes);
+  if (header.content_bytes > kMaxContentBytes)
+    return fmt::format("the content has {} bytes; at most {} are possible", header.content_bytes, kMaxContentBytes);
+  if (header.mode != kModeUnknown && header.mode > 0777) return fmt::format("mode is {:o} (octal)", header.mode);
+  return std::nullopt;
+}
+
+void write_record(const Record &record, std::span<std::byte, kRecordBytes> bytes_out) {
+  std::byte *at = bytes_out.data();
+  std::memset(at, 0, kRecordBytes);
+  std::memcpy(at + kAtMagic, kMagic, sizeof kMagic);
+  store(at + kAtVersion, kFormatVersion);
+  store(at + kAtEnd, static_cast<std::uint32_t>(record.end));
+  std::memcpy(at + kAtSetId, record.set.set_id.data(), record.set.set_id.size());
+  store(at + kAtK, record.set.k);
+  store(at + kAtM, record.set.m);
+  store(at + kAtMatrix, record.set.matrix);
+  store(at + kAtField, record.set.field);
+  store(at + kAtShardIndex, record.shard_index);
+  store(at + kAtBlockBytes, record.set.block_bytes);
+  store(at + kAtMode, record.set.mode);
+  store(at + kAtContentBytes, record.set.content_bytes);
+  store(at + kAtDigest, record.set.digest.low);
+  store(at + kAtDigest + 8, record.set.digest.high);
+  store(at + kAtCheck, hash64(at, kAtCheck));
+}
+
+ParseResult parse_record(std::span<const std::byte, kRecordBytes> bytes, Record *record_out) {
+  const std::byte *at = bytes.data();
+  if (std::memcmp(at + kAtMagic, kMagic, sizeof kMagic) != 0) return ParseResult::not_a_record;
+  if (load<std::uint64_t>(at + kAtCheck) != hash64(at, kAtCheck)) return ParseResult::damaged;
+  if (load<std::uint32_t>(at + kAtVersion) != kFormatVersion) return ParseResult::unknown_version;
+
+  Record record;
+  const auto end = load<std::uint32_t>(at + kAtEnd);
+  std::memcpy(record.set.set_id.data(), at + kAtSetId, record.set.set_id.size());
+  record.set.k = load<std::uint32_t>(at + kAtK);
+  record.set.m = load<std::uint32_t>(at + kAtM);
+  record.set.matrix = load<std::int32_t>(at + kAtMatrix);
+  record.set.field = load<std::uint32_t>(at + kAtField);
+  record.shard_index = load<std::uint32_t>(at + kAtShardIndex);
+  record.set.block_bytes = load<std::uint32_t>(at + kAtBlockBytes);
+  record.set.mode = load<std::uint32_t>(at + kAtMode);
+  record.set.content_bytes = load<std::uint64_t>(at + kAtContentBytes);
+  record.set.digest = {load<std::uint64_t>(at + kAtDigest), load<std::uint64_t>(at + kAtDigest + 8)};
+
+  if (end != static_cast<std::uint32_t>(RecordEnd::start) && end != static_cast<std::uint32_t>(RecordEnd::end))
+    return ParseResult::out_of_limits;
+  record.end = static_cast<RecordEnd>(end);
+  if (out_of_limits(record.set) || record.shard_index >= record.set.shard_count()) return ParseResult::out_of_limits;
+  // Flags and the rest are for later versions that this one can still read; the ones that it cannot have another number.
+  *record_out = record;
+  return ParseResult::record;
+}
+
+Hash128 block_check(const SetId &set_id, std::uint32_t shard_index, std::uint64_t block_number, const std::byte *payload,
+                    std::uint64_t payload_bytes) {
+  const Hash128 content = hash128(payload, payload_bytes);
+  std::byte bound[56];
+  std::memcpy(bound, set_id.data(), set_id.size());
+  store(bound + 16, shard_index);
+  store(bound + 20, std::uint32_t{0});
+  store(bound + 24, block_number);
+  store(bound + 32, payload_bytes);
+  store(bound + 40, content.low);
+  store(bound + 48, content.high);
+  return hash128(bound, sizeof bound);
+}
+
+void write_check(const Hash128 &check, std::byte *bytes_out) {
+  store(bytes_out, check.low);
+  store(bytes_out + 8, check.high);
+}
+
+Hash128 read_check(const std::byte *bytes) { return {load<std::uint64_t>(bytes), load<std::uint64_t>(bytes + 8)}; }
+
+std::string hexadecimal(std::span<const std::uint8_t> bytes) {
+  std::string text;
+  for (const std::uint8_t byte : bytes) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+std::array<std::uint8_t, 16> printed_order(const Hash128 &hash) {
+  std::array<std::uint8_t, 16> bytes;
+  for (unsigned i = 0; i < 8; ++i) {
+    bytes[i] = static_cast<std::uint8_t>(hash.high >> (56 - 8 * i));
+    bytes[8 + i] = static_cast<std::uint8_t>(hash.low >> (56 - 8 * i));
+  }
+  return bytes;
+}
+
+std::uint32_t default_block_bytes(std::uint32_t shard_count) {
+  // A stripe of about 1 MiB is read, hashed, coded and written while it is in the L2 cache.
+  constexpr std::uint32_t kStripeBytes = 1u << 20;
+  return std::bit_floor(std::max(kStripeBytes / shard_count, std::uint32_t{kRecordBytes}));
+}
+
+}  // namespace tandem::files

@@ -1,0 +1,97 @@
+// The bytes of a shard file (docs/FORMAT.md): geometry, the records at both ends, the checksum of a block. Pure functions.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "files/hash.hpp"
+
+namespace tandem::files {
+
+constexpr std::uint32_t kFormatVersion = 1;
+constexpr std::size_t kRecordBytes = 4096;  // a page: blocks of whole pages stay on page boundaries
+constexpr std::uint32_t kCheckBytes = 16;   // at the end of each block
+constexpr std::uint32_t kBlockGranularityBytes = 64;
+constexpr std::uint32_t kMinBlockBytes = 64;
+constexpr std::uint32_t kMaxBlockBytes = 16u << 20;
+constexpr std::uint64_t kMaxStripeBytes = 256u << 20;            // (k + m) * block_bytes: what one thread must hold
+constexpr std::uint64_t kMaxContentBytes = std::uint64_t{1} << 60;  // keeps every product below 2^63
+constexpr std::uint32_t kMaxShardCount = 256;
+constexpr std::uint32_t kModeUnknown = UINT32_MAX;
+
+using SetId = std::array<std::uint8_t, 16>;
+
+// What all shard files of a set agree on.
+struct SetHeader {
+  SetId set_id{};
+  std::uint32_t k = 0, m = 0;
+  std::int32_t matrix = 0;
+  std::uint32_t field = 0;
+  std::uint32_t block_bytes = 0;
+  std::uint32_t mode = kModeUnknown;
+  std::uint64_t content_bytes = 0;
+  Hash128 digest;
+  bool operator==(const SetHeader &) const = default;
+
+  std::uint32_t shard_count() const { return k + m; }
+  std::uint64_t payload_bytes() const { return block_bytes - kCheckBytes; }
+  std::uint64_t stripe_data_bytes() const { return k * payload_bytes(); }
+  std::uint64_t stripe_count() const {
+    return content_bytes / stripe_data_bytes() + (content_bytes % stripe_data_bytes() != 0 ? 1 : 0);
+  }
+  // Content bytes of a stripe; all but the last are full.
+  std::uint64_t content_bytes_of(std::uint64_t stripe) const {
+    const std::uint64_t left = content_bytes - stripe * stripe_data_bytes();
+    return left < stripe_data_bytes() ? left : stripe_data_bytes();
+  }
+  // Payload of each block of a stripe: the content in k equal parts, the last ones padded with zeros.
+  std::uint64_t payload_bytes_of(std::uint64_t stripe) const { return (content_bytes_of(stripe) + k - 1) / k; }
+  std::uint64_t block_offset(std::uint64_t stripe) const { return kRecordBytes + stripe * block_bytes; }
+  std::uint64_t shard_file_bytes() const;
+};
+
+// Why a geometry is out of the format's limits, or nothing.
+std::optional<std::string> out_of_limits(const SetHeader &header);
+
+enum class RecordEnd : std::uint32_t { start = 1, end = 2 };
+
+struct Record {
+  SetHeader set;
+  std::uint32_t shard_index = 0;
+  RecordEnd end = RecordEnd::start;
+  bool operator==(const Record &) const = default;
+};
+
+void write_record(const Record &record, std::span<std::byte, kRecordBytes> bytes_out);
+
+enum class ParseResult {
+  record,
+  not_a_record,     // no magic number
+  damaged,          // magic number, wrong checksum
+  unknown_version,  // intact, but of a version that this code does not know
+  out_of_limits     // intact, but no writer makes such a record
+};
+
+// Trusts nothing: record_out is written only for ParseResult::record, and then within limits.
+ParseResult parse_record(std::span<const std::byte, kRecordBytes> bytes, Record *record_out);
+
+// Checksum of a block: binds the payload to its set, shard and place.
+Hash128 block_check(const SetId &set_id, std::uint32_t shard_index, std::uint64_t block_number, const std::byte *payload,
+                    std::uint64_t payload_bytes);
+
+// The 16 bytes behind a payload.
+void write_check(const Hash128 &check, std::byte *bytes_out);
+Hash128 read_check(const std::byte *bytes);
+
+std::string hexadecimal(std::span<const std::uint8_t> bytes);
+// As `xxhsum -H128` prints it: high half first, big-endian.
+std::array<std::uint8_t, 16> printed_order(const Hash128 &hash);
+
+// The default for block_bytes.
+std::uint32_t default_block_bytes(std::uint32_t shard_count);
+
+}  // namespace tandem::files

@@ -1,0 +1,66 @@
+// Objects of tandem.h with owners, and the buffers of one stripe.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "files/error.hpp"
+#include "files/format.hpp"
+#include "tandem/tandem.h"
+
+namespace tandem::files {
+
+struct DestroyCodec {
+  void operator()(tandem_codec *codec) const noexcept { tandem_codec_destroy(codec); }
+};
+using Codec = std::unique_ptr<tandem_codec, DestroyCodec>;
+
+inline Codec make_codec(const SetHeader &header, bool allow_non_mds) {
+  tandem_codec_options options = {};
+  options.struct_bytes = sizeof options;
+  options.k = header.k;
+  options.m = header.m;
+  options.matrix = header.matrix;
+  options.field = static_cast<std::int32_t>(header.field);
+  options.allow_non_mds = allow_non_mds ? 1 : 0;
+  tandem_codec *codec = nullptr;
+  check(tandem_codec_create(&options, &codec));
+  return Codec(codec);
+}
+
+// k+m blocks of block_bytes.
+class ShardBuffers {
+ public:
+  ShardBuffers(std::uint32_t shard_count, std::uint32_t block_bytes) : pointers_(shard_count) {
+    check(tandem_shards_allocate(shard_count, block_bytes, pointers_.data()));
+  }
+  ~ShardBuffers() { tandem_shards_free(pointers_[0]); }
+  ShardBuffers(const ShardBuffers &) = delete;
+  ShardBuffers &operator=(const ShardBuffers &) = delete;
+
+  std::byte *at(std::uint32_t shard) const { return static_cast<std::byte *>(pointers_[shard]); }
+  void *const *pointers() const { return pointers_.data(); }
+  const void *const *data() const { return pointers_.data(); }
+
+ private:
+  std::vector<void *> pointers_;
+};
+
+// Where a stripe's content lies in the data blocks, in order; padding left out.
+inline std::vector<iovec> content_pieces(const ShardBuffers &buffers, const SetHeader &header, std::uint64_t stripe) {
+  std::vector<iovec> pieces;
+  std::uint64_t left = header.content_bytes_of(stripe);
+  const std::uint64_t payload = header.payload_bytes_of(stripe);
+  for (std::uint32_t i = 0; left != 0; ++i) {
+    const std::uint64_t length = std::min(left, payload);
+    pieces.push_back({buffers.at(i), length});
+    left -= length;
+  }
+  return pieces;
+}
+
+}  // namespace tandem::files

@@ -1,0 +1,41 @@
+#include "files/hash.hpp"
+
+namespace tandem::files {
+
+extern const HashFunctions hash_portable;
+#ifdef TANDEM_FILES_HASH_AVX2
+extern const HashFunctions hash_avx2;
+#endif
+
+namespace {
+const HashFunctions &functions() {
+#ifdef TANDEM_FILES_HASH_AVX2
+  static const HashFunctions &chosen = __builtin_cpu_supports("avx2") ? hash_avx2 : hash_portable;
+  return chosen;
+#else
+  return hash_portable;
+#endif
+}
+}  // namespace
+
+Hash128 hash128(const void *bytes, std::size_t byte_count) {
+  std::uint64_t low_high[2];
+  functions().hash128(bytes, byte_count, low_high);
+  return {low_high[0], low_high[1]};
+}
+
+std::uint64_t hash64(const void *bytes, std::size_t byte_count) { return functions().hash64(bytes, byte_count); }
+
+StreamHash::StreamHash() { functions().reset(state_); }
+
+void StreamHash::update(const void *bytes, std::size_t byte_count) {
+  if (byte_count != 0) functions().update(state_, bytes, byte_count);
+}
+
+Hash128 StreamHash::value() const {
+  std::uint64_t low_high[2];
+  functions().finish(state_, low_high);
+  return {low_high[0], low_high[1]};
+}
+
+}  // namespace tandem::files

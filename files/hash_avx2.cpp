@@ -1,0 +1,7 @@
+// Compiled with -mavx2; only called where the CPU has it.
+#include "files/hash_template.hpp"
+
+namespace tandem::files {
+extern const HashFunctions hash_avx2;
+const HashFunctions hash_avx2 = kFunctions;
+}  // namespace tandem::files

@@ -1,0 +1,6 @@
+#include "files/hash_template.hpp"
+
+namespace tandem::files {
+extern const HashFunctions hash_portable;
+const HashFunctions hash_portable = kFunctions;
+}  // namespace tandem::files

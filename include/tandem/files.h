@@ -1,0 +1,225 @@
+/* files.h - shard sets on disk: one file in, k+m self-describing shard files out, any k of them back.
+ *
+ *     tandem_files_encode_options options = {.struct_bytes = sizeof options, .k = 10, .m = 4};
+ *     const char *folder = "shards";
+ *     options.source_path = "video.mp4";
+ *     options.folders = &folder;
+ *     options.folder_count = 1;
+ *     tandem_files_encode(context, &options, NULL);                      // shards/video.mp4.000.tandem ...
+ *
+ *     tandem_files_search *search;
+ *     tandem_files_search_create(&folder, 1, &search);                   // which sets lie there?
+ *     tandem_files_decode_options back = {.struct_bytes = sizeof back, .output_path = "copy.mp4"};
+ *     tandem_files_decode(context, search, &back, NULL);
+ *     tandem_files_search_destroy(search);
+ *
+ * docs/FORMAT.md has the format byte for byte. What holds everywhere:
+ *
+ *   memory     Below 256 MiB plus 64 MiB for each thread, whatever the size of the file and whatever a header claims.
+ *   outputs    Written to temporaries beside their final names, synced, and renamed when all of them are complete. A
+ *              call that fails removes its temporaries (and a folder it made). An existing file is replaced only with
+ *              `force`. Names never come from a header.
+ *   errors     TANDEM_ERROR_IO: the operating system refused (path and errno are in the message).
+ *              TANDEM_ERROR_CANCELLED: the progress callback said stop. Results are written on TANDEM_OK only.
+ *   threads    Each call starts threads of its own, at most the context's thread_count, which end before it returns;
+ *              they block all signals. Callbacks run on the calling thread unless said otherwise.
+ *   structs    struct_bytes as in tandem.h; zero means default.
+ */
+#ifndef TANDEM_FILES_H
+#define TANDEM_FILES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tandem/tandem.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- progress ------------------------------------------------------------------------------------ */
+
+#define TANDEM_FILES_UNKNOWN_BYTES UINT64_MAX
+
+/* Hears, about ten times a second and on the calling thread, how far a call is.
+ *   done_bytes, total_bytes   of the content (verify: of the shard files); total_bytes is TANDEM_FILES_UNKNOWN_BYTES
+ * for a stream Returns 0 to go on; anything else cancels the call, also one that waits for a pipe. */
+typedef int32_t (*tandem_files_progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
+
+/* ---- encode -------------------------------------------------------------------------------------- */
+
+typedef struct tandem_files_encode_options {
+  size_t struct_bytes;       /* sizeof(tandem_files_encode_options) */
+  const char *source_path;   /* a regular file; or NULL: source_descriptor is read to its end */
+  int32_t source_descriptor; /* a file, pipe or socket; stays open */
+  uint32_t k, m;             /* as tandem_codec_options */
+  int32_t matrix;            /* enum tandem_matrix_value, not TANDEM_MATRIX_CUSTOM */
+  int32_t allow_non_mds;     /* as tandem_codec_options */
+  uint32_t block_bytes;      /* what a block takes in a shard file, 16 bytes of checksum included: a multiple of 64, 64
+                                to 16 MiB, (k+m) * block_bytes <= 256 MiB; 0 = chosen so that a stripe fits the cache */
+  const char *const
+      *folders;          /* shard i goes to folders[i % folder_count]; the last path component is made if missing */
+  size_t folder_count;   /* 1 .. k+m */
+  const char *name;      /* shard files are called "<name>.<index, three digits>.tandem"; no '/'. NULL = the last
+                            component of source_path, or "stdin" */
+  int32_t force;         /* non-zero: replace existing files of these names */
+  int32_t no_sync;       /* non-zero: leave it to the operating system when bytes reach the disk */
+  uint32_t thread_count; /* 0 = the context's */
+  uint32_t reserved;     /* 0 */
+  tandem_files_progress progress; /* NULL = none */
+  void *progress_user;
+} tandem_files_encode_options;
+
+typedef struct tandem_files_result {
+  size_t struct_bytes; /* set by the caller: sizeof(tandem_files_result) */
+  uint8_t set_id[16];
+  uint8_t digest[16]; /* XXH3-128 of the content, in the order that `xxhsum -H128` prints */
+  uint32_t k, m;
+  int32_t matrix;
+  uint32_t block_bytes;
+  uint64_t content_bytes;
+  uint64_t stripe_count;
+  uint64_t read_bytes;          /* from all inputs */
+  uint64_t written_bytes;       /* to all outputs */
+  uint64_t bad_block_count;     /* decode: blocks that were read and found damaged */
+  uint64_t rebuilt_block_count; /* decode: data blocks computed from the others */
+  uint32_t shards_read;         /* decode: shard files that were read */
+  uint32_t thread_count;
+  double seconds;        /* the whole call */
+  double coding_seconds; /* inside tandem_encode or tandem_decode, summed over the threads */
+} tandem_files_result;
+
+/* Splits a file, or what comes down a pipe, into k+m shard files.
+ *   result_out   NULL, or a struct whose struct_bytes is set; written on TANDEM_OK
+ * A source that changes while it is read is refused with TANDEM_ERROR_IO. Permission bits (mode & 0777) of source_path
+ * go to the shard files and into the set; anything else about it does not.
+ * Status: INVALID_ARGUMENT, UNSUPPORTED (custom matrix), NOT_MDS, TOO_LARGE, OUT_OF_MEMORY, IO, CANCELLED, DEVICE. */
+TANDEM_API tandem_status tandem_files_encode(tandem_context *context, const tandem_files_encode_options *options,
+                                             tandem_files_result *result_out);
+
+/* ---- search -------------------------------------------------------------------------------------- */
+
+typedef struct tandem_files_search tandem_files_search;
+
+/* Looks at files, and at the regular files directly inside folders, and sorts those that are shard files into sets.
+ * Reads the first and last 4 KiB of each and keeps no file open; other files are remembered as ignored.
+ *   paths        path_count files or folders
+ *   search_out   the finding; tandem_files_search_destroy ends it. It does not change afterwards and may be shared by
+ *                threads
+ * Status: INVALID_ARGUMENT, OUT_OF_MEMORY, IO (a path that does not exist or cannot be listed). */
+TANDEM_API tandem_status tandem_files_search_create(const char *const *paths, size_t path_count,
+                                                    tandem_files_search **search_out);
+TANDEM_API void tandem_files_search_destroy(tandem_files_search *search);
+
+typedef struct tandem_files_set {
+  size_t struct_bytes; /* set by the caller: sizeof(tandem_files_set) */
+  uint8_t set_id[16];
+  uint8_t digest[16];
+  uint32_t k, m;
+  int32_t matrix;
+  uint32_t block_bytes;
+  uint64_t content_bytes;
+  uint64_t stripe_count;
+  uint64_t shard_file_bytes; /* length of each intact shard file */
+  uint32_t mode;             /* permission bits of the source, or UINT32_MAX: not known (a pipe) */
+  uint32_t shard_count;      /* different shards found, at most k+m */
+  size_t file_count;         /* shard files found, several copies of one shard included */
+} tandem_files_set;
+
+enum tandem_files_condition { /* what a look at its ends says about a shard file; bits */
+                              TANDEM_FILES_START_DAMAGED = 1,
+                              TANDEM_FILES_END_DAMAGED = 2, /* truncated, extended or overwritten */
+                              TANDEM_FILES_WRONG_LENGTH = 4
+};
+
+typedef struct tandem_files_shard {
+  size_t struct_bytes; /* set by the caller: sizeof(tandem_files_shard) */
+  const char *path;    /* lives as long as the search */
+  uint32_t index;      /* 0 .. k-1 data, k .. k+m-1 parity */
+  uint32_t condition;  /* bits of enum tandem_files_condition; 0 = both ends are intact */
+  uint64_t file_bytes;
+} tandem_files_shard;
+
+/* What was found. Sets are ordered by shard_count, most first; files of a set by index. ignored_out gets a sentence,
+ * "PATH: why", for the ignored file `index`; it lives as long as the search.
+ * Status: INVALID_ARGUMENT (NULL; an index that does not exist). */
+TANDEM_API size_t tandem_files_search_set_count(const tandem_files_search *search);
+TANDEM_API size_t tandem_files_search_ignored_count(const tandem_files_search *search);
+TANDEM_API tandem_status tandem_files_search_set(const tandem_files_search *search, size_t set_index,
+                                                 tandem_files_set *set_out);
+TANDEM_API tandem_status tandem_files_search_shard(const tandem_files_search *search, size_t set_index,
+                                                   size_t file_index, tandem_files_shard *shard_out);
+TANDEM_API tandem_status tandem_files_search_ignored(const tandem_files_search *search, size_t index,
+                                                     const char **ignored_out);
+
+/* Chooses a set.
+ *   set_id_prefix   the first hexadecimal digits of its id, at least one; NULL where there is only one set
+ *   set_index_out   its index in the search
+ * Status: INVALID_ARGUMENT (none or several match: the message lists them), NOT_RECOVERABLE (there is no shard file).
+ */
+TANDEM_API tandem_status tandem_files_search_choose(const tandem_files_search *search, const char *set_id_prefix,
+                                                    size_t *set_index_out);
+
+/* ---- decode -------------------------------------------------------------------------------------- */
+
+typedef struct tandem_files_decode_options {
+  size_t struct_bytes;       /* sizeof(tandem_files_decode_options) */
+  const char *set_id_prefix; /* as tandem_files_search_choose */
+  const char *output_path;   /* written beside and renamed, unless it exists and is no regular file (a device, a named
+                                pipe): then written in place. NULL: output_descriptor */
+  int32_t output_descriptor; /* written in order, from its position; stays open */
+  int32_t force, no_sync;    /* as encode */
+  uint32_t thread_count;     /* 0 = the context's */
+  tandem_files_progress progress;
+  void *progress_user;
+} tandem_files_decode_options;
+
+/* Puts the file back together. Reads the data shards that there are and as many parity shards as are missing; a block
+ * whose checksum is wrong counts as missing in its stripe, and other shard files are then read there. The digest of the
+ * whole content is checked before the output gets its name; a stream has been written by then.
+ * Status: INVALID_ARGUMENT, OUT_OF_MEMORY, IO, CANCELLED, DEVICE, NOT_RECOVERABLE (says where and how many blocks are
+ *   missing), DAMAGED (the digest does not match). */
+TANDEM_API tandem_status tandem_files_decode(tandem_context *context, const tandem_files_search *search,
+                                             const tandem_files_decode_options *options,
+                                             tandem_files_result *result_out);
+
+/* ---- verify -------------------------------------------------------------------------------------- */
+
+/* Hears of each damaged block: `path` is the shard file. Called by one thread at a time, not the calling one. */
+typedef void (*tandem_files_bad_block)(void *user, const char *path, uint32_t shard_index, uint64_t block_number);
+
+typedef struct tandem_files_verify_options {
+  size_t struct_bytes;              /* sizeof(tandem_files_verify_options) */
+  const char *set_id_prefix;        /* as tandem_files_search_choose */
+  uint32_t thread_count;            /* 0 = the context's */
+  uint32_t reserved;                /* 0 */
+  tandem_files_bad_block bad_block; /* NULL = none */
+  void *bad_block_user;
+  tandem_files_progress progress;
+  void *progress_user;
+} tandem_files_verify_options;
+
+enum tandem_files_state { TANDEM_FILES_INTACT = 0, TANDEM_FILES_RECOVERABLE = 1, TANDEM_FILES_LOST = 2 };
+
+typedef struct tandem_files_verify_result {
+  size_t struct_bytes;          /* set by the caller: sizeof(tandem_files_verify_result) */
+  int32_t state;                /* enum tandem_files_state */
+  uint32_t missing_shard_count; /* shards without any file */
+  uint32_t damaged_file_count;  /* files with a bad block or a damaged end */
+  uint32_t worst_bad_count;     /* bad or missing blocks in the worst stripe; more than m is a loss */
+  uint64_t bad_block_count;     /* in the files that there are */
+  uint64_t lost_stripe_count;   /* stripes that cannot be recovered */
+  uint64_t read_bytes;
+  double seconds;
+} tandem_files_verify_result;
+
+/* Reads every shard file of a set once and checks every block. Damage is a result, not an error.
+ * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (there is no shard file), OUT_OF_MEMORY, IO, CANCELLED. */
+TANDEM_API tandem_status tandem_files_verify(tandem_context *context, const tandem_files_search *search,
+                                             const tandem_files_verify_options *options,
+                                             tandem_files_verify_result *result_out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

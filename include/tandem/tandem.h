@@ -1,0 +1,397 @@
+/* tandem.h - Reed-Solomon erasure coding on every processor of a machine.
+ *
+ * Split data into k equal shards, compute m parity shards, lose any m of the k+m, get them back.
+ *
+ *     tandem_context *context;                          // where to run: all cores of this machine
+ *     tandem_codec *codec;                              // what to compute: 10 data + 4 parity shards
+ *     tandem_codec_options options = {.struct_bytes = sizeof options, .k = 10, .m = 4};
+ *     tandem_context_create(NULL, &context);
+ *     tandem_codec_create(&options, &codec);
+ *     tandem_encode(context, codec, data, parity, shard_bytes);          // 10 pointers in, 4 out
+ *     tandem_decode(context, codec, shards, present, shard_bytes);       // rebuilds what present[] misses
+ *
+ * The header goes from simple to advanced: codec and context, the plain functions, many stripes and
+ * scattered memory, then plans and jobs for programs that repeat themselves or want to go on meanwhile.
+ *
+ * What holds everywhere, unless a function says otherwise:
+ *
+ *   bytes      Shard i of one call is shard_bytes long, >= 1, any length. Addresses need no alignment
+ *              (64 bytes, and shards that do not all start at the same offset in a 4 KiB page, are
+ *              fastest; tandem_shards_allocate does both). Sizes are checked for overflow.
+ *   overlap    No output overlaps another output or an input; inputs may alias each other. Checked
+ *              (TANDEM_ERROR_OVERLAP) from 64 KiB of total bytes up, and always in debug builds.
+ *   ownership  The library takes a read interest in inputs and a write interest in outputs until the
+ *              function returns (or its job is waited for). It keeps no pointer afterwards.
+ *   errors     Every function returns a tandem_status. Anything but TANDEM_OK leaves a sentence with the
+ *              numbers in tandem_last_error_message(). A call refused for its arguments has written
+ *              nothing; TANDEM_ERROR_CANCELLED and TANDEM_ERROR_DEVICE leave outputs undefined.
+ *   threads    Any function may be called from any thread at any time, on the same objects too, except
+ *              that an object must not be destroyed while another call uses it.
+ *   fork       A child process may go on using contexts, codecs and plans made before the fork; jobs
+ *              still running at the fork belong to the parent.
+ *   field      GF(2^8) with polynomial 0x11d (x^8 + x^4 + x^3 + x^2 + 1), generator 2.
+ */
+#ifndef TANDEM_TANDEM_H
+#define TANDEM_TANDEM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(_WIN32)
+#define TANDEM_API
+#else
+#define TANDEM_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TANDEM_VERSION_MAJOR 0
+#define TANDEM_VERSION_MINOR 1
+#define TANDEM_VERSION_PATCH 0
+
+/* ---- status ------------------------------------------------------------------------------------- */
+
+typedef int32_t tandem_status; /* one of enum tandem_status_value; values are pinned for ever */
+
+enum tandem_status_value {
+  TANDEM_OK = 0,
+  TANDEM_ERROR_INVALID_ARGUMENT = 1, /* NULL, zero, or out of range */
+  TANDEM_ERROR_UNSUPPORTED = 2,      /* well-formed, but this version cannot do it */
+  TANDEM_ERROR_UNAVAILABLE = 3,      /* unknown, or this machine lacks it: a kernel, an executor, a device */
+  TANDEM_ERROR_OUT_OF_MEMORY = 4,
+  TANDEM_ERROR_TOO_LARGE = 5,       /* a product of sizes does not fit */
+  TANDEM_ERROR_OVERLAP = 6,         /* an output overlaps another buffer */
+  TANDEM_ERROR_NOT_MDS = 7,         /* this (k, m, matrix) could lose data that m parities should save */
+  TANDEM_ERROR_NOT_RECOVERABLE = 8, /* the shards that are left do not determine the wanted ones */
+  TANDEM_ERROR_CANCELLED = 9,       /* tandem_job_cancel, or a progress callback said stop */
+  TANDEM_ERROR_DEVICE = 10,         /* a device failed and its work could not be proven or redone */
+  TANDEM_ERROR_IO = 11,             /* files.h: the operating system refused; errno is in the message */
+  TANDEM_ERROR_DAMAGED = 12,        /* files.h: bytes on disk are not what was written */
+  TANDEM_ERROR_INTERNAL = 13        /* a defect of Tandem: please report the message */
+};
+
+/* The name of a status ("TANDEM_ERROR_OVERLAP"), or "TANDEM_STATUS_UNKNOWN". Static storage; any thread. */
+TANDEM_API const char *tandem_status_name(tandem_status status);
+
+/* The sentence for the calling thread's last failure, with the numbers, e.g. "3 of 10 data shards missing,
+ * only 2 parity shards present". Empty before the first. Storage belongs to the thread and is overwritten by
+ * its next failure; success leaves it alone. At most 511 bytes, zero-terminated. */
+TANDEM_API const char *tandem_last_error_message(void);
+
+/* The version of the library that is running: (major << 16) | (minor << 8) | patch, and "0.1.0". */
+TANDEM_API uint32_t tandem_version(void);
+TANDEM_API const char *tandem_version_string(void);
+
+/* ---- codec: what to compute ---------------------------------------------------------------------- */
+
+typedef struct tandem_codec tandem_codec;
+
+/* Generator matrices: bytes that other programs read and write. Formulas, sources and limits of each are
+ * in docs/MATRICES.md. r is the parity row, c the data column; 2 generates the field. Values are pinned. */
+enum tandem_matrix_value {
+  TANDEM_MATRIX_ISAL_CAUCHY = 0,                   /* 1 / ((k + r) xor c): ISA-L, HDFS RS, DAOS, XRootD */
+  TANDEM_MATRIX_ISAL_VANDERMONDE = 1,              /* 2^(r*c): ISA-L gf_gen_rs_matrix; seldom MDS for m > 3 */
+  TANDEM_MATRIX_BACKBLAZE = 2,                     /* Backblaze, klauspost default, MinIO, SeaweedFS */
+  TANDEM_MATRIX_ZFEC = 3,                          /* zfec, Tahoe-LAFS */
+  TANDEM_MATRIX_LIBERASURECODE_ISAL_VAND_INV = 4,  /* pyeclib isa_l_rs_vand_inv; k+m <= 255 */
+  TANDEM_MATRIX_JERASURE_VANDERMONDE = 5,          /* Jerasure reed_sol_van, Ceph jerasure */
+  TANDEM_MATRIX_JERASURE_CAUCHY_ORIG = 6,          /* these coefficients, but the byte layout */
+  TANDEM_MATRIX_JERASURE_CAUCHY_GOOD = 7,          /* these coefficients, but the byte layout */
+  TANDEM_MATRIX_RAID6 = 8,                         /* 1 ; 2^c: Linux md, btrfs; m <= 2 */
+  TANDEM_MATRIX_ZFS_RAIDZ = 9,                     /* 1 ; 2^(k-1-c) ; 4^(k-1-c): OpenZFS; m <= 3 */
+  TANDEM_MATRIX_SNAPRAID_CAUCHY = 10,              /* SnapRAID; m <= 6, k <= 251 */
+  TANDEM_MATRIX_SNAPRAID_VANDERMONDE = 11,         /* SnapRAID -z: 1 ; 2^c ; 2^-c; m <= 3 */
+  TANDEM_MATRIX_PAR1 = 12,                         /* (c+1)^r: PAR1; rarely MDS */
+  TANDEM_MATRIX_HDFS_RS_LEGACY = 13,               /* HDFS RS-LEGACY; k+m <= 255 */
+  TANDEM_MATRIX_CUSTOM = 1000                      /* `coefficients` of the options */
+};
+
+enum tandem_field_value { TANDEM_FIELD_GF8 = 0 };
+
+typedef struct tandem_codec_options {
+  size_t struct_bytes;      /* sizeof(tandem_codec_options): lets the struct grow */
+  uint32_t k;               /* data shards, >= 1 */
+  uint32_t m;               /* parity shards, >= 0; k + m <= 256 */
+  int32_t matrix;           /* enum tandem_matrix_value */
+  int32_t field;            /* enum tandem_field_value */
+  const void *coefficients; /* TANDEM_MATRIX_CUSTOM: m x k bytes, row-major; copied. Else NULL */
+  int32_t allow_non_mds;    /* non-zero: accept a matrix that cannot recover from every loss of m shards */
+  int32_t reserved;         /* 0 */
+} tandem_codec_options;
+
+/* Makes a codec: immutable, shared freely between threads and contexts.
+ *   options      see above; options beyond what this version knows must be zero
+ *   codec_out    the new codec; untouched on failure. tandem_codec_destroy ends it
+ * A preset beyond its proven MDS limit, and a custom matrix that is not MDS or too large to check (more than
+ * 10^6 minors), is refused unless allow_non_mds is set; decoding then finds an invertible set of survivors or
+ * returns TANDEM_ERROR_NOT_RECOVERABLE for that loss.
+ * Status: INVALID_ARGUMENT (k = 0, k + m > 256, unknown matrix or field, beyond the preset's range),
+ *   UNSUPPORTED (unknown non-zero trailing option bytes), NOT_MDS, OUT_OF_MEMORY. */
+TANDEM_API tandem_status tandem_codec_create(const tandem_codec_options *options, tandem_codec **codec_out);
+
+/* Ends a codec. NULL is allowed. Plans made from it stay valid. */
+TANDEM_API void tandem_codec_destroy(tandem_codec *codec);
+
+/* The parity rows of the generator matrix, m x k bytes, row-major. Status: INVALID_ARGUMENT when NULL, or when
+ * capacity_bytes < m * k. */
+TANDEM_API tandem_status tandem_codec_coefficients(const tandem_codec *codec, uint8_t *coefficients_out,
+                                                   size_t capacity_bytes);
+
+/* Names of matrices as the command line spells them ("isal-cauchy"). tandem_matrix_name returns NULL for an
+ * unknown value; tandem_matrix_from_name returns INVALID_ARGUMENT for an unknown name. */
+TANDEM_API const char *tandem_matrix_name(int32_t matrix);
+TANDEM_API tandem_status tandem_matrix_from_name(const char *name, int32_t *matrix_out);
+
+/* ---- context: where to run ----------------------------------------------------------------------- */
+
+typedef struct tandem_context tandem_context;
+
+enum tandem_executor_value { /* how the CPU's work is spread over threads */
+  TANDEM_EXECUTOR_DEFAULT = 0, /* pthread; serial where only one thread is allowed */
+  TANDEM_EXECUTOR_SERIAL = 1,  /* the calling thread alone */
+  TANDEM_EXECUTOR_PTHREAD = 2, /* a pool of the context's own, started by the first large call */
+  TANDEM_EXECUTOR_OPENMP = 3   /* the process' OpenMP runtime (libtandem_openmp.so beside the library) */
+};
+
+enum tandem_partition_value { /* what one CPU thread takes */
+  TANDEM_PARTITION_DEFAULT = 0, /* column */
+  TANDEM_PARTITION_COLUMN = 1,  /* each thread a byte range of all shards */
+  TANDEM_PARTITION_PARITY = 2   /* each thread some of the outputs, whole length (as in the Jerasure 2.0 paper) */
+};
+
+enum tandem_schedule_value { /* OpenMP's schedule clause */
+  TANDEM_SCHEDULE_DEFAULT = 0, /* static */
+  TANDEM_SCHEDULE_STATIC = 1,
+  TANDEM_SCHEDULE_DYNAMIC = 2
+};
+
+enum tandem_log_level_value { TANDEM_LOG_DEBUG = 0, TANDEM_LOG_INFO = 1, TANDEM_LOG_WARNING = 2 };
+
+/* Hears what the library decided and why. May be called from any thread, several at once; must not call back
+ * into Tandem. `message` is one line without a newline, valid during the call. */
+typedef void (*tandem_log_callback)(void *user, int32_t level, const char *message);
+
+typedef struct tandem_context_options {
+  size_t struct_bytes;    /* sizeof(tandem_context_options) */
+  const char *backend;    /* NULL = "auto"; "cpu", or a device of tandem_devices() in tools.h */
+  const char *kernel;     /* NULL = the best this CPU has; a CPU kernel's name forces it */
+  uint32_t thread_count;  /* 0 = every core that affinity and cgroup quota allow */
+  int32_t executor;       /* enum tandem_executor_value */
+  int32_t partition;      /* enum tandem_partition_value */
+  int32_t schedule;       /* enum tandem_schedule_value; OpenMP only */
+  int32_t pin_threads;    /* non-zero: pthread workers are pinned, one to a core of the affinity mask */
+  int32_t log_level;      /* the lowest enum tandem_log_level_value that log_callback hears */
+  const char *resources;  /* NULL, or amounts such as "cpu=5": see tandem_context_set_resource */
+  tandem_log_callback log_callback; /* NULL = silent */
+  void *log_user;
+} tandem_context_options;
+
+/* Makes a context. No thread starts and no device is touched before a call needs it.
+ *   options      NULL = all defaults. The strings are copied
+ *   context_out  the new context; untouched on failure. tandem_context_destroy ends it
+ * Options left at zero are read from the environment (docs/ENVIRONMENT.md): TANDEM_BACKEND, TANDEM_KERNEL,
+ * TANDEM_THREADS, TANDEM_EXECUTOR, TANDEM_RESOURCES.
+ * Status: INVALID_ARGUMENT, UNSUPPORTED (unknown trailing options), UNAVAILABLE (a backend, kernel or executor
+ *   that does not exist or that this machine lacks; the message lists those that it has), OUT_OF_MEMORY. */
+TANDEM_API tandem_status tandem_context_create(const tandem_context_options *options, tandem_context **context_out);
+
+/* Ends a context: waits for its threads to finish what they run. NULL is allowed. Plans and jobs made from it
+ * must have been destroyed. */
+TANDEM_API void tandem_context_destroy(tandem_context *context);
+
+/* Sets how much of a named resource work of this context may hold at once, also while jobs run (effective
+ * within one chunk). "cpu": concurrent CPU tasks, 1 .. thread_count; more is accepted and changes nothing.
+ * Status: INVALID_ARGUMENT (NULL, unknown name, amount 0). */
+TANDEM_API tandem_status tandem_context_set_resource(tandem_context *context, const char *name, uint64_t amount);
+
+typedef struct tandem_context_info {
+  size_t struct_bytes; /* set by the caller: sizeof(tandem_context_info) */
+  const char *backend; /* "cpu"; the strings live as long as the context */
+  const char *kernel;  /* "avx512-gfni" */
+  const char *executor;
+  uint32_t thread_count;
+  uint32_t reserved;
+  uint64_t kernel_calls; /* kernel invocations so far by this context's work: proof that the named kernel ran */
+} tandem_context_info;
+
+/* What a context decided. Status: INVALID_ARGUMENT. */
+TANDEM_API tandem_status tandem_context_query(const tandem_context *context, tandem_context_info *info_out);
+
+/* ---- plain functions ------------------------------------------------------------------------------- */
+
+/* Computes the m parity shards of k data shards.
+ *   data         k pointers to shard_bytes each, read
+ *   parity       m pointers to shard_bytes each, written; an entry may be NULL: that parity is not wanted
+ * Status: INVALID_ARGUMENT (a NULL pointer, shard_bytes = 0), TOO_LARGE, OVERLAP, OUT_OF_MEMORY, DEVICE. */
+TANDEM_API tandem_status tandem_encode(tandem_context *context, const tandem_codec *codec, const void *const *data,
+                                       void *const *parity, size_t shard_bytes);
+
+/* Rebuilds lost shards, data and parity alike, in one pass.
+ *   shards       k+m pointers, data first. Present shards are read as needed (see tandem_plan_shards_to_read);
+ *                each missing shard with a non-NULL pointer is rebuilt into it; one with NULL is not wanted
+ *   present      k+m bytes; non-zero where shard i is intact
+ * Nothing missing, or nothing wanted, is TANDEM_OK and writes nothing.
+ * Status: INVALID_ARGUMENT, TOO_LARGE, OVERLAP, NOT_RECOVERABLE (says how many of which are missing),
+ *   OUT_OF_MEMORY, DEVICE. */
+TANDEM_API tandem_status tandem_decode(tandem_context *context, const tandem_codec *codec, void *const *shards,
+                                       const uint8_t *present, size_t shard_bytes);
+
+#define TANDEM_SHARD_NONE UINT32_MAX
+
+typedef struct tandem_verify_result {
+  size_t struct_bytes;           /* set by the caller: sizeof(tandem_verify_result) */
+  int32_t consistent;            /* 1 when every parity byte is what the data says, else 0 */
+  uint32_t bad_parity_count;     /* parity shards with at least one mismatch */
+  uint64_t mismatch_byte_count;  /* mismatching parity bytes, all shards together */
+  uint64_t first_mismatch_bytes; /* offset in the shard of the first mismatching column; 0 if none */
+  uint32_t first_bad_shard;      /* index (k..k+m-1) of the first parity that differs there, or TANDEM_SHARD_NONE */
+  uint32_t suspect_shard;        /* the one shard (0..k+m-1) whose damage alone explains every mismatch, where m >= 2
+                                    allows to tell; TANDEM_SHARD_NONE if none does, or several may */
+} tandem_verify_result;
+
+/* Checks that parity matches data, reading all k+m shards once, and says where it does not.
+ *   shards       k+m pointers, read
+ *   result_out   struct_bytes set by the caller; the rest is written on TANDEM_OK
+ * A mismatch is a result, not an error: the status is TANDEM_OK.
+ * Status: INVALID_ARGUMENT, TOO_LARGE, OUT_OF_MEMORY, DEVICE. */
+TANDEM_API tandem_status tandem_verify(tandem_context *context, const tandem_codec *codec, const void *const *shards,
+                                       size_t shard_bytes, tandem_verify_result *result_out);
+
+/* Brings parity up to date after data shard `index` changed, without reading the other shards:
+ * parity[r] ^= coefficient[r][index] * (old_data ^ new_data).
+ *   old_data, new_data   shard_bytes each, read; may be the same address
+ *   parity               m pointers, read and written; an entry may be NULL: left alone
+ * Status: INVALID_ARGUMENT (also index >= k), TOO_LARGE, OVERLAP, OUT_OF_MEMORY, DEVICE. */
+TANDEM_API tandem_status tandem_update(tandem_context *context, const tandem_codec *codec, uint32_t index,
+                                       const void *old_data, const void *new_data, void *const *parity,
+                                       size_t shard_bytes);
+
+/* Feeds one data shard into parity: parity[r] ^= coefficient[r][index] * data. Start from parity of zeros (or set
+ * `first` to have the old bytes ignored and overwritten); when each of the k shards was fed once, in any order,
+ * parity is what tandem_encode would have written.
+ * Status: as tandem_update. */
+TANDEM_API tandem_status tandem_accumulate(tandem_context *context, const tandem_codec *codec, uint32_t index,
+                                           const void *data, void *const *parity, size_t shard_bytes, int32_t first);
+
+/* k+m shards of shard_bytes each from one allocation, placed so that they do not collide in the L1 cache: each
+ * starts at a 64-byte boundary, staggered by an odd number of cache lines. shards_out gets `count` pointers.
+ * End with tandem_shards_free(shards_out[0]). Status: INVALID_ARGUMENT, TOO_LARGE, OUT_OF_MEMORY. */
+TANDEM_API tandem_status tandem_shards_allocate(size_t count, size_t shard_bytes, void **shards_out);
+TANDEM_API void tandem_shards_free(void *first_shard);
+
+/* ---- many stripes ---------------------------------------------------------------------------------- */
+
+enum tandem_memory_value { TANDEM_MEMORY_HOST = 0, TANDEM_MEMORY_CUDA = 1, TANDEM_MEMORY_OPENCL = 2 };
+
+typedef struct tandem_stripe {
+  void *const *shards;    /* k+m pointers, data first */
+  const uint8_t *present; /* decode: k+m bytes, as for tandem_decode. encode: NULL */
+  size_t shard_bytes;     /* of this stripe */
+  int32_t memory;         /* enum tandem_memory_value; host here */
+  tandem_status status;   /* decode: written, this stripe's own result */
+} tandem_stripe;
+
+/* Encodes or decodes many stripes in one call, spread over all threads, small stripes together.
+ *   stripes        stripe_count structs, stride_bytes apart (sizeof(tandem_stripe), or more inside a struct of
+ *                  yours; a multiple of the struct's alignment)
+ * Encode checks every stripe before it writes the first byte; the message names the stripe at fault. Decode goes on
+ * past a stripe that cannot be decoded, records it in stripes[i].status, and returns the first such status.
+ * Shards of different stripes must not overlap (only data shards may be shared); this is not checked across stripes.
+ * Status: as tandem_encode and tandem_decode; INVALID_ARGUMENT for a stride smaller than the struct. */
+TANDEM_API tandem_status tandem_encode_stripes(tandem_context *context, const tandem_codec *codec,
+                                               const tandem_stripe *stripes, size_t stripe_count, size_t stride_bytes);
+TANDEM_API tandem_status tandem_decode_stripes(tandem_context *context, const tandem_codec *codec,
+                                               tandem_stripe *stripes, size_t stripe_count, size_t stride_bytes);
+
+/* ---- scattered shards -------------------------------------------------------------------------------- */
+
+typedef struct tandem_segment {
+  void *address; /* read or written as the shard it belongs to */
+  size_t bytes;  /* 0 is allowed */
+} tandem_segment;
+
+typedef struct tandem_scattered_shard {
+  const tandem_segment *segments; /* in order; NULL = this shard is not given (as a NULL pointer elsewhere) */
+  size_t segment_count;           /* the segments' bytes add up to shard_bytes */
+} tandem_scattered_shard;
+
+/* tandem_encode and tandem_decode for shards that lie in pieces (scatter-gather lists); every shard may be cut at
+ * places of its own.
+ *   shards       k+m entries, data first
+ * Status: as the plain functions; INVALID_ARGUMENT when a shard's segments do not add up to shard_bytes. */
+TANDEM_API tandem_status tandem_encode_scattered(tandem_context *context, const tandem_codec *codec,
+                                                 const tandem_scattered_shard *shards, size_t shard_bytes);
+TANDEM_API tandem_status tandem_decode_scattered(tandem_context *context, const tandem_codec *codec,
+                                                 const tandem_scattered_shard *shards, const uint8_t *present,
+                                                 size_t shard_bytes);
+
+/* ---- plans and jobs ------------------------------------------------------------------------------------ */
+
+typedef struct tandem_plan tandem_plan;
+typedef struct tandem_job tandem_job;
+
+enum tandem_operation_value {
+  TANDEM_OPERATION_ENCODE = 0,
+  TANDEM_OPERATION_DECODE = 1,
+  TANDEM_OPERATION_VERIFY = 2,
+  TANDEM_OPERATION_UPDATE = 3,
+  TANDEM_OPERATION_ACCUMULATE = 4 /* parity ^= coefficient * data, one data shard */
+};
+
+typedef struct tandem_plan_options {
+  size_t struct_bytes;
+  int32_t operation;      /* enum tandem_operation_value */
+  int32_t memory;         /* enum tandem_memory_value: where the shards of every run lie */
+  const uint8_t *present; /* decode: k+m bytes, as for tandem_decode */
+  const uint8_t *wanted;  /* k+m bytes, non-zero = to be written; NULL = every parity (encode, update, accumulate) or
+                             every missing shard (decode). A wanted shard must not be present */
+  uint32_t index;         /* update, accumulate: the data shard */
+  uint32_t reserved;      /* 0 */
+} tandem_plan_options;
+
+/* Prepares an operation: solves for the coefficient matrix, builds the kernel's tables. Running a plan then costs
+ * neither. A plan outlives its codec, not its context.
+ * Status: INVALID_ARGUMENT, UNSUPPORTED (a memory kind that no backend of the context reaches), NOT_RECOVERABLE,
+ *   OUT_OF_MEMORY. */
+TANDEM_API tandem_status tandem_plan_create(tandem_context *context, const tandem_codec *codec,
+                                            const tandem_plan_options *options, tandem_plan **plan_out);
+TANDEM_API void tandem_plan_destroy(tandem_plan *plan);
+
+/* Which shards a run of the plan reads: read_out gets k+m bytes, 1 = read, 0 = not. For a decode that is the fewest
+ * that suffice. Status: INVALID_ARGUMENT. */
+TANDEM_API tandem_status tandem_plan_shards_to_read(const tandem_plan *plan, uint8_t *read_out);
+
+typedef struct tandem_plan_arguments {
+  size_t struct_bytes;
+  void *const *shards;            /* k+m pointers, data first. Needed: those that the plan reads and those it writes;
+                                     the others are ignored and may be NULL. update: shards[index] is the old data */
+  const void *new_data;           /* update: the new bytes of shard `index` */
+  size_t shard_bytes;
+  tandem_verify_result *verify_result; /* verify: written when the run is done; struct_bytes set by the caller */
+} tandem_plan_arguments;
+
+/* Runs a plan and returns when it is done. Status: as the plain function of the same operation. */
+TANDEM_API tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_plan_arguments *arguments);
+
+/* Starts a run and returns at once; the bytes are there when tandem_job_wait returned TANDEM_OK. The pointer array is
+ * copied; the shards, new_data and verify_result must stay. Arguments are checked before it returns.
+ * Status: as tandem_plan_run. *job_out is untouched on failure. */
+TANDEM_API tandem_status tandem_plan_submit(const tandem_plan *plan, const tandem_plan_arguments *arguments,
+                                            tandem_job **job_out);
+
+/* Waits until a job is over; may be called again and from several threads, and gives each the job's status. */
+TANDEM_API tandem_status tandem_job_wait(tandem_job *job);
+
+/* Asks a job to stop; takes effect within one chunk. A job that was over already stays as it was. The next wait
+ * returns TANDEM_ERROR_CANCELLED if it took effect; outputs are then undefined. */
+TANDEM_API tandem_status tandem_job_cancel(tandem_job *job);
+
+/* Waits for the job, then frees it. NULL is allowed. */
+TANDEM_API void tandem_job_destroy(tandem_job *job);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
