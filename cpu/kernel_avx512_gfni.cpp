@@ -32,8 +32,19 @@ struct Isa {
   static Source add(Source a, Source b) { return _mm512_xor_si512(a, b); }
   static Vector add3(Vector a, Vector b, Vector c) { return _mm512_ternarylogic_epi64(a, b, c, 0x96); }
 
+  // By hand: GCC 12 broadcasts the coefficient in an instruction of its own (a sixth of all), and LLVM 14 encodes the
+  // displacement of this instruction's broadcast operand 8 times too large, from intrinsics as from assembly.
   static Vector multiply(const uint8_t *coefficient, Source x) {
-    return _mm512_gf2p8affine_epi64_epi8(x, _mm512_set1_epi64(*reinterpret_cast<const AffineWord *>(coefficient)), 0);
+    const AffineWord &word = *reinterpret_cast<const AffineWord *>(coefficient);
+    Vector product;
+#if defined(__clang__)
+    Vector wide;
+    asm("vpbroadcastq %1, %0" : "=v"(wide) : "m"(word));
+    product = _mm512_gf2p8affine_epi64_epi8(x, wide, 0);
+#else
+    asm("vgf2p8affineqb $0, %2%{1to8%}, %1, %0" : "=v"(product) : "v"(x), "m"(word));
+#endif
+    return product;
   }
   static void multiply_add(Vector &sum, const uint8_t *coefficient, Source x) {
     sum = _mm512_xor_si512(sum, multiply(coefficient, x));
