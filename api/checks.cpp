@@ -12,9 +12,17 @@ std::string shard_name(const core::Codec &codec, unsigned index) {
   return index < codec.k() ? fmt::format("data shard {}", index) : fmt::format("parity shard {}", index - codec.k());
 }
 
-[[noreturn]] void fail_null(const core::Plan &plan, unsigned index, const char *use) {
-  core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-             fmt::format("the pointer to {} is NULL, but it is to be {}", shard_name(plan.codec(), index), use));
+[[noreturn]] void fail_null(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs) {
+  const auto fail = [&](unsigned index, const char *use) {
+    core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+               fmt::format("the pointer to {} is NULL, but it is to be {}", shard_name(plan.codec(), index), use));
+  };
+  for (std::size_t i = 0; i < plan.inputs().size(); ++i)
+    if (inputs[i] == nullptr) fail(plan.inputs()[i], "read");
+  std::size_t i = 0;
+  while (outputs[i] != nullptr) ++i;
+  fail(plan.outputs()[i], plan.mode() == core::Mode::compare ? "read" : "written");
+  __builtin_unreachable();
 }
 
 void check_overlap(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs,
@@ -37,6 +45,8 @@ void check_overlap(const core::Plan &plan, const std::byte *const *inputs, std::
 
 void check_shard_bytes(std::uint64_t shard_bytes, std::uint64_t shard_count) {
   if (shard_bytes == 0) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shard_bytes is 0");
+  if (shard_bytes <= static_cast<std::uint64_t>(PTRDIFF_MAX) / core::kMaxShards) [[likely]]
+    return;  // without a division
   if (shard_bytes > static_cast<std::uint64_t>(PTRDIFF_MAX) / shard_count) {
     core::fail(TANDEM_ERROR_TOO_LARGE,
                fmt::format("{} shards of {} bytes do not fit the address space", shard_count, shard_bytes));
@@ -46,11 +56,7 @@ void check_shard_bytes(std::uint64_t shard_bytes, std::uint64_t shard_count) {
 void check_pointers(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs,
                     std::uint64_t shard_bytes) {
   const std::size_t input_count = plan.inputs().size(), output_count = plan.outputs().size();
-  for (std::size_t i = 0; i < input_count; ++i)
-    if (inputs[i] == nullptr) [[unlikely]] fail_null(plan, plan.inputs()[i], "read");
-  for (std::size_t i = 0; i < output_count; ++i)
-    if (outputs[i] == nullptr) [[unlikely]]
-      fail_null(plan, plan.outputs()[i], plan.mode() == core::Mode::compare ? "read" : "written");
+  if (any_null(inputs, input_count) || any_null(outputs, output_count)) [[unlikely]] fail_null(plan, inputs, outputs);
   if (plan.mode() == core::Mode::compare) return;  // nothing is written
   if (shard_bytes * (input_count + output_count) >= kOverlapCheckBytes)
     check_overlap(plan, inputs, outputs, shard_bytes);

@@ -16,6 +16,15 @@ inline constexpr std::uint64_t kOverlapCheckBytes = 64 << 10;
 inline constexpr std::uint64_t kOverlapCheckBytes = 0;
 #endif
 
+// Most calls are small and have no NULL: no branch a pointer.
+template <class Pointer>
+bool any_null(const Pointer *pointers, std::size_t count) {
+  bool null = false;
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < count; ++i) null |= pointers[i] == nullptr;
+  return null;
+}
+
 // shard_bytes >= 1, and shard_count shards of it fit the address space. Throws Error.
 void check_shard_bytes(std::uint64_t shard_bytes, std::uint64_t shard_count);
 

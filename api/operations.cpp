@@ -43,12 +43,6 @@ void write_report(const core::VerifyReport &report, tandem_verify_result *result
 
 namespace {
 
-bool any_null(void *const *pointers, unsigned count) {
-  bool found = false;
-  for (unsigned i = 0; i < count; ++i) found |= pointers[i] == nullptr;
-  return found;
-}
-
 // Where the plan's outputs are parity shards only: their pointers in plan order.
 void gather_parity(const core::Plan &plan, void *const *parity, std::byte **outputs) {
   for (const std::uint16_t index : plan.outputs())

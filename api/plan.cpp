@@ -29,6 +29,8 @@ Shape plan_shape(const Codec &codec, const tandem_plan_options &options) {
     core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                fmt::format("operation is {}; known values are 0 to {}", options.operation, int{TANDEM_OPERATION_ACCUMULATE}));
   }
+  if (options.reserved != 0)
+    core::fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("reserved is {}, must be 0", options.reserved));
   if (options.memory != TANDEM_MEMORY_HOST) {
     core::fail(TANDEM_ERROR_UNSUPPORTED,
                fmt::format("memory kind {}: no backend of this context reaches it", options.memory));
@@ -162,6 +164,7 @@ tandem_status tandem_plan_submit(const tandem_plan *plan, const tandem_plan_argu
   return guarded([&] {
     const tandem_plan_arguments given = read_options(arguments, "tandem_plan_arguments");
     auto job = std::make_unique<tandem_job>();
+    job->message.reserve(512);  // a whole message: wait, which keeps it, must not have to allocate
     job->run = std::make_unique<Run>(plan->plan, given);
     job->ticket = plan->plan.backend().submit(job->run->tasks(), job->run->control());
     *job_out = job.release();

@@ -1,7 +1,10 @@
 #include "api/plan_cache.hpp"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <array>
+#include <new>
 #include <utility>
 
 namespace tandem::api {
@@ -41,17 +44,29 @@ class Cache {
   std::array<Entry, kEntries> entries_;
 };
 
-// The pointer is trivial and in the static TLS block: reading it is one instruction. The owner frees the cache when the
-// thread ends.
+// The pointer is trivial and in the static TLS block: reading it is one instruction. A pthread key frees the cache, after the
+// thread's thread_local objects are gone: their destructors may still code. A call later than that makes another, freed in
+// turn.
 __attribute__((tls_model("initial-exec"))) thread_local Cache *this_threads_cache = nullptr;
 
+void free_cache(void *cache) {
+  this_threads_cache = nullptr;
+  delete static_cast<Cache *>(cache);
+}
+
+pthread_key_t cache_key() {
+  static const pthread_key_t key = [] {
+    pthread_key_t made;
+    if (pthread_key_create(&made, free_cache) != 0) throw std::bad_alloc();
+    return made;
+  }();
+  return key;
+}
+
 Cache &make_cache() {
-  thread_local struct Owner {
-    std::unique_ptr<Cache> cache = std::make_unique<Cache>();
-    ~Owner() { this_threads_cache = nullptr; }
-  } owner;
-  this_threads_cache = owner.cache.get();
-  return *owner.cache;
+  auto made = std::make_unique<Cache>();
+  if (pthread_setspecific(cache_key(), made.get()) != 0) throw std::bad_alloc();
+  return *(this_threads_cache = made.release());
 }
 
 Cache &cache() { return this_threads_cache != nullptr ? *this_threads_cache : make_cache(); }

@@ -12,5 +12,5 @@ if(OpenMP_CXX_FOUND)
     -Wl,-z,nodelete -Wl,-soname,libtandem_openmp.so.${PROJECT_VERSION_MAJOR})
 else()
   tandem_left_out("executor openmp (libtandem_openmp.so)"
-    "${CMAKE_CXX_COMPILER_ID} finds no OpenMP runtime; Debian and Ubuntu: apt-get install libomp-dev (clang), libgomp1 (gcc)")
+    "${CMAKE_CXX_COMPILER_ID} finds no OpenMP runtime (Debian, Ubuntu: with clang apt-get install libomp-dev, gcc brings its own)")
 endif()

@@ -316,7 +316,7 @@ std::shared_ptr<const Application> Codec::solve(const ShardSet &present, const S
   }
 
   application->inputs = indices_of(present, 0, k_);  // has room for k
-  if (cauchy_ && lost_data.size() > 1) {  // one is a division: the general way does less
+  if (cauchy_ && lost_data.size() > 1) {             // one is a division: the general way does less
     application->inputs.insert(application->inputs.end(), parity.begin(), parity.end());
     interpolate(lost_data, *application);
   } else {

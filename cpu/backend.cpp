@@ -157,7 +157,7 @@ class CpuBackend final : public core::Backend {
 
   void apply(const Task &task, const Slice &slice, std::uint64_t offset_bytes, std::uint64_t length_bytes,
              Mismatch *found) const noexcept {
-    KernelCall call = {};
+    KernelCall call;
     call.tables = slice.tables.get();
     call.inputs = reinterpret_cast<const std::uint8_t *const *>(task.inputs);
     call.outputs = reinterpret_cast<std::uint8_t *const *>(task.outputs) + slice.first_row;
@@ -167,6 +167,7 @@ class CpuBackend final : public core::Backend {
     call.columns = task.prepared->columns();
     call.accumulate = task.mode == Mode::accumulate;
     call.out_of_cache = moved_bytes(task, task.length_bytes) > out_of_cache_bytes_;
+    call.tile_bytes = call.prefetch_bytes = 0;
     if (task.mode == Mode::compare) return compare(call, found);
     if (call.rows != 0 && call.length_bytes != 0) kernel_.apply(call);
   }

@@ -15,8 +15,8 @@ struct Isa {
   static constexpr bool kManyRegisters = false;  // 16 of them
   static constexpr bool kSymmetric = true, kQuads = true, kSingleBesidePair = true;
   static constexpr unsigned kMostQuads = 1, kMostPairs = 2, kMostPairsBesideQuad = 0, kMostSingles = 4;
-  static constexpr size_t kPrefetchBytes = 1024;
-  static constexpr size_t kTileInputBytes = 64 << 10, kLeastTileBytes = 1024;
+  static constexpr size_t kPrefetchBytes = 256;
+  static constexpr size_t kTileInputBytes = 128 << 10, kPackedBytes = 32 << 10;
 
   static Vector zero() { return _mm256_setzero_si256(); }
   static Vector load(const uint8_t *from) { return _mm256_loadu_si256(reinterpret_cast<const __m256i *>(from)); }

@@ -17,8 +17,8 @@ struct Isa {
   static constexpr bool kManyRegisters = true;
   static constexpr bool kSymmetric = true, kQuads = true, kSingleBesidePair = true;
   static constexpr unsigned kMostQuads = 1, kMostPairs = 2, kMostPairsBesideQuad = 0, kMostSingles = 4;
-  static constexpr size_t kPrefetchBytes = 1024;
-  static constexpr size_t kTileInputBytes = 64 << 10, kLeastTileBytes = 1024;
+  static constexpr size_t kPrefetchBytes = 256;
+  static constexpr size_t kTileInputBytes = 128 << 10, kPackedBytes = 32 << 10;
 
   static Vector zero() { return _mm512_setzero_si512(); }
   static Vector load(const uint8_t *from) { return _mm512_loadu_si512(from); }

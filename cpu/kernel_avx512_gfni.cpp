@@ -18,8 +18,8 @@ struct Isa {
   static constexpr bool kQuads = true;
   static constexpr unsigned kMostQuads = 2, kMostPairs = 4, kMostPairsBesideQuad = 1, kMostSingles = 4;
   static constexpr bool kSingleBesidePair = true;
-  static constexpr size_t kPrefetchBytes = 1024;
-  static constexpr size_t kTileInputBytes = 64 << 10, kLeastTileBytes = 1024;
+  static constexpr size_t kPrefetchBytes = 256;
+  static constexpr size_t kTileInputBytes = 128 << 10, kPackedBytes = 32 << 10;
 
   static Vector zero() { return _mm512_setzero_si512(); }
   static Vector load(const uint8_t *from) { return _mm512_loadu_si512(from); }

@@ -43,8 +43,8 @@ std::size_t size_of(const Struct *given, const char *name) {
   std::size_t bytes = 0;
   std::memcpy(&bytes, given, sizeof bytes);
   if (bytes <= sizeof bytes || bytes > kMostStructBytes) {
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{0}.struct_bytes is {1}; set it to sizeof({0}), {2}", name, bytes,
-                                                    sizeof(Struct)));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         fmt::format("{0}.struct_bytes is {1}; set it to sizeof({0}), {2}", name, bytes, sizeof(Struct)));
   }
   return bytes;
 }

@@ -1,5 +1,5 @@
-// Threads of one call. Each takes stripe after stripe through read, check, code and write, so that the steps of different
-// stripes overlap without queues between them; the calling thread meanwhile reports progress.
+// Threads of one call. Each takes stripe after stripe through read, check, code and write, so that the steps of
+// different stripes overlap without queues between them; the calling thread meanwhile reports progress.
 #pragma once
 
 #include <atomic>

@@ -84,17 +84,17 @@ class Decoder {
   Outcome run() {
     const Clock::time_point started = Clock::now();
     if (order_.size() < header_.k) {
-      fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("{} of {} shards found, {} are needed", order_.size(),
-                                                     header_.shard_count(), header_.k));
+      fail(TANDEM_ERROR_NOT_RECOVERABLE,
+           fmt::format("{} of {} shards found, {} are needed", order_.size(), header_.shard_count(), header_.k));
     }
     sink_.emplace(options_, header_.mode);
     const std::uint64_t stripe_bytes = std::uint64_t{header_.shard_count()} * header_.block_bytes;
     const unsigned thread_count = crew_size(context_, options_.thread_count, stripe_bytes, header_.stripe_count());
     crew_.run(thread_count, [this](unsigned) { work(); });
     if (const Hash128 digest = digest_.value(); !(digest == header_.digest)) {
-      fail(TANDEM_ERROR_DAMAGED, fmt::format("the digest of the {} decoded bytes is {}, that of the source was {}",
-                                             header_.content_bytes, hexadecimal(printed_order(digest)),
-                                             hexadecimal(printed_order(header_.digest))));
+      fail(TANDEM_ERROR_DAMAGED,
+           fmt::format("the digest of the {} decoded bytes is {}, that of the source was {}", header_.content_bytes,
+                       hexadecimal(printed_order(digest)), hexadecimal(printed_order(header_.digest))));
     }
     sink_->complete(options_);
 
@@ -131,7 +131,8 @@ class Decoder {
     }
   }
 
-  // Leaves the stripe's data blocks in `buffers`: k intact blocks are read, data first, and missing data computed from them.
+  // Leaves the stripe's data blocks in `buffers`: k intact blocks are read, data first, and missing data computed from
+  // them.
   void read_stripe(std::uint64_t stripe, const ShardBuffers &buffers) {
     std::vector<std::uint8_t> present(header_.shard_count(), 0);
     std::uint32_t good_count = 0;
@@ -146,10 +147,11 @@ class Decoder {
     };
     if (!read_until(header_.k)) {
       fail(TANDEM_ERROR_NOT_RECOVERABLE,
-           fmt::format("stripe {} of {} has {} intact blocks, {} are needed: {} shards are missing and {} of its blocks are "
-                       "damaged",
-                       stripe, header_.stripe_count(), good_count, header_.k, header_.shard_count() - order_.size(),
-                       order_.size() - good_count));
+           fmt::format(
+               "stripe {} of {} has {} intact blocks, {} are needed: {} shards are missing and {} of its blocks are "
+               "damaged",
+               stripe, header_.stripe_count(), good_count, header_.k, header_.shard_count() - order_.size(),
+               order_.size() - good_count));
     }
     std::vector<void *> shards(header_.shard_count(), nullptr);
     std::uint64_t missing_count = 0;
@@ -162,8 +164,8 @@ class Decoder {
       }
       if (missing_count == 0) return;
       const Clock::time_point coding = Clock::now();
-      const tandem_status status = tandem_decode(context_, codec_.get(), shards.data(), present.data(),
-                                                 header_.payload_bytes_of(stripe));
+      const tandem_status status =
+          tandem_decode(context_, codec_.get(), shards.data(), present.data(), header_.payload_bytes_of(stripe));
       coding_nanoseconds_.fetch_add(static_cast<std::uint64_t>((Clock::now() - coding).count()),
                                     std::memory_order_relaxed);
       if (status == TANDEM_OK) break;

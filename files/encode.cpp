@@ -37,7 +37,8 @@ class Source {
     if (fstat(descriptor_, &at_first_) != 0) fail_io("stat", name_, errno);
     if (S_ISDIR(at_first_.st_mode)) fail_io("read", name_, EISDIR);
     if (!S_ISREG(at_first_.st_mode))
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is no regular file; give its descriptor to read a stream", name_));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           fmt::format("{} is no regular file; give its descriptor to read a stream", name_));
     mode_ = at_first_.st_mode & 0777;
     // Files of /proc say that they are empty and are not: length 0 is read as a stream.
     if (at_first_.st_size > 0) content_bytes_ = static_cast<std::uint64_t>(at_first_.st_size);
@@ -198,7 +199,8 @@ class Encoder {
       }
       // Padding of the last stripe.
       for (std::uint32_t i = 0; i < k; ++i) {
-        const std::uint64_t length = std::min(payload_bytes, content_bytes - std::min(i * payload_bytes, content_bytes));
+        const std::uint64_t length =
+            std::min(payload_bytes, content_bytes - std::min(i * payload_bytes, content_bytes));
         if (length < payload_bytes) std::memset(buffers.at(i) + length, 0, payload_bytes - length);
       }
 

@@ -113,13 +113,14 @@ ParseResult parse_record(std::span<const std::byte, kRecordBytes> bytes, Record 
     return ParseResult::out_of_limits;
   record.end = static_cast<RecordEnd>(end);
   if (out_of_limits(record.set) || record.shard_index >= record.set.shard_count()) return ParseResult::out_of_limits;
-  // Flags and the rest are for later versions that this one can still read; the ones that it cannot have another number.
+  // Flags and the rest are for later versions that this one can still read; the ones that it cannot have another
+  // number.
   *record_out = record;
   return ParseResult::record;
 }
 
-Hash128 block_check(const SetId &set_id, std::uint32_t shard_index, std::uint64_t block_number, const std::byte *payload,
-                    std::uint64_t payload_bytes) {
+Hash128 block_check(const SetId &set_id, std::uint32_t shard_index, std::uint64_t block_number,
+                    const std::byte *payload, std::uint64_t payload_bytes) {
   const Hash128 content = hash128(payload, payload_bytes);
   std::byte bound[56];
   std::memcpy(bound, set_id.data(), set_id.size());

@@ -1,4 +1,5 @@
-// The bytes of a shard file (docs/FORMAT.md): geometry, the records at both ends, the checksum of a block. Pure functions.
+// The bytes of a shard file (docs/FORMAT.md): geometry, the records at both ends, the checksum of a block. Pure
+// functions.
 #pragma once
 
 #include <array>
@@ -18,7 +19,7 @@ constexpr std::uint32_t kCheckBytes = 16;   // at the end of each block
 constexpr std::uint32_t kBlockGranularityBytes = 64;
 constexpr std::uint32_t kMinBlockBytes = 64;
 constexpr std::uint32_t kMaxBlockBytes = 16u << 20;
-constexpr std::uint64_t kMaxStripeBytes = 256u << 20;            // (k + m) * block_bytes: what one thread must hold
+constexpr std::uint64_t kMaxStripeBytes = 256u << 20;               // (k + m) * block_bytes: what one thread must hold
 constexpr std::uint64_t kMaxContentBytes = std::uint64_t{1} << 60;  // keeps every product below 2^63
 constexpr std::uint32_t kMaxShardCount = 256;
 constexpr std::uint32_t kModeUnknown = UINT32_MAX;
@@ -80,8 +81,8 @@ enum class ParseResult {
 ParseResult parse_record(std::span<const std::byte, kRecordBytes> bytes, Record *record_out);
 
 // Checksum of a block: binds the payload to its set, shard and place.
-Hash128 block_check(const SetId &set_id, std::uint32_t shard_index, std::uint64_t block_number, const std::byte *payload,
-                    std::uint64_t payload_bytes);
+Hash128 block_check(const SetId &set_id, std::uint32_t shard_index, std::uint64_t block_number,
+                    const std::byte *payload, std::uint64_t payload_bytes);
 
 // The 16 bytes behind a payload.
 void write_check(const Hash128 &check, std::byte *bytes_out);

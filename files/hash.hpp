@@ -1,8 +1,8 @@
-// XXH3 (64 and 128 bits) from xxHash. Why xxHash: it runs at memory speed (AVX2: 48 GB/s in cache on one core, SSE2: 20),
-// so that checking every byte costs a few percent of reading it; it is well kept, its XXH3 output has been frozen since 0.8.0,
-// and the digest of a whole file can be compared with `xxhsum -H128`. It is no cryptographic hash: it finds accidents,
-// not attackers. BLAKE3 would stop those too, but is several times slower per core, and somebody who can change the shards
-// can change a digest that lies beside them.
+// XXH3 (64 and 128 bits) from xxHash. Why xxHash: it runs at memory speed (AVX2: 48 GB/s in cache on one core, SSE2:
+// 20), so that checking every byte costs a few percent of reading it; it is well kept, its XXH3 output has been frozen
+// since 0.8.0, and the digest of a whole file can be compared with `xxhsum -H128`. It is no cryptographic hash: it
+// finds accidents, not attackers. BLAKE3 would stop those too, but is several times slower per core, and somebody who
+// can change the shards can change a digest that lies beside them.
 #pragma once
 
 #include <cstddef>

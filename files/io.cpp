@@ -87,9 +87,8 @@ std::int64_t read_at(int descriptor, std::byte *bytes_out, std::size_t byte_coun
 }
 
 std::int64_t read_pieces_at(int descriptor, std::span<iovec> pieces, std::uint64_t offset) noexcept {
-  return transfer_all(pieces, offset, [descriptor](iovec *first, int count, off_t at) {
-    return preadv(descriptor, first, count, at);
-  });
+  return transfer_all(pieces, offset,
+                      [descriptor](iovec *first, int count, off_t at) { return preadv(descriptor, first, count, at); });
 }
 
 bool write_at(int descriptor, const std::byte *bytes, std::size_t byte_count, std::uint64_t offset) noexcept {
@@ -161,8 +160,7 @@ PendingFile::PendingFile(std::string final_path, const std::string &unique, std:
   temporary_path_ = fmt::format("{}/.{}.tandem-tmp", folder_of(final_path_), unique);
   replaced_path_ = fmt::format("{}/.{}.tandem-old", folder_of(final_path_), unique);
   const mode_t at_first = mode == kModeUnknown ? 0666 : 0600;
-  descriptor_ =
-      Descriptor(open(temporary_path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, at_first));
+  descriptor_ = Descriptor(open(temporary_path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, at_first));
   if (!descriptor_) fail_io("create", temporary_path_, errno);
   temporary_exists_ = true;
 }
@@ -245,7 +243,8 @@ std::string random_hexadecimal(std::size_t byte_count) {
 
 bool unchanged(const struct stat &before, const struct stat &after) noexcept {
   return before.st_size == after.st_size && before.st_mtim.tv_sec == after.st_mtim.tv_sec &&
-         before.st_mtim.tv_nsec == after.st_mtim.tv_nsec && before.st_dev == after.st_dev && before.st_ino == after.st_ino;
+         before.st_mtim.tv_nsec == after.st_mtim.tv_nsec && before.st_dev == after.st_dev &&
+         before.st_ino == after.st_ino;
 }
 
 }  // namespace tandem::files

@@ -46,10 +46,12 @@ std::int64_t read_pieces_at(int descriptor, std::span<iovec> pieces, std::uint64
 bool write_at(int descriptor, const std::byte *bytes, std::size_t byte_count, std::uint64_t offset) noexcept;
 bool write_pieces_at(int descriptor, std::span<iovec> pieces, std::uint64_t offset) noexcept;
 
-// A pipe, socket, terminal or file, read or written from its position. Waits in short naps that look at `stop`, so that a
-// call can be cancelled while the other end is silent: then -1 or false with errno = ECANCELED.
-std::int64_t read_stream(int descriptor, std::byte *bytes_out, std::size_t byte_count, const std::atomic<bool> &stop) noexcept;
-bool write_stream(int descriptor, const std::byte *bytes, std::size_t byte_count, const std::atomic<bool> &stop) noexcept;
+// A pipe, socket, terminal or file, read or written from its position. Waits in short naps that look at `stop`, so that
+// a call can be cancelled while the other end is silent: then -1 or false with errno = ECANCELED.
+std::int64_t read_stream(int descriptor, std::byte *bytes_out, std::size_t byte_count,
+                         const std::atomic<bool> &stop) noexcept;
+bool write_stream(int descriptor, const std::byte *bytes, std::size_t byte_count,
+                  const std::atomic<bool> &stop) noexcept;
 
 // Writes what a folder's entries are to disk.
 void sync_folder(const std::string &folder);

@@ -47,7 +47,8 @@ class Searcher {
   void look_into(const std::string &folder) {
     std::vector<std::string> names;
     std::error_code error;
-    for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+         entry.increment(error)) {
       std::error_code ignored;
       if (!entry->is_directory(ignored)) names.push_back(entry->path().string());
     }
@@ -72,7 +73,8 @@ class Searcher {
     const bool start_good = start_result == ParseResult::record && start.end == RecordEnd::start;
     bool end_good = end_result == ParseResult::record && end.end == RecordEnd::end;
     if (!start_good && !end_good) return ignore(path, why_ignored(start_result, end_result));
-    // The end belongs to another set or shard: overwritten by a longer file, say. The blocks' checksums tell what is left.
+    // The end belongs to another set or shard: overwritten by a longer file, say. The blocks' checksums tell what is
+    // left.
     if (start_good && end_good && !(start.set == end.set && start.shard_index == end.shard_index)) end_good = false;
 
     const Record &record = start_good ? start : end;
@@ -113,7 +115,9 @@ class Searcher {
     return "no shard file";
   }
 
-  void ignore(const std::string &path, std::string_view why) { found_.ignored.push_back(fmt::format("{}: {}", path, why)); }
+  void ignore(const std::string &path, std::string_view why) {
+    found_.ignored.push_back(fmt::format("{}: {}", path, why));
+  }
 
   Search found_;
   std::set<std::pair<dev_t, ino_t>> seen_;
@@ -133,8 +137,9 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
   std::string list;
   for (std::size_t i = 0; i < sets.size(); ++i) {
     const std::string id = hexadecimal(sets[i].header.set_id);
-    if (i < 8) list += fmt::format("{}{} ({} of {} shards)", i == 0 ? "" : ", ", id, sets[i].shard_count,
-                                   sets[i].header.shard_count());
+    if (i < 8)
+      list += fmt::format("{}{} ({} of {} shards)", i == 0 ? "" : ", ", id, sets[i].shard_count,
+                          sets[i].header.shard_count());
     if (i == 8) list += ", ...";
     if (!id.starts_with(wanted)) continue;
     ++match_count;
@@ -142,7 +147,8 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
   }
   if (match_count == 1) return *chosen;
   if (match_count == 0)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("no set has an id that starts with {}; there are: {}", wanted, list));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         fmt::format("no set has an id that starts with {}; there are: {}", wanted, list));
   fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} sets found, choose one by its id: {}", match_count, list));
 }
 

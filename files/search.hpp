@@ -14,15 +14,15 @@ struct ShardFile {
   std::uint32_t index = 0;
   std::uint32_t condition = 0;  // bits of enum tandem_files_condition
   std::uint64_t file_bytes = 0;
-  // Where the file's first byte would lie, seen from its intact start and from its intact end: 0 and 0 in an intact file. A
-  // file whose front was cut off has a negative one, seen from its end.
+  // Where the file's first byte would lie, seen from its intact start and from its intact end: 0 and 0 in an intact
+  // file. A file whose front was cut off has a negative one, seen from its end.
   std::int64_t bases[2] = {0, 0};
   std::uint32_t base_count = 0;
 };
 
 struct ShardSet {
   SetHeader header;
-  std::vector<ShardFile> files;  // by index
+  std::vector<ShardFile> files;   // by index
   std::uint32_t shard_count = 0;  // different ones
 };
 

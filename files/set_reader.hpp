@@ -20,8 +20,8 @@ class SetReader {
   // Places in ShardSet::files.
   const std::vector<std::size_t> &files_of(std::uint32_t shard) const { return files_of_[shard]; }
 
-  // Reads block `stripe` of a shard into block_bytes at `block_out`. False when no file has it intact; `block_out` is then
-  // undefined. Any thread.
+  // Reads block `stripe` of a shard into block_bytes at `block_out`. False when no file has it intact; `block_out` is
+  // then undefined. Any thread.
   bool read_block(std::uint32_t shard, std::uint64_t stripe, std::byte *block_out);
   bool read_block_of_file(std::size_t file, std::uint64_t stripe, std::byte *block_out);
 

@@ -38,7 +38,8 @@ class Verifier {
 
   tandem_files_verify_result run() {
     const Clock::time_point started = Clock::now();
-    const unsigned thread_count = crew_size(context_, options_.thread_count, header_.block_bytes, header_.stripe_count());
+    const unsigned thread_count =
+        crew_size(context_, options_.thread_count, header_.block_bytes, header_.stripe_count());
     crew_.run(thread_count, [this](unsigned) { work(); });
 
     std::vector<std::uint8_t> present(header_.shard_count(), 0);

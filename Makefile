@@ -1,0 +1,46 @@
+# Two commands to start with: make demo, make test. Everything else is CMake: see CMakeLists.txt and CMakePresets.json.
+
+BUILD ?= build
+JOBS ?= $(shell nproc)
+CMAKE_FLAGS ?=
+
+.PHONY: help demo test build configure deps deps-demo format clean
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+help:
+	@echo "make demo     encode a real file, delete four shards, get it back (FILE=..., DEMO_DIR=...)"
+	@echo "make test     build and run every test"
+	@echo "make build    build everything that this machine can build, into $(BUILD)/"
+	@echo "make deps     install what building and testing needs and this machine lacks"
+	@echo "make format   format the sources with clang-format 14"
+	@echo "make clean    remove $(BUILD)/"
+	@echo
+	@echo "demo and test install missing packages with apt; INSTALL=0 only names them."
+
+demo: deps-demo configure
+	cmake --build $(BUILD) --parallel $(JOBS) --target tandem_cli
+	scripts/demo $(BUILD)/bin/tandem
+
+test: deps configure
+	cmake --build $(BUILD) --parallel $(JOBS)
+	cd $(BUILD) && ctest -j2 --output-on-failure
+
+build: configure
+	cmake --build $(BUILD) --parallel $(JOBS)
+
+configure:
+	@command -v cmake >/dev/null || { echo "cmake is missing: make deps" >&2; exit 1; }
+	cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release $(CMAKE_FLAGS)
+
+deps:
+	@scripts/install-deps test
+
+deps-demo:
+	@scripts/install-deps demo
+
+format:
+	git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.hpp' | xargs clang-format-14 -i
+
+clean:
+	rm -rf $(BUILD)

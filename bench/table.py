@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+"""Runs `tandem bench` over the project's speed targets and prints each target beside what was measured.
+
+    bench/table.py --tandem build/bin/tandem [--peer libisal.so] [--clock cpu] -o FOLDER
+    bench/table.py --read FOLDER         the table again, from stored results
+
+Stores one JSON file per run and the two tables, table.md, in FOLDER. A missed target is a line of the table, not an
+error: speed depends on the machine.
+"""
+import argparse
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+
+IN_CACHE, OUT_OF_CACHE = 512 << 10, 4 << 20
+SMALL_SHARDS = [64, 256, 1024, 4096]
+
+# GB/s of klauspost/reedsolomon, one goroutine, working set of 512 KiB, on one core of a Zen 5: not measured by this
+# script, and on another machine. Its hand-written kernels end at k, m <= 10.
+KLAUSPOST_ZEN5 = {(6, 3): 97, (8, 4): 81, (10, 4): 78, (10, 8): 39}
+
+SIZES = ["--size", "512KiB,4MiB"]
+CODES = ["--code", "all"]
+RUNS = {
+    "encode": [*CODES, *SIZES, "--placement", "contiguous,scattered,page-aligned"],
+    "encode-odd": [*CODES, *SIZES, "--placement", "contiguous,scattered", "--odd"],
+    "decode": ["--operation", "decode", *CODES, *SIZES, "--placement", "contiguous,scattered,page-aligned"],
+    "avx512": [*CODES, "--size", "512KiB", "--kernel", "avx512", "--peer-function", "ec_encode_data_avx512"],
+    "avx2-gfni": [*CODES, "--size", "512KiB", "--kernel", "avx2-gfni", "--peer-function", "ec_encode_data_avx2_gfni"],
+    "avx2": [*CODES, "--size", "512KiB", "--kernel", "avx2", "--peer-function", "ec_encode_data_avx2"],
+    "small": ["--code", "10+4", "--shard-bytes", ",".join(map(str, SMALL_SHARDS))],
+    "setup": ["--operation", "decode-setup", "--code", "10+4,32+8,128+32", "--matrix", "isal-cauchy,backblaze"],
+    "threads": [*CODES, *SIZES, "--threads", "0"],
+}
+
+
+def run_all(arguments):
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    for name, flags in RUNS.items():
+        if arguments.only and name not in arguments.only:
+            continue
+        # Threads are measured by the wall clock: a thread's own time says nothing about the others.
+        clock = "wall" if name == "threads" else arguments.clock
+        path = arguments.output / f"{name}.json"
+        command = [str(arguments.tandem), "bench", *flags, "--clock", clock, "--repeats", str(arguments.repeats),
+                   "--seconds", str(arguments.seconds), "-o", str(path)]
+        if arguments.peer:
+            command += ["--peer", arguments.peer]
+        print("$ " + " ".join(command), file=sys.stderr, flush=True)
+        if subprocess.run(command, stdout=sys.stderr, check=False).returncode != 0:
+            print(f"table.py: run {name} failed; its rows are left out", file=sys.stderr)
+
+
+def geometric_mean(values):
+    return math.exp(sum(math.log(value) for value in values) / len(values))
+
+
+def code(result):
+    return f"{result['k']}+{result['m']}"
+
+
+class Table:
+    def __init__(self, runs):
+        self.runs = runs
+        self.rows = []
+
+    def results(self, run, size=None, placement=None, where=lambda result: True):
+        return [result for result in self.runs.get(run, {"results": []})["results"]
+                if (size is None or result["size_bytes"] == size)
+                and (placement is None or result["placement"] == placement) and where(result)]
+
+    def add(self, case, target, measured, met):
+        self.rows.append((case, target, measured, "yes" if met else "**no**"))
+
+    def ratios(self, case, results, least, mean=None, key="over_peer"):
+        """Every ratio at least `least`, and their geometric mean at least `mean`."""
+        results = [result for result in results if key in result]
+        if not results:
+            return
+        values = [result[key] for result in results]
+        missed = [f"{code(result)} {result[key]:.2f}" for result in results if result[key] < least]
+        average = geometric_mean(values)
+        target = f">= {least:g}" + (f", mean >= {mean:g}" if mean else "")
+        measured = f"{min(values):.2f} to {max(values):.2f}, mean {average:.2f}"
+        if missed:
+            measured += "; below: " + ", ".join(missed)
+        self.add(case, target, measured, not missed and (mean is None or average >= mean))
+
+    def coding(self, run, label):
+        few, many = (lambda r: r["m"] <= 4), (lambda r: r["m"] >= 8)
+        narrow, wide = (lambda r: few(r) and r["k"] <= 10), (lambda r: few(r) and r["k"] >= 12)
+        for placement in ("contiguous", "scattered"):
+            # The targets of one table row hold wherever the shards of a working set in cache lie.
+            self.ratios(f"{label}, in cache, {placement}, m <= 4: x ISA-L", self.results(run, IN_CACHE, placement, few),
+                        1.15, 1.3)
+            self.ratios(f"{label}, in cache, {placement}, m >= 8: x ISA-L", self.results(run, IN_CACHE, placement, many),
+                        1.4)
+        self.ratios(f"{label}, out of cache, contiguous, m <= 4: x ISA-L",
+                    self.results(run, OUT_OF_CACHE, "contiguous", few), 1.7)
+        self.ratios(f"{label}, out of cache, contiguous, m >= 8: x ISA-L",
+                    self.results(run, OUT_OF_CACHE, "contiguous", many), 2.6)
+        self.ratios(f"{label}, out of cache, scattered, k <= 10, m <= 4: x ISA-L",
+                    self.results(run, OUT_OF_CACHE, "scattered", narrow), 1.1)
+        self.ratios(f"{label}, out of cache, scattered, k >= 12, m <= 4: x ISA-L",
+                    self.results(run, OUT_OF_CACHE, "scattered", wide), 1.7)
+        self.ratios(f"{label}, out of cache, scattered, m >= 8: x ISA-L",
+                    self.results(run, OUT_OF_CACHE, "scattered", many), 2)
+        for size, where in ((IN_CACHE, "in cache"), (OUT_OF_CACHE, "out of cache")):
+            self.ratios(f"{label}, 4 KiB-aligned, {where}: x ISA-L", self.results(run, size, "page-aligned"), 1)
+        for placement in ("contiguous", "scattered"):
+            self.ratios(f"{label}, out of cache, {placement}, m <= 10: of the roof",
+                        self.results(run, OUT_OF_CACHE, placement, lambda r: r["m"] <= 10), 0.9, key="of_roof")
+
+    def small(self):
+        for result in self.results("small", where=lambda r: "peer" in r):
+            own, peer = (result[who]["seconds_per_call"]["median"] * 1e9 for who in ("tandem", "peer"))
+            size = result["shard_bytes"]
+            if size == 64:
+                target, met = "<= ISA-L + 15 ns", own <= peer + 15
+            else:
+                target, met = ("<= ISA-L" if size >= 1024 else "-"), own <= peer or size < 1024
+            self.add(f"10+4, {size} B shards: ns a call", target, f"{own:.0f} (ISA-L {peer:.0f})", met)
+
+    def setup(self):
+        limits = {(10, 4): 0.5, (128, 32): 80}
+        for result in self.results("setup"):
+            own = result["tandem"]["seconds_per_call"]["median"] * 1e6
+            limit = limits.get((result["k"], result["m"]))
+            peer = result.get("peer", {}).get("seconds_per_call", {}).get("median")
+            self.add(f"decode set-up, {result['matrix']}, {code(result)}: microseconds",
+                     "-" if limit is None else f"<= {limit:g}",
+                     f"{own:.2f}" + (f" (ISA-L {peer * 1e6:.2f})" if peer else ""), limit is None or own <= limit)
+
+    def threads(self):
+        results = self.results("threads", where=lambda r: "scaling" in r)
+        cached = [result for result in results if result["in_cache"]]
+        for result in cached:
+            result["of_registers"] = result["scaling"]["tandem"] / result["scaling"]["registers"]
+        count = self.runs.get("threads", {"tandem": {"threads": 0}})["tandem"]["threads"]
+        self.ratios(f"{count} threads, in cache: scaling over that of a loop in registers", cached, 0.9,
+                    key="of_registers")
+        self.ratios(f"{count} threads, out of cache, m <= 10: of the roof",
+                    [result for result in results if not result["in_cache"] and result["m"] <= 10], 0.9, key="of_roof")
+
+    def build(self):
+        self.coding("encode", "encode")
+        for size, where in ((IN_CACHE, "in cache"), (OUT_OF_CACHE, "out of cache")):
+            for placement in ("contiguous", "scattered"):
+                self.ratios(f"encode, odd lengths and addresses, {where}, {placement}: x ISA-L",
+                            self.results("encode-odd", size, placement), 1)
+        self.coding("decode", "decode")
+        for run, label, least, mean in (("avx512", "AVX-512 without GFNI", 0.9, 1.3),
+                                        ("avx2-gfni", "AVX2 and GFNI", 0.9, 1.0), ("avx2", "AVX2", 0.9, 1.0)):
+            self.ratios(f"{label}, in cache: x ISA-L's of the class", self.results(run), least, mean)
+        self.small()
+        self.setup()
+        self.threads()
+        return markdown(("case", "target", "measured", "met"), self.rows)
+
+    def codes(self):
+        """GB/s per code: Tandem / ISA-L (ratio), by place."""
+        places = [(IN_CACHE, "contiguous"), (OUT_OF_CACHE, "contiguous"), (OUT_OF_CACHE, "scattered")]
+        rows = []
+        for first in self.results("encode", *places[0]):
+            km = (first["k"], first["m"])
+            row = [code(first)]
+            for size, placement in places:
+                for result in self.results("encode", size, placement, lambda r: (r["k"], r["m"]) == km):
+                    own = result["tandem"]["gb_per_second"]["median"]
+                    text = f"{own:.1f}"
+                    if "peer" in result:
+                        text += f" / {result['peer']['gb_per_second']['median']:.1f} = {result['over_peer']:.2f}"
+                    row.append(text + f", {result['of_roof'] * 100:.0f} %")
+            row.append(str(KLAUSPOST_ZEN5.get(km, "-")))
+            rows.append(row)
+        return markdown(("code", "in cache: GB/s, Tandem / ISA-L, of the roof", "out of cache, contiguous",
+                         "out of cache, scattered", "klauspost on a Zen 5, in cache"), rows)
+
+
+def markdown(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def heading(runs):
+    run = next(iter(runs.values()))
+    machine, tandem, peer, settings = run["machine"], run["tandem"], run["peer"], run["settings"]
+    peer_text = "no peer" if peer is None else f"peer ISA-L {peer['version'] or os.path.basename(peer['path'])}"
+    return (f"{machine['cpu']}, {machine['cores']} cores, L2 {machine['l2_bytes'] >> 10} KiB, {machine['system']}; "
+            f"Tandem {tandem['version']}, kernel {tandem['kernel']}; {peer_text}; medians of {settings['repeats']} "
+            f"alternating repeats, {settings['clock']} clock; {run['date'][:10]}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--tandem", type=pathlib.Path, default=pathlib.Path("build/bin/tandem"))
+    parser.add_argument("--peer", help="as for tandem bench")
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
+    parser.add_argument("--repeats", type=int, default=51)
+    parser.add_argument("--seconds", type=float, default=0.25)
+    parser.add_argument("--only", action="append", choices=RUNS, help="just this run (repeatable)")
+    parser.add_argument("-o", "--output", type=pathlib.Path, help="folder for the results")
+    parser.add_argument("--read", type=pathlib.Path, metavar="FOLDER", help="measure nothing")
+    arguments = parser.parse_args()
+    if (arguments.read is None) == (arguments.output is None):
+        parser.error("give either -o FOLDER or --read FOLDER")
+    if arguments.output is not None:
+        run_all(arguments)
+    folder = arguments.read or arguments.output
+    runs = {name: json.loads((folder / f"{name}.json").read_text())
+            for name in RUNS if (folder / f"{name}.json").exists()}
+    if not runs:
+        sys.exit(f"table.py: no results in {folder}")
+    table = Table(runs)
+    text = "\n\n".join([heading(runs), table.build(), table.codes()]) + "\n"
+    print(text)
+    if arguments.output is not None:
+        (folder / "table.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()

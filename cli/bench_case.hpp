@@ -1,0 +1,68 @@
+// One point of the benchmark's axes, and what was measured there.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/bench_measure.hpp"
+#include "cli/bench_stripes.hpp"
+#include "cli/commands.hpp"
+#include "cli/peer.hpp"
+
+namespace tandem::cli {
+
+enum class BenchOperation { encode, decode, verify, update, decode_setup };
+enum class Loss { first, random };  // which m shards a decode has lost: the first data shards, or any
+
+BenchOperation operation_from_name(const std::string &name);
+std::string operation_name(BenchOperation operation);
+
+struct BenchCase {
+  BenchOperation operation = BenchOperation::encode;
+  unsigned k = 10, m = 4;
+  std::int32_t matrix = 0;
+  std::size_t shard_bytes = 0;
+  std::size_t size_bytes = 0;    // the working set that was asked for; 0 where shard_bytes was
+  std::size_t stripe_count = 1;  // 1: in cache
+  Placement placement = Placement::contiguous;
+  bool odd = false;
+  Loss loss = Loss::first;
+};
+
+// What holds for every case of a run.
+struct BenchSettings {
+  ContextFlags context;
+  std::optional<Peer> peer;
+  BenchClock clock = BenchClock::wall;
+  unsigned repeats = 51;
+  double seconds = 0.25;  // for each contestant of a case, all repeats together
+  std::uint64_t seed = 1;
+};
+
+// Rates of n threads over rates of one, in the same run.
+struct Scaling {
+  double tandem = 0;
+  double registers = 0;  // of a loop that touches no memory: what this machine's cores can give
+};
+
+struct BenchResult {
+  BenchCase at;
+  std::size_t data_bytes = 0;  // a call's k * shard_bytes (update: one shard); 0: not a rate but a time
+  std::size_t read_bytes = 0, written_bytes = 0;  // by a call
+  Samples tandem;
+  std::optional<Samples> peer;
+  std::vector<Samples> roofs;
+  std::optional<Scaling> scaling;
+
+  const Samples *roof() const;  // the fastest loop; nullptr where there is none
+  double over_peer() const;     // ratio of medians, > 1: Tandem is faster; 0 without a peer
+  double of_roof() const;       // 1 = at the roof; 0 without one
+};
+
+// Throws std::runtime_error: the library's message, or a result that differs from the peer's.
+BenchResult run_case(const BenchCase &at, const BenchSettings &settings);
+
+}  // namespace tandem::cli

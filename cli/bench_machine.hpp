@@ -1,0 +1,21 @@
+// What a figure depends on besides the program.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace tandem::cli {
+
+struct Machine {
+  std::string cpu;                            // model name
+  unsigned core_count;                        // online
+  std::size_t l1d_bytes, l2_bytes, l3_bytes;  // as the system tells; 0 = it does not
+  std::string system;                         // "Linux 6.1.0"
+  std::string huge_pages;                     // the transparent huge page policy: "madvise"
+  double load;                                // runnable tasks, one-minute average, before the run
+};
+
+Machine this_machine();
+std::string utc_now();  // "2025-01-31T12:00:00Z"
+
+}  // namespace tandem::cli

@@ -1,0 +1,104 @@
+// The commands of `tandem`, and what they share. Each lives in a file of its own and is entered in the list of
+// main.cpp.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tandem/files.h"
+#include "tandem/tandem.h"
+
+namespace CLI {
+class App;
+}
+
+namespace tandem::cli {
+
+enum ExitStatus : int {
+  kExitDone = 0,
+  kExitDamageFound = 1,  // recoverable
+  kExitWrongUsage = 2,
+  kExitInputOutput = 3,
+  kExitNotRecoverable = 4
+};
+
+// Ends a command: one sentence for standard error and the exit status.
+struct Failure {
+  int exit_status;
+  std::string message;
+};
+
+// Throws Failure for anything but TANDEM_OK, with the library's sentence.
+void check(tandem_status status);
+
+// Set by the command that was named; main runs it.
+struct Invocation {
+  std::function<int()> run;
+};
+
+void add_encode_command(CLI::App &app, Invocation &invocation);
+void add_decode_command(CLI::App &app, Invocation &invocation);
+void add_verify_command(CLI::App &app, Invocation &invocation);
+void add_info_command(CLI::App &app, Invocation &invocation);
+void add_devices_command(CLI::App &app, Invocation &invocation);
+void add_bench_command(CLI::App &app, Invocation &invocation);
+
+// --json, --quiet.
+struct OutputFlags {
+  bool json = false, quiet = false;
+};
+void add_output_flags(CLI::App &command, OutputFlags &flags);
+
+// --backend, --kernel, --threads, --executor, --resource.
+struct ContextFlags {
+  std::string backend, kernel, executor;
+  std::uint32_t thread_count = 0;
+  std::int32_t partition = 0;  // enum tandem_partition_value; no flag of its own but in bench
+  std::vector<std::string> resources;
+};
+void add_context_flags(CLI::App &command, ContextFlags &flags);
+
+struct DestroyContext {
+  void operator()(tandem_context *context) const noexcept { tandem_context_destroy(context); }
+};
+using Context = std::unique_ptr<tandem_context, DestroyContext>;
+Context make_context(const ContextFlags &flags);
+tandem_context_info query(const Context &context);
+
+struct DestroySearch {
+  void operator()(tandem_files_search *search) const noexcept { tandem_files_search_destroy(search); }
+};
+using Search = std::unique_ptr<tandem_files_search, DestroySearch>;
+// Says on standard error which files it passed over, unless quiet.
+Search search(const std::vector<std::string> &paths, const OutputFlags &flags);
+
+// A bar on standard error where that is a terminal, and SIGINT, SIGTERM and SIGHUP turned into a cancel. One at a time.
+class Progress {
+ public:
+  Progress(std::string_view action, const OutputFlags &flags);
+  ~Progress();
+  Progress(const Progress &) = delete;
+  Progress &operator=(const Progress &) = delete;
+
+  static std::int32_t callback(void *user, std::uint64_t done_bytes, std::uint64_t total_bytes);
+
+ private:
+  void clear();
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// The signal that cancelled the command, or 0.
+int caught_signal();
+
+std::string hexadecimal(const std::uint8_t (&bytes)[16]);
+std::string rate(std::uint64_t bytes, double seconds);           // "2.71 GB/s"
+std::string size(std::uint64_t bytes);                           // "1.07 GB"
+std::string plural(std::uint64_t count, std::string_view noun);  // "1 shard", "2 shards"
+
+}  // namespace tandem::cli

@@ -1,0 +1,199 @@
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+#include "cli/commands.hpp"
+
+namespace tandem::cli {
+namespace {
+
+volatile sig_atomic_t signal_caught = 0;
+
+void on_signal(int number) { signal_caught = number; }
+
+int exit_status_of(tandem_status status) {
+  switch (status) {
+    case TANDEM_ERROR_INVALID_ARGUMENT:
+    case TANDEM_ERROR_UNSUPPORTED:
+    case TANDEM_ERROR_UNAVAILABLE:
+    case TANDEM_ERROR_TOO_LARGE:
+    case TANDEM_ERROR_NOT_MDS:
+      return kExitWrongUsage;
+    case TANDEM_ERROR_NOT_RECOVERABLE:
+    case TANDEM_ERROR_DAMAGED:
+      return kExitNotRecoverable;
+    case TANDEM_ERROR_CANCELLED:
+      return 128 + (signal_caught != 0 ? static_cast<int>(signal_caught) : SIGINT);
+    default:
+      return kExitInputOutput;
+  }
+}
+
+}  // namespace
+
+void check(tandem_status status) {
+  if (status == TANDEM_OK) return;
+  if (status == TANDEM_ERROR_CANCELLED) throw Failure{exit_status_of(status), "interrupted; nothing was left behind"};
+  throw Failure{exit_status_of(status), tandem_last_error_message()};
+}
+
+int caught_signal() { return static_cast<int>(signal_caught); }
+
+void add_output_flags(CLI::App &command, OutputFlags &flags) {
+  command.add_flag("--json", flags.json, "Print one JSON object on standard output");
+  command.add_flag("--quiet,-q", flags.quiet, "Print nothing but errors");
+}
+
+void add_context_flags(CLI::App &command, ContextFlags &flags) {
+  command.add_option("--backend", flags.backend, "What computes: auto, or a name that `tandem devices` lists");
+  command.add_option("--kernel", flags.kernel, "CPU kernel to use instead of the best one; see `tandem devices`");
+  command.add_option("--threads", flags.thread_count, "Threads; default: every core that this process may use");
+  command.add_option("--executor", flags.executor, "How work is spread over CPU threads")
+      ->check(CLI::IsMember({"serial", "pthread", "openmp"}));
+  command
+      .add_option("--resource", flags.resources, "NAME=N: at most N of a resource at once, such as cpu=2 (repeatable)")
+      ->type_name("NAME=N")
+      ->allow_extra_args(false);
+}
+
+Context make_context(const ContextFlags &flags) {
+  std::string resources;
+  for (const std::string &resource : flags.resources) {
+    if (!resources.empty()) resources += ',';
+    resources += resource;
+  }
+  tandem_context_options options = {};
+  options.struct_bytes = sizeof options;
+  if (!flags.backend.empty()) options.backend = flags.backend.c_str();
+  if (!flags.kernel.empty()) options.kernel = flags.kernel.c_str();
+  if (!resources.empty()) options.resources = resources.c_str();
+  options.thread_count = flags.thread_count;
+  options.partition = flags.partition;
+  options.executor = flags.executor == "serial"    ? TANDEM_EXECUTOR_SERIAL
+                     : flags.executor == "pthread" ? TANDEM_EXECUTOR_PTHREAD
+                     : flags.executor == "openmp"  ? TANDEM_EXECUTOR_OPENMP
+                                                   : TANDEM_EXECUTOR_DEFAULT;
+  tandem_context *context = nullptr;
+  check(tandem_context_create(&options, &context));
+  return Context(context);
+}
+
+tandem_context_info query(const Context &context) {
+  tandem_context_info info = {};
+  info.struct_bytes = sizeof info;
+  check(tandem_context_query(context.get(), &info));
+  return info;
+}
+
+Search search(const std::vector<std::string> &paths, const OutputFlags &flags) {
+  std::vector<const char *> pointers;
+  for (const std::string &path : paths) pointers.push_back(path.c_str());
+  tandem_files_search *found = nullptr;
+  check(tandem_files_search_create(pointers.data(), pointers.size(), &found));
+  Search owner(found);
+  if (flags.quiet || flags.json) return owner;
+  constexpr std::size_t kMostNotes = 10;
+  const std::size_t count = tandem_files_search_ignored_count(found);
+  for (std::size_t i = 0; i < std::min(count, kMostNotes); ++i) {
+    const char *why = nullptr;
+    check(tandem_files_search_ignored(found, i, &why));
+    fmt::print(stderr, "tandem: note: ignored {}\n", why);
+  }
+  if (count > kMostNotes) fmt::print(stderr, "tandem: note: ignored {} more\n", plural(count - kMostNotes, "file"));
+  return owner;
+}
+
+struct Progress::State {
+  using Clock = std::chrono::steady_clock;
+  std::string action;
+  bool shown = false;  // a terminal is there to draw on
+  bool drawn = false;
+  Clock::time_point started = Clock::now();
+  struct sigaction before[3] = {};
+
+  static constexpr int kSignals[3] = {SIGINT, SIGTERM, SIGHUP};
+
+  void draw(std::uint64_t done_bytes, std::uint64_t total_bytes) {
+    const double seconds = std::chrono::duration<double>(Clock::now() - started).count();
+    std::string line;
+    if (total_bytes == TANDEM_FILES_UNKNOWN_BYTES) {
+      line = fmt::format("{} {}  {}", action, size(done_bytes), rate(done_bytes, seconds));
+    } else if (total_bytes != 0) {
+      constexpr std::uint64_t kWidth = 30;
+      const double part = std::min(1.0, static_cast<double>(done_bytes) / static_cast<double>(total_bytes));
+      const auto filled = static_cast<std::size_t>(part * kWidth);
+      line = fmt::format("{} [{}{}] {:3.0f}%  {}", action, std::string(filled, '#'), std::string(kWidth - filled, '.'),
+                         part * 100, rate(done_bytes, seconds));
+      if (done_bytes != 0) {
+        const auto left = static_cast<std::uint64_t>(seconds * (1 - part) / part + 0.5);
+        line += fmt::format("  {}:{:02}:{:02} left", left / 3600, left / 60 % 60, left % 60);
+      }
+    }
+    fmt::print(stderr, "\r\033[K{}", line);  // carriage return, erase to the end of the line
+    std::fflush(stderr);
+    drawn = true;
+  }
+};
+
+Progress::Progress(std::string_view action, const OutputFlags &flags) : state_(std::make_unique<State>()) {
+  state_->action = action;
+  state_->shown = !flags.quiet && !flags.json && isatty(STDERR_FILENO) == 1;
+  struct sigaction handler = {};
+  handler.sa_handler = on_signal;
+  handler.sa_flags = SA_RESETHAND;  // a second one ends the program at once
+  sigemptyset(&handler.sa_mask);
+  for (int i = 0; i < 3; ++i) {
+    sigaction(State::kSignals[i], nullptr, &state_->before[i]);
+    // nohup and shells in the background ignore signals for their children: left so.
+    if (state_->before[i].sa_handler != SIG_IGN) sigaction(State::kSignals[i], &handler, nullptr);
+  }
+}
+
+Progress::~Progress() {
+  for (int i = 0; i < 3; ++i) sigaction(State::kSignals[i], &state_->before[i], nullptr);
+  clear();
+}
+
+void Progress::clear() {
+  if (state_->drawn) fmt::print(stderr, "\r\033[K");
+  state_->drawn = false;
+}
+
+std::int32_t Progress::callback(void *user, std::uint64_t done_bytes, std::uint64_t total_bytes) {
+  State &state = *static_cast<Progress *>(user)->state_;
+  if (state.shown) state.draw(done_bytes, total_bytes);
+  return signal_caught != 0 ? 1 : 0;
+}
+
+std::string hexadecimal(const std::uint8_t (&bytes)[16]) {
+  std::string text;
+  for (const std::uint8_t byte : bytes) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+std::string size(std::uint64_t bytes) {
+  constexpr const char *kUnits[] = {"bytes", "kB", "MB", "GB", "TB", "PB", "EB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 1000 && unit + 1 < std::size(kUnits)) {
+    value /= 1000;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{} {}", bytes, bytes == 1 ? "byte" : "bytes")
+                   : fmt::format("{:.2f} {}", value, kUnits[unit]);
+}
+
+std::string rate(std::uint64_t bytes, double seconds) {
+  return seconds > 0 ? fmt::format("{:.2f} GB/s", static_cast<double>(bytes) / seconds / 1e9) : "- GB/s";
+}
+
+std::string plural(std::uint64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+}  // namespace tandem::cli

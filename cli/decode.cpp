@@ -1,0 +1,83 @@
+// tandem decode PATH... -o FILE
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.hpp"
+#include "cli/file_report.hpp"
+
+namespace tandem::cli {
+namespace {
+
+struct DecodeFlags {
+  std::vector<std::string> paths;
+  std::string output_path, set_id;
+  bool force = false, no_sync = false;
+  OutputFlags output;
+  ContextFlags context;
+};
+
+int decode(const DecodeFlags &flags) {
+  const bool to_stdout = flags.output_path == "-";
+  if (to_stdout && flags.output.json)
+    throw Failure{kExitWrongUsage, "--json and -o - both want standard output; choose one"};
+  const Search found = search(flags.paths, flags.output);
+  const Context context = make_context(flags.context);
+  tandem_files_decode_options options = {};
+  options.struct_bytes = sizeof options;
+  if (!flags.set_id.empty()) options.set_id_prefix = flags.set_id.c_str();
+  if (to_stdout) {
+    options.output_descriptor = STDOUT_FILENO;
+  } else {
+    options.output_path = flags.output_path.c_str();
+  }
+  options.force = flags.force;
+  options.no_sync = flags.no_sync;
+  tandem_files_result result = {};
+  result.struct_bytes = sizeof result;
+  {
+    Progress progress("decode", flags.output);
+    options.progress = Progress::callback;
+    options.progress_user = &progress;
+    check(tandem_files_decode(context.get(), found.get(), &options, &result));
+  }
+
+  const tandem_context_info info = query(context);
+  if (flags.output.json) {
+    nlohmann::ordered_json object = report("decode", result, info);
+    object["shards_read"] = result.shards_read;
+    object["rebuilt_block_count"] = result.rebuilt_block_count;
+    object["bad_block_count"] = result.bad_block_count;
+    object["output"] = flags.output_path;
+    fmt::print("{}\n", object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  } else if (!flags.output.quiet) {
+    std::FILE *stream = to_stdout ? stderr : stdout;
+    fmt::print(stream, "{}: {} from {}, digest {} as it was\n", to_stdout ? "standard output" : flags.output_path,
+               size(result.content_bytes), plural(result.shards_read, "shard"), hexadecimal(result.digest));
+    fmt::print(stream, "{}, {} rebuilt\n", speed(result, info), plural(result.rebuilt_block_count, "block"));
+    if (result.bad_block_count != 0)
+      fmt::print(stderr, "tandem: note: {} damaged on the way; `tandem verify` lists the damage\n",
+                 result.bad_block_count == 1 ? "1 block was" : fmt::format("{} blocks were", result.bad_block_count));
+  }
+  return kExitDone;
+}
+
+}  // namespace
+
+void add_decode_command(CLI::App &app, Invocation &invocation) {
+  const auto flags = std::make_shared<DecodeFlags>();
+  CLI::App *command = app.add_subcommand("decode", "Put a file back together from any k of its shard files");
+  command->add_option("PATH", flags->paths, "Shard files, or folders with shard files, in any order and by any name")
+      ->required();
+  command->add_option("-o,--output", flags->output_path, "The file to write; - writes standard output")->required();
+  command->add_option("--set", flags->set_id, "Id of the set, or its first digits, where there are several");
+  command->add_flag("--force", flags->force, "Replace the output if it exists");
+  command->add_flag("--no-sync", flags->no_sync, "Do not wait until the bytes are on the disk");
+  add_context_flags(*command, flags->context);
+  add_output_flags(*command, flags->output);
+  command->callback([flags, &invocation] { invocation.run = [flags] { return decode(*flags); }; });
+}
+
+}  // namespace tandem::cli

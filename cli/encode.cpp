@@ -1,0 +1,123 @@
+// tandem encode FILE -k K -m M -o DIR
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.hpp"
+#include "cli/file_report.hpp"
+
+namespace tandem::cli {
+namespace {
+
+struct EncodeFlags {
+  std::string source, matrix, name;
+  std::vector<std::string> folders;
+  std::uint32_t k = 0, m = 0;
+  std::uint64_t block_bytes = 0;
+  bool force = false, no_sync = false, allow_non_mds = false;
+  OutputFlags output;
+  ContextFlags context;
+};
+
+// One entry for each shard where {i} stands in a folder's name, else the folders as they are.
+std::vector<std::string> expand(const std::vector<std::string> &folders, std::uint32_t shard_count) {
+  constexpr std::string_view kIndex = "{i}";
+  bool indexed = false;
+  for (const std::string &folder : folders) indexed = indexed || folder.find(kIndex) != std::string::npos;
+  if (!indexed) return folders;
+  std::vector<std::string> all;
+  for (std::uint32_t i = 0; i < shard_count; ++i) {
+    std::string folder = folders[i % folders.size()];
+    for (std::size_t at; (at = folder.find(kIndex)) != std::string::npos;)
+      folder.replace(at, kIndex.size(), std::to_string(i));
+    all.push_back(std::move(folder));
+  }
+  return all;
+}
+
+int encode(const EncodeFlags &flags) {
+  const bool from_stdin = flags.source == "-";
+  tandem_files_encode_options options = {};
+  options.struct_bytes = sizeof options;
+  options.k = flags.k;
+  options.m = flags.m;
+  if (!flags.matrix.empty()) check(tandem_matrix_from_name(flags.matrix.c_str(), &options.matrix));
+  if (flags.block_bytes > UINT32_MAX)
+    throw Failure{kExitWrongUsage, fmt::format("--block-bytes {} is too large", flags.block_bytes)};
+  options.block_bytes = static_cast<std::uint32_t>(flags.block_bytes);
+  options.allow_non_mds = flags.allow_non_mds;
+  options.force = flags.force;
+  options.no_sync = flags.no_sync;
+  if (from_stdin) {
+    options.source_descriptor = STDIN_FILENO;
+  } else {
+    options.source_path = flags.source.c_str();
+  }
+  const std::string name = !flags.name.empty() ? flags.name
+                           : from_stdin        ? "stdin"
+                                               : flags.source.substr(flags.source.find_last_of('/') + 1);
+  options.name = name.c_str();
+  const std::uint32_t shard_count = flags.k <= 256 && flags.m <= 256 ? flags.k + flags.m : 0;
+  const std::vector<std::string> folders = expand(flags.folders, shard_count);
+  std::vector<const char *> folder_pointers;
+  for (const std::string &folder : folders) folder_pointers.push_back(folder.c_str());
+  options.folders = folder_pointers.data();
+  options.folder_count = folder_pointers.size();
+
+  const Context context = make_context(flags.context);
+  tandem_files_result result = {};
+  result.struct_bytes = sizeof result;
+  {
+    Progress progress("encode", flags.output);
+    options.progress = Progress::callback;
+    options.progress_user = &progress;
+    check(tandem_files_encode(context.get(), &options, &result));
+  }
+
+  const tandem_context_info info = query(context);
+  if (flags.output.json) {
+    nlohmann::ordered_json object = report("encode", result, info);
+    for (std::uint32_t i = 0; i < shard_count; ++i)
+      object["shards"].push_back(fmt::format("{}/{}.{:03}.tandem", folders[i % folders.size()], name, i));
+    fmt::print("{}\n", object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  } else if (!flags.output.quiet) {
+    fmt::print("{}: {} in {} + {} shards of {}, any {} of which are enough\n", from_stdin ? name : flags.source,
+               size(result.content_bytes), result.k, result.m, size(result.written_bytes / shard_count), result.k);
+    fmt::print("set {}  digest {}\n{}\n", hexadecimal(result.set_id), hexadecimal(result.digest), speed(result, info));
+  }
+  return kExitDone;
+}
+
+}  // namespace
+
+void add_encode_command(CLI::App &app, Invocation &invocation) {
+  const auto flags = std::make_shared<EncodeFlags>();
+  CLI::App *command = app.add_subcommand("encode", "Split a file into k data and m parity shard files");
+  command->add_option("FILE", flags->source, "The file; - reads standard input")->required();
+  command->add_option("-k,--data", flags->k, "Data shards, at least 1")->required();
+  command->add_option("-m,--parity", flags->m, "Parity shards; k + m is at most 256")->required();
+  command
+      ->add_option(
+          "-o,--output", flags->folders,
+          "Folder for the shard files, made if missing. Given several times, shards go to the folders in turn; "
+          "{i} stands for the shard's index")
+      ->required()
+      ->allow_extra_args(false);
+  command->add_option("--name", flags->name, "First part of the shard files' names; default: the name of FILE");
+  command->add_option("--matrix", flags->matrix, "Generator matrix; default: isal-cauchy");
+  command->add_flag("--allow-non-mds", flags->allow_non_mds,
+                    "Accept a matrix that cannot recover from every loss of m shards");
+  command
+      ->add_option("--block-bytes", flags->block_bytes,
+                   "Bytes of a block in a shard file, such as 64k or 1M; a multiple of 64")
+      ->transform(CLI::AsSizeValue(false));
+  command->add_flag("--force", flags->force, "Replace shard files of the same names");
+  command->add_flag("--no-sync", flags->no_sync, "Do not wait until the bytes are on the disk");
+  add_context_flags(*command, flags->context);
+  add_output_flags(*command, flags->output);
+  command->callback([flags, &invocation] { invocation.run = [flags] { return encode(*flags); }; });
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,64 @@
+// The command `tandem`.
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <cstdio>
+#include <new>
+
+#include "cli/commands.hpp"
+
+namespace {
+
+using AddCommand = void (*)(CLI::App &, tandem::cli::Invocation &);
+
+// In the order of --help.
+constexpr AddCommand kCommands[] = {
+    tandem::cli::add_encode_command, tandem::cli::add_decode_command,  tandem::cli::add_verify_command,
+    tandem::cli::add_info_command,   tandem::cli::add_devices_command, tandem::cli::add_bench_command,
+};
+
+constexpr const char *kFooter =
+    "Exit status: 0 done, 1 damage found but recoverable (verify), 2 wrong usage, 3 input or output failed,\n"
+    "4 not recoverable, 130 interrupted.";
+
+int run(int argc, char **argv) {
+  CLI::App app("Reed-Solomon erasure coding of files: split into k data and m parity shards, lose any m, get all back.",
+               "tandem");
+  app.set_version_flag("--version", tandem_version_string());
+  app.require_subcommand(1);
+  app.footer(kFooter);
+  app.get_formatter()->column_width(32);
+  tandem::cli::Invocation invocation;
+  for (const AddCommand add : kCommands) add(app, invocation);
+  try {
+    app.parse(argc, argv);
+    return invocation.run();
+  } catch (const CLI::ParseError &error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    fmt::print(stderr, "tandem: {}\n", error.what());
+    return tandem::cli::kExitWrongUsage;
+  } catch (const tandem::cli::Failure &failure) {
+    fmt::print(stderr, "tandem: {}\n", failure.message);
+    return failure.exit_status;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+  signal(SIGPIPE, SIG_IGN);  // a reader that went away is an I/O error with a message
+  int status;
+  try {
+    status = run(argc, argv);
+  } catch (const std::exception &error) {
+    fmt::print(stderr, "tandem: {}\n", error.what());
+    status = tandem::cli::kExitInputOutput;
+  }
+  // What was printed counts only if it arrived.
+  if (std::fflush(stdout) != 0 && status == 0) {
+    fmt::print(stderr, "tandem: cannot write standard output\n");
+    status = tandem::cli::kExitInputOutput;
+  }
+  return status;
+}

@@ -1,0 +1,81 @@
+#include "cli/peer.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <link.h>
+
+#include <filesystem>
+#include <stdexcept>
+
+namespace tandem::cli {
+namespace {
+
+constexpr const char *kDefaultLibrary = "libisal.so.2";
+constexpr const char *kEncoder = "ec_encode_data";
+
+template <class Function>
+bool find(void *library, const std::string &name, Function **function_out) {
+  *function_out = reinterpret_cast<Function *>(dlsym(library, name.c_str()));
+  return *function_out != nullptr;
+}
+
+template <class Function>
+void need(void *library, const std::string &name, const std::string &path, Function **function_out) {
+  if (!find(library, name, function_out))
+    throw std::runtime_error(fmt::format("the peer {} has no function {}", path, name));
+}
+
+std::string file_of(void *library, const std::string &asked) {
+  link_map *map = nullptr;
+  if (dlinfo(library, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr || map->l_name == nullptr) return asked;
+  std::error_code error;
+  const std::filesystem::path real = std::filesystem::canonical(map->l_name, error);
+  return error ? std::string(map->l_name) : real.string();
+}
+
+// ISA-L writes tables for GFNI where the CPU has it (2.31 and later), and its other encoders read the classic ones: an
+// encoder that is called by name needs the set-up function of its kind. Before 2.31 there is one kind.
+std::string init_tables_for(void *library, const std::string &encoder) {
+  if (encoder == kEncoder) return "ec_init_tables";
+  const std::string name = encoder.ends_with("_gfni") ? "ec_init_tables_gfni" : "ec_init_tables_base";
+  return dlsym(library, name.c_str()) == nullptr && !encoder.ends_with("_gfni") ? "ec_init_tables" : name;
+}
+
+}  // namespace
+
+std::optional<Peer> Peer::open(const std::string &path, const std::string &function) {
+  const std::string asked = path.empty() ? kDefaultLibrary : path;
+  void *const opened = dlopen(asked.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (opened == nullptr) {
+    if (path.empty() && function.empty()) return std::nullopt;
+    throw std::runtime_error(fmt::format("cannot open the peer: {}", dlerror()));
+  }
+
+  Peer peer;
+  peer.library_ = std::shared_ptr<void>(opened, [](void *library) { dlclose(library); });
+  peer.path_ = file_of(opened, asked);
+  peer.function_ = function.empty() ? kEncoder : function;
+  std::string updater = peer.function_;
+  if (const std::size_t at = updater.find(kEncoder); at == 0) updater.insert(std::string(kEncoder).size(), "_update");
+  need(opened, peer.function_, peer.path_, &peer.encode_);
+  need(opened, updater, peer.path_, &peer.update_);
+  need(opened, init_tables_for(opened, peer.function_), peer.path_, &peer.init_tables_);
+  need(opened, "gf_invert_matrix", peer.path_, &peer.invert_);
+  need(opened, "gf_mul", peer.path_, &peer.multiply_);
+
+  const char *(*version_text)() = nullptr;
+  if (find(opened, "isal_get_version_str", &version_text)) peer.version_ = version_text();
+  return peer;
+}
+
+void Peer::fill_tables(unsigned k, unsigned rows, const std::uint8_t *coefficients, std::uint8_t *tables) const {
+  init_tables_(static_cast<int>(k), static_cast<int>(rows), const_cast<std::uint8_t *>(coefficients), tables);
+}
+
+std::vector<std::uint8_t> Peer::tables(unsigned k, unsigned rows, const std::uint8_t *coefficients) const {
+  std::vector<std::uint8_t> tables(std::size_t{32} * k * rows);
+  fill_tables(k, rows, coefficients, tables.data());
+  return tables;
+}
+
+}  // namespace tandem::cli

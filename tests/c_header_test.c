@@ -1,0 +1,68 @@
+/* The headers stand alone, in C11 and in C++17, and a C program codes with them. Compiled as both. */
+#include "tandem/tandem.h"
+
+#include "tandem/files.h"
+#include "tandem/tools.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#ifdef __cplusplus
+#define ASSERT_STATIC static_assert
+#else
+#define ASSERT_STATIC _Static_assert
+#endif
+
+/* Pinned for ever: what compiled programs rely on. */
+ASSERT_STATIC(sizeof(tandem_status) == 4, "status is an int32_t");
+ASSERT_STATIC(TANDEM_OK == 0 && TANDEM_ERROR_NOT_RECOVERABLE == 8 && TANDEM_ERROR_INTERNAL == 13, "status values");
+ASSERT_STATIC(TANDEM_MATRIX_HDFS_RS_LEGACY == 13 && TANDEM_MATRIX_CUSTOM == 1000, "matrix values");
+ASSERT_STATIC(offsetof(tandem_codec_options, struct_bytes) == 0, "options start with their size");
+ASSERT_STATIC(offsetof(tandem_context_options, struct_bytes) == 0, "options start with their size");
+ASSERT_STATIC(offsetof(tandem_plan_options, struct_bytes) == 0, "options start with their size");
+ASSERT_STATIC(offsetof(tandem_plan_arguments, struct_bytes) == 0, "options start with their size");
+ASSERT_STATIC(offsetof(tandem_verify_result, struct_bytes) == 0, "results start with their size");
+ASSERT_STATIC(offsetof(tandem_context_info, struct_bytes) == 0, "results start with their size");
+
+static int failures = 0;
+
+static void expect(int truth, const char *what) {
+  if (truth) return;
+  ++failures;
+  fprintf(stderr, "%s: %s\n", what, tandem_last_error_message());
+}
+
+int main(void) {
+  enum { K = 3, M = 2, BYTES = 1000 };
+  static unsigned char shards[K + M][BYTES], truth[K + M][BYTES];
+  void *pointers[K + M];
+  const void *data[K];
+  uint8_t present[K + M] = {1, 0, 1, 1, 0};
+  tandem_context *context = NULL;
+  tandem_codec *codec = NULL;
+  tandem_codec_options options;
+  int i, j;
+
+  memset(&options, 0, sizeof options);
+  options.struct_bytes = sizeof options;
+  options.k = K;
+  options.m = M;
+  for (i = 0; i < K + M; ++i) {
+    for (j = 0; j < BYTES; ++j) shards[i][j] = (unsigned char)(17 * i + 5 * j + 3 * i * j + 1);
+    pointers[i] = shards[i];
+    if (i < K) data[i] = shards[i];
+  }
+  expect(tandem_version() == ((TANDEM_VERSION_MAJOR << 16) | (TANDEM_VERSION_MINOR << 8) | TANDEM_VERSION_PATCH), "version");
+  expect(tandem_context_create(NULL, &context) == TANDEM_OK, "tandem_context_create");
+  expect(tandem_codec_create(&options, &codec) == TANDEM_OK, "tandem_codec_create");
+  expect(tandem_encode(context, codec, data, pointers + K, BYTES) == TANDEM_OK, "tandem_encode");
+  memcpy(truth, shards, sizeof shards);
+  memset(shards[1], 0, BYTES);
+  memset(shards[4], 0, BYTES);
+  expect(tandem_decode(context, codec, pointers, present, BYTES) == TANDEM_OK, "tandem_decode");
+  expect(memcmp(shards, truth, sizeof shards) == 0, "the rebuilt bytes");
+  tandem_codec_destroy(codec);
+  tandem_context_destroy(context);
+  if (failures == 0) puts("C header: all right");
+  return failures;
+}

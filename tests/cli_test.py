@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""Drives the command `tandem` as a user does. Usage: cli_test.py PATH_OF_TANDEM [unittest arguments]"""
+import json
+import os
+import random
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+TANDEM = os.path.abspath(sys.argv.pop(1))
+
+
+def tandem(*arguments, stdin=None):
+    return subprocess.run([TANDEM, *map(str, arguments)], input=stdin, capture_output=True, timeout=120)
+
+
+class Command(unittest.TestCase):
+    def setUp(self):
+        self.root = tempfile.mkdtemp(prefix="tandem-cli-")
+        self.addCleanup(shutil.rmtree, self.root, True)
+        self.content = random.Random(1).randbytes(3_000_017)
+        self.source = self.path("source.bin")
+        with open(self.source, "wb") as file:
+            file.write(self.content)
+        self.shards, self.output = self.path("shards"), self.path("output")
+
+    def path(self, name):
+        return os.path.join(self.root, name)
+
+    def ok(self, *arguments, status=0, stdin=None):
+        done = tandem(*arguments, stdin=stdin)
+        self.assertEqual(done.returncode, status, done.stderr.decode())
+        return done
+
+    def encode(self, *more, source=None):
+        return self.ok("encode", source or self.source, "-k", 10, "-m", 4, "-o", self.shards, *more)
+
+    def shard(self, index, name="source.bin"):
+        return os.path.join(self.shards, f"{name}.{index:03}.tandem")
+
+    def damage(self, path, offset):
+        with open(path, "r+b") as file:
+            file.seek(offset)
+            byte = file.read(1)[0]
+            file.seek(offset)
+            file.write(bytes([byte ^ 0xFF]))
+
+    def read(self, path):
+        with open(path, "rb") as file:
+            return file.read()
+
+    def test_lose_four_of_fourteen(self):
+        report = json.loads(self.encode("--json").stdout)
+        self.assertEqual(len(report["shards"]), 14)
+        self.assertEqual(sorted(os.listdir(self.shards)), sorted(os.path.basename(p) for p in report["shards"]))
+        self.assertGreater(report["bytes_per_second"], 0)
+        self.assertEqual(report["content_bytes"], len(self.content))
+        for index in (0, 3, 9, 12):
+            os.remove(self.shard(index))
+        report = json.loads(self.ok("decode", self.shards, "-o", self.output, "--json").stdout)
+        self.assertEqual(self.read(self.output), self.content)
+        self.assertEqual(report["shards_read"], 10)
+        os.remove(self.shard(1))
+        os.remove(self.output)
+        done = self.ok("decode", self.shards, "-o", self.output, status=4)
+        self.assertIn(b"9 of 14 shards found, 10 are needed", done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1)
+        self.assertFalse(os.path.exists(self.output))
+
+    def test_pipes(self):
+        self.ok("encode", "-", "-k", 3, "-m", 2, "-o", self.shards, stdin=self.content)
+        os.remove(self.shard(0, "stdin"))
+        done = self.ok("decode", self.shards, "-o", "-")
+        self.assertEqual(done.stdout, self.content)
+
+    def test_forced_kernels_write_the_same_bytes(self):
+        kernels = json.loads(self.ok("devices", "--json").stdout)["kernels"]
+        self.encode()
+        for kernel in kernels:
+            for index in (0, 1):
+                if os.path.exists(self.shard(index)):
+                    os.remove(self.shard(index))
+            arguments = ("decode", self.shards, "-o", self.output, "--force", "--kernel", kernel["name"], "--json")
+            if not kernel["available"]:
+                print("NOT RUN:", kernel["name"])
+                self.ok(*arguments, status=2)
+                continue
+            self.assertEqual(json.loads(self.ok(*arguments).stdout)["kernel"], kernel["name"])
+            self.assertEqual(self.read(self.output), self.content)
+        for more in (("--executor", "serial"), ("--threads", 1), ("--resource", "cpu=1")):
+            self.ok("decode", self.shards, "-o", self.output, "--force", *more)
+            self.assertEqual(self.read(self.output), self.content)
+
+    def test_verify_and_info(self):
+        self.encode("--block-bytes", "4k")
+        self.assertIn(b"intact", self.ok("verify", self.shards).stdout)
+        for index in range(14):
+            self.damage(self.shard(index), 4096 + 4096 * index + 5)
+        report = json.loads(self.ok("verify", self.shards, "--json", status=1).stdout)
+        self.assertEqual(report["state"], "recoverable")
+        self.assertEqual([b["block"] for b in report["bad_blocks"]], list(range(14)))
+        done = self.ok("decode", self.shards, "-o", self.output)
+        self.assertIn(b"blocks were damaged", done.stderr)
+        self.assertEqual(self.read(self.output), self.content)
+        for index in range(1, 6):
+            self.damage(self.shard(index), 4096 + 77)
+        self.ok("verify", self.shards, status=4)
+        info = json.loads(self.ok("info", self.shards, "--json").stdout)
+        self.assertEqual(info["sets"][0]["block_bytes"], 4096)
+        self.assertEqual(info["sets"][0]["shard_count"], 14)
+
+    def test_two_sets_and_foreign_files(self):
+        first = json.loads(self.encode("--json", "--name", "first").stdout)["set_id"]
+        second = json.loads(self.encode("--json", "--name", "second").stdout)["set_id"]
+        shutil.copy(self.source, self.shards)
+        done = self.ok("decode", self.shards, "-o", self.output, status=2)
+        self.assertIn(first.encode(), done.stderr)
+        self.assertIn(second.encode(), done.stderr)
+        done = self.ok("decode", self.shards, "-o", self.output, "--set", second[:10])
+        self.assertIn(b"note: ignored", done.stderr)
+        self.assertEqual(self.read(self.output), self.content)
+
+    def test_nothing_is_overwritten_without_force(self):
+        self.encode()
+        before = {name: self.read(os.path.join(self.shards, name)) for name in os.listdir(self.shards)}
+        self.ok("encode", self.source, "-k", 10, "-m", 4, "-o", self.shards, status=3)
+        self.assertEqual(before, {name: self.read(os.path.join(self.shards, name)) for name in os.listdir(self.shards)})
+        self.encode("--force")
+        self.assertNotEqual(before[os.path.basename(self.shard(0))], self.read(self.shard(0)))
+        self.ok("decode", self.shards, "-o", self.source, status=3)
+        self.assertEqual(self.read(self.source), self.content)
+
+    def test_small_files_and_modes(self):
+        for length in (0, 1, 9, 10, 11):
+            with open(self.source, "wb") as file:
+                file.write(self.content[:length])
+            os.chmod(self.source, 0o640)
+            self.encode("--force")
+            self.ok("decode", self.shards, "-o", self.output, "--force")
+            self.assertEqual(self.read(self.output), self.content[:length])
+            self.assertEqual(stat.S_IMODE(os.stat(self.output).st_mode), 0o640)
+
+    def test_index_in_the_folder_name(self):
+        self.ok("encode", self.source, "-k", 2, "-m", 1, "-o", self.path("disk{i}"))
+        self.ok("decode", self.path("disk2"), self.path("disk0"), "-o", self.output)
+        self.assertEqual(self.read(self.output), self.content)
+
+    def test_wrong_usage(self):
+        for arguments in (
+            (), ("encode",), ("encode", self.source, "-k", 0, "-m", 1, "-o", self.shards),
+            ("encode", self.source, "-k", 200, "-m", 57, "-o", self.shards),
+            ("encode", self.source, "-k", 2, "-m", 1, "-o", self.shards, "--block-bytes", 100),
+            ("encode", self.source, "-k", 2, "-m", 1, "-o", self.shards, "--matrix", "nonsense"),
+            ("encode", self.source, "-k", 2, "-m", 1, "-o", self.shards, "--kernel", "nonsense"),
+            ("encode", self.source, "-k", 2, "-m", 1, "-o", self.shards, "--resource", "gas=3"),
+            ("encode", self.source, "-k", 2, "-m", 1, "-o", self.shards, "--resource", "cpu=1", "--resource", "cpu=2"),
+            ("decode", self.root, "-o", "-", "--json"), ("nonsense",),
+        ):
+            done = self.ok(*arguments, status=2)
+            self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+            self.assertFalse(os.path.exists(self.shards))
+        self.ok("encode", self.path("missing"), "-k", 2, "-m", 1, "-o", self.shards, status=3)
+        self.ok("decode", self.path("missing"), "-o", self.output, status=3)
+        self.ok("--help")
+        self.ok("encode", "--help")
+        self.ok("--version")
+
+    def test_a_full_device_is_an_error(self):
+        self.encode()
+        done = self.ok("decode", self.shards, "-o", "/dev/full", "--force", status=3)
+        self.assertIn(b"No space left", done.stderr)
+        self.assertTrue(stat.S_ISCHR(os.stat("/dev/full").st_mode))
+
+    def test_interrupt_leaves_nothing(self):
+        os.mkdir(self.shards)
+        process = subprocess.Popen([TANDEM, "encode", "-", "-k", "3", "-m", "2", "-o", self.shards],
+                                   stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+        process.stdin.write(self.content)
+        process.stdin.flush()
+        deadline = time.time() + 60
+        while not os.listdir(self.shards) and time.time() < deadline:
+            time.sleep(0.01)
+        self.assertTrue(os.listdir(self.shards))  # temporaries
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, errors)
+        self.assertEqual(os.listdir(self.shards), [])
+
+
+unittest.main(verbosity=2)

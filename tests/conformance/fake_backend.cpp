@@ -1,0 +1,160 @@
+#include "tests/conformance/fake_backend.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "core/error.hpp"
+#include "tests/support/expected.hpp"
+
+namespace tandem::test {
+namespace {
+
+using core::Mode;
+using core::Task;
+
+class FakePrepared final : public core::Prepared {
+ public:
+  explicit FakePrepared(const core::Matrix &coefficients)
+      : Prepared(coefficients.rows(), coefficients.columns()), matrix(coefficients) {}
+  const core::Matrix matrix;
+};
+
+void compute(const Task &task, std::uint64_t offset, std::uint64_t length) {
+  const core::Matrix &matrix = static_cast<const FakePrepared &>(*task.prepared).matrix;
+  std::vector<const std::uint8_t *> inputs(matrix.columns());
+  for (unsigned c = 0; c < matrix.columns(); ++c)
+    inputs[c] = reinterpret_cast<const std::uint8_t *>(task.inputs[c]) + offset;
+  const Shards product = expected(matrix.data(), matrix.rows(), matrix.columns(), inputs.data(), length);
+  for (unsigned r = 0; r < matrix.rows(); ++r) {
+    auto *output = reinterpret_cast<std::uint8_t *>(task.outputs[r]) + offset;
+    for (std::uint64_t i = 0; i < length; ++i) {
+      const std::uint8_t value = product[r][i];
+      if (task.mode == Mode::assign) {
+        output[i] = value;
+      } else if (task.mode == Mode::accumulate) {
+        output[i] ^= value;
+      } else if (output[i] != value) {
+        task.mismatches[r].merge({1, offset + i});
+      }
+    }
+  }
+}
+
+}  // namespace
+
+struct FakeBackend::State {
+  FakeScript script;
+  core::Traits traits;
+  mutable std::mutex mutex;
+  std::condition_variable lane_free;
+  unsigned running = 0;
+  std::uint64_t held_bytes = 0;
+  FakeCounts counts = {};
+
+  void pass(double seconds) {
+    if (seconds <= 0) return;
+    if (script.pass_time) return script.pass_time(seconds);
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  }
+
+  static std::uint64_t moved_bytes(const Task &task, std::uint64_t length) {
+    return length * (task.prepared->rows() + task.prepared->columns());
+  }
+
+  // The task's number. Takes a lane and memory.
+  std::uint64_t begin(const Task &task) {
+    std::unique_lock lock(mutex);
+    lane_free.wait(lock, [&] { return running < script.lanes; });
+    const std::uint64_t wanted = moved_bytes(task, task.length_bytes);
+    if (wanted > script.memory_limit_bytes - std::min(held_bytes, script.memory_limit_bytes)) {
+      core::fail(TANDEM_ERROR_OUT_OF_MEMORY, fmt::format("{}: {} bytes wanted, {} of {} in use", script.name, wanted,
+                                                         held_bytes, script.memory_limit_bytes));
+    }
+    held_bytes += wanted;
+    counts.most_at_once = std::max(counts.most_at_once, ++running);
+    return counts.tasks_started++;
+  }
+
+  void end(const Task &task, bool failed) {
+    {
+      const std::lock_guard lock(mutex);
+      held_bytes -= moved_bytes(task, task.length_bytes);
+      --running;
+      counts.tasks_failed += failed;
+    }
+    lane_free.notify_one();
+  }
+
+  // Throws Error when cancelled.
+  void run_range(const Task &task, std::uint64_t number, std::uint64_t length_bytes, core::Control &control) {
+    const std::uint64_t grain = script.granularity_bytes;
+    const std::uint64_t step = std::max(script.chunk_bytes / grain * grain, grain);
+    for (std::uint64_t done = 0; done < length_bytes;) {
+      if (script.before_chunk) script.before_chunk(number, done);
+      if (control.cancelled()) core::fail(TANDEM_ERROR_CANCELLED, fmt::format("{}: cancelled", script.name));
+      const std::uint64_t length = std::min(step, length_bytes - done);
+      compute(task, task.offset_bytes + done, length);
+      if (script.bytes_per_second > 0)
+        pass(static_cast<double>(moved_bytes(task, length)) / script.bytes_per_second);
+      done += length;
+      const std::lock_guard lock(mutex);
+      ++counts.chunks;
+      counts.bytes += length;
+    }
+  }
+
+  void run_task(const Task &task, core::Control &control) {
+    const std::uint64_t number = begin(task);
+    const bool fails = script.failing_task.has_value() &&
+                       (number == *script.failing_task || (script.fails_for_ever && number > *script.failing_task));
+    try {
+      pass(script.latency_seconds);
+      if (!fails) {
+        run_range(task, number, task.length_bytes, control);
+      } else {
+        if (script.fails_after_half) run_range(task, number, task.length_bytes / 2, control);
+        core::fail(script.failure, fmt::format("{}: task {} fails by script", script.name, number));
+      }
+    } catch (...) {
+      end(task, true);
+      throw;
+    }
+    end(task, false);
+  }
+};
+
+FakeBackend::FakeBackend(FakeScript script) : state_(std::make_unique<State>()) {
+  state_->traits.name = script.name;
+  state_->traits.lanes = script.lanes;
+  state_->traits.memories = {core::MemoryKind::host};
+  state_->traits.granularity_bytes = script.granularity_bytes;
+  state_->script = std::move(script);
+}
+
+FakeBackend::~FakeBackend() = default;
+
+const core::Traits &FakeBackend::traits() const noexcept { return state_->traits; }
+
+std::shared_ptr<const core::Prepared> FakeBackend::prepare(const core::Matrix &coefficients) {
+  return std::make_shared<FakePrepared>(coefficients);
+}
+
+void FakeBackend::run(std::span<const Task> tasks, core::Control &control) {
+  for (const Task &task : tasks) state_->run_task(task, control);
+}
+
+std::uint64_t FakeBackend::kernel_calls() const noexcept {
+  const std::lock_guard lock(state_->mutex);
+  return state_->counts.chunks;
+}
+
+FakeCounts FakeBackend::counts() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->counts;
+}
+
+}  // namespace tandem::test

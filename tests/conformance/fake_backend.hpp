@@ -1,0 +1,57 @@
+// A backend for tests: computes with the slow reference, and fails, dawdles and runs out of memory by script.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/backend.hpp"
+
+namespace tandem::test {
+
+struct FakeScript {
+  std::string name = "fake";
+  unsigned lanes = 1;                      // tasks that run at once; more wait
+  std::uint64_t granularity_bytes = 1;
+  std::uint64_t chunk_bytes = 16 << 10;    // looks at the control before each
+
+  double latency_seconds = 0;              // before each task
+  double bytes_per_second = 0;             // inputs and outputs together; 0 = no limit
+  std::function<void(double seconds)> pass_time;  // how time passes; empty = really sleeps
+
+  std::uint64_t memory_limit_bytes = UINT64_MAX;  // the buffers of tasks under way, all together: beyond it OUT_OF_MEMORY
+
+  std::optional<std::uint64_t> failing_task;  // the n-th task of this backend's life, from 0, fails
+  bool fails_for_ever = false;                // and every one after it
+  bool fails_after_half = false;              // having written half of its range; else before the first byte
+  tandem_status failure = TANDEM_ERROR_DEVICE;
+
+  std::function<void(std::uint64_t task, std::uint64_t done_bytes)> before_chunk;  // sees all that happens
+};
+
+struct FakeCounts {
+  std::uint64_t tasks_started, tasks_failed, chunks, bytes;  // bytes: of the ranges, per shard
+  unsigned most_at_once;
+};
+
+class FakeBackend : public core::Backend {
+ public:
+  explicit FakeBackend(FakeScript script = {});
+  ~FakeBackend() override;
+
+  const core::Traits &traits() const noexcept override;
+  std::shared_ptr<const core::Prepared> prepare(const core::Matrix &coefficients) override;
+  void run(std::span<const core::Task> tasks, core::Control &control) override;
+  std::uint64_t kernel_calls() const noexcept override;
+
+  FakeCounts counts() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tandem::test

@@ -1,0 +1,421 @@
+#include "tests/conformance/suite.hpp"
+
+#include <cstring>
+#include <exception>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/error.hpp"
+#include "tests/support/expected.hpp"
+#include "tests/support/random.hpp"
+
+namespace tandem::test {
+namespace {
+
+using core::Control;
+using core::Matrix;
+using core::Mismatch;
+using core::Mode;
+using core::Task;
+
+constexpr std::uint64_t kSeed = 77001;
+constexpr std::size_t kLarge = 600'011;  // bytes of a shard: enough to be cut into chunks, and odd
+
+Matrix random_matrix(Random &random, unsigned rows, unsigned columns) {
+  Matrix matrix(rows, columns);
+  for (unsigned r = 0; r < rows; ++r) random.fill(matrix.row(r).data(), columns);
+  return matrix;
+}
+
+// One stripe's buffers, and the task on them.
+struct Stripe {
+  Stripe(Random &random, core::Backend &backend, const Matrix &coefficients, std::size_t bytes)
+      : matrix(coefficients), shard_bytes(bytes), prepared(backend.prepare(coefficients)) {
+    for (unsigned c = 0; c < matrix.columns(); ++c) inputs.push_back(random.bytes(bytes));
+    for (unsigned r = 0; r < matrix.rows(); ++r) outputs.push_back(random.bytes(bytes));
+    before = outputs;
+    collect();
+  }
+  Stripe(const Stripe &) = delete;
+  Stripe &operator=(const Stripe &) = delete;
+
+  Task task(Mode mode) { return range(mode, 0, shard_bytes); }
+  Task range(Mode mode, std::uint64_t offset, std::uint64_t length) {
+    return {prepared.get(), input_pointers.data(), output_pointers.data(), offset, length, mode,
+            mode == Mode::compare ? mismatches.data() : nullptr};
+  }
+
+  Shards product() const {
+    std::vector<const std::uint8_t *> pointers;
+    for (const Bytes &input : inputs) pointers.push_back(input.data());
+    return expected(matrix.data(), matrix.rows(), matrix.columns(), pointers.data(), shard_bytes);
+  }
+
+  // What the outputs hold after `mode` on [offset, offset + length), having held `before`.
+  Shards wanted(Mode mode, std::size_t offset, std::size_t length) const {
+    Shards want = before;
+    const Shards all = product();
+    for (unsigned r = 0; r < matrix.rows(); ++r)
+      for (std::size_t i = offset; i < offset + length; ++i)
+        want[r][i] = mode == Mode::accumulate ? static_cast<std::uint8_t>(before[r][i] ^ all[r][i]) : all[r][i];
+    return want;
+  }
+
+  void reset() {
+    for (unsigned r = 0; r < outputs.size(); ++r) std::memcpy(outputs[r].data(), before[r].data(), shard_bytes);
+  }
+
+  Matrix matrix;
+  std::size_t shard_bytes;
+  std::shared_ptr<const core::Prepared> prepared;
+  Shards inputs, outputs, before;
+  std::vector<const std::byte *> input_pointers;
+  std::vector<std::byte *> output_pointers;
+  std::vector<Mismatch> mismatches;
+
+ private:
+  void collect() {
+    for (const Bytes &input : inputs) input_pointers.push_back(reinterpret_cast<const std::byte *>(input.data()));
+    for (Bytes &output : outputs) output_pointers.push_back(reinterpret_cast<std::byte *>(output.data()));
+    mismatches.resize(matrix.rows());
+  }
+};
+
+void run(core::Backend &backend, const std::vector<Task> &tasks) {
+  Control control;
+  backend.run(tasks, control);
+}
+
+tandem_status status_of(const std::function<void()> &body) {
+  try {
+    body();
+    return TANDEM_OK;
+  } catch (const core::Error &error) {
+    EXPECT_STRNE(error.what(), "");
+    return error.status();
+  }
+}
+
+TEST_P(BackendConformance, TraitsMakeSense) {
+  const core::Traits &traits = backend_->traits();
+  EXPECT_FALSE(traits.name.empty());
+  EXPECT_GE(traits.lanes, 1u);
+  EXPECT_GE(traits.granularity_bytes, 1u);
+  EXPECT_FALSE(traits.memories.empty());
+}
+
+TEST_P(BackendConformance, AssignAndAccumulate) {
+  Random random(kSeed);
+  for (const auto &[rows, columns] : {std::pair{1u, 1u}, {1u, 4u}, {2u, 3u}, {4u, 10u}, {3u, 20u}, {9u, 6u}, {17u, 33u}}) {
+    for (const std::size_t bytes : {std::size_t{1}, std::size_t{100}, std::size_t{4097}, std::size_t{70'001}}) {
+      Stripe stripe(random, *backend_, random_matrix(random, rows, columns), bytes);
+      for (const Mode mode : {Mode::assign, Mode::accumulate}) {
+        stripe.reset();
+        run(*backend_, {stripe.task(mode)});
+        ASSERT_EQ(stripe.outputs, stripe.wanted(mode, 0, bytes)) << rows << " x " << columns << ", " << bytes;
+      }
+    }
+  }
+}
+
+TEST_P(BackendConformance, LargeStripe) {
+  Random random(kSeed + 1);
+  Stripe stripe(random, *backend_, random_matrix(random, 4, 7), kLarge);
+  for (const Mode mode : {Mode::assign, Mode::accumulate}) {
+    stripe.reset();
+    run(*backend_, {stripe.task(mode)});
+    ASSERT_EQ(stripe.outputs, stripe.wanted(mode, 0, kLarge));
+  }
+}
+
+TEST_P(BackendConformance, ManyRowsAndColumns) {
+  Random random(kSeed + 2);
+  for (const auto &[rows, columns] : {std::pair{255u, 1u}, {1u, 255u}, {128u, 128u}, {32u, 64u}}) {
+    Stripe stripe(random, *backend_, random_matrix(random, rows, columns), 1031);
+    run(*backend_, {stripe.task(Mode::assign)});
+    ASSERT_EQ(stripe.outputs, stripe.wanted(Mode::assign, 0, 1031)) << rows << " x " << columns;
+    run(*backend_, {stripe.task(Mode::compare)});
+    for (const Mismatch &each : stripe.mismatches) ASSERT_EQ(each.byte_count, 0u);
+  }
+}
+
+// No outputs: nothing to do. No inputs: the sum of nothing is zero, so assign writes zeros.
+TEST_P(BackendConformance, NoRowsOrNoColumns) {
+  Random random(kSeed + 3);
+  for (const std::size_t bytes : {std::size_t{333}, kLarge}) {
+    Stripe no_rows(random, *backend_, Matrix(0, 3), bytes);
+    for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare}) run(*backend_, {no_rows.task(mode)});
+
+    Stripe no_columns(random, *backend_, Matrix(2, 0), bytes);
+    run(*backend_, {no_columns.task(Mode::accumulate)});
+    EXPECT_EQ(no_columns.outputs, no_columns.before) << "accumulate of nothing changed something";
+    run(*backend_, {no_columns.task(Mode::compare)});
+    EXPECT_NE(no_columns.mismatches[0].byte_count, 0u) << "random bytes were taken for zeros";
+    run(*backend_, {no_columns.task(Mode::assign)});
+    EXPECT_EQ(no_columns.outputs, Shards(2, Bytes(bytes, 0)));
+
+    Stripe nothing(random, *backend_, Matrix(0, 0), bytes);
+    run(*backend_, {nothing.task(Mode::assign)});
+  }
+}
+
+TEST_P(BackendConformance, EmptyRunAndEmptyRange) {
+  Random random(kSeed + 4);
+  run(*backend_, {});
+  Stripe stripe(random, *backend_, random_matrix(random, 2, 2), 100);
+  for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare}) run(*backend_, {stripe.range(mode, 40, 0)});
+  EXPECT_EQ(stripe.outputs, stripe.before);
+  EXPECT_EQ(stripe.mismatches[0].byte_count, 0u);
+  Control control;
+  backend_->submit({}, control)->wait();
+}
+
+// Column independence: a byte range may be cut anywhere that the granularity allows, in any order, over one or several
+// runs, and nothing outside a range is touched.
+TEST_P(BackendConformance, RangesSplitAnywhere) {
+  Random random(kSeed + 5);
+  const std::uint64_t grain = backend_->traits().granularity_bytes;
+  for (unsigned trial = 0; trial < 12; ++trial) {
+    const std::size_t bytes = grain * random.between(50, trial < 10 ? 9'000 : kLarge);
+    Stripe stripe(random, *backend_, random_matrix(random, 3, 5), bytes);
+    for (const Mode mode : {Mode::assign, Mode::accumulate}) {
+      stripe.reset();
+      std::vector<Task> tasks;
+      for (std::size_t at = 0; at < bytes;) {
+        const std::size_t length = std::min<std::size_t>(bytes - at, grain * random.between(1, 1 + bytes / grain / 6));
+        tasks.push_back(stripe.range(mode, at, length));
+        at += length;
+      }
+      for (std::size_t i = tasks.size(); i > 1; --i) std::swap(tasks[i - 1], tasks[random.below(i)]);
+      const std::size_t half = tasks.size() / 2;
+      run(*backend_, {tasks.begin(), tasks.begin() + static_cast<std::ptrdiff_t>(half)});
+      run(*backend_, {tasks.begin() + static_cast<std::ptrdiff_t>(half), tasks.end()});
+      ASSERT_EQ(stripe.outputs, stripe.wanted(mode, 0, bytes)) << tasks.size() << " ranges of " << bytes;
+    }
+  }
+}
+
+TEST_P(BackendConformance, RangeLeavesTheRestAlone) {
+  Random random(kSeed + 6);
+  const std::uint64_t grain = backend_->traits().granularity_bytes;
+  for (const std::size_t units : {std::size_t{2000}, kLarge}) {
+    Stripe stripe(random, *backend_, random_matrix(random, 4, 3), units * grain);
+    for (unsigned trial = 0; trial < 6; ++trial) {
+      const std::size_t offset = grain * random.below(units), length = grain * random.between(1, units - offset / grain);
+      for (const Mode mode : {Mode::assign, Mode::accumulate}) {
+        stripe.reset();
+        run(*backend_, {stripe.range(mode, offset, length)});
+        ASSERT_EQ(stripe.outputs, stripe.wanted(mode, offset, length)) << length << " bytes at " << offset;
+      }
+    }
+  }
+}
+
+TEST_P(BackendConformance, ManyTasksInOneRun) {
+  Random random(kSeed + 7);
+  for (const unsigned count : {2u, 40u, 700u}) {
+    std::vector<std::unique_ptr<Stripe>> stripes;
+    std::vector<Task> tasks;
+    for (unsigned i = 0; i < count; ++i) {
+      const std::size_t bytes = i % 50 == 7 ? random.between(50'000, 90'000) : random.between(1, 2'000);
+      stripes.push_back(std::make_unique<Stripe>(
+          random, *backend_,
+          random_matrix(random, static_cast<unsigned>(random.between(1, 4)), static_cast<unsigned>(random.between(1, 6))),
+          bytes));
+      tasks.push_back(stripes.back()->task(i % 3 == 0 ? Mode::accumulate : Mode::assign));
+    }
+    run(*backend_, tasks);
+    for (unsigned i = 0; i < count; ++i)
+      ASSERT_EQ(stripes[i]->outputs, stripes[i]->wanted(tasks[i].mode, 0, stripes[i]->shard_bytes)) << i << " of " << count;
+  }
+}
+
+// Compare changes no buffer, and tells for each output how many bytes differ and where the first one is.
+TEST_P(BackendConformance, CompareCountsDifferences) {
+  Random random(kSeed + 8);
+  for (const std::size_t bytes : {std::size_t{5}, std::size_t{3000}, kLarge}) {
+    Stripe stripe(random, *backend_, random_matrix(random, 5, 4), bytes);
+    stripe.outputs = stripe.product();
+    for (unsigned r = 0; r < 5; ++r)
+      stripe.output_pointers[r] = reinterpret_cast<std::byte *>(stripe.outputs[r].data());
+    run(*backend_, {stripe.task(Mode::compare)});
+    for (const Mismatch &each : stripe.mismatches) {
+      ASSERT_EQ(each.byte_count, 0u);
+      ASSERT_EQ(each.first_bytes, Mismatch::kNone);
+    }
+    std::vector<Mismatch> want(5);
+    for (const unsigned r : {0u, 3u, 4u}) {
+      const std::size_t wrong_count = r == 4 ? bytes : 1 + random.below(5);
+      std::vector<bool> wrong(bytes);
+      for (std::size_t i = 0; i < wrong_count; ++i) wrong[r == 4 ? i : random.below(bytes)] = true;
+      if (r == 3) wrong[bytes - 1] = true;
+      for (std::size_t i = 0; i < bytes; ++i) {
+        if (!wrong[i]) continue;
+        stripe.outputs[r][i] ^= static_cast<std::uint8_t>(1 + random.below(255));
+        ++want[r].byte_count;
+        want[r].first_bytes = std::min<std::uint64_t>(want[r].first_bytes, i);
+      }
+    }
+    const Shards damaged = stripe.outputs;
+    run(*backend_, {stripe.task(Mode::compare)});
+    EXPECT_EQ(stripe.outputs, damaged) << "compare wrote";
+    for (unsigned r = 0; r < 5; ++r) {
+      ASSERT_EQ(stripe.mismatches[r].byte_count, want[r].byte_count) << "output " << r << " of " << bytes << " bytes";
+      ASSERT_EQ(stripe.mismatches[r].first_bytes, want[r].first_bytes) << "output " << r;
+    }
+  }
+}
+
+// Several tasks, and what was found before, go into one record; offsets count from the start of the shard.
+TEST_P(BackendConformance, MismatchesAreMerged) {
+  Random random(kSeed + 9);
+  const std::uint64_t grain = backend_->traits().granularity_bytes;
+  const std::size_t bytes = 4000 * grain, cut = 1500 * grain;
+  Stripe stripe(random, *backend_, random_matrix(random, 2, 3), bytes);
+  run(*backend_, {stripe.task(Mode::assign)});
+  stripe.outputs[1][cut - 1] ^= 1;
+  stripe.outputs[1][cut] ^= 2;
+  stripe.outputs[1][bytes - 1] ^= 3;
+  run(*backend_, {stripe.range(Mode::compare, cut, bytes - cut), stripe.range(Mode::compare, 0, cut)});
+  EXPECT_EQ(stripe.mismatches[0].byte_count, 0u);
+  EXPECT_EQ(stripe.mismatches[1].byte_count, 3u);
+  EXPECT_EQ(stripe.mismatches[1].first_bytes, cut - 1);
+  run(*backend_, {stripe.range(Mode::compare, cut, bytes - cut)});
+  EXPECT_EQ(stripe.mismatches[1].byte_count, 5u);
+  EXPECT_EQ(stripe.mismatches[1].first_bytes, cut - 1);
+}
+
+TEST_P(BackendConformance, InputsMayAlias) {
+  Random random(kSeed + 10);
+  for (const std::size_t bytes : {std::size_t{777}, kLarge}) {
+    Stripe stripe(random, *backend_, random_matrix(random, 3, 4), bytes);
+    for (unsigned c = 1; c < 4; ++c) {
+      stripe.inputs[c] = stripe.inputs[0];
+      stripe.input_pointers[c] = stripe.input_pointers[0];
+    }
+    run(*backend_, {stripe.task(Mode::assign)});
+    ASSERT_EQ(stripe.outputs, stripe.wanted(Mode::assign, 0, bytes));
+  }
+}
+
+TEST_P(BackendConformance, SeveralThreadsAtOnce) {
+  constexpr unsigned kThreads = 6;
+  std::vector<std::thread> threads;
+  std::vector<std::string> wrong(kThreads);
+  Random shared_random(kSeed + 11);
+  const Matrix shared_matrix = random_matrix(shared_random, 3, 6);
+  const auto shared = backend_->prepare(shared_matrix);
+  for (unsigned t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      try {
+        Random random(kSeed + 100 + t);
+        for (unsigned round = 0; round < 12; ++round) {
+          const std::size_t bytes = round % 4 == 3 ? random.between(300'000, 500'000) : random.between(1, 5'000);
+          Stripe stripe(random, *backend_, shared_matrix, bytes);
+          if (round % 2 == 0) stripe.prepared = shared;
+          const Mode mode = round % 3 == 0 ? Mode::accumulate : Mode::assign;
+          run(*backend_, {stripe.task(mode)});
+          if (stripe.outputs != stripe.wanted(mode, 0, bytes)) wrong[t] = "wrong bytes in round " + std::to_string(round);
+        }
+      } catch (const std::exception &error) {
+        wrong[t] = error.what();
+      }
+    });
+  }
+  for (std::thread &thread : threads) thread.join();
+  for (const std::string &each : wrong) EXPECT_EQ(each, "");
+}
+
+TEST_P(BackendConformance, SubmitThenWait) {
+  Random random(kSeed + 12);
+  for (const std::size_t bytes : {std::size_t{64}, kLarge}) {
+    Stripe one(random, *backend_, random_matrix(random, 2, 3), bytes);
+    Stripe two(random, *backend_, random_matrix(random, 3, 2), bytes);
+    Control first_control, second_control;
+    std::unique_ptr<core::Ticket> first, second;
+    {
+      const std::vector<Task> tasks = {one.task(Mode::assign)};  // the list itself need not stay
+      first = backend_->submit(tasks, first_control);
+    }
+    second = backend_->submit(std::vector<Task>{two.task(Mode::accumulate)}, second_control);
+    second->wait();
+    first->wait();
+    ASSERT_EQ(one.outputs, one.wanted(Mode::assign, 0, bytes));
+    ASSERT_EQ(two.outputs, two.wanted(Mode::accumulate, 0, bytes));
+    first->wait();  // over: returns at once
+  }
+}
+
+TEST_P(BackendConformance, DestroyingATicketWaits) {
+  Random random(kSeed + 13);
+  Stripe stripe(random, *backend_, random_matrix(random, 4, 8), kLarge);
+  Control control;
+  backend_->submit(std::vector<Task>{stripe.task(Mode::assign)}, control).reset();
+  ASSERT_EQ(stripe.outputs, stripe.wanted(Mode::assign, 0, kLarge));
+}
+
+// A run that was cancelled before it began does not run its large work; the backend is as good as before.
+TEST_P(BackendConformance, CancelledBeforeItBegins) {
+  Random random(kSeed + 14);
+  Stripe stripe(random, *backend_, random_matrix(random, 4, 8), kLarge);
+  Control control;
+  control.cancel();
+  EXPECT_EQ(status_of([&] { backend_->run(std::vector<Task>{stripe.task(Mode::assign)}, control); }),
+            TANDEM_ERROR_CANCELLED);
+  EXPECT_EQ(stripe.outputs, stripe.before) << "work was done after the cancel";
+  const auto ticket = backend_->submit(std::vector<Task>{stripe.task(Mode::assign)}, control);
+  EXPECT_EQ(status_of([&] { ticket->wait(); }), TANDEM_ERROR_CANCELLED);
+  EXPECT_EQ(status_of([&] { ticket->wait(); }), TANDEM_ERROR_CANCELLED) << "the second wait forgot";
+  run(*backend_, {stripe.task(Mode::assign)});
+  EXPECT_EQ(stripe.outputs, stripe.wanted(Mode::assign, 0, kLarge));
+}
+
+// A cancel in the middle ends the run with CANCELLED, or comes too late and all bytes are there. Nothing is written
+// after wait.
+TEST_P(BackendConformance, CancelInTheMiddle) {
+  Random random(kSeed + 15);
+  Stripe stripe(random, *backend_, random_matrix(random, 3, 5), kLarge);
+  const Shards want = stripe.wanted(Mode::assign, 0, kLarge);
+  for (unsigned trial = 0; trial < 10; ++trial) {
+    stripe.reset();
+    Control control;
+    const std::vector<Task> tasks(trial < 5 ? 1 : 6, stripe.task(Mode::assign));
+    const auto ticket = backend_->submit({tasks.data(), 1}, control);
+    if (trial % 2 == 1) std::this_thread::yield();
+    control.cancel();
+    const tandem_status status = status_of([&] { ticket->wait(); });
+    ASSERT_TRUE(status == TANDEM_OK || status == TANDEM_ERROR_CANCELLED) << status;
+    if (status == TANDEM_OK) {
+      ASSERT_EQ(stripe.outputs, want);
+    }
+    const Shards after = stripe.outputs;
+    std::this_thread::yield();
+    ASSERT_EQ(stripe.outputs, after) << "written after wait";
+  }
+}
+
+// Plans are kept in caches of threads, which may end after the backend.
+TEST_P(BackendConformance, PreparedOutlivesTheBackend) {
+  Random random(kSeed + 16);
+  auto prepared = backend_->prepare(random_matrix(random, 4, 10));
+  EXPECT_EQ(prepared->rows(), 4u);
+  EXPECT_EQ(prepared->columns(), 10u);
+  backend_.reset();
+  EXPECT_EQ(prepared->rows(), 4u);
+  prepared.reset();
+}
+
+TEST_P(BackendConformance, TwoBackendsAreIndependent) {
+  Random random(kSeed + 17);
+  const auto other = GetParam().make();
+  Stripe mine(random, *backend_, random_matrix(random, 2, 2), kLarge), theirs(random, *other, mine.matrix, kLarge);
+  Control cancelled;
+  cancelled.cancel();
+  status_of([&] { other->run(std::vector<Task>{theirs.task(Mode::assign)}, cancelled); });
+  run(*backend_, {mine.task(Mode::assign)});
+  EXPECT_EQ(mine.outputs, mine.wanted(Mode::assign, 0, kLarge));
+}
+
+}  // namespace
+}  // namespace tandem::test

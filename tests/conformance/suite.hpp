@@ -1,0 +1,36 @@
+// The conformance suite: what core/backend.hpp promises, asked of every backend. A new backend costs a maker and
+//
+//     INSTANTIATE_TEST_SUITE_P(Name, BackendConformance, testing::ValuesIn(my_makers()), maker_name);
+//
+// in a file linked with suite.cpp.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "core/backend.hpp"
+
+namespace tandem::test {
+
+struct BackendMaker {
+  std::string name;  // letters, digits and underscores
+  std::function<std::unique_ptr<core::Backend>()> make;
+  std::string not_run;  // not empty: why this machine cannot run it
+};
+
+inline std::string maker_name(const testing::TestParamInfo<BackendMaker> &test) { return test.param.name; }
+
+class BackendConformance : public testing::TestWithParam<BackendMaker> {
+ protected:
+  void SetUp() override {
+    if (!GetParam().not_run.empty()) GTEST_SKIP() << "NOT RUN: " << GetParam().not_run;
+    backend_ = GetParam().make();
+  }
+
+  std::unique_ptr<core::Backend> backend_;
+};
+
+}  // namespace tandem::test

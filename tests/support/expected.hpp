@@ -1,0 +1,44 @@
+// What a kernel or backend should have written: the slow reference's products, tabulated once so that suites with
+// hundreds of thousands of cases stay short.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "../reference.hpp"
+
+namespace tandem::test {
+
+using Bytes = std::vector<std::uint8_t>;
+using Shards = std::vector<Bytes>;
+
+inline const std::array<std::array<std::uint8_t, 256>, 256> &products() {
+  static const auto table = [] {
+    std::array<std::array<std::uint8_t, 256>, 256> all{};
+    for (unsigned a = 0; a < 256; ++a)
+      for (unsigned b = 0; b < 256; ++b)
+        all[a][b] = reference::multiply(static_cast<std::uint8_t>(a), static_cast<std::uint8_t>(b));
+    return all;
+  }();
+  return table;
+}
+
+// out[r] = XOR over c of coefficients[r * columns + c] * inputs[c][0 .. bytes).
+inline Shards expected(const std::uint8_t *coefficients, std::size_t rows, std::size_t columns,
+                       const std::uint8_t *const *inputs, std::size_t bytes) {
+  const auto &table = products();
+  Shards out(rows, Bytes(bytes));
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t c = 0; c < columns; ++c) {
+      const std::uint8_t coefficient = coefficients[r * columns + c];
+      if (coefficient == 0) continue;
+      const auto &product = table[coefficient];
+      for (std::size_t i = 0; i < bytes; ++i) out[r][i] ^= product[inputs[c][i]];
+    }
+  }
+  return out;
+}
+
+}  // namespace tandem::test
