@@ -13,11 +13,10 @@ struct Isa {
   using Source = __m512i;  // what a loaded vector becomes before it is multiplied
   static constexpr unsigned kVectorBytes = 64;
   static constexpr unsigned kCoefficientBytes = kAffineBytes;
-  static constexpr bool kManyRegisters = true;  // 32 of them
-  static constexpr bool kSymmetric = true;      // which blocks the schedule may make
-  static constexpr bool kQuads = true;
+  static constexpr bool kMergesTwo = true;  // multiply_add2 is cheaper than two multiply_add
+  // The largest blocks whose sums stay in registers, and how many vectors side by side.
   static constexpr unsigned kMostQuads = 2, kMostPairs = 4, kMostPairsBesideQuad = 1, kMostSingles = 4;
-  static constexpr bool kSingleBesidePair = true;
+  static constexpr unsigned kOnePairSteps = 2, kPairSteps = 2, kTwoSingleSteps = 4, kSingleSteps = 2;
   static constexpr size_t kPrefetchBytes = 256;
   static constexpr size_t kTileInputBytes = 128 << 10, kPackedBytes = 32 << 10;
 

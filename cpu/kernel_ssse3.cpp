@@ -14,9 +14,10 @@ struct Isa {
   };
   static constexpr unsigned kVectorBytes = 16;
   static constexpr unsigned kCoefficientBytes = kNibbleBytes;
-  static constexpr bool kManyRegisters = false;
-  static constexpr bool kSymmetric = true, kQuads = false, kSingleBesidePair = true;
+  static constexpr bool kMergesTwo = false;  // multiply_add2 is cheaper than two multiply_add
+  // The largest blocks whose sums stay in registers, and how many vectors side by side.
   static constexpr unsigned kMostQuads = 0, kMostPairs = 2, kMostPairsBesideQuad = 0, kMostSingles = 4;
+  static constexpr unsigned kOnePairSteps = 2, kPairSteps = 1, kTwoSingleSteps = 2, kSingleSteps = 2;
   static constexpr size_t kPrefetchBytes = 256;
   static constexpr size_t kTileInputBytes = 128 << 10, kPackedBytes = 32 << 10;
 

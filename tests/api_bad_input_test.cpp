@@ -123,12 +123,14 @@ TEST_F(BadCodec, NullPointers) {
   std::uint8_t coefficients[8] = {9, 9, 9, 9, 9, 9, 9, 9};
   EXPECT_TRUE(refused(tandem_codec_coefficients(nullptr, coefficients, 8), TANDEM_ERROR_INVALID_ARGUMENT));
   EXPECT_TRUE(refused(tandem_codec_coefficients(good.get(), nullptr, 8), TANDEM_ERROR_INVALID_ARGUMENT));
-  EXPECT_TRUE(refused(tandem_codec_coefficients(good.get(), coefficients, 7), TANDEM_ERROR_INVALID_ARGUMENT, {"7", "8"}));
+  EXPECT_TRUE(
+      refused(tandem_codec_coefficients(good.get(), coefficients, 7), TANDEM_ERROR_INVALID_ARGUMENT, {"7", "8"}));
   EXPECT_EQ(coefficients[0], 9);
   int32_t matrix = 55;
   EXPECT_TRUE(refused(tandem_matrix_from_name(nullptr, &matrix), TANDEM_ERROR_INVALID_ARGUMENT));
   EXPECT_TRUE(refused(tandem_matrix_from_name("raid6", nullptr), TANDEM_ERROR_INVALID_ARGUMENT));
-  EXPECT_TRUE(refused(tandem_matrix_from_name("no-such", &matrix), TANDEM_ERROR_INVALID_ARGUMENT, {"no-such", "isal-cauchy"}));
+  EXPECT_TRUE(
+      refused(tandem_matrix_from_name("no-such", &matrix), TANDEM_ERROR_INVALID_ARGUMENT, {"no-such", "isal-cauchy"}));
   EXPECT_EQ(matrix, 55);
 }
 
@@ -180,7 +182,8 @@ TEST(BadContext, Resources) {
   EXPECT_TRUE(refused(tandem_context_set_resource(nullptr, "cpu", 1), TANDEM_ERROR_INVALID_ARGUMENT));
   EXPECT_TRUE(refused(tandem_context_set_resource(context.get(), nullptr, 1), TANDEM_ERROR_INVALID_ARGUMENT));
   EXPECT_TRUE(refused(tandem_context_set_resource(context.get(), "cpu", 0), TANDEM_ERROR_INVALID_ARGUMENT, {"0"}));
-  EXPECT_TRUE(refused(tandem_context_set_resource(context.get(), "gas", 1), TANDEM_ERROR_INVALID_ARGUMENT, {"gas", "cpu"}));
+  EXPECT_TRUE(
+      refused(tandem_context_set_resource(context.get(), "gas", 1), TANDEM_ERROR_INVALID_ARGUMENT, {"gas", "cpu"}));
 }
 
 TEST(BadContext, NullPointersAndSizes) {
@@ -292,9 +295,9 @@ TEST_F(BadCall, ZeroLength) {
   result.struct_bytes = sizeof result;
   EXPECT_TRUE(refused(tandem_verify(context_.get(), codec_.get(), stripe_.data(), 0, &result),
                       TANDEM_ERROR_INVALID_ARGUMENT, {"0"}));
-  EXPECT_TRUE(refused(tandem_update(context_.get(), codec_.get(), 0, stripe_.pointers[0], stripe_.pointers[1],
-                                    stripe_.parity(), 0),
-                      TANDEM_ERROR_INVALID_ARGUMENT, {"0"}));
+  EXPECT_TRUE(refused(
+      tandem_update(context_.get(), codec_.get(), 0, stripe_.pointers[0], stripe_.pointers[1], stripe_.parity(), 0),
+      TANDEM_ERROR_INVALID_ARGUMENT, {"0"}));
   EXPECT_TRUE(refused(tandem_accumulate(context_.get(), codec_.get(), 0, stripe_.pointers[0], stripe_.parity(), 0, 0),
                       TANDEM_ERROR_INVALID_ARGUMENT, {"0"}));
   void *shards[2] = {&shards, nullptr};
@@ -378,8 +381,8 @@ TEST_F(BadCall, OverlapPartial) {
   const Bytes before = arena;
   for (const unsigned output : {kK, kK + kM - 1}) {
     for (const unsigned other : {0u, kK - 1, kK + 1}) {
-      for (const std::ptrdiff_t distance : {std::ptrdiff_t{0}, std::ptrdiff_t{1}, std::ptrdiff_t{kBytes / 2},
-                                            std::ptrdiff_t{kBytes - 1}}) {
+      for (const std::ptrdiff_t distance :
+           {std::ptrdiff_t{0}, std::ptrdiff_t{1}, std::ptrdiff_t{kBytes / 2}, std::ptrdiff_t{kBytes - 1}}) {
         for (const int sign : {-1, 1}) {
           stripe_.pointers[other] = const_cast<std::uint8_t *>(begin);
           stripe_.pointers[output] = const_cast<std::uint8_t *>(begin) + sign * distance;
@@ -457,7 +460,8 @@ TEST_F(BadCall, Plans) {
   EXPECT_TRUE(refused(tandem_plan_create(nullptr, codec_.get(), &options, &plan), TANDEM_ERROR_INVALID_ARGUMENT));
   EXPECT_TRUE(refused(tandem_plan_create(context_.get(), nullptr, &options, &plan), TANDEM_ERROR_INVALID_ARGUMENT));
   EXPECT_TRUE(refused(tandem_plan_create(context_.get(), codec_.get(), nullptr, &plan), TANDEM_ERROR_INVALID_ARGUMENT));
-  EXPECT_TRUE(refused(tandem_plan_create(context_.get(), codec_.get(), &options, nullptr), TANDEM_ERROR_INVALID_ARGUMENT));
+  EXPECT_TRUE(
+      refused(tandem_plan_create(context_.get(), codec_.get(), &options, nullptr), TANDEM_ERROR_INVALID_ARGUMENT));
   EXPECT_EQ(plan, nullptr);
   tandem_plan_destroy(nullptr);
 }
@@ -583,12 +587,14 @@ TEST_F(BadCall, Scattered) {
   shards[kK] = {twice, 2};
   EXPECT_TRUE(refused(encode_scattered(), TANDEM_ERROR_OVERLAP, {"10"})) << "a shard overlaps itself";
   reset();
-  EXPECT_TRUE(refused(tandem_encode_scattered(context_.get(), codec_.get(), nullptr, kBytes), TANDEM_ERROR_INVALID_ARGUMENT));
+  EXPECT_TRUE(
+      refused(tandem_encode_scattered(context_.get(), codec_.get(), nullptr, kBytes), TANDEM_ERROR_INVALID_ARGUMENT));
   EXPECT_TRUE(refused(tandem_decode_scattered(context_.get(), codec_.get(), shards.data(), nullptr, kBytes),
                       TANDEM_ERROR_INVALID_ARGUMENT));
   for (unsigned i = 0; i < 5; ++i) stripe_.present[i] = 0;
-  EXPECT_TRUE(refused(tandem_decode_scattered(context_.get(), codec_.get(), shards.data(), stripe_.present.data(), kBytes),
-                      TANDEM_ERROR_NOT_RECOVERABLE, {"5 of 10", "4 parity"}));
+  EXPECT_TRUE(
+      refused(tandem_decode_scattered(context_.get(), codec_.get(), shards.data(), stripe_.present.data(), kBytes),
+              TANDEM_ERROR_NOT_RECOVERABLE, {"5 of 10", "4 parity"}));
 }
 
 TEST(BadTools, Lists) {

@@ -22,7 +22,8 @@ void expect_works(tandem_context *context) {
   Random random(8);
   Stripe stripe(random, 5, 3, 300'001);
   stripe.lose_parity();
-  ASSERT_EQ(tandem_encode(context, make_codec(5, 3).get(), stripe.data(), stripe.parity(), stripe.shard_bytes()), TANDEM_OK)
+  ASSERT_EQ(tandem_encode(context, make_codec(5, 3).get(), stripe.data(), stripe.parity(), stripe.shard_bytes()),
+            TANDEM_OK)
       << tandem_last_error_message();
   ASSERT_TRUE(stripe.intact());
 }
@@ -107,8 +108,8 @@ TEST(Context, DestroyEndsItsThreads) {
 
 TEST(Context, Environment) {
   {
-    const Variable kernel("TANDEM_KERNEL", "scalar"), threads("TANDEM_THREADS", "2"), executor("TANDEM_EXECUTOR", "serial"),
-        backend("TANDEM_BACKEND", "cpu"), resources("TANDEM_RESOURCES", "cpu=1");
+    const Variable kernel("TANDEM_KERNEL", "scalar"), threads("TANDEM_THREADS", "2"),
+        executor("TANDEM_EXECUTOR", "serial"), backend("TANDEM_BACKEND", "cpu"), resources("TANDEM_RESOURCES", "cpu=1");
     tandem_context *raw = nullptr;
     ASSERT_EQ(tandem_context_create(nullptr, &raw), TANDEM_OK) << tandem_last_error_message();
     const Context context(raw);
@@ -131,7 +132,8 @@ TEST(Context, Environment) {
     const Variable variable(name, value);
     tandem_context *raw = nullptr;
     const char *number = std::strrchr(value, '=');
-    EXPECT_TRUE(refused(tandem_context_create(nullptr, &raw), status, {number != nullptr ? number + 1 : value})) << name;
+    EXPECT_TRUE(refused(tandem_context_create(nullptr, &raw), status, {number != nullptr ? number + 1 : value}))
+        << name;
     EXPECT_EQ(raw, nullptr);
   };
   refuses("TANDEM_KERNEL", "avx1024", TANDEM_ERROR_UNAVAILABLE);
@@ -150,7 +152,8 @@ TEST(Context, Resources) {
     options.resources = "cpu=1";
     const Context context = make_context(options);
     expect_works(context.get());
-    for (const std::uint64_t amount : {std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3}, std::uint64_t{1000}, UINT64_MAX}) {
+    for (const std::uint64_t amount :
+         {std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3}, std::uint64_t{1000}, UINT64_MAX}) {
       ASSERT_EQ(tandem_context_set_resource(context.get(), "cpu", amount), TANDEM_OK) << tandem_last_error_message();
       expect_works(context.get());
     }

@@ -14,15 +14,19 @@ namespace {
 constexpr std::uint64_t kSeed = 1969;
 constexpr unsigned kForks = 12, kLimitSeconds = 60;
 
-// Encode, decode, plan and job on the given context; whether all bytes were right. Prints nothing: it runs in the child.
-bool code(tandem_context *context, const tandem_codec *codec, const tandem_plan *plan, std::uint64_t seed, std::size_t bytes) {
+// Encode, decode, plan and job on the given context; whether all bytes were right. Prints nothing: it runs in the
+// child.
+bool code(tandem_context *context, const tandem_codec *codec, const tandem_plan *plan, std::uint64_t seed,
+          std::size_t bytes) {
   Random random(seed);
   Stripe stripe(random, 6, 3, bytes);
   stripe.lose_parity();
-  if (tandem_encode(context, codec, stripe.data(), stripe.parity(), bytes) != TANDEM_OK || !stripe.intact()) return false;
+  if (tandem_encode(context, codec, stripe.data(), stripe.parity(), bytes) != TANDEM_OK || !stripe.intact())
+    return false;
   stripe.restore();
   stripe.lose_all(random.pick(3, 9));
-  if (tandem_decode(context, codec, stripe.all(), stripe.present.data(), bytes) != TANDEM_OK || !stripe.intact()) return false;
+  if (tandem_decode(context, codec, stripe.all(), stripe.present.data(), bytes) != TANDEM_OK || !stripe.intact())
+    return false;
   stripe.lose_parity();
   tandem_plan_arguments arguments = {};
   arguments.struct_bytes = sizeof arguments;
@@ -45,7 +49,8 @@ INSTANTIATE_TEST_SUITE_P(Executors, Fork, testing::ValuesIn(executors()),
 void expect_exit_zero(pid_t child) {
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status) << (WTERMSIG(status) == SIGALRM ? ": the child hung" : "");
+  EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status)
+                                 << (WTERMSIG(status) == SIGALRM ? ": the child hung" : "");
   EXPECT_EQ(WEXITSTATUS(status), 0) << "the child's bytes were wrong";
 }
 
@@ -62,7 +67,8 @@ TEST_P(Fork, ChildCodesWhileTheParentsThreadsDo) {
   for (unsigned t = 0; t < 3; ++t) {
     threads.emplace_back([&, t] {
       for (unsigned round = 0; !stop; ++round)
-        if (!code(context.get(), codec.get(), plan.get(), kSeed + 10 * round + t, round % 2 == 0 ? 400'000 : 500)) ++wrong;
+        if (!code(context.get(), codec.get(), plan.get(), kSeed + 10 * round + t, round % 2 == 0 ? 400'000 : 500))
+          ++wrong;
     });
   }
   for (unsigned i = 0; i < kForks; ++i) {
@@ -74,7 +80,8 @@ TEST_P(Fork, ChildCodesWhileTheParentsThreadsDo) {
       right = right && tandem_context_set_resource(context.get(), "cpu", 3) == TANDEM_OK;
       tandem_context *fresh = nullptr;  // and one made here
       right = right && tandem_context_create(&options, &fresh) == TANDEM_OK;
-      right = right && code(fresh, codec.get(), make_plan(fresh, codec.get(), TANDEM_OPERATION_ENCODE).get(), i, 400'000);
+      right =
+          right && code(fresh, codec.get(), make_plan(fresh, codec.get(), TANDEM_OPERATION_ENCODE).get(), i, 400'000);
       tandem_context_destroy(fresh);
       _exit(right ? 0 : 1);
     }

@@ -36,7 +36,8 @@ TEST_P(Many, EncodeAndDecodeStripes) {
       stripes[i]->lose_parity();
       records[i] = {{stripes[i]->all(), nullptr, bytes, TANDEM_MEMORY_HOST, 4321}, 99};
     }
-    ASSERT_EQ(tandem_encode_stripes(context_.get(), codec.get(), &records.data()->stripe, count, sizeof(Record)), TANDEM_OK)
+    ASSERT_EQ(tandem_encode_stripes(context_.get(), codec.get(), &records.data()->stripe, count, sizeof(Record)),
+              TANDEM_OK)
         << tandem_last_error_message();
     for (unsigned i = 0; i < count; ++i) ASSERT_TRUE(stripes[i]->intact()) << "stripe " << i << " of " << count;
     for (unsigned i = 0; i < count; ++i) {
@@ -44,7 +45,8 @@ TEST_P(Many, EncodeAndDecodeStripes) {
       stripes[i]->lose_all(random.pick(static_cast<unsigned>(random.below(m + 1)), k + m));
       records[i].stripe.present = stripes[i]->present.data();
     }
-    ASSERT_EQ(tandem_decode_stripes(context_.get(), codec.get(), &records.data()->stripe, count, sizeof(Record)), TANDEM_OK)
+    ASSERT_EQ(tandem_decode_stripes(context_.get(), codec.get(), &records.data()->stripe, count, sizeof(Record)),
+              TANDEM_OK)
         << tandem_last_error_message();
     for (unsigned i = 0; i < count; ++i) {
       ASSERT_TRUE(stripes[i]->intact()) << "stripe " << i << " of " << count;
@@ -72,7 +74,7 @@ TEST_P(Many, DecodeGoesOnPastALostStripe) {
   EXPECT_TRUE(refused(tandem_decode_stripes(context_.get(), codec.get(), list.data(), count, sizeof list[0]),
                       TANDEM_ERROR_NOT_RECOVERABLE, {"stripe 17 of 600", "2 of 4", "1 parity shard"}));
   for (unsigned i = 0; i < count; ++i) {
-    const tandem_status want = i == 17 || i == 590   ? TANDEM_ERROR_NOT_RECOVERABLE
+    const tandem_status want = i == 17 || i == 590    ? TANDEM_ERROR_NOT_RECOVERABLE
                                : i == 300 || i == 400 ? TANDEM_ERROR_INVALID_ARGUMENT
                                                       : TANDEM_OK;
     ASSERT_EQ(list[i].status, want) << i;
@@ -142,7 +144,8 @@ class Scattered {
       for (const tandem_segment &segment : segments_[i]) {
         if (segment.bytes == 0) continue;
         std::memcpy(stripe_.shards[i].data() + done, segment.address, segment.bytes);
-        std::memset(rest.data() + (static_cast<std::uint8_t *>(segment.address) - storage_[i].data()), kCanary, segment.bytes);
+        std::memset(rest.data() + (static_cast<std::uint8_t *>(segment.address) - storage_[i].data()), kCanary,
+                    segment.bytes);
         done += segment.bytes;
       }
       EXPECT_EQ(rest, Bytes(rest.size(), kCanary)) << "a gap of shard " << i << " was written";
@@ -195,7 +198,8 @@ TEST_P(Many, ScatteredNothingToDo) {
   Scattered scattered(random, stripe, 3);
   scattered.scatter();
   const Codec codec = make_codec(2, 1);
-  EXPECT_EQ(tandem_decode_scattered(context_.get(), codec.get(), scattered.shards(), stripe.present.data(), 64), TANDEM_OK);
+  EXPECT_EQ(tandem_decode_scattered(context_.get(), codec.get(), scattered.shards(), stripe.present.data(), 64),
+            TANDEM_OK);
   scattered.leave_out(2);
   EXPECT_EQ(tandem_encode_scattered(context_.get(), codec.get(), scattered.shards(), 64), TANDEM_OK);
 }

@@ -1,4 +1,5 @@
-// Every allocation of the library fails once: the call says OUT_OF_MEMORY and has written nothing, and the next one works.
+// Every allocation of the library fails once: the call says OUT_OF_MEMORY and has written nothing, and the next one
+// works.
 #include <atomic>
 #include <cstdlib>
 #include <functional>
@@ -63,9 +64,9 @@ namespace {
 constexpr std::uint64_t kSeed = 60;
 constexpr long kMostAllocations = 20'000;
 
-// Calls with 0, 1, 2, ... allocations allowed until one call gets by without a failing allocation. A call in between may
-// still succeed, where the library does without (a worker thread less). `prepare` runs before each, `check` after each,
-// with whether it succeeded. `fresh_thread`: each call on a thread of its own, which has nothing in its caches.
+// Calls with 0, 1, 2, ... allocations allowed until one call gets by without a failing allocation. A call in between
+// may still succeed, where the library does without (a worker thread less). `prepare` runs before each, `check` after
+// each, with whether it succeeded. `fresh_thread`: each call on a thread of its own, which has nothing in its caches.
 void fail_each_allocation(bool fresh_thread, const std::function<tandem_status()> &call,
                           const std::function<void()> &prepare, const std::function<void(bool ok)> &check) {
   unsigned refusals = 0;
@@ -78,8 +79,9 @@ void fail_each_allocation(bool fresh_thread, const std::function<tandem_status()
       allowed_allocations.store(allowed);
       status = call();
       allowed_allocations.store(-1);
-      if (status != TANDEM_OK) message_is_there = std::strstr(tandem_last_error_message(), "memory") != nullptr ||
-                                                  std::strstr(tandem_last_error_message(), "thread") != nullptr;
+      if (status != TANDEM_OK)
+        message_is_there = std::strstr(tandem_last_error_message(), "memory") != nullptr ||
+                           std::strstr(tandem_last_error_message(), "thread") != nullptr;
     };
     if (fresh_thread) {
       std::thread(attempt).join();
@@ -115,7 +117,8 @@ TEST(OutOfMemory, CreateObjects) {
           tandem_context_destroy(context);
         });
   }
-  for (const int32_t matrix : {TANDEM_MATRIX_ISAL_CAUCHY, TANDEM_MATRIX_BACKBLAZE, TANDEM_MATRIX_JERASURE_VANDERMONDE}) {
+  for (const int32_t matrix :
+       {TANDEM_MATRIX_ISAL_CAUCHY, TANDEM_MATRIX_BACKBLAZE, TANDEM_MATRIX_JERASURE_VANDERMONDE}) {
     const tandem_codec_options options = codec_options(10, 4, matrix);
     tandem_codec *codec = nullptr;
     fail_each_allocation(
@@ -248,8 +251,7 @@ TEST_P(OutOfMemory, VerifyAndUpdate) {
   result.struct_bytes = sizeof result;
   const Bytes new_data = random_.bytes(stripe_.shard_bytes());
   fail_each_allocation(
-      true,
-      [&] { return tandem_verify(context_.get(), codec_.get(), stripe_.data(), stripe_.shard_bytes(), &result); },
+      true, [&] { return tandem_verify(context_.get(), codec_.get(), stripe_.data(), stripe_.shard_bytes(), &result); },
       [&] {
         context_ = make_context();
         codec_ = make_codec(kK, kM);

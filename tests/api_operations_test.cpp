@@ -32,7 +32,7 @@ INSTANTIATE_TEST_SUITE_P(Executors, EveryExecutor,
 
 TEST_P(EveryExecutor, EncodeAndDecode) {
   Random random(kSeed);
-  const std::pair<unsigned, unsigned> shapes[] = {{1, 0}, {1, 1}, {2, 1}, {3, 2}, {4, 2},   {5, 5},   {10, 4},
+  const std::pair<unsigned, unsigned> shapes[] = {{1, 0}, {1, 1}, {2, 1},  {3, 2},  {4, 2},    {5, 5},   {10, 4},
                                                   {1, 9}, {7, 0}, {17, 3}, {32, 8}, {200, 56}, {1, 255}, {255, 1}};
   for (const auto &[k, m] : shapes) {
     const Codec codec = make_codec(k, m);
@@ -84,7 +84,8 @@ TEST_P(EveryExecutor, LargeStripesUseTheKernelMoreThanOnce) {
   Stripe stripe(random, 6, 3, 2'000'003);
   stripe.lose_parity();
   const uint64_t before = kernel_calls(context_.get());
-  ASSERT_EQ(tandem_encode(context_.get(), codec.get(), stripe.data(), stripe.parity(), stripe.shard_bytes()), TANDEM_OK);
+  ASSERT_EQ(tandem_encode(context_.get(), codec.get(), stripe.data(), stripe.parity(), stripe.shard_bytes()),
+            TANDEM_OK);
   EXPECT_TRUE(stripe.intact());
   EXPECT_GE(kernel_calls(context_.get()), before + 2);
   stripe.restore();
@@ -337,7 +338,8 @@ TEST(Kernels, ForcedByNameAndProvenToRun) {
       Stripe stripe(random, 10, 4, bytes);
       stripe.lose_parity();
       const uint64_t before = kernel_calls(context.get());
-      ASSERT_EQ(tandem_encode(context.get(), make_codec(10, 4).get(), stripe.data(), stripe.parity(), bytes), TANDEM_OK);
+      ASSERT_EQ(tandem_encode(context.get(), make_codec(10, 4).get(), stripe.data(), stripe.parity(), bytes),
+                TANDEM_OK);
       EXPECT_TRUE(stripe.intact()) << kernels[i].name;
       EXPECT_GT(kernel_calls(context.get()), before);
     }

@@ -94,7 +94,8 @@ TEST_P(Plans, ShardsToRead) {
     Bytes wanted(k + m, 0);
     for (const unsigned i : lost) wanted[i] = random.chance(60);
     wanted[lost[0]] = 1;
-    const Plan plan = make_plan(context_.get(), codec.get(), TANDEM_OPERATION_DECODE, stripe.present.data(), wanted.data());
+    const Plan plan =
+        make_plan(context_.get(), codec.get(), TANDEM_OPERATION_DECODE, stripe.present.data(), wanted.data());
     Bytes read(k + m, 77);
     ASSERT_EQ(tandem_plan_shards_to_read(plan.get(), read.data()), TANDEM_OK);
     unsigned read_count = 0;
@@ -226,11 +227,13 @@ TEST_P(Plans, Cancel) {
     std::thread([&] {  // the sentence reaches a thread that waits later, too
       EXPECT_STREQ(tandem_last_error_message(), "");
       EXPECT_TRUE(refused(tandem_job_wait(job.get()), TANDEM_ERROR_CANCELLED, {"cancel"}));
-    }).join();
+    })
+        .join();
   }
   std::printf("%u of 10 cancels took effect\n", cancelled);
   stripe.lose_parity();
-  ASSERT_EQ(tandem_encode(context_.get(), codec.get(), stripe.data(), stripe.parity(), stripe.shard_bytes()), TANDEM_OK);
+  ASSERT_EQ(tandem_encode(context_.get(), codec.get(), stripe.data(), stripe.parity(), stripe.shard_bytes()),
+            TANDEM_OK);
   EXPECT_TRUE(stripe.intact());
 }
 

@@ -31,7 +31,8 @@ std::string one_operation(Random &random, tandem_context *context, const std::ve
       break;
     case 1:
       stripe.lose_all(random.pick(static_cast<unsigned>(random.between(1, m)), k + m));
-      if (tandem_decode(context, codec, stripe.all(), stripe.present.data(), bytes) != TANDEM_OK) return failed("decode");
+      if (tandem_decode(context, codec, stripe.all(), stripe.present.data(), bytes) != TANDEM_OK)
+        return failed("decode");
       break;
     case 2: {
       tandem_verify_result result = {};
@@ -50,8 +51,10 @@ std::string one_operation(Random &random, tandem_context *context, const std::ve
       break;
     case 4: {  // away and back again
       const Bytes other = random.bytes(bytes);
-      if (tandem_update(context, codec, k - 1, stripe.pointers[k - 1], other.data(), stripe.parity(), bytes) != TANDEM_OK ||
-          tandem_update(context, codec, k - 1, other.data(), stripe.pointers[k - 1], stripe.parity(), bytes) != TANDEM_OK)
+      if (tandem_update(context, codec, k - 1, stripe.pointers[k - 1], other.data(), stripe.parity(), bytes) !=
+              TANDEM_OK ||
+          tandem_update(context, codec, k - 1, other.data(), stripe.pointers[k - 1], stripe.parity(), bytes) !=
+              TANDEM_OK)
         return failed("update");
       break;
     }
@@ -73,10 +76,12 @@ std::string one_operation(Random &random, tandem_context *context, const std::ve
       break;
     }
     case 6: {
-      if (!random.chance(50)) return tandem_context_set_resource(context, "cpu", random.between(1, 4)) == TANDEM_OK ? "" : "resource";
+      if (!random.chance(50))
+        return tandem_context_set_resource(context, "cpu", random.between(1, 4)) == TANDEM_OK ? "" : "resource";
       const Codec own = make_codec(k, m);  // comes and goes while others code
       stripe.lose_parity();
-      if (tandem_encode(context, own.get(), stripe.data(), stripe.parity(), bytes) != TANDEM_OK) return failed("own codec");
+      if (tandem_encode(context, own.get(), stripe.data(), stripe.parity(), bytes) != TANDEM_OK)
+        return failed("own codec");
       break;
     }
     default: {

@@ -23,7 +23,8 @@ unsigned long status_field(const char *name) {
   unsigned long value = 0;
   char line[256];
   while (std::fgets(line, sizeof line, file) != nullptr)
-    if (std::strncmp(line, name, std::strlen(name)) == 0) value = std::strtoul(line + std::strlen(name) + 1, nullptr, 10);
+    if (std::strncmp(line, name, std::strlen(name)) == 0)
+      value = std::strtoul(line + std::strlen(name) + 1, nullptr, 10);
   std::fclose(file);
   return value;
 }

@@ -52,7 +52,9 @@ class Tables {
   std::unique_ptr<void, AlignedFree> storage_;
 };
 
-Bytes random_matrix(Random &random, unsigned rows, unsigned columns) { return random.bytes(std::size_t{rows} * columns); }
+Bytes random_matrix(Random &random, unsigned rows, unsigned columns) {
+  return random.bytes(std::size_t{rows} * columns);
+}
 
 std::vector<const std::uint8_t *> pointers_of(const Shards &shards) {
   std::vector<const std::uint8_t *> pointers;
@@ -159,8 +161,8 @@ TEST_P(KernelTest, SmallShapesAtEveryLength) {
 
 TEST_P(KernelTest, WideShapes) {
   Random random(kSeed + 1);
-  const std::vector<std::size_t> lengths = {1,   15,  16,  17,  31,  32,  33,  63,  64,   65,   127, 128, 129,
-                                            191, 192, 193, 255, 256, 257, 320, 511, 1000, 1027, 2049};
+  const std::vector<std::size_t> lengths = {1,   15,  16,  17,  31,  32,  33,  63,  64,  65,   127,  128,
+                                            129, 191, 192, 193, 255, 256, 257, 320, 511, 1000, 1027, 2049};
   for (const unsigned rows : {1u, 2u, 4u, 5u, 8u, 13u, 16u, 17u, 24u, 31u, 32u, 33u, 64u, 127u, 128u, 255u}) {
     for (const unsigned columns : {1u, 2u, 21u, 31u, 32u, 33u, 63u, 64u, 65u, 127u, 128u, 129u, 192u, 254u, 255u}) {
       if (rows + columns > 256 || (rows < 13 && columns < 21)) continue;
@@ -178,8 +180,16 @@ TEST_P(KernelTest, LengthsAroundBoundaries) {
   for (const std::size_t boundary : {512, 1024, 2048, 4096, 8192, 65536})
     for (std::size_t length = boundary - 1; length <= boundary + 1; ++length) lengths.push_back(length);
   lengths.insert(lengths.end(), {333, 777, 1536, 3071, 5001, 9999, 12289, 16385, 33333, 70001});
-  for (const auto &[rows, columns] : {std::pair{1u, 1u}, {1u, 5u}, {2u, 8u}, {3u, 7u}, {4u, 10u}, {5u, 3u}, {6u, 16u},
-                                      {8u, 10u}, {9u, 4u}, {12u, 20u}}) {
+  for (const auto &[rows, columns] : {std::pair{1u, 1u},
+                                      {1u, 5u},
+                                      {2u, 8u},
+                                      {3u, 7u},
+                                      {4u, 10u},
+                                      {5u, 3u},
+                                      {6u, 16u},
+                                      {8u, 10u},
+                                      {9u, 4u},
+                                      {12u, 20u}}) {
     check_lengths(random_matrix(random, rows, columns), rows, columns, lengths, random);
     if (HasFailure()) return;
   }
@@ -189,7 +199,8 @@ TEST_P(KernelTest, LengthsAroundBoundaries) {
 TEST_P(KernelTest, Alignments) {
   Random random(kSeed + 3);
   constexpr std::size_t kBytes = 700;
-  for (const auto &[rows, columns] : {std::pair{1u, 2u}, {2u, 3u}, {3u, 5u}, {4u, 10u}, {6u, 6u}, {8u, 9u}, {11u, 4u}}) {
+  for (const auto &[rows, columns] :
+       {std::pair{1u, 2u}, {2u, 3u}, {3u, 5u}, {4u, 10u}, {6u, 6u}, {8u, 9u}, {11u, 4u}}) {
     const Bytes matrix = random_matrix(random, rows, columns);
     const Tables tables(*kernel_, matrix, rows, columns);
     for (unsigned shift = 0; shift < 64; ++shift) {
@@ -253,8 +264,7 @@ TEST_P(KernelTest, OffsetBeyondFourGibibytes) {
   Random random(kSeed + 5);
   std::vector<std::uint8_t *> shards;
   for (unsigned i = 0; i < kRows + kColumns; ++i) {
-    void *mapped =
-        mmap(nullptr, kMapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *mapped = mmap(nullptr, kMapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     ASSERT_NE(mapped, MAP_FAILED) << "no address space for " << kMapped << " bytes";
     shards.push_back(static_cast<std::uint8_t *>(mapped));
     random.fill(shards.back() + kOffset, kBytes);
@@ -312,7 +322,8 @@ TEST_P(KernelTest, TilesAndPrefetch) {
 TEST_P(KernelTest, GuardPages) {
   Random random(kSeed + 7);
   for (const auto against : {Guarded::Against::front, Guarded::Against::back}) {
-    for (const auto &[rows, columns] : {std::pair{1u, 1u}, {2u, 2u}, {3u, 10u}, {4u, 4u}, {5u, 9u}, {8u, 6u}, {13u, 3u}}) {
+    for (const auto &[rows, columns] :
+         {std::pair{1u, 1u}, {2u, 2u}, {3u, 10u}, {4u, 4u}, {5u, 9u}, {8u, 6u}, {13u, 3u}}) {
       const Bytes matrix = random_matrix(random, rows, columns);
       const Tables tables(*kernel_, matrix, rows, columns);
       std::vector<std::size_t> lengths = every_length(140);
@@ -366,7 +377,8 @@ TEST_P(KernelTest, NeighbouringRangesInTwoThreads) {
   for (unsigned c = 0; c < kColumns; ++c) inputs.push_back(random.bytes(kBytes));
   const auto pointers = pointers_of(inputs);
   const Shards product = test::expected(matrix.data(), kRows, kColumns, pointers.data(), kBytes);
-  for (const std::size_t cut : {std::size_t{1}, std::size_t{63}, std::size_t{100}, std::size_t{131}, std::size_t{300}}) {
+  for (const std::size_t cut :
+       {std::size_t{1}, std::size_t{63}, std::size_t{100}, std::size_t{131}, std::size_t{300}}) {
     Shards outputs(kRows, Bytes(kBytes));
     std::vector<std::uint8_t *> out;
     for (Bytes &output : outputs) out.push_back(output.data());
@@ -410,9 +422,20 @@ TEST_P(KernelTest, NeighbouringRangesInTwoThreads) {
 TEST_P(KernelTest, SpecialMatrices) {
   Random random(kSeed + 9);
   const std::vector<std::size_t> lengths = {1, 31, 64, 65, 129, 193, 257};
-  for (const auto &[rows, columns] :
-       {std::pair{1u, 1u}, {1u, 9u}, {2u, 2u}, {3u, 3u}, {4u, 4u}, {4u, 5u}, {4u, 10u}, {5u, 8u}, {6u, 7u}, {8u, 8u},
-        {8u, 13u}, {12u, 20u}, {16u, 16u}, {32u, 32u}}) {
+  for (const auto &[rows, columns] : {std::pair{1u, 1u},
+                                      {1u, 9u},
+                                      {2u, 2u},
+                                      {3u, 3u},
+                                      {4u, 4u},
+                                      {4u, 5u},
+                                      {4u, 10u},
+                                      {5u, 8u},
+                                      {6u, 7u},
+                                      {8u, 8u},
+                                      {8u, 13u},
+                                      {12u, 20u},
+                                      {16u, 16u},
+                                      {32u, 32u}}) {
     const std::size_t cells = std::size_t{rows} * columns;
     const auto at = [columns = columns](unsigned r, unsigned c) { return std::size_t{r} * columns + c; };
     std::vector<Bytes> matrices;
@@ -449,7 +472,8 @@ TEST_P(KernelTest, SpecialMatrices) {
           const unsigned row_in = r % block, column_in = c % block;
           const bool mirrored = row_in > column_in && c - column_in + row_in < columns && r - row_in + column_in < rows;
           matrix[at(r, c)] = mirrored ? matrix[at(r - row_in + column_in, c - column_in + row_in)] : random.byte();
-          xor_indexed[at(r, c)] = static_cast<std::uint8_t>(29 + 3 * (row_in ^ column_in) + 7 * (c / block) + r / block);
+          xor_indexed[at(r, c)] =
+              static_cast<std::uint8_t>(29 + 3 * (row_in ^ column_in) + 7 * (c / block) + r / block);
         }
       }
       matrices.push_back(matrix);
@@ -471,8 +495,8 @@ TEST_P(KernelTest, SpecialMatrices) {
 TEST_P(KernelTest, PresetMatrices) {
   Random random(kSeed + 10);
   for (const core::Preset &preset : core::presets()) {
-    for (const unsigned k : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 15u, 16u, 17u, 20u, 31u, 32u, 33u,
-                             64u, 100u, 128u, 251u}) {
+    for (const unsigned k : {1u,  2u,  3u,  4u,  5u,  6u,  7u,  8u,  9u,  10u,  11u,  12u,
+                             13u, 15u, 16u, 17u, 20u, 31u, 32u, 33u, 64u, 100u, 128u, 251u}) {
       for (const unsigned m : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 10u, 12u, 16u, 32u}) {
         if (k + m > 256 || (k > 20 && m > 8 && (k + m) % 3 != 0)) continue;
         core::Matrix matrix;
@@ -506,7 +530,8 @@ TEST_P(KernelTest, DecodeMatrices) {
       const core::Codec codec(options);
       core::ShardSet present, wanted;
       for (unsigned i = 0; i < codec.shard_count(); ++i) present.set(i);
-      for (const unsigned lost : random.pick(static_cast<unsigned>(random.between(1, options.m)), codec.shard_count())) {
+      for (const unsigned lost :
+           random.pick(static_cast<unsigned>(random.between(1, options.m)), codec.shard_count())) {
         present.reset(lost);
         wanted.set(lost);
       }

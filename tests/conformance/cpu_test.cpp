@@ -1,5 +1,5 @@
-// The CPU backend: every kernel x executor x partition. A kernel that this CPU lacks, or an executor whose module is not
-// there, is printed as NOT RUN.
+// The CPU backend: every kernel x executor x partition. A kernel that this CPU lacks, or an executor whose module is
+// not there, is printed as NOT RUN.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

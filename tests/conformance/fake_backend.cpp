@@ -98,8 +98,7 @@ struct FakeBackend::State {
       if (control.cancelled()) core::fail(TANDEM_ERROR_CANCELLED, fmt::format("{}: cancelled", script.name));
       const std::uint64_t length = std::min(step, length_bytes - done);
       compute(task, task.offset_bytes + done, length);
-      if (script.bytes_per_second > 0)
-        pass(static_cast<double>(moved_bytes(task, length)) / script.bytes_per_second);
+      if (script.bytes_per_second > 0) pass(static_cast<double>(moved_bytes(task, length)) / script.bytes_per_second);
       done += length;
       const std::lock_guard lock(mutex);
       ++counts.chunks;

@@ -14,15 +14,16 @@ namespace tandem::test {
 
 struct FakeScript {
   std::string name = "fake";
-  unsigned lanes = 1;                      // tasks that run at once; more wait
+  unsigned lanes = 1;  // tasks that run at once; more wait
   std::uint64_t granularity_bytes = 1;
-  std::uint64_t chunk_bytes = 16 << 10;    // looks at the control before each
+  std::uint64_t chunk_bytes = 16 << 10;  // looks at the control before each
 
-  double latency_seconds = 0;              // before each task
-  double bytes_per_second = 0;             // inputs and outputs together; 0 = no limit
+  double latency_seconds = 0;                     // before each task
+  double bytes_per_second = 0;                    // inputs and outputs together; 0 = no limit
   std::function<void(double seconds)> pass_time;  // how time passes; empty = really sleeps
 
-  std::uint64_t memory_limit_bytes = UINT64_MAX;  // the buffers of tasks under way, all together: beyond it OUT_OF_MEMORY
+  std::uint64_t memory_limit_bytes =
+      UINT64_MAX;  // the buffers of tasks under way, all together: beyond it OUT_OF_MEMORY
 
   std::optional<std::uint64_t> failing_task;  // the n-th task of this backend's life, from 0, fails
   bool fails_for_ever = false;                // and every one after it

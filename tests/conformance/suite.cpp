@@ -42,7 +42,12 @@ struct Stripe {
 
   Task task(Mode mode) { return range(mode, 0, shard_bytes); }
   Task range(Mode mode, std::uint64_t offset, std::uint64_t length) {
-    return {prepared.get(), input_pointers.data(), output_pointers.data(), offset, length, mode,
+    return {prepared.get(),
+            input_pointers.data(),
+            output_pointers.data(),
+            offset,
+            length,
+            mode,
             mode == Mode::compare ? mismatches.data() : nullptr};
   }
 
@@ -107,7 +112,8 @@ TEST_P(BackendConformance, TraitsMakeSense) {
 
 TEST_P(BackendConformance, AssignAndAccumulate) {
   Random random(kSeed);
-  for (const auto &[rows, columns] : {std::pair{1u, 1u}, {1u, 4u}, {2u, 3u}, {4u, 10u}, {3u, 20u}, {9u, 6u}, {17u, 33u}}) {
+  for (const auto &[rows, columns] :
+       {std::pair{1u, 1u}, {1u, 4u}, {2u, 3u}, {4u, 10u}, {3u, 20u}, {9u, 6u}, {17u, 33u}}) {
     for (const std::size_t bytes : {std::size_t{1}, std::size_t{100}, std::size_t{4097}, std::size_t{70'001}}) {
       Stripe stripe(random, *backend_, random_matrix(random, rows, columns), bytes);
       for (const Mode mode : {Mode::assign, Mode::accumulate}) {
@@ -202,7 +208,8 @@ TEST_P(BackendConformance, RangeLeavesTheRestAlone) {
   for (const std::size_t units : {std::size_t{2000}, kLarge}) {
     Stripe stripe(random, *backend_, random_matrix(random, 4, 3), units * grain);
     for (unsigned trial = 0; trial < 6; ++trial) {
-      const std::size_t offset = grain * random.below(units), length = grain * random.between(1, units - offset / grain);
+      const std::size_t offset = grain * random.below(units),
+                        length = grain * random.between(1, units - offset / grain);
       for (const Mode mode : {Mode::assign, Mode::accumulate}) {
         stripe.reset();
         run(*backend_, {stripe.range(mode, offset, length)});
@@ -219,15 +226,16 @@ TEST_P(BackendConformance, ManyTasksInOneRun) {
     std::vector<Task> tasks;
     for (unsigned i = 0; i < count; ++i) {
       const std::size_t bytes = i % 50 == 7 ? random.between(50'000, 90'000) : random.between(1, 2'000);
-      stripes.push_back(std::make_unique<Stripe>(
-          random, *backend_,
-          random_matrix(random, static_cast<unsigned>(random.between(1, 4)), static_cast<unsigned>(random.between(1, 6))),
-          bytes));
+      stripes.push_back(std::make_unique<Stripe>(random, *backend_,
+                                                 random_matrix(random, static_cast<unsigned>(random.between(1, 4)),
+                                                               static_cast<unsigned>(random.between(1, 6))),
+                                                 bytes));
       tasks.push_back(stripes.back()->task(i % 3 == 0 ? Mode::accumulate : Mode::assign));
     }
     run(*backend_, tasks);
     for (unsigned i = 0; i < count; ++i)
-      ASSERT_EQ(stripes[i]->outputs, stripes[i]->wanted(tasks[i].mode, 0, stripes[i]->shard_bytes)) << i << " of " << count;
+      ASSERT_EQ(stripes[i]->outputs, stripes[i]->wanted(tasks[i].mode, 0, stripes[i]->shard_bytes))
+          << i << " of " << count;
   }
 }
 
@@ -316,7 +324,8 @@ TEST_P(BackendConformance, SeveralThreadsAtOnce) {
           if (round % 2 == 0) stripe.prepared = shared;
           const Mode mode = round % 3 == 0 ? Mode::accumulate : Mode::assign;
           run(*backend_, {stripe.task(mode)});
-          if (stripe.outputs != stripe.wanted(mode, 0, bytes)) wrong[t] = "wrong bytes in round " + std::to_string(round);
+          if (stripe.outputs != stripe.wanted(mode, 0, bytes))
+            wrong[t] = "wrong bytes in round " + std::to_string(round);
         }
       } catch (const std::exception &error) {
         wrong[t] = error.what();

@@ -135,11 +135,13 @@ void run(Input input) {
   const reference::Rows rows = generator(k, coefficients);
   if (!custom && generator(k, coefficients) != [&] {
         reference::Rows want = generator(k, {});
-        for (Bytes &row : reference::parity_rows(tandem_matrix_name(options.matrix), k, m)) want.push_back(std::move(row));
+        for (Bytes &row : reference::parity_rows(tandem_matrix_name(options.matrix), k, m))
+          want.push_back(std::move(row));
         return want;
       }())
     wrong("coefficients of a preset");
-  if (!allow_non_mds && k + m <= 9 && !every_loss_is_recoverable(rows, k)) wrong("a matrix that is not MDS was accepted");
+  if (!allow_non_mds && k + m <= 9 && !every_loss_is_recoverable(rows, k))
+    wrong("a matrix that is not MDS was accepted");
 
   const std::size_t bytes = 1 + input.below(kMostBytes) + (large ? kLargeBytes : 0);
   Bytes present(k + m), wanted(k + m);
@@ -165,7 +167,8 @@ void run(Input input) {
   for (unsigned r = 0; r < m; ++r) shards.emplace_back(bytes, std::uint8_t{0xdd});
   std::vector<void *> pointers;
   for (Bytes &shard : shards) pointers.push_back(shard.data());
-  if (tandem_encode(context, codec.get(), pointers.data(), pointers.data() + k, bytes) != TANDEM_OK) wrong("encode failed");
+  if (tandem_encode(context, codec.get(), pointers.data(), pointers.data() + k, bytes) != TANDEM_OK)
+    wrong("encode failed");
   for (unsigned r = 0; r < m; ++r)
     if (shards[k + r] != parity[r]) wrong("encode wrote parity " + std::to_string(r) + " wrong");
 

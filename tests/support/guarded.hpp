@@ -1,4 +1,5 @@
-// Memory with an inaccessible page on both sides: reading or writing one byte too far ends the test at that instruction.
+// Memory with an inaccessible page on both sides: reading or writing one byte too far ends the test at that
+// instruction.
 #pragma once
 
 #include <sys/mman.h>
@@ -33,7 +34,10 @@ class Guarded {
     if (base_ != nullptr) munmap(base_, mapped_bytes_);
   }
   Guarded(Guarded &&other) noexcept
-      : base_(other.base_), room_(other.room_), data_(other.data_), mapped_bytes_(other.mapped_bytes_),
+      : base_(other.base_),
+        room_(other.room_),
+        data_(other.data_),
+        mapped_bytes_(other.mapped_bytes_),
         room_bytes_(other.room_bytes_) {
     other.base_ = nullptr;
   }
