@@ -91,7 +91,7 @@ class CpuBackend final : public core::Backend {
     for (const Task &task : tasks) total += moved_bytes(task, task.length_bytes);
     if (total < kInlineBytes) {
       for (const Task &task : tasks)
-        apply(task, prepared_of(task).whole, task.offset_bytes, task.length_bytes, task.mismatches);
+        apply(task, prepared_of(task).whole, task.offset_bytes, task.length_bytes, false, task.mismatches);
       // A flag rather than a count: threads with small calls must not fight over a cache line.
       if (kernel_calls_.load(std::memory_order_relaxed) == 0) kernel_calls_.store(1, std::memory_order_relaxed);
       return;
@@ -121,7 +121,9 @@ class CpuBackend final : public core::Backend {
     void run_item(std::size_t item) noexcept override {
       const Chunk &chunk = chunks[item];
       Mismatch found[core::kMaxShards];
-      backend_.apply(*chunk.task, *chunk.slice, chunk.offset_bytes, chunk.length_bytes, found);
+      const Task &task = *chunk.task;
+      const bool out_of_cache = moved_bytes(task, task.length_bytes) > backend_.out_of_cache_bytes_;
+      backend_.apply(task, *chunk.slice, chunk.offset_bytes, chunk.length_bytes, out_of_cache, found);
       if (chunk.task->mode != Mode::compare) return;
       const std::lock_guard lock(mutex_);
       for (std::uint32_t r = 0; r < chunk.task->prepared->rows(); ++r) chunk.task->mismatches[r].merge(found[r]);
@@ -156,7 +158,7 @@ class CpuBackend final : public core::Backend {
   }
 
   void apply(const Task &task, const Slice &slice, std::uint64_t offset_bytes, std::uint64_t length_bytes,
-             Mismatch *found) const noexcept {
+             bool out_of_cache, Mismatch *found) const noexcept {
     KernelCall call;
     call.tables = slice.tables.get();
     call.inputs = reinterpret_cast<const std::uint8_t *const *>(task.inputs);
@@ -166,7 +168,7 @@ class CpuBackend final : public core::Backend {
     call.rows = slice.row_count;
     call.columns = task.prepared->columns();
     call.accumulate = task.mode == Mode::accumulate;
-    call.out_of_cache = moved_bytes(task, task.length_bytes) > out_of_cache_bytes_;
+    call.out_of_cache = out_of_cache;
     call.tile_bytes = call.prefetch_bytes = 0;
     if (task.mode == Mode::compare) return compare(call, found);
     if (call.rows != 0 && call.length_bytes != 0) kernel_.apply(call);

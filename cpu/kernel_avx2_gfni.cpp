@@ -12,6 +12,7 @@ struct Isa {
   using Source = __m256i;
   static constexpr unsigned kVectorBytes = 32;
   static constexpr unsigned kCoefficientBytes = kAffineBytes;
+  static constexpr bool kMasks = false;  // load_part and store_part cost no more than whole ones
   static constexpr bool kMergesTwo = false;  // multiply_add2 is cheaper than two multiply_add
   // The largest blocks whose sums stay in registers, and how many vectors side by side.
   static constexpr unsigned kMostQuads = 1, kMostPairs = 0, kMostPairsBesideQuad = 0, kMostSingles = 4;

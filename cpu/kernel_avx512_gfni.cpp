@@ -13,6 +13,7 @@ struct Isa {
   using Source = __m512i;  // what a loaded vector becomes before it is multiplied
   static constexpr unsigned kVectorBytes = 64;
   static constexpr unsigned kCoefficientBytes = kAffineBytes;
+  static constexpr bool kMasks = true;  // load_part and store_part cost no more than whole ones
   static constexpr bool kMergesTwo = true;  // multiply_add2 is cheaper than two multiply_add
   // The largest blocks whose sums stay in registers, and how many vectors side by side.
   static constexpr unsigned kMostQuads = 2, kMostPairs = 4, kMostPairsBesideQuad = 1, kMostSingles = 4;
