@@ -40,7 +40,7 @@ deps-demo:
 	@scripts/install-deps demo
 
 format:
-	git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.hpp' | xargs clang-format-14 -i
+	git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.hpp' '*.inc' | xargs clang-format-14 -i
 
 clean:
 	rm -rf $(BUILD)

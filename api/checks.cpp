@@ -35,10 +35,9 @@ void check_overlap(const core::Plan &plan, const std::byte *const *inputs, std::
     extents[count++] = {inputs[i], static_cast<std::size_t>(shard_bytes), false, plan.inputs()[i]};
   core::Overlap found;
   if (!core::find_overlap({extents, count}, &found)) return;
-  core::fail(TANDEM_ERROR_OVERLAP, fmt::format("{} (written, {} bytes) overlaps {} ({})",
-                                               shard_name(plan.codec(), found.output), shard_bytes,
-                                               shard_name(plan.codec(), found.other),
-                                               found.other_is_output ? "written too" : "read"));
+  core::fail(TANDEM_ERROR_OVERLAP,
+             fmt::format("{} (written, {} bytes) overlaps {} ({})", shard_name(plan.codec(), found.output), shard_bytes,
+                         shard_name(plan.codec(), found.other), found.other_is_output ? "written too" : "read"));
 }
 
 }  // namespace
@@ -56,7 +55,8 @@ void check_shard_bytes(std::uint64_t shard_bytes, std::uint64_t shard_count) {
 void check_pointers(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs,
                     std::uint64_t shard_bytes) {
   const std::size_t input_count = plan.inputs().size(), output_count = plan.outputs().size();
-  if (any_null(inputs, input_count) || any_null(outputs, output_count)) [[unlikely]] fail_null(plan, inputs, outputs);
+  if (any_null(inputs, input_count) || any_null(outputs, output_count)) [[unlikely]]
+    fail_null(plan, inputs, outputs);
   if (plan.mode() == core::Mode::compare) return;  // nothing is written
   if (shard_bytes * (input_count + output_count) >= kOverlapCheckBytes)
     check_overlap(plan, inputs, outputs, shard_bytes);

@@ -46,8 +46,10 @@ tandem_status tandem_matrix_from_name(const char *name, int32_t *matrix_out) {
     const tandem::core::Preset *preset = tandem::core::find_preset(std::string(name));
     if (preset == nullptr) {
       std::string known;
-      for (const tandem::core::Preset &each : tandem::core::presets()) known += (known.empty() ? "" : ", ") + std::string(each.name);
-      tandem::core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "unknown matrix \"" + std::string(name) + "\"; known: " + known);
+      for (const tandem::core::Preset &each : tandem::core::presets())
+        known += (known.empty() ? "" : ", ") + std::string(each.name);
+      tandem::core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+                         "unknown matrix \"" + std::string(name) + "\"; known: " + known);
     }
     *matrix_out = preset->value;
   });

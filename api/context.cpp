@@ -95,8 +95,7 @@ tandem_status tandem_context_create(const tandem_context_options *options, tande
 void tandem_context_destroy(tandem_context *context) { delete context; }
 
 tandem_status tandem_context_set_resource(tandem_context *context, const char *name, uint64_t amount) {
-  if (context == nullptr || name == nullptr)
-    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "context or name is NULL");
+  if (context == nullptr || name == nullptr) return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "context or name is NULL");
   return guarded([&] { context->budget.set(name, amount); });
 }
 

@@ -53,7 +53,8 @@ void encode(tandem_context &context, const tandem_codec &codec, const void *cons
             std::size_t shard_bytes) {
   check_shard_bytes(shard_bytes, codec.codec->shard_count());
   const unsigned m = codec.codec->m();
-  if (!any_null(parity, m)) return run_stripe(cached_encode_plan(context, codec), as_inputs(data), as_outputs(parity), shard_bytes);
+  if (!any_null(parity, m))
+    return run_stripe(cached_encode_plan(context, codec), as_inputs(data), as_outputs(parity), shard_bytes);
 
   const core::Shape shape = parity_shape(*codec.codec, core::Operation::encode, parity);
   if (shape.wanted.none()) return;
@@ -160,7 +161,8 @@ tandem_status tandem_accumulate(tandem_context *context, const tandem_codec *cod
   });
 }
 
-// The block begins with room for its own address: shards_out[0] is where the allocation's pointer is stored just before.
+// The block begins with room for its own address: shards_out[0] is where the allocation's pointer is stored just
+// before.
 tandem_status tandem_shards_allocate(size_t count, size_t shard_bytes, void **shards_out) {
   constexpr std::size_t kLine = 64;
   if (shards_out == nullptr) return refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
@@ -173,7 +175,7 @@ tandem_status tandem_shards_allocate(size_t count, size_t shard_bytes, void **sh
                          fmt::format("{} shards of {} bytes do not fit the address space", count, shard_bytes));
     // An odd number of lines apart: shards that started on the same 4 KiB offset would fight for the same L1 set.
     const std::size_t lines = (shard_bytes + kLine - 1) / kLine | 1;
-    void *block = ::operator new(kLine + count * lines * kLine, std::align_val_t{kLine});
+    void *block = ::operator new (kLine + count * lines * kLine, std::align_val_t{kLine});
     auto *first = static_cast<std::byte *>(block) + kLine;
     for (std::size_t i = 0; i < count; ++i) shards_out[i] = first + i * lines * kLine;
   });
@@ -181,7 +183,7 @@ tandem_status tandem_shards_allocate(size_t count, size_t shard_bytes, void **sh
 
 void tandem_shards_free(void *first_shard) {
   if (first_shard == nullptr) return;
-  ::operator delete(static_cast<std::byte *>(first_shard) - 64, std::align_val_t{64});
+  ::operator delete (static_cast<std::byte *>(first_shard) - 64, std::align_val_t{64});
 }
 
 }  // extern "C"

@@ -1,4 +1,5 @@
-// Structs that travel with their size: what a caller compiled against another version passes is brought to this one's form.
+// Structs that travel with their size: what a caller compiled against another version passes is brought to this one's
+// form.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +18,8 @@ inline constexpr std::size_t kMostStructBytes = 65536;  // anything larger is an
                                                 "; set it to sizeof(" + name + "), " + std::to_string(our_bytes));
 }
 
-// Copies a caller's struct, which begins with its own size. Shorter than ours: the rest is zero, which means default. Longer:
-// the bytes we do not know must be zero.
+// Copies a caller's struct, which begins with its own size. Shorter than ours: the rest is zero, which means default.
+// Longer: the bytes we do not know must be zero.
 template <class Options>
 Options read_options(const Options *given, const char *name) {
   Options ours{};

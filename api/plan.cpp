@@ -26,8 +26,8 @@ ShardSet shard_set(const std::uint8_t *flags, unsigned count) {
 
 Shape plan_shape(const Codec &codec, const tandem_plan_options &options) {
   if (options.operation < TANDEM_OPERATION_ENCODE || options.operation > TANDEM_OPERATION_ACCUMULATE) {
-    core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("operation is {}; known values are 0 to {}", options.operation, int{TANDEM_OPERATION_ACCUMULATE}));
+    core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("operation is {}; known values are 0 to {}",
+                                                          options.operation, int{TANDEM_OPERATION_ACCUMULATE}));
   }
   if (options.reserved != 0)
     core::fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("reserved is {}, must be 0", options.reserved));
@@ -45,8 +45,7 @@ Shape plan_shape(const Codec &codec, const tandem_plan_options &options) {
     shape.index = options.index;
   }
   if (shape.operation == Operation::decode) {
-    if (options.present == nullptr)
-      core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "present is NULL: a decode needs it");
+    if (options.present == nullptr) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "present is NULL: a decode needs it");
     shape.present = shard_set(options.present, codec.shard_count());
     for (unsigned i = 0; i < codec.shard_count(); ++i)
       if (options.wanted == nullptr ? !shape.present.test(i) : options.wanted[i] != 0) shape.wanted.set(i);
@@ -63,8 +62,7 @@ void read_arguments(const Plan &plan, const tandem_plan_arguments &arguments, Po
   if (arguments.shards == nullptr) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shards is NULL");
   check_shard_bytes(arguments.shard_bytes, plan.codec().shard_count());
   gather(plan, arguments.shards, out);
-  if (plan.shape().operation == Operation::update)
-    out->inputs[1] = static_cast<const std::byte *>(arguments.new_data);
+  if (plan.shape().operation == Operation::update) out->inputs[1] = static_cast<const std::byte *>(arguments.new_data);
   if (plan.shape().operation == Operation::verify) {
     if (arguments.verify_result == nullptr)
       core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "verify_result is NULL: a verify needs it");
@@ -93,8 +91,9 @@ class Run {
   // After the task is over: what the caller is to hear beyond the bytes.
   void finish() {
     if (plan_.mode() != core::Mode::compare) return;
-    write_report(core::explain(plan_, mismatches_.data(), pointers_.inputs, pointers_.outputs, task_.length_bytes, control_),
-                 result_);
+    write_report(
+        core::explain(plan_, mismatches_.data(), pointers_.inputs, pointers_.outputs, task_.length_bytes, control_),
+        result_);
   }
 
  private:

@@ -44,9 +44,9 @@ class Cache {
   std::array<Entry, kEntries> entries_;
 };
 
-// The pointer is trivial and in the static TLS block: reading it is one instruction. A pthread key frees the cache, after the
-// thread's thread_local objects are gone: their destructors may still code. A call later than that makes another, freed in
-// turn.
+// The pointer is trivial and in the static TLS block: reading it is one instruction. A pthread key frees the cache,
+// after the thread's thread_local objects are gone: their destructors may still code. A call later than that makes
+// another, freed in turn.
 __attribute__((tls_model("initial-exec"))) thread_local Cache *this_threads_cache = nullptr;
 
 void free_cache(void *cache) {
@@ -78,8 +78,8 @@ Entry &make_entry(const tandem_context &context, const tandem_codec &codec, cons
 }
 
 Entry &entry_for(const tandem_context &context, const tandem_codec &codec, const core::Shape &shape) {
-  Entry *entry = cache().find(context.id, codec.codec->id(),
-                              [&](const Entry &each) { return each.plan->shape() == shape; });
+  Entry *entry =
+      cache().find(context.id, codec.codec->id(), [&](const Entry &each) { return each.plan->shape() == shape; });
   return entry != nullptr ? *entry : make_entry(context, codec, shape);
 }
 

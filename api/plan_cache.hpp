@@ -1,5 +1,5 @@
-// The plans behind the plain functions: each thread keeps those of its recent shapes, so that a small call solves nothing,
-// builds no table, takes no lock and allocates nothing.
+// The plans behind the plain functions: each thread keeps those of its recent shapes, so that a small call solves
+// nothing, builds no table, takes no lock and allocates nothing.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,8 @@
 
 namespace tandem::api {
 
-// The calling thread's plan for this shape, made if it has none. Valid at least until this thread's next call. Throws Error.
+// The calling thread's plan for this shape, made if it has none. Valid at least until this thread's next call. Throws
+// Error.
 const core::Plan &cached_plan(const tandem_context &context, const tandem_codec &codec, const core::Shape &shape);
 
 // The same, to be kept.

@@ -17,7 +17,8 @@ constexpr std::size_t kGroupTasks = 256;
 class Cursor {
  public:
   Cursor() = default;
-  explicit Cursor(const tandem_scattered_shard &shard) : next_(shard.segments), end_(shard.segments + shard.segment_count) {
+  explicit Cursor(const tandem_scattered_shard &shard)
+      : next_(shard.segments), end_(shard.segments + shard.segment_count) {
     refill();
   }
   std::byte *address() const { return address_; }
@@ -71,8 +72,9 @@ void check_overlap(const core::Plan &plan, const tandem_scattered_shard *shards)
   for (const std::uint16_t index : plan.inputs()) add(index, false);
   core::Overlap found;
   if (core::find_overlap(extents, &found))
-    core::fail(TANDEM_ERROR_OVERLAP, fmt::format("a segment of shard {} (written) overlaps one of shard {} ({})",
-                                                 found.output, found.other, found.other_is_output ? "written too" : "read"));
+    core::fail(TANDEM_ERROR_OVERLAP,
+               fmt::format("a segment of shard {} (written) overlaps one of shard {} ({})", found.output, found.other,
+                           found.other_is_output ? "written too" : "read"));
 }
 
 void run_scattered(tandem_context &context, const core::Plan &plan, const tandem_scattered_shard *shards,
@@ -131,7 +133,8 @@ tandem_status tandem_encode_scattered(tandem_context *context, const tandem_code
   return guarded([&] {
     check_shard_bytes(shard_bytes, codec->codec->shard_count());
     const std::vector<void *> given = given_shards(*codec->codec, shards);
-    const tandem::core::Shape shape = parity_shape(*codec->codec, tandem::core::Operation::encode, given.data() + codec->codec->k());
+    const tandem::core::Shape shape =
+        parity_shape(*codec->codec, tandem::core::Operation::encode, given.data() + codec->codec->k());
     if (shape.wanted.any()) run_scattered(*context, *shared_plan(*context, *codec, shape), shards, shard_bytes);
   });
 }

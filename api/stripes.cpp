@@ -21,12 +21,12 @@ Stripe &stripe_at(Stripe *stripes, std::size_t index, std::size_t stride_bytes) 
 void check_array(std::size_t stripe_count, std::size_t stride_bytes) {
   if (stride_bytes < sizeof(tandem_stripe) || stride_bytes % alignof(tandem_stripe) != 0) {
     core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("stride_bytes is {}: not a multiple of {}, or smaller than a tandem_stripe ({})", stride_bytes,
-                           alignof(tandem_stripe), sizeof(tandem_stripe)));
+               fmt::format("stride_bytes is {}: not a multiple of {}, or smaller than a tandem_stripe ({})",
+                           stride_bytes, alignof(tandem_stripe), sizeof(tandem_stripe)));
   }
   if (stripe_count > static_cast<std::size_t>(PTRDIFF_MAX) / stride_bytes)
-    core::fail(TANDEM_ERROR_TOO_LARGE, fmt::format("{} stripes {} bytes apart do not fit the address space",
-                                                   stripe_count, stride_bytes));
+    core::fail(TANDEM_ERROR_TOO_LARGE,
+               fmt::format("{} stripes {} bytes apart do not fit the address space", stripe_count, stride_bytes));
 }
 
 void check_stripe(const tandem_stripe &stripe, const core::Codec &codec) {

@@ -1,7 +1,7 @@
 // tandem decode PATH... -o FILE
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <nlohmann/json.hpp>
 

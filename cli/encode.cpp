@@ -1,7 +1,7 @@
 // tandem encode FILE -k K -m M -o DIR
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <nlohmann/json.hpp>
 

@@ -1,7 +1,7 @@
 // The command `tandem`.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <signal.h>
+#include <CLI/CLI.hpp>
 
 #include <cstdio>
 #include <new>

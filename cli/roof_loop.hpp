@@ -128,6 +128,8 @@ constexpr RoofLoop kLoops[] = {
     {"stream, 128 B", run_loop<128, 0, true>},
     {"stream, 256 B", run_loop<256, 0, true>},
     {"stream, 4 KiB", run_loop<4096, 0, true>},
+    {"prefetch near, stream, 128 B", run_loop<128, 256, true>},
+    {"prefetch near, stream, 256 B", run_loop<256, 256, true>},
     {"prefetch, stream, 256 B", run_loop<256, 512, true>},
     {"prefetch far, stream, 256 B", run_loop<256, 1024, true>},
     {"prefetch, stream, 4 KiB", run_loop<4096, 512, true>},

@@ -24,7 +24,11 @@ enum class Mode {
   compare      // outputs are only read; differences from M * inputs are recorded
 };
 
-enum class MemoryKind : std::int32_t { host = TANDEM_MEMORY_HOST, cuda = TANDEM_MEMORY_CUDA, opencl = TANDEM_MEMORY_OPENCL };
+enum class MemoryKind : std::int32_t {
+  host = TANDEM_MEMORY_HOST,
+  cuda = TANDEM_MEMORY_CUDA,
+  opencl = TANDEM_MEMORY_OPENCL
+};
 
 // What compare found for one output. A backend merges what its threads found; callers start with the default.
 struct Mismatch {
@@ -51,8 +55,8 @@ class Prepared {
   unsigned rows_, columns_;
 };
 
-// One matrix applied to the bytes [offset_bytes, offset_bytes + length_bytes) of one stripe's shards. Plain pointers: the
-// caller keeps all of it alive until the run is over.
+// One matrix applied to the bytes [offset_bytes, offset_bytes + length_bytes) of one stripe's shards. Plain pointers:
+// the caller keeps all of it alive until the run is over.
 struct Task {
   const Prepared *prepared;
   const std::byte *const *inputs;  // prepared->columns() shards
@@ -83,10 +87,10 @@ class Ticket {
 };
 
 struct Traits {
-  std::string name;                    // "cpu", "cuda:0"
-  unsigned lanes = 1;                  // runs that make progress at the same time
-  std::vector<MemoryKind> memories;    // what Task::memory may be
-  std::uint64_t granularity_bytes = 1; // ranges may be split at multiples of this
+  std::string name;                     // "cpu", "cuda:0"
+  unsigned lanes = 1;                   // runs that make progress at the same time
+  std::vector<MemoryKind> memories;     // what Task::memory may be
+  std::uint64_t granularity_bytes = 1;  // ranges may be split at multiples of this
 };
 
 class Backend {
@@ -99,8 +103,8 @@ class Backend {
   virtual std::shared_ptr<const Prepared> prepare(const Matrix &coefficients) = 0;
 
   // Runs all tasks, in any order and overlapping, and returns when they are over; small ones on the calling thread,
-  // without allocation or lock. Tasks do not depend on each other. Throws Error: CANCELLED if control said so before the
-  // last chunk, DEVICE, OUT_OF_MEMORY.
+  // without allocation or lock. Tasks do not depend on each other. Throws Error: CANCELLED if control said so before
+  // the last chunk, DEVICE, OUT_OF_MEMORY.
   virtual void run(std::span<const Task> tasks, Control &control) = 0;
 
   // Starts the tasks and returns. The default runs them on a thread of their own.

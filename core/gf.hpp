@@ -33,9 +33,7 @@ constexpr std::uint8_t multiply(std::uint8_t a, std::uint8_t b) {
 }
 
 // 1/a; inverse(0) = 0, which callers must not rely on.
-constexpr std::uint8_t inverse(std::uint8_t a) {
-  return a == 0 ? 0 : kTables.exp[(255 - kTables.log[a]) % 255];
-}
+constexpr std::uint8_t inverse(std::uint8_t a) { return a == 0 ? 0 : kTables.exp[(255 - kTables.log[a]) % 255]; }
 
 constexpr std::uint8_t divide(std::uint8_t a, std::uint8_t b) { return multiply(a, inverse(b)); }
 

@@ -19,9 +19,9 @@ std::vector<std::uint8_t> syndrome(const Matrix &parity, const std::byte *const 
   return result;
 }
 
-// Whether everything is consistent once data shard `suspect` is ignored: solve one parity equation for it and put that into
-// the others. parity[r] = sum over c != suspect of (M[r][c] + q * M[pivot][c]) * data[c] + q * parity[pivot],
-// q = M[r][suspect] / M[pivot][suspect].
+// Whether everything is consistent once data shard `suspect` is ignored: solve one parity equation for it and put that
+// into the others. parity[r] = sum over c != suspect of (M[r][c] + q * M[pivot][c]) * data[c] + q * parity[pivot], q =
+// M[r][suspect] / M[pivot][suspect].
 bool consistent_without(const Plan &plan, unsigned suspect, const std::byte *const *data, std::byte *const *stored,
                         std::uint64_t shard_bytes, Control &control) {
   const Matrix &parity = plan.codec().parity();

@@ -13,14 +13,15 @@ struct AffineTable {
   uint64_t word[256];
 };
 
-// Output bit i of a byte is the parity of (matrix byte 7 - i AND x) (Intel SDM): so bit b of matrix byte 7 - i is bit i of
-// coefficient * 2^b.
+// Output bit i of a byte is the parity of (matrix byte 7 - i AND x) (Intel SDM): so bit b of matrix byte 7 - i is bit i
+// of coefficient * 2^b.
 constexpr AffineTable make_affine_table() {
   AffineTable table = {};
   for (unsigned coefficient = 0; coefficient < 256; ++coefficient) {
     unsigned product = coefficient;
     for (unsigned b = 0; b < 8; ++b) {
-      for (unsigned i = 0; i < 8; ++i) table.word[coefficient] |= static_cast<uint64_t>(product >> i & 1) << ((7 - i) * 8 + b);
+      for (unsigned i = 0; i < 8; ++i)
+        table.word[coefficient] |= static_cast<uint64_t>(product >> i & 1) << ((7 - i) * 8 + b);
       product = (product << 1) ^ ((product >> 7) * 0x11d);
     }
   }

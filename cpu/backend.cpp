@@ -26,18 +26,18 @@ using core::Task;
 
 constexpr std::size_t kCacheLine = 64;
 
-// A run that moves fewer bytes than this (inputs and outputs together) stays on the calling thread: waking a worker costs
-// about as much as coding this many.
+// A run that moves fewer bytes than this (inputs and outputs together) stays on the calling thread: waking a worker
+// costs about as much as coding this many.
 constexpr std::uint64_t kInlineBytes = 256 << 10;
-// One chunk of a spread run, inputs and outputs together: small enough that cancel and budget are felt soon and that threads
-// finish together, large enough that claiming it costs nothing.
+// One chunk of a spread run, inputs and outputs together: small enough that cancel and budget are felt soon and that
+// threads finish together, large enough that claiming it costs nothing.
 constexpr std::uint64_t kChunkBytes = 2 << 20;
 // Verify recomputes outputs into a buffer of this many bytes, tile by tile, that stays in the L1 cache.
 constexpr std::size_t kCompareBufferBytes = 16 << 10;
 constexpr std::size_t kCompareTileBytes = 2048;  // at most
 
 struct AlignedFree {
-  void operator()(std::byte *p) const noexcept { ::operator delete(p, std::align_val_t{kCacheLine}); }
+  void operator()(std::byte *p) const noexcept { ::operator delete (p, std::align_val_t{kCacheLine}); }
 };
 
 // Kernel tables of a range of rows.
@@ -64,7 +64,8 @@ class CpuPrepared final : public core::Prepared {
   static Slice make_slice(const Kernel &kernel, const Matrix &matrix, unsigned first, unsigned count) {
     Slice slice{first, count, nullptr};
     const std::size_t bytes = kernel.tables_bytes(count, matrix.columns());
-    slice.tables.reset(static_cast<std::byte *>(::operator new(std::max(bytes, kCacheLine), std::align_val_t{kCacheLine})));
+    slice.tables.reset(
+        static_cast<std::byte *>(::operator new (std::max(bytes, kCacheLine), std::align_val_t{kCacheLine})));
     kernel.prepare(matrix.data() + std::size_t{first} * matrix.columns(), count, matrix.columns(), slice.tables.get());
     return slice;
   }
@@ -267,10 +268,9 @@ std::unique_ptr<core::Backend> make_backend(const Options &options, const core::
   if (options.executor == TANDEM_EXECUTOR_SERIAL) executor_options.thread_count = 1;
   std::unique_ptr<Executor> executor = make_executor(options.executor, executor_options);
   *choice_out = {kernel->name, executor->name(), executor->thread_count()};
-  log.say(TANDEM_LOG_INFO,
-          fmt::format("cpu: kernel {} ({}), executor {}, {} thread{}", kernel->name,
-                      options.kernel.empty() ? "the best this CPU has" : "as asked", executor->name(),
-                      executor->thread_count(), executor->thread_count() == 1 ? "" : "s"));
+  log.say(TANDEM_LOG_INFO, fmt::format("cpu: kernel {} ({}), executor {}, {} thread{}", kernel->name,
+                                       options.kernel.empty() ? "the best this CPU has" : "as asked", executor->name(),
+                                       executor->thread_count(), executor->thread_count() == 1 ? "" : "s"));
   return std::make_unique<CpuBackend>(*kernel, std::move(executor), options.partition == TANDEM_PARTITION_PARITY);
 }
 

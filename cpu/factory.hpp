@@ -12,8 +12,8 @@
 namespace tandem::cpu {
 
 struct Options {
-  std::string kernel;              // empty = the best; else its name
-  unsigned thread_count = 0;       // 0 = allowed_core_count()
+  std::string kernel;         // empty = the best; else its name
+  unsigned thread_count = 0;  // 0 = allowed_core_count()
   std::int32_t executor = TANDEM_EXECUTOR_DEFAULT;
   std::int32_t partition = TANDEM_PARTITION_DEFAULT;
   std::int32_t schedule = TANDEM_SCHEDULE_DEFAULT;

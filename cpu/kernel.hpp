@@ -19,9 +19,9 @@ struct KernelCall {
   size_t length_bytes;
   uint32_t rows;
   uint32_t columns;
-  bool accumulate;        // outputs ^= instead of =
-  bool out_of_cache;      // prefetch inputs, and write outputs past the cache where that is allowed
-  uint32_t tile_bytes;    // columns worked on at a time; 0 = the kernel's own choice
+  bool accumulate;          // outputs ^= instead of =
+  bool out_of_cache;        // prefetch inputs, and write outputs past the cache where that is allowed
+  uint32_t tile_bytes;      // columns worked on at a time; 0 = the kernel's own choice
   uint32_t prefetch_bytes;  // how far ahead; 0 = the kernel's own choice
 };
 
@@ -30,8 +30,8 @@ struct CpuFeatures {
 };
 
 struct Kernel {
-  const char *name;      // "avx512-gfni"; users force it by this name
-  const char *needs;     // for people: "AVX-512 F/BW/VL, GFNI"
+  const char *name;   // "avx512-gfni"; users force it by this name
+  const char *needs;  // for people: "AVX-512 F/BW/VL, GFNI"
   bool (*supported)(const CpuFeatures &features);
   size_t (*tables_bytes)(uint32_t rows, uint32_t columns);  // what prepare writes; 64-byte aligned storage
   void (*prepare)(const uint8_t *coefficients, uint32_t rows, uint32_t columns, void *tables);  // row-major

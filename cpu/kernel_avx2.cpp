@@ -14,7 +14,7 @@ struct Isa {
   };
   static constexpr unsigned kVectorBytes = 32;
   static constexpr unsigned kCoefficientBytes = kNibbleBytes;
-  static constexpr bool kMasks = false;  // load_part and store_part cost no more than whole ones
+  static constexpr bool kMasks = false;      // load_part and store_part cost no more than whole ones
   static constexpr bool kMergesTwo = false;  // multiply_add2 is cheaper than two multiply_add
   // The largest blocks whose sums stay in registers, and how many vectors side by side.
   static constexpr unsigned kMostQuads = 0, kMostPairs = 2, kMostPairsBesideQuad = 0, kMostSingles = 4;
@@ -46,7 +46,8 @@ struct Isa {
   static Vector add3(Vector a, Vector b, Vector c) { return add(add(a, b), c); }
 
   static void multiply_add(Vector &sum, const uint8_t *coefficient, Source x) {
-    sum = add3(_mm256_shuffle_epi8(table(coefficient), x.low), _mm256_shuffle_epi8(table(coefficient + 16), x.high), sum);
+    sum =
+        add3(_mm256_shuffle_epi8(table(coefficient), x.low), _mm256_shuffle_epi8(table(coefficient + 16), x.high), sum);
   }
   static void multiply_add2(Vector &sum, const uint8_t *a, Source x, const uint8_t *b, Source y) {
     multiply_add(sum, a, x);

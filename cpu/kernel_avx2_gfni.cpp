@@ -1,8 +1,8 @@
 // Vocabulary of AVX2 with GFNI: one instruction multiplies 32 bytes by a constant, as an 8x8 bit matrix.
 #include <immintrin.h>
 
-#include "cpu/kernel.hpp"
 #include "cpu/affine.hpp"
+#include "cpu/kernel.hpp"
 
 namespace tandem::cpu {
 namespace {
@@ -12,7 +12,7 @@ struct Isa {
   using Source = __m256i;
   static constexpr unsigned kVectorBytes = 32;
   static constexpr unsigned kCoefficientBytes = kAffineBytes;
-  static constexpr bool kMasks = false;  // load_part and store_part cost no more than whole ones
+  static constexpr bool kMasks = false;      // load_part and store_part cost no more than whole ones
   static constexpr bool kMergesTwo = false;  // multiply_add2 is cheaper than two multiply_add
   // The largest blocks whose sums stay in registers, and how many vectors side by side.
   static constexpr unsigned kMostQuads = 1, kMostPairs = 0, kMostPairsBesideQuad = 0, kMostSingles = 4;
@@ -42,7 +42,9 @@ struct Isa {
   static Vector multiply(const uint8_t *coefficient, Source x) {
     return _mm256_gf2p8affine_epi64_epi8(x, _mm256_set1_epi64x(*reinterpret_cast<const AffineWord *>(coefficient)), 0);
   }
-  static void multiply_add(Vector &sum, const uint8_t *coefficient, Source x) { sum = add(sum, multiply(coefficient, x)); }
+  static void multiply_add(Vector &sum, const uint8_t *coefficient, Source x) {
+    sum = add(sum, multiply(coefficient, x));
+  }
   static void multiply_add2(Vector &sum, const uint8_t *a, Source x, const uint8_t *b, Source y) {
     sum = add3(multiply(a, x), multiply(b, y), sum);
   }

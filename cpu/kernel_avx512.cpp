@@ -14,7 +14,7 @@ struct Isa {
   };
   static constexpr unsigned kVectorBytes = 64;
   static constexpr unsigned kCoefficientBytes = kNibbleBytes;
-  static constexpr bool kMasks = true;  // load_part and store_part cost no more than whole ones
+  static constexpr bool kMasks = true;       // load_part and store_part cost no more than whole ones
   static constexpr bool kMergesTwo = false;  // multiply_add2 is cheaper than two multiply_add
   // The largest blocks whose sums stay in registers, and how many vectors side by side.
   static constexpr unsigned kMostQuads = 1, kMostPairs = 2, kMostPairsBesideQuad = 0, kMostSingles = 4;
@@ -33,14 +33,13 @@ struct Isa {
     const __m512i nibble = _mm512_set1_epi8(15);
     return {_mm512_and_si512(v, nibble), _mm512_and_si512(_mm512_srli_epi64(v, 4), nibble)};
   }
-  static Source add(Source a, Source b) {
-    return {_mm512_xor_si512(a.low, b.low), _mm512_xor_si512(a.high, b.high)};
-  }
+  static Source add(Source a, Source b) { return {_mm512_xor_si512(a.low, b.low), _mm512_xor_si512(a.high, b.high)}; }
   static Vector add(Vector a, Vector b) { return _mm512_xor_si512(a, b); }
   static Vector add3(Vector a, Vector b, Vector c) { return _mm512_ternarylogic_epi64(a, b, c, 0x96); }
 
   static void multiply_add(Vector &sum, const uint8_t *coefficient, Source x) {
-    sum = add3(sum, _mm512_shuffle_epi8(table(coefficient), x.low), _mm512_shuffle_epi8(table(coefficient + 16), x.high));
+    sum =
+        add3(sum, _mm512_shuffle_epi8(table(coefficient), x.low), _mm512_shuffle_epi8(table(coefficient + 16), x.high));
   }
   static void multiply_add2(Vector &sum, const uint8_t *a, Source x, const uint8_t *b, Source y) {
     multiply_add(sum, a, x);

@@ -2,8 +2,8 @@
 // (Intel SDM, GF2P8AFFINEQB). Its own field is not ours, so the affine form is used, not GF2P8MULB.
 #include <immintrin.h>
 
-#include "cpu/kernel.hpp"
 #include "cpu/affine.hpp"
+#include "cpu/kernel.hpp"
 
 namespace tandem::cpu {
 namespace {
@@ -13,7 +13,7 @@ struct Isa {
   using Source = __m512i;  // what a loaded vector becomes before it is multiplied
   static constexpr unsigned kVectorBytes = 64;
   static constexpr unsigned kCoefficientBytes = kAffineBytes;
-  static constexpr bool kMasks = true;  // load_part and store_part cost no more than whole ones
+  static constexpr bool kMasks = true;      // load_part and store_part cost no more than whole ones
   static constexpr bool kMergesTwo = true;  // multiply_add2 is cheaper than two multiply_add
   // The largest blocks whose sums stay in registers, and how many vectors side by side.
   static constexpr unsigned kMostQuads = 2, kMostPairs = 4, kMostPairsBesideQuad = 1, kMostSingles = 4;
@@ -66,7 +66,7 @@ bool supported(const CpuFeatures &features) { return features.avx512 && features
 }  // namespace
 
 extern const Kernel kKernelAvx512Gfni;
-const Kernel kKernelAvx512Gfni = {"avx512-gfni", "AVX-512 F, BW, VL, DQ; GFNI", supported,
-                                  tables_bytes,  prepare,                       apply};
+const Kernel kKernelAvx512Gfni = {"avx512-gfni", "AVX-512 F, BW, VL, DQ; GFNI", supported, tables_bytes, prepare,
+                                  apply};
 
 }  // namespace tandem::cpu

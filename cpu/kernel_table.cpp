@@ -13,9 +13,13 @@ extern const Kernel kKernelSsse3, kKernelAvx2, kKernelAvx2Gfni, kKernelAvx512, k
 KernelTable kernel_table() {
   static const Kernel *const kernels[] = {
 #if defined(TANDEM_HAVE_X86_KERNELS)
-      &kKernelAvx512Gfni, &kKernelAvx512, &kKernelAvx2Gfni, &kKernelAvx2, &kKernelSsse3,
+    &kKernelAvx512Gfni,
+    &kKernelAvx512,
+    &kKernelAvx2Gfni,
+    &kKernelAvx2,
+    &kKernelSsse3,
 #endif
-      &kKernelScalar,
+    &kKernelScalar,
   };
   return {kernels, sizeof kernels / sizeof *kernels};
 }

@@ -52,7 +52,8 @@ int main(void) {
     pointers[i] = shards[i];
     if (i < K) data[i] = shards[i];
   }
-  expect(tandem_version() == ((TANDEM_VERSION_MAJOR << 16) | (TANDEM_VERSION_MINOR << 8) | TANDEM_VERSION_PATCH), "version");
+  expect(tandem_version() == ((TANDEM_VERSION_MAJOR << 16) | (TANDEM_VERSION_MINOR << 8) | TANDEM_VERSION_PATCH),
+         "version");
   expect(tandem_context_create(NULL, &context) == TANDEM_OK, "tandem_context_create");
   expect(tandem_codec_create(&options, &codec) == TANDEM_OK, "tandem_codec_create");
   expect(tandem_encode(context, codec, data, pointers + K, BYTES) == TANDEM_OK, "tandem_encode");

@@ -91,21 +91,21 @@ typedef struct tandem_codec tandem_codec;
 /* Generator matrices: bytes that other programs read and write. Formulas, sources and limits of each are
  * in docs/MATRICES.md. r is the parity row, c the data column; 2 generates the field. Values are pinned. */
 enum tandem_matrix_value {
-  TANDEM_MATRIX_ISAL_CAUCHY = 0,                   /* 1 / ((k + r) xor c): ISA-L, HDFS RS, DAOS, XRootD */
-  TANDEM_MATRIX_ISAL_VANDERMONDE = 1,              /* 2^(r*c): ISA-L gf_gen_rs_matrix; seldom MDS for m > 3 */
-  TANDEM_MATRIX_BACKBLAZE = 2,                     /* Backblaze, klauspost default, MinIO, SeaweedFS */
-  TANDEM_MATRIX_ZFEC = 3,                          /* zfec, Tahoe-LAFS */
-  TANDEM_MATRIX_LIBERASURECODE_ISAL_VAND_INV = 4,  /* pyeclib isa_l_rs_vand_inv; k+m <= 255 */
-  TANDEM_MATRIX_JERASURE_VANDERMONDE = 5,          /* Jerasure reed_sol_van, Ceph jerasure */
-  TANDEM_MATRIX_JERASURE_CAUCHY_ORIG = 6,          /* these coefficients, but the byte layout */
-  TANDEM_MATRIX_JERASURE_CAUCHY_GOOD = 7,          /* these coefficients, but the byte layout */
-  TANDEM_MATRIX_RAID6 = 8,                         /* 1 ; 2^c: Linux md, btrfs; m <= 2 */
-  TANDEM_MATRIX_ZFS_RAIDZ = 9,                     /* 1 ; 2^(k-1-c) ; 4^(k-1-c): OpenZFS; m <= 3 */
-  TANDEM_MATRIX_SNAPRAID_CAUCHY = 10,              /* SnapRAID; m <= 6, k <= 251 */
-  TANDEM_MATRIX_SNAPRAID_VANDERMONDE = 11,         /* SnapRAID -z: 1 ; 2^c ; 2^-c; m <= 3 */
-  TANDEM_MATRIX_PAR1 = 12,                         /* (c+1)^r: PAR1; rarely MDS */
-  TANDEM_MATRIX_HDFS_RS_LEGACY = 13,               /* HDFS RS-LEGACY; k+m <= 255 */
-  TANDEM_MATRIX_CUSTOM = 1000                      /* `coefficients` of the options */
+  TANDEM_MATRIX_ISAL_CAUCHY = 0,                  /* 1 / ((k + r) xor c): ISA-L, HDFS RS, DAOS, XRootD */
+  TANDEM_MATRIX_ISAL_VANDERMONDE = 1,             /* 2^(r*c): ISA-L gf_gen_rs_matrix; seldom MDS for m > 3 */
+  TANDEM_MATRIX_BACKBLAZE = 2,                    /* Backblaze, klauspost default, MinIO, SeaweedFS */
+  TANDEM_MATRIX_ZFEC = 3,                         /* zfec, Tahoe-LAFS */
+  TANDEM_MATRIX_LIBERASURECODE_ISAL_VAND_INV = 4, /* pyeclib isa_l_rs_vand_inv; k+m <= 255 */
+  TANDEM_MATRIX_JERASURE_VANDERMONDE = 5,         /* Jerasure reed_sol_van, Ceph jerasure */
+  TANDEM_MATRIX_JERASURE_CAUCHY_ORIG = 6,         /* these coefficients, but the byte layout */
+  TANDEM_MATRIX_JERASURE_CAUCHY_GOOD = 7,         /* these coefficients, but the byte layout */
+  TANDEM_MATRIX_RAID6 = 8,                        /* 1 ; 2^c: Linux md, btrfs; m <= 2 */
+  TANDEM_MATRIX_ZFS_RAIDZ = 9,                    /* 1 ; 2^(k-1-c) ; 4^(k-1-c): OpenZFS; m <= 3 */
+  TANDEM_MATRIX_SNAPRAID_CAUCHY = 10,             /* SnapRAID; m <= 6, k <= 251 */
+  TANDEM_MATRIX_SNAPRAID_VANDERMONDE = 11,        /* SnapRAID -z: 1 ; 2^c ; 2^-c; m <= 3 */
+  TANDEM_MATRIX_PAR1 = 12,                        /* (c+1)^r: PAR1; rarely MDS */
+  TANDEM_MATRIX_HDFS_RS_LEGACY = 13,              /* HDFS RS-LEGACY; k+m <= 255 */
+  TANDEM_MATRIX_CUSTOM = 1000                     /* `coefficients` of the options */
 };
 
 enum tandem_field_value { TANDEM_FIELD_GF8 = 0 };
@@ -148,23 +148,26 @@ TANDEM_API tandem_status tandem_matrix_from_name(const char *name, int32_t *matr
 
 typedef struct tandem_context tandem_context;
 
-enum tandem_executor_value { /* how the CPU's work is spread over threads */
-  TANDEM_EXECUTOR_DEFAULT = 0, /* pthread; serial where only one thread is allowed */
-  TANDEM_EXECUTOR_SERIAL = 1,  /* the calling thread alone */
-  TANDEM_EXECUTOR_PTHREAD = 2, /* a pool of the context's own, started by the first large call */
-  TANDEM_EXECUTOR_OPENMP = 3   /* the process' OpenMP runtime (libtandem_openmp.so beside the library) */
+enum tandem_executor_value {                              /* how the CPU's work is spread over threads */
+                             TANDEM_EXECUTOR_DEFAULT = 0, /* pthread; serial where only one thread is allowed */
+                             TANDEM_EXECUTOR_SERIAL = 1,  /* the calling thread alone */
+                             TANDEM_EXECUTOR_PTHREAD =
+                                 2, /* a pool of the context's own, started by the first large call */
+                             TANDEM_EXECUTOR_OPENMP =
+                                 3 /* the process' OpenMP runtime (libtandem_openmp.so beside the library) */
 };
 
-enum tandem_partition_value { /* what one CPU thread takes */
-  TANDEM_PARTITION_DEFAULT = 0, /* column */
-  TANDEM_PARTITION_COLUMN = 1,  /* each thread a byte range of all shards */
-  TANDEM_PARTITION_PARITY = 2   /* each thread some of the outputs, whole length (as in the Jerasure 2.0 paper) */
+enum tandem_partition_value {                               /* what one CPU thread takes */
+                              TANDEM_PARTITION_DEFAULT = 0, /* column */
+                              TANDEM_PARTITION_COLUMN = 1,  /* each thread a byte range of all shards */
+                              TANDEM_PARTITION_PARITY =
+                                  2 /* each thread some of the outputs, whole length (as in the Jerasure 2.0 paper) */
 };
 
-enum tandem_schedule_value { /* OpenMP's schedule clause */
-  TANDEM_SCHEDULE_DEFAULT = 0, /* static */
-  TANDEM_SCHEDULE_STATIC = 1,
-  TANDEM_SCHEDULE_DYNAMIC = 2
+enum tandem_schedule_value {                              /* OpenMP's schedule clause */
+                             TANDEM_SCHEDULE_DEFAULT = 0, /* static */
+                             TANDEM_SCHEDULE_STATIC = 1,
+                             TANDEM_SCHEDULE_DYNAMIC = 2
 };
 
 enum tandem_log_level_value { TANDEM_LOG_DEBUG = 0, TANDEM_LOG_INFO = 1, TANDEM_LOG_WARNING = 2 };
@@ -174,16 +177,16 @@ enum tandem_log_level_value { TANDEM_LOG_DEBUG = 0, TANDEM_LOG_INFO = 1, TANDEM_
 typedef void (*tandem_log_callback)(void *user, int32_t level, const char *message);
 
 typedef struct tandem_context_options {
-  size_t struct_bytes;    /* sizeof(tandem_context_options) */
-  const char *backend;    /* NULL = "auto"; "cpu", or a device of tandem_devices() in tools.h */
-  const char *kernel;     /* NULL = the best this CPU has; a CPU kernel's name forces it */
-  uint32_t thread_count;  /* 0 = every core that affinity and cgroup quota allow */
-  int32_t executor;       /* enum tandem_executor_value */
-  int32_t partition;      /* enum tandem_partition_value */
-  int32_t schedule;       /* enum tandem_schedule_value; OpenMP only */
-  int32_t pin_threads;    /* non-zero: pthread workers are pinned, one to a core of the affinity mask */
-  int32_t log_level;      /* the lowest enum tandem_log_level_value that log_callback hears */
-  const char *resources;  /* NULL, or amounts such as "cpu=5": see tandem_context_set_resource */
+  size_t struct_bytes;              /* sizeof(tandem_context_options) */
+  const char *backend;              /* NULL = "auto"; "cpu", or a device of tandem_devices() in tools.h */
+  const char *kernel;               /* NULL = the best this CPU has; a CPU kernel's name forces it */
+  uint32_t thread_count;            /* 0 = every core that affinity and cgroup quota allow */
+  int32_t executor;                 /* enum tandem_executor_value */
+  int32_t partition;                /* enum tandem_partition_value */
+  int32_t schedule;                 /* enum tandem_schedule_value; OpenMP only */
+  int32_t pin_threads;              /* non-zero: pthread workers are pinned, one to a core of the affinity mask */
+  int32_t log_level;                /* the lowest enum tandem_log_level_value that log_callback hears */
+  const char *resources;            /* NULL, or amounts such as "cpu=5": see tandem_context_set_resource */
   tandem_log_callback log_callback; /* NULL = silent */
   void *log_user;
 } tandem_context_options;
@@ -365,9 +368,9 @@ TANDEM_API tandem_status tandem_plan_shards_to_read(const tandem_plan *plan, uin
 
 typedef struct tandem_plan_arguments {
   size_t struct_bytes;
-  void *const *shards;            /* k+m pointers, data first. Needed: those that the plan reads and those it writes;
-                                     the others are ignored and may be NULL. update: shards[index] is the old data */
-  const void *new_data;           /* update: the new bytes of shard `index` */
+  void *const *shards;  /* k+m pointers, data first. Needed: those that the plan reads and those it writes;
+                           the others are ignored and may be NULL. update: shards[index] is the old data */
+  const void *new_data; /* update: the new bytes of shard `index` */
   size_t shard_bytes;
   tandem_verify_result *verify_result; /* verify: written when the run is done; struct_bytes set by the caller */
 } tandem_plan_arguments;
