@@ -27,5 +27,5 @@ struct tandem_context {
 };
 
 struct tandem_plan {
-  tandem::core::Plan plan;
+  std::shared_ptr<const tandem::core::Plan> plan;  // its jobs keep it
 };

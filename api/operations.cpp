@@ -83,7 +83,7 @@ void apply_column(tandem_context &context, const tandem_codec &codec, core::Shap
 
 void verify(tandem_context &context, const tandem_codec &codec, const void *const *shards, std::size_t shard_bytes,
             tandem_verify_result *result_out) {
-  read_options(result_out, "tandem_verify_result");  // only its size matters: a wrong one is refused before the work
+  check_result_size(result_out, "tandem_verify_result");
   check_shard_bytes(shard_bytes, codec.codec->shard_count());
   core::Shape shape;
   shape.operation = core::Operation::verify;
@@ -100,6 +100,7 @@ void verify(tandem_context &context, const tandem_codec &codec, const void *cons
   write_report(core::explain(plan, mismatches, pointers.inputs, pointers.outputs, shard_bytes, control), result_out);
 }
 
+constexpr std::size_t kLine = 64;  // bytes of a cache line
 constexpr const char *kNullArgument = "a pointer argument is NULL";
 
 }  // namespace
@@ -161,29 +162,23 @@ tandem_status tandem_accumulate(tandem_context *context, const tandem_codec *cod
   });
 }
 
-// The block begins with room for its own address: shards_out[0] is where the allocation's pointer is stored just
-// before.
 tandem_status tandem_shards_allocate(size_t count, size_t shard_bytes, void **shards_out) {
-  constexpr std::size_t kLine = 64;
   if (shards_out == nullptr) return refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
   return guarded([&] {
     if (count == 0) tandem::core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "count is 0");
     constexpr std::size_t kMost = static_cast<std::size_t>(PTRDIFF_MAX) / 2;
     if (shard_bytes == 0) tandem::core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shard_bytes is 0");
-    if (shard_bytes > kMost || count > (kMost - kLine) / (shard_bytes + 2 * kLine))
+    if (shard_bytes > kMost || count > kMost / (shard_bytes + 2 * kLine))
       tandem::core::fail(TANDEM_ERROR_TOO_LARGE,
                          fmt::format("{} shards of {} bytes do not fit the address space", count, shard_bytes));
     // An odd number of lines apart: shards that started on the same 4 KiB offset would fight for the same L1 set.
     const std::size_t lines = (shard_bytes + kLine - 1) / kLine | 1;
-    void *block = ::operator new (kLine + count * lines * kLine, std::align_val_t{kLine});
-    auto *first = static_cast<std::byte *>(block) + kLine;
+    const std::size_t block_bytes = count * lines * kLine;
+    auto *first = static_cast<std::byte *>(::operator new (block_bytes, std::align_val_t{kLine}));
     for (std::size_t i = 0; i < count; ++i) shards_out[i] = first + i * lines * kLine;
   });
 }
 
-void tandem_shards_free(void *first_shard) {
-  if (first_shard == nullptr) return;
-  ::operator delete (static_cast<std::byte *>(first_shard) - 64, std::align_val_t{64});
-}
+void tandem_shards_free(void *first_shard) { ::operator delete (first_shard, std::align_val_t{kLine}); }
 
 }  // extern "C"

@@ -39,12 +39,20 @@ Options read_options(const Options *given, const char *name) {
   return ours;
 }
 
+// The size of a caller's struct that is to be filled, refused before the work that fills it. Nothing but the size is
+// read: the rest may be uninitialised. Returns it.
+template <class Result>
+std::size_t check_result_size(const Result *given, const char *name) {
+  std::size_t given_bytes = 0;
+  std::memcpy(&given_bytes, given, sizeof given_bytes);
+  if (given_bytes <= sizeof given_bytes || given_bytes > kMostStructBytes) fail_size(given_bytes, sizeof *given, name);
+  return given_bytes;
+}
+
 // Fills a caller's struct, which begins with its own size: as much of ours as fits, the rest of theirs untouched.
 template <class Result>
 void write_result(Result ours, Result *given, const char *name) {
-  std::size_t given_bytes = 0;
-  std::memcpy(&given_bytes, given, sizeof given_bytes);
-  if (given_bytes <= sizeof given_bytes || given_bytes > kMostStructBytes) fail_size(given_bytes, sizeof ours, name);
+  const std::size_t given_bytes = check_result_size(given, name);
   const std::size_t known = given_bytes < sizeof ours ? given_bytes : sizeof ours;
   std::memcpy(reinterpret_cast<char *>(given) + sizeof given_bytes,
               reinterpret_cast<const char *>(&ours) + sizeof given_bytes, known - sizeof given_bytes);

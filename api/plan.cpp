@@ -7,6 +7,7 @@
 #include "api/gate.hpp"
 #include "api/options.hpp"
 #include "api/run.hpp"
+#include "core/fork.hpp"
 
 namespace tandem::api {
 namespace {
@@ -29,8 +30,8 @@ Shape plan_shape(const Codec &codec, const tandem_plan_options &options) {
     core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("operation is {}; known values are 0 to {}",
                                                           options.operation, int{TANDEM_OPERATION_ACCUMULATE}));
   }
-  if (options.reserved != 0)
-    core::fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("reserved is {}, must be 0", options.reserved));
+  if (options.first != 0 && options.operation != TANDEM_OPERATION_ACCUMULATE)
+    core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("first is {}, but it belongs to accumulate", options.first));
   if (options.memory != TANDEM_MEMORY_HOST) {
     core::fail(TANDEM_ERROR_UNSUPPORTED,
                fmt::format("memory kind {}: no backend of this context reaches it", options.memory));
@@ -43,6 +44,7 @@ Shape plan_shape(const Codec &codec, const tandem_plan_options &options) {
       core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                  fmt::format("index is {}, but there are {} data shards", options.index, codec.k()));
     shape.index = options.index;
+    shape.overwrite = options.first != 0;
   }
   if (shape.operation == Operation::decode) {
     if (options.present == nullptr) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "present is NULL: a decode needs it");
@@ -66,7 +68,7 @@ void read_arguments(const Plan &plan, const tandem_plan_arguments &arguments, Po
   if (plan.shape().operation == Operation::verify) {
     if (arguments.verify_result == nullptr)
       core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "verify_result is NULL: a verify needs it");
-    read_options(arguments.verify_result, "tandem_verify_result");
+    check_result_size(arguments.verify_result, "tandem_verify_result");
   }
   check_pointers(plan, out->inputs, out->outputs, arguments.shard_bytes);
 }
@@ -74,11 +76,12 @@ void read_arguments(const Plan &plan, const tandem_plan_arguments &arguments, Po
 // One run of a plan: its own copies of the pointers, and what verify found.
 class Run {
  public:
-  Run(const Plan &plan, const tandem_plan_arguments &arguments) : plan_(plan), result_(arguments.verify_result) {
-    read_arguments(plan, arguments, &pointers_);
-    task_ = plan.task(pointers_.inputs, pointers_.outputs, arguments.shard_bytes);
-    if (plan.mode() == core::Mode::compare) {
-      mismatches_.resize(plan.outputs().size());
+  Run(std::shared_ptr<const Plan> plan, const tandem_plan_arguments &arguments)
+      : plan_(std::move(plan)), result_(arguments.verify_result) {
+    read_arguments(*plan_, arguments, &pointers_);
+    task_ = plan_->task(pointers_.inputs, pointers_.outputs, arguments.shard_bytes);
+    if (plan_->mode() == core::Mode::compare) {
+      mismatches_.resize(plan_->outputs().size());
       task_.mismatches = mismatches_.data();
     }
   }
@@ -88,16 +91,17 @@ class Run {
   std::span<const core::Task> tasks() const { return {&task_, 1}; }
   core::Control &control() { return control_; }
 
-  // After the task is over: what the caller is to hear beyond the bytes.
+  // After the task is over: what the caller is to hear beyond the bytes. A cancel that came too late changes nothing.
   void finish() {
-    if (plan_.mode() != core::Mode::compare) return;
+    if (plan_->mode() != core::Mode::compare) return;
+    core::Control control;
     write_report(
-        core::explain(plan_, mismatches_.data(), pointers_.inputs, pointers_.outputs, task_.length_bytes, control_),
+        core::explain(*plan_, mismatches_.data(), pointers_.inputs, pointers_.outputs, task_.length_bytes, control),
         result_);
   }
 
  private:
-  const Plan &plan_;
+  std::shared_ptr<const Plan> plan_;
   Pointers pointers_;
   core::Task task_{};
   std::vector<core::Mismatch> mismatches_;
@@ -112,6 +116,7 @@ using namespace tandem::api;
 
 // A run under way, and its result once somebody waited.
 struct tandem_job {
+  std::uint32_t generation = tandem::core::fork_generation();  // of the process that runs it
   std::unique_ptr<Run> run;
   std::unique_ptr<tandem::core::Ticket> ticket;  // after the run that it uses
   std::mutex mutex;                              // waiters: the first one finishes the run
@@ -129,7 +134,7 @@ tandem_status tandem_plan_create(tandem_context *context, const tandem_codec *co
   return guarded([&] {
     const tandem_plan_options given = read_options(options, "tandem_plan_options");
     const Shape shape = plan_shape(*codec->codec, given);
-    *plan_out = new tandem_plan{Plan(*context->backend, codec->codec, shape)};
+    *plan_out = new tandem_plan{std::make_shared<const Plan>(*context->backend, codec->codec, shape)};
   });
 }
 
@@ -138,10 +143,10 @@ void tandem_plan_destroy(tandem_plan *plan) { delete plan; }
 tandem_status tandem_plan_shards_to_read(const tandem_plan *plan, uint8_t *read_out) {
   if (plan == nullptr || read_out == nullptr)
     return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
-  for (unsigned i = 0; i < plan->plan.codec().shard_count(); ++i) read_out[i] = 0;
-  for (const std::uint16_t index : plan->plan.inputs()) read_out[index] = 1;
-  if (plan->plan.mode() != tandem::core::Mode::assign)  // compared with, or added to
-    for (const std::uint16_t index : plan->plan.outputs()) read_out[index] = 1;
+  for (unsigned i = 0; i < plan->plan->codec().shard_count(); ++i) read_out[i] = 0;
+  for (const std::uint16_t index : plan->plan->inputs()) read_out[index] = 1;
+  if (plan->plan->mode() != tandem::core::Mode::assign)  // compared with, or added to
+    for (const std::uint16_t index : plan->plan->outputs()) read_out[index] = 1;
   return TANDEM_OK;
 }
 
@@ -151,7 +156,7 @@ tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_plan_argumen
   return guarded([&] {
     const tandem_plan_arguments given = read_options(arguments, "tandem_plan_arguments");
     Run run(plan->plan, given);
-    plan->plan.backend().run(run.tasks(), run.control());
+    plan->plan->backend().run(run.tasks(), run.control());
     run.finish();
   });
 }
@@ -165,13 +170,15 @@ tandem_status tandem_plan_submit(const tandem_plan *plan, const tandem_plan_argu
     auto job = std::make_unique<tandem_job>();
     job->message.reserve(512);  // a whole message: wait, which keeps it, must not have to allocate
     job->run = std::make_unique<Run>(plan->plan, given);
-    job->ticket = plan->plan.backend().submit(job->run->tasks(), job->run->control());
+    job->ticket = plan->plan->backend().submit(job->run->tasks(), job->run->control());
     *job_out = job.release();
   });
 }
 
 tandem_status tandem_job_wait(tandem_job *job) {
   if (job == nullptr) return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "job is NULL");
+  if (job->generation != tandem::core::fork_generation())
+    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "the job runs in the process that forked, not in this child");
   const std::lock_guard lock(job->mutex);
   if (!job->over) {
     job->status = guarded([&] {
@@ -193,6 +200,7 @@ tandem_status tandem_job_cancel(tandem_job *job) {
 
 void tandem_job_destroy(tandem_job *job) {
   if (job == nullptr) return;
+  if (job->generation != tandem::core::fork_generation()) return;  // its thread is not here: forgotten, not freed
   tandem_job_wait(job);
   delete job;
 }

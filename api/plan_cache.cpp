@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <new>
 #include <utility>
 
@@ -54,13 +55,17 @@ void free_cache(void *cache) {
   delete static_cast<Cache *>(cache);
 }
 
+std::atomic<std::uint64_t> cache_key_plus_one = 0;
+
+// Not a static local: a fork while another thread made it would leave its guard held in the child for ever.
 pthread_key_t cache_key() {
-  static const pthread_key_t key = [] {
-    pthread_key_t made;
-    if (pthread_key_create(&made, free_cache) != 0) throw std::bad_alloc();
-    return made;
-  }();
-  return key;
+  std::uint64_t known = cache_key_plus_one.load(std::memory_order_acquire);
+  if (known != 0) return static_cast<pthread_key_t>(known - 1);
+  pthread_key_t made;
+  if (pthread_key_create(&made, free_cache) != 0) throw std::bad_alloc();
+  if (cache_key_plus_one.compare_exchange_strong(known, std::uint64_t{made} + 1)) return made;
+  pthread_key_delete(made);
+  return static_cast<pthread_key_t>(known - 1);
 }
 
 Cache &make_cache() {

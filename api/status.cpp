@@ -1,19 +1,73 @@
 // Status names, the last error's sentence, the version.
+#include <pthread.h>
+
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <cstring>
+#include <new>
 
 #include "api/gate.hpp"
 
 namespace tandem::api {
 namespace {
+
 constexpr std::size_t kMessageBytes = 512;
-thread_local char last_message[kMessageBytes];
+
+// Only pointers are thread_local: the library is linked for static TLS, of which a dlopen has little left. The text is
+// in a block of the heap, made at a thread's first failure; a pthread key holds it and frees it.
+thread_local const char *last_message = nullptr;
+
+void free_block(void *block) {
+  last_message = nullptr;
+  delete[] static_cast<char *>(block);
+}
+
+std::atomic<std::uint64_t> block_key_plus_one = 0;
+
+// Not a static local, for the reason in plan_cache.cpp: fork. False: the process has no key left.
+bool find_block_key(pthread_key_t *key) {
+  std::uint64_t known = block_key_plus_one.load(std::memory_order_acquire);
+  if (known == 0) {
+    pthread_key_t made;
+    if (pthread_key_create(&made, free_block) != 0) return false;
+    if (block_key_plus_one.compare_exchange_strong(known, std::uint64_t{made} + 1)) {
+      known = std::uint64_t{made} + 1;
+    } else {
+      pthread_key_delete(made);
+    }
+  }
+  *key = static_cast<pthread_key_t>(known - 1);
+  return true;
+}
+
+// This thread's block, or nullptr where there is no memory for one.
+char *message_block() {
+  pthread_key_t key;
+  if (!find_block_key(&key)) return nullptr;
+  if (void *block = pthread_getspecific(key); block != nullptr) return static_cast<char *>(block);
+  char *made = new (std::nothrow) char[kMessageBytes];
+  if (made == nullptr || pthread_setspecific(key, made) == 0) return made;
+  delete[] made;
+  return nullptr;
+}
+
+const char *message_without_block(tandem_status status) {
+  return status == TANDEM_ERROR_OUT_OF_MEMORY || status == TANDEM_OK ? "out of memory" : tandem_status_name(status);
+}
+
 }  // namespace
 
 tandem_status refuse(tandem_status status, std::string_view message) noexcept {
+  char *block = message_block();
+  if (block == nullptr) {
+    last_message = message_without_block(status);
+    return status;
+  }
   const std::size_t bytes = std::min(message.size(), kMessageBytes - 1);
-  std::memcpy(last_message, message.data(), bytes);
-  last_message[bytes] = 0;
+  std::memmove(block, message.data(), bytes);  // the message may be the last one
+  block[bytes] = 0;
+  last_message = block;
   return status;
 }
 
@@ -27,7 +81,9 @@ void keep_last_error(std::string_view message) noexcept { api::refuse(TANDEM_OK,
 
 extern "C" {
 
-const char *tandem_last_error_message(void) { return tandem::api::last_message; }
+const char *tandem_last_error_message(void) {
+  return tandem::api::last_message != nullptr ? tandem::api::last_message : "";
+}
 
 const char *tandem_status_name(tandem_status status) {
   switch (status) {

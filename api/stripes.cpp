@@ -1,6 +1,8 @@
 // Many stripes in one call.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <new>
 #include <vector>
 
 #include "api/gate.hpp"
@@ -36,38 +38,79 @@ void check_stripe(const tandem_stripe &stripe, const core::Codec &codec) {
   check_shard_bytes(stripe.shard_bytes, codec.shard_count());
 }
 
-// Tasks of several stripes, with what they point to.
+// Tasks of several stripes, with what they point to. After the constructor nothing here allocates.
 class Group {
  public:
-  explicit Group(const tandem_context &context) : context_(context) {
-    pointers_.reserve(kGroupStripes);
-    tasks_.reserve(kGroupStripes);
+  Group(const tandem_context &context, const core::Codec &codec, std::size_t stripe_count)
+      : context_(context), capacity_(std::min(stripe_count, kGroupStripes)), row_pointers_(codec.shard_count()) {
+    pointers_.resize(capacity_ * row_pointers_);
+    tasks_.reserve(capacity_);
+    plans_.reserve(capacity_);
+    statuses_.reserve(capacity_);
   }
 
-  // Throws Error where the stripe's pointers are wrong, and then has added nothing.
-  void add(std::shared_ptr<const core::Plan> plan, const tandem_stripe &stripe) {
-    auto pointers = std::make_unique<Pointers>();
-    gather(*plan, stripe.shards, pointers.get());
-    check_pointers(*plan, pointers->inputs, pointers->outputs, stripe.shard_bytes);
-    tasks_.push_back(plan->task(pointers->inputs, pointers->outputs, stripe.shard_bytes));
-    pointers_.push_back(std::move(pointers));
+  bool full() const noexcept { return tasks_.size() == capacity_; }
+
+  // Brings the stripe's pointers into the free row. Encode and decode never have more than k+m.
+  void place(const core::Plan &plan, const tandem_stripe &stripe) noexcept {
+    std::byte **next = row();
+    for (const std::uint16_t index : plan.inputs()) *next++ = static_cast<std::byte *>(stripe.shards[index]);
+    for (const std::uint16_t index : plan.outputs()) *next++ = static_cast<std::byte *>(stripe.shards[index]);
+  }
+
+  // Of the placed stripe. Throws Error where its pointers are wrong.
+  void check(const core::Plan &plan, std::size_t shard_bytes) {
+    check_pointers(plan, row(), row() + plan.inputs().size(), shard_bytes);
+  }
+
+  // Adds the placed stripe. `status` (NULL: not wanted) is written when the group has run.
+  void add(std::shared_ptr<const core::Plan> plan, std::size_t shard_bytes, tandem_status *status) noexcept {
+    tasks_.push_back(plan->task(row(), row() + plan->inputs().size(), shard_bytes));
     plans_.push_back(std::move(plan));
-    if (tasks_.size() == kGroupStripes) run();
+    statuses_.push_back(status);
   }
 
+  // Runs what was added. The group is empty afterwards, also when this throws.
   void run() {
     core::Control control;
-    if (!tasks_.empty()) context_.backend->run(tasks_, control);
-    tasks_.clear();
-    pointers_.clear();
-    plans_.clear();
+    try {
+      if (!tasks_.empty()) context_.backend->run(tasks_, control);
+    } catch (const core::Error &error) {
+      finish(error.status());
+      throw;
+    } catch (const std::bad_alloc &) {
+      finish(TANDEM_ERROR_OUT_OF_MEMORY);
+      throw;
+    } catch (...) {
+      finish(TANDEM_ERROR_INTERNAL);
+      throw;
+    }
+    finish(TANDEM_OK);
   }
 
  private:
+  std::byte **row() noexcept { return pointers_.data() + tasks_.size() * row_pointers_; }
+
+  void finish(tandem_status result) noexcept {
+    for (tandem_status *status : statuses_)
+      if (status != nullptr) *status = result;
+    tasks_.clear();
+    plans_.clear();
+    statuses_.clear();
+  }
+
   const tandem_context &context_;
+  std::size_t capacity_, row_pointers_;
+  std::vector<std::byte *> pointers_;
   std::vector<core::Task> tasks_;
-  std::vector<std::unique_ptr<Pointers>> pointers_;
   std::vector<std::shared_ptr<const core::Plan>> plans_;
+  std::vector<tandem_status *> statuses_;
+};
+
+// Stripes that follow each other and have the same plan.
+struct Stretch {
+  std::size_t end;  // index of the stripe after the last
+  std::shared_ptr<const core::Plan> plan;
 };
 
 [[noreturn]] void fail_in_stripe(const core::Error &error, std::size_t index, std::size_t stripe_count) {
@@ -83,22 +126,30 @@ std::shared_ptr<const core::Plan> encode_plan(const tandem_context &context, con
 void encode_stripes(tandem_context &context, const tandem_codec &codec, const tandem_stripe *stripes,
                     std::size_t stripe_count, std::size_t stride_bytes) {
   check_array(stripe_count, stride_bytes);
+  Group group(context, *codec.codec, stripe_count);
+  // The plans are kept for the second pass: made there, they could fail after the first bytes were written.
+  std::vector<Stretch> stretches;
   for (std::size_t i = 0; i < stripe_count; ++i) {
     try {
       const tandem_stripe &stripe = stripe_at(stripes, i, stride_bytes);
       check_stripe(stripe, *codec.codec);
-      const auto plan = encode_plan(context, codec, stripe);
-      Pointers pointers;
-      gather(*plan, stripe.shards, &pointers);
-      check_pointers(*plan, pointers.inputs, pointers.outputs, stripe.shard_bytes);
+      auto plan = encode_plan(context, codec, stripe);
+      group.place(*plan, stripe);
+      group.check(*plan, stripe.shard_bytes);
+      if (stretches.empty() || stretches.back().plan != plan) stretches.push_back({i, std::move(plan)});
+      stretches.back().end = i + 1;
     } catch (const core::Error &error) {
       fail_in_stripe(error, i, stripe_count);
     }
   }
-  Group group(context);
-  for (std::size_t i = 0; i < stripe_count; ++i) {
-    const tandem_stripe &stripe = stripe_at(stripes, i, stride_bytes);
-    group.add(encode_plan(context, codec, stripe), stripe);
+  std::size_t i = 0;
+  for (const Stretch &stretch : stretches) {
+    for (; i < stretch.end; ++i) {
+      const tandem_stripe &stripe = stripe_at(stripes, i, stride_bytes);
+      group.place(*stretch.plan, stripe);
+      group.add(stretch.plan, stripe.shard_bytes, nullptr);
+      if (group.full()) group.run();
+    }
   }
   group.run();
 }
@@ -106,23 +157,32 @@ void encode_stripes(tandem_context &context, const tandem_codec &codec, const ta
 void decode_stripes(tandem_context &context, const tandem_codec &codec, tandem_stripe *stripes,
                     std::size_t stripe_count, std::size_t stride_bytes) {
   check_array(stripe_count, stride_bytes);
-  Group group(context);
+  // What stays with the stripes that were not begun, should this function throw.
+  for (std::size_t i = 0; i < stripe_count; ++i) stripe_at(stripes, i, stride_bytes).status = TANDEM_ERROR_CANCELLED;
+  Group group(context, *codec.codec, stripe_count);
   tandem_status first_status = TANDEM_OK;
   std::string first_message;
   for (std::size_t i = 0; i < stripe_count; ++i) {
     tandem_stripe &stripe = stripe_at(stripes, i, stride_bytes);
-    stripe.status = TANDEM_OK;
     try {
       check_stripe(stripe, *codec.codec);
       if (stripe.present == nullptr) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "present is NULL");
       const core::Shape shape = decode_shape(*codec.codec, stripe.shards, stripe.present);
-      if (shape.wanted.any()) group.add(shared_plan(context, codec, shape), stripe);
+      if (shape.wanted.any()) {
+        auto plan = shared_plan(context, codec, shape);
+        group.place(*plan, stripe);
+        group.check(*plan, stripe.shard_bytes);
+        group.add(std::move(plan), stripe.shard_bytes, &stripe.status);
+      } else {
+        stripe.status = TANDEM_OK;
+      }
     } catch (const core::Error &error) {
       stripe.status = error.status();
       if (first_status != TANDEM_OK) continue;
       first_status = error.status();
       first_message = fmt::format("stripe {} of {}: {}", i, stripe_count, error.what());
     }
+    if (group.full()) group.run();
   }
   group.run();
   if (first_status != TANDEM_OK) core::fail(first_status, first_message);

@@ -27,11 +27,6 @@ if(TANDEM_SANITIZE)
   add_link_options(-fsanitize=${TANDEM_SANITIZE})
 endif()
 
-option(TANDEM_FUZZ "Build the fuzzers and instrument everything for them (clang)" OFF)
-if(TANDEM_FUZZ)
-  add_compile_options(-fsanitize=fuzzer-no-link)
-endif()
-
 find_program(TANDEM_CCACHE ccache)
 if(TANDEM_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${TANDEM_CCACHE})

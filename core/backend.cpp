@@ -1,5 +1,7 @@
 #include "core/backend.hpp"
 
+#include <signal.h>
+
 #include <exception>
 #include <system_error>
 #include <thread>
@@ -14,17 +16,35 @@ Backend::~Backend() = default;
 
 namespace {
 
-// A run on a thread of its own. After a fork the child has no such thread: it must neither wait nor join.
+// All signals blocked while it lives: a thread started meanwhile inherits that, and the program's handlers stay off it.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked &) = delete;
+  SignalsBlocked &operator=(const SignalsBlocked &) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+// A run on a thread of its own.
 class ThreadTicket final : public Ticket {
  public:
-  ThreadTicket(Backend &backend, std::span<const Task> tasks, Control &control)
-      : tasks_(tasks.begin(), tasks.end()), thread_([this, &backend, &control] {
-          try {
-            backend.run(tasks_, control);
-          } catch (...) {
-            error_ = std::current_exception();
-          }
-        }) {}
+  ThreadTicket(Backend &backend, std::span<const Task> tasks, Control &control) : tasks_(tasks.begin(), tasks.end()) {
+    const SignalsBlocked blocked;
+    thread_ = std::thread([this, &backend, &control] {
+      try {
+        backend.run(tasks_, control);
+      } catch (...) {
+        error_ = std::current_exception();
+      }
+    });
+  }
 
   ~ThreadTicket() override { join(); }
 
@@ -40,7 +60,7 @@ class ThreadTicket final : public Ticket {
 
   std::vector<Task> tasks_;
   std::exception_ptr error_;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;
 };
 
 }  // namespace

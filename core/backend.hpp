@@ -79,7 +79,8 @@ class Control {
   std::atomic<bool> cancelled_{false};
 };
 
-// A run under way. wait() returns when it is over and throws the Error that ended it; the destructor waits too.
+// A run under way. wait() returns when it is over and throws the Error that ended it; the destructor waits too. It
+// belongs to the process that submitted it: a child after fork can only forget it.
 class Ticket {
  public:
   virtual ~Ticket();

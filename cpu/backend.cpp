@@ -30,8 +30,10 @@ constexpr std::size_t kCacheLine = 64;
 // costs about as much as coding this many.
 constexpr std::uint64_t kInlineBytes = 256 << 10;
 // One chunk of a spread run, inputs and outputs together: small enough that cancel and budget are felt soon and that
-// threads finish together, large enough that claiming it costs nothing.
-constexpr std::uint64_t kChunkBytes = 2 << 20;
+// every thread gets a few, so that they finish together; large enough that claiming it costs nothing.
+constexpr std::uint64_t kMostChunkBytes = 2 << 20;
+constexpr std::uint64_t kLeastChunkBytes = 64 << 10;
+constexpr std::uint64_t kChunksPerThread = 4;
 // Verify recomputes outputs into a buffer of this many bytes, tile by tile, that stays in the L1 cache.
 constexpr std::size_t kCompareBufferBytes = 16 << 10;
 constexpr std::size_t kCompareTileBytes = 2048;  // at most
@@ -97,7 +99,7 @@ class CpuBackend final : public core::Backend {
       if (kernel_calls_.load(std::memory_order_relaxed) == 0) kernel_calls_.store(1, std::memory_order_relaxed);
       return;
     }
-    spread(tasks, control);
+    spread(tasks, total, control);
   }
 
   std::uint64_t kernel_calls() const noexcept override { return kernel_calls_.load(std::memory_order_relaxed); }
@@ -121,13 +123,14 @@ class CpuBackend final : public core::Backend {
     explicit Chunks(CpuBackend &backend) : backend_(backend) {}
     void run_item(std::size_t item) noexcept override {
       const Chunk &chunk = chunks[item];
-      Mismatch found[core::kMaxShards];
       const Task &task = *chunk.task;
       const bool out_of_cache = moved_bytes(task, task.length_bytes) > backend_.out_of_cache_bytes_;
+      if (task.mode != Mode::compare)
+        return backend_.apply(task, *chunk.slice, chunk.offset_bytes, chunk.length_bytes, out_of_cache, nullptr);
+      Mismatch found[core::kMaxShards];
       backend_.apply(task, *chunk.slice, chunk.offset_bytes, chunk.length_bytes, out_of_cache, found);
-      if (chunk.task->mode != Mode::compare) return;
       const std::lock_guard lock(mutex_);
-      for (std::uint32_t r = 0; r < chunk.task->prepared->rows(); ++r) chunk.task->mismatches[r].merge(found[r]);
+      for (std::uint32_t r = 0; r < task.prepared->rows(); ++r) task.mismatches[r].merge(found[r]);
     }
     std::vector<Chunk> chunks;
 
@@ -136,22 +139,24 @@ class CpuBackend final : public core::Backend {
     std::mutex mutex_;  // the records of mismatches
   };
 
-  void spread(std::span<const Task> tasks, Control &control) {
+  void spread(std::span<const Task> tasks, std::uint64_t total_bytes, Control &control) {
+    const std::uint64_t chunk_bytes =
+        std::clamp(total_bytes / (kChunksPerThread * executor_->thread_count()), kLeastChunkBytes, kMostChunkBytes);
     Chunks batch(*this);
     for (const Task &task : tasks) {
       const CpuPrepared &prepared = prepared_of(task);
       const std::uint64_t width = prepared.rows() + prepared.columns();
       if (width == 0) continue;
+      if (!prepared.slices.empty() && task.mode != Mode::compare) {  // partition parity: whole length, some outputs
+        for (const Slice &slice : prepared.slices)
+          batch.chunks.push_back({&task, &slice, task.offset_bytes, task.length_bytes});
+        continue;
+      }
       // Whole cache lines, so that no two threads write into one (where shards are aligned).
-      const std::uint64_t step = std::max<std::uint64_t>(kChunkBytes / width / kCacheLine, 16) * kCacheLine;
+      const std::uint64_t step = std::max<std::uint64_t>(chunk_bytes / width / kCacheLine, 16) * kCacheLine;
       for (std::uint64_t done = 0; done < task.length_bytes; done += step) {
         const std::uint64_t length = std::min(step, task.length_bytes - done);
-        if (prepared.slices.empty() || task.mode == Mode::compare) {
-          batch.chunks.push_back({&task, &prepared.whole, task.offset_bytes + done, length});
-        } else {
-          for (const Slice &slice : prepared.slices)
-            batch.chunks.push_back({&task, &slice, task.offset_bytes + done, length});
-        }
+        batch.chunks.push_back({&task, &prepared.whole, task.offset_bytes + done, length});
       }
     }
     kernel_calls_.fetch_add(batch.chunks.size(), std::memory_order_relaxed);

@@ -15,7 +15,7 @@ class Budget;
 
 namespace tandem::cpu {
 
-// The items of one run. run_item does not throw and takes no lock; items are independent.
+// The items of one run. run_item does not throw; items are independent.
 class Batch {
  public:
   virtual ~Batch() = default;

@@ -1,5 +1,5 @@
 // The table of CPU kernels: one entry per instruction-set variant. A kernel applies a coefficient matrix to a byte
-// range of shards on the calling thread: no allocation, no lock, no library call.
+// range of shards on the calling thread: no allocation, no lock.
 //
 // Included by the kernel files, which are compiled with -m flags: it must hold nothing but plain data and C headers.
 // (An inline function compiled once with -mavx2 and once without links to ONE copy, perhaps the AVX2 one.)

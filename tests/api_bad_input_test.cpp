@@ -444,8 +444,8 @@ TEST_F(BadCall, Plans) {
   EXPECT_TRUE(refused_plan(TANDEM_ERROR_INVALID_ARGUMENT, {"10"}));
   options.struct_bytes = 4;
   EXPECT_TRUE(refused_plan(TANDEM_ERROR_INVALID_ARGUMENT, {"4"}));
-  options.reserved = 1;
-  EXPECT_TRUE(refused_plan(TANDEM_ERROR_UNSUPPORTED, {"reserved"}));
+  options.first = 1;
+  EXPECT_TRUE(refused_plan(TANDEM_ERROR_INVALID_ARGUMENT, {"first"}));
   Bytes flags(kK + kM, 1);
   options.operation = TANDEM_OPERATION_DECODE;
   options.present = options.wanted = flags.data();

@@ -123,5 +123,31 @@ TEST_P(Fork, GrandchildAndCleanUp) {
   expect_exit_zero(child);
 }
 
+// A job belongs to the process that submitted it: a child can neither wait for it nor be held up by it.
+TEST_P(Fork, JobOfTheParent) {
+  const Context context = make_context(GetParam(), 2);
+  const Codec codec = make_codec(6, 3);
+  const Plan plan = make_plan(context.get(), codec.get(), TANDEM_OPERATION_ENCODE);
+  Random random(kSeed);
+  Stripe stripe(random, 6, 3, 4'000'000);
+  tandem_plan_arguments arguments = {};
+  arguments.struct_bytes = sizeof arguments;
+  arguments.shards = stripe.all();
+  arguments.shard_bytes = stripe.shard_bytes();
+  tandem_job *job = nullptr;
+  ASSERT_EQ(tandem_plan_submit(plan.get(), &arguments, &job), TANDEM_OK);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(kLimitSeconds);
+    const bool refused = tandem_job_wait(job) == TANDEM_ERROR_INVALID_ARGUMENT;
+    tandem_job_destroy(job);
+    _exit(refused ? 0 : 1);
+  }
+  expect_exit_zero(child);
+  EXPECT_EQ(tandem_job_wait(job), TANDEM_OK);
+  tandem_job_destroy(job);
+}
+
 }  // namespace
 }  // namespace tandem::test

@@ -1,8 +1,36 @@
 // Many stripes in one call, and shards that lie in pieces.
 #include <algorithm>
+#include <atomic>
+#include <cstdlib>
 #include <memory>
+#include <new>
+#include <thread>
 
 #include "support/api.hpp"
+
+namespace {
+
+// How many more allocations succeed; negative = all. On every thread.
+std::atomic<long> allowed_allocations{-1};
+
+}  // namespace
+
+// The program's operators are the library's too. (GCC 12 inlines one of each pair and then takes malloc and delete for
+// mates.)
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+void *operator new(std::size_t bytes) {
+  long left = allowed_allocations.load();
+  while (left > 0 && !allowed_allocations.compare_exchange_weak(left, left - 1)) {
+  }
+  void *memory = left == 0 ? nullptr : std::malloc(std::max<std::size_t>(bytes, 1));
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+void *operator new[](std::size_t bytes) { return operator new(bytes); }
+void operator delete(void *memory) noexcept { std::free(memory); }
+void operator delete[](void *memory) noexcept { std::free(memory); }
+void operator delete(void *memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void *memory, std::size_t) noexcept { std::free(memory); }
 
 namespace tandem::test {
 namespace {
@@ -81,6 +109,48 @@ TEST_P(Many, DecodeGoesOnPastALostStripe) {
     ASSERT_EQ(stripes[i]->intact(), want == TANDEM_OK) << i;
   }
   EXPECT_EQ(stripes[17]->shards, lost);
+}
+
+// Whichever allocation fails, a stripe says OK only if its bytes are there, and each stripe says something.
+TEST_P(Many, DecodeClaimsNoStripeItDidNotRun) {
+  Random random(kSeed + 7);
+  const unsigned k = 4, m = 2, count = 600;
+  const Codec codec = make_codec(k, m);
+  std::vector<std::unique_ptr<Stripe>> stripes;
+  std::vector<tandem_stripe> list(count);
+  for (unsigned i = 0; i < count; ++i) stripes.push_back(std::make_unique<Stripe>(random, k, m, 1000));
+  unsigned refusals = 0, part_done = 0;
+  tandem_status status = TANDEM_ERROR_OUT_OF_MEMORY;
+  for (long allowed = 0; status != TANDEM_OK; ++allowed) {
+    ASSERT_LT(allowed, 5000) << "still failing";
+    for (unsigned i = 0; i < count; ++i) {
+      stripes[i]->restore();
+      stripes[i]->lose_all(i < 550 ? std::vector{0, 5} : std::vector{1, 2});
+      list[i] = {stripes[i]->all(), stripes[i]->present.data(), 1000, 0, 4321};
+    }
+    // A thread of its own has no plans yet.
+    std::thread([&] {
+      allowed_allocations.store(allowed);
+      status = tandem_decode_stripes(context_.get(), codec.get(), list.data(), count, sizeof list[0]);
+      allowed_allocations.store(-1);
+    }).join();
+    unsigned done = 0;
+    for (unsigned i = 0; i < count; ++i) {
+      ASSERT_NE(list[i].status, 4321) << "stripe " << i << " with " << allowed << " allocations";
+      ASSERT_EQ(list[i].status == TANDEM_OK, stripes[i]->intact()) << "stripe " << i << " with " << allowed;
+      if (list[i].status == TANDEM_OK) ++done;
+    }
+    if (status == TANDEM_OK) {
+      ASSERT_EQ(done, count);
+    } else {
+      ASSERT_EQ(status, TANDEM_ERROR_OUT_OF_MEMORY);
+      ASSERT_LT(done, count);
+      ++refusals;
+      if (done != 0) ++part_done;
+    }
+  }
+  EXPECT_GT(refusals, 0u);
+  EXPECT_GT(part_done, 0u) << "no failure after the first group: this proves little";
 }
 
 TEST_P(Many, StripesMayShareDataShards) {

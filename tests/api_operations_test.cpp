@@ -262,6 +262,41 @@ TEST_P(EveryExecutor, VerifyResultOfAnotherVersion) {
   EXPECT_EQ(result.mismatch_byte_count, 0x5a5a5a5a5a5a5a5au);
 }
 
+// A newer caller's longer struct is not initialised behind its size: none of that is read or written.
+TEST_P(EveryExecutor, VerifyResultOfALaterVersion) {
+  struct Later {
+    tandem_verify_result known;
+    std::uint64_t added[3];
+  };
+  Random random(kSeed + 9);
+  const Codec codec = make_codec(2, 2);
+  Stripe stripe(random, 2, 2, 10);
+  Later result;
+  std::memset(&result, 0x5a, sizeof result);
+  result.known.struct_bytes = sizeof result;
+  ASSERT_EQ(tandem_verify(context_.get(), codec.get(), stripe.data(), 10, &result.known), TANDEM_OK)
+      << tandem_last_error_message();
+  EXPECT_EQ(result.known.struct_bytes, sizeof result);
+  EXPECT_EQ(result.known.consistent, 1);
+  EXPECT_EQ(result.known.mismatch_byte_count, 0u);
+  for (const std::uint64_t added : result.added) EXPECT_EQ(added, 0x5a5a5a5a5a5a5a5au);
+}
+
+TEST_P(EveryExecutor, VerifyResultWithoutRoomIsRefusedBeforeTheWork) {
+  Random random(kSeed + 10);
+  const Codec codec = make_codec(2, 2);
+  Stripe stripe(random, 2, 2, 10);
+  tandem_verify_result result = {};
+  for (const std::size_t size : {std::size_t{0}, sizeof result.struct_bytes, std::size_t{65537}}) {
+    result.struct_bytes = size;
+    const std::uint64_t before = kernel_calls(context_.get());
+    const std::string number = "struct_bytes is " + std::to_string(size);
+    EXPECT_TRUE(refused(tandem_verify(context_.get(), codec.get(), stripe.data(), 10, &result),
+                        TANDEM_ERROR_INVALID_ARGUMENT, {number.c_str()}));
+    EXPECT_EQ(kernel_calls(context_.get()), before);
+  }
+}
+
 TEST_P(EveryExecutor, InputsMayAlias) {
   Random random(kSeed + 9);
   const unsigned k = 4, m = 2;

@@ -237,6 +237,64 @@ TEST_P(Plans, Cancel) {
   EXPECT_TRUE(stripe.intact());
 }
 
+TEST_P(Plans, JobsOutliveTheirPlan) {
+  Random random(kSeed);
+  const unsigned k = 5, m = 2;
+  const Codec codec = make_codec(k, m);
+  Stripe stripe(random, k, m, 3'000'000);
+  stripe.lose_parity();
+  Plan plan = make_plan(context_.get(), codec.get(), TANDEM_OPERATION_ENCODE);
+  const tandem_plan_arguments arguments = arguments_of(stripe);
+  tandem_job *job = nullptr;
+  ASSERT_EQ(tandem_plan_submit(plan.get(), &arguments, &job), TANDEM_OK);
+  plan.reset();
+  EXPECT_EQ(tandem_job_wait(job), TANDEM_OK);
+  EXPECT_TRUE(stripe.intact());
+  tandem_job_destroy(job);
+}
+
+// A cancel after the end changes nothing, also where explaining a mismatch takes a second pass over the shards.
+TEST_P(Plans, CancelAfterTheEndOfAVerify) {
+  Random random(kSeed);
+  const unsigned k = 5, m = 3;
+  const Codec codec = make_codec(k, m);
+  Stripe stripe(random, k, m, 1'000'000);
+  static_cast<unsigned char *>(stripe.pointers[3])[77] ^= 1;
+  const Plan plan = make_plan(context_.get(), codec.get(), TANDEM_OPERATION_VERIFY);
+  tandem_verify_result result = {};
+  result.struct_bytes = sizeof result;
+  tandem_plan_arguments arguments = arguments_of(stripe);
+  arguments.verify_result = &result;
+  tandem_job *job = nullptr;
+  ASSERT_EQ(tandem_plan_submit(plan.get(), &arguments, &job), TANDEM_OK);
+  ASSERT_EQ(tandem_job_wait(job), TANDEM_OK);
+  ASSERT_EQ(tandem_job_cancel(job), TANDEM_OK);
+  EXPECT_EQ(tandem_job_wait(job), TANDEM_OK);
+  EXPECT_EQ(result.suspect_shard, 3u);
+  tandem_job_destroy(job);
+}
+
+TEST_P(Plans, FirstAccumulateOverwrites) {
+  Random random(kSeed);
+  const unsigned k = 3, m = 2;
+  const Codec codec = make_codec(k, m);
+  Stripe stripe(random, k, m, 4'097);
+  stripe.lose_parity();  // whatever lies there must not count
+  const tandem_plan_arguments arguments = arguments_of(stripe);
+  for (unsigned c = 0; c < k; ++c) {
+    tandem_plan_options options = {};
+    options.struct_bytes = sizeof options;
+    options.operation = TANDEM_OPERATION_ACCUMULATE;
+    options.index = c;
+    options.first = c == 0;
+    tandem_plan *plan = nullptr;
+    ASSERT_EQ(tandem_plan_create(context_.get(), codec.get(), &options, &plan), TANDEM_OK);
+    ASSERT_EQ(tandem_plan_run(plan, &arguments), TANDEM_OK);
+    tandem_plan_destroy(plan);
+  }
+  EXPECT_TRUE(stripe.intact());
+}
+
 TEST_P(Plans, VerifyJobWritesItsResultWhenWaitedFor) {
   Random random(kSeed + 7);
   Stripe stripe(random, 4, 3, 250'000);

@@ -27,6 +27,7 @@
  *              nothing; TANDEM_ERROR_CANCELLED and TANDEM_ERROR_DEVICE leave outputs undefined.
  *   threads    Any function may be called from any thread at any time, on the same objects too, except
  *              that an object must not be destroyed while another call uses it.
+ *   stack      A call needs up to 80 KiB of the calling thread's stack.
  *   fork       A child process may go on using contexts, codecs and plans made before the fork; jobs
  *              still running at the fork belong to the parent.
  *   field      GF(2^8) with polynomial 0x11d (x^8 + x^4 + x^3 + x^2 + 1), generator 2.
@@ -148,26 +149,27 @@ TANDEM_API tandem_status tandem_matrix_from_name(const char *name, int32_t *matr
 
 typedef struct tandem_context tandem_context;
 
-enum tandem_executor_value {                              /* how the CPU's work is spread over threads */
-                             TANDEM_EXECUTOR_DEFAULT = 0, /* pthread; serial where only one thread is allowed */
-                             TANDEM_EXECUTOR_SERIAL = 1,  /* the calling thread alone */
-                             TANDEM_EXECUTOR_PTHREAD =
-                                 2, /* a pool of the context's own, started by the first large call */
-                             TANDEM_EXECUTOR_OPENMP =
-                                 3 /* the process' OpenMP runtime (libtandem_openmp.so beside the library) */
+/* How the CPU's work is spread over threads. */
+enum tandem_executor_value {
+  TANDEM_EXECUTOR_DEFAULT = 0, /* pthread; serial where only one thread is allowed */
+  TANDEM_EXECUTOR_SERIAL = 1,  /* the calling thread alone */
+  TANDEM_EXECUTOR_PTHREAD = 2, /* a pool of the context's own, started by the first large call */
+  TANDEM_EXECUTOR_OPENMP = 3   /* the process' OpenMP runtime (libtandem_openmp.so beside the library) */
 };
 
-enum tandem_partition_value {                               /* what one CPU thread takes */
-                              TANDEM_PARTITION_DEFAULT = 0, /* column */
-                              TANDEM_PARTITION_COLUMN = 1,  /* each thread a byte range of all shards */
-                              TANDEM_PARTITION_PARITY =
-                                  2 /* each thread some of the outputs, whole length (as in the Jerasure 2.0 paper) */
+/* What one CPU thread takes. By parity, as in the Jerasure 2.0 paper, a chunk is as long as the shards, so that cancel
+ * and budget act late. */
+enum tandem_partition_value {
+  TANDEM_PARTITION_DEFAULT = 0, /* column */
+  TANDEM_PARTITION_COLUMN = 1,  /* byte ranges of all shards */
+  TANDEM_PARTITION_PARITY = 2   /* some of the outputs, whole length */
 };
 
-enum tandem_schedule_value {                              /* OpenMP's schedule clause */
-                             TANDEM_SCHEDULE_DEFAULT = 0, /* static */
-                             TANDEM_SCHEDULE_STATIC = 1,
-                             TANDEM_SCHEDULE_DYNAMIC = 2
+/* OpenMP's schedule clause. */
+enum tandem_schedule_value {
+  TANDEM_SCHEDULE_DEFAULT = 0, /* static */
+  TANDEM_SCHEDULE_STATIC = 1,
+  TANDEM_SCHEDULE_DYNAMIC = 2
 };
 
 enum tandem_log_level_value { TANDEM_LOG_DEBUG = 0, TANDEM_LOG_INFO = 1, TANDEM_LOG_WARNING = 2 };
@@ -205,8 +207,9 @@ TANDEM_API tandem_status tandem_context_create(const tandem_context_options *opt
 TANDEM_API void tandem_context_destroy(tandem_context *context);
 
 /* Sets how much of a named resource work of this context may hold at once, also while jobs run (effective
- * within one chunk). "cpu": concurrent CPU tasks, 1 .. thread_count; more is accepted and changes nothing.
- * Status: INVALID_ARGUMENT (NULL, unknown name, amount 0). */
+ * within one chunk). "cpu": concurrent CPU tasks of all calls and jobs of the context together, >= 1; not set: no cap.
+ * A call that moves less than 256 KiB runs at once on its own thread and counts as none. Status: INVALID_ARGUMENT
+ * (NULL, unknown name, amount 0), OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_context_set_resource(tandem_context *context, const char *name, uint64_t amount);
 
 typedef struct tandem_context_info {
@@ -216,7 +219,8 @@ typedef struct tandem_context_info {
   const char *executor;
   uint32_t thread_count;
   uint32_t reserved;
-  uint64_t kernel_calls; /* kernel invocations so far by this context's work: proof that the named kernel ran */
+  uint64_t
+      kernel_calls; /* 0 = the named kernel has not run yet. Counts chunks; all small calls together count as one */
 } tandem_context_info;
 
 /* What a context decided. Status: INVALID_ARGUMENT. */
@@ -351,7 +355,7 @@ typedef struct tandem_plan_options {
   const uint8_t *wanted;  /* k+m bytes, non-zero = to be written; NULL = every parity (encode, update, accumulate) or
                              every missing shard (decode). A wanted shard must not be present */
   uint32_t index;         /* update, accumulate: the data shard */
-  uint32_t reserved;      /* 0 */
+  uint32_t first;         /* accumulate: non-zero: the old bytes of parity are ignored and overwritten */
 } tandem_plan_options;
 
 /* Prepares an operation: solves for the coefficient matrix, builds the kernel's tables. Running a plan then costs
@@ -360,6 +364,7 @@ typedef struct tandem_plan_options {
  *   OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_plan_create(tandem_context *context, const tandem_codec *codec,
                                             const tandem_plan_options *options, tandem_plan **plan_out);
+/* Ends a plan. NULL is allowed. Jobs of it go on. */
 TANDEM_API void tandem_plan_destroy(tandem_plan *plan);
 
 /* Which shards a run of the plan reads: read_out gets k+m bytes, 1 = read, 0 = not. For a decode that is the fewest
@@ -384,14 +389,16 @@ TANDEM_API tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_p
 TANDEM_API tandem_status tandem_plan_submit(const tandem_plan *plan, const tandem_plan_arguments *arguments,
                                             tandem_job **job_out);
 
-/* Waits until a job is over; may be called again and from several threads, and gives each the job's status. */
+/* Waits until a job is over; may be called again and from several threads, and gives each the job's status.
+ * Status: as tandem_plan_run; CANCELLED; INVALID_ARGUMENT (NULL, or a child process of the one that submitted it). */
 TANDEM_API tandem_status tandem_job_wait(tandem_job *job);
 
 /* Asks a job to stop; takes effect within one chunk. A job that was over already stays as it was. The next wait
- * returns TANDEM_ERROR_CANCELLED if it took effect; outputs are then undefined. */
+ * returns TANDEM_ERROR_CANCELLED if it took effect; outputs are then undefined. Small jobs (under 256 KiB moved) do not
+ * look. Status: INVALID_ARGUMENT (NULL). */
 TANDEM_API tandem_status tandem_job_cancel(tandem_job *job);
 
-/* Waits for the job, then frees it. NULL is allowed. */
+/* Waits for the job, then frees it. NULL is allowed. In a child process it does nothing. */
 TANDEM_API void tandem_job_destroy(tandem_job *job);
 
 #ifdef __cplusplus

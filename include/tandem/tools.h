@@ -40,7 +40,7 @@ TANDEM_API tandem_status tandem_devices(tandem_device *devices_out, size_t capac
 
 typedef struct tandem_kernel {
   char name[32];     /* as `kernel` of tandem_context_options takes it: "avx2-gfni" */
-  char needs[96];    /* the CPU features, as /proc/cpuinfo spells them: "avx2 gfni" */
+  char needs[96];    /* the CPU features, for people: "AVX2; GFNI" */
   int32_t available; /* non-zero: this CPU and operating system have them */
   uint32_t reserved;
 } tandem_kernel;
