@@ -268,7 +268,7 @@ TEST_P(EveryExecutor, VerifyResultOfALaterVersion) {
     tandem_verify_result known;
     std::uint64_t added[3];
   };
-  Random random(kSeed + 9);
+  Random random(kSeed + 29);
   const Codec codec = make_codec(2, 2);
   Stripe stripe(random, 2, 2, 10);
   Later result;
@@ -283,12 +283,13 @@ TEST_P(EveryExecutor, VerifyResultOfALaterVersion) {
 }
 
 TEST_P(EveryExecutor, VerifyResultWithoutRoomIsRefusedBeforeTheWork) {
-  Random random(kSeed + 10);
+  Random random(kSeed + 30);
   const Codec codec = make_codec(2, 2);
   Stripe stripe(random, 2, 2, 10);
   tandem_verify_result result = {};
   for (const std::size_t size : {std::size_t{0}, sizeof result.struct_bytes, std::size_t{65537}}) {
     result.struct_bytes = size;
+    const std::string said = "struct_bytes is " + std::to_string(size) + ";";
     const std::uint64_t before = kernel_calls(context_.get());
     const std::string number = "struct_bytes is " + std::to_string(size);
     EXPECT_TRUE(refused(tandem_verify(context_.get(), codec.get(), stripe.data(), 10, &result),
