@@ -297,7 +297,7 @@ typedef struct tandem_stripe {
   const uint8_t *present; /* decode: k+m bytes, as for tandem_decode. encode: NULL */
   size_t shard_bytes;     /* of this stripe */
   int32_t memory;         /* enum tandem_memory_value; host here */
-  tandem_status status;   /* decode: written, this stripe's own result */
+  tandem_status status;   /* decode: this stripe's own result; CANCELLED where the call failed before its turn */
 } tandem_stripe;
 
 /* Encodes or decodes many stripes in one call, spread over all threads, small stripes together.
