@@ -304,7 +304,8 @@ typedef struct tandem_stripe {
  *   stripes        stripe_count structs, stride_bytes apart (sizeof(tandem_stripe), or more inside a struct of
  *                  yours; a multiple of the struct's alignment)
  * Encode checks every stripe before it writes the first byte; the message names the stripe at fault. Decode goes on
- * past a stripe that cannot be decoded, records it in stripes[i].status, and returns the first such status.
+ * past a stripe that cannot be decoded, records it in stripes[i].status, and returns the first such status. If running
+ * fails (DEVICE, OUT_OF_MEMORY) it stops and returns that: status TANDEM_OK then still means rebuilt.
  * Shards of different stripes must not overlap (only data shards may be shared); this is not checked across stripes.
  * Status: as tandem_encode and tandem_decode; INVALID_ARGUMENT for a stride smaller than the struct. */
 TANDEM_API tandem_status tandem_encode_stripes(tandem_context *context, const tandem_codec *codec,
