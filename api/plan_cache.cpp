@@ -1,12 +1,11 @@
 #include "api/plan_cache.hpp"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <new>
 #include <utility>
+
+#include "api/thread_key.hpp"
 
 namespace tandem::api {
 namespace {
@@ -55,22 +54,12 @@ void free_cache(void *cache) {
   delete static_cast<Cache *>(cache);
 }
 
-std::atomic<std::uint64_t> cache_key_plus_one = 0;
-
-// Not a static local: a fork while another thread made it would leave its guard held in the child for ever.
-pthread_key_t cache_key() {
-  std::uint64_t known = cache_key_plus_one.load(std::memory_order_acquire);
-  if (known != 0) return static_cast<pthread_key_t>(known - 1);
-  pthread_key_t made;
-  if (pthread_key_create(&made, free_cache) != 0) throw std::bad_alloc();
-  if (cache_key_plus_one.compare_exchange_strong(known, std::uint64_t{made} + 1)) return made;
-  pthread_key_delete(made);
-  return static_cast<pthread_key_t>(known - 1);
-}
+constinit ThreadKey cache_key(free_cache);
 
 Cache &make_cache() {
   auto made = std::make_unique<Cache>();
-  if (pthread_setspecific(cache_key(), made.get()) != 0) throw std::bad_alloc();
+  pthread_key_t key;
+  if (!cache_key.find(&key) || pthread_setspecific(key, made.get()) != 0) throw std::bad_alloc();
   return *(this_threads_cache = made.release());
 }
 

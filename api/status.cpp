@@ -1,13 +1,10 @@
 // Status names, the last error's sentence, the version.
-#include <pthread.h>
-
 #include <algorithm>
-#include <atomic>
-#include <cstdint>
 #include <cstring>
 #include <new>
 
 #include "api/gate.hpp"
+#include "api/thread_key.hpp"
 
 namespace tandem::api {
 namespace {
@@ -23,28 +20,12 @@ void free_block(void *block) {
   delete[] static_cast<char *>(block);
 }
 
-std::atomic<std::uint64_t> block_key_plus_one = 0;
-
-// Not a static local, for the reason in plan_cache.cpp: fork. False: the process has no key left.
-bool find_block_key(pthread_key_t *key) {
-  std::uint64_t known = block_key_plus_one.load(std::memory_order_acquire);
-  if (known == 0) {
-    pthread_key_t made;
-    if (pthread_key_create(&made, free_block) != 0) return false;
-    if (block_key_plus_one.compare_exchange_strong(known, std::uint64_t{made} + 1)) {
-      known = std::uint64_t{made} + 1;
-    } else {
-      pthread_key_delete(made);
-    }
-  }
-  *key = static_cast<pthread_key_t>(known - 1);
-  return true;
-}
+constinit ThreadKey block_key(free_block);
 
 // This thread's block, or nullptr where there is no memory for one.
 char *message_block() {
   pthread_key_t key;
-  if (!find_block_key(&key)) return nullptr;
+  if (!block_key.find(&key)) return nullptr;
   if (void *block = pthread_getspecific(key); block != nullptr) return static_cast<char *>(block);
   char *made = new (std::nothrow) char[kMessageBytes];
   if (made == nullptr || pthread_setspecific(key, made) == 0) return made;
