@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -130,6 +131,10 @@ std::uint64_t smallest_limit(const std::string &mount_folder, std::string path, 
   }
 }
 
+struct FreeMask {
+  void operator()(cpu_set_t *mask) const { CPU_FREE(mask); }
+};
+
 }  // namespace
 
 std::uint64_t cgroup_core_limit(const std::string &root) {
@@ -156,19 +161,17 @@ std::vector<unsigned> affinity_cores() {
   // The kernel refuses (EINVAL) a mask shorter than its own, which may be longer than cpu_set_t's 1024
   // (sched_setaffinity(2)).
   for (unsigned cpu_count = CPU_SETSIZE; cpu_count <= (1u << 20); cpu_count *= 2) {
-    cpu_set_t *mask = CPU_ALLOC(cpu_count);
+    const std::unique_ptr<cpu_set_t, FreeMask> mask(CPU_ALLOC(cpu_count));
     if (mask == nullptr) return cores;
     const std::size_t mask_bytes = CPU_ALLOC_SIZE(cpu_count);
-    CPU_ZERO_S(mask_bytes, mask);
-    const int result = sched_getaffinity(0, mask_bytes, mask);
-    const int error = errno;
-    if (result == 0) {
+    CPU_ZERO_S(mask_bytes, mask.get());
+    if (sched_getaffinity(0, mask_bytes, mask.get()) == 0) {
       for (unsigned core = 0; core < cpu_count; ++core) {
-        if (CPU_ISSET_S(core, mask_bytes, mask)) cores.push_back(core);
+        if (CPU_ISSET_S(core, mask_bytes, mask.get())) cores.push_back(core);
       }
+      return cores;
     }
-    CPU_FREE(mask);
-    if (result == 0 || error != EINVAL) return cores;
+    if (errno != EINVAL) return cores;
   }
   return cores;
 }

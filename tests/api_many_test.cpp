@@ -64,8 +64,8 @@ TEST_P(Many, EncodeAndDecodeStripes) {
       stripes[i]->lose_parity();
       records[i] = {{stripes[i]->all(), nullptr, bytes, TANDEM_MEMORY_HOST, 4321}, 99};
     }
-    ASSERT_EQ(tandem_encode_stripes(context_.get(), codec.get(), &records.data()->stripe, count, sizeof(Record)),
-              TANDEM_OK)
+    tandem_stripe *const first = count == 0 ? nullptr : &records[0].stripe;
+    ASSERT_EQ(tandem_encode_stripes(context_.get(), codec.get(), first, count, sizeof(Record)), TANDEM_OK)
         << tandem_last_error_message();
     for (unsigned i = 0; i < count; ++i) ASSERT_TRUE(stripes[i]->intact()) << "stripe " << i << " of " << count;
     for (unsigned i = 0; i < count; ++i) {
@@ -73,8 +73,7 @@ TEST_P(Many, EncodeAndDecodeStripes) {
       stripes[i]->lose_all(random.pick(static_cast<unsigned>(random.below(m + 1)), k + m));
       records[i].stripe.present = stripes[i]->present.data();
     }
-    ASSERT_EQ(tandem_decode_stripes(context_.get(), codec.get(), &records.data()->stripe, count, sizeof(Record)),
-              TANDEM_OK)
+    ASSERT_EQ(tandem_decode_stripes(context_.get(), codec.get(), first, count, sizeof(Record)), TANDEM_OK)
         << tandem_last_error_message();
     for (unsigned i = 0; i < count; ++i) {
       ASSERT_TRUE(stripes[i]->intact()) << "stripe " << i << " of " << count;

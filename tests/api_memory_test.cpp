@@ -37,6 +37,9 @@ void *allocate_or_throw(std::size_t bytes, std::size_t alignment) {
 }  // namespace
 
 // The program's operators are the library's too.
+// Out of line: GCC takes an inlined free for the wrong partner of an operator new that it did not inline.
+[[gnu::noinline]] static void release(void *memory) { std::free(memory); }
+
 void *operator new(std::size_t bytes) { return allocate_or_throw(bytes, 1); }
 void *operator new[](std::size_t bytes) { return allocate_or_throw(bytes, 1); }
 void *operator new(std::size_t bytes, std::align_val_t alignment) {
@@ -47,16 +50,16 @@ void *operator new[](std::size_t bytes, std::align_val_t alignment) {
 }
 void *operator new(std::size_t bytes, const std::nothrow_t &) noexcept { return allocate(bytes, 1); }
 void *operator new[](std::size_t bytes, const std::nothrow_t &) noexcept { return allocate(bytes, 1); }
-void operator delete(void *memory) noexcept { std::free(memory); }
-void operator delete[](void *memory) noexcept { std::free(memory); }
-void operator delete(void *memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void *memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void *memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void *memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void *memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void *memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void *memory, const std::nothrow_t &) noexcept { std::free(memory); }
-void operator delete[](void *memory, const std::nothrow_t &) noexcept { std::free(memory); }
+void operator delete(void *memory) noexcept { release(memory); }
+void operator delete[](void *memory) noexcept { release(memory); }
+void operator delete(void *memory, std::size_t) noexcept { release(memory); }
+void operator delete[](void *memory, std::size_t) noexcept { release(memory); }
+void operator delete(void *memory, std::align_val_t) noexcept { release(memory); }
+void operator delete[](void *memory, std::align_val_t) noexcept { release(memory); }
+void operator delete(void *memory, std::size_t, std::align_val_t) noexcept { release(memory); }
+void operator delete[](void *memory, std::size_t, std::align_val_t) noexcept { release(memory); }
+void operator delete(void *memory, const std::nothrow_t &) noexcept { release(memory); }
+void operator delete[](void *memory, const std::nothrow_t &) noexcept { release(memory); }
 
 namespace tandem::test {
 namespace {

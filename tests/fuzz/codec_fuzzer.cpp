@@ -38,13 +38,18 @@ class Input {
   std::abort();
 }
 
+struct ContextDelete {
+  void operator()(tandem_context *context) const { tandem_context_destroy(context); }
+};
+using Context = std::unique_ptr<tandem_context, ContextDelete>;
+
 // Contexts for every available kernel, serial and with threads; made once.
-const std::vector<tandem_context *> &contexts() {
-  static const std::vector<tandem_context *> all = [] {
+const std::vector<Context> &contexts() {
+  static const std::vector<Context> all = [] {
     tandem_kernel kernels[32];
     std::size_t count = 0;
     if (tandem_kernels(kernels, 32, sizeof kernels[0], &count) != TANDEM_OK) wrong("tandem_kernels");
-    std::vector<tandem_context *> made;
+    std::vector<Context> made;
     for (std::size_t i = 0; i < count; ++i) {
       if (!kernels[i].available) continue;
       for (const int32_t executor : {TANDEM_EXECUTOR_SERIAL, TANDEM_EXECUTOR_PTHREAD}) {
@@ -54,8 +59,9 @@ const std::vector<tandem_context *> &contexts() {
         options.executor = executor;
         options.thread_count = 2;
         options.partition = static_cast<int32_t>(i % 2) + 1;
-        made.push_back(nullptr);
-        if (tandem_context_create(&options, &made.back()) != TANDEM_OK) wrong("tandem_context_create");
+        tandem_context *context = nullptr;
+        if (tandem_context_create(&options, &context) != TANDEM_OK) wrong("tandem_context_create");
+        made.emplace_back(context);
       }
     }
     return made;
@@ -103,7 +109,7 @@ void run(Input input) {
   const unsigned flags = input.byte();
   const bool custom = flags & 1, allow_non_mds = flags & 2, by_plan = flags & 4, large = flags & 8;
   const unsigned k = 1 + input.below(kMostShards - 1), m = input.below(kMostShards - k + 1);
-  tandem_context *context = contexts()[input.below(static_cast<unsigned>(contexts().size()))];
+  tandem_context *context = contexts()[input.below(static_cast<unsigned>(contexts().size()))].get();
 
   tandem_codec_options options = {};
   options.struct_bytes = sizeof options;
