@@ -1,36 +1,10 @@
 // Many stripes in one call, and shards that lie in pieces.
 #include <algorithm>
-#include <atomic>
-#include <cstdlib>
 #include <memory>
-#include <new>
 #include <thread>
 
 #include "support/api.hpp"
-
-namespace {
-
-// How many more allocations succeed; negative = all. On every thread.
-std::atomic<long> allowed_allocations{-1};
-
-}  // namespace
-
-// The program's operators are the library's too. (GCC 12 inlines one of each pair and then takes malloc and delete for
-// mates.)
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-void *operator new(std::size_t bytes) {
-  long left = allowed_allocations.load();
-  while (left > 0 && !allowed_allocations.compare_exchange_weak(left, left - 1)) {
-  }
-  void *memory = left == 0 ? nullptr : std::malloc(std::max<std::size_t>(bytes, 1));
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-void *operator new[](std::size_t bytes) { return operator new(bytes); }
-void operator delete(void *memory) noexcept { std::free(memory); }
-void operator delete[](void *memory) noexcept { std::free(memory); }
-void operator delete(void *memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void *memory, std::size_t) noexcept { std::free(memory); }
+#include "support/failing_memory.hpp"
 
 namespace tandem::test {
 namespace {
