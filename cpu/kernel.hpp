@@ -25,6 +25,33 @@ struct KernelCall {
   uint32_t prefetch_bytes;  // how far ahead; 0 = the kernel's own choice
 };
 
+// A coefficient as ISA-L's tables hold it: its products with 0..15, then with 0x00, 0x10, .. 0xf0.
+constexpr size_t kNibbleTableBytes = 32;
+
+// The same operation with coefficients from nibble tables, on [0, length_bytes).
+struct NibbleCall {
+  const uint8_t *tables;  // of coefficient (r, c): tables + r * row_bytes + c * kNibbleTableBytes
+  size_t row_bytes;
+  const uint8_t *const *inputs;
+  uint8_t *const *outputs;
+  size_t length_bytes;
+  uint32_t rows;
+  uint32_t columns;
+  bool accumulate;
+  bool out_of_cache;
+};
+
+// p = XOR of all inputs, q = XOR over i of 2^i * inputs[i].
+struct RaidCall {
+  const uint8_t *const *inputs;  // read from offset_bytes on; p and q are written from 0 on
+  size_t offset_bytes;
+  uint32_t count;  // at least 1
+  uint8_t *p;
+  uint8_t *q;  // null: not wanted
+  size_t length_bytes;
+  bool out_of_cache;
+};
+
 struct CpuFeatures {
   bool ssse3, avx2, gfni, avx512;  // avx2 and gfni: with operating system support; avx512 = F + BW + VL (+ DQ)
 };
@@ -36,6 +63,8 @@ struct Kernel {
   size_t (*tables_bytes)(uint32_t rows, uint32_t columns);  // what prepare writes; 64-byte aligned storage
   void (*prepare)(const uint8_t *coefficients, uint32_t rows, uint32_t columns, void *tables);  // row-major
   void (*apply)(const KernelCall &call);
+  void (*apply_nibbles)(const NibbleCall &call);
+  void (*raid)(const RaidCall &call);
 };
 
 // Every kernel that was compiled in, best first; the last one ("scalar") runs anywhere.

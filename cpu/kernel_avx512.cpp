@@ -20,6 +20,8 @@ struct Isa {
   static constexpr unsigned kMostQuads = 1, kMostPairs = 2, kMostPairsBesideQuad = 0, kMostSingles = 4;
   static constexpr unsigned kOnePairSteps = 2, kPairSteps = 1, kTwoSingleSteps = 2, kSingleSteps = 2;
   static constexpr size_t kPrefetchBytes = 256;
+  static constexpr unsigned kRaidSteps = 4;
+  static constexpr size_t kRaidPrefetchBytes = 512;
   static constexpr size_t kTileInputBytes = 128 << 10, kPackedBytes = 32 << 10;
 
   static Vector zero() { return _mm512_setzero_si512(); }
@@ -46,6 +48,12 @@ struct Isa {
     multiply_add(sum, b, y);
   }
   static void prepare(uint8_t coefficient, uint8_t *out) { write_nibbles(coefficient, out); }
+  // The same for a coefficient that stands in a nibble table: the table itself.
+  static const uint8_t *coefficient(const uint8_t *nibbles) { return nibbles; }
+  static Vector twice(Vector v) {
+    const Vector reduced = _mm512_maskz_set1_epi8(_mm512_movepi8_mask(v), 0x1d);
+    return _mm512_xor_si512(_mm512_add_epi8(v, v), reduced);
+  }
   static void end_streaming() { _mm_sfence(); }
 
  private:
@@ -56,12 +64,16 @@ struct Isa {
 };
 
 #include "cpu/schedule.inc"
+// Both over the walk above.
+#include "cpu/direct.inc"
+#include "cpu/raid.inc"
 
 bool supported(const CpuFeatures &features) { return features.avx512; }
 
 }  // namespace
 
 extern const Kernel kKernelAvx512;
-const Kernel kKernelAvx512 = {"avx512", "AVX-512 F, BW, VL, DQ", supported, tables_bytes, prepare, apply};
+const Kernel kKernelAvx512 = {"avx512", "AVX-512 F, BW, VL, DQ", supported, tables_bytes, prepare,
+                              apply,    apply_nibbles,           raid};
 
 }  // namespace tandem::cpu

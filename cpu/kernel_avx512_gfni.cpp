@@ -19,6 +19,8 @@ struct Isa {
   static constexpr unsigned kMostQuads = 2, kMostPairs = 4, kMostPairsBesideQuad = 1, kMostSingles = 4;
   static constexpr unsigned kOnePairSteps = 2, kPairSteps = 2, kTwoSingleSteps = 4, kSingleSteps = 2;
   static constexpr size_t kPrefetchBytes = 256;
+  static constexpr unsigned kRaidSteps = 4;
+  static constexpr size_t kRaidPrefetchBytes = 512;
   static constexpr size_t kTileInputBytes = 128 << 10, kPackedBytes = 32 << 10;
 
   static Vector zero() { return _mm512_setzero_si512(); }
@@ -53,6 +55,13 @@ struct Isa {
     sum = add3(sum, multiply(a, x), multiply(b, y));
   }
   static void prepare(uint8_t coefficient, uint8_t *table) { write_affine(coefficient, table); }
+  // The same for a coefficient that stands in a nibble table, as its product with 1.
+  static const uint8_t *coefficient(const uint8_t *nibbles) {
+    return reinterpret_cast<const uint8_t *>(&kAffine.word[nibbles[1]]);
+  }
+  static Vector twice(Vector v) {
+    return _mm512_gf2p8affine_epi64_epi8(v, _mm512_set1_epi64(static_cast<long long>(kAffine.word[2])), 0);
+  }
   static void end_streaming() { _mm_sfence(); }
 
  private:
@@ -60,13 +69,16 @@ struct Isa {
 };
 
 #include "cpu/schedule.inc"
+// Both over the walk above.
+#include "cpu/direct.inc"
+#include "cpu/raid.inc"
 
 bool supported(const CpuFeatures &features) { return features.avx512 && features.gfni; }
 
 }  // namespace
 
 extern const Kernel kKernelAvx512Gfni;
-const Kernel kKernelAvx512Gfni = {"avx512-gfni", "AVX-512 F, BW, VL, DQ; GFNI", supported, tables_bytes, prepare,
-                                  apply};
+const Kernel kKernelAvx512Gfni = {
+    "avx512-gfni", "AVX-512 F, BW, VL, DQ; GFNI", supported, tables_bytes, prepare, apply, apply_nibbles, raid};
 
 }  // namespace tandem::cpu

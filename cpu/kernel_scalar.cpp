@@ -50,11 +50,46 @@ void apply(const KernelCall &call) {
   if (at < end) apply_word(call, at, end - at);
 }
 
+// The same from nibble tables, which hold the eight products that `multiply` wants.
+void apply_nibbles(const NibbleCall &call) {
+  for (uint32_t r = 0; r < call.rows; ++r) {
+    for (uint32_t c = 0; c < call.columns; ++c) {
+      const uint8_t *table = call.tables + r * call.row_bytes + c * kNibbleTableBytes;
+      const uint8_t products[8] = {table[1], table[2], table[4], table[8], table[17], table[18], table[20], table[24]};
+      const bool add = call.accumulate || c != 0;
+      uint8_t *to = call.outputs[r];
+      const uint8_t *from = call.inputs[c];
+      for (size_t at = 0; at < call.length_bytes; at += 8) {
+        const size_t bytes = call.length_bytes - at < 8 ? call.length_bytes - at : 8;
+        const uint64_t sum = (add ? load(to + at, bytes) : 0) ^ multiply(products, load(from + at, bytes));
+        __builtin_memcpy(to + at, &sum, bytes);
+      }
+    }
+  }
+}
+
+// Each byte times 2: the highest bits, moved out, come back as 0x1d (no carry: at most one of each byte is 1).
+uint64_t twice(uint64_t x) { return ((x << 1) & ~kOnes) ^ ((x >> 7 & kOnes) * 0x1d); }
+
+void raid(const RaidCall &call) {
+  for (size_t at = 0; at < call.length_bytes; at += 8) {
+    const size_t bytes = call.length_bytes - at < 8 ? call.length_bytes - at : 8;
+    uint64_t p = 0, q = 0;
+    for (uint32_t i = call.count; i-- != 0;) {
+      const uint64_t word = load(call.inputs[i] + call.offset_bytes + at, bytes);
+      p ^= word;
+      q = twice(q) ^ word;
+    }
+    __builtin_memcpy(call.p + at, &p, bytes);
+    if (call.q != nullptr) __builtin_memcpy(call.q + at, &q, bytes);
+  }
+}
+
 bool supported(const CpuFeatures &) { return true; }
 
 }  // namespace
 
 extern const Kernel kKernelScalar;
-const Kernel kKernelScalar = {"scalar", "any CPU", supported, tables_bytes, prepare, apply};
+const Kernel kKernelScalar = {"scalar", "any CPU", supported, tables_bytes, prepare, apply, apply_nibbles, raid};
 
 }  // namespace tandem::cpu

@@ -20,6 +20,8 @@ struct Isa {
   static constexpr unsigned kMostQuads = 0, kMostPairs = 2, kMostPairsBesideQuad = 0, kMostSingles = 4;
   static constexpr unsigned kOnePairSteps = 2, kPairSteps = 1, kTwoSingleSteps = 2, kSingleSteps = 2;
   static constexpr size_t kPrefetchBytes = 256;
+  static constexpr unsigned kRaidSteps = 4;
+  static constexpr size_t kRaidPrefetchBytes = 512;
   static constexpr size_t kTileInputBytes = 128 << 10, kPackedBytes = 32 << 10;
 
   static Vector zero() { return _mm_setzero_si128(); }
@@ -53,16 +55,25 @@ struct Isa {
     multiply_add(sum, b, y);
   }
   static void prepare(uint8_t coefficient, uint8_t *out) { write_nibbles(coefficient, out); }
+  // The same for a coefficient that stands in a nibble table: the table itself.
+  static const uint8_t *coefficient(const uint8_t *nibbles) { return nibbles; }
+  static Vector twice(Vector v) {
+    const Vector overflows = _mm_cmpgt_epi8(_mm_setzero_si128(), v);
+    return _mm_xor_si128(_mm_add_epi8(v, v), _mm_and_si128(overflows, _mm_set1_epi8(0x1d)));
+  }
   static void end_streaming() { _mm_sfence(); }
 };
 
 #include "cpu/schedule.inc"
+// Both over the walk above.
+#include "cpu/direct.inc"
+#include "cpu/raid.inc"
 
 bool supported(const CpuFeatures &features) { return features.ssse3; }
 
 }  // namespace
 
 extern const Kernel kKernelSsse3;
-const Kernel kKernelSsse3 = {"ssse3", "SSSE3", supported, tables_bytes, prepare, apply};
+const Kernel kKernelSsse3 = {"ssse3", "SSSE3", supported, tables_bytes, prepare, apply, apply_nibbles, raid};
 
 }  // namespace tandem::cpu

@@ -1,0 +1,113 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "isal/abi.hpp"
+#include "isal/coding.hpp"
+#include "isal/tables.hpp"
+
+namespace {
+
+using tandem::isal::kernel;
+using tandem::isal::kProducts;
+using tandem::isal::out_of_cache;
+
+constexpr int kWordBytes = sizeof(long);  // pq_gen_base goes word by word
+
+std::uint8_t *byte_pointer(void *vector) { return static_cast<std::uint8_t *>(vector); }
+
+// The checks recompute p and q piece by piece, into buffers that stay in the L1 cache.
+constexpr std::size_t kPieceBytes = 2048;
+
+// Whether the last vectors, p or p and q, are what the others make them.
+bool agrees(std::uint32_t vector_count, std::size_t length_bytes, void *const *array, bool with_q) noexcept {
+  const std::uint32_t count = vector_count - (with_q ? 2 : 1);
+  alignas(64) std::uint8_t p[kPieceBytes], q[kPieceBytes];
+  for (std::size_t done = 0; done < length_bytes; done += kPieceBytes) {
+    const std::size_t bytes = std::min(kPieceBytes, length_bytes - done);
+    kernel().raid(
+        {reinterpret_cast<const std::uint8_t *const *>(array), done, count, p, with_q ? q : nullptr, bytes, false});
+    if (std::memcmp(p, byte_pointer(array[count]) + done, bytes) != 0) return false;
+    if (with_q && std::memcmp(q, byte_pointer(array[count + 1]) + done, bytes) != 0) return false;
+  }
+  return true;
+}
+
+void generate(std::uint32_t vector_count, std::size_t length_bytes, void *const *array, bool with_q) noexcept {
+  const std::uint32_t count = vector_count - (with_q ? 2 : 1);
+  kernel().raid({reinterpret_cast<const std::uint8_t *const *>(array), 0, count, byte_pointer(array[count]),
+                 with_q ? byte_pointer(array[count + 1]) : nullptr, length_bytes,
+                 out_of_cache(std::uint64_t{length_bytes} * vector_count)});
+}
+
+struct Sums {
+  std::uint8_t p, q;
+};
+
+Sums sums_at(int count, void *const *array, int i) {
+  Sums sums = {0, 0};
+  for (int c = count; c-- > 0;) {
+    const std::uint8_t byte = byte_pointer(array[c])[i];
+    sums = {static_cast<std::uint8_t>(sums.p ^ byte), static_cast<std::uint8_t>(kProducts[2][sums.q] ^ byte)};
+  }
+  return sums;
+}
+
+}  // namespace
+
+int xor_gen(int vects, int len, void **array) {
+  if (vects < 3) return 1;
+  if (len > 0) generate(static_cast<std::uint32_t>(vects), static_cast<std::size_t>(len), array, false);
+  return 0;
+}
+
+int pq_gen(int vects, int len, void **array) {
+  if (vects < 4 || len % 32 != 0) return 1;
+  if (len > 0) generate(static_cast<std::uint32_t>(vects), static_cast<std::size_t>(len), array, true);
+  return 0;
+}
+
+int xor_check(int vects, int len, void **array) {
+  if (vects < 2) return 1;
+  return len <= 0 || agrees(static_cast<std::uint32_t>(vects), static_cast<std::size_t>(len), array, false) ? 0 : 1;
+}
+
+int pq_check(int vects, int len, void **array) {
+  if (vects < 4 || len % 16 != 0) return 1;
+  return len <= 0 || agrees(static_cast<std::uint32_t>(vects), static_cast<std::size_t>(len), array, true) ? 0 : 1;
+}
+
+int xor_gen_base(int vects, int len, void **array) {
+  if (vects < 3) return 1;
+  for (int i = 0; i < len; ++i) byte_pointer(array[vects - 1])[i] = sums_at(vects - 1, array, i).p;
+  return 0;
+}
+
+int pq_gen_base(int vects, int len, void **array) {
+  if (vects < 4) return 1;
+  for (int i = 0; i < len / kWordBytes * kWordBytes; ++i) {
+    const Sums sums = sums_at(vects - 2, array, i);
+    byte_pointer(array[vects - 2])[i] = sums.p;
+    byte_pointer(array[vects - 1])[i] = sums.q;
+  }
+  return 0;
+}
+
+int xor_check_base(int vects, int len, void **array) {
+  if (vects < 2) return 1;
+  for (int i = 0; i < len; ++i) {
+    if (sums_at(vects, array, i).p != 0) return 1;
+  }
+  return 0;
+}
+
+int pq_check_base(int vects, int len, void **array) {
+  if (vects < 4) return 1;
+  for (int i = 0; i < len; ++i) {
+    const Sums sums = sums_at(vects - 2, array, i);
+    if (byte_pointer(array[vects - 2])[i] != sums.p) return i | 1;
+    if (byte_pointer(array[vects - 1])[i] != sums.q) return i | 2;
+  }
+  return 0;
+}
