@@ -20,9 +20,9 @@ struct Isa {
   static constexpr unsigned kMostQuads = 0, kMostPairs = 2, kMostPairsBesideQuad = 0, kMostSingles = 4;
   static constexpr unsigned kOnePairSteps = 2, kPairSteps = 1, kTwoSingleSteps = 2, kSingleSteps = 2;
   static constexpr size_t kPrefetchBytes = 256;
-  static constexpr unsigned kRaidSteps = 4;
-  static constexpr size_t kRaidPrefetchBytes = 512;
+  static constexpr unsigned kSpreadSteps = 1, kRaidSteps = 4, kXorSteps = 8;
   static constexpr size_t kTileInputBytes = 128 << 10, kPackedBytes = 32 << 10;
+  static constexpr unsigned kPackedProducts = 64;  // rows x columns from which copying pays out of cache
 
   static Vector zero() { return _mm256_setzero_si256(); }
   static Vector load(const uint8_t *from) { return _mm256_loadu_si256(reinterpret_cast<const __m256i *>(from)); }
@@ -56,8 +56,15 @@ struct Isa {
     multiply_add(sum, b, y);
   }
   static void prepare(uint8_t coefficient, uint8_t *out) { write_nibbles(coefficient, out); }
-  // The same for a coefficient that stands in a nibble table: the table itself.
+  // Of a coefficient that stands in a nibble table: the table itself.
   static const uint8_t *coefficient(const uint8_t *nibbles) { return nibbles; }
+  struct Factor {  // a coefficient in registers
+    Vector low, high;
+  };
+  static Factor factor(const uint8_t *nibbles) { return {table(nibbles), table(nibbles + 16)}; }
+  static Vector times(Factor factor, Source x) {
+    return add(_mm256_shuffle_epi8(factor.low, x.low), _mm256_shuffle_epi8(factor.high, x.high));
+  }
   static Vector twice(Vector v) {
     const Vector overflows = _mm256_cmpgt_epi8(_mm256_setzero_si256(), v);
     return _mm256_xor_si256(_mm256_add_epi8(v, v), _mm256_and_si256(overflows, _mm256_set1_epi8(0x1d)));

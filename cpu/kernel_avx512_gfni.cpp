@@ -19,9 +19,9 @@ struct Isa {
   static constexpr unsigned kMostQuads = 2, kMostPairs = 4, kMostPairsBesideQuad = 1, kMostSingles = 4;
   static constexpr unsigned kOnePairSteps = 2, kPairSteps = 2, kTwoSingleSteps = 4, kSingleSteps = 2;
   static constexpr size_t kPrefetchBytes = 256;
-  static constexpr unsigned kRaidSteps = 4;
-  static constexpr size_t kRaidPrefetchBytes = 512;
+  static constexpr unsigned kSpreadSteps = 2, kRaidSteps = 4, kXorSteps = 8;
   static constexpr size_t kTileInputBytes = 128 << 10, kPackedBytes = 32 << 10;
+  static constexpr unsigned kPackedProducts = 1024;  // rows x columns from which copying pays out of cache
 
   static Vector zero() { return _mm512_setzero_si512(); }
   static Vector load(const uint8_t *from) { return _mm512_loadu_si512(from); }
@@ -55,16 +55,18 @@ struct Isa {
     sum = add3(sum, multiply(a, x), multiply(b, y));
   }
   static void prepare(uint8_t coefficient, uint8_t *table) { write_affine(coefficient, table); }
-  // The same for a coefficient that stands in a nibble table, as its product with 1.
+  // Of a coefficient that stands in a nibble table, as its product with 1.
   static const uint8_t *coefficient(const uint8_t *nibbles) {
     return reinterpret_cast<const uint8_t *>(&kAffine.word[nibbles[1]]);
   }
-  static Vector twice(Vector v) {
-    return _mm512_gf2p8affine_epi64_epi8(v, _mm512_set1_epi64(static_cast<long long>(kAffine.word[2])), 0);
-  }
+  using Factor = Vector;  // a coefficient in registers
+  static Factor factor(const uint8_t *nibbles) { return broadcast(kAffine.word[nibbles[1]]); }
+  static Vector times(Factor factor, Source x) { return _mm512_gf2p8affine_epi64_epi8(x, factor, 0); }
+  static Vector twice(Vector v) { return times(broadcast(kAffine.word[2]), v); }
   static void end_streaming() { _mm_sfence(); }
 
  private:
+  static Vector broadcast(uint64_t word) { return _mm512_set1_epi64(static_cast<long long>(word)); }
   static __mmask64 mask(size_t bytes) { return ~uint64_t{0} >> (64 - bytes); }
 };
 

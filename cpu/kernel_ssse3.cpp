@@ -20,9 +20,9 @@ struct Isa {
   static constexpr unsigned kMostQuads = 0, kMostPairs = 2, kMostPairsBesideQuad = 0, kMostSingles = 4;
   static constexpr unsigned kOnePairSteps = 2, kPairSteps = 1, kTwoSingleSteps = 2, kSingleSteps = 2;
   static constexpr size_t kPrefetchBytes = 256;
-  static constexpr unsigned kRaidSteps = 4;
-  static constexpr size_t kRaidPrefetchBytes = 512;
+  static constexpr unsigned kSpreadSteps = 1, kRaidSteps = 4, kXorSteps = 8;
   static constexpr size_t kTileInputBytes = 128 << 10, kPackedBytes = 32 << 10;
+  static constexpr unsigned kPackedProducts = 64;  // rows x columns from which copying pays out of cache
 
   static Vector zero() { return _mm_setzero_si128(); }
   static Vector load(const uint8_t *from) { return _mm_loadu_si128(reinterpret_cast<const __m128i *>(from)); }
@@ -55,8 +55,15 @@ struct Isa {
     multiply_add(sum, b, y);
   }
   static void prepare(uint8_t coefficient, uint8_t *out) { write_nibbles(coefficient, out); }
-  // The same for a coefficient that stands in a nibble table: the table itself.
+  // Of a coefficient that stands in a nibble table: the table itself.
   static const uint8_t *coefficient(const uint8_t *nibbles) { return nibbles; }
+  struct Factor {  // a coefficient in registers
+    Vector low, high;
+  };
+  static Factor factor(const uint8_t *nibbles) { return {load(nibbles), load(nibbles + 16)}; }
+  static Vector times(Factor factor, Source x) {
+    return add(_mm_shuffle_epi8(factor.low, x.low), _mm_shuffle_epi8(factor.high, x.high));
+  }
   static Vector twice(Vector v) {
     const Vector overflows = _mm_cmpgt_epi8(_mm_setzero_si128(), v);
     return _mm_xor_si128(_mm_add_epi8(v, v), _mm_and_si128(overflows, _mm_set1_epi8(0x1d)));

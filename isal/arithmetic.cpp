@@ -15,18 +15,28 @@ unsigned char gf_mul(unsigned char a, unsigned char b) { return kProducts[a][b];
 
 unsigned char gf_inv(unsigned char a) { return kInverses[a]; }
 
-void gf_vect_mul_init_base(unsigned char c, unsigned char *gftbl) { std::memcpy(gftbl, &kTables[c], kTableBytes); }
+namespace {
 
-void gf_vect_mul_init(unsigned char c, unsigned char *gftbl) { gf_vect_mul_init_base(c, gftbl); }
-
-void ec_init_tables_base(int k, int rows, unsigned char *a, unsigned char *gftbls) {
-  if (k <= 0 || rows <= 0) return;
-  const std::size_t count = static_cast<std::size_t>(k) * static_cast<std::size_t>(rows);
-  for (std::size_t i = 0; i < count; ++i) gf_vect_mul_init_base(a[i], gftbls + i * kTableBytes);
+void write_tables(std::size_t count, const unsigned char *coefficients, unsigned char *gftbls) {
+  for (std::size_t i = 0; i < count; ++i) std::memcpy(gftbls + i * kTableBytes, &kTables[coefficients[i]], kTableBytes);
 }
 
+void write_matrix_tables(int k, int rows, const unsigned char *a, unsigned char *gftbls) {
+  if (k > 0 && rows > 0) write_tables(static_cast<std::size_t>(k) * static_cast<std::size_t>(rows), a, gftbls);
+}
+
+}  // namespace
+
+void gf_vect_mul_init(unsigned char c, unsigned char *gftbl) { write_tables(1, &c, gftbl); }
+
+void gf_vect_mul_init_base(unsigned char c, unsigned char *gftbl) { write_tables(1, &c, gftbl); }
+
 void ec_init_tables(int k, int rows, unsigned char *a, unsigned char *gftbls) {
-  ec_init_tables_base(k, rows, a, gftbls);
+  write_matrix_tables(k, rows, a, gftbls);
+}
+
+void ec_init_tables_base(int k, int rows, unsigned char *a, unsigned char *gftbls) {
+  write_matrix_tables(k, rows, a, gftbls);
 }
 
 namespace {

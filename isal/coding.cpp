@@ -15,8 +15,11 @@ namespace {
 
 // Kernel tables for a call are prepared on its stack: at most so many bytes, a slice of rows at a time.
 constexpr std::size_t kStackBytes = 72 << 10;
-// Below this many source bytes a call does better without them (docs/ISAL.md has the figures).
-constexpr std::size_t kDirectBytes = 8 << 10;
+// Shorter calls take their coefficients from the caller's tables: preparing costs them more than it saves (docs/ISAL.md
+// has the figures). Large matrices gain more.
+constexpr std::size_t kDirectBytes = 8 << 10, kDirectBytesOfLarge = 3 << 10;
+constexpr std::uint32_t kLargeProducts = 128;
+constexpr std::uint32_t kMostColumns = 256;  // of prepared tables
 
 std::atomic<const cpu::Kernel *> chosen{nullptr};
 std::atomic<std::uint64_t> l2_bytes{0};
@@ -30,6 +33,26 @@ std::uint64_t l2_cache_bytes() noexcept {
   }
   return bytes;
 }
+
+using ApplyNibbles = void (*)(const cpu::NibbleCall &call);
+
+void choose_and_apply(const cpu::NibbleCall &call);
+
+// The kernel's function for short calls, or at first one that chooses the kernel: then no call has to ask.
+std::atomic<ApplyNibbles> apply_nibbles{choose_and_apply};
+
+[[gnu::noinline]] const cpu::Kernel &choose_kernel() noexcept {
+  const cpu::CpuFeatures features = cpu::cpu_features();
+  const cpu::Kernel *found = nullptr;
+  const char *wanted = std::getenv("TANDEM_ISAL_KERNEL");
+  if (wanted != nullptr && *wanted != '\0') found = cpu::select_kernel(features, wanted);
+  if (found == nullptr) found = cpu::select_kernel(features, nullptr);
+  chosen.store(found, std::memory_order_relaxed);  // two threads at once choose the same
+  apply_nibbles.store(found->apply_nibbles, std::memory_order_relaxed);
+  return *found;
+}
+
+void choose_and_apply(const cpu::NibbleCall &call) { choose_kernel().apply_nibbles(call); }
 
 // Prepares a slice of rows on the stack and runs it.
 void encode_prepared(std::size_t length_bytes, std::uint32_t columns, std::uint32_t rows, const std::uint8_t *tables,
@@ -60,14 +83,7 @@ void encode_prepared(std::size_t length_bytes, std::uint32_t columns, std::uint3
 
 const cpu::Kernel &kernel() noexcept {
   const cpu::Kernel *found = chosen.load(std::memory_order_relaxed);
-  if (found == nullptr) [[unlikely]] {
-    const cpu::CpuFeatures features = cpu::cpu_features();
-    const char *wanted = std::getenv("TANDEM_ISAL_KERNEL");
-    if (wanted != nullptr && *wanted != '\0') found = cpu::select_kernel(features, wanted);
-    if (found == nullptr) found = cpu::select_kernel(features, nullptr);
-    chosen.store(found, std::memory_order_relaxed);  // two threads at once choose the same
-  }
-  return *found;
+  return found != nullptr ? *found : choose_kernel();
 }
 
 bool out_of_cache(std::uint64_t moved_bytes) noexcept { return moved_bytes > l2_cache_bytes(); }
@@ -78,34 +94,54 @@ void multiply_add(std::uint8_t *row, std::uint8_t factor, const std::uint8_t *so
     for (std::size_t i = 0; i < bytes; ++i) row[i] ^= products[source[i]];
     return;
   }
-  kernel().apply_nibbles({kTables[factor].data(), kTableBytes, &source, &row, bytes, 1, 1, true, false});
+  apply_nibbles.load(std::memory_order_relaxed)(
+      {kTables[factor].data(), kTableBytes, &source, &row, bytes, 1, 1, true, false});
 }
 
 namespace {
 
-void encode(int len, int k, int rows, const unsigned char *gftbls, const unsigned char *const *data,
-            unsigned char *const *coding) noexcept {
-  if (len <= 0 || k <= 0 || rows <= 0) return;
-  const auto length_bytes = static_cast<std::size_t>(len);
-  const auto columns = static_cast<std::uint32_t>(k), row_count = static_cast<std::uint32_t>(rows);
-  if (length_bytes * columns < kDirectBytes || k > 256) {
-    kernel().apply_nibbles(
-        {gftbls, columns * kTableBytes, data, coding, length_bytes, row_count, columns, false, false});
-    return;
-  }
-  if (offload_encode(length_bytes, columns, row_count, gftbls, data, coding)) return;
-  encode_prepared(length_bytes, columns, row_count, gftbls, data, coding);
+[[gnu::always_inline]] inline void apply_short(const cpu::NibbleCall &call) {
+  apply_nibbles.load(std::memory_order_relaxed)(call);
 }
 
-void update(int len, int k, int rows, int vec_i, const unsigned char *gftbls, const unsigned char *data,
-            unsigned char *const *coding) noexcept {
-  if (len <= 0 || k <= 0 || rows <= 0 || vec_i < 0 || vec_i >= k) return;
+// What is not short, out of line: a call of 64 bytes takes as long as saving a few registers.
+[[gnu::noinline]] void encode_long(std::size_t length_bytes, std::uint32_t columns, std::uint32_t rows,
+                                   const std::uint8_t *tables, const std::uint8_t *const *data,
+                                   std::uint8_t *const *coding) noexcept {
+  const std::size_t least = std::uint64_t{columns} * rows < kLargeProducts ? kDirectBytes : kDirectBytesOfLarge;
+  if (length_bytes < least || columns > kMostColumns)
+    return apply_short({tables, columns * kTableBytes, data, coding, length_bytes, rows, columns, false, false});
+  if (offload_encode(length_bytes, columns, rows, tables, data, coding)) return;
+  encode_prepared(length_bytes, columns, rows, tables, data, coding);
+}
+
+[[gnu::noinline]] void update_long(std::size_t length_bytes, std::uint32_t columns, std::uint32_t rows,
+                                   std::uint32_t column, const std::uint8_t *tables, const std::uint8_t *data,
+                                   std::uint8_t *const *coding) noexcept {
+  if (offload_update(length_bytes, columns, rows, column, tables, data, coding)) return;
+  kernel().apply_nibbles({tables + column * kTableBytes, columns * kTableBytes, &data, coding, length_bytes, rows, 1,
+                          true, out_of_cache(std::uint64_t{length_bytes} * (rows + 1))});
+}
+
+[[gnu::always_inline]] inline void encode(int len, int k, int rows, const unsigned char *gftbls,
+                                          const unsigned char *const *data, unsigned char *const *coding) noexcept {
+  if (std::min({len, k, rows}) <= 0) return;
+  const auto length_bytes = static_cast<std::size_t>(len);
+  const auto columns = static_cast<std::uint32_t>(k), row_count = static_cast<std::uint32_t>(rows);
+  if (length_bytes >= kDirectBytesOfLarge) return encode_long(length_bytes, columns, row_count, gftbls, data, coding);
+  apply_short({gftbls, columns * kTableBytes, data, coding, length_bytes, row_count, columns, false, false});
+}
+
+[[gnu::always_inline]] inline void update(int len, int k, int rows, int vec_i, const unsigned char *gftbls,
+                                          const unsigned char *data, unsigned char *const *coding) noexcept {
+  if (std::min({len, k, rows, vec_i + 1}) <= 0 || vec_i >= k) return;
   const auto length_bytes = static_cast<std::size_t>(len);
   const auto columns = static_cast<std::uint32_t>(k), row_count = static_cast<std::uint32_t>(rows);
   const auto column = static_cast<std::uint32_t>(vec_i);
-  if (offload_update(length_bytes, columns, row_count, column, gftbls, data, coding)) return;
-  kernel().apply_nibbles({gftbls + column * kTableBytes, columns * kTableBytes, &data, coding, length_bytes, row_count,
-                          1, true, out_of_cache(std::uint64_t{length_bytes} * (row_count + 1))});
+  if (length_bytes >= kDirectBytesOfLarge)
+    return update_long(length_bytes, columns, row_count, column, gftbls, data, coding);
+  apply_short(
+      {gftbls + column * kTableBytes, columns * kTableBytes, &data, coding, length_bytes, row_count, 1, true, false});
 }
 
 }  // namespace

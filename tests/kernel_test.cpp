@@ -566,6 +566,143 @@ TEST_P(KernelTest, TablesAreNotChangedByUse) {
   EXPECT_EQ(before, Bytes(begin, begin + bytes));
 }
 
+// Inputs that start at the same place of a page, where kernels copy tiles side by side: shapes on both sides of every
+// bound of that rule.
+TEST_P(KernelTest, CollidingInputs) {
+  Random random(kSeed + 13);
+  for (const auto &[rows, columns] : {std::pair{1u, 9u}, {4u, 10u}, {4u, 16u}, {8u, 10u}, {10u, 20u}, {33u, 32u}}) {
+    const Bytes matrix = random_matrix(random, rows, columns);
+    const Tables tables(*kernel_, matrix, rows, columns);
+    for (const std::size_t length : {4095, 4096, 4097, 9001}) {
+      std::vector<Guarded> shards;
+      std::vector<const std::uint8_t *> inputs;
+      for (unsigned c = 0; c < columns; ++c) {
+        shards.emplace_back(length, Guarded::Against::front);
+        random.fill(shards.back().data(), length);
+        shards.back().make_read_only();
+        inputs.push_back(shards.back().data());
+      }
+      const Shards product = test::expected(matrix.data(), rows, columns, inputs.data(), length);
+      KernelCall call = {};
+      call.tables = tables.get();
+      call.inputs = inputs.data();
+      call.rows = rows;
+      call.columns = columns;
+      for (const bool out_of_cache : {false, true}) {
+        call.out_of_cache = out_of_cache;
+        check(call, product, length);
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+// The nibble table of a coefficient, from its definition (kernel.hpp).
+void append_nibble_table(Bytes &tables, std::uint8_t coefficient) {
+  for (unsigned i = 0; i < 32; ++i)
+    tables.push_back(reference::multiply(coefficient, static_cast<std::uint8_t>(i < 16 ? i : (i - 16) << 4)));
+}
+
+// Coefficients from the caller's tables: every small shape at every length, rows of the tables apart, nothing touched
+// outside the buffers.
+TEST_P(KernelTest, NibbleTables) {
+  Random random(kSeed + 14);
+  std::vector<std::size_t> lengths = every_length(140);
+  lengths.insert(lengths.end(), {191, 192, 193, 255, 256, 257, 319, 511, 512, 513, 1000, 4097});
+  for (const auto &[rows, columns] : {std::pair{1u, 1u},
+                                      {2u, 1u},
+                                      {3u, 1u},
+                                      {4u, 1u},
+                                      {9u, 1u},
+                                      {1u, 2u},
+                                      {1u, 7u},
+                                      {2u, 4u},
+                                      {3u, 5u},
+                                      {4u, 10u},
+                                      {5u, 3u},
+                                      {8u, 10u},
+                                      {11u, 4u},
+                                      {2u, 255u}}) {
+    const std::size_t row_bytes = (columns + rows % 3) * kNibbleTableBytes;  // a slice of a wider table
+    const Bytes matrix = random_matrix(random, rows, columns);
+    Bytes tables;
+    for (unsigned r = 0; r < rows; ++r) {
+      for (unsigned c = 0; c < columns; ++c) append_nibble_table(tables, matrix[std::size_t{r} * columns + c]);
+      tables.resize((r + 1) * row_bytes, 0xee);
+    }
+    for (const std::size_t length : lengths) {
+      if (columns == 255 && length % 31 > 1) continue;
+      const auto against = length % 2 == 0 ? Guarded::Against::front : Guarded::Against::back;
+      std::vector<Guarded> shards;
+      std::vector<const std::uint8_t *> inputs;
+      std::vector<std::uint8_t *> outputs;
+      for (unsigned i = 0; i < rows + columns; ++i) {
+        shards.emplace_back(length, against);
+        random.fill(shards.back().data(), length);
+        i < rows ? outputs.push_back(shards.back().data()) : inputs.push_back(shards.back().data());
+      }
+      const Shards product = test::expected(matrix.data(), rows, columns, inputs.data(), length);
+      for (const bool out_of_cache : {false, true}) {
+        for (const bool accumulate : {false, true, true}) {
+          Shards want = product;
+          for (unsigned r = 0; accumulate && r < rows; ++r)
+            for (std::size_t i = 0; i < length; ++i) want[r][i] ^= outputs[r][i];
+          kernel_->apply_nibbles({tables.data(), row_bytes, inputs.data(), outputs.data(), length, rows, columns,
+                                  accumulate, out_of_cache});
+          for (unsigned r = 0; r < rows; ++r)
+            ASSERT_EQ(std::memcmp(outputs[r], want[r].data(), length), 0)
+                << kernel_->name << " " << rows << " x " << columns << ", " << length << " bytes, row " << r
+                << ", accumulate " << accumulate << ", out_of_cache " << out_of_cache;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(KernelTest, Raid) {
+  Random random(kSeed + 15);
+  std::vector<std::size_t> lengths = every_length(140);
+  lengths.insert(lengths.end(), {255, 256, 257, 511, 512, 513, 640, 1024, 1100, 4096, 5001});
+  for (const std::uint32_t count : {1u, 2u, 3u, 10u, 255u}) {
+    Bytes matrix(2 * count, 1);
+    for (unsigned i = 0; i < count; ++i) matrix[count + i] = reference::power(2, i);
+    for (const std::size_t length : lengths) {
+      if (count == 255 && length % 13 != 0) continue;
+      const std::size_t offset = length % 7;
+      const auto against = length % 2 == 0 ? Guarded::Against::front : Guarded::Against::back;
+      std::vector<Guarded> shards;
+      std::vector<const std::uint8_t *> inputs, ranges;
+      for (unsigned i = 0; i < count; ++i) {
+        shards.emplace_back(offset + length, against);
+        random.fill(shards.back().data(), offset + length);
+        shards.back().make_read_only();
+        inputs.push_back(shards.back().data());
+        ranges.push_back(shards.back().data() + offset);
+      }
+      const Shards want = test::expected(matrix.data(), 2, count, ranges.data(), length);
+      // Outputs at one place of a vector, where they can be streamed past the cache, and at two.
+      for (const std::size_t shift : {0, 1}) {
+        Guarded p(length + shift, against), q(length, against);
+        for (const bool out_of_cache : {false, true}) {
+          for (const bool with_q : {false, true}) {
+            std::memset(p.data(), 0x11, length + shift);
+            std::memset(q.data(), 0x22, length);
+            kernel_->raid(
+                {inputs.data(), offset, count, p.data() + shift, with_q ? q.data() : nullptr, length, out_of_cache});
+            ASSERT_EQ(std::memcmp(p.data() + shift, want[0].data(), length), 0)
+                << kernel_->name << " p of " << count << ", " << length << " bytes, out_of_cache " << out_of_cache;
+            ASSERT_EQ(std::memcmp(q.data(), (with_q ? want[1] : Bytes(length, 0x22)).data(), length), 0)
+                << kernel_->name << " q of " << count << ", " << length << " bytes, out_of_cache " << out_of_cache;
+            if (shift != 0) {
+              ASSERT_EQ(p.data()[0], 0x11);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Table, KernelTest, testing::Range(0u, kernel_table().count), [](const auto &test) {
   std::string name = kernel_table().kernels[test.param]->name;
   for (char &c : name)

@@ -1,0 +1,287 @@
+// Libraries with ISA-L's interface against each other: every function, in one process, on the same buffers, in turn.
+//
+//     isal_bench OURS PEER... [-o results.json]
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cli/bench_measure.hpp"
+#include "isal/abi.hpp"
+
+namespace {
+
+using Bytes = std::vector<unsigned char>;
+using tandem::cli::Contestant;
+
+struct Library {
+  std::string name;
+  decltype(&ec_init_tables) init_tables;
+  decltype(&ec_encode_data) encode;
+  decltype(&ec_encode_data_update) update;
+  decltype(&gf_vect_dot_prod) dot_product;
+  decltype(&gf_vect_mad) multiply_add;
+  decltype(&gf_vect_mul) multiply_vector;
+  decltype(&gf_vect_mul_init) init_vector;
+  decltype(&gf_invert_matrix) invert;
+  decltype(&gf_gen_cauchy1_matrix) cauchy;
+  decltype(&gf_mul) multiply;
+  decltype(&xor_gen) xor_generate;
+  decltype(&xor_check) xor_verify;
+  decltype(&pq_gen) pq_generate;
+  decltype(&pq_check) pq_verify;
+};
+
+template <class Function>
+void find(void *handle, const char *name, Function *out) {
+  *out = reinterpret_cast<Function>(dlsym(handle, name));
+  if (*out == nullptr) throw std::runtime_error(dlerror());
+}
+
+Library open(const std::string &path) {
+  void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) throw std::runtime_error(dlerror());
+  Library library;
+  library.name = path.substr(path.find_last_of('/') + 1);
+  find(handle, "ec_init_tables", &library.init_tables);
+  find(handle, "ec_encode_data", &library.encode);
+  find(handle, "ec_encode_data_update", &library.update);
+  find(handle, "gf_vect_dot_prod", &library.dot_product);
+  find(handle, "gf_vect_mad", &library.multiply_add);
+  find(handle, "gf_vect_mul", &library.multiply_vector);
+  find(handle, "gf_vect_mul_init", &library.init_vector);
+  find(handle, "gf_invert_matrix", &library.invert);
+  find(handle, "gf_gen_cauchy1_matrix", &library.cauchy);
+  find(handle, "gf_mul", &library.multiply);
+  find(handle, "xor_gen", &library.xor_generate);
+  find(handle, "xor_check", &library.xor_verify);
+  find(handle, "pq_gen", &library.pq_generate);
+  find(handle, "pq_check", &library.pq_verify);
+  return library;
+}
+
+// Vectors of one length: one behind the other, each on pages of its own, or each in an allocation of its own, out of
+// order.
+enum class Placement { contiguous, pages, scattered };
+
+std::string name_of(Placement placement) {
+  return placement == Placement::contiguous ? "contiguous" : placement == Placement::pages ? "pages" : "scattered";
+}
+
+class Vectors {
+ public:
+  Vectors(unsigned count, std::size_t bytes, Placement placement) {
+    constexpr std::size_t kPage = 4096;
+    const std::size_t pages = (bytes + kPage - 1) / kPage * kPage;
+    const std::size_t pitch = placement == Placement::contiguous ? bytes
+                              : placement == Placement::pages    ? pages
+                                                                 : pages + kPage + std::size_t{64} * 37;
+    storage_ = Bytes(count * pitch + kPage);
+    std::mt19937_64 random(bytes);
+    for (unsigned char &byte : storage_) byte = static_cast<unsigned char>(random());
+    unsigned char *base = storage_.data() + (kPage - reinterpret_cast<std::uintptr_t>(storage_.data()) % kPage) % kPage;
+    for (unsigned i = 0; i < count; ++i)
+      pointers_.push_back(base + (placement == Placement::scattered ? i * 7919 % count : i) * pitch);
+  }
+  unsigned char **at(unsigned i) { return pointers_.data() + i; }
+
+ private:
+  Bytes storage_;
+  std::vector<unsigned char *> pointers_;
+};
+
+struct Options {
+  unsigned repeats = 15;
+  double slice_seconds = 0.02;
+  std::string only, output;
+  std::vector<std::string> codes = {"4+2", "6+3", "8+4", "10+4", "12+4", "16+4", "10+8", "20+10", "32+8", "128+32"};
+};
+
+class Bench {
+ public:
+  Bench(std::vector<Library> libraries, Options options)
+      : libraries_(std::move(libraries)), options_(std::move(options)) {
+    fmt::print("{:<12} {:<8} {:>9} {:<10} {:>12}", "function", "shape", "bytes", "placement", libraries_[0].name);
+    for (std::size_t i = 1; i < libraries_.size(); ++i) fmt::print("  over {}", libraries_[i].name);
+    fmt::print("\n");
+  }
+
+  // `body` makes, for a library, what is called over and over.
+  template <class Body>
+  void measure(const std::string &function, const std::string &shape, std::size_t bytes, const std::string &placement,
+               Body body) {
+    if (!options_.only.empty() && function.find(options_.only) == std::string::npos) return;
+    std::vector<Contestant> contestants;
+    for (const Library &library : libraries_) {
+      contestants.push_back({library.name, [call = body(library)](std::size_t calls) mutable {
+                               const double began = tandem::cli::seconds_now(tandem::cli::BenchClock::cpu);
+                               for (std::size_t i = 0; i < calls; ++i) call();
+                               return tandem::cli::seconds_now(tandem::cli::BenchClock::cpu) - began;
+                             }});
+    }
+    const auto samples = tandem::cli::alternate(contestants, options_.repeats, options_.slice_seconds);
+    nlohmann::ordered_json result = {
+        {"function", function}, {"shape", shape}, {"bytes", bytes}, {"placement", placement}};
+    fmt::print("{:<12} {:<8} {:>9} {:<10} {:>9.1f} ns", function, shape, bytes, placement, samples[0].median() * 1e9);
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      result["seconds"].push_back(samples[i].median());
+      if (i == 0) continue;
+      const double ratio = samples[i].median() / samples[0].median();
+      result["over"].push_back(ratio);
+      fmt::print("  {:.2f}{}", ratio, ratio < 1 ? " SLOWER" : "");
+    }
+    fmt::print("\n");
+    std::fflush(stdout);
+    results_.push_back(std::move(result));
+  }
+
+  void write(const std::string &path) const {
+    nlohmann::ordered_json all = {{"command", "isal_bench"}, {"clock", "cpu"}, {"results", results_}};
+    for (const Library &library : libraries_) all["libraries"].push_back(library.name);
+    std::ofstream(path) << all.dump(1) << '\n';
+  }
+
+ private:
+  std::vector<Library> libraries_;
+  Options options_;
+  nlohmann::ordered_json results_ = nlohmann::ordered_json::array();
+};
+
+Bytes tables_of(const Library &library, int k, int rows) {
+  Bytes matrix(static_cast<std::size_t>(k + rows) * static_cast<std::size_t>(k));
+  Bytes tables(std::size_t{32} * static_cast<std::size_t>(k * rows));
+  library.cauchy(matrix.data(), k + rows, k);
+  library.init_tables(k, rows, matrix.data() + k * k, tables.data());
+  return tables;
+}
+
+void measure_codes(Bench &bench, int k, int rows, std::size_t bytes, Placement placed) {
+  const auto vectors = std::make_shared<Vectors>(static_cast<unsigned>(k + rows), bytes, placed);
+  const int length = static_cast<int>(bytes);
+  const std::string shape = fmt::format("{}+{}", k, rows), placement = name_of(placed);
+  bench.measure("encode", shape, bytes, placement, [=](const Library &library) {
+    return [=, tables = tables_of(library, k, rows), encode = library.encode]() mutable {
+      encode(length, k, rows, tables.data(), vectors->at(0), vectors->at(static_cast<unsigned>(k)));
+    };
+  });
+  bench.measure("update", shape, bytes, placement, [=](const Library &library) {
+    return [=, tables = tables_of(library, k, rows), update = library.update]() mutable {
+      update(length, k, rows, k / 2, tables.data(), *vectors->at(0), vectors->at(static_cast<unsigned>(k)));
+    };
+  });
+}
+
+void measure_vectors(Bench &bench, int count, std::size_t bytes) {
+  const auto vectors = std::make_shared<Vectors>(static_cast<unsigned>(count) + 2, bytes, Placement::contiguous);
+  const int length = static_cast<int>(bytes);
+  const std::string shape = fmt::format("{}", count);
+  const auto array = [](Vectors &all) { return reinterpret_cast<void **>(all.at(0)); };
+  bench.measure("dot_prod", shape, bytes, "contiguous", [=](const Library &library) {
+    return [=, tables = tables_of(library, count, 1), call = library.dot_product]() mutable {
+      call(length, count, tables.data(), vectors->at(0), *vectors->at(static_cast<unsigned>(count)));
+    };
+  });
+  bench.measure("mad", shape, bytes, "contiguous", [=](const Library &library) {
+    return [=, tables = tables_of(library, count, 1), call = library.multiply_add]() mutable {
+      call(length, count, 1, tables.data(), *vectors->at(0), *vectors->at(1));
+    };
+  });
+  bench.measure("mul", "1", bytes, "contiguous", [=](const Library &library) {
+    Bytes table(32);
+    library.init_vector(0x8e, table.data());
+    return
+        [=, call = library.multiply_vector]() mutable { call(length, table.data(), *vectors->at(0), *vectors->at(1)); };
+  });
+  bench.measure("xor_gen", shape, bytes, "contiguous", [=](const Library &library) {
+    return [=, call = library.xor_generate] { call(count + 1, length, array(*vectors)); };
+  });
+  bench.measure("pq_gen", shape, bytes, "contiguous", [=](const Library &library) {
+    return [=, call = library.pq_generate] { call(count + 2, length, array(*vectors)); };
+  });
+  bench.measure("pq_check", shape, bytes, "contiguous", [=](const Library &library) {
+    library.pq_generate(count + 2, length, array(*vectors));
+    return [=, call = library.pq_verify] { call(count + 2, length, array(*vectors)); };
+  });
+  bench.measure("xor_check", shape, bytes, "contiguous", [=](const Library &library) {
+    library.xor_generate(count + 1, length, array(*vectors));
+    return [=, call = library.xor_verify] { call(count + 1, length, array(*vectors)); };
+  });
+}
+
+void measure_arithmetic(Bench &bench) {
+  for (const int n : {4, 10, 20, 32, 64, 128, 255}) {
+    const auto size = static_cast<std::size_t>(n * n);
+    Bytes matrix(size);
+    std::mt19937 random(static_cast<unsigned>(n));
+    for (unsigned char &cell : matrix) cell = static_cast<unsigned char>(random());
+    bench.measure("invert", fmt::format("{}", n), size, "-", [=](const Library &library) {
+      return [=, in = Bytes(size), out = Bytes(size), call = library.invert]() mutable {
+        in = matrix;
+        call(in.data(), out.data(), n);
+      };
+    });
+  }
+  for (const auto &[k, rows] : {std::pair{4, 2}, {10, 4}, {32, 32}, {128, 32}}) {
+    bench.measure("init_tables", fmt::format("{}+{}", k, rows), static_cast<std::size_t>(k * rows), "-",
+                  [k = k, rows = rows](const Library &library) {
+                    Bytes tables = tables_of(library, k, rows), matrix(static_cast<std::size_t>(k * rows), 7);
+                    return [=, call = library.init_tables]() mutable { call(k, rows, matrix.data(), tables.data()); };
+                  });
+  }
+  bench.measure("gf_mul", "1000", 1000, "-", [](const Library &library) {
+    return [call = library.multiply] {
+      volatile unsigned char sum = 0;
+      unsigned char value = 1;
+      for (int i = 0; i < 1000; ++i) value = call(static_cast<unsigned char>(i), static_cast<unsigned char>(value | 1));
+      sum = value;
+      (void)sum;
+    };
+  });
+}
+
+}  // namespace
+
+int main(int argument_count, char **arguments) {
+  CLI::App app("Measures libraries with ISA-L's interface against each other.");
+  std::vector<std::string> paths;
+  Options options;
+  app.add_option("LIBRARY", paths, "the library, then those to compare it with")->required()->expected(2, 9);
+  app.add_option("-o,--output", options.output, "write JSON here");
+  app.add_option("--only", options.only, "functions whose name has this in it");
+  app.add_option("--repeats", options.repeats, "rounds; the median counts");
+  app.add_option("--seconds", options.slice_seconds, "of one library in one round");
+  app.add_option("--code", options.codes, "codes, K+M")->delimiter(',');
+  CLI11_PARSE(app, argument_count, arguments);
+  try {
+    std::vector<Library> libraries;
+    for (const std::string &path : paths) libraries.push_back(open(path));
+    Bench bench(std::move(libraries), options);
+    for (const std::string &code : options.codes) {
+      const std::size_t plus = code.find('+');
+      if (plus == std::string::npos) throw std::runtime_error(fmt::format("a code is K+M, not {}", code));
+      const int k = std::stoi(code.substr(0, plus)), rows = std::stoi(code.substr(plus + 1));
+      if (k < 1 || rows < 1 || k + rows > 256) throw std::runtime_error(fmt::format("{} is out of the field", code));
+      for (const std::size_t bytes : {64, 100, 512, 1024, 2048, 4096, 8192, 16384})
+        measure_codes(bench, k, rows, bytes, Placement::contiguous);
+      const auto width = static_cast<std::size_t>(k + rows);
+      for (const std::size_t all_bytes : {512 << 10, 64 << 20}) {
+        for (const Placement placed : {Placement::contiguous, Placement::pages, Placement::scattered})
+          measure_codes(bench, k, rows, all_bytes / width / 64 * 64, placed);
+      }
+    }
+    for (const std::size_t bytes : {64, 512, 4096, 32768, 4 << 20}) measure_vectors(bench, 10, bytes);
+    measure_arithmetic(bench);
+    if (!options.output.empty()) bench.write(options.output);
+  } catch (const std::exception &error) {
+    fmt::print(stderr, "isal_bench: {}\n", error.what());
+    return 3;
+  }
+  return 0;
+}
