@@ -47,6 +47,7 @@ void add_verify_command(CLI::App &app, Invocation &invocation);
 void add_info_command(CLI::App &app, Invocation &invocation);
 void add_devices_command(CLI::App &app, Invocation &invocation);
 void add_bench_command(CLI::App &app, Invocation &invocation);
+void add_isal_env_command(CLI::App &app, Invocation &invocation);
 
 // --json, --quiet.
 struct OutputFlags {

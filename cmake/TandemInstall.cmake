@@ -16,6 +16,14 @@ endif()
 
 file(RELATIVE_PATH library_from_command ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
 set_target_properties(tandem_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${library_from_command}")
+set_property(SOURCE cli/isal_env.cpp TARGET_DIRECTORY tandem_cli APPEND PROPERTY
+  COMPILE_DEFINITIONS TANDEM_LIBRARY_FROM_COMMAND="${library_from_command}")
+
+# Programs built for ISA-L find these only through `tandem isal-env`: nothing of it lies where a loader looks by itself.
+set(isal_dir ${CMAKE_INSTALL_LIBDIR}/tandem/isal)
+install(TARGETS tandem_isal_standalone LIBRARY DESTINATION ${isal_dir}/standalone)
+install(FILES $<TARGET_FILE_DIR:tandem_isal_standalone>/libisal-pyeclib.so.2 DESTINATION ${isal_dir}/standalone)
+install(TARGETS tandem_isal_chained LIBRARY DESTINATION ${isal_dir})
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tandem)
 install(EXPORT tandem-targets NAMESPACE tandem:: DESTINATION ${package_dir})

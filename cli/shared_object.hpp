@@ -1,0 +1,25 @@
+// What a shared object tells the loader: its name and the libraries that it needs.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tandem::cli {
+
+struct NeededName {
+  std::string name;
+  std::size_t offset_bytes;  // where its characters lie in the file
+};
+
+struct SharedObject {
+  std::string soname;  // empty: none
+  std::vector<NeededName> needed;
+};
+
+// content: the whole file, which may be anything. Throws std::invalid_argument, its text a phrase such as "it is no ELF
+// file", unless it is a shared object for this kind of machine.
+SharedObject read_shared_object(std::string_view content);
+
+}  // namespace tandem::cli
