@@ -412,37 +412,42 @@ struct Assignment {
   std::string value;
 };
 
-Assignment assignment(const Flags &flags) {
-  const Places places(flags);
+fs::path chosen_library(const Flags &flags, const Places &places) {
   const bool installed = occupied(places.chained());
-  const bool chained = flags.chained || (!flags.standalone && installed);
-  if (chained && !installed) {
+  if (flags.standalone || (!flags.chained && !installed)) return places.standalone();
+  if (!installed) {
     fail(kExitInputOutput,
          fmt::format("{} is not there; `tandem isal-env --install` makes it", places.chained().string()));
   }
-  if (chained) {
-    const std::string real = chained_to(places.chained());
-    if (real.empty()) fail(kExitInputOutput, fmt::format("{} is not Tandem's", places.chained().string()));
-    if (!fs::exists(real)) {
-      fail(kExitInputOutput,
-           fmt::format("{} leads to {}, which is gone; `tandem isal-env --install` leads it elsewhere",
-                       places.chained().string(), real));
-    }
+  const std::string real = chained_to(places.chained());
+  if (real.empty()) fail(kExitInputOutput, fmt::format("{} is not Tandem's", places.chained().string()));
+  if (!fs::exists(real)) {
+    fail(kExitInputOutput, fmt::format("{} leads to {}, which is gone; `tandem isal-env --install` leads it elsewhere",
+                                       places.chained().string(), real));
   }
-  const fs::path library = chained ? places.chained() : places.standalone();
-  Assignment result = flags.preload ? Assignment{"LD_PRELOAD", library.string()}
-                                    : Assignment{"LD_LIBRARY_PATH", library.parent_path().string()};
-  if (result.value.find_first_of(flags.preload ? ":$ " : ":;$") != std::string::npos) {
-    fail(kExitWrongUsage,
-         fmt::format("{} cannot hold {}: it has a separator or a $ in it", result.variable, result.value));
+  return places.chained();
+}
+
+std::vector<Assignment> assignments(const Flags &flags) {
+  const Places places(flags);
+  const fs::path library = chosen_library(flags, places);
+  Assignment way = flags.preload ? Assignment{"LD_PRELOAD", library.string()}
+                                 : Assignment{"LD_LIBRARY_PATH", library.parent_path().string()};
+  if (way.value.find_first_of(flags.preload ? ":$ " : ":;$") != std::string::npos) {
+    fail(kExitWrongUsage, fmt::format("{} cannot hold {}: it has a separator or a $ in it", way.variable, way.value));
   }
-  const char *before = std::getenv(result.variable);
-  if (before == nullptr || *before == '\0') return result;
-  const std::string_view rest = before;
-  const bool already = rest.substr(0, result.value.size()) == result.value &&
-                       (rest.size() == result.value.size() || rest[result.value.size()] == ':');
-  result.value = already ? std::string(rest) : fmt::format("{}:{}", result.value, rest);
-  return result;
+  const char *const set = std::getenv(way.variable);
+  const std::string_view before = set != nullptr ? set : "";
+  const bool already = before == way.value || before.substr(0, way.value.size() + 1) == way.value + ':';
+  if (already) {
+    way.value = before;
+  } else if (!before.empty()) {
+    way.value = fmt::format("{}:{}", way.value, before);
+  }
+  std::vector<Assignment> all = {way};
+  // A program that needs more of ISA-L shall not start, rather than end where it first calls it.
+  if (library == places.standalone()) all.push_back({"LD_BIND_NOW", "1"});
+  return all;
 }
 
 // As one word for a shell.
@@ -455,14 +460,16 @@ std::string quoted(const std::string &text) {
 }
 
 int print(const Flags &flags) {
-  const Assignment wanted = assignment(flags);
-  fmt::print("export {}={}\n", wanted.variable, quoted(wanted.value));
+  for (const Assignment &wanted : assignments(flags)) {
+    fmt::print("export {}={}\n", wanted.variable, quoted(wanted.value));
+  }
   return kExitDone;
 }
 
 int run_command(const Flags &flags, std::vector<std::string> words) {
-  const Assignment wanted = assignment(flags);
-  if (setenv(wanted.variable, wanted.value.c_str(), 1) != 0) fail(kExitInputOutput, std::strerror(errno));
+  for (const Assignment &wanted : assignments(flags)) {
+    if (setenv(wanted.variable, wanted.value.c_str(), 1) != 0) fail(kExitInputOutput, std::strerror(errno));
+  }
   std::vector<char *> arguments;
   for (std::string &word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -512,7 +519,7 @@ void add_isal_env_command(CLI::App &app, Invocation &invocation) {
       ->excludes(standalone);
   command->add_flag("--preload", flags->preload,
                     "Set LD_PRELOAD, not LD_LIBRARY_PATH: for a program with a copy of its own of the functions");
-  command->add_flag("--print", flags->print, "Print the assignment for a shell: eval \"$(tandem isal-env --print)\"");
+  command->add_flag("--print", flags->print, "Print the assignments for a shell: eval \"$(tandem isal-env --print)\"");
   command->add_flag("--install", flags->install, "Make the chained build for this machine's libisal");
   command->add_option("--real", flags->real, "The libisal to chain to; default: the one that the loader finds")
       ->type_name("PATH");

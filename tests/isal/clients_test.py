@@ -88,7 +88,7 @@ class Command(Case):
         before = {"LD_LIBRARY_PATH": "/somewhere:/else"}
         self.assertEqual(self.isal_env("--standalone", *show, environment=before).stdout, f"{folder}:/somewhere:/else|\n")
         self.assertEqual(self.isal_env("--standalone", "--print", environment=before).stdout,
-                         f"export LD_LIBRARY_PATH={folder}:/somewhere:/else\n")
+                         f"export LD_LIBRARY_PATH={folder}:/somewhere:/else\nexport LD_BIND_NOW=1\n")
         printed = f'eval "$({TANDEM} isal-env --standalone --print)"; eval "$({TANDEM} isal-env --standalone --print)"; '
         self.assertEqual(self.ok("sh", "-c", printed + show[2]).stdout, f"{folder}|\n")
 
@@ -158,10 +158,12 @@ class Command(Case):
         shutil.copy(real, long / "libisal.so.2")
         dollar = self.folder / "a$ORIGIN.so"
         shutil.copy(real, dollar)
+        user = self.need_client("libisal_user.so", "apt-get install libisal-dev")
         libc = next(line.split()[-1] for line in open("/proc/self/maps") if "/libc.so.6" in line or "/libc-" in line)
         for path, status, sentence in [
                 ("libisal.so.2", 2, "absolute"), (text, 2, "no ELF file"), (cut, 2, "cut short"), (wrong_class, 2, "bits"),
-                (wrong_machine, 2, "another machine"), (libc, 2, "has no crc32_ieee"), (ours, 2, "Tandem's own"),
+                (wrong_machine, 2, "another machine"), (libc, 2, "has no crc32_ieee"),
+                (user, 2, "is not its own"), (ours, 2, "Tandem's own"),
                 (self.status()["standalone"]["library"], 2, "Tandem's own"), (long / "libisal.so.2", 2, "too long"),
                 (dollar, 2, "$"), (self.folder, 2, "no regular file"), ("/dev/zero", 2, "no regular file"),
                 (self.folder / "missing", 3, "does not exist")]:
@@ -314,12 +316,20 @@ class Igzip(Case):
         self.assertIn(f"calling init: {self.status(*chained[:2])['chained']['real_library']}", loaded)
 
     def test_standalone_fails_at_load(self):
-        """Before main, where a program's first byte of output could have been written."""
+        """Before main, also where it was linked to look symbols up when they are first called."""
+        lazy = self.need_client("isal_lazy_client", "apt-get install libisal-dev")
+        self.assertEqual(self.ok(lazy).stdout, "started\ncrc32 cbf43926\n")
+        self.assertEqual(self.isal_env(*self.chained()[0], lazy).stdout, "started\ncrc32 cbf43926\n")
+        for options in (("--standalone",), ("--standalone", "--preload")):
+            done = self.isal_env(*options, lazy, status=127)
+            self.assertEqual(done.stdout, "")
+            self.assertIn("undefined symbol: crc32_gzip_refl", done.stderr)
+
         source = self.folder / "source"
         source.write_bytes(b"content")
         done = self.isal_env("--standalone", self.igzip, "-k", source, status=127)
         self.assertIn("undefined symbol", done.stderr)
-        self.assertEqual(os.listdir(self.folder), ["source"])
+        self.assertEqual(list(self.folder.glob("source*")), [source])
 
 
 if __name__ == "__main__":
