@@ -37,6 +37,8 @@ constexpr std::string_view kPlaceholder = "/tandem-isal-real-library/";
 constexpr std::array<const char *, 4> kRealFunctions = {"crc32_ieee", "isal_deflate", "ec_encode_data",
                                                         "gf_invert_matrix"};
 
+constexpr unsigned kProbeSeconds = 20;
+
 // As env(1) and shells have it.
 constexpr int kExitCannotExecute = 126;
 constexpr int kExitCommandNotFound = 127;
@@ -134,6 +136,7 @@ struct Probe {
 
 // The child's part: lines on standard output.
 int run_probe(const std::string &name) {
+  alarm(kProbeSeconds);  // a damaged hash table can keep the loader for ever
   void *library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   struct link_map *map = nullptr;
   if (library == nullptr || dlinfo(library, RTLD_DI_LINKMAP, &map) != 0) {

@@ -98,7 +98,7 @@ SharedObject read_shared_object(std::string_view content) {
   std::string_view names = bytes_at(content, segments, names_address);
   names = names.substr(0, std::min<std::uint64_t>(names.size(), names_bytes));
   const auto name_at = [&](std::uint64_t offset) {
-    const std::size_t end = offset < names.size() ? names.find('\0', offset) : std::string_view::npos;
+    const std::size_t end = names.find('\0', offset);  // none for an offset beyond the end
     if (end == std::string_view::npos) throw std::invalid_argument("a name in it lies outside of its table");
     return names.substr(offset, end - offset);
   };
