@@ -82,8 +82,9 @@ static void erasure_code(const char *name, generator *generate, int k, int m, in
 
   for (int i = 0; i < k; ++i) ec_encode_data_update(len, k, m, i, tables, shards[i], out);
   printf(" updated %016llx", (unsigned long long)sum_of_shards(out, m, len));
-  /* ec_init_tables of 2.31 and later may write tables that the _base functions do not understand */
-  for (int i = 0; i < k * m; ++i) gf_vect_mul_init(matrix[k * k + i], base_tables + 32 * i);
+  /* the layout that the _base functions want: ec_init_tables of 2.31 and later may write another one */
+  for (int i = 0; i < 32 * k * m; ++i)
+    base_tables[i] = gf_mul(matrix[k * k + i / 32], (unsigned char)(i % 32 < 16 ? i % 16 : i % 16 << 4));
   ec_encode_data_base(len, k, m, base_tables, shards, out);
   printf(" base %016llx", (unsigned long long)sum_of_shards(out, m, len));
   if (len >= 64) { /* the least that these two accept */
