@@ -9,8 +9,8 @@ using tandem::isal::coefficient_of;
 using tandem::isal::kProducts;
 using tandem::isal::kTableBytes;
 
-void gf_vect_mad_base(int len, int, int vec_i, unsigned char *gftbls, unsigned char *src, unsigned char *dest) {
-  if (len <= 0 || vec_i < 0) return;
+void gf_vect_mad_base(int len, int vec, int vec_i, unsigned char *gftbls, unsigned char *src, unsigned char *dest) {
+  if (vec_i < 0 || vec_i >= vec) return;
   const auto &products = kProducts[coefficient_of(gftbls + static_cast<std::size_t>(vec_i) * kTableBytes)];
   for (int i = 0; i < len; ++i) dest[i] ^= products[src[i]];
 }

@@ -216,11 +216,14 @@ TEST_F(Isal, NothingToDoTouchesNothing) {
     ours().ec_encode_data_update(100, 4, 2, none == 0 ? 4 : none, nullptr, nullptr, nullptr);
     ours().ec_encode_data_update_base(100, none, 2, 0, nullptr, nullptr, nullptr);
     ours().ec_encode_data_update_base(100, 4, none, 0, nullptr, nullptr, nullptr);
+    const auto no_coding = std::make_unique<unsigned char *[]>(2);
+    ours().ec_encode_data_update_base(100, 4, 2, none == 0 ? 4 : none, nullptr, nullptr, no_coding.get());
     ours().gf_vect_dot_prod(none, 4, nullptr, nullptr, nullptr);
     ours().gf_vect_dot_prod(100, none, nullptr, nullptr, nullptr);
     ours().gf_vect_dot_prod_base(100, none, nullptr, nullptr, nullptr);
     ours().gf_vect_mad(none, 4, 0, nullptr, nullptr, nullptr);
-    ours().gf_vect_mad_base(none, 4, 0, nullptr, nullptr, nullptr);
+    ours().gf_vect_mad_base(none, 4, 0, classic_tables({1}).data(), nullptr, nullptr);
+    ours().gf_vect_mad_base(100, 4, none == 0 ? 4 : none, nullptr, nullptr, nullptr);
     EXPECT_EQ(ours().gf_vect_mul(none / 32 * 32, nullptr, nullptr, nullptr), 0);
     ours().ec_init_tables(none, 4, nullptr, nullptr);
     ours().ec_init_tables(4, none, nullptr, nullptr);
