@@ -244,6 +244,21 @@ TEST_F(Isal, NothingToDoTouchesNothing) {
   }
 }
 
+TEST_F(Isal, RefusesWhatIsaLRefuses) {
+  for (const int length : {1, 8, 15, 16, 17, 31, 33, 48, 4112}) {  // before any pointer is read
+    EXPECT_EQ(ours().pq_gen(4, length, nullptr), 1) << length;
+    EXPECT_EQ(ours().gf_vect_mul(length, nullptr, nullptr, nullptr), 1) << length;
+    EXPECT_EQ(ours().gf_vect_mul_base(length, nullptr, nullptr, nullptr), -1) << length;
+    EXPECT_EQ(ours().pq_check(4, length % 16 == 0 ? 8 : length, nullptr), 1) << length;
+  }
+  for (int vects = 0; vects < 4; ++vects) {
+    EXPECT_EQ(ours().pq_gen(vects, 64, nullptr), 1);
+    EXPECT_EQ(ours().pq_check(vects, 64, nullptr), 1);
+    EXPECT_EQ(ours().xor_gen(std::min(vects, 2), 64, nullptr), 1);
+    EXPECT_EQ(ours().xor_check(std::min(vects, 1), 64, nullptr), 1);
+  }
+}
+
 // Not one byte beyond the buffers, at lengths on both sides of every way through the code.
 TEST_F(Isal, GuardPages) {
   Random random(2);
