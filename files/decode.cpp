@@ -7,10 +7,12 @@
 #include <chrono>
 #include <optional>
 
+#include "files/commit.hpp"
 #include "files/crew.hpp"
 #include "files/error.hpp"
+#include "files/folder.hpp"
 #include "files/handles.hpp"
-#include "files/io.hpp"
+#include "files/recovery.hpp"
 #include "files/set_reader.hpp"
 
 namespace tandem::files {
@@ -39,7 +41,13 @@ class Sink {
       }
       if (options.force == 0) fail(TANDEM_ERROR_IO, fmt::format("{} exists; replacing it needs force", name_));
     }
-    pending_.emplace(name_, random_hexadecimal(16), mode);
+    Folders folders;
+    add_folder(folders, folder_of(name_));
+    const FoldersLock lock(folders);
+    recover(folders, false);
+    OwnName temporary{OwnKind::lone_temporary};
+    random_bytes(temporary.set_id);
+    pending_.emplace(folders[0], own_name(temporary), mode);
   }
 
   bool is_stream() const { return stream_ >= 0; }
@@ -57,8 +65,7 @@ class Sink {
   void complete(const tandem_files_decode_options &options) {
     if (!pending_) return;
     pending_->finish(options.no_sync != 0);
-    pending_->rename(options.force != 0);
-    if (options.no_sync == 0) sync_folder(folder_of(name_));
+    pending_->rename(name_of(name_), options.force != 0, options.no_sync != 0);
   }
 
  private:

@@ -7,9 +7,10 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <memory>
+#include <optional>
 #include <vector>
 
+#include "files/commit.hpp"
 #include "files/crew.hpp"
 #include "files/error.hpp"
 #include "files/format.hpp"
@@ -85,28 +86,22 @@ class Source {
   std::uint32_t mode_ = kModeUnknown;
 };
 
-// Folders that did not exist and go away again if the set is not completed.
-class NewFolders {
- public:
-  ~NewFolders() {
-    for (const std::string &path : made_) rmdir(path.c_str());
-  }
-  void make(const std::string &path) {
-    if (mkdir(path.c_str(), 0777) == 0) {
-      made_.push_back(path);
-    } else if (errno != EEXIST) {
-      fail_io("make the folder", path, errno);
-    }
-  }
-  void keep(bool no_sync) {
-    if (!no_sync)
-      for (const std::string &path : made_) sync_folder(folder_of(path));
-    made_.clear();
-  }
+std::string set_name(const tandem_files_encode_options &options) {
+  std::string name = options.name != nullptr          ? options.name
+                     : options.source_path != nullptr ? name_of(options.source_path)
+                                                      : "stdin";
+  if (!is_set_name(name))
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("\"{}\" cannot be the name of shard files: it is empty, has a / or "
+                                                    "more than {} bytes",
+                                                    name, kMaxSetNameBytes));
+  return name;
+}
 
- private:
-  std::vector<std::string> made_;
-};
+std::vector<std::string> folders_of_shards(const tandem_files_encode_options &options, std::uint32_t shard_count) {
+  std::vector<std::string> folders;
+  for (std::uint32_t i = 0; i < shard_count; ++i) folders.emplace_back(options.folders[i % options.folder_count]);
+  return folders;
+}
 
 class Encoder {
  public:
@@ -137,7 +132,6 @@ class Encoder {
     const std::uint64_t stripe_count = source_.is_stream() ? UINT64_MAX : header_.stripe_count();
     const unsigned thread_count = crew_size(context_, options_.thread_count, stripe_bytes, stripe_count);
     crew_.run(thread_count, [this](unsigned) { work(); });
-    source_.check_unchanged();
     if (source_.is_stream()) header_.content_bytes = stream_bytes_;
     header_.digest = digest_.value();
     complete();
@@ -153,24 +147,14 @@ class Encoder {
   }
 
  private:
-  std::string folder(std::uint32_t shard) const { return options_.folders[shard % options_.folder_count]; }
-
   void open_files() {
-    std::string name = options_.name != nullptr          ? options_.name
-                       : options_.source_path != nullptr ? name_of(options_.source_path)
-                                                         : "stdin";
-    if (name.empty() || name.find('/') != std::string::npos)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("\"{}\" cannot be the name of shard files", name));
-    for (std::uint32_t i = 0; i < header_.shard_count(); ++i) {
-      if (i < options_.folder_count) folders_.make(folder(i));
-      const std::string path = fmt::format("{}/{}.{:03}.tandem", folder(i), name, i);
-      struct stat status;
-      if (lstat(path.c_str(), &status) == 0) {
-        if (options_.force == 0) fail(TANDEM_ERROR_IO, fmt::format("{} exists; replacing it needs force", path));
-        if (S_ISDIR(status.st_mode)) fail(TANDEM_ERROR_IO, fmt::format("{} is a folder", path));
-      }
-      files_.emplace_back(path, fmt::format("{}.{:03}", hexadecimal(header_.set_id), i), header_.mode);
-    }
+    NewSet::Options options;
+    options.set_id = header_.set_id;
+    options.name = set_name(options_);
+    options.mode = header_.mode;
+    options.force = options_.force != 0;
+    options.no_sync = options_.no_sync != 0;
+    files_.emplace(std::move(options), folders_of_shards(options_, header_.shard_count()));
   }
 
   void work() {
@@ -216,8 +200,8 @@ class Encoder {
         const std::uint32_t i = (first + step) % n;
         std::byte *block = buffers.at(i);
         write_check(block_check(header_.set_id, i, stripe, block, payload_bytes), block + payload_bytes);
-        if (!write_at(files_[i].descriptor(), block, payload_bytes + kCheckBytes, header_.block_offset(stripe)))
-          fail_io("write", files_[i].final_path(), errno);
+        if (!write_at(files_->descriptor(i), block, payload_bytes + kCheckBytes, header_.block_offset(stripe)))
+          fail_io("write", files_->path(i), errno);
       }
       crew_.add_done(content_bytes);
     }
@@ -256,23 +240,15 @@ class Encoder {
       for (const RecordEnd end : {RecordEnd::end, RecordEnd::start}) {
         write_record({header_, i, end}, bytes);
         const std::uint64_t at = end == RecordEnd::start ? 0 : header_.shard_file_bytes() - kRecordBytes;
-        if (!write_at(files_[i].descriptor(), bytes.data(), bytes.size(), at))
-          fail_io("write", files_[i].final_path(), errno);
+        if (!write_at(files_->descriptor(i), bytes.data(), bytes.size(), at)) fail_io("write", files_->path(i), errno);
       }
     }
-    for (PendingFile &file : files_) {
-      file.finish(options_.no_sync != 0);
+    for (std::uint32_t i = 0; i < header_.shard_count(); ++i) {
+      files_->finish(i);
       crew_.check_cancelled();  // a sync can take long
     }
-    try {
-      for (PendingFile &file : files_) file.rename(options_.force != 0);
-      if (options_.no_sync == 0)
-        for (std::uint32_t i = 0; i < options_.folder_count; ++i) sync_folder(folder(i));
-      folders_.keep(options_.no_sync != 0);
-    } catch (...) {
-      for (PendingFile &file : files_) file.take_back();
-      throw;
-    }
+    source_.check_unchanged();
+    files_->commit();
   }
 
   tandem_context *context_;
@@ -281,8 +257,7 @@ class Encoder {
   Crew crew_;
   SetHeader header_;
   Codec codec_;
-  NewFolders folders_;  // before files_: a folder can be removed when its temporaries are gone
-  std::vector<PendingFile> files_;
+  std::optional<NewSet> files_;
   std::atomic<std::uint64_t> next_stripe_{0}, coding_nanoseconds_{0};
   StreamHash digest_;  // this and what follows: by the worker whose turn it is
   bool stream_ended_ = false;

@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstring>
 
+#include "files/bytes.hpp"
+
 namespace tandem::files {
 namespace {
 
@@ -30,19 +32,6 @@ enum : std::size_t {
   kAtZeros = 88,
   kAtCheck = kRecordBytes - 8
 };
-
-template <class T>
-void store(std::byte *at, T value) {
-  for (std::size_t i = 0; i < sizeof(T); ++i)
-    at[i] = static_cast<std::byte>(static_cast<std::uint64_t>(value) >> (8 * i));
-}
-
-template <class T>
-T load(const std::byte *at) {
-  std::uint64_t value = 0;
-  for (std::size_t i = 0; i < sizeof(T); ++i) value |= std::to_integer<std::uint64_t>(at[i]) << (8 * i);
-  return static_cast<T>(value);
-}
 
 }  // namespace
 
@@ -121,15 +110,19 @@ ParseResult parse_record(std::span<const std::byte, kRecordBytes> bytes, Record 
 
 Hash128 block_check(const SetId &set_id, std::uint32_t shard_index, std::uint64_t block_number,
                     const std::byte *payload, std::uint64_t payload_bytes) {
-  const Hash128 content = hash128(payload, payload_bytes);
+  return block_check(set_id, shard_index, block_number, hash128(payload, payload_bytes), payload_bytes);
+}
+
+Hash128 block_check(const SetId &set_id, std::uint32_t shard_index, std::uint64_t block_number,
+                    const Hash128 &payload_hash, std::uint64_t payload_bytes) {
   std::byte bound[56];
   std::memcpy(bound, set_id.data(), set_id.size());
   store(bound + 16, shard_index);
   store(bound + 20, std::uint32_t{0});
   store(bound + 24, block_number);
   store(bound + 32, payload_bytes);
-  store(bound + 40, content.low);
-  store(bound + 48, content.high);
+  store(bound + 40, payload_hash.low);
+  store(bound + 48, payload_hash.high);
   return hash128(bound, sizeof bound);
 }
 

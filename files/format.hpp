@@ -84,6 +84,10 @@ ParseResult parse_record(std::span<const std::byte, kRecordBytes> bytes, Record 
 Hash128 block_check(const SetId &set_id, std::uint32_t shard_index, std::uint64_t block_number,
                     const std::byte *payload, std::uint64_t payload_bytes);
 
+// The same, of a payload whose XXH3-128 is known.
+Hash128 block_check(const SetId &set_id, std::uint32_t shard_index, std::uint64_t block_number,
+                    const Hash128 &payload_hash, std::uint64_t payload_bytes);
+
 // The 16 bytes behind a payload.
 void write_check(const Hash128 &check, std::byte *bytes_out);
 Hash128 read_check(const std::byte *bytes);

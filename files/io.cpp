@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <limits.h>
 #include <poll.h>
-#include <stdio.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -146,74 +145,6 @@ bool write_stream(int descriptor, const std::byte *bytes, std::size_t byte_count
     byte_count -= static_cast<std::size_t>(moved);
   }
   return true;
-}
-
-void sync_folder(const std::string &folder) {
-  const Descriptor descriptor(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!descriptor) fail_io("open", folder, errno);
-  // Some file systems cannot sync a folder and say so with EINVAL; then there is nothing to be done.
-  if (fsync(descriptor.get()) != 0 && errno != EINVAL) fail_io("sync", folder, errno);
-}
-
-PendingFile::PendingFile(std::string final_path, const std::string &unique, std::uint32_t mode)
-    : final_path_(std::move(final_path)), mode_(mode) {
-  temporary_path_ = fmt::format("{}/.{}.tandem-tmp", folder_of(final_path_), unique);
-  replaced_path_ = fmt::format("{}/.{}.tandem-old", folder_of(final_path_), unique);
-  const mode_t at_first = mode == kModeUnknown ? 0666 : 0600;
-  descriptor_ = Descriptor(open(temporary_path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, at_first));
-  if (!descriptor_) fail_io("create", temporary_path_, errno);
-  temporary_exists_ = true;
-}
-
-PendingFile::PendingFile(PendingFile &&other) noexcept
-    : final_path_(std::move(other.final_path_)),
-      temporary_path_(std::move(other.temporary_path_)),
-      replaced_path_(std::move(other.replaced_path_)),
-      descriptor_(std::move(other.descriptor_)),
-      mode_(other.mode_),
-      temporary_exists_(std::exchange(other.temporary_exists_, false)),
-      renamed_(std::exchange(other.renamed_, false)),
-      replaced_exists_(std::exchange(other.replaced_exists_, false)) {}
-
-PendingFile::~PendingFile() {
-  if (temporary_exists_) unlink(temporary_path_.c_str());
-  if (replaced_exists_) unlink(replaced_path_.c_str());
-}
-
-void PendingFile::finish(bool no_sync) {
-  if (mode_ != kModeUnknown && fchmod(descriptor_.get(), mode_ & 0777) != 0)
-    fail_io("set the mode of", temporary_path_, errno);
-  // A failed sync is final: the kernel may have dropped the bytes, and a second sync would succeed (fsync(2), NOTES).
-  if (!no_sync && fsync(descriptor_.get()) != 0) fail_io("sync", temporary_path_, errno);
-  descriptor_.reset();
-}
-
-void PendingFile::rename(bool force) {
-  int result;
-  if (force) {
-    replaced_exists_ = link(final_path_.c_str(), replaced_path_.c_str()) == 0;
-    result = ::rename(temporary_path_.c_str(), final_path_.c_str());
-  } else {
-    result = renameat2(AT_FDCWD, temporary_path_.c_str(), AT_FDCWD, final_path_.c_str(), RENAME_NOREPLACE);
-    if (result != 0 && (errno == EINVAL || errno == ENOSYS)) {
-      // A file system without RENAME_NOREPLACE: link() does not replace either.
-      result = link(temporary_path_.c_str(), final_path_.c_str());
-      if (result == 0) unlink(temporary_path_.c_str());
-    }
-  }
-  if (result != 0) fail_io("rename the finished file to", final_path_, errno);
-  temporary_exists_ = false;
-  renamed_ = true;
-}
-
-void PendingFile::take_back() noexcept {
-  if (!renamed_) return;
-  if (replaced_exists_) {
-    ::rename(replaced_path_.c_str(), final_path_.c_str());
-  } else {
-    unlink(final_path_.c_str());
-  }
-  renamed_ = replaced_exists_ = false;
 }
 
 std::string folder_of(const std::string &path) {

@@ -53,39 +53,6 @@ std::int64_t read_stream(int descriptor, std::byte *bytes_out, std::size_t byte_
 bool write_stream(int descriptor, const std::byte *bytes, std::size_t byte_count,
                   const std::atomic<bool> &stop) noexcept;
 
-// Writes what a folder's entries are to disk.
-void sync_folder(const std::string &folder);
-
-// A file that is written under a temporary name in the folder where it is going to live. Removed unless committed.
-class PendingFile {
- public:
-  // final_path names a file whose folder exists. The temporary is ".<unique>.tandem-tmp" beside it, made new (O_EXCL: a
-  // symbolic link or an older file in its place is refused).
-  // mode: permission bits, or UINT32_MAX: 0666 less the process' umask.
-  PendingFile(std::string final_path, const std::string &unique, std::uint32_t mode);
-  PendingFile(PendingFile &&other) noexcept;
-  PendingFile &operator=(PendingFile &&) = delete;
-  ~PendingFile();
-
-  int descriptor() const noexcept { return descriptor_.get(); }
-  const std::string &final_path() const noexcept { return final_path_; }
-  const std::string &temporary_path() const noexcept { return temporary_path_; }
-
-  // Sets the mode, syncs unless told not to, closes: the bytes are complete.
-  void finish(bool no_sync);
-  // Gives it its name; an existing file is replaced only with `force`.
-  void rename(bool force);
-  // After rename, while this object lives: the state before, with the file that was replaced (where the file system has
-  // hard links). For sets, whose files get their names one after the other.
-  void take_back() noexcept;
-
- private:
-  std::string final_path_, temporary_path_, replaced_path_;
-  Descriptor descriptor_;
-  std::uint32_t mode_;
-  bool temporary_exists_ = false, renamed_ = false, replaced_exists_ = false;
-};
-
 // "folder/name" -> "folder"; "name" -> ".".
 std::string folder_of(const std::string &path);
 std::string name_of(const std::string &path);

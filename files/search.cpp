@@ -6,14 +6,15 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
-#include <filesystem>
 #include <optional>
 #include <set>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "files/error.hpp"
-#include "files/io.hpp"
+#include "files/folder.hpp"
+#include "files/recovery.hpp"
 #include "tandem/files.h"
 
 namespace tandem::files {
@@ -21,17 +22,29 @@ namespace {
 
 class Searcher {
  public:
-  void look_at(const std::string &path) {
-    struct stat status;
-    if (stat(path.c_str(), &status) != 0) fail_io("find", path, errno);
-    if (S_ISDIR(status.st_mode)) {
-      look_into(path);
-    } else {
-      look_at_file(path);
+  explicit Searcher(const std::vector<std::string> &paths) {
+    std::vector<std::pair<std::string, std::size_t>> files;  // path, place of its folder
+    std::vector<std::size_t> whole_folders;
+    for (const std::string &path : paths) {
+      struct stat status;
+      if (stat(path.c_str(), &status) != 0) fail_io("find", path, errno);
+      if (S_ISDIR(status.st_mode)) {
+        whole_folders.push_back(add_folder(folders_, path));
+      } else {
+        files.emplace_back(path, add_folder(folders_, folder_of(path)));
+      }
     }
+    // All folders together: what one holds may depend on what another one says.
+    const std::vector<Hidden> hidden = hidden_names(folders_);
+    for (const std::size_t folder : whole_folders)
+      for (const std::string &name : folders_[folder]->names())
+        look_at(folders_[folder]->path_of(name), name, hidden[folder]);
+    for (const auto &[path, folder] : files) look_at(path, name_of(path), hidden[folder]);
   }
 
   Search finish() {
+    for (const Headless &file : headless_) adopt(file);
+    for (const auto &folder : folders_) found_.folders.push_back(folder->path());
     for (ShardSet &set : found_.sets) {
       std::stable_sort(set.files.begin(), set.files.end(),
                        [](const ShardFile &a, const ShardFile &b) { return a.index < b.index; });
@@ -44,20 +57,17 @@ class Searcher {
   }
 
  private:
-  void look_into(const std::string &folder) {
-    std::vector<std::string> names;
-    std::error_code error;
-    for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
-         entry.increment(error)) {
-      std::error_code ignored;
-      if (!entry->is_directory(ignored)) names.push_back(entry->path().string());
-    }
-    if (error) fail_io("list", folder, error.value());
-    std::sort(names.begin(), names.end());
-    for (const std::string &name : names) look_at_file(name);
-  }
+  struct Headless {
+    std::string path;
+    std::uint64_t file_bytes;
+    std::string why;
+  };
 
-  void look_at_file(const std::string &path) {
+  void look_at(const std::string &path, const std::string &name, const Hidden &hidden) {
+    if (const auto found = hidden.find(name); found != hidden.end()) {
+      if (!found->second.empty()) ignore(path, found->second);
+      return;
+    }
     const Descriptor file = open_to_read(path);
     if (!file) return ignore(path, std::generic_category().message(errno));
     struct stat status;
@@ -72,7 +82,10 @@ class Searcher {
     const ParseResult end_result = parse_at(file.get(), file_bytes - kRecordBytes, &end);
     const bool start_good = start_result == ParseResult::record && start.end == RecordEnd::start;
     bool end_good = end_result == ParseResult::record && end.end == RecordEnd::end;
-    if (!start_good && !end_good) return ignore(path, why_ignored(start_result, end_result));
+    if (!start_good && !end_good) {
+      headless_.push_back({path, file_bytes, why_ignored(start_result, end_result)});
+      return;
+    }
     // The end belongs to another set or shard: overwritten by a longer file, say. The blocks' checksums tell what is
     // left.
     if (start_good && end_good && !(start.set == end.set && start.shard_index == end.shard_index)) end_good = false;
@@ -115,11 +128,44 @@ class Searcher {
     return "no shard file";
   }
 
+  // A file without a record may still have blocks: each says by its checksum where it belongs.
+  void adopt(const Headless &headless) {
+    for (ShardSet &set : found_.sets) {
+      const SetHeader &header = set.header;
+      const std::uint64_t stripe_count = header.stripe_count();
+      if (stripe_count == 0 || headless.file_bytes != header.shard_file_bytes()) continue;
+      const Descriptor file = open_to_read(headless.path);
+      std::vector<std::byte> block(header.block_bytes);
+      for (const std::uint64_t stripe : {std::uint64_t{0}, stripe_count / 2, stripe_count - 1}) {
+        const std::uint64_t payload_bytes = header.payload_bytes_of(stripe), bytes = payload_bytes + kCheckBytes;
+        if (!file ||
+            read_at(file.get(), block.data(), bytes, header.block_offset(stripe)) != static_cast<std::int64_t>(bytes))
+          continue;
+        const Hash128 check = read_check(block.data() + payload_bytes);
+        const Hash128 payload = hash128(block.data(), payload_bytes);
+        for (std::uint32_t index = 0; index < header.shard_count(); ++index) {
+          if (!(block_check(header.set_id, index, stripe, payload, payload_bytes) == check)) continue;
+          ShardFile shard;
+          shard.path = headless.path;
+          shard.index = index;
+          shard.condition = TANDEM_FILES_START_DAMAGED | TANDEM_FILES_END_DAMAGED;
+          shard.file_bytes = headless.file_bytes;
+          shard.base_count = 1;
+          set.files.push_back(std::move(shard));
+          return;
+        }
+      }
+    }
+    ignore(headless.path, headless.why);
+  }
+
   void ignore(const std::string &path, std::string_view why) {
     found_.ignored.push_back(fmt::format("{}: {}", path, why));
   }
 
+  Folders folders_;
   Search found_;
+  std::vector<Headless> headless_;
   std::set<std::pair<dev_t, ino_t>> seen_;
 };
 
@@ -132,8 +178,8 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
   }
   std::string wanted = set_id_prefix;
   for (char &c : wanted) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  std::optional<std::size_t> chosen;
-  std::size_t match_count = 0;
+  std::optional<std::size_t> chosen, only_with_enough;
+  std::size_t match_count = 0, enough_count = 0;
   std::string list;
   for (std::size_t i = 0; i < sets.size(); ++i) {
     const std::string id = hexadecimal(sets[i].header.set_id);
@@ -143,19 +189,19 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
     if (i == 8) list += ", ...";
     if (!id.starts_with(wanted)) continue;
     ++match_count;
-    if (!chosen) chosen = i;
+    chosen = i;
+    if (sets[i].shard_count < sets[i].header.k) continue;
+    ++enough_count;
+    only_with_enough = i;
   }
   if (match_count == 1) return *chosen;
   if (match_count == 0)
     fail(TANDEM_ERROR_INVALID_ARGUMENT,
          fmt::format("no set has an id that starts with {}; there are: {}", wanted, list));
+  if (enough_count == 1) return *only_with_enough;  // the others are left-overs of other generations
   fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} sets found, choose one by its id: {}", match_count, list));
 }
 
-Search search(const std::vector<std::string> &paths) {
-  Searcher searcher;
-  for (const std::string &path : paths) searcher.look_at(path);
-  return searcher.finish();
-}
+Search search(const std::vector<std::string> &paths) { return Searcher(paths).finish(); }
 
 }  // namespace tandem::files

@@ -29,11 +29,14 @@ struct ShardSet {
 struct Search {
   std::vector<ShardSet> sets;  // most complete first
   std::vector<std::string> ignored;
+  std::vector<std::string> folders;  // that were named, or hold files that were; each once
 
-  // Throws INVALID_ARGUMENT (ambiguous or unknown) or NOT_RECOVERABLE (nothing there). An empty prefix means any.
+  // Throws INVALID_ARGUMENT (ambiguous or unknown) or NOT_RECOVERABLE (nothing there). An empty prefix means any. Of
+  // several sets it is the only one with k shards or more.
   std::size_t choose(const std::string &set_id_prefix) const;
 };
 
+// Changes nothing. What a run that died left is seen as if it were cleaned up.
 Search search(const std::vector<std::string> &paths);
 
 }  // namespace tandem::files

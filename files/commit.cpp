@@ -1,0 +1,384 @@
+#include "files/commit.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+#include "files/bytes.hpp"
+#include "files/error.hpp"
+#include "files/recovery.hpp"
+
+namespace tandem::files {
+namespace {
+
+// ---- names ----
+
+constexpr std::string_view kPending = ".tandem-pending", kCommit = ".tandem-commit", kTemporary = ".tandem-tmp",
+                           kShardFile = ".tandem";
+
+bool take(std::string_view &text, std::string_view suffix) {
+  if (!text.ends_with(suffix)) return false;
+  text.remove_suffix(suffix.size());
+  return true;
+}
+
+// ".013" at the end of `text`.
+std::optional<std::uint32_t> take_index(std::string_view &text) {
+  if (text.size() < 4 || text[text.size() - 4] != '.') return {};
+  const std::string_view digits = text.substr(text.size() - 3);
+  std::uint32_t index = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + 3, index);
+  if (error != std::errc() || end != digits.data() + 3 || index >= kMaxShardCount) return {};
+  text.remove_suffix(4);
+  return index;
+}
+
+std::optional<SetId> parse_set_id(std::string_view text) {
+  SetId id;
+  if (text.size() != 2 * id.size()) return {};
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const std::size_t digit = std::string_view("0123456789abcdef").find(text[i]);
+    if (digit == std::string_view::npos) return {};
+    id[i / 2] = static_cast<std::uint8_t>(i % 2 == 0 ? digit << 4 : id[i / 2] | digit);
+  }
+  return id;
+}
+
+// ---- offsets in a record; docs/FORMAT.md section 7 ----
+
+constexpr unsigned char kMagic[8] = {0x89, 'T', 'N', 'D', 'C', '\r', '\n', 0x1a};
+constexpr std::uint32_t kRecordVersion = 1;
+enum : std::size_t {
+  kAtMagic = 0,
+  kAtVersion = 8,
+  kAtForce = 12,
+  kAtSetId = 16,
+  kAtShardCount = 32,
+  kAtFolderCount = 36,
+  kAtFolder = 40,
+  kAtNameBytes = 44,
+  kAtName = 48,
+  kAtFolderOf = 304,
+  kAtStale = 560,
+  kAtCheck = kCommitRecordBytes - 8
+};
+
+void finish_folder(const Member &member, bool no_sync) {
+  const CommitRecord &record = member.record;
+  const Folder &folder = *member.folder;
+  for (std::uint32_t i = 0; i < record.shard_count; ++i) {
+    if (!record.is_here(i)) continue;
+    const std::string temporary = own_name({OwnKind::set_temporary, record.set_id, i});
+    if (faccessat(folder.descriptor(), temporary.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) != 0) continue;  // done before
+    // An intact file of the old set is not replaced by something else than was committed.
+    if (!is_shard_of(folder, temporary, record.set_id, i))
+      fail(TANDEM_ERROR_DAMAGED, fmt::format("{} is damaged at both ends", folder.path_of(temporary)));
+    folder.rename(temporary, shard_file_name(record.name, i), record.force);
+  }
+  for (std::uint32_t i = 0; i < kMaxShardCount; ++i) {
+    if (!record.stale[i] || record.is_here(i)) continue;
+    const std::string name = shard_file_name(record.name, i);
+    if (is_shard_file(folder, name) && !is_shard_of(folder, name, record.set_id, i)) folder.remove(name);
+  }
+  if (!no_sync) folder.sync();
+}
+
+// The files that record.folder = `number` was to get lie, finished, in one of these folders.
+bool finished_somewhere(const CommitRecord &record, std::uint32_t number, const Folders &folders) {
+  return std::any_of(folders.begin(), folders.end(), [&](const auto &folder) {
+    for (std::uint32_t i = 0; i < record.shard_count; ++i)
+      if (record.folder_of[i] == number && !is_shard_of(*folder, shard_file_name(record.name, i), record.set_id, i))
+        return false;
+    return true;
+  });
+}
+
+// The others' records first: while one is left, the lead's is.
+void remove_records(const std::vector<Member> &members, bool lead_stays) {
+  for (const bool lead : {false, true}) {
+    if (lead && lead_stays) continue;
+    for (const Member &member : members) {
+      if ((member.record.folder == 0) != lead) continue;
+      for (const OwnKind kind : {OwnKind::pending_record, OwnKind::commit_record})
+        member.folder->remove(own_name({kind, member.record.set_id}));
+    }
+  }
+}
+
+bool has(const std::vector<Member> &members, std::uint32_t folder) {
+  return std::any_of(members.begin(), members.end(), [&](const Member &m) { return m.record.folder == folder; });
+}
+
+void make_committed(Member &member) {
+  if (member.committed) return;
+  member.folder->rename(own_name({OwnKind::pending_record, member.record.set_id}),
+                        own_name({OwnKind::commit_record, member.record.set_id}), true);
+  member.committed = true;
+}
+
+std::optional<Record> record_of(const Folder &folder, const std::string &name) {
+  const Descriptor file = folder.open_file(name, O_RDONLY);
+  struct stat status;
+  if (!file || fstat(file.get(), &status) != 0) return {};
+  std::array<std::byte, kRecordBytes> bytes;
+  for (const RecordEnd end : {RecordEnd::start, RecordEnd::end}) {
+    const off_t at = end == RecordEnd::start ? 0 : status.st_size - static_cast<off_t>(kRecordBytes);
+    Record record;
+    if (at >= 0 &&
+        read_at(file.get(), bytes.data(), bytes.size(), static_cast<std::uint64_t>(at)) ==
+            static_cast<std::int64_t>(bytes.size()) &&
+        parse_record(bytes, &record) == ParseResult::record && record.end == end)
+      return record;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::optional<OwnName> parse_own_name(std::string_view name) {
+  if (!name.starts_with('.')) return {};
+  name.remove_prefix(1);
+  OwnName own{};
+  if (take(name, kPending)) {
+    own.kind = OwnKind::pending_record;
+  } else if (take(name, kCommit)) {
+    own.kind = OwnKind::commit_record;
+  } else if (!take(name, kTemporary)) {
+    return {};
+  } else if (const auto index = take_index(name)) {
+    own.kind = OwnKind::set_temporary;
+    own.index = *index;
+  } else {
+    own.kind = OwnKind::lone_temporary;
+  }
+  const auto id = parse_set_id(name);
+  if (!id) return {};
+  own.set_id = *id;
+  return own;
+}
+
+std::string own_name(const OwnName &name) {
+  const std::string id = hexadecimal(name.set_id);
+  switch (name.kind) {
+    case OwnKind::pending_record:
+      return fmt::format(".{}{}", id, kPending);
+    case OwnKind::commit_record:
+      return fmt::format(".{}{}", id, kCommit);
+    case OwnKind::set_temporary:
+      return fmt::format(".{}.{:03}{}", id, name.index, kTemporary);
+    default:
+      return fmt::format(".{}{}", id, kTemporary);
+  }
+}
+
+std::string shard_file_name(std::string_view set_name, std::uint32_t index) {
+  return fmt::format("{}.{:03}{}", set_name, index, kShardFile);
+}
+
+std::optional<std::pair<std::string, std::uint32_t>> parse_shard_file_name(const std::string &name) {
+  std::string_view left = name;
+  if (!take(left, kShardFile)) return {};
+  const auto index = take_index(left);
+  if (!index || left.empty()) return {};
+  return std::pair(std::string(left), *index);
+}
+
+bool is_set_name(std::string_view name) {
+  return !name.empty() && name.size() <= kMaxSetNameBytes && name.find('/') == std::string_view::npos &&
+         name.find('\0') == std::string_view::npos;
+}
+
+void write_commit_record(const CommitRecord &record, std::span<std::byte, kCommitRecordBytes> bytes_out) {
+  std::byte *at = bytes_out.data();
+  std::memset(at, 0, kCommitRecordBytes);
+  std::memcpy(at + kAtMagic, kMagic, sizeof kMagic);
+  store(at + kAtVersion, kRecordVersion);
+  store(at + kAtForce, std::uint32_t{record.force});
+  std::memcpy(at + kAtSetId, record.set_id.data(), record.set_id.size());
+  store(at + kAtShardCount, record.shard_count);
+  store(at + kAtFolderCount, record.folder_count);
+  store(at + kAtFolder, record.folder);
+  store(at + kAtNameBytes, static_cast<std::uint32_t>(record.name.size()));
+  std::memcpy(at + kAtName, record.name.data(), record.name.size());
+  std::memcpy(at + kAtFolderOf, record.folder_of.data(), record.folder_of.size());
+  for (std::size_t i = 0; i < kMaxShardCount; ++i)
+    if (record.stale[i]) at[kAtStale + i / 8] |= static_cast<std::byte>(1u << (i % 8));
+  store(at + kAtCheck, hash64(at, kAtCheck));
+}
+
+bool parse_commit_record(std::span<const std::byte, kCommitRecordBytes> bytes, CommitRecord *record_out) {
+  const std::byte *at = bytes.data();
+  if (std::memcmp(at + kAtMagic, kMagic, sizeof kMagic) != 0) return false;
+  if (load<std::uint64_t>(at + kAtCheck) != hash64(at, kAtCheck)) return false;
+  if (load<std::uint32_t>(at + kAtVersion) != kRecordVersion) return false;
+  CommitRecord record;
+  const auto force = load<std::uint32_t>(at + kAtForce), name_bytes = load<std::uint32_t>(at + kAtNameBytes);
+  std::memcpy(record.set_id.data(), at + kAtSetId, record.set_id.size());
+  record.shard_count = load<std::uint32_t>(at + kAtShardCount);
+  record.folder_count = load<std::uint32_t>(at + kAtFolderCount);
+  record.folder = load<std::uint32_t>(at + kAtFolder);
+  if (force > 1 || record.shard_count == 0 || record.shard_count > kMaxShardCount || record.folder_count == 0 ||
+      record.folder_count > record.shard_count || record.folder >= record.folder_count || name_bytes > kMaxSetNameBytes)
+    return false;
+  record.force = force == 1;
+  record.name.assign(reinterpret_cast<const char *>(at + kAtName), name_bytes);
+  if (!is_set_name(record.name)) return false;
+  std::memcpy(record.folder_of.data(), at + kAtFolderOf, record.folder_of.size());
+  for (std::uint32_t i = 0; i < record.shard_count; ++i)
+    if (record.folder_of[i] >= record.folder_count) return false;
+  for (std::size_t i = 0; i < kMaxShardCount; ++i)
+    record.stale[i] = (std::to_integer<unsigned>(at[kAtStale + i / 8]) >> (i % 8) & 1) != 0;
+  *record_out = std::move(record);
+  return true;
+}
+
+bool is_shard_file(const Folder &folder, const std::string &name) { return record_of(folder, name).has_value(); }
+
+bool is_shard_of(const Folder &folder, const std::string &name, const SetId &set_id, std::uint32_t index) {
+  const std::optional<Record> record = record_of(folder, name);
+  return record && record->set.set_id == set_id && record->shard_index == index;
+}
+
+bool roll_forward(std::vector<Member> &members, const Folders &named, bool no_sync) {
+  // First every folder learns that the set counts: then each can be finished without the lead.
+  for (Member &member : members) {
+    if (member.committed) continue;
+    make_committed(member);
+    if (!no_sync) member.folder->sync();
+  }
+  for (const Member &member : members) finish_folder(member, no_sync);
+  bool lead_stays = false;
+  const CommitRecord &record = members.front().record;
+  for (std::uint32_t folder = 1; folder < record.folder_count && !lead_stays; ++folder)
+    lead_stays = !has(members, folder) && !finished_somewhere(record, folder, named);
+  remove_records(members, lead_stays);
+  return !(lead_stays && has(members, 0));
+}
+
+bool roll_back(std::vector<Member> &members, std::size_t named_folder_count) {
+  for (const Member &member : members)
+    for (std::uint32_t i = 0; i < member.record.shard_count; ++i)
+      if (member.record.is_here(i)) member.folder->remove(own_name({OwnKind::set_temporary, member.record.set_id, i}));
+  const bool lead_stays = named_folder_count < members.front().record.folder_count;
+  remove_records(members, lead_stays);
+  return !(lead_stays && has(members, 0));
+}
+
+void check_names_free(const std::string &folder, const std::string &name, std::uint32_t shard, bool force) {
+  const std::string path = fmt::format("{}/{}", folder, shard_file_name(name, shard));
+  struct stat status;
+  if (lstat(path.c_str(), &status) != 0) return;
+  if (!force) fail(TANDEM_ERROR_IO, fmt::format("{} exists; replacing it needs force", path));
+  if (S_ISDIR(status.st_mode)) fail(TANDEM_ERROR_IO, fmt::format("{} is a folder", path));
+}
+
+NewSet::NewSet(Options options) : options_(std::move(options)) {}
+
+NewSet::NewSet(Options options, const std::vector<std::string> &folder_of_shard) : NewSet(std::move(options)) {
+  make_folders(folder_of_shard);
+  const FoldersLock lock(folders_);
+  recover(folders_, false);
+  check_names();
+  make_records();
+  for (std::uint32_t i = 0; i < folder_of_.size(); ++i)
+    files_.emplace_back(folders_[folder_of_[i]], own_name({OwnKind::set_temporary, options_.set_id, i}), options_.mode);
+}
+
+NewSet::~NewSet() {
+  if (counts_ || undecided_) return;
+  files_.clear();
+  try {
+    if (!members_.empty()) roll_back(members_, folders_.size());
+  } catch (const Error &) {
+    // The next command that looks here cleans up.
+  }
+  for (const std::string &path : made_) rmdir(path.c_str());
+}
+
+void NewSet::make_folders(const std::vector<std::string> &folder_of_shard) {
+  for (std::uint32_t i = 0; i < folder_of_shard.size(); ++i) {
+    const std::string &path = folder_of_shard[i];
+    if (mkdir(path.c_str(), 0777) == 0) {
+      made_.push_back(path);
+    } else if (errno != EEXIST) {
+      fail_io("make the folder", path, errno);
+    }
+    folder_of_.push_back(static_cast<std::uint8_t>(add_folder(folders_, path)));
+  }
+}
+
+void NewSet::check_names() const {
+  for (std::uint32_t i = 0; i < folder_of_.size(); ++i)
+    check_names_free(folders_[folder_of_[i]]->path(), options_.name, i, options_.force);
+}
+
+void NewSet::make_records() {
+  CommitRecord record;
+  record.set_id = options_.set_id;
+  record.shard_count = static_cast<std::uint32_t>(folder_of_.size());
+  record.folder_count = static_cast<std::uint32_t>(folders_.size());
+  record.force = options_.force;
+  record.name = options_.name;
+  std::copy(folder_of_.begin(), folder_of_.end(), record.folder_of.begin());
+  const std::string name = own_name({OwnKind::pending_record, options_.set_id});
+  std::array<std::byte, kCommitRecordBytes> bytes;
+  // The lead's last: where it is, the others are.
+  for (record.folder = record.folder_count; record.folder-- != 0;) {
+    const std::shared_ptr<Folder> &folder = folders_[record.folder];
+    record.stale.reset();
+    for (std::uint32_t i = 0; options_.force && i < kMaxShardCount; ++i)
+      record.stale[i] = !record.is_here(i) && is_shard_file(*folder, shard_file_name(options_.name, i));
+    write_commit_record(record, bytes);
+    Descriptor file = folder->open_file(name, O_RDWR | O_CREAT | O_EXCL, 0666);
+    if (!file) fail_io("create", folder->path_of(name), errno);
+    const int descriptor = file.get();
+    lock_file(file);
+    members_.push_back({folder, record, false, std::move(file)});
+    if (!write_at(descriptor, bytes.data(), bytes.size(), 0)) fail_io("write", folder->path_of(name), errno);
+    if (!options_.no_sync && fsync(descriptor) != 0) fail_io("sync", folder->path_of(name), errno);
+  }
+}
+
+void NewSet::sync_folders() const {
+  if (options_.no_sync) return;
+  for (const auto &folder : folders_) folder->sync();
+  for (const std::string &path : made_) Folder(folder_of(path)).sync();
+}
+
+void NewSet::commit() {
+  const FoldersLock lock(folders_);
+  recover(folders_, false);  // a run that died meanwhile may have had the same names
+  check_names();
+  sync_folders();
+  Member &lead = members_.back();
+  make_committed(lead);
+  try {
+    if (!options_.no_sync) lead.folder->sync();
+  } catch (...) {
+    // It may count on the disk or not. Only when it certainly does not may the temporaries go.
+    undecided_ = true;
+    for (PendingFile &file : files_) file.release();
+    lead.folder->rename(own_name({OwnKind::commit_record, options_.set_id}),
+                        own_name({OwnKind::pending_record, options_.set_id}), true);
+    lead.committed = false;
+    lead.folder->sync();
+    undecided_ = false;
+    throw;
+  }
+  counts_ = true;
+  for (PendingFile &file : files_) file.release();
+  try {
+    roll_forward(members_, folders_, options_.no_sync);
+  } catch (const Error &error) {
+    fail(error.status(), fmt::format("the new set is complete, but not all of its files have their names yet ({}); the "
+                                     "next command that reads or writes these folders goes on",
+                                     error.what()));
+  }
+}
+
+}  // namespace tandem::files

@@ -1,0 +1,119 @@
+// How a set appears all at once, in one folder or several (docs/FORMAT.md, section 7): each folder holds a record,
+// whose name says whether the set counts, and temporaries; renaming the first folder's record is the moment.
+#pragma once
+
+#include <bitset>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "files/folder.hpp"
+#include "files/format.hpp"
+
+namespace tandem::files {
+
+// ---- names of what can lie in a folder beside shard files ----
+
+enum class OwnKind { pending_record, commit_record, set_temporary, lone_temporary };
+
+struct OwnName {
+  OwnKind kind;
+  SetId set_id{};           // lone_temporary: a random number
+  std::uint32_t index = 0;  // set_temporary: the shard's
+};
+
+std::optional<OwnName> parse_own_name(std::string_view name);
+std::string own_name(const OwnName &name);
+std::string shard_file_name(std::string_view set_name, std::uint32_t index);
+// "video.mp4.003.tandem" -> {"video.mp4", 3}.
+std::optional<std::pair<std::string, std::uint32_t>> parse_shard_file_name(const std::string &name);
+
+// ---- the record ----
+
+constexpr std::size_t kCommitRecordBytes = 1024;
+constexpr std::size_t kMaxSetNameBytes = 255 - sizeof ".000.tandem" + 1;
+
+struct CommitRecord {
+  SetId set_id{};
+  std::uint32_t shard_count = 0;
+  std::uint32_t folder_count = 0, folder = 0;  // folder 0 leads: its record decides
+  bool force = false;
+  std::string name;                                      // of the set: a plain part of a file name
+  std::array<std::uint8_t, kMaxShardCount> folder_of{};  // by shard
+  std::bitset<kMaxShardCount> stale;                     // files of this name, here, that the set replaces
+  bool operator==(const CommitRecord &) const = default;
+
+  bool is_here(std::uint32_t shard) const { return shard < shard_count && folder_of[shard] == folder; }
+};
+
+bool is_set_name(std::string_view name);
+void write_commit_record(const CommitRecord &record, std::span<std::byte, kCommitRecordBytes> bytes_out);
+// Trusts nothing; false for whatever no writer makes.
+bool parse_commit_record(std::span<const std::byte, kCommitRecordBytes> bytes, CommitRecord *record_out);
+
+// ---- finishing ----
+
+struct Member {
+  std::shared_ptr<Folder> folder;
+  CommitRecord record;
+  bool committed = false;
+  Descriptor file{};  // the record's, locked
+};
+
+// Gives the files of a committed set, in the folders given, their names, and removes the records. Can be repeated from
+// any point. `named`: more folders to look for finished parts in. Returns false when the lead's record had to stay,
+// because other folders still need it. Throws when something refuses; nothing is lost then, and a later call goes on.
+// The folders are locked by the caller.
+bool roll_forward(std::vector<Member> &members, const Folders &named, bool no_sync);
+
+// Removes temporaries and records of a set that never counted. False when the lead's record had to stay.
+bool roll_back(std::vector<Member> &members, std::size_t named_folder_count);
+
+// A shard file, or shard file `index` of that set, as far as one of its ends says.
+bool is_shard_file(const Folder &folder, const std::string &name);
+bool is_shard_of(const Folder &folder, const std::string &name, const SetId &set_id, std::uint32_t index);
+
+// ---- a set that is being written ----
+
+class NewSet {
+ public:
+  struct Options {
+    SetId set_id{};
+    std::string name;
+    std::uint32_t mode = kModeUnknown;
+    bool force = false, no_sync = false;
+  };
+
+  // folder_of_shard: a path for each shard; the last component is made if missing. Cleans up there what dead runs left.
+  NewSet(Options options, const std::vector<std::string> &folder_of_shard);
+  ~NewSet();
+  NewSet(const NewSet &) = delete;
+  NewSet &operator=(const NewSet &) = delete;
+
+  int descriptor(std::uint32_t shard) const { return files_[shard].descriptor(); }
+  std::string path(std::uint32_t shard) const { return files_[shard].path(); }
+  void finish(std::uint32_t shard) { files_[shard].finish(options_.no_sync); }
+  // All files are finished: from somewhere in here on the set counts.
+  void commit();
+
+ private:
+  explicit NewSet(Options options);
+  void make_folders(const std::vector<std::string> &folder_of_shard);
+  void make_records();
+  void check_names() const;
+  void sync_folders() const;
+
+  Options options_;
+  std::vector<std::string> made_;  // folders that were not there
+  Folders folders_;
+  std::vector<std::uint8_t> folder_of_;  // by shard
+  std::vector<Member> members_;          // one for each folder, the lead last
+  std::vector<PendingFile> files_;       // by shard
+  bool counts_ = false, undecided_ = false;
+};
+
+// Refuses what commit would refuse: a name that exists (without force), or is a folder. Changes nothing.
+void check_names_free(const std::string &folder, const std::string &name, std::uint32_t shard, bool force);
+
+}  // namespace tandem::files

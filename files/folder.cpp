@@ -1,0 +1,158 @@
+#include "files/folder.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "files/error.hpp"
+#include "files/format.hpp"
+
+namespace tandem::files {
+namespace {
+
+int lock(int descriptor, int how) noexcept {
+  for (;;) {
+    const int result = flock(descriptor, how);
+    if (result == 0 || errno != EINTR) return result;
+  }
+}
+
+}  // namespace
+
+Folder::Folder(std::string path)
+    : path_(std::move(path)), descriptor_(open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  struct stat status;
+  if (!descriptor_ || fstat(descriptor_.get(), &status) != 0) fail_io("open the folder", path_, errno);
+  identity_ = {status.st_dev, status.st_ino};
+}
+
+std::string Folder::path_of(const std::string &name) const {
+  return path_.ends_with('/') ? path_ + name : path_ + "/" + name;
+}
+
+std::vector<std::string> Folder::names() const {
+  // Its own descriptor: a shared one would share the place in the list with other threads.
+  const int own = openat(descriptor_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *const list = own >= 0 ? fdopendir(own) : nullptr;
+  if (list == nullptr) {
+    const int error = errno;
+    if (own >= 0) close(own);
+    fail_io("list", path_, error);
+  }
+  const std::unique_ptr<DIR, int (*)(DIR *)> closer(list, closedir);
+  std::vector<std::string> names;
+  for (;;) {
+    errno = 0;
+    const dirent *entry = readdir(list);
+    if (entry == nullptr) break;
+    bool is_folder = entry->d_type == DT_DIR;
+    if (entry->d_type == DT_UNKNOWN || entry->d_type == DT_LNK) {
+      struct stat status;
+      is_folder = fstatat(descriptor_.get(), entry->d_name, &status, 0) == 0 && S_ISDIR(status.st_mode);
+    }
+    if (!is_folder) names.emplace_back(entry->d_name);
+  }
+  if (errno != 0) fail_io("list", path_, errno);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Descriptor Folder::open_file(const std::string &name, int flags, mode_t mode) const noexcept {
+  Descriptor file;
+  do {
+    file = Descriptor(
+        openat(descriptor_.get(), name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode));
+  } while (!file && errno == EINTR);
+  struct stat status;
+  if (!file || fstat(file.get(), &status) != 0) return {};
+  if (S_ISREG(status.st_mode)) return file;
+  errno = EINVAL;
+  return {};
+}
+
+void Folder::rename(const std::string &from, const std::string &to, bool replace) const {
+  const int folder = descriptor_.get();
+  int result;
+  if (replace) {
+    result = renameat(folder, from.c_str(), folder, to.c_str());
+  } else {
+    result = renameat2(folder, from.c_str(), folder, to.c_str(), RENAME_NOREPLACE);
+    if (result != 0 && (errno == EINVAL || errno == ENOSYS)) {
+      // A file system without RENAME_NOREPLACE: link() does not replace either.
+      result = linkat(folder, from.c_str(), folder, to.c_str(), 0);
+      if (result == 0) unlinkat(folder, from.c_str(), 0);
+    }
+  }
+  if (result != 0) fail_io("rename the finished file to", path_of(to), errno);
+}
+
+void Folder::remove(const std::string &name) const {
+  if (unlinkat(descriptor_.get(), name.c_str(), 0) != 0 && errno != ENOENT) fail_io("remove", path_of(name), errno);
+}
+
+void Folder::sync() const {
+  // Some file systems cannot sync a folder and say so with EINVAL; then there is nothing to be done.
+  if (fsync(descriptor_.get()) != 0 && errno != EINVAL) fail_io("sync", path_, errno);
+}
+
+std::size_t add_folder(Folders &folders, const std::string &path) {
+  auto folder = std::make_shared<Folder>(path);
+  for (std::size_t i = 0; i < folders.size(); ++i)
+    if (folders[i]->identity() == folder->identity()) return i;
+  folders.push_back(std::move(folder));
+  return folders.size() - 1;
+}
+
+FoldersLock::FoldersLock(const Folders &folders) : folders_(folders) {
+  // Everybody locks in the same order: nobody waits in a circle.
+  std::sort(folders_.begin(), folders_.end(),
+            [](const auto &a, const auto &b) { return a->identity() < b->identity(); });
+  for (const auto &folder : folders_) lock(folder->descriptor(), LOCK_EX);
+}
+
+FoldersLock::~FoldersLock() {
+  for (const auto &folder : folders_) lock(folder->descriptor(), LOCK_UN);
+}
+
+bool lock_file(const Descriptor &file) noexcept { return lock(file.get(), LOCK_EX | LOCK_NB) == 0; }
+
+PendingFile::PendingFile(std::shared_ptr<Folder> folder, std::string temporary_name, std::uint32_t mode)
+    : folder_(std::move(folder)), name_(std::move(temporary_name)), mode_(mode) {
+  const mode_t at_first = mode_ == kModeUnknown ? 0666 : 0600;
+  descriptor_ = folder_->open_file(name_, O_RDWR | O_CREAT | O_EXCL, at_first);
+  if (!descriptor_) fail_io("create", path(), errno);
+  exists_ = true;
+  lock_file(descriptor_);
+}
+
+PendingFile::PendingFile(PendingFile &&other) noexcept
+    : folder_(std::move(other.folder_)),
+      name_(std::move(other.name_)),
+      descriptor_(std::move(other.descriptor_)),
+      mode_(other.mode_),
+      exists_(std::exchange(other.exists_, false)) {}
+
+PendingFile::~PendingFile() {
+  if (exists_) unlinkat(folder_->descriptor(), name_.c_str(), 0);
+}
+
+void PendingFile::finish(bool no_sync) {
+  if (mode_ != kModeUnknown && fchmod(descriptor_.get(), mode_ & 0777) != 0) fail_io("set the mode of", path(), errno);
+  // A failed sync is final: the kernel may have dropped the bytes, and a second sync would succeed (fsync(2), NOTES).
+  if (!no_sync && fsync(descriptor_.get()) != 0) fail_io("sync", path(), errno);
+}
+
+void PendingFile::rename(const std::string &final_name, bool replace, bool no_sync) {
+  folder_->rename(name_, final_name, replace);
+  exists_ = false;
+  if (!no_sync) folder_->sync();
+}
+
+}  // namespace tandem::files

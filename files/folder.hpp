@@ -1,0 +1,90 @@
+// A folder that shard files are written to, held open: everything in it is reached through the descriptor, so that a
+// folder renamed meanwhile, or a link put in its place, leads nowhere else.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "files/io.hpp"
+
+namespace tandem::files {
+
+class Folder {
+ public:
+  explicit Folder(std::string path);
+
+  const std::string &path() const noexcept { return path_; }
+  std::string path_of(const std::string &name) const;
+  int descriptor() const noexcept { return descriptor_.get(); }
+  // Same folder, however it is spelled.
+  std::pair<dev_t, ino_t> identity() const noexcept { return identity_; }
+
+  std::vector<std::string> names() const;  // of everything but folders, sorted
+  // Opens a regular file, never through a symbolic link; an empty one with errno on failure.
+  Descriptor open_file(const std::string &name, int flags, mode_t mode = 0) const noexcept;
+  void rename(const std::string &from, const std::string &to, bool replace) const;
+  void remove(const std::string &name) const;  // one that is not there is fine
+  // Writes what the folder's entries are to disk.
+  void sync() const;
+
+ private:
+  std::string path_;
+  Descriptor descriptor_;
+  std::pair<dev_t, ino_t> identity_;
+};
+
+using Folders = std::vector<std::shared_ptr<Folder>>;  // each folder once
+
+// Adds the folder unless it is there; returns its place.
+std::size_t add_folder(Folders &folders, const std::string &path);
+
+// Whoever makes, finishes or cleans up temporaries in folders holds this meanwhile: one at a time, and a temporary that
+// exists without its owner's lock has a dead owner. Waits for others; where a file system has no locks it does nothing.
+class FoldersLock {
+ public:
+  explicit FoldersLock(const Folders &folders);
+  ~FoldersLock();
+  FoldersLock(const FoldersLock &) = delete;
+  FoldersLock &operator=(const FoldersLock &) = delete;
+
+ private:
+  Folders folders_;
+};
+
+// Locks a file for as long as the descriptor lives. False when another process has it, or there are no locks here.
+bool lock_file(const Descriptor &file) noexcept;
+
+// A file that is written under a temporary name in the folder where it is going to live. Removed unless it was renamed
+// or released.
+class PendingFile {
+ public:
+  // The folder is locked by the caller. The temporary is made new: a symbolic link or an older file in its place is
+  // refused.
+  // mode: permission bits, or kModeUnknown: 0666 less the process' umask.
+  PendingFile(std::shared_ptr<Folder> folder, std::string temporary_name, std::uint32_t mode);
+  PendingFile(PendingFile &&other) noexcept;
+  PendingFile &operator=(PendingFile &&) = delete;
+  ~PendingFile();
+
+  int descriptor() const noexcept { return descriptor_.get(); }
+  std::string path() const { return folder_->path_of(name_); }
+
+  // Sets the mode and syncs unless told not to: the bytes are complete.
+  void finish(bool no_sync);
+  // Gives it its name and writes the folder's entries to disk.
+  void rename(const std::string &final_name, bool replace, bool no_sync);
+  void release() noexcept { exists_ = false; }
+
+ private:
+  std::shared_ptr<Folder> folder_;
+  std::string name_;
+  Descriptor descriptor_;
+  std::uint32_t mode_;
+  bool exists_ = false;
+};
+
+}  // namespace tandem::files

@@ -1,0 +1,231 @@
+#include "files/recovery.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <set>
+
+#include "files/commit.hpp"
+#include "files/error.hpp"
+
+namespace tandem::files {
+namespace {
+
+// What one folder holds of one set.
+struct Part {
+  std::size_t folder = 0;
+  bool has_pending = false, has_commit = false;
+  std::set<std::uint32_t> temporaries;
+  std::optional<CommitRecord> record;  // if there is one and it is intact
+};
+
+enum class Verdict {
+  forward,   // the set counts
+  back,      // it does not
+  asks_lead  // that is written in a folder that is not here, or cannot be read
+};
+
+struct Survey {
+  std::map<SetId, std::vector<Part>> sets;
+  std::vector<std::pair<std::size_t, SetId>> lone;  // folder, random number
+};
+
+std::string record_name(const SetId &set_id, const Part &part) {
+  return own_name({part.has_commit ? OwnKind::commit_record : OwnKind::pending_record, set_id});
+}
+
+std::optional<CommitRecord> read_record(const Descriptor &file, const SetId &set_id) {
+  std::array<std::byte, kCommitRecordBytes> bytes;
+  CommitRecord record;
+  if (!file || read_at(file.get(), bytes.data(), bytes.size(), 0) != static_cast<std::int64_t>(bytes.size()) ||
+      !parse_commit_record(bytes, &record) || record.set_id != set_id)
+    return {};
+  return record;
+}
+
+Survey survey(const Folders &folders) {
+  Survey found;
+  for (std::size_t folder = 0; folder < folders.size(); ++folder) {
+    std::map<SetId, Part> parts;
+    for (const std::string &name : folders[folder]->names()) {
+      const std::optional<OwnName> own = parse_own_name(name);
+      if (!own) continue;
+      if (own->kind == OwnKind::lone_temporary) {
+        found.lone.emplace_back(folder, own->set_id);
+        continue;
+      }
+      Part &part = parts[own->set_id];
+      part.folder = folder;
+      if (own->kind == OwnKind::set_temporary) part.temporaries.insert(own->index);
+      part.has_pending |= own->kind == OwnKind::pending_record;
+      part.has_commit |= own->kind == OwnKind::commit_record;
+    }
+    for (auto &[set_id, part] : parts) {
+      if (part.has_pending || part.has_commit)
+        part.record = read_record(folders[folder]->open_file(record_name(set_id, part), O_RDONLY), set_id);
+      found.sets[set_id].push_back(std::move(part));
+    }
+  }
+  return found;
+}
+
+Verdict verdict_on(const Part &part, const std::vector<Part> &all) {
+  if (!part.has_pending && !part.has_commit) return Verdict::back;  // a rebuilt file that was not finished
+  if (!part.record) return part.has_pending && part.temporaries.empty() ? Verdict::back : Verdict::asks_lead;
+  if (part.has_commit) return Verdict::forward;
+  if (part.record->folder == 0) return Verdict::back;
+  const auto lead =
+      std::find_if(all.begin(), all.end(), [](const Part &p) { return p.record && p.record->folder == 0; });
+  if (lead != all.end()) return lead->has_commit ? Verdict::forward : Verdict::back;
+  // Temporaries are made when all records are there, and their names only change when the record here says committed.
+  return part.temporaries.empty() ? Verdict::back : Verdict::asks_lead;
+}
+
+// One set after the other; one that cannot be dealt with does not keep the others from it.
+class Recovery {
+ public:
+  Recovery(const Folders &folders, bool dry_run) : folders_(folders), dry_run_(dry_run), survey_(survey(folders)) {}
+
+  Recovered run() {
+    for (auto &[set_id, parts] : survey_.sets) {
+      try {
+        recover_set(set_id, parts);
+      } catch (const Error &error) {
+        leave(fmt::format("what a run left of set {} stays for now: {}", hexadecimal(set_id), error.what()));
+      }
+    }
+    for (const auto &[folder, number] : survey_.lone)
+      remove_temporary(*folders_[folder], own_name({OwnKind::lone_temporary, number}));
+    return std::move(result_);
+  }
+
+ private:
+  void recover_set(const SetId &set_id, std::vector<Part> &parts) {
+    const std::string id = hexadecimal(set_id);
+    std::vector<Member> forward, back;
+    std::vector<std::pair<std::size_t, std::string>> loose;  // folder, name
+    for (Part &part : parts) {
+      const std::shared_ptr<Folder> &folder = folders_[part.folder];
+      if (!part.has_pending && !part.has_commit) {
+        for (const std::uint32_t index : part.temporaries)
+          loose.emplace_back(part.folder, own_name({OwnKind::set_temporary, set_id, index}));
+        continue;
+      }
+      const std::string name = record_name(set_id, part);
+      Descriptor file = folder->open_file(name, O_RDONLY);
+      if (!file) return leave(fmt::format("{} cannot be opened: errno {}", folder->path_of(name), errno));
+      if (!lock_file(file)) return leave(fmt::format("set {} is being written to {}", id, folder->path()));
+      const Verdict verdict = verdict_on(part, parts);
+      if (verdict == Verdict::asks_lead && !part.record)
+        return leave(fmt::format("{} is damaged; whether set {} was complete is not known", folder->path_of(name), id));
+      if (verdict == Verdict::asks_lead) {
+        leave(
+            fmt::format("{} holds {} of set {}, which may be complete: name the folder too that its encode named "
+                        "first",
+                        folder->path(), files(part.temporaries.size()), id));
+        continue;
+      }
+      if (!part.record) {  // damaged, and nothing depends on it
+        part.record.emplace();
+        part.record->set_id = set_id;
+      }
+      (verdict == Verdict::forward ? forward : back)
+          .push_back({folder, *part.record, part.has_commit, std::move(file)});
+    }
+    for (const auto &[folder, name] : loose) remove_temporary(*folders_[folder], name);
+    if (!forward.empty()) finish_set(id, forward);
+    if (!back.empty()) remove_set(id, back);
+  }
+
+  void finish_set(const std::string &id, std::vector<Member> &members) {
+    const std::string where = list(members);
+    ++result_.finished_set_count;
+    if (dry_run_) return note(fmt::format("would finish set {} in {}: it is complete", id, where));
+    const bool done = roll_forward(members, folders_, false);
+    note(fmt::format("finished set {} in {}: a run that ended early had completed it", id, where));
+    if (!done) wait_for_others(members, id);
+  }
+
+  void remove_set(const std::string &id, std::vector<Member> &members) {
+    const std::string where = list(members);
+    ++result_.removed_set_count;
+    if (dry_run_) return note(fmt::format("would remove what is left of the incomplete set {} in {}", id, where));
+    const bool done = roll_back(members, folders_.size());
+    note(fmt::format("removed what a run that ended early left of the incomplete set {} in {}", id, where));
+    if (!done) wait_for_others(members, id);
+  }
+
+  void wait_for_others(const std::vector<Member> &members, const std::string &id) {
+    leave(fmt::format("a record of set {} stays in {} until all its {} folders are named together", id, list(members),
+                      members.front().record.folder_count));
+  }
+
+  void remove_temporary(const Folder &folder, const std::string &name) {
+    const Descriptor file = folder.open_file(name, O_RDONLY);
+    if (!file && errno == ENOENT) return;
+    if (!file) return leave(fmt::format("{} is no file of ours, or cannot be opened", folder.path_of(name)));
+    if (!lock_file(file)) return leave(fmt::format("{} is being written", folder.path_of(name)));
+    try {
+      if (!dry_run_) folder.remove(name);
+    } catch (const Error &error) {
+      return leave(error.what());
+    }
+    ++result_.removed_file_count;
+    note(fmt::format("{} {}, which a run that ended early left", dry_run_ ? "would remove" : "removed",
+                     folder.path_of(name)));
+  }
+
+  static std::string files(std::size_t count) { return fmt::format("{} file{}", count, count == 1 ? "" : "s"); }
+  static std::string list(const std::vector<Member> &members) {
+    std::string text;
+    for (const Member &member : members) text += (text.empty() ? "" : ", ") + member.folder->path();
+    return text;
+  }
+
+  void note(std::string text) { result_.notes.push_back(std::move(text)); }
+  void leave(std::string text) {
+    ++result_.left_count;
+    note(std::move(text));
+  }
+
+  const Folders &folders_;
+  bool dry_run_;
+  Survey survey_;
+  Recovered result_;
+};
+
+}  // namespace
+
+Recovered recover(const Folders &folders, bool dry_run) { return Recovery(folders, dry_run).run(); }
+
+std::vector<Hidden> hidden_names(const Folders &folders) {
+  std::vector<Hidden> hidden(folders.size());
+  const Survey found = survey(folders);
+  for (const auto &[folder, number] : found.lone) hidden[folder][own_name({OwnKind::lone_temporary, number})] = "";
+  for (const auto &[set_id, parts] : found.sets) {
+    for (const Part &part : parts) {
+      Hidden &here = hidden[part.folder];
+      for (const OwnKind kind : {OwnKind::pending_record, OwnKind::commit_record}) here[own_name({kind, set_id})] = "";
+      const bool counts = verdict_on(part, parts) == Verdict::forward;
+      for (const std::uint32_t index : part.temporaries) {
+        const std::string temporary = own_name({OwnKind::set_temporary, set_id, index});
+        if (!counts || !part.record->is_here(index)) {
+          here[temporary] = "";
+        } else if (part.record->force && is_shard_of(*folders[part.folder], temporary, set_id, index)) {
+          here[shard_file_name(part.record->name, index)] = "about to be replaced by a newer set";
+        }
+      }
+      for (std::uint32_t i = 0; counts && i < kMaxShardCount; ++i) {
+        const std::string name = shard_file_name(part.record->name, i);
+        if (part.record->stale[i] && !is_shard_of(*folders[part.folder], name, set_id, i))
+          here.emplace(name, "about to be replaced by a newer set");
+      }
+    }
+  }
+  return hidden;
+}
+
+}  // namespace tandem::files

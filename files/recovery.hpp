@@ -1,0 +1,30 @@
+// What runs that died left in folders: seen as if it were cleaned up, and cleaned up.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "files/folder.hpp"
+
+namespace tandem::files {
+
+struct Recovered {
+  std::uint32_t finished_set_count = 0;  // committed: the files got their names
+  std::uint32_t removed_set_count = 0;   // never complete: the temporaries are gone
+  std::uint32_t removed_file_count = 0;  // other temporaries
+  std::uint32_t left_count = 0;          // sets and files that stay as they are; see notes
+  std::vector<std::string> notes;        // a sentence for each of these
+};
+
+// Finishes what counts and removes what does not, as far as this process may; what is being written by a live one is
+// left alone. The folders are locked by the caller. dry_run: says what it would do and changes nothing.
+Recovered recover(const Folders &folders, bool dry_run);
+
+// What a reader has to know of these folders: names not to be looked at, with the reason, because they are records,
+// unfinished, or about to be replaced. Temporaries of a set that counts are shard files like others. Reason "" is not
+// worth a note.
+using Hidden = std::map<std::string, std::string>;
+std::vector<Hidden> hidden_names(const Folders &folders);
+
+}  // namespace tandem::files
