@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -44,6 +45,7 @@ struct Invocation {
 void add_encode_command(CLI::App &app, Invocation &invocation);
 void add_decode_command(CLI::App &app, Invocation &invocation);
 void add_verify_command(CLI::App &app, Invocation &invocation);
+void add_repair_command(CLI::App &app, Invocation &invocation);
 void add_info_command(CLI::App &app, Invocation &invocation);
 void add_devices_command(CLI::App &app, Invocation &invocation);
 void add_bench_command(CLI::App &app, Invocation &invocation);
@@ -78,6 +80,14 @@ using Search = std::unique_ptr<tandem_files_search, DestroySearch>;
 // Says on standard error which files it passed over, unless quiet.
 Search search(const std::vector<std::string> &paths, const OutputFlags &flags);
 
+// Cleans up what runs that died left there and says so, unless quiet. Paths that do not exist are passed over.
+void recover(const std::vector<std::string> &paths, bool dry_run, const OutputFlags &flags);
+// The set that --set names, or the only one.
+tandem_files_set choose(const Search &found, const std::string &set_id_prefix, std::size_t *set_index_out);
+// One entry for each shard where {i} stands in a folder's name, else the folders as they are.
+std::vector<std::string> expand_index(const std::vector<std::string> &folders, std::uint32_t shard_count);
+std::vector<const char *> pointers(const std::vector<std::string> &strings);
+
 // A bar on standard error where that is a terminal, and SIGINT, SIGTERM and SIGHUP turned into a cancel. One at a time.
 class Progress {
  public:
@@ -97,6 +107,7 @@ class Progress {
 // The signal that cancelled the command, or 0.
 int caught_signal();
 
+void print_json(const nlohmann::ordered_json &object);
 std::string hexadecimal(const std::uint8_t (&bytes)[16]);
 std::string rate(std::uint64_t bytes, double seconds);           // "2.71 GB/s"
 std::string size(std::uint64_t bytes);                           // "1.07 GB"

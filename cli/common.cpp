@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
 
@@ -38,7 +39,8 @@ int exit_status_of(tandem_status status) {
 
 void check(tandem_status status) {
   if (status == TANDEM_OK) return;
-  if (status == TANDEM_ERROR_CANCELLED) throw Failure{exit_status_of(status), "interrupted; nothing was left behind"};
+  if (status == TANDEM_ERROR_CANCELLED)
+    throw Failure{exit_status_of(status), "interrupted; no temporary file was left behind"};
   throw Failure{exit_status_of(status), tandem_last_error_message()};
 }
 
@@ -91,10 +93,9 @@ tandem_context_info query(const Context &context) {
 }
 
 Search search(const std::vector<std::string> &paths, const OutputFlags &flags) {
-  std::vector<const char *> pointers;
-  for (const std::string &path : paths) pointers.push_back(path.c_str());
+  const std::vector<const char *> list = pointers(paths);
   tandem_files_search *found = nullptr;
-  check(tandem_files_search_create(pointers.data(), pointers.size(), &found));
+  check(tandem_files_search_create(list.data(), list.size(), &found));
   Search owner(found);
   if (flags.quiet || flags.json) return owner;
   constexpr std::size_t kMostNotes = 10;
@@ -106,6 +107,52 @@ Search search(const std::vector<std::string> &paths, const OutputFlags &flags) {
   }
   if (count > kMostNotes) fmt::print(stderr, "tandem: note: ignored {} more\n", plural(count - kMostNotes, "file"));
   return owner;
+}
+
+void recover(const std::vector<std::string> &paths, bool dry_run, const OutputFlags &flags) {
+  std::vector<const char *> there;
+  for (const std::string &path : paths)
+    if (access(path.c_str(), F_OK) == 0) there.push_back(path.c_str());
+  if (there.empty()) return;
+  tandem_files_recover_options options = {};
+  options.struct_bytes = sizeof options;
+  options.dry_run = dry_run;
+  if (!flags.quiet) options.note = [](void *, const char *note) { fmt::print(stderr, "tandem: note: {}\n", note); };
+  check(tandem_files_recover(there.data(), there.size(), &options, nullptr));
+}
+
+tandem_files_set choose(const Search &found, const std::string &set_id_prefix, std::size_t *set_index_out) {
+  check(
+      tandem_files_search_choose(found.get(), set_id_prefix.empty() ? nullptr : set_id_prefix.c_str(), set_index_out));
+  tandem_files_set set = {};
+  set.struct_bytes = sizeof set;
+  check(tandem_files_search_set(found.get(), *set_index_out, &set));
+  return set;
+}
+
+std::vector<std::string> expand_index(const std::vector<std::string> &folders, std::uint32_t shard_count) {
+  constexpr std::string_view kIndex = "{i}";
+  bool indexed = false;
+  for (const std::string &folder : folders) indexed = indexed || folder.find(kIndex) != std::string::npos;
+  if (!indexed) return folders;
+  std::vector<std::string> all;
+  for (std::uint32_t i = 0; i < shard_count; ++i) {
+    std::string folder = folders[i % folders.size()];
+    for (std::size_t at; (at = folder.find(kIndex)) != std::string::npos;)
+      folder.replace(at, kIndex.size(), std::to_string(i));
+    all.push_back(std::move(folder));
+  }
+  return all;
+}
+
+std::vector<const char *> pointers(const std::vector<std::string> &strings) {
+  std::vector<const char *> list;
+  for (const std::string &string : strings) list.push_back(string.c_str());
+  return list;
+}
+
+void print_json(const nlohmann::ordered_json &object) {
+  fmt::print("{}\n", object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
 struct Progress::State {

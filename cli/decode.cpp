@@ -14,7 +14,7 @@ namespace {
 struct DecodeFlags {
   std::vector<std::string> paths;
   std::string output_path, set_id;
-  bool force = false, no_sync = false;
+  bool force = false, no_sync = false, dry_run = false;
   OutputFlags output;
   ContextFlags context;
 };
@@ -23,6 +23,7 @@ int decode(const DecodeFlags &flags) {
   const bool to_stdout = flags.output_path == "-";
   if (to_stdout && flags.output.json)
     throw Failure{kExitWrongUsage, "--json and -o - both want standard output; choose one"};
+  recover(flags.paths, flags.dry_run, flags.output);
   const Search found = search(flags.paths, flags.output);
   const Context context = make_context(flags.context);
   tandem_files_decode_options options = {};
@@ -35,6 +36,7 @@ int decode(const DecodeFlags &flags) {
   }
   options.force = flags.force;
   options.no_sync = flags.no_sync;
+  options.dry_run = flags.dry_run;
   tandem_files_result result = {};
   result.struct_bytes = sizeof result;
   {
@@ -51,10 +53,14 @@ int decode(const DecodeFlags &flags) {
     object["rebuilt_block_count"] = result.rebuilt_block_count;
     object["bad_block_count"] = result.bad_block_count;
     object["output"] = flags.output_path;
-    fmt::print("{}\n", object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    object["dry_run"] = flags.dry_run;
+    print_json(object);
   } else if (!flags.output.quiet) {
     std::FILE *stream = to_stdout ? stderr : stdout;
-    fmt::print(stream, "{}: {} from {}, digest {} as it was\n", to_stdout ? "standard output" : flags.output_path,
+    fmt::print(stream, "{}: {} from {}, digest {} as it was\n",
+               flags.dry_run ? "nothing written"
+               : to_stdout   ? "standard output"
+                             : flags.output_path,
                size(result.content_bytes), plural(result.shards_read, "shard"), hexadecimal(result.digest));
     fmt::print(stream, "{}, {} rebuilt\n", speed(result, info), plural(result.rebuilt_block_count, "block"));
     if (result.bad_block_count != 0)
@@ -74,6 +80,7 @@ void add_decode_command(CLI::App &app, Invocation &invocation) {
   command->add_option("-o,--output", flags->output_path, "The file to write; - writes standard output")->required();
   command->add_option("--set", flags->set_id, "Id of the set, or its first digits, where there are several");
   command->add_flag("--force", flags->force, "Replace the output if it exists");
+  command->add_flag("--dry-run", flags->dry_run, "Decode and compare the digest, write nothing");
   command->add_flag("--no-sync", flags->no_sync, "Do not wait until the bytes are on the disk");
   add_context_flags(*command, flags->context);
   add_output_flags(*command, flags->output);

@@ -16,26 +16,10 @@ struct EncodeFlags {
   std::vector<std::string> folders;
   std::uint32_t k = 0, m = 0;
   std::uint64_t block_bytes = 0;
-  bool force = false, no_sync = false, allow_non_mds = false;
+  bool force = false, no_sync = false, dry_run = false, allow_non_mds = false;
   OutputFlags output;
   ContextFlags context;
 };
-
-// One entry for each shard where {i} stands in a folder's name, else the folders as they are.
-std::vector<std::string> expand(const std::vector<std::string> &folders, std::uint32_t shard_count) {
-  constexpr std::string_view kIndex = "{i}";
-  bool indexed = false;
-  for (const std::string &folder : folders) indexed = indexed || folder.find(kIndex) != std::string::npos;
-  if (!indexed) return folders;
-  std::vector<std::string> all;
-  for (std::uint32_t i = 0; i < shard_count; ++i) {
-    std::string folder = folders[i % folders.size()];
-    for (std::size_t at; (at = folder.find(kIndex)) != std::string::npos;)
-      folder.replace(at, kIndex.size(), std::to_string(i));
-    all.push_back(std::move(folder));
-  }
-  return all;
-}
 
 int encode(const EncodeFlags &flags) {
   const bool from_stdin = flags.source == "-";
@@ -50,6 +34,7 @@ int encode(const EncodeFlags &flags) {
   options.allow_non_mds = flags.allow_non_mds;
   options.force = flags.force;
   options.no_sync = flags.no_sync;
+  options.dry_run = flags.dry_run;
   if (from_stdin) {
     options.source_descriptor = STDIN_FILENO;
   } else {
@@ -60,13 +45,13 @@ int encode(const EncodeFlags &flags) {
                                                : flags.source.substr(flags.source.find_last_of('/') + 1);
   options.name = name.c_str();
   const std::uint32_t shard_count = flags.k <= 256 && flags.m <= 256 ? flags.k + flags.m : 0;
-  const std::vector<std::string> folders = expand(flags.folders, shard_count);
-  std::vector<const char *> folder_pointers;
-  for (const std::string &folder : folders) folder_pointers.push_back(folder.c_str());
+  const std::vector<std::string> folders = expand_index(flags.folders, shard_count);
+  const std::vector<const char *> folder_pointers = pointers(folders);
   options.folders = folder_pointers.data();
   options.folder_count = folder_pointers.size();
 
   const Context context = make_context(flags.context);
+  recover(folders, flags.dry_run, flags.output);
   tandem_files_result result = {};
   result.struct_bytes = sizeof result;
   {
@@ -79,9 +64,13 @@ int encode(const EncodeFlags &flags) {
   const tandem_context_info info = query(context);
   if (flags.output.json) {
     nlohmann::ordered_json object = report("encode", result, info);
+    object["dry_run"] = flags.dry_run;
     for (std::uint32_t i = 0; i < shard_count; ++i)
       object["shards"].push_back(fmt::format("{}/{}.{:03}.tandem", folders[i % folders.size()], name, i));
-    fmt::print("{}\n", object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    print_json(object);
+  } else if (flags.dry_run && !flags.output.quiet) {
+    fmt::print("{} would become {} + {} shards in {}; nothing was written\n",
+               from_stdin ? "standard input" : flags.source, result.k, result.m, fmt::join(flags.folders, ", "));
   } else if (!flags.output.quiet) {
     fmt::print("{}: {} in {} + {} shards of {}, any {} of which are enough\n", from_stdin ? name : flags.source,
                size(result.content_bytes), result.k, result.m, size(result.written_bytes / shard_count), result.k);
@@ -113,7 +102,8 @@ void add_encode_command(CLI::App &app, Invocation &invocation) {
       ->add_option("--block-bytes", flags->block_bytes,
                    "Bytes of a block in a shard file, such as 64k or 1M; a multiple of 64")
       ->transform(CLI::AsSizeValue(false));
-  command->add_flag("--force", flags->force, "Replace shard files of the same names");
+  command->add_flag("--force", flags->force, "Replace a set of the same name");
+  command->add_flag("--dry-run", flags->dry_run, "Check everything that can be checked, write nothing");
   command->add_flag("--no-sync", flags->no_sync, "Do not wait until the bytes are on the disk");
   add_context_flags(*command, flags->context);
   add_output_flags(*command, flags->output);

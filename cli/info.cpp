@@ -67,6 +67,7 @@ void print(const tandem_files_search *found, std::size_t index, const tandem_fil
 }
 
 int info(const InfoFlags &flags) {
+  recover(flags.paths, false, flags.output);
   const Search found = search(flags.paths, flags.output);
   std::size_t first = 0, end = tandem_files_search_set_count(found.get());
   if (end == 0 || !flags.set_id.empty()) {
@@ -91,7 +92,7 @@ int info(const InfoFlags &flags) {
       check(tandem_files_search_ignored(found.get(), i, &why));
       object["ignored"].push_back(why);
     }
-    fmt::print("{}\n", object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    print_json(object);
   }
   return kExitDone;
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
+#include "cli/finding.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -16,48 +17,19 @@ struct VerifyFlags {
   ContextFlags context;
 };
 
-struct BadBlock {
-  std::string path;
-  std::uint32_t shard_index;
-  std::uint64_t block_number;
-};
-
-constexpr std::size_t kMostListed = 1000;
-
-void note_bad_block(void *user, const char *path, std::uint32_t shard_index, std::uint64_t block_number) {
-  auto &list = *static_cast<std::vector<BadBlock> *>(user);
-  if (list.size() < kMostListed) list.push_back({path, shard_index, block_number});
-}
-
-std::string describe(std::uint32_t condition) {
-  std::string text;
-  const auto add = [&](std::uint32_t bit, const char *words) {
-    if ((condition & bit) == 0) return;
-    if (!text.empty()) text += ", ";
-    text += words;
-  };
-  add(TANDEM_FILES_START_DAMAGED, "start damaged");
-  add(TANDEM_FILES_END_DAMAGED, "end damaged");
-  add(TANDEM_FILES_WRONG_LENGTH, "wrong length");
-  return text;
-}
-
 int verify(const VerifyFlags &flags) {
+  recover(flags.paths, false, flags.output);
   const Search found = search(flags.paths, flags.output);
   const Context context = make_context(flags.context);
-  const char *set_id = flags.set_id.empty() ? nullptr : flags.set_id.c_str();
   std::size_t set_index = 0;
-  check(tandem_files_search_choose(found.get(), set_id, &set_index));
-  tandem_files_set set = {};
-  set.struct_bytes = sizeof set;
-  check(tandem_files_search_set(found.get(), set_index, &set));
+  const tandem_files_set set = choose(found, flags.set_id, &set_index);
 
-  std::vector<BadBlock> bad_blocks;
+  Findings findings;
   tandem_files_verify_options options = {};
   options.struct_bytes = sizeof options;
-  options.set_id_prefix = set_id;
-  options.bad_block = note_bad_block;
-  options.bad_block_user = &bad_blocks;
+  if (!flags.set_id.empty()) options.set_id_prefix = flags.set_id.c_str();
+  options.report = collect;
+  options.report_user = &findings;
   tandem_files_verify_result result = {};
   result.struct_bytes = sizeof result;
   {
@@ -66,24 +38,9 @@ int verify(const VerifyFlags &flags) {
     options.progress_user = &progress;
     check(tandem_files_verify(context.get(), found.get(), &options, &result));
   }
-  std::sort(bad_blocks.begin(), bad_blocks.end(), [](const BadBlock &a, const BadBlock &b) {
-    return std::tie(a.path, a.block_number) < std::tie(b.path, b.block_number);
-  });
 
   constexpr const char *kStates[] = {"intact", "recoverable", "not recoverable"};
-  std::vector<bool> seen(set.k + set.m, false);
-  std::vector<tandem_files_shard> damaged_ends;
-  for (std::size_t i = 0; i < set.file_count; ++i) {
-    tandem_files_shard shard = {};
-    shard.struct_bytes = sizeof shard;
-    check(tandem_files_search_shard(found.get(), set_index, i, &shard));
-    seen[shard.index] = true;
-    if (shard.condition != 0) damaged_ends.push_back(shard);
-  }
-  std::vector<std::uint32_t> missing;
-  for (std::uint32_t i = 0; i < set.k + set.m; ++i)
-    if (!seen[i]) missing.push_back(i);
-
+  const std::vector<std::string> others = files_of_other_sets(found, set_index);
   if (flags.output.json) {
     nlohmann::ordered_json object = {{"command", "verify"},
                                      {"set_id", hexadecimal(set.set_id)},
@@ -91,33 +48,39 @@ int verify(const VerifyFlags &flags) {
                                      {"k", set.k},
                                      {"m", set.m},
                                      {"stripe_count", set.stripe_count},
-                                     {"missing_shards", missing},
+                                     {"missing_shards", nlohmann::ordered_json::array()},
                                      {"damaged_file_count", result.damaged_file_count},
                                      {"bad_block_count", result.bad_block_count},
                                      {"worst_bad_count", result.worst_bad_count},
                                      {"lost_stripe_count", result.lost_stripe_count},
                                      {"read_bytes", result.read_bytes},
-                                     {"seconds", result.seconds}};
-    object["damaged_ends"] = nlohmann::ordered_json::array();
-    for (const tandem_files_shard &shard : damaged_ends)
-      object["damaged_ends"].push_back(
-          {{"path", shard.path}, {"shard", shard.index}, {"damage", describe(shard.condition)}});
-    object["bad_blocks"] = nlohmann::ordered_json::array();
-    for (const BadBlock &block : bad_blocks)
-      object["bad_blocks"].push_back(
-          {{"path", block.path}, {"shard", block.shard_index}, {"block", block.block_number}});
-    fmt::print("{}\n", object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+                                     {"seconds", result.seconds},
+                                     {"damaged", nlohmann::ordered_json::array()},
+                                     {"misnamed", nlohmann::ordered_json::array()},
+                                     {"other_sets", others}};
+    for (const FileFinding &file : findings) {
+      if ((file.finding.condition & TANDEM_FILES_MISSING) != 0)
+        object["missing_shards"].push_back(file.finding.index);
+      else if (is_damaged(file))
+        object["damaged"].push_back(to_json(file, set));
+      if (!misnamed(file).empty()) object["misnamed"].push_back(file.path);
+    }
+    print_json(object);
   } else if (!flags.output.quiet) {
-    for (const std::uint32_t shard : missing) fmt::print("shard {}: missing\n", shard);
-    for (const tandem_files_shard &shard : damaged_ends)
-      fmt::print("{}: shard {}: {}\n", shard.path, shard.index, describe(shard.condition));
-    for (const BadBlock &block : bad_blocks)
-      fmt::print("{}: shard {}: block {} is damaged\n", block.path, block.shard_index, block.block_number);
-    if (result.bad_block_count > bad_blocks.size())
-      fmt::print("... and {} more damaged blocks\n", result.bad_block_count - bad_blocks.size());
+    for (const FileFinding &file : findings) {
+      if (is_damaged(file))
+        fmt::print("{}shard {}: {}\n", file.path.empty() ? "" : file.path + ": ", file.finding.index,
+                   what_is_wrong(file, set));
+      if (const std::string name = misnamed(file); !name.empty()) fmt::print("{}\n", name);
+    }
+    for (const std::string &other : others) fmt::print("{}\n", other);
     fmt::print("set {}: {}; {}, {}, at most {} bad or missing in a stripe of {} + {}\n", hexadecimal(set.set_id),
-               kStates[result.state], plural(missing.size(), "missing shard"),
+               kStates[result.state], plural(result.missing_shard_count, "missing shard"),
                plural(result.bad_block_count, "damaged block"), result.worst_bad_count, set.k, set.m);
+    if (result.state == TANDEM_FILES_RECOVERABLE) fmt::print("`tandem repair` can mend all of it\n");
+    if (result.lost_stripe_count != 0)
+      fmt::print("{} of {} cannot be recovered; `tandem repair` mends what is left to mend\n", result.lost_stripe_count,
+                 plural(set.stripe_count, "stripe"));
     fmt::print("{} read in {:.2f} s, {}\n", size(result.read_bytes), result.seconds,
                rate(result.read_bytes, result.seconds));
   }

@@ -7,6 +7,8 @@
 #include "files/decode.hpp"
 #include "files/encode.hpp"
 #include "files/error.hpp"
+#include "files/recovery.hpp"
+#include "files/repair.hpp"
 #include "files/search.hpp"
 #include "files/verify.hpp"
 #include "tandem/files.h"
@@ -72,6 +74,17 @@ void require(const void *pointer, const char *name) {
   if (pointer == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is NULL", name));
 }
 
+std::vector<std::string> read_paths(const char *const *paths, std::size_t path_count) {
+  if (path_count == 0) fail(TANDEM_ERROR_INVALID_ARGUMENT, "no path is given");
+  require(paths, "paths");
+  std::vector<std::string> list;
+  for (std::size_t i = 0; i < path_count; ++i) {
+    require(paths[i], "a path");
+    list.emplace_back(paths[i]);
+  }
+  return list;
+}
+
 template <class Struct>
 void describe(const SetHeader &set, Struct *out) {
   const auto digest = printed_order(set.digest);
@@ -128,14 +141,7 @@ tandem_status tandem_files_search_create(const char *const *paths, size_t path_c
                                          tandem_files_search **search_out) {
   return guarded([&] {
     require(search_out, "search_out");
-    if (path_count == 0) fail(TANDEM_ERROR_INVALID_ARGUMENT, "no path is given");
-    require(paths, "paths");
-    std::vector<std::string> list;
-    for (std::size_t i = 0; i < path_count; ++i) {
-      require(paths[i], "a path");
-      list.emplace_back(paths[i]);
-    }
-    *search_out = new tandem_files_search{search(list)};
+    *search_out = new tandem_files_search{search(read_paths(paths, path_count))};
   });
 }
 
@@ -219,6 +225,37 @@ tandem_status tandem_files_verify(tandem_context *context, const tandem_files_se
     const tandem_files_verify_options ours = read_options(options, "tandem_files_verify_options");
     const std::size_t bytes = size_of(result_out, "tandem_files_verify_result");
     write_result(verify(context, search->found, ours), result_out, bytes);
+  });
+}
+
+tandem_status tandem_files_repair(tandem_context *context, const tandem_files_search *search,
+                                  const tandem_files_repair_options *options, tandem_files_repair_result *result_out) {
+  return guarded([&] {
+    require(context, "context");
+    require(search, "search");
+    const tandem_files_repair_options ours = read_options(options, "tandem_files_repair_options");
+    const std::size_t bytes = size_of(result_out, "tandem_files_repair_result");
+    write_result(repair(context, search->found, ours), result_out, bytes);
+  });
+}
+
+tandem_status tandem_files_recover(const char *const *paths, size_t path_count,
+                                   const tandem_files_recover_options *options,
+                                   tandem_files_recover_result *result_out) {
+  return guarded([&] {
+    const std::vector<std::string> list = read_paths(paths, path_count);
+    tandem_files_recover_options ours = {};
+    if (options != nullptr) ours = read_options(options, "tandem_files_recover_options");
+    const std::size_t bytes = result_out != nullptr ? size_of(result_out, "tandem_files_recover_result") : 0;
+    const Recovered recovered = recover(list, ours.dry_run != 0);
+    if (ours.note != nullptr)
+      for (const std::string &note : recovered.notes) ours.note(ours.note_user, note.c_str());
+    tandem_files_recover_result result = {};
+    result.finished_set_count = recovered.finished_set_count;
+    result.removed_set_count = recovered.removed_set_count;
+    result.removed_file_count = recovered.removed_file_count;
+    result.left_count = recovered.left_count;
+    if (result_out != nullptr) write_result(result, result_out, bytes);
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -13,20 +14,21 @@
 #include "files/folder.hpp"
 #include "files/handles.hpp"
 #include "files/recovery.hpp"
-#include "files/set_reader.hpp"
+#include "files/stripe_source.hpp"
 
 namespace tandem::files {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Where the content goes: a pending regular file, written at offsets, or a stream, written in order.
+// Where the content goes: a pending regular file, written at offsets, or a stream, written in order, or nowhere.
 class Sink {
  public:
   Sink(const tandem_files_decode_options &options, std::uint32_t mode) {
+    const bool dry_run = options.dry_run != 0;
     if (options.output_path == nullptr) {
       name_ = "the output stream";
-      stream_ = options.output_descriptor;
+      if (!dry_run) stream_ = options.output_descriptor;
       return;
     }
     name_ = options.output_path;
@@ -34,6 +36,7 @@ class Sink {
     if (stat(name_.c_str(), &status) == 0) {
       if (S_ISDIR(status.st_mode)) fail_io("write", name_, EISDIR);
       if (!S_ISREG(status.st_mode)) {
+        if (dry_run) return;
         opened_ = Descriptor(open(name_.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
         if (!opened_) fail_io("open", name_, errno);
         stream_ = opened_.get();
@@ -43,6 +46,10 @@ class Sink {
     }
     Folders folders;
     add_folder(folders, folder_of(name_));
+    if (dry_run) {
+      if (access(folders[0]->path().c_str(), W_OK | X_OK) != 0) fail_io("write to", folders[0]->path(), errno);
+      return;
+    }
     const FoldersLock lock(folders);
     recover(folders, false);
     OwnName temporary{OwnKind::lone_temporary};
@@ -53,7 +60,7 @@ class Sink {
   bool is_stream() const { return stream_ >= 0; }
 
   void write_pieces(std::span<iovec> pieces, std::uint64_t offset) {
-    if (!write_pieces_at(pending_->descriptor(), pieces, offset)) fail_io("write", name_, errno);
+    if (pending_ && !write_pieces_at(pending_->descriptor(), pieces, offset)) fail_io("write", name_, errno);
   }
 
   void write_next(const iovec &piece, const std::atomic<bool> &stop) {
@@ -81,18 +88,19 @@ class Decoder {
       : context_(context),
         options_(options),
         header_(set.header),
-        reader_(set),
+        shard_count_(set.shard_count),
         codec_(make_codec(header_, true)),  // what exists already may be read, whatever its matrix
+        source_(context, codec_.get(), set),
+        wanted_(header_.shard_count(), 0),
         crew_(options.progress, options.progress_user, header_.content_bytes) {
-    for (std::uint32_t i = 0; i < header_.shard_count(); ++i)
-      if (reader_.has(i)) order_.push_back(i);
+    std::fill_n(wanted_.begin(), header_.k, std::uint8_t{1});
   }
 
   Outcome run() {
     const Clock::time_point started = Clock::now();
-    if (order_.size() < header_.k) {
+    if (shard_count_ < header_.k) {
       fail(TANDEM_ERROR_NOT_RECOVERABLE,
-           fmt::format("{} of {} shards found, {} are needed", order_.size(), header_.shard_count(), header_.k));
+           fmt::format("{} of {} shards found, {} are needed", shard_count_, header_.shard_count(), header_.k));
     }
     sink_.emplace(options_, header_.mode);
     const std::uint64_t stripe_bytes = std::uint64_t{header_.shard_count()} * header_.block_bytes;
@@ -107,13 +115,13 @@ class Decoder {
 
     Outcome outcome;
     outcome.set = header_;
-    outcome.read_bytes = reader_.read_bytes();
-    outcome.written_bytes = header_.content_bytes;
-    outcome.bad_block_count = reader_.bad_block_count();
-    outcome.rebuilt_block_count = rebuilt_block_count_.load();
-    outcome.shards_read = reader_.shards_read();
+    outcome.read_bytes = source_.reader().read_bytes();
+    outcome.written_bytes = options_.dry_run == 0 ? header_.content_bytes : 0;
+    outcome.bad_block_count = source_.reader().bad_block_count();
+    outcome.rebuilt_block_count = source_.computed_count();
+    outcome.shards_read = source_.reader().shards_read();
     outcome.thread_count = thread_count;
-    outcome.coding_seconds = coding_nanoseconds_.load() * 1e-9;
+    outcome.coding_seconds = source_.coding_seconds();
     outcome.seconds = std::chrono::duration<double>(Clock::now() - started).count();
     return outcome;
   }
@@ -138,59 +146,26 @@ class Decoder {
     }
   }
 
-  // Leaves the stripe's data blocks in `buffers`: k intact blocks are read, data first, and missing data computed from
-  // them.
   void read_stripe(std::uint64_t stripe, const ShardBuffers &buffers) {
-    std::vector<std::uint8_t> present(header_.shard_count(), 0);
-    std::uint32_t good_count = 0;
-    std::size_t next = 0;
-    const auto read_until = [&](std::uint32_t wanted_count) {
-      for (; next < order_.size() && good_count < wanted_count; ++next) {
-        if (!reader_.read_block(order_[next], stripe, buffers.at(order_[next]))) continue;
-        present[order_[next]] = 1;
-        ++good_count;
-      }
-      return good_count >= wanted_count;
-    };
-    if (!read_until(header_.k)) {
-      fail(TANDEM_ERROR_NOT_RECOVERABLE,
-           fmt::format(
-               "stripe {} of {} has {} intact blocks, {} are needed: {} shards are missing and {} of its blocks are "
-               "damaged",
-               stripe, header_.stripe_count(), good_count, header_.k, header_.shard_count() - order_.size(),
-               order_.size() - good_count));
-    }
-    std::vector<void *> shards(header_.shard_count(), nullptr);
-    std::uint64_t missing_count = 0;
-    for (;;) {
-      missing_count = 0;
-      for (std::uint32_t i = 0; i < header_.shard_count(); ++i) {
-        const bool wanted = i < header_.k && present[i] == 0;
-        missing_count += wanted ? 1 : 0;
-        shards[i] = wanted || present[i] != 0 ? buffers.at(i) : nullptr;
-      }
-      if (missing_count == 0) return;
-      const Clock::time_point coding = Clock::now();
-      const tandem_status status =
-          tandem_decode(context_, codec_.get(), shards.data(), present.data(), header_.payload_bytes_of(stripe));
-      coding_nanoseconds_.fetch_add(static_cast<std::uint64_t>((Clock::now() - coding).count()),
-                                    std::memory_order_relaxed);
-      if (status == TANDEM_OK) break;
-      // With a matrix that is not MDS, k blocks need not be enough where more are.
-      if (status != TANDEM_ERROR_NOT_RECOVERABLE || !read_until(good_count + 1)) check(status);
-    }
-    rebuilt_block_count_.fetch_add(missing_count, std::memory_order_relaxed);
+    const StripeSource::Stripe got = source_.bring(stripe, wanted_, buffers);
+    if (got.complete) return;
+    fail(TANDEM_ERROR_NOT_RECOVERABLE,
+         fmt::format("stripe {} of {} has {} intact blocks, {} are needed: {} shards are missing and {} of its blocks "
+                     "are damaged",
+                     stripe, header_.stripe_count(), got.good_count, header_.k, header_.shard_count() - shard_count_,
+                     shard_count_ - got.good_count));
   }
 
   tandem_context *context_;
   const tandem_files_decode_options &options_;
   const SetHeader header_;
-  SetReader reader_;
+  std::uint32_t shard_count_;  // that there are
   Codec codec_;
+  StripeSource source_;
+  std::vector<std::uint8_t> wanted_;  // the data shards
   Crew crew_;
-  std::vector<std::uint32_t> order_;  // shards that there are, data first
   std::optional<Sink> sink_;
-  std::atomic<std::uint64_t> next_stripe_{0}, coding_nanoseconds_{0}, rebuilt_block_count_{0};
+  std::atomic<std::uint64_t> next_stripe_{0};
   StreamHash digest_;  // by the worker whose turn it is
 };
 

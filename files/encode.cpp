@@ -2,11 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -127,6 +129,13 @@ class Encoder {
 
   Outcome run() {
     const Clock::time_point started = Clock::now();
+    if (options_.dry_run != 0) {
+      check_folders();
+      Outcome outcome;
+      outcome.set = header_;
+      outcome.set.set_id = {};  // nobody will see that set
+      return outcome;
+    }
     open_files();
     const std::uint64_t stripe_bytes = std::uint64_t{header_.shard_count()} * header_.block_bytes;
     const std::uint64_t stripe_count = source_.is_stream() ? UINT64_MAX : header_.stripe_count();
@@ -147,6 +156,28 @@ class Encoder {
   }
 
  private:
+  // What can be known of the folders without writing to them.
+  void check_folders() const {
+    const std::vector<std::string> folders = folders_of_shards(options_, header_.shard_count());
+    std::map<dev_t, std::uint64_t> needed_bytes;
+    for (std::uint32_t i = 0; i < header_.shard_count(); ++i) {
+      struct stat status;
+      const bool exists = stat(folders[i].c_str(), &status) == 0;
+      const std::string writable = exists ? folders[i] : folder_of(folders[i]);
+      if (!exists && (errno != ENOENT || stat(writable.c_str(), &status) != 0))
+        fail_io("make the folder", folders[i], errno);
+      if (!S_ISDIR(status.st_mode)) fail_io("write to", writable, ENOTDIR);
+      if (access(writable.c_str(), W_OK | X_OK) != 0) fail_io("write to", writable, errno);
+      check_names_free(folders[i], set_name(options_), i, options_.force != 0);
+      struct statvfs space;
+      std::uint64_t &needed = needed_bytes[status.st_dev];
+      needed += source_.is_stream() ? 0 : header_.shard_file_bytes();
+      if (statvfs(writable.c_str(), &space) == 0 && needed > std::uint64_t{space.f_bavail} * space.f_frsize)
+        fail(TANDEM_ERROR_IO, fmt::format("{} has {} bytes free, and at least {} are needed", writable,
+                                          std::uint64_t{space.f_bavail} * space.f_frsize, needed));
+    }
+  }
+
   void open_files() {
     NewSet::Options options;
     options.set_id = header_.set_id;

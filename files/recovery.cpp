@@ -201,6 +201,17 @@ class Recovery {
 
 Recovered recover(const Folders &folders, bool dry_run) { return Recovery(folders, dry_run).run(); }
 
+Recovered recover(const std::vector<std::string> &paths, bool dry_run) {
+  Folders folders;
+  for (const std::string &path : paths) {
+    struct stat status;
+    if (stat(path.c_str(), &status) != 0) fail_io("find", path, errno);
+    add_folder(folders, S_ISDIR(status.st_mode) ? path : folder_of(path));
+  }
+  const FoldersLock lock(folders);
+  return recover(folders, dry_run);
+}
+
 std::vector<Hidden> hidden_names(const Folders &folders) {
   std::vector<Hidden> hidden(folders.size());
   const Survey found = survey(folders);

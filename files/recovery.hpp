@@ -21,6 +21,9 @@ struct Recovered {
 // left alone. The folders are locked by the caller. dry_run: says what it would do and changes nothing.
 Recovered recover(const Folders &folders, bool dry_run);
 
+// The same for folders, and the folders of files, by their paths; locks them.
+Recovered recover(const std::vector<std::string> &paths, bool dry_run);
+
 // What a reader has to know of these folders: names not to be looked at, with the reason, because they are records,
 // unfinished, or about to be replaced. Temporaries of a set that counts are shard files like others. Reason "" is not
 // worth a note.

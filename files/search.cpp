@@ -38,8 +38,8 @@ class Searcher {
     const std::vector<Hidden> hidden = hidden_names(folders_);
     for (const std::size_t folder : whole_folders)
       for (const std::string &name : folders_[folder]->names())
-        look_at(folders_[folder]->path_of(name), name, hidden[folder]);
-    for (const auto &[path, folder] : files) look_at(path, name_of(path), hidden[folder]);
+        look_at(folders_[folder]->path_of(name), folder, hidden[folder]);
+    for (const auto &[path, folder] : files) look_at(path, folder, hidden[folder]);
   }
 
   Search finish() {
@@ -59,12 +59,14 @@ class Searcher {
  private:
   struct Headless {
     std::string path;
+    std::pair<dev_t, ino_t> identity;
+    std::size_t folder;
     std::uint64_t file_bytes;
     std::string why;
   };
 
-  void look_at(const std::string &path, const std::string &name, const Hidden &hidden) {
-    if (const auto found = hidden.find(name); found != hidden.end()) {
+  void look_at(const std::string &path, std::size_t folder, const Hidden &hidden) {
+    if (const auto found = hidden.find(name_of(path)); found != hidden.end()) {
       if (!found->second.empty()) ignore(path, found->second);
       return;
     }
@@ -83,7 +85,8 @@ class Searcher {
     const bool start_good = start_result == ParseResult::record && start.end == RecordEnd::start;
     bool end_good = end_result == ParseResult::record && end.end == RecordEnd::end;
     if (!start_good && !end_good) {
-      headless_.push_back({path, file_bytes, why_ignored(start_result, end_result)});
+      headless_.push_back(
+          {path, {status.st_dev, status.st_ino}, folder, file_bytes, why_ignored(start_result, end_result)});
       return;
     }
     // The end belongs to another set or shard: overwritten by a longer file, say. The blocks' checksums tell what is
@@ -93,6 +96,8 @@ class Searcher {
     const Record &record = start_good ? start : end;
     ShardFile shard;
     shard.path = path;
+    shard.identity = {status.st_dev, status.st_ino};
+    shard.folder = folder;
     shard.index = record.shard_index;
     shard.file_bytes = file_bytes;
     const std::uint64_t intact_bytes = record.set.shard_file_bytes();
@@ -147,6 +152,8 @@ class Searcher {
           if (!(block_check(header.set_id, index, stripe, payload, payload_bytes) == check)) continue;
           ShardFile shard;
           shard.path = headless.path;
+          shard.identity = headless.identity;
+          shard.folder = headless.folder;
           shard.index = index;
           shard.condition = TANDEM_FILES_START_DAMAGED | TANDEM_FILES_END_DAMAGED;
           shard.file_bytes = headless.file_bytes;

@@ -1,8 +1,11 @@
 // Finds shard files and sorts them into sets.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "files/format.hpp"
@@ -11,6 +14,8 @@ namespace tandem::files {
 
 struct ShardFile {
   std::string path;
+  std::pair<dev_t, ino_t> identity{};
+  std::size_t folder = 0;  // place in Search::folders
   std::uint32_t index = 0;
   std::uint32_t condition = 0;  // bits of enum tandem_files_condition
   std::uint64_t file_bytes = 0;

@@ -4,8 +4,7 @@
 #include <chrono>
 
 #include "files/crew.hpp"
-#include "files/error.hpp"
-#include "files/handles.hpp"
+#include "files/recoverable.hpp"
 #include "files/set_reader.hpp"
 
 namespace tandem::files {
@@ -13,75 +12,67 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-bool is_mds(const SetHeader &header) {
-  try {
-    make_codec(header, false);
-    return true;
-  } catch (const Error &error) {
-    if (error.status() != TANDEM_ERROR_NOT_MDS) throw;
-    return false;
-  }
-}
-
-class Verifier {
+class Inspector {
  public:
-  Verifier(tandem_context *context, const ShardSet &set, const tandem_files_verify_options &options)
+  Inspector(tandem_context *context, const ShardSet &set, std::uint32_t thread_count, tandem_files_progress progress,
+            void *progress_user)
       : context_(context),
-        options_(options),
         set_(set),
         header_(set.header),
         reader_(set),
-        codec_(make_codec(header_, true)),
-        mds_(is_mds(header_)),
-        damaged_(set.files.size(), 0),
-        crew_(options.progress, options.progress_user, total_bytes(set)) {}
+        recoverability_(context, header_),
+        stripe_count_(readable_stripe_count(set)),
+        thread_count_(thread_count),
+        crew_(progress, progress_user, total_bytes()) {
+    found_.bad.resize(set.files.size());
+    found_.lost_count.resize(set.files.size());
+  }
 
-  tandem_files_verify_result run() {
-    const Clock::time_point started = Clock::now();
-    const unsigned thread_count =
-        crew_size(context_, options_.thread_count, header_.block_bytes, header_.stripe_count());
-    crew_.run(thread_count, [this](unsigned) { work(); });
-
-    std::vector<std::uint8_t> present(header_.shard_count(), 0);
-    for (std::size_t i = 0; i < set_.files.size(); ++i) {
-      present[set_.files[i].index] = 1;
-      if (set_.files[i].condition != 0) damaged_[i] = 1;
-    }
-    result_.missing_shard_count = header_.shard_count() - set_.shard_count;
-    if (header_.stripe_count() == 0) {
-      result_.worst_bad_count = result_.missing_shard_count;
-      if (!recoverable(present)) result_.state = TANDEM_FILES_LOST;
-    }
-    result_.damaged_file_count = static_cast<std::uint32_t>(std::count(damaged_.begin(), damaged_.end(), 1));
-    result_.read_bytes = reader_.read_bytes() + 2 * kRecordBytes * set_.files.size();
-    if (result_.lost_stripe_count != 0) {
-      result_.state = TANDEM_FILES_LOST;
-    } else if (result_.state == TANDEM_FILES_INTACT &&
-               (result_.missing_shard_count != 0 || result_.damaged_file_count != 0)) {
-      result_.state = TANDEM_FILES_RECOVERABLE;
-    }
-    result_.seconds = std::chrono::duration<double>(Clock::now() - started).count();
-    return result_;
+  Findings run() {
+    crew_.run(crew_size(context_, thread_count_, header_.block_bytes, stripe_count_), [this](unsigned) { work(); });
+    if (stripe_count_ < header_.stripe_count()) lose_from(stripe_count_);
+    if (header_.stripe_count() == 0) look_at_empty_content();
+    found_.stripe_count = stripe_count_;
+    found_.read_bytes = reader_.read_bytes() + 2 * kRecordBytes * set_.files.size();
+    return std::move(found_);
   }
 
  private:
-  static std::uint64_t total_bytes(const ShardSet &set) {
-    return set.header.stripe_count() == 0 ? 0 : set.files.size() * (set.header.shard_file_bytes() - 2 * kRecordBytes);
+  // No file is long enough to hold a block of later stripes: they are lost without a look, however many a header
+  // claims.
+  static std::uint64_t readable_stripe_count(const ShardSet &set) {
+    std::uint64_t count = 0;
+    for (const ShardFile &file : set.files)
+      for (std::uint32_t i = 0; i < file.base_count; ++i) {
+        const std::int64_t end = static_cast<std::int64_t>(file.file_bytes) - file.bases[i];
+        if (end > static_cast<std::int64_t>(kRecordBytes))
+          count = std::max(count, (static_cast<std::uint64_t>(end) - kRecordBytes) / set.header.block_bytes + 1);
+      }
+    return std::min(count, set.header.stripe_count());
   }
 
-  bool recoverable(const std::vector<std::uint8_t> &present) const {
-    const auto good = static_cast<std::uint32_t>(std::count(present.begin(), present.end(), 1));
-    if (good < header_.k) return false;
-    if (mds_ || good == header_.shard_count()) return true;
-    tandem_plan_options options = {};
-    options.struct_bytes = sizeof options;
-    options.operation = TANDEM_OPERATION_DECODE;
-    options.present = present.data();
-    tandem_plan *plan = nullptr;
-    const tandem_status status = tandem_plan_create(context_, codec_.get(), &options, &plan);
-    tandem_plan_destroy(plan);
-    if (status != TANDEM_OK && status != TANDEM_ERROR_NOT_RECOVERABLE) check(status);
-    return status == TANDEM_OK;
+  std::uint64_t total_bytes() const {
+    if (stripe_count_ == 0) return 0;
+    return set_.files.size() * (header_.block_offset(stripe_count_ - 1) - kRecordBytes +
+                                header_.payload_bytes_of(stripe_count_ - 1) + kCheckBytes);
+  }
+
+  void lose_from(std::uint64_t stripe) {
+    const std::uint64_t end = header_.stripe_count();
+    found_.lost.add(stripe, end);
+    found_.worst_bad_count = header_.shard_count();
+    found_.recoverable = false;
+    for (std::size_t file = 0; file < set_.files.size(); ++file) {
+      found_.bad[file].add(stripe, end);
+      found_.lost_count[file] += end - stripe;
+    }
+  }
+
+  void look_at_empty_content() {
+    std::vector<std::uint8_t> present(header_.shard_count(), 0);
+    for (const ShardFile &file : set_.files) present[file.index] = 1;
+    found_.worst_bad_count = header_.shard_count() - set_.shard_count;
+    found_.recoverable = recoverability_.holds(present);
   }
 
   void work() {
@@ -90,7 +81,7 @@ class Verifier {
     std::vector<std::size_t> bad_files;
     while (!crew_.stopped().load(std::memory_order_relaxed)) {
       const std::uint64_t stripe = next_stripe_.fetch_add(1);
-      if (stripe >= header_.stripe_count()) return;
+      if (stripe >= stripe_count_) return;
       std::fill(present.begin(), present.end(), std::uint8_t{0});
       bad_files.clear();
       for (std::size_t file = 0; file < set_.files.size(); ++file) {
@@ -103,39 +94,102 @@ class Verifier {
       crew_.add_done(set_.files.size() * (header_.payload_bytes_of(stripe) + kCheckBytes));
       const auto bad_count = static_cast<std::uint32_t>(std::count(present.begin(), present.end(), 0));
       if (bad_count == 0 && bad_files.empty()) continue;
-      const bool lost = !recoverable(present);
+      const bool lost = !recoverability_.holds(present);
       const std::lock_guard lock(mutex_);
-      result_.bad_block_count += bad_files.size();
-      result_.worst_bad_count = std::max(result_.worst_bad_count, bad_count);
-      result_.lost_stripe_count += lost ? 1 : 0;
+      found_.worst_bad_count = std::max(found_.worst_bad_count, bad_count);
+      if (lost) {
+        found_.lost.add(stripe, stripe + 1);
+        found_.recoverable = false;
+      }
       for (const std::size_t file : bad_files) {
-        damaged_[file] = 1;
-        if (options_.bad_block != nullptr)
-          options_.bad_block(options_.bad_block_user, set_.files[file].path.c_str(), set_.files[file].index, stripe);
+        found_.bad[file].add(stripe, stripe + 1);
+        found_.lost_count[file] += lost ? 1 : 0;
       }
     }
   }
 
   tandem_context *context_;
-  const tandem_files_verify_options &options_;
   const ShardSet &set_;
   const SetHeader header_;
   SetReader reader_;
-  Codec codec_;
-  bool mds_;
-  std::vector<std::uint8_t> damaged_;  // by file
+  Recoverability recoverability_;
+  std::uint64_t stripe_count_;
+  std::uint32_t thread_count_;
   Crew crew_;
   std::atomic<std::uint64_t> next_stripe_{0};
   std::mutex mutex_;
-  tandem_files_verify_result result_ = {};
+  Findings found_;
 };
 
 }  // namespace
 
+Findings inspect(tandem_context *context, const ShardSet &set, std::uint32_t thread_count,
+                 tandem_files_progress progress, void *progress_user) {
+  return Inspector(context, set, thread_count, progress, progress_user).run();
+}
+
+std::vector<std::uint32_t> missing_shards(const ShardSet &set) {
+  std::vector<bool> found(set.header.shard_count(), false);
+  for (const ShardFile &file : set.files) found[file.index] = true;
+  std::vector<std::uint32_t> missing;
+  for (std::uint32_t i = 0; i < found.size(); ++i)
+    if (!found[i]) missing.push_back(i);
+  return missing;
+}
+
+void report(const ShardSet &set, const Findings &findings, tandem_files_report tell, void *user,
+            const std::function<void(Finding &)> &more) {
+  if (tell == nullptr) return;
+  const std::vector<std::uint32_t> missing = missing_shards(set);
+  auto next_missing = missing.begin();
+  for (std::size_t file = 0; file < set.files.size() || next_missing != missing.end();) {
+    Finding finding{kNoFile, {}};
+    tandem_files_finding &out = finding.report;
+    out.struct_bytes = sizeof out;
+    out.path = "";
+    std::vector<tandem_files_range> ranges;
+    if (file == set.files.size() || (next_missing != missing.end() && *next_missing < set.files[file].index)) {
+      out.index = *next_missing++;
+      out.condition = TANDEM_FILES_MISSING;
+    } else {
+      finding.file = file;
+      out.path = set.files[file].path.c_str();
+      out.index = set.files[file].index;
+      out.condition = set.files[file].condition;
+      out.file_bytes = set.files[file].file_bytes;
+      out.bad_block_count = findings.bad[file].count();
+      out.lost_block_count = findings.lost_count[file];
+      for (const auto &[first, end] : findings.bad[file].ends()) ranges.push_back({first, end - first});
+      ++file;
+    }
+    out.bad_ranges = ranges.data();
+    out.bad_range_count = ranges.size();
+    if (more) more(finding);
+    tell(user, &out);
+  }
+}
+
 tandem_files_verify_result verify(tandem_context *context, const Search &search,
                                   const tandem_files_verify_options &options) {
-  const std::size_t set = search.choose(options.set_id_prefix != nullptr ? options.set_id_prefix : "");
-  return Verifier(context, search.sets[set], options).run();
+  const Clock::time_point started = Clock::now();
+  const ShardSet &set = search.sets[search.choose(options.set_id_prefix != nullptr ? options.set_id_prefix : "")];
+  const Findings findings = inspect(context, set, options.thread_count, options.progress, options.progress_user);
+  report(set, findings, options.report, options.report_user);
+
+  tandem_files_verify_result result = {};
+  result.missing_shard_count = set.header.shard_count() - set.shard_count;
+  for (std::size_t file = 0; file < set.files.size(); ++file) {
+    result.bad_block_count += findings.bad[file].count();
+    if (set.files[file].condition != 0 || !findings.bad[file].empty()) ++result.damaged_file_count;
+  }
+  result.worst_bad_count = findings.worst_bad_count;
+  result.lost_stripe_count = findings.lost.count();
+  result.read_bytes = findings.read_bytes;
+  result.state = !findings.recoverable                                               ? TANDEM_FILES_LOST
+                 : result.missing_shard_count != 0 || result.damaged_file_count != 0 ? TANDEM_FILES_RECOVERABLE
+                                                                                     : TANDEM_FILES_INTACT;
+  result.seconds = std::chrono::duration<double>(Clock::now() - started).count();
+  return result;
 }
 
 }  // namespace tandem::files

@@ -1,9 +1,40 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "files/ranges.hpp"
 #include "files/search.hpp"
 #include "tandem/files.h"
 
 namespace tandem::files {
+
+// What reading every block of a set has shown.
+struct Findings {
+  std::vector<Ranges> bad;                // by file of the set
+  std::vector<std::uint64_t> lost_count;  // of these, blocks in stripes that cannot be recovered
+  Ranges lost;                            // those stripes
+  std::uint32_t worst_bad_count = 0;      // in one stripe
+  std::uint64_t stripe_count = 0;         // stripes that some file is long enough for
+  std::uint64_t read_bytes = 0;
+  bool recoverable = true;
+};
+
+Findings inspect(tandem_context *context, const ShardSet &set, std::uint32_t thread_count,
+                 tandem_files_progress progress, void *progress_user);
+
+// Shards that have no file.
+std::vector<std::uint32_t> missing_shards(const ShardSet &set);
+
+// Tells the caller of each shard file, and of each shard without one, by index. `more` completes what verify knows.
+struct Finding {
+  std::size_t file;  // place in ShardSet::files; kNoFile
+  tandem_files_finding report;
+};
+constexpr std::size_t kNoFile = SIZE_MAX;
+void report(const ShardSet &set, const Findings &findings, tandem_files_report report, void *user,
+            const std::function<void(Finding &)> &more = {});
 
 // Everything but struct_bytes of the result.
 tandem_files_verify_result verify(tandem_context *context, const Search &search,

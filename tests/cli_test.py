@@ -103,7 +103,7 @@ class Command(unittest.TestCase):
             self.damage(self.shard(index), 4096 + 4096 * index + 5)
         report = json.loads(self.ok("verify", self.shards, "--json", status=1).stdout)
         self.assertEqual(report["state"], "recoverable")
-        self.assertEqual([b["block"] for b in report["bad_blocks"]], list(range(14)))
+        self.assertEqual([f["bad_blocks"] for f in report["damaged"]], [[{"first": i, "count": 1}] for i in range(14)])
         done = self.ok("decode", self.shards, "-o", self.output)
         self.assertIn(b"blocks were damaged", done.stderr)
         self.assertEqual(self.read(self.output), self.content)

@@ -18,7 +18,8 @@
  *   memory     Below 256 MiB plus 64 MiB for each thread, whatever the size of the file and whatever a header claims.
  *   outputs    Written to temporaries beside their final names, synced, and renamed when all of them are complete. A
  *              call that fails removes its temporaries (and a folder it made). An existing file is replaced only with
- *              `force`. Names never come from a header.
+ *              `force`. Names never come from a header. A process that dies at any moment leaves the old set or the
+ *              new one, whole: tandem_files_recover, and every later encode, cleans up.
  *   errors     TANDEM_ERROR_IO: the operating system refused (path and errno are in the message).
  *              TANDEM_ERROR_CANCELLED: the progress callback said stop. Results are written on TANDEM_OK only.
  *   threads    Each call starts threads of its own, at most the context's thread_count, which end before it returns;
@@ -62,10 +63,11 @@ typedef struct tandem_files_encode_options {
   size_t folder_count;   /* 1 .. k+m */
   const char *name;      /* shard files are called "<name>.<index, three digits>.tandem"; no '/'. NULL = the last
                             component of source_path, or "stdin" */
-  int32_t force;         /* non-zero: replace existing files of these names */
+  int32_t force;         /* non-zero: replace existing files of these names, and remove shard files of this name with
+                            other indices (a 10+4 set that becomes a 4+2 set) */
   int32_t no_sync;       /* non-zero: leave it to the operating system when bytes reach the disk */
   uint32_t thread_count; /* 0 = the context's */
-  uint32_t reserved;     /* 0 */
+  int32_t dry_run;       /* non-zero: checks names, folders, space and geometry; reads and writes nothing */
   tandem_files_progress progress; /* NULL = none */
   void *progress_user;
 } tandem_files_encode_options;
@@ -102,7 +104,8 @@ TANDEM_API tandem_status tandem_files_encode(tandem_context *context, const tand
 typedef struct tandem_files_search tandem_files_search;
 
 /* Looks at files, and at the regular files directly inside folders, and sorts those that are shard files into sets.
- * Reads the first and last 4 KiB of each and keeps no file open; other files are remembered as ignored.
+ * Reads the first and last 4 KiB of each, keeps no file open and changes nothing; other files are remembered as
+ * ignored. A file that lost both its records is taken for a shard file if its length and a block's checksum say so.
  *   paths        path_count files or folders
  *   search_out   the finding; tandem_files_search_destroy ends it. It does not change afterwards and may be shared by
  *                threads
@@ -129,7 +132,8 @@ typedef struct tandem_files_set {
 enum tandem_files_condition { /* what a look at its ends says about a shard file; bits */
                               TANDEM_FILES_START_DAMAGED = 1,
                               TANDEM_FILES_END_DAMAGED = 2, /* truncated, extended or overwritten */
-                              TANDEM_FILES_WRONG_LENGTH = 4
+                              TANDEM_FILES_WRONG_LENGTH = 4,
+                              TANDEM_FILES_MISSING = 8 /* reports: there is no file */
 };
 
 typedef struct tandem_files_shard {
@@ -153,7 +157,8 @@ TANDEM_API tandem_status tandem_files_search_ignored(const tandem_files_search *
                                                      const char **ignored_out);
 
 /* Chooses a set.
- *   set_id_prefix   the first hexadecimal digits of its id, at least one; NULL where there is only one set
+ *   set_id_prefix   the first hexadecimal digits of its id, at least one; NULL where there is only one set, or only one
+ *                   that has k shards or more (beside left-overs of other generations)
  *   set_index_out   its index in the search
  * Status: INVALID_ARGUMENT (none or several match: the message lists them), NOT_RECOVERABLE (there is no shard file).
  */
@@ -172,6 +177,8 @@ typedef struct tandem_files_decode_options {
   uint32_t thread_count;     /* 0 = the context's */
   tandem_files_progress progress;
   void *progress_user;
+  int32_t dry_run;  /* non-zero: decodes and compares the digest, writes nothing */
+  int32_t reserved; /* 0 */
 } tandem_files_decode_options;
 
 /* Puts the file back together. Reads the data shards that there are and as many parity shards as are missing; a block
@@ -185,16 +192,43 @@ TANDEM_API tandem_status tandem_files_decode(tandem_context *context, const tand
 
 /* ---- verify -------------------------------------------------------------------------------------- */
 
-/* Hears of each damaged block: `path` is the shard file. Called by one thread at a time, not the calling one. */
-typedef void (*tandem_files_bad_block)(void *user, const char *path, uint32_t shard_index, uint64_t block_number);
+typedef struct tandem_files_range {
+  uint64_t first, count;
+} tandem_files_range;
+
+enum tandem_files_action { /* what repair did to a shard file, or would do */
+                           TANDEM_FILES_NOTHING = 0,
+                           TANDEM_FILES_MEND = 1,    /* bad blocks and records rewritten in place */
+                           TANDEM_FILES_REBUILD = 2, /* written anew beside, then renamed */
+                           TANDEM_FILES_GIVE_UP = 3  /* nothing of it can be recovered */
+};
+
+typedef struct tandem_files_finding { /* one shard file, or one shard that has none */
+  size_t struct_bytes;                /* sizeof(tandem_files_finding) of the library */
+  const char *path;                   /* of the file. A missing shard's: where repair puts it; "" in verify */
+  uint32_t index;
+  uint32_t condition;                   /* bits of enum tandem_files_condition */
+  uint64_t file_bytes;                  /* its length; tandem_files_set has the right one */
+  uint64_t bad_block_count;             /* checksum wrong, outside the file, or not readable */
+  uint64_t lost_block_count;            /* of these, in stripes that cannot be recovered */
+  const tandem_files_range *bad_ranges; /* in order. More than 65536 are told as one that covers them all */
+  size_t bad_range_count;
+  int32_t action;          /* repair: enum tandem_files_action. verify: 0 */
+  uint32_t reserved;       /* 0 */
+  uint64_t left_bad_count; /* repair: blocks that are bad afterwards */
+} tandem_files_finding;
+
+/* Hears of each shard of the set by index, missing ones included, when the call knows everything about it: on the
+ * calling thread, before it returns. What `finding` points to lives during the call only. */
+typedef void (*tandem_files_report)(void *user, const tandem_files_finding *finding);
 
 typedef struct tandem_files_verify_options {
-  size_t struct_bytes;              /* sizeof(tandem_files_verify_options) */
-  const char *set_id_prefix;        /* as tandem_files_search_choose */
-  uint32_t thread_count;            /* 0 = the context's */
-  uint32_t reserved;                /* 0 */
-  tandem_files_bad_block bad_block; /* NULL = none */
-  void *bad_block_user;
+  size_t struct_bytes;        /* sizeof(tandem_files_verify_options) */
+  const char *set_id_prefix;  /* as tandem_files_search_choose */
+  uint32_t thread_count;      /* 0 = the context's */
+  uint32_t reserved;          /* 0 */
+  tandem_files_report report; /* NULL = none */
+  void *report_user;
   tandem_files_progress progress;
   void *progress_user;
 } tandem_files_verify_options;
@@ -218,6 +252,88 @@ typedef struct tandem_files_verify_result {
 TANDEM_API tandem_status tandem_files_verify(tandem_context *context, const tandem_files_search *search,
                                              const tandem_files_verify_options *options,
                                              tandem_files_verify_result *result_out);
+
+/* ---- repair -------------------------------------------------------------------------------------- */
+
+typedef struct tandem_files_repair_options {
+  size_t struct_bytes;        /* sizeof(tandem_files_repair_options) */
+  const char *set_id_prefix;  /* as tandem_files_search_choose */
+  const char *const *folders; /* missing shard i goes to folders[i % folder_count]; the last path component is made if
+                                 missing. NULL: to the folder where it was, as far as the others tell (see below) */
+  size_t folder_count;
+  int32_t force;              /* non-zero: the file of a missing shard may replace one of another set */
+  int32_t no_sync;            /* as encode */
+  int32_t dry_run;            /* non-zero: everything is found out and reported, nothing written */
+  uint32_t thread_count;      /* 0 = the context's */
+  tandem_files_report report; /* NULL = none */
+  void *report_user;
+  tandem_files_progress progress; /* of the content; counted anew when damage is known, and when it is read back */
+  void *progress_user;
+} tandem_files_repair_options;
+
+typedef struct tandem_files_repair_result {
+  size_t struct_bytes;        /* set by the caller: sizeof(tandem_files_repair_result) */
+  int32_t state;              /* of the set afterwards (dry_run: as it is), enum tandem_files_state */
+  uint32_t mended_file_count; /* dry_run: what would be, here and below */
+  uint32_t rebuilt_file_count;
+  uint64_t mended_block_count; /* rewritten in place */
+  uint64_t left_block_count;   /* bad blocks that are left in files of the set */
+  uint64_t lost_stripe_count;  /* stripes that cannot be recovered */
+  uint32_t left_shard_count;   /* shards that still have no file */
+  uint32_t reserved;
+  uint64_t read_bytes, written_bytes;
+  double seconds;
+} tandem_files_repair_result;
+
+/* Mends a set: rewrites bad blocks and damaged records in place, and writes shard files anew that are missing, have a
+ * wrong length or cannot be written to, beside the old ones, then renames them. What was written is read back from the
+ * disk and compared with its checksums. Stripes with too few good blocks stay as they are; everything else is mended.
+ *
+ * A kill at any moment costs nothing: blocks that are good are never written to, and a rebuilt file gets its name when
+ * it is complete.
+ *
+ * A missing shard's file is called as the others are ("NAME.003.tandem"), or by the set id where they have no common
+ * name; so also where that name is taken by a file of another set, unless `force`. It goes to the folder of the others.
+ * Where these lie in several folders, encode's order is recognised (shard i in folder i % folder_count); a shard whose
+ * folder is not among them goes to a folder of the search that holds nothing of the set (a new disk), else to the one
+ * that holds the fewest.
+ * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (there is no shard file), OUT_OF_MEMORY, CANCELLED (what was mended stays
+ *   so), DEVICE, IO (something could not be written, or reads back wrong: the rest was mended). What cannot be
+ * recovered is a result, not an error: state is TANDEM_FILES_LOST. */
+TANDEM_API tandem_status tandem_files_repair(tandem_context *context, const tandem_files_search *search,
+                                             const tandem_files_repair_options *options,
+                                             tandem_files_repair_result *result_out);
+
+/* ---- recover ------------------------------------------------------------------------------------- */
+
+/* Hears a sentence about each thing that was found. */
+typedef void (*tandem_files_note)(void *user, const char *note);
+
+typedef struct tandem_files_recover_options {
+  size_t struct_bytes;    /* sizeof(tandem_files_recover_options) */
+  int32_t dry_run;        /* non-zero: finds out, changes nothing */
+  int32_t reserved;       /* 0 */
+  tandem_files_note note; /* NULL = none */
+  void *note_user;
+} tandem_files_recover_options;
+
+typedef struct tandem_files_recover_result {
+  size_t struct_bytes;         /* set by the caller: sizeof(tandem_files_recover_result) */
+  uint32_t finished_set_count; /* complete: their files have their names now */
+  uint32_t removed_set_count;  /* not complete: their temporaries are gone */
+  uint32_t removed_file_count; /* other temporaries */
+  uint32_t left_count;         /* being written, not writable, or undecided: unchanged */
+} tandem_files_recover_result;
+
+/* Cleans up what runs that were killed, or lost their power, left in these folders and in the folders of these files. A
+ * set that was complete gets its names, replacing what it was to replace; one that was not goes away; what another
+ * process is writing is left alone. Folders that one encode wrote to are best named together. A folder that this
+ * process may not write to is no error. encode, and decode where it writes its output, do this by themselves; a search
+ * shows folders as if it had been done. options      NULL = defaults result_out   NULL, or a struct whose struct_bytes
+ * is set Status: INVALID_ARGUMENT, OUT_OF_MEMORY, IO (a path that does not exist or cannot be listed). */
+TANDEM_API tandem_status tandem_files_recover(const char *const *paths, size_t path_count,
+                                              const tandem_files_recover_options *options,
+                                              tandem_files_recover_result *result_out);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,101 @@
+#include "cli/finding.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace tandem::cli {
+namespace {
+
+constexpr std::size_t kMostKept = 1000, kMostListed = 10;
+
+std::string list(const FileFinding &file) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(file.ranges.size(), kMostListed); ++i) {
+    const auto [first, count] = file.ranges[i];
+    text += i == 0 ? "" : ", ";
+    text += count == 1 ? fmt::format("{}", first) : fmt::format("{}-{}", first, first + count - 1);
+  }
+  return file.finding.bad_range_count > kMostListed ? text + ", ..." : text;
+}
+
+const char *length_word(const FileFinding &file, const tandem_files_set &set) {
+  if ((file.finding.condition & TANDEM_FILES_MISSING) != 0) return "missing";
+  return file.finding.file_bytes < set.shard_file_bytes   ? "truncated"
+         : file.finding.file_bytes > set.shard_file_bytes ? "extended"
+                                                          : "right";
+}
+
+}  // namespace
+
+void collect(void *user, const tandem_files_finding *finding) {
+  FileFinding file{*finding, finding->path, {}};
+  const std::size_t kept = std::min(finding->bad_range_count, kMostKept);
+  file.ranges.assign(finding->bad_ranges, finding->bad_ranges + kept);
+  static_cast<Findings *>(user)->push_back(std::move(file));
+}
+
+bool is_damaged(const FileFinding &file) { return file.finding.condition != 0 || file.finding.bad_block_count != 0; }
+
+std::string what_is_wrong(const FileFinding &file, const tandem_files_set &set) {
+  const std::uint32_t condition = file.finding.condition;
+  if ((condition & TANDEM_FILES_MISSING) != 0) return "missing";
+  std::string text;
+  const auto add = [&text](const std::string &words) { text += (text.empty() ? "" : "; ") + words; };
+  if ((condition & TANDEM_FILES_WRONG_LENGTH) != 0)
+    add(fmt::format("{} to {} of {} bytes", length_word(file, set), file.finding.file_bytes, set.shard_file_bytes));
+  if ((condition & TANDEM_FILES_START_DAMAGED) != 0) add("header damaged");
+  if ((condition & TANDEM_FILES_END_DAMAGED) != 0 && (condition & TANDEM_FILES_WRONG_LENGTH) == 0)
+    add("trailer damaged");
+  if (file.finding.bad_block_count != 0)
+    add(fmt::format("{} damaged: {}", plural(file.finding.bad_block_count, "block"), list(file)));
+  if (file.finding.lost_block_count != 0)
+    add(fmt::format("{} of these cannot be recovered", file.finding.lost_block_count));
+  return text;
+}
+
+std::string misnamed(const FileFinding &file) {
+  // "NAME.003.tandem"
+  constexpr std::string_view kEnd = ".tandem";
+  const std::string_view path = file.path;
+  if (!path.ends_with(kEnd) || path.size() < kEnd.size() + 4) return "";
+  const std::string_view number = path.substr(path.size() - kEnd.size() - 4, 4);
+  if (number[0] != '.' || number.find_first_not_of("0123456789", 1) != std::string_view::npos) return "";
+  if (number.substr(1) == fmt::format("{:03}", file.finding.index)) return "";
+  return fmt::format("{} holds shard {}, not the one that its name says", path, file.finding.index);
+}
+
+nlohmann::ordered_json to_json(const FileFinding &file, const tandem_files_set &set) {
+  nlohmann::ordered_json object = {{"shard", file.finding.index}};
+  if (!file.path.empty()) object["path"] = file.path;
+  object["length"] = length_word(file, set);
+  object["bytes"] = file.finding.file_bytes;
+  object["header_damaged"] = (file.finding.condition & TANDEM_FILES_START_DAMAGED) != 0;
+  object["trailer_damaged"] = (file.finding.condition & TANDEM_FILES_END_DAMAGED) != 0;
+  object["bad_block_count"] = file.finding.bad_block_count;
+  object["lost_block_count"] = file.finding.lost_block_count;
+  object["bad_blocks"] = nlohmann::ordered_json::array();
+  for (const auto &[first, count] : file.ranges) object["bad_blocks"].push_back({{"first", first}, {"count", count}});
+  return object;
+}
+
+std::vector<std::string> files_of_other_sets(const Search &found, std::size_t set_index) {
+  std::vector<std::string> sentences;
+  for (std::size_t i = 0; i < tandem_files_search_set_count(found.get()); ++i) {
+    if (i == set_index) continue;
+    tandem_files_set set = {};
+    set.struct_bytes = sizeof set;
+    check(tandem_files_search_set(found.get(), i, &set));
+    for (std::size_t j = 0; j < set.file_count; ++j) {
+      tandem_files_shard shard = {};
+      shard.struct_bytes = sizeof shard;
+      check(tandem_files_search_shard(found.get(), i, j, &shard));
+      sentences.push_back(
+          fmt::format("{} is of another set, {} (stale, or foreign)", shard.path, hexadecimal(set.set_id)));
+    }
+  }
+  return sentences;
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,32 @@
+// What verify and repair found out about the files of a set, kept until it is printed.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/commands.hpp"
+
+namespace tandem::cli {
+
+struct FileFinding {
+  tandem_files_finding finding;  // its pointers are not valid any more
+  std::string path;
+  std::vector<tandem_files_range> ranges;  // the first ones
+};
+using Findings = std::vector<FileFinding>;
+
+// A tandem_files_report whose user is a Findings.
+void collect(void *user, const tandem_files_finding *finding);
+
+bool is_damaged(const FileFinding &file);
+// "truncated to 1000 of 8574 bytes; 3 blocks damaged: 4, 7-8"; "" for an intact file.
+std::string what_is_wrong(const FileFinding &file, const tandem_files_set &set);
+// "shards/a.003.tandem holds shard 5"; "" unless its name says another shard.
+std::string misnamed(const FileFinding &file);
+nlohmann::ordered_json to_json(const FileFinding &file, const tandem_files_set &set);
+
+// Files of other sets that the search has found: left over from an older generation, or foreign.
+std::vector<std::string> files_of_other_sets(const Search &found, std::size_t set_index);
+
+}  // namespace tandem::cli

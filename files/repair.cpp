@@ -1,0 +1,389 @@
+#include "files/repair.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "files/commit.hpp"
+#include "files/crew.hpp"
+#include "files/error.hpp"
+#include "files/placement.hpp"
+#include "files/recoverable.hpp"
+#include "files/stripe_source.hpp"
+#include "files/verify.hpp"
+
+namespace tandem::files {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A shard file that is mended in place, or one that is written anew.
+struct Target {
+  std::size_t file = kNoFile;  // place in ShardSet::files
+  std::uint32_t shard = 0;
+  std::int32_t action = TANDEM_FILES_NOTHING;
+  Place place;                         // rebuild
+  Descriptor opened;                   // mend
+  std::optional<PendingFile> pending;  // rebuild
+  Ranges written;                      // blocks
+  std::string failure;
+
+  int descriptor() const { return pending ? pending->descriptor() : opened.get(); }
+};
+
+class Repair {
+ public:
+  Repair(tandem_context *context, const Search &search, const ShardSet &set, const tandem_files_repair_options &options)
+      : context_(context),
+        search_(search),
+        set_(set),
+        header_(set.header),
+        options_(options),
+        recoverability_(context, header_),
+        source_(context, recoverability_.codec(), set),
+        findings_(inspect(context, set, options.thread_count, options.progress, options.progress_user)) {
+    for (std::size_t i = 0; options.folders != nullptr && i < options.folder_count; ++i)
+      given_.emplace_back(options.folders[i]);
+  }
+
+  ~Repair() {
+    targets_.clear();
+    for (const std::string &folder : made_) rmdir(folder.c_str());  // stays when something lies in it
+  }
+  Repair(const Repair &) = delete;
+  Repair &operator=(const Repair &) = delete;
+
+  tandem_files_repair_result run() {
+    plan();
+    if (options_.dry_run == 0 && !targets_.empty()) {
+      open_pending();
+      write_blocks();
+      write_records();
+      for (Target &target : targets_) attempt(target, [&] { finish(target); });
+      read_back();
+      for (Target &target : targets_) attempt(target, [&] { give_name(target); });
+    }
+    tandem_files_repair_result result = tell();
+    for (const Target &target : targets_)
+      if (!target.failure.empty()) fail(TANDEM_ERROR_IO, failures());
+    return result;
+  }
+
+ private:
+  // ---- what is to be done ----
+
+  void plan() {
+    for (std::size_t file = 0; file < set_.files.size(); ++file) {
+      const ShardFile &shard = set_.files[file];
+      if (shard.condition == 0 && findings_.bad[file].count() == findings_.lost_count[file]) continue;
+      Target target;
+      target.file = file;
+      target.shard = shard.index;
+      target.action = TANDEM_FILES_REBUILD;
+      target.place = {folder_of(shard.path), name_of(shard.path)};
+      if ((shard.condition & TANDEM_FILES_WRONG_LENGTH) == 0 && open_in_place(shard, &target.opened))
+        target.action = TANDEM_FILES_MEND;
+      targets_.push_back(std::move(target));
+    }
+    const std::uint64_t stripe_count = header_.stripe_count();
+    const bool worth_it = stripe_count == 0 ? findings_.recoverable : findings_.lost.count() < stripe_count;
+    const std::vector<std::uint32_t> missing = missing_shards(set_);
+    const std::vector<Place> places = places_for(search_, set_, missing, given_, options_.force != 0);
+    for (std::size_t i = 0; worth_it && i < missing.size(); ++i) {
+      Target target;
+      target.shard = missing[i];
+      target.action = TANDEM_FILES_REBUILD;
+      target.place = places[i];
+      targets_.push_back(std::move(target));
+    }
+  }
+
+  // False where the file cannot be written to, or is not the one that was searched any more.
+  bool open_in_place(const ShardFile &shard, Descriptor *file_out) const {
+    Descriptor file(open(shard.path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+    struct stat status;
+    if (!file || fstat(file.get(), &status) != 0 || status.st_dev != shard.identity.first ||
+        status.st_ino != shard.identity.second)
+      return false;
+    *file_out = std::move(file);
+    return true;
+  }
+
+  // Ranges may cover more than what is bad: a block that is good is not written to.
+  bool wants(const Target &target, std::uint64_t stripe, std::byte *scratch) {
+    return target.action == TANDEM_FILES_REBUILD ||
+           (findings_.bad[target.file].contains(stripe) &&
+            !source_.reader().read_block_of_file(target.file, stripe, scratch));
+  }
+
+  // ---- doing it ----
+
+  // What fails for one file does not keep the others from being mended.
+  template <class Step>
+  void attempt(Target &target, Step step) {
+    if (!target.failure.empty()) return;
+    try {
+      step();
+    } catch (const Error &error) {
+      if (error.status() != TANDEM_ERROR_IO) throw;
+      target.failure = error.what();
+    }
+  }
+
+  std::string path_of(const Target &target) const { return target.place.folder + "/" + target.place.name; }
+
+  void open_pending() {
+    for (Target &target : targets_) {
+      if (target.action != TANDEM_FILES_REBUILD) continue;
+      attempt(target, [&] {
+        if (target.file == kNoFile && mkdir(target.place.folder.c_str(), 0777) == 0)
+          made_.push_back(target.place.folder);
+        Folders folders;
+        add_folder(folders, target.place.folder);
+        const FoldersLock lock(folders);
+        OwnName name{OwnKind::lone_temporary};
+        random_bytes(name.set_id);
+        target.pending.emplace(folders[0], own_name(name), header_.mode);
+        if (ftruncate(target.pending->descriptor(), static_cast<off_t>(header_.shard_file_bytes())) != 0)
+          fail_io("extend", target.pending->path(), errno);
+      });
+    }
+  }
+
+  void run_crew(const std::function<void(std::uint64_t, const ShardBuffers &)> &work) {
+    const std::uint64_t stripe_bytes = std::uint64_t{header_.shard_count()} * header_.block_bytes;
+    const std::uint64_t stripe_count = findings_.stripe_count;
+    Crew crew(options_.progress, options_.progress_user, stripe_count * header_.stripe_data_bytes());
+    std::atomic<std::uint64_t> next{0};
+    crew.run(crew_size(context_, options_.thread_count, stripe_bytes, stripe_count), [&](unsigned) {
+      const ShardBuffers buffers(header_.shard_count(), header_.block_bytes);
+      while (!crew.stopped().load(std::memory_order_relaxed)) {
+        const std::uint64_t stripe = next.fetch_add(1);
+        if (stripe >= stripe_count) return;
+        work(stripe, buffers);
+        crew.add_done(header_.stripe_data_bytes());
+      }
+    });
+  }
+
+  void write_blocks() {
+    run_crew([this](std::uint64_t stripe, const ShardBuffers &buffers) {
+      std::vector<std::uint8_t> wanted(header_.shard_count(), 0);
+      std::vector<Target *> now;
+      for (Target &target : targets_) {
+        if (!wants(target, stripe, buffers.at(target.shard))) continue;
+        now.push_back(&target);
+        wanted[target.shard] = 1;
+      }
+      if (now.empty()) return;
+      const StripeSource::Stripe got = source_.bring(stripe, wanted, buffers);
+      const std::uint64_t payload_bytes = header_.payload_bytes_of(stripe);
+      for (std::uint32_t i = 0; i < header_.shard_count(); ++i)
+        if (wanted[i] != 0 && got.present[i] == 0 && got.complete)
+          write_check(block_check(header_.set_id, i, stripe, buffers.at(i), payload_bytes),
+                      buffers.at(i) + payload_bytes);
+      for (Target *target : now)
+        if (got.complete || got.present[target->shard] != 0)
+          write_block(*target, stripe, buffers.at(target->shard), payload_bytes + kCheckBytes);
+    });
+  }
+
+  void write_block(Target &target, std::uint64_t stripe, const std::byte *block, std::uint64_t bytes) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!target.failure.empty()) return;
+    }
+    const bool good = write_at(target.descriptor(), block, bytes, header_.block_offset(stripe));
+    const int error = errno;
+    const std::lock_guard lock(mutex_);
+    if (good) {
+      target.written.add(stripe, stripe + 1);
+      written_bytes_ += bytes;
+    } else if (target.failure.empty()) {
+      target.failure = fmt::format("cannot write block {} of {}: errno {}", stripe, path_of(target), error);
+    }
+  }
+
+  std::vector<RecordEnd> ends_to_write(const Target &target) const {
+    if (target.action == TANDEM_FILES_REBUILD) return {RecordEnd::end, RecordEnd::start};
+    std::vector<RecordEnd> ends;
+    const std::uint32_t condition = set_.files[target.file].condition;
+    if ((condition & TANDEM_FILES_END_DAMAGED) != 0) ends.push_back(RecordEnd::end);
+    if ((condition & TANDEM_FILES_START_DAMAGED) != 0) ends.push_back(RecordEnd::start);
+    return ends;
+  }
+
+  std::uint64_t offset_of(RecordEnd end) const {
+    return end == RecordEnd::start ? 0 : header_.shard_file_bytes() - kRecordBytes;
+  }
+
+  void write_records() {
+    std::array<std::byte, kRecordBytes> bytes;
+    for (Target &target : targets_)
+      attempt(target, [&] {
+        for (const RecordEnd end : ends_to_write(target)) {
+          write_record({header_, target.shard, end}, bytes);
+          if (!write_at(target.descriptor(), bytes.data(), bytes.size(), offset_of(end)))
+            fail_io("write", path_of(target), errno);
+          written_bytes_ += bytes.size();
+        }
+      });
+  }
+
+  void finish(Target &target) {
+    if (target.pending) {
+      target.pending->finish(options_.no_sync != 0);
+    } else if (options_.no_sync == 0 && fsync(target.descriptor()) != 0) {
+      fail_io("sync", path_of(target), errno);
+    }
+    // What is read back comes from the disk, not from memory.
+    posix_fadvise(target.descriptor(), 0, 0, POSIX_FADV_DONTNEED);
+  }
+
+  void read_back() {
+    run_crew([this](std::uint64_t stripe, const ShardBuffers &buffers) {
+      const std::uint64_t payload_bytes = header_.payload_bytes_of(stripe), bytes = payload_bytes + kCheckBytes;
+      std::byte *block = buffers.at(0);
+      for (Target &target : targets_) {
+        if (!target.written.contains(stripe)) continue;
+        const std::int64_t got = read_at(target.descriptor(), block, bytes, header_.block_offset(stripe));
+        const bool good = got == static_cast<std::int64_t>(bytes) &&
+                          block_check(header_.set_id, target.shard, stripe, block, payload_bytes) ==
+                              read_check(block + payload_bytes);
+        const std::lock_guard lock(mutex_);
+        read_bytes_ += bytes;
+        if (!good && target.failure.empty())
+          target.failure = fmt::format("block {} of {} was written and does not read back", stripe, path_of(target));
+      }
+    });
+    for (Target &target : targets_)
+      attempt(target, [&] {
+        std::array<std::byte, kRecordBytes> bytes;
+        for (const RecordEnd end : ends_to_write(target)) {
+          Record record;
+          if (read_at(target.descriptor(), bytes.data(), bytes.size(), offset_of(end)) !=
+                  static_cast<std::int64_t>(bytes.size()) ||
+              parse_record(bytes, &record) != ParseResult::record || record != Record{header_, target.shard, end})
+            fail(TANDEM_ERROR_IO, fmt::format("a record of {} was written and does not read back", path_of(target)));
+        }
+      });
+  }
+
+  void give_name(Target &target) {
+    if (!target.pending) return;
+    Folders folders;
+    add_folder(folders, target.place.folder);
+    const FoldersLock lock(folders);
+    if (target.file == kNoFile && options_.force == 0 && is_shard_file(*folders[0], target.place.name))
+      fail(TANDEM_ERROR_IO, fmt::format("{} is a shard file that was not there before", path_of(target)));
+    target.pending->rename(target.place.name, true, options_.no_sync != 0);
+  }
+
+  // ---- telling ----
+
+  std::uint64_t left_in(const Target &target) const {
+    if (options_.dry_run == 0 && target.failure.empty())
+      return target.action == TANDEM_FILES_MEND ? findings_.bad[target.file].count() - target.written.count()
+                                                : header_.stripe_count() - target.written.count();
+    if (options_.dry_run != 0)
+      return target.file != kNoFile ? findings_.lost_count[target.file] : findings_.lost.count();
+    return target.file != kNoFile ? findings_.bad[target.file].count() : 0;
+  }
+
+  const Target *target_of(const Finding &finding) const {
+    for (const Target &target : targets_)
+      if (target.file == finding.file && target.shard == finding.report.index) return &target;
+    return nullptr;
+  }
+
+  tandem_files_repair_result tell() {
+    tandem_files_repair_result result = {};
+    result.left_shard_count = header_.shard_count() - set_.shard_count;
+    for (std::size_t file = 0; file < set_.files.size(); ++file) result.left_block_count += findings_.bad[file].count();
+    bool all_done = true;
+    for (const Target &target : targets_) {
+      all_done = all_done && options_.dry_run == 0 && target.failure.empty();
+      if (!target.failure.empty()) continue;
+      if (target.file != kNoFile) {
+        result.left_block_count -= findings_.bad[target.file].count();
+      } else {
+        --result.left_shard_count;
+      }
+      result.left_block_count += left_in(target);
+      if (target.action == TANDEM_FILES_MEND) {
+        ++result.mended_file_count;
+        result.mended_block_count += findings_.bad[target.file].count() - left_in(target);
+      } else {
+        ++result.rebuilt_file_count;
+      }
+    }
+    result.lost_stripe_count = findings_.lost.count();
+    result.state = !findings_.recoverable ? TANDEM_FILES_LOST
+                   : all_done && result.left_block_count == 0 && result.left_shard_count == 0
+                       ? TANDEM_FILES_INTACT
+                       : TANDEM_FILES_RECOVERABLE;
+    if (targets_.empty() && result.left_block_count == 0 && result.left_shard_count == 0 && findings_.recoverable)
+      result.state = TANDEM_FILES_INTACT;
+    result.read_bytes = findings_.read_bytes + source_.reader().read_bytes() + read_bytes_;
+    result.written_bytes = written_bytes_;
+    std::string path;
+    report(set_, findings_, options_.report, options_.report_user, [&](Finding &finding) {
+      finding.report.left_bad_count = finding.report.bad_block_count;
+      const Target *target = target_of(finding);
+      if (target != nullptr && target->failure.empty()) {
+        finding.report.action = target->action;
+        finding.report.left_bad_count = left_in(*target);
+        path = path_of(*target);
+        if (finding.file == kNoFile) finding.report.path = path.c_str();
+      } else if (finding.report.condition != 0 || finding.report.bad_block_count != 0) {
+        finding.report.action = TANDEM_FILES_GIVE_UP;
+      }
+    });
+    return result;
+  }
+
+  std::string failures() const {
+    std::string first;
+    std::size_t count = 0;
+    for (const Target &target : targets_) {
+      if (target.failure.empty()) continue;
+      if (first.empty()) first = target.failure;
+      ++count;
+    }
+    return count == 1 ? first : fmt::format("{} (and {} more shard files could not be mended)", first, count - 1);
+  }
+
+  tandem_context *context_;
+  const Search &search_;
+  const ShardSet &set_;
+  const SetHeader header_;
+  const tandem_files_repair_options &options_;
+  Recoverability recoverability_;
+  StripeSource source_;
+  Findings findings_;
+  std::vector<std::string> given_;
+  std::vector<std::string> made_;
+  std::vector<Target> targets_;
+  std::mutex mutex_;  // targets' progress, and:
+  std::uint64_t read_bytes_ = 0, written_bytes_ = 0;
+};
+
+}  // namespace
+
+tandem_files_repair_result repair(tandem_context *context, const Search &search,
+                                  const tandem_files_repair_options &options) {
+  const Clock::time_point started = Clock::now();
+  const std::size_t set = search.choose(options.set_id_prefix != nullptr ? options.set_id_prefix : "");
+  tandem_files_repair_result result = Repair(context, search, search.sets[set], options).run();
+  result.seconds = std::chrono::duration<double>(Clock::now() - started).count();
+  return result;
+}
+
+}  // namespace tandem::files

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "files/search.hpp"
+#include "tandem/files.h"
+
+namespace tandem::files {
+
+// Everything but struct_bytes of the result.
+tandem_files_repair_result repair(tandem_context *context, const Search &search,
+                                  const tandem_files_repair_options &options);
+
+}  // namespace tandem::files

@@ -1,0 +1,49 @@
+#include "files/stripe_source.hpp"
+
+#include <chrono>
+
+#include "files/error.hpp"
+
+namespace tandem::files {
+
+using Clock = std::chrono::steady_clock;
+
+StripeSource::Stripe StripeSource::bring(std::uint64_t stripe, const std::vector<std::uint8_t> &wanted,
+                                         const ShardBuffers &buffers) {
+  const std::uint32_t shard_count = header_.shard_count();
+  Stripe got;
+  got.present.assign(shard_count, 0);
+  const auto read = [&](std::uint32_t shard) {
+    if (!reader_.has(shard) || !reader_.read_block(shard, stripe, buffers.at(shard))) return false;
+    got.present[shard] = 1;
+    ++got.good_count;
+    return true;
+  };
+  std::uint64_t missing_count = 0;
+  for (std::uint32_t shard = 0; shard < shard_count; ++shard)
+    if (wanted[shard] != 0 && !read(shard)) ++missing_count;
+  got.complete = missing_count == 0;
+  if (got.complete) return got;
+
+  std::vector<void *> shards(shard_count, nullptr);
+  for (std::uint32_t next = 0, needed = header_.k;;) {
+    for (; next < shard_count && got.good_count < needed; ++next)
+      if (wanted[next] == 0) read(next);
+    if (got.good_count < needed) return got;
+    for (std::uint32_t shard = 0; shard < shard_count; ++shard)
+      shards[shard] = wanted[shard] != 0 || got.present[shard] != 0 ? buffers.at(shard) : nullptr;
+    const Clock::time_point coding = Clock::now();
+    const tandem_status status =
+        tandem_decode(context_, codec_, shards.data(), got.present.data(), header_.payload_bytes_of(stripe));
+    coding_nanoseconds_.fetch_add(static_cast<std::uint64_t>((Clock::now() - coding).count()),
+                                  std::memory_order_relaxed);
+    if (status == TANDEM_OK) break;
+    if (status != TANDEM_ERROR_NOT_RECOVERABLE) check(status);
+    needed = got.good_count + 1;  // with a matrix that is not MDS, k blocks need not be enough where more are
+  }
+  computed_count_.fetch_add(missing_count, std::memory_order_relaxed);
+  got.complete = true;
+  return got;
+}
+
+}  // namespace tandem::files

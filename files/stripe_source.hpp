@@ -1,0 +1,40 @@
+// Brings blocks of a stripe into memory: reads those that are intact and computes the others from them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "files/handles.hpp"
+#include "files/set_reader.hpp"
+
+namespace tandem::files {
+
+class StripeSource {
+ public:
+  StripeSource(tandem_context *context, const tandem_codec *codec, const ShardSet &set)
+      : context_(context), codec_(codec), header_(set.header), reader_(set) {}
+
+  struct Stripe {
+    std::vector<std::uint8_t> present;  // by shard: read, and intact
+    std::uint32_t good_count = 0;       // of these
+    bool complete = false;              // every wanted block is in the buffers
+  };
+
+  // wanted: by shard, non-zero. Reads these and, where one is missing, others until there are enough. A computed block
+  // has no checksum behind it yet. Any thread.
+  Stripe bring(std::uint64_t stripe, const std::vector<std::uint8_t> &wanted, const ShardBuffers &buffers);
+
+  SetReader &reader() { return reader_; }
+  std::uint64_t computed_count() const { return computed_count_.load(); }
+  double coding_seconds() const { return coding_nanoseconds_.load() * 1e-9; }
+
+ private:
+  tandem_context *context_;
+  const tandem_codec *codec_;
+  const SetHeader header_;
+  SetReader reader_;
+  std::atomic<std::uint64_t> computed_count_{0}, coding_nanoseconds_{0};
+};
+
+}  // namespace tandem::files
