@@ -1,0 +1,383 @@
+// What a run that dies leaves behind, made by hand: the records and temporaries of docs/FORMAT.md, section 7.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+
+#include "files/commit.hpp"
+#include "tests/files_kit.hpp"
+
+using namespace tandem::files;
+
+namespace {
+
+CommitRecord sample_record() {
+  CommitRecord record;
+  for (std::size_t i = 0; i < record.set_id.size(); ++i) record.set_id[i] = static_cast<std::uint8_t>(7 * i + 1);
+  record.shard_count = 14;
+  record.folder_count = 3;
+  record.folder = 2;
+  record.force = true;
+  record.name = "video.mp4";
+  for (std::uint32_t i = 0; i < 14; ++i) record.folder_of[i] = static_cast<std::uint8_t>(i % 3);
+  record.stale.set(17);
+  return record;
+}
+
+using RecordBytes = std::array<std::byte, kCommitRecordBytes>;
+
+RecordBytes written(const CommitRecord &record) {
+  RecordBytes bytes;
+  write_commit_record(record, bytes);
+  return bytes;
+}
+
+void reseal(RecordBytes &bytes) {
+  const std::uint64_t check = hash64(bytes.data(), kCommitRecordBytes - 8);
+  for (unsigned i = 0; i < 8; ++i) bytes[kCommitRecordBytes - 8 + i] = static_cast<std::byte>(check >> (8 * i));
+}
+
+TEST(CommitRecord, RoundTripsAndEveryBitCounts) {
+  const RecordBytes good = written(sample_record());
+  CommitRecord back;
+  ASSERT_TRUE(parse_commit_record(good, &back));
+  EXPECT_EQ(back, sample_record());
+  for (std::size_t bit = 0; bit < 8 * kCommitRecordBytes; ++bit) {
+    RecordBytes bad = good;
+    bad[bit / 8] ^= static_cast<std::byte>(1u << (bit % 8));
+    ASSERT_FALSE(parse_commit_record(bad, &back)) << "bit " << bit;
+  }
+}
+
+TEST(CommitRecord, WhatNoWriterMakesIsRefused) {
+  const auto refused = [](std::size_t at, std::uint32_t value) {
+    RecordBytes bytes = written(sample_record());
+    for (unsigned i = 0; i < 4; ++i) bytes[at + i] = static_cast<std::byte>(value >> (8 * i));
+    reseal(bytes);
+    CommitRecord back;
+    return !parse_commit_record(bytes, &back);
+  };
+  for (const std::uint32_t version : {0u, 2u}) EXPECT_TRUE(refused(8, version));
+  EXPECT_TRUE(refused(12, 2));
+  for (const std::uint32_t shards : {0u, 2u, 257u, UINT32_MAX}) EXPECT_TRUE(refused(32, shards)) << shards;
+  for (const std::uint32_t folders : {0u, 2u, 15u, UINT32_MAX}) EXPECT_TRUE(refused(36, folders)) << folders;
+  for (const std::uint32_t folder : {3u, UINT32_MAX}) EXPECT_TRUE(refused(40, folder)) << folder;
+  for (const std::uint32_t length : {0u, 245u, UINT32_MAX}) EXPECT_TRUE(refused(44, length)) << length;
+  EXPECT_TRUE(refused(44, 20)) << "NUL in the name";
+  EXPECT_TRUE(refused(304, 0x00000003)) << "a folder that there is not";
+  for (const std::string &name : {std::string("../../etc/x"), std::string("a/b"), std::string("/"), std::string()}) {
+    CommitRecord record = sample_record();
+    record.name = name;
+    CommitRecord back;
+    EXPECT_FALSE(parse_commit_record(written(record), &back)) << name;
+  }
+}
+
+TEST(CommitRecord, NamesOfOurOwn) {
+  const std::string id = "0123456789abcdef0123456789abcdef";
+  const auto kind = [](const std::string &name) {
+    const auto own = parse_own_name(name);
+    if (own) {
+      EXPECT_EQ(own_name(*own), name);
+    }
+    return own ? static_cast<int>(own->kind) : -1;
+  };
+  EXPECT_EQ(kind("." + id + ".tandem-pending"), static_cast<int>(OwnKind::pending_record));
+  EXPECT_EQ(kind("." + id + ".tandem-commit"), static_cast<int>(OwnKind::commit_record));
+  EXPECT_EQ(kind("." + id + ".013.tandem-tmp"), static_cast<int>(OwnKind::set_temporary));
+  EXPECT_EQ(kind("." + id + ".tandem-tmp"), static_cast<int>(OwnKind::lone_temporary));
+  for (const std::string &name :
+       {id + ".tandem-tmp", "." + id + ".256.tandem-tmp", "." + id + ".1.tandem-tmp", "." + id + "0.tandem-tmp",
+        "." + id.substr(1) + "G.tandem-commit", std::string(".x.tandem-tmp"), std::string(".tandem-tmp"), std::string(".")})
+    EXPECT_EQ(kind(name), -1) << name;
+}
+
+class Recovery : public Files {
+ protected:
+  using Contents = std::map<std::string, std::vector<char>>;
+
+  static Contents contents(const fs::path &folder) {
+    Contents all;
+    for (const auto &entry : fs::directory_iterator(folder))
+      if (fs::is_regular_file(entry.symlink_status())) all[entry.path().filename().string()] = slurp(entry.path());
+    return all;
+  }
+
+  void encode_into(const std::vector<fs::path> &folders, std::uint32_t k, std::uint32_t m, unsigned seed, bool force) {
+    spill(root_ / "source", paint(9000, seed));
+    std::vector<std::string> text;
+    std::vector<const char *> pointers;
+    for (const fs::path &folder : folders) text.push_back(folder.string());
+    for (const std::string &folder : text) pointers.push_back(folder.c_str());
+    tandem_files_encode_options options = encode_options(root_ / "source", k, m, 256);
+    options.folders = pointers.data();
+    options.folder_count = pointers.size();
+    options.force = force;
+    result_ = {};
+    result_.struct_bytes = sizeof result_;
+    ASSERT_EQ(tandem_files_encode(context_, &options, &result_), TANDEM_OK) << tandem_last_error_message();
+  }
+
+  // A new set of shards, `seed`, complete beside the old one: what encode --force has made before anything counts.
+  // Folder i gets records of that state; names that are `done` are in place already.
+  CommitRecord stage(const std::vector<fs::path> &folders, std::uint32_t k, std::uint32_t m, unsigned seed,
+                     const std::vector<OwnKind> &states, std::uint32_t done = 0) {
+    std::vector<fs::path> aside;
+    for (std::size_t i = 0; i < folders.size(); ++i) aside.push_back(root_ / ("aside" + std::to_string(i)));
+    encode_into(aside, k, m, seed, false);
+    CommitRecord record;
+    std::memcpy(record.set_id.data(), result_.set_id, sizeof result_.set_id);
+    record.shard_count = k + m;
+    record.folder_count = static_cast<std::uint32_t>(folders.size());
+    record.force = true;
+    record.name = "source";
+    for (std::uint32_t i = 0; i < k + m; ++i) record.folder_of[i] = static_cast<std::uint8_t>(i % folders.size());
+    for (std::uint32_t i = 0; i < k + m; ++i) {
+      const std::string name = shard_file_name("source", i);
+      const fs::path folder = folders[i % folders.size()];
+      fs::rename(aside[i % folders.size()] / name,
+                 folder / (i < done ? name : own_name({OwnKind::set_temporary, record.set_id, i})));
+    }
+    for (std::size_t i = 0; i < folders.size(); ++i) {
+      record.folder = static_cast<std::uint32_t>(i);
+      for (std::uint32_t j = 0; j < kMaxShardCount; ++j)
+        record.stale[j] = !record.is_here(j) && fs::exists(folders[i] / shard_file_name("source", j));
+      if (i < states.size()) put_record(folders[i], record, states[i]);
+      fs::remove_all(aside[i]);
+    }
+    return record;
+  }
+
+  static void put_record(const fs::path &folder, const CommitRecord &record, OwnKind state) {
+    const RecordBytes bytes = written(record);
+    spill(folder / own_name({state, record.set_id}),
+          std::vector<char>(reinterpret_cast<const char *>(bytes.data()),
+                            reinterpret_cast<const char *>(bytes.data()) + bytes.size()));
+  }
+
+  tandem_files_recover_result recover(const std::vector<fs::path> &folders, bool dry_run = false) {
+    std::vector<std::string> text;
+    std::vector<const char *> pointers;
+    for (const fs::path &folder : folders) text.push_back(folder.string());
+    for (const std::string &folder : text) pointers.push_back(folder.c_str());
+    tandem_files_recover_options options = {};
+    options.struct_bytes = sizeof options;
+    options.dry_run = dry_run;
+    notes_.clear();
+    options.note = [](void *user, const char *note) { static_cast<std::string *>(user)->append(note).append("\n"); };
+    options.note_user = &notes_;
+    tandem_files_recover_result result = {};
+    result.struct_bytes = sizeof result;
+    EXPECT_EQ(tandem_files_recover(pointers.data(), pointers.size(), &options, &result), TANDEM_OK)
+        << tandem_last_error_message();
+    return result;
+  }
+
+  void expect_content(unsigned seed) {
+    fs::remove(root_ / "output");
+    ASSERT_EQ(decode(shards_), TANDEM_OK) << tandem_last_error_message();
+    EXPECT_EQ(slurp(root_ / "output"), paint(9000, seed));
+  }
+
+  std::string notes_;
+};
+
+TEST_F(Recovery, ASetThatDoesNotCountGoesAway) {
+  encode_into({shards_}, 5, 3, 1, false);
+  const Contents old = contents(shards_);
+  stage({shards_}, 3, 2, 2, {OwnKind::pending_record});
+  const Contents staged = contents(shards_);
+  expect_content(1);  // seen right before anything is cleaned up
+  EXPECT_EQ(contents(shards_), staged);
+  EXPECT_EQ(recover({shards_}, true).removed_set_count, 1u);
+  EXPECT_EQ(contents(shards_), staged);
+  EXPECT_EQ(recover({shards_}).removed_set_count, 1u);
+  EXPECT_EQ(contents(shards_), old);
+}
+
+// At every point of giving names, also where stale files of the older and larger set are left.
+TEST_F(Recovery, ASetThatCountsIsFinished) {
+  for (std::uint32_t done = 0; done <= 5; ++done) {
+    fs::remove_all(shards_);
+    encode_into({shards_}, 5, 3, 1, false);
+    stage({shards_}, 3, 2, 2, {OwnKind::commit_record}, done);
+    const Contents staged = contents(shards_);
+    expect_content(2);
+    EXPECT_EQ(recover({shards_}, true).finished_set_count, 1u);
+    EXPECT_EQ(contents(shards_), staged);
+    EXPECT_EQ(recover({shards_}).finished_set_count, 1u);
+    EXPECT_EQ(entries(shards_), 5u) << "stale shards of the older set, or records";
+    expect_content(2);
+    EXPECT_EQ(verify().state, TANDEM_FILES_INTACT);
+    EXPECT_EQ(recover({shards_}).finished_set_count, 0u);
+  }
+}
+
+TEST_F(Recovery, EncodeCleansUpFirst) {
+  encode_into({shards_}, 5, 3, 1, false);
+  stage({shards_}, 3, 2, 2, {OwnKind::pending_record});
+  spill(shards_ / ("." + std::string(32, 'a') + ".tandem-tmp"), paint(100));
+  encode_into({shards_}, 5, 3, 3, true);
+  EXPECT_EQ(entries(shards_), 8u);
+  expect_content(3);
+  stage({shards_}, 5, 3, 4, {OwnKind::commit_record}, 2);
+  encode_into({shards_}, 5, 3, 5, true);
+  EXPECT_EQ(entries(shards_), 8u);
+  expect_content(5);
+}
+
+TEST_F(Recovery, SeveralFoldersAgree) {
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b", root_ / "c"};
+  constexpr OwnKind kPending = OwnKind::pending_record, kCommit = OwnKind::commit_record;
+  for (const std::vector<OwnKind> &states : {std::vector<OwnKind>{kPending, kPending, kPending},
+                                             {kCommit, kPending, kPending},
+                                             {kCommit, kCommit, kPending},
+                                             {kCommit, kCommit, kCommit}}) {
+    for (const fs::path &folder : folders) fs::remove_all(folder);
+    encode_into(folders, 5, 3, 1, false);
+    std::vector<Contents> old;
+    for (const fs::path &folder : folders) old.push_back(contents(folder));
+    const CommitRecord record = stage(folders, 5, 3, 2, states);
+    // A folder that does not decide, alone: nothing is lost in it, whatever the set is.
+    if (states[2] == kPending) {
+      const Contents before = contents(folders[2]);
+      EXPECT_EQ(recover({folders[2]}).left_count, 1u);
+      EXPECT_EQ(contents(folders[2]), before);
+      EXPECT_NE(notes_.find("name the folder too"), std::string::npos) << notes_;
+    }
+    // The lead alone: it does its part and stays to be asked.
+    recover({folders[0]});
+    EXPECT_TRUE(fs::exists(folders[0] / own_name({states[0], record.set_id})));
+    recover({folders[2], folders[1], folders[0]});
+    for (std::size_t i = 0; i < 3; ++i) {
+      const Contents now = contents(folders[i]);
+      EXPECT_EQ(now.size(), old[i].size()) << i << ": " << notes_;
+      EXPECT_EQ(now == old[i], states[0] == kPending) << i;
+    }
+    const std::string text[] = {folders[0].string(), folders[1].string(), folders[2].string()};
+    const char *pointers[] = {text[0].c_str(), text[1].c_str(), text[2].c_str()};
+    tandem_files_search *search = nullptr;
+    ASSERT_EQ(tandem_files_search_create(pointers, 3, &search), TANDEM_OK);
+    EXPECT_EQ(tandem_files_search_set_count(search), 1u);
+    tandem_files_set set = {};
+    set.struct_bytes = sizeof set;
+    ASSERT_EQ(tandem_files_search_set(search, 0, &set), TANDEM_OK);
+    EXPECT_EQ(set.shard_count, 8u);
+    tandem_files_search_destroy(search);
+  }
+}
+
+// Folder b learned that the set counts, and was finished alone; the lead then sees that b is done.
+TEST_F(Recovery, AFolderFinishedAloneIsNotWaitedFor) {
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
+  encode_into(folders, 3, 2, 1, false);
+  stage(folders, 3, 2, 2, {OwnKind::commit_record, OwnKind::commit_record});
+  EXPECT_EQ(recover({folders[1]}).finished_set_count, 1u);
+  EXPECT_EQ(entries(folders[1]), 2u);
+  EXPECT_EQ(recover({folders[0]}).left_count, 1u);
+  EXPECT_EQ(entries(folders[0]), 4u);
+  EXPECT_EQ(recover(folders).left_count, 0u);
+  EXPECT_EQ(entries(folders[0]), 3u);
+}
+
+TEST_F(Recovery, WhatALiveProcessWritesIsLeftAlone) {
+  encode_into({shards_}, 5, 3, 1, false);
+  const CommitRecord record = stage({shards_}, 3, 2, 2, {OwnKind::pending_record});
+  const fs::path lone = shards_ / ("." + std::string(32, 'b') + ".tandem-tmp");
+  spill(lone, paint(100));
+  const Contents staged = contents(shards_);
+  const int locked[] = {open((shards_ / own_name({OwnKind::pending_record, record.set_id})).c_str(), O_RDWR),
+                        open(lone.c_str(), O_RDWR)};
+  for (const int file : locked) ASSERT_EQ(flock(file, LOCK_EX), 0);
+  const tandem_files_recover_result result = recover({shards_});
+  EXPECT_EQ(result.left_count, 2u);
+  EXPECT_EQ(result.removed_set_count + result.removed_file_count, 0u);
+  EXPECT_EQ(contents(shards_), staged);
+  expect_content(1);
+  for (const int file : locked) close(file);
+  EXPECT_EQ(recover({shards_}).left_count, 0u);
+  EXPECT_EQ(entries(shards_), 8u);
+}
+
+TEST_F(Recovery, HostileRecordsReachNothing) {
+  encode_into({shards_}, 5, 3, 1, false);
+  spill(root_ / "precious", paint(1000));
+  const Contents old = contents(shards_);
+  CommitRecord record = sample_record();
+  record.folder_count = 1;
+  record.folder = 0;
+  record.folder_of = {};
+  record.stale.set();
+  // A name that leads elsewhere, a record of another set's name, garbage, and links.
+  for (const std::string &name : {std::string("../precious"), std::string("..")}) {
+    record.name = name;
+    put_record(shards_, record, OwnKind::commit_record);
+    recover({shards_});
+    EXPECT_TRUE(fs::exists(root_ / "precious"));
+    fs::remove(shards_ / own_name({OwnKind::commit_record, record.set_id}));
+    ASSERT_EQ(contents(shards_), old);
+  }
+  // All of this name is "stale", but nothing of it is a shard file.
+  record.name = "letter";
+  spill(shards_ / "letter.003.tandem", paint(10000));
+  put_record(shards_, record, OwnKind::commit_record);
+  recover({shards_});
+  EXPECT_TRUE(fs::exists(shards_ / "letter.003.tandem"));
+  fs::remove(shards_ / "letter.003.tandem");
+  fs::remove(shards_ / own_name({OwnKind::commit_record, record.set_id}));
+  // Temporaries that are no shards of the set never replace a file.
+  record.name = "source";
+  record.stale.reset();
+  record.shard_count = 1;
+  put_record(shards_, record, OwnKind::commit_record);
+  spill(shards_ / own_name({OwnKind::set_temporary, record.set_id, 0}), paint(10000));
+  EXPECT_EQ(recover({shards_}).left_count, 1u);
+  EXPECT_EQ(slurp(shard(0)), old.at("source.000.tandem"));
+  fs::remove(shards_ / own_name({OwnKind::set_temporary, record.set_id, 0}));
+  fs::remove(shards_ / own_name({OwnKind::commit_record, record.set_id}));
+  for (const OwnName &name : {OwnName{OwnKind::pending_record, record.set_id},
+                              {OwnKind::commit_record, record.set_id},
+                              {OwnKind::set_temporary, record.set_id, 1},
+                              {OwnKind::lone_temporary, record.set_id}})
+    fs::create_symlink("../precious", shards_ / own_name(name));
+  recover({shards_});
+  EXPECT_EQ(slurp(root_ / "precious"), paint(1000));
+  for (const auto &[name, bytes] : old) EXPECT_EQ(slurp(shards_ / name), bytes);
+  expect_content(1);
+}
+
+TEST_F(Recovery, AFolderThatCannotBeWrittenIsStillRead) {
+  encode_into({shards_}, 5, 3, 1, false);
+  stage({shards_}, 5, 3, 2, {OwnKind::commit_record}, 3);
+  const Contents staged = contents(shards_);
+  ASSERT_EQ(chmod(root_.c_str(), 0777), 0);
+  ASSERT_EQ(chmod(shards_.c_str(), 0555), 0);
+  const bool root = geteuid() == 0;  // who may write everywhere
+  if (root) {
+    ASSERT_EQ(seteuid(65534), 0);
+  }
+  EXPECT_EQ(recover({shards_}).left_count, 1u);
+  expect_content(2);
+  if (root) {
+    ASSERT_EQ(seteuid(0), 0);
+  }
+  ASSERT_EQ(chmod(shards_.c_str(), 0755), 0);
+  EXPECT_EQ(contents(shards_), staged);
+}
+
+// 10 + 4 becomes 4 + 2 by a run that lives: nothing of the older set stays.
+TEST_F(Recovery, ForceRemovesWhatTheNewSetHasNoNameFor) {
+  encode_into({shards_}, 10, 4, 1, false);
+  spill(shards_ / "source.200.tandem", paint(5000));  // no shard file: not ours to remove
+  encode_into({shards_}, 4, 2, 2, true);
+  EXPECT_EQ(entries(shards_), 7u);
+  expect_content(2);
+  encode_into({shards_, root_ / "b"}, 4, 2, 3, true);
+  EXPECT_EQ(entries(shards_), 4u);
+  EXPECT_EQ(entries(root_ / "b"), 3u);
+}
+
+}  // namespace

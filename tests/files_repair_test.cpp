@@ -1,0 +1,311 @@
+// tandem_files_repair and the reports of verify, through the C API.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "tests/files_kit.hpp"
+
+namespace {
+
+struct Told {
+  tandem_files_finding finding;
+  std::string path;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
+};
+
+void collect(void *user, const tandem_files_finding *finding) {
+  Told told{*finding, finding->path, {}};
+  for (std::size_t i = 0; i < finding->bad_range_count; ++i)
+    told.ranges.emplace_back(finding->bad_ranges[i].first, finding->bad_ranges[i].count);
+  static_cast<std::vector<Told> *>(user)->push_back(std::move(told));
+}
+
+class Repair : public Files {
+ protected:
+  // Everything in the folders of shards, by name.
+  std::vector<std::pair<std::string, std::vector<char>>> contents(const fs::path &folder) const {
+    std::vector<std::pair<std::string, std::vector<char>>> all;
+    for (const auto &entry : fs::directory_iterator(folder))
+      all.emplace_back(entry.path().filename().string(), slurp(entry.path()));
+    std::sort(all.begin(), all.end());
+    return all;
+  }
+
+  tandem_status repair(const std::vector<fs::path> &paths, bool dry_run = false, bool force = false) {
+    std::vector<std::string> text;
+    std::vector<const char *> pointers;
+    for (const fs::path &path : paths) text.push_back(path.string());
+    for (const std::string &path : text) pointers.push_back(path.c_str());
+    tandem_files_search *search = nullptr;
+    tandem_status status = tandem_files_search_create(pointers.data(), pointers.size(), &search);
+    if (status != TANDEM_OK) return status;
+    told_.clear();
+    tandem_files_repair_options options = {};
+    options.struct_bytes = sizeof options;
+    options.dry_run = dry_run;
+    options.force = force;
+    options.no_sync = 1;
+    options.report = collect;
+    options.report_user = &told_;
+    options.folders = given_.empty() ? nullptr : given_.data();
+    options.folder_count = given_.size();
+    if (!set_id_.empty()) options.set_id_prefix = set_id_.c_str();
+    repaired_ = {};
+    repaired_.struct_bytes = sizeof repaired_;
+    status = tandem_files_repair(context_, search, &options, &repaired_);
+    tandem_files_search_destroy(search);
+    return status;
+  }
+
+  void expect_repairs(const std::vector<std::pair<std::string, std::vector<char>>> &before) {
+    const auto damaged = contents(shards_);
+    ASSERT_EQ(repair({shards_}, true), TANDEM_OK) << tandem_last_error_message();
+    EXPECT_EQ(repaired_.state, TANDEM_FILES_RECOVERABLE);
+    EXPECT_EQ(contents(shards_), damaged) << "a dry run wrote";
+    ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+    EXPECT_EQ(repaired_.state, TANDEM_FILES_INTACT);
+    EXPECT_EQ(repaired_.left_block_count, 0u);
+    EXPECT_EQ(contents(shards_), before);
+    EXPECT_EQ(verify().state, TANDEM_FILES_INTACT);
+    ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+    EXPECT_EQ(repaired_.written_bytes, 0u) << "nothing was left to mend";
+  }
+
+  static std::uint64_t inode(const fs::path &path) {
+    struct stat status;
+    return stat(path.c_str(), &status) == 0 ? status.st_ino : 0;
+  }
+
+  std::vector<Told> told_;
+  tandem_files_repair_result repaired_ = {};
+  std::vector<const char *> given_;
+  std::string set_id_;
+};
+
+constexpr std::uint32_t kBlock = 256;
+
+TEST_F(Repair, BlocksInEveryFileAreMendedInPlace) {
+  encode(paint(40 * 5 * (kBlock - 16) - 77), 5, 3, kBlock);
+  const auto before = contents(shards_);
+  std::vector<std::uint64_t> inodes;
+  for (unsigned i = 0; i < 8; ++i) inodes.push_back(inode(shard(i)));
+  for (unsigned stripe = 0; stripe < 40; ++stripe)
+    for (unsigned j = 0; j < 3; ++j) damage((stripe + j) % 8, 4096 + stripe * kBlock + stripe * 5 % 100, 1);
+  expect_repairs(before);
+  for (unsigned i = 0; i < 8; ++i) EXPECT_EQ(inode(shard(i)), inodes[i]) << "in place";
+}
+
+TEST_F(Repair, WhatVerifySaysIsWhatRepairDoes) {
+  encode(paint(10 * 3 * (kBlock - 16)), 3, 4, kBlock);
+  const auto before = contents(shards_);
+  for (const unsigned block : {2, 3, 4, 7}) damage(0, 4096 + block * kBlock, 1);
+  damage(1, 100, 1);                             // header
+  damage(2, fs::file_size(shard(2)) - 50, 1);    // trailer
+  fs::resize_file(shard(3), 4096 + 6 * kBlock);  // truncated
+  fs::remove(shard(5));
+  ASSERT_EQ(repair({shards_}, true), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(told_.size(), 7u);
+  EXPECT_EQ(told_[0].ranges, (std::vector<std::pair<std::uint64_t, std::uint64_t>>{{2, 3}, {7, 1}}));
+  EXPECT_EQ(told_[0].finding.bad_block_count, 4u);
+  EXPECT_EQ(told_[0].finding.action, TANDEM_FILES_MEND);
+  EXPECT_EQ(told_[1].finding.condition, static_cast<std::uint32_t>(TANDEM_FILES_START_DAMAGED));
+  EXPECT_EQ(told_[1].finding.action, TANDEM_FILES_MEND);
+  EXPECT_EQ(told_[2].finding.condition, static_cast<std::uint32_t>(TANDEM_FILES_END_DAMAGED));
+  EXPECT_EQ(told_[3].finding.condition,
+            static_cast<std::uint32_t>(TANDEM_FILES_END_DAMAGED | TANDEM_FILES_WRONG_LENGTH));
+  EXPECT_EQ(told_[3].finding.action, TANDEM_FILES_REBUILD);
+  EXPECT_EQ(told_[3].finding.bad_block_count, 4u);
+  EXPECT_EQ(told_[4].finding.action, TANDEM_FILES_NOTHING);
+  EXPECT_EQ(told_[5].finding.condition, static_cast<std::uint32_t>(TANDEM_FILES_MISSING));
+  EXPECT_EQ(told_[5].finding.index, 5u);
+  EXPECT_EQ(told_[5].path, shard(5).string());
+  expect_repairs(before);
+}
+
+TEST_F(Repair, BothRecordsOfAFileGone) {
+  const std::vector<char> content = paint(9000);
+  encode(content, 3, 1, kBlock);
+  const auto before = contents(shards_);
+  damage(2, 0, 4096);
+  damage(2, fs::file_size(shard(2)) - 4096, 4096);
+  fs::remove(shard(0));
+  ASSERT_EQ(decode(shards_), TANDEM_OK) << "its blocks still serve: " << tandem_last_error_message();
+  EXPECT_EQ(slurp(root_ / "output"), content);
+  expect_repairs(before);
+}
+
+TEST_F(Repair, LengthsOfEveryKind) {
+  for (const std::size_t length : {0, 1, 2, 700, 3 * 240, 3 * 240 + 1, 20000}) {
+    fs::remove_all(shards_);
+    encode(paint(length), 3, 2, kBlock);
+    const auto before = contents(shards_);
+    fs::remove(shard(1));
+    fs::resize_file(shard(4), fs::file_size(shard(4)) + 4096);
+    expect_repairs(before);
+    fs::resize_file(shard(0), 0);  // nothing left to recognise it by: missing, and its name is free
+    fs::resize_file(shard(3), 5000);
+    expect_repairs(before);
+  }
+}
+
+TEST_F(Repair, WhatIsLostStaysAndTheRestIsMended) {
+  encode(paint(10 * 3 * (kBlock - 16)), 3, 2, kBlock);
+  for (const unsigned i : {0, 1, 4}) damage(i, 4096 + 6 * kBlock, 1);  // stripe 6 has 2 of 5
+  damage(2, 4096 + 8 * kBlock, 1);
+  fs::remove(shard(3));
+  ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(repaired_.state, TANDEM_FILES_LOST);
+  EXPECT_EQ(repaired_.lost_stripe_count, 1u);
+  EXPECT_EQ(repaired_.left_block_count, 4u);  // also in the new shard 3
+  EXPECT_EQ(repaired_.mended_block_count, 1u);
+  EXPECT_EQ(repaired_.rebuilt_file_count, 1u);
+  const tandem_files_verify_result now = verify();
+  EXPECT_EQ(now.missing_shard_count, 0u);
+  EXPECT_EQ(now.bad_block_count, 4u);
+  EXPECT_EQ(now.lost_stripe_count, 1u);
+}
+
+TEST_F(Repair, TooFewShardsAreLeftAlone) {
+  encode(paint(5000), 3, 2, kBlock);
+  for (const unsigned i : {0, 1, 2}) fs::remove(shard(i));
+  const auto before = contents(shards_);
+  ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(repaired_.state, TANDEM_FILES_LOST);
+  EXPECT_EQ(repaired_.left_shard_count, 3u);
+  EXPECT_EQ(contents(shards_), before);
+}
+
+TEST_F(Repair, CopiesOfAShardAreMendedEach) {
+  encode(paint(9000), 3, 1, kBlock);
+  fs::copy(shard(1), shards_ / "copy");
+  const auto before = contents(shards_);
+  damage(1, 4096 + 3 * kBlock, 1);
+  {
+    std::fstream copy(shards_ / "copy", std::ios::in | std::ios::out | std::ios::binary);
+    copy.seekp(4096 + 5 * kBlock);
+    copy.write("????", 4);
+  }
+  expect_repairs(before);
+}
+
+TEST_F(Repair, FoldersInTurnAreRecognised) {
+  const std::vector<char> content = paint(9000);
+  spill(root_ / "source", content);
+  std::vector<std::string> names;
+  for (const char *name : {"a", "b", "c"}) names.push_back((root_ / name).string());
+  const char *folders[] = {names[0].c_str(), names[1].c_str(), names[2].c_str()};
+  tandem_files_encode_options options = encode_options(root_ / "source", 4, 3, kBlock);
+  options.folders = folders;
+  options.folder_count = 3;
+  ASSERT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_OK) << tandem_last_error_message();
+  const auto a = contents(names[0]), b = contents(names[1]), c = contents(names[2]);
+  ASSERT_EQ(a.size(), 3u);
+  ASSERT_EQ(b.size(), 2u);
+
+  fs::remove(fs::path(names[0]) / "source.003.tandem");
+  fs::remove_all(names[1]);  // a disk that was replaced
+  fs::create_directory(names[1]);
+  ASSERT_EQ(repair({names[0], names[1], names[2]}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(repaired_.state, TANDEM_FILES_INTACT);
+  EXPECT_EQ(contents(names[0]), a);
+  EXPECT_EQ(contents(names[1]), b);
+  EXPECT_EQ(contents(names[2]), c);
+
+  fs::remove_all(names[1]);  // and one that is not there any more: a folder of the user's choice
+  const std::string other = (root_ / "other").string();
+  given_ = {other.c_str()};
+  ASSERT_EQ(repair({names[0], names[2]}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(contents(other), b);
+}
+
+// One shard of the folder is left over from the generation before.
+TEST_F(Repair, AStaleFileIsSeenAndNotReplacedWithoutForce) {
+  encode(paint(9000, 1), 3, 2, kBlock);
+  const std::vector<char> stale = slurp(shard(2));
+  fs::remove_all(shards_);
+  encode(paint(9000, 2), 3, 2, kBlock);
+  const auto before = contents(shards_);
+  spill(shard(2), stale);
+  tandem_files_verify_result now = verify();
+  EXPECT_EQ(now.state, TANDEM_FILES_RECOVERABLE);
+  EXPECT_EQ(now.missing_shard_count, 1u);
+  ASSERT_EQ(decode(shards_), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(slurp(root_ / "output"), paint(9000, 2));
+
+  ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(slurp(shard(2)), stale);
+  EXPECT_EQ(entries(shards_), 6u);
+  EXPECT_EQ(repaired_.state, TANDEM_FILES_INTACT);
+  for (const auto &entry : fs::directory_iterator(shards_))
+    if (entry.path().filename().string().rfind("source", 0) != 0) fs::remove(entry);
+  ASSERT_EQ(repair({shards_}, false, true), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(contents(shards_), before);
+}
+
+TEST_F(Repair, SwappedNamesAreNoDamage) {
+  const std::vector<char> content = paint(9000);
+  encode(content, 3, 2, kBlock);
+  fs::rename(shard(0), root_ / "x");
+  fs::rename(shard(4), shard(0));
+  fs::rename(root_ / "x", shard(4));
+  EXPECT_EQ(verify().state, TANDEM_FILES_INTACT);
+  ASSERT_EQ(decode(shards_), TANDEM_OK);
+  EXPECT_EQ(slurp(root_ / "output"), content);
+  // Shard 0 is called 4 and 4 is lost: its name is taken by a file that is worth something.
+  fs::remove(shard(0));
+  ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(verify().state, TANDEM_FILES_INTACT);
+  EXPECT_EQ(entries(shards_), 5u);
+}
+
+// Of a read-only source come read-only shards; root may write to them all the same.
+TEST_F(Repair, AFileThatCannotBeOpenedForWritingIsRebuilt) {
+  encode(paint(9000), 3, 2, kBlock);
+  const auto before = contents(shards_);
+  for (const auto &[name, bytes] : before) ASSERT_EQ(chmod((shards_ / name).c_str(), 0444), 0);
+  {
+    std::fstream file;
+    ASSERT_EQ(chmod(shard(1).c_str(), 0644), 0);
+    damage(1, 4096 + 3 * kBlock, 1);
+    ASSERT_EQ(chmod(shard(1).c_str(), 0444), 0);
+  }
+  ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(contents(shards_), before);
+  EXPECT_EQ(repaired_.mended_file_count + repaired_.rebuilt_file_count, 1u);
+}
+
+TEST_F(Repair, CancelLeavesNoTemporary) {
+  encode(paint(200000), 3, 2, kBlock);
+  fs::remove(shard(1));
+  const std::string path = shards_.string();
+  const char *pointer = path.c_str();
+  tandem_files_search *search = nullptr;
+  ASSERT_EQ(tandem_files_search_create(&pointer, 1, &search), TANDEM_OK);
+  for (int calls = 1; calls <= 3; ++calls) {
+    static int left;
+    left = calls;
+    tandem_files_repair_options options = {};
+    options.struct_bytes = sizeof options;
+    options.progress = [](void *, std::uint64_t, std::uint64_t) -> std::int32_t { return --left == 0 ? 1 : 0; };
+    tandem_files_repair_result result = {};
+    result.struct_bytes = sizeof result;
+    EXPECT_EQ(tandem_files_repair(context_, search, &options, &result), TANDEM_ERROR_CANCELLED) << calls;
+    EXPECT_EQ(entries(shards_), 4u) << calls;
+  }
+  tandem_files_search_destroy(search);
+}
+
+TEST_F(Repair, BadArgumentsAreNamed) {
+  encode(paint(100), 2, 1);
+  EXPECT_EQ(repair({root_ / "nowhere"}), TANDEM_ERROR_IO);
+  set_id_ = "zz";
+  EXPECT_EQ(repair({shards_}), TANDEM_ERROR_INVALID_ARGUMENT);
+  set_id_.clear();
+  EXPECT_EQ(tandem_files_repair(context_, nullptr, nullptr, nullptr), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(tandem_files_recover(nullptr, 0, nullptr, nullptr), TANDEM_ERROR_INVALID_ARGUMENT);
+}
+
+}  // namespace
