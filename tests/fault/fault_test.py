@@ -1,0 +1,327 @@
+#!/usr/bin/env python3
+"""Makes calls to the operating system fail under `tandem`: full disks, unreadable blocks, refused renames, interrupted
+and short transfers. Checks exit status, message, and what is left.
+
+Usage: fault_test.py TANDEM FAULT_LIBRARY [unittest arguments]
+With TANDEM_FAULT_THOROUGH=1 every call gets every error; else each gets one of them.
+"""
+import errno
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import unittest
+
+from kit import CHANGES, Sandbox
+
+LIBRARY = sys.argv.pop(2)
+TANDEM = sys.argv.pop(1)
+THOROUGH = bool(os.environ.get("TANDEM_FAULT_THOROUGH"))
+CONTENT = random.Random(7).randbytes(5000)
+OLD_CONTENT = random.Random(8).randbytes(3000)
+SHAPE = ("-k", 3, "-m", 3, "--block-bytes", 512, "--threads", 1)
+SHARD_COUNT = 6
+OLD_SHAPE = ("-k", 4, "-m", 4, "--block-bytes", 512, "--threads", 1)  # its shards 6 and 7 go away with it
+BLOCK = 512
+ENCODE = ("encode", "source", *SHAPE, "-o", "out")
+DECODE = ("decode", "out", "-o", "copies/copy", "--threads", 1)
+
+
+def shard(index):
+    return f"out/source.{index:03}.tandem"
+
+
+class Faults(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.sandbox = Sandbox(TANDEM, LIBRARY)
+        cls.addClassCleanup(cls.sandbox.close)
+        cls.sandbox.restore({"source": OLD_CONTENT})
+        assert cls.sandbox.run("encode", "source", *OLD_SHAPE, "-o", "out").status == 0
+        cls.old = cls.sandbox.tree()
+        cls.sandbox.restore({"source": CONTENT, "copies": None})
+        cls.empty = cls.sandbox.tree()
+        assert cls.sandbox.run(*ENCODE).status == 0
+        cls.encoded = cls.sandbox.tree()
+
+    def run_on(self, tree, *arguments, status=0, **fault):
+        self.sandbox.restore(tree)
+        done = self.sandbox.run(*arguments, **fault)
+        self.assertEqual(done.status, status, done.stderr + repr(done.calls[-3:]))
+        return done
+
+    def assert_message(self, done, *words):
+        self.assertRegex(done.stderr, r"\Atandem: [^\n]+\n\Z")
+        for word in words:
+            self.assertIn(word, done.stderr)
+
+    def decoded(self):
+        done = self.sandbox.run("decode", "out", "-o", "../decoded", "--force", "--no-sync")
+        if done.status != 0:
+            return None
+        with open(self.sandbox.path("../decoded"), "rb") as file:
+            return file.read()
+
+    def hidden(self):
+        return [path for path in self.sandbox.tree() if path.rpartition("/")[2].startswith(".")]
+
+    # ---- every call ----
+
+    def every_failure(self, start, command, outcome, errors, calls=(), **fault):
+        """Runs the command once for each of its calls, which fails. `outcome` says whether what is there is right after a
+        run with this exit status, and again after a next command."""
+        self.sandbox.restore(start)
+        undisturbed = self.sandbox.run(*command, log=True, calls=calls)
+        self.assertIn(undisturbed.status, (0, 1), undisturbed.stderr)
+        self.assertGreater(len(undisturbed.calls), 0)
+        runs = 0
+        for at, call in enumerate(undisturbed.calls, 1):
+            for error in errors if THOROUGH else [errors[at % len(errors)]]:
+                self.sandbox.restore(start)
+                done = self.sandbox.run(*command, calls=calls, action="fail", at=at, errno=error, **fault)
+                story = f"{' '.join(map(str, command))}: {call} fails with {errno.errorcode[error]}: " \
+                        f"exit {done.status}: {done.stderr}"
+                self.assertGreaterEqual(done.status, 0, story)
+                if done.status not in (0, 1, 3, 4) or done.status == 4 and "count" not in fault:
+                    self.fail("wrong exit status: " + story)
+                if done.status >= 3:
+                    self.assertRegex(done.stderr.splitlines()[-1], r"\Atandem: .+", story)
+                if done.status == 3:
+                    names = {os.path.basename(path) for path in (call.path, call.second_path) if path}
+                    names |= {" .:" if os.path.dirname(call.path) in self.sandbox.root else
+                              os.path.basename(os.path.dirname(call.path))}
+                    self.assertTrue(any(name in done.stderr for name in names), "no path: " + story)
+                if self.hidden() and "count" not in fault and "the next command" not in done.stderr:
+                    self.fail(f"left {self.hidden()}: {story}")
+                with self.subTest(story):
+                    outcome(done.status, story)
+                runs += 1
+        print(f"{' '.join(map(str, command[:1]))}: {runs} failures tried", flush=True)
+
+    def set_outcome(self, old, old_files):
+        """Of an encode: the old set or the new one whole, the new one if it says so."""
+        new_files = {shard(i) for i in range(SHARD_COUNT)}
+
+        def check(status, story):
+            for _ in range(2):
+                content = self.decoded()
+                self.assertIn(content, [CONTENT] if status == 0 else [old, CONTENT], story)
+                if os.path.exists(self.sandbox.path("out")):
+                    self.sandbox.run("info", "out")
+            files = {path for path, content in self.sandbox.tree().items() if path.startswith("out/")}
+            self.assertEqual(files, new_files if content == CONTENT else old_files, story)
+        return check
+
+    ERRORS = (errno.EIO, errno.ENOSPC, errno.EACCES, errno.EDQUOT, errno.EINTR)
+
+    def test_every_call_of_encode(self):
+        self.every_failure(self.empty, ENCODE, self.set_outcome(None, set()), self.ERRORS)
+
+    def test_every_call_of_encode_over_an_old_set(self):
+        start = {**self.old, "source": CONTENT}
+        old_files = {path for path in start if path.startswith("out/")}
+        outcome = self.set_outcome(OLD_CONTENT, old_files)
+        self.every_failure(start, (*ENCODE, "--force"), outcome, self.ERRORS)
+        # The disk stays full, or gone: cleaning up fails too, and the next command does it.
+        self.every_failure(start, (*ENCODE, "--force"), outcome, (errno.ENOSPC, errno.EIO), calls=CHANGES, count=10000)
+
+    def decode_outcome(self, old):
+        def check(status, story):
+            copy = self.sandbox.tree().get("copies/copy")
+            self.assertIn(copy, [CONTENT] if status == 0 else [old, CONTENT], story)
+            self.assertEqual(self.sandbox.run(*DECODE, "--force").status, 0)
+            self.assertEqual({path for path in self.sandbox.tree() if path.startswith("copies/")}, {"copies/copy"}, story)
+        return check
+
+    def test_every_call_of_decode(self):
+        start = {path: content for path, content in self.encoded.items() if path != shard(1)}
+        self.every_failure(start, DECODE, self.decode_outcome(None), self.ERRORS)
+        start["copies/copy"] = b"old"
+        self.every_failure(start, (*DECODE, "--force"), self.decode_outcome(b"old"), self.ERRORS)
+        self.every_failure(start, (*DECODE, "--force"), self.decode_outcome(b"old"), self.ERRORS, calls=CHANGES, count=10000)
+
+    def damaged(self):
+        tree = dict(self.encoded)
+        del tree[shard(0)]
+        for index, block in ((1, 0), (2, 2), (3, 1), (4, 3)):
+            content = bytearray(tree[shard(index)])
+            content[4096 + block * BLOCK + 9] ^= 1
+            tree[shard(index)] = bytes(content)
+        return tree
+
+    def test_every_call_of_repair(self):
+        def check(status, story):
+            if status == 0:
+                self.assertEqual(self.sandbox.tree(), self.encoded, story)
+            self.assertEqual(self.decoded(), CONTENT, story)
+            again = self.sandbox.run("repair", "out", "--threads", 1)
+            self.assertEqual(again.status, 0, story + again.stderr)
+            self.assertEqual(self.sandbox.tree(), self.encoded, story)
+        command = ("repair", "out", "--threads", 1)
+        self.every_failure(self.damaged(), command, check, self.ERRORS)
+        self.every_failure(self.damaged(), command, check, (errno.ENOSPC, errno.EIO), calls=CHANGES, count=10000)
+
+    def test_every_call_of_verify_and_info(self):
+        def check(status, story):
+            self.assertEqual(self.sandbox.tree(), self.encoded, story)
+        for command in ("verify", "info"):
+            self.every_failure(self.encoded, (command, "out"), check, (errno.EIO, errno.EACCES))
+
+    # ---- one by one ----
+
+    def test_disk_full(self):
+        for error, words in ((errno.ENOSPC, "No space left"), (errno.EDQUOT, "quota")):
+            start = {**self.old, "source": CONTENT}
+            done = self.run_on(start, *ENCODE, "--force", status=3, calls=("write",), path=".tandem-tmp", action="fail", at=7,
+                               count=1000, errno=error)
+            self.assert_message(done, words, "out/")
+            self.assertEqual(self.sandbox.tree(), start)
+            done = self.run_on(self.encoded, *DECODE, status=3, calls=("write",), path="copies", action="fail", at=2,
+                               count=1000, errno=error)
+            self.assert_message(done, words, "copies/copy")
+            self.assertEqual(self.sandbox.tree(), self.encoded)
+
+    def test_a_failed_sync_is_final(self):
+        start = {**self.old, "source": CONTENT}
+        syncs = [call for call in self.run_on(start, *ENCODE, "--force", log=True).calls if call.name == "fsync"]
+        self.assertGreater(len(syncs), 5)
+        before_commit = 0
+        for at, sync in enumerate(syncs, 1):
+            self.sandbox.restore(start)
+            done = self.sandbox.run(*ENCODE, "--force", calls=("fsync",), action="fail", at=at, errno=errno.EIO)
+            self.assertEqual(done.status, 3, f"{sync}: {done.stderr}")
+            self.assertIn("Input/output error", done.stderr)
+            if sync.path.endswith(".tandem-tmp"):
+                before_commit += 1
+                self.assertIn(os.path.basename(sync.path)[-len("000.tandem-tmp"):], done.stderr)
+                again = [call for call in done.calls[at:] if call.path == done.calls[at - 1].path]
+                self.assertEqual(again, [], "the file was synced once more")
+                self.assertEqual(self.sandbox.tree(), start)
+        self.assertEqual(before_commit, SHARD_COUNT)
+        for at in (1, 2):  # the file, and its folder, where the new name may be there already
+            done = self.run_on(self.encoded, *DECODE, status=3, calls=("fsync",), path="copies", action="fail", at=at,
+                               errno=errno.EIO)
+            self.assert_message(done, "copies")
+            self.assertEqual(self.hidden(), [])
+
+    def test_unreadable_blocks(self):
+        # Read errors are bad blocks: of three shards no harm, of four not recoverable.
+        self.sandbox.restore(self.encoded)
+        for index, name in ((0, shard(0)), (5, shard(5))):
+            done = self.run_on(self.encoded, "verify", "out", "--json", "--threads", 1, status=1, calls=("read",),
+                               path=os.path.basename(name), action="fail", at=3, errno=errno.EIO)
+            report = json.loads(done.stdout)
+            self.assertEqual(report["state"], "recoverable")
+            self.assertEqual(report["bad_block_count"], 1)
+        for shards, status in ((("000", "001", "002"), 0), (("000", "001", "002", "003"), 4)):
+            tree = {path: content for path, content in self.encoded.items()}
+            for index in shards[1:]:
+                del tree[f"out/source.{index}.tandem"]
+            done = self.run_on(tree, *DECODE, status=status, calls=("read",), path="source.000.tandem", action="fail", at=3,
+                               count=1000, errno=errno.EIO)
+            self.assertEqual(self.sandbox.tree().get("copies/copy"), CONTENT if status == 0 else None)
+            self.assertEqual(self.hidden(), [])
+            if status == 4:
+                self.assertIn("stripe", done.stderr)
+
+    def test_unreadable_source(self):
+        done = self.run_on(self.empty, *ENCODE, status=3, calls=("read",), path="/source", action="fail", at=2,
+                           errno=errno.EIO)
+        self.assert_message(done, "source", "Input/output error")
+        self.assertEqual(self.sandbox.tree(), self.empty)
+
+    def test_repair_of_a_file_that_cannot_be_read_in_the_middle(self):
+        """Once, and for as long as it is read: what cannot be read is written anew, and what was good stays so."""
+        for count, statuses in ((1, (0, 1)), (1000, (1, 3))):
+            self.sandbox.restore(self.encoded)
+            done = self.sandbox.run("repair", "out", "--threads", 1, calls=("read",), path="source.001.tandem", action="fail",
+                                    at=4, count=count, errno=errno.EIO)
+            self.assertIn(done.status, statuses, done.stderr)
+            self.assertEqual(self.sandbox.run("repair", "out").status, 0)
+            self.assertEqual(self.sandbox.tree(), self.encoded)
+
+    def test_short_and_interrupted_transfers(self):
+        for fault in ({"action": "short"}, {"action": "fail", "errno": errno.EINTR}):
+            for step in (1, 2, 3) if fault["action"] == "short" else (2, 3):
+                more = {"calls": ("read", "write"), "at": 1, "step": step, "count": 100000, **fault}
+                self.run_on(self.empty, *ENCODE, **more)
+                self.assertEqual(self.decoded(), CONTENT)
+                self.run_on(self.damaged(), *DECODE, **more)
+                self.assertEqual(self.sandbox.tree()["copies/copy"], CONTENT)
+                self.run_on(self.damaged(), "verify", "out", status=1, **more)
+                self.run_on(self.encoded, "verify", "out", **more)
+                self.run_on(self.damaged(), "repair", "out", **more)
+                self.assertEqual(self.sandbox.tree(), self.encoded)
+
+    def test_short_and_interrupted_pipes(self):
+        for fault in ({"action": "short", "step": 1}, {"action": "fail", "errno": errno.EINTR, "step": 2}):
+            more = {"calls": ("read", "write"), "path": "pipe:", "at": 1, "count": 100000, **fault}
+            done = self.run_on(self.empty, "encode", "-", *SHAPE, "--name", "source", "-o", "out", stdin=CONTENT, **more)
+            self.assertGreater(len(done.calls), 3)
+            self.assertEqual(self.decoded(), CONTENT)
+            done = self.run_on(self.encoded, "decode", "out", "-o", "-", **more)
+            self.assertEqual(done.stdout, CONTENT)
+
+    def test_interrupted_opens(self):
+        more = {"calls": ("create", "open"), "path": ".tandem", "action": "fail", "at": 1, "step": 2, "count": 1000}
+        self.run_on(self.empty, *ENCODE, errno=errno.EINTR, **more)
+        self.assertEqual(self.decoded(), CONTENT)
+        self.run_on(self.damaged(), *DECODE, errno=errno.EINTR, **more)
+        self.run_on(self.damaged(), "repair", "out", errno=errno.EINTR, **more)
+        self.assertEqual(self.sandbox.tree(), self.encoded)
+
+    def test_refused_names(self):
+        for name, error in (("mkdir", errno.EACCES), ("create", errno.EACCES), ("create", errno.EROFS)):
+            done = self.run_on(self.empty, *ENCODE, status=3, calls=(name,), action="fail", at=1, count=1000, errno=error)
+            self.assert_message(done, "out", os.strerror(error))
+            self.assertEqual(self.sandbox.tree(), self.empty)
+        done = self.run_on(self.encoded, *DECODE, status=3, calls=("create",), path="copies", action="fail", at=1,
+                           errno=errno.EACCES)
+        self.assert_message(done, "copies", os.strerror(errno.EACCES))
+        self.assertEqual(self.sandbox.tree(), self.encoded)
+
+    def test_a_file_system_without_rename_noreplace(self):
+        for error in (errno.EINVAL, errno.ENOSYS):
+            self.run_on(self.empty, *ENCODE, calls=("renameat2",), action="fail", at=1, count=1000, errno=error)
+            self.assertEqual(self.hidden(), [])
+            self.assertEqual(self.decoded(), CONTENT)
+            self.run_on(self.encoded, *DECODE, calls=("renameat2",), action="fail", at=1, count=1000, errno=error)
+            self.assertEqual(self.sandbox.tree(), {**self.encoded, "copies/copy": CONTENT})
+
+    def test_rename_fails(self):
+        start = {**self.old, "source": CONTENT}
+        done = self.run_on(start, *ENCODE, "--force", status=3, calls=("rename", "renameat2"), action="fail", at=1,
+                           count=1000, errno=errno.EIO)
+        self.assert_message(done, "out/")
+        self.assertEqual(self.sandbox.tree(), start)  # the commit itself is a rename
+        done = self.run_on(start, *ENCODE, "--force", status=3, calls=("rename", "renameat2"), action="fail", at=3,
+                           count=1000, errno=errno.EIO)
+        self.assert_message(done, "out/", "the next command")
+        self.assertEqual(self.decoded(), CONTENT)
+        self.assertEqual(self.hidden(), [])
+        done = self.run_on({**self.encoded, "copies/copy": b"old"}, *DECODE, "--force", status=3,
+                           calls=("rename", "renameat2"), action="fail", at=1, errno=errno.EIO)
+        self.assert_message(done, "copies/copy")
+        self.assertEqual(self.sandbox.tree(), {**self.encoded, "copies/copy": b"old"})
+
+    def test_nothing_escapes_the_count(self):
+        """The library changes files only by calls that fault.c stands before."""
+        library = os.path.join(os.path.dirname(os.path.abspath(TANDEM)), "libtandem.so")
+        try:
+            names = subprocess.run(["nm", "-D", "--undefined-only", library], capture_output=True, check=True, text=True).stdout
+            ours = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], capture_output=True, check=True, text=True).stdout
+        except (OSError, subprocess.CalledProcessError) as error:
+            self.skipTest(str(error))
+        used = {line.split()[-1].partition("@")[0] for line in names.splitlines()}
+        stood_before = {line.split()[-1] for line in ours.splitlines()}
+        touching = re.compile(r"(p?(read|write)v?(64)?(v2)?|f?open(at|64|at64)?|creat|mk(st|d)emp|.*sync.*|rename.*|.*link(at)?|"
+                              r"(mk|rm)dir(at)?|f?truncate(64)?|.*fallocate.*|copy_file_range|sendfile(64)?|splice|fchmod|f?chown|"
+                              r"close|aio_.*|io_uring.*|syscall)")
+        used = {name for name in used if touching.fullmatch(name)}
+        self.assertIn("pwritev", used)
+        self.assertEqual(used - stood_before - {"fdopen"}, set())
+
+
+unittest.main(verbosity=2)
