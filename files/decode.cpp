@@ -47,7 +47,8 @@ class Sink {
     Folders folders;
     add_folder(folders, folder_of(name_));
     if (dry_run) {
-      if (access(folders[0]->path().c_str(), W_OK | X_OK) != 0) fail_io("write to", folders[0]->path(), errno);
+      if (faccessat(AT_FDCWD, folders[0]->path().c_str(), W_OK | X_OK, AT_EACCESS) != 0)
+        fail_io("write to", folders[0]->path(), errno);
       return;
     }
     const FoldersLock lock(folders);

@@ -167,7 +167,7 @@ class Encoder {
       if (!exists && (errno != ENOENT || stat(writable.c_str(), &status) != 0))
         fail_io("make the folder", folders[i], errno);
       if (!S_ISDIR(status.st_mode)) fail_io("write to", writable, ENOTDIR);
-      if (access(writable.c_str(), W_OK | X_OK) != 0) fail_io("write to", writable, errno);
+      if (faccessat(AT_FDCWD, writable.c_str(), W_OK | X_OK, AT_EACCESS) != 0) fail_io("write to", writable, errno);
       check_names_free(folders[i], set_name(options_), i, options_.force != 0);
       struct statvfs space;
       std::uint64_t &needed = needed_bytes[status.st_dev];

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
+#include <utility>
+#include <vector>
 
 namespace tandem::files {
 
@@ -13,7 +15,7 @@ class Ranges {
  public:
   static constexpr std::size_t kMostRanges = 65536;
 
-  // Adds first .. end - 1, which overlap nothing. Beyond kMostRanges all become one, with the gaps between them.
+  // Adds first .. end - 1. Beyond kMostRanges all become one, with the gaps between them.
   void add(std::uint64_t first, std::uint64_t end) {
     if (first == end) return;
     count_ += end - first;
@@ -40,11 +42,31 @@ class Ranges {
   }
 
   bool empty() const { return ends_.empty(); }
-  std::uint64_t count() const { return count_; }  // of what was added
+  // Of what was added, each number counted as often as it was.
+  std::uint64_t count() const { return count_; }
   const std::map<std::uint64_t, std::uint64_t> &ends() const { return ends_; }
 
  private:
   std::map<std::uint64_t, std::uint64_t> ends_;  // first -> end
+  std::uint64_t count_ = 0;
+};
+
+// The numbers of ranges, one after the other.
+class RangeList {
+ public:
+  explicit RangeList(const Ranges &ranges) : ends_(ranges.ends().begin(), ranges.ends().end()) {
+    for (const auto &[first, end] : ends_) count_ += end - first;
+  }
+
+  std::uint64_t count() const { return count_; }
+  std::uint64_t at(std::uint64_t place) const {  // place < count()
+    auto range = ends_.begin();
+    for (; place >= range->second - range->first; ++range) place -= range->second - range->first;
+    return range->first + place;
+  }
+
+ private:
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ends_;
   std::uint64_t count_ = 0;
 };
 

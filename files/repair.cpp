@@ -159,15 +159,16 @@ class Repair {
 
   void run_crew(const std::function<void(std::uint64_t, const ShardBuffers &)> &work) {
     const std::uint64_t stripe_bytes = std::uint64_t{header_.shard_count()} * header_.block_bytes;
-    const std::uint64_t stripe_count = findings_.stripe_count;
+    const RangeList stripes(findings_.readable);
+    const std::uint64_t stripe_count = stripes.count();
     Crew crew(options_.progress, options_.progress_user, stripe_count * header_.stripe_data_bytes());
     std::atomic<std::uint64_t> next{0};
     crew.run(crew_size(context_, options_.thread_count, stripe_bytes, stripe_count), [&](unsigned) {
       const ShardBuffers buffers(header_.shard_count(), header_.block_bytes);
       while (!crew.stopped().load(std::memory_order_relaxed)) {
-        const std::uint64_t stripe = next.fetch_add(1);
-        if (stripe >= stripe_count) return;
-        work(stripe, buffers);
+        const std::uint64_t place = next.fetch_add(1);
+        if (place >= stripe_count) return;
+        work(stripes.at(place), buffers);
         crew.add_done(header_.stripe_data_bytes());
       }
     });

@@ -21,51 +21,71 @@ class Inspector {
         header_(set.header),
         reader_(set),
         recoverability_(context, header_),
-        stripe_count_(readable_stripe_count(set)),
+        found_(nothing_found(set)),
+        stripes_(found_.readable),
         thread_count_(thread_count),
-        crew_(progress, progress_user, total_bytes()) {
-    found_.bad.resize(set.files.size());
-    found_.lost_count.resize(set.files.size());
-  }
+        crew_(progress, progress_user, total_bytes()) {}
 
   Findings run() {
-    crew_.run(crew_size(context_, thread_count_, header_.block_bytes, stripe_count_), [this](unsigned) { work(); });
-    if (stripe_count_ < header_.stripe_count()) lose_from(stripe_count_);
+    crew_.run(crew_size(context_, thread_count_, header_.block_bytes, stripes_.count()), [this](unsigned) { work(); });
+    lose_the_rest();
     if (header_.stripe_count() == 0) look_at_empty_content();
-    found_.stripe_count = stripe_count_;
     found_.read_bytes = reader_.read_bytes() + 2 * kRecordBytes * set_.files.size();
     return std::move(found_);
   }
 
  private:
-  // No file is long enough to hold a block of later stripes: they are lost without a look, however many a header
-  // claims.
-  static std::uint64_t readable_stripe_count(const ShardSet &set) {
-    std::uint64_t count = 0;
+  static Findings nothing_found(const ShardSet &set) {
+    Findings found;
+    found.bad.resize(set.files.size());
+    found.lost_count.resize(set.files.size());
+    found.readable = readable_stripes(set);
+    return found;
+  }
+
+  // Stripes of which some file is long enough to hold a block. All others are lost without a look, however many a
+  // header claims.
+  static Ranges readable_stripes(const ShardSet &set) {
+    const SetHeader &header = set.header;
+    const auto block_bytes = static_cast<std::int64_t>(header.block_bytes);
+    Ranges readable;
     for (const ShardFile &file : set.files)
       for (std::uint32_t i = 0; i < file.base_count; ++i) {
-        const std::int64_t end = static_cast<std::int64_t>(file.file_bytes) - file.bases[i];
-        if (end > static_cast<std::int64_t>(kRecordBytes))
-          count = std::max(count, (static_cast<std::uint64_t>(end) - kRecordBytes) / set.header.block_bytes + 1);
+        // Offsets in the file as it would be; what is there starts at -base.
+        const std::int64_t first = std::max<std::int64_t>(-file.bases[i] - kRecordBytes, 0) / block_bytes;
+        const std::int64_t end = static_cast<std::int64_t>(file.file_bytes - kRecordBytes) - file.bases[i];
+        const std::int64_t stripes = static_cast<std::int64_t>(header.stripe_count());
+        const std::int64_t last = std::min(end <= 0 ? 0 : end / block_bytes + 1, stripes);
+        if (first < last) readable.add(static_cast<std::uint64_t>(first), static_cast<std::uint64_t>(last));
       }
-    return std::min(count, set.header.stripe_count());
+    return readable;
   }
 
   std::uint64_t total_bytes() const {
-    if (stripe_count_ == 0) return 0;
-    return set_.files.size() * (header_.block_offset(stripe_count_ - 1) - kRecordBytes +
-                                header_.payload_bytes_of(stripe_count_ - 1) + kCheckBytes);
+    const std::uint64_t stripe_count = header_.stripe_count();
+    std::uint64_t bytes = stripes_.count() * header_.block_bytes;
+    if (stripes_.count() != 0 && stripes_.at(stripes_.count() - 1) == stripe_count - 1)
+      bytes -= header_.payload_bytes() - header_.payload_bytes_of(stripe_count - 1);
+    return set_.files.size() * bytes;
   }
 
-  void lose_from(std::uint64_t stripe) {
-    const std::uint64_t end = header_.stripe_count();
-    found_.lost.add(stripe, end);
-    found_.worst_bad_count = header_.shard_count();
-    found_.recoverable = false;
-    for (std::size_t file = 0; file < set_.files.size(); ++file) {
-      found_.bad[file].add(stripe, end);
-      found_.lost_count[file] += end - stripe;
+  void lose_the_rest() {
+    std::uint64_t from = 0;
+    const auto lose = [&](std::uint64_t end) {
+      if (from >= end) return;
+      found_.lost.add(from, end);
+      found_.worst_bad_count = header_.shard_count();
+      found_.recoverable = false;
+      for (std::size_t file = 0; file < set_.files.size(); ++file) {
+        found_.bad[file].add(from, end);
+        found_.lost_count[file] += end - from;
+      }
+    };
+    for (const auto &[first, end] : found_.readable.ends()) {
+      lose(first);
+      from = end;
     }
+    lose(header_.stripe_count());
   }
 
   void look_at_empty_content() {
@@ -80,8 +100,9 @@ class Inspector {
     std::vector<std::uint8_t> present(header_.shard_count());
     std::vector<std::size_t> bad_files;
     while (!crew_.stopped().load(std::memory_order_relaxed)) {
-      const std::uint64_t stripe = next_stripe_.fetch_add(1);
-      if (stripe >= stripe_count_) return;
+      const std::uint64_t place = next_.fetch_add(1);
+      if (place >= stripes_.count()) return;
+      const std::uint64_t stripe = stripes_.at(place);
       std::fill(present.begin(), present.end(), std::uint8_t{0});
       bad_files.clear();
       for (std::size_t file = 0; file < set_.files.size(); ++file) {
@@ -113,12 +134,12 @@ class Inspector {
   const SetHeader header_;
   SetReader reader_;
   Recoverability recoverability_;
-  std::uint64_t stripe_count_;
+  Findings found_;
+  RangeList stripes_;
   std::uint32_t thread_count_;
   Crew crew_;
-  std::atomic<std::uint64_t> next_stripe_{0};
-  std::mutex mutex_;
-  Findings found_;
+  std::atomic<std::uint64_t> next_{0};
+  std::mutex mutex_;  // found_, while threads run
 };
 
 }  // namespace

@@ -15,8 +15,8 @@ struct Findings {
   std::vector<Ranges> bad;                // by file of the set
   std::vector<std::uint64_t> lost_count;  // of these, blocks in stripes that cannot be recovered
   Ranges lost;                            // those stripes
+  Ranges readable;                        // stripes that some file is long enough for
   std::uint32_t worst_bad_count = 0;      // in one stripe
-  std::uint64_t stripe_count = 0;         // stripes that some file is long enough for
   std::uint64_t read_bytes = 0;
   bool recoverable = true;
 };

@@ -114,6 +114,110 @@ class Command(unittest.TestCase):
         self.assertEqual(info["sets"][0]["block_bytes"], 4096)
         self.assertEqual(info["sets"][0]["shard_count"], 14)
 
+    def contents(self, folder):
+        return {name: self.read(os.path.join(folder, name)) for name in os.listdir(folder)}
+
+    def test_five_kinds_of_damage_are_named_and_mended(self):
+        self.encode("--block-bytes", "4k")
+        before = self.contents(self.shards)
+        os.remove(self.shard(0))
+        os.truncate(self.shard(1), 100_000)
+        with open(self.shard(2), "ab") as file:
+            file.write(b"more" * 1000)
+        self.damage(self.shard(3), 100)
+        self.damage(self.shard(3), 4096 + 4096 * 3)
+        for block in (4, 5, 6, 9):
+            self.damage(self.shard(4), 4096 + 4096 * block + 9)
+        words = self.ok("verify", self.shards, status=1).stdout.decode()
+        for wanted in ("shard 0: missing", f"{self.shard(1)}: shard 1: truncated to 100000 of ",
+                       f"{self.shard(2)}: shard 2: extended to ", f"{self.shard(3)}: shard 3: header damaged; 1 block damaged: 3",
+                       f"{self.shard(4)}: shard 4: 4 blocks damaged: 4-6, 9", "`tandem repair` can mend all of it"):
+            self.assertIn(wanted, words)
+        damaged = self.contents(self.shards)
+        listed = self.ok("repair", self.shards, "--dry-run", status=1).stdout.decode()
+        self.assertIn(f"{self.shard(0)}: shard 0: missing. Would be rebuilt", listed)
+        self.assertEqual(self.contents(self.shards), damaged)
+        report = json.loads(self.ok("repair", self.shards, "--json").stdout)
+        self.assertEqual((report["mended_file_count"], report["rebuilt_file_count"]), (2, 3))
+        self.assertEqual([f["action"] for f in report["files"]], ["rebuild"] * 3 + ["mend"] * 2)
+        self.assertEqual(report["state"], "intact")
+        self.assertEqual(self.contents(self.shards), before)
+        self.ok("verify", self.shards)
+        self.assertIn(b"now intact; 0 files mended", self.ok("repair", self.shards).stdout)
+
+    def test_what_is_lost_is_said(self):
+        self.encode("--block-bytes", "4k")
+        for index in range(5):
+            self.damage(self.shard(index), 4096 + 77)
+        self.damage(self.shard(9), 4096 + 4096 * 7)
+        self.assertIn(b"1 of these cannot be recovered", self.ok("verify", self.shards, status=4).stdout)
+        self.ok("repair", self.shards, "--dry-run", status=4)
+        self.ok("repair", self.shards, status=4)
+        report = json.loads(self.ok("verify", self.shards, "--json", status=4).stdout)
+        self.assertEqual((report["bad_block_count"], report["lost_stripe_count"]), (5, 1))
+
+    def test_repair_into_another_folder_and_by_set(self):
+        self.ok("encode", self.source, "-k", 3, "-m", 2, "-o", self.path("a"), "-o", self.path("b"))
+        shutil.rmtree(self.path("b"))
+        self.ok("repair", self.path("a"), "-o", self.path("disk{i}"))
+        self.assertEqual(os.listdir(self.path("disk3")), ["source.bin.003.tandem"])
+        self.ok("verify", self.path("a"), self.path("disk1"), self.path("disk3"))
+        self.ok("repair", self.path("a"), "--set", "zz", status=2)
+
+    def test_stale_and_misnamed_files_are_named(self):
+        self.encode()
+        old = self.read(self.shard(3))
+        self.encode("--force")
+        with open(self.shard(3), "wb") as file:
+            file.write(old)
+        words = self.ok("verify", self.shards, status=1).stdout.decode()
+        self.assertIn("shard 3: missing", words)
+        self.assertIn(f"{self.shard(3)} is of another set", words)
+        self.ok("repair", self.shards, "--force", "--quiet")
+        os.rename(self.shard(1), self.path("x"))
+        os.rename(self.shard(2), self.shard(1))
+        os.rename(self.path("x"), self.shard(2))
+        self.assertIn(f"{self.shard(1)} holds shard 2", self.ok("verify", self.shards).stdout.decode())
+
+    def test_dry_runs_write_nothing(self):
+        self.ok("encode", self.source, "-k", 3, "-m", 2, "-o", self.shards, "--dry-run")
+        self.assertFalse(os.path.exists(self.shards))
+        self.encode()
+        before = self.contents(self.shards)
+        self.ok("encode", self.source, "-k", 3, "-m", 2, "-o", self.shards, "--dry-run", status=3)
+        self.ok("encode", self.source, "-k", 3, "-m", 2, "-o", self.shards, "--dry-run", "--force")
+        self.assertEqual(self.contents(self.shards), before)
+        self.ok("encode", self.source, "-k", 3, "-m", 2, "-o", self.path("no/where"), "--dry-run", status=3)
+        self.ok("decode", self.shards, "-o", self.output, "--dry-run")
+        self.assertFalse(os.path.exists(self.output))
+        self.ok("decode", self.shards, "-o", self.source, "--dry-run", status=3)
+        for index in range(5):
+            os.remove(self.shard(index))
+        self.ok("decode", self.shards, "-o", self.output, "--dry-run", status=4)
+        self.assertEqual(len(os.listdir(self.shards)), 9)
+
+    def test_a_kill_leaves_one_set_whole(self):
+        random_times = random.Random(7)
+        folders = [self.path(name) for name in "abc"]
+        outputs = [word for folder in folders for word in ("-o", folder)]
+        self.ok("encode", self.source, "-k", 10, "-m", 4, *outputs)
+        contents = [self.content]
+        for code in [(4, 2), (10, 4)] * 10:
+            contents.append(random_times.randbytes(1_000_000 + random_times.randrange(2_000_000)))
+            with open(self.source, "wb") as file:
+                file.write(contents[-1])
+            process = subprocess.Popen([TANDEM, "encode", self.source, "-k", str(code[0]), "-m", str(code[1]), *outputs,
+                                        "--force", "--quiet"])
+            time.sleep(random_times.uniform(0.001, 0.02))
+            process.kill()
+            process.wait()
+            self.ok("verify", *folders)
+            self.ok("decode", *folders, "-o", self.output, "--force")
+            self.assertIn(self.read(self.output), contents[-2:])
+            contents[-1] = self.read(self.output)
+            for folder in folders:
+                self.assertFalse([name for name in os.listdir(folder) if name.startswith(".")])
+
     def test_two_sets_and_foreign_files(self):
         first = json.loads(self.encode("--json", "--name", "first").stdout)["set_id"]
         second = json.loads(self.encode("--json", "--name", "second").stdout)["set_id"]

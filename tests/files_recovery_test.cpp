@@ -89,9 +89,9 @@ TEST(CommitRecord, NamesOfOurOwn) {
   EXPECT_EQ(kind("." + id + ".tandem-commit"), static_cast<int>(OwnKind::commit_record));
   EXPECT_EQ(kind("." + id + ".013.tandem-tmp"), static_cast<int>(OwnKind::set_temporary));
   EXPECT_EQ(kind("." + id + ".tandem-tmp"), static_cast<int>(OwnKind::lone_temporary));
-  for (const std::string &name :
-       {id + ".tandem-tmp", "." + id + ".256.tandem-tmp", "." + id + ".1.tandem-tmp", "." + id + "0.tandem-tmp",
-        "." + id.substr(1) + "G.tandem-commit", std::string(".x.tandem-tmp"), std::string(".tandem-tmp"), std::string(".")})
+  for (const std::string &name : {id + ".tandem-tmp", "." + id + ".256.tandem-tmp", "." + id + ".1.tandem-tmp",
+                                  "." + id + "0.tandem-tmp", "." + id.substr(1) + "G.tandem-commit",
+                                  std::string(".x.tandem-tmp"), std::string(".tandem-tmp"), std::string(".")})
     EXPECT_EQ(kind(name), -1) << name;
 }
 

@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <numeric>
 
+#include "files/format.hpp"
 #include "tests/files_kit.hpp"
+
+using namespace tandem::files;
 
 namespace {
 
@@ -296,6 +299,92 @@ TEST_F(Repair, CancelLeavesNoTemporary) {
     EXPECT_EQ(entries(shards_), 4u) << calls;
   }
   tandem_files_search_destroy(search);
+}
+
+// ---- hostile files: every checksum is right ----
+
+// Writes numbers into both records of a shard file and seals them.
+void forge(const fs::path &path, std::size_t at, std::uint64_t value, std::size_t bytes) {
+  std::vector<char> content = slurp(path);
+  for (const std::size_t record : {std::size_t{0}, content.size() - kRecordBytes}) {
+    for (std::size_t i = 0; i < bytes; ++i) content[record + at + i] = static_cast<char>(value >> (8 * i));
+    const std::uint64_t check = hash64(content.data() + record, kRecordBytes - 8);
+    for (unsigned i = 0; i < 8; ++i) content[record + kRecordBytes - 8 + i] = static_cast<char>(check >> (8 * i));
+  }
+  spill(path, content);
+}
+
+TEST_F(Repair, AnAbsurdContentLengthTakesNoTime) {
+  encode(paint(5000), 2, 1, 64);
+  for (unsigned i = 0; i < 3; ++i) forge(shard(i), 64, std::uint64_t{1} << 60, 8);
+  const auto before = contents(shards_);
+  const tandem_files_verify_result now = verify();
+  EXPECT_EQ(now.state, TANDEM_FILES_LOST);
+  EXPECT_GT(now.lost_stripe_count, std::uint64_t{1} << 50);
+  ASSERT_EQ(repair({shards_}, true), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(repaired_.state, TANDEM_FILES_LOST);
+  EXPECT_EQ(contents(shards_), before);
+}
+
+// Files of one set id that claim different shapes are different sets, and none of them is taken for the other.
+TEST_F(Repair, ASetWhoseFilesDisagree) {
+  encode(paint(5000), 2, 2, kBlock);
+  forge(shard(0), 32, 3, 4);  // k
+  forge(shard(1), 36, 1, 4);  // m
+  EXPECT_EQ(verify().missing_shard_count, 2u);
+  ASSERT_EQ(decode(shards_), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(slurp(root_ / "output"), paint(5000));
+  forge(shard(2), 52, 512, 4);  // block_bytes
+  EXPECT_NE(decode(shards_), TANDEM_OK);
+}
+
+// Two files that both say they are shard 0, both with right checksums: one of them lies.
+TEST_F(Repair, CopiesThatContradictEachOtherAreNoSuccess) {
+  encode(paint(200, 1), 2, 1, kBlock);
+  fs::copy(shard(0), shards_ / "another");
+  std::vector<char> liar = slurp(shard(0));
+  liar[4096] = static_cast<char>(~liar[4096]);
+  SetId set_id;
+  std::memcpy(set_id.data(), liar.data() + 16, set_id.size());
+  std::byte *payload = reinterpret_cast<std::byte *>(liar.data() + 4096);
+  write_check(block_check(set_id, 0, 0, payload, 100), payload + 100);
+  for (const fs::path &path : {shard(0), shards_ / "another"}) {
+    const std::vector<char> honest = slurp(path);
+    spill(path, liar);
+    const tandem_status status = decode(shards_);
+    if (status == TANDEM_OK) {
+      EXPECT_EQ(slurp(root_ / "output"), paint(200, 1));
+    } else {
+      EXPECT_EQ(status, TANDEM_ERROR_DAMAGED);
+    }
+    spill(path, honest);
+  }
+  spill(shard(0), liar);
+  spill(shards_ / "another", liar);
+  fs::remove(root_ / "output");
+  EXPECT_EQ(decode(shards_), TANDEM_ERROR_DAMAGED);
+  EXPECT_FALSE(fs::exists(root_ / "output"));
+}
+
+TEST_F(Repair, AFolderThatIsNotWritable) {
+  spill(root_ / "source", paint(1000));
+  fs::create_directory(shards_);
+  ASSERT_EQ(chmod(root_.c_str(), 0755), 0);
+  ASSERT_EQ(chmod(shards_.c_str(), 0555), 0);
+  const bool root = geteuid() == 0;  // who may write everywhere
+  if (root) {
+    ASSERT_EQ(seteuid(65534), 0);
+  }
+  tandem_files_encode_options options = encode_options(root_ / "source", 2, 1);
+  for (const int dry_run : {1, 0}) {
+    options.dry_run = dry_run;
+    EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_IO) << dry_run;
+    EXPECT_NE(std::string(tandem_last_error_message()).find("Permission denied"), std::string::npos);
+  }
+  if (root) {
+    ASSERT_EQ(seteuid(0), 0);
+  }
+  EXPECT_EQ(entries(shards_), 0u);
 }
 
 TEST_F(Repair, BadArgumentsAreNamed) {
