@@ -9,7 +9,7 @@ CMAKE_FLAGS ?=
 .NOTPARALLEL:
 
 help:
-	@echo "make demo     encode a real file, delete four shards, get it back (FILE=..., DEMO_DIR=...)"
+	@echo "make demo     encode a real file, delete four shards, get it back; damage all, repair (FILE=..., DEMO_DIR=...)"
 	@echo "make test     build and run every test"
 	@echo "make build    build everything that this machine can build, into $(BUILD)/"
 	@echo "make deps     install what building and testing needs and this machine lacks"

@@ -44,7 +44,9 @@ std::string what_is_wrong(const FileFinding &file, const tandem_files_set &set) 
   std::string text;
   const auto add = [&text](const std::string &words) { text += (text.empty() ? "" : "; ") + words; };
   if ((condition & TANDEM_FILES_WRONG_LENGTH) != 0)
-    add(fmt::format("{} to {} of {} bytes", length_word(file, set), file.finding.file_bytes, set.shard_file_bytes));
+    add(file.finding.file_bytes < set.shard_file_bytes
+            ? fmt::format("truncated to {} of {} bytes", file.finding.file_bytes, set.shard_file_bytes)
+            : fmt::format("extended: {} bytes, not {}", file.finding.file_bytes, set.shard_file_bytes));
   if ((condition & TANDEM_FILES_START_DAMAGED) != 0) add("header damaged");
   if ((condition & TANDEM_FILES_END_DAMAGED) != 0 && (condition & TANDEM_FILES_WRONG_LENGTH) == 0)
     add("trailer damaged");

@@ -130,7 +130,7 @@ class Command(unittest.TestCase):
             self.damage(self.shard(4), 4096 + 4096 * block + 9)
         words = self.ok("verify", self.shards, status=1).stdout.decode()
         for wanted in ("shard 0: missing", f"{self.shard(1)}: shard 1: truncated to 100000 of ",
-                       f"{self.shard(2)}: shard 2: extended to ", f"{self.shard(3)}: shard 3: header damaged; 1 block damaged: 3",
+                       f"{self.shard(2)}: shard 2: extended: ", f"{self.shard(3)}: shard 3: header damaged; 1 block damaged: 3",
                        f"{self.shard(4)}: shard 4: 4 blocks damaged: 4-6, 9", "`tandem repair` can mend all of it"):
             self.assertIn(wanted, words)
         damaged = self.contents(self.shards)
