@@ -121,20 +121,25 @@ void make_committed(Member &member) {
   member.committed = true;
 }
 
+// Throws when that cannot be known: a file that is refused may be a shard file.
 std::optional<Record> record_of(const Folder &folder, const std::string &name) {
   const Descriptor file = folder.open_file(name, O_RDONLY);
+  if (!file && (errno == ENOENT || errno == ELOOP || errno == EINVAL)) return {};  // nothing, a link, no regular file
   struct stat status;
-  if (!file || fstat(file.get(), &status) != 0) return {};
+  if (!file || fstat(file.get(), &status) != 0) fail_io("open", folder.path_of(name), errno);
   std::array<std::byte, kRecordBytes> bytes;
+  int error = 0;
   for (const RecordEnd end : {RecordEnd::start, RecordEnd::end}) {
     const off_t at = end == RecordEnd::start ? 0 : status.st_size - static_cast<off_t>(kRecordBytes);
+    if (at < 0) continue;
+    const std::int64_t got = read_at(file.get(), bytes.data(), bytes.size(), static_cast<std::uint64_t>(at));
+    if (got < 0) error = errno;
     Record record;
-    if (at >= 0 &&
-        read_at(file.get(), bytes.data(), bytes.size(), static_cast<std::uint64_t>(at)) ==
-            static_cast<std::int64_t>(bytes.size()) &&
-        parse_record(bytes, &record) == ParseResult::record && record.end == end)
+    if (got == static_cast<std::int64_t>(bytes.size()) && parse_record(bytes, &record) == ParseResult::record &&
+        record.end == end)
       return record;
   }
+  if (error != 0) fail_io("read", folder.path_of(name), error);
   return {};
 }
 
@@ -327,9 +332,10 @@ void NewSet::make_records() {
   std::copy(folder_of_.begin(), folder_of_.end(), record.folder_of.begin());
   const std::string name = own_name({OwnKind::pending_record, options_.set_id});
   std::array<std::byte, kCommitRecordBytes> bytes;
-  // The lead's last: where it is, the others are.
+  // The lead's last: where it is, the others are, on the disk too.
   for (record.folder = record.folder_count; record.folder-- != 0;) {
     const std::shared_ptr<Folder> &folder = folders_[record.folder];
+    if (record.folder == 0 && record.folder_count > 1) sync_folders();
     record.stale.reset();
     for (std::uint32_t i = 0; options_.force && i < kMaxShardCount; ++i)
       record.stale[i] = !record.is_here(i) && is_shard_file(*folder, shard_file_name(options_.name, i));

@@ -212,6 +212,19 @@ Recovered recover(const std::vector<std::string> &paths, bool dry_run) {
   return recover(folders, dry_run);
 }
 
+namespace {
+
+// For a reader, a file that cannot be read is none.
+bool reads_as_shard_of(const Folder &folder, const std::string &name, const SetId &set_id, std::uint32_t index) {
+  try {
+    return is_shard_of(folder, name, set_id, index);
+  } catch (const Error &) {
+    return false;
+  }
+}
+
+}  // namespace
+
 std::vector<Hidden> hidden_names(const Folders &folders) {
   std::vector<Hidden> hidden(folders.size());
   const Survey found = survey(folders);
@@ -225,13 +238,13 @@ std::vector<Hidden> hidden_names(const Folders &folders) {
         const std::string temporary = own_name({OwnKind::set_temporary, set_id, index});
         if (!counts || !part.record->is_here(index)) {
           here[temporary] = "";
-        } else if (part.record->force && is_shard_of(*folders[part.folder], temporary, set_id, index)) {
+        } else if (part.record->force && reads_as_shard_of(*folders[part.folder], temporary, set_id, index)) {
           here[shard_file_name(part.record->name, index)] = "about to be replaced by a newer set";
         }
       }
       for (std::uint32_t i = 0; counts && i < kMaxShardCount; ++i) {
         const std::string name = shard_file_name(part.record->name, i);
-        if (part.record->stale[i] && !is_shard_of(*folders[part.folder], name, set_id, i))
+        if (part.record->stale[i] && !reads_as_shard_of(*folders[part.folder], name, set_id, i))
           here.emplace(name, "about to be replaced by a newer set");
       }
     }
