@@ -98,14 +98,15 @@ bool finished_somewhere(const CommitRecord &record, std::uint32_t number, const 
   });
 }
 
-// The others' records first: while one is left, the lead's is.
-void remove_records(const std::vector<Member> &members, bool lead_stays) {
+// The others' records first: while one is left, on the disk too, the lead's is.
+void remove_records(const std::vector<Member> &members, bool lead_stays, bool no_sync) {
   for (const bool lead : {false, true}) {
     if (lead && lead_stays) continue;
     for (const Member &member : members) {
       if ((member.record.folder == 0) != lead) continue;
       for (const OwnKind kind : {OwnKind::pending_record, OwnKind::commit_record})
         member.folder->remove(own_name({kind, member.record.set_id}));
+      if (!lead && !no_sync) member.folder->sync();
     }
   }
 }
@@ -261,16 +262,16 @@ bool roll_forward(std::vector<Member> &members, const Folders &named, bool no_sy
   const CommitRecord &record = members.front().record;
   for (std::uint32_t folder = 1; folder < record.folder_count && !lead_stays; ++folder)
     lead_stays = !has(members, folder) && !finished_somewhere(record, folder, named);
-  remove_records(members, lead_stays);
+  remove_records(members, lead_stays, no_sync);
   return !(lead_stays && has(members, 0));
 }
 
-bool roll_back(std::vector<Member> &members, std::size_t named_folder_count) {
+bool roll_back(std::vector<Member> &members, std::size_t named_folder_count, bool no_sync) {
   for (const Member &member : members)
     for (std::uint32_t i = 0; i < member.record.shard_count; ++i)
       if (member.record.is_here(i)) member.folder->remove(own_name({OwnKind::set_temporary, member.record.set_id, i}));
   const bool lead_stays = named_folder_count < members.front().record.folder_count;
-  remove_records(members, lead_stays);
+  remove_records(members, lead_stays, no_sync);
   return !(lead_stays && has(members, 0));
 }
 
@@ -298,7 +299,7 @@ NewSet::~NewSet() {
   if (counts_ || undecided_) return;
   files_.clear();
   try {
-    if (!members_.empty()) roll_back(members_, folders_.size());
+    if (!members_.empty()) roll_back(members_, folders_.size(), options_.no_sync);
   } catch (const Error &) {
     // The next command that looks here cleans up.
   }
@@ -332,7 +333,7 @@ void NewSet::make_records() {
   std::copy(folder_of_.begin(), folder_of_.end(), record.folder_of.begin());
   const std::string name = own_name({OwnKind::pending_record, options_.set_id});
   std::array<std::byte, kCommitRecordBytes> bytes;
-  // The lead's last: where it is, the others are, on the disk too.
+  // The lead's last: where it is, the others are, on the disk too. Temporaries come when all are.
   for (record.folder = record.folder_count; record.folder-- != 0;) {
     const std::shared_ptr<Folder> &folder = folders_[record.folder];
     if (record.folder == 0 && record.folder_count > 1) sync_folders();
@@ -348,6 +349,7 @@ void NewSet::make_records() {
     if (!write_at(descriptor, bytes.data(), bytes.size(), 0)) fail_io("write", folder->path_of(name), errno);
     if (!options_.no_sync && fsync(descriptor) != 0) fail_io("sync", folder->path_of(name), errno);
   }
+  if (!options_.no_sync && folders_.size() > 1) folders_.front()->sync();
 }
 
 void NewSet::sync_folders() const {

@@ -68,7 +68,7 @@ struct Member {
 bool roll_forward(std::vector<Member> &members, const Folders &named, bool no_sync);
 
 // Removes temporaries and records of a set that never counted. False when the lead's record had to stay.
-bool roll_back(std::vector<Member> &members, std::size_t named_folder_count);
+bool roll_back(std::vector<Member> &members, std::size_t named_folder_count, bool no_sync);
 
 // A shard file, or shard file `index` of that set, as far as one of its ends says. Throw where reading is refused.
 bool is_shard_file(const Folder &folder, const std::string &name);

@@ -153,7 +153,7 @@ class Recovery {
     const std::string where = list(members);
     ++result_.removed_set_count;
     if (dry_run_) return note(fmt::format("would remove what is left of the incomplete set {} in {}", id, where));
-    const bool done = roll_back(members, folders_.size());
+    const bool done = roll_back(members, folders_.size(), false);
     note(fmt::format("removed what a run that ended early left of the incomplete set {} in {}", id, where));
     if (!done) wait_for_others(members, id);
   }
