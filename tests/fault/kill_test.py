@@ -364,7 +364,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tandem")
     parser.add_argument("library")
-    parser.add_argument("--points", type=int, default=400)
+    parser.add_argument("--points", type=int, default=1200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--scenario")
     parser.add_argument("--only")

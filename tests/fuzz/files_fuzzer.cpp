@@ -226,19 +226,20 @@ void set_field(Bytes &file, std::size_t offset, std::uint64_t value, bool wide, 
 }
 
 // Changes a payload byte of a block and makes its checksum right: a forgery that only the digest shows.
-void forge_block(Bytes &file, FuzzInput &input) {
+bool forge_block(Bytes &file, FuzzInput &input) {
   Record record;
   if (file.size() < kRecordBytes ||
       parse_record(std::span<const std::byte, kRecordBytes>(bytes_of(file), kRecordBytes), &record) !=
           ParseResult::record ||
       record.set.stripe_count() == 0)
-    return;
+    return false;
   const std::uint64_t stripe = input.byte() % record.set.stripe_count();
   const std::uint64_t offset = record.set.block_offset(stripe), payload = record.set.payload_bytes_of(stripe);
-  if (payload == 0 || offset + payload + kCheckBytes > file.size()) return;
+  if (payload == 0 || offset + payload + kCheckBytes > file.size()) return false;
   std::byte *const at = bytes_of(file) + offset;
   at[input.number<std::uint16_t>() % payload] ^= static_cast<std::byte>(input.byte());
   write_check(block_check(record.set.set_id, record.shard_index, stripe, at, payload), at + payload);
+  return true;
 }
 
 std::string commit_record_file(Tree &tree, FuzzInput &input) {
@@ -260,7 +261,8 @@ std::string commit_record_file(Tree &tree, FuzzInput &input) {
   return name;
 }
 
-void edit(Tree &tree, FuzzInput &input) {
+// Returns whether a block was forged.
+bool edit(Tree &tree, FuzzInput &input) {
   constexpr std::size_t fields[] = {8, 12, 32, 36, 40, 44, 48, 52, 56, 60, 64, 72, 80, 16};
   const unsigned what = input.byte() % 14;
   auto at = tree.begin();
@@ -270,49 +272,48 @@ void edit(Tree &tree, FuzzInput &input) {
   switch (what) {
     case 0:
       if (tree.size() > 1) tree.erase(at);
-      return;
+      return false;
     case 1:
       file.resize(std::min<std::size_t>(file.size(), input.number<std::uint16_t>()));
-      return;
+      return false;
     case 2:
       file.insert(file.begin() + static_cast<std::ptrdiff_t>(input.byte() % 2 ? 0 : file.size()), input.byte() * 17u,
                   input.byte());
-      return;
+      return false;
     case 3:
       if (!file.empty())
         file[input.number<std::uint16_t>() % file.size()] ^= static_cast<std::uint8_t>(input.byte() | 1);
-      return;
+      return false;
     case 4: {
       const std::size_t field = fields[input.byte() % std::size(fields)];
       set_field(file, field, odd_number(input), field >= 64, input.byte() % 3 + 1u);
-      return;
+      return false;
     }
     case 5: {  // in every file alike
       const std::size_t field = fields[input.byte() % std::size(fields)];
       const std::uint64_t value = odd_number(input);
       for (auto &[other_name, other] : tree) set_field(other, field, value, field >= 64, 3);
-      return;
+      return false;
     }
     case 6:
       tree["copy-" + std::to_string(input.byte() % 4)] = file;
-      return;
+      return false;
     case 7: {  // left over from the other set
       const std::uint32_t index = input.byte() % (kK + kM);
       tree[input.byte() % 2 ? name : "other." + std::to_string(index)] = workshop().original(1).files[index];
-      return;
+      return false;
     }
     case 8: {  // a block somewhere else
       const Bytes from = workshop().original(input.byte() % 2).files[input.byte() % (kK + kM)];
       const std::size_t source = kRecordBytes + input.byte() % 3 * kBlockBytes,
                         to = kRecordBytes + input.byte() % 3 * kBlockBytes;
-      if (to + kBlockBytes > file.size()) return;
+      if (to + kBlockBytes > file.size()) return false;
       std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(source), kBlockBytes,
                   file.begin() + static_cast<std::ptrdiff_t>(to));
-      return;
+      return false;
     }
     case 9:
-      forge_block(file, input);
-      return;
+      return forge_block(file, input);
     case 10: {
       const OwnName own{static_cast<OwnKind>(input.byte() % 4), {}, input.byte() % (kK + kM)};
       OwnName named = own;
@@ -320,14 +321,14 @@ void edit(Tree &tree, FuzzInput &input) {
       Bytes moved = std::move(file);
       tree.erase(at);
       tree[own_name(named)] = std::move(moved);
-      return;
+      return false;
     }
     case 11:
       commit_record_file(tree, input);
-      return;
+      return false;
     case 12:
       sum_record(file, input.byte() & 1);
-      return;
+      return false;
     default: {
       Bytes raw(input.byte());
       input.take(raw.data(), raw.size());
@@ -336,6 +337,7 @@ void edit(Tree &tree, FuzzInput &input) {
         std::copy(raw.begin(), raw.end(), file.begin() + static_cast<std::ptrdiff_t>(to));
     }
   }
+  return false;
 }
 
 // ---- one folder ----
@@ -439,17 +441,18 @@ bool is_original(const tandem_files_set &set) {
 }
 
 // Verify and decode agree. Returns what decode said.
-tandem_status look_at(const Search &search, std::size_t index) {
+tandem_status look_at(const Search &search, std::size_t index, bool forged) {
   const tandem_files_set set = set_at(search, index);
   const int state = verify(search, id_of(set));
   const tandem_status status = decode(search, set);
   if (is_refusal(status) != (state < 0)) wrong("verify and decode disagree on whether there is such a code");
   if (state >= 0 && (state == TANDEM_FILES_LOST) != (status == TANDEM_ERROR_NOT_RECOVERABLE))
     wrong("verify says " + std::to_string(state) + ", decode " + std::to_string(status));
+  if (!forged && is_original(set) && status == TANDEM_ERROR_DAMAGED) wrong("a bad block was taken for a good one");
   return status;
 }
 
-void repair(const Search &search, std::size_t index) {
+void repair(const Search &search, std::size_t index, bool forged) {
   const tandem_files_set set = set_at(search, index);
   // What a forged header claims would fill the disk; that repair does not write it is for the tests of repair.
   if (set.shard_file_bytes > kMostFileBytes) return;
@@ -471,7 +474,7 @@ void repair(const Search &search, std::size_t index) {
         now.content_bytes != set.content_bytes || now.k != set.k || now.m != set.m)
       continue;
     if (!ids_are_unique(again)) return;
-    const tandem_status after = look_at(again, i);
+    const tandem_status after = look_at(again, i, forged);
     if (before == TANDEM_OK && after != TANDEM_OK) wrong("repair lost what could be decoded");
     if (is_original(set) && status == TANDEM_OK && before == TANDEM_OK && result.state == TANDEM_FILES_INTACT &&
         verify(again, id) != TANDEM_FILES_INTACT)
@@ -485,7 +488,8 @@ void run(FuzzInput input) {
   const unsigned flags = input.byte();
   Tree tree;
   for (std::uint32_t i = 0; i < kK + kM; ++i) tree[shard_file_name("set", i)] = workshop().original(0).files[i];
-  for (unsigned i = 0; i < kMostEdits && !input.empty(); ++i) edit(tree, input);
+  bool forged = false;
+  for (unsigned i = 0; i < kMostEdits && !input.empty(); ++i) forged |= edit(tree, input);
   for (auto &[name, file] : tree) file.resize(std::min(file.size(), kMostFileBytes));
   tree["notes.txt"] = {'m', 'i', 'n', 'e'};
   workshop().write(tree);
@@ -503,9 +507,9 @@ void run(FuzzInput input) {
     const Search search = search_folder();
     const std::size_t count = tandem_files_search_set_count(search.get());
     if (ids_are_unique(search)) {
-      for (std::size_t i = 0; i < count; ++i) look_at(search, i);
+      for (std::size_t i = 0; i < count; ++i) look_at(search, i, forged);
       if ((flags & 2) != 0 && count != 0) {
-        repair(search, flags / 4 % count);
+        repair(search, flags / 4 % count, forged);
         workshop().read();
       }
     } else {
