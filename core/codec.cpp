@@ -223,9 +223,12 @@ Codec::Codec(const tandem_codec_options &given) {
   if (options.matrix == TANDEM_MATRIX_CUSTOM) {
     parity_ = custom_matrix(options);
     cauchy_ = find_cauchy_form(parity_);
-    const MdsProof proof = cauchy_ ? MdsProof::proven : prove_mds(parity_);
-    is_mds_ = proof == MdsProof::proven;
-    if (!is_mds_ && !allow_non_mds) refuse_custom(proof, options.k, options.m);
+    is_mds_ = cauchy_.has_value();
+    if (!is_mds_ && !allow_non_mds) {  // with that flag the matrix is taken whatever a proof would say
+      const MdsProof proof = prove_mds(parity_);
+      if (proof != MdsProof::proven) refuse_custom(proof, options.k, options.m);
+      is_mds_ = true;
+    }
   } else {
     const Preset *preset = find_preset(options.matrix);
     if (preset == nullptr) {

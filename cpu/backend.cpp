@@ -176,6 +176,7 @@ class CpuBackend final : public core::Backend {
     call.accumulate = task.mode == Mode::accumulate;
     call.out_of_cache = out_of_cache;
     call.tile_bytes = call.prefetch_bytes = 0;
+    call.small_stack = false;
     if (task.mode == Mode::compare) return compare(call, found);
     if (call.rows != 0 && call.length_bytes != 0) kernel_.apply(call);
   }

@@ -23,6 +23,7 @@ struct KernelCall {
   bool out_of_cache;        // prefetch inputs, and write outputs past the cache where that is allowed
   uint32_t tile_bytes;      // columns worked on at a time; 0 = the kernel's own choice
   uint32_t prefetch_bytes;  // how far ahead; 0 = the kernel's own choice
+  bool small_stack;         // take less than 4 KiB of it, at some cost in speed
 };
 
 // A coefficient as ISA-L's tables hold it: its products with 0..15, then with 0x00, 0x10, .. 0xf0.

@@ -33,6 +33,7 @@ struct Target {
   Descriptor opened;                   // mend
   std::optional<PendingFile> pending;  // rebuild
   Ranges written;                      // blocks
+  Ranges fine;                         // blocks that were bad when they were looked at first, and are not
   std::string failure;
 
   int descriptor() const { return pending ? pending->descriptor() : opened.get(); }
@@ -116,11 +117,15 @@ class Repair {
     return true;
   }
 
-  // Ranges may cover more than what is bad: a block that is good is not written to.
-  bool wants(const Target &target, std::uint64_t stripe, std::byte *scratch) {
-    return target.action == TANDEM_FILES_REBUILD ||
-           (findings_.bad[target.file].contains(stripe) &&
-            !source_.reader().read_block_of_file(target.file, stripe, scratch));
+  // Ranges may cover more than what is bad, and a read may have failed for once: a block that is good is not written
+  // to.
+  bool wants(Target &target, std::uint64_t stripe, std::byte *scratch) {
+    if (target.action == TANDEM_FILES_REBUILD) return true;
+    if (!findings_.bad[target.file].contains(stripe)) return false;
+    if (!source_.reader().read_block_of_file(target.file, stripe, scratch)) return true;
+    const std::lock_guard lock(mutex_);
+    target.fine.add(stripe, stripe + 1);
+    return false;
   }
 
   // ---- doing it ----
@@ -290,9 +295,12 @@ class Repair {
   // ---- telling ----
 
   std::uint64_t left_in(const Target &target) const {
-    if (options_.dry_run == 0 && target.failure.empty())
-      return target.action == TANDEM_FILES_MEND ? findings_.bad[target.file].count() - target.written.count()
-                                                : header_.stripe_count() - target.written.count();
+    if (options_.dry_run == 0 && target.failure.empty()) {
+      const std::uint64_t done = target.written.count() + target.fine.count();
+      const std::uint64_t all =
+          target.action == TANDEM_FILES_MEND ? findings_.bad[target.file].count() : header_.stripe_count();
+      return all - std::min(all, done);  // beyond Ranges::kMostRanges `fine` may hold blocks that were never bad
+    }
     if (options_.dry_run != 0)
       return target.file != kNoFile ? findings_.lost_count[target.file] : findings_.lost.count();
     return target.file != kNoFile ? findings_.bad[target.file].count() : 0;
@@ -320,7 +328,8 @@ class Repair {
       result.left_block_count += left_in(target);
       if (target.action == TANDEM_FILES_MEND) {
         ++result.mended_file_count;
-        result.mended_block_count += findings_.bad[target.file].count() - left_in(target);
+        result.mended_block_count +=
+            options_.dry_run != 0 ? findings_.bad[target.file].count() - left_in(target) : target.written.count();
       } else {
         ++result.rebuilt_file_count;
       }

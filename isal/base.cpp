@@ -10,7 +10,7 @@ using tandem::isal::kProducts;
 using tandem::isal::kTableBytes;
 
 void gf_vect_mad_base(int len, int vec, int vec_i, unsigned char *gftbls, unsigned char *src, unsigned char *dest) {
-  if (vec_i < 0 || vec_i >= vec) return;
+  if (len <= 0 || vec_i < 0 || vec_i >= vec) return;
   const auto &products = kProducts[coefficient_of(gftbls + static_cast<std::size_t>(vec_i) * kTableBytes)];
   for (int i = 0; i < len; ++i) dest[i] ^= products[src[i]];
 }
@@ -27,20 +27,21 @@ void gf_vect_dot_prod_base(int len, int vlen, unsigned char *gftbls, unsigned ch
 
 void ec_encode_data_base(int len, int k, int rows, unsigned char *gftbls, unsigned char **data,
                          unsigned char **coding) {
-  if (k <= 0) return;
+  if (len <= 0 || k <= 0) return;
   for (int r = 0; r < rows; ++r, gftbls += static_cast<std::size_t>(k) * kTableBytes)
     gf_vect_dot_prod_base(len, k, gftbls, data, coding[r]);
 }
 
 void ec_encode_data_update_base(int len, int k, int rows, int vec_i, unsigned char *gftbls, unsigned char *data,
                                 unsigned char **coding) {
-  if (k <= 0) return;
+  if (len <= 0 || k <= 0) return;
   for (int r = 0; r < rows; ++r, gftbls += static_cast<std::size_t>(k) * kTableBytes)
     gf_vect_mad_base(len, k, vec_i, gftbls, data, coding[r]);
 }
 
 int gf_vect_mul_base(int len, unsigned char *gftbl, unsigned char *src, unsigned char *dest) {
   if (len % 32 != 0) return -1;
+  if (len <= 0) return 0;
   const auto &products = kProducts[coefficient_of(gftbl)];
   for (int i = 0; i < len; ++i) dest[i] = products[src[i]];
   return 0;

@@ -13,8 +13,12 @@
 namespace tandem::isal {
 namespace {
 
-// Kernel tables for a call are prepared on its stack: at most so many bytes, a slice of rows at a time.
-constexpr std::size_t kStackBytes = 72 << 10;
+// Callers may have little stack (coroutines, threads of a storage engine's own): no call takes 16 KiB of it. Kernel
+// tables are prepared in this much, a slice of rows at a time.
+constexpr std::size_t kPreparedBytes = 8 << 10;
+constexpr std::uint32_t kLeastSlice = 4;  // of fewer rows nothing is gained
+// Where there are several slices they go over so many source bytes in turn, which stay in the L2 cache meanwhile.
+constexpr std::size_t kTileBytes = 512 << 10;
 // Shorter calls take their coefficients from the caller's tables: preparing costs them more than it saves (docs/ISAL.md
 // has the figures). Large matrices gain more.
 constexpr std::size_t kDirectBytes = 8 << 10, kDirectBytesOfLarge = 3 << 10;
@@ -54,28 +58,50 @@ std::atomic<ApplyNibbles> apply_nibbles{choose_and_apply};
 
 void choose_and_apply(const cpu::NibbleCall &call) { choose_kernel().apply_nibbles(call); }
 
-// Prepares a slice of rows on the stack and runs it.
-void encode_prepared(std::size_t length_bytes, std::uint32_t columns, std::uint32_t rows, const std::uint8_t *tables,
-                     const std::uint8_t *const *data, std::uint8_t *const *coding) noexcept {
-  const cpu::Kernel &kernel = isal::kernel();
-  alignas(64) std::uint8_t prepared[kStackBytes];
-  std::uint8_t coefficients[kStackBytes / 8];
-  std::uint32_t slice = rows;
-  while (kernel.tables_bytes(slice, columns) > sizeof prepared || std::size_t{slice} * columns > sizeof coefficients)
-    slice = slice > 4 ? slice - slice / 4 : slice - 1;
+// How many rows are prepared together; 0: the sources are too many.
+std::uint32_t slice_of(const cpu::Kernel &kernel, std::uint32_t columns, std::uint32_t rows) noexcept {
+  if (kernel.tables_bytes(rows, columns) <= kPreparedBytes) return rows;
+  for (const std::uint32_t slice : {24u, 16u, 8u, kLeastSlice}) {
+    if (slice < rows && kernel.tables_bytes(slice, columns) <= kPreparedBytes) return slice;
+  }
+  return 0;
+}
+
+// Whether so many sources start at the same place of a page that their cache lines push each other out. Kernels would
+// copy them side by side first, for which there is no room here.
+bool collide(const std::uint8_t *const *data, std::uint32_t columns) noexcept {
+  constexpr std::uint32_t kWays = 16;
+  std::uint32_t same = 0;
+  for (std::uint32_t c = 0; c < columns && same <= kWays; ++c)
+    same += ((reinterpret_cast<std::uintptr_t>(data[c]) ^ reinterpret_cast<std::uintptr_t>(data[0])) & 4032) == 0;
+  return same > kWays;
+}
+
+void encode_prepared(const cpu::Kernel &kernel, std::size_t length_bytes, std::uint32_t columns, std::uint32_t rows,
+                     std::uint32_t slice, bool far, const std::uint8_t *tables, const std::uint8_t *const *data,
+                     std::uint8_t *const *coding) noexcept {
+  alignas(64) std::uint8_t prepared[kPreparedBytes];
+  std::uint8_t coefficients[kPreparedBytes / 8];  // a kernel's table of one takes 8 bytes at least
   cpu::KernelCall call = {};
   call.tables = prepared;
   call.inputs = data;
-  call.length_bytes = length_bytes;
   call.columns = columns;
-  call.out_of_cache = out_of_cache(std::uint64_t{length_bytes} * (columns + rows));
-  for (std::uint32_t done = 0; done < rows; done += call.rows) {
-    call.rows = std::min(slice, rows - done);
-    call.outputs = coding + done;
-    for (std::size_t i = 0; i < std::size_t{call.rows} * columns; ++i, tables += kTableBytes)
-      coefficients[i] = coefficient_of(tables);
-    kernel.prepare(coefficients, call.rows, columns, prepared);
-    kernel.apply(call);
+  call.out_of_cache = far;
+  call.small_stack = true;
+  const std::size_t tile_bytes =
+      slice == rows ? length_bytes : std::max<std::size_t>(kTileBytes / columns / 64 * 64, 4096);
+  for (std::size_t begin = 0; begin < length_bytes; begin += tile_bytes) {
+    call.offset_bytes = begin;
+    call.length_bytes = std::min(tile_bytes, length_bytes - begin);
+    const std::uint8_t *table = tables;
+    for (std::uint32_t done = 0; done < rows; done += call.rows) {
+      call.rows = std::min(slice, rows - done);
+      call.outputs = coding + done;
+      for (std::size_t i = 0; i < std::size_t{call.rows} * columns; ++i, table += kTableBytes)
+        coefficients[i] = coefficient_of(table);
+      kernel.prepare(coefficients, call.rows, columns, prepared);
+      kernel.apply(call);
+    }
   }
 }
 
@@ -108,11 +134,16 @@ namespace {
 [[gnu::noinline]] void encode_long(std::size_t length_bytes, std::uint32_t columns, std::uint32_t rows,
                                    const std::uint8_t *tables, const std::uint8_t *const *data,
                                    std::uint8_t *const *coding) noexcept {
-  const std::size_t least = std::uint64_t{columns} * rows < kLargeProducts ? kDirectBytes : kDirectBytesOfLarge;
-  if (length_bytes < least || columns > kMostColumns)
-    return apply_short({tables, columns * kTableBytes, data, coding, length_bytes, rows, columns, false, false});
   if (offload_encode(length_bytes, columns, rows, tables, data, coding)) return;
-  encode_prepared(length_bytes, columns, rows, tables, data, coding);
+  const std::size_t least = std::uint64_t{columns} * rows < kLargeProducts ? kDirectBytes : kDirectBytesOfLarge;
+  const bool far = out_of_cache(std::uint64_t{length_bytes} * (std::uint64_t{columns} + rows));
+  const cpu::Kernel &kernel = isal::kernel();
+  const std::uint32_t slice = length_bytes < least || columns > kMostColumns || (!far && collide(data, columns))
+                                  ? 0
+                                  : slice_of(kernel, columns, rows);
+  if (slice == 0)
+    return kernel.apply_nibbles({tables, columns * kTableBytes, data, coding, length_bytes, rows, columns, false, far});
+  encode_prepared(kernel, length_bytes, columns, rows, slice, far, tables, data, coding);
 }
 
 [[gnu::noinline]] void update_long(std::size_t length_bytes, std::uint32_t columns, std::uint32_t rows,
@@ -120,7 +151,7 @@ namespace {
                                    std::uint8_t *const *coding) noexcept {
   if (offload_update(length_bytes, columns, rows, column, tables, data, coding)) return;
   kernel().apply_nibbles({tables + column * kTableBytes, columns * kTableBytes, &data, coding, length_bytes, rows, 1,
-                          true, out_of_cache(std::uint64_t{length_bytes} * (rows + 1))});
+                          true, out_of_cache(std::uint64_t{length_bytes} * (std::uint64_t{rows} + 1))});
 }
 
 [[gnu::always_inline]] inline void encode(int len, int k, int rows, const unsigned char *gftbls,
@@ -134,7 +165,7 @@ namespace {
 
 [[gnu::always_inline]] inline void update(int len, int k, int rows, int vec_i, const unsigned char *gftbls,
                                           const unsigned char *data, unsigned char *const *coding) noexcept {
-  if (std::min({len, k, rows, vec_i + 1}) <= 0 || vec_i >= k) return;
+  if (std::min({len, k, rows}) <= 0 || vec_i < 0 || vec_i >= k) return;
   const auto length_bytes = static_cast<std::size_t>(len);
   const auto columns = static_cast<std::uint32_t>(k), row_count = static_cast<std::uint32_t>(rows);
   const auto column = static_cast<std::uint32_t>(vec_i);

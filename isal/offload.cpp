@@ -17,7 +17,7 @@ namespace {
 // Calls that move less stay on the calling thread: waking others and, once for each matrix, making a codec would cost
 // more than they could save.
 constexpr std::uint64_t kLeastMovedBytes = 8 << 20;
-constexpr unsigned kMostCodecs = 64;
+constexpr unsigned kMostCodecs = 64;  // that are kept; others are made for one call
 constexpr std::uint32_t kMostShards = 256;
 
 // From this library's folder, lib/tandem/isal/<build>/, to libtandem.
@@ -27,6 +27,7 @@ constexpr char kPathToTandem[] = "/../../../libtandem.so." TANDEM_SOVERSION;
 struct Library {
   decltype(&tandem_context_create) context_create;
   decltype(&tandem_codec_create) codec_create;
+  decltype(&tandem_codec_destroy) codec_destroy;
   decltype(&tandem_encode) encode;
   decltype(&tandem_accumulate) accumulate;
 };
@@ -40,6 +41,7 @@ bool find(void *library, const char *name, Function *function_out) {
 bool open_library(Library *out) {
   Dl_info self;
   if (dladdr(reinterpret_cast<const void *>(&open_library), &self) == 0 || self.dli_fname == nullptr) return false;
+  if (self.dli_fname[0] != '/') return false;  // it would be looked for in whatever folder the program is now
   const char *slash = std::strrchr(self.dli_fname, '/');
   char path[4096];
   const auto folder_bytes = slash == nullptr ? 0 : static_cast<std::size_t>(slash - self.dli_fname);
@@ -48,7 +50,8 @@ bool open_library(Library *out) {
   std::memcpy(path + folder_bytes, kPathToTandem, sizeof kPathToTandem);
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);  // stays: it is linked never to be unloaded
   return library != nullptr && find(library, "tandem_context_create", &out->context_create) &&
-         find(library, "tandem_codec_create", &out->codec_create) && find(library, "tandem_encode", &out->encode) &&
+         find(library, "tandem_codec_create", &out->codec_create) &&
+         find(library, "tandem_codec_destroy", &out->codec_destroy) && find(library, "tandem_encode", &out->encode) &&
          find(library, "tandem_accumulate", &out->accumulate);
 }
 
@@ -71,7 +74,7 @@ struct Entry {
 // parent's threads are not there.
 struct State {
   std::atomic<pid_t> process{0};  // whose it is; set when all else is ready
-  bool works = false;
+  bool works = false, library_is_open = false;
   Library library = {};
   tandem_context *context = nullptr;
   Entry entries[kMostCodecs] = {};
@@ -99,13 +102,13 @@ bool wanted() {
   return known == kYes;
 }
 
-// One thread of a process at a time may build; nobody waits. A holder that was lost in a fork (it exists in the parent
-// only) is known by its process.
+// One thread of a process at a time may build; nobody waits. In a child that was forked meanwhile the builder is lost,
+// and what it was at, in the loader above all, is half done: such a child never builds.
 class Building {
  public:
   explicit Building(pid_t process) {
-    pid_t holder = builder.load(std::memory_order_relaxed);
-    mine_ = holder != process && builder.compare_exchange_strong(holder, process, std::memory_order_acquire);
+    pid_t holder = 0;
+    mine_ = builder.compare_exchange_strong(holder, process, std::memory_order_acquire);
   }
   ~Building() {
     if (mine_) builder.store(0, std::memory_order_release);
@@ -129,7 +132,8 @@ bool start_context() {
     if (*end != '\0' || count > UINT32_MAX) return false;  // refused, rather than taken for another number
     options.thread_count = static_cast<std::uint32_t>(count);
   }
-  return open_library(&state.library) && state.library.context_create(&options, &state.context) == TANDEM_OK;
+  state.library_is_open = state.library_is_open || open_library(&state.library);  // a parent's is the child's too
+  return state.library_is_open && state.library.context_create(&options, &state.context) == TANDEM_OK;
 }
 
 bool state_works() {
@@ -146,65 +150,88 @@ bool state_works() {
   return state.works;
 }
 
-const tandem_codec *codec_for(std::uint32_t columns, std::uint32_t rows, const std::uint8_t *tables) {
-  const auto known = [&](unsigned count) -> const tandem_codec * {
-    for (unsigned i = 0; i < count; ++i) {
-      if (state.entries[i].is_for(columns, rows, tables)) return state.entries[i].codec;
-    }
-    return nullptr;
-  };
-  if (const tandem_codec *codec = known(state.entry_count.load(std::memory_order_acquire))) return codec;
-
-  const Building building(getpid());
-  if (!building) return nullptr;
-  const unsigned count = state.entry_count.load(std::memory_order_acquire);
-  if (const tandem_codec *codec = known(count)) return codec;
-  if (count == kMostCodecs) return nullptr;
-  Entry &entry = state.entries[count];
-  const std::size_t cell_count = std::size_t{columns} * rows;
-  entry.coefficients = static_cast<std::uint8_t *>(std::malloc(cell_count));
-  if (entry.coefficients == nullptr) return nullptr;
-  for (std::size_t i = 0; i < cell_count; ++i) entry.coefficients[i] = coefficient_of(tables + i * kTableBytes);
+tandem_codec *make_codec(std::uint32_t columns, std::uint32_t rows, const std::uint8_t *coefficients) {
   tandem_codec_options options = {};
   options.struct_bytes = sizeof options;
   options.k = columns;
   options.m = rows;
   options.matrix = TANDEM_MATRIX_CUSTOM;
-  options.coefficients = entry.coefficients;
+  options.coefficients = coefficients;
   options.allow_non_mds = 1;
-  if (state.library.codec_create(&options, &entry.codec) != TANDEM_OK) {
-    std::free(entry.coefficients);
-    return nullptr;
-  }
-  entry.columns = columns;
-  entry.rows = rows;
-  state.entry_count.store(count + 1, std::memory_order_release);
-  return entry.codec;
+  tandem_codec *codec = nullptr;
+  return state.library.codec_create(&options, &codec) == TANDEM_OK ? codec : nullptr;
 }
 
-// The codec for a call that is large enough and wanted elsewhere; else null.
-const tandem_codec *prepare(std::uint64_t moved_bytes, std::uint32_t columns, std::uint32_t rows,
-                            const std::uint8_t *tables) {
-  if (moved_bytes < kLeastMovedBytes || !wanted() || columns + rows > kMostShards || !state_works()) return nullptr;
-  return codec_for(columns, rows, tables);
-}
+// The codec for one call that is large enough and wanted elsewhere; else none. One of those that are kept, or, where
+// they are many or another thread is adding one, of this call alone.
+class CallCodec {
+ public:
+  CallCodec(std::uint64_t moved_bytes, std::uint32_t columns, std::uint32_t rows, const std::uint8_t *tables) {
+    if (moved_bytes < kLeastMovedBytes || !wanted() || columns + rows > kMostShards || !state_works()) return;
+    if (find_kept(columns, rows, tables)) return;
+    const std::size_t cell_count = std::size_t{columns} * rows;
+    auto *coefficients = static_cast<std::uint8_t *>(std::malloc(cell_count));
+    if (coefficients == nullptr) return;
+    for (std::size_t i = 0; i < cell_count; ++i) coefficients[i] = coefficient_of(tables + i * kTableBytes);
+    codec_ = own_ = make_codec(columns, rows, coefficients);
+    if (own_ == nullptr || !keep(columns, rows, tables, coefficients)) std::free(coefficients);
+  }
+  ~CallCodec() {
+    if (own_ != nullptr) state.library.codec_destroy(own_);
+  }
+  CallCodec(const CallCodec &) = delete;
+  CallCodec &operator=(const CallCodec &) = delete;
+
+  const tandem_codec *get() const { return codec_; }
+
+ private:
+  bool find_kept(std::uint32_t columns, std::uint32_t rows, const std::uint8_t *tables) {
+    const unsigned count = state.entry_count.load(std::memory_order_acquire);
+    for (unsigned i = 0; i < count && codec_ == nullptr; ++i) {
+      if (state.entries[i].is_for(columns, rows, tables)) codec_ = state.entries[i].codec;
+    }
+    return codec_ != nullptr;
+  }
+
+  bool keep(std::uint32_t columns, std::uint32_t rows, const std::uint8_t *tables, std::uint8_t *coefficients) {
+    const Building building(getpid());
+    if (!building) return false;
+    const unsigned count = state.entry_count.load(std::memory_order_acquire);
+    if (count == kMostCodecs || is_kept(count, columns, rows, tables)) return false;
+    state.entries[count] = {columns, rows, coefficients, own_};
+    own_ = nullptr;
+    state.entry_count.store(count + 1, std::memory_order_release);
+    return true;
+  }
+
+  static bool is_kept(unsigned count, std::uint32_t columns, std::uint32_t rows, const std::uint8_t *tables) {
+    for (unsigned i = 0; i < count; ++i) {
+      if (state.entries[i].is_for(columns, rows, tables)) return true;  // by another thread, meanwhile
+    }
+    return false;
+  }
+
+  const tandem_codec *codec_ = nullptr;
+  tandem_codec *own_ = nullptr;  // ends with the call
+};
 
 }  // namespace
 
-// Any status but OK is no loss: libtandem has then written nothing, or (encode) what the caller writes again. Host
-// memory has a commit point, also where a device fails.
+// Any status but OK is no loss. encode: the caller writes all of it again. update: a libtandem with CPU backends fails
+// before it writes; a device that fails in the middle of host memory must not have written either.
 bool offload_encode(std::size_t length_bytes, std::uint32_t columns, std::uint32_t rows, const std::uint8_t *tables,
                     const std::uint8_t *const *data, std::uint8_t *const *coding) noexcept {
-  const tandem_codec *codec = prepare(std::uint64_t{length_bytes} * (columns + rows), columns, rows, tables);
-  return codec != nullptr && state.library.encode(state.context, codec, reinterpret_cast<const void *const *>(data),
-                                                  reinterpret_cast<void *const *>(coding), length_bytes) == TANDEM_OK;
+  const CallCodec codec(std::uint64_t{length_bytes} * (columns + rows), columns, rows, tables);
+  return codec.get() != nullptr &&
+         state.library.encode(state.context, codec.get(), reinterpret_cast<const void *const *>(data),
+                              reinterpret_cast<void *const *>(coding), length_bytes) == TANDEM_OK;
 }
 
 bool offload_update(std::size_t length_bytes, std::uint32_t columns, std::uint32_t rows, std::uint32_t column,
                     const std::uint8_t *tables, const std::uint8_t *data, std::uint8_t *const *coding) noexcept {
-  const tandem_codec *codec = prepare(std::uint64_t{length_bytes} * (rows + 1), columns, rows, tables);
-  return codec != nullptr &&
-         state.library.accumulate(state.context, codec, column, data, reinterpret_cast<void *const *>(coding),
+  const CallCodec codec(std::uint64_t{length_bytes} * (rows + 1), columns, rows, tables);
+  return codec.get() != nullptr &&
+         state.library.accumulate(state.context, codec.get(), column, data, reinterpret_cast<void *const *>(coding),
                                   length_bytes, 0) == TANDEM_OK;
 }
 

@@ -83,6 +83,13 @@ inline bool thread_count_becomes(unsigned wanted) {
   return process_thread_count() == wanted;
 }
 
+// Or below: a thread of an earlier test may have been on its way out.
+inline bool thread_count_falls_to(unsigned limit) {
+  for (int i = 0; i < 5000 && process_thread_count() > limit; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return process_thread_count() <= limit;
+}
+
 class CountingBatch : public cpu::Batch {
  public:
   explicit CountingBatch(std::size_t item_count, std::function<void(std::size_t)> body = nullptr)

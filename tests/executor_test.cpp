@@ -318,7 +318,7 @@ TEST_P(EveryExecutor, LeavesNoThreadsBehind) {
     Control control;
     ASSERT_TRUE(executor->run(batch, 8, control));
   }
-  EXPECT_TRUE(thread_count_becomes(before)) << process_thread_count() << " threads, before: " << before;
+  EXPECT_TRUE(thread_count_falls_to(before)) << process_thread_count() << " threads, before: " << before;
 }
 
 std::unique_ptr<cpu::Executor> pthread_executor(unsigned thread_count, bool pin = false) {
