@@ -305,10 +305,15 @@ void replace_link(const fs::path &path, const char *target) {
   }
 }
 
+// Before anything is changed: nothing of somebody else's is replaced or removed unless that was asked for.
 void refuse_strangers(const Places &places, const Flags &flags, std::string_view action) {
-  if (flags.force || !occupied(places.chained()) || !chained_to(places.chained()).empty()) return;
-  fail(kExitWrongUsage,
-       fmt::format("{} was not made by this command; --force {} it", places.chained().string(), action));
+  if (flags.force) return;
+  const auto refuse = [&](const fs::path &path) {
+    fail(kExitWrongUsage, fmt::format("{} was not made by this command; --force {} it", path.string(), action));
+  };
+  std::error_code error;
+  if (occupied(places.chained()) && chained_to(places.chained()).empty()) refuse(places.chained());
+  if (occupied(places.pyeclib()) && fs::read_symlink(places.pyeclib(), error) != kLibraryName) refuse(places.pyeclib());
 }
 
 int install(const Flags &flags) {
@@ -358,11 +363,17 @@ int uninstall(const Flags &flags) {
     return kExitDone;
   }
   refuse_strangers(places, flags, "removes");
+  std::vector<std::string> removed;
   for (const fs::path &path : {places.pyeclib(), places.chained()}) {
-    if (unlink(path.c_str()) != 0 && errno != ENOENT) fail_at("remove", path);
+    if (unlink(path.c_str()) == 0) {
+      removed.push_back(path.string());
+    } else if (errno != ENOENT) {
+      fail_at("remove", path);
+    }
   }
   rmdir(places.chained_folder.c_str());  // if nothing else is in it
-  fmt::print("removed {}\n", places.chained().string());
+  // The library, whose link goes without saying, or what was left of the two.
+  if (!removed.empty()) fmt::print("removed {}\n", removed.back());
   return kExitDone;
 }
 

@@ -144,6 +144,50 @@ class Command(Case):
         self.assertTrue(self.status("--to", folder)["chained"]["real_library_exists"])
         self.assertEqual(sorted(os.listdir(folder)), ["libisal-pyeclib.so.2", "libisal.so.2"])
 
+        # The second name is ours only as a link to the first.
+        second = folder / "libisal-pyeclib.so.2"
+
+        def make(kind):
+            second.unlink(missing_ok=True)
+            if kind == "file":
+                second.write_bytes(b"somebody's")
+            else:
+                second.symlink_to(kind)
+
+        def seen():
+            return {path.name: (os.readlink(path) if path.is_symlink() else path.read_bytes()) for path in folder.iterdir()}
+
+        for with_library in (True, False):
+            for kind in ("file", "libisal.so.2.0.30", str(library)):
+                if with_library:
+                    self.isal_env("--install", "--to", folder, "--force")
+                else:
+                    library.unlink(missing_ok=True)
+                make(kind)
+                before = seen()
+                self.assertEqual(len(before), 2 if with_library else 1)
+                for action in ("--install", "--uninstall"):
+                    error = self.isal_env(action, "--to", folder, status=2).stderr
+                    self.assertIn(f"{second} was not made by this command; --force", error)
+                    self.assertEqual(seen(), before)
+                self.isal_env("--install", "--to", folder, "--force")
+                self.assertEqual(os.readlink(second), "libisal.so.2")
+                make(kind)
+                if not with_library:
+                    library.unlink()
+                done = self.isal_env("--uninstall", "--to", folder, "--force")
+                self.assertEqual(done.stdout, f"removed {library if with_library else second}\n")
+                self.assertFalse(folder.exists())
+                folder.mkdir()
+
+    def test_uninstall_names_what_was_there(self):
+        folder = self.folder / "chained"
+        folder.mkdir()
+        (folder / "libisal-pyeclib.so.2").symlink_to("libisal.so.2")  # all that is left of a chained build
+        removed = self.isal_env("--uninstall", "--to", folder).stdout
+        self.assertEqual(removed, f"removed {folder}/libisal-pyeclib.so.2\n")
+        self.assertFalse(folder.exists())
+
     def test_refuses_what_is_no_libisal(self):
         _, ours = self.chained()
         real = pathlib.Path(self.status("--to", self.folder / "chained")["chained"]["real_library"])
