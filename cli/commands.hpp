@@ -37,9 +37,10 @@ struct Failure {
 // Throws Failure for anything but TANDEM_OK, with the library's sentence.
 void check(tandem_status status);
 
-// Set by the command that was named; main runs it.
 struct Invocation {
-  std::function<int()> run;
+  std::function<int()> run;  // set by the command that was named; main runs it
+  // What followed the first `--`, of a command that starts another one; null: there was none.
+  std::optional<std::vector<std::string>> words_after_dashes;
 };
 
 void add_encode_command(CLI::App &app, Invocation &invocation);

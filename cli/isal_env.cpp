@@ -493,14 +493,20 @@ int run_command(const Flags &flags, std::vector<std::string> words) {
        fmt::format("cannot execute {}: {}", words[0], std::strerror(errno)));
 }
 
-int isal_env(const Flags &flags, const std::vector<std::string> &words) {
+// `words`: COMMAND and what follows it; `after_dashes`: what stood after the first `--`.
+int isal_env(const Flags &flags, std::vector<std::string> words,
+             const std::optional<std::vector<std::string>> &after_dashes) {
   if (!flags.probe.empty()) return run_probe(flags.probe);
+  if (!words.empty() && words[0].substr(0, 1) == "-") {
+    fail(kExitWrongUsage, fmt::format("unknown option {}; see tandem isal-env --help", words[0]));
+  }
+  if (after_dashes) {
+    if (!words.empty()) words.push_back("--");  // it is one of COMMAND's own
+    words.insert(words.end(), after_dashes->begin(), after_dashes->end());
+  }
   const int action_count = flags.print + flags.install + flags.uninstall + flags.status + !words.empty();
   if (action_count != 1) {
     fail(kExitWrongUsage, "one of COMMAND, --print, --install, --uninstall and --status is needed");
-  }
-  if (!words.empty() && words[0].substr(0, 1) == "-") {
-    fail(kExitWrongUsage, fmt::format("unknown option {}; see tandem isal-env --help", words[0]));
   }
   const bool chooses = flags.standalone || flags.chained || flags.preload;
   if (chooses && (flags.install || flags.uninstall || flags.status)) {
@@ -522,7 +528,7 @@ int isal_env(const Flags &flags, const std::vector<std::string> &words) {
 void add_isal_env_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<Flags>();
   CLI::App *command = app.add_subcommand(
-      "isal-env", "Run a program that is built for ISA-L on Tandem: tandem isal-env [OPTIONS] COMMAND [ARGS...]");
+      "isal-env", "Run a program that is built for ISA-L on Tandem: tandem isal-env [OPTIONS] [--] COMMAND [ARGS...]");
   command->prefix_command();  // from COMMAND on nothing is ours
   CLI::Option *standalone =
       command->add_flag("--standalone", flags->standalone,
@@ -548,7 +554,9 @@ void add_isal_env_command(CLI::App &app, Invocation &invocation) {
       "The exit status is COMMAND's; 127 if it is not found, 126 if it cannot be executed, 2 wrong usage, 3 input or\n"
       "output failed. docs/ISAL.md tells what is covered.");
   command->callback([flags, command, &invocation] {
-    invocation.run = [flags, words = command->remaining()] { return isal_env(*flags, words); };
+    invocation.run = [flags, words = command->remaining(), &invocation] {
+      return isal_env(*flags, words, invocation.words_after_dashes);
+    };
   });
 }
 

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <new>
 
@@ -24,6 +25,16 @@ constexpr const char *kFooter =
     "failed,\n"
     "4 not recoverable, 130 interrupted.";
 
+// `--` ends our own options, and may as well be a word of the command that is to be started; CLI11 cannot tell. What
+// follows it is set aside. Returns how many of `argv` are left.
+int set_words_after_dashes_aside(int argc, char **argv, tandem::cli::Invocation &invocation) {
+  if (argc < 2 || argv[1] != std::string_view("isal-env")) return argc;
+  char **const end = argv + argc;
+  char **const dashes = std::find(argv + 2, end, std::string_view("--"));
+  if (dashes != end) invocation.words_after_dashes.emplace(dashes + 1, end);
+  return static_cast<int>(dashes - argv);
+}
+
 int run(int argc, char **argv) {
   CLI::App app("Reed-Solomon erasure coding of files: split into k data and m parity shards, lose any m, get all back.",
                "tandem");
@@ -34,7 +45,7 @@ int run(int argc, char **argv) {
   tandem::cli::Invocation invocation;
   for (const AddCommand add : kCommands) add(app, invocation);
   try {
-    app.parse(argc, argv);
+    app.parse(set_words_after_dashes_aside(argc, argv, invocation), argv);
     return invocation.run();
   } catch (const CLI::ParseError &error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version

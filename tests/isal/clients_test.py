@@ -79,6 +79,19 @@ class Command(Case):
         done = self.isal_env("--standalone", "grep", "SigIgn", "/proc/self/status")
         self.assertEqual(int(done.stdout.split()[1], 16) & 1 << (signal.SIGPIPE - 1), 0)
 
+    def test_dashes_before_the_command(self):
+        show = (sys.executable, "-c", "import sys; print(sys.argv[1:])")
+        for before in [("--",), ("--standalone", "--"), ("--preload", "--standalone", "--")]:
+            for words in [[], ["--help", "--status", "x"], ["--", "y", "--"]]:
+                self.assertEqual(self.isal_env(*before, *show, *words).stdout.strip(), str(words), before)
+        # After COMMAND they are its own.
+        for words in [["--"], ["x", "--", "y"], ["--", "--", "--standalone"]]:
+            self.assertEqual(self.isal_env("--standalone", *show, *words).stdout.strip(), str(words))
+        # No option is looked for behind them, nor another command of ours.
+        self.isal_env("--standalone", "--", "--no-such-command", status=127)
+        self.assertEqual(self.isal_env("--standalone", "--", "sh", "-c", "exit 42", status=42).stdout, "")
+        self.assertIn("default", self.isal_env("--status", "--").stdout)
+
     def test_environment(self):
         library = self.status()["standalone"]["library"]
         folder = os.path.dirname(library)
@@ -94,7 +107,8 @@ class Command(Case):
 
     def test_wrong_usage(self):
         for wrong in [[], ["--bogus"], ["--status", "ls"], ["--print", "--install"], ["--json", "ls"], ["--force", "ls"],
-                      ["--real", "/x", "ls"], ["--standalone", "--chained", "ls"], ["--preload", "--status"]]:
+                      ["--real", "/x", "ls"], ["--standalone", "--chained", "ls"], ["--preload", "--status"],
+                      ["--"], ["--standalone", "--"], ["--print", "--", "ls"], ["--bogus", "--", "ls"], ["--to", "--", "ls"]]:
             done = self.isal_env(*wrong, status=2)
             self.assertEqual((len(done.stderr.splitlines()), done.stdout), (1, ""), wrong)
 
