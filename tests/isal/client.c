@@ -1,9 +1,13 @@
 /* A program as ISA-L's users write them: compiled with its headers, linked with -lisal. What it prints on standard
- * output must be the same whatever libisal serves it; standard error says which one did. client every function of
- * erasure code and RAID client large               a large encode, then the same in a child; says whether libtandem
- * came along client reopen LIBRARY      opens and closes it 100 times
+ * output must be the same whatever libisal serves it; standard error says which one did.
+ *
+ * - client                  every function of erasure code and RAID
+ * - client large FUNCTION   a large call of ec_encode_data or another, then the same in a child; says whether libtandem
+ *                           came along, and whether the call started threads
+ * - client reopen LIBRARY   opens and closes it 100 times
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -44,6 +48,15 @@ static int in_maps(const char *name) {
   while (maps != NULL && fgets(line, sizeof line, maps) != NULL) found |= strstr(line, name) != NULL;
   if (maps != NULL) fclose(maps);
   return found;
+}
+
+static int thread_count(void) {
+  DIR *tasks = opendir("/proc/self/task");
+  int count = 0;
+  if (tasks == NULL) abort();
+  for (const struct dirent *task; (task = readdir(tasks)) != NULL;) count += task->d_name[0] != '.';
+  closedir(tasks);
+  return count;
 }
 
 static void say_who_serves(void *function) {
@@ -175,31 +188,76 @@ static void all(void) {
   arithmetic();
 }
 
-static void large(void) {
-  enum { k = 8, m = 4, len = 8 << 20 };
-  unsigned char matrix[(k + m) * k], tables[32 * k * m], *shards[k + m];
-  for (int i = 0; i < k + m; ++i) shards[i] = allocate(len);
-  for (int i = 0; i < k; ++i)
-    for (int b = 0; b < len; b += 8) memcpy(shards[i] + b, &(uint64_t){(uint64_t)(b + i) * 0x9e3779b97f4a7c15u}, 8);
-  gf_gen_cauchy1_matrix(matrix, k + m, k);
-  ec_init_tables(k, m, matrix + k * k, tables);
-  for (int process = 0; process < 2; ++process) {
-    for (int i = k; i < k + m; ++i) memset(shards[i], 0, len);
-    ec_encode_data(len, k, m, tables, shards, shards + k);
-    printf("%s: %016llx\n", process == 0 ? "parent" : "child", (unsigned long long)sum_of_shards(shards + k, m, len));
-    fprintf(stderr, "%s: libtandem %s\n", process == 0 ? "parent" : "child",
-            in_maps("/libtandem.so.0") ? "is here" : "is not here");
-    fflush(stdout);
-    if (process == 0) {
-      const pid_t child = fork();
-      int status = 1;
-      if (child > 0 && waitpid(child, &status, 0) == child) {
-        if (status != 0) fprintf(stderr, "the child ended with %d\n", status);
-        exit(status != 0);
-      }
-      if (child < 0) exit(1);
-    }
+enum { large_k = 8, large_m = 4, large_len = 8 << 20 };
+
+typedef void large_call(unsigned char (*rows)[large_k], unsigned char **data, unsigned char **parity);
+
+static void large_encode(unsigned char (*rows)[large_k], unsigned char **data, unsigned char **parity) {
+  unsigned char tables[32 * large_k * large_m];
+  ec_init_tables(large_k, large_m, rows[0], tables);
+  ec_encode_data(large_len, large_k, large_m, tables, data, parity);
+}
+
+static void large_update(unsigned char (*rows)[large_k], unsigned char **data, unsigned char **parity) {
+  unsigned char tables[32 * large_k * large_m];
+  ec_init_tables(large_k, large_m, rows[0], tables);
+  for (int i = 0; i < large_k; ++i) ec_encode_data_update(large_len, large_k, large_m, i, tables, data[i], parity);
+}
+
+static void large_product(unsigned char (*rows)[large_k], unsigned char **data, unsigned char **parity) {
+  unsigned char tables[32 * large_k];
+  for (int row = 0; row < large_m; ++row) {
+    ec_init_tables(large_k, 1, rows[row], tables);
+    gf_vect_dot_prod(large_len, large_k, tables, data, parity[row]);
   }
+}
+
+static void large_mad(unsigned char (*rows)[large_k], unsigned char **data, unsigned char **parity) {
+  unsigned char tables[32 * large_k];
+  for (int row = 0; row < large_m; ++row) {
+    ec_init_tables(large_k, 1, rows[row], tables);
+    for (int i = 0; i < large_k; ++i) gf_vect_mad(large_len, large_k, i, tables, data[i], parity[row]);
+  }
+}
+
+/* Four ways to the same parity, each of which may be the first large call of a process. */
+static const struct {
+  const char *function;
+  large_call *call;
+} large_calls[] = {{"ec_encode_data", large_encode},
+                   {"ec_encode_data_update", large_update},
+                   {"gf_vect_dot_prod", large_product},
+                   {"gf_vect_mad", large_mad}};
+
+static int large(const char *function) {
+  unsigned char matrix[large_k + large_m][large_k], *shards[large_k + large_m];
+  large_call *call = NULL;
+  for (size_t i = 0; i < sizeof large_calls / sizeof *large_calls; ++i)
+    if (strcmp(large_calls[i].function, function) == 0) call = large_calls[i].call;
+  if (call == NULL) return fprintf(stderr, "no large call of %s\n", function), 1;
+  for (int i = 0; i < large_k + large_m; ++i) shards[i] = allocate(large_len);
+  for (int i = 0; i < large_k; ++i)
+    for (int b = 0; b < large_len; b += 8)
+      memcpy(shards[i] + b, &(uint64_t){(uint64_t)(b + i) * 0x9e3779b97f4a7c15u}, 8);
+  gf_gen_cauchy1_matrix(matrix[0], large_k + large_m, large_k);
+  pid_t child = 0;
+  for (int process = 0; process < 2; ++process) {
+    const char *name = process == 0 ? "parent" : "child";
+    for (int i = large_k; i < large_k + large_m; ++i) memset(shards[i], 0, large_len);
+    const int count_before = thread_count();
+    call(matrix + large_k, shards, shards + large_k);
+    fprintf(stderr, "%s: libtandem %s, %d threads before, %d after\n", name,
+            in_maps("/libtandem.so.0") ? "is here" : "is not here", count_before, thread_count());
+    printf("%s: %016llx\n", name, (unsigned long long)sum_of_shards(shards + large_k, large_m, large_len));
+    fflush(stdout);
+    if (process == 0 && (child = fork()) != 0) break;
+  }
+  for (int i = 0; i < large_k + large_m; ++i) free(shards[i]);
+  if (child == 0) return 0;
+  int status = 1;
+  if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
+    return fprintf(stderr, "the child ended with %d\n", status), 1;
+  return 0;
 }
 
 typedef unsigned char multiply(unsigned char, unsigned char);
@@ -223,10 +281,7 @@ int main(int argc, char **argv) {
   if (argc == 3 && strcmp(argv[1], "reopen") == 0) return reopen(argv[2]);
   say_who_serves((void *)ec_encode_data);
   say_who_serves((void *)pq_gen);
-  if (argc == 2 && strcmp(argv[1], "large") == 0) {
-    large();
-  } else {
-    all();
-  }
+  if (argc == 3 && strcmp(argv[1], "large") == 0) return large(argv[2]);
+  all();
   return fflush(stdout) != 0;
 }

@@ -275,16 +275,24 @@ class Compiled(Case):
             self.assertIn("0x1d", self.ok(self.client, "reopen", library).stdout)
 
     def test_large_calls_go_elsewhere_only_when_told(self):
-        plain = self.ok(self.client, "large")
-        sums = {line.split()[1] for line in plain.stdout.splitlines()}
-        self.assertEqual((len(sums), len(plain.stdout.splitlines())), (1, 2))
-        for variables, word in [({}, "is not here"), ({"TANDEM_ISAL_BACKEND": "cpu", "TANDEM_ISAL_THREADS": "2"}, "is here"),
-                                ({"TANDEM_ISAL_BACKEND": "no such thing"}, "is here"), ({"TANDEM_ISAL_THREADS": ""}, "is not here")]:
-            ours = self.isal_env("--standalone", self.client, "large", environment=variables)
-            self.assertEqual(self.served_by(ours), {self.standalone})
-            self.assertEqual(ours.stdout, plain.stdout, variables)
-            for process in ("parent", "child"):
-                self.assertIn(f"{process}: libtandem {word}", ours.stderr, variables)
+        sums = set()
+        for function in ("ec_encode_data", "ec_encode_data_update", "gf_vect_dot_prod", "gf_vect_mad"):
+            plain = self.ok(self.client, "large", function)
+            sums |= {line.split()[1] for line in plain.stdout.splitlines()}
+            self.assertEqual((len(sums), len(plain.stdout.splitlines())), (1, 2))
+            # The calling thread takes part: of two threads one is started.
+            for variables, word, started in [
+                    ({}, "is not here", 0), ({"TANDEM_ISAL_THREADS": ""}, "is not here", 0),
+                    ({"TANDEM_ISAL_THREADS": "2"}, "is here", 1),
+                    ({"TANDEM_ISAL_BACKEND": "cpu", "TANDEM_ISAL_THREADS": "3"}, "is here", 2),
+                    ({"TANDEM_ISAL_THREADS": "two"}, "", 0),
+                    ({"TANDEM_ISAL_BACKEND": "no such thing", "TANDEM_ISAL_THREADS": "2"}, "is here", 0)]:
+                ours = self.isal_env("--standalone", self.client, "large", function, environment=variables)
+                self.assertEqual(self.served_by(ours), {self.standalone})
+                self.assertEqual(ours.stdout, plain.stdout, variables)
+                for process in ("parent", "child"):  # a child of fork has none but the calling thread, and starts its own
+                    self.assertRegex(ours.stderr, f"{process}: libtandem .*{word}, 1 threads before, {1 + started} after",
+                                     (function, variables))
 
 
 class Fragments(Case):
