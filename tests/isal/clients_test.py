@@ -294,6 +294,11 @@ class Compiled(Case):
                     self.assertRegex(ours.stderr, f"{process}: libtandem .*{word}, 1 threads before, {1 + started} after",
                                      (function, variables))
 
+    def test_forks_while_threads_are_started(self):
+        client = self.need_client("isal_fork_client", "apt-get install libisal-dev")
+        done = self.isal_env("--standalone", client, "30", environment={"TANDEM_ISAL_THREADS": "2"})
+        self.assertEqual((done.stdout, done.stderr), ("0 of 30 rounds failed\n", ""))
+
 
 class Fragments(Case):
     """Not a test: what the two users of liberasurecode have in common. client() writes and reads folders of fragments."""
