@@ -69,7 +69,8 @@ std::uint32_t slice_of(const cpu::Kernel &kernel, std::uint32_t columns, std::ui
 
 // Whether so many sources start at the same place of a page that their cache lines push each other out. Kernels would
 // copy them side by side first, for which there is no room here; then going once through the caller's tables is better
-// (20+10 in cache: 1.10 of ISA-L 2.32.1 for 0.88), but not for very many sources (128+32: 0.61 for 0.93).
+// (20+10 in cache: 1.10 of ISA-L 2.32.1 for 0.88). Not for very many: there both are slow (128+32: 0.61 and 0.55 to
+// 0.7; blocks of eight rows would do, which take more stack than there may be).
 bool collide(const std::uint8_t *const *data, std::uint32_t columns) noexcept {
   constexpr std::uint32_t kWays = 16, kMany = 64;
   if (columns > kMany) return false;
