@@ -74,14 +74,13 @@ class Placement {
 std::vector<Place> places_for(const Search &search, const ShardSet &set, const std::vector<std::uint32_t> &shards,
                               const std::vector<std::string> &given, bool may_replace) {
   const std::string common = common_name(set), own = hexadecimal(set.header.set_id);
-  std::set<std::pair<dev_t, ino_t>> valuable;  // files that hold shards
-  for (const ShardSet &other : search.sets)
-    if (&other == &set || !may_replace)
-      for (const ShardFile &file : other.files) valuable.insert(file.identity);
+  std::set<std::pair<dev_t, ino_t>> of_this_set;
+  for (const ShardFile &file : set.files) of_this_set.insert(file.identity);
   const auto is_free = [&](const Place &place) {
     struct stat status;
+    // Where lstat is refused there may be something; whoever gives the name then fails, or does not replace it.
     return lstat((place.folder + "/" + place.name).c_str(), &status) != 0 ||
-           (!S_ISDIR(status.st_mode) && !valuable.contains({status.st_dev, status.st_ino}));
+           (may_replace && !S_ISDIR(status.st_mode) && !of_this_set.contains({status.st_dev, status.st_ino}));
   };
   Placement placement(search, set);
   std::vector<Place> places;

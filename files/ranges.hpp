@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <map>
 #include <utility>
 #include <vector>
 
@@ -13,48 +12,58 @@ namespace tandem::files {
 
 class Ranges {
  public:
+  using Ends = std::vector<std::pair<std::uint64_t, std::uint64_t>>;  // first, end; in order, with gaps between them
   static constexpr std::size_t kMostRanges = 65536;
+  static constexpr std::size_t kMostRangesOfSet = std::size_t{1} << 20;  // 16 MiB, as long as the files are fewer
 
-  // Adds first .. end - 1. Beyond kMostRanges all become one, with the gaps between them.
+  // What one of file_count objects may have, so that the memory of all is bounded.
+  static std::size_t share_of(std::size_t file_count) {
+    return std::clamp<std::size_t>(kMostRangesOfSet / std::max<std::size_t>(file_count, 1), 16, kMostRanges);
+  }
+
+  explicit Ranges(std::size_t most = kMostRanges) : most_(most) {}
+
+  // Adds first .. end - 1. Beyond `most` ranges all become one, with the gaps between them.
   void add(std::uint64_t first, std::uint64_t end) {
     if (first == end) return;
     count_ += end - first;
-    auto next = ends_.upper_bound(first);
-    if (next != ends_.begin()) {
-      const auto before = std::prev(next);
-      if (before->second >= first) {
-        first = before->first;
-        end = std::max(end, before->second);
-        ends_.erase(before);
-      }
+    // Those that touch the new one.
+    const auto from = std::partition_point(ends_.begin(), ends_.end(), [&](const auto &e) { return e.second < first; });
+    const auto to = std::partition_point(from, ends_.end(), [&](const auto &e) { return e.first <= end; });
+    if (from == to) {
+      ends_.emplace(from, first, end);
+    } else {
+      *from = {std::min(first, from->first), std::max(end, std::prev(to)->second)};
+      ends_.erase(std::next(from), to);
     }
-    while (next != ends_.end() && next->first <= end) {
-      end = std::max(end, next->second);
-      next = ends_.erase(next);
-    }
-    ends_.emplace(first, end);
-    if (ends_.size() > kMostRanges) ends_ = {{ends_.begin()->first, std::prev(ends_.end())->second}};
+    if (ends_.size() <= most_) return;
+    ends_ = Ends{{ends_.front().first, ends_.back().second}};
+    exact_ = false;
   }
 
   bool contains(std::uint64_t number) const {
-    const auto next = ends_.upper_bound(number);
-    return next != ends_.begin() && number < std::prev(next)->second;
+    const auto range =
+        std::partition_point(ends_.begin(), ends_.end(), [&](const auto &e) { return e.second <= number; });
+    return range != ends_.end() && range->first <= number;
   }
 
   bool empty() const { return ends_.empty(); }
+  bool is_exact() const { return exact_; }  // nothing was added beyond what add() was told
   // Of what was added, each number counted as often as it was.
   std::uint64_t count() const { return count_; }
-  const std::map<std::uint64_t, std::uint64_t> &ends() const { return ends_; }
+  const Ends &ends() const { return ends_; }
 
  private:
-  std::map<std::uint64_t, std::uint64_t> ends_;  // first -> end
+  Ends ends_;
   std::uint64_t count_ = 0;
+  std::size_t most_;
+  bool exact_ = true;
 };
 
 // The numbers of ranges, one after the other.
 class RangeList {
  public:
-  explicit RangeList(const Ranges &ranges) : ends_(ranges.ends().begin(), ranges.ends().end()) {
+  explicit RangeList(const Ranges &ranges) : ends_(ranges.ends()) {
     for (const auto &[first, end] : ends_) count_ += end - first;
   }
 
@@ -66,7 +75,7 @@ class RangeList {
   }
 
  private:
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> ends_;
+  Ranges::Ends ends_;
   std::uint64_t count_ = 0;
 };
 

@@ -26,14 +26,17 @@ using Clock = std::chrono::steady_clock;
 
 // A shard file that is mended in place, or one that is written anew.
 struct Target {
+  explicit Target(std::size_t most_ranges) : written(most_ranges) {}
+
   std::size_t file = kNoFile;  // place in ShardSet::files
   std::uint32_t shard = 0;
   std::int32_t action = TANDEM_FILES_NOTHING;
   Place place;                         // rebuild
   Descriptor opened;                   // mend
+  std::shared_ptr<Folder> folder;      // rebuild
   std::optional<PendingFile> pending;  // rebuild
   Ranges written;                      // blocks
-  Ranges fine;                         // blocks that were bad when they were looked at first, and are not
+  std::uint64_t left_count = 0;        // bad blocks that were not written
   std::string failure;
 
   int descriptor() const { return pending ? pending->descriptor() : opened.get(); }
@@ -70,6 +73,7 @@ class Repair {
       for (Target &target : targets_) attempt(target, [&] { finish(target); });
       read_back();
       for (Target &target : targets_) attempt(target, [&] { give_name(target); });
+      sync_parents();
     }
     tandem_files_repair_result result = tell();
     for (const Target &target : targets_)
@@ -81,10 +85,11 @@ class Repair {
   // ---- what is to be done ----
 
   void plan() {
+    const std::size_t most_ranges = Ranges::share_of(set_.files.size() + header_.shard_count());
     for (std::size_t file = 0; file < set_.files.size(); ++file) {
       const ShardFile &shard = set_.files[file];
       if (shard.condition == 0 && findings_.bad[file].count() == findings_.lost_count[file]) continue;
-      Target target;
+      Target target(most_ranges);
       target.file = file;
       target.shard = shard.index;
       target.action = TANDEM_FILES_REBUILD;
@@ -98,7 +103,7 @@ class Repair {
     const std::vector<std::uint32_t> missing = missing_shards(set_);
     const std::vector<Place> places = places_for(search_, set_, missing, given_, options_.force != 0);
     for (std::size_t i = 0; worth_it && i < missing.size(); ++i) {
-      Target target;
+      Target target(most_ranges);
       target.shard = missing[i];
       target.action = TANDEM_FILES_REBUILD;
       target.place = places[i];
@@ -108,7 +113,11 @@ class Repair {
 
   // False where the file cannot be written to, or is not the one that was searched any more.
   bool open_in_place(const ShardFile &shard, Descriptor *file_out) const {
-    Descriptor file(open(shard.path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+    Descriptor file;
+    do {
+      file = Descriptor(open(shard.path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+    } while (!file && errno == EINTR);
+    if (!file && is_out_of_resources(errno)) fail_io("open", shard.path, errno);
     struct stat status;
     if (!file || fstat(file.get(), &status) != 0 || status.st_dev != shard.identity.first ||
         status.st_ino != shard.identity.second)
@@ -119,13 +128,10 @@ class Repair {
 
   // Ranges may cover more than what is bad, and a read may have failed for once: a block that is good is not written
   // to.
-  bool wants(Target &target, std::uint64_t stripe, std::byte *scratch) {
+  bool wants(const Target &target, std::uint64_t stripe, std::byte *scratch) {
     if (target.action == TANDEM_FILES_REBUILD) return true;
-    if (!findings_.bad[target.file].contains(stripe)) return false;
-    if (!source_.reader().read_block_of_file(target.file, stripe, scratch)) return true;
-    const std::lock_guard lock(mutex_);
-    target.fine.add(stripe, stripe + 1);
-    return false;
+    return findings_.bad[target.file].contains(stripe) &&
+           !source_.reader().read_block_of_file(target.file, stripe, scratch);
   }
 
   // ---- doing it ----
@@ -152,6 +158,7 @@ class Repair {
           made_.push_back(target.place.folder);
         Folders folders;
         add_folder(folders, target.place.folder);
+        target.folder = folders[0];
         const FoldersLock lock(folders);
         OwnName name{OwnKind::lone_temporary};
         random_bytes(name.set_id);
@@ -195,9 +202,13 @@ class Repair {
         if (wanted[i] != 0 && got.present[i] == 0 && got.complete)
           write_check(block_check(header_.set_id, i, stripe, buffers.at(i), payload_bytes),
                       buffers.at(i) + payload_bytes);
-      for (Target *target : now)
-        if (got.complete || got.present[target->shard] != 0)
+      for (Target *target : now) {
+        if (got.complete || got.present[target->shard] != 0) {
           write_block(*target, stripe, buffers.at(target->shard), payload_bytes + kCheckBytes);
+        } else {
+          leave_block(*target, stripe);
+        }
+      }
     });
   }
 
@@ -215,6 +226,16 @@ class Repair {
     } else if (target.failure.empty()) {
       target.failure = fmt::format("cannot write block {} of {}: errno {}", stripe, path_of(target), error);
     }
+  }
+
+  // A file that has a hole where the stripe was recoverable a moment ago is not put in another one's place.
+  void leave_block(Target &target, std::uint64_t stripe) {
+    const std::lock_guard lock(mutex_);
+    ++target.left_count;
+    if (!findings_.lost.contains(stripe) && target.failure.empty())
+      target.failure =
+          fmt::format("block {} of {} cannot be computed: other blocks of its stripe cannot be read any more", stripe,
+                      path_of(target));
   }
 
   std::vector<RecordEnd> ends_to_write(const Target &target) const {
@@ -263,9 +284,10 @@ class Repair {
         const bool good = got == static_cast<std::int64_t>(bytes) &&
                           block_check(header_.set_id, target.shard, stripe, block, payload_bytes) ==
                               read_check(block + payload_bytes);
+        const bool failed = !good && (target.written.is_exact() || is_computable(target, stripe, buffers));
         const std::lock_guard lock(mutex_);
         read_bytes_ += bytes;
-        if (!good && target.failure.empty())
+        if (failed && target.failure.empty())
           target.failure = fmt::format("block {} of {} was written and does not read back", stripe, path_of(target));
       }
     });
@@ -282,25 +304,44 @@ class Repair {
       });
   }
 
+  // Where too many ranges were written to know each, a bad block may be one that was lost and never written.
+  bool is_computable(const Target &target, std::uint64_t stripe, const ShardBuffers &buffers) {
+    std::vector<std::uint8_t> wanted(header_.shard_count(), 0);
+    wanted[target.shard] = 1;
+    return source_.bring(stripe, wanted, buffers).complete;
+  }
+
   void give_name(Target &target) {
     if (!target.pending) return;
-    Folders folders;
-    add_folder(folders, target.place.folder);
-    const FoldersLock lock(folders);
-    if (target.file == kNoFile && options_.force == 0 && is_shard_file(*folders[0], target.place.name))
-      fail(TANDEM_ERROR_IO, fmt::format("{} is a shard file that was not there before", path_of(target)));
-    target.pending->rename(target.place.name, true, options_.no_sync != 0);
+    const FoldersLock lock({target.folder});
+    if (target.file != kNoFile && !is_still_there(target))
+      fail(TANDEM_ERROR_IO,
+           fmt::format("{} is not the file any more that was read; it is left alone", path_of(target)));
+    const bool may_replace = target.file != kNoFile || options_.force != 0;
+    target.pending->rename(target.place.name, may_replace, options_.no_sync != 0);
+  }
+
+  // A shard in a new folder is on the disk when the folder's own name is.
+  void sync_parents() {
+    if (options_.no_sync != 0) return;
+    for (const std::string &folder : made_) Folder(folder + "/..").sync();
+  }
+
+  // A newer set may have got this name meanwhile, or the file may have been removed with its set.
+  bool is_still_there(const Target &target) const {
+    const ShardFile &shard = set_.files[target.file];
+    struct stat status;
+    return fstatat(target.folder->descriptor(), target.place.name.c_str(), &status, 0) == 0 &&
+           std::pair(status.st_dev, status.st_ino) == shard.identity &&
+           static_cast<std::uint64_t>(status.st_size) == shard.file_bytes;
   }
 
   // ---- telling ----
 
   std::uint64_t left_in(const Target &target) const {
-    if (options_.dry_run == 0 && target.failure.empty()) {
-      const std::uint64_t done = target.written.count() + target.fine.count();
-      const std::uint64_t all =
-          target.action == TANDEM_FILES_MEND ? findings_.bad[target.file].count() : header_.stripe_count();
-      return all - std::min(all, done);  // beyond Ranges::kMostRanges `fine` may hold blocks that were never bad
-    }
+    // What lies outside every file was not even tried.
+    if (options_.dry_run == 0 && target.failure.empty())
+      return target.left_count + header_.stripe_count() - RangeList(findings_.readable).count();
     if (options_.dry_run != 0)
       return target.file != kNoFile ? findings_.lost_count[target.file] : findings_.lost.count();
     return target.file != kNoFile ? findings_.bad[target.file].count() : 0;

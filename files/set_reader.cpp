@@ -2,7 +2,18 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <thread>
+
+#include "files/error.hpp"
+
 namespace tandem::files {
+
+bool is_out_of_resources(int error_number) noexcept {
+  return error_number == EMFILE || error_number == ENFILE || error_number == ENOMEM;
+}
 
 SetReader::SetReader(const ShardSet &set)
     : set_(set), files_of_(set.header.shard_count()), open_(new OpenFile[set.files.size()]) {
@@ -19,18 +30,15 @@ bool SetReader::read_block_of_file(std::size_t file, std::uint64_t stripe, std::
   const SetHeader &header = set_.header;
   const ShardFile &shard = set_.files[file];
   OpenFile &open = open_[file];
-  std::call_once(open.once, [&] {
-    open.descriptor = open_to_read(shard.path);
-    if (open.descriptor) posix_fadvise(open.descriptor.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
-  });
+  const std::shared_ptr<Descriptor> descriptor = descriptor_of(file);
   const std::uint64_t payload_bytes = header.payload_bytes_of(stripe);
   const std::uint64_t block_bytes = payload_bytes + kCheckBytes;
   bool good = false;
-  for (std::uint32_t i = 0; open.descriptor && i < shard.base_count && !good; ++i) {
+  for (std::uint32_t i = 0; descriptor && i < shard.base_count && !good; ++i) {
     const std::int64_t offset = static_cast<std::int64_t>(header.block_offset(stripe)) + shard.bases[i];
     if (offset < 0) continue;
     // A read error counts as a bad block: the other shards can make up for it.
-    const std::int64_t got = read_at(open.descriptor.get(), block_out, block_bytes, static_cast<std::uint64_t>(offset));
+    const std::int64_t got = read_at(descriptor->get(), block_out, block_bytes, static_cast<std::uint64_t>(offset));
     if (got > 0) read_bytes_.fetch_add(static_cast<std::uint64_t>(got), std::memory_order_relaxed);
     good = got == static_cast<std::int64_t>(block_bytes) &&
            block_check(header.set_id, shard.index, stripe, block_out, payload_bytes) ==
@@ -39,6 +47,38 @@ bool SetReader::read_block_of_file(std::size_t file, std::uint64_t stripe, std::
   if (!open.used.load(std::memory_order_relaxed)) open.used.store(true, std::memory_order_relaxed);
   if (!good) bad_block_count_.fetch_add(1, std::memory_order_relaxed);
   return good;
+}
+
+std::shared_ptr<Descriptor> SetReader::descriptor_of(std::size_t file) {
+  OpenFile &open = open_[file];
+  const std::string &path = set_.files[file].path;
+  constexpr int kMostTries = 100;
+  for (int tries = 1;; ++tries) {
+    {
+      const std::lock_guard lock(open.mutex);
+      if (open.descriptor || open.failed) return open.descriptor;
+      Descriptor opened = open_to_read(path);
+      if (opened) {
+        posix_fadvise(opened.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
+        return open.descriptor = std::make_shared<Descriptor>(std::move(opened));
+      }
+      if (!is_out_of_resources(errno)) {
+        open.failed = true;
+        return nullptr;
+      }
+      if (tries == kMostTries) fail_io("open", path, errno);
+    }
+    // Not under the lock: two threads would wait for each other's.
+    close_all();
+    if (tries > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // others read from theirs, or open them
+  }
+}
+
+void SetReader::close_all() {
+  for (std::size_t i = 0; i < set_.files.size(); ++i) {
+    const std::lock_guard lock(open_[i].mutex);
+    open_[i].descriptor.reset();
+  }
 }
 
 std::uint32_t SetReader::shards_read() const {

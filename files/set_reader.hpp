@@ -1,4 +1,5 @@
-// Reads blocks of a set, each checked; opens a shard file when the first block of it is wanted.
+// Reads blocks of a set, each checked; opens a shard file when the first block of it is wanted. Where the process may
+// not have as many files open as the set has, it closes them all and goes on.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,9 @@
 
 namespace tandem::files {
 
+// Says nothing about the file that was to be opened: it is not damaged.
+bool is_out_of_resources(int error_number) noexcept;
+
 class SetReader {
  public:
   explicit SetReader(const ShardSet &set);
@@ -21,7 +25,7 @@ class SetReader {
   const std::vector<std::size_t> &files_of(std::uint32_t shard) const { return files_of_[shard]; }
 
   // Reads block `stripe` of a shard into block_bytes at `block_out`. False when no file has it intact; `block_out` is
-  // then undefined. Any thread.
+  // then undefined. Throws IO where no more files can be opened. Any thread.
   bool read_block(std::uint32_t shard, std::uint64_t stripe, std::byte *block_out);
   bool read_block_of_file(std::size_t file, std::uint64_t stripe, std::byte *block_out);
 
@@ -31,10 +35,14 @@ class SetReader {
 
  private:
   struct OpenFile {
-    std::once_flag once;
-    Descriptor descriptor;
+    std::mutex mutex;                        // what follows
+    std::shared_ptr<Descriptor> descriptor;  // kept by who reads from it, also when it is closed for the others
+    bool failed = false;                     // to open: not tried again
     std::atomic<bool> used{false};
   };
+
+  std::shared_ptr<Descriptor> descriptor_of(std::size_t file);
+  void close_all();
 
   const ShardSet &set_;
   std::vector<std::vector<std::size_t>> files_of_;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "files/format.hpp"
@@ -53,6 +54,9 @@ class Repair : public Files {
     options.no_sync = 1;
     options.report = collect;
     options.report_user = &told_;
+    options.progress = during_ ? call_during : nullptr;
+    options.progress_user = this;
+    during_count_ = 0;
     options.folders = given_.empty() ? nullptr : given_.data();
     options.folder_count = given_.size();
     if (!set_id_.empty()) options.set_id_prefix = set_id_.c_str();
@@ -86,6 +90,16 @@ class Repair : public Files {
   tandem_files_repair_result repaired_ = {};
   std::vector<const char *> given_;
   std::string set_id_;
+  // Called from the progress callback, with the number of the call: what somebody else does meanwhile.
+  std::function<void(int)> during_;
+  int during_count_ = 0;
+
+ private:
+  static std::int32_t call_during(void *self, std::uint64_t, std::uint64_t) {
+    auto *test = static_cast<Repair *>(self);
+    test->during_(++test->during_count_);
+    return 0;
+  }
 };
 
 constexpr std::uint32_t kBlock = 256;
@@ -148,7 +162,7 @@ TEST_F(Repair, LengthsOfEveryKind) {
     fs::remove(shard(1));
     fs::resize_file(shard(4), fs::file_size(shard(4)) + 4096);
     expect_repairs(before);
-    fs::resize_file(shard(0), 0);  // nothing left to recognise it by: missing, and its name is free
+    fs::remove(shard(0));
     fs::resize_file(shard(3), 5000);
     expect_repairs(before);
   }
@@ -246,6 +260,81 @@ TEST_F(Repair, AStaleFileIsSeenAndNotReplacedWithoutForce) {
     if (entry.path().filename().string().rfind("source", 0) != 0) fs::remove(entry);
   ASSERT_EQ(repair({shards_}, false, true), TANDEM_OK) << tandem_last_error_message();
   EXPECT_EQ(contents(shards_), before);
+}
+
+// A newer set gets the names while an older one is repaired.
+TEST_F(Repair, AFileThatIsNotTheOneThatWasReadIsNotReplaced) {
+  encode(paint(9000, 1), 3, 2, kBlock);
+  fs::resize_file(shard(1), fs::file_size(shard(1)) - 1);
+  during_ = [&](int call) {
+    if (call != 2) return;
+    spill(root_ / "source", paint(9000, 2));
+    tandem_files_encode_options options = encode_options(root_ / "source", 3, 2, kBlock);
+    options.force = 1;
+    ASSERT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_OK) << tandem_last_error_message();
+  };
+  for (const bool force : {false, true}) {
+    EXPECT_EQ(repair({shards_}, false, force), TANDEM_ERROR_IO);
+    EXPECT_NE(std::string(tandem_last_error_message()).find("source.001.tandem is not the file"), std::string::npos)
+        << tandem_last_error_message();
+    EXPECT_EQ(verify().state, TANDEM_FILES_INTACT);
+    EXPECT_EQ(entries(shards_), 5u);
+    ASSERT_EQ(decode(shards_), TANDEM_OK) << tandem_last_error_message();
+    EXPECT_EQ(slurp(root_ / "output"), paint(9000, 2));
+    fs::resize_file(shard(1), fs::file_size(shard(1)) - 1);
+  }
+  during_ = [&](int call) {
+    if (call == 2) fs::remove(shard(1));
+  };
+  EXPECT_EQ(repair({shards_}), TANDEM_ERROR_IO);
+  EXPECT_EQ(entries(shards_), 4u);
+}
+
+// What lies at a missing shard's name may be all that somebody has of something.
+TEST_F(Repair, ForeignFilesAreNotReplacedWithoutForce) {
+  encode(paint(9000), 3, 3, kBlock);
+  const auto before = contents(shards_);
+  const std::vector<char> notes = {'n', 'o', 't', 'e', 's'}, nothing;
+  std::vector<char> newer = slurp(shard(1));
+  newer[8] = newer[newer.size() - kRecordBytes + 8] = 2;  // of a version that is not known, by its magic
+  spill(shard(0), notes);
+  spill(shard(1), newer);
+  spill(shard(2), nothing);
+  ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(repaired_.rebuilt_file_count, 2u);  // the blocks of shard 1 are known by their checksums
+  EXPECT_EQ(slurp(shard(0)), notes);
+  EXPECT_EQ(slurp(shard(2)), nothing);
+  EXPECT_EQ(repaired_.state, TANDEM_FILES_INTACT);
+  EXPECT_EQ(verify().state, TANDEM_FILES_INTACT);
+  EXPECT_EQ(entries(shards_), 8u);
+
+  for (const auto &entry : fs::directory_iterator(shards_))
+    if (entry.path().filename().string().rfind("source", 0) != 0) fs::remove(entry);
+  ASSERT_EQ(repair({shards_}, false, true), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(contents(shards_), before);
+}
+
+TEST_F(Repair, AFileThatAppearsAtTheNameOfAMissingShardIsNotReplaced) {
+  encode(paint(9000), 3, 2, kBlock);
+  fs::remove(shard(1));
+  const std::vector<char> notes = {'n', 'o', 't', 'e', 's'};
+  during_ = [&](int call) {
+    if (call == 2) spill(shard(1), notes);
+  };
+  EXPECT_EQ(repair({shards_}), TANDEM_ERROR_IO);
+  EXPECT_EQ(slurp(shard(1)), notes);
+  EXPECT_EQ(entries(shards_), 5u);
+}
+
+// A link to somewhere is no free name either, wherever it leads.
+TEST_F(Repair, ALinkAtTheNameOfAMissingShardStays) {
+  encode(paint(9000), 3, 2, kBlock);
+  fs::remove(shard(1));
+  fs::create_symlink(root_ / "nowhere", shard(1));
+  ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_TRUE(fs::is_symlink(shard(1)));
+  EXPECT_EQ(entries(shards_), 6u);
+  EXPECT_EQ(verify().state, TANDEM_FILES_INTACT);
 }
 
 TEST_F(Repair, SwappedNamesAreNoDamage) {
