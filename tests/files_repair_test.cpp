@@ -1,16 +1,51 @@
 // tandem_files_repair and the reports of verify, through the C API.
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <functional>
+#include <mutex>
 #include <numeric>
+#include <random>
 
 #include "files/format.hpp"
+#include "files/ranges.hpp"
 #include "tests/files_kit.hpp"
 
 using namespace tandem::files;
+
+namespace {
+
+std::atomic<bool> reads_fail{false};
+std::mutex synced_mutex;
+std::vector<ino_t> synced;
+
+}  // namespace
+
+// The library's own calls come here too.
+extern "C" __attribute__((visibility("default"))) ssize_t preadv(int descriptor, const iovec *pieces, int count,
+                                                                 off_t offset) {
+  if (reads_fail.load()) {
+    errno = EIO;
+    return -1;
+  }
+  return syscall(SYS_preadv, descriptor, pieces, count, offset, 0L);
+}
+
+extern "C" __attribute__((visibility("default"))) int fsync(int descriptor) {
+  struct stat status;
+  if (fstat(descriptor, &status) == 0) {
+    const std::lock_guard lock(synced_mutex);
+    synced.push_back(status.st_ino);
+  }
+  return static_cast<int>(syscall(SYS_fsync, descriptor));
+}
 
 namespace {
 
@@ -51,7 +86,7 @@ class Repair : public Files {
     options.struct_bytes = sizeof options;
     options.dry_run = dry_run;
     options.force = force;
-    options.no_sync = 1;
+    options.no_sync = no_sync_;
     options.report = collect;
     options.report_user = &told_;
     options.progress = during_ ? call_during : nullptr;
@@ -90,14 +125,16 @@ class Repair : public Files {
   tandem_files_repair_result repaired_ = {};
   std::vector<const char *> given_;
   std::string set_id_;
-  // Called from the progress callback, with the number of the call: what somebody else does meanwhile.
+  std::int32_t no_sync_ = 1;
+  // Called between the passes over the content, with the number of those that have ended (1: the damage is known; 2:
+  // all is written; 3: it was read back): what somebody else does meanwhile.
   std::function<void(int)> during_;
   int during_count_ = 0;
 
  private:
-  static std::int32_t call_during(void *self, std::uint64_t, std::uint64_t) {
+  static std::int32_t call_during(void *self, std::uint64_t done_bytes, std::uint64_t total_bytes) {
     auto *test = static_cast<Repair *>(self);
-    test->during_(++test->during_count_);
+    if (done_bytes == total_bytes) test->during_(++test->during_count_);
     return 0;
   }
 };
@@ -335,6 +372,137 @@ TEST_F(Repair, ALinkAtTheNameOfAMissingShardStays) {
   EXPECT_TRUE(fs::is_symlink(shard(1)));
   EXPECT_EQ(entries(shards_), 6u);
   EXPECT_EQ(verify().state, TANDEM_FILES_INTACT);
+}
+
+// Inspection found the stripes recoverable; a moment later the disk does not answer.
+TEST_F(Repair, AStripeThatCannotBeReadAnyMoreLeavesNoHole) {
+  encode(paint(9000), 3, 2, kBlock);
+  fs::resize_file(shard(1), fs::file_size(shard(1)) - 300);
+  const std::vector<char> damaged = slurp(shard(1));
+  fs::remove(shard(3));
+  during_ = [](int call) { reads_fail = call == 1; };
+  EXPECT_EQ(repair({shards_}), TANDEM_ERROR_IO);
+  reads_fail = false;
+  EXPECT_NE(std::string(tandem_last_error_message()).find("cannot be computed"), std::string::npos)
+      << tandem_last_error_message();
+  EXPECT_EQ(slurp(shard(1)), damaged);
+  EXPECT_EQ(entries(shards_), 4u);
+  during_ = nullptr;
+  ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(repaired_.state, TANDEM_FILES_INTACT);
+}
+
+TEST_F(Repair, TheFolderOfANewFolderIsSynced) {
+  encode(paint(9000), 3, 2, kBlock);
+  fs::remove(shard(1));
+  for (const char *spelling : {"new", "other/"}) {
+    const fs::path parent = root_ / "parent";
+    fs::create_directory(parent);
+    const std::string given = (parent / spelling).string();
+    given_ = {given.c_str()};
+    for (const bool no_sync : {true, false}) {
+      no_sync_ = no_sync;
+      synced.clear();
+      ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+      EXPECT_EQ(std::count(synced.begin(), synced.end(), inode(parent)), no_sync ? 0 : 1) << given;
+      EXPECT_EQ(entries(given), 1u);
+      fs::remove_all(given);
+    }
+  }
+}
+
+// A set of more files than the process may open.
+TEST_F(Repair, FewDescriptorsAreNoDamage) {
+  const std::vector<char> content = paint(100000);
+  encode(content, 60, 4, kBlock);
+  damage(0, 4096, 1);
+  fs::remove(shard(5));
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = dup(0);
+  close(next);
+  const auto leave = [&](int descriptors) {
+    const rlimit few{static_cast<rlim_t>(next + descriptors), before.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  };
+  leave(12);
+  EXPECT_EQ(verify().bad_block_count, 1u);
+  EXPECT_EQ(decode(shards_), TANDEM_OK) << tandem_last_error_message();
+  // None at all while blocks are looked for: an error, and no word of damage.
+  during_ = [&](int call) {
+    if (call == 1) leave(0);
+  };
+  EXPECT_EQ(repair({shards_}), TANDEM_ERROR_IO);
+  EXPECT_NE(std::string(tandem_last_error_message()).find("errno 24"), std::string::npos)
+      << tandem_last_error_message();
+  during_ = nullptr;
+  leave(12);
+  EXPECT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(repaired_.state, TANDEM_FILES_INTACT);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(slurp(root_ / "output"), content);
+  EXPECT_EQ(verify().state, TANDEM_FILES_INTACT);
+}
+
+// Every second block of two files, and some lost stripes between: more ranges than are remembered.
+TEST_F(Repair, MoreDamageThanIsRememberedIsMendedAndCounted) {
+  constexpr std::uint64_t kSmall = 64, kStripes = 2 * Ranges::kMostRanges + 1000;
+  encode(paint(kStripes * 2 * (kSmall - 16)), 2, 1, kSmall);
+  const auto before = contents(shards_);
+  const auto spoil = [&](unsigned index, const std::function<bool(std::uint64_t)> &is_bad) {
+    std::vector<char> bytes = slurp(shard(index));
+    for (std::uint64_t stripe = 0; stripe < kStripes; ++stripe)
+      if (is_bad(stripe)) bytes[4096 + stripe * kSmall] = static_cast<char>(~bytes[4096 + stripe * kSmall]);
+    spill(shard(index), bytes);
+  };
+  spoil(0, [](std::uint64_t stripe) { return stripe % 2 == 1; });
+  spoil(1, [](std::uint64_t stripe) { return stripe % 10000 == 777; });
+  ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(repaired_.lost_stripe_count, 14u);
+  EXPECT_EQ(repaired_.mended_block_count, kStripes / 2 - 14);
+  EXPECT_EQ(repaired_.left_block_count, 28u);
+  EXPECT_EQ(repaired_.state, TANDEM_FILES_LOST);
+  EXPECT_EQ(verify().bad_block_count, 28u);
+  spoil(1, [](std::uint64_t stripe) { return stripe % 10000 == 777; });
+  ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(repaired_.state, TANDEM_FILES_INTACT);
+  EXPECT_TRUE(contents(shards_) == before);
+}
+
+TEST(Ranges, HoldWhatWasAdded) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 200; ++round) {
+    Ranges ranges;
+    std::vector<bool> expected(300);
+    std::uint64_t added = 0;
+    for (int i = 0; i < 60; ++i) {
+      const std::uint64_t first = random() % 280, end = first + random() % 20;
+      ranges.add(first, end);
+      added += end - first;
+      std::fill(expected.begin() + static_cast<std::ptrdiff_t>(first),
+                expected.begin() + static_cast<std::ptrdiff_t>(end), true);
+      for (std::uint64_t number = 0; number < 300; ++number) ASSERT_EQ(ranges.contains(number), expected[number]);
+    }
+    EXPECT_EQ(ranges.count(), added);
+    EXPECT_TRUE(ranges.is_exact());
+    const RangeList list(ranges);
+    EXPECT_EQ(list.count(), static_cast<std::uint64_t>(std::count(expected.begin(), expected.end(), true)));
+    for (std::size_t i = 1; i < ranges.ends().size(); ++i)
+      ASSERT_LT(ranges.ends()[i - 1].second, ranges.ends()[i].first) << "in order, and apart";
+  }
+}
+
+TEST(Ranges, FilesShareABudget) {
+  EXPECT_EQ(Ranges::share_of(14), Ranges::kMostRanges);
+  EXPECT_LE(Ranges::share_of(512) * 512, Ranges::kMostRangesOfSet);
+  Ranges few(3);
+  for (const std::uint64_t first : {10, 20, 30}) few.add(first, first + 1);
+  EXPECT_TRUE(few.is_exact());
+  EXPECT_FALSE(few.contains(15));
+  few.add(40, 41);
+  EXPECT_FALSE(few.is_exact());
+  EXPECT_EQ(few.ends(), (Ranges::Ends{{10, 41}}));
+  EXPECT_EQ(few.count(), 4u);
 }
 
 TEST_F(Repair, SwappedNamesAreNoDamage) {
