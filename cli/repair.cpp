@@ -141,7 +141,7 @@ void add_repair_command(CLI::App &app, Invocation &invocation) {
       ->allow_extra_args(false);
   command->add_option("--set", flags->set_id, "Id of the set, or its first digits, where there are several");
   command->add_flag("--dry-run", flags->dry_run, "Only say what would be done; exit status 1 if there is something");
-  command->add_flag("--force", flags->force, "Let missing shards replace files of other sets that have their names");
+  command->add_flag("--force", flags->force, "Let missing shards replace other files that have their names");
   command->add_flag("--no-sync", flags->no_sync, "Do not wait until the bytes are on the disk");
   add_context_flags(*command, flags->context);
   add_output_flags(*command, flags->output);

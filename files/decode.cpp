@@ -6,7 +6,9 @@
 
 #include <cerrno>
 #include <chrono>
+#include <functional>
 #include <optional>
+#include <thread>
 
 #include "files/commit.hpp"
 #include "files/crew.hpp"
@@ -24,7 +26,8 @@ using Clock = std::chrono::steady_clock;
 // Where the content goes: a pending regular file, written at offsets, or a stream, written in order, or nowhere.
 class Sink {
  public:
-  Sink(const tandem_files_decode_options &options, std::uint32_t mode) {
+  // Throws what check_cancelled throws, while it waits for the reader of a named pipe.
+  Sink(const tandem_files_decode_options &options, std::uint32_t mode, const std::function<void()> &check_cancelled) {
     const bool dry_run = options.dry_run != 0;
     if (options.output_path == nullptr) {
       name_ = "the output stream";
@@ -37,9 +40,7 @@ class Sink {
       if (S_ISDIR(status.st_mode)) fail_io("write", name_, EISDIR);
       if (!S_ISREG(status.st_mode)) {
         if (dry_run) return;
-        opened_ = Descriptor(open(name_.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
-        if (!opened_) fail_io("open", name_, errno);
-        stream_ = opened_.get();
+        open_stream(S_ISFIFO(status.st_mode), check_cancelled);
         return;
       }
       if (options.force == 0) fail(TANDEM_ERROR_IO, fmt::format("{} exists; replacing it needs force", name_));
@@ -77,6 +78,20 @@ class Sink {
   }
 
  private:
+  void open_stream(bool is_pipe, const std::function<void()> &check_cancelled) {
+    constexpr auto kNap = std::chrono::milliseconds(50);
+    for (;;) {
+      opened_ = Descriptor(open(name_.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
+      if (opened_) break;
+      const int error = errno;
+      const bool nobody_reads = is_pipe && error == ENXIO;
+      if (!nobody_reads && error != EINTR) fail_io("open", name_, error);
+      check_cancelled();
+      if (nobody_reads) std::this_thread::sleep_for(kNap);
+    }
+    stream_ = opened_.get();
+  }
+
   std::string name_;
   Descriptor opened_;
   int stream_ = -1;
@@ -103,7 +118,7 @@ class Decoder {
       fail(TANDEM_ERROR_NOT_RECOVERABLE,
            fmt::format("{} of {} shards found, {} are needed", shard_count_, header_.shard_count(), header_.k));
     }
-    sink_.emplace(options_, header_.mode);
+    sink_.emplace(options_, header_.mode, [this] { crew_.check_cancelled(); });
     const std::uint64_t stripe_bytes = std::uint64_t{header_.shard_count()} * header_.block_bytes;
     const unsigned thread_count = crew_size(context_, options_.thread_count, stripe_bytes, header_.stripe_count());
     crew_.run(thread_count, [this](unsigned) { work(); });

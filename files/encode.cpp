@@ -31,12 +31,15 @@ class Source {
     if (options.source_path == nullptr) {
       name_ = "the input stream";
       descriptor_ = options.source_descriptor;
+      // A regular file has a length and a time, also when somebody else has opened it.
+      is_file_ = fstat(descriptor_, &at_first_) == 0 && S_ISREG(at_first_.st_mode);
       return;
     }
     name_ = options.source_path;
     opened_ = open_to_read(name_);
     if (!opened_) fail_io("open", name_, errno);
     descriptor_ = opened_.get();
+    is_file_ = true;
     if (fstat(descriptor_, &at_first_) != 0) fail_io("stat", name_, errno);
     if (S_ISDIR(at_first_.st_mode)) fail_io("read", name_, EISDIR);
     if (!S_ISREG(at_first_.st_mode))
@@ -66,7 +69,7 @@ class Source {
   }
 
   void check_unchanged() const {
-    if (!opened_) return;
+    if (!is_file_) return;
     struct stat now;
     if (fstat(descriptor_, &now) != 0) fail_io("stat", name_, errno);
     if (!unchanged(at_first_, now)) fail_changed();
@@ -83,6 +86,7 @@ class Source {
   std::string name_;
   Descriptor opened_;
   int descriptor_ = -1;
+  bool is_file_ = false;
   struct stat at_first_ = {};
   std::uint64_t content_bytes_ = TANDEM_FILES_UNKNOWN_BYTES;
   std::uint32_t mode_ = kModeUnknown;
@@ -251,17 +255,21 @@ class Encoder {
     stream_bytes_ += content_bytes;
     if (stream_bytes_ > kMaxContentBytes)
       fail(TANDEM_ERROR_TOO_LARGE, fmt::format("the input has more than {} bytes", kMaxContentBytes));
-    if (content_bytes < header_.stripe_data_bytes() && content_bytes != 0) {
-      std::vector<std::byte> flat(content_bytes);
-      for (std::uint64_t done = 0; done < content_bytes; done += header_.payload_bytes())
-        std::memcpy(flat.data() + done, buffers.at(static_cast<std::uint32_t>(done / header_.payload_bytes())),
-                    std::min(header_.payload_bytes(), content_bytes - done));
-      const std::uint64_t payload = (content_bytes + header_.k - 1) / header_.k;
-      for (std::uint64_t done = 0; done < content_bytes; done += payload)
-        std::memcpy(buffers.at(static_cast<std::uint32_t>(done / payload)), flat.data() + done,
-                    std::min(payload, content_bytes - done));
-    }
+    if (content_bytes < header_.stripe_data_bytes()) cut_anew(buffers, content_bytes);
     return content_bytes;
+  }
+
+  // From payloads of full length to equal ones. In place, as a second stripe would not be within the memory bound:
+  // every byte moves to the same block or a later one, so the last goes first.
+  void cut_anew(const ShardBuffers &buffers, std::uint64_t content_bytes) const {
+    const std::uint64_t from = header_.payload_bytes(), to = (content_bytes + header_.k - 1) / header_.k;
+    for (std::uint64_t end = content_bytes; end != 0;) {
+      const std::uint64_t from_block = (end - 1) / from, to_block = (end - 1) / to;
+      const std::uint64_t first = std::max(from_block * from, to_block * to);
+      std::memmove(buffers.at(static_cast<std::uint32_t>(to_block)) + (first - to_block * to),
+                   buffers.at(static_cast<std::uint32_t>(from_block)) + (first - from_block * from), end - first);
+      end = first;
+    }
   }
 
   // Both records of each file, then everything on disk, then the names.

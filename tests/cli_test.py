@@ -280,6 +280,38 @@ class Command(unittest.TestCase):
         self.assertIn(b"No space left", done.stderr)
         self.assertTrue(stat.S_ISCHR(os.stat("/dev/full").st_mode))
 
+    def test_a_named_pipe_is_waited_for_and_can_be_left(self):
+        self.encode()
+        os.mkfifo(self.output)
+        process = subprocess.Popen([TANDEM, "decode", self.shards, "-o", self.output], stderr=subprocess.PIPE)
+        time.sleep(0.3)
+        self.assertIsNone(process.poll())
+        self.assertEqual(self.read(self.output), self.content)  # a reader that comes late
+        _, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0, errors)
+
+        process = subprocess.Popen([TANDEM, "decode", self.shards, "-o", self.output], stderr=subprocess.PIPE)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, errors)
+
+    def test_memory_of_a_stream_is_bounded(self):
+        if b"__asan_init" in self.read(TANDEM) or b"__tsan_init" in self.read(TANDEM):
+            self.skipTest("sanitizers need memory of their own")
+        content = random.Random(3).randbytes(1_000_003) * 200
+        with open(self.source, "wb") as file:
+            file.write(content)
+        for arguments in (("encode", "-", "-k", "16", "-m", "0", "--block-bytes", "16M", "--name", "x", "-o", self.shards),
+                          ("decode", self.shards, "-o", self.output)):
+            with open(self.source, "rb") as file:
+                process = subprocess.Popen([TANDEM, *arguments, "--threads", "1", "--no-sync", "--quiet"], stdin=file)
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            self.assertEqual(process.returncode, 0)
+            self.assertLess(usage.ru_maxrss, (256 + 64) * 1024)
+        self.assertTrue(self.read(self.output) == content)
+
     def test_interrupt_leaves_nothing(self):
         os.mkdir(self.shards)
         process = subprocess.Popen([TANDEM, "encode", "-", "-k", "3", "-m", "2", "-o", self.shards],

@@ -444,8 +444,9 @@ TEST_F(Files, AnAbsurdContentLengthCostsNothing) {
 
 TEST_F(Files, StreamsOfEveryLengthRoundTrip) {
   constexpr std::size_t stripe = 4 * (256 - 16);
-  for (const std::size_t length :
-       {std::size_t{0}, std::size_t{1}, std::size_t{3}, stripe - 1, stripe, stripe + 1, 50 * stripe + 77}) {
+  for (const std::size_t length : {std::size_t{0}, std::size_t{1}, std::size_t{3}, std::size_t{5}, std::size_t{100},
+                                   std::size_t{239}, std::size_t{241}, std::size_t{500}, std::size_t{725}, stripe - 1,
+                                   stripe, stripe + 1, stripe + 481, 50 * stripe + 77}) {
     fs::remove_all(shards_);
     const std::vector<char> content = paint(length, 9);
     int in[2];
@@ -494,6 +495,30 @@ TEST_F(Files, StreamsOfEveryLengthRoundTrip) {
   }
 }
 
+// Somebody else's descriptor of a file tells as much as the file's name.
+TEST_F(Files, AFileThatChangesWhileItsDescriptorIsReadIsRefused) {
+  spill(root_ / "source", paint(5000));
+  const int source = open((root_ / "source").c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(source, 0);
+  tandem_files_encode_options options = encode_options("", 4, 2, 256);
+  options.source_path = nullptr;
+  options.source_descriptor = source;
+  options.progress = [](void *path, std::uint64_t, std::uint64_t) -> std::int32_t {
+    std::ofstream(*static_cast<fs::path *>(path), std::ios::app) << "more";
+    return 0;
+  };
+  fs::path path = root_ / "source";
+  options.progress_user = &path;
+  EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_IO);
+  EXPECT_NE(std::string(tandem_last_error_message()).find("changed while it was read"), std::string::npos)
+      << tandem_last_error_message();
+  EXPECT_FALSE(fs::exists(shards_));
+  ASSERT_EQ(lseek(source, 0, SEEK_SET), 0);
+  options.progress = nullptr;
+  EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_OK) << tandem_last_error_message();
+  close(source);
+}
+
 TEST_F(Files, ASilentPipeCanBeCancelled) {
   int in[2];
   ASSERT_EQ(pipe(in), 0);
@@ -507,6 +532,26 @@ TEST_F(Files, ASilentPipeCanBeCancelled) {
   EXPECT_FALSE(fs::exists(shards_));
   close(in[0]);
   close(in[1]);
+}
+
+TEST_F(Files, APipeThatNobodyReadsCanBeCancelled) {
+  encode(paint(5000), 3, 2);
+  const std::string path = shards_.string(), output = (root_ / "pipe").string();
+  ASSERT_EQ(mkfifo(output.c_str(), 0600), 0);
+  const char *pointer = path.c_str();
+  tandem_files_search *search = nullptr;
+  ASSERT_EQ(tandem_files_search_create(&pointer, 1, &search), TANDEM_OK);
+  tandem_files_decode_options options = {};
+  options.struct_bytes = sizeof options;
+  options.output_path = output.c_str();
+  int calls = 0;
+  options.progress = [](void *count, std::uint64_t, std::uint64_t) -> std::int32_t {
+    return ++*static_cast<int *>(count) == 3 ? 1 : 0;
+  };
+  options.progress_user = &calls;
+  EXPECT_EQ(tandem_files_decode(context_, search, &options, nullptr), TANDEM_ERROR_CANCELLED);
+  EXPECT_EQ(calls, 3);
+  tandem_files_search_destroy(search);
 }
 
 TEST_F(Files, ModeIsKeptAndSpecialBitsAreNot) {

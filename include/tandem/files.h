@@ -18,8 +18,10 @@
  *   memory     Below 256 MiB plus 64 MiB for each thread, whatever the size of the file and whatever a header claims.
  *   outputs    Written to temporaries beside their final names, synced, and renamed when all of them are complete. A
  *              call that fails removes its temporaries (and a folder it made). An existing file is replaced only with
- *              `force`. Names never come from a header. A process that dies at any moment leaves the old set or the
- *              new one, whole: tandem_files_recover, and every later encode, cleans up.
+ *              `force`; repair replaces, without it, the damaged files of its set, and nothing else. Names never come
+ *              from a header. A process that dies at any moment leaves the old set or the new one, whole:
+ *              tandem_files_recover, and every later encode, cleans up. With `no_sync` that holds when a process dies,
+ *              not when the machine does.
  *   errors     TANDEM_ERROR_IO: the operating system refused (path and errno are in the message).
  *              TANDEM_ERROR_CANCELLED: the progress callback said stop. Results are written on TANDEM_OK only.
  *   threads    Each call starts threads of its own, at most the context's thread_count, which end before it returns;
@@ -93,8 +95,9 @@ typedef struct tandem_files_result {
 
 /* Splits a file, or what comes down a pipe, into k+m shard files.
  *   result_out   NULL, or a struct whose struct_bytes is set; written on TANDEM_OK
- * A source that changes while it is read is refused with TANDEM_ERROR_IO. Permission bits (mode & 0777) of source_path
- * go to the shard files and into the set; anything else about it does not.
+ * A file that changes while it is read, by its name or a descriptor, is refused with TANDEM_ERROR_IO, as far as its
+ * length and its time of change tell. Permission bits (mode & 0777) of source_path go to the shard files and into the
+ * set; anything else about it does not.
  * Status: INVALID_ARGUMENT, UNSUPPORTED (custom matrix), NOT_MDS, TOO_LARGE, OUT_OF_MEMORY, IO, CANCELLED, DEVICE. */
 TANDEM_API tandem_status tandem_files_encode(tandem_context *context, const tandem_files_encode_options *options,
                                              tandem_files_result *result_out);
@@ -211,7 +214,8 @@ typedef struct tandem_files_finding { /* one shard file, or one shard that has n
   uint64_t file_bytes;                  /* its length; tandem_files_set has the right one */
   uint64_t bad_block_count;             /* checksum wrong, outside the file, or not readable */
   uint64_t lost_block_count;            /* of these, in stripes that cannot be recovered */
-  const tandem_files_range *bad_ranges; /* in order. More than 65536 are told as one that covers them all */
+  const tandem_files_range *bad_ranges; /* in order. More than 65536, or with more than 16 files 2^20 / files, are told
+                                           as one that covers them all */
   size_t bad_range_count;
   int32_t action;          /* repair: enum tandem_files_action. verify: 0 */
   uint32_t reserved;       /* 0 */
@@ -261,7 +265,7 @@ typedef struct tandem_files_repair_options {
   const char *const *folders; /* missing shard i goes to folders[i % folder_count]; the last path component is made if
                                  missing. NULL: to the folder where it was, as far as the others tell (see below) */
   size_t folder_count;
-  int32_t force;              /* non-zero: the file of a missing shard may replace one of another set */
+  int32_t force;              /* non-zero: the file of a missing shard may replace one that is not of the set */
   int32_t no_sync;            /* as encode */
   int32_t dry_run;            /* non-zero: everything is found out and reported, nothing written */
   uint32_t thread_count;      /* 0 = the context's */
@@ -286,20 +290,23 @@ typedef struct tandem_files_repair_result {
 } tandem_files_repair_result;
 
 /* Mends a set: rewrites bad blocks and damaged records in place, and writes shard files anew that are missing, have a
- * wrong length or cannot be written to, beside the old ones, then renames them. What was written is read back from the
- * disk and compared with its checksums. Stripes with too few good blocks stay as they are; everything else is mended.
+ * wrong length or cannot be written to, beside the old ones, then renames them. What was written is read back (from the
+ * disk; with no_sync it may come from memory) and compared with its checksums. Stripes with too few good blocks stay as
+ * they are; everything else is mended.
  *
  * A kill at any moment costs nothing: blocks that are good are never written to, and a rebuilt file gets its name when
- * it is complete.
+ * it is complete. It replaces the file that was searched only: where another one has that name by then, that one stays,
+ * and the call fails with IO.
  *
  * A missing shard's file is called as the others are ("NAME.003.tandem"), or by the set id where they have no common
- * name; so also where that name is taken by a file of another set, unless `force`. It goes to the folder of the others.
+ * name; so also where anything else has that name, unless `force`. It goes to the folder of the others.
  * Where these lie in several folders, encode's order is recognised (shard i in folder i % folder_count); a shard whose
  * folder is not among them goes to a folder of the search that holds nothing of the set (a new disk), else to the one
  * that holds the fewest.
  * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (there is no shard file), OUT_OF_MEMORY, CANCELLED (what was mended stays
- *   so), DEVICE, IO (something could not be written, or reads back wrong: the rest was mended). What cannot be
- * recovered is a result, not an error: state is TANDEM_FILES_LOST. */
+ *   so), DEVICE, IO (something could not be written, could not be read any more, or reads back wrong: the rest was
+ *   mended; or the process may not open more files). What cannot be recovered is a result, not an error: state is
+ *   TANDEM_FILES_LOST. */
 TANDEM_API tandem_status tandem_files_repair(tandem_context *context, const tandem_files_search *search,
                                              const tandem_files_repair_options *options,
                                              tandem_files_repair_result *result_out);
