@@ -133,37 +133,51 @@ class Searcher {
     return "no shard file";
   }
 
-  // A file without a record may still have blocks: each says by its checksum where it belongs.
+  // A file without a record may still have blocks: each says by its checksum where it belongs. It is taken for the
+  // shard that most of those belong to; which set was found first must not matter.
   void adopt(const Headless &headless) {
+    ShardSet *best_set = nullptr;
+    std::uint32_t best_index = 0, most_votes = 0;
     for (ShardSet &set : found_.sets) {
-      const SetHeader &header = set.header;
-      const std::uint64_t stripe_count = header.stripe_count();
-      if (stripe_count == 0 || headless.file_bytes != header.shard_file_bytes()) continue;
-      const Descriptor file = open_to_read(headless.path);
-      std::vector<std::byte> block(header.block_bytes);
-      for (const std::uint64_t stripe : {std::uint64_t{0}, stripe_count / 2, stripe_count - 1}) {
-        const std::uint64_t payload_bytes = header.payload_bytes_of(stripe), bytes = payload_bytes + kCheckBytes;
-        if (!file ||
-            read_at(file.get(), block.data(), bytes, header.block_offset(stripe)) != static_cast<std::int64_t>(bytes))
-          continue;
-        const Hash128 check = read_check(block.data() + payload_bytes);
-        const Hash128 payload = hash128(block.data(), payload_bytes);
-        for (std::uint32_t index = 0; index < header.shard_count(); ++index) {
-          if (!(block_check(header.set_id, index, stripe, payload, payload_bytes) == check)) continue;
-          ShardFile shard;
-          shard.path = headless.path;
-          shard.identity = headless.identity;
-          shard.folder = headless.folder;
-          shard.index = index;
-          shard.condition = TANDEM_FILES_START_DAMAGED | TANDEM_FILES_END_DAMAGED;
-          shard.file_bytes = headless.file_bytes;
-          shard.base_count = 1;
-          set.files.push_back(std::move(shard));
-          return;
-        }
-      }
+      const auto [index, votes] = vote(headless, set.header);
+      if (votes == 0 || votes < most_votes) continue;
+      if (votes == most_votes && best_set->header.set_id <= set.header.set_id) continue;
+      best_set = &set;
+      best_index = index;
+      most_votes = votes;
     }
-    ignore(headless.path, headless.why);
+    if (best_set == nullptr) return ignore(headless.path, headless.why);
+    ShardFile shard;
+    shard.path = headless.path;
+    shard.identity = headless.identity;
+    shard.folder = headless.folder;
+    shard.index = best_index;
+    shard.condition = TANDEM_FILES_START_DAMAGED | TANDEM_FILES_END_DAMAGED;
+    shard.file_bytes = headless.file_bytes;
+    shard.base_count = 1;
+    best_set->files.push_back(std::move(shard));
+  }
+
+  // The shard of a set that most of three blocks say they belong to (the lowest of several), and how many do.
+  static std::pair<std::uint32_t, std::uint32_t> vote(const Headless &headless, const SetHeader &header) {
+    const std::uint64_t stripe_count = header.stripe_count();
+    std::pair<std::uint32_t, std::uint32_t> best{0, 0};
+    if (stripe_count == 0 || headless.file_bytes != header.shard_file_bytes()) return best;
+    const Descriptor file = open_to_read(headless.path);
+    if (!file) return best;
+    std::vector<std::byte> block(header.block_bytes);
+    std::vector<std::uint32_t> votes(header.shard_count(), 0);
+    for (const std::uint64_t stripe : std::set{std::uint64_t{0}, stripe_count / 2, stripe_count - 1}) {
+      const std::uint64_t payload_bytes = header.payload_bytes_of(stripe), bytes = payload_bytes + kCheckBytes;
+      if (read_at(file.get(), block.data(), bytes, header.block_offset(stripe)) != static_cast<std::int64_t>(bytes))
+        continue;
+      const Hash128 check = read_check(block.data() + payload_bytes);
+      const Hash128 payload = hash128(block.data(), payload_bytes);
+      for (std::uint32_t index = 0; index < header.shard_count(); ++index)
+        if (block_check(header.set_id, index, stripe, payload, payload_bytes) == check) ++votes[index];
+    }
+    const auto most = std::max_element(votes.begin(), votes.end());
+    return {static_cast<std::uint32_t>(most - votes.begin()), *most};
   }
 
   void ignore(const std::string &path, std::string_view why) {

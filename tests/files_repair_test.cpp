@@ -505,6 +505,31 @@ TEST(Ranges, FilesShareABudget) {
   EXPECT_EQ(few.count(), 4u);
 }
 
+// A file without records that has blocks of two sets belongs to one of them, whichever is found first.
+TEST_F(Repair, AFileOfTwoSetsIsTakenForTheSameOneAfterRepair) {
+  const std::size_t length = 5 * 3 * (kBlock - 16);
+  encode(paint(length, 1), 3, 2, kBlock);
+  const std::vector<char> stale = slurp(shard(1));
+  fs::remove_all(shards_);
+  encode(paint(length, 2), 3, 2, kBlock);
+  std::vector<char> mixed = slurp(shard(1));
+  std::copy_n(stale.begin() + 4096 + 2 * kBlock, kBlock, mixed.begin() + 4096 + 2 * kBlock);
+  std::fill_n(mixed.begin(), 4096, '?');
+  std::fill_n(mixed.end() - 4096, 4096, '?');
+  for (const char *name : {"0", "z"}) {  // the other set is found first, or last
+    spill(shards_ / name, stale);
+    spill(shard(1), mixed);
+    fs::remove(shard(0));
+    set_id_.clear();
+    ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+    EXPECT_EQ(repaired_.state, TANDEM_FILES_INTACT);
+    EXPECT_EQ(entries(shards_), 6u) << "mended in place, nothing was put beside it";
+    ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+    EXPECT_EQ(repaired_.written_bytes, 0u) << name;
+    fs::remove(shards_ / name);
+  }
+}
+
 TEST_F(Repair, SwappedNamesAreNoDamage) {
   const std::vector<char> content = paint(9000);
   encode(content, 3, 2, kBlock);
