@@ -68,42 +68,51 @@ enum : std::size_t {
   kAtCheck = kCommitRecordBytes - 8
 };
 
-void finish_folder(const Member &member, bool no_sync) {
+// Returns the shards that are missing.
+std::vector<std::uint32_t> finish_folder(const Member &member, bool no_sync) {
   const CommitRecord &record = member.record;
   const Folder &folder = *member.folder;
+  const std::vector<std::uint32_t> missing = missing_here(folder, record);
   for (std::uint32_t i = 0; i < record.shard_count; ++i) {
     if (!record.is_here(i)) continue;
     const std::string temporary = own_name({OwnKind::set_temporary, record.set_id, i});
-    if (faccessat(folder.descriptor(), temporary.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) != 0) continue;  // done before
+    if (!folder.has(temporary)) continue;  // done before, or missing
+    const std::string name = shard_file_name(record.name, i);
+    if (is_shard_of(folder, name, record.set_id,
+                    i)) {  // a run died that gave the file its second name, or repair made one
+      folder.remove(temporary);
+      continue;
+    }
     // An intact file of the old set is not replaced by something else than was committed.
     if (!is_shard_of(folder, temporary, record.set_id, i))
       fail(TANDEM_ERROR_DAMAGED, fmt::format("{} is damaged at both ends", folder.path_of(temporary)));
-    folder.rename(temporary, shard_file_name(record.name, i), record.force);
+    folder.rename(temporary, name, record.force);
   }
-  for (std::uint32_t i = 0; i < kMaxShardCount; ++i) {
+  for (std::uint32_t i = 0; missing.empty() && i < kMaxShardCount; ++i) {
     if (!record.stale[i] || record.is_here(i)) continue;
     const std::string name = shard_file_name(record.name, i);
     if (is_shard_file(folder, name) && !is_shard_of(folder, name, record.set_id, i)) folder.remove(name);
   }
   if (!no_sync) folder.sync();
+  return missing;
 }
 
-// The files that record.folder = `number` was to get lie, finished, in one of these folders.
-bool finished_somewhere(const CommitRecord &record, std::uint32_t number, const Folders &folders) {
+// A file of record.folder = `number` lies, finished, in one of these folders. Then that folder knows that the set
+// counts: no file gets its name before the record beside it says so.
+bool knows_by_itself(const CommitRecord &record, std::uint32_t number, const Folders &folders) {
   return std::any_of(folders.begin(), folders.end(), [&](const auto &folder) {
     for (std::uint32_t i = 0; i < record.shard_count; ++i)
-      if (record.folder_of[i] == number && !is_shard_of(*folder, shard_file_name(record.name, i), record.set_id, i))
-        return false;
-    return true;
+      if (record.folder_of[i] == number && is_shard_of(*folder, shard_file_name(record.name, i), record.set_id, i))
+        return true;
+    return false;
   });
 }
 
-// The others' records first: while one is left, on the disk too, the lead's is.
-void remove_records(const std::vector<Member> &members, bool lead_stays, bool no_sync) {
+// The others' records first: while one is left, on the disk too, the lead's is. `stays`: by folder number.
+void remove_records(const std::vector<Member> &members, const std::bitset<kMaxShardCount> &stays, bool no_sync) {
   for (const bool lead : {false, true}) {
-    if (lead && lead_stays) continue;
     for (const Member &member : members) {
-      if ((member.record.folder == 0) != lead) continue;
+      if ((member.record.folder == 0) != lead || stays[member.record.folder]) continue;
       for (const OwnKind kind : {OwnKind::pending_record, OwnKind::commit_record})
         member.folder->remove(own_name({kind, member.record.set_id}));
       if (!lead && !no_sync) member.folder->sync();
@@ -250,29 +259,54 @@ bool is_shard_of(const Folder &folder, const std::string &name, const SetId &set
   return record && record->set.set_id == set_id && record->shard_index == index;
 }
 
-bool roll_forward(std::vector<Member> &members, const Folders &named, bool no_sync) {
-  // First every folder learns that the set counts: then each can be finished without the lead.
-  for (Member &member : members) {
-    if (member.committed) continue;
-    make_committed(member);
-    if (!no_sync) member.folder->sync();
+std::vector<std::uint32_t> missing_here(const Folder &folder, const CommitRecord &record) {
+  std::vector<std::uint32_t> missing;
+  for (std::uint32_t i = 0; i < record.shard_count; ++i)
+    if (record.is_here(i) && !folder.has(own_name({OwnKind::set_temporary, record.set_id, i})) &&
+        !is_shard_of(folder, shard_file_name(record.name, i), record.set_id, i))
+      missing.push_back(i);
+  return missing;
+}
+
+Finished roll_forward(std::vector<Member> &members, const Folders &named, bool no_sync) {
+  // First every folder learns that the set counts, the lead before the others: then each can be finished without it. A
+  // name that was there before may have been given by a run that died before its sync.
+  for (const bool lead : {true, false}) {
+    for (Member &member : members) {
+      if ((member.record.folder == 0) != lead) continue;
+      make_committed(member);
+      if (!no_sync) member.folder->sync();
+    }
   }
-  for (const Member &member : members) finish_folder(member, no_sync);
-  bool lead_stays = false;
+  Finished finished;
+  std::bitset<kMaxShardCount> stays;
+  for (const Member &member : members) {
+    const std::vector<std::uint32_t> missing = finish_folder(member, no_sync);
+    for (const std::uint32_t i : missing)
+      finished.missing.push_back(member.folder->path_of(shard_file_name(member.record.name, i)));
+    // Nothing else could tell the lead that this folder is done.
+    if (!missing.empty() && !has(members, 0)) stays.set(member.record.folder);
+  }
   const CommitRecord &record = members.front().record;
-  for (std::uint32_t folder = 1; folder < record.folder_count && !lead_stays; ++folder)
-    lead_stays = !has(members, folder) && !finished_somewhere(record, folder, named);
-  remove_records(members, lead_stays, no_sync);
-  return !(lead_stays && has(members, 0));
+  for (std::uint32_t folder = 1; folder < record.folder_count && !stays[0]; ++folder)
+    stays[0] = !has(members, folder) && !knows_by_itself(record, folder, named);
+  remove_records(members, stays, no_sync);
+  finished.record_left =
+      std::any_of(members.begin(), members.end(), [&](const Member &member) { return stays[member.record.folder]; });
+  return finished;
 }
 
 bool roll_back(std::vector<Member> &members, std::size_t named_folder_count, bool no_sync) {
+  // That the set does not count may not be on the disk yet, where a sync failed that was to make it count.
+  for (const Member &member : members)
+    if (member.record.folder == 0 && !no_sync) member.folder->sync();
   for (const Member &member : members)
     for (std::uint32_t i = 0; i < member.record.shard_count; ++i)
       if (member.record.is_here(i)) member.folder->remove(own_name({OwnKind::set_temporary, member.record.set_id, i}));
-  const bool lead_stays = named_folder_count < members.front().record.folder_count;
-  remove_records(members, lead_stays, no_sync);
-  return !(lead_stays && has(members, 0));
+  std::bitset<kMaxShardCount> stays;
+  stays[0] = named_folder_count < members.front().record.folder_count;
+  remove_records(members, stays, no_sync);
+  return !(stays[0] && has(members, 0));
 }
 
 void check_names_free(const std::string &folder, const std::string &name, std::uint32_t shard, bool force) {
@@ -296,7 +330,7 @@ NewSet::NewSet(Options options, const std::vector<std::string> &folder_of_shard)
 }
 
 NewSet::~NewSet() {
-  if (counts_ || undecided_) return;
+  if (counts_) return;
   files_.clear();
   try {
     if (!members_.empty()) roll_back(members_, folders_.size(), options_.no_sync);
@@ -365,28 +399,31 @@ void NewSet::commit() {
   sync_folders();
   Member &lead = members_.back();
   make_committed(lead);
+  for (PendingFile &file : files_) file.release();
+  counts_ = true;
   try {
     if (!options_.no_sync) lead.folder->sync();
-  } catch (...) {
-    // It may count on the disk or not. Only when it certainly does not may the temporaries go.
-    undecided_ = true;
-    for (PendingFile &file : files_) file.release();
-    lead.folder->rename(own_name({OwnKind::commit_record, options_.set_id}),
-                        own_name({OwnKind::pending_record, options_.set_id}), true);
-    lead.committed = false;
-    lead.folder->sync();
-    undecided_ = false;
-    throw;
+  } catch (const Error &error) {
+    // A failed sync is final: whether the set counts on the disk is not known, and a second sync that succeeds would
+    // not tell. So nothing is removed here. The old name is asked for; if that fails too the set counts, which is no
+    // harm.
+    renameat(lead.folder->descriptor(), own_name({OwnKind::commit_record, options_.set_id}).c_str(),
+             lead.folder->descriptor(), own_name({OwnKind::pending_record, options_.set_id}).c_str());
+    fail(error.status(), fmt::format("{}; whether the new set counts is not known, and the next command that looks at "
+                                     "all these folders decides",
+                                     error.what()));
   }
-  counts_ = true;
-  for (PendingFile &file : files_) file.release();
+  Finished finished;
   try {
-    roll_forward(members_, folders_, options_.no_sync);
+    finished = roll_forward(members_, folders_, options_.no_sync);
   } catch (const Error &error) {
     fail(error.status(), fmt::format("the new set is complete, but not all of its files have their names yet ({}); the "
                                      "next command that reads or writes these folders goes on",
                                      error.what()));
   }
+  if (!finished.missing.empty())
+    fail(TANDEM_ERROR_IO, fmt::format("{} was removed by somebody while it was written, of {} shards {} so",
+                                      finished.missing.front(), folder_of_.size(), finished.missing.size()));
 }
 
 }  // namespace tandem::files

@@ -62,10 +62,17 @@ struct Member {
 };
 
 // Gives the files of a committed set, in the folders given, their names, and removes the records. Can be repeated from
-// any point. `named`: more folders to look for finished parts in. Returns false when the lead's record had to stay,
-// because other folders still need it. Throws when something refuses; nothing is lost then, and a later call goes on.
-// The folders are locked by the caller.
-bool roll_forward(std::vector<Member> &members, const Folders &named, bool no_sync);
+// any point. `named`: more folders to look for finished parts in. Throws when something refuses; nothing is lost then,
+// and a later call goes on. The folders are locked by the caller.
+struct Finished {
+  bool record_left = false;          // one had to stay, because a folder that was not named needs it
+  std::vector<std::string> missing;  // paths of shards that somebody removed; their folder keeps its stale files
+};
+Finished roll_forward(std::vector<Member> &members, const Folders &named, bool no_sync);
+
+// Of a set that counts: the shards of record.folder that are there no more, under either name. Throws when a look is
+// refused: that nothing was found proves nothing then.
+std::vector<std::uint32_t> missing_here(const Folder &folder, const CommitRecord &record);
 
 // Removes temporaries and records of a set that never counted. False when the lead's record had to stay.
 bool roll_back(std::vector<Member> &members, std::size_t named_folder_count, bool no_sync);
@@ -110,7 +117,7 @@ class NewSet {
   std::vector<std::uint8_t> folder_of_;  // by shard
   std::vector<Member> members_;          // one for each folder, the lead last
   std::vector<PendingFile> files_;       // by shard
-  bool counts_ = false, undecided_ = false;
+  bool counts_ = false;                  // or may
 };
 
 // Refuses what commit would refuse: a name that exists (without force), or is a folder. Changes nothing.

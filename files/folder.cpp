@@ -64,6 +64,13 @@ std::vector<std::string> Folder::names() const {
   return names;
 }
 
+bool Folder::has(const std::string &name) const {
+  struct stat status;
+  if (fstatat(descriptor_.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) return true;
+  if (errno != ENOENT) fail_io("look for", path_of(name), errno);
+  return false;
+}
+
 Descriptor Folder::open_file(const std::string &name, int flags, mode_t mode) const noexcept {
   Descriptor file;
   do {

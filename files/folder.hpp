@@ -24,6 +24,8 @@ class Folder {
   std::pair<dev_t, ino_t> identity() const noexcept { return identity_; }
 
   std::vector<std::string> names() const;  // of everything but folders, sorted
+  // Whether there is anything of this name. Throws when that cannot be known.
+  bool has(const std::string &name) const;
   // Opens a regular file, never through a symbolic link; an empty one with errno on failure.
   Descriptor open_file(const std::string &name, int flags, mode_t mode = 0) const noexcept;
   void rename(const std::string &from, const std::string &to, bool replace) const;

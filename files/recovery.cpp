@@ -144,9 +144,14 @@ class Recovery {
     const std::string where = list(members);
     ++result_.finished_set_count;
     if (dry_run_) return note(fmt::format("would finish set {} in {}: it is complete", id, where));
-    const bool done = roll_forward(members, folders_, false);
+    const Finished finished = roll_forward(members, folders_, false);
     note(fmt::format("finished set {} in {}: a run that ended early had completed it", id, where));
-    if (!done) wait_for_others(members, id);
+    for (const std::string &path : finished.missing)
+      leave(fmt::format(
+          "{} of set {} is missing: somebody removed it before it had its name; files of this name that the "
+          "set was to replace stay in its folder",
+          path, id));
+    if (finished.record_left) wait_for_others(members, id);
   }
 
   void remove_set(const std::string &id, std::vector<Member> &members) {
@@ -223,6 +228,15 @@ bool reads_as_shard_of(const Folder &folder, const std::string &name, const SetI
   }
 }
 
+// As roll_forward does it: only a folder that has all its shards loses its stale files.
+bool removes_stale(const Folder &folder, const CommitRecord &record) {
+  try {
+    return missing_here(folder, record).empty();
+  } catch (const Error &) {
+    return false;
+  }
+}
+
 }  // namespace
 
 std::vector<Hidden> hidden_names(const Folders &folders) {
@@ -242,9 +256,11 @@ std::vector<Hidden> hidden_names(const Folders &folders) {
           here[shard_file_name(part.record->name, index)] = "about to be replaced by a newer set";
         }
       }
-      for (std::uint32_t i = 0; counts && i < kMaxShardCount; ++i) {
+      if (!counts || part.record->stale.none() || !removes_stale(*folders[part.folder], *part.record)) continue;
+      for (std::uint32_t i = 0; i < kMaxShardCount; ++i) {
         const std::string name = shard_file_name(part.record->name, i);
-        if (part.record->stale[i] && !reads_as_shard_of(*folders[part.folder], name, set_id, i))
+        if (part.record->stale[i] && !part.record->is_here(i) &&
+            !reads_as_shard_of(*folders[part.folder], name, set_id, i))
           here.emplace(name, "about to be replaced by a newer set");
       }
     }

@@ -216,6 +216,50 @@ TEST_F(Recovery, ASetThatCountsIsFinished) {
   }
 }
 
+// Somebody removed a file of a set that counts: what is left gets its names, and nothing older is given up for it.
+TEST_F(Recovery, AShardThatIsMissingCostsNoStaleFile) {
+  encode_into({shards_}, 5, 3, 1, false);
+  const CommitRecord record = stage({shards_}, 3, 2, 2, {OwnKind::commit_record}, 2);
+  fs::remove(shards_ / own_name({OwnKind::set_temporary, record.set_id, 3}));
+  expect_content(2);
+  EXPECT_EQ(recover({shards_}).finished_set_count, 1u);
+  EXPECT_NE(notes_.find("source.003.tandem of set "), std::string::npos) << notes_;
+  EXPECT_NE(notes_.find("missing"), std::string::npos) << notes_;
+  for (const std::uint32_t stale : {3, 5, 6, 7}) EXPECT_TRUE(fs::exists(shard(stale))) << stale;
+  EXPECT_EQ(entries(shards_), 8u) << "a record or a temporary is left";
+  EXPECT_EQ(recover({shards_}).finished_set_count, 0u);
+  expect_content(2);
+}
+
+// The same in a folder that does not lead: its record stays until the lead is named, which waits for it.
+TEST_F(Recovery, AFolderWithAMissingShardIsDoneTogetherWithTheLead) {
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
+  encode_into(folders, 3, 2, 1, false);
+  const CommitRecord record = stage(folders, 3, 2, 2, {OwnKind::commit_record, OwnKind::commit_record});
+  for (const std::uint32_t shard : {1, 3})
+    fs::remove(folders[1] / own_name({OwnKind::set_temporary, record.set_id, shard}));
+  recover({folders[1]});
+  EXPECT_EQ(entries(folders[1]), 3u) << notes_;
+  recover({folders[0]});
+  EXPECT_EQ(entries(folders[0]), 4u) << notes_;
+  recover(folders);
+  EXPECT_EQ(entries(folders[0]), 3u) << notes_;
+  EXPECT_EQ(entries(folders[1]), 2u) << notes_;
+}
+
+// Two names of one file: what is left where a file gets its name by link() and the run dies before unlink().
+TEST_F(Recovery, AFileWithBothItsNamesIsFinished) {
+  fs::create_directory(shards_);
+  CommitRecord record = stage({shards_}, 3, 2, 2, {});
+  record.force = false;
+  put_record(shards_, record, OwnKind::commit_record);
+  for (const std::uint32_t i : {0, 1})
+    fs::create_hard_link(shards_ / own_name({OwnKind::set_temporary, record.set_id, i}), shard(i));
+  EXPECT_EQ(recover({shards_}).left_count, 0u) << notes_;
+  EXPECT_EQ(entries(shards_), 5u) << notes_;
+  expect_content(2);
+}
+
 TEST_F(Recovery, EncodeCleansUpFirst) {
   encode_into({shards_}, 5, 3, 1, false);
   stage({shards_}, 3, 2, 2, {OwnKind::pending_record});

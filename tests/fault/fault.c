@@ -189,7 +189,7 @@ static int open_any(int folder, const char *path, int flags, mode_t mode) {
   const int creates = (flags & O_CREAT) != 0;
   struct stat status;
   // For the log: 1 = it was not there, 2 = its content goes away.
-  if (creates && fstatat(folder, path, &status, AT_SYMLINK_NOFOLLOW) != 0) call.offset = 1;
+  if (creates && syscall(SYS_newfstatat, folder, path, &status, AT_SYMLINK_NOFOLLOW) != 0) call.offset = 1;
   if ((flags & O_TRUNC) != 0) call.offset |= 2;
   CALL(int, creates ? "create" : "open", (int)syscall(SYS_openat, folder, path, flags, mode));
 }
@@ -266,6 +266,11 @@ EXPORT int mkdirat(int folder, const char *path, mode_t mode) {
 }
 
 EXPORT int mkdir(const char *path, mode_t mode) { return mkdirat(AT_FDCWD, path, mode); }
+
+EXPORT int fstatat(int folder, const char *path, struct stat *status, int flags) {
+  ON_NAME(folder, path);
+  CALL(int, "stat", (int)syscall(SYS_newfstatat, folder, path, status, flags));
+}
 
 EXPORT int fchmod(int descriptor, mode_t mode) {
   ON_DESCRIPTOR(descriptor);

@@ -219,6 +219,34 @@ class Faults(unittest.TestCase):
             self.assert_message(done, "copies")
             self.assertEqual(self.hidden(), [])
 
+    def test_a_look_that_is_refused_finds_nothing_out(self):
+        """That a temporary was not seen does not say that it has its name."""
+        start = {**self.old, "source": CONTENT}
+        for error in (errno.EPERM, errno.EIO, errno.ESTALE):
+            done = self.run_on(start, *ENCODE, "--force", status=3, calls=("stat",), path=".tandem-tmp", action="fail", at=1,
+                               count=1000, errno=error)
+            self.assert_message(done, "the next command", os.strerror(error))
+            self.assertEqual(len([path for path in self.hidden() if path.endswith(".tandem-tmp")]), SHARD_COUNT)
+            self.assertEqual(self.decoded(), CONTENT)
+            self.assertEqual(self.hidden(), [])
+            self.assertEqual({path for path in self.sandbox.tree() if path.startswith("out/")},
+                             {shard(i) for i in range(SHARD_COUNT)})
+
+    def test_a_failed_sync_of_the_commit_leaves_everything(self):
+        start = {**self.old, "source": CONTENT}
+        calls = self.run_on(start, *ENCODE, "--force", log=True, calls=CHANGES + ("fsync",)).calls
+        commit = next(i for i, call in enumerate(calls) if call.second_path.endswith(".tandem-commit"))
+        self.assertEqual(calls[commit + 1].name, "fsync")
+        self.sandbox.restore(start)
+        done = self.sandbox.run(*ENCODE, "--force", calls=CHANGES + ("fsync",), action="fail", at=commit + 2,
+                                errno=errno.EIO)
+        self.assertEqual(done.status, 3)
+        self.assert_message(done, "the next command", "not known")
+        self.assertEqual({call.name for call in done.calls[commit + 2:]} - {"rename"}, set(), "it went on")
+        self.assertEqual(len([path for path in self.hidden() if path.endswith(".tandem-tmp")]), SHARD_COUNT)
+        self.assertEqual(self.decoded(), OLD_CONTENT)
+        self.assertEqual(self.sandbox.tree(), start)
+
     def test_unreadable_blocks(self):
         # Read errors are bad blocks: of three shards no harm, of four not recoverable.
         self.sandbox.restore(self.encoded)
