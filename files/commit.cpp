@@ -323,6 +323,7 @@ NewSet::NewSet(Options options, const std::vector<std::string> &folder_of_shard)
   make_folders(folder_of_shard);
   const FoldersLock lock(folders_);
   recover(folders_, false);
+  refuse_unfinished(folders_, options_.name, options_.set_id);
   check_names();
   make_records();
   for (std::uint32_t i = 0; i < folder_of_.size(); ++i)
@@ -395,6 +396,7 @@ void NewSet::sync_folders() const {
 void NewSet::commit() {
   const FoldersLock lock(folders_);
   recover(folders_, false);  // a run that died meanwhile may have had the same names
+  refuse_unfinished(folders_, options_.name, options_.set_id);
   check_names();
   sync_folders();
   Member &lead = members_.back();

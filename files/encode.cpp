@@ -105,7 +105,8 @@ std::string set_name(const tandem_files_encode_options &options) {
 
 std::vector<std::string> folders_of_shards(const tandem_files_encode_options &options, std::uint32_t shard_count) {
   std::vector<std::string> folders;
-  for (std::uint32_t i = 0; i < shard_count; ++i) folders.emplace_back(options.folders[i % options.folder_count]);
+  for (std::uint32_t i = 0; i < shard_count; ++i)
+    folders.push_back(without_trailing_slashes(options.folders[i % options.folder_count]));
   return folders;
 }
 

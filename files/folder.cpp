@@ -94,7 +94,14 @@ void Folder::rename(const std::string &from, const std::string &to, bool replace
     if (result != 0 && (errno == EINVAL || errno == ENOSYS)) {
       // A file system without RENAME_NOREPLACE: link() does not replace either.
       result = linkat(folder, from.c_str(), folder, to.c_str(), 0);
-      if (result == 0) unlinkat(folder, from.c_str(), 0);
+      if (result == 0) {
+        unlinkat(folder, from.c_str(), 0);
+      } else if (errno == EPERM || errno == EOPNOTSUPP || errno == EINVAL || errno == ENOSYS) {
+        // One without hard links too. Our own kind keeps out while the folder is locked; others have a moment.
+        const bool taken = has(to);
+        errno = EEXIST;
+        if (!taken) result = renameat(folder, from.c_str(), folder, to.c_str());
+      }
     }
   }
   if (result != 0) fail_io("rename the finished file to", path_of(to), errno);
@@ -128,7 +135,10 @@ FoldersLock::~FoldersLock() {
   for (const auto &folder : folders_) lock(folder->descriptor(), LOCK_UN);
 }
 
-bool lock_file(const Descriptor &file) noexcept { return lock(file.get(), LOCK_EX | LOCK_NB) == 0; }
+Lock lock_file(const Descriptor &file) noexcept {
+  if (lock(file.get(), LOCK_EX | LOCK_NB) == 0) return Lock::ours;
+  return errno == EWOULDBLOCK ? Lock::held_by_another : Lock::unknown;
+}
 
 PendingFile::PendingFile(std::shared_ptr<Folder> folder, std::string temporary_name, std::uint32_t mode)
     : folder_(std::move(folder)), name_(std::move(temporary_name)), mode_(mode) {

@@ -57,8 +57,14 @@ class FoldersLock {
   Folders folders_;
 };
 
-// Locks a file for as long as the descriptor lives. False when another process has it, or there are no locks here.
-bool lock_file(const Descriptor &file) noexcept;
+enum class Lock {
+  ours,
+  held_by_another,
+  unknown  // errno says why: this file system has no locks, say
+};
+
+// Locks a file for as long as the descriptor lives.
+Lock lock_file(const Descriptor &file) noexcept;
 
 // A file that is written under a temporary name in the folder where it is going to live. Removed unless it was renamed
 // or released.

@@ -158,6 +158,11 @@ std::string name_of(const std::string &path) {
   return slash == std::string::npos ? path : path.substr(slash + 1);
 }
 
+std::string without_trailing_slashes(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
 void random_bytes(std::span<std::uint8_t> bytes_out) {
   while (!bytes_out.empty()) {
     const ssize_t got = getrandom(bytes_out.data(), bytes_out.size(), 0);

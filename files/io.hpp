@@ -56,6 +56,8 @@ bool write_stream(int descriptor, const std::byte *bytes, std::size_t byte_count
 // "folder/name" -> "folder"; "name" -> ".".
 std::string folder_of(const std::string &path);
 std::string name_of(const std::string &path);
+// "folder//" -> "folder"; "/" stays.
+std::string without_trailing_slashes(std::string path);
 std::string random_hexadecimal(std::size_t byte_count);
 void random_bytes(std::span<std::uint8_t> bytes_out);
 

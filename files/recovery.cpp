@@ -72,6 +72,18 @@ Survey survey(const Folders &folders) {
   return found;
 }
 
+// On some file systems, NFS for one, only a file that is open for writing can be locked.
+Descriptor open_to_lock(const Folder &folder, const std::string &name) {
+  Descriptor file = folder.open_file(name, O_RDWR);
+  if (!file && (errno == EACCES || errno == EPERM || errno == EROFS)) file = folder.open_file(name, O_RDONLY);
+  return file;
+}
+
+std::string cannot_lock(const std::string &path, int error) {
+  return fmt::format("{} cannot be locked (errno {}): whether a live process writes it is not known, and it stays",
+                     path, error);
+}
+
 Verdict verdict_on(const Part &part, const std::vector<Part> &all) {
   if (!part.has_pending && !part.has_commit) return Verdict::back;  // a rebuilt file that was not finished
   if (!part.record) return part.has_pending && part.temporaries.empty() ? Verdict::back : Verdict::asks_lead;
@@ -115,9 +127,11 @@ class Recovery {
         continue;
       }
       const std::string name = record_name(set_id, part);
-      Descriptor file = folder->open_file(name, O_RDONLY);
+      Descriptor file = open_to_lock(*folder, name);
       if (!file) return leave(fmt::format("{} cannot be opened: errno {}", folder->path_of(name), errno));
-      if (!lock_file(file)) return leave(fmt::format("set {} is being written to {}", id, folder->path()));
+      if (const Lock lock = lock_file(file); lock != Lock::ours)
+        return leave(lock == Lock::held_by_another ? fmt::format("set {} is being written to {}", id, folder->path())
+                                                   : cannot_lock(folder->path_of(name), errno));
       const Verdict verdict = verdict_on(part, parts);
       if (verdict == Verdict::asks_lead && !part.record)
         return leave(fmt::format("{} is damaged; whether set {} was complete is not known", folder->path_of(name), id));
@@ -169,10 +183,12 @@ class Recovery {
   }
 
   void remove_temporary(const Folder &folder, const std::string &name) {
-    const Descriptor file = folder.open_file(name, O_RDONLY);
+    const Descriptor file = open_to_lock(folder, name);
     if (!file && errno == ENOENT) return;
     if (!file) return leave(fmt::format("{} is no file of ours, or cannot be opened", folder.path_of(name)));
-    if (!lock_file(file)) return leave(fmt::format("{} is being written", folder.path_of(name)));
+    if (const Lock lock = lock_file(file); lock != Lock::ours)
+      return leave(lock == Lock::held_by_another ? fmt::format("{} is being written", folder.path_of(name))
+                                                 : cannot_lock(folder.path_of(name), errno));
     try {
       if (!dry_run_) folder.remove(name);
     } catch (const Error &error) {
@@ -205,6 +221,26 @@ class Recovery {
 }  // namespace
 
 Recovered recover(const Folders &folders, bool dry_run) { return Recovery(folders, dry_run).run(); }
+
+void refuse_unfinished(const Folders &folders, const std::string &set_name, const SetId &except) {
+  for (const auto &[set_id, parts] : survey(folders).sets) {
+    if (set_id == except) continue;
+    for (const Part &part : parts) {
+      if (!part.record || part.record->name != set_name || verdict_on(part, parts) == Verdict::back) continue;
+      const std::string record = folders[part.folder]->path_of(record_name(set_id, part));
+      // A pending one that a live process holds does not count yet: when it does, it is the newer set.
+      if (!part.has_commit) {
+        const Descriptor file = open_to_lock(*folders[part.folder], record_name(set_id, part));
+        if (file && lock_file(file) == Lock::held_by_another) continue;
+      }
+      fail(TANDEM_ERROR_IO,
+           fmt::format(
+               "set {}, called {} too, is not finished in {} (its record is {}): name all folders of its encode, "
+               "{}, or repair it",
+               hexadecimal(set_id), set_name, folders[part.folder]->path(), record, part.record->folder_count));
+    }
+  }
+}
 
 Recovered recover(const std::vector<std::string> &paths, bool dry_run) {
   Folders folders;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "files/folder.hpp"
+#include "files/format.hpp"
 
 namespace tandem::files {
 
@@ -23,6 +24,10 @@ Recovered recover(const Folders &folders, bool dry_run);
 
 // The same for folders, and the folders of files, by their paths; locks them.
 Recovered recover(const std::vector<std::string> &paths, bool dry_run);
+
+// Throws IO where a folder holds a record of a set of this name that counts, or may count: whoever finished it later
+// would do so over a newer set. To be called after recover(), under the same lock.
+void refuse_unfinished(const Folders &folders, const std::string &set_name, const SetId &except);
 
 // What a reader has to know of these folders: names not to be looked at, with the reason, because they are records,
 // unfinished, or about to be replaced. Temporaries of a set that counts are shard files like others. Reason "" is not

@@ -327,6 +327,35 @@ TEST_F(Recovery, AFolderFinishedAloneIsNotWaitedFor) {
   EXPECT_EQ(entries(folders[0]), 3u);
 }
 
+// A set that counts, or may, is not finished over a newer one later: that is not made before.
+TEST_F(Recovery, NoSetIsMadeBesideAnUnfinishedOneOfItsName) {
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
+  for (const OwnKind lead : {OwnKind::commit_record, OwnKind::pending_record}) {
+    for (const fs::path &folder : folders) fs::remove_all(folder);
+    encode_into(folders, 3, 2, 1, false);
+    const CommitRecord record = stage(folders, 3, 2, 2, {lead, OwnKind::pending_record});
+    const Contents before = contents(folders[1]);
+    spill(root_ / "source", paint(9000, 3));
+    const std::string text = folders[1].string();
+    const char *const pointer = text.c_str();
+    tandem_files_encode_options options = encode_options(root_ / "source", 3, 2, 256);
+    options.folders = &pointer;
+    options.folder_count = 1;
+    options.force = true;
+    EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_IO);
+    const std::string message = tandem_last_error_message();
+    EXPECT_NE(message.find("not finished in " + text), std::string::npos) << message;
+    EXPECT_EQ(contents(folders[1]), before);
+    options.name = "another";
+    EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_OK) << tandem_last_error_message();
+    for (std::uint32_t i = 0; i < 5; ++i) fs::remove(folders[1] / shard_file_name("another", i));
+    EXPECT_EQ(contents(folders[1]), before);
+    encode_into(folders, 3, 2, 3, true);
+    EXPECT_EQ(entries(folders[0]), 3u);
+    EXPECT_EQ(entries(folders[1]), 2u);
+  }
+}
+
 TEST_F(Recovery, WhatALiveProcessWritesIsLeftAlone) {
   encode_into({shards_}, 5, 3, 1, false);
   const CommitRecord record = stage({shards_}, 3, 2, 2, {OwnKind::pending_record});

@@ -25,6 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -270,6 +271,12 @@ EXPORT int mkdir(const char *path, mode_t mode) { return mkdirat(AT_FDCWD, path,
 EXPORT int fstatat(int folder, const char *path, struct stat *status, int flags) {
   ON_NAME(folder, path);
   CALL(int, "stat", (int)syscall(SYS_newfstatat, folder, path, status, flags));
+}
+
+EXPORT int flock(int descriptor, int how) {
+  if ((how & LOCK_UN) != 0) return (int)syscall(SYS_flock, descriptor, how);  // what was locked can be unlocked
+  ON_DESCRIPTOR(descriptor);
+  CALL(int, "flock", (int)syscall(SYS_flock, descriptor, how));
 }
 
 EXPORT int fchmod(int descriptor, mode_t mode) {

@@ -331,6 +331,46 @@ class Faults(unittest.TestCase):
             self.run_on(self.encoded, *DECODE, calls=("renameat2",), action="fail", at=1, count=1000, errno=error)
             self.assertEqual(self.sandbox.tree(), {**self.encoded, "copies/copy": CONTENT})
 
+    def test_a_file_system_without_rename_noreplace_and_links(self):
+        for error in (errno.EINVAL, errno.ENOSYS):
+            fault = {"calls": ("renameat2", "link"), "action": "fail", "at": 1, "count": 1000, "errno": error}
+            self.run_on(self.empty, *ENCODE, **fault)
+            self.assertEqual(self.hidden(), [])
+            self.assertEqual(self.decoded(), CONTENT)
+            self.run_on(self.encoded, *DECODE, **fault)
+            self.assertEqual(self.sandbox.tree(), {**self.encoded, "copies/copy": CONTENT})
+            start = {**self.encoded, "copies/copy": b"old"}
+            self.run_on(start, *DECODE, status=3, **fault)
+            self.assertEqual(self.sandbox.tree(), start)
+
+    def test_a_file_system_without_locks(self):
+        """Whether the owner of what is left lives is not known: it is read as if it did not, and stays."""
+        for error in (errno.ENOLCK, errno.EBADF):
+            fault = {"calls": ("flock",), "action": "fail", "at": 1, "count": 1000, "errno": error}
+            self.run_on(self.empty, *ENCODE, **fault)
+            self.assertEqual(self.hidden(), [])
+            start = {**self.old, "source": CONTENT, "copies": None}
+            self.run_on(start, *ENCODE, "--force", status=-9, calls=("rename",), action="kill", at=3)
+            left = self.sandbox.tree()
+            self.assertTrue(self.hidden())
+            done = self.run_on(left, *DECODE, **fault)
+            self.assertIn("cannot be locked", done.stderr)
+            self.assertNotIn("is being written", done.stderr)
+            self.assertEqual(self.sandbox.tree(), {**left, "copies/copy": CONTENT})
+            done = self.run_on(left, *ENCODE, "--force", status=3, **fault)
+            self.assertIn("not finished in out", done.stderr)
+            self.assertEqual(self.sandbox.tree(), left)
+            self.run_on(left, *ENCODE, "--force")
+            self.assertEqual(self.hidden(), [])
+
+    def test_a_folder_with_slashes_at_its_end(self):
+        self.run_on(self.empty, "encode", "source", *SHAPE, "-o", "out//", "--dry-run")
+        self.assertEqual(self.sandbox.tree(), self.empty)
+        done = self.run_on(self.empty, "encode", "source", *SHAPE, "-o", "out/", log=True, calls=("fsync",))
+        synced = {os.path.normpath(call.path) for call in done.calls}
+        self.assertIn(self.sandbox.root, synced, "the folder that the new one lies in")
+        self.assertEqual(self.decoded(), CONTENT)
+
     def test_rename_fails(self):
         start = {**self.old, "source": CONTENT}
         done = self.run_on(start, *ENCODE, "--force", status=3, calls=("rename", "renameat2"), action="fail", at=1,
