@@ -5,6 +5,7 @@ make of it: the old set or the new one, whole, and nothing left over.
 Usage: kill_test.py TANDEM FAULT_LIBRARY [--points N] [--seed S] [--scenario NAME] [--only ROUND:POINT]
 """
 import argparse
+import copy
 import random
 import sys
 import time
@@ -33,13 +34,14 @@ class Geometry:
         self.block_bytes = rng.choice((64, 512, 4096))
         self.content = rng.randbytes(rng.choice((0, 1, 700, 2500, 6000)) if self.block_bytes > 64 else 500)
         self.source = f"source-{rng.getrandbits(32):08x}"
+        self.slashes = rng.choice(("", "/", "//"))
 
     @property
     def shard_count(self):
         return self.k + self.m
 
     def encode(self, *more):
-        outputs = [word for folder in self.folders for word in ("-o", folder)]
+        outputs = [word for folder in self.folders for word in ("-o", folder + self.slashes)]
         return ("encode", self.source, "-k", self.k, "-m", self.m, "--block-bytes", self.block_bytes, "--name", self.name,
                 "--threads", 1, *outputs, *more)
 
@@ -57,6 +59,12 @@ class Scenario:
         self.prepare()
         self.foreign = {path: content for path, content in sandbox.tree().items() if self.is_foreign(path)}
         self.start = sandbox.tree()
+
+    def begin(self):
+        pass
+
+    def disturbed(self, command, ended_well):
+        """Is told of each command that changes something."""
 
     # To be given by each scenario: prepare(), which sets .command and .folders; check(before_recovery).
 
@@ -99,45 +107,83 @@ class SetScenario(Scenario):
     """Ends with one of several generations of a set, or, where that was so, none."""
 
     old = None
+    is_written_over = True  # by later commands
+
+    def begin(self):
+        self.next = None
+        self.foreign = {path: content for path, content in self.foreign.items() if path in self.start}
+        self.possible, self.encodes, self.in_fewer_folders = [self.old], {self.command: self.new}, False
+
+    def disturbed(self, command, ended_well):
+        if made := self.encodes.get(command):
+            self.possible = [made] if ended_well else self.possible + [made]
+            self.in_fewer_folders |= made.folders != self.new.folders
+
+    def encode_over(self, rng):
+        if self.next is None:
+            self.next = Geometry(rng, self.new.name, self.new.folders)
+            self.next.content = b"next" + self.next.content
+        again = copy.copy(self.next)
+        if len(again.folders) > 1 and rng.random() < 0.5:
+            again.folders = [rng.choice(again.folders)]
+        with open(self.sandbox.path(again.source), "wb") as file:
+            file.write(again.content)
+        self.foreign[again.source] = again.content
+        command = again.encode("--force")
+        self.encodes[command] = again
+        return command
 
     def follow_up(self, rng):
         """A next command, any one."""
+        if self.is_written_over and rng.random() < 0.4:
+            return self.encode_over(rng)
         folders = self.existing(self.new.folders)
         if not folders:
             return None
         if len(folders) > 1 and rng.random() < 0.3:
             folders = [rng.choice(folders)]
         return rng.choice((("info", *folders), ("verify", *folders), ("repair", *folders, "--dry-run"),
+                           ("repair", *self.existing(self.new.folders)),
                            ("decode", *folders, "-o", "../decoded", "--force", "--no-sync")))
 
     def check_at_once(self, finished):
         """A reader that comes right after the disturbance, and may be kept from changing anything."""
         folders = self.existing(self.new.folders)
         status, content = self.decode(folders) if folders else (4, "no folder")
-        generations = self.generations(finished)
+        generations = self.possible
+        if self.in_fewer_folders:  # beside parts of other sets: their own folders alone have them
+            if None not in generations and not any(self.decodes(g) for g in generations):
+                raise Wrong("none of the sets that may be there decodes")
+            return
         if status == 0 and content not in [g.content for g in generations if g is not None]:
             raise Wrong("exit 0 with wrong bytes")
         if status != 0 and None not in generations:
             raise Wrong(f"neither old nor new: decode says {status}: {content}")
 
-    def generations(self, finished):
-        return [self.new] if finished else [self.old, self.new]
+    def decodes(self, generation):
+        folders = self.existing(generation.folders)
+        return bool(folders) and self.decode(folders) == (0, generation.content)
 
     def check(self, finished):
         self.check_at_once(finished)
         folders = self.existing(self.new.folders)
         if folders:
             done = self.sandbox.run(*self.rng.choice((("info", *folders), ("verify", *folders))))
-            if done.status not in (0, 4) or done.status == 4 and None not in self.generations(finished):
+            bad = done.status == 4 and None not in self.possible or done.status not in (0, 4)
+            if bad and not self.in_fewer_folders:
                 raise Wrong(f"the next command: exit {done.status}: {done.stdout.decode()}{done.stderr}")
-        listing, (status, content) = set(self.listing()), self.decode(folders) if folders else (4, "no folder")
-        for generation in self.generations(finished):
+        listing = set(self.listing())
+        for generation in self.possible:
             if generation is None and not listing:
                 return
-            if generation is not None and listing == generation.files() and (status, content) == (0, generation.content):
+            if generation is None or not self.decodes(generation):
+                continue
+            if listing == generation.files():
                 self.must("verify", *folders)
                 return
-        raise Wrong(f"left in the folders: {sorted(listing)}; decode says {status}")
+            if self.in_fewer_folders and generation.files() <= listing and not any("/." in path for path in listing):
+                return
+        raise Wrong(f"left in the folders: {sorted(listing)}; decode says {self.decode(folders) if folders else None}")
 
 
 class EncodeNewFolder(SetScenario):
@@ -149,6 +195,8 @@ class EncodeNewFolder(SetScenario):
 
 class EncodeExistingFolder(SetScenario):
     """Another set and a foreign file lie there and stay as they are."""
+
+    is_written_over = False
 
     def prepare(self):
         self.new = Geometry(self.rng, "set", ["out"])
@@ -345,12 +393,16 @@ class Round:
         story = []
         try:
             self.sandbox.restore(self.scenario.start)
+            self.scenario.begin()
             finished = self.disturb(self.scenario.command, rng, self.order[point % len(self.order)], story)
-            while rng.random() < 0.3:  # what comes next dies too
+            self.scenario.disturbed(self.scenario.command, finished)
+            while rng.random() < 0.4:  # what comes next dies too, or not
                 if rng.random() < 0.3:
                     self.scenario.check_at_once(finished)
                 if command := self.scenario.follow_up(rng):
-                    self.disturb(command, rng, 1 + int(rng.expovariate(0.2)), story)
+                    at = 1 + int(rng.expovariate(0.2)) if rng.random() < 0.6 else 1000
+                    finished = self.disturb(command, rng, at, story) and command[0] == "encode" or finished
+                    self.scenario.disturbed(command, story[-1].endswith("exit 0)"))
             self.scenario.check(finished)
         except Wrong as wrong:
             print(f"WRONG: {self.kind.__name__}, --scenario {self.kind.__name__} --seed {self.seed} "
