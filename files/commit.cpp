@@ -108,6 +108,20 @@ bool knows_by_itself(const CommitRecord &record, std::uint32_t number, const Fol
   });
 }
 
+// record.folder = `number` was done, and a newer set came there since: with all folders named, one has no record, and
+// another set's shard at a name that was to be given there.
+bool was_written_over(const CommitRecord &record, std::uint32_t number, const Folders &named,
+                      const std::vector<Member> &members) {
+  if (named.size() < record.folder_count) return false;
+  return std::any_of(named.begin(), named.end(), [&](const auto &folder) {
+    if (std::any_of(members.begin(), members.end(), [&](const Member &member) { return member.folder == folder; }))
+      return false;
+    for (std::uint32_t i = 0; i < record.shard_count; ++i)
+      if (record.folder_of[i] == number && is_shard_file(*folder, shard_file_name(record.name, i))) return true;
+    return false;
+  });
+}
+
 // The others' records first: while one is left, on the disk too, the lead's is. `stays`: by folder number.
 void remove_records(const std::vector<Member> &members, const std::bitset<kMaxShardCount> &stays, bool no_sync) {
   for (const bool lead : {false, true}) {
@@ -289,7 +303,8 @@ Finished roll_forward(std::vector<Member> &members, const Folders &named, bool n
   }
   const CommitRecord &record = members.front().record;
   for (std::uint32_t folder = 1; folder < record.folder_count && !stays[0]; ++folder)
-    stays[0] = !has(members, folder) && !knows_by_itself(record, folder, named);
+    stays[0] = !has(members, folder) && !knows_by_itself(record, folder, named) &&
+               !was_written_over(record, folder, named, members);
   remove_records(members, stays, no_sync);
   finished.record_left =
       std::any_of(members.begin(), members.end(), [&](const Member &member) { return stays[member.record.folder]; });

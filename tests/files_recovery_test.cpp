@@ -327,6 +327,18 @@ TEST_F(Recovery, AFolderFinishedAloneIsNotWaitedFor) {
   EXPECT_EQ(entries(folders[0]), 3u);
 }
 
+TEST_F(Recovery, AFolderFinishedAloneAndWrittenOverIsNotWaitedFor) {
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
+  encode_into(folders, 3, 2, 1, false);
+  stage(folders, 3, 2, 2, {OwnKind::commit_record, OwnKind::commit_record});
+  encode_into({folders[1]}, 3, 2, 3, true);
+  recover({folders[0], root_});
+  EXPECT_EQ(entries(folders[0]), 4u) << notes_;
+  recover(folders);
+  EXPECT_EQ(entries(folders[0]), 3u) << notes_;
+  EXPECT_EQ(entries(folders[1]), 5u) << notes_;
+}
+
 // A set that counts, or may, is not finished over a newer one later: that is not made before.
 TEST_F(Recovery, NoSetIsMadeBesideAnUnfinishedOneOfItsName) {
   const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
