@@ -36,6 +36,11 @@ void collect(void *user, const tandem_files_finding *finding) {
   static_cast<Findings *>(user)->push_back(std::move(file));
 }
 
+const char *state_name(int32_t state) {
+  constexpr const char *kStates[] = {"intact", "recoverable", "not recoverable"};
+  return kStates[state];
+}
+
 bool is_damaged(const FileFinding &file) { return file.finding.condition != 0 || file.finding.bad_block_count != 0; }
 
 std::string what_is_wrong(const FileFinding &file, const tandem_files_set &set) {

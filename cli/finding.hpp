@@ -19,6 +19,8 @@ using Findings = std::vector<FileFinding>;
 // A tandem_files_report whose user is a Findings.
 void collect(void *user, const tandem_files_finding *finding);
 
+const char *state_name(int32_t state);  // of enum tandem_files_state
+
 bool is_damaged(const FileFinding &file);
 // "truncated to 1000 of 8574 bytes; 3 blocks damaged: 4, 7-8"; "" for an intact file.
 std::string what_is_wrong(const FileFinding &file, const tandem_files_set &set);

@@ -96,11 +96,10 @@ int repair(const RepairFlags &flags) {
 
   const std::vector<std::string> others = files_of_other_sets(found, set_index);
   if (flags.output.json) {
-    constexpr const char *kStates[] = {"intact", "recoverable", "not recoverable"};
     nlohmann::ordered_json object = {{"command", "repair"},
                                      {"dry_run", flags.dry_run},
                                      {"set_id", hexadecimal(set.set_id)},
-                                     {"state", kStates[result.state]},
+                                     {"state", state_name(result.state)},
                                      {"k", set.k},
                                      {"m", set.m},
                                      {"mended_file_count", result.mended_file_count},

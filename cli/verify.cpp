@@ -39,12 +39,11 @@ int verify(const VerifyFlags &flags) {
     check(tandem_files_verify(context.get(), found.get(), &options, &result));
   }
 
-  constexpr const char *kStates[] = {"intact", "recoverable", "not recoverable"};
   const std::vector<std::string> others = files_of_other_sets(found, set_index);
   if (flags.output.json) {
     nlohmann::ordered_json object = {{"command", "verify"},
                                      {"set_id", hexadecimal(set.set_id)},
-                                     {"state", kStates[result.state]},
+                                     {"state", state_name(result.state)},
                                      {"k", set.k},
                                      {"m", set.m},
                                      {"stripe_count", set.stripe_count},
@@ -75,7 +74,7 @@ int verify(const VerifyFlags &flags) {
     }
     for (const std::string &other : others) fmt::print("{}\n", other);
     fmt::print("set {}: {}; {}, {}, at most {} bad or missing in a stripe of {} + {}\n", hexadecimal(set.set_id),
-               kStates[result.state], plural(result.missing_shard_count, "missing shard"),
+               state_name(result.state), plural(result.missing_shard_count, "missing shard"),
                plural(result.bad_block_count, "damaged block"), result.worst_bad_count, set.k, set.m);
     if (result.state == TANDEM_FILES_RECOVERABLE) fmt::print("`tandem repair` can mend all of it\n");
     if (result.lost_stripe_count != 0)

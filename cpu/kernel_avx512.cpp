@@ -13,7 +13,7 @@ struct Isa {
     __m512i low, high;
   };
   static constexpr unsigned kVectorBytes = 64;
-  static constexpr unsigned kCoefficientBytes = kNibbleBytes;
+  static constexpr unsigned kCoefficientBytes = kNibbleTableBytes;
   static constexpr bool kMasks = true;       // load_part and store_part cost no more than whole ones
   static constexpr bool kMergesTwo = false;  // multiply_add2 is cheaper than two multiply_add
   // The largest blocks whose sums stay in registers, and how many vectors side by side.

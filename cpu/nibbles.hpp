@@ -7,8 +7,6 @@
 namespace tandem::cpu {
 namespace {
 
-constexpr unsigned kNibbleBytes = 32;
-
 inline void write_nibbles(uint8_t coefficient, uint8_t *table) {
   unsigned power = coefficient;  // coefficient * 2^b
   table[0] = table[16] = 0;

@@ -58,6 +58,10 @@ std::atomic<ApplyNibbles> apply_nibbles{choose_and_apply};
 
 void choose_and_apply(const cpu::NibbleCall &call) { choose_kernel().apply_nibbles(call); }
 
+[[gnu::always_inline]] inline void apply_short(const cpu::NibbleCall &call) {
+  apply_nibbles.load(std::memory_order_relaxed)(call);
+}
+
 // How many rows are prepared together; 0: the sources are too many.
 std::uint32_t slice_of(const cpu::Kernel &kernel, std::uint32_t columns, std::uint32_t rows) noexcept {
   if (kernel.tables_bytes(rows, columns) <= kPreparedBytes) return rows;
@@ -123,15 +127,10 @@ void multiply_add(std::uint8_t *row, std::uint8_t factor, const std::uint8_t *so
     for (std::size_t i = 0; i < bytes; ++i) row[i] ^= products[source[i]];
     return;
   }
-  apply_nibbles.load(std::memory_order_relaxed)(
-      {kTables[factor].data(), kTableBytes, &source, &row, bytes, 1, 1, true, false});
+  apply_short({kTables[factor].data(), kTableBytes, &source, &row, bytes, 1, 1, true, false});
 }
 
 namespace {
-
-[[gnu::always_inline]] inline void apply_short(const cpu::NibbleCall &call) {
-  apply_nibbles.load(std::memory_order_relaxed)(call);
-}
 
 // What is not short, out of line: a call of 64 bytes takes as long as saving a few registers.
 [[gnu::noinline]] void encode_long(std::size_t length_bytes, std::uint32_t columns, std::uint32_t rows,

@@ -168,7 +168,8 @@ class CallCodec {
  public:
   CallCodec(std::uint64_t moved_bytes, std::uint32_t columns, std::uint32_t rows, const std::uint8_t *tables) {
     if (moved_bytes < kLeastMovedBytes || !wanted() || columns + rows > kMostShards || !state_works()) return;
-    if (find_kept(columns, rows, tables)) return;
+    codec_ = kept(columns, rows, tables);
+    if (codec_ != nullptr) return;
     const std::size_t cell_count = std::size_t{columns} * rows;
     auto *coefficients = static_cast<std::uint8_t *>(std::malloc(cell_count));
     if (coefficients == nullptr) return;
@@ -185,30 +186,23 @@ class CallCodec {
   const tandem_codec *get() const { return codec_; }
 
  private:
-  bool find_kept(std::uint32_t columns, std::uint32_t rows, const std::uint8_t *tables) {
+  static const tandem_codec *kept(std::uint32_t columns, std::uint32_t rows, const std::uint8_t *tables) {
     const unsigned count = state.entry_count.load(std::memory_order_acquire);
-    for (unsigned i = 0; i < count && codec_ == nullptr; ++i) {
-      if (state.entries[i].is_for(columns, rows, tables)) codec_ = state.entries[i].codec;
+    for (unsigned i = 0; i < count; ++i) {
+      if (state.entries[i].is_for(columns, rows, tables)) return state.entries[i].codec;
     }
-    return codec_ != nullptr;
+    return nullptr;
   }
 
   bool keep(std::uint32_t columns, std::uint32_t rows, const std::uint8_t *tables, std::uint8_t *coefficients) {
     const Building building(getpid());
     if (!building) return false;
-    const unsigned count = state.entry_count.load(std::memory_order_acquire);
-    if (count == kMostCodecs || is_kept(count, columns, rows, tables)) return false;
+    const unsigned count = state.entry_count.load(std::memory_order_relaxed);  // nobody else changes it now
+    if (count == kMostCodecs || kept(columns, rows, tables) != nullptr) return false;
     state.entries[count] = {columns, rows, coefficients, own_};
     own_ = nullptr;
     state.entry_count.store(count + 1, std::memory_order_release);
     return true;
-  }
-
-  static bool is_kept(unsigned count, std::uint32_t columns, std::uint32_t rows, const std::uint8_t *tables) {
-    for (unsigned i = 0; i < count; ++i) {
-      if (state.entries[i].is_for(columns, rows, tables)) return true;  // by another thread, meanwhile
-    }
-    return false;
   }
 
   const tandem_codec *codec_ = nullptr;

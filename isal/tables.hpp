@@ -6,10 +6,11 @@
 #include <cstdint>
 
 #include "core/gf.hpp"
+#include "cpu/kernel.hpp"
 
 namespace tandem::isal {
 
-inline constexpr std::size_t kTableBytes = 32;  // of one coefficient in `gftbls`
+inline constexpr std::size_t kTableBytes = cpu::kNibbleTableBytes;  // of one coefficient in `gftbls`
 
 using Table = std::array<std::uint8_t, kTableBytes>;
 

@@ -35,11 +35,6 @@ RecordBytes written(const CommitRecord &record) {
   return bytes;
 }
 
-void reseal(RecordBytes &bytes) {
-  const std::uint64_t check = hash64(bytes.data(), kCommitRecordBytes - 8);
-  for (unsigned i = 0; i < 8; ++i) bytes[kCommitRecordBytes - 8 + i] = static_cast<std::byte>(check >> (8 * i));
-}
-
 TEST(CommitRecord, RoundTripsAndEveryBitCounts) {
   const RecordBytes good = written(sample_record());
   CommitRecord back;

@@ -51,11 +51,6 @@ RecordBytes written(const Record &record) {
   return bytes;
 }
 
-void reseal(RecordBytes &bytes) {
-  const std::uint64_t check = hash64(bytes.data(), kRecordBytes - 8);
-  for (unsigned i = 0; i < 8; ++i) bytes[kRecordBytes - 8 + i] = static_cast<std::byte>(check >> (8 * i));
-}
-
 TEST(Format, RecordRoundTrips) {
   for (const RecordEnd end : {RecordEnd::start, RecordEnd::end}) {
     const Record record{sample_header(), 13, end};

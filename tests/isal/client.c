@@ -7,7 +7,6 @@
  * - client reopen LIBRARY   opens and closes it 100 times
  */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,6 +16,8 @@
 #include <unistd.h>
 
 #include <isa-l.h>
+
+#include "threads.h"
 
 enum { most_shards = 255 };
 
@@ -48,15 +49,6 @@ static int in_maps(const char *name) {
   while (maps != NULL && fgets(line, sizeof line, maps) != NULL) found |= strstr(line, name) != NULL;
   if (maps != NULL) fclose(maps);
   return found;
-}
-
-static int thread_count(void) {
-  DIR *tasks = opendir("/proc/self/task");
-  int count = 0;
-  if (tasks == NULL) abort();
-  for (const struct dirent *task; (task = readdir(tasks)) != NULL;) count += task->d_name[0] != '.';
-  closedir(tasks);
-  return count;
 }
 
 static void say_who_serves(void *function) {
@@ -244,10 +236,10 @@ static int large(const char *function) {
   for (int process = 0; process < 2; ++process) {
     const char *name = process == 0 ? "parent" : "child";
     for (int i = large_k; i < large_k + large_m; ++i) memset(shards[i], 0, large_len);
-    const int count_before = thread_count();
+    const int count_before = threads_of_process();
     call(matrix + large_k, shards, shards + large_k);
     fprintf(stderr, "%s: libtandem %s, %d threads before, %d after\n", name,
-            in_maps("/libtandem.so.0") ? "is here" : "is not here", count_before, thread_count());
+            in_maps("/libtandem.so.0") ? "is here" : "is not here", count_before, threads_of_process());
     printf("%s: %016llx\n", name, (unsigned long long)sum_of_shards(shards + large_k, large_m, large_len));
     fflush(stdout);
     if (process == 0 && (child = fork()) != 0) break;

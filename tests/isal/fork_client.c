@@ -6,7 +6,6 @@
  *   fork_client ROUNDS [FIRST_SEED]
  */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -17,6 +16,8 @@
 #include <unistd.h>
 
 #include <isa-l.h>
+
+#include "threads.h"
 
 enum {
   k = 4,
@@ -104,15 +105,6 @@ static int end_of(pid_t child, const char *name, unsigned seed) {
   return 1;
 }
 
-static int counted_threads(void) {
-  DIR *tasks = opendir("/proc/self/task");
-  int count = 0;
-  if (tasks == NULL) abort();
-  for (const struct dirent *task; (task = readdir(tasks)) != NULL;) count += task->d_name[0] != '.';
-  closedir(tasks);
-  return count;
-}
-
 /* In a process that has made no large call yet. */
 static int play_round(unsigned seed) {
   pthread_t threads[thread_count], threads_of_child[thread_count_of_child];
@@ -136,7 +128,7 @@ static int play_round(unsigned seed) {
   if (last == 0) {
     alarm(child_seconds);
     call((void *)(uintptr_t)seed);
-    _exit(counted_threads() == 2 ? 0 : no_threads);
+    _exit(threads_of_process() == 2 ? 0 : no_threads);
   }
   failed_count += end_of(last, "last child", seed);
   return failed_count != 0;
