@@ -14,6 +14,13 @@ Prepared::~Prepared() = default;
 Ticket::~Ticket() = default;
 Backend::~Backend() = default;
 
+std::shared_ptr<const Prepared> Backend::prepare_tuned(const Matrix &coefficients, const TuningValues &) {
+  return prepare(coefficients);
+}
+std::vector<TuningParameter> Backend::tuning_parameters(unsigned, unsigned, Mode) const { return {}; }
+TuningIdentity Backend::tuning_identity() const { return {traits().name, "", "", ""}; }
+std::string Backend::tuning_kernel_hash() const { return {}; }
+
 namespace {
 
 // All signals blocked while it lives: a thread started meanwhile inherits that, and the program's handlers stay off it.

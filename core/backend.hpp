@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/matrix.hpp"
+#include "core/tuning.hpp"
 #include "tandem/tandem.h"
 
 namespace tandem::core {
@@ -102,6 +103,15 @@ class Backend {
 
   // Brings a matrix (rows = outputs, columns = inputs; both may be 0) into this backend's form. Throws Error.
   virtual std::shared_ptr<const Prepared> prepare(const Matrix &coefficients) = 0;
+
+  // The same with values that are used as they are, whatever was measured before: autotune's way in. Throws Error, also
+  // INVALID_ARGUMENT or UNAVAILABLE for values that this device cannot run. The default knows no values.
+  virtual std::shared_ptr<const Prepared> prepare_tuned(const Matrix &coefficients, const TuningValues &values);
+
+  // What may be tuned for a matrix of this shape, and under whose name the result is kept.
+  virtual std::vector<TuningParameter> tuning_parameters(unsigned rows, unsigned columns, Mode mode) const;
+  virtual TuningIdentity tuning_identity() const;
+  virtual std::string tuning_kernel_hash() const;
 
   // Runs all tasks, in any order and overlapping, and returns when they are over; small ones on the calling thread,
   // without allocation or lock. Tasks do not depend on each other. Throws Error: CANCELLED if control said so before

@@ -1,0 +1,53 @@
+// Tuning values: what a backend may be told about how to run a matrix (local sizes, bytes per work-item, a tile of the
+// CPU), where they come from, and which ones are used.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tandem::core {
+
+enum class Mode;
+
+// By name ("local_x", "element_bytes"); a name that a backend does not know is ignored, one that is missing has the
+// backend's own value.
+using TuningValues = std::map<std::string, std::uint64_t>;
+
+// One thing that may be tuned for one application of a matrix.
+struct TuningParameter {
+  std::string name;
+  std::uint64_t value;                    // what the backend uses unless told otherwise
+  std::vector<std::uint64_t> candidates;  // worth trying on this device; holds `value`
+};
+
+// Whose measurements hold for whom. All four are compared as text.
+struct TuningIdentity {
+  std::string backend;  // "cpu", "opencl"
+  std::string vendor;   // "AMD"
+  std::string device;   // the model, as its driver names it
+  std::string driver;   // name and version
+};
+
+// What was asked of the tuning table, and by whom.
+struct TuningQuery {
+  TuningIdentity identity;
+  std::string kernel_hash;  // of the text, or the build, that the values were measured with
+  Mode mode;                // assign: entries of encode and decode; accumulate: of update; compare: of verify
+  unsigned columns, rows;   // k and m of the entry
+};
+
+struct TuningChoice {
+  TuningValues values;  // empty: nothing is known
+  std::string reason;   // "measured on this device for (10, 4)", for the log
+};
+
+// Where a backend asks. Implementations are immutable and may be used by many threads.
+class TuningSource {
+ public:
+  virtual ~TuningSource() = default;
+  virtual TuningChoice find(const TuningQuery &query) const = 0;
+};
+
+}  // namespace tandem::core
