@@ -8,7 +8,7 @@
 typedef unsigned char uchar;
 typedef unsigned short ushort;
 typedef unsigned int uint;
-typedef unsigned long long ulong;
+typedef unsigned long ulong;  // 64 bits: Linux
 
 #define GROUP ((ulong)blockIdx.x)
 #define LAST_GROUP ((ulong)gridDim.x - 1)
