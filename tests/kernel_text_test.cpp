@@ -392,6 +392,11 @@ TEST(KernelText, CountsOperations) {
     EXPECT_EQ(kernel.operations.loads, loads);
     EXPECT_EQ(kernel.operations.stores, stores);
     EXPECT_EQ(kernel.operations.data_bytes, columns * 4u);
+    KernelSpec spec;
+    spec.mode = Mode::compare;
+    const KernelText compare = generate_kernel(matrix, spec);
+    EXPECT_EQ(compare.operations.loads, loads + rows);
+    EXPECT_EQ(compare.operations.stores, 0u);
   }
   // About 0.25 m + 0.69 + 7 m / k three-input operations a byte: what the arithmetic of bit-accumulators leads one to
   // expect of a dense matrix.
