@@ -281,7 +281,7 @@ void TuningTable::put(TuningEntry entry) {
       std::find_if(entries_.begin(), entries_.end(), [&](const TuningEntry &known) { return known.key == entry.key; });
   if (same == entries_.end()) {
     entries_.push_back(std::move(entry));
-  } else if (entry.date > same->date) {
+  } else if (entry.date >= same->date) {
     *same = std::move(entry);
   }
 }

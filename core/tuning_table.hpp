@@ -51,7 +51,7 @@ class TuningTable final : public TuningSource {
   static TuningTable parse(std::string_view text, std::size_t *refused_count = nullptr);
   std::string to_json() const;
 
-  // Of the same key the newer one stays; of the same date the one that was there.
+  // Of the same key the newer one stays; of the same date the one that came last.
   void put(TuningEntry entry);
   void merge(const TuningTable &other);
 
