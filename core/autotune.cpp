@@ -9,6 +9,7 @@
 #include <map>
 #include <new>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "core/codec.hpp"
@@ -417,12 +418,14 @@ class Search {
     return !of.failure;
   }
 
-  void run_whole(const Candidate &of, std::uint64_t calls) {
+  // Whether compare, which is shown bytes that are right, says so.
+  bool run_whole(const Candidate &of, std::uint64_t calls) {
     std::vector<Mismatch> found(matrix_.rows());
     Control control;
     Task task = {of.prepared.get(), inputs_->pointers(), outputs_->pointers(), 0, template_.shard_bytes, mode_};
     task.mismatches = found.data();
     for (std::uint64_t i = 0; i < calls; ++i) backend_.run(std::span(&task, 1), control);
+    return std::all_of(found.begin(), found.end(), [](const Mismatch &mismatch) { return mismatch.byte_count == 0; });
   }
 
   // Prepared, checked, and run once. Returns whether it is still in.
@@ -433,7 +436,7 @@ class Search {
       if (!is_right(*of.prepared)) return false;
       if (mode_ == Mode::assign)
         for (unsigned r = 0; r < matrix_.rows(); ++r) std::memset((*outputs_)[r], 0xa5, template_.shard_bytes);
-      run_whole(of, 1);  // a first run may compile or allocate
+      if (!run_whole(of, 1)) return false;  // a first run may compile or allocate
       const double before = run_.hooks.seconds();
       run_whole(of, 1);
       const double one = std::max(run_.hooks.seconds() - before, 1e-9);
@@ -494,7 +497,7 @@ class Search {
 
   // Takes over what the journal knows of it.
   void recall(Candidate &of) {
-    if (!recalled_.insert({&of, true}).second) return;
+    if (!recalled_.insert(&of).second) return;
     ++run_.result.candidate_count;
     const TuningMeasurement known = run_.journal.measured(at(of));
     if (known.failure && !of.is_default) {
@@ -594,7 +597,7 @@ class Search {
   bool cut_short_ = false;
 
   std::map<TuningValues, Candidate> candidates_;
-  std::map<const Candidate *, bool> recalled_;
+  std::set<const Candidate *> recalled_;
   Candidate *default_;
   std::string last_refusal_;
 
