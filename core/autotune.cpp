@@ -537,38 +537,53 @@ class Search {
     tell(racing, run_.options.repeats);
   }
 
-  // The best against the backend's own values, in turns. A best one that fails now gives way to the next.
+  // The backend's own values and the best others, as far as they can run.
+  std::vector<Candidate *> finalists() {
+    std::vector<Candidate *> others;
+    for (auto &[values, each] : candidates_)
+      if (each.timed() && !each.is_default) others.push_back(&each);
+    std::sort(others.begin(), others.end(),
+              [](const Candidate *a, const Candidate *b) { return a->rate() > b->rate(); });
+    if (others.size() > kFinalists) others.resize(kFinalists);
+    if (!default_->failure) others.insert(others.begin(), default_);
+    return others;
+  }
+
+  // One that fails now gives way to the next best.
   TuningEntry last_comparison() {
     for (;;) {
-      Candidate *winner = best();
-      if (winner == nullptr) fail_all();
-      std::vector<double> of_winner, of_default;
-      const bool alone = winner == default_ || default_->failure;
-      for (unsigned repeat = 0; repeat < run_.options.repeats; ++repeat) {
-        if (repeat != 0 && run_.elapsed() >= deadline_) {
-          cut_short_ = true;
-          break;
-        }
-        tell({}, run_.options.repeats - repeat);
-        for (unsigned turn = 0; turn < 2; ++turn) {
-          const bool default_now = (turn + repeat) % 2 == 0;
-          if (default_now ? default_->failure.has_value() : alone && !default_->failure) continue;
-          Candidate &now = default_now ? *default_ : *winner;
-          if (const double rate = measure(now); rate > 0) (default_now ? of_default : of_winner).push_back(rate);
-        }
-        if (winner->failure) break;
-        ++run_.done_count;
-      }
-      if (winner->failure) continue;
+      const std::vector<Candidate *> last = finalists();
+      if (last.empty()) fail_all();
+      std::map<const Candidate *, std::vector<double>> rates;
+      if (!compare_in_turns(last, rates)) continue;
       tell({}, 0);
-      TuningEntry entry = template_;
-      entry.default_bytes_per_second = of_default.empty() ? 0 : median(of_default);
-      const double rate = of_winner.empty() ? 0 : median(of_winner);
-      const bool better = rate > entry.default_bytes_per_second;
-      entry.bytes_per_second = better ? rate : entry.default_bytes_per_second;
-      entry.values = better ? winner->values : default_->values;
+      const Candidate *winner = last.front();
+      for (const Candidate *each : last)
+        if (median(rates[each]) > median(rates[winner])) winner = each;
+      TuningEntry entry = at(*winner);
+      entry.bytes_per_second = median(rates[winner]);
+      entry.default_bytes_per_second = default_->failure ? 0 : median(rates[default_]);
       return entry;
     }
+  }
+
+  // False: one has failed.
+  bool compare_in_turns(const std::vector<Candidate *> &list, std::map<const Candidate *, std::vector<double>> &rates) {
+    for (unsigned repeat = 0; repeat < run_.options.repeats; ++repeat) {
+      if (repeat != 0 && run_.elapsed() >= deadline_) {
+        cut_short_ = true;
+        return true;
+      }
+      tell({}, run_.options.repeats - repeat);
+      for (std::size_t turn = 0; turn < list.size(); ++turn) {
+        Candidate &now = *list[(turn + repeat) % list.size()];
+        const double rate = measure(now);
+        if (now.failure) return false;
+        rates[&now].push_back(rate);
+      }
+      ++run_.done_count;
+    }
+    return true;
   }
 
   [[noreturn]] void fail_all() const {

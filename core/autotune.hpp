@@ -1,8 +1,8 @@
 // The search for tuning values on one backend (docs/TUNING.md). Knows no device: a parameter is a name with candidates.
 //
 // For each case every candidate is prepared, compared with an independent product, and timed round-robin over the
-// repeats; whoever is 1.25 times slower than the best falls out. The last two, the best one and the backend's own
-// values, are then timed alternately: the best one is kept only if it wins that too.
+// repeats; whoever is 1.25 times slower than the best falls out. The kFinalists best and the backend's own values are then
+// timed once more, in turns: one of them is kept only if it is faster there than the backend's own values.
 //
 // All combinations are tried where there are at most kMostGrid. Beyond that: all combinations of the local sizes with
 // everything else at the backend's own values, then one parameter after the other, the rest at the best so far, until a
@@ -24,6 +24,7 @@ inline constexpr std::size_t kMostGrid = 512;
 inline constexpr std::size_t kMostCombinations = 4096;  // of local sizes
 inline constexpr unsigned kMostPasses = 3;
 inline constexpr double kDropFactor = 1.25;
+inline constexpr std::size_t kFinalists = 3;
 
 struct AutotuneCase {
   TunedOperation operation = TunedOperation::encode;

@@ -297,8 +297,9 @@ bool TuningTable::knows(const TuningIdentity &identity) const noexcept {
 }
 
 TuningChoice TuningTable::find(const TuningQuery &query) const {
-  // The least wins: another device, another driver or kernel, the distance. Of equals the newest.
-  using Rank = std::tuple<bool, unsigned, double>;
+  // The least wins: another device, another driver or kernel, the distance, and decode where encode is as near (a
+  // matrix does not say which of the two it is for). Of equals the newest.
+  using Rank = std::tuple<bool, unsigned, double, bool>;
   const TuningEntry *best = nullptr;
   Rank best_rank;
   for (const TuningEntry &entry : entries_) {
@@ -308,14 +309,14 @@ TuningChoice TuningTable::find(const TuningQuery &query) const {
       continue;
     const Rank rank = {identity.device != query.identity.device,
                        (identity.driver != query.identity.driver) + (entry.key.kernel_hash != query.kernel_hash),
-                       distance(entry, query)};
+                       distance(entry, query), entry.key.operation == TunedOperation::decode};
     if (best == nullptr || rank < best_rank || (rank == best_rank && entry.date > best->date)) {
       best = &entry;
       best_rank = rank;
     }
   }
   if (best == nullptr) return {};
-  const auto &[other_device, others, far] = best_rank;
+  const auto &[other_device, others, far, decode] = best_rank;
   const std::string what =
       query.mode == Mode::accumulate
           ? fmt::format("update of {} parity shards", best->key.m)

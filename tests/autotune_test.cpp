@@ -368,6 +368,19 @@ TEST_F(AutotuneTest, AnInterruptedRunGoesOn) {
   }
 }
 
+TEST_F(AutotuneTest, SizesOnXAndYDoNotCollide) {
+  core::TuningEntry wide;
+  wide.key = {{"fake", "", "", ""}, "", TunedOperation::encode, 3, 2};
+  wide.shard_bytes = 1;
+  core::TuningEntry tall = wide;
+  wide.values = {{"local_x", 32}, {"local_y", 1}};
+  tall.values = {{"local_x", 1}, {"local_y", 32}};
+  AutotuneJournal journal;
+  journal.add_sample(wide, 7);
+  EXPECT_EQ(journal.measured(wide).bytes_per_second, std::vector<double>{7});
+  EXPECT_TRUE(journal.measured(tall).bytes_per_second.empty());
+}
+
 TEST_F(AutotuneTest, JournalsThatAreNone) {
   const auto status = [&](bool fresh) {
     try {

@@ -229,6 +229,9 @@ TEST(TuningTable, OperationsAndModes) {
   EXPECT_EQ(local_x(table, asked), 1u);
   asked.rows = 2;
   EXPECT_EQ(local_x(table, asked), 2u);  // a decode of two lost shards
+  TuningEntry as_near = entry(TunedOperation::decode, 10, 4, 9);
+  as_near.date = "2026-01-01T00:00:00Z";
+  EXPECT_EQ(local_x(table_of({as_near, encode}), query(encode, Mode::assign)), 1u);
   asked.mode = Mode::compare;
   EXPECT_EQ(local_x(table, asked), 3u);
   asked.mode = Mode::accumulate;

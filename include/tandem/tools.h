@@ -107,8 +107,8 @@ typedef struct tandem_autotune_result {
  *   options   NULL = all defaults. A RANGE is a list such as "32,64,96" or "1:4", or an expression of one variable,
  *             "1<<v, v=4:10" (both ends count; + - * << and parentheses)
  *   result_out   NULL, or struct_bytes set by the caller; the rest is written on TANDEM_OK
- * Every candidate is checked before it is timed. The best one is kept only if it is not slower than the backend's own
- * values when both are measured in turns. Every measurement is also appended to a journal beside the file
+ * Every candidate is checked before it is timed. The best one is kept only if it is faster than the backend's own
+ * values when they are measured in turns. Every measurement is also appended to a journal beside the file
  * (OUTPUT.journal): a run that was cancelled or killed goes on from there, and one that was finished measures only what
  * is new. Each result is written as soon as it stands, so also a cancelled run leaves those that it had.
  * Memory: k + m shards, and some 100 KiB. One process at a time may tune into one file.
