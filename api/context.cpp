@@ -60,12 +60,34 @@ std::unique_ptr<core::Backend> make_backend(tandem_context &context, const tande
   cpu_options.schedule = options.schedule;
   cpu_options.pin_threads = options.pin_threads != 0;
   cpu_options.budget = &context.budget;
+  cpu_options.tuning = context.tuning.get();
   cpu::Choice choice = {};
   std::unique_ptr<core::Backend> backend = cpu::make_backend(cpu_options, context.log, &choice);
   context.kernel_name = choice.kernel;
   context.executor_name = choice.executor;
   context.thread_count = choice.thread_count;
   return backend;
+}
+
+void load_tuning(tandem_context &context, const char *given) {
+  bool named = false;
+  context.tuning_path = core::tuning_file_path(given, &named);
+  context.tuning = core::load_tuning_file(context.tuning_path, named, context.log);
+}
+
+// Said once: the backends say which values they take, not that there are none.
+void say_what_is_known(const tandem_context &context) {
+  if (context.tuning == nullptr) return;
+  const core::TuningIdentity identity = context.backend->tuning_identity();
+  const std::size_t count = context.tuning->entries().size();
+  if (context.tuning->knows(identity)) {
+    context.log.say(TANDEM_LOG_INFO, fmt::format("tuning file {}: {} entries", context.tuning_path, count));
+  } else {
+    context.log.say(TANDEM_LOG_WARNING,
+                    fmt::format("tuning file {}: none of its {} entries was measured on {} or another device of {}: "
+                                "ignored",
+                                context.tuning_path, count, identity.device, identity.vendor));
+  }
 }
 
 }  // namespace
@@ -86,7 +108,9 @@ tandem_status tandem_context_create(const tandem_context_options *options, tande
     context->log = tandem::core::Log(given.log_callback, given.log_user, given.log_level);
     const std::string resources = tandem::api::text_option(given.resources, "TANDEM_RESOURCES");
     if (!resources.empty()) context->budget.set_all(resources);
+    tandem::api::load_tuning(*context, given.tuning_file);
     context->backend = tandem::api::make_backend(*context, given);
+    tandem::api::say_what_is_known(*context);
     context->backend_name = context->backend->traits().name;
     *context_out = context.release();
   });

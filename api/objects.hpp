@@ -9,6 +9,7 @@
 #include "core/codec.hpp"
 #include "core/log.hpp"
 #include "core/plan.hpp"
+#include "core/tuning_table.hpp"
 #include "tandem/tandem.h"
 
 struct tandem_codec {
@@ -19,7 +20,9 @@ struct tandem_context {
   std::uint64_t id;  // unique in the process, never reused: a cache key
   tandem::core::Log log;
   tandem::core::Budget budget;
-  std::unique_ptr<tandem::core::Backend> backend;  // after the budget that it uses
+  std::string tuning_path;
+  std::unique_ptr<const tandem::core::TuningTable> tuning;  // null: nothing is known
+  std::unique_ptr<tandem::core::Backend> backend;           // after the budget and the table that it uses
   std::string backend_name;
   const char *kernel_name;
   const char *executor_name;

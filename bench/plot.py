@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Draws what `tandem bench -o FILE.json` wrote: throughput per code and throughput over the working set's size.
+"""Draws what `tandem bench -o FILE.json` wrote: throughput per code and throughput over the working set's size; and what
+`tandem autotune` measured.
 
     bench/plot.py RESULTS.json... -o FOLDER
+    bench/plot.py autotune TUNING_FILE -o FOLDER
 
-Needs matplotlib (Debian: python3-matplotlib). One figure per operation and placement, in cache or out of cache, for
-results of several codes; one figure per code for results of several sizes.
+The first needs matplotlib (Debian: python3-matplotlib). One figure per operation and placement, in cache or out of
+cache, for results of several codes; one figure per code for results of several sizes. The second draws heat maps over
+local sizes (heat_map.py), without matplotlib as SVG.
 """
 import argparse
 import collections
@@ -12,12 +15,8 @@ import json
 import pathlib
 import sys
 
-try:
-    import matplotlib
-except ImportError:
-    sys.exit("plot.py needs matplotlib: apt install python3-matplotlib")
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
+import heat_map
+from heat_map import plt
 
 TANDEM, PEER, ROOF = "#1f5fa8", "#c8863a", "#444444"
 
@@ -174,6 +173,10 @@ def draw(run, stem, folder):
 
 
 def main():
+    if sys.argv[1:2] == ["autotune"]:
+        return heat_map.main(sys.argv[2:])
+    if plt is None:
+        sys.exit("plot.py needs matplotlib: apt install python3-matplotlib")
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("results", nargs="+", type=pathlib.Path, help="JSON files of tandem bench")
     parser.add_argument("-o", "--output", type=pathlib.Path, default=pathlib.Path("."), help="folder for the PNG files")

@@ -50,6 +50,7 @@ void add_repair_command(CLI::App &app, Invocation &invocation);
 void add_info_command(CLI::App &app, Invocation &invocation);
 void add_devices_command(CLI::App &app, Invocation &invocation);
 void add_bench_command(CLI::App &app, Invocation &invocation);
+void add_autotune_command(CLI::App &app, Invocation &invocation);
 void add_isal_env_command(CLI::App &app, Invocation &invocation);
 
 // --json, --quiet.
@@ -58,12 +59,13 @@ struct OutputFlags {
 };
 void add_output_flags(CLI::App &command, OutputFlags &flags);
 
-// --backend, --kernel, --threads, --executor, --resource.
+// --backend, --kernel, --threads, --executor, --resource, --log.
 struct ContextFlags {
   std::string backend, kernel, executor;
   std::uint32_t thread_count = 0;
   std::int32_t partition = 0;  // enum tandem_partition_value; no flag of its own but in bench
   std::vector<std::string> resources;
+  bool log = false;
 };
 void add_context_flags(CLI::App &command, ContextFlags &flags);
 
@@ -71,6 +73,19 @@ struct DestroyContext {
   void operator()(tandem_context *context) const noexcept { tandem_context_destroy(context); }
 };
 using Context = std::unique_ptr<tandem_context, DestroyContext>;
+// The flags as the library takes them.
+class ContextOptions {
+ public:
+  explicit ContextOptions(const ContextFlags &flags);
+  ContextOptions(const ContextOptions &) = delete;
+  ContextOptions &operator=(const ContextOptions &) = delete;
+  const tandem_context_options *get() const noexcept { return &options_; }
+
+ private:
+  ContextFlags flags_;
+  std::string resources_;
+  tandem_context_options options_ = {};
+};
 Context make_context(const ContextFlags &flags);
 tandem_context_info query(const Context &context);
 
@@ -98,6 +113,9 @@ class Progress {
   Progress &operator=(const Progress &) = delete;
 
   static std::int32_t callback(void *user, std::uint64_t done_bytes, std::uint64_t total_bytes);
+  // For work that is not counted in bytes: the part that is done, and a text beside the bar. True: a signal asks to
+  // stop.
+  bool tick(double part, double seconds_left, std::string_view text);
 
  private:
   void clear();

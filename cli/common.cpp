@@ -61,27 +61,32 @@ void add_context_flags(CLI::App &command, ContextFlags &flags) {
       .add_option("--resource", flags.resources, "NAME=N: at most N of a resource at once, such as cpu=2 (repeatable)")
       ->type_name("NAME=N")
       ->allow_extra_args(false);
+  command.add_flag("--log", flags.log, "Say on standard error what the library decides, and why");
+}
+
+ContextOptions::ContextOptions(const ContextFlags &flags) : flags_(flags) {
+  for (const std::string &resource : flags_.resources) {
+    if (!resources_.empty()) resources_ += ',';
+    resources_ += resource;
+  }
+  options_.struct_bytes = sizeof options_;
+  if (flags_.log)
+    options_.log_callback = [](void *, std::int32_t, const char *text) { fmt::print(stderr, "tandem: {}\n", text); };
+  if (!flags_.backend.empty()) options_.backend = flags_.backend.c_str();
+  if (!flags_.kernel.empty()) options_.kernel = flags_.kernel.c_str();
+  if (!resources_.empty()) options_.resources = resources_.c_str();
+  options_.thread_count = flags_.thread_count;
+  options_.partition = flags_.partition;
+  options_.executor = flags_.executor == "serial"    ? TANDEM_EXECUTOR_SERIAL
+                      : flags_.executor == "pthread" ? TANDEM_EXECUTOR_PTHREAD
+                      : flags_.executor == "openmp"  ? TANDEM_EXECUTOR_OPENMP
+                                                     : TANDEM_EXECUTOR_DEFAULT;
 }
 
 Context make_context(const ContextFlags &flags) {
-  std::string resources;
-  for (const std::string &resource : flags.resources) {
-    if (!resources.empty()) resources += ',';
-    resources += resource;
-  }
-  tandem_context_options options = {};
-  options.struct_bytes = sizeof options;
-  if (!flags.backend.empty()) options.backend = flags.backend.c_str();
-  if (!flags.kernel.empty()) options.kernel = flags.kernel.c_str();
-  if (!resources.empty()) options.resources = resources.c_str();
-  options.thread_count = flags.thread_count;
-  options.partition = flags.partition;
-  options.executor = flags.executor == "serial"    ? TANDEM_EXECUTOR_SERIAL
-                     : flags.executor == "pthread" ? TANDEM_EXECUTOR_PTHREAD
-                     : flags.executor == "openmp"  ? TANDEM_EXECUTOR_OPENMP
-                                                   : TANDEM_EXECUTOR_DEFAULT;
+  const ContextOptions options(flags);
   tandem_context *context = nullptr;
-  check(tandem_context_create(&options, &context));
+  check(tandem_context_create(options.get(), &context));
   return Context(context);
 }
 
@@ -171,16 +176,26 @@ struct Progress::State {
     if (total_bytes == TANDEM_FILES_UNKNOWN_BYTES) {
       line = fmt::format("{} {}  {}", action, size(done_bytes), rate(done_bytes, seconds));
     } else if (total_bytes != 0) {
-      constexpr std::uint64_t kWidth = 30;
       const double part = std::min(1.0, static_cast<double>(done_bytes) / static_cast<double>(total_bytes));
-      const auto filled = static_cast<std::size_t>(part * kWidth);
-      line = fmt::format("{} [{}{}] {:3.0f}%  {}", action, std::string(filled, '#'), std::string(kWidth - filled, '.'),
-                         part * 100, rate(done_bytes, seconds));
-      if (done_bytes != 0) {
-        const auto left = static_cast<std::uint64_t>(seconds * (1 - part) / part + 0.5);
-        line += fmt::format("  {}:{:02}:{:02} left", left / 3600, left / 60 % 60, left % 60);
-      }
+      line = fmt::format("{}  {}", bar(part), rate(done_bytes, seconds));
+      if (done_bytes != 0) line += left(seconds * (1 - part) / part);
     }
+    show(line);
+  }
+
+  std::string bar(double part) const {
+    constexpr std::size_t kWidth = 30;
+    const auto filled = static_cast<std::size_t>(part * kWidth);
+    return fmt::format("{} [{}{}] {:3.0f}%", action, std::string(filled, '#'), std::string(kWidth - filled, '.'),
+                       part * 100);
+  }
+
+  static std::string left(double seconds) {
+    const auto whole = static_cast<std::uint64_t>(seconds + 0.5);
+    return fmt::format("  {}:{:02}:{:02} left", whole / 3600, whole / 60 % 60, whole % 60);
+  }
+
+  void show(const std::string &line) {
     fmt::print(stderr, "\r\033[K{}", line);  // carriage return, erase to the end of the line
     std::fflush(stderr);
     drawn = true;
@@ -215,6 +230,12 @@ std::int32_t Progress::callback(void *user, std::uint64_t done_bytes, std::uint6
   State &state = *static_cast<Progress *>(user)->state_;
   if (state.shown) state.draw(done_bytes, total_bytes);
   return signal_caught != 0 ? 1 : 0;
+}
+
+bool Progress::tick(double part, double seconds_left, std::string_view text) {
+  part = std::clamp(part, 0.0, 1.0);
+  if (state_->shown) state_->show(fmt::format("{}  {}{}", state_->bar(part), text, State::left(seconds_left)));
+  return signal_caught != 0;
 }
 
 std::string hexadecimal(const std::uint8_t (&bytes)[16]) {

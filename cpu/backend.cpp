@@ -3,14 +3,21 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <mutex>
 #include <new>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
 
 #include "core/codec.hpp"
 #include "core/error.hpp"
+#include "core/fork.hpp"
+#include "core/tuning_table.hpp"
 #include "cpu/executor.hpp"
 #include "cpu/factory.hpp"
 #include "cpu/kernel.hpp"
@@ -31,12 +38,31 @@ constexpr std::size_t kCacheLine = 64;
 constexpr std::uint64_t kInlineBytes = 256 << 10;
 // One chunk of a spread run, inputs and outputs together: small enough that cancel and budget are felt soon and that
 // every thread gets a few, so that they finish together; large enough that claiming it costs nothing.
-constexpr std::uint64_t kMostChunkBytes = 2 << 20;
+constexpr std::uint64_t kMostChunkBytes = 2 << 20;  // unless it is tuned
 constexpr std::uint64_t kLeastChunkBytes = 64 << 10;
 constexpr std::uint64_t kChunksPerThread = 4;
 // Verify recomputes outputs into a buffer of this many bytes, tile by tile, that stays in the L1 cache.
 constexpr std::size_t kCompareBufferBytes = 16 << 10;
 constexpr std::size_t kCompareTileBytes = 2048;  // at most
+
+// What may be tuned, as numbers of the running process. Only runs that are spread look at them: a small one has nothing
+// to gain and no time to look.
+struct Values {
+  std::uint64_t chunk_bytes = kMostChunkBytes;
+  std::uint64_t out_of_cache_bytes = 0;  // a task that moves more prefetches, and writes past the cache
+  std::uint32_t tile_bytes = 0;          // of each input; 0 = the kernel's own choice
+  std::uint32_t prefetch_bytes = 0;      // the same
+  unsigned thread_count = 1;
+};
+
+// Beyond these, values from a file make no sense; within them any is safe.
+constexpr std::uint64_t kLeastTunedChunkBytes = 16 << 10, kMostTunedChunkBytes = 64 << 20;  // cancel waits for one
+constexpr std::uint64_t kMostTileBytes = 1 << 20, kMostPrefetchBytes = 64 << 10;
+
+constexpr const char *kChunkBytes = "chunk_bytes", *kOutOfCacheBytes = "out_of_cache_bytes", *kTileBytes = "tile_bytes",
+                     *kPrefetchBytes = "prefetch_bytes", *kThreads = "threads";
+
+constexpr std::size_t kModeCount = 3;  // of enum class Mode
 
 struct AlignedFree {
   void operator()(std::byte *p) const noexcept { ::operator delete (p, std::align_val_t{kCacheLine}); }
@@ -50,8 +76,11 @@ struct Slice {
 
 class CpuPrepared final : public core::Prepared {
  public:
-  CpuPrepared(const Kernel &kernel, const Matrix &matrix, unsigned slice_count)
-      : Prepared(matrix.rows(), matrix.columns()), whole(make_slice(kernel, matrix, 0, matrix.rows())) {
+  CpuPrepared(const Kernel &kernel, const Matrix &matrix, unsigned slice_count,
+              const std::array<Values, kModeCount> &tuned)
+      : Prepared(matrix.rows(), matrix.columns()),
+        whole(make_slice(kernel, matrix, 0, matrix.rows())),
+        values_of_modes(tuned) {
     if (slice_count <= 1) return;
     for (unsigned i = 0; i < slice_count; ++i) {
       const unsigned first = matrix.rows() * i / slice_count, end = matrix.rows() * (i + 1) / slice_count;
@@ -59,8 +88,11 @@ class CpuPrepared final : public core::Prepared {
     }
   }
 
+  const Values &values(Mode mode) const noexcept { return values_of_modes[static_cast<std::size_t>(mode)]; }
+
   Slice whole;
   std::vector<Slice> slices;  // partition parity: one for each thread
+  std::array<Values, kModeCount> values_of_modes;
 
  private:
   static Slice make_slice(const Kernel &kernel, const Matrix &matrix, unsigned first, unsigned count) {
@@ -73,20 +105,78 @@ class CpuPrepared final : public core::Prepared {
   }
 };
 
+// The first line of /proc/cpuinfo of this name; "" if there is none.
+std::string cpu_info(std::string_view name) {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with(name)) continue;
+    const std::size_t colon = line.find(": ");
+    if (colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return {};
+}
+
 class CpuBackend final : public core::Backend {
  public:
-  CpuBackend(const Kernel &kernel, std::unique_ptr<Executor> executor, bool by_parity)
-      : kernel_(kernel), executor_(std::move(executor)), by_parity_(by_parity) {
+  CpuBackend(const Kernel &kernel, std::unique_ptr<Executor> executor, bool by_parity, const core::Log &log,
+             const core::TuningSource *tuning)
+      : kernel_(kernel), executor_(std::move(executor)), by_parity_(by_parity), log_(log), tuning_(tuning) {
     traits_.name = "cpu";
     traits_.memories = {core::MemoryKind::host};
     const long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
-    out_of_cache_bytes_ = l2 > 0 ? static_cast<std::uint64_t>(l2) : 1 << 20;
+    own_values_.out_of_cache_bytes = l2 > 0 ? static_cast<std::uint64_t>(l2) : 1 << 20;
+    own_values_.thread_count = executor_->thread_count();
+    if (tuning_ == nullptr) return;
+    identity_ = tuning_identity();
+    kernel_hash_ = tuning_kernel_hash();
   }
 
   const core::Traits &traits() const noexcept override { return traits_; }
 
   std::shared_ptr<const core::Prepared> prepare(const Matrix &matrix) override {
-    return std::make_shared<CpuPrepared>(kernel_, matrix, by_parity_ ? executor_->thread_count() : 1);
+    std::array<Values, kModeCount> values = {own_values_, own_values_, own_values_};
+    if (tuning_ != nullptr)
+      for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare})
+        values[static_cast<std::size_t>(mode)] = known_values(matrix, mode);
+    return prepared_with(matrix, values);
+  }
+
+  std::shared_ptr<const core::Prepared> prepare_tuned(const Matrix &matrix, const core::TuningValues &tuned) override {
+    const Values values = values_from(tuned);
+    return prepared_with(matrix, {values, values, values});
+  }
+
+  std::vector<core::TuningParameter> tuning_parameters(unsigned, unsigned, Mode mode) const override {
+    const Values &own = own_values_;
+    std::vector<core::TuningParameter> parameters = {
+        {kChunkBytes, own.chunk_bytes, {64 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20, 16 << 20}}};
+    const auto add = [&](const char *name, std::uint64_t value, std::vector<std::uint64_t> candidates) {
+      if (std::find(candidates.begin(), candidates.end(), value) == candidates.end()) candidates.push_back(value);
+      parameters.push_back({name, value, std::move(candidates)});
+    };
+    // Verify writes nothing, and recomputes into a small buffer in tiles of its own.
+    if (mode != Mode::compare) {
+      const std::uint64_t cache = own.out_of_cache_bytes;
+      add(kOutOfCacheBytes, cache, {cache / 2, cache, 4 * cache, 16 * cache, core::kMostTuningValue});
+      add(kTileBytes, 0, {0, 512, 1 << 10, 2 << 10, 4 << 10, 8 << 10});
+      add(kPrefetchBytes, 0, {0, 128, 256, 512, 1 << 10, 2 << 10, 4 << 10});
+    }
+    std::vector<std::uint64_t> threads;
+    for (unsigned count = 1; count < own.thread_count; count *= 2) threads.push_back(count);
+    if (own.thread_count > 1) add(kThreads, own.thread_count, threads);
+    return parameters;
+  }
+
+  core::TuningIdentity tuning_identity() const override {
+    return {
+        "cpu", cpu_info("vendor_id"), describe_cpu(),
+        fmt::format("kernel {}, executor {}, {} threads", kernel_.name, executor_->name(), executor_->thread_count())};
+  }
+
+  // The kernels are part of this build.
+  std::string tuning_kernel_hash() const override {
+    return core::tuning_hash(fmt::format("{}.{}.{} {} {}", TANDEM_VERSION_MAJOR, TANDEM_VERSION_MINOR,
+                                         TANDEM_VERSION_PATCH, __VERSION__, kernel_.name));
   }
 
   void run(std::span<const Task> tasks, Control &control) override {
@@ -94,7 +184,7 @@ class CpuBackend final : public core::Backend {
     for (const Task &task : tasks) total += moved_bytes(task, task.length_bytes);
     if (total < kInlineBytes) {
       for (const Task &task : tasks)
-        apply(task, prepared_of(task).whole, task.offset_bytes, task.length_bytes, false, task.mismatches);
+        apply(task, prepared_of(task).whole, task.offset_bytes, task.length_bytes, nullptr, task.mismatches);
       // A flag rather than a count: threads with small calls must not fight over a cache line.
       if (kernel_calls_.load(std::memory_order_relaxed) == 0) kernel_calls_.store(1, std::memory_order_relaxed);
       return;
@@ -105,6 +195,42 @@ class CpuBackend final : public core::Backend {
   std::uint64_t kernel_calls() const noexcept override { return kernel_calls_.load(std::memory_order_relaxed); }
 
  private:
+  std::shared_ptr<const core::Prepared> prepared_with(const Matrix &matrix,
+                                                      const std::array<Values, kModeCount> &values) const {
+    return std::make_shared<CpuPrepared>(kernel_, matrix, by_parity_ ? executor_->thread_count() : 1, values);
+  }
+
+  Values values_from(const core::TuningValues &tuned) const {
+    Values values = own_values_;
+    const auto take = [&](const char *name, auto *value, std::uint64_t least, std::uint64_t most) {
+      const auto found = tuned.find(name);
+      if (found != tuned.end())
+        *value = static_cast<std::remove_pointer_t<decltype(value)>>(std::clamp(found->second, least, most));
+    };
+    take(kChunkBytes, &values.chunk_bytes, kLeastTunedChunkBytes, kMostTunedChunkBytes);
+    take(kOutOfCacheBytes, &values.out_of_cache_bytes, 0, UINT64_MAX);
+    take(kTileBytes, &values.tile_bytes, 0, kMostTileBytes);
+    take(kPrefetchBytes, &values.prefetch_bytes, 0, kMostPrefetchBytes);
+    take(kThreads, &values.thread_count, 1, own_values_.thread_count);
+    return values;
+  }
+
+  // What the tuning file says of matrices of this shape. Asked, and told to the log, once for each.
+  Values known_values(const Matrix &matrix, Mode mode) {
+    Known &known = known_.get();
+    const std::lock_guard lock(known.mutex);
+    const auto shape = std::make_tuple(mode, matrix.rows(), matrix.columns());
+    if (const auto found = known.values.find(shape); found != known.values.end()) return found->second;
+    const core::TuningChoice choice = tuning_->find({identity_, kernel_hash_, mode, matrix.columns(), matrix.rows()});
+    if (!choice.values.empty()) {
+      constexpr const char *kModes[] = {"coding", "adding", "comparing"};
+      log_.say(TANDEM_LOG_INFO,
+               fmt::format("cpu: {} ({}, {}) with {}: {}", kModes[static_cast<std::size_t>(mode)], matrix.columns(),
+                           matrix.rows(), core::tuning_values_text(choice.values), choice.reason));
+    }
+    return known.values.emplace(shape, values_from(choice.values)).first->second;
+  }
+
   static const CpuPrepared &prepared_of(const Task &task) { return static_cast<const CpuPrepared &>(*task.prepared); }
 
   static std::uint64_t moved_bytes(const Task &task, std::uint64_t length_bytes) {
@@ -124,11 +250,11 @@ class CpuBackend final : public core::Backend {
     void run_item(std::size_t item) noexcept override {
       const Chunk &chunk = chunks[item];
       const Task &task = *chunk.task;
-      const bool out_of_cache = moved_bytes(task, task.length_bytes) > backend_.out_of_cache_bytes_;
+      const Values &values = prepared_of(task).values(task.mode);
       if (task.mode != Mode::compare)
-        return backend_.apply(task, *chunk.slice, chunk.offset_bytes, chunk.length_bytes, out_of_cache, nullptr);
+        return backend_.apply(task, *chunk.slice, chunk.offset_bytes, chunk.length_bytes, &values, nullptr);
       Mismatch found[core::kMaxShards];
-      backend_.apply(task, *chunk.slice, chunk.offset_bytes, chunk.length_bytes, out_of_cache, found);
+      backend_.apply(task, *chunk.slice, chunk.offset_bytes, chunk.length_bytes, &values, found);
       const std::lock_guard lock(mutex_);
       for (std::uint32_t r = 0; r < task.prepared->rows(); ++r) task.mismatches[r].merge(found[r]);
     }
@@ -140,13 +266,16 @@ class CpuBackend final : public core::Backend {
   };
 
   void spread(std::span<const Task> tasks, std::uint64_t total_bytes, Control &control) {
-    const std::uint64_t chunk_bytes =
-        std::clamp(total_bytes / (kChunksPerThread * executor_->thread_count()), kLeastChunkBytes, kMostChunkBytes);
     Chunks batch(*this);
+    unsigned threads = 1;
     for (const Task &task : tasks) {
       const CpuPrepared &prepared = prepared_of(task);
       const std::uint64_t width = prepared.rows() + prepared.columns();
       if (width == 0) continue;
+      const Values &values = prepared.values(task.mode);
+      threads = std::max(threads, values.thread_count);
+      const std::uint64_t chunk_bytes = std::clamp(total_bytes / (kChunksPerThread * values.thread_count),
+                                                   std::min(kLeastChunkBytes, values.chunk_bytes), values.chunk_bytes);
       if (!prepared.slices.empty() && task.mode != Mode::compare) {  // partition parity: whole length, some outputs
         for (const Slice &slice : prepared.slices)
           batch.chunks.push_back({&task, &slice, task.offset_bytes, task.length_bytes});
@@ -160,11 +289,12 @@ class CpuBackend final : public core::Backend {
       }
     }
     kernel_calls_.fetch_add(batch.chunks.size(), std::memory_order_relaxed);
-    if (!executor_->run(batch, batch.chunks.size(), control)) core::fail(TANDEM_ERROR_CANCELLED, "cancelled");
+    if (!executor_->run(batch, batch.chunks.size(), control, threads)) core::fail(TANDEM_ERROR_CANCELLED, "cancelled");
   }
 
+  // values: null for a small run, whose bytes are in the cache or will be there.
   void apply(const Task &task, const Slice &slice, std::uint64_t offset_bytes, std::uint64_t length_bytes,
-             bool out_of_cache, Mismatch *found) const noexcept {
+             const Values *values, Mismatch *found) const noexcept {
     KernelCall call;
     call.tables = slice.tables.get();
     call.inputs = reinterpret_cast<const std::uint8_t *const *>(task.inputs);
@@ -174,8 +304,9 @@ class CpuBackend final : public core::Backend {
     call.rows = slice.row_count;
     call.columns = task.prepared->columns();
     call.accumulate = task.mode == Mode::accumulate;
-    call.out_of_cache = out_of_cache;
-    call.tile_bytes = call.prefetch_bytes = 0;
+    call.out_of_cache = values != nullptr && moved_bytes(task, task.length_bytes) > values->out_of_cache_bytes;
+    call.tile_bytes = values != nullptr ? values->tile_bytes : 0;
+    call.prefetch_bytes = values != nullptr ? values->prefetch_bytes : 0;
     call.small_stack = false;
     if (task.mode == Mode::compare) return compare(call, found);
     if (call.rows != 0 && call.length_bytes != 0) kernel_.apply(call);
@@ -219,8 +350,18 @@ class CpuBackend final : public core::Backend {
   const Kernel &kernel_;
   std::unique_ptr<Executor> executor_;
   bool by_parity_;
-  std::uint64_t out_of_cache_bytes_;
+  Values own_values_;
   core::Traits traits_;
+
+  core::Log log_;
+  const core::TuningSource *tuning_;  // null: nothing is known
+  core::TuningIdentity identity_;     // with tuning_
+  std::string kernel_hash_;
+  struct Known {
+    std::mutex mutex;
+    std::map<std::tuple<Mode, unsigned, unsigned>, Values> values;  // by rows and columns: at most some 100,000
+  };
+  core::ForkLocal<Known> known_;
   std::atomic<std::uint64_t> kernel_calls_{0};
 };
 
@@ -277,7 +418,8 @@ std::unique_ptr<core::Backend> make_backend(const Options &options, const core::
   log.say(TANDEM_LOG_INFO, fmt::format("cpu: kernel {} ({}), executor {}, {} thread{}", kernel->name,
                                        options.kernel.empty() ? "the best this CPU has" : "as asked", executor->name(),
                                        executor->thread_count(), executor->thread_count() == 1 ? "" : "s"));
-  return std::make_unique<CpuBackend>(*kernel, std::move(executor), options.partition == TANDEM_PARTITION_PARITY);
+  return std::make_unique<CpuBackend>(*kernel, std::move(executor), options.partition == TANDEM_PARTITION_PARITY, log,
+                                      options.tuning);
 }
 
 std::vector<KernelDescription> describe_kernels() {
@@ -290,13 +432,8 @@ std::vector<KernelDescription> describe_kernels() {
 }
 
 std::string describe_cpu() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with("model name")) continue;
-    const std::size_t colon = line.find(": ");
-    if (colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "unknown CPU";
+  const std::string model = cpu_info("model name");
+  return model.empty() ? "unknown CPU" : model;
 }
 
 }  // namespace tandem::cpu

@@ -1,6 +1,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <climits>
@@ -86,16 +87,16 @@ class OpenmpExecutor final : public Executor {
   const char *name() const noexcept override { return forked() ? in_child_->name() : "openmp"; }
   unsigned thread_count() const noexcept override { return options_.thread_count; }
 
-  bool run(Batch &batch, std::size_t item_count, core::Control &control) override {
-    if (forked()) return in_child_->run(batch, item_count, control);
-    if (item_count <= 1 || options_.thread_count == 1) {
+  bool run(Batch &batch, std::size_t item_count, core::Control &control, unsigned most_threads) override {
+    if (forked()) return in_child_->run(batch, item_count, control, most_threads);
+    const unsigned threads = std::min(options_.thread_count, most_threads);
+    if (item_count <= 1 || threads == 1) {
       return run_serially(batch, item_count, control, options_.budget);
     }
     if (options_.budget != nullptr) options_.budget->make_ready();  // the region's threads have nobody to throw to
     Run run{batch, control, options_.budget};
-    const tandem_openmp_run call = {
-        &run,    item_count, options_.thread_count, options_.dynamic_schedule ? 1u : 0u, begin_thread,
-        run_one, end_thread};
+    const tandem_openmp_run call = {&run,         item_count, threads,   options_.dynamic_schedule ? 1u : 0u,
+                                    begin_thread, run_one,    end_thread};
     module_->run(&call);
     return run.ran_count.load(std::memory_order_relaxed) == item_count;
   }

@@ -41,6 +41,7 @@ struct Job {
   const std::size_t item_count;
   core::Control &control;
   core::Budget *const budget;
+  const unsigned most_helpers;
   std::atomic<std::size_t> next_item{0};
   std::atomic<std::size_t> ran_count{0};
 
@@ -90,7 +91,7 @@ class Pool {
       start_missing_workers(options);
       link(job);
       news_.fetch_add(1, std::memory_order_relaxed);
-      const std::size_t wanted = job.item_count - 1;
+      const std::size_t wanted = std::min<std::size_t>(job.item_count - 1, job.most_helpers);
       wake_count = std::min(wanted - std::min(wanted, spinning_count_), sleeping_count_);
     }
     for (std::size_t i = 0; i < wake_count; ++i) job_posted_.notify_one();
@@ -143,7 +144,9 @@ class Pool {
   Job *job_to_help() const noexcept {
     Job *best = nullptr;
     for (Job *job = first_; job != nullptr; job = job->next) {
-      if (job->has_items() && (best == nullptr || job->helper_count < best->helper_count)) best = job;
+      if (job->has_items() && job->helper_count < job->most_helpers &&
+          (best == nullptr || job->helper_count < best->helper_count))
+        best = job;
     }
     return best;
   }
@@ -222,12 +225,13 @@ class PthreadExecutor final : public Executor {
   const char *name() const noexcept override { return "pthread"; }
   unsigned thread_count() const noexcept override { return options_.thread_count; }
 
-  bool run(Batch &batch, std::size_t item_count, core::Control &control) override {
-    if (item_count <= 1 || options_.thread_count == 1) {
+  bool run(Batch &batch, std::size_t item_count, core::Control &control, unsigned most_threads) override {
+    const unsigned threads = std::min(options_.thread_count, most_threads);
+    if (item_count <= 1 || threads == 1) {
       return run_serially(batch, item_count, control, options_.budget);
     }
     if (options_.budget != nullptr) options_.budget->make_ready();  // a worker has nobody to throw to
-    Job job{batch, item_count, control, options_.budget};
+    Job job{batch, item_count, control, options_.budget, threads - 1};
     pool_.get().run(job, options_);
     return job.ran_count.load(std::memory_order_relaxed) == item_count;
   }

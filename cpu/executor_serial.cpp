@@ -13,7 +13,7 @@ class SerialExecutor final : public Executor {
   const char *name() const noexcept override { return "serial"; }
   unsigned thread_count() const noexcept override { return 1; }
 
-  bool run(Batch &batch, std::size_t item_count, core::Control &control) override {
+  bool run(Batch &batch, std::size_t item_count, core::Control &control, unsigned) override {
     return run_serially(batch, item_count, control, budget_);
   }
 

@@ -18,7 +18,8 @@ struct Options {
   std::int32_t partition = TANDEM_PARTITION_DEFAULT;
   std::int32_t schedule = TANDEM_SCHEDULE_DEFAULT;
   bool pin_threads = false;
-  core::Budget *budget = nullptr;  // outlives the backend
+  core::Budget *budget = nullptr;              // outlives the backend
+  const core::TuningSource *tuning = nullptr;  // the same; null: built-in values
 };
 
 // What the backend decided.

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import stat
@@ -11,8 +12,10 @@ import sys
 import tempfile
 import time
 import unittest
+import xml.etree.ElementTree
 
 TANDEM = os.path.abspath(sys.argv.pop(1))
+os.environ["TANDEM_TUNING"] = ""  # what this machine was tuned to is not asked
 
 
 def tandem(*arguments, stdin=None):
@@ -314,6 +317,112 @@ class Command(unittest.TestCase):
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 130, errors)
+
+    # Few candidates and small shards; the built-in values are one more.
+    FEW = ("-k", 5, "--set", "chunk_bytes=1<<v, v=16:17", "--set", "tile_bytes=0",
+           "--set", "prefetch_bytes=0", "--set", "out_of_cache_bytes=65536", "--shard-bytes", "70000", "--repeats", 2,
+           "--threads", 1)
+    ENCODE = ("-m", 3, "--operation", "encode")
+
+    def test_autotune_is_kept_shown_and_used(self):
+        file = self.path("data/tuning.json")
+        report = json.loads(self.ok("autotune", *self.FEW, *self.ENCODE, "--output", file, "--json").stdout)
+        self.assertEqual((report["file"], report["cases"], report["candidates"]), (file, 1, 3))
+        self.assertTrue(report["complete"])
+        entry, = report["entries"]
+        self.assertEqual((entry["backend"], entry["operation"], entry["k"], entry["m"]), ("cpu", "encode", 5, 3))
+        self.assertGreaterEqual(entry["bytes_per_second"], entry["default_bytes_per_second"])
+        self.assertEqual(json.loads(self.ok("autotune", "--show", "--json", "--output", file).stdout)["entries"], [entry])
+        self.assertIn(entry["values"].encode(), self.ok("autotune", "--show", "--output", file).stdout)
+        with open(file) as stream:
+            self.assertEqual(json.load(stream)["tandem_tuning"], 1)
+        again = self.ok("autotune", *self.FEW, *self.ENCODE, "--output", file)
+        self.assertIn(b"known from before; --fresh measures again", again.stdout)
+        self.assertEqual(json.loads(self.ok("autotune", *self.FEW, *self.ENCODE, "--output", file, "--fresh", "--json").stdout)["known"], 0)
+
+        arguments = ("encode", self.source, "-k", 5, "-m", 3, "-o", self.shards, "--force", "--threads", 1, "--log")
+        os.environ["TANDEM_TUNING"] = file
+        self.addCleanup(os.environ.__setitem__, "TANDEM_TUNING", "")
+        self.assertIn(b"measured for encode (5, 3) on this device", self.ok(*arguments).stderr)
+        self.ok("decode", self.shards, "-o", self.output)
+        self.assertEqual(self.read(self.output), self.content)
+        with open(file, "r+") as stream:
+            stream.truncate(100)
+        self.assertIn(b"it is no whole JSON text: ignored", self.ok(*arguments).stderr)
+        self.ok("autotune", *self.FEW, *self.ENCODE, status=4)  # and is not replaced
+        self.assertEqual(len(self.read(file)), 100)
+
+    def test_autotune_is_drawn(self):
+        file = self.path("tuning.json")
+        self.ok("autotune", *self.FEW, *self.ENCODE, "--output", file)
+        plot = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "bench", "plot.py"), "autotune"]
+        done = subprocess.run([*plot, file, "--svg", "-o", self.root, "--x", "chunk_bytes", "--y", "tile_bytes"],
+                              capture_output=True, timeout=60, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        words = ["".join(e.itertext()) for e in xml.etree.ElementTree.parse(self.path("autotune-cpu-encode-5+3.svg")).iter()
+                 if e.tag.endswith("text")]
+        for wanted in ("chunk_bytes", "tile_bytes", "65536", "131072", str(2 << 20)):
+            self.assertIn(wanted, words)
+        self.assertEqual(len([w for w in words if re.fullmatch(r"\d+\.\d\d", w)]), 3, words)  # two, and the built-in values
+        done = subprocess.run([*plot, self.path("none")], capture_output=True, timeout=60, text=True)
+        self.assertEqual((done.returncode, len(done.stderr.splitlines())), (1, 1), done.stderr)
+
+    def test_autotune_merges_files(self):
+        a, b, both = self.path("a.json"), self.path("b.json"), self.path("both.json")
+        self.ok("autotune", *self.FEW, *self.ENCODE, "--output", a)
+        self.ok("autotune", *self.FEW, "-m", 2, "--operation", "decode", "--output", b, "--quiet")
+        report = json.loads(self.ok("autotune", "--merge", a, b, "--output", both, "--json").stdout)
+        self.assertEqual([e["operation"] for e in report["entries"]], ["encode", "decode"])
+        self.ok("autotune", "--merge", self.path("none"), "--output", both, status=3)
+
+    def test_autotune_wrong_usage(self):
+        file = self.path("tuning.json")
+        for arguments, words in (
+            (("-k", "1<<v, v=9:4"), "9:4 is empty"),
+            (("-k", "99999999999999999999"), "does not fit 64 bits"),
+            (("-k", "200", "-m", "57"), "cannot be tuned"),
+            (("--local-size", "1<<v, v=4:10"), "backend cpu has no local_x to tune; it has chunk_bytes"),
+            (("--local-size", "1") * 4, "at most three dimensions"),
+            (("--set", "chunk_bytes"), "is not NAME=RANGE"),
+            (("--operation", "explode"), "cannot be tuned"),
+            (("--backend", "cpu", "--device", "7"), "does not exist"),
+            (("--device", "7"), "--device needs --backend"),
+            (("--repeats", "0.5"), "repeats"),
+            (("--max-seconds", "-1"), "max_seconds"),
+        ):
+            done = self.ok("autotune", *arguments, "--output", file, status=2)
+            self.assertIn(words, done.stderr.decode())
+            self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+            self.assertFalse(os.path.exists(file))
+        self.assertIn(b"no tuning file", self.ok("autotune", status=2).stderr)  # TANDEM_TUNING is empty
+
+    def test_autotune_can_be_interrupted_and_goes_on(self):
+        file = self.path("tuning.json")
+        slow = ("autotune", "-k", "5", "-m", "2:3", "--operation", "encode", "--shard-bytes", "1M", "--repeats", "3", "--set",
+                "tile_bytes=0,1024", "--set", "prefetch_bytes=0,256", "--set", "out_of_cache_bytes=65536", "--set",
+                "chunk_bytes=1<<v, v=16:19", "--threads", "1", "--output", file)
+        known, stops = 0, 0
+        while stops < 3:
+            process = subprocess.Popen([TANDEM, *slow], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            deadline = time.time() + 60
+            while time.time() < deadline and (not os.path.exists(file + ".journal") or
+                                              len(self.read(file + ".journal").splitlines()) < known + 5):
+                time.sleep(0.01)
+            process.send_signal(signal.SIGINT if stops != 1 else signal.SIGKILL)
+            _, errors = process.communicate(timeout=60)
+            if process.returncode == 0:
+                break  # it was faster
+            self.assertEqual(process.returncode, 130 if stops != 1 else -signal.SIGKILL, errors)
+            if stops != 1:
+                self.assertIn(b"run it again to go on", errors)
+                self.assertEqual(len(errors.splitlines()), 1)
+            lines = len(self.read(file + ".journal").splitlines())
+            self.assertGreaterEqual(lines, known + 5)
+            known, stops = lines, stops + 1
+        self.assertGreater(stops, 0)
+        report = json.loads(self.ok(*slow, "--json").stdout)
+        self.assertGreater(report["known"], 4)
+        self.assertEqual([(e["k"], e["m"]) for e in report["entries"]], [(5, 2), (5, 3)])
 
     def test_memory_of_a_stream_is_bounded(self):
         if b"__asan_init" in self.read(TANDEM) or b"__tsan_init" in self.read(TANDEM):

@@ -52,6 +52,39 @@ TEST_P(EveryExecutor, RunsEveryItemOnce) {
   }
 }
 
+// Counts who is inside at once.
+class CrowdedBatch final : public cpu::Batch {
+ public:
+  void run_item(std::size_t) noexcept override {
+    const unsigned now = ++inside_;
+    unsigned seen = most_;
+    while (now > seen && !most_.compare_exchange_weak(seen, now)) {
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+    --inside_;
+    ++ran_count_;
+  }
+  unsigned most() const { return most_; }
+  std::size_t ran_count() const { return ran_count_; }
+
+ private:
+  std::atomic<unsigned> inside_{0}, most_{0};
+  std::atomic<std::size_t> ran_count_{0};
+};
+
+TEST_P(EveryExecutor, KeepsToTheThreadsOfOneRun) {
+  const auto executor = this->executor(6);
+  for (const unsigned most : {1u, 2u, 3u, 6u, 100u}) {
+    for (unsigned i = 0; i < 5; ++i) {
+      CrowdedBatch batch;
+      Control control;
+      EXPECT_TRUE(executor->run(batch, 40, control, most));
+      EXPECT_EQ(batch.ran_count(), 40u);
+      EXPECT_LE(batch.most(), most);
+    }
+  }
+}
+
 TEST_P(EveryExecutor, NamesItself) {
   const std::string name = executor(2)->name();
   EXPECT_EQ(name, kind_name(GetParam()).substr(0, name.size()));

@@ -191,13 +191,16 @@ typedef struct tandem_context_options {
   const char *resources;            /* NULL, or amounts such as "cpu=5": see tandem_context_set_resource */
   tandem_log_callback log_callback; /* NULL = silent */
   void *log_user;
+  const char *tuning_file; /* NULL = TANDEM_TUNING, else tandem/tuning.json in the user's data folder; "" = none */
 } tandem_context_options;
 
 /* Makes a context. No thread starts and no device is touched before a call needs it.
  *   options      NULL = all defaults. The strings are copied
  *   context_out  the new context; untouched on failure. tandem_context_destroy ends it
  * Options left at zero are read from the environment (docs/ENVIRONMENT.md): TANDEM_BACKEND, TANDEM_KERNEL,
- * TANDEM_THREADS, TANDEM_EXECUTOR, TANDEM_RESOURCES.
+ * TANDEM_THREADS, TANDEM_EXECUTOR, TANDEM_RESOURCES, TANDEM_TUNING.
+ * The tuning file (what tandem_autotune of tools.h found here) is read once. One that is damaged, of a newer version or
+ * of other devices is ignored, with a warning to log_callback: it changes speed, never bytes.
  * Status: INVALID_ARGUMENT, UNSUPPORTED (unknown trailing options), UNAVAILABLE (a backend, kernel or executor
  *   that does not exist or that this machine lacks; the message lists those that it has), OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_context_create(const tandem_context_options *options, tandem_context **context_out);

@@ -1,4 +1,5 @@
-/* tools.h - what this machine has: devices, and the CPU kernels that can be named; and the text of device kernels.
+/* tools.h - what this machine has: devices, and the CPU kernels that can be named; the text of device kernels; and
+ * tuning.
  *
  *     tandem_device devices[64];
  *     size_t device_count;
@@ -80,13 +81,122 @@ typedef struct tandem_kernel_text_info {
   uint64_t table_lookups; /* technique tables */
 } tandem_kernel_text_info;
 
-/* Writes the text of the kernel that a device would run for this codec, for people and tools: to read, count or
- * compile. options         NULL = all defaults text_out        gets the zero-terminated text; NULL with capacity_bytes
- * 0 only counts info_out        struct_bytes set by the caller; the rest is written on TANDEM_OK Status:
- * INVALID_ARGUMENT (NULL codec or info_out, values that make no kernel, a codec without parity, capacity_bytes not 0
- * and smaller than the text), UNSUPPORTED, OUT_OF_MEMORY. Nothing is written on failure. Any thread. */
+/* Writes the text of the kernel that a device would run for this codec, for people and tools.
+ *   options      NULL = all defaults
+ *   text_out     gets the zero-terminated text; NULL with capacity_bytes 0 only counts
+ *   info_out     struct_bytes set by the caller; the rest is written on TANDEM_OK
+ * Status: INVALID_ARGUMENT (NULL codec or info_out, values that make no kernel, a codec without parity,
+ *   capacity_bytes not 0 and smaller than the text), UNSUPPORTED, OUT_OF_MEMORY. Nothing is written on
+ *   failure. Any thread. */
 TANDEM_API tandem_status tandem_kernel_text(const tandem_codec *codec, const tandem_kernel_text_options *options,
                                             char *text_out, size_t capacity_bytes, tandem_kernel_text_info *info_out);
+
+/* ---- tuning ----------------------------------------------------------------------------------------
+ *
+ * How a backend runs an operation has values that depend on the machine: sizes of work-groups, bytes of a work-item,
+ * tiles of the CPU. tandem_autotune measures them and keeps the best in a file that contexts read when they are created
+ * (tandem_context_options.tuning_file). docs/TUNING.md: the file, the search, the rule of look-up. */
+
+typedef struct tandem_autotune_progress {
+  size_t struct_bytes;  /* set by the library: sizeof(tandem_autotune_progress) of its version */
+  uint64_t done_count;  /* repeats measured, or known from an interrupted run */
+  uint64_t total_count; /* falls as candidates fall out */
+  double seconds_left;  /* an estimate */
+  int32_t operation;    /* enum tandem_operation_value: what is measured now */
+  uint32_t k, m;
+  uint32_t reserved;
+  double bytes_per_second;         /* of data, with the best values so far; 0: none yet */
+  double default_bytes_per_second; /* with the backend's own values; 0: not known yet */
+  const char *values;              /* the best so far: "local_x=64, local_y=1"; "" = none. Valid during the call */
+} tandem_autotune_progress;
+
+/* Called by the thread that tunes, before each measurement (some hundredths of a second each). Non-zero: stop. Must not
+ * call tandem_autotune. */
+typedef int32_t (*tandem_autotune_callback)(void *user, const tandem_autotune_progress *progress);
+
+typedef struct tandem_autotune_options {
+  size_t struct_bytes;       /* sizeof(tandem_autotune_options) */
+  const char *operations;    /* NULL = "encode,decode"; others: verify, update */
+  const char *ks;            /* NULL = "10"; a list or range as below. Every k with every m */
+  const char *ms;            /* NULL = "4"; of decode: how many shards are lost */
+  const char *const *ranges; /* range_count times "NAME=RANGE", in place of the backend's own candidates for NAME */
+  size_t range_count;
+  uint64_t shard_bytes;              /* 0 = so that a stripe has 32 to 64 MiB */
+  uint32_t repeats;                  /* of each measurement; 0 = 5 */
+  int32_t fresh;                     /* non-zero: what an earlier run measured is thrown away and measured again */
+  double max_seconds;                /* 0 = until all is measured. Each (operation, k, m) gets its part and a result */
+  const char *output;                /* the file; NULL = the one that a context would read */
+  tandem_autotune_callback progress; /* NULL = none */
+  void *progress_user;
+} tandem_autotune_options;
+
+typedef struct tandem_autotune_result {
+  size_t struct_bytes;      /* set by the caller: sizeof(tandem_autotune_result) */
+  uint32_t case_count;      /* (operation, k, m) with a result in the file now */
+  uint32_t improved_count;  /* of these, faster than with the backend's own values; the others keep those */
+  uint64_t candidate_count; /* sets of values looked at */
+  uint64_t refused_count;   /* the device could not run them */
+  uint64_t wrong_count;     /* their bytes were not those of an independent product */
+  uint64_t dropped_count;   /* 1.25 times slower than the best */
+  uint64_t known_count;     /* repeats that an earlier, interrupted run had measured */
+  int32_t complete;         /* 0: max_seconds cut the search short; another run goes on */
+  uint32_t reserved;
+  double seconds;
+} tandem_autotune_result;
+
+/* Finds the fastest tuning values of one backend for every (operation, k, m), and keeps them in the file.
+ *   context   where to run: as tandem_context_create takes it; its tuning_file is not read. NULL = all defaults
+ *   options   NULL = all defaults. A RANGE is a list such as "32,64,96" or "1:4", or an expression of one variable,
+ *             "1<<v, v=4:10" (both ends count; + - * << and parentheses)
+ *   result_out   NULL, or struct_bytes set by the caller; the rest is written on TANDEM_OK
+ * Every candidate is checked before it is timed. The best one is kept only if it is faster than the backend's own
+ * values when they are measured in turns. Every measurement is also appended to a journal beside the file
+ * (OUTPUT.journal): a run that was cancelled or killed goes on from there, and one that was finished measures only what
+ * is new. Each result is written as soon as it stands, so also a cancelled run leaves those that it had.
+ * Memory: k + m shards, and some 100 KiB. One process at a time may tune into one file.
+ * Status: INVALID_ARGUMENT (also a range that is none, or empty, or a NAME that this backend has not), UNAVAILABLE (no
+ *   such backend; nothing to tune; every candidate was refused; another process is tuning), CANCELLED, IO and DAMAGED
+ *   and UNSUPPORTED (the file or its journal), OUT_OF_MEMORY, TOO_LARGE, INTERNAL (the backend computes wrong bytes).
+ */
+TANDEM_API tandem_status tandem_autotune(const tandem_context_options *context, const tandem_autotune_options *options,
+                                         tandem_autotune_result *result_out);
+
+typedef struct tandem_tuning_entry {
+  char backend[32];                                  /* "cpu" */
+  char vendor[64];                                   /* "AuthenticAMD" */
+  char device[128];                                  /* the model, as its driver names it */
+  char driver[128];                                  /* the driver's name and version */
+  char kernel_hash[32];                              /* of what was measured: other kernels, other measurements */
+  char values[512];                                  /* "local_x=64, local_y=1" */
+  char date[32];                                     /* UTC: "2025-11-21T16:55:20Z" */
+  int32_t operation;                                 /* enum tandem_operation_value */
+  uint32_t k, m;                                     /* decode: m shards are lost. update: k is 1 */
+  uint32_t repeats;                                  /* of which the figures are medians */
+  uint64_t shard_bytes;                              /* with which it was measured */
+  double bytes_per_second, default_bytes_per_second; /* of data, with these values and with the backend's own */
+} tandem_tuning_entry;
+
+/* Reads a tuning file.
+ *   file          NULL = the one that a context would read. A file that does not exist has no entries
+ *   entries_out   room for `capacity` structs, stride_bytes apart; NULL with capacity 0 only counts
+ *   stride_bytes  sizeof(tandem_tuning_entry)
+ *   count_out     how many there are; may be more than capacity, then the first `capacity` were written
+ * Strings are zero-terminated, cut if too long. Entries that make no sense are left out.
+ * Status: INVALID_ARGUMENT, IO, DAMAGED (not a tuning file, or cut), UNSUPPORTED (a newer version), OUT_OF_MEMORY. */
+TANDEM_API tandem_status tandem_tuning_read(const char *file, tandem_tuning_entry *entries_out, size_t capacity,
+                                            size_t stride_bytes, size_t *count_out);
+
+/* Merges tuning files, such as those of several machines, into `output`, together with what is in it. Of two entries
+ * for the same device, driver, kernels, operation, k and m the newer one stays. Not while a process tunes into
+ * `output`. files            file_count paths, all of which must exist output           NULL = the one that a context
+ * would read; replaced as a whole, untouched on failure entry_count_out  NULL, or how many entries it has now Status:
+ * as tandem_tuning_read; IO also for a file that does not exist. */
+TANDEM_API tandem_status tandem_tuning_merge(const char *const *files, size_t file_count, const char *output,
+                                             size_t *entry_count_out);
+
+/* The path of the tuning file that a context with this tuning_file would read, zero-terminated; "" if none.
+ * Status: INVALID_ARGUMENT (NULL path_out, or capacity_bytes are too few). */
+TANDEM_API tandem_status tandem_tuning_path(const char *tuning_file, char *path_out, size_t capacity_bytes);
 
 #ifdef __cplusplus
 }

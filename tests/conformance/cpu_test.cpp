@@ -2,9 +2,11 @@
 // not there, is printed as NOT RUN.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/budget.hpp"
@@ -76,6 +78,28 @@ std::vector<BackendMaker> cpu_makers() {
 
 INSTANTIATE_TEST_SUITE_P(Cpu, BackendConformance, testing::ValuesIn(cpu_makers()), maker_name);
 
+// Says the same of every matrix.
+class SameValues final : public core::TuningSource {
+ public:
+  explicit SameValues(core::TuningValues values) : values_(std::move(values)) {}
+  core::TuningChoice find(const core::TuningQuery &query) const override {
+    ++asked_count;
+    last = query;
+    return {values_, "the test says so"};
+  }
+  mutable unsigned asked_count = 0;
+  mutable core::TuningQuery last = {};
+
+ private:
+  core::TuningValues values_;
+};
+
+const core::TuningValues kSmallest = {
+    {"chunk_bytes", 0}, {"out_of_cache_bytes", 0}, {"tile_bytes", 1}, {"prefetch_bytes", 1}, {"threads", 0}};
+const core::TuningValues kLargest = {{"chunk_bytes", UINT64_MAX}, {"out_of_cache_bytes", UINT64_MAX},
+                                     {"tile_bytes", UINT64_MAX},  {"prefetch_bytes", UINT64_MAX},
+                                     {"threads", UINT64_MAX},     {"unknown", 7}};
+
 // The other choices, each once.
 std::vector<BackendMaker> cpu_variants() {
   static core::Budget one_at_a_time;
@@ -96,6 +120,21 @@ std::vector<BackendMaker> cpu_variants() {
 #if !defined(TANDEM_TEST_WITHOUT_OPENMP)
   makers.push_back({"openmp_dynamic", [=] { return make(dynamic); }, missing(TANDEM_EXECUTOR_OPENMP)});
 #endif
+  // Values of a hostile tuning file, with every kernel: slow at worst.
+  static const SameValues smallest(kSmallest), largest(kLargest);
+  for (const cpu::KernelDescription &kernel : cpu::describe_kernels()) {
+    for (const SameValues *values : {&smallest, &largest}) {
+      cpu::Options tuned;
+      tuned.kernel = kernel.name;
+      tuned.executor = TANDEM_EXECUTOR_PTHREAD;
+      tuned.thread_count = 3;
+      tuned.tuning = values;
+      std::string name = std::string("tuned_") + (values == &smallest ? "smallest_" : "largest_") + kernel.name;
+      std::replace(name.begin(), name.end(), '-', '_');
+      makers.push_back({name, [=] { return make(tuned); },
+                        kernel.available ? "" : std::string("kernel ") + kernel.name + " needs " + kernel.needs});
+    }
+  }
   return makers;
 }
 
@@ -136,6 +175,76 @@ TEST(CpuBackend, KernelCallsAreCounted) {
     backend->run({&large, 1}, control);
     EXPECT_GE(backend->kernel_calls(), after_small + 2) << executor.name << ": a large run is cut into chunks";
   }
+}
+
+core::Matrix some_matrix(unsigned rows, unsigned columns) {
+  core::Matrix matrix(rows, columns);
+  for (unsigned r = 0; r < rows; ++r)
+    for (unsigned c = 0; c < columns; ++c) matrix.at(r, c) = static_cast<std::uint8_t>(7 * r + 3 * c + 1);
+  return matrix;
+}
+
+// How many chunks a run of 2 x 8 MiB is cut into.
+std::uint64_t chunk_count(core::Backend &backend, const core::Prepared &prepared) {
+  std::vector<std::byte> input(8 << 20), output(8 << 20);
+  const std::byte *in = input.data();
+  std::byte *out = output.data();
+  core::Control control;
+  const core::Task task = {&prepared, &in, &out, 0, input.size(), core::Mode::assign};
+  const std::uint64_t before = backend.kernel_calls();
+  backend.run({&task, 1}, control);
+  return backend.kernel_calls() - before;
+}
+
+TEST(CpuBackend, TunedValuesAreUsedAndTold) {
+  const SameValues source({{"chunk_bytes", 128 << 10}});
+  std::vector<std::string> heard;
+  const core::Log log([](void *user, std::int32_t,
+                         const char *message) { static_cast<std::vector<std::string> *>(user)->push_back(message); },
+                      &heard, TANDEM_LOG_INFO);
+  cpu::Options options;
+  options.executor = TANDEM_EXECUTOR_SERIAL;
+  cpu::Choice choice = {};
+  const auto plain = cpu::make_backend(options, log, &choice);
+  options.tuning = &source;
+  const auto tuned = cpu::make_backend(options, log, &choice);
+  heard.clear();
+  const auto prepared = tuned->prepare(some_matrix(1, 1));
+  EXPECT_EQ(chunk_count(*plain, *plain->prepare(some_matrix(1, 1))), (16u << 20) / (2 << 20));
+  EXPECT_EQ(chunk_count(*tuned, *prepared), (16u << 20) / (128 << 10));
+  EXPECT_EQ(chunk_count(*tuned, *tuned->prepare_tuned(some_matrix(1, 1), {{"chunk_bytes", 4 << 20}})), 4u)
+      << "prepare_tuned asks nobody";
+  ASSERT_EQ(heard.size(), 3u) << "once for each mode";
+  EXPECT_EQ(heard[0], "cpu: coding (1, 1) with chunk_bytes=131072: the test says so");
+  tuned->prepare(some_matrix(1, 1));
+  EXPECT_EQ(source.asked_count, 3u) << "once for each shape";
+  tuned->prepare(some_matrix(4, 10));
+  EXPECT_EQ(source.asked_count, 6u);
+  EXPECT_EQ(source.last.columns, 10u);
+  EXPECT_EQ(source.last.rows, 4u);
+  EXPECT_EQ(source.last.identity.backend, "cpu");
+  EXPECT_EQ(source.last.kernel_hash, tuned->tuning_kernel_hash());
+}
+
+TEST(CpuBackend, WhatMayBeTuned) {
+  cpu::Options options;
+  options.thread_count = 4;
+  options.executor = TANDEM_EXECUTOR_PTHREAD;
+  cpu::Choice choice = {};
+  const auto backend = cpu::make_backend(options, core::Log(), &choice);
+  for (const core::Mode mode : {core::Mode::assign, core::Mode::accumulate, core::Mode::compare}) {
+    const auto parameters = backend->tuning_parameters(4, 10, mode);
+    EXPECT_EQ(parameters.size(), mode == core::Mode::compare ? 2u : 5u);
+    for (const core::TuningParameter &parameter : parameters) {
+      EXPECT_EQ(std::count(parameter.candidates.begin(), parameter.candidates.end(), parameter.value), 1)
+          << parameter.name;
+      EXPECT_GT(parameter.candidates.size(), 1u) << parameter.name;
+    }
+  }
+  const core::TuningIdentity identity = backend->tuning_identity();
+  EXPECT_EQ(identity.driver, std::string("kernel ") + choice.kernel + ", executor pthread, 4 threads");
+  options.kernel = "scalar";
+  EXPECT_NE(cpu::make_backend(options, core::Log(), &choice)->tuning_kernel_hash(), backend->tuning_kernel_hash());
 }
 
 TEST(CpuBackend, UnknownChoicesAreRefusedWithNames) {

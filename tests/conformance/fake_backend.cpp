@@ -21,14 +21,19 @@ class FakePrepared final : public core::Prepared {
   explicit FakePrepared(const core::Matrix &coefficients)
       : Prepared(coefficients.rows(), coefficients.columns()), matrix(coefficients) {}
   const core::Matrix matrix;
+  std::optional<double> bytes_per_second;
+  bool wrong = false;
 };
 
+const FakePrepared &prepared_of(const Task &task) { return static_cast<const FakePrepared &>(*task.prepared); }
+
 void compute(const Task &task, std::uint64_t offset, std::uint64_t length) {
-  const core::Matrix &matrix = static_cast<const FakePrepared &>(*task.prepared).matrix;
+  const core::Matrix &matrix = prepared_of(task).matrix;
   std::vector<const std::uint8_t *> inputs(matrix.columns());
   for (unsigned c = 0; c < matrix.columns(); ++c)
     inputs[c] = reinterpret_cast<const std::uint8_t *>(task.inputs[c]) + offset;
-  const Shards product = expected(matrix.data(), matrix.rows(), matrix.columns(), inputs.data(), length);
+  Shards product = expected(matrix.data(), matrix.rows(), matrix.columns(), inputs.data(), length);
+  if (prepared_of(task).wrong && offset + length == task.offset_bytes + task.length_bytes) product[0][length - 1] ^= 1;
   for (unsigned r = 0; r < matrix.rows(); ++r) {
     auto *output = reinterpret_cast<std::uint8_t *>(task.outputs[r]) + offset;
     for (std::uint64_t i = 0; i < length; ++i) {
@@ -98,7 +103,8 @@ struct FakeBackend::State {
       if (control.cancelled()) core::fail(TANDEM_ERROR_CANCELLED, fmt::format("{}: cancelled", script.name));
       const std::uint64_t length = std::min(step, length_bytes - done);
       compute(task, task.offset_bytes + done, length);
-      if (script.bytes_per_second > 0) pass(static_cast<double>(moved_bytes(task, length)) / script.bytes_per_second);
+      const double speed = prepared_of(task).bytes_per_second.value_or(script.bytes_per_second);
+      if (speed > 0) pass(static_cast<double>(moved_bytes(task, length)) / speed);
       done += length;
       const std::lock_guard lock(mutex);
       ++counts.chunks;
@@ -141,6 +147,23 @@ const core::Traits &FakeBackend::traits() const noexcept { return state_->traits
 std::shared_ptr<const core::Prepared> FakeBackend::prepare(const core::Matrix &coefficients) {
   return std::make_shared<FakePrepared>(coefficients);
 }
+
+std::shared_ptr<const core::Prepared> FakeBackend::prepare_tuned(const core::Matrix &coefficients,
+                                                                 const core::TuningValues &values) {
+  const FakeScript &script = state_->script;
+  auto prepared = std::make_shared<FakePrepared>(coefficients);
+  if (script.speed_of) prepared->bytes_per_second = script.speed_of(values);
+  if (prepared->bytes_per_second == 0.0)
+    core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{}: these values are refused by script", script.name));
+  prepared->wrong = script.is_wrong && script.is_wrong(values);
+  return prepared;
+}
+
+std::vector<core::TuningParameter> FakeBackend::tuning_parameters(unsigned, unsigned, Mode) const {
+  return state_->script.parameters;
+}
+core::TuningIdentity FakeBackend::tuning_identity() const { return state_->script.identity; }
+std::string FakeBackend::tuning_kernel_hash() const { return "f00d"; }
 
 void FakeBackend::run(std::span<const Task> tasks, core::Control &control) {
   for (const Task &task : tasks) state_->run_task(task, control);

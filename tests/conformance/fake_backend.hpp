@@ -31,6 +31,13 @@ struct FakeScript {
   tandem_status failure = TANDEM_ERROR_DEVICE;
 
   std::function<void(std::uint64_t task, std::uint64_t done_bytes)> before_chunk;  // sees all that happens
+
+  // What may be tuned. With values of prepare_tuned: how fast they are, in place of bytes_per_second (0: refused), and
+  // whether the last byte of each run is wrong. Both may be empty.
+  std::vector<core::TuningParameter> parameters;
+  core::TuningIdentity identity{"fake", "nobody", "fake", "1"};
+  std::function<double(const core::TuningValues &)> speed_of;
+  std::function<bool(const core::TuningValues &)> is_wrong;
 };
 
 struct FakeCounts {
@@ -47,6 +54,11 @@ class FakeBackend : public core::Backend {
   std::shared_ptr<const core::Prepared> prepare(const core::Matrix &coefficients) override;
   void run(std::span<const core::Task> tasks, core::Control &control) override;
   std::uint64_t kernel_calls() const noexcept override;
+  std::shared_ptr<const core::Prepared> prepare_tuned(const core::Matrix &coefficients,
+                                                      const core::TuningValues &values) override;
+  std::vector<core::TuningParameter> tuning_parameters(unsigned rows, unsigned columns, core::Mode mode) const override;
+  core::TuningIdentity tuning_identity() const override;
+  std::string tuning_kernel_hash() const override;
 
   FakeCounts counts() const;
 

@@ -1,0 +1,259 @@
+// tools.h: tuning.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/gate.hpp"
+#include "api/lists.hpp"
+#include "api/objects.hpp"
+#include "api/options.hpp"
+#include "core/autotune.hpp"
+#include "core/tuning_ranges.hpp"
+#include "tandem/tools.h"
+
+namespace tandem::api {
+namespace {
+
+using core::TunedOperation;
+using core::TuningTable;
+
+static_assert(static_cast<int>(TunedOperation::encode) == TANDEM_OPERATION_ENCODE);
+static_assert(static_cast<int>(TunedOperation::decode) == TANDEM_OPERATION_DECODE);
+static_assert(static_cast<int>(TunedOperation::verify) == TANDEM_OPERATION_VERIFY);
+static_assert(static_cast<int>(TunedOperation::update) == TANDEM_OPERATION_UPDATE);
+
+constexpr std::size_t kMostCases = 1024;
+constexpr std::size_t kMostRanges = core::kMostTuningValues;
+
+std::string tuning_file(const char *given) {
+  const std::string path = core::tuning_file_path(given);
+  if (path.empty())
+    core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "no tuning file: name one, or set HOME, XDG_DATA_HOME or TANDEM_TUNING");
+  return path;
+}
+
+std::vector<TunedOperation> operations_of(std::string_view list) {
+  std::vector<TunedOperation> operations;
+  for (;;) {
+    const std::size_t comma = list.find(',');
+    const std::string_view name = list.substr(0, comma);
+    const std::optional<TunedOperation> operation = core::tuned_operation_from_name(name);
+    if (!operation) {
+      core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+                 fmt::format("\"{}\" cannot be tuned; known: encode, decode, verify, update", name.substr(0, 40)));
+    }
+    operations.push_back(*operation);
+    if (comma == std::string_view::npos) return operations;
+    list.remove_prefix(comma + 1);
+  }
+}
+
+std::vector<core::AutotuneCase> cases_of(const tandem_autotune_options &given) {
+  const auto range = [](const char *text, const char *other) {
+    return core::parse_tuning_range(text != nullptr ? text : other, 1, core::kMaxShards - 1);
+  };
+  const std::vector<std::uint64_t> ks = range(given.ks, "10"), ms = range(given.ms, "4");
+  std::vector<core::AutotuneCase> cases;
+  for (const TunedOperation operation : operations_of(given.operations != nullptr ? given.operations : "encode,decode"))
+    for (const std::uint64_t k : ks)
+      for (const std::uint64_t m : ms) cases.push_back({operation, static_cast<unsigned>(k), static_cast<unsigned>(m)});
+  if (cases.size() > kMostCases) {
+    core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+               fmt::format("{} combinations of operation, k and m; at most {}", cases.size(), kMostCases));
+  }
+  return cases;
+}
+
+std::vector<core::TuningRange> ranges_of(const tandem_autotune_options &given) {
+  if (given.range_count > kMostRanges || (given.ranges == nullptr && given.range_count != 0))
+    core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("ranges is NULL, or more than {}", kMostRanges));
+  std::vector<core::TuningRange> ranges;
+  for (std::size_t i = 0; i < given.range_count; ++i) {
+    if (given.ranges[i] == nullptr) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("ranges[{}] is NULL", i));
+    const std::string_view text = given.ranges[i];
+    const std::string_view name = text.substr(0, text.find('='));
+    if (name.size() == text.size() || !core::valid_tuning_name(name)) {
+      core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+                 fmt::format("\"{}\" is not NAME=RANGE, such as \"local_x=1<<v, v=4:10\"", text.substr(0, 80)));
+    }
+    const bool twice =
+        std::any_of(ranges.begin(), ranges.end(), [&](const core::TuningRange &range) { return range.name == name; });
+    if (twice) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("two ranges for {}", name));
+    ranges.push_back(
+        {std::string(name), core::parse_tuning_range(text.substr(name.size() + 1), 0, core::kMostTuningValue)});
+  }
+  return ranges;
+}
+
+core::AutotuneOptions engine_options(const tandem_autotune_options &given) {
+  constexpr std::uint32_t kMostRepeats = 1000;
+  core::AutotuneOptions options;
+  options.cases = cases_of(given);
+  options.ranges = ranges_of(given);
+  options.shard_bytes = given.shard_bytes;
+  if (given.repeats != 0) options.repeats = given.repeats;
+  if (options.repeats > kMostRepeats) {
+    core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("repeats is {}; at most {}", options.repeats, kMostRepeats));
+  }
+  options.max_seconds = given.max_seconds;
+  if (!std::isfinite(given.max_seconds) || given.max_seconds < 0)
+    core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("max_seconds is {}", given.max_seconds));
+  return options;
+}
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+bool tell(const tandem_autotune_options &given, const core::AutotuneProgress &progress) {
+  if (given.progress == nullptr) return true;
+  const std::string values = progress.best != nullptr ? core::tuning_values_text(*progress.best) : "";
+  tandem_autotune_progress told = {};
+  told.struct_bytes = sizeof told;
+  told.done_count = progress.done_count;
+  told.total_count = progress.total_count;
+  told.seconds_left = progress.seconds_left;
+  told.operation = static_cast<std::int32_t>(progress.at.operation);
+  told.k = progress.at.k;
+  told.m = progress.at.m;
+  told.bytes_per_second = progress.best_bytes_per_second;
+  told.default_bytes_per_second = progress.default_bytes_per_second;
+  told.values = values.c_str();
+  return given.progress(given.progress_user, &told) == 0;
+}
+
+struct DestroyContext {
+  void operator()(tandem_context *context) const noexcept { tandem_context_destroy(context); }
+};
+
+// A context whose backend knows nothing of earlier tunings.
+std::unique_ptr<tandem_context, DestroyContext> make_context(const tandem_context_options *given) {
+  tandem_context_options options = read_options(given, "tandem_context_options");
+  options.struct_bytes = sizeof options;
+  options.tuning_file = "";
+  tandem_context *context = nullptr;
+  const tandem_status status = tandem_context_create(&options, &context);
+  if (status != TANDEM_OK) core::fail(status, tandem_last_error_message());
+  return std::unique_ptr<tandem_context, DestroyContext>(context);
+}
+
+tandem_autotune_result run(const tandem_context_options *where, const tandem_autotune_options &given) {
+  const core::AutotuneOptions options = engine_options(given);
+  const std::string output = tuning_file(given.output);
+  const auto context = make_context(where);
+  core::read_tuning_file(output);  // one that cannot be read is not replaced, and that is to be said now
+  core::AutotuneJournal journal(output + ".journal", given.fresh != 0);
+
+  core::AutotuneHooks hooks;
+  hooks.seconds = seconds_now;
+  hooks.progress = [&](const core::AutotuneProgress &progress) { return tell(given, progress); };
+  hooks.found = [&](const core::TuningEntry &entry) {
+    TuningTable table = core::read_tuning_file(output);
+    table.put(entry);
+    core::write_tuning_file(output, table);
+    context->log.say(TANDEM_LOG_INFO,
+                     fmt::format("{}: {} ({}, {}): {}; {:.2f} GB/s of data, {:.2f} with the built-in values",
+                                 entry.key.identity.backend, core::tuned_operation_name(entry.key.operation),
+                                 entry.key.k, entry.key.m, core::tuning_values_text(entry.values),
+                                 entry.bytes_per_second / 1e9, entry.default_bytes_per_second / 1e9));
+  };
+  const double started = seconds_now();
+  const core::AutotuneResult found = core::autotune(*context->backend, options, journal, hooks);
+
+  tandem_autotune_result result = {};
+  result.case_count = static_cast<std::uint32_t>(found.entries.size());
+  result.improved_count = static_cast<std::uint32_t>(found.improved_count);
+  result.candidate_count = found.candidate_count;
+  result.refused_count = found.refused_count;
+  result.wrong_count = found.wrong_count;
+  result.dropped_count = found.dropped_count;
+  result.known_count = found.known_count;
+  result.complete = found.complete;
+  result.seconds = seconds_now() - started;
+  return result;
+}
+
+tandem_tuning_entry for_caller(const core::TuningEntry &entry) {
+  tandem_tuning_entry out = {};
+  const core::TuningKey &key = entry.key;
+  copy_text(out.backend, key.identity.backend);
+  copy_text(out.vendor, key.identity.vendor);
+  copy_text(out.device, key.identity.device);
+  copy_text(out.driver, key.identity.driver);
+  copy_text(out.kernel_hash, key.kernel_hash);
+  copy_text(out.values, core::tuning_values_text(entry.values));
+  copy_text(out.date, entry.date);
+  out.operation = static_cast<std::int32_t>(key.operation);
+  out.k = key.k;
+  out.m = key.m;
+  out.repeats = entry.repeats;
+  out.shard_bytes = entry.shard_bytes;
+  out.bytes_per_second = entry.bytes_per_second;
+  out.default_bytes_per_second = entry.default_bytes_per_second;
+  return out;
+}
+
+}  // namespace
+}  // namespace tandem::api
+
+using namespace tandem;
+
+extern "C" {
+
+tandem_status tandem_autotune(const tandem_context_options *context, const tandem_autotune_options *options,
+                              tandem_autotune_result *result_out) {
+  return api::guarded([&] {
+    const tandem_autotune_options given = api::read_options(options, "tandem_autotune_options");
+    if (result_out != nullptr) api::check_result_size(result_out, "tandem_autotune_result");
+    const tandem_autotune_result result = api::run(context, given);
+    if (result_out != nullptr) api::write_result(result, result_out, "tandem_autotune_result");
+  });
+}
+
+tandem_status tandem_tuning_read(const char *file, tandem_tuning_entry *entries_out, size_t capacity,
+                                 size_t stride_bytes, size_t *count_out) {
+  return api::guarded([&] {
+    const core::TuningTable table = core::read_tuning_file(api::tuning_file(file));
+    std::vector<tandem_tuning_entry> list;
+    for (const core::TuningEntry &entry : table.entries()) list.push_back(api::for_caller(entry));
+    api::write_list(list, entries_out, capacity, stride_bytes, count_out);
+  });
+}
+
+tandem_status tandem_tuning_merge(const char *const *files, size_t file_count, const char *output,
+                                  size_t *entry_count_out) {
+  return api::guarded([&] {
+    if (files == nullptr && file_count != 0) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "files is NULL");
+    const std::string path = api::tuning_file(output);
+    core::TuningTable table = core::read_tuning_file(path);
+    for (size_t i = 0; i < file_count; ++i) {
+      if (files[i] == nullptr) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("files[{}] is NULL", i));
+      if (!core::read_regular_file(files[i], core::TuningTable::kMostFileBytes))
+        core::fail(TANDEM_ERROR_IO, fmt::format("{} does not exist", files[i]));
+      table.merge(core::read_tuning_file(files[i]));
+    }
+    core::write_tuning_file(path, table);
+    if (entry_count_out != nullptr) *entry_count_out = table.entries().size();
+  });
+}
+
+tandem_status tandem_tuning_path(const char *tuning_file, char *path_out, size_t capacity_bytes) {
+  return api::guarded([&] {
+    const std::string path = core::tuning_file_path(tuning_file);
+    if (path_out == nullptr || capacity_bytes <= path.size()) {
+      core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+                 fmt::format("path_out is NULL, or {} bytes are too few for {}", capacity_bytes, path.size() + 1));
+    }
+    std::memcpy(path_out, path.c_str(), path.size() + 1);
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,667 @@
+#include "core/autotune.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <new>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "core/codec.hpp"
+#include "core/error.hpp"
+#include "core/gf.hpp"
+
+namespace tandem::core {
+namespace {
+
+constexpr std::size_t kLine = 64;
+// The check: large enough that every backend spreads it over its threads or groups, with a tail of an odd length.
+constexpr std::uint64_t kCheckBytes = 8 << 10, kCheckStripeBytes = 512 << 10, kCheckTail = 13, kCheckMargin = 64;
+constexpr std::uint64_t kCheckedColumns = 256;  // of a whole run
+constexpr double kSearchShare = 0.8;            // of a case's time; the rest is for the last comparison
+constexpr std::uint64_t kMostCalls = 1 << 20;   // in one repeat
+
+struct AlignedFree {
+  void operator()(std::byte *p) const noexcept { ::operator delete (p, std::align_val_t{kLine}); }
+};
+
+void fill(std::byte *at, std::size_t count, std::uint64_t seed) {
+  std::uint64_t state = seed * 0x9e3779b97f4a7c15 + 1;
+  for (std::size_t i = 0; i < count; ++i) {
+    state = state * 6364136223846793005 + 1442695040888963407;  // Knuth's MMIX
+    at[i] = static_cast<std::byte>(state >> 56);
+  }
+}
+
+// Shards side by side, an odd number of cache lines apart, so that they do not collide in a cache.
+class Shards {
+ public:
+  Shards(unsigned count, std::uint64_t bytes) {
+    const std::uint64_t pitch = ((bytes + kLine - 1) / kLine | 1) * kLine;
+    std::uint64_t total = 0;
+    if (bytes > UINT64_MAX / 2 || __builtin_mul_overflow(pitch, std::uint64_t{count}, &total) || total > SIZE_MAX / 2)
+      fail(TANDEM_ERROR_TOO_LARGE, fmt::format("{} shards of {} bytes do not fit memory", count, bytes));
+    memory_.reset(
+        static_cast<std::byte *>(::operator new (std::max<std::uint64_t>(total, 1), std::align_val_t{kLine})));
+    for (unsigned i = 0; i < count; ++i) pointers_.push_back(memory_.get() + i * pitch);
+  }
+  std::byte *const *pointers() const noexcept { return pointers_.data(); }
+  std::byte *operator[](unsigned i) const noexcept { return pointers_[i]; }
+
+ private:
+  std::unique_ptr<std::byte, AlignedFree> memory_;
+  std::vector<std::byte *> pointers_;
+};
+
+// The matrix that an operation of this kind applies.
+Matrix matrix_of(const AutotuneCase &at) {
+  tandem_codec_options options = {};
+  options.struct_bytes = sizeof options;
+  options.k = at.operation == TunedOperation::update ? 2 : at.k;
+  options.m = at.m;
+  const Codec codec(options);
+  ShardSet parity;
+  for (unsigned r = 0; r < codec.m(); ++r) parity.set(codec.k() + r);
+  if (at.operation == TunedOperation::update) {
+    const Matrix column = codec.column(1, parity).coefficients;
+    Matrix both(column.rows(), 2);  // old and new bytes
+    for (unsigned r = 0; r < column.rows(); ++r) both.at(r, 0) = both.at(r, 1) = column.at(r, 0);
+    return both;
+  }
+  if (at.operation != TunedOperation::decode) return codec.encode(parity).coefficients;
+  ShardSet lost, present;  // the first m shards
+  for (unsigned i = 0; i < codec.shard_count(); ++i) (i < codec.m() ? lost : present).set(i);
+  return codec.decode(present, lost)->coefficients;
+}
+
+// What one cell of the product adds, without a kernel: core/gf.hpp alone.
+std::uint8_t product_at(const Matrix &matrix, const Shards &inputs, unsigned row, std::uint64_t at) {
+  std::uint8_t sum = 0;
+  for (unsigned c = 0; c < matrix.columns(); ++c)
+    sum ^= gf::multiply(matrix.at(row, c), std::to_integer<std::uint8_t>(inputs[c][at]));
+  return sum;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+struct Candidate {
+  TuningValues values;
+  bool is_default = false;
+  std::vector<double> bytes_per_second;
+  std::optional<TuningFailure> failure;
+  bool dropped = false;
+  std::shared_ptr<const Prepared> prepared;
+  std::uint64_t calls = 0;  // in one repeat; 0: has not run yet
+
+  bool alive() const { return !failure && !dropped; }
+  bool timed() const { return !failure && !bytes_per_second.empty(); }
+  double rate() const { return median(bytes_per_second); }
+};
+
+// The whole run's figures, and who hears of them.
+class Run {
+ public:
+  Run(const AutotuneOptions &its_options, AutotuneJournal &its_journal, const AutotuneHooks &its_hooks)
+      : options(its_options), journal(its_journal), hooks(its_hooks), started_(its_hooks.seconds()) {}
+
+  double elapsed() const { return hooks.seconds() - started_; }
+
+  // `left`: repeats that are still to come, of all cases. Throws Error (CANCELLED).
+  void tell(AutotuneProgress progress, std::uint64_t left) {
+    if (!hooks.progress) return;
+    progress.done_count = done_count;
+    progress.total_count = done_count + left;
+    const std::uint64_t measured = done_count - result.known_count;
+    progress.seconds_left = measured == 0 ? 0 : elapsed() / static_cast<double>(measured) * static_cast<double>(left);
+    if (options.max_seconds > 0)
+      progress.seconds_left = std::min(progress.seconds_left, std::max(0.0, options.max_seconds - elapsed()));
+    if (!hooks.progress(progress)) fail(TANDEM_ERROR_CANCELLED, "tuning was interrupted");
+  }
+
+  const AutotuneOptions &options;
+  AutotuneJournal &journal;
+  const AutotuneHooks &hooks;
+  AutotuneResult result;
+  std::uint64_t done_count = 0;
+
+ private:
+  double started_;
+};
+
+std::vector<TuningParameter> parameters_of(Backend &backend, const Matrix &matrix, Mode mode,
+                                           const AutotuneOptions &options) {
+  std::vector<TuningParameter> parameters = backend.tuning_parameters(matrix.rows(), matrix.columns(), mode);
+  if (parameters.empty())
+    fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("backend {} has nothing to tune", backend.traits().name));
+  for (const TuningRange &range : options.ranges) {
+    const auto found = std::find_if(parameters.begin(), parameters.end(),
+                                    [&](const TuningParameter &parameter) { return parameter.name == range.name; });
+    if (found == parameters.end()) {
+      std::string names;
+      for (const TuningParameter &parameter : parameters) names += (names.empty() ? "" : ", ") + parameter.name;
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           fmt::format("backend {} has no {} to tune; it has {}", backend.traits().name, range.name, names));
+    }
+    if (range.values.empty()) fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("no values for {}", range.name));
+    found->candidates = range.values;
+  }
+  return parameters;
+}
+
+// One case: its buffers, its candidates, the search.
+class Search {
+ public:
+  // `other_repeats`: those of the cases that follow, by estimate.
+  Search(Backend &backend, const AutotuneCase &at, Run &run, double seconds, std::uint64_t other_repeats)
+      : backend_(backend),
+        at_(at),
+        run_(run),
+        matrix_(matrix_of(at)),
+        mode_(tuned_operation_mode(at.operation)),
+        parameters_(parameters_of(backend, matrix_, mode_, run.options)),
+        other_repeats_(other_repeats) {
+    const unsigned shards = matrix_.rows() + matrix_.columns();
+    template_.key = {backend.tuning_identity(), backend.tuning_kernel_hash(), at.operation, at.k, at.m};
+    template_.shard_bytes = run.options.shard_bytes != 0 ? run.options.shard_bytes : default_shard_bytes(shards);
+    template_.repeats = run.options.repeats;
+    template_.date = run.hooks.date();
+    const double data_shards = at.operation == TunedOperation::update ? 1 : matrix_.columns();
+    data_bytes_ = data_shards * static_cast<double>(template_.shard_bytes);
+    started_ = run.elapsed();
+    deadline_ = seconds > 0 ? started_ + seconds : HUGE_VAL;
+    default_ = &candidate(default_values());
+    default_->is_default = true;
+  }
+
+  TuningEntry find_best() {
+    const std::string space = space_hash();
+    if (const std::optional<TuningEntry> known = run_.journal.done(template_, space)) {
+      run_.result.known_count += known->repeats;
+      run_.done_count += known->repeats;
+      return *known;
+    }
+    // Later than the questions that may need no answer: this is work, and memory.
+    make_buffers();
+    search_deadline_ = started_ + kSearchShare * (deadline_ - started_);
+    explore();
+    TuningEntry entry = last_comparison();
+    if (!cut_short_) run_.journal.add_done(entry, space);
+    run_.result.complete = run_.result.complete && !cut_short_;
+    return entry;
+  }
+
+  // Repeats of the whole search, before anything falls out.
+  // Throws Error (INVALID_ARGUMENT) where these are too many to be tried.
+  std::uint64_t planned_repeats() const {
+    const std::size_t grid = combinations(parameters_);
+    std::uint64_t count = grid;
+    if (grid > kMostGrid) {
+      count = combinations(local_sizes());
+      if (count > kMostCombinations) {
+        fail(TANDEM_ERROR_INVALID_ARGUMENT,
+             fmt::format("{} combinations of local sizes; at most {} are tried", count, kMostCombinations));
+      }
+      for (const TuningParameter &parameter : parameters_) count += 2 * parameter.candidates.size();
+    }
+    return (count + 1) * run_.options.repeats;
+  }
+
+ private:
+  static std::uint64_t default_shard_bytes(unsigned shards) {
+    constexpr std::uint64_t kStripe = 64 << 20, kLeast = 64 << 10, kMost = 16 << 20;
+    std::uint64_t bytes = kLeast;
+    while (bytes < kMost && 2 * bytes * shards <= kStripe) bytes *= 2;
+    return bytes;
+  }
+
+  TuningValues default_values() const {
+    TuningValues values;
+    for (const TuningParameter &parameter : parameters_) values[parameter.name] = parameter.value;
+    return values;
+  }
+
+  std::string space_hash() const {
+    std::string text = fmt::format("repeats {}", run_.options.repeats);
+    for (const TuningParameter &parameter : parameters_)
+      text += fmt::format("; {} {}: {}", parameter.name, parameter.value, fmt::join(parameter.candidates, " "));
+    return tuning_hash(text);
+  }
+
+  static std::size_t combinations(const std::vector<TuningParameter> &parameters) {
+    std::size_t count = 1;
+    for (const TuningParameter &parameter : parameters)
+      if (__builtin_mul_overflow(count, parameter.candidates.size(), &count)) return SIZE_MAX;
+    return count;
+  }
+
+  std::vector<TuningParameter> local_sizes() const {
+    std::vector<TuningParameter> sizes;
+    for (const TuningParameter &parameter : parameters_)
+      if (parameter.name.starts_with("local_")) sizes.push_back(parameter);
+    return sizes;
+  }
+
+  Candidate &candidate(const TuningValues &values) {
+    Candidate &found = candidates_[values];
+    found.values = values;
+    return found;
+  }
+
+  // Every combination of `parameters`, the rest as in `base`.
+  std::vector<Candidate *> product(const std::vector<TuningParameter> &parameters, const TuningValues &base) {
+    const std::size_t count = combinations(parameters);
+    std::vector<Candidate *> list;
+    for (std::size_t i = 0; i < count; ++i) {
+      TuningValues values = base;
+      std::size_t rest = i;
+      for (const TuningParameter &parameter : parameters) {
+        values[parameter.name] = parameter.candidates[rest % parameter.candidates.size()];
+        rest /= parameter.candidates.size();
+      }
+      list.push_back(&candidate(values));
+    }
+    return list;
+  }
+
+  void explore() {
+    if (combinations(parameters_) <= kMostGrid) return race(product(parameters_, default_->values));
+    race(product(local_sizes(), default_->values));
+    for (unsigned pass = 0; pass < kMostPasses; ++pass) {
+      const Candidate *before = best();
+      for (const TuningParameter &parameter : parameters_) {
+        if (cut_short_) return;
+        const Candidate *base = best();
+        race(product({parameter}, base != nullptr ? base->values : default_->values));
+      }
+      if (best() == before) return;
+    }
+  }
+
+  void make_buffers() {
+    const unsigned columns = matrix_.columns(), rows = matrix_.rows();
+    inputs_.emplace(columns, template_.shard_bytes);
+    outputs_.emplace(rows, template_.shard_bytes);
+    for (unsigned c = 0; c < columns; ++c) fill((*inputs_)[c], template_.shard_bytes, c + 1);
+    for (unsigned r = 0; r < rows; ++r) std::memset((*outputs_)[r], 0, template_.shard_bytes);
+
+    check_bytes_ = std::max(kCheckBytes, kCheckStripeBytes / (rows + columns)) + kCheckTail;
+    const std::uint64_t bytes = check_bytes_ + kCheckMargin;
+    check_inputs_.emplace(columns, bytes);
+    check_outputs_.emplace(rows, bytes);
+    products_.assign(rows, std::vector<std::byte>(bytes));
+    for (unsigned c = 0; c < columns; ++c) {
+      fill((*check_inputs_)[c], bytes, 1000 + c);
+      for (unsigned r = 0; r < rows; ++r) {
+        std::array<std::byte, 256> times;
+        for (unsigned x = 0; x < 256; ++x)
+          times[x] = std::byte{gf::multiply(matrix_.at(r, c), static_cast<std::uint8_t>(x))};
+        for (std::uint64_t i = 0; i < bytes; ++i)
+          products_[r][i] ^= times[std::to_integer<std::uint8_t>((*check_inputs_)[c][i])];
+      }
+    }
+    if (mode_ != Mode::compare) return;
+    // Verify is timed over parity that is right, as it nearly always is.
+    const std::shared_ptr<const Prepared> prepared = backend_.prepare(matrix_);
+    Control control;
+    const Task task = {prepared.get(),        inputs_->pointers(), outputs_->pointers(), 0,
+                       template_.shard_bytes, Mode::assign};
+    backend_.run(std::span(&task, 1), control);
+    if (!columns_are_right()) fail_default();
+  }
+
+  [[noreturn]] void fail_default() const {
+    fail(TANDEM_ERROR_INTERNAL, fmt::format("backend {} computes wrong bytes for {} ({}, {}) with its own values",
+                                            backend_.traits().name, tuned_operation_name(at_.operation), at_.k, at_.m));
+  }
+
+  // Some bytes of the large outputs, first and last among them.
+  bool columns_are_right() const {
+    const std::uint64_t last = template_.shard_bytes - 1, count = std::min(kCheckedColumns, last + 1);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      // Not last * i / count: that could overflow. The odd stride keeps off a multiple of every block size.
+      const std::uint64_t at = i + 1 == count ? last : std::min(last, i * (last / count | 1));
+      for (unsigned r = 0; r < matrix_.rows(); ++r)
+        if (std::to_integer<std::uint8_t>((*outputs_)[r][at]) != product_at(matrix_, *inputs_, r, at)) return false;
+    }
+    return true;
+  }
+
+  // The small shards with this candidate, on a range that is neither all of them nor at their start, too.
+  bool is_right(const Prepared &prepared) {
+    const std::uint64_t grain = backend_.traits().granularity_bytes, offset = (5 + grain - 1) / grain * grain;
+    for (const bool last_too : {false, true}) {
+      if (!check_range(prepared, 0, check_bytes_, last_too)) return false;
+      if (!check_range(prepared, offset, check_bytes_ - offset - 12, last_too)) return false;
+      if (mode_ != Mode::compare) break;
+    }
+    return true;
+  }
+
+  // Where compare has to find a difference. Without the last byte, a product that is wrong there shows as one too many.
+  static std::vector<std::uint64_t> flipped(std::uint64_t offset, std::uint64_t length, bool last_too) {
+    if (!last_too) return {offset + length / 3};
+    return {offset, offset + length / 3, offset + length - 1};
+  }
+
+  bool check_range(const Prepared &prepared, std::uint64_t offset, std::uint64_t length, bool last_too) {
+    constexpr std::byte kBefore{0xa5}, kFlip{0x40};
+    const unsigned rows = matrix_.rows();
+    const std::uint64_t bytes = check_bytes_ + kCheckMargin, end = offset + length;
+    for (unsigned r = 0; r < rows; ++r) {
+      if (mode_ != Mode::compare) {
+        std::memset((*check_outputs_)[r], std::to_integer<int>(kBefore), bytes);
+        continue;
+      }
+      std::memcpy((*check_outputs_)[r], products_[r].data(), bytes);
+      for (const std::uint64_t i : flipped(offset, length, last_too)) (*check_outputs_)[r][i] ^= kFlip;
+      (*check_outputs_)[r][end] ^= kFlip;  // outside: not to be seen
+      if (offset != 0) (*check_outputs_)[r][offset - 1] ^= kFlip;
+    }
+    std::vector<Mismatch> found(rows);
+    Control control;
+    Task task = {&prepared, check_inputs_->pointers(), check_outputs_->pointers(), offset, length, mode_};
+    task.mismatches = found.data();
+    backend_.run(std::span(&task, 1), control);
+
+    for (unsigned r = 0; r < rows; ++r) {
+      if (mode_ == Mode::compare) {
+        const std::vector<std::uint64_t> places = flipped(offset, length, last_too);
+        const Mismatch want = {places.size(), places.front()};
+        if (found[r].byte_count != want.byte_count || found[r].first_bytes != want.first_bytes) return false;
+        continue;
+      }
+      for (std::uint64_t i = 0; i < bytes; ++i) {
+        const bool inside = i >= offset && i < end;
+        const std::byte sum = mode_ == Mode::accumulate ? products_[r][i] ^ kBefore : products_[r][i];
+        if ((*check_outputs_)[r][i] != (inside ? sum : kBefore)) return false;
+      }
+    }
+    return true;
+  }
+
+  TuningEntry at(const Candidate &of) const {
+    TuningEntry entry = template_;
+    entry.values = of.values;
+    return entry;
+  }
+
+  void give_up(Candidate &of, TuningFailure failure) {
+    of.failure = failure;
+    of.prepared = nullptr;
+    ++(failure == TuningFailure::refused ? run_.result.refused_count : run_.result.wrong_count);
+    run_.journal.add_failure(at(of), failure);
+    if (failure == TuningFailure::wrong && of.is_default) fail_default();
+  }
+
+  // Runs body; an Error of the device gives the candidate up. Returns whether it is still in.
+  template <class Body>
+  bool attempt(Candidate &of, const Body &body) {
+    bool right = false;
+    try {
+      right = body();
+    } catch (const Error &error) {
+      if (error.status() == TANDEM_ERROR_CANCELLED) throw;
+      last_refusal_ = error.what();
+      give_up(of, TuningFailure::refused);
+      return false;
+    }
+    if (!right) give_up(of, TuningFailure::wrong);
+    return !of.failure;
+  }
+
+  // Whether compare, which is shown bytes that are right, says so.
+  bool run_whole(const Candidate &of, std::uint64_t calls) {
+    std::vector<Mismatch> found(matrix_.rows());
+    Control control;
+    Task task = {of.prepared.get(), inputs_->pointers(), outputs_->pointers(), 0, template_.shard_bytes, mode_};
+    task.mismatches = found.data();
+    for (std::uint64_t i = 0; i < calls; ++i) backend_.run(std::span(&task, 1), control);
+    return std::all_of(found.begin(), found.end(), [](const Mismatch &mismatch) { return mismatch.byte_count == 0; });
+  }
+
+  // Prepared, checked, and run once. Returns whether it is still in.
+  bool make_ready(Candidate &of) {
+    if (of.prepared != nullptr) return true;
+    return attempt(of, [&] {
+      of.prepared = backend_.prepare_tuned(matrix_, of.values);
+      if (!is_right(*of.prepared)) return false;
+      if (mode_ == Mode::assign)
+        for (unsigned r = 0; r < matrix_.rows(); ++r) std::memset((*outputs_)[r], 0xa5, template_.shard_bytes);
+      if (!run_whole(of, 1)) return false;  // a first run may compile or allocate
+      const double before = run_.hooks.seconds();
+      run_whole(of, 1);
+      const double one = std::max(run_.hooks.seconds() - before, 1e-9);
+      of.calls = static_cast<std::uint64_t>(
+          std::clamp(std::ceil(run_.options.sample_seconds / one), 1.0, static_cast<double>(kMostCalls)));
+      return mode_ != Mode::assign || columns_are_right();
+    });
+  }
+
+  // One repeat, in bytes of data per second; 0 where the candidate fell out.
+  double measure(Candidate &of) {
+    if (!make_ready(of)) return 0;
+    double rate = 0;
+    attempt(of, [&] {
+      run_whole(of, 1);  // brings caches and clocks where the repeat wants them
+      const double before = run_.hooks.seconds();
+      run_whole(of, of.calls);
+      const double seconds = std::max(run_.hooks.seconds() - before, 1e-9);
+      rate = data_bytes_ * static_cast<double>(of.calls) / seconds;
+      return true;
+    });
+    return of.failure ? 0 : rate;
+  }
+
+  Candidate *best() {
+    Candidate *found = nullptr;
+    for (auto &[values, each] : candidates_)
+      if (each.timed() && (found == nullptr || each.rate() > found->rate())) found = &each;
+    return found;
+  }
+
+  void drop_slow() {
+    const Candidate *fastest = best();
+    if (fastest == nullptr) return;
+    const double least = fastest->rate() / kDropFactor;
+    for (auto &[values, each] : candidates_) {
+      if (!each.alive() || each.is_default || !each.timed() || each.rate() >= least) continue;
+      each.dropped = true;
+      each.prepared = nullptr;
+      ++run_.result.dropped_count;
+    }
+  }
+
+  // comparison_left: repeats of the last comparison that are to come.
+  void tell(const std::vector<Candidate *> &racing, std::uint64_t comparison_left) {
+    std::uint64_t left = other_repeats_ + comparison_left;
+    for (const Candidate *each : racing)
+      if (each->alive())
+        left += run_.options.repeats - std::min<std::size_t>(run_.options.repeats, each->bytes_per_second.size());
+    const Candidate *fastest = best();
+    AutotuneProgress progress = {};
+    progress.at = at_;
+    progress.best = fastest != nullptr ? &fastest->values : nullptr;
+    progress.best_bytes_per_second = fastest != nullptr ? fastest->rate() : 0;
+    progress.default_bytes_per_second = default_->timed() ? default_->rate() : 0;
+    run_.tell(progress, left);
+  }
+
+  // Takes over what the journal knows of it.
+  void recall(Candidate &of) {
+    if (!recalled_.insert(&of).second) return;
+    ++run_.result.candidate_count;
+    const TuningMeasurement known = run_.journal.measured(at(of));
+    if (known.failure && !of.is_default) {
+      of.failure = known.failure;
+      ++(*known.failure == TuningFailure::refused ? run_.result.refused_count : run_.result.wrong_count);
+      return;
+    }
+    of.bytes_per_second = known.bytes_per_second;
+    if (of.bytes_per_second.size() > run_.options.repeats) of.bytes_per_second.resize(run_.options.repeats);
+    run_.result.known_count += of.bytes_per_second.size();
+    run_.done_count += of.bytes_per_second.size();
+  }
+
+  // Round-robin: one repeat of each, then the next, beginning one further each time.
+  void race(std::vector<Candidate *> racing) {
+    std::erase(racing, default_);
+    racing.insert(racing.begin(), default_);  // first: what the others have to beat, and what is left if time is short
+    for (Candidate *each : racing) recall(*each);
+    drop_slow();
+    for (unsigned repeat = 0; repeat < run_.options.repeats; ++repeat) {
+      for (std::size_t turn = 0; turn < racing.size(); ++turn) {
+        Candidate &now = *racing[(turn + repeat) % racing.size()];
+        if (!now.alive() || now.bytes_per_second.size() > repeat) continue;
+        if (run_.elapsed() >= search_deadline_ && best() != nullptr) {
+          cut_short_ = true;
+          return;
+        }
+        tell(racing, run_.options.repeats);
+        if (const double rate = measure(now); rate > 0) {
+          now.bytes_per_second.push_back(rate);
+          run_.journal.add_sample(at(now), rate);
+          ++run_.done_count;
+          drop_slow();
+        }
+      }
+    }
+    tell(racing, run_.options.repeats);
+  }
+
+  // The backend's own values and the best others, as far as they can run.
+  std::vector<Candidate *> finalists() {
+    std::vector<Candidate *> others;
+    for (auto &[values, each] : candidates_)
+      if (each.timed() && !each.is_default) others.push_back(&each);
+    std::sort(others.begin(), others.end(),
+              [](const Candidate *a, const Candidate *b) { return a->rate() > b->rate(); });
+    if (others.size() > kFinalists) others.resize(kFinalists);
+    if (!default_->failure) others.insert(others.begin(), default_);
+    return others;
+  }
+
+  // One that fails now gives way to the next best.
+  TuningEntry last_comparison() {
+    for (;;) {
+      const std::vector<Candidate *> last = finalists();
+      if (last.empty()) fail_all();
+      std::map<const Candidate *, std::vector<double>> rates;
+      if (!compare_in_turns(last, rates)) continue;
+      tell({}, 0);
+      const Candidate *winner = last.front();
+      for (const Candidate *each : last)
+        if (median(rates[each]) > median(rates[winner])) winner = each;
+      TuningEntry entry = at(*winner);
+      entry.bytes_per_second = median(rates[winner]);
+      entry.default_bytes_per_second = default_->failure ? 0 : median(rates[default_]);
+      return entry;
+    }
+  }
+
+  // False: one has failed.
+  bool compare_in_turns(const std::vector<Candidate *> &list, std::map<const Candidate *, std::vector<double>> &rates) {
+    for (unsigned repeat = 0; repeat < run_.options.repeats; ++repeat) {
+      if (repeat != 0 && run_.elapsed() >= deadline_) {
+        cut_short_ = true;
+        return true;
+      }
+      tell({}, run_.options.repeats - repeat);
+      for (std::size_t turn = 0; turn < list.size(); ++turn) {
+        Candidate &now = *list[(turn + repeat) % list.size()];
+        const double rate = measure(now);
+        if (now.failure) return false;
+        rates[&now].push_back(rate);
+      }
+      ++run_.done_count;
+    }
+    return true;
+  }
+
+  [[noreturn]] void fail_all() const {
+    std::uint64_t refused = 0, wrong = 0;
+    for (const auto &[values, each] : candidates_) {
+      refused += each.failure == TuningFailure::refused;
+      wrong += each.failure == TuningFailure::wrong;
+    }
+    fail(
+        TANDEM_ERROR_UNAVAILABLE,
+        fmt::format("{} of {} candidates for {} ({}, {}) were refused by {}, {} gave wrong bytes; none is left{}{}",
+                    refused, candidates_.size(), tuned_operation_name(at_.operation), at_.k, at_.m,
+                    backend_.traits().name, wrong, last_refusal_.empty() ? "" : ". The last refusal: ", last_refusal_));
+  }
+
+  Backend &backend_;
+  const AutotuneCase at_;
+  Run &run_;
+  const Matrix matrix_;
+  const Mode mode_;
+  const std::vector<TuningParameter> parameters_;
+  const std::uint64_t other_repeats_;
+  TuningEntry template_;  // all but values and rates
+  double data_bytes_;
+  double started_, deadline_, search_deadline_ = HUGE_VAL;
+  bool cut_short_ = false;
+
+  std::map<TuningValues, Candidate> candidates_;
+  std::set<const Candidate *> recalled_;
+  Candidate *default_;
+  std::string last_refusal_;
+
+  std::optional<Shards> inputs_, outputs_, check_inputs_, check_outputs_;
+  std::uint64_t check_bytes_ = 0;
+  std::vector<std::vector<std::byte>> products_;
+};
+
+// As the keys of entries have them, each once.
+std::vector<AutotuneCase> distinct(const std::vector<AutotuneCase> &cases) {
+  std::vector<AutotuneCase> list;
+  for (AutotuneCase at : cases) {
+    if (at.k < 1 || at.m < 1 || at.k > kMaxShards || at.m > kMaxShards || at.k + at.m > kMaxShards) {
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           fmt::format("({}, {}) cannot be tuned: k and m are at least 1 and together at most {}", at.k, at.m,
+                       kMaxShards));
+    }
+    if (at.operation == TunedOperation::update) at.k = 1;
+    const bool known = std::any_of(list.begin(), list.end(), [&](const AutotuneCase &other) {
+      return other.operation == at.operation && other.k == at.k && other.m == at.m;
+    });
+    if (!known) list.push_back(at);
+  }
+  if (list.empty()) fail(TANDEM_ERROR_INVALID_ARGUMENT, "no operation, k or m to tune");
+  return list;
+}
+
+}  // namespace
+
+AutotuneResult autotune(Backend &backend, const AutotuneOptions &options, AutotuneJournal &journal,
+                        const AutotuneHooks &hooks) {
+  if (options.repeats == 0) fail(TANDEM_ERROR_INVALID_ARGUMENT, "at least 1 repeat is needed");
+  const std::vector<AutotuneCase> cases = distinct(options.cases);
+  Run run(options, journal, hooks);
+  // Every case is looked at before the first is measured: wrong ranges show at once.
+  std::vector<std::uint64_t> planned;
+  for (const AutotuneCase &at : cases) planned.push_back(Search(backend, at, run, 0, 0).planned_repeats());
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    std::uint64_t after = 0;
+    for (std::size_t j = i + 1; j < cases.size(); ++j) after += planned[j];
+    const double seconds = options.max_seconds > 0 ? std::max(options.max_seconds - run.elapsed(), 1e-3) /
+                                                         static_cast<double>(cases.size() - i)
+                                                   : 0;
+    const TuningEntry entry = Search(backend, cases[i], run, seconds, after).find_best();
+    run.result.improved_count += entry.bytes_per_second > entry.default_bytes_per_second;
+    run.result.entries.push_back(entry);
+    if (hooks.found) hooks.found(entry);
+  }
+  return run.result;
+}
+
+}  // namespace tandem::core

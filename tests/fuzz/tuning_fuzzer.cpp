@@ -1,0 +1,82 @@
+// Fuzzer of the tuning file and of ranges of tuning values. Oracle: what is accepted keeps the limits of
+// docs/TUNING.md, is written and read back as it was, and answers a question from its own entries.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "core/backend.hpp"
+#include "core/error.hpp"
+#include "core/tuning_ranges.hpp"
+#include "core/tuning_table.hpp"
+
+namespace {
+
+using namespace tandem::core;
+
+[[noreturn]] void wrong(const char *what) {
+  std::fprintf(stderr, "WRONG: %s\n", what);
+  std::abort();
+}
+
+void check_entry(const TuningEntry &entry) {
+  if (entry.key.k < 1 || entry.key.k > 256 || entry.key.m < 1 || entry.key.m > 256) wrong("k or m");
+  if (entry.values.size() > 64) wrong("many values");
+  for (const auto &[name, value] : entry.values)
+    if (value > std::uint64_t{1} << 40 || !valid_tuning_name(name)) wrong("a value");
+  if (!(entry.bytes_per_second >= 0) || !(entry.bytes_per_second < 1e309)) wrong("a rate");
+  if (entry.date.size() != 20 || entry.repeats == 0 || entry.shard_bytes == 0) wrong("a number");
+  for (const std::string *text : {&entry.key.identity.backend, &entry.key.identity.vendor, &entry.key.identity.device,
+                                  &entry.key.identity.driver, &entry.key.kernel_hash})
+    if (text->size() > 256 || std::any_of(text->begin(), text->end(), [](unsigned char c) { return c < 32; }))
+      wrong("a text");
+  const std::optional<TuningEntry> again = parse_tuning_entry(tuning_entry_line(entry));
+  if (!again || !(again->key == entry.key) || again->values != entry.values || again->date != entry.date)
+    wrong("an entry that reads back differently");
+}
+
+void fuzz_file(std::string_view text) {
+  TuningTable table;
+  try {
+    table = TuningTable::parse(text);
+  } catch (const Error &error) {
+    if (error.status() != TANDEM_ERROR_DAMAGED && error.status() != TANDEM_ERROR_UNSUPPORTED) wrong("status");
+    return;
+  }
+  for (const TuningEntry &entry : table.entries()) {
+    check_entry(entry);
+    const TuningChoice choice = table.find({entry.key.identity, entry.key.kernel_hash,
+                                            tuned_operation_mode(entry.key.operation), entry.key.k, entry.key.m});
+    if (choice.reason.empty()) wrong("its own entry is not found");
+  }
+  const std::string written = table.to_json();
+  if (TuningTable::parse(written).to_json() != written) wrong("a file that reads back differently");
+  TuningTable merged;
+  merged.merge(table);
+  merged.merge(table);
+  if (merged.entries().size() > table.entries().size()) wrong("a merge that grows");
+}
+
+void fuzz_range(std::string_view text) {
+  try {
+    const auto values = parse_tuning_range(text, 1, 5000);
+    if (values.empty() || values.size() > kMostRangeValues) wrong("a range's size");
+    for (const std::uint64_t value : values)
+      if (value < 1 || value > 5000) wrong("a range's limits");
+  } catch (const Error &error) {
+    if (error.status() != TANDEM_ERROR_INVALID_ARGUMENT) wrong("status of a range");
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char *>(data), size);
+  if (!text.empty() && text.front() == '=') {
+    fuzz_range(text.substr(1));
+  } else {
+    fuzz_file(text);
+  }
+  return 0;
+}
