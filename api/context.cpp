@@ -10,6 +10,7 @@
 #include "api/objects.hpp"
 #include "api/options.hpp"
 #include "cpu/factory.hpp"
+#include "opencl/factory.hpp"
 
 namespace tandem::api {
 namespace {
@@ -47,11 +48,7 @@ std::int32_t executor_option(std::int32_t given) {
              fmt::format("TANDEM_EXECUTOR is \"{}\"; known executors: serial, pthread, openmp", name));
 }
 
-std::unique_ptr<core::Backend> make_backend(tandem_context &context, const tandem_context_options &options) {
-  const std::string name = text_option(options.backend, "TANDEM_BACKEND");
-  if (!name.empty() && name != "auto" && name != "cpu")
-    core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("backend \"{}\" does not exist here; known: auto, cpu", name));
-
+std::unique_ptr<core::Backend> make_cpu_backend(tandem_context &context, const tandem_context_options &options) {
   cpu::Options cpu_options;
   cpu_options.kernel = text_option(options.kernel, "TANDEM_KERNEL");
   cpu_options.thread_count = thread_count_option(options.thread_count);
@@ -66,6 +63,28 @@ std::unique_ptr<core::Backend> make_backend(tandem_context &context, const tande
   context.executor_name = choice.executor;
   context.thread_count = choice.thread_count;
   return backend;
+}
+
+// Threads and executors are the CPU's; a device has none.
+std::unique_ptr<core::Backend> make_opencl_backend(tandem_context &context, const tandem_context_options &options,
+                                                   const std::string &name) {
+  opencl::Options opencl_options;
+  opencl_options.device = name;
+  opencl_options.technique = text_option(options.kernel, "TANDEM_KERNEL");
+  opencl_options.cache_folder = opencl::default_cache_folder();
+  std::unique_ptr<core::Backend> backend = opencl::make_backend(opencl_options, context.log);
+  const std::string &technique = opencl_options.technique;
+  context.kernel_name = technique == "compiled" ? "compiled" : technique == "tables" ? "tables" : "auto";
+  context.executor_name = "device";
+  return backend;
+}
+
+std::unique_ptr<core::Backend> make_backend(tandem_context &context, const tandem_context_options &options) {
+  const std::string name = text_option(options.backend, "TANDEM_BACKEND");
+  if (name.empty() || name == "auto" || name == "cpu") return make_cpu_backend(context, options);
+  if (opencl::is_device_name(name)) return make_opencl_backend(context, options, name);
+  core::fail(TANDEM_ERROR_UNAVAILABLE,
+             fmt::format("backend \"{}\" does not exist here; known: auto, cpu, opencl, opencl:PLATFORM:DEVICE", name));
 }
 
 }  // namespace
@@ -87,7 +106,6 @@ tandem_status tandem_context_create(const tandem_context_options *options, tande
     const std::string resources = tandem::api::text_option(given.resources, "TANDEM_RESOURCES");
     if (!resources.empty()) context->budget.set_all(resources);
     context->backend = tandem::api::make_backend(*context, given);
-    context->backend_name = context->backend->traits().name;
     *context_out = context.release();
   });
 }
@@ -104,7 +122,7 @@ tandem_status tandem_context_query(const tandem_context *context, tandem_context
     return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "context or info_out is NULL");
   return guarded([&] {
     tandem_context_info info = {};
-    info.backend = context->backend_name.c_str();
+    info.backend = context->backend->traits().name.c_str();
     info.kernel = context->kernel_name;
     info.executor = context->executor_name;
     info.thread_count = context->thread_count;
