@@ -7,9 +7,9 @@
 //     | head | element element element ... element | tail |      all shards alike
 //            begin                                 end     length
 //
-// A tile is what one work-group row of local_x (times elements_per_item) work-items covers; local_y work-items share the
-// passes over a tile's outputs, local_z tiles make a work-group. One more group, the last one, does head and tail byte
-// by byte, so the others need no test of bounds inside an element.
+// A tile is what one work-group row of local_x (times elements_per_item) work-items covers; local_y work-items share
+// the passes over a tile's outputs, local_z tiles make a work-group. One more group, the last one, does head and tail
+// byte by byte, so the others need no test of bounds inside an element.
 #pragma once
 
 #include <array>
@@ -43,9 +43,9 @@ enum class Binding {
 };
 
 struct KernelTuning {
-  unsigned element_bytes = 16;               // loaded by a work-item at once: 4, 8, 16, 32 or 64 (CUDA C: at most 16)
-  unsigned elements_per_item = 1;            // a work-item's elements are local_x elements apart
-  unsigned rows_per_pass = 4;                // outputs whose accumulators a work-item keeps; tables: always 4
+  unsigned element_bytes = 16;                 // loaded by a work-item at once: 4, 8, 16, 32 or 64 (CUDA C: at most 16)
+  unsigned elements_per_item = 1;              // a work-item's elements are local_x elements apart
+  unsigned rows_per_pass = 4;                  // outputs whose accumulators a work-item keeps; tables: always 4
   std::array<unsigned, 3> local = {64, 1, 1};  // work-group size; not in the text
 
   static constexpr unsigned kMostElementsPerItem = 64;
@@ -57,6 +57,7 @@ struct KernelSpec {
   Mode mode = Mode::assign;
   Access access = Access::aligned;
   Binding binding = Binding::offsets;
+  bool byte_lanes = false;  // OpenCL C by clang: the processor has vectors of bytes (a CPU-type device)
   KernelTuning tuning;
   std::string name = "tandem_apply";  // the kernel's
 };
@@ -66,8 +67,8 @@ struct KernelOperations {
   std::uint64_t two_input = 0;    // XOR, AND, shift, subtract with at most two inputs each
   std::uint64_t three_input = 0;  // the same where one instruction XORs three words (LOP3, vpternlog)
   std::uint64_t loads = 0, stores = 0;
-  std::uint64_t table_lookups = 0;     // technique tables
-  std::uint64_t data_bytes = 0;        // inputs x 4
+  std::uint64_t table_lookups = 0;  // technique tables
+  std::uint64_t data_bytes = 0;     // inputs x 4
 
   double two_input_per_byte() const noexcept;
   double three_input_per_byte() const noexcept;
@@ -99,13 +100,13 @@ struct KernelArguments {
   std::uint32_t columns, rows;
 };
 
-// Throws Error (INVALID_ARGUMENT) for tuning values that make no kernel; a matrix without rows or columns is one.
+// Throws Error (INVALID_ARGUMENT) for tuning values that make no kernel, and for a matrix without rows.
 // Technique tables ignores the matrix' cells; with Binding::offsets, CUDA C and host C also its shape.
 KernelText generate_kernel(const Matrix &matrix, const KernelSpec &spec);
 
-// How a range is cut. records: compare writes two words for each tile and output (tile-major), count of mismatching bytes and
-// the first one's position in the tile; head and tail follow as two more tiles. The caller fills them beforehand with
-// {0, 0xffffffff}; only tiles with a mismatch are written.
+// How a range is cut. records: compare writes two words for each tile and output (tile-major), count of mismatching
+// bytes and the first one's position in the tile; head and tail follow as two more tiles. The caller fills them
+// beforehand with {0, 0xffffffff}; only tiles with a mismatch are written.
 struct KernelRange {
   std::uint64_t begin = 0, end = 0, length = 0;
   std::uint64_t tile_bytes = 0, tile_count = 0;

@@ -1,0 +1,133 @@
+// What all dialects share: access to elements, doubling in GF(2^8), what becomes of a finished element.
+
+union element_words {
+  element whole;
+  uint words[ELEMENT_BYTES / 4];
+};
+
+#ifndef LOAD_ALIGNED
+#define LOAD_ALIGNED(p) (*(const GLOBAL element *)(p))
+#define STORE_ALIGNED(p, value) (*(GLOBAL element *)(p) = (value))
+#endif
+
+#if defined(ACCESS_ALIGNED)
+
+#define LOAD(p) LOAD_ALIGNED(p)
+#define LOAD_OUTPUT(p) LOAD_ALIGNED(p)
+#define STORE(p, value) STORE_ALIGNED(p, value)
+
+#elif defined(ACCESS_DIRECT)
+
+struct __attribute__((packed)) element_anywhere {
+  element value;
+};
+#define LOAD(p) (((const GLOBAL struct element_anywhere *)(p))->value)
+#define LOAD_OUTPUT(p) LOAD(p)
+#define STORE(p, v) (((GLOBAL struct element_anywhere *)(p))->value = (v))
+
+#elif defined(ACCESS_SHIFTED)
+
+// Aligned words around the element, shifted into place. Reads up to 3 bytes before it and 4 behind it, which are
+// inside the shard: elements keep that distance from both ends.
+#define LOAD(p) load_shifted(p)
+FUNCTION element load_shifted(const GLOBAL uchar *p) {
+  const uint skip = (uint)(size_t)p & 3u;
+  const GLOBAL uint *words = (const GLOBAL uint *)(p - skip);
+  union element_words result;
+  ulong pair = (ulong)words[0] << 32;
+  for (uint i = 0; i < ELEMENT_BYTES / 4; ++i) {
+    pair = pair >> 32 | (ulong)words[i + 1] << 32;
+    result.words[i] = (uint)(pair >> skip * 8);
+  }
+  return result.whole;
+}
+
+// Outputs: neighbours' bytes belong to work-items that may be writing them. The widest accesses that fit this shard's
+// alignment, and nothing beyond the element.
+#define LOAD_OUTPUT(p) load_output(p)
+FUNCTION element load_output(const GLOBAL uchar *p) {
+  union element_words to;
+  const uint low = (uint)(size_t)p;
+  if ((low & (ELEMENT_BYTES - 1)) == 0) return LOAD_ALIGNED(p);
+  to.whole = ZERO;
+  if ((low & 3) == 0) {
+    for (uint i = 0; i < ELEMENT_BYTES / 4; ++i) to.words[i] = ((const GLOBAL uint *)p)[i];
+  } else if ((low & 1) == 0) {
+    for (uint i = 0; i < ELEMENT_BYTES / 2; ++i) to.words[i / 2] |= (uint)((const GLOBAL ushort *)p)[i] << i % 2 * 16;
+  } else {
+    for (uint i = 0; i < ELEMENT_BYTES; ++i) to.words[i / 4] |= (uint)p[i] << i % 4 * 8;
+  }
+  return to.whole;
+}
+#define STORE(p, value) store_output(p, value)
+FUNCTION void store_output(GLOBAL uchar *p, element value) {
+  union element_words from;
+  from.whole = value;
+  const uint low = (uint)(size_t)p;
+  if ((low & (ELEMENT_BYTES - 1)) == 0) {
+    STORE_ALIGNED(p, value);
+  } else if ((low & 3) == 0) {
+    for (uint i = 0; i < ELEMENT_BYTES / 4; ++i) ((GLOBAL uint *)p)[i] = from.words[i];
+  } else if ((low & 1) == 0) {
+    for (uint i = 0; i < ELEMENT_BYTES / 2; ++i) ((GLOBAL ushort *)p)[i] = (ushort)(from.words[i / 2] >> i % 2 * 16);
+  } else {
+    for (uint i = 0; i < ELEMENT_BYTES; ++i) p[i] = (uchar)(from.words[i / 4] >> i % 4 * 8);
+  }
+}
+
+#endif
+
+// 2 * sum ^ next, in each byte, with polynomial 0x11d: one step of Horner's rule.
+#ifndef HORNER
+#define HORNER(sum, next) horner(sum, next)
+FUNCTION element horner(element sum, element next) {
+  const element top = sum & 0x80808080u;
+  return next ^ (sum ^ top) << 1 ^ ((top - (top >> 7)) & 0x1d1d1d1du);
+}
+#endif
+
+// coefficient * x, bit by bit: for the few bytes at the ends.
+FUNCTION uint product(uint coefficient, uint x) {
+  uint sum = 0;
+  for (; coefficient != 0; coefficient >>= 1) {
+    if (coefficient & 1) sum ^= x;
+    x = x << 1 ^ (x >> 7) * 0x11du;
+  }
+  return sum;
+}
+
+// Compare: position = where the element lies in its tile.
+FUNCTION void compare_element(GLOBAL uint *record, element difference, uint position) {
+  union element_words each;
+  each.whole = difference;
+  uint any = 0;
+  for (uint i = 0; i < ELEMENT_BYTES / 4; ++i) any |= each.words[i];
+  if (any == 0) return;
+  uint count = 0, first = 0;
+  for (uint i = ELEMENT_BYTES; i-- > 0;) {
+    if ((each.words[i / 4] >> i % 4 * 8 & 0xff) == 0) continue;
+    ++count;
+    first = i;
+  }
+  note_mismatch(record, count, position + first);
+}
+
+// What becomes of a finished element, and of a finished byte at one of the ends.
+#define RECORD(tile, row) (records + ((tile)*ROWS + (row)) * 2)
+#if defined(MODE_ASSIGN)
+#define FINISH(row, output, value) STORE((output) + at, value)
+#define FINISH_BYTE(row, output, value) ((output)[at] = (uchar)(value))
+#elif defined(MODE_ACCUMULATE)
+#define FINISH(row, output, value) STORE((output) + at, (value) ^ LOAD_OUTPUT((output) + at))
+#define FINISH_BYTE(row, output, value) ((output)[at] = (uchar)((output)[at] ^ (value)))
+#elif defined(MODE_COMPARE)
+#define FINISH(row, output, value) \
+  compare_element(RECORD(tile, row), (value) ^ LOAD((output) + at), (uint)(at - tile_start))
+#define FINISH_BYTE(row, output, value) \
+  if ((output)[at] != (uchar)(value))   \
+  note_mismatch(RECORD(tile_count + (at >= end), row), 1, (uint)(at < begin ? at : at - end))
+#endif
+
+#define TILE_BYTES ((ulong)TILE_WIDTH * ELEMENTS_PER_ITEM * ELEMENT_BYTES)
+#define ITEM ((LOCAL_ID(2) * LOCAL_SIZE(1) + LOCAL_ID(1)) * LOCAL_SIZE(0) + LOCAL_ID(0))
+#define ITEM_COUNT (LOCAL_SIZE(0) * LOCAL_SIZE(1) * LOCAL_SIZE(2))

@@ -1,0 +1,48 @@
+// Prelude of generated kernels, dialect host C: one call runs one work-group, its items in loops.
+#include <stddef.h>
+#include <stdint.h>
+
+#define GLOBAL
+#define LOCAL
+#define CONSTANT static const
+#define FUNCTION static inline
+#define KERNEL(name) void name
+
+typedef uint8_t uchar;
+typedef uint16_t ushort;
+typedef uint32_t uint;
+typedef uint64_t ulong;
+
+#define GROUP group
+#define LAST_GROUP last_group
+#define LOCAL_ID(dimension) item[dimension]
+#define LOCAL_SIZE(dimension) local[dimension]
+#define FOR_EACH_ITEM                                \
+  for (item[2] = 0; item[2] < local[2]; ++item[2])   \
+    for (item[1] = 0; item[1] < local[1]; ++item[1]) \
+      for (item[0] = 0; item[0] < local[0]; ++item[0])
+#define BARRIER
+
+#if ELEMENT_BYTES == 4
+typedef uint32_t element __attribute__((may_alias));
+#else
+typedef uint32_t element __attribute__((vector_size(ELEMENT_BYTES), may_alias));
+#endif
+#define ZERO ((element){0})
+
+FUNCTION void note_mismatch(uint *record, uint count, uint first) {
+  __atomic_fetch_add(record, count, __ATOMIC_RELAXED);
+  uint seen = __atomic_load_n(record + 1, __ATOMIC_RELAXED);
+  while (first < seen &&
+         !__atomic_compare_exchange_n(record + 1, &seen, first, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+}
+
+struct tandem_arguments {
+  uchar *shards[256];
+  ulong begin, end, length;
+  uint *records;
+  const uint *tables;
+  uint *space;
+  uint columns, rows;
+};

@@ -1,0 +1,60 @@
+// Body of technique `tables`: each of a pass' four outputs takes one byte of a word; the work-group fills its tables of
+// products by low and by high nibbles, then looks up two words for each data byte. No matrix in the text.
+{
+  TAKE_ARGUMENTS
+  const ulong tile_count = (end - begin + TILE_BYTES - 1) / TILE_BYTES;
+  for (uint first_row = 0; first_row < ROWS; first_row += 4) {
+    const uint row_count = ROWS - first_row < 4 ? ROWS - first_row : 4;
+    FOR_EACH_ITEM {
+      const GLOBAL uint *from = tables + (ulong)(first_row / 4) * COLUMNS * 32;
+      for (uint i = ITEM; i < COLUMNS * 32; i += ITEM_COUNT) space[i] = from[i];
+    }
+    BARRIER;
+    FOR_EACH_ITEM {
+      TAKE_SHARDS
+      if (GROUP != LAST_GROUP) {
+        const ulong tile = GROUP * LOCAL_SIZE(2) + LOCAL_ID(2);
+        const ulong tile_start = begin + tile * TILE_BYTES;
+        for (uint i = 0; i < ELEMENTS_PER_ITEM; ++i) {
+          const uint element_in_tile = (i * LOCAL_SIZE(1) + LOCAL_ID(1)) * LOCAL_SIZE(0) + LOCAL_ID(0);
+          const ulong at = tile_start + (ulong)element_in_tile * ELEMENT_BYTES;
+          if (at < end) {
+            uint sums[ELEMENT_BYTES];
+            for (uint b = 0; b < ELEMENT_BYTES; ++b) sums[b] = 0;
+            for (uint c = 0; c < COLUMNS; ++c) {
+              const LOCAL uint *low = space + c * 32, *high = low + 16;
+              union element_words x;
+              x.whole = LOAD(ANY_INPUT(c) + at);
+              for (uint b = 0; b < ELEMENT_BYTES; ++b) {
+                const uint byte = x.words[b / 4] >> b % 4 * 8;
+                sums[b] ^= low[byte & 15] ^ high[byte >> 4 & 15];
+              }
+            }
+            for (uint r = 0; r < row_count; ++r) {
+              union element_words y;
+              for (uint w = 0; w < ELEMENT_BYTES / 4; ++w) {
+                y.words[w] = (sums[w * 4] >> r * 8 & 0xff) | (sums[w * 4 + 1] >> r * 8 & 0xff) << 8 |
+                             (sums[w * 4 + 2] >> r * 8 & 0xff) << 16 | (sums[w * 4 + 3] >> r * 8 & 0xff) << 24;
+              }
+              FINISH(first_row + r, ANY_OUTPUT(first_row + r), y.whole);
+            }
+          }
+        }
+      } else {
+        const uint edge_bytes = (uint)(begin + (length - end));
+        for (uint e = ITEM; e < edge_bytes; e += ITEM_COUNT) {
+          const ulong at = e < begin ? e : end + (e - begin);
+          uint sum = 0;
+          for (uint c = 0; c < COLUMNS; ++c) {
+            const uint byte = ANY_INPUT(c)[at];
+            sum ^= space[c * 32 + (byte & 15)] ^ space[c * 32 + 16 + (byte >> 4)];
+          }
+          for (uint r = 0; r < row_count; ++r) {
+            FINISH_BYTE(first_row + r, ANY_OUTPUT(first_row + r), sum >> r * 8);
+          }
+        }
+      }
+    }
+    BARRIER;
+  }
+}

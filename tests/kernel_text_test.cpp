@@ -1,0 +1,459 @@
+// The generator of device kernels, through its host dialect: every technique, mode, access, element size and preset is
+// compiled by this machine's C compiler, run between guard pages, and compared with the slow reference.
+#include "core/kernel_text.hpp"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/presets.hpp"
+#include "support/expected.hpp"
+#include "support/guarded.hpp"
+#include "support/random.hpp"
+
+namespace tandem::core {
+namespace {
+
+using test::Bytes;
+using test::Guarded;
+using test::Random;
+using test::Shards;
+
+constexpr std::uint64_t kSeed = 20261121;
+
+using HostKernel = void (*)(const KernelArguments *, std::uint64_t group, std::uint64_t last_group,
+                            const std::uint32_t *);
+
+// A folder of our own that goes when we go.
+class Folder {
+ public:
+  Folder() {
+    char path[] = "/tmp/tandem-kernel-text-XXXXXX";
+    if (mkdtemp(path) == nullptr) throw std::runtime_error("mkdtemp");
+    path_ = path;
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  Folder(const Folder &) = delete;
+  Folder &operator=(const Folder &) = delete;
+  const std::filesystem::path &path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+struct Kernel {
+  Matrix matrix;  // technique tables: any other of few enough rows and columns will do
+  KernelSpec spec;
+  KernelText text;
+  HostKernel run = nullptr;
+};
+
+// Kernels of the host dialect, compiled together.
+class Library {
+ public:
+  Kernel &add(const Matrix &matrix, KernelSpec spec) {
+    spec.dialect = Dialect::host_c;
+    spec.binding = Binding::arguments;
+    spec.name = "kernel_" + std::to_string(kernels_.size());
+    kernels_.push_back(std::make_unique<Kernel>(Kernel{matrix, spec, generate_kernel(matrix, spec)}));
+    return *kernels_.back();
+  }
+
+  void build() {
+    std::string command = std::string(TANDEM_TEST_CC) + " -O1 -w -Wno-psabi -std=gnu11 -shared -fPIC -o " +
+                          (folder_.path() / "k.so").string();
+    for (const auto &kernel : kernels_) {
+      const auto file = folder_.path() / (kernel->spec.name + ".c");
+      std::ofstream(file) << kernel->text.text;
+      command += " " + file.string();
+    }
+    ASSERT_EQ(std::system(command.c_str()), 0) << command;
+    handle_ = dlopen((folder_.path() / "k.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+    ASSERT_NE(handle_, nullptr) << dlerror();
+    for (const auto &kernel : kernels_) {
+      kernel->run = reinterpret_cast<HostKernel>(dlsym(handle_, kernel->spec.name.c_str()));
+      ASSERT_NE(kernel->run, nullptr) << kernel->spec.name;
+    }
+  }
+  ~Library() {
+    if (handle_ != nullptr) dlclose(handle_);
+  }
+
+  const std::vector<std::unique_ptr<Kernel>> &kernels() const { return kernels_; }
+
+ private:
+  Folder folder_;
+  std::vector<std::unique_ptr<Kernel>> kernels_;
+  void *handle_ = nullptr;
+};
+
+Matrix random_matrix(Random &random, unsigned rows, unsigned columns) {
+  Matrix matrix(rows, columns);
+  for (unsigned r = 0; r < rows; ++r) random.fill(matrix.row(r).data(), columns);
+  return matrix;
+}
+
+std::string describe(const Kernel &kernel, std::size_t length) {
+  static const char *const kModes[] = {"assign", "accumulate", "compare"}, *const kAccess[] = {"aligned", "shifted",
+                                                                                               "direct"};
+  return std::string(kernel.spec.technique == Technique::tables ? "tables " : "compiled ") +
+         kModes[static_cast<int>(kernel.spec.mode)] + " " + kAccess[static_cast<int>(kernel.spec.access)] +
+         " element " + std::to_string(kernel.spec.tuning.element_bytes) + ", " + std::to_string(kernel.matrix.rows()) +
+         " x " + std::to_string(kernel.matrix.columns()) + ", " + std::to_string(length) + " bytes";
+}
+
+// A shard whose last byte lies `slack` bytes before a forbidden page, or whose first lies at one. What is between is
+// canary.
+class Shard {
+ public:
+  Shard(Random &random, std::size_t bytes, std::size_t slack, bool at_front, std::size_t lead)
+      : memory_(bytes + slack + lead, at_front ? Guarded::Against::front : Guarded::Against::back),
+        data_(memory_.data() + lead),
+        bytes_(bytes),
+        all_(bytes + slack + lead),
+        lead_(lead) {
+    random.fill(memory_.data(), all_);
+    before_.assign(memory_.data(), memory_.data() + all_);
+  }
+  std::uint8_t *data() const { return data_; }
+  void make_read_only() { memory_.make_read_only(); }
+  // Whether nothing but the shard itself changed since it was made.
+  bool surroundings_intact() const {
+    return std::memcmp(before_.data(), memory_.data(), lead_) == 0 &&
+           std::memcmp(before_.data() + lead_ + bytes_, data_ + bytes_, all_ - lead_ - bytes_) == 0;
+  }
+
+ private:
+  Guarded memory_;
+  std::uint8_t *data_;
+  std::size_t bytes_, all_, lead_;
+  Bytes before_;
+};
+
+// Runs a kernel over `length` bytes of shards at alignments of their own, every work-group in a random order.
+void check(Random &random, const Kernel &kernel, std::size_t length, std::array<unsigned, 3> local) {
+  SCOPED_TRACE(describe(kernel, length));
+  const Matrix &matrix = kernel.matrix;
+  const unsigned rows = matrix.rows(), columns = matrix.columns();
+  const bool aligned = kernel.spec.access == Access::aligned;
+  KernelSpec spec = kernel.spec;
+  spec.tuning.local = local;
+
+  // Aligned shards begin at the forbidden page; the others are at all of 16 offsets, some flush with it on either side.
+  std::vector<Shard> shards;
+  shards.reserve(rows + columns);
+  const std::size_t shift = random.below(16);
+  for (unsigned i = 0; i < rows + columns; ++i) {
+    const std::size_t place = (shift + i * 7) % 16;
+    if (aligned || place % 4 == 1) {
+      shards.emplace_back(random, length, 64 + place, true, aligned ? 0 : place - place % 2);
+    } else {
+      shards.emplace_back(random, length, place, false, 64);
+    }
+  }
+  KernelArguments arguments = {};
+  std::vector<const std::uint8_t *> inputs;
+  for (unsigned i = 0; i < rows + columns; ++i) arguments.shards[i] = shards[i].data();
+  for (unsigned c = 0; c < columns; ++c) {
+    inputs.push_back(shards[c].data());
+    shards[c].make_read_only();
+  }
+  Shards want = test::expected(matrix.data(), rows, columns, inputs.data(), length);
+  struct Found {
+    std::uint64_t count = 0, first = UINT64_MAX;
+    bool operator==(const Found &) const = default;
+  };
+  std::vector<Found> want_found(rows), found(rows);
+  for (unsigned r = 0; r < rows; ++r) {
+    std::uint8_t *output = shards[columns + r].data();
+    if (kernel.spec.mode == Mode::accumulate)
+      for (std::size_t i = 0; i < length; ++i) want[r][i] ^= output[i];
+    if (kernel.spec.mode != Mode::compare) continue;
+    if (r % 3 == 0) {  // all bytes but the few that happen to be right
+      for (std::size_t i = length; i-- > 0;)
+        if (output[i] != want[r][i]) want_found[r] = {want_found[r].count + 1, i};
+    } else {
+      std::memcpy(output, want[r].data(), length);
+      for (unsigned n = 0; r % 3 == 1 && n < 3; ++n) output[n == 0 ? length - 1 : random.below(length)] ^= 0x40;
+      for (std::size_t i = length; i-- > 0;)
+        if (output[i] != want[r][i]) want_found[r] = {want_found[r].count + 1, i};
+    }
+    shards[columns + r].make_read_only();
+  }
+
+  const auto first_output = reinterpret_cast<std::uintptr_t>(arguments.shards[columns]);
+  const KernelRange range = cut_kernel_range(spec, length, first_output);
+  ASSERT_EQ(range.length, length);
+  ASSERT_LE(range.begin, range.end);
+  ASSERT_LE(range.end, length);
+  ASSERT_LT(range.begin + (length - range.end), 200u) << "head and tail are the slow part";
+  std::vector<std::uint32_t> records, space(std::size_t{columns} * 32);
+  for (std::uint64_t i = 0; i < range.record_count * rows; ++i) records.insert(records.end(), {0, UINT32_MAX});
+  const std::vector<std::uint32_t> tables = pack_nibble_tables(matrix);
+  arguments.begin = range.begin;
+  arguments.end = range.end;
+  arguments.length = length;
+  arguments.records = records.data();
+  arguments.tables = tables.data();
+  arguments.space = space.data();
+  arguments.columns = columns;
+  arguments.rows = rows;
+  for (const unsigned group :
+       random.pick(static_cast<unsigned>(range.group_count), static_cast<unsigned>(range.group_count)))
+    kernel.run(&arguments, group, range.group_count - 1, local.data());
+
+  for (unsigned r = 0; r < rows; ++r) {
+    ASSERT_TRUE(shards[columns + r].surroundings_intact()) << "output " << r;
+    if (kernel.spec.mode == Mode::compare) continue;
+    const std::uint8_t *output = shards[columns + r].data();
+    ASSERT_EQ(Bytes(output, output + length), want[r]) << "output " << r;
+  }
+  if (kernel.spec.mode != Mode::compare) return;
+  for (std::uint64_t record = 0; record < range.record_count; ++record) {
+    for (unsigned r = 0; r < rows; ++r) {
+      const std::uint32_t *pair = &records[(record * rows + r) * 2];
+      if (pair[0] == 0) continue;
+      found[r].count += pair[0];
+      found[r].first = std::min(found[r].first, range.record_start(record) + pair[1]);
+    }
+  }
+  for (unsigned r = 0; r < rows; ++r) EXPECT_EQ(found[r], want_found[r]) << "output " << r;
+}
+
+// Lengths around every border that a kernel's cut has.
+std::vector<std::size_t> lengths(const Kernel &kernel, unsigned local_x) {
+  const std::size_t element = kernel.spec.tuning.element_bytes;
+  const std::size_t tile = element * kernel.spec.tuning.elements_per_item * local_x;
+  std::vector<std::size_t> all;
+  for (const std::size_t middle : {element, 2 * element, element + 8, tile, 2 * tile + 8, 5 * tile + element})
+    for (const std::size_t length : {middle - 1, middle, middle + 1, middle + 5}) all.push_back(length);
+  all.insert(all.end(), {1, 2, 3, 7, 15, 16, 17});
+  return all;
+}
+
+class EveryKernel : public testing::TestWithParam<Technique> {};
+INSTANTIATE_TEST_SUITE_P(KernelText, EveryKernel, testing::Values(Technique::compiled, Technique::tables),
+                         [](const auto &test) { return test.param == Technique::tables ? "tables" : "compiled"; });
+
+TEST_P(EveryKernel, ModesAccessesAndElements) {
+  Random random(kSeed);
+  Library library;
+  for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare}) {
+    for (const Access access : {Access::aligned, Access::shifted, Access::direct}) {
+      for (const unsigned element : {4u, 8u, 16u, 32u, 64u}) {
+        if (element > 16 && mode == Mode::accumulate) continue;
+        KernelSpec spec;
+        spec.technique = GetParam();
+        spec.mode = mode;
+        spec.access = access;
+        spec.tuning.element_bytes = element;
+        spec.tuning.elements_per_item = element == 16 ? 3 : 1;
+        spec.tuning.rows_per_pass = element == 8 ? 5 : 2;
+        library.add(random_matrix(random, 5, 6), spec);
+      }
+    }
+  }
+  ASSERT_NO_FATAL_FAILURE(library.build());
+  for (const auto &kernel : library.kernels()) {
+    for (const std::array<unsigned, 3> &local : {std::array<unsigned, 3>{4, 1, 1}, {3, 2, 2}, {1, 4, 3}}) {
+      for (const std::size_t length : lengths(*kernel, local[0])) {
+        check(random, *kernel, length, local);
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+// All 16 alignments of an input against all 16 of an output.
+TEST_P(EveryKernel, EveryPairOfAlignments) {
+  Random random(kSeed + 1);
+  Library library;
+  for (const Access access : {Access::shifted, Access::direct}) {
+    for (const Mode mode : {Mode::assign, Mode::accumulate}) {
+      KernelSpec spec;
+      spec.technique = GetParam();
+      spec.mode = mode;
+      spec.access = access;
+      library.add(random_matrix(random, 1, 2), spec);
+    }
+  }
+  ASSERT_NO_FATAL_FAILURE(library.build());
+  for (const auto &kernel : library.kernels()) {
+    for (unsigned pair = 0; pair < 256; ++pair) {
+      const std::size_t length = 100 + random.below(40);
+      Bytes room(3 * 256, 0xa5);
+      auto *base =
+          reinterpret_cast<std::uint8_t *>((reinterpret_cast<std::uintptr_t>(room.data()) + 15) & ~std::uintptr_t{15});
+      std::uint8_t *input = base + pair % 16, *other = base + 240 + (pair * 5) % 16, *output = base + 480 + pair / 16;
+      random.fill(input, length);
+      random.fill(other, length);
+      const Bytes before = room;
+      const std::uint8_t *const inputs[] = {input, other};
+      Bytes want = test::expected(kernel->matrix.data(), 1, 2, inputs, length)[0];
+      if (kernel->spec.mode == Mode::accumulate)
+        for (std::size_t i = 0; i < length; ++i) want[i] ^= output[i];
+      const KernelRange range = cut_kernel_range(kernel->spec, length, reinterpret_cast<std::uintptr_t>(output));
+      const auto tables = pack_nibble_tables(kernel->matrix);
+      std::vector<std::uint32_t> space(64);
+      KernelArguments arguments = {{input, other, output}, range.begin,  range.end, length, nullptr,
+                                   tables.data(),          space.data(), 2,         1};
+      for (std::uint64_t group = 0; group < range.group_count; ++group)
+        kernel->run(&arguments, group, range.group_count - 1, kernel->spec.tuning.local.data());
+      ASSERT_EQ(Bytes(output, output + length), want) << describe(*kernel, length) << ", alignments " << pair;
+      std::memcpy(output, before.data() + (output - room.data()), length);
+      ASSERT_EQ(room, before) << "written elsewhere: " << describe(*kernel, length) << ", alignments " << pair;
+    }
+  }
+}
+
+TEST_P(EveryKernel, PresetsAndOddShapes) {
+  Random random(kSeed + 2);
+  Library library;
+  const auto add = [&](const Matrix &matrix, unsigned rows_per_pass, unsigned element, Mode mode) {
+    KernelSpec spec;
+    spec.technique = GetParam();
+    spec.mode = mode;
+    spec.access = Access::direct;
+    spec.tuning.element_bytes = element;
+    spec.tuning.rows_per_pass = rows_per_pass;
+    library.add(matrix, spec);
+  };
+  for (const Preset &preset : presets())
+    add(preset.make(8, preset.value == TANDEM_MATRIX_RAID6 ? 2 : 3), 4, 16, Mode::assign);
+  add(find_preset(0)->make(10, 4), 4, 16, Mode::assign);
+  add(find_preset(0)->make(12, 9), 4, 16, Mode::compare);
+  add(random_matrix(random, 1, 1), 1, 8, Mode::accumulate);
+  add(random_matrix(random, 1, 255), 1, 16, Mode::assign);
+  add(random_matrix(random, 255, 1), 7, 16, Mode::compare);
+  add(random_matrix(random, 20, 31), 4, 32, Mode::assign);
+  add(Matrix(3, 0), 2, 16, Mode::assign);  // the sum of nothing is zero
+  add(Matrix(3, 0), 2, 16, Mode::accumulate);
+  add(Matrix(3, 5), 2, 16, Mode::compare);  // zeros throughout
+  Matrix sparse(4, 9);
+  for (unsigned i = 0; i < 9; ++i) sparse.at(i % 4, i) = static_cast<std::uint8_t>(i == 3 ? 0x80 : 1);
+  add(sparse, 4, 16, Mode::assign);
+  ASSERT_NO_FATAL_FAILURE(library.build());
+  for (const auto &kernel : library.kernels()) {
+    for (const std::size_t length : {1u, 63u, 64u, 1000u, 4099u}) {
+      check(random, *kernel, length, {8, 3, 2});
+      if (HasFailure()) return;
+    }
+  }
+}
+
+// One text of technique tables serves every matrix, k + m = 256 too.
+TEST(KernelText, TablesServeEveryMatrix) {
+  Random random(kSeed + 3);
+  Library library;
+  KernelSpec spec;
+  spec.technique = Technique::tables;
+  spec.access = Access::shifted;
+  library.add(Matrix(1, 1), spec);
+  ASSERT_NO_FATAL_FAILURE(library.build());
+  Kernel kernel = *library.kernels()[0];
+  for (const auto &[rows, columns] : {std::pair{128u, 128u}, {4u, 252u}, {255u, 1u}, {1u, 255u}, {3u, 7u}}) {
+    kernel.matrix = random_matrix(random, rows, columns);
+    EXPECT_EQ(generate_kernel(kernel.matrix, kernel.spec).text, kernel.text.text);
+    check(random, kernel, 2500, {16, 2, 1});
+  }
+}
+
+// The counts are of the text itself.
+TEST(KernelText, CountsOperations) {
+  Random random(kSeed + 4);
+  for (const auto &[rows, columns] : {std::pair{4u, 10u}, {2u, 4u}, {8u, 32u}, {3u, 1u}}) {
+    const Matrix matrix = random_matrix(random, rows, columns);
+    const KernelText kernel = generate_kernel(matrix, {});
+    std::istringstream lines(kernel.text);
+    std::uint64_t xors = 0, steps = 0, loads = 0, stores = 0;
+    bool inside = false;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.find("if (pass == ") != std::string::npos) inside = true;
+      if (line.find("} else {") != std::string::npos) inside = false;
+      if (!inside) continue;
+      xors += static_cast<std::uint64_t>(std::count(line.begin(), line.end(), '^'));
+      steps += line.find("= HORNER(") != std::string::npos;
+      loads += line.find("LOAD(INPUT(") != std::string::npos;
+      stores += line.find("FINISH(") != std::string::npos;
+    }
+    EXPECT_EQ(kernel.operations.two_input, xors + 8 * steps);
+    EXPECT_EQ(kernel.operations.loads, loads);
+    EXPECT_EQ(kernel.operations.stores, stores);
+    EXPECT_EQ(kernel.operations.data_bytes, columns * 4u);
+  }
+  // About 0.25 m + 0.69 + 7 m / k three-input operations a byte: what the arithmetic of bit-accumulators leads one to
+  // expect of a dense matrix.
+  const KernelText rs = generate_kernel(find_preset(0)->make(10, 4), {});
+  EXPECT_NEAR(rs.operations.three_input_per_byte(), 0.25 * 4 + 0.69 + 7 * 4 / 10.0, 0.6);
+  EXPECT_GT(rs.operations.two_input_per_byte(), rs.operations.three_input_per_byte());
+}
+
+TEST(KernelText, RefusesWhatMakesNoKernel) {
+  const auto refused = [](const Matrix &matrix, const std::function<void(KernelSpec &)> &change) {
+    KernelSpec spec;
+    change(spec);
+    try {
+      generate_kernel(matrix, spec);
+    } catch (const Error &error) {
+      return error.status() == TANDEM_ERROR_INVALID_ARGUMENT;
+    }
+    return false;
+  };
+  const Matrix matrix(2, 3);
+  for (const unsigned bytes : {0u, 1u, 2u, 3u, 12u, 128u, 0x80000000u})
+    EXPECT_TRUE(refused(matrix, [&](KernelSpec &spec) { spec.tuning.element_bytes = bytes; })) << bytes;
+  for (const unsigned count : {0u, 65u, 0xffffffffu})
+    EXPECT_TRUE(refused(matrix, [&](KernelSpec &spec) { spec.tuning.elements_per_item = count; })) << count;
+  EXPECT_TRUE(refused(matrix, [](KernelSpec &spec) { spec.tuning.rows_per_pass = 0; }));
+  EXPECT_TRUE(refused(matrix, [](KernelSpec &spec) { spec.name.clear(); }));
+  EXPECT_TRUE(refused(Matrix(0, 3), [](KernelSpec &) {}));
+  EXPECT_TRUE(refused(Matrix(129, 128), [](KernelSpec &) {}));
+  EXPECT_TRUE(refused(matrix, [](KernelSpec &spec) {
+    spec.dialect = Dialect::cuda_c;
+    spec.tuning.element_bytes = 32;
+  }));
+  EXPECT_FALSE(refused(matrix, [](KernelSpec &) {}));
+}
+
+TEST(KernelText, CutsRanges) {
+  KernelSpec spec;
+  spec.tuning.local = {64, 1, 2};
+  const KernelRange range = cut_kernel_range(spec, (1ull << 40) + 5, 0);
+  EXPECT_EQ(range.end, 1ull << 40);
+  EXPECT_EQ(range.tile_bytes, 1024u);
+  EXPECT_EQ(range.tile_count, 1ull << 30);
+  EXPECT_EQ(range.group_count, (1ull << 29) + 1);
+  EXPECT_EQ(range.record_start(3), 3072u);
+  EXPECT_EQ(range.record_start(range.tile_count), 0u);
+  EXPECT_EQ(range.record_start(range.tile_count + 1), 1ull << 40);
+  spec.tuning.local = {1, 1, 1};
+  EXPECT_THROW(cut_kernel_range(spec, 1ull << 40, 0), Error);
+  spec.tuning.local = {0x80000000u, 1, 1};
+  EXPECT_THROW(cut_kernel_range(spec, 100, 0), Error);
+  spec.tuning.local = {64, 0, 1};
+  spec.technique = Technique::tables;
+  EXPECT_THROW(cut_kernel_range(spec, 100, 0), Error);
+  spec = {};
+  spec.access = Access::shifted;
+  for (std::uint64_t address = 0; address < 40; ++address) {
+    const KernelRange shifted = cut_kernel_range(spec, 1000, address);
+    EXPECT_EQ((address + shifted.begin) % 16, 0u);
+    EXPECT_GE(shifted.begin, 4u);
+    EXPECT_LE(shifted.end, 996u);
+  }
+}
+
+}  // namespace
+}  // namespace tandem::core
