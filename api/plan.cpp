@@ -73,8 +73,7 @@ void check_memory_arguments(core::MemoryKind memory, const tandem_plan_arguments
 }
 
 // The plan's pointers out of the arguments, checked.
-void read_arguments(const Plan &plan, core::MemoryKind memory, const tandem_plan_arguments &arguments,
-                    Pointers *out) {
+void read_arguments(const Plan &plan, core::MemoryKind memory, const tandem_plan_arguments &arguments, Pointers *out) {
   check_memory_arguments(memory, arguments);
   if (arguments.shards == nullptr) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shards is NULL");
   check_shard_bytes(arguments.shard_bytes, plan.codec().shard_count());
@@ -115,8 +114,7 @@ class Run {
   void finish() {
     if (plan_->mode() != core::Mode::compare) return;
     core::Control control;
-    write_report(
-        core::explain(*plan_, task_, control), result_);
+    write_report(core::explain(*plan_, task_, control), result_);
   }
 
  private:

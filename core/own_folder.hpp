@@ -1,5 +1,5 @@
-// Where this library lies: its modules (libtandem_openmp.so, libtandem_opencl.so) lie beside it, and are opened from there
-// by absolute path, never through a search path.
+// Where this library lies: its modules (libtandem_openmp.so, libtandem_opencl.so) lie beside it, and are opened from
+// there by absolute path, never through a search path.
 #pragma once
 
 #include <string>

@@ -55,8 +55,7 @@ class OpenclBackend final : public core::Backend {
     return std::make_shared<OpenclPrepared>(matrix, std::nullopt);
   }
 
-  std::shared_ptr<const core::Prepared> prepare_tuned(const Matrix &matrix,
-                                                      const core::TuningValues &values) override {
+  std::shared_ptr<const core::Prepared> prepare_tuned(const Matrix &matrix, const core::TuningValues &values) override {
     const Settings settings = with_values(default_settings(device()), values, [](const std::string &why) {
       core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "OpenCL: " + why);
     });
@@ -70,9 +69,9 @@ class OpenclBackend final : public core::Backend {
     }
     const std::uint64_t items = std::uint64_t{local[0]} * local[1] * local[2];  // of 2^16 each: fits
     if (items > on.most_group_items) {
-      core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("OpenCL: a work-group of {}x{}x{} = {} items: {} runs {} at most",
-                                                       local[0], local[1], local[2], items, on.name,
-                                                       on.most_group_items));
+      core::fail(TANDEM_ERROR_UNAVAILABLE,
+                 fmt::format("OpenCL: a work-group of {}x{}x{} = {} items: {} runs {} at most", local[0], local[1],
+                             local[2], items, on.name, on.most_group_items));
     }
     return prepared;
   }
@@ -99,8 +98,8 @@ class OpenclBackend final : public core::Backend {
       if (task.memory == MemoryKind::opencl) {
         on_device.push_back(checked_for_device(task));
       } else if (task.memory != MemoryKind::host) {
-        core::fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("{}: memory kind {}", traits().name,
-                                                         static_cast<std::int32_t>(task.memory)));
+        core::fail(TANDEM_ERROR_UNSUPPORTED,
+                   fmt::format("{}: memory kind {}", traits().name, static_cast<std::int32_t>(task.memory)));
       } else if (task.prepared->columns() == 0) {
         if (control.cancelled()) fail_cancelled(device_);
         apply_nothing(task);
@@ -156,21 +155,20 @@ class OpenclBackend final : public core::Backend {
     chooser_ = std::make_unique<Chooser>(options_, device_, log_);
     found_ = traits_called(device_.name);
     traits_.store(&found_, std::memory_order_release);
-    log_.say(TANDEM_LOG_INFO,
-             fmt::format("opencl: {} ({}, {}), {}: {} compute units, {} of {} bytes of memory, {}", device_.name,
-                         device_.model, device_.driver_text(),
-                         options_.device == "opencl"
-                             ? (device_.is_cpu() ? "the first device, no GPU or accelerator is here"
-                                                 : "the first GPU or accelerator")
-                             : "as asked",
-                         device_.compute_units, memory_budget_bytes_, device_.memory_bytes,
-                         may_share_memory() ? "host shards are used where they lie" : "host shards are staged"));
+    log_.say(
+        TANDEM_LOG_INFO,
+        fmt::format("opencl: {} ({}, {}), {}: {} compute units, {} of {} bytes of memory, {}", device_.name,
+                    device_.model, device_.driver_text(),
+                    options_.device == "opencl" ? (device_.is_cpu() ? "the first device, no GPU or accelerator is here"
+                                                                    : "the first GPU or accelerator")
+                                                : "as asked",
+                    device_.compute_units, memory_budget_bytes_, device_.memory_bytes,
+                    may_share_memory() ? "host shards are used where they lie" : "host shards are staged"));
     return device_;
   }
 
   bool may_share_memory() const {
-    return options_.transfer == Transfer::automatic ? device_.shares_memory
-                                                    : options_.transfer == Transfer::zero_copy;
+    return options_.transfer == Transfer::automatic ? device_.shares_memory : options_.transfer == Transfer::zero_copy;
   }
   bool uses_zero_copy(const Task &task) const { return may_share_memory() && fits_zero_copy(device_, task); }
 
@@ -257,9 +255,10 @@ class OpenclBackend final : public core::Backend {
 
 std::unique_ptr<core::Backend> make_backend(const Options &options, const core::Log &log) {
   if (!is_device_name(options.device)) {
-    core::fail(TANDEM_ERROR_UNAVAILABLE,
-               fmt::format("backend \"{}\" does not exist; OpenCL devices are \"opencl\" and \"opencl:PLATFORM:DEVICE\"",
-                           options.device));
+    core::fail(
+        TANDEM_ERROR_UNAVAILABLE,
+        fmt::format("backend \"{}\" does not exist; OpenCL devices are \"opencl\" and \"opencl:PLATFORM:DEVICE\"",
+                    options.device));
   }
   const std::string &technique = options.technique;
   if (!technique.empty() && technique != "auto" && technique != "compiled" && technique != "tables") {

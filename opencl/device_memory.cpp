@@ -72,9 +72,8 @@ class Inspector {
     const std::uint64_t first = range.start_bytes;
     if (task_.offset_bytes > size || first > size - task_.offset_bytes ||
         task_.length_bytes > size - task_.offset_bytes - first) {
-      core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 fmt::format("OpenCL: {} has {} bytes from {}, its buffer {} bytes", name_of(range), task_.length_bytes,
-                             first, size));
+      core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("OpenCL: {} has {} bytes from {}, its buffer {} bytes",
+                                                            name_of(range), task_.length_bytes, first, size));
     }
     range.start_bytes += task_.offset_bytes;
     range.root = ask<cl_mem>(range.buffer, CL_MEM_ASSOCIATED_MEMOBJECT);
@@ -88,8 +87,7 @@ class Inspector {
     std::vector<const Range *> sorted;
     for (const Range &range : list) sorted.push_back(&range);
     const auto place = [](const Range *range) { return std::pair(range->root, range->root_start_bytes); };
-    std::sort(sorted.begin(), sorted.end(),
-              [&](const Range *a, const Range *b) { return place(a) < place(b); });
+    std::sort(sorted.begin(), sorted.end(), [&](const Range *a, const Range *b) { return place(a) < place(b); });
     // All ranges are equally long: whatever overlaps, overlaps its neighbours of the other kind too.
     const Range *last = nullptr, *last_output = nullptr;
     for (const Range *range : sorted) {
@@ -99,9 +97,9 @@ class Inspector {
       };
       const Range *other = range->is_output && meets(last) ? last : meets(last_output) ? last_output : nullptr;
       if (other != nullptr) {
-        core::fail(TANDEM_ERROR_OVERLAP, fmt::format("OpenCL: {} overlaps {} in their buffer ({} bytes from {} and {})",
-                                                     name_of(*range), name_of(*other), task_.length_bytes,
-                                                     range->root_start_bytes, other->root_start_bytes));
+        core::fail(TANDEM_ERROR_OVERLAP,
+                   fmt::format("OpenCL: {} overlaps {} in their buffer ({} bytes from {} and {})", name_of(*range),
+                               name_of(*other), task_.length_bytes, range->root_start_bytes, other->root_start_bytes));
       }
       last = range;
       if (range->is_output) last_output = range;
@@ -247,8 +245,8 @@ class DeviceRun {
                                  part.record_values.size() * sizeof(std::uint32_t), part.record_values.data());
       records = part.records.get();
     }
-    last_ = launch(session, queue_.get(), {variant, prepared_of(task_), part.range, part.offsets.get(), records}, shards,
-                   last_.get());
+    last_ = launch(session, queue_.get(), {variant, prepared_of(task_), part.range, part.offsets.get(), records},
+                   shards, last_.get());
     place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
     if (!compare) return;
     const cl_event after = last_.get();
@@ -306,8 +304,8 @@ class DeviceTicket final : public core::Ticket {
 }  // namespace
 
 std::unique_ptr<core::Ticket> start_on_device(const std::function<Workplace(cl_context)> &place, const Driver &driver,
-                                              const Device &device, std::span<const Task> tasks,
-                                              core::Control &control, const std::function<void()> &failed) {
+                                              const Device &device, std::span<const Task> tasks, core::Control &control,
+                                              const std::function<void()> &failed) {
   auto ticket = std::make_unique<DeviceTicket>(failed);
   for (const Task &task : tasks) {
     const auto queue = static_cast<cl_command_queue>(task.queue);
@@ -321,9 +319,9 @@ std::unique_ptr<core::Ticket> start_on_device(const std::function<Workplace(cl_c
     check(error, "clGetCommandQueueInfo");
     check(driver.clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof on, &on, nullptr), "clGetCommandQueueInfo");
     if (on != device.id) {
-      core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 fmt::format("OpenCL: the queue is of another device than the context's, {} ({})", device.name,
-                             device.model));
+      core::fail(
+          TANDEM_ERROR_INVALID_ARGUMENT,
+          fmt::format("OpenCL: the queue is of another device than the context's, {} ({})", device.name, device.model));
     }
     ticket->add(place(context), queue, task);
   }

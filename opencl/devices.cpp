@@ -74,7 +74,8 @@ std::string nonsense(const Driver &driver, Device &device) {
   if (device.compute_units == 0) return "its driver reports 0 compute units";
   if (device.most_group_items == 0) return "its driver reports work-groups of at most 0 items";
   const cl_uint dimensions = ask.number<cl_uint>(CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS);
-  if (dimensions < 3 || dimensions > 64) return fmt::format("its driver reports {} dimensions of work-items", dimensions);
+  if (dimensions < 3 || dimensions > 64)
+    return fmt::format("its driver reports {} dimensions of work-items", dimensions);
   std::vector<std::size_t> sizes(dimensions);
   check(driver.clGetDeviceInfo(device.id, CL_DEVICE_MAX_WORK_ITEM_SIZES, dimensions * sizeof(std::size_t), sizes.data(),
                                nullptr),
@@ -148,10 +149,11 @@ std::vector<Device> find_devices(const Driver &driver, const core::Log &log) {
 
 const Device &select_device(const std::vector<Device> &devices, const std::string &name) {
   if (devices.empty()) {
-    core::fail(TANDEM_ERROR_UNAVAILABLE,
-               fmt::format("backend \"{}\": no usable OpenCL device on this machine (no driver is installed, or see the "
-                           "log for what was left out)",
-                           name));
+    core::fail(
+        TANDEM_ERROR_UNAVAILABLE,
+        fmt::format("backend \"{}\": no usable OpenCL device on this machine (no driver is installed, or see the "
+                    "log for what was left out)",
+                    name));
   }
   if (name == "opencl") {
     const auto found =
@@ -179,8 +181,8 @@ std::vector<DeviceDescription> describe_devices(std::chrono::milliseconds patien
     try {
       const Driver &driver = given != nullptr ? *given : open_driver();
       for (const Device &device : find_devices(driver, core::Log()))
-        list.push_back({device.name, device.kind(), device.model + " (" + device.platform_name + ")",
-                        device.compute_units});
+        list.push_back(
+            {device.name, device.kind(), device.model + " (" + device.platform_name + ")", device.compute_units});
     } catch (const std::exception &) {  // no OpenCL: no devices
     }
     const std::lock_guard lock(answer->mutex);

@@ -104,7 +104,7 @@ DiskCache::DiskCache(const std::string &folder, const core::Log &log, std::uint6
   make_folders(folder);
   const int opened = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   std::string reason;
-  struct stat found{};
+  struct stat found {};
   if (opened < 0) {
     reason = std::strerror(errno);
   } else if (fstat(opened, &found) != 0) {
@@ -135,7 +135,7 @@ std::optional<std::vector<unsigned char>> DiskCache::load(const Key &key) const 
   const std::string name = name_of(key);
   const File file(openat(folder_, name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) return {};
-  struct stat found{};
+  struct stat found {};
   Header header;
   const Header wanted;
   std::vector<unsigned char> bytes;
@@ -206,7 +206,7 @@ void DiskCache::make_room() noexcept {
   while (const dirent *entry = readdir(folder.get())) {
     const std::string name = entry->d_name;
     const bool is_temporary = name.starts_with(kTemporary);
-    struct stat found{};
+    struct stat found {};
     if ((!name.ends_with(kSuffix) && !is_temporary) ||
         fstatat(folder_, name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(found.st_mode))
       continue;

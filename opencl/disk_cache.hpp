@@ -1,5 +1,5 @@
-// Compiled programs on disk. What lies there is run as code, so a folder that anybody else could have written is not used,
-// and an entry whose checksum does not fit is not there. docs/ENVIRONMENT.md says where the folder is.
+// Compiled programs on disk. What lies there is run as code, so a folder that anybody else could have written is not
+// used, and an entry whose checksum does not fit is not there. docs/ENVIRONMENT.md says where the folder is.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,8 @@ class DiskCache {
 
   bool in_use() const noexcept { return folder_ >= 0; }
   bool has(const Key &key) const noexcept;
-  std::optional<std::vector<unsigned char>> load(const Key &key) const;  // nothing for a damaged entry, which is removed
+  std::optional<std::vector<unsigned char>> load(
+      const Key &key) const;  // nothing for a damaged entry, which is removed
 
   // By a temporary and a rename, so that other processes see all of it or nothing; then the oldest entries go until the
   // folder holds most_bytes at most. A failure (a full disk) is none: the log hears of it.

@@ -43,8 +43,8 @@ void check_module(const Driver *module, const std::string &path) {
   constexpr std::uint32_t version = TANDEM_OPENCL_VERSION;
   if (module == nullptr) core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{}: {} is empty", kWho, path));
   if (module->version != version) {
-    core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{}: {} speaks version {}, this library version {}", kWho, path,
-                                                     module->version, version));
+    core::fail(TANDEM_ERROR_UNAVAILABLE,
+               fmt::format("{}: {} speaks version {}, this library version {}", kWho, path, module->version, version));
   }
   if (module->struct_bytes != sizeof(Driver)) {
     core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{}: {} has a table of {} bytes, this library expects {}", kWho,

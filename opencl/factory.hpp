@@ -24,11 +24,11 @@ enum class Transfer {
 
 struct Options {
   std::string device = "opencl";  // "opencl": the first GPU or accelerator, else the first; "opencl:P:D": that one
-  std::string technique;          // "" or "auto": by the bytes to come; "compiled", "tables"
+  std::string technique;          // "" or "auto": by the bytes run; "tables"; "compiled" (up to 4096 coefficients)
   Transfer transfer = Transfer::automatic;
-  const core::TuningSource *tuning = nullptr;  // outlives the backend
-  std::uint64_t memory_budget_bytes = 0;       // of buffers on the device; 0 = half of its memory
-  std::string cache_folder;                    // of compiled programs; "" = none
+  const core::TuningSource *tuning = nullptr;    // outlives the backend
+  std::uint64_t memory_budget_bytes = 0;         // of buffers on the device; 0 = half of its memory
+  std::string cache_folder;                      // of compiled programs; "" = none
   const tandem_opencl_module *driver = nullptr;  // nullptr = libtandem_opencl.so; else outlives the backend
   // Replaced by tests together with the driver.
   std::function<core::KernelText(const core::Matrix &, const core::KernelSpec &)> generate = core::generate_kernel;

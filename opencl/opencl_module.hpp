@@ -1,6 +1,6 @@
-// What libtandem and libtandem_opencl.so say to each other: a table of the OpenCL functions that we use. The module links
-// libOpenCL, and does nothing else; all logic is in libtandem and works on the table. So libtandem loads where no OpenCL
-// is installed, and tests hand in a table of their own: a driver that fails by script.
+// What libtandem and libtandem_opencl.so say to each other: a table of the OpenCL functions that we use. The module
+// links libOpenCL, and does nothing else; all logic is in libtandem and works on the table. So libtandem loads where no
+// OpenCL is installed, and tests hand in a table of their own: a driver that fails by script.
 #pragma once
 
 #include <CL/cl.h>

@@ -108,9 +108,8 @@ ProgramHandle Programs::load(const Key &key) const {
   const unsigned char *start = bytes->data();
   const std::size_t size = bytes->size();
   cl_int status = CL_SUCCESS, error = CL_SUCCESS;
-  ProgramHandle program(
-      driver_.clCreateProgramWithBinary(context_, 1, &device_.id, &size, &start, &status, &error),
-      driver_.clReleaseProgram);
+  ProgramHandle program(driver_.clCreateProgramWithBinary(context_, 1, &device_.id, &size, &start, &status, &error),
+                        driver_.clReleaseProgram);
   if (error == CL_SUCCESS) error = status;
   if (error == CL_SUCCESS)
     error = driver_.clBuildProgram(program.get(), 1, &device_.id, kBuildOptions, nullptr, nullptr);

@@ -1,5 +1,5 @@
-// The three ways of a task through a device: host shards streamed through staging memory, host shards used where they lie,
-// and shards in the caller's device memory. Tasks here have rows, columns and bytes.
+// The three ways of a task through a device: host shards streamed through staging memory, host shards used where they
+// lie, and shards in the caller's device memory. Tasks here have rows, columns and bytes.
 #pragma once
 
 #include <atomic>
@@ -36,21 +36,21 @@ void run_staged(const Workplace &place, std::span<const core::Task> tasks, core:
 // Whether the kernel can have a buffer for each of the task's shards.
 bool fits_arguments(const Device &device, const core::Task &task) noexcept;
 
-// Whether host shards can be used where they lie: fits_arguments, and no two buffers would overlap in part, which OpenCL
-// forbids.
+// Whether host shards can be used where they lie: fits_arguments, and no two buffers would overlap in part, which
+// OpenCL forbids.
 bool fits_zero_copy(const Device &device, const core::Task &task);
 
 // Uses host shards where they lie, on a device that shares the host's memory.
 void run_zero_copy(const Workplace &place, const core::Task &task, core::Control &control);
 
-// Starts tasks whose shards are buffers, on the caller's queues. Everything is checked before the first command. `place`
-// gives a place in the context of a queue.
+// Starts tasks whose shards are buffers, on the caller's queues. Everything is checked before the first command.
+// `place` gives a place in the context of a queue.
 std::unique_ptr<core::Ticket> start_on_device(const std::function<Workplace(cl_context)> &place, const Driver &driver,
                                               const Device &device, std::span<const core::Task> tasks,
                                               core::Control &control, const std::function<void()> &failed);
 
 // The bytes of each shard of such a task at one offset.
-void read_device_column(const Driver &driver, const core::Task &task, std::uint64_t at_bytes,
-                        std::uint8_t *inputs_out, std::uint8_t *outputs_out);
+void read_device_column(const Driver &driver, const core::Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
+                        std::uint8_t *outputs_out);
 
 }  // namespace tandem::opencl

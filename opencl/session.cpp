@@ -16,8 +16,8 @@ Context make_context(const Driver &driver, const Device &device, cl_context fore
     check(driver.clRetainContext(foreign), "clRetainContext");
     return {foreign, driver.clReleaseContext};
   }
-  const cl_context_properties properties[] = {
-      CL_CONTEXT_PLATFORM, reinterpret_cast<cl_context_properties>(device.platform), 0};
+  const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
+                                              reinterpret_cast<cl_context_properties>(device.platform), 0};
   cl_int error = CL_SUCCESS;
   const cl_context context = driver.clCreateContext(properties, 1, &device.id, nullptr, nullptr, &error);
   check(error, "clCreateContext");
@@ -28,8 +28,7 @@ Context make_context(const Driver &driver, const Device &device, cl_context fore
 
 cl_mem GrowingBuffer::get(const Session &session, std::uint64_t bytes) {
   if (bytes > capacity_bytes_) {
-    const std::uint64_t capacity =
-        std::max(bytes, std::min(rounded(bytes), session.device().most_buffer_bytes));
+    const std::uint64_t capacity = std::max(bytes, std::min(rounded(bytes), session.device().most_buffer_bytes));
     buffer_.reset();
     capacity_bytes_ = 0;
     buffer_ = make_buffer(session.driver(), session.context(), CL_MEM_READ_WRITE, capacity);
@@ -105,9 +104,8 @@ std::shared_ptr<const Buffer> Session::tables(const OpenclPrepared &prepared) {
     return each->second;
   }
   std::vector<std::uint32_t> words = core::pack_nibble_tables(prepared.matrix);
-  auto buffer = std::make_shared<const Buffer>(make_buffer(driver_, context_.get(),
-                                                           CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
-                                                           words.size() * sizeof words[0], words.data()));
+  auto buffer = std::make_shared<const Buffer>(make_buffer(
+      driver_, context_.get(), CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, words.size() * sizeof words[0], words.data()));
   tables_.emplace_front(prepared.id, buffer);
   if (tables_.size() > kMostTables) tables_.pop_back();
   return buffer;

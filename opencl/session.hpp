@@ -29,8 +29,8 @@ class GrowingBuffer {
   std::uint64_t capacity_bytes_ = 0;
 };
 
-// Memory of the host that the driver allocated, mapped for as long as it lives: what a device reads and writes without a
-// copy on the way.
+// Memory of the host that the driver allocated, mapped for as long as it lives: what a device reads and writes without
+// a copy on the way.
 class PinnedMemory {
  public:
   PinnedMemory() = default;

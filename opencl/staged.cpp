@@ -82,8 +82,8 @@ class Stream {
     const cl_event computed = slot.computed.get();
     if (compare) {
       slot.record_values.resize(record_bytes / sizeof(std::uint32_t));
-      check(driver_.clEnqueueReadBuffer(lane_.down.get(), records, CL_FALSE, 0, record_bytes,
-                                        slot.record_values.data(), 1, &computed, event(slot.downloaded)),
+      check(driver_.clEnqueueReadBuffer(lane_.down.get(), records, CL_FALSE, 0, record_bytes, slot.record_values.data(),
+                                        1, &computed, event(slot.downloaded)),
             "clEnqueueReadBuffer");
     } else {
       std::byte *host = slot.host_outputs.get(session, lane_.down.get(), pitch * rows);
@@ -181,9 +181,10 @@ std::uint64_t most_piece_bytes(const Workplace &place, const Task &task, const V
   }
   if (piece == 0 && budget >= shards * 2 * kLine) piece = kLine;  // of a tuning value, not of memory
   if (piece == 0) {
-    core::fail(TANDEM_ERROR_OUT_OF_MEMORY,
-               fmt::format("OpenCL: the memory budget of {} on {} ({} bytes) does not hold {} bytes of each of {} shards",
-                           device.name, device.model, place.memory_budget_bytes, kLine, shards));
+    core::fail(
+        TANDEM_ERROR_OUT_OF_MEMORY,
+        fmt::format("OpenCL: the memory budget of {} on {} ({} bytes) does not hold {} bytes of each of {} shards",
+                    device.name, device.model, place.memory_budget_bytes, kLine, shards));
   }
   return piece;
 }
@@ -197,14 +198,14 @@ void run_staged(const Workplace &place, std::span<const Task> tasks, core::Contr
     for (const Task &task : tasks) {
       // The XOR of accumulate happens in the caller's memory, so the device computes the product alone.
       const Mode mode = task.mode == Mode::accumulate ? Mode::assign : task.mode;
-      const Variant variant =
-          place.chooser.choose(prepared_of(task), place.session->programs(), mode, core::Access::aligned,
-                               core::Binding::offsets, task.length_bytes);
+      const Variant variant = place.chooser.choose(prepared_of(task), place.session->programs(), mode,
+                                                   core::Access::aligned, core::Binding::offsets, task.length_bytes);
       const std::uint64_t most = most_piece_bytes(place, task, variant, Session::kMostLanes * Lane::kSlots);
       for (std::uint64_t done = 0; done < task.length_bytes;) {
         if (control.cancelled()) fail_cancelled(device);
         const std::uint64_t length = std::min(most, task.length_bytes - done);
-        stream.feed({&task, variant, core::cut_kernel_range(variant.spec, length, 0), task.offset_bytes + done, length});
+        stream.feed(
+            {&task, variant, core::cut_kernel_range(variant.spec, length, 0), task.offset_bytes + done, length});
         done += length;
       }
     }

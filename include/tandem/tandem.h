@@ -180,18 +180,18 @@ enum tandem_log_level_value { TANDEM_LOG_DEBUG = 0, TANDEM_LOG_INFO = 1, TANDEM_
 typedef void (*tandem_log_callback)(void *user, int32_t level, const char *message);
 
 typedef struct tandem_context_options {
-  size_t struct_bytes;              /* sizeof(tandem_context_options) */
-  const char *backend;              /* NULL = "auto" (the CPU); "cpu", "opencl" (its first GPU or accelerator, else its
-                                       first device), or a device of tandem_devices() in tools.h: "opencl:0:1" */
-  const char *kernel;               /* NULL = the best this CPU has; a CPU kernel's name forces it. OpenCL: "compiled" or
-                                       "tables" forces that technique */
-  uint32_t thread_count;            /* 0 = every core that affinity and cgroup quota allow */
-  int32_t executor;                 /* enum tandem_executor_value */
-  int32_t partition;                /* enum tandem_partition_value */
-  int32_t schedule;                 /* enum tandem_schedule_value; OpenMP only */
-  int32_t pin_threads;              /* non-zero: pthread workers are pinned, one to a core of the affinity mask */
-  int32_t log_level;                /* the lowest enum tandem_log_level_value that log_callback hears */
-  const char *resources;            /* NULL, or amounts such as "cpu=5": see tandem_context_set_resource */
+  size_t struct_bytes;   /* sizeof(tandem_context_options) */
+  const char *backend;   /* NULL = "auto" (the CPU); "cpu", "opencl" (its first GPU or accelerator, else its
+                            first device), or a device of tandem_devices() in tools.h: "opencl:0:1" */
+  const char *kernel;    /* NULL = the best this CPU has; a CPU kernel's name forces it. OpenCL: "compiled" or
+                            "tables" forces that technique */
+  uint32_t thread_count; /* 0 = every core that affinity and cgroup quota allow */
+  int32_t executor;      /* enum tandem_executor_value */
+  int32_t partition;     /* enum tandem_partition_value */
+  int32_t schedule;      /* enum tandem_schedule_value; OpenMP only */
+  int32_t pin_threads;   /* non-zero: pthread workers are pinned, one to a core of the affinity mask */
+  int32_t log_level;     /* the lowest enum tandem_log_level_value that log_callback hears */
+  const char *resources; /* NULL, or amounts such as "cpu=5": see tandem_context_set_resource */
   tandem_log_callback log_callback; /* NULL = silent */
   void *log_user;
 } tandem_context_options;
@@ -217,10 +217,10 @@ TANDEM_API void tandem_context_destroy(tandem_context *context);
 TANDEM_API tandem_status tandem_context_set_resource(tandem_context *context, const char *name, uint64_t amount);
 
 typedef struct tandem_context_info {
-  size_t struct_bytes; /* set by the caller: sizeof(tandem_context_info) */
-  const char *backend; /* "cpu", "opencl:0:0" ("opencl" before the first call); they live as long as the context */
-  const char *kernel;  /* "avx512-gfni"; OpenCL: "auto", "compiled", "tables" */
-  const char *executor; /* "pthread"; OpenCL: "device" */
+  size_t struct_bytes;   /* set by the caller: sizeof(tandem_context_info) */
+  const char *backend;   /* "cpu", "opencl:0:0" ("opencl" before the first call); they live as long as the context */
+  const char *kernel;    /* "avx512-gfni"; OpenCL: "auto", "compiled", "tables" */
+  const char *executor;  /* "pthread"; OpenCL: "device" */
   uint32_t thread_count; /* of the CPU; OpenCL: 0 */
   uint32_t reserved;
   uint64_t

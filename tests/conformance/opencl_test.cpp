@@ -10,6 +10,7 @@
 #include "core/log.hpp"
 #include "opencl/factory.hpp"
 #include "tests/conformance/suite.hpp"
+#include "tests/support/expected.hpp"
 #include "tests/support/random.hpp"
 
 namespace tandem::test {
@@ -17,12 +18,24 @@ namespace {
 
 using opencl::Transfer;
 
-std::unique_ptr<core::Backend> make(const char *technique, Transfer transfer, std::uint64_t memory_budget_bytes = 0) {
+// A compile takes a second or two. So "compiled" is by bytes here: each matrix that enough of them run through.
+class CompileSoon final : public core::TuningSource {
+ public:
+  core::TuningChoice find(const core::TuningQuery &) const override {
+    return {{{"compile_after_bytes", 200'000}}, "test"};
+  }
+};
+
+std::unique_ptr<core::Backend> make(const char *technique, Transfer transfer, const core::Log &log = core::Log()) {
+  static const CompileSoon compile_soon;
   opencl::Options options;
-  options.technique = technique;
+  if (technique == std::string("tables")) {
+    options.technique = technique;
+  } else {
+    options.tuning = &compile_soon;
+  }
   options.transfer = transfer;
-  options.memory_budget_bytes = memory_budget_bytes;
-  return opencl::make_backend(options, core::Log());
+  return opencl::make_backend(options, log);
 }
 
 // Why there is nothing to run on, or "".
@@ -46,6 +59,34 @@ std::vector<BackendMaker> makers() {
         {std::string("zero_copy_") + technique, [=] { return make(technique, Transfer::zero_copy); }, missing()});
   }
   return list;
+}
+
+// The two techniques are what they are called.
+TEST(OpenclTechnique, IsTheOneThatWasAskedFor) {
+  if (!missing().empty()) GTEST_SKIP() << "NOT RUN: " << missing();
+  for (const char *technique : {"tables", "compiled"}) {
+    std::string heard;
+    const auto hear = [](void *user, std::int32_t, const char *message) {
+      *static_cast<std::string *>(user) += message;
+    };
+    const auto backend = make(technique, Transfer::automatic, core::Log(hear, &heard, TANDEM_LOG_INFO));
+    core::Matrix matrix(2, 4);
+    for (unsigned i = 0; i < 8; ++i) matrix.at(i / 4, i % 4) = static_cast<std::uint8_t>(17 * i + 3);
+    const auto prepared = backend->prepare(matrix);
+    Random random(5);
+    Shards shards;
+    for (unsigned i = 0; i < 6; ++i) shards.push_back(random.bytes(60'000));
+    const std::uint8_t *inputs[] = {shards[0].data(), shards[1].data(), shards[2].data(), shards[3].data()};
+    std::byte *outputs[] = {reinterpret_cast<std::byte *>(shards[4].data()),
+                            reinterpret_cast<std::byte *>(shards[5].data())};
+    const core::Task task = {prepared.get(),    reinterpret_cast<const std::byte *const *>(inputs), outputs, 0, 60'000,
+                             core::Mode::assign};
+    core::Control control;
+    backend->run({&task, 1}, control);
+    EXPECT_EQ(Shards(shards.begin() + 4, shards.end()), expected(matrix.data(), 2, 4, inputs, 60'000));
+    EXPECT_NE(heard.find(std::string("technique ") + technique), std::string::npos) << heard;
+    EXPECT_GT(backend->kernel_calls(), 0u);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Opencl, BackendConformance, testing::ValuesIn(makers()), maker_name);
