@@ -89,6 +89,58 @@ TEST(OpenclTechnique, IsTheOneThatWasAskedFor) {
   }
 }
 
+// Small enough for a simulator that looks at each access (oclgrind): each mode, technique and way of transfer, at
+// lengths with and without whole elements and tiles, and shards that begin at different places.
+TEST(OpenclSmall, EveryKernelWithinItsBounds) {
+  if (!missing().empty()) GTEST_SKIP() << "NOT RUN: " << missing();
+  Random random(31);
+  for (const char *technique : {"tables", "compiled"}) {
+    for (const Transfer transfer : {Transfer::staged, Transfer::zero_copy}) {
+      opencl::Options options;
+      options.technique = technique;
+      options.transfer = transfer;
+      const auto backend = opencl::make_backend(options, core::Log());
+      core::Matrix matrix(5, 3);
+      for (unsigned r = 0; r < 5; ++r) random.fill(matrix.row(r).data(), 3);
+      const auto prepared =
+          backend->prepare_tuned(matrix, {{"local_x", 8}, {"local_y", 2}, {"element_bytes", 16}, {"rows_per_pass", 2}});
+      for (const std::size_t bytes :
+           {std::size_t{1}, std::size_t{15}, std::size_t{16}, std::size_t{300}, std::size_t{1025}}) {
+        for (const core::Mode mode : {core::Mode::assign, core::Mode::accumulate, core::Mode::compare}) {
+          Shards shards;
+          for (unsigned i = 0; i < 8; ++i) shards.push_back(random.bytes(bytes + i));
+          std::vector<const std::uint8_t *> inputs;
+          std::vector<std::byte *> outputs;
+          for (unsigned i = 0; i < 8; ++i) {
+            std::uint8_t *start = shards[i].data() + i;
+            if (i < 3) inputs.push_back(start);
+            if (i >= 3) outputs.push_back(reinterpret_cast<std::byte *>(start));
+          }
+          const Shards before = shards, product = expected(matrix.data(), 5, 3, inputs.data(), bytes);
+          std::vector<core::Mismatch> found(5);
+          const core::Task task = {
+              prepared.get(), reinterpret_cast<const std::byte *const *>(inputs.data()), outputs.data(), 0, bytes, mode,
+              found.data()};
+          core::Control control;
+          backend->run({&task, 1}, control);
+          for (unsigned r = 0; r < 5; ++r) {
+            Bytes want = before[3 + r];
+            std::uint64_t differing = 0;
+            for (std::size_t i = 0; i < bytes; ++i) {
+              std::uint8_t &byte = want[3 + r + i];
+              differing += byte != product[r][i];
+              if (mode == core::Mode::assign) byte = product[r][i];
+              if (mode == core::Mode::accumulate) byte ^= product[r][i];
+            }
+            ASSERT_EQ(shards[3 + r], want) << technique << ", " << bytes << " bytes";
+            if (mode == core::Mode::compare) ASSERT_EQ(found[r].byte_count, differing) << technique << ", " << bytes;
+          }
+        }
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Opencl, BackendConformance, testing::ValuesIn(makers()), maker_name);
 
 TEST(OpenclDevice, IsThereWhereItIsRequired) {
