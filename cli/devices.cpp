@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
@@ -52,13 +53,117 @@ int devices(const OutputFlags &flags) {
   return kExitDone;
 }
 
+// tandem devices --kernel: what the generated kernels of a code cost, or their text.
+struct KernelFlags {
+  bool kernel = false;
+  std::uint32_t k = 10, m = 4;
+  std::string matrix, text_dialect, technique = "compiled";
+  tandem_kernel_text_options options = {};
+};
+
+const std::map<std::string, std::int32_t> kDialects = {
+    {"opencl", TANDEM_DIALECT_OPENCL_C}, {"cuda", TANDEM_DIALECT_CUDA_C}, {"host", TANDEM_DIALECT_HOST_C}};
+const std::map<std::string, std::int32_t> kTechniques = {{"compiled", TANDEM_TECHNIQUE_COMPILED},
+                                                         {"tables", TANDEM_TECHNIQUE_TABLES}};
+
+struct DestroyCodec {
+  void operator()(tandem_codec *codec) const noexcept { tandem_codec_destroy(codec); }
+};
+
+tandem_kernel_text_info describe(const tandem_codec *codec, const tandem_kernel_text_options &options,
+                                 std::string *text) {
+  tandem_kernel_text_info info = {};
+  info.struct_bytes = sizeof info;
+  check(tandem_kernel_text(codec, &options, nullptr, 0, &info));
+  if (text != nullptr) {
+    text->resize(info.text_bytes);
+    check(tandem_kernel_text(codec, &options, text->data(), text->size(), &info));
+    text->pop_back();
+  }
+  return info;
+}
+
+int kernel_texts(const OutputFlags &output, KernelFlags flags) {
+  tandem_codec_options codec_options = {};
+  codec_options.struct_bytes = sizeof codec_options;
+  codec_options.k = flags.k;
+  codec_options.m = flags.m;
+  codec_options.allow_non_mds = 1;  // nothing is coded
+  if (!flags.matrix.empty()) check(tandem_matrix_from_name(flags.matrix.c_str(), &codec_options.matrix));
+  tandem_codec *made = nullptr;
+  check(tandem_codec_create(&codec_options, &made));
+  const std::unique_ptr<tandem_codec, DestroyCodec> codec(made);
+
+  tandem_kernel_text_options &options = flags.options;
+  options.struct_bytes = sizeof options;
+  if (!flags.text_dialect.empty()) {
+    options.dialect = kDialects.at(flags.text_dialect);
+    options.technique = kTechniques.at(flags.technique);
+    std::string text;
+    describe(codec.get(), options, &text);
+    fmt::print("{}", text);
+    return kExitDone;
+  }
+  nlohmann::ordered_json object = {{"command", "devices"}, {"k", flags.k}, {"m", flags.m}};
+  if (!output.json && !output.quiet) {
+    fmt::print("Generated kernels for {}+{}, on 32-bit words, per byte of data:\n\n", flags.k, flags.m);
+    fmt::print("{:<10} {:<8} {:>10} {:>12} {:>6} {:>6} {:>8} {:>10}\n", "TECHNIQUE", "OPER.", "2-INPUT OPS",
+               "3-INPUT OPS", "LOADS", "STORES", "LOOK-UPS", "TEXT BYTES");
+  }
+  for (const auto &[technique, technique_value] : kTechniques) {
+    for (const auto &[operation, value] : {std::pair{"encode", TANDEM_OPERATION_ENCODE},
+                                           {"update", TANDEM_OPERATION_UPDATE},
+                                           {"verify", TANDEM_OPERATION_VERIFY}}) {
+      options.technique = technique_value;
+      options.operation = value;
+      const tandem_kernel_text_info info = describe(codec.get(), options, nullptr);
+      const auto per_byte = [&](std::uint64_t count) {
+        return static_cast<double>(count) / static_cast<double>(info.data_bytes);
+      };
+      if (output.json) {
+        object["kernels"].push_back({{"technique", technique},
+                                     {"operation", operation},
+                                     {"two_input_operations_per_byte", per_byte(info.two_input_operations)},
+                                     {"three_input_operations_per_byte", per_byte(info.three_input_operations)},
+                                     {"loads_per_byte", per_byte(info.loads)},
+                                     {"stores_per_byte", per_byte(info.stores)},
+                                     {"table_lookups_per_byte", per_byte(info.table_lookups)},
+                                     {"text_bytes", info.text_bytes - 1}});
+      } else if (!output.quiet) {
+        fmt::print("{:<10} {:<8} {:>10.2f} {:>12.2f} {:>6.2f} {:>6.2f} {:>8.2f} {:>10}\n", technique, operation,
+                   per_byte(info.two_input_operations), per_byte(info.three_input_operations), per_byte(info.loads),
+                   per_byte(info.stores), per_byte(info.table_lookups), info.text_bytes - 1);
+      }
+    }
+  }
+  if (output.json) fmt::print("{}\n", object.dump(2));
+  return kExitDone;
+}
+
 }  // namespace
 
 void add_devices_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<OutputFlags>();
   CLI::App *command = app.add_subcommand("devices", "List what this machine has: devices and CPU kernels");
   add_output_flags(*command, *flags);
-  command->callback([flags, &invocation] { invocation.run = [flags] { return devices(*flags); }; });
+  const auto kernel = std::make_shared<KernelFlags>();
+  CLI::Option *asked = command->add_flag("--kernel", kernel->kernel,
+                                         "Show what the generated device kernels of a code cost, or their text");
+  const auto with_kernel = [&](CLI::Option *option) { option->needs(asked); };
+  with_kernel(command->add_option("-k", kernel->k, "With --kernel: data shards; default 10"));
+  with_kernel(command->add_option("-m", kernel->m, "With --kernel: parity shards; default 4"));
+  with_kernel(command->add_option("--matrix", kernel->matrix, "With --kernel: generator matrix; default isal-cauchy"));
+  with_kernel(command->add_option("--text", kernel->text_dialect, "With --kernel: print the text in this dialect")
+                  ->check(CLI::IsMember({"opencl", "cuda", "host"})));
+  with_kernel(command->add_option("--technique", kernel->technique, "With --text: compiled (default) or tables")
+                  ->check(CLI::IsMember({"compiled", "tables"})));
+  with_kernel(command->add_option("--element-bytes", kernel->options.element_bytes,
+                                  "With --kernel: bytes that a work-item loads at once; default 16"));
+  with_kernel(command->add_option("--rows-per-pass", kernel->options.rows_per_pass,
+                                  "With --kernel: outputs computed together; default 4"));
+  command->callback([flags, kernel, &invocation] {
+    invocation.run = [flags, kernel] { return kernel->kernel ? kernel_texts(*flags, *kernel) : devices(*flags); };
+  });
 }
 
 }  // namespace tandem::cli

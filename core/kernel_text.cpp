@@ -272,6 +272,16 @@ void count_tables(const Matrix &matrix, KernelOperations &operations) {
   operations.three_input = passes * columns * 4 * 4 + rows * 9;
 }
 
+// What becomes of the outputs, beyond computing them: read and XORed, or read and compared, not written.
+void count_finish(const Matrix &matrix, Mode mode, KernelOperations &operations) {
+  const std::uint64_t rows = matrix.rows();
+  if (mode == Mode::assign) return;
+  operations.loads += rows;
+  operations.two_input += rows;
+  operations.three_input += rows;
+  if (mode == Mode::compare) operations.stores -= rows;
+}
+
 std::string replace(std::string text, std::string_view what, std::string_view by) {
   const std::size_t at = text.find(what);
   if (at == std::string::npos) fail(TANDEM_ERROR_INTERNAL, fmt::format("kernel text has no {}", what));
@@ -319,12 +329,14 @@ KernelText generate_kernel(const Matrix &matrix, const KernelSpec &spec) {
   out += text::common_h;
   if (tables) {
     count_tables(matrix, kernel.operations);
+    count_finish(matrix, spec.mode, kernel.operations);
     return out += write_interface(matrix, spec) + text::tables_h, kernel;
   }
   const unsigned pass_count = (matrix.rows() + tuning.rows_per_pass - 1) / tuning.rows_per_pass;
   out += fmt::format("#define PASS_COUNT {}u\n", pass_count) + write_matrix(matrix) + write_interface(matrix, spec);
   out += replace(text::compiled_h, "            //[passes]\n",
                  write_passes(matrix, tuning.rows_per_pass, kernel.operations));
+  count_finish(matrix, spec.mode, kernel.operations);
   return kernel;
 }
 

@@ -96,6 +96,25 @@ class Command(unittest.TestCase):
             self.ok("decode", self.shards, "-o", self.output, "--force", *more)
             self.assertEqual(self.read(self.output), self.content)
 
+    def test_kernel_texts(self):
+        report = json.loads(self.ok("devices", "--kernel", "-k", 10, "-m", 4, "--json").stdout)
+        kernels = {(each["technique"], each["operation"]): each for each in report["kernels"]}
+        self.assertEqual(len(kernels), 6)
+        encode = kernels["compiled", "encode"]
+        self.assertEqual((encode["loads_per_byte"], encode["stores_per_byte"]), (0.25, 0.1))
+        self.assertLess(encode["three_input_operations_per_byte"], encode["two_input_operations_per_byte"])
+        self.assertEqual(kernels["tables", "encode"]["table_lookups_per_byte"], 2)
+        for dialect, word in (("opencl", b"__kernel void"), ("cuda", b"__global__"), ("host", b"stdint.h")):
+            for technique in ("compiled", "tables"):
+                text = self.ok("devices", "--kernel", "--text", dialect, "--technique", technique).stdout
+                self.assertIn(word, text)
+                self.assertEqual(text.count(b"{"), text.count(b"}"))
+        self.assertIn(b"FINISH(2, OUTPUT(2)", self.ok("devices", "--kernel", "-k", 5, "-m", 3, "--text", "host").stdout)
+        self.assertIn(b"2-INPUT OPS", self.ok("devices", "--kernel").stdout)
+        self.ok("devices", "-k", 4, status=2)  # means nothing without --kernel
+        self.assertIn(b"without rows", self.ok("devices", "--kernel", "-m", 0, status=2).stderr)
+        self.assertIn(b"element_bytes is 5", self.ok("devices", "--kernel", "--element-bytes", 5, status=2).stderr)
+
     def test_verify_and_info(self):
         self.encode("--block-bytes", "4k")
         self.assertIn(b"intact", self.ok("verify", self.shards).stdout)

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""The CUDA dialect of generated kernels, compiled to machine code by NVRTC, which needs no GPU.
+
+    cuda_text_test.py TANDEM        NOT RUN (status 77) where no NVRTC is installed
+"""
+
+import ctypes
+import ctypes.util
+import glob
+import re
+import subprocess
+import sys
+import unittest
+
+TANDEM = None
+NVRTC = None
+# A (k, m), element bytes and rows a pass at which nothing may be spilled, for the oldest and the newest architecture that
+# this NVRTC knows and for sm_90.
+CASES = ((4, 2, 16, 2), (10, 4, 8, 4), (16, 4, 8, 4), (32, 8, 4, 8), (3, 7, 4, 4), (1, 1, 16, 4))
+
+
+def find_nvrtc():
+    found = ctypes.util.find_library("nvrtc")
+    places = [found] if found else []
+    for folder in ("/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu"):
+        places += sorted(path for path in glob.glob(folder + "/libnvrtc.so*") if "builtins" not in path)
+    for place in places:
+        try:
+            return ctypes.CDLL(place)
+        except OSError:
+            continue
+    return None
+
+
+def compile_text(text, architecture):
+    """Returns (worked, log) of NVRTC."""
+    program = ctypes.c_void_p()
+    check(NVRTC.nvrtcCreateProgram(ctypes.byref(program), text, b"kernel.cu", 0, None, None))
+    options = [f"--gpu-architecture=sm_{architecture}".encode(), b"--ptxas-options=-v"]
+    status = NVRTC.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
+    size = ctypes.c_size_t()
+    check(NVRTC.nvrtcGetProgramLogSize(program, ctypes.byref(size)))
+    log = ctypes.create_string_buffer(size.value + 1)
+    check(NVRTC.nvrtcGetProgramLog(program, log))
+    check(NVRTC.nvrtcDestroyProgram(ctypes.byref(program)))
+    return status == 0, log.value.decode(errors="replace")
+
+
+def check(status):
+    if status != 0:
+        raise RuntimeError(f"NVRTC: error {status}")
+
+
+def architectures():
+    count = ctypes.c_int()
+    check(NVRTC.nvrtcGetNumSupportedArchs(ctypes.byref(count)))
+    known = (ctypes.c_int * count.value)()
+    check(NVRTC.nvrtcGetSupportedArchs(known))
+    return sorted({min(known), max(known)} | ({90} & set(known)))
+
+
+def text_of(k, m, *arguments):
+    command = [TANDEM, "devices", "--kernel", "--text", "cuda", "-k", str(k), "-m", str(m), *arguments]
+    return subprocess.run(command, check=True, capture_output=True).stdout
+
+
+class CudaText(unittest.TestCase):
+    def assert_compiles(self, text, architecture):
+        worked, log = compile_text(text, architecture)
+        self.assertTrue(worked, log)
+        return log
+
+    def test_compiled_technique(self):
+        for k, m, element, rows in CASES:
+            text = text_of(k, m, "--element-bytes", str(element), "--rows-per-pass", str(rows))
+            for architecture in architectures():
+                log = self.assert_compiles(text, architecture)
+                spilled = [int(bytes_) for bytes_ in re.findall(r"(\d+) bytes spill", log)]
+                self.assertTrue(spilled, "NVRTC says nothing of spills: " + log)
+                self.assertEqual(sum(spilled), 0, f"{k}+{m} on sm_{architecture}: {log}")
+                registers = re.search(r"Used (\d+) registers", log)
+                print(f"{k}+{m}, {element} bytes, sm_{architecture}: {registers.group(1)} registers")
+
+    def test_tables_technique(self):
+        for architecture in architectures():
+            self.assert_compiles(text_of(10, 4, "--technique", "tables"), architecture)
+
+    def test_what_is_wrong_does_not_compile(self):
+        worked, log = compile_text(text_of(4, 2).replace(b"HORNER(p0, p0_0)", b"HORNER(p0, p0_9)"), architectures()[0])
+        self.assertFalse(worked)
+        self.assertIn("p0_9", log)
+
+
+if __name__ == "__main__":
+    TANDEM = sys.argv.pop(1)
+    NVRTC = find_nvrtc()
+    if NVRTC is None:
+        print("NOT RUN: no libnvrtc (it comes with the CUDA toolkit)")
+        sys.exit(77)
+    unittest.main()
