@@ -52,11 +52,15 @@ void check_shard_bytes(std::uint64_t shard_bytes, std::uint64_t shard_count) {
   }
 }
 
+void check_given(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs) {
+  if (any_null(inputs, plan.inputs().size()) || any_null(outputs, plan.outputs().size())) [[unlikely]]
+    fail_null(plan, inputs, outputs);
+}
+
 void check_pointers(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs,
                     std::uint64_t shard_bytes) {
+  check_given(plan, inputs, outputs);
   const std::size_t input_count = plan.inputs().size(), output_count = plan.outputs().size();
-  if (any_null(inputs, input_count) || any_null(outputs, output_count)) [[unlikely]]
-    fail_null(plan, inputs, outputs);
   if (plan.mode() == core::Mode::compare) return;  // nothing is written
   if (shard_bytes * (input_count + output_count) >= kOverlapCheckBytes)
     check_overlap(plan, inputs, outputs, shard_bytes);

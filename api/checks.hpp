@@ -28,6 +28,9 @@ bool any_null(const Pointer *pointers, std::size_t count) {
 // shard_bytes >= 1, and shard_count shards of it fit the address space. Throws Error.
 void check_shard_bytes(std::uint64_t shard_bytes, std::uint64_t shard_count);
 
+// The pointers of one stripe in plan order: none NULL. Throws Error naming the shard.
+void check_given(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs);
+
 // The pointers of one stripe in plan order: none NULL, no output on another buffer. Throws Error naming the shards.
 void check_pointers(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs,
                     std::uint64_t shard_bytes);

@@ -10,6 +10,7 @@
 #include "api/objects.hpp"
 #include "api/options.hpp"
 #include "cpu/factory.hpp"
+#include "opencl/factory.hpp"
 
 namespace tandem::api {
 namespace {
@@ -47,11 +48,29 @@ std::int32_t executor_option(std::int32_t given) {
              fmt::format("TANDEM_EXECUTOR is \"{}\"; known executors: serial, pthread, openmp", name));
 }
 
-std::unique_ptr<core::Backend> make_backend(tandem_context &context, const tandem_context_options &options) {
-  const std::string name = text_option(options.backend, "TANDEM_BACKEND");
-  if (!name.empty() && name != "auto" && name != "cpu")
-    core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("backend \"{}\" does not exist here; known: auto, cpu", name));
+void load_tuning(tandem_context &context, const char *given) {
+  bool named = false;
+  context.tuning_path = core::tuning_file_path(given, &named);
+  context.tuning = core::load_tuning_file(context.tuning_path, named, context.log);
+}
 
+// Said once: the backends say which values they take, not that there are none. Of the CPU only: a device is not touched
+// before it is needed.
+void say_what_is_known(const tandem_context &context, const core::Backend &cpu) {
+  if (context.tuning == nullptr) return;
+  const core::TuningIdentity identity = cpu.tuning_identity();
+  const std::size_t count = context.tuning->entries().size();
+  if (context.tuning->knows(identity)) {
+    context.log.say(TANDEM_LOG_INFO, fmt::format("tuning file {}: {} entries", context.tuning_path, count));
+  } else {
+    context.log.say(TANDEM_LOG_WARNING,
+                    fmt::format("tuning file {}: none of its {} entries was measured on {} or another device of {}: "
+                                "ignored",
+                                context.tuning_path, count, identity.device, identity.vendor));
+  }
+}
+
+std::unique_ptr<core::Backend> make_cpu_backend(tandem_context &context, const tandem_context_options &options) {
   cpu::Options cpu_options;
   cpu_options.kernel = text_option(options.kernel, "TANDEM_KERNEL");
   cpu_options.thread_count = thread_count_option(options.thread_count);
@@ -66,28 +85,31 @@ std::unique_ptr<core::Backend> make_backend(tandem_context &context, const tande
   context.kernel_name = choice.kernel;
   context.executor_name = choice.executor;
   context.thread_count = choice.thread_count;
+  say_what_is_known(context, *backend);
   return backend;
 }
 
-void load_tuning(tandem_context &context, const char *given) {
-  bool named = false;
-  context.tuning_path = core::tuning_file_path(given, &named);
-  context.tuning = core::load_tuning_file(context.tuning_path, named, context.log);
+// Threads and executors are the CPU's; a device has none.
+std::unique_ptr<core::Backend> make_opencl_backend(tandem_context &context, const tandem_context_options &options,
+                                                   const std::string &name) {
+  opencl::Options opencl_options;
+  opencl_options.device = name;
+  opencl_options.technique = text_option(options.kernel, "TANDEM_KERNEL");
+  opencl_options.tuning = context.tuning.get();
+  opencl_options.cache_folder = opencl::default_cache_folder();
+  std::unique_ptr<core::Backend> backend = opencl::make_backend(opencl_options, context.log);
+  const std::string &technique = opencl_options.technique;
+  context.kernel_name = technique == "compiled" ? "compiled" : technique == "tables" ? "tables" : "auto";
+  context.executor_name = "device";
+  return backend;
 }
 
-// Said once: the backends say which values they take, not that there are none.
-void say_what_is_known(const tandem_context &context) {
-  if (context.tuning == nullptr) return;
-  const core::TuningIdentity identity = context.backend->tuning_identity();
-  const std::size_t count = context.tuning->entries().size();
-  if (context.tuning->knows(identity)) {
-    context.log.say(TANDEM_LOG_INFO, fmt::format("tuning file {}: {} entries", context.tuning_path, count));
-  } else {
-    context.log.say(TANDEM_LOG_WARNING,
-                    fmt::format("tuning file {}: none of its {} entries was measured on {} or another device of {}: "
-                                "ignored",
-                                context.tuning_path, count, identity.device, identity.vendor));
-  }
+std::unique_ptr<core::Backend> make_backend(tandem_context &context, const tandem_context_options &options) {
+  const std::string name = text_option(options.backend, "TANDEM_BACKEND");
+  if (name.empty() || name == "auto" || name == "cpu") return make_cpu_backend(context, options);
+  if (opencl::is_device_name(name)) return make_opencl_backend(context, options, name);
+  core::fail(TANDEM_ERROR_UNAVAILABLE,
+             fmt::format("backend \"{}\" does not exist here; known: auto, cpu, opencl, opencl:PLATFORM:DEVICE", name));
 }
 
 }  // namespace
@@ -110,8 +132,6 @@ tandem_status tandem_context_create(const tandem_context_options *options, tande
     if (!resources.empty()) context->budget.set_all(resources);
     tandem::api::load_tuning(*context, given.tuning_file);
     context->backend = tandem::api::make_backend(*context, given);
-    tandem::api::say_what_is_known(*context);
-    context->backend_name = context->backend->traits().name;
     *context_out = context.release();
   });
 }
@@ -128,7 +148,7 @@ tandem_status tandem_context_query(const tandem_context *context, tandem_context
     return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "context or info_out is NULL");
   return guarded([&] {
     tandem_context_info info = {};
-    info.backend = context->backend_name.c_str();
+    info.backend = context->backend->traits().name.c_str();
     info.kernel = context->kernel_name;
     info.executor = context->executor_name;
     info.thread_count = context->thread_count;

@@ -23,12 +23,12 @@ struct tandem_context {
   std::string tuning_path;
   std::unique_ptr<const tandem::core::TuningTable> tuning;  // null: nothing is known
   std::unique_ptr<tandem::core::Backend> backend;           // after the budget and the table that it uses
-  std::string backend_name;
   const char *kernel_name;
   const char *executor_name;
-  unsigned thread_count;
+  unsigned thread_count = 0;
 };
 
 struct tandem_plan {
   std::shared_ptr<const tandem::core::Plan> plan;  // its jobs keep it
+  tandem::core::MemoryKind memory;                 // of the shards
 };

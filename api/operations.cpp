@@ -97,7 +97,7 @@ void verify(tandem_context &context, const tandem_codec &codec, const void *cons
   task.mismatches = mismatches;
   core::Control control;
   plan.backend().run({&task, 1}, control);
-  write_report(core::explain(plan, mismatches, pointers.inputs, pointers.outputs, shard_bytes, control), result_out);
+  write_report(core::explain(plan, task, control), result_out);
 }
 
 constexpr std::size_t kLine = 64;  // bytes of a cache line

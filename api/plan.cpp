@@ -1,6 +1,7 @@
 // Plans and jobs.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <mutex>
 #include <vector>
 
@@ -25,14 +26,15 @@ ShardSet shard_set(const std::uint8_t *flags, unsigned count) {
   return set;
 }
 
-Shape plan_shape(const Codec &codec, const tandem_plan_options &options) {
+Shape plan_shape(const core::Backend &backend, const Codec &codec, const tandem_plan_options &options) {
   if (options.operation < TANDEM_OPERATION_ENCODE || options.operation > TANDEM_OPERATION_ACCUMULATE) {
     core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("operation is {}; known values are 0 to {}",
                                                           options.operation, int{TANDEM_OPERATION_ACCUMULATE}));
   }
   if (options.first != 0 && options.operation != TANDEM_OPERATION_ACCUMULATE)
     core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("first is {}, but it belongs to accumulate", options.first));
-  if (options.memory != TANDEM_MEMORY_HOST) {
+  const std::vector<core::MemoryKind> &memories = backend.traits().memories;
+  if (std::find(memories.begin(), memories.end(), static_cast<core::MemoryKind>(options.memory)) == memories.end()) {
     core::fail(TANDEM_ERROR_UNSUPPORTED,
                fmt::format("memory kind {}: no backend of this context reaches it", options.memory));
   }
@@ -59,8 +61,20 @@ Shape plan_shape(const Codec &codec, const tandem_plan_options &options) {
   return shape;
 }
 
+// What belongs to the memory kind.
+void check_memory_arguments(core::MemoryKind memory, const tandem_plan_arguments &arguments) {
+  if (memory == core::MemoryKind::host) {
+    if (arguments.queue != nullptr || arguments.offsets != nullptr || arguments.new_data_offset != 0)
+      core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "queue or offsets are set, but the plan is for host memory");
+    return;
+  }
+  if (arguments.queue == nullptr)
+    core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "queue is NULL: a plan for device memory needs it");
+}
+
 // The plan's pointers out of the arguments, checked.
-void read_arguments(const Plan &plan, const tandem_plan_arguments &arguments, Pointers *out) {
+void read_arguments(const Plan &plan, core::MemoryKind memory, const tandem_plan_arguments &arguments, Pointers *out) {
+  check_memory_arguments(memory, arguments);
   if (arguments.shards == nullptr) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shards is NULL");
   check_shard_bytes(arguments.shard_bytes, plan.codec().shard_count());
   gather(plan, arguments.shards, out);
@@ -70,16 +84,21 @@ void read_arguments(const Plan &plan, const tandem_plan_arguments &arguments, Po
       core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "verify_result is NULL: a verify needs it");
     check_result_size(arguments.verify_result, "tandem_verify_result");
   }
-  check_pointers(plan, out->inputs, out->outputs, arguments.shard_bytes);
+  if (memory == core::MemoryKind::host) {
+    check_pointers(plan, out->inputs, out->outputs, arguments.shard_bytes);
+  } else {
+    check_given(plan, out->inputs, out->outputs);  // what lies where, the backend asks its driver
+  }
 }
 
 // One run of a plan: its own copies of the pointers, and what verify found.
 class Run {
  public:
-  Run(std::shared_ptr<const Plan> plan, const tandem_plan_arguments &arguments)
-      : plan_(std::move(plan)), result_(arguments.verify_result) {
-    read_arguments(*plan_, arguments, &pointers_);
+  Run(const tandem_plan &plan, const tandem_plan_arguments &arguments)
+      : plan_(plan.plan), result_(arguments.verify_result) {
+    read_arguments(*plan_, plan.memory, arguments, &pointers_);
     task_ = plan_->task(pointers_.inputs, pointers_.outputs, arguments.shard_bytes);
+    if (plan.memory != core::MemoryKind::host) take_device_memory(plan.memory, arguments);
     if (plan_->mode() == core::Mode::compare) {
       mismatches_.resize(plan_->outputs().size());
       task_.mismatches = mismatches_.data();
@@ -95,14 +114,26 @@ class Run {
   void finish() {
     if (plan_->mode() != core::Mode::compare) return;
     core::Control control;
-    write_report(
-        core::explain(*plan_, mismatches_.data(), pointers_.inputs, pointers_.outputs, task_.length_bytes, control),
-        result_);
+    write_report(core::explain(*plan_, task_, control), result_);
   }
 
  private:
+  void take_device_memory(core::MemoryKind memory, const tandem_plan_arguments &arguments) {
+    task_.memory = memory;
+    task_.queue = arguments.queue;
+    const auto offset_of = [&](std::uint16_t index) {
+      return arguments.offsets != nullptr ? arguments.offsets[index] : 0;
+    };
+    for (const std::uint16_t index : plan_->inputs()) input_offsets_.push_back(offset_of(index));
+    for (const std::uint16_t index : plan_->outputs()) output_offsets_.push_back(offset_of(index));
+    if (plan_->shape().operation == Operation::update) input_offsets_[1] = arguments.new_data_offset;
+    task_.input_offsets = input_offsets_.data();
+    task_.output_offsets = output_offsets_.data();
+  }
+
   std::shared_ptr<const Plan> plan_;
   Pointers pointers_;
+  std::vector<std::uint64_t> input_offsets_, output_offsets_;  // device memory
   core::Task task_{};
   std::vector<core::Mismatch> mismatches_;
   tandem_verify_result *result_;
@@ -133,8 +164,9 @@ tandem_status tandem_plan_create(tandem_context *context, const tandem_codec *co
     return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
   return guarded([&] {
     const tandem_plan_options given = read_options(options, "tandem_plan_options");
-    const Shape shape = plan_shape(*codec->codec, given);
-    *plan_out = new tandem_plan{std::make_shared<const Plan>(*context->backend, codec->codec, shape)};
+    const Shape shape = plan_shape(*context->backend, *codec->codec, given);
+    *plan_out = new tandem_plan{std::make_shared<const Plan>(*context->backend, codec->codec, shape),
+                                static_cast<tandem::core::MemoryKind>(given.memory)};
   });
 }
 
@@ -155,7 +187,7 @@ tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_plan_argumen
     return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
   return guarded([&] {
     const tandem_plan_arguments given = read_options(arguments, "tandem_plan_arguments");
-    Run run(plan->plan, given);
+    Run run(*plan, given);
     plan->plan->backend().run(run.tasks(), run.control());
     run.finish();
   });
@@ -169,7 +201,7 @@ tandem_status tandem_plan_submit(const tandem_plan *plan, const tandem_plan_argu
     const tandem_plan_arguments given = read_options(arguments, "tandem_plan_arguments");
     auto job = std::make_unique<tandem_job>();
     job->message.reserve(512);  // a whole message: wait, which keeps it, must not have to allocate
-    job->run = std::make_unique<Run>(plan->plan, given);
+    job->run = std::make_unique<Run>(*plan, given);
     job->ticket = plan->plan->backend().submit(job->run->tasks(), job->run->control());
     *job_out = job.release();
   });

@@ -1,12 +1,21 @@
 // tools.h: what this machine has.
 #include "tandem/tools.h"
 
+#include <chrono>
 #include <string>
 #include <vector>
 
 #include "api/gate.hpp"
 #include "api/lists.hpp"
 #include "cpu/factory.hpp"
+#include "opencl/factory.hpp"
+
+namespace {
+
+// How long the drivers of devices may take to say what they have; the first call loads them.
+constexpr std::chrono::seconds kPatience{20};
+
+}  // namespace
 
 using namespace tandem;
 
@@ -24,7 +33,17 @@ tandem_status tandem_devices(tandem_device *devices_out, size_t capacity, size_t
       break;
     }
     cpu.thread_count = cpu::allowed_core_count();
-    api::write_list<tandem_device>({cpu}, devices_out, capacity, stride_bytes, count_out);
+    std::vector<tandem_device> list = {cpu};
+    for (const opencl::DeviceDescription &found : opencl::describe_devices(kPatience)) {
+      tandem_device device = {};
+      api::copy_text(device.name, found.name);
+      api::copy_text(device.kind, "opencl-" + found.kind);
+      api::copy_text(device.description, found.description);
+      api::copy_text(device.kernel, "auto");
+      device.thread_count = found.compute_unit_count;
+      list.push_back(device);
+    }
+    api::write_list(list, devices_out, capacity, stride_bytes, count_out);
   });
 }
 

@@ -42,9 +42,9 @@ int devices(const OutputFlags &flags) {
     return kExitDone;
   }
   if (flags.quiet) return kExitDone;
-  fmt::print("{:<10} {:<8} {:<14} {:>7}  {}\n", "DEVICE", "KIND", "KERNEL", "THREADS", "DESCRIPTION");
+  fmt::print("{:<12} {:<18} {:<14} {:>7}  {}\n", "DEVICE", "KIND", "KERNEL", "THREADS", "DESCRIPTION");
   for (const tandem_device &device : list)
-    fmt::print("{:<10} {:<8} {:<14} {:>7}  {}\n", device.name, device.kind, device.kernel, device.thread_count,
+    fmt::print("{:<12} {:<18} {:<14} {:>7}  {}\n", device.name, device.kind, device.kernel, device.thread_count,
                device.description);
   fmt::print("\n{:<14} {:<10} {}\n", "CPU KERNEL", "AVAILABLE", "NEEDS");
   for (const tandem_kernel &kernel : kernels)

@@ -10,9 +10,11 @@ install(TARGETS tandem EXPORT tandem-targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY include/tandem DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
-if(TARGET tandem_openmp)
-  install(TARGETS tandem_openmp LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})  # found beside libtandem.so, nowhere else
-endif()
+foreach(module tandem_openmp tandem_opencl_module)  # found beside libtandem.so, nowhere else
+  if(TARGET ${module})
+    install(TARGETS ${module} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  endif()
+endforeach()
 
 file(RELATIVE_PATH library_from_command ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
 set_target_properties(tandem_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${library_from_command}")

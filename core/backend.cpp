@@ -21,6 +21,14 @@ std::vector<TuningParameter> Backend::tuning_parameters(unsigned, unsigned, Mode
 TuningIdentity Backend::tuning_identity() const { return {traits().name, "", "", ""}; }
 std::string Backend::tuning_kernel_hash() const { return {}; }
 
+void Backend::read_column(const Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
+                          std::uint8_t *outputs_out) {
+  for (unsigned c = 0; c < task.prepared->columns(); ++c)
+    inputs_out[c] = static_cast<std::uint8_t>(task.inputs[c][at_bytes]);
+  for (unsigned r = 0; r < task.prepared->rows(); ++r)
+    outputs_out[r] = static_cast<std::uint8_t>(task.outputs[r][at_bytes]);
+}
+
 namespace {
 
 // All signals blocked while it lives: a thread started meanwhile inherits that, and the program's handlers stay off it.

@@ -68,6 +68,9 @@ struct Task {
   Mismatch *mismatches = nullptr;  // compare: prepared->rows() records, merged into
   MemoryKind memory = MemoryKind::host;
   void *queue = nullptr;  // device memory: the caller's stream or queue
+  // OpenCL memory, whose pointers are cl_mem handles: where each shard's byte 0 lies in its buffer; null = 0.
+  const std::uint64_t *input_offsets = nullptr;
+  const std::uint64_t *output_offsets = nullptr;
 };
 
 // What a run shares with whoever started it. A backend looks at it before each chunk.
@@ -120,6 +123,10 @@ class Backend {
 
   // Starts the tasks and returns. The default runs them on a thread of their own.
   virtual std::unique_ptr<Ticket> submit(std::span<const Task> tasks, Control &control);
+
+  // The bytes of each of a task's shards at one offset. The default reads memory of the host. Throws Error.
+  virtual void read_column(const Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
+                           std::uint8_t *outputs_out);
 
   // Kernel invocations so far, where the backend counts them: proof that it ran.
   virtual std::uint64_t kernel_calls() const noexcept { return 0; }

@@ -8,50 +8,61 @@ namespace tandem::core {
 namespace {
 
 // Stored parity xor recomputed parity, for the one byte column at `at`.
-std::vector<std::uint8_t> syndrome(const Matrix &parity, const std::byte *const *data, std::byte *const *stored,
-                                   std::uint64_t at) {
-  std::vector<std::uint8_t> result(parity.rows());
-  for (unsigned r = 0; r < parity.rows(); ++r) {
-    result[r] = static_cast<std::uint8_t>(stored[r][at]);
-    for (unsigned c = 0; c < parity.columns(); ++c)
-      result[r] ^= gf::multiply(parity.at(r, c), static_cast<std::uint8_t>(data[c][at]));
-  }
+std::vector<std::uint8_t> syndrome(const Plan &plan, const Task &task, std::uint64_t at) {
+  const Matrix &parity = plan.codec().parity();
+  std::vector<std::uint8_t> column(parity.columns()), result(parity.rows());
+  plan.backend().read_column(task, at, column.data(), result.data());
+  for (unsigned r = 0; r < parity.rows(); ++r)
+    for (unsigned c = 0; c < parity.columns(); ++c) result[r] ^= gf::multiply(parity.at(r, c), column[c]);
   return result;
 }
 
 // Whether everything is consistent once data shard `suspect` is ignored: solve one parity equation for it and put that
 // into the others. parity[r] = sum over c != suspect of (M[r][c] + q * M[pivot][c]) * data[c] + q * parity[pivot], q =
 // M[r][suspect] / M[pivot][suspect].
-bool consistent_without(const Plan &plan, unsigned suspect, const std::byte *const *data, std::byte *const *stored,
-                        std::uint64_t shard_bytes, Control &control) {
+bool consistent_without(const Plan &plan, unsigned suspect, const Task &task, Control &control) {
   const Matrix &parity = plan.codec().parity();
   unsigned pivot = 0;
   while (pivot < parity.rows() && parity.at(pivot, suspect) == 0) ++pivot;
   if (pivot == parity.rows()) return false;
 
   Matrix rest(parity.rows() - 1, parity.columns());  // the suspect's column becomes the pivot parity's
-  std::vector<const std::byte *> inputs(data, data + parity.columns());
-  inputs[suspect] = stored[pivot];
+  std::vector<const std::byte *> inputs(task.inputs, task.inputs + parity.columns());
+  inputs[suspect] = task.outputs[pivot];
   std::vector<std::byte *> outputs;
+  std::vector<std::uint64_t> input_offsets, output_offsets;
+  if (task.input_offsets != nullptr) {
+    input_offsets.assign(task.input_offsets, task.input_offsets + parity.columns());
+    input_offsets[suspect] = task.output_offsets[pivot];
+  }
   for (unsigned r = 0; r < parity.rows(); ++r) {
     if (r == pivot) continue;
     const std::uint8_t q = gf::divide(parity.at(r, suspect), parity.at(pivot, suspect));
     const unsigned row = static_cast<unsigned>(outputs.size());
     for (unsigned c = 0; c < parity.columns(); ++c)
       rest.at(row, c) = c == suspect ? q : parity.at(r, c) ^ gf::multiply(q, parity.at(pivot, c));
-    outputs.push_back(stored[r]);
+    outputs.push_back(task.outputs[r]);
+    if (task.output_offsets != nullptr) output_offsets.push_back(task.output_offsets[r]);
   }
   const auto prepared = plan.backend().prepare(rest);
   std::vector<Mismatch> found(outputs.size());
-  const Task task = {prepared.get(), inputs.data(), outputs.data(), 0, shard_bytes, Mode::compare, found.data()};
-  plan.backend().run({&task, 1}, control);
+  Task rest_of = task;
+  rest_of.prepared = prepared.get();
+  rest_of.inputs = inputs.data();
+  rest_of.outputs = outputs.data();
+  rest_of.mismatches = found.data();
+  if (task.input_offsets != nullptr) {
+    rest_of.input_offsets = input_offsets.data();
+    rest_of.output_offsets = output_offsets.data();
+  }
+  plan.backend().run({&rest_of, 1}, control);
   return std::all_of(found.begin(), found.end(), [](const Mismatch &each) { return each.byte_count == 0; });
 }
 
 }  // namespace
 
-VerifyReport explain(const Plan &plan, const Mismatch *mismatches, const std::byte *const *inputs,
-                     std::byte *const *outputs, std::uint64_t shard_bytes, Control &control) {
+VerifyReport explain(const Plan &plan, const Task &task, Control &control) {
+  const Mismatch *mismatches = task.mismatches;
   VerifyReport report;
   std::uint64_t first = Mismatch::kNone;
   unsigned last_bad_row = 0;
@@ -70,11 +81,11 @@ VerifyReport explain(const Plan &plan, const Mismatch *mismatches, const std::by
 
   const Codec &codec = plan.codec();
   if (codec.m() < 2) return report;
-  const unsigned candidate = codec.locate(syndrome(codec.parity(), inputs, outputs, first).data());
+  const unsigned candidate = codec.locate(syndrome(plan, task, first).data());
   if (candidate >= kMaxShards) return report;
   const bool confirmed = candidate >= codec.k()
                              ? report.bad_parity_count == 1 && plan.outputs()[last_bad_row] == candidate
-                             : consistent_without(plan, candidate, inputs, outputs, shard_bytes, control);
+                             : consistent_without(plan, candidate, task, control);
   if (confirmed) report.suspect_shard = candidate;
   return report;
 }

@@ -15,8 +15,7 @@ struct VerifyReport {
 
 // Reads what a verify plan's run recorded (one Mismatch an output). Where a mismatch exists, looks for the one shard
 // whose damage explains them all: the syndrome of the first bad column names a candidate, and a second pass over the
-// shards, which leaves the candidate out, confirms or drops it. Pointers in plan order. Throws Error.
-VerifyReport explain(const Plan &plan, const Mismatch *mismatches, const std::byte *const *inputs,
-                     std::byte *const *outputs, std::uint64_t shard_bytes, Control &control);
+// shards, which leaves the candidate out, confirms or drops it. `task`: the one that ran. Throws Error.
+VerifyReport explain(const Plan &plan, const Task &task, Control &control);
 
 }  // namespace tandem::core

@@ -3,15 +3,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
-#include <climits>
-#include <cstdlib>
-#include <fstream>
 #include <new>
 
 #include "core/budget.hpp"
 #include "core/error.hpp"
 #include "core/fork.hpp"
+#include "core/own_folder.hpp"
 #include "cpu/executor.hpp"
 #include "cpu/item_loop.hpp"
 #include "cpu/openmp_loader.hpp"
@@ -21,23 +18,6 @@ namespace tandem::cpu {
 namespace {
 
 constexpr const char *kModuleFile = "libtandem_openmp.so";
-
-// The file that is mapped at an address, as the kernel knows it; "" if there is none. The loader's own name for it may
-// be relative to a working folder of long ago.
-std::string mapped_file(const void *address) {
-  const auto wanted = reinterpret_cast<std::uintptr_t>(address);
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);) {
-    std::uintptr_t from = 0, to = 0;
-    const char *end = line.data() + line.size();
-    const auto first = std::from_chars(line.data(), end, from, 16);
-    if (first.ec != std::errc() || first.ptr == end) continue;
-    if (std::from_chars(first.ptr + 1, end, to, 16).ec != std::errc()) continue;
-    const std::size_t slash = line.find('/');
-    if (from <= wanted && wanted < to && slash != std::string::npos) return line.substr(slash);
-  }
-  return {};
-}
 
 struct Run {
   Batch &batch;
@@ -112,20 +92,6 @@ class OpenmpExecutor final : public Executor {
 
 }  // namespace
 
-std::string own_folder() {
-  Dl_info info{};
-  const void *here = reinterpret_cast<const void *>(&begin_thread);
-  std::string file = dladdr(here, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
-  if (file.empty() || file.front() != '/') file = mapped_file(here);
-  char real[PATH_MAX];
-  if (file.empty() || realpath(file.c_str(), real) == nullptr) {
-    core::fail(TANDEM_ERROR_UNAVAILABLE,
-               fmt::format("executor \"openmp\": cannot tell in which folder this library lies (\"{}\")", file));
-  }
-  file = real;
-  return file.substr(0, file.rfind('/'));
-}
-
 void check_openmp_module(const tandem_openmp_module *module, const std::string &path) {
   constexpr std::uint32_t version = TANDEM_OPENMP_VERSION;
   if (module == nullptr) core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("executor \"openmp\": {} is empty", path));
@@ -147,7 +113,7 @@ std::unique_ptr<Executor> make_openmp_executor_from(const std::string &folder, c
 }
 
 std::unique_ptr<Executor> make_openmp_executor(const ExecutorOptions &options) {
-  return make_openmp_executor_from(own_folder(), options);
+  return make_openmp_executor_from(core::own_folder("executor \"openmp\""), options);
 }
 
 }  // namespace tandem::cpu

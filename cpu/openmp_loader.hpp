@@ -7,9 +7,6 @@
 
 namespace tandem::cpu {
 
-// The folder of the file (shared library or program) that holds this code. Throws Error (UNAVAILABLE).
-std::string own_folder();
-
 // Throws Error (UNAVAILABLE) unless this library and that module speak the same version.
 void check_openmp_module(const tandem_openmp_module *module, const std::string &path);
 

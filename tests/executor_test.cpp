@@ -11,6 +11,7 @@
 #include <mutex>
 #include <set>
 
+#include "core/own_folder.hpp"
 #include "cpu/cores.hpp"
 #include "cpu/openmp_loader.hpp"
 #include "executor_kit.hpp"
@@ -532,9 +533,9 @@ TEST(OpenmpExecutor, RefusesAModuleOfAnotherVersion) {
 }
 
 TEST(OpenmpExecutor, KnowsTheFolderOfItsOwnFile) {
-  const std::string folder = cpu::own_folder();
+  const std::string folder = core::own_folder("test");
   Dl_info info{};
-  ASSERT_NE(dladdr(reinterpret_cast<const void *>(&cpu::own_folder), &info), 0);
+  ASSERT_NE(dladdr(reinterpret_cast<const void *>(&core::own_folder), &info), 0);
   EXPECT_EQ(folder.front(), '/');
   EXPECT_TRUE(std::filesystem::equivalent(folder, std::filesystem::canonical(info.dli_fname).parent_path()));
 }

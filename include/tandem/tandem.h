@@ -29,7 +29,8 @@
  *              that an object must not be destroyed while another call uses it.
  *   stack      A call needs up to 80 KiB of the calling thread's stack.
  *   fork       A child process may go on using contexts, codecs and plans made before the fork; jobs
- *              still running at the fork belong to the parent.
+ *              still running at the fork belong to the parent. Contexts of devices (OpenCL) return
+ *              TANDEM_ERROR_DEVICE in a child: drivers do not survive a fork.
  *   field      GF(2^8) with polynomial 0x11d (x^8 + x^4 + x^3 + x^2 + 1), generator 2.
  */
 #ifndef TANDEM_TANDEM_H
@@ -179,22 +180,25 @@ enum tandem_log_level_value { TANDEM_LOG_DEBUG = 0, TANDEM_LOG_INFO = 1, TANDEM_
 typedef void (*tandem_log_callback)(void *user, int32_t level, const char *message);
 
 typedef struct tandem_context_options {
-  size_t struct_bytes;              /* sizeof(tandem_context_options) */
-  const char *backend;              /* NULL = "auto"; "cpu", or a device of tandem_devices() in tools.h */
-  const char *kernel;               /* NULL = the best this CPU has; a CPU kernel's name forces it */
-  uint32_t thread_count;            /* 0 = every core that affinity and cgroup quota allow */
-  int32_t executor;                 /* enum tandem_executor_value */
-  int32_t partition;                /* enum tandem_partition_value */
-  int32_t schedule;                 /* enum tandem_schedule_value; OpenMP only */
-  int32_t pin_threads;              /* non-zero: pthread workers are pinned, one to a core of the affinity mask */
-  int32_t log_level;                /* the lowest enum tandem_log_level_value that log_callback hears */
-  const char *resources;            /* NULL, or amounts such as "cpu=5": see tandem_context_set_resource */
+  size_t struct_bytes;   /* sizeof(tandem_context_options) */
+  const char *backend;   /* NULL = "auto" (the CPU); "cpu", "opencl" (its first GPU or accelerator, else its
+                            first device), or a device of tandem_devices() in tools.h: "opencl:0:1" */
+  const char *kernel;    /* NULL = the best this CPU has; a CPU kernel's name forces it. OpenCL: "compiled" or
+                            "tables" forces that technique */
+  uint32_t thread_count; /* 0 = every core that affinity and cgroup quota allow */
+  int32_t executor;      /* enum tandem_executor_value */
+  int32_t partition;     /* enum tandem_partition_value */
+  int32_t schedule;      /* enum tandem_schedule_value; OpenMP only */
+  int32_t pin_threads;   /* non-zero: pthread workers are pinned, one to a core of the affinity mask */
+  int32_t log_level;     /* the lowest enum tandem_log_level_value that log_callback hears */
+  const char *resources; /* NULL, or amounts such as "cpu=5": see tandem_context_set_resource */
   tandem_log_callback log_callback; /* NULL = silent */
   void *log_user;
   const char *tuning_file; /* NULL = TANDEM_TUNING, else tandem/tuning.json in the user's data folder; "" = none */
 } tandem_context_options;
 
-/* Makes a context. No thread starts and no device is touched before a call needs it.
+/* Makes a context. No thread starts and no device is touched before a call needs it: whether the machine has the
+ * OpenCL device that is asked for, the first plan or call says (UNAVAILABLE).
  *   options      NULL = all defaults. The strings are copied
  *   context_out  the new context; untouched on failure. tandem_context_destroy ends it
  * Options left at zero are read from the environment (docs/ENVIRONMENT.md): TANDEM_BACKEND, TANDEM_KERNEL,
@@ -216,11 +220,11 @@ TANDEM_API void tandem_context_destroy(tandem_context *context);
 TANDEM_API tandem_status tandem_context_set_resource(tandem_context *context, const char *name, uint64_t amount);
 
 typedef struct tandem_context_info {
-  size_t struct_bytes; /* set by the caller: sizeof(tandem_context_info) */
-  const char *backend; /* "cpu"; the strings live as long as the context */
-  const char *kernel;  /* "avx512-gfni" */
-  const char *executor;
-  uint32_t thread_count;
+  size_t struct_bytes;   /* set by the caller: sizeof(tandem_context_info) */
+  const char *backend;   /* "cpu", "opencl:0:0" ("opencl" before the first call); they live as long as the context */
+  const char *kernel;    /* "avx512-gfni"; OpenCL: "auto", "compiled", "tables" */
+  const char *executor;  /* "pthread"; OpenCL: "device" */
+  uint32_t thread_count; /* of the CPU; OpenCL: 0 */
   uint32_t reserved;
   uint64_t
       kernel_calls; /* 0 = the named kernel has not run yet. Counts chunks; all small calls together count as one */
@@ -354,7 +358,8 @@ enum tandem_operation_value {
 typedef struct tandem_plan_options {
   size_t struct_bytes;
   int32_t operation;      /* enum tandem_operation_value */
-  int32_t memory;         /* enum tandem_memory_value: where the shards of every run lie */
+  int32_t memory;         /* enum tandem_memory_value: where the shards of every run lie. OPENCL: contexts of an
+                             OpenCL device; see tandem_plan_arguments */
   const uint8_t *present; /* decode: k+m bytes, as for tandem_decode */
   const uint8_t *wanted;  /* k+m bytes, non-zero = to be written; NULL = every parity (encode, update, accumulate) or
                              every missing shard (decode). A wanted shard must not be present */
@@ -382,13 +387,26 @@ typedef struct tandem_plan_arguments {
   const void *new_data; /* update: the new bytes of shard `index` */
   size_t shard_bytes;
   tandem_verify_result *verify_result; /* verify: written when the run is done; struct_bytes set by the caller */
+
+  /* Of plans for device memory (TANDEM_MEMORY_OPENCL); else NULL and 0. shards and new_data are then cl_mem handles,
+     buffers of the queue's context, cast to pointers; one buffer may hold several shards, at offsets of their own.
+     Fastest: all shards that are read in one buffer and all that are written in one (it may be the same), at offsets
+     that are multiples of 64. */
+  void *queue;              /* the cl_command_queue, of the context's device, that the work goes to: it runs after what
+                               was put there before. In order; before and after a run in an out-of-order queue put a
+                               barrier */
+  const uint64_t *offsets;  /* k+m byte offsets of the shards in their buffers; NULL = all 0 */
+  uint64_t new_data_offset; /* update: of new_data */
 } tandem_plan_arguments;
 
-/* Runs a plan and returns when it is done. Status: as the plain function of the same operation. */
+/* Runs a plan and returns when it is done. Status: as the plain function of the same operation. Device memory: also
+ * INVALID_ARGUMENT (no queue, or one of another device; a buffer of another context, or too small for its shard), and
+ * every overlap is found. Outputs of a run that fails with DEVICE are undefined. */
 TANDEM_API tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_plan_arguments *arguments);
 
-/* Starts a run and returns at once; the bytes are there when tandem_job_wait returned TANDEM_OK. The pointer array is
- * copied; the shards, new_data and verify_result must stay. Arguments are checked before it returns.
+/* Starts a run and returns at once; the bytes are there when tandem_job_wait returned TANDEM_OK. The pointer array and
+ * the offsets are copied; the shards, new_data, queue and verify_result must stay. On device memory it returns when the
+ * commands are in the queue; a cancel after that comes too late. Arguments are checked before it returns.
  * Status: as tandem_plan_run. *job_out is untouched on failure. */
 TANDEM_API tandem_status tandem_plan_submit(const tandem_plan *plan, const tandem_plan_arguments *arguments,
                                             tandem_job **job_out);

@@ -21,15 +21,16 @@ extern "C" {
 #endif
 
 typedef struct tandem_device {
-  char name[32];         /* as `backend` of tandem_context_options takes it: "cpu" */
-  char kind[32];         /* "cpu" */
+  char name[32];         /* as `backend` of tandem_context_options takes it: "cpu", "opencl:0:0" */
+  char kind[32];         /* "cpu"; "opencl-gpu", "opencl-accelerator", "opencl-cpu", "opencl-custom" */
   char description[128]; /* "INTEL(R) XEON(R) PLATINUM 8581C CPU @ 2.30GHz" */
-  char kernel[32];       /* what a context with default options would run there: "avx512-gfni" */
-  uint32_t thread_count; /* CPU: cores that affinity and cgroup quota allow */
+  char kernel[32];       /* what a context with default options would run there: "avx512-gfni"; OpenCL: "auto" */
+  uint32_t thread_count; /* CPU: cores that affinity and cgroup quota allow; OpenCL: compute units */
   uint32_t reserved;
 } tandem_device;
 
-/* Lists what a context can run on, best known first; "cpu" is always among them.
+/* Lists what a context can run on: "cpu", which is always there, then OpenCL's devices. Their drivers are loaded for
+ * that, and left out if they have not answered after 20 seconds; a child process after fork hears of "cpu" alone.
  *   devices_out    room for `capacity` structs, stride_bytes apart; NULL with capacity 0 only counts
  *   stride_bytes   sizeof(tandem_device); of each element only the bytes that fit are written
  *   count_out      how many there are; may be more than capacity, then the first `capacity` were written

@@ -1,0 +1,20 @@
+# The room opencl/ needs OpenCL's headers alone; libtandem_opencl.so, which libtandem opens from its own folder when the
+# backend "opencl" gets its first call, links libOpenCL.
+
+find_package(OpenCL QUIET)  # also finds those of a CUDA toolkit
+if(NOT OpenCL_INCLUDE_DIR)
+  tandem_left_out("backend opencl" "CL/cl.h is missing (Debian, Ubuntu: apt-get install opencl-headers ocl-icd-opencl-dev)")
+elseif(NOT OpenCL_LIBRARY)
+  tandem_left_out("backend opencl's module (libtandem_opencl.so)"
+    "libOpenCL.so is missing (Debian, Ubuntu: apt-get install ocl-icd-opencl-dev)")
+else()
+  add_library(tandem_opencl_module MODULE ${PROJECT_SOURCE_DIR}/opencl/opencl_module.cpp)
+  target_include_directories(tandem_opencl_module PRIVATE ${PROJECT_SOURCE_DIR})
+  target_include_directories(tandem_opencl_module SYSTEM PRIVATE ${OpenCL_INCLUDE_DIR})
+  target_compile_definitions(tandem_opencl_module PRIVATE CL_TARGET_OPENCL_VERSION=120)
+  target_link_libraries(tandem_opencl_module PRIVATE ${OpenCL_LIBRARY})
+  # nodelete: drivers have threads.
+  target_link_options(tandem_opencl_module PRIVATE
+    -Wl,-z,nodelete -Wl,-soname,libtandem_opencl.so.${PROJECT_VERSION_MAJOR})
+  set_target_properties(tandem_opencl_module PROPERTIES OUTPUT_NAME tandem_opencl BUILD_WITH_INSTALL_RPATH ON)
+endif()

@@ -1,0 +1,15 @@
+// A build without OpenCL's headers.
+#include "core/error.hpp"
+#include "opencl/factory.hpp"
+#include "opencl/names.hpp"
+
+namespace tandem::opencl {
+
+std::unique_ptr<core::Backend> make_backend(const Options &options, const core::Log &) {
+  core::fail(TANDEM_ERROR_UNAVAILABLE,
+             "backend \"" + options.device + "\": this library was built without OpenCL (its headers were missing)");
+}
+
+std::vector<DeviceDescription> describe_devices(std::chrono::milliseconds, const tandem_opencl_module *) { return {}; }
+
+}  // namespace tandem::opencl

@@ -1,0 +1,347 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "core/error.hpp"
+#include "opencl/runs.hpp"
+
+namespace tandem::opencl {
+namespace {
+
+using core::Access;
+using core::Binding;
+using core::Mode;
+using core::Task;
+
+// A range of a shard in a buffer.
+struct Range {
+  cl_mem buffer = nullptr, root = nullptr;  // root: of a sub-buffer the buffer that it is a part of
+  std::uint64_t start_bytes = 0;            // in `buffer`
+  std::uint64_t root_start_bytes = 0;
+  bool is_aligned = false;  // the root begins where devices' own buffers do
+  bool is_output = false;
+  unsigned index = 0;
+};
+
+std::string name_of(const Range &range) {
+  return fmt::format("{} {}", range.is_output ? "output" : "input", range.index);
+}
+
+class Inspector {
+ public:
+  Inspector(const Driver &driver, cl_context context, const Task &task)
+      : driver_(driver), context_(context), task_(task) {}
+
+  std::vector<Range> ranges() const {
+    std::vector<Range> list;
+    const auto add = [&](const void *handle, const std::uint64_t *offsets, bool is_output, unsigned index) {
+      Range range;
+      range.buffer = static_cast<cl_mem>(const_cast<void *>(handle));
+      range.is_output = is_output;
+      range.index = index;
+      range.start_bytes = offsets != nullptr ? offsets[index] : 0;
+      look(range);
+      list.push_back(range);
+    };
+    for (unsigned c = 0; c < task_.prepared->columns(); ++c) add(task_.inputs[c], task_.input_offsets, false, c);
+    for (unsigned r = 0; r < task_.prepared->rows(); ++r) add(task_.outputs[r], task_.output_offsets, true, r);
+    if (task_.mode != Mode::compare) check_overlap(list);
+    return list;
+  }
+
+ private:
+  template <class Value>
+  Value ask(cl_mem buffer, cl_mem_info what) const {
+    Value value{};
+    const cl_int error = driver_.clGetMemObjectInfo(buffer, what, sizeof value, &value, nullptr);
+    if (error == CL_INVALID_MEM_OBJECT)
+      core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "OpenCL: a shard is no cl_mem (CL_INVALID_MEM_OBJECT)");
+    check(error, "clGetMemObjectInfo");
+    return value;
+  }
+
+  void look(Range &range) const {
+    if (ask<cl_mem_object_type>(range.buffer, CL_MEM_TYPE) != CL_MEM_OBJECT_BUFFER)
+      core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("OpenCL: {} is a cl_mem, but no buffer", name_of(range)));
+    if (ask<cl_context>(range.buffer, CL_MEM_CONTEXT) != context_) {
+      core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+                 fmt::format("OpenCL: the buffer of {} belongs to another context than the queue", name_of(range)));
+    }
+    const std::uint64_t size = ask<std::size_t>(range.buffer, CL_MEM_SIZE);
+    const std::uint64_t first = range.start_bytes;
+    if (task_.offset_bytes > size || first > size - task_.offset_bytes ||
+        task_.length_bytes > size - task_.offset_bytes - first) {
+      core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("OpenCL: {} has {} bytes from {}, its buffer {} bytes",
+                                                            name_of(range), task_.length_bytes, first, size));
+    }
+    range.start_bytes += task_.offset_bytes;
+    range.root = ask<cl_mem>(range.buffer, CL_MEM_ASSOCIATED_MEMOBJECT);
+    if (range.root == nullptr) range.root = range.buffer;
+    range.root_start_bytes = range.start_bytes + ask<std::size_t>(range.buffer, CL_MEM_OFFSET);
+    range.is_aligned = (ask<cl_mem_flags>(range.root, CL_MEM_FLAGS) & CL_MEM_USE_HOST_PTR) == 0;
+  }
+
+  // Inputs may alias.
+  void check_overlap(const std::vector<Range> &list) const {
+    std::vector<const Range *> sorted;
+    for (const Range &range : list) sorted.push_back(&range);
+    const auto place = [](const Range *range) { return std::pair(range->root, range->root_start_bytes); };
+    std::sort(sorted.begin(), sorted.end(), [&](const Range *a, const Range *b) { return place(a) < place(b); });
+    // All ranges are equally long: whatever overlaps, overlaps its neighbours of the other kind too.
+    const Range *last = nullptr, *last_output = nullptr;
+    for (const Range *range : sorted) {
+      const auto meets = [&](const Range *before) {
+        return before != nullptr && before->root == range->root &&
+               range->root_start_bytes - before->root_start_bytes < task_.length_bytes;
+      };
+      const Range *other = range->is_output && meets(last) ? last : meets(last_output) ? last_output : nullptr;
+      if (other != nullptr) {
+        core::fail(TANDEM_ERROR_OVERLAP,
+                   fmt::format("OpenCL: {} overlaps {} in their buffer ({} bytes from {} and {})", name_of(*range),
+                               name_of(*other), task_.length_bytes, range->root_start_bytes, other->root_start_bytes));
+      }
+      last = range;
+      if (range->is_output) last_output = range;
+    }
+  }
+
+  const Driver &driver_;
+  cl_context context_;
+  const Task &task_;
+};
+
+// A kernel call of a task, and what it needs until it is over.
+struct Part {
+  core::KernelRange range;
+  std::uint64_t start_bytes = 0;  // in the shards
+  Buffer offsets, records;
+  std::vector<std::uint32_t> record_values;
+};
+
+// One task, started on the caller's queue.
+class DeviceRun {
+ public:
+  DeviceRun(Workplace place, cl_command_queue queue, const Task &task)
+      : place_(std::move(place)), driver_(place_.session->driver()), task_(task) {
+    check(driver_.clRetainCommandQueue(queue), "clRetainCommandQueue");
+    queue_ = Queue(queue, driver_.clReleaseCommandQueue);
+    ranges_ = Inspector(driver_, place_.session->context(), task).ranges();
+  }
+  ~DeviceRun() {
+    if (!is_over_) driver_.clFinish(queue_.get());  // what it reads and writes is about to go
+  }
+  DeviceRun(const DeviceRun &) = delete;
+  DeviceRun &operator=(const DeviceRun &) = delete;
+
+  void start() {
+    is_over_ = false;
+    const auto one_buffer = [&](bool output) {
+      const Range *first = nullptr;
+      for (const Range &range : ranges_) {
+        if (range.is_output != output) continue;
+        if (first != nullptr && first->buffer != range.buffer) return false;
+        if (first == nullptr) first = &range;
+      }
+      return true;
+    };
+    if (one_buffer(false) && one_buffer(true)) {
+      start_in_place(Binding::offsets);
+    } else if (fits_arguments(place_.session->device(), task_)) {
+      start_in_place(Binding::arguments);
+    } else {
+      start_by_copies();
+    }
+    check(driver_.clFlush(queue_.get()), "clFlush");
+  }
+
+  void wait_and_merge() {
+    if (is_over_) return;
+    wait(driver_, last_);
+    is_over_ = true;
+    if (task_.mode != Mode::compare) return;
+    for (const Part &part : parts_)
+      merge_records(part.range, part.record_values, part.start_bytes, task_.prepared->rows(), task_.mismatches);
+  }
+
+ private:
+  Variant choose(Access access, Binding binding) {
+    return place_.chooser.choose(prepared_of(task_), place_.session->programs(), task_.mode, access, binding,
+                                 task_.length_bytes);
+  }
+
+  Access access_in_place() const {
+    // An element is 64 bytes at most, and the beginnings of buffers are aligned to 128 (OpenCL 1.2, the largest type).
+    constexpr std::uint64_t kWidest = 64;
+    const bool aligned = place_.session->device().base_alignment_bytes >= kWidest &&
+                         std::all_of(ranges_.begin(), ranges_.end(), [](const Range &range) {
+                           return range.is_aligned && range.root_start_bytes % kWidest == 0;
+                         });
+    if (aligned) return Access::aligned;
+    return place_.session->device().is_cpu() ? Access::direct : Access::shifted;
+  }
+
+  void start_in_place(Binding binding) {
+    const Variant variant = choose(access_in_place(), binding);
+    std::vector<std::uint64_t> offsets;
+    std::vector<cl_mem> shards;
+    for (const Range &range : ranges_) {
+      offsets.push_back(range.start_bytes);
+      if (binding == Binding::arguments) shards.push_back(range.buffer);
+    }
+    const unsigned columns = task_.prepared->columns();
+    if (binding == Binding::offsets) shards = {ranges_.front().buffer, ranges_[columns].buffer};
+    start_part(variant, task_.offset_bytes, task_.length_bytes, ranges_[columns].root_start_bytes, offsets, shards);
+  }
+
+  // More shards in buffers of their own than a kernel has arguments for: pieces are copied, on the device, to where one
+  // buffer holds them all.
+  void start_by_copies() {
+    const Session &session = *place_.session;
+    const unsigned columns = task_.prepared->columns(), rows = task_.prepared->rows();
+    const Variant variant = choose(Access::aligned, Binding::offsets);
+    const std::uint64_t most = most_piece_bytes(place_, task_, variant, 1);
+    const std::uint64_t pitch = pitch_of(std::min(most, task_.length_bytes));
+    scratch_[0] = make_buffer(driver_, session.context(), CL_MEM_READ_WRITE, pitch * columns);
+    scratch_[1] = make_buffer(driver_, session.context(), CL_MEM_READ_WRITE, pitch * rows);
+    std::vector<std::uint64_t> offsets;
+    for (unsigned c = 0; c < columns; ++c) offsets.push_back(c * pitch);
+    for (unsigned r = 0; r < rows; ++r) offsets.push_back(r * pitch);
+    for (std::uint64_t done = 0; done < task_.length_bytes;) {
+      const std::uint64_t length = std::min(most, task_.length_bytes - done);
+      const auto copy = [&](const Range &range, std::size_t i, bool back) {
+        const cl_mem scratch = scratch_[range.is_output].get();
+        const cl_event after = last_.get();
+        cl_event event = nullptr;
+        check(driver_.clEnqueueCopyBuffer(queue_.get(), back ? scratch : range.buffer, back ? range.buffer : scratch,
+                                          back ? offsets[i] : range.start_bytes + done,
+                                          back ? range.start_bytes + done : offsets[i], length, after != nullptr,
+                                          after != nullptr ? &after : nullptr, &event),
+              "clEnqueueCopyBuffer");
+        last_ = Event(event, driver_.clReleaseEvent);
+      };
+      for (std::size_t i = 0; i < ranges_.size(); ++i)
+        if (!ranges_[i].is_output || task_.mode != Mode::assign) copy(ranges_[i], i, false);
+      start_part(variant, task_.offset_bytes + done, length, 0, offsets, {scratch_[0].get(), scratch_[1].get()});
+      for (std::size_t i = columns; i < ranges_.size() && task_.mode != Mode::compare; ++i) copy(ranges_[i], i, true);
+      done += length;
+    }
+  }
+
+  void start_part(const Variant &variant, std::uint64_t start_bytes, std::uint64_t length_bytes,
+                  std::uint64_t first_output, std::vector<std::uint64_t> offsets, const std::vector<cl_mem> &shards) {
+    Session &session = *place_.session;
+    Part &part = parts_.emplace_back();
+    part.start_bytes = start_bytes;
+    part.range = core::cut_kernel_range(variant.spec, length_bytes, first_output);
+    part.offsets = make_buffer(driver_, session.context(), CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
+                               offsets.size() * sizeof offsets[0], offsets.data());
+    cl_mem records = part.offsets.get();  // any buffer
+    const bool compare = task_.mode == Mode::compare;
+    if (compare) {
+      part.record_values.resize(part.range.record_count * task_.prepared->rows() * 2);
+      for (std::size_t i = 1; i < part.record_values.size(); i += 2) part.record_values[i] = 0xffffffff;
+      part.records = make_buffer(driver_, session.context(), CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+                                 part.record_values.size() * sizeof(std::uint32_t), part.record_values.data());
+      records = part.records.get();
+    }
+    last_ = launch(session, queue_.get(), {variant, prepared_of(task_), part.range, part.offsets.get(), records},
+                   shards, last_.get());
+    place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
+    if (!compare) return;
+    const cl_event after = last_.get();
+    cl_event event = nullptr;
+    check(driver_.clEnqueueReadBuffer(queue_.get(), records, CL_FALSE, 0,
+                                      part.record_values.size() * sizeof(std::uint32_t), part.record_values.data(), 1,
+                                      &after, &event),
+          "clEnqueueReadBuffer");
+    last_ = Event(event, driver_.clReleaseEvent);
+  }
+
+  Workplace place_;
+  const Driver &driver_;
+  Task task_;
+  Queue queue_;
+  std::vector<Range> ranges_;
+  Buffer scratch_[2];
+  std::list<Part> parts_;  // stay where they are: reads go into them
+  Event last_;
+  bool is_over_ = true;
+};
+
+class DeviceTicket final : public core::Ticket {
+ public:
+  explicit DeviceTicket(std::function<void()> failed) : failed_(std::move(failed)) {}
+
+  void add(const Workplace &place, cl_command_queue queue, const Task &task) {
+    runs_.push_back(std::make_unique<DeviceRun>(place, queue, task));
+  }
+
+  void start(core::Control &control, const Device &device) {
+    for (const auto &run : runs_) {
+      if (control.cancelled()) fail_cancelled(device);
+      run->start();
+    }
+  }
+
+  void wait() override {
+    if (error_) std::rethrow_exception(error_);
+    try {
+      for (const auto &run : runs_) run->wait_and_merge();
+    } catch (const DriverError &) {
+      error_ = std::current_exception();
+      failed_();
+      throw;
+    }
+  }
+
+ private:
+  std::vector<std::unique_ptr<DeviceRun>> runs_;
+  std::function<void()> failed_;
+  std::exception_ptr error_;
+};
+
+}  // namespace
+
+std::unique_ptr<core::Ticket> start_on_device(const std::function<Workplace(cl_context)> &place, const Driver &driver,
+                                              const Device &device, std::span<const Task> tasks, core::Control &control,
+                                              const std::function<void()> &failed) {
+  auto ticket = std::make_unique<DeviceTicket>(failed);
+  for (const Task &task : tasks) {
+    const auto queue = static_cast<cl_command_queue>(task.queue);
+    if (queue == nullptr)
+      core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "OpenCL: shards in device memory need a queue, and queue is NULL");
+    cl_context context = nullptr;
+    cl_device_id on = nullptr;
+    const cl_int error = driver.clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof context, &context, nullptr);
+    if (error == CL_INVALID_COMMAND_QUEUE)
+      core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "OpenCL: queue is no cl_command_queue (CL_INVALID_COMMAND_QUEUE)");
+    check(error, "clGetCommandQueueInfo");
+    check(driver.clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof on, &on, nullptr), "clGetCommandQueueInfo");
+    if (on != device.id) {
+      core::fail(
+          TANDEM_ERROR_INVALID_ARGUMENT,
+          fmt::format("OpenCL: the queue is of another device than the context's, {} ({})", device.name, device.model));
+    }
+    ticket->add(place(context), queue, task);
+  }
+  ticket->start(control, device);
+  return ticket;
+}
+
+void read_device_column(const Driver &driver, const Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
+                        std::uint8_t *outputs_out) {
+  const auto queue = static_cast<cl_command_queue>(task.queue);
+  const auto read = [&](const void *handle, std::uint64_t offset, std::uint8_t *out) {
+    check(driver.clEnqueueReadBuffer(queue, static_cast<cl_mem>(const_cast<void *>(handle)), CL_TRUE, offset + at_bytes,
+                                     1, out, 0, nullptr, nullptr),
+          "clEnqueueReadBuffer");
+  };
+  const auto offset_of = [](const std::uint64_t *offsets, unsigned i) { return offsets != nullptr ? offsets[i] : 0; };
+  for (unsigned c = 0; c < task.prepared->columns(); ++c)
+    read(task.inputs[c], offset_of(task.input_offsets, c), inputs_out + c);
+  for (unsigned r = 0; r < task.prepared->rows(); ++r)
+    read(task.outputs[r], offset_of(task.output_offsets, r), outputs_out + r);
+}
+
+}  // namespace tandem::opencl

@@ -1,0 +1,203 @@
+#include "opencl/devices.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "opencl/factory.hpp"
+
+namespace tandem::opencl {
+namespace {
+
+constexpr cl_int kPlatformNotFound = -1001;  // CL_PLATFORM_NOT_FOUND_KHR, of the ICD loader: no driver is installed
+constexpr cl_uint kMostListed = 4096;        // more platforms or devices than this are nonsense
+
+class Asker {
+ public:
+  Asker(const Driver &driver, cl_device_id id) : driver_(driver), id_(id) {}
+
+  template <class Value>
+  Value number(cl_device_info what) const {
+    Value value{};
+    check(driver_.clGetDeviceInfo(id_, what, sizeof value, &value, nullptr), "clGetDeviceInfo");
+    return value;
+  }
+
+  std::string text(cl_device_info what) const {
+    return text_of([&](std::size_t size, void *out,
+                       std::size_t *needed) { return driver_.clGetDeviceInfo(id_, what, size, out, needed); },
+                   "clGetDeviceInfo");
+  }
+
+ private:
+  const Driver &driver_;
+  cl_device_id id_;
+};
+
+std::string platform_text(const Driver &driver, cl_platform_id platform, cl_platform_info what) {
+  return text_of([&](std::size_t size, void *out,
+                     std::size_t *needed) { return driver.clGetPlatformInfo(platform, what, size, out, needed); },
+                 "clGetPlatformInfo");
+}
+
+void describe(const Driver &driver, Device &device) {
+  const Asker ask(driver, device.id);
+  device.type = ask.number<cl_device_type>(CL_DEVICE_TYPE);
+  device.model = ask.text(CL_DEVICE_NAME);
+  device.vendor = ask.text(CL_DEVICE_VENDOR);
+  device.driver_version = ask.text(CL_DRIVER_VERSION);
+  device.platform_name = platform_text(driver, device.platform, CL_PLATFORM_NAME);
+  device.platform_version = platform_text(driver, device.platform, CL_PLATFORM_VERSION);
+  device.memory_bytes = ask.number<cl_ulong>(CL_DEVICE_GLOBAL_MEM_SIZE);
+  device.most_buffer_bytes = ask.number<cl_ulong>(CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+  device.local_bytes = ask.number<cl_ulong>(CL_DEVICE_LOCAL_MEM_SIZE);
+  device.parameter_bytes = ask.number<std::size_t>(CL_DEVICE_MAX_PARAMETER_SIZE);
+  device.most_group_items = ask.number<std::size_t>(CL_DEVICE_MAX_WORK_GROUP_SIZE);
+  device.compute_units = ask.number<cl_uint>(CL_DEVICE_MAX_COMPUTE_UNITS);
+  device.base_alignment_bytes = ask.number<cl_uint>(CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8;
+  device.shares_memory = ask.number<cl_bool>(CL_DEVICE_HOST_UNIFIED_MEMORY) != CL_FALSE;
+}
+
+// Why the device cannot be used, or "".
+std::string nonsense(const Driver &driver, Device &device) {
+  const Asker ask(driver, device.id);
+  if (ask.number<cl_bool>(CL_DEVICE_AVAILABLE) == CL_FALSE) return "it is not available";
+  if (ask.number<cl_bool>(CL_DEVICE_COMPILER_AVAILABLE) == CL_FALSE) return "it has no compiler";
+  if (ask.number<cl_bool>(CL_DEVICE_ENDIAN_LITTLE) == CL_FALSE) return "it is big-endian";
+  if (device.memory_bytes == 0) return "its driver reports 0 bytes of memory";
+  if (device.most_buffer_bytes == 0) return "its driver reports buffers of at most 0 bytes";
+  if (device.compute_units == 0) return "its driver reports 0 compute units";
+  if (device.most_group_items == 0) return "its driver reports work-groups of at most 0 items";
+  const cl_uint dimensions = ask.number<cl_uint>(CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS);
+  if (dimensions < 3 || dimensions > 64)
+    return fmt::format("its driver reports {} dimensions of work-items", dimensions);
+  std::vector<std::size_t> sizes(dimensions);
+  check(driver.clGetDeviceInfo(device.id, CL_DEVICE_MAX_WORK_ITEM_SIZES, dimensions * sizeof(std::size_t), sizes.data(),
+                               nullptr),
+        "clGetDeviceInfo");
+  for (unsigned d = 0; d < 3; ++d) {
+    device.most_items[d] = sizes[d];
+    if (sizes[d] == 0) return fmt::format("its driver reports at most 0 work-items in dimension {}", d);
+  }
+  return "";
+}
+
+// A list by the two calls that OpenCL wants for it.
+template <class Object, class Get>
+std::vector<Object> list_of(Get get, const char *call, cl_int nothing) {
+  cl_uint count = 0;
+  cl_int error = get(0, nullptr, &count);
+  if (error == nothing || (error == CL_SUCCESS && count == 0)) return {};
+  check(error, call);
+  std::vector<Object> list(std::min(count, kMostListed));
+  error = get(static_cast<cl_uint>(list.size()), list.data(), &count);
+  check(error, call);
+  list.resize(std::min<std::size_t>(count, list.size()));
+  return list;
+}
+
+}  // namespace
+
+const char *Device::kind() const noexcept {
+  if ((type & CL_DEVICE_TYPE_GPU) != 0) return "gpu";
+  if ((type & CL_DEVICE_TYPE_ACCELERATOR) != 0) return "accelerator";
+  return is_cpu() ? "cpu" : "custom";
+}
+
+std::vector<Device> find_devices(const Driver &driver, const core::Log &log) {
+  const auto platforms = list_of<cl_platform_id>(
+      [&](cl_uint room, cl_platform_id *out, cl_uint *count) { return driver.clGetPlatformIDs(room, out, count); },
+      "clGetPlatformIDs", kPlatformNotFound);
+  std::vector<Device> usable;
+  for (std::size_t p = 0; p < platforms.size(); ++p) {
+    std::vector<cl_device_id> ids;
+    try {
+      ids = list_of<cl_device_id>(
+          [&](cl_uint room, cl_device_id *out, cl_uint *count) {
+            return driver.clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, room, out, count);
+          },
+          "clGetDeviceIDs", CL_DEVICE_NOT_FOUND);
+    } catch (const DriverError &error) {
+      log.say(TANDEM_LOG_WARNING, fmt::format("opencl: platform {} left out: {}", p, error.what()));
+    }
+    for (std::size_t d = 0; d < ids.size(); ++d) {
+      Device device;
+      device.id = ids[d];
+      device.platform = platforms[p];
+      device.name = fmt::format("opencl:{}:{}", p, d);
+      std::string reason;
+      try {
+        describe(driver, device);
+        reason = nonsense(driver, device);
+      } catch (const DriverError &error) {
+        reason = error.what();
+      }
+      if (reason.empty()) {
+        usable.push_back(std::move(device));
+      } else {
+        log.say(TANDEM_LOG_WARNING, fmt::format("opencl: {} ({}) left out: {}", device.name, device.model, reason));
+      }
+    }
+  }
+  return usable;
+}
+
+const Device &select_device(const std::vector<Device> &devices, const std::string &name) {
+  if (devices.empty()) {
+    core::fail(
+        TANDEM_ERROR_UNAVAILABLE,
+        fmt::format("backend \"{}\": no usable OpenCL device on this machine (no driver is installed, or see the "
+                    "log for what was left out)",
+                    name));
+  }
+  if (name == "opencl") {
+    const auto found =
+        std::find_if(devices.begin(), devices.end(), [](const Device &device) { return !device.is_cpu(); });
+    return found != devices.end() ? *found : devices.front();
+  }
+  for (const Device &device : devices)
+    if (device.name == name) return device;
+  std::string known;
+  for (const Device &device : devices) known += (known.empty() ? "" : ", ") + device.name;
+  core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("backend \"{}\" does not exist here; known: {}", name, known));
+}
+
+std::vector<DeviceDescription> describe_devices(std::chrono::milliseconds patience, const Driver *given) {
+  if (in_child()) return {};
+  struct Answer {
+    std::mutex mutex;
+    std::condition_variable came;
+    bool is_there = false;
+    std::vector<DeviceDescription> list;
+  };
+  const auto answer = std::make_shared<Answer>();
+  const auto ask = [answer, given] {
+    std::vector<DeviceDescription> list;
+    try {
+      const Driver &driver = given != nullptr ? *given : open_driver();
+      for (const Device &device : find_devices(driver, core::Log()))
+        list.push_back(
+            {device.name, device.kind(), device.model + " (" + device.platform_name + ")", device.compute_units});
+    } catch (const std::exception &) {  // no OpenCL: no devices
+    }
+    const std::lock_guard lock(answer->mutex);
+    answer->list = std::move(list);
+    answer->is_there = true;
+    answer->came.notify_all();
+  };
+  try {
+    std::thread(ask).detach();
+  } catch (const std::system_error &) {  // no thread to be had
+    return {};
+  }
+  std::unique_lock lock(answer->mutex);
+  answer->came.wait_for(lock, patience, [&] { return answer->is_there; });
+  return answer->list;
+}
+
+}  // namespace tandem::opencl

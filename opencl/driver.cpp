@@ -1,0 +1,155 @@
+#include "opencl/driver.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <mutex>
+
+#include "core/fork.hpp"
+#include "core/own_folder.hpp"
+
+namespace tandem::opencl {
+namespace {
+
+constexpr const char *kModuleFile = "libtandem_opencl.so";
+constexpr const char *kWho = "backend \"opencl\"";
+
+std::string module_path() { return core::own_folder(kWho) + "/" + kModuleFile; }
+
+const Driver &open_module(const std::string &path) {
+  // Never closed: drivers have threads.
+  void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (handle == nullptr) {
+    const char *reason = dlerror();
+    core::fail(TANDEM_ERROR_UNAVAILABLE,
+               fmt::format("{} needs {}: {}", kWho, path, reason != nullptr ? reason : "it cannot be opened"));
+  }
+  const auto get = reinterpret_cast<tandem_opencl_module_get_function>(dlsym(handle, TANDEM_OPENCL_SYMBOL));
+  if (get == nullptr)
+    core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{}: {} has no symbol {}", kWho, path, TANDEM_OPENCL_SYMBOL));
+  const Driver *module = get();
+  check_module(module, path);
+  return *module;
+}
+
+bool means_memory(cl_int error) noexcept {
+  return error == CL_OUT_OF_HOST_MEMORY || error == CL_MEM_OBJECT_ALLOCATION_FAILURE;
+}
+
+}  // namespace
+
+void check_module(const Driver *module, const std::string &path) {
+  constexpr std::uint32_t version = TANDEM_OPENCL_VERSION;
+  if (module == nullptr) core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{}: {} is empty", kWho, path));
+  if (module->version != version) {
+    core::fail(TANDEM_ERROR_UNAVAILABLE,
+               fmt::format("{}: {} speaks version {}, this library version {}", kWho, path, module->version, version));
+  }
+  if (module->struct_bytes != sizeof(Driver)) {
+    core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{}: {} has a table of {} bytes, this library expects {}", kWho,
+                                                     path, module->struct_bytes, sizeof(Driver)));
+  }
+}
+
+const Driver &open_driver() {
+  static std::mutex mutex;
+  static const Driver *driver = nullptr;
+  const std::lock_guard lock(mutex);
+  if (driver == nullptr) driver = &open_module(module_path());
+  return *driver;
+}
+
+void check_installed() {
+  const std::string path = module_path();
+  if (access(path.c_str(), R_OK) != 0) {
+    core::fail(TANDEM_ERROR_UNAVAILABLE,
+               fmt::format("{} needs {}, which is not there: OpenCL is not part of this installation", kWho, path));
+  }
+}
+
+bool in_child() noexcept { return core::fork_generation() != core::kFirstForkGeneration; }
+
+void refuse_in_child() {
+  if (in_child()) {
+    core::fail(TANDEM_ERROR_DEVICE,
+               fmt::format("{}: this process was forked, and OpenCL drivers do not survive a fork; use the backend "
+                           "\"cpu\" in children, or start them by exec",
+                           kWho));
+  }
+}
+
+const char *error_name(cl_int error) noexcept {
+#define TANDEM_NAME(value) \
+  case value:              \
+    return #value;
+  switch (error) {
+    TANDEM_NAME(CL_SUCCESS)
+    TANDEM_NAME(CL_DEVICE_NOT_FOUND)
+    TANDEM_NAME(CL_DEVICE_NOT_AVAILABLE)
+    TANDEM_NAME(CL_COMPILER_NOT_AVAILABLE)
+    TANDEM_NAME(CL_MEM_OBJECT_ALLOCATION_FAILURE)
+    TANDEM_NAME(CL_OUT_OF_RESOURCES)
+    TANDEM_NAME(CL_OUT_OF_HOST_MEMORY)
+    TANDEM_NAME(CL_MEM_COPY_OVERLAP)
+    TANDEM_NAME(CL_BUILD_PROGRAM_FAILURE)
+    TANDEM_NAME(CL_MAP_FAILURE)
+    TANDEM_NAME(CL_MISALIGNED_SUB_BUFFER_OFFSET)
+    TANDEM_NAME(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)
+    TANDEM_NAME(CL_INVALID_VALUE)
+    TANDEM_NAME(CL_INVALID_DEVICE)
+    TANDEM_NAME(CL_INVALID_PLATFORM)
+    TANDEM_NAME(CL_INVALID_CONTEXT)
+    TANDEM_NAME(CL_INVALID_COMMAND_QUEUE)
+    TANDEM_NAME(CL_INVALID_HOST_PTR)
+    TANDEM_NAME(CL_INVALID_MEM_OBJECT)
+    TANDEM_NAME(CL_INVALID_BINARY)
+    TANDEM_NAME(CL_INVALID_BUILD_OPTIONS)
+    TANDEM_NAME(CL_INVALID_PROGRAM)
+    TANDEM_NAME(CL_INVALID_PROGRAM_EXECUTABLE)
+    TANDEM_NAME(CL_INVALID_KERNEL_NAME)
+    TANDEM_NAME(CL_INVALID_KERNEL)
+    TANDEM_NAME(CL_INVALID_ARG_INDEX)
+    TANDEM_NAME(CL_INVALID_ARG_VALUE)
+    TANDEM_NAME(CL_INVALID_ARG_SIZE)
+    TANDEM_NAME(CL_INVALID_KERNEL_ARGS)
+    TANDEM_NAME(CL_INVALID_WORK_GROUP_SIZE)
+    TANDEM_NAME(CL_INVALID_WORK_ITEM_SIZE)
+    TANDEM_NAME(CL_INVALID_EVENT_WAIT_LIST)
+    TANDEM_NAME(CL_INVALID_EVENT)
+    TANDEM_NAME(CL_INVALID_OPERATION)
+    TANDEM_NAME(CL_INVALID_BUFFER_SIZE)
+    TANDEM_NAME(CL_INVALID_GLOBAL_WORK_SIZE)
+    default:
+      return "an error without a name";
+  }
+#undef TANDEM_NAME
+}
+
+DriverError::DriverError(cl_int error, const std::string &call)
+    : Error(means_memory(error) ? TANDEM_ERROR_OUT_OF_MEMORY : TANDEM_ERROR_DEVICE,
+            fmt::format("OpenCL: {} failed with {} ({})", call, error_name(error), error)),
+      error_(error) {}
+
+Queue make_queue(const Driver &driver, cl_context context, cl_device_id device) {
+  cl_int error = CL_SUCCESS;
+  const cl_command_queue queue = driver.clCreateCommandQueue(context, device, 0, &error);
+  check(error, "clCreateCommandQueue");
+  return {queue, driver.clReleaseCommandQueue};
+}
+
+Buffer make_buffer(const Driver &driver, cl_context context, cl_mem_flags flags, std::uint64_t bytes, void *host) {
+  cl_int error = CL_SUCCESS;
+  const cl_mem buffer = driver.clCreateBuffer(context, flags, bytes, host, &error);
+  check(error, "clCreateBuffer");
+  return {buffer, driver.clReleaseMemObject};
+}
+
+void wait(const Driver &driver, Event &event) {
+  if (!event) return;
+  const cl_event waited = event.get();
+  check(driver.clWaitForEvents(1, &waited), "clWaitForEvents");
+  event.reset();
+}
+
+}  // namespace tandem::opencl

@@ -1,0 +1,101 @@
+// The driver's C functions, made safe to use: errors become exceptions with names, handles release themselves.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "core/error.hpp"
+#include "opencl/opencl_module.hpp"
+
+namespace tandem::opencl {
+
+using Driver = tandem_opencl_module;
+
+// The driver behind libtandem_opencl.so, opened once. Throws Error (UNAVAILABLE).
+const Driver &open_driver();
+
+// Whether the module's file is there, without opening it. Throws Error (UNAVAILABLE) with its path.
+void check_installed();
+
+// Throws Error (UNAVAILABLE) unless this library and that module speak the same version.
+void check_module(const Driver *module, const std::string &path);
+
+// Throws Error (DEVICE) in a process that was forked: what a driver holds is lost in a child.
+void refuse_in_child();
+bool in_child() noexcept;
+
+const char *error_name(cl_int error) noexcept;
+
+// A call of the driver failed. Status: OUT_OF_MEMORY for what says so, else DEVICE.
+class DriverError : public core::Error {
+ public:
+  DriverError(cl_int error, const std::string &call);
+  cl_int error() const noexcept { return error_; }
+
+ private:
+  cl_int error_;
+};
+
+inline void check(cl_int error, const char *call) {
+  if (error != CL_SUCCESS) [[unlikely]]
+    throw DriverError(error, call);
+}
+
+// Owns one OpenCL object.
+template <class Object>
+class Handle {
+ public:
+  using Release = cl_int(CL_API_CALL *)(Object);
+  Handle() = default;
+  Handle(Object object, Release release) : object_(object), release_(release) {}
+  Handle(Handle &&other) noexcept
+      : object_(std::exchange(other.object_, nullptr)), release_(std::exchange(other.release_, nullptr)) {}
+  Handle &operator=(Handle &&other) noexcept {
+    std::swap(object_, other.object_);
+    std::swap(release_, other.release_);
+    return *this;
+  }
+  ~Handle() { reset(); }
+
+  Object get() const noexcept { return object_; }
+  explicit operator bool() const noexcept { return object_ != nullptr; }
+  void reset() noexcept {
+    if (object_ != nullptr) release_(object_);
+    object_ = nullptr;
+  }
+  Object forget() noexcept { return std::exchange(object_, nullptr); }
+
+ private:
+  Object object_ = nullptr;
+  Release release_ = nullptr;
+};
+
+using Context = Handle<cl_context>;
+using Queue = Handle<cl_command_queue>;
+using Buffer = Handle<cl_mem>;
+using ProgramHandle = Handle<cl_program>;
+using KernelHandle = Handle<cl_kernel>;
+using Event = Handle<cl_event>;
+
+Queue make_queue(const Driver &driver, cl_context context, cl_device_id device);
+Buffer make_buffer(const Driver &driver, cl_context context, cl_mem_flags flags, std::uint64_t bytes,
+                   void *host = nullptr);
+
+// Waits for an event and drops it. Nothing to do for an empty one.
+void wait(const Driver &driver, Event &event);
+
+// A text property of a platform, device or program: `get` is the call with its first arguments bound.
+template <class Get>
+std::string text_of(Get get, const char *call) {
+  std::size_t bytes = 0;
+  check(get(0, nullptr, &bytes), call);
+  constexpr std::size_t kMostBytes = 16 << 20;
+  if (bytes > kMostBytes) throw DriverError(CL_INVALID_VALUE, call);
+  std::string text(bytes, '\0');
+  if (bytes != 0) check(get(bytes, text.data(), nullptr), call);
+  if (const std::size_t end = text.find('\0'); end != std::string::npos) text.resize(end);
+  return text;
+}
+
+}  // namespace tandem::opencl

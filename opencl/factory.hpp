@@ -1,0 +1,61 @@
+// OpenCL devices as Backends. No OpenCL type here: the rest of the library does not know its headers.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/backend.hpp"
+#include "core/kernel_text.hpp"
+#include "core/log.hpp"
+
+struct tandem_opencl_module;  // opencl/opencl_module.hpp
+
+namespace tandem::opencl {
+
+enum class Transfer {
+  automatic,  // zero-copy where the device shares memory with the host and its kernels take enough arguments
+  staged,
+  zero_copy
+};
+
+struct Options {
+  std::string device = "opencl";  // "opencl": the first GPU or accelerator, else the first; "opencl:P:D": that one
+  std::string technique;          // "" or "auto": by the bytes run; "tables"; "compiled" (up to 4096 coefficients)
+  Transfer transfer = Transfer::automatic;
+  const core::TuningSource *tuning = nullptr;    // outlives the backend
+  std::uint64_t memory_budget_bytes = 0;         // of buffers on the device; 0 = half of its memory
+  std::string cache_folder;                      // of compiled programs; "" = none
+  const tandem_opencl_module *driver = nullptr;  // nullptr = libtandem_opencl.so; else outlives the backend
+  // Replaced by tests together with the driver.
+  std::function<core::KernelText(const core::Matrix &, const core::KernelSpec &)> generate = core::generate_kernel;
+};
+
+// "opencl" or "opencl:P:D" with decimal numbers.
+bool is_device_name(const std::string &name) noexcept;
+
+// Touches no driver: that is the first prepare's or run's business, which throws Error (UNAVAILABLE) naming what there
+// is, for a device that this machine lacks. Throws Error (UNAVAILABLE) at once for an unknown technique, and where this
+// build, or this installation, has no OpenCL.
+std::unique_ptr<core::Backend> make_backend(const Options &options, const core::Log &log);
+
+// The folder for compiled programs that the environment names: TANDEM_CACHE_DIR/opencl, else tandem/opencl in
+// XDG_CACHE_HOME or ~/.cache; "" without any.
+std::string default_cache_folder();
+
+struct DeviceDescription {
+  std::string name;         // "opencl:0:1"
+  std::string kind;         // "gpu", "accelerator", "cpu", "custom"
+  std::string description;  // the model and its driver, for people
+  unsigned compute_unit_count;
+};
+
+// The usable devices. Empty where there is no OpenCL, in a forked child, and when the drivers have not answered in
+// `patience`: a thread goes on waiting for them then. Never throws but bad_alloc.
+std::vector<DeviceDescription> describe_devices(std::chrono::milliseconds patience,
+                                                const tandem_opencl_module *driver = nullptr);
+
+}  // namespace tandem::opencl

@@ -1,0 +1,174 @@
+#include "opencl/programs.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+namespace tandem::opencl {
+namespace {
+
+constexpr std::size_t kMostPrograms = 64;
+constexpr std::size_t kMostLogBytes = 300;  // of a build log in a message
+constexpr const char *kBuildOptions = "-cl-std=CL1.2";
+
+}  // namespace
+
+Kernel::~Kernel() {
+  if (!handle_ || program_ == nullptr) return;
+  const std::lock_guard lock(program_->mutex_);
+  try {
+    program_->idle_.push_back(std::move(handle_));
+  } catch (const std::bad_alloc &) {  // then it is released
+  }
+}
+
+Program::Program(const Driver &driver, const Device &device, ProgramHandle handle)
+    : driver_(driver), handle_(std::move(handle)), most_group_items_(0) {
+  Kernel kernel = take_kernel();
+  check(driver.clGetKernelWorkGroupInfo(kernel.get(), device.id, CL_KERNEL_WORK_GROUP_SIZE, sizeof most_group_items_,
+                                        &most_group_items_, nullptr),
+        "clGetKernelWorkGroupInfo");
+  if (most_group_items_ == 0) most_group_items_ = 1;
+}
+
+Kernel Program::take_kernel() const {
+  const std::shared_ptr<const Program> self = weak_from_this().lock();  // none yet in the constructor
+  if (self != nullptr) {
+    const std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      KernelHandle handle = std::move(idle_.back());
+      idle_.pop_back();
+      return {self, std::move(handle)};
+    }
+  }
+  cl_int error = CL_SUCCESS;
+  const cl_kernel kernel = driver_.clCreateKernel(handle_.get(), kKernelName, &error);
+  check(error, "clCreateKernel");
+  return {self, KernelHandle(kernel, driver_.clReleaseKernel)};
+}
+
+Programs::Programs(const Driver &driver, const Device &device, cl_context context, std::shared_ptr<DiskCache> disk,
+                   const core::Log &log)
+    : driver_(driver), device_(device), context_(context), disk_(std::move(disk)), log_(log) {}
+
+Key Programs::key(const std::string &text) const {
+  return key_of({text, kBuildOptions, device_.vendor, device_.model, device_.driver_version, device_.platform_name,
+                 device_.platform_version});
+}
+
+bool Programs::known(const Key &key, bool ask_disk) const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (by_key_.contains(key)) return true;
+  }
+  return ask_disk && disk_->has(key);
+}
+
+std::shared_ptr<const Program> Programs::get(const Key &key, const std::function<std::string()> &text) {
+  const std::pair name{key.low, key.high};
+  {
+    std::unique_lock lock(mutex_);
+    built_.wait(lock, [&] { return !under_construction_.contains(name); });
+    if (const auto found = by_key_.find(key); found != by_key_.end()) {
+      entries_.splice(entries_.begin(), entries_, found->second);
+      return found->second->second;
+    }
+    under_construction_.insert(name);
+  }
+  const auto end_construction = [&](const std::shared_ptr<const Program> &program) {
+    const std::lock_guard lock(mutex_);
+    under_construction_.erase(name);
+    built_.notify_all();
+    if (program == nullptr) return;
+    entries_.emplace_front(key, program);
+    by_key_[key] = entries_.begin();
+    if (entries_.size() <= kMostPrograms) return;
+    by_key_.erase(entries_.back().first);
+    entries_.pop_back();  // who runs it keeps it
+  };
+  try {
+    ProgramHandle handle = load(key);
+    const bool is_new = !handle;
+    if (is_new) handle = build(text());
+    const cl_program raw = handle.get();
+    const auto program = std::make_shared<const Program>(driver_, device_, std::move(handle));
+    if (is_new) keep_on_disk(key, raw);
+    end_construction(program);
+    return program;
+  } catch (...) {
+    end_construction(nullptr);
+    throw;
+  }
+}
+
+// From disk; an empty handle if it is not there, or if this driver does not want it any more.
+ProgramHandle Programs::load(const Key &key) const {
+  const auto bytes = disk_->load(key);
+  if (!bytes.has_value()) return {};
+  const unsigned char *start = bytes->data();
+  const std::size_t size = bytes->size();
+  cl_int status = CL_SUCCESS, error = CL_SUCCESS;
+  ProgramHandle program(driver_.clCreateProgramWithBinary(context_, 1, &device_.id, &size, &start, &status, &error),
+                        driver_.clReleaseProgram);
+  if (error == CL_SUCCESS) error = status;
+  if (error == CL_SUCCESS)
+    error = driver_.clBuildProgram(program.get(), 1, &device_.id, kBuildOptions, nullptr, nullptr);
+  if (error == CL_SUCCESS) return program;
+  log_.say(TANDEM_LOG_INFO, fmt::format("opencl: {} refuses a program from the cache ({}); built from its text",
+                                        device_.name, error_name(error)));
+  disk_->remove(key);
+  return {};
+}
+
+ProgramHandle Programs::build(const std::string &text) const {
+  const auto started = std::chrono::steady_clock::now();
+  const char *start = text.data();
+  const std::size_t size = text.size();
+  cl_int error = CL_SUCCESS;
+  ProgramHandle program(driver_.clCreateProgramWithSource(context_, 1, &start, &size, &error),
+                        driver_.clReleaseProgram);
+  check(error, "clCreateProgramWithSource");
+  error = driver_.clBuildProgram(program.get(), 1, &device_.id, kBuildOptions, nullptr, nullptr);
+  if (error == CL_BUILD_PROGRAM_FAILURE) {
+    const std::string log = build_log(program.get());
+    log_.say(TANDEM_LOG_WARNING, fmt::format("opencl: {}: a kernel does not build: {}", device_.name, log));
+    core::fail(TANDEM_ERROR_DEVICE, fmt::format("OpenCL: a generated kernel does not build on {} ({}): {}",
+                                                device_.name, device_.model, log.substr(0, kMostLogBytes)));
+  }
+  check(error, "clBuildProgram");
+  log_.say(TANDEM_LOG_DEBUG,
+           fmt::format("opencl: {}: {} bytes of kernel text built in {:.3f} s", device_.name, text.size(),
+                       std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count()));
+  return program;
+}
+
+std::string Programs::build_log(cl_program program) const {
+  try {
+    return text_of(
+        [&](std::size_t size, void *out, std::size_t *needed) {
+          return driver_.clGetProgramBuildInfo(program, device_.id, CL_PROGRAM_BUILD_LOG, size, out, needed);
+        },
+        "clGetProgramBuildInfo");
+  } catch (const DriverError &error) {
+    return std::string("no build log: ") + error.what();
+  }
+}
+
+// Where the driver gives no binary there is nothing to keep; that is no error.
+void Programs::keep_on_disk(const Key &key, cl_program program) const noexcept {
+  if (!disk_->in_use()) return;
+  constexpr std::size_t kMostBinaryBytes = 32 << 20;
+  std::size_t size = 0;
+  if (driver_.clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr) != CL_SUCCESS ||
+      size == 0 || size > kMostBinaryBytes)
+    return;
+  try {
+    std::vector<unsigned char> bytes(size);
+    unsigned char *start = bytes.data();
+    if (driver_.clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof start, &start, nullptr) == CL_SUCCESS)
+      disk_->store(key, bytes);
+  } catch (const std::bad_alloc &) {
+  }
+}
+
+}  // namespace tandem::opencl

@@ -1,0 +1,194 @@
+#include "opencl/session.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace tandem::opencl {
+namespace {
+
+constexpr std::uint64_t kLeastBufferBytes = 4096;
+constexpr std::size_t kMostTables = 32;
+
+std::uint64_t rounded(std::uint64_t bytes) { return std::bit_ceil(std::max(bytes, kLeastBufferBytes)); }
+
+Context make_context(const Driver &driver, const Device &device, cl_context foreign) {
+  if (foreign != nullptr) {
+    check(driver.clRetainContext(foreign), "clRetainContext");
+    return {foreign, driver.clReleaseContext};
+  }
+  const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
+                                              reinterpret_cast<cl_context_properties>(device.platform), 0};
+  cl_int error = CL_SUCCESS;
+  const cl_context context = driver.clCreateContext(properties, 1, &device.id, nullptr, nullptr, &error);
+  check(error, "clCreateContext");
+  return {context, driver.clReleaseContext};
+}
+
+}  // namespace
+
+cl_mem GrowingBuffer::get(const Session &session, std::uint64_t bytes) {
+  if (bytes > capacity_bytes_) {
+    const std::uint64_t capacity = std::max(bytes, std::min(rounded(bytes), session.device().most_buffer_bytes));
+    buffer_.reset();
+    capacity_bytes_ = 0;
+    buffer_ = make_buffer(session.driver(), session.context(), CL_MEM_READ_WRITE, capacity);
+    capacity_bytes_ = capacity;
+  }
+  return buffer_.get();
+}
+
+PinnedMemory::~PinnedMemory() { release(); }
+
+void PinnedMemory::release() noexcept {
+  if (address_ != nullptr) {
+    // The buffer lives until the driver has done this.
+    driver_->clEnqueueUnmapMemObject(queue_.get(), buffer_.get(), address_, 0, nullptr, nullptr);
+    driver_->clFinish(queue_.get());
+  }
+  address_ = nullptr;
+  capacity_bytes_ = 0;
+  buffer_.reset();
+  queue_.reset();
+}
+
+void PinnedMemory::abandon() noexcept {
+  address_ = nullptr;
+  capacity_bytes_ = 0;
+  buffer_.forget();
+  queue_.reset();
+}
+
+std::byte *PinnedMemory::get(const Session &session, cl_command_queue queue, std::uint64_t bytes) {
+  if (bytes <= capacity_bytes_) return address_;
+  release();
+  const std::uint64_t capacity = std::max(bytes, std::min(rounded(bytes), session.device().most_buffer_bytes));
+  driver_ = &session.driver();
+  check(driver_->clRetainCommandQueue(queue), "clRetainCommandQueue");
+  queue_ = Queue(queue, driver_->clReleaseCommandQueue);
+  buffer_ = make_buffer(*driver_, session.context(), CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, capacity);
+  cl_int error = CL_SUCCESS;
+  void *address = driver_->clEnqueueMapBuffer(queue, buffer_.get(), CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, capacity, 0,
+                                              nullptr, nullptr, &error);
+  check(error, "clEnqueueMapBuffer");
+  address_ = static_cast<std::byte *>(address);
+  capacity_bytes_ = capacity;
+  return address_;
+}
+
+void Lane::drain(const Driver &driver) noexcept {
+  bool is_over = true;
+  for (const Queue *queue : {&up, &run, &down})
+    if (*queue && driver.clFinish(queue->get()) != CL_SUCCESS) is_over = false;
+  for (Slot &slot : slots) {
+    slot.uploaded.reset();
+    slot.computed.reset();
+    slot.downloaded.reset();
+    if (is_over) continue;
+    slot.host_inputs.abandon();
+    slot.host_outputs.abandon();
+  }
+}
+
+Session::Session(const Driver &driver, const Device &device, std::shared_ptr<DiskCache> disk, const core::Log &log,
+                 cl_context foreign)
+    : driver_(driver),
+      device_(device),
+      context_(make_context(driver, device, foreign)),
+      programs_(driver_, device_, context_.get(), std::move(disk), log) {}
+
+std::shared_ptr<const Buffer> Session::tables(const OpenclPrepared &prepared) {
+  const std::lock_guard lock(mutex_);
+  for (auto each = tables_.begin(); each != tables_.end(); ++each) {
+    if (each->first != prepared.id) continue;
+    tables_.splice(tables_.begin(), tables_, each);
+    return each->second;
+  }
+  std::vector<std::uint32_t> words = core::pack_nibble_tables(prepared.matrix);
+  auto buffer = std::make_shared<const Buffer>(make_buffer(
+      driver_, context_.get(), CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, words.size() * sizeof words[0], words.data()));
+  tables_.emplace_front(prepared.id, buffer);
+  if (tables_.size() > kMostTables) tables_.pop_back();
+  return buffer;
+}
+
+Session::LaneLease Session::take_lane() {
+  std::unique_ptr<Lane> lane;
+  {
+    std::unique_lock lock(mutex_);
+    lane_free_.wait(lock, [&] { return lanes_out_ < kMostLanes; });
+    ++lanes_out_;
+    if (!idle_lanes_.empty()) {
+      lane = std::move(idle_lanes_.back());
+      idle_lanes_.pop_back();
+    }
+  }
+  try {
+    if (lane == nullptr) {
+      lane = std::make_unique<Lane>();
+      for (Queue *queue : {&lane->up, &lane->run, &lane->down})
+        *queue = make_queue(driver_, context_.get(), device_.id);
+    }
+    return {shared_from_this(), std::move(lane)};
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    --lanes_out_;
+    lane_free_.notify_one();
+    throw;
+  }
+}
+
+Session::LaneLease::~LaneLease() {
+  const std::lock_guard lock(session_->mutex_);
+  try {
+    session_->idle_lanes_.push_back(std::move(lane_));
+  } catch (const std::bad_alloc &) {  // then it ends here
+  }
+  --session_->lanes_out_;
+  session_->lane_free_.notify_one();
+}
+
+Event launch(Session &session, cl_command_queue queue, const Launch &what, std::span<const cl_mem> shards,
+             cl_event after) {
+  const Driver &driver = session.driver();
+  const bool tables = what.variant.spec.technique == core::Technique::tables;
+  const auto &local = what.variant.spec.tuning.local;
+  Kernel kernel = what.variant.program->take_kernel();
+  cl_uint index = 0;
+  const auto argument = [&](std::size_t bytes, const void *value) {
+    check(driver.clSetKernelArg(kernel.get(), index++, bytes, value), "clSetKernelArg");
+  };
+  const auto value = [&](const auto &each) { argument(sizeof each, &each); };
+  for (const cl_mem shard : shards) value(shard);
+  value(what.offsets);
+  value(cl_ulong{what.range.begin});
+  value(cl_ulong{what.range.end});
+  value(cl_ulong{what.range.length});
+  value(what.records);
+  std::shared_ptr<const Buffer> table_buffer;
+  if (tables) {
+    table_buffer = session.tables(what.prepared);
+    value(table_buffer->get());
+    value(cl_uint{what.prepared.columns()});
+    value(cl_uint{what.prepared.rows()});
+    argument(std::size_t{what.prepared.columns()} * 128, nullptr);
+  }
+  const std::size_t local_size[] = {local[0], local[1], local[2]};
+  const std::size_t global_size[] = {what.range.group_count * local[0], local[1], local[2]};
+  cl_event event = nullptr;
+  check(driver.clEnqueueNDRangeKernel(queue, kernel.get(), 3, nullptr, global_size, local_size, after != nullptr,
+                                      after != nullptr ? &after : nullptr, &event),
+        "clEnqueueNDRangeKernel");
+  return {event, driver.clReleaseEvent};
+}
+
+void merge_records(const core::KernelRange &range, std::span<const std::uint32_t> records, std::uint64_t start_bytes,
+                   unsigned rows, core::Mismatch *mismatches) {
+  for (std::uint64_t record = 0; record < range.record_count; ++record) {
+    for (unsigned r = 0; r < rows; ++r) {
+      const std::uint32_t *found = &records[(record * rows + r) * 2];
+      if (found[0] != 0) mismatches[r].merge({found[0], start_bytes + range.record_start(record) + found[1]});
+    }
+  }
+}
+
+}  // namespace tandem::opencl

@@ -1,0 +1,148 @@
+#include <algorithm>
+#include <map>
+
+#include "opencl/runs.hpp"
+
+namespace tandem::opencl {
+namespace {
+
+using core::Mode;
+using core::Task;
+
+// Bytes that one call of a kernel moves: enough that the call costs nothing, few enough that a cancel is felt soon.
+constexpr std::uint64_t kLaunchBytes = 64 << 20;
+constexpr unsigned kLaunchesAtOnce = 2;
+// Arguments besides shards: offsets, begin, end, length, records, tables, columns, rows, space.
+constexpr std::uint64_t kOtherArgumentBytes = 9 * 8;
+
+// A buffer over memory of the host for each shard; shards at one address share it.
+class HostBuffers {
+ public:
+  HostBuffers(const Session &session, const Task &task) : session_(session) {
+    for (unsigned c = 0; c < task.prepared->columns(); ++c) add(task.inputs[c], task);
+    for (unsigned r = 0; r < task.prepared->rows(); ++r) add(task.outputs[r], task);
+  }
+
+  std::span<const cl_mem> all() const noexcept { return in_order_; }
+
+ private:
+  void add(const std::byte *shard, const Task &task) {
+    Buffer &buffer = by_address_[shard];
+    if (!buffer) {
+      buffer = make_buffer(session_.driver(), session_.context(), CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
+                           task.length_bytes, const_cast<std::byte *>(shard + task.offset_bytes));
+    }
+    in_order_.push_back(buffer.get());
+  }
+
+  const Session &session_;
+  std::map<const std::byte *, Buffer> by_address_;
+  std::vector<cl_mem> in_order_;
+};
+
+}  // namespace
+
+bool fits_arguments(const Device &device, const Task &task) noexcept {
+  const std::uint64_t shards = std::uint64_t{task.prepared->rows()} + task.prepared->columns();
+  return shards * sizeof(void *) + kOtherArgumentBytes <= device.parameter_bytes;
+}
+
+bool fits_zero_copy(const Device &device, const Task &task) {
+  if (!device.shares_memory || !fits_arguments(device, task)) return false;
+  if (task.length_bytes > device.most_buffer_bytes) return false;
+  std::vector<const std::byte *> starts(task.inputs, task.inputs + task.prepared->columns());
+  starts.insert(starts.end(), task.outputs, task.outputs + task.prepared->rows());
+  std::sort(starts.begin(), starts.end());
+  for (std::size_t i = 1; i < starts.size(); ++i) {
+    const auto distance = static_cast<std::uint64_t>(starts[i] - starts[i - 1]);
+    if (distance != 0 && distance < task.length_bytes) return false;
+  }
+  return true;
+}
+
+void run_zero_copy(const Workplace &place, const Task &task, core::Control &control) {
+  Session &session = *place.session;
+  const Driver &driver = session.driver();
+  const unsigned columns = task.prepared->columns(), rows = task.prepared->rows();
+  const core::Access access = session.device().is_cpu() ? core::Access::direct : core::Access::shifted;
+  const Variant variant = place.chooser.choose(prepared_of(task), session.programs(), task.mode, access,
+                                               core::Binding::arguments, task.length_bytes);
+  const bool compare = task.mode == Mode::compare;
+  const std::uint64_t most = std::max<std::uint64_t>(kLaunchBytes / (columns + rows) / 4096 * 4096, 4096);
+
+  const HostBuffers buffers(session, task);
+  const auto lane = session.take_lane();  // after the buffers: it is drained before they go
+  const cl_command_queue queue = lane->run.get();
+  struct Flight {
+    core::KernelRange range;
+    std::uint64_t start_bytes;
+  };
+  std::array<Flight, kLaunchesAtOnce> flights{};
+  const auto finish = [&](unsigned index) {
+    Slot &slot = lane->slots[index];
+    if (!slot.downloaded) return;
+    wait(driver, slot.downloaded);
+    if (compare) {
+      merge_records(flights[index].range, slot.record_values, flights[index].start_bytes, rows, task.mismatches);
+    }
+  };
+  try {
+    unsigned next = 0;
+    for (std::uint64_t done = 0; done < task.length_bytes; next = (next + 1) % kLaunchesAtOnce) {
+      if (control.cancelled()) fail_cancelled(session.device());
+      finish(next);
+      const std::uint64_t length = std::min(most, task.length_bytes - done);
+      Slot &slot = lane->slots[next];
+      const core::KernelRange range = core::cut_kernel_range(
+          variant.spec, length, reinterpret_cast<std::uintptr_t>(task.outputs[0]) + task.offset_bytes + done);
+      flights[next] = {range, task.offset_bytes + done};
+      slot.offset_values.assign(columns + rows, done);
+      const std::uint64_t offset_bytes = slot.offset_values.size() * sizeof(std::uint64_t);
+      const cl_mem offsets = slot.offsets.get(session, offset_bytes);
+      check(driver.clEnqueueWriteBuffer(queue, offsets, CL_FALSE, 0, offset_bytes, slot.offset_values.data(), 0,
+                                        nullptr, nullptr),
+            "clEnqueueWriteBuffer");
+      const std::uint64_t record_bytes = range.record_count * rows * kRecordBytes;
+      cl_mem records = offsets;  // any buffer
+      if (compare) {
+        records = slot.records.get(session, record_bytes);
+        const cl_uint nothing[] = {0, 0xffffffff};
+        check(driver.clEnqueueFillBuffer(queue, records, nothing, sizeof nothing, 0, record_bytes, 0, nullptr, nullptr),
+              "clEnqueueFillBuffer");
+      }
+      Event computed =
+          launch(session, queue, {variant, prepared_of(task), range, offsets, records}, buffers.all(), nullptr);
+      place.kernel_calls.fetch_add(1, std::memory_order_relaxed);
+      if (compare) {
+        slot.record_values.resize(record_bytes / sizeof(std::uint32_t));
+        cl_event read = nullptr;
+        check(driver.clEnqueueReadBuffer(queue, records, CL_FALSE, 0, record_bytes, slot.record_values.data(), 0,
+                                         nullptr, &read),
+              "clEnqueueReadBuffer");
+        slot.downloaded = Event(read, driver.clReleaseEvent);
+      } else {
+        slot.downloaded = std::move(computed);
+      }
+      check(driver.clFlush(queue), "clFlush");
+      done += length;
+    }
+    for (unsigned i = 0; i < kLaunchesAtOnce; ++i, next = (next + 1) % kLaunchesAtOnce) finish(next);
+    if (!compare) {
+      // What the device wrote is the host's once it has been mapped.
+      for (unsigned r = 0; r < rows; ++r) {
+        const cl_mem output = buffers.all()[columns + r];
+        cl_int error = CL_SUCCESS;
+        void *address = driver.clEnqueueMapBuffer(queue, output, CL_TRUE, CL_MAP_READ, 0, task.length_bytes, 0, nullptr,
+                                                  nullptr, &error);
+        check(error, "clEnqueueMapBuffer");
+        check(driver.clEnqueueUnmapMemObject(queue, output, address, 0, nullptr, nullptr), "clEnqueueUnmapMemObject");
+      }
+      check(driver.clFinish(queue), "clFinish");
+    }
+  } catch (...) {
+    lane->drain(driver);
+    throw;
+  }
+}
+
+}  // namespace tandem::opencl
