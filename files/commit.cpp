@@ -82,7 +82,8 @@ std::bitset<kMaxShardCount> load_bits(const std::byte *at) {
   return bits;
 }
 
-// Those of them that a live process holds stay.
+// Not what a live process holds, nor pending records: without temporaries these do no harm, and show their lead, should
+// it come back, that the folder is done.
 void remove_given_up(const Folder &folder, const CommitRecord &record) {
   if (record.given_up.empty()) return;
   std::vector<std::pair<OwnName, std::string>> found;
@@ -99,11 +100,9 @@ void remove_given_up(const Folder &folder, const CommitRecord &record) {
     if (file && lock_file(file) == Lock::held_by_another) live.push_back(own.set_id);
     locked.push_back(std::move(file));
   }
-  for (const bool temporaries : {true, false})  // what its record knows of goes before the record
+  for (const OwnKind kind : {OwnKind::set_temporary, OwnKind::commit_record})
     for (const auto &[own, name] : found)
-      if ((own.kind == OwnKind::set_temporary) == temporaries &&
-          std::find(live.begin(), live.end(), own.set_id) == live.end())
-        folder.remove(name);
+      if (own.kind == kind && std::find(live.begin(), live.end(), own.set_id) == live.end()) folder.remove(name);
 }
 
 // Returns the shards that are missing.
@@ -387,10 +386,10 @@ bool roll_back(std::vector<Member> &members, bool no_sync) {
     std::size_t unreadable_count = 0;  // damaged records: each is one of a folder that would else be missed
     for (const Member &member : members) {
       if (member.record.folder_count == 0) ++unreadable_count;
-      if (member.record.folder_count != 0) done.set(member.record.folder);
+      if (member.record.folder != 0) done.set(member.record.folder);
       if (!no_sync) member.folder->sync();
     }
-    stays[0] = done.count() + unreadable_count < lead->record.folder_count;
+    stays[0] = 1 + done.count() + unreadable_count < lead->record.folder_count;
     if (stays[0]) {
       // The records of the others are what shows that they are done: the lead remembers it before they go.
       if (done != lead->record.done) {
@@ -481,10 +480,13 @@ void NewSet::make_records() {
   std::copy(folder_of_.begin(), folder_of_.end(), record.folder_of.begin());
   const std::string name = own_name({OwnKind::pending_record, options_.set_id});
   std::array<std::byte, kCommitRecordBytes> bytes;
+  // Where a record is, all folders are.
+  if (!options_.no_sync && folders_.size() > 1) sync_parents();
   // The lead's last: where it is, the others are, on the disk too. Temporaries come when all are.
   for (record.folder = record.folder_count; record.folder-- != 0;) {
     const std::shared_ptr<Folder> &folder = folders_[record.folder];
-    if (record.folder == 0 && record.folder_count > 1) sync_folders();
+    if (record.folder == 0 && record.folder_count > 1 && !options_.no_sync)
+      for (const auto &each : folders_) each->sync();
     record.stale.reset();
     for (std::uint32_t i = 0; options_.force && i < kMaxShardCount; ++i)
       record.stale[i] = !record.is_here(i) && is_shard_file(*folder, shard_file_name(options_.name, i));
@@ -516,6 +518,10 @@ void NewSet::check_given_up() const {
 void NewSet::sync_folders() const {
   if (options_.no_sync) return;
   for (const auto &folder : folders_) folder->sync();
+  sync_parents();
+}
+
+void NewSet::sync_parents() const {
   for (const std::string &path : made_) Folder(folder_of(path)).sync();
 }
 

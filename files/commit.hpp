@@ -121,6 +121,7 @@ class NewSet {
   void check_names() const;
   void check_given_up() const;
   void sync_folders() const;
+  void sync_parents() const;
 
   Options options_;
   std::vector<std::string> made_;  // folders that were not there

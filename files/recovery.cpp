@@ -25,6 +25,7 @@ struct Part {
 enum class Verdict {
   forward,   // the set counts
   back,      // it does not
+  waits,     // so here: nothing is left but a record, which tells the lead so when it is named
   asks_lead  // that is written in a folder that is not here, or cannot be read
 };
 
@@ -47,7 +48,7 @@ std::optional<CommitRecord> read_record(const Descriptor &file, const SetId &set
   return record;
 }
 
-Verdict verdict_on(const Part &part, const std::vector<Part> &all) {
+Verdict verdict_on(const Part &part, const std::vector<Part> &all, std::size_t named_count) {
   if (!part.has_pending && !part.has_commit) return Verdict::back;  // a rebuilt file that was not finished
   if (!part.record) return part.has_pending && part.temporaries.empty() ? Verdict::back : Verdict::asks_lead;
   if (part.has_commit) return Verdict::forward;
@@ -56,15 +57,16 @@ Verdict verdict_on(const Part &part, const std::vector<Part> &all) {
       std::find_if(all.begin(), all.end(), [](const Part &p) { return p.record && p.record->folder == 0; });
   if (lead != all.end()) return lead->has_commit ? Verdict::forward : Verdict::back;
   // Temporaries are made when all records are there, and their names only change when the record here says committed.
-  return part.temporaries.empty() ? Verdict::back : Verdict::asks_lead;
+  if (!part.temporaries.empty()) return Verdict::asks_lead;
+  return named_count < part.record->folder_count ? Verdict::waits : Verdict::back;  // back: there is no lead any more
 }
 
 // What a set that counts has given up is none any more, whatever its own lead says.
-void set_given_up_aside(Survey &found) {
+void set_given_up_aside(Survey &found, std::size_t named_count) {
   std::set<std::pair<std::size_t, SetId>> given_up;  // folder, set
   for (const auto &[set_id, parts] : found.sets)
     for (const Part &part : parts)
-      if (part.record && verdict_on(part, parts) == Verdict::forward)
+      if (part.record && verdict_on(part, parts, named_count) == Verdict::forward)
         for (const SetId &id : part.record->given_up)
           if (id != set_id) given_up.emplace(part.folder, id);
   for (const auto &[folder, id] : given_up) {
@@ -103,7 +105,7 @@ Survey survey(const Folders &folders) {
       found.sets[set_id].push_back(std::move(part));
     }
   }
-  set_given_up_aside(found);
+  set_given_up_aside(found, folders.size());
   return found;
 }
 
@@ -148,7 +150,8 @@ class Recovery {
       if (const Lock lock = lock_file(file); lock != Lock::ours)
         return leave(lock == Lock::held_by_another ? fmt::format("set {} is being written to {}", id, folder->path())
                                                    : cannot_lock(folder->path_of(name), errno));
-      const Verdict verdict = verdict_on(part, parts);
+      const Verdict verdict = verdict_on(part, parts, folders_.size());
+      if (verdict == Verdict::waits) continue;
       if (verdict == Verdict::asks_lead && !part.record)
         return leave(fmt::format("{} is damaged; whether set {} was complete is not known", folder->path_of(name), id));
       if (verdict == Verdict::asks_lead) {
@@ -257,7 +260,9 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
   for (const auto &[set_id, parts] : survey(folders).sets) {
     if (set_id == except) continue;
     for (const Part &part : parts) {
-      if ((part.record && part.record->name != set_name) || verdict_on(part, parts) == Verdict::back) continue;
+      const Verdict verdict = verdict_on(part, parts, folders.size());
+      if (verdict == Verdict::back || verdict == Verdict::waits) continue;
+      if (part.record && part.record->name != set_name) continue;
       const Folder &folder = *folders[part.folder];
       const std::string name = record_name(set_id, part), path = folder.path_of(name);
       const Descriptor file = open_to_lock(folder, name);
@@ -352,7 +357,7 @@ std::vector<Hidden> hidden_names(const Folders &folders) {
     for (const Part &part : parts) {
       Hidden &here = hidden[part.folder];
       for (const OwnKind kind : {OwnKind::pending_record, OwnKind::commit_record}) here[own_name({kind, set_id})] = "";
-      const bool counts = verdict_on(part, parts) == Verdict::forward;
+      const bool counts = verdict_on(part, parts, folders.size()) == Verdict::forward;
       for (const std::uint32_t index : part.temporaries) {
         const std::string temporary = own_name({OwnKind::set_temporary, set_id, index});
         if (!counts || !part.record->is_here(index)) {

@@ -363,6 +363,20 @@ TEST_F(Recovery, TheLeadWaitsForItsOwnFolders) {
   for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(contents(folders[i]), old[i]) << i << ": " << notes_;
 }
 
+// Without its lead a folder keeps the record that shows the lead, later, that nothing is left there.
+TEST_F(Recovery, AFolderCleanedUpAloneIsNotWaitedFor) {
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
+  constexpr OwnKind kPending = OwnKind::pending_record;
+  for (const fs::path &folder : folders) fs::create_directory(folder);
+  const CommitRecord record = stage(folders, 3, 2, 2, {kPending, kPending});
+  for (const std::uint32_t i : {1, 3}) fs::remove(folders[1] / own_name({OwnKind::set_temporary, record.set_id, i}));
+  encode_into({folders[1]}, 3, 2, 3, false);
+  EXPECT_EQ(recover({folders[1]}).left_count, 0u) << notes_;
+  EXPECT_EQ(recover(folders).left_count, 0u) << notes_;
+  EXPECT_EQ(entries(folders[0]), 0u) << notes_;
+  EXPECT_EQ(entries(folders[1]), 5u) << notes_;
+}
+
 // Its lead is lost: force takes its place, and not before the new set counts.
 TEST_F(Recovery, ForceGivesUpASetWhoseLeadIsLost) {
   const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
@@ -388,11 +402,14 @@ TEST_F(Recovery, ForceGivesUpASetWhoseLeadIsLost) {
       EXPECT_EQ(contents(folders[1]), before);
     }
     encode_into({folders[1]}, 3, 2, 3, true);
-    EXPECT_EQ(entries(folders[1]), 5u);
+    // A record that says nothing but that the folder is done may stay for the lead.
+    EXPECT_EQ(entries(folders[1]), state == OwnKind::pending_record ? 6u : 5u);
     shards_ = folders[1];
     expect_content(3);
+    EXPECT_EQ(recover({shards_}).left_count, 0u) << notes_;
     // The lead comes back and says that the older set counts: nothing is replaced by it.
-    const Contents now = contents(folders[1]);
+    Contents now = contents(folders[1]);
+    std::erase_if(now, [](const auto &entry) { return parse_own_name(entry.first).has_value(); });
     fs::rename(root_ / "lost", folders[0]);
     recover(folders);
     EXPECT_EQ(contents(folders[1]), now) << notes_;
@@ -416,8 +433,10 @@ TEST_F(Recovery, AGivenUpSetGoesWhenTheNewOneCounts) {
     put_record(folders[1], newer, state);
     const bool counts = state == OwnKind::commit_record;
     // The older set's lead is named too, and says that it counts.
-    recover({folders[0], folders[1]});
+    recover(folders);
+    recover(folders);
     EXPECT_EQ(entries(folders[1]), counts ? 5u : 2u) << notes_;
+    EXPECT_EQ(entries(folders[0]), 3u) << notes_;
     shards_ = counts ? folders[1] : root_ / "all";
     if (!counts) {
       fs::create_directory(shards_);
