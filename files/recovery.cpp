@@ -69,7 +69,9 @@ void set_given_up_aside(Survey &found, std::size_t named_count) {
       if (part.record && verdict_on(part, parts, named_count) == Verdict::forward)
         for (const SetId &id : part.record->given_up)
           if (id != set_id) given_up.emplace(part.folder, id);
-  for (const auto &[folder, id] : given_up) {
+  for (const auto &entry : given_up) {
+    const std::size_t folder = entry.first;
+    const SetId &id = entry.second;
     const auto set = found.sets.find(id);
     if (set == found.sets.end()) continue;
     std::vector<Part> &parts = set->second;
