@@ -422,8 +422,8 @@ TEST_F(Recovery, AGivenUpSetGoesWhenTheNewOneCounts) {
   const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
   for (const OwnKind state : {OwnKind::pending_record, OwnKind::commit_record}) {
     for (const fs::path &folder : folders) fs::remove_all(folder);
-    encode_into(folders, 3, 2, 1, false);
-    stage(folders, 3, 2, 2, {OwnKind::commit_record, OwnKind::pending_record});
+    encode_into(folders, 6, 3, 1, false);
+    stage(folders, 6, 3, 2, {OwnKind::commit_record, OwnKind::pending_record});
     const Contents before = contents(folders[1]);
     CommitRecord older = sample_record();
     for (const auto &[name, bytes] : before)
@@ -435,8 +435,8 @@ TEST_F(Recovery, AGivenUpSetGoesWhenTheNewOneCounts) {
     // The older set's lead is named too, and says that it counts.
     recover(folders);
     recover(folders);
-    EXPECT_EQ(entries(folders[1]), counts ? 5u : 2u) << notes_;
-    EXPECT_EQ(entries(folders[0]), 3u) << notes_;
+    EXPECT_EQ(entries(folders[1]), counts ? 5u : 4u) << notes_;
+    EXPECT_EQ(entries(folders[0]), 5u) << notes_;
     shards_ = counts ? folders[1] : root_ / "all";
     if (!counts) {
       fs::create_directory(shards_);
