@@ -59,6 +59,9 @@ struct OutputFlags {
 };
 void add_output_flags(CLI::App &command, OutputFlags &flags);
 
+// --lock-wait.
+void add_lock_wait_flag(CLI::App &command, std::uint32_t &seconds);
+
 // --backend, --kernel, --threads, --executor, --resource, --log.
 struct ContextFlags {
   std::string backend, kernel, executor;

@@ -51,6 +51,14 @@ void add_output_flags(CLI::App &command, OutputFlags &flags) {
   command.add_flag("--quiet,-q", flags.quiet, "Print nothing but errors");
 }
 
+void add_lock_wait_flag(CLI::App &command, std::uint32_t &seconds) {
+  command
+      .add_option("--lock-wait", seconds,
+                  "Seconds to wait for a folder that another process has locked (flock); default: 60")
+      ->type_name("SECONDS")
+      ->check(CLI::PositiveNumber);
+}
+
 void add_context_flags(CLI::App &command, ContextFlags &flags) {
   command.add_option("--backend", flags.backend, "What computes: auto, or a name that `tandem devices` lists");
   command.add_option("--kernel", flags.kernel, "CPU kernel to use instead of the best one; see `tandem devices`");

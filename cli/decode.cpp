@@ -15,6 +15,7 @@ struct DecodeFlags {
   std::vector<std::string> paths;
   std::string output_path, set_id;
   bool force = false, no_sync = false, dry_run = false;
+  std::uint32_t lock_wait_seconds = 0;
   OutputFlags output;
   ContextFlags context;
 };
@@ -36,6 +37,7 @@ int decode(const DecodeFlags &flags) {
   }
   options.force = flags.force;
   options.no_sync = flags.no_sync;
+  options.lock_wait_seconds = flags.lock_wait_seconds;
   options.dry_run = flags.dry_run;
   tandem_files_result result = {};
   result.struct_bytes = sizeof result;
@@ -82,6 +84,7 @@ void add_decode_command(CLI::App &app, Invocation &invocation) {
   command->add_flag("--force", flags->force, "Replace the output if it exists");
   command->add_flag("--dry-run", flags->dry_run, "Decode and compare the digest, write nothing");
   command->add_flag("--no-sync", flags->no_sync, "Do not wait until the bytes are on the disk");
+  add_lock_wait_flag(*command, flags->lock_wait_seconds);
   add_context_flags(*command, flags->context);
   add_output_flags(*command, flags->output);
   command->callback([flags, &invocation] { invocation.run = [flags] { return decode(*flags); }; });

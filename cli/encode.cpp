@@ -1,8 +1,10 @@
 // tandem encode FILE -k K -m M -o DIR
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
@@ -17,9 +19,20 @@ struct EncodeFlags {
   std::uint32_t k = 0, m = 0;
   std::uint64_t block_bytes = 0;
   bool force = false, no_sync = false, dry_run = false, allow_non_mds = false;
+  std::uint32_t lock_wait_seconds = 0;
   OutputFlags output;
   ContextFlags context;
 };
+
+// All shard files are open at once. The limit that a shell sets is low for the sake of programs that use select(),
+// which this one does not.
+void allow_open_files(std::uint32_t shard_count) {
+  const rlim_t wanted = rlim_t{2} * shard_count + 64;  // a folder for each shard, and what else is open
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = std::min(wanted, limit.rlim_max);
+  setrlimit(RLIMIT_NOFILE, &limit);  // refused: encode says what it lacks
+}
 
 int encode(const EncodeFlags &flags) {
   const bool from_stdin = flags.source == "-";
@@ -34,6 +47,7 @@ int encode(const EncodeFlags &flags) {
   options.allow_non_mds = flags.allow_non_mds;
   options.force = flags.force;
   options.no_sync = flags.no_sync;
+  options.lock_wait_seconds = flags.lock_wait_seconds;
   options.dry_run = flags.dry_run;
   if (from_stdin) {
     options.source_descriptor = STDIN_FILENO;
@@ -50,6 +64,9 @@ int encode(const EncodeFlags &flags) {
   options.folders = folder_pointers.data();
   options.folder_count = folder_pointers.size();
 
+  allow_open_files(shard_count);
+  if (!flags.output.quiet)
+    options.note = [](void *, const char *note) { fmt::print(stderr, "tandem: note: {}\n", note); };
   const Context context = make_context(flags.context);
   recover(folders, flags.dry_run, flags.output);
   tandem_files_result result = {};
@@ -102,9 +119,12 @@ void add_encode_command(CLI::App &app, Invocation &invocation) {
       ->add_option("--block-bytes", flags->block_bytes,
                    "Bytes of a block in a shard file, such as 64k or 1M; a multiple of 64")
       ->transform(CLI::AsSizeValue(false));
-  command->add_flag("--force", flags->force, "Replace a set of the same name");
+  command->add_flag(
+      "--force", flags->force,
+      "Replace a set of the same name, also one that was never finished because its first folder is lost");
   command->add_flag("--dry-run", flags->dry_run, "Check everything that can be checked, write nothing");
   command->add_flag("--no-sync", flags->no_sync, "Do not wait until the bytes are on the disk");
+  add_lock_wait_flag(*command, flags->lock_wait_seconds);
   add_context_flags(*command, flags->context);
   add_output_flags(*command, flags->output);
   command->callback([flags, &invocation] { invocation.run = [flags] { return encode(*flags); }; });

@@ -14,6 +14,7 @@ struct RepairFlags {
   std::vector<std::string> paths, folders;
   std::string set_id;
   bool dry_run = false, force = false, no_sync = false;
+  std::uint32_t lock_wait_seconds = 0;
   OutputFlags output;
   ContextFlags context;
 };
@@ -82,6 +83,7 @@ int repair(const RepairFlags &flags) {
   options.folder_count = folders.size();
   options.force = flags.force;
   options.no_sync = flags.no_sync;
+  options.lock_wait_seconds = flags.lock_wait_seconds;
   options.dry_run = flags.dry_run;
   options.report = collect;
   options.report_user = &findings;
@@ -142,6 +144,7 @@ void add_repair_command(CLI::App &app, Invocation &invocation) {
   command->add_flag("--dry-run", flags->dry_run, "Only say what would be done; exit status 1 if there is something");
   command->add_flag("--force", flags->force, "Let missing shards replace other files that have their names");
   command->add_flag("--no-sync", flags->no_sync, "Do not wait until the bytes are on the disk");
+  add_lock_wait_flag(*command, flags->lock_wait_seconds);
   add_context_flags(*command, flags->context);
   add_output_flags(*command, flags->output);
   command->callback([flags, &invocation] { invocation.run = [flags] { return repair(*flags); }; });

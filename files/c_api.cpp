@@ -37,6 +37,8 @@ tandem_status guarded(Body &&body) noexcept {
   }
 }
 
+// Whoever only reads can do so without cleaning up.
+constexpr std::uint32_t kRecoverLockSeconds = 2;
 constexpr std::size_t kMostStructBytes = 65536;  // anything larger is an uninitialised size
 
 template <class Struct>
@@ -247,7 +249,8 @@ tandem_status tandem_files_recover(const char *const *paths, size_t path_count,
     tandem_files_recover_options ours = {};
     if (options != nullptr) ours = read_options(options, "tandem_files_recover_options");
     const std::size_t bytes = result_out != nullptr ? size_of(result_out, "tandem_files_recover_result") : 0;
-    const Recovered recovered = recover(list, ours.dry_run != 0);
+    const LockWait wait{.seconds = ours.lock_wait_seconds != 0 ? ours.lock_wait_seconds : kRecoverLockSeconds};
+    const Recovered recovered = recover(list, ours.dry_run != 0, wait);
     if (ours.note != nullptr)
       for (const std::string &note : recovered.notes) ours.note(ours.note_user, note.c_str());
     tandem_files_recover_result result = {};

@@ -52,7 +52,7 @@ std::optional<SetId> parse_set_id(std::string_view text) {
 // ---- offsets in a record; docs/FORMAT.md section 7 ----
 
 constexpr unsigned char kMagic[8] = {0x89, 'T', 'N', 'D', 'C', '\r', '\n', 0x1a};
-constexpr std::uint32_t kRecordVersion = 1;
+constexpr std::uint32_t kRecordVersion = 2;
 enum : std::size_t {
   kAtMagic = 0,
   kAtVersion = 8,
@@ -65,11 +65,48 @@ enum : std::size_t {
   kAtName = 48,
   kAtFolderOf = 304,
   kAtStale = 560,
+  kAtDone = 592,
+  kAtGivenUpCount = 624,
+  kAtGivenUp = 632,
   kAtCheck = kCommitRecordBytes - 8
 };
 
+void store_bits(std::byte *at, const std::bitset<kMaxShardCount> &bits) {
+  for (std::size_t i = 0; i < kMaxShardCount; ++i)
+    if (bits[i]) at[i / 8] |= static_cast<std::byte>(1u << (i % 8));
+}
+
+std::bitset<kMaxShardCount> load_bits(const std::byte *at) {
+  std::bitset<kMaxShardCount> bits;
+  for (std::size_t i = 0; i < kMaxShardCount; ++i) bits[i] = (std::to_integer<unsigned>(at[i / 8]) >> (i % 8) & 1) != 0;
+  return bits;
+}
+
+// Not what a live process holds, nor pending records: without temporaries these do no harm, and show their lead, should
+// it come back, that the folder is done.
+void remove_given_up(const Folder &folder, const CommitRecord &record) {
+  if (record.given_up.empty()) return;
+  std::vector<std::pair<OwnName, std::string>> found;
+  for (const std::string &name : folder.names())
+    if (const auto own = parse_own_name(name);
+        own && own->kind != OwnKind::lone_temporary &&
+        std::find(record.given_up.begin(), record.given_up.end(), own->set_id) != record.given_up.end())
+      found.emplace_back(*own, name);
+  std::vector<Descriptor> locked;
+  std::vector<SetId> live;
+  for (const auto &[own, name] : found) {
+    if (own.kind == OwnKind::set_temporary) continue;
+    Descriptor file = open_to_lock(folder, name);
+    if (file && lock_file(file) == Lock::held_by_another) live.push_back(own.set_id);
+    locked.push_back(std::move(file));
+  }
+  for (const OwnKind kind : {OwnKind::set_temporary, OwnKind::commit_record})
+    for (const auto &[own, name] : found)
+      if (own.kind == kind && std::find(live.begin(), live.end(), own.set_id) == live.end()) folder.remove(name);
+}
+
 // Returns the shards that are missing.
-std::vector<std::uint32_t> finish_folder(const Member &member, bool no_sync) {
+std::vector<std::uint32_t> finish_folder(const Member &member, bool no_sync, std::vector<Descriptor> *replaced) {
   const CommitRecord &record = member.record;
   const Folder &folder = *member.folder;
   const std::vector<std::uint32_t> missing = missing_here(folder, record);
@@ -86,6 +123,8 @@ std::vector<std::uint32_t> finish_folder(const Member &member, bool no_sync) {
     // An intact file of the old set is not replaced by something else than was committed.
     if (!is_shard_of(folder, temporary, record.set_id, i))
       fail(TANDEM_ERROR_DAMAGED, fmt::format("{} is damaged at both ends", folder.path_of(temporary)));
+    if (Descriptor old = record.force ? folder.open_file(name, O_RDONLY) : Descriptor())
+      replaced->push_back(std::move(old));
     folder.rename(temporary, name, record.force);
   }
   for (std::uint32_t i = 0; missing.empty() && i < kMaxShardCount; ++i) {
@@ -93,6 +132,7 @@ std::vector<std::uint32_t> finish_folder(const Member &member, bool no_sync) {
     const std::string name = shard_file_name(record.name, i);
     if (is_shard_file(folder, name) && !is_shard_of(folder, name, record.set_id, i)) folder.remove(name);
   }
+  remove_given_up(folder, record);
   if (!no_sync) folder.sync();
   return missing;
 }
@@ -132,6 +172,18 @@ void remove_records(const std::vector<Member> &members, const std::bitset<kMaxSh
       if (!lead && !no_sync) member.folder->sync();
     }
   }
+}
+
+// Old bytes or new ones, whole.
+void rewrite_record(const Member &member, bool no_sync) {
+  std::array<std::byte, kCommitRecordBytes> bytes;
+  write_commit_record(member.record, bytes);
+  OwnName temporary{OwnKind::lone_temporary};
+  random_bytes(temporary.set_id);
+  PendingFile file(member.folder, own_name(temporary), kModeUnknown);
+  if (!write_at(file.descriptor(), bytes.data(), bytes.size(), 0)) fail_io("write", file.path(), errno);
+  file.finish(no_sync);
+  file.rename(own_name({OwnKind::pending_record, member.record.set_id}), true, no_sync);
 }
 
 bool has(const std::vector<Member> &members, std::uint32_t folder) {
@@ -235,8 +287,11 @@ void write_commit_record(const CommitRecord &record, std::span<std::byte, kCommi
   store(at + kAtNameBytes, static_cast<std::uint32_t>(record.name.size()));
   std::memcpy(at + kAtName, record.name.data(), record.name.size());
   std::memcpy(at + kAtFolderOf, record.folder_of.data(), record.folder_of.size());
-  for (std::size_t i = 0; i < kMaxShardCount; ++i)
-    if (record.stale[i]) at[kAtStale + i / 8] |= static_cast<std::byte>(1u << (i % 8));
+  store_bits(at + kAtStale, record.stale);
+  store_bits(at + kAtDone, record.done);
+  store(at + kAtGivenUpCount, static_cast<std::uint32_t>(record.given_up.size()));
+  for (std::size_t i = 0; i < record.given_up.size(); ++i)
+    std::memcpy(at + kAtGivenUp + i * sizeof(SetId), record.given_up[i].data(), sizeof(SetId));
   store(at + kAtCheck, hash64(at, kAtCheck));
 }
 
@@ -260,8 +315,13 @@ bool parse_commit_record(std::span<const std::byte, kCommitRecordBytes> bytes, C
   std::memcpy(record.folder_of.data(), at + kAtFolderOf, record.folder_of.size());
   for (std::uint32_t i = 0; i < record.shard_count; ++i)
     if (record.folder_of[i] >= record.folder_count) return false;
-  for (std::size_t i = 0; i < kMaxShardCount; ++i)
-    record.stale[i] = (std::to_integer<unsigned>(at[kAtStale + i / 8]) >> (i % 8) & 1) != 0;
+  record.stale = load_bits(at + kAtStale);
+  record.done = load_bits(at + kAtDone);
+  const auto given_up_count = load<std::uint32_t>(at + kAtGivenUpCount);
+  if (given_up_count > kMaxGivenUpCount) return false;
+  record.given_up.resize(given_up_count);
+  for (std::size_t i = 0; i < given_up_count; ++i)
+    std::memcpy(record.given_up[i].data(), at + kAtGivenUp + i * sizeof(SetId), sizeof(SetId));
   *record_out = std::move(record);
   return true;
 }
@@ -295,7 +355,7 @@ Finished roll_forward(std::vector<Member> &members, const Folders &named, bool n
   Finished finished;
   std::bitset<kMaxShardCount> stays;
   for (const Member &member : members) {
-    const std::vector<std::uint32_t> missing = finish_folder(member, no_sync);
+    const std::vector<std::uint32_t> missing = finish_folder(member, no_sync, &finished.replaced);
     for (const std::uint32_t i : missing)
       finished.missing.push_back(member.folder->path_of(shard_file_name(member.record.name, i)));
     // Nothing else could tell the lead that this folder is done.
@@ -311,17 +371,39 @@ Finished roll_forward(std::vector<Member> &members, const Folders &named, bool n
   return finished;
 }
 
-bool roll_back(std::vector<Member> &members, std::size_t named_folder_count, bool no_sync) {
+bool roll_back(std::vector<Member> &members, bool no_sync) {
   // That the set does not count may not be on the disk yet, where a sync failed that was to make it count.
   for (const Member &member : members)
     if (member.record.folder == 0 && !no_sync) member.folder->sync();
   for (const Member &member : members)
     for (std::uint32_t i = 0; i < member.record.shard_count; ++i)
       if (member.record.is_here(i)) member.folder->remove(own_name({OwnKind::set_temporary, member.record.set_id, i}));
+  const auto lead = std::find_if(members.begin(), members.end(),
+                                 [](const Member &m) { return m.record.folder == 0 && m.record.folder_count != 0; });
   std::bitset<kMaxShardCount> stays;
-  stays[0] = named_folder_count < members.front().record.folder_count;
+  if (lead != members.end()) {
+    std::bitset<kMaxShardCount> done = lead->record.done;
+    std::size_t unreadable_count = 0;  // damaged records: each is one of a folder that would else be missed
+    for (const Member &member : members) {
+      if (member.record.folder_count == 0) ++unreadable_count;
+      if (member.record.folder != 0) done.set(member.record.folder);
+      if (!no_sync) member.folder->sync();
+    }
+    stays[0] = 1 + done.count() + unreadable_count < lead->record.folder_count;
+    if (stays[0]) {
+      // The records of the others are what shows that they are done: the lead remembers it before they go.
+      if (done != lead->record.done) {
+        lead->record.done = done;
+        rewrite_record(*lead, no_sync);
+      }
+    } else {
+      // Without temporaries the others' records go without the lead's; it would wait for them for ever.
+      lead->folder->remove(own_name({OwnKind::pending_record, lead->record.set_id}));
+      if (!no_sync) lead->folder->sync();
+    }
+  }
   remove_records(members, stays, no_sync);
-  return !(stays[0] && has(members, 0));
+  return !stays[0];
 }
 
 void check_names_free(const std::string &folder, const std::string &name, std::uint32_t shard, bool force) {
@@ -336,20 +418,35 @@ NewSet::NewSet(Options options) : options_(std::move(options)) {}
 
 NewSet::NewSet(Options options, const std::vector<std::string> &folder_of_shard) : NewSet(std::move(options)) {
   make_folders(folder_of_shard);
-  const FoldersLock lock(folders_);
+  check_open_files();
+  const FoldersLock lock(folders_, options_.wait);
   recover(folders_, false);
-  refuse_unfinished(folders_, options_.name, options_.set_id);
+  given_up_ = refuse_unfinished(folders_, options_.name, options_.set_id, options_.force);
   check_names();
   make_records();
   for (std::uint32_t i = 0; i < folder_of_.size(); ++i)
     files_.emplace_back(folders_[folder_of_[i]], own_name({OwnKind::set_temporary, options_.set_id, i}), options_.mode);
 }
 
+// Found out before anything is made.
+void NewSet::check_open_files() const {
+  const std::size_t needed = folder_of_.size() + folders_.size();
+  std::vector<Descriptor> spare;
+  for (std::size_t i = 0; i < needed; ++i) {
+    spare.emplace_back(fcntl(folders_.front()->descriptor(), F_DUPFD_CLOEXEC, 0));
+    if (spare.back()) continue;
+    const int error = errno;
+    spare.clear();
+    fail_io(fmt::format("have {} shard files and {} records open at once in", folder_of_.size(), folders_.size()),
+            folders_.front()->path(), error);
+  }
+}
+
 NewSet::~NewSet() {
   if (counts_) return;
   files_.clear();
   try {
-    if (!members_.empty()) roll_back(members_, folders_.size(), options_.no_sync);
+    if (!members_.empty()) roll_back(members_, options_.no_sync);
   } catch (const Error &) {
     // The next command that looks here cleans up.
   }
@@ -383,13 +480,17 @@ void NewSet::make_records() {
   std::copy(folder_of_.begin(), folder_of_.end(), record.folder_of.begin());
   const std::string name = own_name({OwnKind::pending_record, options_.set_id});
   std::array<std::byte, kCommitRecordBytes> bytes;
+  // Where a record is, all folders are.
+  if (!options_.no_sync && folders_.size() > 1) sync_parents();
   // The lead's last: where it is, the others are, on the disk too. Temporaries come when all are.
   for (record.folder = record.folder_count; record.folder-- != 0;) {
     const std::shared_ptr<Folder> &folder = folders_[record.folder];
-    if (record.folder == 0 && record.folder_count > 1) sync_folders();
+    if (record.folder == 0 && record.folder_count > 1 && !options_.no_sync)
+      for (const auto &each : folders_) each->sync();
     record.stale.reset();
     for (std::uint32_t i = 0; options_.force && i < kMaxShardCount; ++i)
       record.stale[i] = !record.is_here(i) && is_shard_file(*folder, shard_file_name(options_.name, i));
+    record.given_up = given_up_[record.folder];
     write_commit_record(record, bytes);
     Descriptor file = folder->open_file(name, O_RDWR | O_CREAT | O_EXCL, 0666);
     if (!file) fail_io("create", folder->path_of(name), errno);
@@ -402,16 +503,32 @@ void NewSet::make_records() {
   if (!options_.no_sync && folders_.size() > 1) folders_.front()->sync();
 }
 
+// What this set gives up is in its records since they were made; what came later is not.
+void NewSet::check_given_up() const {
+  const std::vector<std::vector<SetId>> now =
+      refuse_unfinished(folders_, options_.name, options_.set_id, options_.force);
+  for (std::size_t folder = 0; folder < now.size(); ++folder)
+    for (const SetId &id : now[folder])
+      if (std::find(given_up_[folder].begin(), given_up_[folder].end(), id) == given_up_[folder].end())
+        fail(TANDEM_ERROR_IO,
+             fmt::format("set {}, called {} too, was begun in {} and not finished while this one was written",
+                         hexadecimal(id), options_.name, folders_[folder]->path()));
+}
+
 void NewSet::sync_folders() const {
   if (options_.no_sync) return;
   for (const auto &folder : folders_) folder->sync();
+  sync_parents();
+}
+
+void NewSet::sync_parents() const {
   for (const std::string &path : made_) Folder(folder_of(path)).sync();
 }
 
-void NewSet::commit() {
-  const FoldersLock lock(folders_);
+std::vector<Descriptor> NewSet::commit() {
+  const FoldersLock lock(folders_, options_.wait);
   recover(folders_, false);  // a run that died meanwhile may have had the same names
-  refuse_unfinished(folders_, options_.name, options_.set_id);
+  check_given_up();
   check_names();
   sync_folders();
   Member &lead = members_.back();
@@ -438,9 +555,14 @@ void NewSet::commit() {
                                      "next command that reads or writes these folders goes on",
                                      error.what()));
   }
+  for (std::size_t folder = 0; options_.note && folder < given_up_.size(); ++folder)
+    for (const SetId &id : given_up_[folder])
+      options_.note(fmt::format("gave up what {} held of the unfinished set {}: the new one takes its place",
+                                folders_[folder]->path(), hexadecimal(id)));
   if (!finished.missing.empty())
     fail(TANDEM_ERROR_IO, fmt::format("{} was removed by somebody while it was written, of {} shards {} so",
                                       finished.missing.front(), folder_of_.size(), finished.missing.size()));
+  return std::move(finished.replaced);
 }
 
 }  // namespace tandem::files

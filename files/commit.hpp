@@ -33,6 +33,7 @@ std::optional<std::pair<std::string, std::uint32_t>> parse_shard_file_name(const
 
 constexpr std::size_t kCommitRecordBytes = 1024;
 constexpr std::size_t kMaxSetNameBytes = 255 - sizeof ".000.tandem" + 1;
+constexpr std::size_t kMaxGivenUpCount = 16;
 
 struct CommitRecord {
   SetId set_id{};
@@ -42,6 +43,8 @@ struct CommitRecord {
   std::string name;                                      // of the set: a plain part of a file name
   std::array<std::uint8_t, kMaxShardCount> folder_of{};  // by shard
   std::bitset<kMaxShardCount> stale;                     // files of this name, here, that the set replaces
+  std::bitset<kMaxShardCount> done;  // the lead's, of a set that does not count: folders where nothing of it is left
+  std::vector<SetId> given_up;       // unfinished sets, here, that go away when this one counts
   bool operator==(const CommitRecord &) const = default;
 
   bool is_here(std::uint32_t shard) const { return shard < shard_count && folder_of[shard] == folder; }
@@ -67,6 +70,9 @@ struct Member {
 struct Finished {
   bool record_left = false;          // one had to stay, because a folder that was not named needs it
   std::vector<std::string> missing;  // paths of shards that somebody removed; their folder keeps its stale files
+  // Files that were replaced, open still: giving their memory or blocks back takes long, and several threads can share
+  // that.
+  std::vector<Descriptor> replaced;
 };
 Finished roll_forward(std::vector<Member> &members, const Folders &named, bool no_sync);
 
@@ -74,8 +80,9 @@ Finished roll_forward(std::vector<Member> &members, const Folders &named, bool n
 // refused: that nothing was found proves nothing then.
 std::vector<std::uint32_t> missing_here(const Folder &folder, const CommitRecord &record);
 
-// Removes temporaries and records of a set that never counted. False when the lead's record had to stay.
-bool roll_back(std::vector<Member> &members, std::size_t named_folder_count, bool no_sync);
+// Removes temporaries and records of a set that never counted. False when the lead's record had to stay, because it has
+// not heard of each of the set's folders that nothing is left there.
+bool roll_back(std::vector<Member> &members, bool no_sync);
 
 // A shard file, or shard file `index` of that set, as far as one of its ends says. Throw where reading is refused.
 bool is_shard_file(const Folder &folder, const std::string &name);
@@ -90,6 +97,8 @@ class NewSet {
     std::string name;
     std::uint32_t mode = kModeUnknown;
     bool force = false, no_sync = false;
+    LockWait wait{};
+    std::function<void(const std::string &)> note{};  // hears of sets that are given up
   };
 
   // folder_of_shard: a path for each shard; the last component is made if missing. Cleans up there what dead runs left.
@@ -101,23 +110,27 @@ class NewSet {
   int descriptor(std::uint32_t shard) const { return files_[shard].descriptor(); }
   std::string path(std::uint32_t shard) const { return files_[shard].path(); }
   void finish(std::uint32_t shard) { files_[shard].finish(options_.no_sync); }
-  // All files are finished: from somewhere in here on the set counts.
-  void commit();
+  // All files are finished: from somewhere in here on the set counts. Returns Finished::replaced.
+  std::vector<Descriptor> commit();
 
  private:
   explicit NewSet(Options options);
   void make_folders(const std::vector<std::string> &folder_of_shard);
   void make_records();
+  void check_open_files() const;
   void check_names() const;
+  void check_given_up() const;
   void sync_folders() const;
+  void sync_parents() const;
 
   Options options_;
   std::vector<std::string> made_;  // folders that were not there
   Folders folders_;
-  std::vector<std::uint8_t> folder_of_;  // by shard
-  std::vector<Member> members_;          // one for each folder, the lead last
-  std::vector<PendingFile> files_;       // by shard
-  bool counts_ = false;                  // or may
+  std::vector<std::vector<SetId>> given_up_;  // by folder: unfinished sets that this one takes the place of
+  std::vector<std::uint8_t> folder_of_;       // by shard
+  std::vector<Member> members_;               // one for each folder, the lead last
+  std::vector<PendingFile> files_;            // by shard
+  bool counts_ = false;                       // or may
 };
 
 // Refuses what commit would refuse: a name that exists (without force), or is a folder. Changes nothing.

@@ -26,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 // Where the content goes: a pending regular file, written at offsets, or a stream, written in order, or nowhere.
 class Sink {
  public:
-  // Throws what check_cancelled throws, while it waits for the reader of a named pipe.
+  // Throws what check_cancelled throws, while it waits for the reader of a named pipe or a locked folder.
   Sink(const tandem_files_decode_options &options, std::uint32_t mode, const std::function<void()> &check_cancelled) {
     const bool dry_run = options.dry_run != 0;
     if (options.output_path == nullptr) {
@@ -52,7 +52,9 @@ class Sink {
         fail_io("write to", folders[0]->path(), errno);
       return;
     }
-    const FoldersLock lock(folders);
+    LockWait wait{.check_cancelled = check_cancelled};
+    if (options.lock_wait_seconds != 0) wait.seconds = options.lock_wait_seconds;
+    const FoldersLock lock(folders, wait);
     recover(folders, false);
     OwnName temporary{OwnKind::lone_temporary};
     random_bytes(temporary.set_id);
@@ -121,6 +123,7 @@ class Decoder {
     sink_.emplace(options_, header_.mode, [this] { crew_.check_cancelled(); });
     const std::uint64_t stripe_bytes = std::uint64_t{header_.shard_count()} * header_.block_bytes;
     const unsigned thread_count = crew_size(context_, options_.thread_count, stripe_bytes, header_.stripe_count());
+    source_.set_caller_count(thread_count);
     crew_.run(thread_count, [this](unsigned) { work(); });
     if (const Hash128 digest = digest_.value(); !(digest == header_.digest)) {
       fail(TANDEM_ERROR_DAMAGED,

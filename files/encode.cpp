@@ -145,6 +145,7 @@ class Encoder {
     const std::uint64_t stripe_bytes = std::uint64_t{header_.shard_count()} * header_.block_bytes;
     const std::uint64_t stripe_count = source_.is_stream() ? UINT64_MAX : header_.stripe_count();
     const unsigned thread_count = crew_size(context_, options_.thread_count, stripe_bytes, stripe_count);
+    code_on_own_thread_ = thread_count > 1;
     crew_.run(thread_count, [this](unsigned) { work(); });
     if (source_.is_stream()) header_.content_bytes = stream_bytes_;
     header_.digest = digest_.value();
@@ -190,6 +191,10 @@ class Encoder {
     options.mode = header_.mode;
     options.force = options_.force != 0;
     options.no_sync = options_.no_sync != 0;
+    if (options_.lock_wait_seconds != 0) options.wait.seconds = options_.lock_wait_seconds;
+    options.wait.check_cancelled = [this] { crew_.check_cancelled(); };
+    if (options_.note != nullptr)
+      options.note = [this](const std::string &note) { options_.note(options_.note_user, note.c_str()); };
     files_.emplace(std::move(options), folders_of_shards(options_, header_.shard_count()));
   }
 
@@ -225,8 +230,7 @@ class Encoder {
       }
 
       const Clock::time_point coding = Clock::now();
-      if (header_.m != 0)
-        check(tandem_encode(context_, codec_.get(), buffers.data(), buffers.pointers() + k, payload_bytes));
+      if (header_.m != 0) code(buffers, payload_bytes);
       coding_nanoseconds_.fetch_add(static_cast<std::uint64_t>((Clock::now() - coding).count()),
                                     std::memory_order_relaxed);
 
@@ -241,6 +245,17 @@ class Encoder {
       }
       crew_.add_done(content_bytes);
     }
+  }
+
+  void code(const ShardBuffers &buffers, std::uint64_t payload_bytes) const {
+    const std::uint32_t k = header_.k, n = header_.shard_count();
+    if (!code_on_own_thread_)
+      return check(tandem_encode(context_, codec_.get(), buffers.data(), buffers.pointers() + k, payload_bytes));
+    void *shards[kMaxShardCount];
+    check(code_in_pieces(n, payload_bytes, [&](std::uint64_t offset, std::uint64_t bytes) {
+      for (std::uint32_t i = 0; i < n; ++i) shards[i] = buffers.at(i) + offset;
+      return tandem_encode(context_, codec_.get(), shards, shards + k, bytes);
+    }));
   }
 
   // Fills the data blocks with the next bytes of the stream and returns how many there were. How a stripe is cut into
@@ -288,7 +303,22 @@ class Encoder {
       crew_.check_cancelled();  // a sync can take long
     }
     source_.check_unchanged();
-    files_->commit();
+    let_go(files_->commit());
+  }
+
+  // The last descriptor of a file that has no name any more: the kernel gives back what it took. For the pages of a
+  // memory-backed file that is a third of what writing them costs.
+  void let_go(std::vector<Descriptor> replaced) const {
+    if (replaced.empty()) return;
+    std::atomic<std::size_t> next{0};
+    try {
+      Crew crew(nullptr, nullptr, 0);
+      crew.run(crew_size(context_, options_.thread_count, 0, replaced.size()), [&](unsigned) {
+        for (std::size_t i; (i = next.fetch_add(1)) < replaced.size();) replaced[i].reset();
+      });
+    } catch (const std::exception &) {
+      // No thread to be had; the set is complete, and they are closed here.
+    }
   }
 
   tandem_context *context_;
@@ -299,6 +329,7 @@ class Encoder {
   Codec codec_;
   std::optional<NewSet> files_;
   std::atomic<std::uint64_t> next_stripe_{0}, coding_nanoseconds_{0};
+  bool code_on_own_thread_ = false;
   StreamHash digest_;  // this and what follows: by the worker whose turn it is
   bool stream_ended_ = false;
   std::uint64_t stream_bytes_ = 0;

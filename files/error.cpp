@@ -1,7 +1,9 @@
 #include "files/error.hpp"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
+#include <cerrno>
 #include <system_error>
 
 namespace tandem::files {
@@ -10,8 +12,12 @@ void fail(tandem_status status, std::string message) { throw Error(status, std::
 
 void fail_io(std::string_view what, const std::string &path, int error_number) {
   // generic_category().message() is thread-safe, strerror() is not.
-  fail(TANDEM_ERROR_IO, fmt::format("cannot {} {}: {} (errno {})", what, path,
-                                    std::generic_category().message(error_number), error_number));
+  std::string message = fmt::format("cannot {} {}: {} (errno {})", what, path,
+                                    std::generic_category().message(error_number), error_number);
+  rlimit limit = {};
+  if (error_number == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)
+    message += fmt::format("; this process may have {} files open (RLIMIT_NOFILE, `ulimit -n`)", limit.rlim_cur);
+  fail(TANDEM_ERROR_IO, std::move(message));
 }
 
 void check(tandem_status status) {

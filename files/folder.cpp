@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "files/error.hpp"
 #include "files/format.hpp"
@@ -24,10 +26,25 @@ int lock(int descriptor, int how) noexcept {
   }
 }
 
+// Waits in naps: a wait inside flock() ends neither by a time-out nor by a cancel.
+void lock_within(const Folder &folder, const LockWait &wait) {
+  constexpr auto kNap = std::chrono::milliseconds(20);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(wait.seconds);
+  while (lock(folder.descriptor(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    if (std::chrono::steady_clock::now() >= until) throw FolderLocked(folder, wait.seconds);
+    if (wait.check_cancelled) wait.check_cancelled();
+    std::this_thread::sleep_for(kNap);
+  }
+}
+
 }  // namespace
 
-Folder::Folder(std::string path)
+Folder::Folder(std::string path, FolderUse use)
     : path_(std::move(path)), descriptor_(open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  if (!descriptor_ && errno == EACCES && use == FolderUse::enter) {
+    can_be_listed_ = false;
+    descriptor_ = Descriptor(open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  }
   struct stat status;
   if (!descriptor_ || fstat(descriptor_.get(), &status) != 0) fail_io("open the folder", path_, errno);
   identity_ = {status.st_dev, status.st_ino};
@@ -38,6 +55,7 @@ std::string Folder::path_of(const std::string &name) const {
 }
 
 std::vector<std::string> Folder::names() const {
+  if (!can_be_listed_) fail_io("list", path_, EACCES);
   // Its own descriptor: a shared one would share the place in the list with other threads.
   const int own = openat(descriptor_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *const list = own >= 0 ? fdopendir(own) : nullptr;
@@ -116,22 +134,35 @@ void Folder::sync() const {
   if (fsync(descriptor_.get()) != 0 && errno != EINVAL) fail_io("sync", path_, errno);
 }
 
-std::size_t add_folder(Folders &folders, const std::string &path) {
-  auto folder = std::make_shared<Folder>(path);
+std::size_t add_folder(Folders &folders, const std::string &path, FolderUse use) {
+  auto folder = std::make_shared<Folder>(path, use);
   for (std::size_t i = 0; i < folders.size(); ++i)
     if (folders[i]->identity() == folder->identity()) return i;
   folders.push_back(std::move(folder));
   return folders.size() - 1;
 }
 
-FoldersLock::FoldersLock(const Folders &folders) : folders_(folders) {
+FolderLocked::FolderLocked(const Folder &folder, std::uint32_t seconds)
+    : Error(TANDEM_ERROR_IO,
+            fmt::format("{} is locked by another process (flock), for more than {} second{} now; a lock around a "
+                        "command of tandem has to be on another file than a folder that it uses",
+                        folder.path(), seconds, seconds == 1 ? "" : "s")) {}
+
+FoldersLock::FoldersLock(const Folders &folders, const LockWait &wait) : folders_(folders) {
   // Everybody locks in the same order: nobody waits in a circle.
   std::sort(folders_.begin(), folders_.end(),
             [](const auto &a, const auto &b) { return a->identity() < b->identity(); });
-  for (const auto &folder : folders_) lock(folder->descriptor(), LOCK_EX);
+  try {
+    for (const auto &folder : folders_) lock_within(*folder, wait);
+  } catch (...) {
+    unlock();
+    throw;
+  }
 }
 
-FoldersLock::~FoldersLock() {
+FoldersLock::~FoldersLock() { unlock(); }
+
+void FoldersLock::unlock() noexcept {
   for (const auto &folder : folders_) lock(folder->descriptor(), LOCK_UN);
 }
 

@@ -4,24 +4,32 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "files/error.hpp"
 #include "files/io.hpp"
 
 namespace tandem::files {
 
+// What a folder is opened for. Files in one that may be entered and not listed (mode 0711) can be read by their names;
+// whoever writes to a folder has to know what lies there.
+enum class FolderUse { list, enter };
+
 class Folder {
  public:
-  explicit Folder(std::string path);
+  explicit Folder(std::string path, FolderUse use = FolderUse::list);
 
   const std::string &path() const noexcept { return path_; }
   std::string path_of(const std::string &name) const;
   int descriptor() const noexcept { return descriptor_.get(); }
   // Same folder, however it is spelled.
   std::pair<dev_t, ino_t> identity() const noexcept { return identity_; }
+  bool can_be_listed() const noexcept { return can_be_listed_; }
 
   std::vector<std::string> names() const;  // of everything but folders, sorted
   // Whether there is anything of this name. Throws when that cannot be known.
@@ -37,23 +45,39 @@ class Folder {
   std::string path_;
   Descriptor descriptor_;
   std::pair<dev_t, ino_t> identity_;
+  bool can_be_listed_ = true;
 };
 
 using Folders = std::vector<std::shared_ptr<Folder>>;  // each folder once
 
 // Adds the folder unless it is there; returns its place.
-std::size_t add_folder(Folders &folders, const std::string &path);
+std::size_t add_folder(Folders &folders, const std::string &path, FolderUse use = FolderUse::list);
+
+// How long to wait for a folder that somebody else has locked: perhaps the very program that started this one, so not
+// for ever.
+struct LockWait {
+  std::uint32_t seconds = 60;
+  std::function<void()> check_cancelled{};  // throws; called while waiting
+};
+
+// TANDEM_ERROR_IO: somebody else has the lock of a folder for longer than that.
+class FolderLocked : public Error {
+ public:
+  FolderLocked(const Folder &folder, std::uint32_t seconds);
+};
 
 // Whoever makes, finishes or cleans up temporaries in folders holds this meanwhile: one at a time, and a temporary that
 // exists without its owner's lock has a dead owner. Waits for others; where a file system has no locks it does nothing.
 class FoldersLock {
  public:
-  explicit FoldersLock(const Folders &folders);
+  FoldersLock(const Folders &folders, const LockWait &wait);
   ~FoldersLock();
   FoldersLock(const FoldersLock &) = delete;
   FoldersLock &operator=(const FoldersLock &) = delete;
 
  private:
+  void unlock() noexcept;
+
   Folders folders_;
 };
 

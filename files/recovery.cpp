@@ -25,12 +25,14 @@ struct Part {
 enum class Verdict {
   forward,   // the set counts
   back,      // it does not
+  waits,     // so here: nothing is left but a record, which tells the lead so when it is named
   asks_lead  // that is written in a folder that is not here, or cannot be read
 };
 
 struct Survey {
   std::map<SetId, std::vector<Part>> sets;
   std::vector<std::pair<std::size_t, SetId>> lone;  // folder, random number
+  std::map<SetId, std::vector<Part>> given_up;      // for a set that counts: it removes them
 };
 
 std::string record_name(const SetId &set_id, const Part &part) {
@@ -46,9 +48,45 @@ std::optional<CommitRecord> read_record(const Descriptor &file, const SetId &set
   return record;
 }
 
+Verdict verdict_on(const Part &part, const std::vector<Part> &all, std::size_t named_count) {
+  if (!part.has_pending && !part.has_commit) return Verdict::back;  // a rebuilt file that was not finished
+  if (!part.record) return part.has_pending && part.temporaries.empty() ? Verdict::back : Verdict::asks_lead;
+  if (part.has_commit) return Verdict::forward;
+  if (part.record->folder == 0) return Verdict::back;
+  const auto lead =
+      std::find_if(all.begin(), all.end(), [](const Part &p) { return p.record && p.record->folder == 0; });
+  if (lead != all.end()) return lead->has_commit ? Verdict::forward : Verdict::back;
+  // Temporaries are made when all records are there, and their names only change when the record here says committed.
+  if (!part.temporaries.empty()) return Verdict::asks_lead;
+  return named_count < part.record->folder_count ? Verdict::waits : Verdict::back;  // back: there is no lead any more
+}
+
+// What a set that counts has given up is none any more, whatever its own lead says.
+void set_given_up_aside(Survey &found, std::size_t named_count) {
+  std::set<std::pair<std::size_t, SetId>> given_up;  // folder, set
+  for (const auto &[set_id, parts] : found.sets)
+    for (const Part &part : parts)
+      if (part.record && verdict_on(part, parts, named_count) == Verdict::forward)
+        for (const SetId &id : part.record->given_up)
+          if (id != set_id) given_up.emplace(part.folder, id);
+  for (const auto &entry : given_up) {
+    const std::size_t folder = entry.first;
+    const SetId &id = entry.second;
+    const auto set = found.sets.find(id);
+    if (set == found.sets.end()) continue;
+    std::vector<Part> &parts = set->second;
+    const auto part = std::find_if(parts.begin(), parts.end(), [&](const Part &p) { return p.folder == folder; });
+    if (part == parts.end()) continue;
+    found.given_up[id].push_back(std::move(*part));
+    parts.erase(part);
+    if (parts.empty()) found.sets.erase(set);
+  }
+}
+
 Survey survey(const Folders &folders) {
   Survey found;
   for (std::size_t folder = 0; folder < folders.size(); ++folder) {
+    if (!folders[folder]->can_be_listed()) continue;  // nothing can be known, and files are read by their names
     std::map<SetId, Part> parts;
     for (const std::string &name : folders[folder]->names()) {
       const std::optional<OwnName> own = parse_own_name(name);
@@ -69,31 +107,13 @@ Survey survey(const Folders &folders) {
       found.sets[set_id].push_back(std::move(part));
     }
   }
+  set_given_up_aside(found, folders.size());
   return found;
-}
-
-// On some file systems, NFS for one, only a file that is open for writing can be locked.
-Descriptor open_to_lock(const Folder &folder, const std::string &name) {
-  Descriptor file = folder.open_file(name, O_RDWR);
-  if (!file && (errno == EACCES || errno == EPERM || errno == EROFS)) file = folder.open_file(name, O_RDONLY);
-  return file;
 }
 
 std::string cannot_lock(const std::string &path, int error) {
   return fmt::format("{} cannot be locked (errno {}): whether a live process writes it is not known, and it stays",
                      path, error);
-}
-
-Verdict verdict_on(const Part &part, const std::vector<Part> &all) {
-  if (!part.has_pending && !part.has_commit) return Verdict::back;  // a rebuilt file that was not finished
-  if (!part.record) return part.has_pending && part.temporaries.empty() ? Verdict::back : Verdict::asks_lead;
-  if (part.has_commit) return Verdict::forward;
-  if (part.record->folder == 0) return Verdict::back;
-  const auto lead =
-      std::find_if(all.begin(), all.end(), [](const Part &p) { return p.record && p.record->folder == 0; });
-  if (lead != all.end()) return lead->has_commit ? Verdict::forward : Verdict::back;
-  // Temporaries are made when all records are there, and their names only change when the record here says committed.
-  return part.temporaries.empty() ? Verdict::back : Verdict::asks_lead;
 }
 
 // One set after the other; one that cannot be dealt with does not keep the others from it.
@@ -132,7 +152,8 @@ class Recovery {
       if (const Lock lock = lock_file(file); lock != Lock::ours)
         return leave(lock == Lock::held_by_another ? fmt::format("set {} is being written to {}", id, folder->path())
                                                    : cannot_lock(folder->path_of(name), errno));
-      const Verdict verdict = verdict_on(part, parts);
+      const Verdict verdict = verdict_on(part, parts, folders_.size());
+      if (verdict == Verdict::waits) continue;
       if (verdict == Verdict::asks_lead && !part.record)
         return leave(fmt::format("{} is damaged; whether set {} was complete is not known", folder->path_of(name), id));
       if (verdict == Verdict::asks_lead) {
@@ -172,9 +193,16 @@ class Recovery {
     const std::string where = list(members);
     ++result_.removed_set_count;
     if (dry_run_) return note(fmt::format("would remove what is left of the incomplete set {} in {}", id, where));
-    const bool done = roll_back(members, folders_.size(), false);
+    const bool done = roll_back(members, false);
     note(fmt::format("removed what a run that ended early left of the incomplete set {} in {}", id, where));
-    if (!done) wait_for_others(members, id);
+    if (done) return;
+    for (const Member &member : members)
+      if (member.record.folder == 0)
+        leave(
+            fmt::format("{} stays until each of the {} folders of set {} was cleaned up with it; where one is lost, "
+                        "the file may be removed",
+                        member.folder->path_of(own_name({OwnKind::pending_record, member.record.set_id})),
+                        member.record.folder_count, id));
   }
 
   void wait_for_others(const std::vector<Member> &members, const std::string &id) {
@@ -222,35 +250,76 @@ class Recovery {
 
 Recovered recover(const Folders &folders, bool dry_run) { return Recovery(folders, dry_run).run(); }
 
-void refuse_unfinished(const Folders &folders, const std::string &set_name, const SetId &except) {
+Descriptor open_to_lock(const Folder &folder, const std::string &name) {
+  Descriptor file = folder.open_file(name, O_RDWR);
+  if (!file && (errno == EACCES || errno == EPERM || errno == EROFS)) file = folder.open_file(name, O_RDONLY);
+  return file;
+}
+
+std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const std::string &set_name,
+                                                  const SetId &except, bool force) {
+  std::vector<std::vector<SetId>> given_up(folders.size());
   for (const auto &[set_id, parts] : survey(folders).sets) {
     if (set_id == except) continue;
     for (const Part &part : parts) {
-      if (!part.record || part.record->name != set_name || verdict_on(part, parts) == Verdict::back) continue;
-      const std::string record = folders[part.folder]->path_of(record_name(set_id, part));
+      const Verdict verdict = verdict_on(part, parts, folders.size());
+      if (verdict == Verdict::back || verdict == Verdict::waits) continue;
+      if (part.record && part.record->name != set_name) continue;
+      const Folder &folder = *folders[part.folder];
+      const std::string name = record_name(set_id, part), path = folder.path_of(name);
+      const Descriptor file = open_to_lock(folder, name);
+      const bool live = file && lock_file(file) == Lock::held_by_another;
       // A pending one that a live process holds does not count yet: when it does, it is the newer set.
-      if (!part.has_commit) {
-        const Descriptor file = open_to_lock(*folders[part.folder], record_name(set_id, part));
-        if (file && lock_file(file) == Lock::held_by_another) continue;
+      if (!part.has_commit && live) continue;
+      if (!part.record)
+        fail(TANDEM_ERROR_IO,
+             fmt::format("{} is damaged: it may be of an unfinished set called {} too. When no file of that set is "
+                         "wanted any more, remove it and {}/.{}.*.tandem-tmp",
+                         path, set_name, folder.path(), hexadecimal(set_id)));
+      const bool lead_is_here =
+          std::any_of(parts.begin(), parts.end(), [](const Part &p) { return p.record && p.record->folder == 0; });
+      if (force && !live && !lead_is_here && given_up[part.folder].size() < kMaxGivenUpCount) {
+        given_up[part.folder].push_back(set_id);
+        continue;
       }
-      fail(TANDEM_ERROR_IO,
-           fmt::format(
-               "set {}, called {} too, is not finished in {} (its record is {}): name all folders of its encode, "
-               "{}, or repair it",
-               hexadecimal(set_id), set_name, folders[part.folder]->path(), record, part.record->folder_count));
+      fail(
+          TANDEM_ERROR_IO,
+          fmt::format("set {}, called {} too, is not finished in {} (its record is {}): name all folders of its "
+                      "encode, {}, or repair it{}",
+                      hexadecimal(set_id), set_name, folder.path(), path, part.record->folder_count,
+                      lead_is_here ? "" : "; where the folder is lost that its encode named first, force gives it up"));
     }
   }
+  return given_up;
 }
 
-Recovered recover(const std::vector<std::string> &paths, bool dry_run) {
+Recovered recover(const std::vector<std::string> &paths, bool dry_run, const LockWait &wait) {
   Folders folders;
+  std::vector<std::string> notes;
   for (const std::string &path : paths) {
     struct stat status;
     if (stat(path.c_str(), &status) != 0) fail_io("find", path, errno);
-    add_folder(folders, S_ISDIR(status.st_mode) ? path : folder_of(path));
+    if (S_ISDIR(status.st_mode)) {
+      add_folder(folders, path);
+      continue;
+    }
+    const std::size_t before = folders.size();
+    add_folder(folders, folder_of(path), FolderUse::enter);
+    if (folders.size() == before || folders.back()->can_be_listed()) continue;
+    notes.push_back(fmt::format("{} cannot be listed: what runs that ended early left there is not looked for",
+                                folders.back()->path()));
+    folders.pop_back();
   }
-  const FoldersLock lock(folders);
-  return recover(folders, dry_run);
+  Recovered result;
+  try {
+    const FoldersLock lock(folders, wait);
+    result = recover(folders, dry_run);
+  } catch (const FolderLocked &locked) {
+    result.left_count = 1;
+    notes.push_back(fmt::format("{}; nothing is cleaned up", locked.what()));
+  }
+  result.notes.insert(result.notes.begin(), notes.begin(), notes.end());
+  return result;
 }
 
 namespace {
@@ -279,11 +348,18 @@ std::vector<Hidden> hidden_names(const Folders &folders) {
   std::vector<Hidden> hidden(folders.size());
   const Survey found = survey(folders);
   for (const auto &[folder, number] : found.lone) hidden[folder][own_name({OwnKind::lone_temporary, number})] = "";
+  for (const auto &[set_id, parts] : found.given_up)
+    for (const Part &part : parts) {
+      for (const OwnKind kind : {OwnKind::pending_record, OwnKind::commit_record})
+        hidden[part.folder][own_name({kind, set_id})] = "";
+      for (const std::uint32_t index : part.temporaries)
+        hidden[part.folder][own_name({OwnKind::set_temporary, set_id, index})] = "";
+    }
   for (const auto &[set_id, parts] : found.sets) {
     for (const Part &part : parts) {
       Hidden &here = hidden[part.folder];
       for (const OwnKind kind : {OwnKind::pending_record, OwnKind::commit_record}) here[own_name({kind, set_id})] = "";
-      const bool counts = verdict_on(part, parts) == Verdict::forward;
+      const bool counts = verdict_on(part, parts, folders.size()) == Verdict::forward;
       for (const std::uint32_t index : part.temporaries) {
         const std::string temporary = own_name({OwnKind::set_temporary, set_id, index});
         if (!counts || !part.record->is_here(index)) {

@@ -23,11 +23,18 @@ struct Recovered {
 Recovered recover(const Folders &folders, bool dry_run);
 
 // The same for folders, and the folders of files, by their paths; locks them.
-Recovered recover(const std::vector<std::string> &paths, bool dry_run);
+// Where somebody else keeps one locked, nothing is done, and a note says so.
+Recovered recover(const std::vector<std::string> &paths, bool dry_run, const LockWait &wait);
 
-// Throws IO where a folder holds a record of a set of this name that counts, or may count: whoever finished it later
-// would do so over a newer set. To be called after recover(), under the same lock.
-void refuse_unfinished(const Folders &folders, const std::string &set_name, const SetId &except);
+// Throws IO where a folder holds a record of a set of this name that counts, or may count, or a damaged one: whoever
+// finished that set later would do so over a newer one. With `force` the sets whose lead is in none of the folders are
+// returned instead, by folder: they may be given up for the newer one. To be called after recover(), under the same
+// lock.
+std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const std::string &set_name,
+                                                  const SetId &except, bool force);
+
+// On some file systems, NFS for one, only a file that is open for writing can be locked.
+Descriptor open_to_lock(const Folder &folder, const std::string &name);
 
 // What a reader has to know of these folders: names not to be looked at, with the reason, because they are records,
 // unfinished, or about to be replaced. Temporaries of a set that counts are shard files like others. Reason "" is not

@@ -148,6 +148,15 @@ class Repair {
     }
   }
 
+  LockWait lock_wait() const {
+    LockWait wait{.check_cancelled = [this] {
+      if (options_.progress != nullptr && options_.progress(options_.progress_user, 0, 0) != 0)
+        fail(TANDEM_ERROR_CANCELLED, "cancelled");
+    }};
+    if (options_.lock_wait_seconds != 0) wait.seconds = options_.lock_wait_seconds;
+    return wait;
+  }
+
   std::string path_of(const Target &target) const { return target.place.folder + "/" + target.place.name; }
 
   void open_pending() {
@@ -159,7 +168,7 @@ class Repair {
         Folders folders;
         add_folder(folders, target.place.folder);
         target.folder = folders[0];
-        const FoldersLock lock(folders);
+        const FoldersLock lock(folders, lock_wait());
         OwnName name{OwnKind::lone_temporary};
         random_bytes(name.set_id);
         target.pending.emplace(folders[0], own_name(name), header_.mode);
@@ -175,7 +184,9 @@ class Repair {
     const std::uint64_t stripe_count = stripes.count();
     Crew crew(options_.progress, options_.progress_user, stripe_count * header_.stripe_data_bytes());
     std::atomic<std::uint64_t> next{0};
-    crew.run(crew_size(context_, options_.thread_count, stripe_bytes, stripe_count), [&](unsigned) {
+    const unsigned thread_count = crew_size(context_, options_.thread_count, stripe_bytes, stripe_count);
+    source_.set_caller_count(thread_count);
+    crew.run(thread_count, [&](unsigned) {
       const ShardBuffers buffers(header_.shard_count(), header_.block_bytes);
       while (!crew.stopped().load(std::memory_order_relaxed)) {
         const std::uint64_t place = next.fetch_add(1);
@@ -313,7 +324,7 @@ class Repair {
 
   void give_name(Target &target) {
     if (!target.pending) return;
-    const FoldersLock lock({target.folder});
+    const FoldersLock lock({target.folder}, lock_wait());
     if (target.file != kNoFile && !is_still_there(target))
       fail(TANDEM_ERROR_IO,
            fmt::format("{} is not the file any more that was read; it is left alone", path_of(target)));

@@ -31,7 +31,7 @@ class Searcher {
       if (S_ISDIR(status.st_mode)) {
         whole_folders.push_back(add_folder(folders_, path));
       } else {
-        files.emplace_back(path, add_folder(folders_, folder_of(path)));
+        files.emplace_back(path, add_folder(folders_, folder_of(path), FolderUse::enter));
       }
     }
     // All folders together: what one holds may depend on what another one says.

@@ -25,6 +25,9 @@ class StripeSource {
   // has no checksum behind it yet. Any thread.
   Stripe bring(std::uint64_t stripe, const std::vector<std::uint8_t> &wanted, const ShardBuffers &buffers);
 
+  // Of several threads that call bring(), each computes by itself; a single one lets the context's threads help.
+  void set_caller_count(unsigned count) { code_on_own_thread_ = count > 1; }
+
   SetReader &reader() { return reader_; }
   std::uint64_t computed_count() const { return computed_count_.load(); }
   double coding_seconds() const { return coding_nanoseconds_.load() * 1e-9; }
@@ -34,6 +37,7 @@ class StripeSource {
   const tandem_codec *codec_;
   const SetHeader header_;
   SetReader reader_;
+  bool code_on_own_thread_ = false;
   std::atomic<std::uint64_t> computed_count_{0}, coding_nanoseconds_{0};
 };
 

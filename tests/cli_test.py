@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Drives the command `tandem` as a user does. Usage: cli_test.py PATH_OF_TANDEM [unittest arguments]"""
+import fcntl
 import json
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import stat
@@ -439,6 +441,78 @@ class Command(unittest.TestCase):
             self.assertEqual(process.returncode, 0)
             self.assertLess(usage.ru_maxrss, (256 + 64) * 1024)
         self.assertTrue(self.read(self.output) == content)
+
+    def test_a_folder_that_the_caller_keeps_locked(self):
+        """`flock DIR tandem ...`: readers do without cleaning up, writers give up or are told to."""
+        self.encode()
+        folder = os.open(self.shards, os.O_RDONLY)
+        self.addCleanup(os.close, folder)
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        for command in (("verify", self.shards), ("info", self.shards), ("decode", self.shards, "-o", self.output)):
+            self.assertIn(b"is locked by another process", self.ok(*command).stderr)
+        self.assertEqual(self.read(self.output), self.content)
+        os.remove(self.shard(2))
+        names = os.listdir(self.shards)
+        encode = ("encode", self.source, "-k", 10, "-m", 4, "-o", self.shards, "--force", "--quiet", "--lock-wait")
+        inside = os.path.join(self.shards, "output")
+        for command in ((*encode, 1), ("repair", self.shards, "--lock-wait", 1),
+                        ("decode", self.shards, "-o", inside, "--lock-wait", 1)):
+            self.assertIn(b"for more than 1 second now", self.ok(*command, status=3).stderr)
+        waiting = subprocess.Popen([TANDEM, *map(str, encode), "3600"], stderr=subprocess.PIPE)
+        self.addCleanup(waiting.stderr.close)
+        time.sleep(3)
+        self.assertIsNone(waiting.poll())
+        waiting.send_signal(signal.SIGINT)
+        self.assertIn(waiting.wait(60), (130, -signal.SIGINT))  # the latter on a slow machine: not in encode yet
+        self.assertEqual(sorted(os.listdir(self.shards)), sorted(names))
+        fcntl.flock(folder, fcntl.LOCK_UN)
+        self.ok("repair", self.shards)
+
+    def test_files_in_a_folder_that_cannot_be_listed(self):
+        self.encode()
+        copies = self.path("copies")
+        os.mkdir(copies)
+        os.chmod(copies, 0o777)
+        os.chmod(self.root, 0o711)
+        # Who owns the folder, or is root, can list it: somebody else then, or a folder that its owner cannot list.
+        as_user = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+        os.chmod(self.shards, 0o711 if as_user else 0o311)
+        self.addCleanup(os.chmod, self.shards, 0o755)
+
+        def run(*arguments):
+            return subprocess.run([TANDEM, *map(str, arguments)], capture_output=True, timeout=120, **as_user)
+
+        try:
+            run("--version").check_returncode()
+        except (OSError, subprocess.CalledProcessError) as error:
+            self.skipTest(f"{TANDEM} cannot be run as another user: {error}")
+        files = [self.shard(index) for index in range(1, 14)]
+        output = os.path.join(copies, "output")
+        for command in (("verify", *files), ("info", *files), ("decode", *files, "-o", output)):
+            done = run(*command)
+            self.assertEqual(done.returncode, 1 if command[0] == "verify" else 0, done.stderr)
+            self.assertIn(b"cannot be listed", done.stderr)
+        self.assertEqual(self.read(output), self.content)
+        done = run("verify", self.shards)
+        self.assertEqual(done.returncode, 3)
+        self.assertIn(b"Permission denied", done.stderr)
+        done = run("encode", output, "-k", 2, "-m", 1, "-o", self.shards)  # nobody could clean up there
+        self.assertEqual(done.returncode, 3)
+        self.assertIn(b"Permission denied", done.stderr)
+
+    def test_more_shard_files_than_a_process_may_open(self):
+        def encode(soft, hard):
+            limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            return subprocess.run([TANDEM, "encode", self.source, "-k", "60", "-m", "20", "-o", self.shards],
+                                  capture_output=True, timeout=120, preexec_fn=limit)
+
+        done = encode(50, 50)
+        self.assertEqual(done.returncode, 3)
+        self.assertIn(b"80 shard files", done.stderr)
+        self.assertIn(b"this process may have 50 files open", done.stderr)
+        self.assertFalse(os.path.exists(self.shards))
+        self.assertEqual(encode(50, 500).returncode, 0)
+        self.assertEqual(len(os.listdir(self.shards)), 80)
 
     def test_interrupt_leaves_nothing(self):
         os.mkdir(self.shards)

@@ -24,6 +24,8 @@ CommitRecord sample_record() {
   record.name = "video.mp4";
   for (std::uint32_t i = 0; i < 14; ++i) record.folder_of[i] = static_cast<std::uint8_t>(i % 3);
   record.stale.set(17);
+  record.done.set(1);
+  record.given_up = {record.set_id, SetId{9, 8, 7}};
   return record;
 }
 
@@ -55,13 +57,14 @@ TEST(CommitRecord, WhatNoWriterMakesIsRefused) {
     CommitRecord back;
     return !parse_commit_record(bytes, &back);
   };
-  for (const std::uint32_t version : {0u, 2u}) EXPECT_TRUE(refused(8, version));
+  for (const std::uint32_t version : {0u, 1u, 3u}) EXPECT_TRUE(refused(8, version));
   EXPECT_TRUE(refused(12, 2));
   for (const std::uint32_t shards : {0u, 2u, 257u, UINT32_MAX}) EXPECT_TRUE(refused(32, shards)) << shards;
   for (const std::uint32_t folders : {0u, 2u, 15u, UINT32_MAX}) EXPECT_TRUE(refused(36, folders)) << folders;
   for (const std::uint32_t folder : {3u, UINT32_MAX}) EXPECT_TRUE(refused(40, folder)) << folder;
   for (const std::uint32_t length : {0u, 245u, UINT32_MAX}) EXPECT_TRUE(refused(44, length)) << length;
   EXPECT_TRUE(refused(44, 20)) << "NUL in the name";
+  for (const std::uint32_t count : {17u, UINT32_MAX}) EXPECT_TRUE(refused(624, count)) << count;
   EXPECT_TRUE(refused(304, 0x00000003)) << "a folder that there is not";
   for (const std::string &name : {std::string("../../etc/x"), std::string("a/b"), std::string("/"), std::string()}) {
     CommitRecord record = sample_record();
@@ -169,6 +172,24 @@ class Recovery : public Files {
     EXPECT_EQ(tandem_files_recover(pointers.data(), pointers.size(), &options, &result), TANDEM_OK)
         << tandem_last_error_message();
     return result;
+  }
+
+  static std::uint32_t shards_found(const std::vector<fs::path> &folders, const SetId &set_id) {
+    std::vector<std::string> text;
+    std::vector<const char *> pointers;
+    for (const fs::path &folder : folders) text.push_back(folder.string());
+    for (const std::string &folder : text) pointers.push_back(folder.c_str());
+    tandem_files_search *search = nullptr;
+    EXPECT_EQ(tandem_files_search_create(pointers.data(), pointers.size(), &search), TANDEM_OK);
+    std::uint32_t count = 0;
+    for (std::size_t i = 0; i < tandem_files_search_set_count(search); ++i) {
+      tandem_files_set set = {};
+      set.struct_bytes = sizeof set;
+      EXPECT_EQ(tandem_files_search_set(search, i, &set), TANDEM_OK);
+      if (std::equal(set_id.begin(), set_id.end(), set.set_id)) count += set.shard_count;
+    }
+    tandem_files_search_destroy(search);
+    return count;
   }
 
   void expect_content(unsigned seed) {
@@ -334,6 +355,166 @@ TEST_F(Recovery, AFolderFinishedAloneAndWrittenOverIsNotWaitedFor) {
   EXPECT_EQ(entries(folders[1]), 5u) << notes_;
 }
 
+// Which folders they are, not how many: a strange one does not stand for one that is not there.
+TEST_F(Recovery, TheLeadWaitsForItsOwnFolders) {
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b", root_ / "c"};
+  constexpr OwnKind kPending = OwnKind::pending_record;
+  encode_into(folders, 5, 3, 1, false);
+  std::vector<Contents> old;
+  for (const fs::path &folder : folders) old.push_back(contents(folder));
+  const CommitRecord record = stage(folders, 5, 3, 2, {kPending, kPending, kPending});
+  const fs::path lead = folders[0] / own_name({kPending, record.set_id});
+  fs::create_directory(root_ / "x");
+  recover({folders[0], folders[1], root_ / "x"});
+  EXPECT_TRUE(fs::exists(lead)) << "nobody can tell folder c any more that the set does not count";
+  EXPECT_NE(notes_.find(lead.string()), std::string::npos) << notes_;
+  EXPECT_EQ(contents(folders[1]), old[1]);
+  recover({folders[2]});
+  EXPECT_GT(entries(folders[2]), old[2].size());
+  recover({folders[0], folders[2]});  // b's record is gone; the lead remembers
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(contents(folders[i]), old[i]) << i << ": " << notes_;
+  // A folder whose record is damaged is one of them.
+  const CommitRecord another = stage(folders, 5, 3, 3, {kPending, kPending, kPending});
+  for (std::uint32_t i = 0; i < 8; ++i) fs::remove(folders[2] / own_name({OwnKind::set_temporary, another.set_id, i}));
+  spill(folders[2] / own_name({kPending, another.set_id}), paint(kCommitRecordBytes));
+  recover(folders);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(contents(folders[i]), old[i]) << i << ": " << notes_;
+}
+
+// Without its lead a folder keeps the record that shows the lead, later, that nothing is left there.
+TEST_F(Recovery, AFolderCleanedUpAloneIsNotWaitedFor) {
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
+  constexpr OwnKind kPending = OwnKind::pending_record;
+  for (const fs::path &folder : folders) fs::create_directory(folder);
+  const CommitRecord record = stage(folders, 3, 2, 2, {kPending, kPending});
+  for (const std::uint32_t i : {1, 3}) fs::remove(folders[1] / own_name({OwnKind::set_temporary, record.set_id, i}));
+  encode_into({folders[1]}, 3, 2, 3, false);
+  EXPECT_EQ(recover({folders[1]}).left_count, 0u) << notes_;
+  EXPECT_EQ(recover(folders).left_count, 0u) << notes_;
+  EXPECT_EQ(entries(folders[0]), 0u) << notes_;
+  EXPECT_EQ(entries(folders[1]), 5u) << notes_;
+}
+
+// Its lead is lost: force takes its place, and not before the new set counts.
+TEST_F(Recovery, ForceGivesUpASetWhoseLeadIsLost) {
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
+  for (const OwnKind state : {OwnKind::pending_record, OwnKind::commit_record}) {
+    for (const fs::path &folder : folders) fs::remove_all(folder);
+    encode_into(folders, 3, 2, 1, false);
+    CommitRecord lost = stage(folders, 3, 2, 2, {OwnKind::commit_record, state});
+    fs::rename(folders[0], root_ / "lost");
+    if (state == OwnKind::commit_record)  // else it is finished without the lead
+      fs::remove(folders[1] / own_name({OwnKind::set_temporary, lost.set_id, 3}));
+    const Contents before = contents(folders[1]);
+    spill(root_ / "source", paint(9000, 3));
+    const std::string text = folders[1].string();
+    const char *const pointer = text.c_str();
+    tandem_files_encode_options options = encode_options(root_ / "source", 3, 2, 256);
+    options.folders = &pointer;
+    options.folder_count = 1;
+    EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_IO);
+    options.force = 1;
+    options.progress = [](void *, std::uint64_t, std::uint64_t) { return 1; };
+    EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_CANCELLED);
+    if (state == OwnKind::pending_record) {
+      EXPECT_EQ(contents(folders[1]), before);
+    }
+    encode_into({folders[1]}, 3, 2, 3, true);
+    // A record that says nothing but that the folder is done may stay for the lead.
+    EXPECT_EQ(entries(folders[1]), state == OwnKind::pending_record ? 6u : 5u);
+    shards_ = folders[1];
+    expect_content(3);
+    EXPECT_EQ(recover({shards_}).left_count, 0u) << notes_;
+    // The lead comes back and says that the older set counts: nothing is replaced by it.
+    Contents now = contents(folders[1]);
+    std::erase_if(now, [](const auto &entry) { return parse_own_name(entry.first).has_value(); });
+    fs::rename(root_ / "lost", folders[0]);
+    recover(folders);
+    EXPECT_EQ(contents(folders[1]), now) << notes_;
+    EXPECT_EQ(entries(folders[0]), 3u) << notes_;
+  }
+}
+
+// The same where the run that gives it up dies, before its set counts and after.
+TEST_F(Recovery, AGivenUpSetGoesWhenTheNewOneCounts) {
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
+  // Sets are cleaned up in the order of their ids, which are random: both orders come up.
+  for (unsigned i = 0; i < 16; ++i) {
+    const OwnKind state = i % 2 == 0 ? OwnKind::pending_record : OwnKind::commit_record;
+    for (const fs::path &folder : folders) fs::remove_all(folder);
+    encode_into(folders, 6, 3, 1, false);
+    stage(folders, 6, 3, 2, {OwnKind::commit_record, OwnKind::pending_record});
+    const Contents before = contents(folders[1]);
+    CommitRecord older = sample_record();
+    for (const auto &[name, bytes] : before)
+      if (const auto own = parse_own_name(name)) older.set_id = own->set_id;
+    CommitRecord newer = stage({folders[1]}, 3, 2, 3, {});
+    newer.given_up = {older.set_id};
+    put_record(folders[1], newer, state);
+    const bool counts = state == OwnKind::commit_record;
+    // The older set's lead is named too, and says that it counts. Readers see what the newer one leaves of it.
+    EXPECT_EQ(shards_found(folders, older.set_id), counts ? 5u : 9u);
+    recover(folders);
+    recover(folders);
+    EXPECT_EQ(entries(folders[1]), counts ? 5u : 4u) << notes_;
+    EXPECT_EQ(entries(folders[0]), 5u) << notes_;
+    shards_ = counts ? folders[1] : root_ / "all";
+    if (!counts) {
+      fs::remove_all(shards_);
+      fs::create_directory(shards_);
+      for (const fs::path &folder : folders)
+        for (const auto &[name, bytes] : contents(folder)) spill(shards_ / name, bytes);
+    }
+    expect_content(counts ? 3 : 2);
+    EXPECT_EQ(verify().state, TANDEM_FILES_INTACT);
+  }
+}
+
+// What it was is not known; it may be of a set of the same name that is finished later.
+TEST_F(Recovery, ADamagedCommitRecordCountsAsUnfinished) {
+  encode_into({shards_}, 3, 2, 1, false);
+  const CommitRecord record = stage({shards_}, 3, 2, 2, {OwnKind::commit_record});
+  const fs::path damaged = shards_ / own_name({OwnKind::commit_record, record.set_id});
+  spill(damaged, paint(kCommitRecordBytes));
+  const Contents before = contents(shards_);
+  EXPECT_EQ(recover({shards_}).left_count, 1u);
+  EXPECT_NE(notes_.find("is damaged"), std::string::npos) << notes_;
+  for (const int force : {0, 1}) {
+    tandem_files_encode_options options = encode_options(root_ / "source", 3, 2, 256);
+    options.name = force != 0 ? "source" : "another";
+    options.force = force;
+    EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_IO);
+    const std::string message = tandem_last_error_message();
+    EXPECT_NE(message.find(damaged.string() + " is damaged"), std::string::npos) << message;
+    EXPECT_NE(message.find("unfinished"), std::string::npos) << message;
+    EXPECT_EQ(contents(shards_), before);
+  }
+}
+
+// Nobody waits for ever; who only cleans up does without.
+TEST_F(Recovery, AFolderThatSomebodyKeepsLocked) {
+  encode_into({shards_}, 5, 3, 1, false);
+  stage({shards_}, 3, 2, 2, {OwnKind::pending_record});
+  const Contents staged = contents(shards_);
+  const int folder = open(shards_.c_str(), O_RDONLY | O_DIRECTORY);
+  ASSERT_EQ(flock(folder, LOCK_EX), 0);
+  EXPECT_EQ(recover({shards_}).left_count, 1u);
+  EXPECT_NE(notes_.find(shards_.string() + " is locked by another process"), std::string::npos) << notes_;
+  expect_content(1);
+  tandem_files_encode_options options = encode_options(root_ / "source", 3, 2, 256);
+  options.force = 1;
+  options.lock_wait_seconds = 1;
+  EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_IO);
+  EXPECT_NE(std::string(tandem_last_error_message()).find("for more than 1 second now"), std::string::npos);
+  options.lock_wait_seconds = 3600;
+  options.progress = [](void *, std::uint64_t, std::uint64_t) { return 1; };
+  EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_CANCELLED);
+  EXPECT_EQ(contents(shards_), staged);
+  close(folder);
+  options.progress = nullptr;
+  EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_OK) << tandem_last_error_message();
+}
+
 // A set that counts, or may, is not finished over a newer one later: that is not made before.
 TEST_F(Recovery, NoSetIsMadeBesideAnUnfinishedOneOfItsName) {
   const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
@@ -348,7 +529,6 @@ TEST_F(Recovery, NoSetIsMadeBesideAnUnfinishedOneOfItsName) {
     tandem_files_encode_options options = encode_options(root_ / "source", 3, 2, 256);
     options.folders = &pointer;
     options.folder_count = 1;
-    options.force = true;
     EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_IO);
     const std::string message = tandem_last_error_message();
     EXPECT_NE(message.find("not finished in " + text), std::string::npos) << message;

@@ -49,6 +49,9 @@ extern "C" {
  * for a stream Returns 0 to go on; anything else cancels the call, also one that waits for a pipe. */
 typedef int32_t (*tandem_files_progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
 
+/* Hears a sentence about something that the user should know, and that is neither a result nor an error. */
+typedef void (*tandem_files_note)(void *user, const char *note);
+
 /* ---- encode -------------------------------------------------------------------------------------- */
 
 typedef struct tandem_files_encode_options {
@@ -72,6 +75,10 @@ typedef struct tandem_files_encode_options {
   int32_t dry_run;       /* non-zero: checks names, folders, space and geometry; reads and writes nothing */
   tandem_files_progress progress; /* NULL = none */
   void *progress_user;
+  uint32_t lock_wait_seconds; /* how long to wait for a folder that another process has locked (flock); 0 = 60 */
+  uint32_t reserved;          /* 0 */
+  tandem_files_note note;     /* NULL = none */
+  void *note_user;
 } tandem_files_encode_options;
 
 typedef struct tandem_files_result {
@@ -180,8 +187,8 @@ typedef struct tandem_files_decode_options {
   uint32_t thread_count;     /* 0 = the context's */
   tandem_files_progress progress;
   void *progress_user;
-  int32_t dry_run;  /* non-zero: decodes and compares the digest, writes nothing */
-  int32_t reserved; /* 0 */
+  int32_t dry_run;            /* non-zero: decodes and compares the digest, writes nothing */
+  uint32_t lock_wait_seconds; /* as encode; of the output's folder */
 } tandem_files_decode_options;
 
 /* Puts the file back together. Reads the data shards that there are and as many parity shards as are missing; a block
@@ -273,6 +280,8 @@ typedef struct tandem_files_repair_options {
   void *report_user;
   tandem_files_progress progress; /* of the content; counted anew when damage is known, and when it is read back */
   void *progress_user;
+  uint32_t lock_wait_seconds; /* as encode; of the folders of files that are rebuilt */
+  uint32_t reserved;          /* 0 */
 } tandem_files_repair_options;
 
 typedef struct tandem_files_repair_result {
@@ -313,14 +322,12 @@ TANDEM_API tandem_status tandem_files_repair(tandem_context *context, const tand
 
 /* ---- recover ------------------------------------------------------------------------------------- */
 
-/* Hears a sentence about each thing that was found. */
-typedef void (*tandem_files_note)(void *user, const char *note);
-
 typedef struct tandem_files_recover_options {
-  size_t struct_bytes;    /* sizeof(tandem_files_recover_options) */
-  int32_t dry_run;        /* non-zero: finds out, changes nothing */
-  int32_t reserved;       /* 0 */
-  tandem_files_note note; /* NULL = none */
+  size_t struct_bytes;        /* sizeof(tandem_files_recover_options) */
+  int32_t dry_run;            /* non-zero: finds out, changes nothing */
+  uint32_t lock_wait_seconds; /* for folders that another process has locked (flock), after which nothing is cleaned up
+                                 and a note says so; 0 = 2 */
+  tandem_files_note note;     /* NULL = none */
   void *note_user;
 } tandem_files_recover_options;
 

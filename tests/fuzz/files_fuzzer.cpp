@@ -254,6 +254,10 @@ std::string commit_record_file(Tree &tree, FuzzInput &input) {
   for (std::uint32_t i = 0; i < record.shard_count; ++i)
     record.folder_of[i] = static_cast<std::uint8_t>(record.folder_count == 1 ? 0 : input.byte() % record.folder_count);
   record.stale = std::bitset<kMaxShardCount>(input.number<std::uint32_t>());
+  if (flags & 64) {
+    record.given_up.resize(1);
+    std::copy_n(workshop().original(~flags & 1).result.set_id, 16, record.given_up[0].begin());
+  }
   Bytes file(kCommitRecordBytes);
   write_commit_record(record, std::span<std::byte, kCommitRecordBytes>(bytes_of(file), kCommitRecordBytes));
   const std::string name = own_name({flags & 32 ? OwnKind::commit_record : OwnKind::pending_record, record.set_id, 0});
@@ -477,8 +481,8 @@ void repair(const Search &search, std::size_t index, bool forged) {
     const tandem_status after = look_at(again, i, forged);
     if (before == TANDEM_OK && after != TANDEM_OK) wrong("repair lost what could be decoded");
     if (is_original(set) && status == TANDEM_OK && before == TANDEM_OK && result.state == TANDEM_FILES_INTACT &&
-        verify(again, id) == TANDEM_FILES_LOST)  // a damaged copy of a shard may lie beside the good one
-      wrong("repair says intact, verify says lost");
+        verify(again, id) != TANDEM_FILES_INTACT)
+      wrong("repair says intact, verify does not");
     return;
   }
   if (before == TANDEM_OK) wrong("the set is gone after repair");

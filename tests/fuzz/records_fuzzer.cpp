@@ -120,6 +120,7 @@ void fuzz_commit_record(FuzzInput &input, bool sum) {
   if (record.shard_count == 0 || record.shard_count > 256 || record.folder_count == 0 ||
       record.folder_count > record.shard_count || record.folder >= record.folder_count)
     wrong("counts of a commit record");
+  if (record.given_up.size() > 16) wrong("more given up than a record can hold");
   for (std::uint32_t i = 0; i < record.shard_count; ++i)
     if (record.folder_of[i] >= record.folder_count) wrong("a shard in no folder");
   for (const std::uint32_t index : {0u, 255u}) {  // what it leads to are plain names
