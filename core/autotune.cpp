@@ -23,6 +23,7 @@ constexpr std::size_t kLine = 64;
 constexpr std::uint64_t kLeastCheckBytes = 8 << 10, kCheckTail = 13, kCheckMargin = 64;  // of a shard
 constexpr std::uint64_t kCheckedColumns = 256;                                           // of a whole run
 constexpr double kSearchShare = 0.8;           // of a case's time; the rest is for the last comparison
+constexpr unsigned kLeastComparisons = 3;      // though the time is over: one alone would be luck
 constexpr std::uint64_t kMostCalls = 1 << 20;  // in one repeat
 
 struct AlignedFree {
@@ -569,7 +570,7 @@ class Search {
   // False: one has failed.
   bool compare_in_turns(const std::vector<Candidate *> &list, std::map<const Candidate *, std::vector<double>> &rates) {
     for (unsigned repeat = 0; repeat < run_.options.repeats; ++repeat) {
-      if (repeat != 0 && run_.elapsed() >= deadline_) {
+      if (repeat >= kLeastComparisons && run_.elapsed() >= deadline_) {
         cut_short_ = true;
         return true;
       }
