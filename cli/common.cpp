@@ -242,7 +242,8 @@ std::int32_t Progress::callback(void *user, std::uint64_t done_bytes, std::uint6
 
 bool Progress::tick(double part, double seconds_left, std::string_view text) {
   part = std::clamp(part, 0.0, 1.0);
-  if (state_->shown) state_->show(fmt::format("{}  {}{}", state_->bar(part), text, State::left(seconds_left)));
+  if (state_->shown)
+    state_->show(fmt::format("{}  {}{}", state_->bar(part), text, seconds_left > 0 ? State::left(seconds_left) : ""));
   return signal_caught != 0;
 }
 

@@ -20,11 +20,11 @@ namespace tandem::core {
 namespace {
 
 constexpr std::size_t kLine = 64;
-// The check: large enough that every backend spreads it over its threads or groups, with a tail of an odd length.
-constexpr std::uint64_t kCheckBytes = 8 << 10, kCheckStripeBytes = 512 << 10, kCheckTail = 13, kCheckMargin = 64;
-constexpr std::uint64_t kCheckedColumns = 256;  // of a whole run
-constexpr double kSearchShare = 0.8;            // of a case's time; the rest is for the last comparison
-constexpr std::uint64_t kMostCalls = 1 << 20;   // in one repeat
+constexpr std::uint64_t kLeastCheckBytes = 8 << 10, kCheckTail = 13, kCheckMargin = 64;  // of a shard
+constexpr std::uint64_t kCheckedColumns = 256;                                           // of a whole run
+constexpr double kSearchShare = 0.8;           // of a case's time; the rest is for the last comparison
+constexpr unsigned kLeastComparisons = 3;      // though the time is over: one alone would be luck
+constexpr std::uint64_t kMostCalls = 1 << 20;  // in one repeat
 
 struct AlignedFree {
   void operator()(std::byte *p) const noexcept { ::operator delete (p, std::align_val_t{kLine}); }
@@ -293,7 +293,7 @@ class Search {
     for (unsigned c = 0; c < columns; ++c) fill((*inputs_)[c], template_.shard_bytes, c + 1);
     for (unsigned r = 0; r < rows; ++r) std::memset((*outputs_)[r], 0, template_.shard_bytes);
 
-    check_bytes_ = std::max(kCheckBytes, kCheckStripeBytes / (rows + columns)) + kCheckTail;
+    check_bytes_ = std::max(kLeastCheckBytes, run_.options.check_stripe_bytes / (rows + columns)) + kCheckTail;
     const std::uint64_t bytes = check_bytes_ + kCheckMargin;
     check_inputs_.emplace(columns, bytes);
     check_outputs_.emplace(rows, bytes);
@@ -570,7 +570,7 @@ class Search {
   // False: one has failed.
   bool compare_in_turns(const std::vector<Candidate *> &list, std::map<const Candidate *, std::vector<double>> &rates) {
     for (unsigned repeat = 0; repeat < run_.options.repeats; ++repeat) {
-      if (repeat != 0 && run_.elapsed() >= deadline_) {
+      if (repeat >= kLeastComparisons && run_.elapsed() >= deadline_) {
         cut_short_ = true;
         return true;
       }

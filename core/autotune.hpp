@@ -1,8 +1,8 @@
 // The search for tuning values on one backend (docs/TUNING.md). Knows no device: a parameter is a name with candidates.
 //
 // For each case every candidate is prepared, compared with an independent product, and timed round-robin over the
-// repeats; whoever is 1.25 times slower than the best falls out. The kFinalists best and the backend's own values are then
-// timed once more, in turns: one of them is kept only if it is faster there than the backend's own values.
+// repeats; whoever is 1.25 times slower than the best falls out. The kFinalists best and the backend's own values are
+// then timed once more, in turns: one of them is kept only if it is faster there than the backend's own values.
 //
 // All combinations are tried where there are at most kMostGrid. Beyond that: all combinations of the local sizes with
 // everything else at the backend's own values, then one parameter after the other, the rest at the best so far, until a
@@ -43,6 +43,8 @@ struct AutotuneOptions {
   unsigned repeats = 5;
   double max_seconds = 0;        // 0: no limit. The cases share what is left; each gets a result
   double sample_seconds = 0.02;  // a repeat times as many calls as fill this
+  // At least what the check of a candidate moves: enough that every backend spreads it over its threads or groups.
+  std::uint64_t check_stripe_bytes = 512 << 10;
 };
 
 struct AutotuneProgress {

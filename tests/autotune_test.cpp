@@ -41,6 +41,7 @@ class AutotuneTest : public testing::Test {
     options_.shard_bytes = 4000;
     options_.repeats = 3;
     options_.sample_seconds = 1e-6;
+    options_.check_stripe_bytes = 0;  // the fake is slow
     char name[] = "/tmp/tandem-autotune-XXXXXX";
     folder_ = mkdtemp(name);
   }
@@ -283,7 +284,7 @@ TEST_F(AutotuneTest, TimeIsShared) {
   const AutotuneResult result = tune();
   EXPECT_FALSE(result.complete);
   EXPECT_EQ(result.entries.size(), 2u);
-  EXPECT_LT(now_, 130);
+  EXPECT_LT(now_, 160);
   EXPECT_GT(now_, 70);
   for (const AutotuneProgress &progress : progress_) EXPECT_LE(progress.seconds_left, 100);
   for (const core::TuningEntry &entry : result.entries)

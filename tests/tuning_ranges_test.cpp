@@ -108,7 +108,7 @@ TEST(TuningRanges, AnyText) {
   const std::string_view letters = "0123456789v,=:+-*<<() ";
   Random random(3);
   unsigned accepted = 0;
-  for (unsigned i = 0; i < 200'000; ++i) {
+  for (unsigned i = 0; i < 50'000; ++i) {
     std::string text;
     for (unsigned n = random.below(12); n != 0; --n)
       text += letters[random.below(static_cast<unsigned>(letters.size()))];
@@ -121,7 +121,7 @@ TEST(TuningRanges, AnyText) {
       ASSERT_EQ(error.status(), TANDEM_ERROR_INVALID_ARGUMENT);
     }
   }
-  EXPECT_GT(accepted, 1000u);
+  EXPECT_GT(accepted, 250u);
 }
 
 }  // namespace

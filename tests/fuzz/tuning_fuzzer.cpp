@@ -1,6 +1,7 @@
 // Fuzzer of the tuning file and of ranges of tuning values. Oracle: what is accepted keeps the limits of
 // docs/TUNING.md, is written and read back as it was, and answers a question from its own entries.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -25,7 +26,7 @@ void check_entry(const TuningEntry &entry) {
   if (entry.values.size() > 64) wrong("many values");
   for (const auto &[name, value] : entry.values)
     if (value > std::uint64_t{1} << 40 || !valid_tuning_name(name)) wrong("a value");
-  if (!(entry.bytes_per_second >= 0) || !(entry.bytes_per_second < 1e309)) wrong("a rate");
+  if (!std::isfinite(entry.bytes_per_second) || entry.bytes_per_second < 0) wrong("a rate");
   if (entry.date.size() != 20 || entry.repeats == 0 || entry.shard_bytes == 0) wrong("a number");
   for (const std::string *text : {&entry.key.identity.backend, &entry.key.identity.vendor, &entry.key.identity.device,
                                   &entry.key.identity.driver, &entry.key.kernel_hash})
