@@ -19,7 +19,7 @@ namespace tandem::opencl {
 enum class Transfer {
   automatic,  // zero-copy where the device shares memory with the host and its kernels take enough arguments
   staged,
-  zero_copy
+  zero_copy  // also where the driver copies what it maps
 };
 
 struct Options {

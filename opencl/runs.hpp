@@ -40,7 +40,7 @@ bool fits_arguments(const Device &device, const core::Task &task) noexcept;
 // OpenCL forbids.
 bool fits_zero_copy(const Device &device, const core::Task &task);
 
-// Uses host shards where they lie, on a device that shares the host's memory.
+// Uses host shards where they lie. Worth it on a device that shares the host's memory; right on all.
 void run_zero_copy(const Workplace &place, const core::Task &task, core::Control &control);
 
 // Starts tasks whose shards are buffers, on the caller's queues. Everything is checked before the first command.

@@ -48,8 +48,7 @@ bool fits_arguments(const Device &device, const Task &task) noexcept {
 }
 
 bool fits_zero_copy(const Device &device, const Task &task) {
-  if (!device.shares_memory || !fits_arguments(device, task)) return false;
-  if (task.length_bytes > device.most_buffer_bytes) return false;
+  if (!fits_arguments(device, task) || task.length_bytes > device.most_buffer_bytes) return false;
   std::vector<const std::byte *> starts(task.inputs, task.inputs + task.prepared->columns());
   starts.insert(starts.end(), task.outputs, task.outputs + task.prepared->rows());
   std::sort(starts.begin(), starts.end());
