@@ -9,6 +9,7 @@
 #include <map>
 #include <new>
 #include <optional>
+#include <random>
 #include <set>
 #include <utility>
 
@@ -153,7 +154,10 @@ std::vector<TuningParameter> parameters_of(Backend &backend, const Matrix &matri
     }
     if (range.values.empty()) fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("no values for {}", range.name));
     found->candidates = range.values;
+    found->is_switch_over = false;  // the user's to choose
   }
+  for (TuningParameter &parameter : parameters)
+    if (parameter.is_switch_over) parameter.candidates = {0};
   return parameters;
 }
 
@@ -194,6 +198,8 @@ class Search {
     search_deadline_ = started_ + kSearchShare * (deadline_ - started_);
     explore();
     TuningEntry entry = last_comparison();
+    for (const TuningParameter &parameter : parameters_)
+      if (parameter.is_switch_over) entry.values[parameter.name] = switch_over_bytes(parameter, entry.values);
     if (!cut_short_) run_.journal.add_done(entry, space);
     run_.result.complete = run_.result.complete && !cut_short_;
     return entry;
@@ -225,7 +231,8 @@ class Search {
 
   TuningValues default_values() const {
     TuningValues values;
-    for (const TuningParameter &parameter : parameters_) values[parameter.name] = parameter.value;
+    for (const TuningParameter &parameter : parameters_)
+      values[parameter.name] = parameter.is_switch_over ? 0 : parameter.value;
     return values;
   }
 
@@ -584,6 +591,50 @@ class Search {
       ++run_.done_count;
     }
     return true;
+  }
+
+  // Another matrix of the same shape, one that no cache has.
+  Matrix new_matrix() const {
+    Matrix matrix(matrix_.rows(), matrix_.columns());
+    std::random_device random;
+    for (unsigned r = 0; r < matrix.rows(); ++r)
+      for (unsigned c = 0; c < matrix.columns(); ++c) matrix.at(r, c) = static_cast<std::uint8_t>(1 + random() % 255);
+    return matrix;
+  }
+
+  double seconds_of_run(const Prepared &prepared) {
+    Control control;
+    const Task task = {&prepared, inputs_->pointers(), outputs_->pointers(), 0, template_.shard_bytes, Mode::assign};
+    const double before = run_.hooks.seconds();
+    backend_.run(std::span(&task, 1), control);
+    return run_.hooks.seconds() - before;
+  }
+
+  // Overwrites the outputs: the last thing that a search does. Assign stands for every mode: the cost is that of the
+  // matrix, and compare would find differences everywhere.
+  std::uint64_t switch_over_bytes(const TuningParameter &parameter, TuningValues values) {
+    std::vector<double> with, without;
+    double first = 0;
+    try {
+      values[parameter.name] = 0;
+      const std::shared_ptr<const Prepared> at_once = backend_.prepare_tuned(new_matrix(), values);
+      first = seconds_of_run(*at_once);
+      values[parameter.name] = kMostTuningValue;
+      const std::shared_ptr<const Prepared> never = backend_.prepare_tuned(new_matrix(), values);
+      seconds_of_run(*never);
+      for (unsigned repeat = 0; repeat < kLeastComparisons; ++repeat) {
+        with.push_back(seconds_of_run(*at_once));
+        without.push_back(seconds_of_run(*never));
+      }
+    } catch (const Error &error) {
+      if (error.status() == TANDEM_ERROR_CANCELLED) throw;
+      return parameter.value;
+    }
+    const double cost = first - median(with), gain = median(without) - median(with);
+    if (cost <= 0) return 0;
+    const double bytes_of_run = static_cast<double>(matrix_.columns()) * static_cast<double>(template_.shard_bytes);
+    const double bytes = gain <= 0 ? HUGE_VAL : cost / gain * bytes_of_run;
+    return bytes < static_cast<double>(kMostTuningValue) ? static_cast<std::uint64_t>(bytes) : kMostTuningValue;
   }
 
   [[noreturn]] void fail_all() const {

@@ -7,6 +7,10 @@
 // All combinations are tried where there are at most kMostGrid. Beyond that: all combinations of the local sizes with
 // everything else at the backend's own values, then one parameter after the other, the rest at the best so far, until a
 // pass over all of them changes nothing (at most kMostPasses).
+//
+// A parameter that is a switch-over is not searched, unless a range is given for it: all are timed with 0, and in the
+// end it is worked out for the winner, from a new matrix' first run, its later ones, and those of another without the
+// cost.
 #pragma once
 
 #include <cstdint>

@@ -20,6 +20,9 @@ struct TuningParameter {
   std::string name;
   std::uint64_t value;                    // what the backend uses unless told otherwise
   std::vector<std::uint64_t> candidates;  // worth trying on this device; holds `value`
+  // Bytes of input from which a cost that comes once for a matrix, a compile, pays; 0 = at once. No speed tells:
+  // autotune times everything with 0, and works the value out in the end.
+  bool is_switch_over = false;
 };
 
 // Whose measurements hold for whom. All four are compared as text.

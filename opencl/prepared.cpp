@@ -99,7 +99,7 @@ std::vector<core::TuningParameter> parameters_of(const Settings &settings, const
           {"elements_per_item", kernel.elements_per_item, powers(1, 8, kernel.elements_per_item)},
           {"rows_per_pass", kernel.rows_per_pass, powers(1, 8, kernel.rows_per_pass)},
           {"staging_bytes", settings.staging_bytes, powers(1 << 20, 64 << 20, settings.staging_bytes)},
-          {"compile_after_bytes", settings.compile_after_bytes, {settings.compile_after_bytes}}};
+          {"compile_after_bytes", settings.compile_after_bytes, {settings.compile_after_bytes}, true}};
 }
 
 OpenclPrepared::OpenclPrepared(const core::Matrix &coefficients, std::optional<Settings> forced_settings)

@@ -122,6 +122,34 @@ TEST_F(AutotuneTest, FindsTheBestOfTheGrid) {
   EXPECT_EQ(found_.size(), 1u);
 }
 
+// A compile of 3 ms, after which a run is three times as fast: it pays from where it has saved as much.
+TEST_F(AutotuneTest, WorksOutWhereAOneOffCostPays) {
+  script_.parameters = {{"local_x", 64, {32, 64}}, {"compile_after", 12345, {12345}, true}};
+  const auto is_compiled = [](const TuningValues &values) { return values.at("compile_after") == 0; };
+  script_.speed_of = [&](const TuningValues &values) {
+    EXPECT_TRUE(is_compiled(values) || values.at("compile_after") == core::kMostTuningValue);
+    return (values.at("local_x") == 32 ? 2 : 1) * (is_compiled(values) ? 3 * kBase : kBase);
+  };
+  script_.first_run_seconds = [&](const TuningValues &values) { return is_compiled(values) ? 3e-3 : 0.0; };
+  const AutotuneResult result = tune();
+  const TuningValues &values = result.entries.at(0).values;
+  EXPECT_EQ(values.at("local_x"), 32u);
+  // Inputs and outputs, 5 shards, pass at 2 or at 6 GB/s; inputs are 3 of 5.
+  const double saved_per_byte = (1 / (2 * kBase) - 1 / (6 * kBase)) * 5 / 3;
+  EXPECT_NEAR(static_cast<double>(values.at("compile_after")), 3e-3 / saved_per_byte, 20);
+  EXPECT_EQ(result.candidate_count, 2u);
+
+  script_.first_run_seconds = nullptr;
+  EXPECT_EQ(tune().entries.at(0).values.at("compile_after"), 0u);  // costs nothing: at once
+  script_.first_run_seconds = [](const TuningValues &) { return 1.0; };
+  script_.speed_of = [](const TuningValues &) { return kBase; };
+  EXPECT_EQ(tune().entries.at(0).values.at("compile_after"), core::kMostTuningValue);  // gains nothing: never
+
+  options_.ranges = {{"compile_after", {5, 7}}};  // the user's own: searched as any other
+  script_.speed_of = [](const TuningValues &each) { return each.at("compile_after") == 7 ? 2 * kBase : kBase; };
+  EXPECT_EQ(tune().entries.at(0).values.at("compile_after"), 7u);
+}
+
 TEST_F(AutotuneTest, EveryOperation) {
   options_.cases.clear();
   for (const TunedOperation operation :

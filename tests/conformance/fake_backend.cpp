@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -23,6 +24,7 @@ class FakePrepared final : public core::Prepared {
   const core::Matrix matrix;
   std::optional<double> bytes_per_second;
   bool wrong = false;
+  mutable std::atomic<double> first_run_seconds{0};
 };
 
 const FakePrepared &prepared_of(const Task &task) { return static_cast<const FakePrepared &>(*task.prepared); }
@@ -118,6 +120,7 @@ struct FakeBackend::State {
                        (number == *script.failing_task || (script.fails_for_ever && number > *script.failing_task));
     try {
       pass(script.latency_seconds);
+      pass(static_cast<const FakePrepared &>(*task.prepared).first_run_seconds.exchange(0));
       if (!fails) {
         run_range(task, number, task.length_bytes, control);
       } else {
@@ -156,6 +159,7 @@ std::shared_ptr<const core::Prepared> FakeBackend::prepare_tuned(const core::Mat
   if (prepared->bytes_per_second == 0.0)
     core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{}: these values are refused by script", script.name));
   prepared->wrong = script.is_wrong && script.is_wrong(values);
+  if (script.first_run_seconds) prepared->first_run_seconds = script.first_run_seconds(values);
   return prepared;
 }
 
