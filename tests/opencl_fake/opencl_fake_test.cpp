@@ -633,7 +633,7 @@ class OnDevice {
   enum class Layout { one_buffer, two_buffers, own_buffers };
 
   OnDevice(const FakeDriver &driver, Work &work, Layout layout, std::uint64_t skew)
-      : driver_(*driver.table()), work_(work), layout_(layout) {
+      : driver_(*driver.table()), work_(work) {
     cl_platform_id platform = nullptr;
     cl_uint count = 0;
     driver_.clGetPlatformIDs(1, &platform, &count);
@@ -703,7 +703,6 @@ class OnDevice {
  private:
   const tandem_opencl_module &driver_;
   Work &work_;
-  Layout layout_;
   std::vector<cl_mem> buffers_;
 };
 
