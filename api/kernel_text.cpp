@@ -34,6 +34,16 @@ core::Technique technique_of(std::int32_t value) {
   core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "technique " + std::to_string(value) + " does not exist");
 }
 
+core::Access access_of(std::int32_t value) {
+  switch (value) {
+    case TANDEM_ACCESS_ALIGNED:
+      return core::Access::aligned;
+    case TANDEM_ACCESS_ANY:
+      return core::Access::shifted;
+  }
+  core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "access " + std::to_string(value) + " does not exist");
+}
+
 // The matrix and mode of an operation.
 std::pair<core::Matrix, core::Mode> application(const core::Matrix &parity, std::int32_t operation) {
   switch (operation) {
@@ -65,6 +75,7 @@ extern "C" tandem_status tandem_kernel_text(const tandem_codec *codec, const tan
     core::KernelSpec spec;
     spec.dialect = dialect_of(given.dialect);
     spec.technique = technique_of(given.technique);
+    spec.access = access_of(given.access);
     if (given.element_bytes != 0) spec.tuning.element_bytes = given.element_bytes;
     if (given.elements_per_item != 0) spec.tuning.elements_per_item = given.elements_per_item;
     if (given.rows_per_pass != 0) spec.tuning.rows_per_pass = given.rows_per_pass;

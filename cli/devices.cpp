@@ -57,7 +57,7 @@ int devices(const OutputFlags &flags) {
 struct KernelFlags {
   bool kernel = false;
   std::uint32_t k = 10, m = 4;
-  std::string matrix, text_dialect, technique = "compiled";
+  std::string matrix, text_dialect, technique = "compiled", operation = "encode", access = "aligned";
   tandem_kernel_text_options options = {};
 };
 
@@ -65,6 +65,9 @@ const std::map<std::string, std::int32_t> kDialects = {
     {"opencl", TANDEM_DIALECT_OPENCL_C}, {"cuda", TANDEM_DIALECT_CUDA_C}, {"host", TANDEM_DIALECT_HOST_C}};
 const std::map<std::string, std::int32_t> kTechniques = {{"compiled", TANDEM_TECHNIQUE_COMPILED},
                                                          {"tables", TANDEM_TECHNIQUE_TABLES}};
+
+const std::map<std::string, std::int32_t> kOperations = {
+    {"encode", TANDEM_OPERATION_ENCODE}, {"update", TANDEM_OPERATION_UPDATE}, {"verify", TANDEM_OPERATION_VERIFY}};
 
 struct DestroyCodec {
   void operator()(tandem_codec *codec) const noexcept { tandem_codec_destroy(codec); }
@@ -96,9 +99,11 @@ int kernel_texts(const OutputFlags &output, KernelFlags flags) {
 
   tandem_kernel_text_options &options = flags.options;
   options.struct_bytes = sizeof options;
+  options.access = flags.access == "any" ? TANDEM_ACCESS_ANY : TANDEM_ACCESS_ALIGNED;
   if (!flags.text_dialect.empty()) {
     options.dialect = kDialects.at(flags.text_dialect);
     options.technique = kTechniques.at(flags.technique);
+    options.operation = kOperations.at(flags.operation);
     std::string text;
     describe(codec.get(), options, &text);
     fmt::print("{}", text);
@@ -111,9 +116,7 @@ int kernel_texts(const OutputFlags &output, KernelFlags flags) {
                "3-INPUT OPS", "LOADS", "STORES", "LOOK-UPS", "TEXT BYTES");
   }
   for (const auto &[technique, technique_value] : kTechniques) {
-    for (const auto &[operation, value] : {std::pair{"encode", TANDEM_OPERATION_ENCODE},
-                                           {"update", TANDEM_OPERATION_UPDATE},
-                                           {"verify", TANDEM_OPERATION_VERIFY}}) {
+    for (const auto &[operation, value] : kOperations) {
       options.technique = technique_value;
       options.operation = value;
       const tandem_kernel_text_info info = describe(codec.get(), options, nullptr);
@@ -153,10 +156,20 @@ void add_devices_command(CLI::App &app, Invocation &invocation) {
   with_kernel(command->add_option("-k", kernel->k, "With --kernel: data shards; default 10"));
   with_kernel(command->add_option("-m", kernel->m, "With --kernel: parity shards; default 4"));
   with_kernel(command->add_option("--matrix", kernel->matrix, "With --kernel: generator matrix; default isal-cauchy"));
-  with_kernel(command->add_option("--text", kernel->text_dialect, "With --kernel: print the text in this dialect")
-                  ->check(CLI::IsMember({"opencl", "cuda", "host"})));
-  with_kernel(command->add_option("--technique", kernel->technique, "With --text: compiled (default) or tables")
-                  ->check(CLI::IsMember({"compiled", "tables"})));
+  CLI::Option *text =
+      command->add_option("--text", kernel->text_dialect, "With --kernel: print the text in this dialect, no table")
+          ->check(CLI::IsMember({"opencl", "cuda", "host"}));
+  text->needs(asked)->excludes(command->get_option("--json"));
+  command->add_option("--technique", kernel->technique, "With --text: compiled (default) or tables")
+      ->check(CLI::IsMember({"compiled", "tables"}))
+      ->needs(text);
+  command->add_option("--operation", kernel->operation, "With --text: encode (default), update or verify")
+      ->check(CLI::IsMember({"encode", "update", "verify"}))
+      ->needs(text);
+  with_kernel(command
+                  ->add_option("--access", kernel->access,
+                               "With --kernel: shards are aligned (default), or each at any address")
+                  ->check(CLI::IsMember({"aligned", "any"})));
   with_kernel(command->add_option("--element-bytes", kernel->options.element_bytes,
                                   "With --kernel: bytes that a work-item loads at once; default 16"));
   with_kernel(command->add_option("--rows-per-pass", kernel->options.rows_per_pass,

@@ -46,6 +46,18 @@ def compile_text(text, architecture):
     return status == 0, log.value.decode(errors="replace")
 
 
+def ptx_of(text):
+    program = ctypes.c_void_p()
+    check(NVRTC.nvrtcCreateProgram(ctypes.byref(program), text, b"kernel.cu", 0, None, None))
+    check(NVRTC.nvrtcCompileProgram(program, 1, (ctypes.c_char_p * 1)(b"--gpu-architecture=compute_90")))
+    size = ctypes.c_size_t()
+    check(NVRTC.nvrtcGetPTXSize(program, ctypes.byref(size)))
+    ptx = ctypes.create_string_buffer(size.value)
+    check(NVRTC.nvrtcGetPTX(program, ptx))
+    check(NVRTC.nvrtcDestroyProgram(ctypes.byref(program)))
+    return ptx.value.decode()
+
+
 def check(status):
     if status != 0:
         raise RuntimeError(f"NVRTC: error {status}")
@@ -81,9 +93,19 @@ class CudaText(unittest.TestCase):
                 registers = re.search(r"Used (\d+) registers", log)
                 print(f"{k}+{m}, {element} bytes, sm_{architecture}: {registers.group(1)} registers")
 
-    def test_tables_technique(self):
-        for architecture in architectures():
-            self.assert_compiles(text_of(10, 4, "--technique", "tables"), architecture)
+    def test_every_technique_operation_and_access(self):
+        for technique in ("compiled", "tables"):
+            for operation in ("encode", "update", "verify"):
+                for access in ("aligned", "any"):
+                    text = text_of(5, 3, "--technique", technique, "--operation", operation, "--access", access)
+                    for architecture in architectures():
+                        self.assert_compiles(text, architecture)
+
+    def test_doubling_spreads_signs(self):
+        """__byte_perm would drop the selectors' top bits, and the permutation would do nothing."""
+        ptx = ptx_of(text_of(4, 2))
+        selectors = {int(each, 0) for each in re.findall(r"prmt\.b32\s+[^,]+,[^,]+,[^,]+,\s*(\w+)\s*;", ptx)}
+        self.assertEqual(selectors, {0xBA98})
 
     def test_what_is_wrong_does_not_compile(self):
         worked, log = compile_text(text_of(4, 2).replace(b"HORNER(p0, p0_0)", b"HORNER(p0, p0_9)"), architectures()[0])

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -53,6 +54,45 @@ class Folder {
   std::filesystem::path path_;
 };
 
+// What the CUDA dialect leans on, for a C++ compiler: threads one after the other, so barriers are for one thread.
+constexpr char kCudaOnHost[] = R"(
+#include <stddef.h>
+#define __global__
+#define __device__
+#define __constant__ const
+#define __shared__
+#define __forceinline__ inline
+#define __grid_constant__
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __ldg(p) (*(p))
+#define __syncthreads()
+struct uint2 { unsigned x, y; } __attribute__((aligned(8)));
+struct uint4 { unsigned x, y, z, w; } __attribute__((aligned(16)));
+static struct { unsigned x, y, z; } threadIdx, blockIdx, blockDim, gridDim;
+static void atomicAdd(unsigned *p, unsigned x) { *p += x; }
+static void atomicMin(unsigned *p, unsigned x) { if (x < *p) *p = x; }
+static unsigned space[256 * 32];
+// prmt.b32 d, x, 0, 0xba98 as the PTX ISA defines it: selector 8 + i is the sign of byte i.
+static unsigned SPREAD_SIGNS(unsigned x) {
+  unsigned d = 0;
+  for (int i = 0; i < 4; ++i) d |= (x >> i * 8 & 0x80 ? 0xffu : 0u) << i * 8;
+  return d;
+}
+#define SPREAD_SIGNS SPREAD_SIGNS
+)";
+
+// How a group is run: every thread of it.
+std::string cuda_group(const std::string &name) {
+  return "extern \"C\" void " + name +
+         "_group(const tandem_arguments *arguments, unsigned long group, unsigned long last, const unsigned *local) {\n"
+         "  blockDim.x = local[0], blockDim.y = local[1], blockDim.z = local[2];\n"
+         "  gridDim.x = (unsigned)last + 1, blockIdx.x = (unsigned)group;\n"
+         "  for (threadIdx.z = 0; threadIdx.z < local[2]; ++threadIdx.z)\n"
+         "    for (threadIdx.y = 0; threadIdx.y < local[1]; ++threadIdx.y)\n"
+         "      for (threadIdx.x = 0; threadIdx.x < local[0]; ++threadIdx.x) " +
+         name + "(*arguments);\n}\n";
+}
+
 struct Kernel {
   Matrix matrix;  // technique tables: any other of few enough rows and columns will do
   KernelSpec spec;
@@ -64,7 +104,7 @@ struct Kernel {
 class Library {
  public:
   Kernel &add(const Matrix &matrix, KernelSpec spec) {
-    spec.dialect = Dialect::host_c;
+    if (spec.dialect != Dialect::cuda_c) spec.dialect = Dialect::host_c;
     spec.binding = Binding::arguments;
     spec.name = "kernel_" + std::to_string(kernels_.size());
     kernels_.push_back(std::make_unique<Kernel>(Kernel{matrix, spec, generate_kernel(matrix, spec)}));
@@ -74,19 +114,27 @@ class Library {
   void build() {
     // x86 forgives what a device does not: a word at an odd address traps here.
     std::string command = std::string(TANDEM_TEST_CC) +
-                          " -O1 -w -Wno-psabi -std=gnu11 -fsanitize=alignment,shift -fsanitize-undefined-trap-on-error"
+                          " -O1 -w -Wno-psabi -fsanitize=alignment,shift -fsanitize-undefined-trap-on-error"
                           " -shared -fPIC -o " +
                           (folder_.path() / "k.so").string();
     for (const auto &kernel : kernels_) {
-      const auto file = folder_.path() / (kernel->spec.name + ".c");
-      std::ofstream(file) << kernel->text.text;
+      const bool cuda = kernel->spec.dialect == Dialect::cuda_c;
+      const auto file = folder_.path() / (kernel->spec.name + (cuda ? ".cpp" : ".c"));
+      if (cuda) {
+        std::string text = kernel->text.text;
+        if (const auto at = text.find("extern __shared__ uint space[];"); at != std::string::npos) text.erase(at, 31);
+        std::ofstream(file) << kCudaOnHost << text << cuda_group(kernel->spec.name);
+      } else {
+        std::ofstream(file) << kernel->text.text;
+      }
       command += " " + file.string();
     }
     ASSERT_EQ(std::system(command.c_str()), 0) << command;
     handle_ = dlopen((folder_.path() / "k.so").c_str(), RTLD_NOW | RTLD_LOCAL);
     ASSERT_NE(handle_, nullptr) << dlerror();
     for (const auto &kernel : kernels_) {
-      kernel->run = reinterpret_cast<HostKernel>(dlsym(handle_, kernel->spec.name.c_str()));
+      kernel->run = reinterpret_cast<HostKernel>(
+          dlsym(handle_, (kernel->spec.name + (kernel->spec.dialect == Dialect::cuda_c ? "_group" : "")).c_str()));
       ASSERT_NE(kernel->run, nullptr) << kernel->spec.name;
     }
   }
@@ -256,7 +304,6 @@ TEST_P(EveryKernel, ModesAccessesAndElements) {
   for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare}) {
     for (const Access access : {Access::aligned, Access::shifted, Access::direct}) {
       for (const unsigned element : {4u, 8u, 16u, 32u, 64u}) {
-        if (element > 16 && mode == Mode::accumulate) continue;
         KernelSpec spec;
         spec.technique = GetParam();
         spec.mode = mode;
@@ -277,6 +324,81 @@ TEST_P(EveryKernel, ModesAccessesAndElements) {
       }
     }
   }
+}
+
+// The CUDA dialect's own parts: what NVRTC compiles, run thread by thread on the host.
+TEST_P(EveryKernel, CudaDialect) {
+  Random random(kSeed + 5);
+  Library library;
+  for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare}) {
+    for (const Access access : {Access::aligned, Access::shifted}) {
+      for (const unsigned element : {4u, 8u, 16u}) {
+        KernelSpec spec;
+        spec.dialect = Dialect::cuda_c;
+        spec.technique = GetParam();
+        spec.mode = mode;
+        spec.access = access;
+        spec.tuning.element_bytes = element;
+        spec.tuning.elements_per_item = element == 16 ? 2 : 1;
+        spec.tuning.rows_per_pass = 3;
+        library.add(random_matrix(random, 5, 6), spec);
+      }
+    }
+  }
+  ASSERT_NO_FATAL_FAILURE(library.build());
+  const std::array<unsigned, 3> local =
+      GetParam() == Technique::tables ? std::array<unsigned, 3>{1, 1, 1} : std::array<unsigned, 3>{3, 2, 2};
+  for (const auto &kernel : library.kernels()) {
+    for (const std::size_t length : lengths(*kernel, local[0])) {
+      check(random, *kernel, length, local);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+// Offsets beyond 32 bits, in shards of a little more than 4 GiB of which the last pages alone are ever touched.
+TEST_P(EveryKernel, OffsetsBeyond32Bits) {
+  constexpr std::size_t kLength = (std::size_t{1} << 32) + 70'001, kTouched = 150'000;
+  Random random(kSeed + 6);
+  Library library;
+  KernelSpec spec;
+  spec.technique = GetParam();
+  spec.access = Access::direct;
+  library.add(random_matrix(random, 2, 2), spec);
+  ASSERT_NO_FATAL_FAILURE(library.build());
+  const Kernel &kernel = *library.kernels()[0];
+  std::vector<std::uint8_t *> shards;
+  for (unsigned i = 0; i < 4; ++i) {
+    void *mapped = mmap(nullptr, kLength, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    ASSERT_NE(mapped, MAP_FAILED);
+    shards.push_back(static_cast<std::uint8_t *>(mapped));
+    if (i < 2) random.fill(shards[i] + kLength - kTouched, kTouched);
+  }
+  const KernelRange range = cut_kernel_range(kernel.spec, kLength, 0);
+  const auto tables = pack_nibble_tables(kernel.matrix);
+  std::vector<std::uint32_t> space(64);
+  KernelArguments arguments = {{shards[0], shards[1], shards[2], shards[3]},
+                               range.begin,
+                               range.end,
+                               kLength,
+                               nullptr,
+                               tables.data(),
+                               space.data(),
+                               2,
+                               2};
+  const std::uint64_t group_bytes = range.tile_bytes * kernel.spec.tuning.local[2];
+  const std::uint64_t first = (kLength - kTouched) / group_bytes + 1;
+  for (std::uint64_t group = first; group < range.group_count; ++group)
+    kernel.run(&arguments, group, range.group_count - 1, kernel.spec.tuning.local.data());
+  const std::uint8_t *const inputs[] = {shards[0] + first * group_bytes, shards[1] + first * group_bytes};
+  const std::size_t length = kLength - first * group_bytes;
+  const Shards want = test::expected(kernel.matrix.data(), 2, 2, inputs, length);
+  for (unsigned r = 0; r < 2; ++r) {
+    const std::uint8_t *output = shards[2 + r] + first * group_bytes;
+    EXPECT_EQ(Bytes(output, output + length), want[r]);
+    EXPECT_EQ(output[-1], 0);
+  }
+  for (std::uint8_t *shard : shards) munmap(shard, kLength);
 }
 
 // All 16 alignments of an input against all 16 of an output.

@@ -9,10 +9,13 @@ union element_words {
 #define LOAD_ALIGNED(p) (*(const GLOBAL element *)(p))
 #define STORE_ALIGNED(p, value) (*(GLOBAL element *)(p) = (value))
 #endif
+#ifndef LOAD_INPUT_ALIGNED
+#define LOAD_INPUT_ALIGNED(p) LOAD_ALIGNED(p)
+#endif
 
 #if defined(ACCESS_ALIGNED)
 
-#define LOAD(p) LOAD_ALIGNED(p)
+#define LOAD(p) LOAD_INPUT_ALIGNED(p)
 #define LOAD_OUTPUT(p) LOAD_ALIGNED(p)
 #define STORE(p, value) STORE_ALIGNED(p, value)
 

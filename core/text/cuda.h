@@ -36,32 +36,46 @@ typedef uint2 whole_element;
 typedef uint4 whole_element;
 #endif
 
-// One access of full width each, past the L1: shards are read once a pass and never again.
+union element_access {
+  whole_element whole;
+  element value;
+};
+
+// One access of full width each. Inputs go the way of data that nobody writes while the kernel runs; outputs do not.
+FUNCTION element load_input(const uchar *p) {
+  element_access access;
+  access.whole = __ldg((const whole_element *)p);
+  return access.value;
+}
 FUNCTION element load_aligned(const uchar *p) {
-  union {
-    whole_element whole;
-    element value;
-  } both;
-  both.whole = __ldg((const whole_element *)p);
-  return both.value;
+  element_access access;
+  access.whole = *(const whole_element *)p;
+  return access.value;
 }
 FUNCTION void store_aligned(uchar *p, element value) {
-  union {
-    whole_element whole;
-    element value;
-  } both;
-  both.value = value;
-  *(whole_element *)p = both.whole;
+  element_access access;
+  access.value = value;
+  *(whole_element *)p = access.whole;
 }
+#define LOAD_INPUT_ALIGNED(p) load_input(p)
 #define LOAD_ALIGNED(p) load_aligned(p)
 #define STORE_ALIGNED(p, value) store_aligned(p, value)
 
-// Byte permutation with the selector's sign bits set spreads each byte's top bit over the byte (PTX ISA, prmt).
+// Each byte's top bit spread over the byte: byte permutation whose selectors have their own top bits set (PTX ISA,
+// prmt). In PTX, because __byte_perm drops these bits.
+#ifndef SPREAD_SIGNS
+#define SPREAD_SIGNS(x) spread_signs(x)
+FUNCTION uint spread_signs(uint x) {
+  uint signs;
+  asm("prmt.b32 %0, %1, 0, 0xba98;" : "=r"(signs) : "r"(x));
+  return signs;
+}
+#endif
 #define HORNER(sum, next) horner(sum, next)
 FUNCTION element horner(element sum, element next) {
 #pragma unroll
   for (int i = 0; i < ELEMENT_BYTES / 4; ++i) {
-    const uint carry = __byte_perm(sum.word[i], 0, 0xba98) & 0x1d1d1d1du;
+    const uint carry = SPREAD_SIGNS(sum.word[i]) & 0x1d1d1d1du;
     sum.word[i] = (sum.word[i] << 1 & 0xfefefefeu) ^ carry ^ next.word[i];
   }
   return sum;

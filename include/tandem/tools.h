@@ -60,6 +60,11 @@ enum tandem_technique_value {
   TANDEM_TECHNIQUE_TABLES = 1    /* look-ups in local memory; the matrix is data */
 };
 
+enum tandem_access_value {
+  TANDEM_ACCESS_ALIGNED = 0, /* every shard is aligned to element_bytes */
+  TANDEM_ACCESS_ANY = 1      /* each at an alignment of its own */
+};
+
 typedef struct tandem_kernel_text_options {
   size_t struct_bytes;        /* sizeof(tandem_kernel_text_options) */
   int32_t dialect;            /* enum tandem_dialect_value */
@@ -69,6 +74,8 @@ typedef struct tandem_kernel_text_options {
   uint32_t element_bytes;     /* loaded by a work-item at once: 4, 8, 16, 32, 64 (CUDA C: to 16); 0 = 16 */
   uint32_t elements_per_item; /* 1 to 64; 0 = 1 */
   uint32_t rows_per_pass;     /* outputs computed together; 0 = 4 */
+  int32_t access;             /* enum tandem_access_value */
+  uint32_t reserved;          /* 0 */
 } tandem_kernel_text_options;
 
 /* What the text costs for 4 bytes of every input at one place: divide by data_bytes for operations per data byte. */
