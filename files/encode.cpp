@@ -18,6 +18,7 @@
 #include "files/format.hpp"
 #include "files/handles.hpp"
 #include "files/io.hpp"
+#include "files/recovery.hpp"
 
 namespace tandem::files {
 namespace {
@@ -163,9 +164,10 @@ class Encoder {
 
  private:
   // What can be known of the folders without writing to them.
-  void check_folders() const {
+  void check_folders() {
     const std::vector<std::string> folders = folders_of_shards(options_, header_.shard_count());
     std::map<dev_t, std::uint64_t> needed_bytes;
+    Folders there;
     for (std::uint32_t i = 0; i < header_.shard_count(); ++i) {
       struct stat status;
       const bool exists = stat(folders[i].c_str(), &status) == 0;
@@ -174,7 +176,7 @@ class Encoder {
         fail_io("make the folder", folders[i], errno);
       if (!S_ISDIR(status.st_mode)) fail_io("write to", writable, ENOTDIR);
       if (faccessat(AT_FDCWD, writable.c_str(), W_OK | X_OK, AT_EACCESS) != 0) fail_io("write to", writable, errno);
-      check_names_free(folders[i], set_name(options_), i, options_.force != 0);
+      if (exists) add_folder(there, folders[i]);
       struct statvfs space;
       std::uint64_t &needed = needed_bytes[status.st_dev];
       needed += source_.is_stream() ? 0 : header_.shard_file_bytes();
@@ -182,6 +184,33 @@ class Encoder {
         fail(TANDEM_ERROR_IO, fmt::format("{} has {} bytes free, and at least {} are needed", writable,
                                           std::uint64_t{space.f_bavail} * space.f_frsize, needed));
     }
+    check_unfinished(there);
+    for (std::uint32_t i = 0; i < header_.shard_count(); ++i)
+      check_names_free(folders[i], set_name(options_), i, options_.force != 0);
+  }
+
+  // As a run would find the folders when it had cleaned up.
+  void check_unfinished(const Folders &folders) {
+    const FoldersLock lock(folders, lock_wait());
+    const Recovered recovered = recover(folders, true);
+    for (const std::string &text : recovered.notes) note(text);
+    const std::vector<std::vector<SetId>> given_up =
+        refuse_unfinished(folders, set_name(options_), recovered.would_finish, options_.force != 0);
+    for (std::size_t folder = 0; folder < given_up.size(); ++folder)
+      for (const SetId &id : given_up[folder])
+        note(fmt::format("would give up what {} holds of the unfinished set {}", folders[folder]->path(),
+                         hexadecimal(id)));
+  }
+
+  void note(const std::string &text) const {
+    if (options_.note != nullptr) options_.note(options_.note_user, text.c_str());
+  }
+
+  LockWait lock_wait() {
+    LockWait wait;
+    if (options_.lock_wait_seconds != 0) wait.seconds = options_.lock_wait_seconds;
+    wait.check_cancelled = [this] { crew_.check_cancelled(); };
+    return wait;
   }
 
   void open_files() {
@@ -191,10 +220,8 @@ class Encoder {
     options.mode = header_.mode;
     options.force = options_.force != 0;
     options.no_sync = options_.no_sync != 0;
-    if (options_.lock_wait_seconds != 0) options.wait.seconds = options_.lock_wait_seconds;
-    options.wait.check_cancelled = [this] { crew_.check_cancelled(); };
-    if (options_.note != nullptr)
-      options.note = [this](const std::string &note) { options_.note(options_.note_user, note.c_str()); };
+    options.wait = lock_wait();
+    options.note = [this](const std::string &text) { note(text); };
     files_.emplace(std::move(options), folders_of_shards(options_, header_.shard_count()));
   }
 
