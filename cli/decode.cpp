@@ -39,6 +39,7 @@ int decode(const DecodeFlags &flags) {
   options.no_sync = flags.no_sync;
   options.lock_wait_seconds = flags.lock_wait_seconds;
   options.dry_run = flags.dry_run;
+  options.thread_count = flags.context.thread_count;
   tandem_files_result result = {};
   result.struct_bytes = sizeof result;
   {

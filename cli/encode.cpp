@@ -50,6 +50,7 @@ int encode(const EncodeFlags &flags) {
   options.no_sync = flags.no_sync;
   options.lock_wait_seconds = flags.lock_wait_seconds;
   options.dry_run = flags.dry_run;
+  options.thread_count = flags.context.thread_count;
   if (from_stdin) {
     options.source_descriptor = STDIN_FILENO;
   } else {

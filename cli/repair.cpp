@@ -85,6 +85,7 @@ int repair(const RepairFlags &flags) {
   options.no_sync = flags.no_sync;
   options.lock_wait_seconds = flags.lock_wait_seconds;
   options.dry_run = flags.dry_run;
+  options.thread_count = flags.context.thread_count;
   options.report = collect;
   options.report_user = &findings;
   tandem_files_repair_result result = {};

@@ -146,7 +146,7 @@ class Encoder {
     const std::uint64_t stripe_bytes = std::uint64_t{header_.shard_count()} * header_.block_bytes;
     const std::uint64_t stripe_count = source_.is_stream() ? UINT64_MAX : header_.stripe_count();
     const unsigned thread_count = crew_size(context_, options_.thread_count, stripe_bytes, stripe_count);
-    code_on_own_thread_ = thread_count > 1;
+    piece_bytes_ = piece_bytes(context_, thread_count, header_.shard_count());
     crew_.run(thread_count, [this](unsigned) { work(); });
     if (source_.is_stream()) header_.content_bytes = stream_bytes_;
     header_.digest = digest_.value();
@@ -276,10 +276,8 @@ class Encoder {
 
   void code(const ShardBuffers &buffers, std::uint64_t payload_bytes) const {
     const std::uint32_t k = header_.k, n = header_.shard_count();
-    if (!code_on_own_thread_)
-      return check(tandem_encode(context_, codec_.get(), buffers.data(), buffers.pointers() + k, payload_bytes));
     void *shards[kMaxShardCount];
-    check(code_in_pieces(n, payload_bytes, [&](std::uint64_t offset, std::uint64_t bytes) {
+    check(code_in_pieces(piece_bytes_, payload_bytes, [&](std::uint64_t offset, std::uint64_t bytes) {
       for (std::uint32_t i = 0; i < n; ++i) shards[i] = buffers.at(i) + offset;
       return tandem_encode(context_, codec_.get(), shards, shards + k, bytes);
     }));
@@ -356,7 +354,7 @@ class Encoder {
   Codec codec_;
   std::optional<NewSet> files_;
   std::atomic<std::uint64_t> next_stripe_{0}, coding_nanoseconds_{0};
-  bool code_on_own_thread_ = false;
+  std::uint64_t piece_bytes_ = UINT64_MAX;
   StreamHash digest_;  // this and what follows: by the worker whose turn it is
   bool stream_ended_ = false;
   std::uint64_t stream_bytes_ = 0;

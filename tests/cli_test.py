@@ -77,6 +77,21 @@ class Command(unittest.TestCase):
         self.assertEqual(len(done.stderr.splitlines()), 1)
         self.assertFalse(os.path.exists(self.output))
 
+    def test_a_device_codes_while_others_read_and_write(self):
+        devices = json.loads(self.ok("devices", "--json").stdout)
+        if "opencl:0:0" not in json.dumps(devices):
+            self.skipTest("no OpenCL device")
+        code = ("-k", 4, "-m", 2, "--block-bytes", "64k", "--backend", "opencl:0:0", "--json")
+        result = json.loads(self.ok("encode", self.source, *code, "-o", self.shards).stdout)
+        self.assertGreaterEqual(result["threads"], 3)
+        self.ok("encode", self.source, *code[:6], "-o", self.path("by_cpu"))
+        os.remove(self.shard(1))
+        self.ok("decode", self.shards, "-o", self.output, "--backend", "opencl:0:0")
+        self.assertEqual(self.read(self.output), self.content)
+        self.ok("verify", self.path("by_cpu"))
+        result = json.loads(self.ok("encode", self.source, *code, "-o", self.shards, "--force", "--threads", 2).stdout)
+        self.assertEqual(result["threads"], 2)
+
     def test_pipes(self):
         self.ok("encode", "-", "-k", 3, "-m", 2, "-o", self.shards, stdin=self.content)
         os.remove(self.shard(0, "stdin"))

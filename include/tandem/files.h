@@ -24,8 +24,9 @@
  *              not when the machine does.
  *   errors     TANDEM_ERROR_IO: the operating system refused (path and errno are in the message).
  *              TANDEM_ERROR_CANCELLED: the progress callback said stop. Results are written on TANDEM_OK only.
- *   threads    Each call starts threads of its own, at most the context's thread_count, which end before it returns;
- *              they block all signals. Callbacks run on the calling thread unless said otherwise.
+ *   threads    Each call starts threads of its own, at most the context's caller_count (or thread_count of its own
+ *              options), which end before it returns; they block all signals.
+ *              Callbacks run on the calling thread unless said otherwise.
  *   structs    struct_bytes as in tandem.h; zero means default.
  */
 #ifndef TANDEM_FILES_H
@@ -72,7 +73,7 @@ typedef struct tandem_files_encode_options {
   int32_t force;         /* non-zero: replace existing files of these names, and remove shard files of this name with
                             other indices (a 10+4 set that becomes a 4+2 set) */
   int32_t no_sync;       /* non-zero: leave it to the operating system when bytes reach the disk */
-  uint32_t thread_count; /* 0 = the context's */
+  uint32_t thread_count; /* 0 = the context's caller_count */
   int32_t dry_run;       /* non-zero: checks names, folders, unfinished sets, space and geometry; writes nothing */
   tandem_files_progress progress; /* NULL = none */
   void *progress_user;
@@ -186,7 +187,7 @@ typedef struct tandem_files_decode_options {
                                 pipe): then written in place. NULL: output_descriptor */
   int32_t output_descriptor; /* written in order, from its position; stays open */
   int32_t force, no_sync;    /* as encode */
-  uint32_t thread_count;     /* 0 = the context's */
+  uint32_t thread_count;     /* 0 = the context's caller_count */
   tandem_files_progress progress;
   void *progress_user;
   int32_t dry_run;            /* non-zero: decodes and compares the digest, writes nothing */
