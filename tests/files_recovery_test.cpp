@@ -567,6 +567,27 @@ TEST_F(Recovery, WhatAGivenUpSetGaveUpDoesNotComeBack) {
   }
 }
 
+// Somebody holds what was given up: the record that says so stays until it could be removed.
+TEST_F(Recovery, AGivenUpSetThatIsHeldIsNotForgotten) {
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
+  encode_into(folders, 3, 2, 1, false);
+  const CommitRecord older = stage(folders, 3, 2, 2, {OwnKind::commit_record, OwnKind::pending_record});
+  CommitRecord newer = stage({folders[1]}, 3, 2, 3, {});
+  newer.given_up = {older.set_id};
+  put_record(folders[1], newer, OwnKind::commit_record);
+  const int held = open((folders[1] / own_name({OwnKind::pending_record, older.set_id})).c_str(), O_RDONLY);
+  ASSERT_EQ(flock(held, LOCK_EX | LOCK_NB), 0);
+  recover({folders[1]});
+  EXPECT_NE(notes_.find("was given up"), std::string::npos) << notes_;
+  EXPECT_TRUE(fs::exists(folders[1] / own_name({OwnKind::commit_record, newer.set_id})));
+  close(held);
+  recover({folders[1]});
+  recover(folders);
+  EXPECT_EQ(entries(folders[1]), 5u) << notes_;
+  shards_ = folders[1];
+  expect_content(3);
+}
+
 TEST_F(Recovery, ForceGivesUpSixteenSetsAndSaysSo) {
   fs::create_directory(shards_);
   const auto stage_lost = [&] {
@@ -678,6 +699,17 @@ TEST_F(Recovery, ADamagedCommitRecordCountsAsUnfinished) {
     EXPECT_NE(message.find("unfinished"), std::string::npos) << message;
     EXPECT_EQ(contents(shards_), before);
   }
+}
+
+TEST_F(Recovery, EncodeSaysWhatItCleansUp) {
+  encode_into({shards_}, 3, 2, 1, false);
+  stage({shards_}, 3, 2, 2, {OwnKind::pending_record});
+  encode_status(TANDEM_OK, shards_, 3, true, true);
+  EXPECT_NE(notes_.find("would remove what is left of the incomplete set"), std::string::npos) << notes_;
+  encode_status(TANDEM_OK, shards_, 3, true, false);
+  EXPECT_NE(notes_.find("removed what a run that ended early left"), std::string::npos) << notes_;
+  encode_status(TANDEM_OK, shards_, 3, true, false);
+  EXPECT_EQ(notes_, "");
 }
 
 // Nobody waits for ever; who only cleans up does without.
