@@ -85,6 +85,8 @@ std::unique_ptr<core::Backend> make_cpu_backend(tandem_context &context, const t
   context.kernel_name = choice.kernel;
   context.executor_name = choice.executor;
   context.thread_count = choice.thread_count;
+  context.caller_count = choice.thread_count;
+  context.inline_bytes = choice.inline_bytes;
   say_what_is_known(context, *backend);
   return backend;
 }
@@ -101,6 +103,7 @@ std::unique_ptr<core::Backend> make_opencl_backend(tandem_context &context, cons
   const std::string &technique = opencl_options.technique;
   context.kernel_name = technique == "compiled" ? "compiled" : technique == "tables" ? "tables" : "auto";
   context.executor_name = "device";
+  context.caller_count = cpu::allowed_core_count() + backend->traits().lanes;
   return backend;
 }
 
@@ -153,6 +156,8 @@ tandem_status tandem_context_query(const tandem_context *context, tandem_context
     info.executor = context->executor_name;
     info.thread_count = context->thread_count;
     info.kernel_calls = context->backend->kernel_calls();
+    info.inline_bytes = context->inline_bytes;
+    info.caller_count = context->caller_count;
     tandem::api::write_result(info, info_out, "tandem_context_info");
   });
 }

@@ -26,6 +26,8 @@ struct tandem_context {
   const char *kernel_name;
   const char *executor_name;
   unsigned thread_count = 0;
+  unsigned caller_count = 0;  // tandem_context_info, and the next
+  std::uint64_t inline_bytes = 0;
 };
 
 struct tandem_plan {

@@ -99,8 +99,10 @@ using Search = std::unique_ptr<tandem_files_search, DestroySearch>;
 // Says on standard error which files it passed over, unless quiet.
 Search search(const std::vector<std::string> &paths, const OutputFlags &flags);
 
-// Cleans up what runs that died left there and says so, unless quiet. Paths that do not exist are passed over.
-void recover(const std::vector<std::string> &paths, bool dry_run, const OutputFlags &flags);
+// Cleans up what runs that died left there and says so, unless quiet. Paths that do not exist are passed over. Waits
+// two seconds for folders that another process has locked, or less, where the user says so (0: he does not).
+void recover(const std::vector<std::string> &paths, bool dry_run, const OutputFlags &flags,
+             std::uint32_t lock_wait_seconds = 0);
 // The set that --set names, or the only one.
 tandem_files_set choose(const Search &found, const std::string &set_id_prefix, std::size_t *set_index_out);
 // One entry for each shard where {i} stands in a folder's name, else the folders as they are.

@@ -122,7 +122,9 @@ Search search(const std::vector<std::string> &paths, const OutputFlags &flags) {
   return owner;
 }
 
-void recover(const std::vector<std::string> &paths, bool dry_run, const OutputFlags &flags) {
+void recover(const std::vector<std::string> &paths, bool dry_run, const OutputFlags &flags,
+             std::uint32_t lock_wait_seconds) {
+  constexpr std::uint32_t kMostSeconds = 2;  // it is no condition for what follows
   std::vector<const char *> there;
   for (const std::string &path : paths)
     if (access(path.c_str(), F_OK) == 0) there.push_back(path.c_str());
@@ -130,6 +132,7 @@ void recover(const std::vector<std::string> &paths, bool dry_run, const OutputFl
   tandem_files_recover_options options = {};
   options.struct_bytes = sizeof options;
   options.dry_run = dry_run;
+  options.lock_wait_seconds = lock_wait_seconds == 0 ? kMostSeconds : std::min(lock_wait_seconds, kMostSeconds);
   if (!flags.quiet) options.note = [](void *, const char *note) { fmt::print(stderr, "tandem: note: {}\n", note); };
   check(tandem_files_recover(there.data(), there.size(), &options, nullptr));
 }

@@ -24,7 +24,7 @@ int decode(const DecodeFlags &flags) {
   const bool to_stdout = flags.output_path == "-";
   if (to_stdout && flags.output.json)
     throw Failure{kExitWrongUsage, "--json and -o - both want standard output; choose one"};
-  recover(flags.paths, flags.dry_run, flags.output);
+  recover(flags.paths, flags.dry_run, flags.output, flags.lock_wait_seconds);
   const Search found = search(flags.paths, flags.output);
   const Context context = make_context(flags.context);
   tandem_files_decode_options options = {};
@@ -39,6 +39,7 @@ int decode(const DecodeFlags &flags) {
   options.no_sync = flags.no_sync;
   options.lock_wait_seconds = flags.lock_wait_seconds;
   options.dry_run = flags.dry_run;
+  options.thread_count = flags.context.thread_count;
   tandem_files_result result = {};
   result.struct_bytes = sizeof result;
   {

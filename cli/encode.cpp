@@ -27,7 +27,8 @@ struct EncodeFlags {
 // All shard files are open at once. The limit that a shell sets is low for the sake of programs that use select(),
 // which this one does not.
 void allow_open_files(std::uint32_t shard_count) {
-  const rlim_t wanted = rlim_t{2} * shard_count + 64;  // a folder for each shard, and what else is open
+  // For each shard its file, a folder, that folder's record and the file that it replaces; and what else is open.
+  const rlim_t wanted = rlim_t{4} * shard_count + 128;
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
   limit.rlim_cur = std::min(wanted, limit.rlim_max);
@@ -49,6 +50,7 @@ int encode(const EncodeFlags &flags) {
   options.no_sync = flags.no_sync;
   options.lock_wait_seconds = flags.lock_wait_seconds;
   options.dry_run = flags.dry_run;
+  options.thread_count = flags.context.thread_count;
   if (from_stdin) {
     options.source_descriptor = STDIN_FILENO;
   } else {
@@ -68,7 +70,6 @@ int encode(const EncodeFlags &flags) {
   if (!flags.output.quiet)
     options.note = [](void *, const char *note) { fmt::print(stderr, "tandem: note: {}\n", note); };
   const Context context = make_context(flags.context);
-  recover(folders, flags.dry_run, flags.output);
   tandem_files_result result = {};
   result.struct_bytes = sizeof result;
   {

@@ -67,7 +67,7 @@ void print(const Findings &findings, const std::vector<std::string> &others, con
 }
 
 int repair(const RepairFlags &flags) {
-  recover(flags.paths, flags.dry_run, flags.output);
+  recover(flags.paths, flags.dry_run, flags.output, flags.lock_wait_seconds);
   const Search found = search(flags.paths, flags.output);
   const Context context = make_context(flags.context);
   std::size_t set_index = 0;
@@ -85,6 +85,7 @@ int repair(const RepairFlags &flags) {
   options.no_sync = flags.no_sync;
   options.lock_wait_seconds = flags.lock_wait_seconds;
   options.dry_run = flags.dry_run;
+  options.thread_count = flags.context.thread_count;
   options.report = collect;
   options.report_user = &findings;
   tandem_files_repair_result result = {};

@@ -414,7 +414,7 @@ std::unique_ptr<core::Backend> make_backend(const Options &options, const core::
   executor_options.budget = options.budget;
   if (options.executor == TANDEM_EXECUTOR_SERIAL) executor_options.thread_count = 1;
   std::unique_ptr<Executor> executor = make_executor(options.executor, executor_options);
-  *choice_out = {kernel->name, executor->name(), executor->thread_count()};
+  *choice_out = {kernel->name, executor->name(), executor->thread_count(), kInlineBytes};
   log.say(TANDEM_LOG_INFO, fmt::format("cpu: kernel {} ({}), executor {}, {} thread{}", kernel->name,
                                        options.kernel.empty() ? "the best this CPU has" : "as asked", executor->name(),
                                        executor->thread_count(), executor->thread_count() == 1 ? "" : "s"));

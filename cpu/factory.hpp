@@ -27,6 +27,7 @@ struct Choice {
   const char *kernel;
   const char *executor;
   unsigned thread_count;
+  std::uint64_t inline_bytes;  // a run that moves fewer stays on the calling thread
 };
 
 // Throws Error (UNAVAILABLE) naming what exists, for a kernel or executor that is unknown or that this machine lacks;

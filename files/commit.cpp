@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -52,7 +53,7 @@ std::optional<SetId> parse_set_id(std::string_view text) {
 // ---- offsets in a record; docs/FORMAT.md section 7 ----
 
 constexpr unsigned char kMagic[8] = {0x89, 'T', 'N', 'D', 'C', '\r', '\n', 0x1a};
-constexpr std::uint32_t kRecordVersion = 2;
+constexpr std::uint32_t kFirstRecordVersion = 1;  // has nothing behind kAtStale
 enum : std::size_t {
   kAtMagic = 0,
   kAtVersion = 8,
@@ -82,8 +83,8 @@ std::bitset<kMaxShardCount> load_bits(const std::byte *at) {
   return bits;
 }
 
-// Not what a live process holds, nor pending records: without temporaries these do no harm, and show their lead, should
-// it come back, that the folder is done.
+// Not pending records: without temporaries these do no harm, and show their lead, should it come back, that the folder
+// is done. Throws where a live process may hold something: the new set's record, which stays then, remembers the rest.
 void remove_given_up(const Folder &folder, const CommitRecord &record) {
   if (record.given_up.empty()) return;
   std::vector<std::pair<OwnName, std::string>> found;
@@ -93,16 +94,34 @@ void remove_given_up(const Folder &folder, const CommitRecord &record) {
         std::find(record.given_up.begin(), record.given_up.end(), own->set_id) != record.given_up.end())
       found.emplace_back(*own, name);
   std::vector<Descriptor> locked;
-  std::vector<SetId> live;
   for (const auto &[own, name] : found) {
     if (own.kind == OwnKind::set_temporary) continue;
     Descriptor file = open_to_lock(folder, name);
-    if (file && lock_file(file) == Lock::held_by_another) live.push_back(own.set_id);
+    if (!file) fail_io("open", folder.path_of(name), errno);
+    if (const Lock lock = lock_file(file); lock != Lock::ours)
+      fail(TANDEM_ERROR_IO,
+           fmt::format(
+               "{} is of a set that was given up, and {}", folder.path_of(name),
+               lock == Lock::held_by_another ? "is being written" : fmt::format("cannot be locked (errno {})", errno)));
     locked.push_back(std::move(file));
   }
   for (const OwnKind kind : {OwnKind::set_temporary, OwnKind::commit_record})
     for (const auto &[own, name] : found)
-      if (own.kind == kind && std::find(live.begin(), live.end(), own.set_id) == live.end()) folder.remove(name);
+      if (own.kind == kind) folder.remove(name);
+}
+
+// What finishing a set opens beside its files and records, one or two at a time, and a few more for whoever else is
+// there.
+constexpr std::size_t kSpareDescriptorCount = 8;
+
+// What else this process may want to open while files that were replaced stay open for convenience.
+constexpr rlim_t kLeftForOthersCount = 64;
+
+// Descriptors are given lowest first: the number of a new one says how many there are.
+bool leaves_enough(const Descriptor &newest) {
+  rlimit limit = {};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+         static_cast<rlim_t>(newest.get()) + kLeftForOthersCount < limit.rlim_cur;
 }
 
 // Returns the shards that are missing.
@@ -123,7 +142,7 @@ std::vector<std::uint32_t> finish_folder(const Member &member, bool no_sync, std
     // An intact file of the old set is not replaced by something else than was committed.
     if (!is_shard_of(folder, temporary, record.set_id, i))
       fail(TANDEM_ERROR_DAMAGED, fmt::format("{} is damaged at both ends", folder.path_of(temporary)));
-    if (Descriptor old = record.force ? folder.open_file(name, O_RDONLY) : Descriptor())
+    if (Descriptor old = record.force ? folder.open_file(name, O_RDONLY) : Descriptor(); old && leaves_enough(old))
       replaced->push_back(std::move(old));
     folder.rename(temporary, name, record.force);
   }
@@ -162,6 +181,20 @@ bool was_written_over(const CommitRecord &record, std::uint32_t number, const Fo
   });
 }
 
+bool has(const std::vector<Member> &members, std::uint32_t folder) {
+  return std::any_of(members.begin(), members.end(), [&](const Member &m) { return m.record.folder == folder; });
+}
+
+// Another folder may need the lead's record, to know that the set counts.
+bool lead_stays(const std::vector<Member> &members, const Folders &named) {
+  const CommitRecord &record = members.front().record;
+  for (std::uint32_t folder = 1; folder < record.folder_count; ++folder)
+    if (!has(members, folder) && !knows_by_itself(record, folder, named) &&
+        !was_written_over(record, folder, named, members))
+      return true;
+  return false;
+}
+
 // The others' records first: while one is left, on the disk too, the lead's is. `stays`: by folder number.
 void remove_records(const std::vector<Member> &members, const std::bitset<kMaxShardCount> &stays, bool no_sync) {
   for (const bool lead : {false, true}) {
@@ -184,10 +217,6 @@ void rewrite_record(const Member &member, bool no_sync) {
   if (!write_at(file.descriptor(), bytes.data(), bytes.size(), 0)) fail_io("write", file.path(), errno);
   file.finish(no_sync);
   file.rename(own_name({OwnKind::pending_record, member.record.set_id}), true, no_sync);
-}
-
-bool has(const std::vector<Member> &members, std::uint32_t folder) {
-  return std::any_of(members.begin(), members.end(), [&](const Member &m) { return m.record.folder == folder; });
 }
 
 void make_committed(Member &member) {
@@ -278,7 +307,7 @@ void write_commit_record(const CommitRecord &record, std::span<std::byte, kCommi
   std::byte *at = bytes_out.data();
   std::memset(at, 0, kCommitRecordBytes);
   std::memcpy(at + kAtMagic, kMagic, sizeof kMagic);
-  store(at + kAtVersion, kRecordVersion);
+  store(at + kAtVersion, kCommitRecordVersion);
   store(at + kAtForce, std::uint32_t{record.force});
   std::memcpy(at + kAtSetId, record.set_id.data(), record.set_id.size());
   store(at + kAtShardCount, record.shard_count);
@@ -295,11 +324,17 @@ void write_commit_record(const CommitRecord &record, std::span<std::byte, kCommi
   store(at + kAtCheck, hash64(at, kAtCheck));
 }
 
+std::optional<std::uint32_t> commit_record_version(std::span<const std::byte, kCommitRecordBytes> bytes) {
+  const std::byte *at = bytes.data();
+  if (std::memcmp(at + kAtMagic, kMagic, sizeof kMagic) != 0) return {};
+  if (load<std::uint64_t>(at + kAtCheck) != hash64(at, kAtCheck)) return {};
+  return load<std::uint32_t>(at + kAtVersion);
+}
+
 bool parse_commit_record(std::span<const std::byte, kCommitRecordBytes> bytes, CommitRecord *record_out) {
   const std::byte *at = bytes.data();
-  if (std::memcmp(at + kAtMagic, kMagic, sizeof kMagic) != 0) return false;
-  if (load<std::uint64_t>(at + kAtCheck) != hash64(at, kAtCheck)) return false;
-  if (load<std::uint32_t>(at + kAtVersion) != kRecordVersion) return false;
+  const std::optional<std::uint32_t> version = commit_record_version(bytes);
+  if (version != kCommitRecordVersion && version != kFirstRecordVersion) return false;
   CommitRecord record;
   const auto force = load<std::uint32_t>(at + kAtForce), name_bytes = load<std::uint32_t>(at + kAtNameBytes);
   std::memcpy(record.set_id.data(), at + kAtSetId, record.set_id.size());
@@ -316,6 +351,10 @@ bool parse_commit_record(std::span<const std::byte, kCommitRecordBytes> bytes, C
   for (std::uint32_t i = 0; i < record.shard_count; ++i)
     if (record.folder_of[i] >= record.folder_count) return false;
   record.stale = load_bits(at + kAtStale);
+  if (version == kFirstRecordVersion) {
+    *record_out = std::move(record);
+    return true;
+  }
   record.done = load_bits(at + kAtDone);
   const auto given_up_count = load<std::uint32_t>(at + kAtGivenUpCount);
   if (given_up_count > kMaxGivenUpCount) return false;
@@ -361,14 +400,17 @@ Finished roll_forward(std::vector<Member> &members, const Folders &named, bool n
     // Nothing else could tell the lead that this folder is done.
     if (!missing.empty() && !has(members, 0)) stays.set(member.record.folder);
   }
-  const CommitRecord &record = members.front().record;
-  for (std::uint32_t folder = 1; folder < record.folder_count && !stays[0]; ++folder)
-    stays[0] = !has(members, folder) && !knows_by_itself(record, folder, named) &&
-               !was_written_over(record, folder, named, members);
+  stays[0] = lead_stays(members, named);
   remove_records(members, stays, no_sync);
   finished.record_left =
       std::any_of(members.begin(), members.end(), [&](const Member &member) { return stays[member.record.folder]; });
   return finished;
+}
+
+bool leaves_record(const std::vector<Member> &members, const Folders &named) {
+  if (has(members, 0)) return lead_stays(members, named);
+  return std::any_of(members.begin(), members.end(),
+                     [](const Member &member) { return !missing_here(*member.folder, member.record).empty(); });
 }
 
 bool roll_back(std::vector<Member> &members, bool no_sync) {
@@ -420,17 +462,19 @@ NewSet::NewSet(Options options, const std::vector<std::string> &folder_of_shard)
   make_folders(folder_of_shard);
   check_open_files();
   const FoldersLock lock(folders_, options_.wait);
-  recover(folders_, false);
-  given_up_ = refuse_unfinished(folders_, options_.name, options_.set_id, options_.force);
+  const Recovered recovered = recover(folders_, false);
+  for (const std::string &note : recovered.notes)
+    if (options_.note) options_.note(note);
+  given_up_ = refuse_unfinished(folders_, options_.name, {options_.set_id}, options_.force);
   check_names();
   make_records();
   for (std::uint32_t i = 0; i < folder_of_.size(); ++i)
     files_.emplace_back(folders_[folder_of_[i]], own_name({OwnKind::set_temporary, options_.set_id, i}), options_.mode);
 }
 
-// Found out before anything is made.
+// Found out before anything is made. Files that are replaced stay open only while there is room.
 void NewSet::check_open_files() const {
-  const std::size_t needed = folder_of_.size() + folders_.size();
+  const std::size_t needed = folder_of_.size() + folders_.size() + kSpareDescriptorCount;
   std::vector<Descriptor> spare;
   for (std::size_t i = 0; i < needed; ++i) {
     spare.emplace_back(fcntl(folders_.front()->descriptor(), F_DUPFD_CLOEXEC, 0));
@@ -506,7 +550,7 @@ void NewSet::make_records() {
 // What this set gives up is in its records since they were made; what came later is not.
 void NewSet::check_given_up() const {
   const std::vector<std::vector<SetId>> now =
-      refuse_unfinished(folders_, options_.name, options_.set_id, options_.force);
+      refuse_unfinished(folders_, options_.name, {options_.set_id}, options_.force);
   for (std::size_t folder = 0; folder < now.size(); ++folder)
     for (const SetId &id : now[folder])
       if (std::find(given_up_[folder].begin(), given_up_[folder].end(), id) == given_up_[folder].end())

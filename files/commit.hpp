@@ -32,6 +32,7 @@ std::optional<std::pair<std::string, std::uint32_t>> parse_shard_file_name(const
 // ---- the record ----
 
 constexpr std::size_t kCommitRecordBytes = 1024;
+constexpr std::uint32_t kCommitRecordVersion = 2;
 constexpr std::size_t kMaxSetNameBytes = 255 - sizeof ".000.tandem" + 1;
 constexpr std::size_t kMaxGivenUpCount = 16;
 
@@ -52,7 +53,9 @@ struct CommitRecord {
 
 bool is_set_name(std::string_view name);
 void write_commit_record(const CommitRecord &record, std::span<std::byte, kCommitRecordBytes> bytes_out);
-// Trusts nothing; false for whatever no writer makes.
+// Of bytes that are an intact record, also one of a version that this code does not know.
+std::optional<std::uint32_t> commit_record_version(std::span<const std::byte, kCommitRecordBytes> bytes);
+// Trusts nothing; false for whatever no writer makes, and for versions that this code does not know.
 bool parse_commit_record(std::span<const std::byte, kCommitRecordBytes> bytes, CommitRecord *record_out);
 
 // ---- finishing ----
@@ -71,10 +74,12 @@ struct Finished {
   bool record_left = false;          // one had to stay, because a folder that was not named needs it
   std::vector<std::string> missing;  // paths of shards that somebody removed; their folder keeps its stale files
   // Files that were replaced, open still: giving their memory or blocks back takes long, and several threads can share
-  // that.
+  // that. Not all of them where this process may open few.
   std::vector<Descriptor> replaced;
 };
 Finished roll_forward(std::vector<Member> &members, const Folders &named, bool no_sync);
+// Whether that would leave a record. Changes nothing.
+bool leaves_record(const std::vector<Member> &members, const Folders &named);
 
 // Of a set that counts: the shards of record.folder that are there no more, under either name. Throws when a look is
 // refused: that nothing was found proves nothing then.
@@ -98,7 +103,7 @@ class NewSet {
     std::uint32_t mode = kModeUnknown;
     bool force = false, no_sync = false;
     LockWait wait{};
-    std::function<void(const std::string &)> note{};  // hears of sets that are given up
+    std::function<void(const std::string &)> note{};  // hears of what is cleaned up and given up
   };
 
   // folder_of_shard: a path for each shard; the last component is made if missing. Cleans up there what dead runs left.

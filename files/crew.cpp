@@ -32,6 +32,13 @@ class AllSignalsBlocked {
   sigset_t before_;
 };
 
+tandem_context_info query(const tandem_context *context) {
+  tandem_context_info info = {};
+  info.struct_bytes = sizeof info;
+  check(tandem_context_query(context, &info));
+  return info;
+}
+
 }  // namespace
 
 void Crew::run(unsigned thread_count, const std::function<void(unsigned)> &work) {
@@ -111,17 +118,19 @@ void Crew::leave(std::uint64_t stripe) {
 unsigned crew_size(const tandem_context *context, std::uint32_t asked_count, std::uint64_t stripe_bytes,
                    std::uint64_t stripe_count) {
   std::uint64_t count = asked_count;
-  if (count == 0) {
-    tandem_context_info info = {};
-    info.struct_bytes = sizeof info;
-    check(tandem_context_query(context, &info));
-    count = info.thread_count;
-  }
+  if (count == 0) count = query(context).caller_count;
   constexpr std::uint64_t kMemoryBytes = 256u << 20, kMemoryPerThreadBytes = 64u << 20;
   if (stripe_bytes > kMemoryPerThreadBytes)
     count = std::min(count, kMemoryBytes / (stripe_bytes - kMemoryPerThreadBytes));
   count = std::min({count, stripe_count, std::uint64_t{kMaxThreadCount}});
   return static_cast<unsigned>(std::max<std::uint64_t>(count, 1));
+}
+
+std::uint64_t piece_bytes(const tandem_context *context, unsigned worker_count, std::uint32_t shard_count) {
+  constexpr std::uint64_t kGranularityBytes = 64;
+  const std::uint64_t inline_bytes = worker_count > 1 ? query(context).inline_bytes : 0;
+  if (inline_bytes == 0) return UINT64_MAX;
+  return std::max((inline_bytes - 1) / shard_count / kGranularityBytes, std::uint64_t{1}) * kGranularityBytes;
 }
 
 }  // namespace tandem::files

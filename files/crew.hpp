@@ -50,9 +50,15 @@ class Crew {
 
 constexpr std::uint32_t kMaxThreadCount = 1024;
 
-// Threads for stripes of stripe_bytes each: what is asked for (0: the context's), within the work and within memory
+// Threads for stripes of stripe_bytes each: what is asked for (0: as many callers as keep the context busy, so that a
+// device codes while others read and write), within the work and within memory
 // (256 MiB and 64 MiB a thread).
 unsigned crew_size(const tandem_context *context, std::uint32_t asked_count, std::uint64_t stripe_bytes,
                    std::uint64_t stripe_count);
+
+// What one of so many workers codes of each shard in a call. A crew of several keeps the cores busy by itself: a call
+// of theirs is small enough to stay on the worker's own thread, and nobody is woken. A single worker lets the context's
+// threads help, and a device gets a stripe as a whole.
+std::uint64_t piece_bytes(const tandem_context *context, unsigned worker_count, std::uint32_t shard_count);
 
 }  // namespace tandem::files

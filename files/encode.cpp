@@ -18,6 +18,7 @@
 #include "files/format.hpp"
 #include "files/handles.hpp"
 #include "files/io.hpp"
+#include "files/recovery.hpp"
 
 namespace tandem::files {
 namespace {
@@ -145,7 +146,7 @@ class Encoder {
     const std::uint64_t stripe_bytes = std::uint64_t{header_.shard_count()} * header_.block_bytes;
     const std::uint64_t stripe_count = source_.is_stream() ? UINT64_MAX : header_.stripe_count();
     const unsigned thread_count = crew_size(context_, options_.thread_count, stripe_bytes, stripe_count);
-    code_on_own_thread_ = thread_count > 1;
+    piece_bytes_ = piece_bytes(context_, thread_count, header_.shard_count());
     crew_.run(thread_count, [this](unsigned) { work(); });
     if (source_.is_stream()) header_.content_bytes = stream_bytes_;
     header_.digest = digest_.value();
@@ -163,9 +164,10 @@ class Encoder {
 
  private:
   // What can be known of the folders without writing to them.
-  void check_folders() const {
+  void check_folders() {
     const std::vector<std::string> folders = folders_of_shards(options_, header_.shard_count());
     std::map<dev_t, std::uint64_t> needed_bytes;
+    Folders there;
     for (std::uint32_t i = 0; i < header_.shard_count(); ++i) {
       struct stat status;
       const bool exists = stat(folders[i].c_str(), &status) == 0;
@@ -174,7 +176,7 @@ class Encoder {
         fail_io("make the folder", folders[i], errno);
       if (!S_ISDIR(status.st_mode)) fail_io("write to", writable, ENOTDIR);
       if (faccessat(AT_FDCWD, writable.c_str(), W_OK | X_OK, AT_EACCESS) != 0) fail_io("write to", writable, errno);
-      check_names_free(folders[i], set_name(options_), i, options_.force != 0);
+      if (exists) add_folder(there, folders[i]);
       struct statvfs space;
       std::uint64_t &needed = needed_bytes[status.st_dev];
       needed += source_.is_stream() ? 0 : header_.shard_file_bytes();
@@ -182,6 +184,33 @@ class Encoder {
         fail(TANDEM_ERROR_IO, fmt::format("{} has {} bytes free, and at least {} are needed", writable,
                                           std::uint64_t{space.f_bavail} * space.f_frsize, needed));
     }
+    check_unfinished(there);
+    for (std::uint32_t i = 0; i < header_.shard_count(); ++i)
+      check_names_free(folders[i], set_name(options_), i, options_.force != 0);
+  }
+
+  // As a run would find the folders when it had cleaned up.
+  void check_unfinished(const Folders &folders) {
+    const FoldersLock lock(folders, lock_wait());
+    const Recovered recovered = recover(folders, true);
+    for (const std::string &text : recovered.notes) note(text);
+    const std::vector<std::vector<SetId>> given_up =
+        refuse_unfinished(folders, set_name(options_), recovered.would_finish, options_.force != 0);
+    for (std::size_t folder = 0; folder < given_up.size(); ++folder)
+      for (const SetId &id : given_up[folder])
+        note(fmt::format("would give up what {} holds of the unfinished set {}", folders[folder]->path(),
+                         hexadecimal(id)));
+  }
+
+  void note(const std::string &text) const {
+    if (options_.note != nullptr) options_.note(options_.note_user, text.c_str());
+  }
+
+  LockWait lock_wait() {
+    LockWait wait;
+    if (options_.lock_wait_seconds != 0) wait.seconds = options_.lock_wait_seconds;
+    wait.check_cancelled = [this] { crew_.check_cancelled(); };
+    return wait;
   }
 
   void open_files() {
@@ -191,10 +220,8 @@ class Encoder {
     options.mode = header_.mode;
     options.force = options_.force != 0;
     options.no_sync = options_.no_sync != 0;
-    if (options_.lock_wait_seconds != 0) options.wait.seconds = options_.lock_wait_seconds;
-    options.wait.check_cancelled = [this] { crew_.check_cancelled(); };
-    if (options_.note != nullptr)
-      options.note = [this](const std::string &note) { options_.note(options_.note_user, note.c_str()); };
+    options.wait = lock_wait();
+    options.note = [this](const std::string &text) { note(text); };
     files_.emplace(std::move(options), folders_of_shards(options_, header_.shard_count()));
   }
 
@@ -249,10 +276,8 @@ class Encoder {
 
   void code(const ShardBuffers &buffers, std::uint64_t payload_bytes) const {
     const std::uint32_t k = header_.k, n = header_.shard_count();
-    if (!code_on_own_thread_)
-      return check(tandem_encode(context_, codec_.get(), buffers.data(), buffers.pointers() + k, payload_bytes));
     void *shards[kMaxShardCount];
-    check(code_in_pieces(n, payload_bytes, [&](std::uint64_t offset, std::uint64_t bytes) {
+    check(code_in_pieces(piece_bytes_, payload_bytes, [&](std::uint64_t offset, std::uint64_t bytes) {
       for (std::uint32_t i = 0; i < n; ++i) shards[i] = buffers.at(i) + offset;
       return tandem_encode(context_, codec_.get(), shards, shards + k, bytes);
     }));
@@ -329,7 +354,7 @@ class Encoder {
   Codec codec_;
   std::optional<NewSet> files_;
   std::atomic<std::uint64_t> next_stripe_{0}, coding_nanoseconds_{0};
-  bool code_on_own_thread_ = false;
+  std::uint64_t piece_bytes_ = UINT64_MAX;
   StreamHash digest_;  // this and what follows: by the worker whose turn it is
   bool stream_ended_ = false;
   std::uint64_t stream_bytes_ = 0;

@@ -26,12 +26,13 @@ int lock(int descriptor, int how) noexcept {
   }
 }
 
+using Clock = std::chrono::steady_clock;
+
 // Waits in naps: a wait inside flock() ends neither by a time-out nor by a cancel.
-void lock_within(const Folder &folder, const LockWait &wait) {
+void lock_until(Clock::time_point deadline, const Folder &folder, const LockWait &wait) {
   constexpr auto kNap = std::chrono::milliseconds(20);
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(wait.seconds);
   while (lock(folder.descriptor(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    if (std::chrono::steady_clock::now() >= until) throw FolderLocked(folder, wait.seconds);
+    if (Clock::now() >= deadline) throw FolderLocked(folder, wait.seconds);
     if (wait.check_cancelled) wait.check_cancelled();
     std::this_thread::sleep_for(kNap);
   }
@@ -152,8 +153,9 @@ FoldersLock::FoldersLock(const Folders &folders, const LockWait &wait) : folders
   // Everybody locks in the same order: nobody waits in a circle.
   std::sort(folders_.begin(), folders_.end(),
             [](const auto &a, const auto &b) { return a->identity() < b->identity(); });
+  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(wait.seconds);
   try {
-    for (const auto &folder : folders_) lock_within(*folder, wait);
+    for (const auto &folder : folders_) lock_until(deadline, *folder, wait);
   } catch (...) {
     unlock();
     throw;

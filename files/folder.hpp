@@ -53,14 +53,14 @@ using Folders = std::vector<std::shared_ptr<Folder>>;  // each folder once
 // Adds the folder unless it is there; returns its place.
 std::size_t add_folder(Folders &folders, const std::string &path, FolderUse use = FolderUse::list);
 
-// How long to wait for a folder that somebody else has locked: perhaps the very program that started this one, so not
-// for ever.
+// How long to wait for folders, all together, that somebody else has locked: perhaps the very program that started this
+// one, so not for ever.
 struct LockWait {
   std::uint32_t seconds = 60;
   std::function<void()> check_cancelled{};  // throws; called while waiting
 };
 
-// TANDEM_ERROR_IO: somebody else has the lock of a folder for longer than that.
+// TANDEM_ERROR_IO: somebody else still has the lock of a folder after that.
 class FolderLocked : public Error {
  public:
   FolderLocked(const Folder &folder, std::uint32_t seconds);

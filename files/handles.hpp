@@ -50,15 +50,14 @@ class ShardBuffers {
   std::vector<void *> pointers_;
 };
 
-// The library spreads a call over threads of its own when it moves 256 KiB or more. A crew of several workers keeps the
-// cores busy by itself: each codes in pieces below that, on its own thread, and nobody is woken.
+// Codes a stripe in calls of piece_bytes of each shard at most (crew.hpp).
 template <class Code>  // tandem_status(offset, bytes)
-tandem_status code_in_pieces(std::uint32_t shard_count, std::uint64_t payload_bytes, Code code) {
-  constexpr std::uint64_t kSmallCallBytes = 256u << 10, kGranularityBytes = 64;
-  const std::uint64_t piece = (kSmallCallBytes - 1) / shard_count / kGranularityBytes * kGranularityBytes;
-  for (std::uint64_t offset = 0; offset < payload_bytes; offset += piece)
-    if (const tandem_status status = code(offset, std::min(piece, payload_bytes - offset)); status != TANDEM_OK)
-      return status;
+tandem_status code_in_pieces(std::uint64_t piece_bytes, std::uint64_t payload_bytes, Code code) {
+  for (std::uint64_t offset = 0; offset < payload_bytes;) {
+    const std::uint64_t bytes = std::min(piece_bytes, payload_bytes - offset);
+    if (const tandem_status status = code(offset, bytes); status != TANDEM_OK) return status;
+    offset += bytes;
+  }
   return TANDEM_OK;
 }
 

@@ -19,7 +19,8 @@ struct Part {
   std::size_t folder = 0;
   bool has_pending = false, has_commit = false;
   std::set<std::uint32_t> temporaries;
-  std::optional<CommitRecord> record;  // if there is one and it is intact
+  std::optional<CommitRecord> record;            // if there is one and it can be read
+  std::optional<std::uint32_t> strange_version;  // the record is intact, and of a version that this code does not know
 };
 
 enum class Verdict {
@@ -39,17 +40,20 @@ std::string record_name(const SetId &set_id, const Part &part) {
   return own_name({part.has_commit ? OwnKind::commit_record : OwnKind::pending_record, set_id});
 }
 
-std::optional<CommitRecord> read_record(const Descriptor &file, const SetId &set_id) {
+void read_record(const Descriptor &file, const SetId &set_id, Part *part) {
   std::array<std::byte, kCommitRecordBytes> bytes;
   CommitRecord record;
-  if (!file || read_at(file.get(), bytes.data(), bytes.size(), 0) != static_cast<std::int64_t>(bytes.size()) ||
-      !parse_commit_record(bytes, &record) || record.set_id != set_id)
-    return {};
-  return record;
+  if (!file || read_at(file.get(), bytes.data(), bytes.size(), 0) != static_cast<std::int64_t>(bytes.size())) return;
+  if (parse_commit_record(bytes, &record)) {
+    if (record.set_id == set_id) part->record = std::move(record);
+  } else if (const auto version = commit_record_version(bytes); version > kCommitRecordVersion) {
+    part->strange_version = version;
+  }
 }
 
 Verdict verdict_on(const Part &part, const std::vector<Part> &all, std::size_t named_count) {
   if (!part.has_pending && !part.has_commit) return Verdict::back;  // a rebuilt file that was not finished
+  if (part.strange_version) return Verdict::asks_lead;
   if (!part.record) return part.has_pending && part.temporaries.empty() ? Verdict::back : Verdict::asks_lead;
   if (part.has_commit) return Verdict::forward;
   if (part.record->folder == 0) return Verdict::back;
@@ -103,12 +107,16 @@ Survey survey(const Folders &folders) {
     }
     for (auto &[set_id, part] : parts) {
       if (part.has_pending || part.has_commit)
-        part.record = read_record(folders[folder]->open_file(record_name(set_id, part), O_RDONLY), set_id);
+        read_record(folders[folder]->open_file(record_name(set_id, part), O_RDONLY), set_id, &part);
       found.sets[set_id].push_back(std::move(part));
     }
   }
   set_given_up_aside(found, folders.size());
   return found;
+}
+
+std::string of_another_tandem(const std::string &path, const Part &part) {
+  return fmt::format("{} is of version {}, made by another Tandem", path, *part.strange_version);
 }
 
 std::string cannot_lock(const std::string &path, int error) {
@@ -154,6 +162,9 @@ class Recovery {
                                                    : cannot_lock(folder->path_of(name), errno));
       const Verdict verdict = verdict_on(part, parts, folders_.size());
       if (verdict == Verdict::waits) continue;
+      if (part.strange_version)
+        return leave(fmt::format("{}; what it left of set {} stays as it is",
+                                 of_another_tandem(folder->path_of(name), part), id));
       if (verdict == Verdict::asks_lead && !part.record)
         return leave(fmt::format("{} is damaged; whether set {} was complete is not known", folder->path_of(name), id));
       if (verdict == Verdict::asks_lead) {
@@ -178,7 +189,10 @@ class Recovery {
   void finish_set(const std::string &id, std::vector<Member> &members) {
     const std::string where = list(members);
     ++result_.finished_set_count;
-    if (dry_run_) return note(fmt::format("would finish set {} in {}: it is complete", id, where));
+    if (dry_run_) {
+      if (!leaves_record(members, folders_)) result_.would_finish.push_back(members.front().record.set_id);
+      return note(fmt::format("would finish set {} in {}: it is complete", id, where));
+    }
     const Finished finished = roll_forward(members, folders_, false);
     note(fmt::format("finished set {} in {}: a run that ended early had completed it", id, where));
     for (const std::string &path : finished.missing)
@@ -257,10 +271,22 @@ Descriptor open_to_lock(const Folder &folder, const std::string &name) {
 }
 
 std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const std::string &set_name,
-                                                  const SetId &except, bool force) {
+                                                  const std::vector<SetId> &except, bool force) {
   std::vector<std::vector<SetId>> given_up(folders.size());
-  for (const auto &[set_id, parts] : survey(folders).sets) {
-    if (set_id == except) continue;
+  const Survey found = survey(folders);
+  const auto give_up = [&](const SetId &set_id, const Part &part) {
+    std::vector<SetId> &here = given_up[part.folder];
+    if (std::find(here.begin(), here.end(), set_id) != here.end()) return;
+    const std::string &folder = folders[part.folder]->path();
+    if (here.size() == kMaxGivenUpCount)
+      fail(TANDEM_ERROR_IO,
+           fmt::format("{0} holds more than {1} unfinished sets called {2}, and force gives up {1} at once. Of those "
+                       "whose files are not wanted any more, one is {3}: remove {0}/{4} and {0}/.{3}.*.tandem-tmp",
+                       folder, kMaxGivenUpCount, set_name, hexadecimal(set_id), record_name(set_id, part)));
+    here.push_back(set_id);
+  };
+  for (const auto &[set_id, parts] : found.sets) {
+    if (std::find(except.begin(), except.end(), set_id) != except.end()) continue;
     for (const Part &part : parts) {
       const Verdict verdict = verdict_on(part, parts, folders.size());
       if (verdict == Verdict::back || verdict == Verdict::waits) continue;
@@ -268,9 +294,13 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
       const Folder &folder = *folders[part.folder];
       const std::string name = record_name(set_id, part), path = folder.path_of(name);
       const Descriptor file = open_to_lock(folder, name);
-      const bool live = file && lock_file(file) == Lock::held_by_another;
+      const Lock lock = file ? lock_file(file) : Lock::unknown;
+      const int error = errno;
       // A pending one that a live process holds does not count yet: when it does, it is the newer set.
-      if (!part.has_commit && live) continue;
+      if (!part.has_commit && lock == Lock::held_by_another) continue;
+      if (part.strange_version)
+        fail(TANDEM_ERROR_IO, fmt::format("{}: it may be of an unfinished set called {} too, which that one can finish",
+                                          of_another_tandem(path, part), set_name));
       if (!part.record)
         fail(TANDEM_ERROR_IO,
              fmt::format("{} is damaged: it may be of an unfinished set called {} too. When no file of that set is "
@@ -278,37 +308,50 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
                          path, set_name, folder.path(), hexadecimal(set_id)));
       const bool lead_is_here =
           std::any_of(parts.begin(), parts.end(), [](const Part &p) { return p.record && p.record->folder == 0; });
-      if (force && !live && !lead_is_here && given_up[part.folder].size() < kMaxGivenUpCount) {
-        given_up[part.folder].push_back(set_id);
+      if (force && !lead_is_here && lock == Lock::ours) {
+        give_up(set_id, part);
+        // What that set has given up itself, and not removed yet, would come back without it.
+        for (const auto &[older_id, older_parts] : found.given_up)
+          for (const Part &older : older_parts)
+            if (older.folder == part.folder && std::find(part.record->given_up.begin(), part.record->given_up.end(),
+                                                         older_id) != part.record->given_up.end())
+              give_up(older_id, older);
         continue;
       }
-      fail(
-          TANDEM_ERROR_IO,
-          fmt::format("set {}, called {} too, is not finished in {} (its record is {}): name all folders of its "
-                      "encode, {}, or repair it{}",
-                      hexadecimal(set_id), set_name, folder.path(), path, part.record->folder_count,
-                      lead_is_here ? "" : "; where the folder is lost that its encode named first, force gives it up"));
+      const std::string way_out =
+          lead_is_here ? ""
+          : !force     ? "; where the folder is lost that its encode named first, force gives it up"
+          : lock == Lock::held_by_another
+              ? "; force does not give it up while a live process holds the record"
+              : fmt::format("; force does not give it up where the record cannot be locked (errno {})", error);
+      fail(TANDEM_ERROR_IO,
+           fmt::format("set {}, called {} too, is not finished in {} (its record is {}): name all folders of its "
+                       "encode, {}, or repair it{}",
+                       hexadecimal(set_id), set_name, folder.path(), path, part.record->folder_count, way_out));
     }
   }
   return given_up;
 }
 
 Recovered recover(const std::vector<std::string> &paths, bool dry_run, const LockWait &wait) {
-  Folders folders;
-  std::vector<std::string> notes;
+  Folders named, folders;
   for (const std::string &path : paths) {
     struct stat status;
     if (stat(path.c_str(), &status) != 0) fail_io("find", path, errno);
     if (S_ISDIR(status.st_mode)) {
-      add_folder(folders, path);
-      continue;
+      add_folder(named, path);
+    } else {
+      add_folder(named, folder_of(path), FolderUse::enter);
     }
-    const std::size_t before = folders.size();
-    add_folder(folders, folder_of(path), FolderUse::enter);
-    if (folders.size() == before || folders.back()->can_be_listed()) continue;
-    notes.push_back(fmt::format("{} cannot be listed: what runs that ended early left there is not looked for",
-                                folders.back()->path()));
-    folders.pop_back();
+  }
+  std::vector<std::string> notes;
+  for (const auto &folder : named) {
+    if (folder->can_be_listed()) {
+      folders.push_back(folder);
+    } else {
+      notes.push_back(
+          fmt::format("{} cannot be listed: what runs that ended early left there is not looked for", folder->path()));
+    }
   }
   Recovered result;
   try {

@@ -16,6 +16,7 @@ struct Recovered {
   std::uint32_t removed_file_count = 0;  // other temporaries
   std::uint32_t left_count = 0;          // sets and files that stay as they are; see notes
   std::vector<std::string> notes;        // a sentence for each of these
+  std::vector<SetId> would_finish;       // dry_run: of which nothing unfinished would be left
 };
 
 // Finishes what counts and removes what does not, as far as this process may; what is being written by a live one is
@@ -26,12 +27,12 @@ Recovered recover(const Folders &folders, bool dry_run);
 // Where somebody else keeps one locked, nothing is done, and a note says so.
 Recovered recover(const std::vector<std::string> &paths, bool dry_run, const LockWait &wait);
 
-// Throws IO where a folder holds a record of a set of this name that counts, or may count, or a damaged one: whoever
-// finished that set later would do so over a newer one. With `force` the sets whose lead is in none of the folders are
-// returned instead, by folder: they may be given up for the newer one. To be called after recover(), under the same
-// lock.
+// Throws IO where a folder holds a record of a set of this name that counts, or may count, or one that cannot be read:
+// whoever finished that set later would do so over a newer one. With `force` the sets whose lead is in none of the
+// folders, and whose writer is known to be dead, are returned instead, by folder: they may be given up for the newer
+// one. To be called after recover(), under the same lock.
 std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const std::string &set_name,
-                                                  const SetId &except, bool force);
+                                                  const std::vector<SetId> &except, bool force);
 
 // On some file systems, NFS for one, only a file that is open for writing can be locked.
 Descriptor open_to_lock(const Folder &folder, const std::string &name);

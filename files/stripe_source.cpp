@@ -34,17 +34,13 @@ StripeSource::Stripe StripeSource::bring(std::uint64_t stripe, const std::vector
       shards[shard] = wanted[shard] != 0 || got.present[shard] != 0 ? buffers.at(shard) : nullptr;
     const Clock::time_point coding = Clock::now();
     const std::uint64_t payload_bytes = header_.payload_bytes_of(stripe);
-    tandem_status status;
-    if (code_on_own_thread_) {
-      std::vector<void *> moved(shard_count);
-      status = code_in_pieces(shard_count, payload_bytes, [&](std::uint64_t offset, std::uint64_t bytes) {
-        for (std::uint32_t shard = 0; shard < shard_count; ++shard)
-          moved[shard] = shards[shard] != nullptr ? static_cast<std::byte *>(shards[shard]) + offset : nullptr;
-        return tandem_decode(context_, codec_, moved.data(), got.present.data(), bytes);
-      });
-    } else {
-      status = tandem_decode(context_, codec_, shards.data(), got.present.data(), payload_bytes);
-    }
+    std::vector<void *> moved(shard_count);
+    const tandem_status status =
+        code_in_pieces(piece_bytes_, payload_bytes, [&](std::uint64_t offset, std::uint64_t bytes) {
+          for (std::uint32_t shard = 0; shard < shard_count; ++shard)
+            moved[shard] = shards[shard] != nullptr ? static_cast<std::byte *>(shards[shard]) + offset : nullptr;
+          return tandem_decode(context_, codec_, moved.data(), got.present.data(), bytes);
+        });
     coding_nanoseconds_.fetch_add(static_cast<std::uint64_t>((Clock::now() - coding).count()),
                                   std::memory_order_relaxed);
     if (status == TANDEM_OK) break;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "files/crew.hpp"
 #include "files/handles.hpp"
 #include "files/set_reader.hpp"
 
@@ -25,8 +26,8 @@ class StripeSource {
   // has no checksum behind it yet. Any thread.
   Stripe bring(std::uint64_t stripe, const std::vector<std::uint8_t> &wanted, const ShardBuffers &buffers);
 
-  // Of several threads that call bring(), each computes by itself; a single one lets the context's threads help.
-  void set_caller_count(unsigned count) { code_on_own_thread_ = count > 1; }
+  // So many threads are going to call bring().
+  void set_caller_count(unsigned count) { piece_bytes_ = piece_bytes(context_, count, header_.shard_count()); }
 
   SetReader &reader() { return reader_; }
   std::uint64_t computed_count() const { return computed_count_.load(); }
@@ -37,7 +38,7 @@ class StripeSource {
   const tandem_codec *codec_;
   const SetHeader header_;
   SetReader reader_;
-  bool code_on_own_thread_ = false;
+  std::uint64_t piece_bytes_ = UINT64_MAX;
   std::atomic<std::uint64_t> computed_count_{0}, coding_nanoseconds_{0};
 };
 

@@ -80,10 +80,38 @@ TEST(Context, ForcedChoices) {
         EXPECT_STREQ(info.kernel, "scalar");
         EXPECT_STREQ(info.backend, "cpu");
         EXPECT_EQ(info.thread_count, executor == TANDEM_EXECUTOR_SERIAL ? 1u : 3u);
+        EXPECT_EQ(info.caller_count, info.thread_count);
         expect_works(context.get());
       }
     }
   }
+}
+
+// A device is not touched: these say how to call it. One call in hand is not enough to keep it busy.
+TEST(Context, CallersOfADevice) {
+  tandem_context_options options = context_options(TANDEM_EXECUTOR_DEFAULT, 0);
+  options.backend = "opencl";
+  const tandem_context_info info = query(make_context(options).get());
+  EXPECT_EQ(info.thread_count, 0u);
+  EXPECT_GE(info.caller_count, 3u);  // a core, and two calls
+  EXPECT_EQ(info.inline_bytes, 0u);
+}
+
+TEST(Context, NoThreadBelowInlineBytes) {
+  const unsigned before = thread_count_of_process();
+  const Context context = make_context(TANDEM_EXECUTOR_PTHREAD, 4);
+  const std::uint64_t bytes = query(context.get()).inline_bytes;
+  ASSERT_GT(bytes, 3u);
+  Random random(9);
+  Stripe stripe(random, 2, 1, bytes / 3 + 1);
+  const Codec codec = make_codec(2, 1);
+  const auto encode = [&](std::uint64_t shard_bytes) {
+    ASSERT_EQ(tandem_encode(context.get(), codec.get(), stripe.data(), stripe.parity(), shard_bytes), TANDEM_OK);
+  };
+  encode((bytes - 1) / 3);
+  EXPECT_EQ(thread_count_of_process(), before);
+  encode(bytes / 3 + 1);
+  EXPECT_GT(thread_count_of_process(), before);
 }
 
 TEST(Context, NoThreadBeforeALargeCall) {

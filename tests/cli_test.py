@@ -77,6 +77,21 @@ class Command(unittest.TestCase):
         self.assertEqual(len(done.stderr.splitlines()), 1)
         self.assertFalse(os.path.exists(self.output))
 
+    def test_a_device_codes_while_others_read_and_write(self):
+        devices = json.loads(self.ok("devices", "--json").stdout)
+        if "opencl:0:0" not in json.dumps(devices):
+            self.skipTest("no OpenCL device")
+        code = ("-k", 4, "-m", 2, "--block-bytes", "64k", "--backend", "opencl:0:0", "--json")
+        result = json.loads(self.ok("encode", self.source, *code, "-o", self.shards).stdout)
+        self.assertGreaterEqual(result["threads"], 3)
+        self.ok("encode", self.source, *code[:6], "-o", self.path("by_cpu"))
+        os.remove(self.shard(1))
+        self.ok("decode", self.shards, "-o", self.output, "--backend", "opencl:0:0")
+        self.assertEqual(self.read(self.output), self.content)
+        self.ok("verify", self.path("by_cpu"))
+        result = json.loads(self.ok("encode", self.source, *code, "-o", self.shards, "--force", "--threads", 2).stdout)
+        self.assertEqual(result["threads"], 2)
+
     def test_pipes(self):
         self.ok("encode", "-", "-k", 3, "-m", 2, "-o", self.shards, stdin=self.content)
         os.remove(self.shard(0, "stdin"))
@@ -457,7 +472,10 @@ class Command(unittest.TestCase):
         inside = os.path.join(self.shards, "output")
         for command in ((*encode, 1), ("repair", self.shards, "--lock-wait", 1),
                         ("decode", self.shards, "-o", inside, "--lock-wait", 1)):
-            self.assertIn(b"for more than 1 second now", self.ok(*command, status=3).stderr)
+            errors = self.ok(*command, status=3).stderr
+            self.assertIn(b"for more than 1 second now", errors)
+            self.assertNotIn(b"2 seconds", errors)  # that only clean up
+        self.assertNotIn(b"note", self.ok(*encode[:-2], "--lock-wait", 1, status=3).stderr)  # one wait
         waiting = subprocess.Popen([TANDEM, *map(str, encode), "3600"], stderr=subprocess.PIPE)
         self.addCleanup(waiting.stderr.close)
         time.sleep(3)
@@ -491,7 +509,7 @@ class Command(unittest.TestCase):
         for command in (("verify", *files), ("info", *files), ("decode", *files, "-o", output)):
             done = run(*command)
             self.assertEqual(done.returncode, 1 if command[0] == "verify" else 0, done.stderr)
-            self.assertIn(b"cannot be listed", done.stderr)
+            self.assertEqual(done.stderr.count(b"cannot be listed: what runs"), 1, done.stderr)
         self.assertEqual(self.read(output), self.content)
         done = run("verify", self.shards)
         self.assertEqual(done.returncode, 3)
@@ -513,6 +531,34 @@ class Command(unittest.TestCase):
         self.assertFalse(os.path.exists(self.shards))
         self.assertEqual(encode(50, 500).returncode, 0)
         self.assertEqual(len(os.listdir(self.shards)), 80)
+
+    def test_few_files_for_a_set_that_replaces_another(self):
+        """Refused before anything is changed, or done: never found out when the new set counts already."""
+        def encode(hard, *more):
+            limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 256), hard))
+            return subprocess.run([TANDEM, "encode", self.source, *map(str, more)], capture_output=True, timeout=120,
+                                  preexec_fn=limit)
+
+        with open(self.source, "wb") as file:
+            file.write(b"old")
+        code = ("-k", 12, "-m", 8, "--force", "--no-sync", "-o")
+        done = [encode(hard, *code, self.shards) for hard in range(20, 70)]
+        statuses = [one.returncode for one in done]
+        least = statuses.index(0)
+        self.assertEqual(statuses, [3] * least + [0] * (50 - least), done[-1].stderr)
+        self.assertLess(20 + least, 41)
+        for one in done[:least]:
+            self.assertNotIn(b"the new set is complete", one.stderr)
+        # A folder for each shard: its file, the folder, its record and the file that is replaced.
+        folders = self.path("disk{i}")
+        code = ("-k", 60, "-m", 20, "--force", "--no-sync", "-o", folders)
+        for content in (b"old", b"new"):
+            with open(self.source, "wb") as file:
+                file.write(content)
+            done = encode(300, *code)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.ok("decode", *[self.path(f"disk{i}") for i in range(80)], "-o", self.output, "--force")
+            self.assertEqual(self.read(self.output), content)
 
     def test_interrupt_leaves_nothing(self):
         os.mkdir(self.shards)

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
+#include <thread>
 
 #include "files/commit.hpp"
 #include "tests/files_kit.hpp"
@@ -57,7 +59,7 @@ TEST(CommitRecord, WhatNoWriterMakesIsRefused) {
     CommitRecord back;
     return !parse_commit_record(bytes, &back);
   };
-  for (const std::uint32_t version : {0u, 1u, 3u}) EXPECT_TRUE(refused(8, version));
+  for (const std::uint32_t version : {0u, 3u, UINT32_MAX}) EXPECT_TRUE(refused(8, version));
   EXPECT_TRUE(refused(12, 2));
   for (const std::uint32_t shards : {0u, 2u, 257u, UINT32_MAX}) EXPECT_TRUE(refused(32, shards)) << shards;
   for (const std::uint32_t folders : {0u, 2u, 15u, UINT32_MAX}) EXPECT_TRUE(refused(36, folders)) << folders;
@@ -72,6 +74,53 @@ TEST(CommitRecord, WhatNoWriterMakesIsRefused) {
     CommitRecord back;
     EXPECT_FALSE(parse_commit_record(written(record), &back)) << name;
   }
+}
+
+RecordBytes of_version(const CommitRecord &record, std::uint32_t version) {
+  RecordBytes bytes = written(record);
+  bytes[8] = static_cast<std::byte>(version);
+  reseal(bytes);
+  return bytes;
+}
+
+TEST(CommitRecord, TheFirstVersionIsReadAndLaterOnesAreNamed) {
+  CommitRecord back;
+  ASSERT_TRUE(parse_commit_record(of_version(sample_record(), 1), &back));
+  CommitRecord expected = sample_record();
+  expected.done.reset();
+  expected.given_up.clear();
+  EXPECT_EQ(back, expected);
+  EXPECT_EQ(commit_record_version(of_version(sample_record(), 3)), 3u);
+  RecordBytes damaged = of_version(sample_record(), 3);
+  damaged[900] ^= std::byte{1};
+  EXPECT_FALSE(commit_record_version(damaged));
+}
+
+// The naps of a wait for two folders that are locked by others.
+TEST(FoldersLock, OneDeadlineForAllFolders) {
+  std::string pattern = (fs::temp_directory_path() / "tandem-files-XXXXXX").string();
+  ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+  Folders folders;
+  for (const char *name : {"a", "b"}) {
+    fs::create_directory(fs::path(pattern) / name);
+    add_folder(folders, (fs::path(pattern) / name).string());
+  }
+  std::sort(folders.begin(), folders.end(), [](const auto &a, const auto &b) { return a->identity() < b->identity(); });
+  int others[2];
+  for (int i = 0; i < 2; ++i) {
+    others[i] = open(folders[i]->path().c_str(), O_RDONLY | O_DIRECTORY);
+    ASSERT_EQ(flock(others[i], LOCK_EX | LOCK_NB), 0);
+  }
+  int naps = 0;
+  const LockWait wait{.seconds = 1, .check_cancelled = [&] {  // the first folder is free when the time is over
+                        if (++naps != 1) return;
+                        std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+                        close(others[0]);
+                      }};
+  EXPECT_THROW(FoldersLock(folders, wait), FolderLocked);
+  EXPECT_LE(naps, 1) << "the second folder had a time of its own";
+  close(others[1]);
+  fs::remove_all(pattern);
 }
 
 TEST(CommitRecord, NamesOfOurOwn) {
@@ -190,6 +239,22 @@ class Recovery : public Files {
     }
     tandem_files_search_destroy(search);
     return count;
+  }
+
+  // Encode of `seed`, into one folder, that ends so; returns what it says.
+  std::string encode_status(tandem_status status, const fs::path &folder, unsigned seed, bool force, bool dry_run) {
+    spill(root_ / "source", paint(9000, seed));
+    const std::string text = folder.string();
+    const char *const pointer = text.c_str();
+    tandem_files_encode_options options = encode_options(root_ / "source", 3, 2, 256);
+    options.folders = &pointer;
+    options.force = force;
+    options.dry_run = dry_run;
+    notes_.clear();
+    options.note = [](void *user, const char *note) { static_cast<std::string *>(user)->append(note).append("\n"); };
+    options.note_user = &notes_;
+    EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), status) << tandem_last_error_message();
+    return status == TANDEM_OK ? notes_ : tandem_last_error_message();
   }
 
   void expect_content(unsigned seed) {
@@ -470,6 +535,151 @@ TEST_F(Recovery, AGivenUpSetGoesWhenTheNewOneCounts) {
   }
 }
 
+// A set that counts and could not be finished was to remove an older one: who gives it up gives up both.
+TEST_F(Recovery, WhatAGivenUpSetGaveUpDoesNotComeBack) {
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
+  for (const OwnKind state : {OwnKind::pending_record, OwnKind::commit_record}) {
+    for (const fs::path &folder : folders) fs::remove_all(folder);
+    encode_into(folders, 3, 2, 1, false);
+    const CommitRecord oldest = stage(folders, 3, 2, 2, {OwnKind::commit_record, state});
+    fs::rename(folders[0], root_ / "lost");
+    fs::create_directory(root_ / "c");
+    CommitRecord newer = stage({root_ / "c", folders[1]}, 3, 2, 3, {});
+    newer.folder = 1;
+    newer.given_up = {oldest.set_id};
+    put_record(folders[1], newer, OwnKind::commit_record);
+    fs::remove_all(root_ / "c");
+    spill(folders[1] / own_name({OwnKind::set_temporary, newer.set_id, 1}), paint(9000));  // keeps it unfinished
+    EXPECT_EQ(recover({folders[1]}).finished_set_count, 1u);
+    EXPECT_NE(notes_.find("damaged at both ends"), std::string::npos) << notes_;
+    EXPECT_TRUE(fs::exists(folders[1] / own_name({state, oldest.set_id})));
+    encode_status(TANDEM_OK, folders[1], 4, true, false);
+    for (const SetId &id : {oldest.set_id, newer.set_id})
+      EXPECT_NE(notes_.find("the unfinished set " + hexadecimal(id)), std::string::npos) << notes_;
+    shards_ = folders[1];
+    expect_content(4);
+    Contents now = contents(folders[1]);
+    std::erase_if(now, [](const auto &entry) { return parse_own_name(entry.first).has_value(); });
+    EXPECT_EQ(now.size(), 5u);
+    fs::rename(root_ / "lost", folders[0]);  // the oldest one's lead, which says that it counts
+    recover(folders);
+    EXPECT_EQ(contents(folders[1]), now) << notes_;
+  }
+}
+
+// Somebody holds what was given up: the record that says so stays until it could be removed.
+TEST_F(Recovery, AGivenUpSetThatIsHeldIsNotForgotten) {
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
+  encode_into(folders, 3, 2, 1, false);
+  const CommitRecord older = stage(folders, 3, 2, 2, {OwnKind::commit_record, OwnKind::pending_record});
+  CommitRecord newer = stage({folders[1]}, 3, 2, 3, {});
+  newer.given_up = {older.set_id};
+  put_record(folders[1], newer, OwnKind::commit_record);
+  const int held = open((folders[1] / own_name({OwnKind::pending_record, older.set_id})).c_str(), O_RDONLY);
+  ASSERT_EQ(flock(held, LOCK_EX | LOCK_NB), 0);
+  recover({folders[1]});
+  EXPECT_NE(notes_.find("was given up"), std::string::npos) << notes_;
+  EXPECT_TRUE(fs::exists(folders[1] / own_name({OwnKind::commit_record, newer.set_id})));
+  close(held);
+  recover({folders[1]});
+  recover(folders);
+  EXPECT_EQ(entries(folders[1]), 5u) << notes_;
+  shards_ = folders[1];
+  expect_content(3);
+}
+
+TEST_F(Recovery, ForceGivesUpSixteenSetsAndSaysSo) {
+  fs::create_directory(shards_);
+  const auto stage_lost = [&] {
+    fs::create_directory(root_ / "lost");
+    stage({root_ / "lost", shards_}, 1, 1, 2, {OwnKind::commit_record, OwnKind::pending_record});
+    fs::remove_all(root_ / "lost");
+  };
+  for (std::size_t i = 0; i <= kMaxGivenUpCount; ++i) stage_lost();
+  const Contents before = contents(shards_);
+  const std::string message = encode_status(TANDEM_ERROR_IO, shards_, 3, true, false);
+  EXPECT_NE(message.find("more than 16 unfinished sets"), std::string::npos) << message;
+  EXPECT_EQ(contents(shards_), before);
+  // It says what to remove.
+  const auto record = std::find_if(before.begin(), before.end(), [&](const auto &entry) {
+    return message.find(shards_.string() + "/" + entry.first) != std::string::npos;
+  });
+  ASSERT_NE(record, before.end()) << message;
+  const SetId id = parse_own_name(record->first)->set_id;
+  fs::remove(shards_ / record->first);
+  fs::remove(shards_ / own_name({OwnKind::set_temporary, id, 1}));
+  encode_status(TANDEM_OK, shards_, 3, true, false);
+  expect_content(3);
+}
+
+// What another Tandem wrote is no damage: it can finish it, so nobody is told to remove it.
+TEST_F(Recovery, RecordsOfOtherVersions) {
+  encode_into({shards_}, 3, 2, 1, false);
+  const CommitRecord record = stage({shards_}, 3, 2, 2, {OwnKind::commit_record});
+  const auto put_version = [&](OwnKind kind, std::uint32_t version) {
+    const RecordBytes bytes = of_version(record, version);
+    for (const OwnKind old : {OwnKind::pending_record, OwnKind::commit_record})
+      fs::remove(shards_ / own_name({old, record.set_id}));
+    const char *const text = reinterpret_cast<const char *>(bytes.data());
+    spill(shards_ / own_name({kind, record.set_id}), {text, text + bytes.size()});
+  };
+  for (const OwnKind kind : {OwnKind::commit_record, OwnKind::pending_record}) {
+    put_version(kind, 7);
+    if (kind == OwnKind::pending_record)  // what a damaged one would be removed for
+      for (std::uint32_t i = 0; i < 5; ++i) fs::remove(shards_ / own_name({OwnKind::set_temporary, record.set_id, i}));
+    const Contents before = contents(shards_);
+    EXPECT_EQ(recover({shards_}).left_count, 1u);
+    EXPECT_NE(notes_.find("is of version 7, made by another Tandem"), std::string::npos) << notes_;
+    expect_content(1);
+    for (const bool dry_run : {true, false}) {
+      const std::string message = encode_status(TANDEM_ERROR_IO, shards_, 3, true, dry_run);
+      EXPECT_NE(message.find("is of version 7, made by another Tandem"), std::string::npos) << message;
+      EXPECT_EQ(message.find("remove"), std::string::npos) << message;
+    }
+    EXPECT_EQ(contents(shards_), before);
+  }
+  fs::remove_all(shards_);
+  encode_into({shards_}, 5, 3, 1, false);
+  const CommitRecord first = stage({shards_}, 3, 2, 2, {});
+  const RecordBytes bytes = of_version(first, 1);
+  const char *const text = reinterpret_cast<const char *>(bytes.data());
+  spill(shards_ / own_name({OwnKind::commit_record, first.set_id}), {text, text + bytes.size()});
+  EXPECT_EQ(recover({shards_}).finished_set_count, 1u) << notes_;
+  EXPECT_EQ(entries(shards_), 5u);
+  expect_content(2);
+}
+
+// What the run itself would say of the folders, which it would clean up first.
+TEST_F(Recovery, ADryRunAsksAboutUnfinishedSets) {
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
+  encode_into(folders, 3, 2, 1, false);
+  const CommitRecord record = stage(folders, 3, 2, 2, {OwnKind::commit_record, OwnKind::pending_record});
+  const Contents a = contents(folders[0]), b = contents(folders[1]);
+  const auto expect_unchanged = [&] {
+    EXPECT_EQ(contents(folders[0]), a);
+    EXPECT_EQ(contents(folders[1]), b);
+  };
+  for (const bool dry_run : {true, false}) {
+    const std::string message = encode_status(TANDEM_ERROR_IO, folders[1], 3, false, dry_run);
+    EXPECT_NE(message.find("not finished in " + folders[1].string()), std::string::npos) << message;
+    EXPECT_NE(encode_status(TANDEM_ERROR_IO, folders[0], 3, true, true).find("not finished in"), std::string::npos)
+        << "its other folder needs the lead's record";
+    expect_unchanged();
+  }
+  EXPECT_NE(encode_status(TANDEM_OK, folders[1], 3, true, true).find("would give up"), std::string::npos) << notes_;
+  expect_unchanged();
+  std::vector<std::string> text = {folders[0].string(), folders[1].string()};
+  const char *const pointers[] = {text[0].c_str(), text[1].c_str()};
+  tandem_files_encode_options options = encode_options(root_ / "source", 3, 2, 256);
+  options.folders = pointers;
+  options.folder_count = 2;
+  options.force = options.dry_run = 1;
+  EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_OK)
+      << "it would be finished first: " << tandem_last_error_message();
+  expect_unchanged();
+  EXPECT_EQ(shards_found(folders, record.set_id), 5u);
+}
+
 // What it was is not known; it may be of a set of the same name that is finished later.
 TEST_F(Recovery, ADamagedCommitRecordCountsAsUnfinished) {
   encode_into({shards_}, 3, 2, 1, false);
@@ -489,6 +699,17 @@ TEST_F(Recovery, ADamagedCommitRecordCountsAsUnfinished) {
     EXPECT_NE(message.find("unfinished"), std::string::npos) << message;
     EXPECT_EQ(contents(shards_), before);
   }
+}
+
+TEST_F(Recovery, EncodeSaysWhatItCleansUp) {
+  encode_into({shards_}, 3, 2, 1, false);
+  stage({shards_}, 3, 2, 2, {OwnKind::pending_record});
+  encode_status(TANDEM_OK, shards_, 3, true, true);
+  EXPECT_NE(notes_.find("would remove what is left of the incomplete set"), std::string::npos) << notes_;
+  encode_status(TANDEM_OK, shards_, 3, true, false);
+  EXPECT_NE(notes_.find("removed what a run that ended early left"), std::string::npos) << notes_;
+  encode_status(TANDEM_OK, shards_, 3, true, false);
+  EXPECT_EQ(notes_, "");
 }
 
 // Nobody waits for ever; who only cleans up does without.

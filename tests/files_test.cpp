@@ -645,6 +645,35 @@ TEST_F(Files, SeveralFoldersAndThreadCounts) {
   }
 }
 
+// Several workers code on their own threads, one worker lets the context's threads help: all small calls together count
+// as one, a large one as several chunks.
+TEST_F(Files, SeveralWorkersCodeInSmallCalls) {
+  for (const std::uint32_t workers : {3u, 1u}) {
+    tandem_context *context = nullptr;
+    tandem_context_options fresh = {};
+    fresh.struct_bytes = sizeof fresh;
+    fresh.thread_count = 3;
+    ASSERT_EQ(tandem_context_create(&fresh, &context), TANDEM_OK);
+    spill(root_ / "source", paint(12 << 20));
+    tandem_files_encode_options options = encode_options(root_ / "source", 4, 2, 1 << 20);
+    options.force = 1;
+    options.thread_count = workers;
+    tandem_files_result result = {};
+    result.struct_bytes = sizeof result;
+    EXPECT_EQ(tandem_files_encode(context, &options, &result), TANDEM_OK) << tandem_last_error_message();
+    EXPECT_EQ(result.thread_count, workers);
+    tandem_context_info info = {};
+    info.struct_bytes = sizeof info;
+    EXPECT_EQ(tandem_context_query(context, &info), TANDEM_OK);
+    if (workers == 1) {
+      EXPECT_GT(info.kernel_calls, 1u);
+    } else {
+      EXPECT_EQ(info.kernel_calls, 1u);
+    }
+    tandem_context_destroy(context);
+  }
+}
+
 TEST_F(Files, BadArgumentsAreNamed) {
   spill(root_ / "source", paint(100));
   const auto refused = [&](auto change, tandem_status expected) {

@@ -24,8 +24,9 @@
  *              not when the machine does.
  *   errors     TANDEM_ERROR_IO: the operating system refused (path and errno are in the message).
  *              TANDEM_ERROR_CANCELLED: the progress callback said stop. Results are written on TANDEM_OK only.
- *   threads    Each call starts threads of its own, at most the context's thread_count, which end before it returns;
- *              they block all signals. Callbacks run on the calling thread unless said otherwise.
+ *   threads    Each call starts threads of its own, at most the context's caller_count (or thread_count of its own
+ *              options), which end before it returns; they block all signals.
+ *              Callbacks run on the calling thread unless said otherwise.
  *   structs    struct_bytes as in tandem.h; zero means default.
  */
 #ifndef TANDEM_FILES_H
@@ -45,8 +46,9 @@ extern "C" {
 #define TANDEM_FILES_UNKNOWN_BYTES UINT64_MAX
 
 /* Hears, about ten times a second and on the calling thread, how far a call is.
- *   done_bytes, total_bytes   of the content (verify: of the shard files); total_bytes is TANDEM_FILES_UNKNOWN_BYTES
- * for a stream Returns 0 to go on; anything else cancels the call, also one that waits for a pipe. */
+ *   done_bytes    of the content (verify: of the shard files)
+ *   total_bytes   the same; a stream's is TANDEM_FILES_UNKNOWN_BYTES
+ * Returns 0 to go on; anything else cancels the call, also one that waits for a pipe. */
 typedef int32_t (*tandem_files_progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
 
 /* Hears a sentence about something that the user should know, and that is neither a result nor an error. */
@@ -71,13 +73,14 @@ typedef struct tandem_files_encode_options {
   int32_t force;         /* non-zero: replace existing files of these names, and remove shard files of this name with
                             other indices (a 10+4 set that becomes a 4+2 set) */
   int32_t no_sync;       /* non-zero: leave it to the operating system when bytes reach the disk */
-  uint32_t thread_count; /* 0 = the context's */
-  int32_t dry_run;       /* non-zero: checks names, folders, space and geometry; reads and writes nothing */
+  uint32_t thread_count; /* 0 = the context's caller_count */
+  int32_t dry_run;       /* non-zero: checks names, folders, unfinished sets, space and geometry; writes nothing */
   tandem_files_progress progress; /* NULL = none */
   void *progress_user;
-  uint32_t lock_wait_seconds; /* how long to wait for a folder that another process has locked (flock); 0 = 60 */
+  uint32_t lock_wait_seconds; /* how long to wait for folders, all together, that another process has locked (flock), at
+                                 the start and again at the end; 0 = 60 */
   uint32_t reserved;          /* 0 */
-  tandem_files_note note;     /* NULL = none */
+  tandem_files_note note;     /* of what was cleaned up or given up; NULL = none */
   void *note_user;
 } tandem_files_encode_options;
 
@@ -184,7 +187,7 @@ typedef struct tandem_files_decode_options {
                                 pipe): then written in place. NULL: output_descriptor */
   int32_t output_descriptor; /* written in order, from its position; stays open */
   int32_t force, no_sync;    /* as encode */
-  uint32_t thread_count;     /* 0 = the context's */
+  uint32_t thread_count;     /* 0 = the context's caller_count */
   tandem_files_progress progress;
   void *progress_user;
   int32_t dry_run;            /* non-zero: decodes and compares the digest, writes nothing */
@@ -343,8 +346,10 @@ typedef struct tandem_files_recover_result {
  * set that was complete gets its names, replacing what it was to replace; one that was not goes away; what another
  * process is writing is left alone. Folders that one encode wrote to are best named together. A folder that this
  * process may not write to is no error. encode, and decode where it writes its output, do this by themselves; a search
- * shows folders as if it had been done. options      NULL = defaults result_out   NULL, or a struct whose struct_bytes
- * is set Status: INVALID_ARGUMENT, OUT_OF_MEMORY, IO (a path that does not exist or cannot be listed). */
+ * shows folders as if it had been done.
+ *   options      NULL = defaults
+ *   result_out   NULL, or a struct whose struct_bytes is set
+ * Status: INVALID_ARGUMENT, OUT_OF_MEMORY, IO (a path that does not exist or cannot be listed). */
 TANDEM_API tandem_status tandem_files_recover(const char *const *paths, size_t path_count,
                                               const tandem_files_recover_options *options,
                                               tandem_files_recover_result *result_out);

@@ -228,6 +228,11 @@ typedef struct tandem_context_info {
   uint32_t reserved;
   uint64_t
       kernel_calls; /* 0 = the named kernel has not run yet. Counts chunks; all small calls together count as one */
+  uint64_t inline_bytes; /* a call that moves fewer bytes, inputs and outputs together, is done by the thread that makes
+                            it; 0 = each call may go elsewhere */
+  uint32_t caller_count; /* threads that keep all of it busy by calling at once, with work of their own between calls:
+                            thread_count. OpenCL: the cores, and the calls that a device has in hand */
+  uint32_t reserved_2;
 } tandem_context_info;
 
 /* What a context decided. Status: INVALID_ARGUMENT. */

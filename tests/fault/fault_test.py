@@ -363,6 +363,20 @@ class Faults(unittest.TestCase):
             self.run_on(left, *ENCODE, "--force")
             self.assertEqual(self.hidden(), [])
 
+    def test_force_gives_up_nothing_without_locks(self):
+        """Of a set whose lead is lost: its writer may live."""
+        start = {**self.old, "source": CONTENT}
+        both = ("encode", "source", *SHAPE, "-o", "lead", "-o", "out", "--force")
+        self.run_on(start, *both, status=-9, calls=("rename",), action="kill", at=2)
+        left = {path: content for path, content in self.sandbox.tree().items() if not path.startswith("lead")}
+        for error in (errno.ENOLCK, errno.EBADF):
+            done = self.run_on(left, *ENCODE, "--force", status=3, calls=("flock",), action="fail", at=1, count=1000,
+                               errno=error)
+            self.assertIn("cannot be locked", done.stderr.splitlines()[-1])
+            self.assertEqual(self.sandbox.tree(), left)
+        done = self.run_on(left, *ENCODE, "--force")
+        self.assertIn("gave up", done.stderr)
+
     def test_a_folder_with_slashes_at_its_end(self):
         self.run_on(self.empty, "encode", "source", *SHAPE, "-o", "out//", "--dry-run")
         self.assertEqual(self.sandbox.tree(), self.empty)
