@@ -104,7 +104,12 @@ class OpenclBackend final : public core::Backend {
         if (control.cancelled()) fail_cancelled(device_);
         apply_nothing(task);
       } else if (uses_zero_copy(task)) {
-        guarded([&](const Workplace &place) { run_zero_copy(place, task, control); });
+        guarded([&](const Workplace &place) {
+          if (run_zero_copy(place, task, control)) return;
+          log_.say(TANDEM_LOG_DEBUG,
+                   fmt::format("opencl: {} does not take shards where they lie: staged", device_.name));
+          staged.push_back(task);
+        });
       } else {
         staged.push_back(task);
       }
@@ -143,7 +148,7 @@ class OpenclBackend final : public core::Backend {
 
   // The device, looked for by the first call. Throws Error: in a child, and where there is none.
   const Device &device() {
-    refuse_in_child();
+    claim_driver();
     const std::lock_guard lock(mutex_);
     if (chooser_ != nullptr) return device_;
     driver_ = options_.driver != nullptr ? options_.driver : &open_driver();
@@ -184,13 +189,15 @@ class OpenclBackend final : public core::Backend {
 
   std::shared_ptr<Session> session() {
     const std::lock_guard lock(mutex_);
-    if (session_ == nullptr) session_ = std::make_shared<Session>(*driver_, device_, disk_, log_);
+    if (session_ == nullptr || session_->is_lost())
+      session_ = std::make_shared<Session>(*driver_, device_, disk_, log_);
     return session_;
   }
 
   // In the context of a caller's queue. The latest few are kept: their programs are built.
   std::shared_ptr<Session> session_in(cl_context context) {
     const std::lock_guard lock(mutex_);
+    foreign_.remove_if([](const std::shared_ptr<Session> &each) { return each->is_lost(); });
     for (auto each = foreign_.begin(); each != foreign_.end(); ++each) {
       if ((*each)->context() != context) continue;
       foreign_.splice(foreign_.begin(), foreign_, each);

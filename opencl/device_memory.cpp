@@ -129,7 +129,9 @@ class DeviceRun {
     ranges_ = Inspector(driver_, place_.session->context(), task).ranges();
   }
   ~DeviceRun() {
-    if (!is_over_) driver_.clFinish(queue_.get());  // what it reads and writes is about to go
+    if (is_over_ || driver_.clFinish(queue_.get()) == CL_SUCCESS) return;
+    quarantine(std::move(parts_));  // the device may still write there
+    place_.session->lose();
   }
   DeviceRun(const DeviceRun &) = delete;
   DeviceRun &operator=(const DeviceRun &) = delete;
@@ -157,10 +159,10 @@ class DeviceRun {
 
   void wait_and_merge() {
     if (is_over_) return;
-    wait(driver_, last_);
+    events_.wait();
     is_over_ = true;
     if (task_.mode != Mode::compare) return;
-    for (const Part &part : parts_)
+    for (const Part &part : *parts_)
       merge_records(part.range, part.record_values, part.start_bytes, task_.prepared->rows(), task_.mismatches);
   }
 
@@ -211,14 +213,12 @@ class DeviceRun {
       const std::uint64_t length = std::min(most, task_.length_bytes - done);
       const auto copy = [&](const Range &range, std::size_t i, bool back) {
         const cl_mem scratch = scratch_[range.is_output].get();
-        const cl_event after = last_.get();
-        cl_event event = nullptr;
+        const cl_event after = events_.last();
         check(driver_.clEnqueueCopyBuffer(queue_.get(), back ? scratch : range.buffer, back ? range.buffer : scratch,
                                           back ? offsets[i] : range.start_bytes + done,
                                           back ? range.start_bytes + done : offsets[i], length, after != nullptr,
-                                          after != nullptr ? &after : nullptr, &event),
+                                          after != nullptr ? &after : nullptr, events_.next(driver_)),
               "clEnqueueCopyBuffer");
-        last_ = Event(event, driver_.clReleaseEvent);
       };
       for (std::size_t i = 0; i < ranges_.size(); ++i)
         if (!ranges_[i].is_output || task_.mode != Mode::assign) copy(ranges_[i], i, false);
@@ -231,7 +231,7 @@ class DeviceRun {
   void start_part(const Variant &variant, std::uint64_t start_bytes, std::uint64_t length_bytes,
                   std::uint64_t first_output, std::vector<std::uint64_t> offsets, const std::vector<cl_mem> &shards) {
     Session &session = *place_.session;
-    Part &part = parts_.emplace_back();
+    Part &part = parts_->emplace_back();
     part.start_bytes = start_bytes;
     part.range = core::cut_kernel_range(variant.spec, length_bytes, first_output);
     part.offsets = make_buffer(driver_, session.context(), CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
@@ -245,17 +245,15 @@ class DeviceRun {
                                  part.record_values.size() * sizeof(std::uint32_t), part.record_values.data());
       records = part.records.get();
     }
-    last_ = launch(session, queue_.get(), {variant, prepared_of(task_), part.range, part.offsets.get(), records},
-                   shards, last_.get());
+    launch(session, queue_.get(), {variant, prepared_of(task_), part.range, part.offsets.get(), records}, shards,
+           events_.all().last(events_.empty() ? 0 : 1), events_);
     place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
     if (!compare) return;
-    const cl_event after = last_.get();
-    cl_event event = nullptr;
+    const cl_event after = events_.last();
     check(driver_.clEnqueueReadBuffer(queue_.get(), records, CL_FALSE, 0,
                                       part.record_values.size() * sizeof(std::uint32_t), part.record_values.data(), 1,
-                                      &after, &event),
+                                      &after, events_.next(driver_)),
           "clEnqueueReadBuffer");
-    last_ = Event(event, driver_.clReleaseEvent);
   }
 
   Workplace place_;
@@ -264,8 +262,9 @@ class DeviceRun {
   Queue queue_;
   std::vector<Range> ranges_;
   Buffer scratch_[2];
-  std::list<Part> parts_;  // stay where they are: reads go into them
-  Event last_;
+  // Stay where they are: reads go into them.
+  std::unique_ptr<std::list<Part>> parts_ = std::make_unique<std::list<Part>>();
+  Events events_;  // each command waits for the one before it: the caller's queue may be out of order
   bool is_over_ = true;
 };
 

@@ -18,8 +18,6 @@ struct Workplace {
   std::atomic<std::uint64_t> &kernel_calls;
 };
 
-[[noreturn]] void fail_cancelled(const Device &device);
-
 // Bytes of one shard that a piece may have, where a piece's inputs and outputs lie in a buffer each: a multiple of 64.
 // Throws Error (OUT_OF_MEMORY) if the budget does not hold one such line of each shard.
 std::uint64_t most_piece_bytes(const Workplace &place, const core::Task &task, const Variant &variant,
@@ -40,8 +38,9 @@ bool fits_arguments(const Device &device, const core::Task &task) noexcept;
 // OpenCL forbids.
 bool fits_zero_copy(const Device &device, const core::Task &task);
 
-// Uses host shards where they lie. Worth it on a device that shares the host's memory; right on all.
-void run_zero_copy(const Workplace &place, const core::Task &task, core::Control &control);
+// Uses host shards where they lie. Worth it on a device that shares the host's memory; right on all. false: the driver
+// makes no buffers of this memory, and nothing was done.
+bool run_zero_copy(const Workplace &place, const core::Task &task, core::Control &control);
 
 // Starts tasks whose shards are buffers, on the caller's queues. Everything is checked before the first command.
 // `place` gives a place in the context of a queue.

@@ -1,13 +1,17 @@
 #include "opencl/session.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
+#include <chrono>
 
 namespace tandem::opencl {
 namespace {
 
 constexpr std::uint64_t kLeastBufferBytes = 4096;
 constexpr std::size_t kMostTables = 32;
+constexpr std::chrono::milliseconds kLookAtControl(10);
 
 std::uint64_t rounded(std::uint64_t bytes) { return std::bit_ceil(std::max(bytes, kLeastBufferBytes)); }
 
@@ -25,6 +29,10 @@ Context make_context(const Driver &driver, const Device &device, cl_context fore
 }
 
 }  // namespace
+
+void fail_cancelled(const Device &device) {
+  core::fail(TANDEM_ERROR_CANCELLED, fmt::format("cancelled: {} runs nothing of this job any more", device.name));
+}
 
 cl_mem GrowingBuffer::get(const Session &session, std::uint64_t bytes) {
   if (bytes > capacity_bytes_) {
@@ -51,13 +59,6 @@ void PinnedMemory::release() noexcept {
   queue_.reset();
 }
 
-void PinnedMemory::abandon() noexcept {
-  address_ = nullptr;
-  capacity_bytes_ = 0;
-  buffer_.forget();
-  queue_.reset();
-}
-
 std::byte *PinnedMemory::get(const Session &session, cl_command_queue queue, std::uint64_t bytes) {
   if (bytes <= capacity_bytes_) return address_;
   release();
@@ -75,18 +76,13 @@ std::byte *PinnedMemory::get(const Session &session, cl_command_queue queue, std
   return address_;
 }
 
-void Lane::drain(const Driver &driver) noexcept {
+bool Lane::drain(const Driver &driver) noexcept {
   bool is_over = true;
   for (const Queue *queue : {&up, &run, &down})
     if (*queue && driver.clFinish(queue->get()) != CL_SUCCESS) is_over = false;
-  for (Slot &slot : slots) {
-    slot.uploaded.reset();
-    slot.computed.reset();
-    slot.downloaded.reset();
-    if (is_over) continue;
-    slot.host_inputs.abandon();
-    slot.host_outputs.abandon();
-  }
+  if (is_over)
+    for (Slot &slot : slots) slot.events.reset();
+  return is_over;
 }
 
 Session::Session(const Driver &driver, const Device &device, std::shared_ptr<DiskCache> disk, const core::Log &log,
@@ -111,11 +107,13 @@ std::shared_ptr<const Buffer> Session::tables(const OpenclPrepared &prepared) {
   return buffer;
 }
 
-Session::LaneLease Session::take_lane() {
+Session::LaneLease Session::take_lane(const core::Control &control) {
   std::unique_ptr<Lane> lane;
   {
     std::unique_lock lock(mutex_);
-    lane_free_.wait(lock, [&] { return lanes_out_ < kMostLanes; });
+    // Who cancels has no way to wake this thread.
+    while (!lane_free_.wait_for(lock, kLookAtControl, [&] { return lanes_out_ < kMostLanes; }))
+      if (control.cancelled()) fail_cancelled(device_);
     ++lanes_out_;
     if (!idle_lanes_.empty()) {
       lane = std::move(idle_lanes_.back());
@@ -137,18 +135,25 @@ Session::LaneLease Session::take_lane() {
   }
 }
 
+bool Session::LaneLease::settle() noexcept {
+  if (lane_->drain(session_->driver())) return true;
+  quarantine(std::move(lane_));
+  session_->lose();
+  return false;
+}
+
 Session::LaneLease::~LaneLease() {
   const std::lock_guard lock(session_->mutex_);
   try {
-    session_->idle_lanes_.push_back(std::move(lane_));
+    if (lane_ != nullptr) session_->idle_lanes_.push_back(std::move(lane_));
   } catch (const std::bad_alloc &) {  // then it ends here
   }
   --session_->lanes_out_;
   session_->lane_free_.notify_one();
 }
 
-Event launch(Session &session, cl_command_queue queue, const Launch &what, std::span<const cl_mem> shards,
-             cl_event after) {
+void launch(Session &session, cl_command_queue queue, const Launch &what, std::span<const cl_mem> shards,
+            std::span<const cl_event> after, Events &events) {
   const Driver &driver = session.driver();
   const bool tables = what.variant.spec.technique == core::Technique::tables;
   const auto &local = what.variant.spec.tuning.local;
@@ -174,11 +179,11 @@ Event launch(Session &session, cl_command_queue queue, const Launch &what, std::
   }
   const std::size_t local_size[] = {local[0], local[1], local[2]};
   const std::size_t global_size[] = {what.range.group_count * local[0], local[1], local[2]};
-  cl_event event = nullptr;
-  check(driver.clEnqueueNDRangeKernel(queue, kernel.get(), 3, nullptr, global_size, local_size, after != nullptr,
-                                      after != nullptr ? &after : nullptr, &event),
+  const std::vector<cl_event> waits(after.begin(), after.end());  // `after` may be what `events` holds
+  check(driver.clEnqueueNDRangeKernel(queue, kernel.get(), 3, nullptr, global_size, local_size,
+                                      static_cast<cl_uint>(waits.size()), waits.empty() ? nullptr : waits.data(),
+                                      events.next(driver)),
         "clEnqueueNDRangeKernel");
-  return {event, driver.clReleaseEvent};
 }
 
 void merge_records(const core::KernelRange &range, std::span<const std::uint32_t> records, std::uint64_t start_bytes,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <list>
 #include <memory>
@@ -16,6 +17,8 @@
 namespace tandem::opencl {
 
 class Session;
+
+[[noreturn]] void fail_cancelled(const Device &device);
 
 // A buffer on the device that grows and is kept.
 class GrowingBuffer {
@@ -41,9 +44,6 @@ class PinnedMemory {
   std::byte *get(const Session &session, cl_command_queue queue, std::uint64_t bytes);
   std::byte *get() const noexcept { return address_; }
 
-  // The device may still write here, and nobody can tell: it is never given back.
-  void abandon() noexcept;
-
  private:
   void release() noexcept;
 
@@ -60,7 +60,7 @@ struct Slot {
   GrowingBuffer inputs, outputs, offsets, records;
   std::vector<std::uint64_t> offset_values;  // what `offsets` is to hold
   std::vector<std::uint32_t> record_values;  // what `records` held
-  Event uploaded, computed, downloaded;
+  Events events;                             // of its commands
 };
 
 // What one run uses: queues for upload, kernel and download, so that three pieces are under way at once.
@@ -69,8 +69,8 @@ struct Lane {
   Queue up, run, down;
   std::array<Slot, kSlots> slots;
 
-  // Nothing of this lane runs any more afterwards; where the driver cannot say so its memory is abandoned.
-  void drain(const Driver &driver) noexcept;
+  // Waits until nothing of this lane runs any more. false: the driver cannot say so.
+  bool drain(const Driver &driver) noexcept;
 };
 
 class Session : public std::enable_shared_from_this<Session> {
@@ -86,10 +86,14 @@ class Session : public std::enable_shared_from_this<Session> {
   cl_context context() const noexcept { return context_.get(); }
   Programs &programs() noexcept { return programs_; }
 
+  // Work of it could not be brought to an end: it is not to be used again.
+  void lose() noexcept { is_lost_.store(true, std::memory_order_relaxed); }
+  bool is_lost() const noexcept { return is_lost_.load(std::memory_order_relaxed); }
+
   // The nibble tables of a matrix on the device; kept for the matrices that were used last.
   std::shared_ptr<const Buffer> tables(const OpenclPrepared &prepared);
 
-  // A lane of one's own; waits for one while all are taken.
+  // A lane of one's own; take_lane waits for one while all are taken.
   class LaneLease {
    public:
     LaneLease(std::shared_ptr<Session> session, std::unique_ptr<Lane> lane)
@@ -99,18 +103,23 @@ class Session : public std::enable_shared_from_this<Session> {
     LaneLease &operator=(const LaneLease &) = delete;
     Lane *operator->() const noexcept { return lane_.get(); }
     Lane &operator*() const noexcept { return *lane_; }
-    void drain() noexcept { lane_->drain(session_->driver()); }
+
+    // After an error: drains the lane. Where that fails (false) the lane with all that the device may still write to
+    // is quarantined, and the session is lost.
+    bool settle() noexcept;
 
    private:
     std::shared_ptr<Session> session_;
     std::unique_ptr<Lane> lane_;
   };
-  LaneLease take_lane();
+  // Throws Error (CANCELLED) if that comes first.
+  LaneLease take_lane(const core::Control &control);
 
  private:
   const Driver &driver_;
   const Device device_;
   Context context_;
+  std::atomic<bool> is_lost_{false};
   Programs programs_;
   std::mutex mutex_;
   std::condition_variable lane_free_;
@@ -127,10 +136,10 @@ struct Launch {
   cl_mem offsets, records;
 };
 
-// Sets the arguments and starts the kernel after `after` (which may be null). `shards`: inputs' buffer and outputs'
-// buffer (Binding::offsets), or one for each input and output.
-Event launch(Session &session, cl_command_queue queue, const Launch &what, std::span<const cl_mem> shards,
-             cl_event after);
+// Sets the arguments and starts the kernel after the commands of `after`; its own event is added to `events`. `shards`:
+// inputs' buffer and outputs' buffer (Binding::offsets), or one for each input and output.
+void launch(Session &session, cl_command_queue queue, const Launch &what, std::span<const cl_mem> shards,
+            std::span<const cl_event> after, Events &events);
 
 inline constexpr std::uint64_t kRecordBytes = 8;
 

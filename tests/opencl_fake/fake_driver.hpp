@@ -6,9 +6,11 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "core/backend.hpp"
 #include "core/kernel_text.hpp"
 #include "opencl/opencl_module.hpp"
 
@@ -27,8 +29,13 @@ struct FakeDevice {
 
 struct FakeDriverScript {
   std::vector<FakeDevice> devices = {FakeDevice()};
-  std::uint64_t failing_call = UINT64_MAX;     // the n-th call of the table, from 0, fails
-  std::uint64_t failing_command = UINT64_MAX;  // the n-th command is accepted, and fails when it is done
+  std::uint64_t failing_call = UINT64_MAX;        // the n-th call of the table, from 0, fails
+  std::uint64_t failing_command = UINT64_MAX;     // the n-th command is accepted, and fails when it is done
+  std::uint64_t cancelling_command = UINT64_MAX;  // the n-th command cancels `control` when it is put into its queue
+  core::Control *control = nullptr;
+  bool finish_fails = false;  // clFinish does nothing and says so: what is in the queues is done when they are released
+  bool refuses_host_memory = false;  // no buffers over memory of the caller
+  std::set<const void *> read_only;  // where memory of the caller begins that nobody can write to
   bool refuses_binaries = false;
   bool refuses_text = false;   // a program does not build: the log says "fake: no"
   double listing_seconds = 0;  // clGetPlatformIDs takes so long
