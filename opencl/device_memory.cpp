@@ -173,14 +173,9 @@ class DeviceRun {
   }
 
   Access access_in_place() const {
-    // An element is 64 bytes at most, and the beginnings of buffers are aligned to 128 (OpenCL 1.2, the largest type).
-    constexpr std::uint64_t kWidest = 64;
-    const bool aligned = place_.session->device().base_alignment_bytes >= kWidest &&
-                         std::all_of(ranges_.begin(), ranges_.end(), [](const Range &range) {
-                           return range.is_aligned && range.root_start_bytes % kWidest == 0;
-                         });
-    if (aligned) return Access::aligned;
-    return place_.session->device().is_cpu() ? Access::direct : Access::shifted;
+    return place_.chooser.access(std::all_of(ranges_.begin(), ranges_.end(), [](const Range &range) {
+      return range.is_aligned && range.root_start_bytes % kAlignedBytes == 0;
+    }));
   }
 
   void start_in_place(Binding binding) {
@@ -201,7 +196,7 @@ class DeviceRun {
   void start_by_copies() {
     const Session &session = *place_.session;
     const unsigned columns = task_.prepared->columns(), rows = task_.prepared->rows();
-    const Variant variant = choose(Access::aligned, Binding::offsets);
+    const Variant variant = choose(place_.chooser.access(true), Binding::offsets);
     const std::uint64_t most = most_piece_bytes(place_, task_, variant, 1);
     const std::uint64_t pitch = pitch_of(std::min(most, task_.length_bytes));
     scratch_[0] = make_buffer(driver_, session.context(), CL_MEM_READ_WRITE, pitch * columns);

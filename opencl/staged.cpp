@@ -160,7 +160,8 @@ std::uint64_t most_piece_bytes(const Workplace &place, const Task &task, const V
     const std::uint64_t tile = std::uint64_t{tuning.element_bytes} * tuning.elements_per_item * tuning.local[0];
     const std::uint64_t of_tile = task.prepared->rows() * kRecordBytes;
     const std::uint64_t rest = most > 3 * of_tile ? most - 3 * of_tile : 0;
-    // piece * shards + piece / tile * of_tile <= rest. Tuning values are at most 2^30 and, for a tile, 2^28: no overflow.
+    // piece * shards + piece / tile * of_tile <= rest. Tuning values are at most 2^30 and, for a tile, 2^28: no
+    // overflow.
     piece = rest * tile / (shards * tile + of_tile) / kLine * kLine;
   }
   if (piece == 0 && budget >= shards * 2 * kLine) piece = kLine;  // of a tuning value, not of memory
@@ -182,8 +183,9 @@ void run_staged(const Workplace &place, std::span<const Task> tasks, core::Contr
     for (const Task &task : tasks) {
       // The XOR of accumulate happens in the caller's memory, so the device computes the product alone.
       const Mode mode = task.mode == Mode::accumulate ? Mode::assign : task.mode;
-      const Variant variant = place.chooser.choose(prepared_of(task), place.session->programs(), mode,
-                                                   core::Access::aligned, core::Binding::offsets, task.length_bytes);
+      const Variant variant =
+          place.chooser.choose(prepared_of(task), place.session->programs(), mode, place.chooser.access(true),
+                               core::Binding::offsets, task.length_bytes);
       const std::uint64_t most = most_piece_bytes(place, task, variant, Session::kMostLanes * Lane::kSlots);
       for (std::uint64_t done = 0; done < task.length_bytes;) {
         if (control.cancelled()) fail_cancelled(device);

@@ -70,9 +70,9 @@ bool run_zero_copy(const Workplace &place, const Task &task, core::Control &cont
   Session &session = *place.session;
   const Driver &driver = session.driver();
   const unsigned columns = task.prepared->columns(), rows = task.prepared->rows();
-  const core::Access access = session.device().is_cpu() ? core::Access::direct : core::Access::shifted;
-  const Variant variant = place.chooser.choose(prepared_of(task), session.programs(), task.mode, access,
-                                               core::Binding::arguments, task.length_bytes);
+  const Variant variant =
+      place.chooser.choose(prepared_of(task), session.programs(), task.mode, place.chooser.access(false),
+                           core::Binding::arguments, task.length_bytes);
   const bool compare = task.mode == Mode::compare;
   const std::uint64_t most = std::max<std::uint64_t>(kLaunchBytes / (columns + rows) / 4096 * 4096, 4096);
 

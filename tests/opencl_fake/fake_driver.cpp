@@ -354,7 +354,7 @@ cl_int CL_API_CALL get_device(cl_device_id id, cl_device_info what, std::size_t 
     case CL_DEVICE_MAX_COMPUTE_UNITS:
       return number(device.compute_units);
     case CL_DEVICE_MEM_BASE_ADDR_ALIGN:
-      return number(cl_uint{1024});
+      return number(cl_uint{8 * device.base_alignment_bytes});
     case CL_DEVICE_HOST_UNIFIED_MEMORY:
       return number(cl_bool{device.shares_memory});
     case CL_DEVICE_AVAILABLE:
@@ -537,6 +537,9 @@ cl_int CL_API_CALL run_kernel(cl_command_queue queue, cl_kernel kernel, cl_uint,
   if (local[0] * local[1] * local[2] > std::min(device.most_group_items, device.kernel_group_items))
     return CL_INVALID_WORK_GROUP_SIZE;
   const auto &arguments = reinterpret_cast<FakeKernel *>(kernel)->arguments;
+  if (parse(reinterpret_cast<FakeKernel *>(kernel)->text).spec.access == Access::aligned &&
+      device.base_alignment_bytes < 64)
+    state->violate("an aligned kernel, and buffers that are not");
   auto call = std::make_shared<Call>();
   call->parsed = parse(reinterpret_cast<FakeKernel *>(kernel)->text);
   core::KernelSpec &spec = call->parsed.spec;

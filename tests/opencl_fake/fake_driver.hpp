@@ -23,7 +23,7 @@ struct FakeDevice {
   cl_device_type type = CL_DEVICE_TYPE_GPU;
   std::uint64_t memory_bytes = 1 << 30, most_buffer_bytes = 1 << 28, local_bytes = 48 << 10;
   std::size_t most_group_items = 256, parameter_bytes = 1024, kernel_group_items = 256;
-  cl_uint compute_units = 8;
+  cl_uint compute_units = 8, base_alignment_bytes = 128;
   bool shares_memory = false, has_compiler = true, is_available = true;
 };
 

@@ -1048,6 +1048,30 @@ TEST(OpenclDeviceMemory, EveryCommandMayFail) {
   }
 }
 
+// A driver whose buffers begin anywhere gets kernels that do not rely on alignment.
+TEST(OpenclDeviceMemory, BuffersMayBeginAnywhere) {
+  for (const std::size_t parameter_bytes : {std::size_t{1024}, std::size_t{100}}) {
+    FakeDriverScript script;
+    script.devices[0].parameter_bytes = parameter_bytes;
+    script.devices[0].base_alignment_bytes = 16;
+    FakeDriver driver(script);
+    const auto backend = opencl::make_backend(fake_options(driver), core::Log());
+    Work work(3, 5, 5000);
+    work.reset();
+    const auto prepared = backend->prepare(work.matrix);
+    OnDevice stripe(driver, work, Layout::own_buffers, 0);
+    const core::Task task = stripe.task(*prepared, Mode::assign);
+    core::Control control;
+    backend->run({&task, 1}, control);
+    stripe.read();
+    EXPECT_TRUE(work.is_right(Mode::assign));
+    work.reset();
+    work.run(*backend, *prepared, Mode::assign);
+    EXPECT_TRUE(work.is_right(Mode::assign));
+    EXPECT_TRUE(driver.violations().empty()) << driver.violations().front();
+  }
+}
+
 // A run whose commands are in the queue, and can be neither waited for nor finished.
 TEST(OpenclDeviceMemory, WhatCannotBeFinishedIsQuarantined) {
   unsigned flushes = 0;
