@@ -115,7 +115,7 @@ class Inspector {
 struct Part {
   core::KernelRange range;
   std::uint64_t start_bytes = 0;  // in the shards
-  Buffer offsets, records;
+  DeviceBuffer offsets, records;
   std::vector<std::uint32_t> record_values;
 };
 
@@ -197,10 +197,22 @@ class DeviceRun {
     const Session &session = *place_.session;
     const unsigned columns = task_.prepared->columns(), rows = task_.prepared->rows();
     const Variant variant = choose(place_.chooser.access(true), Binding::offsets);
-    const std::uint64_t most = most_piece_bytes(place_, task_, variant, 1);
-    const std::uint64_t pitch = pitch_of(std::min(most, task_.length_bytes));
-    scratch_[0] = make_buffer(driver_, session.context(), CL_MEM_READ_WRITE, pitch * columns);
-    scratch_[1] = make_buffer(driver_, session.context(), CL_MEM_READ_WRITE, pitch * rows);
+    std::uint64_t most = std::min(most_piece_bytes(place_, task_, variant, 1), pitch_of(task_.length_bytes));
+    Reservation reserved[2];
+    for (;; most = most / 2 / kAlignedBytes * kAlignedBytes) {  // others may have most of it
+      reserved[0] = session.budget().try_reserve(most * columns);
+      if (reserved[0]) reserved[1] = session.budget().try_reserve(most * rows);
+      if (reserved[1] || most <= kAlignedBytes) break;
+      reserved[0].release();
+    }
+    if (!reserved[1]) {
+      core::fail(TANDEM_ERROR_OUT_OF_MEMORY,
+                 fmt::format("OpenCL: the memory budget of {} ({} bytes) has no {} bytes left of each of {} shards",
+                             session.device().name, session.budget().bytes(), most, columns + rows));
+    }
+    const std::uint64_t pitch = most;
+    scratch_[0] = DeviceBuffer(session, std::move(reserved[0]), CL_MEM_READ_WRITE, pitch * columns);
+    scratch_[1] = DeviceBuffer(session, std::move(reserved[1]), CL_MEM_READ_WRITE, pitch * rows);
     std::vector<std::uint64_t> offsets;
     for (unsigned c = 0; c < columns; ++c) offsets.push_back(c * pitch);
     for (unsigned r = 0; r < rows; ++r) offsets.push_back(r * pitch);
@@ -229,15 +241,15 @@ class DeviceRun {
     Part &part = parts_->emplace_back();
     part.start_bytes = start_bytes;
     part.range = core::cut_kernel_range(variant.spec, length_bytes, first_output);
-    part.offsets = make_buffer(driver_, session.context(), CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
-                               offsets.size() * sizeof offsets[0], offsets.data());
+    part.offsets = DeviceBuffer(session, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, offsets.size() * sizeof offsets[0],
+                                offsets.data());
     cl_mem records = part.offsets.get();  // any buffer
     const bool compare = task_.mode == Mode::compare;
     if (compare) {
       part.record_values.resize(part.range.record_count * task_.prepared->rows() * 2);
       for (std::size_t i = 1; i < part.record_values.size(); i += 2) part.record_values[i] = 0xffffffff;
-      part.records = make_buffer(driver_, session.context(), CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
-                                 part.record_values.size() * sizeof(std::uint32_t), part.record_values.data());
+      part.records = DeviceBuffer(session, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+                                  part.record_values.size() * sizeof(std::uint32_t), part.record_values.data());
       records = part.records.get();
     }
     launch(session, queue_.get(), {variant, prepared_of(task_), part.range, part.offsets.get(), records}, shards,
@@ -256,7 +268,7 @@ class DeviceRun {
   Task task_;
   Queue queue_;
   std::vector<Range> ranges_;
-  Buffer scratch_[2];
+  DeviceBuffer scratch_[2];
   // Stay where they are: reads go into them.
   std::unique_ptr<std::list<Part>> parts_ = std::make_unique<std::list<Part>>();
   Events events_;  // each command waits for the one before it: the caller's queue may be out of order

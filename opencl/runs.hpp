@@ -14,8 +14,10 @@ namespace tandem::opencl {
 struct Workplace {
   std::shared_ptr<Session> session;
   const Chooser &chooser;
-  std::uint64_t memory_budget_bytes;
   std::atomic<std::uint64_t> &kernel_calls;
+
+  // What all pieces of host shards may have of the memory budget; the rest is for tables and for device memory's needs.
+  std::uint64_t budget_bytes_of_staging() const noexcept { return session->budget().bytes() / 4 * 3; }
 };
 
 // Bytes of one shard that a piece may have, where a piece's inputs and outputs lie in a buffer each: a multiple of 64.

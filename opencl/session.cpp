@@ -34,15 +34,48 @@ void fail_cancelled(const Device &device) {
   core::fail(TANDEM_ERROR_CANCELLED, fmt::format("cancelled: {} runs nothing of this job any more", device.name));
 }
 
+DeviceBuffer::DeviceBuffer(const Session &session, cl_mem_flags flags, std::uint64_t bytes, void *host)
+    : reserved_(session.budget().try_reserve(bytes)) {
+  if (!reserved_) {
+    core::fail(TANDEM_ERROR_OUT_OF_MEMORY,
+               fmt::format("OpenCL: the memory budget of {} ({} bytes) has no {} bytes left", session.device().name,
+                           session.budget().bytes(), bytes));
+  }
+  buffer_ = make_buffer(session.driver(), session.context(), flags, bytes, host);
+}
+
+DeviceBuffer::DeviceBuffer(const Session &session, Reservation reserved, cl_mem_flags flags, std::uint64_t bytes,
+                           void *host)
+    : reserved_(std::move(reserved)), buffer_(make_buffer(session.driver(), session.context(), flags, bytes, host)) {}
+
 cl_mem GrowingBuffer::get(const Session &session, std::uint64_t bytes) {
   if (bytes > capacity_bytes_) {
-    const std::uint64_t capacity = std::max(bytes, std::min(rounded(bytes), session.device().most_buffer_bytes));
-    buffer_.reset();
-    capacity_bytes_ = 0;
-    buffer_ = make_buffer(session.driver(), session.context(), CL_MEM_READ_WRITE, capacity);
+    reset();
+    const std::uint64_t roomy = std::max(bytes, std::min(rounded(bytes), session.device().most_buffer_bytes));
+    Reservation reserved = session.budget().try_reserve(roomy);
+    const std::uint64_t capacity = reserved ? roomy : bytes;
+    buffer_ = reserved ? DeviceBuffer(session, std::move(reserved), CL_MEM_READ_WRITE, capacity)
+                       : DeviceBuffer(session, CL_MEM_READ_WRITE, capacity);
     capacity_bytes_ = capacity;
   }
   return buffer_.get();
+}
+
+void GrowingBuffer::reset() noexcept {
+  buffer_.reset();
+  capacity_bytes_ = 0;
+}
+
+void Slot::make_room(std::uint64_t input_bytes, std::uint64_t output_bytes, std::uint64_t offset_bytes,
+                     std::uint64_t record_bytes, std::uint64_t most_bytes) {
+  const auto grown = [](const GrowingBuffer &buffer, std::uint64_t bytes) {
+    return bytes <= buffer.capacity_bytes() ? buffer.capacity_bytes() : rounded(bytes);
+  };
+  if (grown(inputs, input_bytes) + grown(outputs, output_bytes) + grown(offsets, offset_bytes) +
+          grown(records, record_bytes) <=
+      most_bytes)
+    return;
+  for (GrowingBuffer *buffer : {&inputs, &outputs, &offsets, &records}) buffer->reset();
 }
 
 PinnedMemory::~PinnedMemory() { release(); }
@@ -85,23 +118,39 @@ bool Lane::drain(const Driver &driver) noexcept {
   return is_over;
 }
 
-Session::Session(const Driver &driver, const Device &device, std::shared_ptr<DiskCache> disk, const core::Log &log,
-                 cl_context foreign)
+Session::Session(const Driver &driver, const Device &device, std::shared_ptr<DiskCache> disk,
+                 std::shared_ptr<MemoryBudget> budget, const core::Log &log, cl_context foreign)
     : driver_(driver),
       device_(device),
+      budget_(std::move(budget)),
       context_(make_context(driver, device, foreign)),
-      programs_(driver_, device_, context_.get(), std::move(disk), log) {}
+      programs_(driver_, device_, context_.get(), std::move(disk), log) {
+  budget_->add(this);
+}
 
-std::shared_ptr<const Buffer> Session::tables(const OpenclPrepared &prepared) {
+Session::~Session() { budget_->remove(this); }
+
+// Lanes and tables that nobody uses now.
+void Session::give_idle_memory() noexcept {
+  std::vector<std::unique_ptr<Lane>> lanes;
+  decltype(tables_) tables;
   const std::lock_guard lock(mutex_);
+  lanes.swap(idle_lanes_);
+  tables.swap(tables_);  // who runs with one keeps it
+}
+
+std::shared_ptr<const DeviceBuffer> Session::tables(const OpenclPrepared &prepared) {
+  std::unique_lock lock(mutex_);
   for (auto each = tables_.begin(); each != tables_.end(); ++each) {
     if (each->first != prepared.id) continue;
     tables_.splice(tables_.begin(), tables_, each);
     return each->second;
   }
+  lock.unlock();  // the budget may ask this session for memory
   std::vector<std::uint32_t> words = core::pack_nibble_tables(prepared.matrix);
-  auto buffer = std::make_shared<const Buffer>(make_buffer(
-      driver_, context_.get(), CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, words.size() * sizeof words[0], words.data()));
+  auto buffer = std::make_shared<const DeviceBuffer>(*this, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
+                                                     words.size() * sizeof words[0], words.data());
+  lock.lock();
   tables_.emplace_front(prepared.id, buffer);
   if (tables_.size() > kMostTables) tables_.pop_back();
   return buffer;
@@ -169,7 +218,7 @@ void launch(Session &session, cl_command_queue queue, const Launch &what, std::s
   value(cl_ulong{what.range.end});
   value(cl_ulong{what.range.length});
   value(what.records);
-  std::shared_ptr<const Buffer> table_buffer;
+  std::shared_ptr<const DeviceBuffer> table_buffer;
   if (tables) {
     table_buffer = session.tables(what.prepared);
     value(table_buffer->get());

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/kernel_text.hpp"
+#include "opencl/memory_budget.hpp"
 #include "opencl/prepared.hpp"
 #include "opencl/programs.hpp"
 
@@ -20,15 +21,38 @@ class Session;
 
 [[noreturn]] void fail_cancelled(const Device &device);
 
-// A buffer on the device that grows and is kept.
+// A buffer on the device, within the memory budget.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  // Throws Error (OUT_OF_MEMORY) with the budget.
+  DeviceBuffer(const Session &session, cl_mem_flags flags, std::uint64_t bytes, void *host = nullptr);
+  // With bytes reserved before.
+  DeviceBuffer(const Session &session, Reservation reserved, cl_mem_flags flags, std::uint64_t bytes,
+               void *host = nullptr);
+
+  cl_mem get() const noexcept { return buffer_.get(); }
+  void reset() noexcept {
+    buffer_.reset();
+    reserved_.release();
+  }
+
+ private:
+  Reservation reserved_;  // after the buffer: that goes first
+  Buffer buffer_;
+};
+
+// The same, grows and is kept.
 class GrowingBuffer {
  public:
   // At least `bytes` long; what it held is lost if it has to grow.
   cl_mem get(const Session &session, std::uint64_t bytes);
   cl_mem get() const noexcept { return buffer_.get(); }
+  std::uint64_t capacity_bytes() const noexcept { return capacity_bytes_; }
+  void reset() noexcept;
 
  private:
-  Buffer buffer_;
+  DeviceBuffer buffer_;
   std::uint64_t capacity_bytes_ = 0;
 };
 
@@ -56,6 +80,11 @@ class PinnedMemory {
 
 // Room for one piece of work under way.
 struct Slot {
+  // Before a piece: makes sure that the four buffers, grown to what it needs, have `most_bytes` together. What they
+  // grew to for pieces of another shape is given back.
+  void make_room(std::uint64_t input_bytes, std::uint64_t output_bytes, std::uint64_t offset_bytes,
+                 std::uint64_t record_bytes, std::uint64_t most_bytes);
+
   PinnedMemory host_inputs, host_outputs;
   GrowingBuffer inputs, outputs, offsets, records;
   std::vector<std::uint64_t> offset_values;  // what `offsets` is to hold
@@ -73,25 +102,29 @@ struct Lane {
   bool drain(const Driver &driver) noexcept;
 };
 
-class Session : public std::enable_shared_from_this<Session> {
+class Session final : public std::enable_shared_from_this<Session>, private MemoryHolder {
  public:
   static constexpr unsigned kMostLanes = 2;
 
   // A context of its own, or `foreign`, the caller's.
-  Session(const Driver &driver, const Device &device, std::shared_ptr<DiskCache> disk, const core::Log &log,
-          cl_context foreign = nullptr);
+  Session(const Driver &driver, const Device &device, std::shared_ptr<DiskCache> disk,
+          std::shared_ptr<MemoryBudget> budget, const core::Log &log, cl_context foreign = nullptr);
+  ~Session();
+  Session(const Session &) = delete;
+  Session &operator=(const Session &) = delete;
 
   const Driver &driver() const noexcept { return driver_; }
   const Device &device() const noexcept { return device_; }
   cl_context context() const noexcept { return context_.get(); }
   Programs &programs() noexcept { return programs_; }
+  MemoryBudget &budget() const noexcept { return *budget_; }
 
   // Work of it could not be brought to an end: it is not to be used again.
   void lose() noexcept { is_lost_.store(true, std::memory_order_relaxed); }
   bool is_lost() const noexcept { return is_lost_.load(std::memory_order_relaxed); }
 
   // The nibble tables of a matrix on the device; kept for the matrices that were used last.
-  std::shared_ptr<const Buffer> tables(const OpenclPrepared &prepared);
+  std::shared_ptr<const DeviceBuffer> tables(const OpenclPrepared &prepared);
 
   // A lane of one's own; take_lane waits for one while all are taken.
   class LaneLease {
@@ -116,8 +149,11 @@ class Session : public std::enable_shared_from_this<Session> {
   LaneLease take_lane(const core::Control &control);
 
  private:
+  void give_idle_memory() noexcept override;
+
   const Driver &driver_;
   const Device device_;
+  const std::shared_ptr<MemoryBudget> budget_;
   Context context_;
   std::atomic<bool> is_lost_{false};
   Programs programs_;
@@ -125,7 +161,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::condition_variable lane_free_;
   unsigned lanes_out_ = 0;
   std::vector<std::unique_ptr<Lane>> idle_lanes_;
-  std::list<std::pair<std::uint64_t, std::shared_ptr<const Buffer>>> tables_;  // by prepared's id, latest first
+  std::list<std::pair<std::uint64_t, std::shared_ptr<const DeviceBuffer>>> tables_;  // by prepared's id, latest first
 };
 
 // A call of a kernel that only lacks its shards.

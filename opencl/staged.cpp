@@ -12,6 +12,7 @@ using core::Mode;
 using core::Task;
 
 constexpr std::uint64_t kLine = 64;
+constexpr unsigned kPiecesAtOnce = Session::kMostLanes * Lane::kSlots;
 
 // A piece under way in a slot.
 struct Piece {
@@ -52,12 +53,14 @@ class Stream {
     const bool compare = task.mode == Mode::compare;
     const std::uint64_t pitch = pitch_of(piece.length_bytes);
 
+    const std::uint64_t record_bytes = compare ? piece.range.record_count * rows * kRecordBytes : 0;
+    slot.make_room(pitch * columns, pitch * rows, (columns + rows) * sizeof(std::uint64_t), record_bytes,
+                   place_.budget_bytes_of_staging() / kPiecesAtOnce);
     upload(slot, slot.host_inputs, slot.inputs, task.inputs, columns, piece);
     const cl_mem outputs = slot.outputs.get(session, pitch * rows);
     if (compare) upload(slot, slot.host_outputs, slot.outputs, task.outputs, rows, piece);
     send_offsets(slot, columns, rows, pitch);
     cl_mem records = slot.offsets.get();  // any buffer
-    const std::uint64_t record_bytes = piece.range.record_count * rows * kRecordBytes;
     if (compare) {
       records = slot.records.get(session, record_bytes);
       const cl_uint nothing[] = {0, 0xffffffff};
@@ -149,8 +152,8 @@ std::uint64_t most_piece_bytes(const Workplace &place, const Task &task, const V
                                unsigned pieces_at_once) {
   const Device &device = place.session->device();
   const std::uint64_t shards = std::uint64_t{task.prepared->rows()} + task.prepared->columns();
-  // Buffers grow to powers of two: half of the budget is what they may be asked for.
-  const std::uint64_t budget = place.memory_budget_bytes / pieces_at_once / 2;
+  // Half of it: offsets, and buffers that grow to powers of two.
+  const std::uint64_t budget = place.budget_bytes_of_staging() / pieces_at_once / 2;
   const std::uint64_t most = std::min({variant.staging_bytes, budget, device.most_buffer_bytes});
   std::uint64_t piece = most / shards / kLine * kLine;
   if (task.mode == Mode::compare) {
@@ -169,7 +172,7 @@ std::uint64_t most_piece_bytes(const Workplace &place, const Task &task, const V
     core::fail(
         TANDEM_ERROR_OUT_OF_MEMORY,
         fmt::format("OpenCL: the memory budget of {} on {} ({} bytes) does not hold {} bytes of each of {} shards",
-                    device.name, device.model, place.memory_budget_bytes, kLine, shards));
+                    device.name, device.model, place.session->budget().bytes(), kLine, shards));
   }
   return piece;
 }
@@ -186,7 +189,7 @@ void run_staged(const Workplace &place, std::span<const Task> tasks, core::Contr
       const Variant variant =
           place.chooser.choose(prepared_of(task), place.session->programs(), mode, place.chooser.access(true),
                                core::Binding::offsets, task.length_bytes);
-      const std::uint64_t most = most_piece_bytes(place, task, variant, Session::kMostLanes * Lane::kSlots);
+      const std::uint64_t most = most_piece_bytes(place, task, variant, kPiecesAtOnce);
       for (std::uint64_t done = 0; done < task.length_bytes;) {
         if (control.cancelled()) fail_cancelled(device);
         const std::uint64_t length = std::min(most, task.length_bytes - done);

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <thread>
 
+#include "core/budget.hpp"
 #include "core/error.hpp"
 #include "core/fork.hpp"
 #include "opencl/devices.hpp"
@@ -148,6 +149,86 @@ struct Work {
   std::vector<const std::byte *> in;
   std::vector<std::byte *> out;
   std::vector<core::Mismatch> mismatches;
+};
+
+// A stripe in buffers of the fake, on a queue in a context of its own.
+class OnDevice {
+ public:
+  enum class Layout { one_buffer, two_buffers, own_buffers };
+
+  OnDevice(const FakeDriver &driver, Work &work, Layout layout, std::uint64_t skew, bool in_order = true)
+      : driver_(*driver.table()), work_(work) {
+    cl_platform_id platform = nullptr;
+    cl_uint count = 0;
+    driver_.clGetPlatformIDs(1, &platform, &count);
+    cl_device_id devices[4] = {};
+    driver_.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 4, devices, &count);
+    cl_int error = CL_SUCCESS;
+    context = driver_.clCreateContext(nullptr, 1, devices, nullptr, nullptr, &error);
+    queue = driver_.clCreateCommandQueue(context, devices[0], in_order ? 0 : CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE,
+                                         &error);
+    const std::uint64_t pitch = (work.bytes + 127) / 64 * 64 + skew;
+    const std::size_t columns = work.inputs.size(), rows = work.outputs.size();
+    for (std::size_t i = 0; i < columns + rows; ++i) {
+      const bool output = i >= columns;
+      const std::size_t slot = layout == Layout::one_buffer    ? i
+                               : layout == Layout::own_buffers ? 0
+                               : output                        ? i - columns
+                                                               : i;
+      const bool fresh = layout == Layout::own_buffers || i == 0 || (layout == Layout::two_buffers && i == columns);
+      if (fresh) {
+        const std::size_t room = layout == Layout::own_buffers ? 1 : columns + rows;
+        buffers_.push_back(
+            driver_.clCreateBuffer(context, CL_MEM_READ_WRITE, room * pitch + skew + 64, nullptr, &error));
+      }
+      (output ? out : in).push_back(buffers_.back());
+      (output ? out_offsets : in_offsets).push_back(slot * pitch + skew);
+    }
+    write();
+  }
+  ~OnDevice() {
+    for (const cl_mem buffer : buffers_) driver_.clReleaseMemObject(buffer);
+    driver_.clReleaseCommandQueue(queue);
+    driver_.clReleaseContext(context);
+  }
+
+  void write() {
+    for (std::size_t c = 0; c < in.size(); ++c)
+      driver_.clEnqueueWriteBuffer(queue, in[c], CL_TRUE, in_offsets[c], work_.bytes, work_.inputs[c].data(), 0,
+                                   nullptr, nullptr);
+    for (std::size_t r = 0; r < out.size(); ++r)
+      driver_.clEnqueueWriteBuffer(queue, out[r], CL_TRUE, out_offsets[r], work_.bytes, work_.before[r].data(), 0,
+                                   nullptr, nullptr);
+  }
+  void read() {
+    for (std::size_t r = 0; r < out.size(); ++r)
+      driver_.clEnqueueReadBuffer(queue, out[r], CL_TRUE, out_offsets[r], work_.bytes, work_.outputs[r].data(), 0,
+                                  nullptr, nullptr);
+  }
+  core::Task task(const core::Prepared &prepared, Mode mode) {
+    core::Task made = {&prepared,
+                       reinterpret_cast<const std::byte *const *>(in.data()),
+                       reinterpret_cast<std::byte *const *>(out.data()),
+                       0,
+                       work_.bytes,
+                       mode,
+                       work_.mismatches.data()};
+    made.memory = core::MemoryKind::opencl;
+    made.queue = queue;
+    made.input_offsets = in_offsets.data();
+    made.output_offsets = out_offsets.data();
+    return made;
+  }
+
+  cl_context context = nullptr;
+  cl_command_queue queue = nullptr;
+  std::vector<cl_mem> in, out;
+  std::vector<std::uint64_t> in_offsets, out_offsets;
+
+ private:
+  const tandem_opencl_module &driver_;
+  Work &work_;
+  std::vector<cl_mem> buffers_;
 };
 
 std::pair<tandem_status, std::string> status_of(const std::function<void()> &body) {
@@ -393,12 +474,78 @@ TEST(OpenclMemory, LargeTilesDoNotMakeSmallPieces) {
   EXPECT_LE(driver.most_device_bytes(), options.memory_budget_bytes);
 }
 
+// All buffers together stay within the budget, whatever shapes follow each other; lowered while the context lives, it
+// holds from the next run on.
+TEST(OpenclMemory, TheBudgetHoldsOverShapes) {
+  FakeDriver driver;
+  core::Budget resources;
+  resources.set_all("opencl_mib=2");
+  opencl::Options options = fake_options(driver);
+  options.resources = &resources;
+  const auto backend = opencl::make_backend(options, core::Log());
+  std::uint64_t most = 2 << 20;
+  for (unsigned round = 0; round < 2; ++round) {
+    for (const auto &[rows, columns] : {std::pair(2u, 60u), std::pair(60u, 2u), std::pair(20u, 20u)}) {
+      Work work(rows, columns, 50'000);
+      const auto prepared = backend->prepare(work.matrix);
+      for (const Mode mode : {Mode::compare, Mode::accumulate}) {
+        work.reset();
+        work.run(*backend, *prepared, mode);
+        ASSERT_TRUE(work.is_right(mode)) << rows << " x " << columns;
+        ASSERT_LE(driver.most_device_bytes(), most) << rows << " x " << columns;
+        EXPECT_GT(driver.most_device_bytes(), most / 8) << rows << " x " << columns;
+      }
+    }
+    resources.set("opencl_mib", 1);
+    most = 1 << 20;
+    if (round == 0) {  // what was kept goes when room is needed
+      Work other(3, 40, 50'000);
+      const auto prepared = backend->prepare(other.matrix);
+      other.run(*backend, *prepared, Mode::assign);
+      EXPECT_TRUE(other.is_right(Mode::assign));
+      EXPECT_LE(driver.device_bytes(), most);
+      driver.set_script({});  // the peak begins again
+    }
+  }
+}
+
+// Jobs on device memory that need scratch draw from the same budget.
+TEST(OpenclMemory, TheBudgetHoldsOverJobs) {
+  FakeDriverScript script;
+  script.devices[0].parameter_bytes = 100;
+  FakeDriver driver(script);
+  opencl::Options options = fake_options(driver);
+  options.memory_budget_bytes = 1 << 20;
+  const auto backend = opencl::make_backend(options, core::Log());
+  Work work(3, 20, 60'000);
+  const auto prepared = backend->prepare(work.matrix);
+  work.run(*backend, *prepared, Mode::assign);
+  ASSERT_TRUE(work.is_right(Mode::assign));
+  OnDevice one(driver, work, OnDevice::Layout::own_buffers, 0), two(driver, work, OnDevice::Layout::own_buffers, 0);
+  const std::uint64_t of_caller = 2 * 23 * (60'000 + 192);
+  core::Control control;
+  {
+    const core::Task first = one.task(*prepared, Mode::assign), second = two.task(*prepared, Mode::assign);
+    const auto ticket = backend->submit({&first, 1}, control), other = backend->submit({&second, 1}, control);
+    ticket->wait();
+    other->wait();
+    work.run(*backend, *prepared, Mode::assign);
+  }
+  EXPECT_LE(driver.most_device_bytes(), options.memory_budget_bytes + of_caller);
+  for (OnDevice *stripe : {&one, &two}) {
+    work.reset();
+    stripe->read();
+    EXPECT_TRUE(work.is_right(Mode::assign));
+  }
+}
+
 // While other runs have all lanes, a run that waits for one can be cancelled.
 TEST(OpenclSession, AWaitForALaneCanBeCancelled) {
   FakeDriver driver;
   const auto devices = opencl::find_devices(*driver.table(), core::Log());
-  const auto session = std::make_shared<opencl::Session>(
-      *driver.table(), devices.at(0), std::make_shared<opencl::DiskCache>("", core::Log()), core::Log());
+  const auto session = std::make_shared<opencl::Session>(*driver.table(), devices.at(0),
+                                                         std::make_shared<opencl::DiskCache>("", core::Log()),
+                                                         std::make_shared<opencl::MemoryBudget>(1 << 20), core::Log());
   core::Control control;
   std::thread waiter;
   std::atomic<bool> cancelled{false};
@@ -821,86 +968,6 @@ TEST(OpenclDiskCache, TwoProcessesAtOnce) {
 }
 
 // ---- shards in device memory ---------------------------------------------------------------------------------
-
-// A stripe in buffers of the fake, on a queue in a context of its own.
-class OnDevice {
- public:
-  enum class Layout { one_buffer, two_buffers, own_buffers };
-
-  OnDevice(const FakeDriver &driver, Work &work, Layout layout, std::uint64_t skew, bool in_order = true)
-      : driver_(*driver.table()), work_(work) {
-    cl_platform_id platform = nullptr;
-    cl_uint count = 0;
-    driver_.clGetPlatformIDs(1, &platform, &count);
-    cl_device_id devices[4] = {};
-    driver_.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 4, devices, &count);
-    cl_int error = CL_SUCCESS;
-    context = driver_.clCreateContext(nullptr, 1, devices, nullptr, nullptr, &error);
-    queue = driver_.clCreateCommandQueue(context, devices[0], in_order ? 0 : CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE,
-                                         &error);
-    const std::uint64_t pitch = (work.bytes + 127) / 64 * 64 + skew;
-    const std::size_t columns = work.inputs.size(), rows = work.outputs.size();
-    for (std::size_t i = 0; i < columns + rows; ++i) {
-      const bool output = i >= columns;
-      const std::size_t slot = layout == Layout::one_buffer    ? i
-                               : layout == Layout::own_buffers ? 0
-                               : output                        ? i - columns
-                                                               : i;
-      const bool fresh = layout == Layout::own_buffers || i == 0 || (layout == Layout::two_buffers && i == columns);
-      if (fresh) {
-        const std::size_t room = layout == Layout::own_buffers ? 1 : columns + rows;
-        buffers_.push_back(
-            driver_.clCreateBuffer(context, CL_MEM_READ_WRITE, room * pitch + skew + 64, nullptr, &error));
-      }
-      (output ? out : in).push_back(buffers_.back());
-      (output ? out_offsets : in_offsets).push_back(slot * pitch + skew);
-    }
-    write();
-  }
-  ~OnDevice() {
-    for (const cl_mem buffer : buffers_) driver_.clReleaseMemObject(buffer);
-    driver_.clReleaseCommandQueue(queue);
-    driver_.clReleaseContext(context);
-  }
-
-  void write() {
-    for (std::size_t c = 0; c < in.size(); ++c)
-      driver_.clEnqueueWriteBuffer(queue, in[c], CL_TRUE, in_offsets[c], work_.bytes, work_.inputs[c].data(), 0,
-                                   nullptr, nullptr);
-    for (std::size_t r = 0; r < out.size(); ++r)
-      driver_.clEnqueueWriteBuffer(queue, out[r], CL_TRUE, out_offsets[r], work_.bytes, work_.before[r].data(), 0,
-                                   nullptr, nullptr);
-  }
-  void read() {
-    for (std::size_t r = 0; r < out.size(); ++r)
-      driver_.clEnqueueReadBuffer(queue, out[r], CL_TRUE, out_offsets[r], work_.bytes, work_.outputs[r].data(), 0,
-                                  nullptr, nullptr);
-  }
-  core::Task task(const core::Prepared &prepared, Mode mode) {
-    core::Task made = {&prepared,
-                       reinterpret_cast<const std::byte *const *>(in.data()),
-                       reinterpret_cast<std::byte *const *>(out.data()),
-                       0,
-                       work_.bytes,
-                       mode,
-                       work_.mismatches.data()};
-    made.memory = core::MemoryKind::opencl;
-    made.queue = queue;
-    made.input_offsets = in_offsets.data();
-    made.output_offsets = out_offsets.data();
-    return made;
-  }
-
-  cl_context context = nullptr;
-  cl_command_queue queue = nullptr;
-  std::vector<cl_mem> in, out;
-  std::vector<std::uint64_t> in_offsets, out_offsets;
-
- private:
-  const tandem_opencl_module &driver_;
-  Work &work_;
-  std::vector<cl_mem> buffers_;
-};
 
 using Layout = OnDevice::Layout;
 
