@@ -98,6 +98,7 @@ std::unique_ptr<core::Backend> make_opencl_backend(tandem_context &context, cons
   opencl_options.device = name;
   opencl_options.technique = text_option(options.kernel, "TANDEM_KERNEL");
   opencl_options.tuning = context.tuning.get();
+  opencl_options.resources = &context.budget;
   opencl_options.cache_folder = opencl::default_cache_folder();
   std::unique_ptr<core::Backend> backend = opencl::make_backend(opencl_options, context.log);
   const std::string &technique = opencl_options.technique;

@@ -1,5 +1,5 @@
 // The resources budget: how much of a named, purely logical resource running work may hold at once (DESIGN: the
-// `resources` clause). One resource here, "cpu": concurrent CPU tasks; more names come with more kinds of worker.
+// `resources` clause). "cpu": concurrent CPU tasks. "opencl_mib": MiB of buffers on an OpenCL device; only kept here.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +22,7 @@ class Budget {
   void set(const std::string &name, std::uint64_t amount);
 
   std::uint64_t cpu_amount() const noexcept;  // UINT64_MAX when not set
+  std::uint64_t opencl_mib() const noexcept;  // the same
 
   // One unit of "cpu". acquire blocks (never spins) until there is one, first come first served; without a cap it takes
   // no lock. Not to be called by a thread that holds one: with a cap of 1 it would wait for itself.

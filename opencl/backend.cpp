@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/budget.hpp"
 #include "core/error.hpp"
 #include "core/fork.hpp"
 #include "opencl/factory.hpp"
@@ -104,7 +105,12 @@ class OpenclBackend final : public core::Backend {
         if (control.cancelled()) fail_cancelled(device_);
         apply_nothing(task);
       } else if (uses_zero_copy(task)) {
-        guarded([&](const Workplace &place) { run_zero_copy(place, task, control); });
+        guarded([&](const Workplace &place) {
+          if (run_zero_copy(place, task, control)) return;
+          log_.say(TANDEM_LOG_DEBUG,
+                   fmt::format("opencl: {} does not take shards where they lie: staged", device_.name));
+          staged.push_back(task);
+        });
       } else {
         staged.push_back(task);
       }
@@ -143,15 +149,13 @@ class OpenclBackend final : public core::Backend {
 
   // The device, looked for by the first call. Throws Error: in a child, and where there is none.
   const Device &device() {
-    refuse_in_child();
+    claim_driver();
     const std::lock_guard lock(mutex_);
     if (chooser_ != nullptr) return device_;
     driver_ = options_.driver != nullptr ? options_.driver : &open_driver();
     device_ = select_device(find_devices(*driver_, log_), options_.device);
     disk_ = std::make_shared<DiskCache>(options_.cache_folder, log_);
-    memory_budget_bytes_ = options_.memory_budget_bytes != 0
-                               ? std::min(options_.memory_budget_bytes, device_.memory_bytes)
-                               : device_.memory_bytes / 2;
+    memory_ = std::make_shared<MemoryBudget>(budget_bytes());
     chooser_ = std::make_unique<Chooser>(options_, device_, log_);
     found_ = traits_called(device_.name);
     traits_.store(&found_, std::memory_order_release);
@@ -162,9 +166,21 @@ class OpenclBackend final : public core::Backend {
                     options_.device == "opencl" ? (device_.is_cpu() ? "the first device, no GPU or accelerator is here"
                                                                     : "the first GPU or accelerator")
                                                 : "as asked",
-                    device_.compute_units, memory_budget_bytes_, device_.memory_bytes,
+                    device_.compute_units, memory_->bytes(), device_.memory_bytes,
                     may_share_memory() ? "host shards are used where they lie" : "host shards are staged"));
     return device_;
+  }
+
+  // Half of the device's memory unless somebody said otherwise, which may be while jobs run.
+  std::uint64_t budget_bytes() const noexcept {
+    const std::uint64_t mib = options_.resources != nullptr ? options_.resources->opencl_mib() : UINT64_MAX;
+    std::uint64_t most = device_.memory_bytes;
+    if (mib < UINT64_MAX >> 20) {
+      most = std::min(most, mib << 20);
+    } else if (options_.memory_budget_bytes == 0) {
+      most /= 2;
+    }
+    return options_.memory_budget_bytes != 0 ? std::min(most, options_.memory_budget_bytes) : most;
   }
 
   bool may_share_memory() const {
@@ -179,24 +195,27 @@ class OpenclBackend final : public core::Backend {
   }
 
   Workplace place_of(std::shared_ptr<Session> session) {
-    return {std::move(session), *chooser_, memory_budget_bytes_, kernel_calls_};
+    memory_->set(budget_bytes());
+    return {std::move(session), *chooser_, kernel_calls_};
   }
 
   std::shared_ptr<Session> session() {
     const std::lock_guard lock(mutex_);
-    if (session_ == nullptr) session_ = std::make_shared<Session>(*driver_, device_, disk_, log_);
+    if (session_ == nullptr || session_->is_lost())
+      session_ = std::make_shared<Session>(*driver_, device_, disk_, memory_, log_);
     return session_;
   }
 
   // In the context of a caller's queue. The latest few are kept: their programs are built.
   std::shared_ptr<Session> session_in(cl_context context) {
     const std::lock_guard lock(mutex_);
+    foreign_.remove_if([](const std::shared_ptr<Session> &each) { return each->is_lost(); });
     for (auto each = foreign_.begin(); each != foreign_.end(); ++each) {
       if ((*each)->context() != context) continue;
       foreign_.splice(foreign_.begin(), foreign_, each);
       return foreign_.front();
     }
-    foreign_.push_front(std::make_shared<Session>(*driver_, device_, disk_, log_, context));
+    foreign_.push_front(std::make_shared<Session>(*driver_, device_, disk_, memory_, log_, context));
     if (foreign_.size() > kMostForeignContexts) foreign_.pop_back();
     return foreign_.front();
   }
@@ -244,7 +263,7 @@ class OpenclBackend final : public core::Backend {
   const Driver *driver_ = nullptr;  // from here on: set by device(), then constant
   Device device_;
   std::shared_ptr<DiskCache> disk_;
-  std::uint64_t memory_budget_bytes_ = 0;
+  std::shared_ptr<MemoryBudget> memory_;
   std::unique_ptr<Chooser> chooser_;
 
   std::shared_ptr<Session> session_;

@@ -115,7 +115,7 @@ class Inspector {
 struct Part {
   core::KernelRange range;
   std::uint64_t start_bytes = 0;  // in the shards
-  Buffer offsets, records;
+  DeviceBuffer offsets, records;
   std::vector<std::uint32_t> record_values;
 };
 
@@ -129,7 +129,9 @@ class DeviceRun {
     ranges_ = Inspector(driver_, place_.session->context(), task).ranges();
   }
   ~DeviceRun() {
-    if (!is_over_) driver_.clFinish(queue_.get());  // what it reads and writes is about to go
+    if (is_over_ || driver_.clFinish(queue_.get()) == CL_SUCCESS) return;
+    quarantine(std::move(parts_));  // the device may still write there
+    place_.session->lose();
   }
   DeviceRun(const DeviceRun &) = delete;
   DeviceRun &operator=(const DeviceRun &) = delete;
@@ -157,10 +159,10 @@ class DeviceRun {
 
   void wait_and_merge() {
     if (is_over_) return;
-    wait(driver_, last_);
+    events_.wait();
     is_over_ = true;
     if (task_.mode != Mode::compare) return;
-    for (const Part &part : parts_)
+    for (const Part &part : *parts_)
       merge_records(part.range, part.record_values, part.start_bytes, task_.prepared->rows(), task_.mismatches);
   }
 
@@ -171,14 +173,9 @@ class DeviceRun {
   }
 
   Access access_in_place() const {
-    // An element is 64 bytes at most, and the beginnings of buffers are aligned to 128 (OpenCL 1.2, the largest type).
-    constexpr std::uint64_t kWidest = 64;
-    const bool aligned = place_.session->device().base_alignment_bytes >= kWidest &&
-                         std::all_of(ranges_.begin(), ranges_.end(), [](const Range &range) {
-                           return range.is_aligned && range.root_start_bytes % kWidest == 0;
-                         });
-    if (aligned) return Access::aligned;
-    return place_.session->device().is_cpu() ? Access::direct : Access::shifted;
+    return place_.chooser.access(std::all_of(ranges_.begin(), ranges_.end(), [](const Range &range) {
+      return range.is_aligned && range.root_start_bytes % kAlignedBytes == 0;
+    }));
   }
 
   void start_in_place(Binding binding) {
@@ -199,11 +196,23 @@ class DeviceRun {
   void start_by_copies() {
     const Session &session = *place_.session;
     const unsigned columns = task_.prepared->columns(), rows = task_.prepared->rows();
-    const Variant variant = choose(Access::aligned, Binding::offsets);
-    const std::uint64_t most = most_piece_bytes(place_, task_, variant, 1);
-    const std::uint64_t pitch = pitch_of(std::min(most, task_.length_bytes));
-    scratch_[0] = make_buffer(driver_, session.context(), CL_MEM_READ_WRITE, pitch * columns);
-    scratch_[1] = make_buffer(driver_, session.context(), CL_MEM_READ_WRITE, pitch * rows);
+    const Variant variant = choose(place_.chooser.access(true), Binding::offsets);
+    std::uint64_t most = std::min(most_piece_bytes(place_, task_, variant, 1), pitch_of(task_.length_bytes));
+    Reservation reserved[2];
+    for (;; most = most / 2 / kAlignedBytes * kAlignedBytes) {  // others may have most of it
+      reserved[0] = session.budget().try_reserve(most * columns);
+      if (reserved[0]) reserved[1] = session.budget().try_reserve(most * rows);
+      if (reserved[1] || most <= kAlignedBytes) break;
+      reserved[0].release();
+    }
+    if (!reserved[1]) {
+      core::fail(TANDEM_ERROR_OUT_OF_MEMORY,
+                 fmt::format("OpenCL: the memory budget of {} ({} bytes) has no {} bytes left of each of {} shards",
+                             session.device().name, session.budget().bytes(), most, columns + rows));
+    }
+    const std::uint64_t pitch = most;
+    scratch_[0] = DeviceBuffer(session, std::move(reserved[0]), CL_MEM_READ_WRITE, pitch * columns);
+    scratch_[1] = DeviceBuffer(session, std::move(reserved[1]), CL_MEM_READ_WRITE, pitch * rows);
     std::vector<std::uint64_t> offsets;
     for (unsigned c = 0; c < columns; ++c) offsets.push_back(c * pitch);
     for (unsigned r = 0; r < rows; ++r) offsets.push_back(r * pitch);
@@ -211,14 +220,12 @@ class DeviceRun {
       const std::uint64_t length = std::min(most, task_.length_bytes - done);
       const auto copy = [&](const Range &range, std::size_t i, bool back) {
         const cl_mem scratch = scratch_[range.is_output].get();
-        const cl_event after = last_.get();
-        cl_event event = nullptr;
+        const cl_event after = events_.last();
         check(driver_.clEnqueueCopyBuffer(queue_.get(), back ? scratch : range.buffer, back ? range.buffer : scratch,
                                           back ? offsets[i] : range.start_bytes + done,
                                           back ? range.start_bytes + done : offsets[i], length, after != nullptr,
-                                          after != nullptr ? &after : nullptr, &event),
+                                          after != nullptr ? &after : nullptr, events_.next(driver_)),
               "clEnqueueCopyBuffer");
-        last_ = Event(event, driver_.clReleaseEvent);
       };
       for (std::size_t i = 0; i < ranges_.size(); ++i)
         if (!ranges_[i].is_output || task_.mode != Mode::assign) copy(ranges_[i], i, false);
@@ -231,31 +238,29 @@ class DeviceRun {
   void start_part(const Variant &variant, std::uint64_t start_bytes, std::uint64_t length_bytes,
                   std::uint64_t first_output, std::vector<std::uint64_t> offsets, const std::vector<cl_mem> &shards) {
     Session &session = *place_.session;
-    Part &part = parts_.emplace_back();
+    Part &part = parts_->emplace_back();
     part.start_bytes = start_bytes;
     part.range = core::cut_kernel_range(variant.spec, length_bytes, first_output);
-    part.offsets = make_buffer(driver_, session.context(), CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
-                               offsets.size() * sizeof offsets[0], offsets.data());
+    part.offsets = DeviceBuffer(session, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, offsets.size() * sizeof offsets[0],
+                                offsets.data());
     cl_mem records = part.offsets.get();  // any buffer
     const bool compare = task_.mode == Mode::compare;
     if (compare) {
       part.record_values.resize(part.range.record_count * task_.prepared->rows() * 2);
       for (std::size_t i = 1; i < part.record_values.size(); i += 2) part.record_values[i] = 0xffffffff;
-      part.records = make_buffer(driver_, session.context(), CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
-                                 part.record_values.size() * sizeof(std::uint32_t), part.record_values.data());
+      part.records = DeviceBuffer(session, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+                                  part.record_values.size() * sizeof(std::uint32_t), part.record_values.data());
       records = part.records.get();
     }
-    last_ = launch(session, queue_.get(), {variant, prepared_of(task_), part.range, part.offsets.get(), records},
-                   shards, last_.get());
+    launch(session, queue_.get(), {variant, prepared_of(task_), part.range, part.offsets.get(), records}, shards,
+           events_.all().last(events_.empty() ? 0 : 1), events_);
     place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
     if (!compare) return;
-    const cl_event after = last_.get();
-    cl_event event = nullptr;
+    const cl_event after = events_.last();
     check(driver_.clEnqueueReadBuffer(queue_.get(), records, CL_FALSE, 0,
                                       part.record_values.size() * sizeof(std::uint32_t), part.record_values.data(), 1,
-                                      &after, &event),
+                                      &after, events_.next(driver_)),
           "clEnqueueReadBuffer");
-    last_ = Event(event, driver_.clReleaseEvent);
   }
 
   Workplace place_;
@@ -263,9 +268,10 @@ class DeviceRun {
   Task task_;
   Queue queue_;
   std::vector<Range> ranges_;
-  Buffer scratch_[2];
-  std::list<Part> parts_;  // stay where they are: reads go into them
-  Event last_;
+  DeviceBuffer scratch_[2];
+  // Stay where they are: reads go into them.
+  std::unique_ptr<std::list<Part>> parts_ = std::make_unique<std::list<Part>>();
+  Events events_;  // each command waits for the one before it: the caller's queue may be out of order
   bool is_over_ = true;
 };
 

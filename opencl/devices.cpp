@@ -179,6 +179,7 @@ std::vector<DeviceDescription> describe_devices(std::chrono::milliseconds patien
   const auto ask = [answer, given] {
     std::vector<DeviceDescription> list;
     try {
+      claim_driver();
       const Driver &driver = given != nullptr ? *given : open_driver();
       for (const Device &device : find_devices(driver, core::Log()))
         list.push_back(

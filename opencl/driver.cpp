@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <mutex>
+#include <new>
 
 #include "core/fork.hpp"
 #include "core/own_folder.hpp"
@@ -33,6 +35,8 @@ const Driver &open_module(const std::string &path) {
   return *module;
 }
 
+std::atomic<std::uint32_t> claimed_in{0};  // the fork_generation() of the process that did; 0: nobody
+
 bool means_memory(cl_int error) noexcept {
   return error == CL_OUT_OF_HOST_MEMORY || error == CL_MEM_OBJECT_ALLOCATION_FAILURE;
 }
@@ -53,11 +57,15 @@ void check_module(const Driver *module, const std::string &path) {
 }
 
 const Driver &open_driver() {
-  static std::mutex mutex;
-  static const Driver *driver = nullptr;
-  const std::lock_guard lock(mutex);
-  if (driver == nullptr) driver = &open_module(module_path());
-  return *driver;
+  struct Opened {
+    std::mutex mutex;
+    const Driver *driver = nullptr;
+  };
+  static core::ForkLocal<Opened> opened;  // another thread of the parent may have been here when it forked
+  Opened &here = opened.get();
+  const std::lock_guard lock(here.mutex);
+  if (here.driver == nullptr) here.driver = &open_module(module_path());
+  return *here.driver;
 }
 
 void check_installed() {
@@ -68,15 +76,19 @@ void check_installed() {
   }
 }
 
-bool in_child() noexcept { return core::fork_generation() != core::kFirstForkGeneration; }
+bool in_child() noexcept {
+  const std::uint32_t generation = claimed_in.load();
+  return generation != 0 && generation != core::fork_generation();
+}
 
-void refuse_in_child() {
-  if (in_child()) {
-    core::fail(TANDEM_ERROR_DEVICE,
-               fmt::format("{}: this process was forked, and OpenCL drivers do not survive a fork; use the backend "
-                           "\"cpu\" in children, or start them by exec",
-                           kWho));
-  }
+void claim_driver() {
+  const std::uint32_t now = core::fork_generation();
+  std::uint32_t claimed = 0;
+  if (claimed_in.compare_exchange_strong(claimed, now) || claimed == now) return;
+  core::fail(TANDEM_ERROR_DEVICE,
+             fmt::format("{}: this process was forked by one that had used OpenCL, and OpenCL drivers do not survive a "
+                         "fork; use the backend \"cpu\" in children, or start them by exec",
+                         kWho));
 }
 
 const char *error_name(cl_int error) noexcept {
@@ -145,11 +157,27 @@ Buffer make_buffer(const Driver &driver, cl_context context, cl_mem_flags flags,
   return {buffer, driver.clReleaseMemObject};
 }
 
-void wait(const Driver &driver, Event &event) {
-  if (!event) return;
-  const cl_event waited = event.get();
-  check(driver.clWaitForEvents(1, &waited), "clWaitForEvents");
-  event.reset();
+void Events::wait() {
+  if (raw_.empty()) return;
+  check(driver_->clWaitForEvents(static_cast<cl_uint>(raw_.size()), raw_.data()), "clWaitForEvents");
+  reset();
+}
+
+void Events::reset() noexcept {
+  for (const cl_event event : raw_)
+    if (event != nullptr) driver_->clReleaseEvent(event);
+  raw_.clear();
+}
+
+void quarantine_object(void *what) noexcept {
+  struct Kept {
+    void *what;
+    Kept *next;
+  };
+  static std::atomic<Kept *> first{nullptr};
+  Kept *kept = new (std::nothrow) Kept{what, first.load()};
+  while (kept != nullptr && !first.compare_exchange_weak(kept->next, kept)) {
+  }
 }
 
 }  // namespace tandem::opencl

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/error.hpp"
 #include "opencl/opencl_module.hpp"
@@ -12,7 +15,7 @@ namespace tandem::opencl {
 
 using Driver = tandem_opencl_module;
 
-// The driver behind libtandem_opencl.so, opened once. Throws Error (UNAVAILABLE).
+// The driver behind libtandem_opencl.so, opened once, after claim_driver(). Throws Error (UNAVAILABLE).
 const Driver &open_driver();
 
 // Whether the module's file is there, without opening it. Throws Error (UNAVAILABLE) with its path.
@@ -21,9 +24,10 @@ void check_installed();
 // Throws Error (UNAVAILABLE) unless this library and that module speak the same version.
 void check_module(const Driver *module, const std::string &path);
 
-// Throws Error (DEVICE) in a process that was forked: what a driver holds is lost in a child.
-void refuse_in_child();
-bool in_child() noexcept;
+// To be called before a driver's first function: from now on it belongs to this process. What a driver holds (threads,
+// open devices) is lost in a child: throws Error (DEVICE) in one whose parent had come so far.
+void claim_driver();
+bool in_child() noexcept;  // such a one
 
 const char *error_name(cl_int error) noexcept;
 
@@ -76,14 +80,44 @@ using Queue = Handle<cl_command_queue>;
 using Buffer = Handle<cl_mem>;
 using ProgramHandle = Handle<cl_program>;
 using KernelHandle = Handle<cl_kernel>;
-using Event = Handle<cl_event>;
 
 Queue make_queue(const Driver &driver, cl_context context, cl_device_id device);
 Buffer make_buffer(const Driver &driver, cl_context context, cl_mem_flags flags, std::uint64_t bytes,
                    void *host = nullptr);
 
-// Waits for an event and drops it. Nothing to do for an empty one.
-void wait(const Driver &driver, Event &event);
+// The events of commands that belong together. A queue's order says nothing of success: a command that failed fails
+// those that wait for its event, and no others. So the events of all are kept, and looked at in the end.
+class Events {
+ public:
+  Events() = default;
+  ~Events() { reset(); }
+  Events(const Events &) = delete;
+  Events &operator=(const Events &) = delete;
+
+  // Where the function that puts a command into a queue is to write the command's event. Good for that call alone.
+  cl_event *next(const Driver &driver) {
+    driver_ = &driver;
+    return &raw_.emplace_back(nullptr);
+  }
+  std::span<const cl_event> all() const noexcept { return raw_; }  // until the next next()
+  cl_event last() const noexcept { return raw_.empty() ? nullptr : raw_.back(); }
+  bool empty() const noexcept { return raw_.empty(); }
+
+  // Waits for all, and drops them. Throws DriverError if one of the commands failed.
+  void wait();
+  void reset() noexcept;
+
+ private:
+  const Driver *driver_ = nullptr;
+  std::vector<cl_event> raw_;
+};
+
+// Keeps for ever what a device may still write to. Leak checkers find it.
+void quarantine_object(void *what) noexcept;
+template <class Object>
+void quarantine(std::unique_ptr<Object> what) noexcept {
+  quarantine_object(what.release());
+}
 
 // A text property of a platform, device or program: `get` is the call with its first arguments bound.
 template <class Get>

@@ -26,8 +26,10 @@ struct Options {
   std::string device = "opencl";  // "opencl": the first GPU or accelerator, else the first; "opencl:P:D": that one
   std::string technique;          // "" or "auto": by the bytes run; "tables"; "compiled" (up to 4096 coefficients)
   Transfer transfer = Transfer::automatic;
+  bool always_shifted = false;  // kernels that make no use of alignment: what GPUs run where there is none
   const core::TuningSource *tuning = nullptr;    // outlives the backend
-  std::uint64_t memory_budget_bytes = 0;         // of buffers on the device; 0 = half of its memory
+  std::uint64_t memory_budget_bytes = 0;         // of buffers on the device; 0 = half of its memory, or `resources`
+  const core::Budget *resources = nullptr;       // outlives the backend; its "opencl_mib" holds from the next run on
   std::string cache_folder;                      // of compiled programs; "" = none
   const tandem_opencl_module *driver = nullptr;  // nullptr = libtandem_opencl.so; else outlives the backend
   // Replaced by tests together with the driver.

@@ -249,6 +249,12 @@ void Chooser::fit_local_size(const OpenclPrepared &prepared, Variant &variant) c
   log_.say(TANDEM_LOG_INFO, fmt::format("opencl: {}; {}x{}x{} instead", text, local[0], local[1], local[2]));
 }
 
+Access Chooser::access(bool is_aligned) const noexcept {
+  if (options_.always_shifted) return Access::shifted;
+  if (is_aligned && device_.base_alignment_bytes >= kAlignedBytes) return Access::aligned;
+  return device_.is_cpu() ? Access::direct : Access::shifted;
+}
+
 Variant Chooser::choose(const OpenclPrepared &prepared, Programs &programs, Mode mode, Access access, Binding binding,
                         std::uint64_t length_bytes) const {
   const Settings settings = this->settings(prepared, mode);

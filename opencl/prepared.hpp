@@ -69,6 +69,9 @@ struct Variant {
   std::uint64_t staging_bytes = 0;
 };
 
+// The widest element.
+inline constexpr std::uint64_t kAlignedBytes = 64;
+
 class Chooser {
  public:
   Chooser(const Options &options, const Device &device, const core::Log &log);
@@ -76,6 +79,9 @@ class Chooser {
   // Throws Error (UNAVAILABLE, INVALID_ARGUMENT) for forced values that the device cannot run.
   Variant choose(const OpenclPrepared &prepared, Programs &programs, core::Mode mode, core::Access access,
                  core::Binding binding, std::uint64_t length_bytes) const;
+
+  // For shards that begin, or do not all begin, at multiples of kAlignedBytes in buffers that the driver placed.
+  core::Access access(bool is_aligned) const noexcept;
 
   Settings settings(const OpenclPrepared &prepared, core::Mode mode) const;
   core::TuningIdentity identity() const;

@@ -14,11 +14,11 @@ namespace tandem::opencl {
 struct Workplace {
   std::shared_ptr<Session> session;
   const Chooser &chooser;
-  std::uint64_t memory_budget_bytes;
   std::atomic<std::uint64_t> &kernel_calls;
-};
 
-[[noreturn]] void fail_cancelled(const Device &device);
+  // What all pieces of host shards may have of the memory budget; the rest is for tables and for device memory's needs.
+  std::uint64_t budget_bytes_of_staging() const noexcept { return session->budget().bytes() / 4 * 3; }
+};
 
 // Bytes of one shard that a piece may have, where a piece's inputs and outputs lie in a buffer each: a multiple of 64.
 // Throws Error (OUT_OF_MEMORY) if the budget does not hold one such line of each shard.
@@ -40,8 +40,9 @@ bool fits_arguments(const Device &device, const core::Task &task) noexcept;
 // OpenCL forbids.
 bool fits_zero_copy(const Device &device, const core::Task &task);
 
-// Uses host shards where they lie. Worth it on a device that shares the host's memory; right on all.
-void run_zero_copy(const Workplace &place, const core::Task &task, core::Control &control);
+// Uses host shards where they lie. Worth it on a device that shares the host's memory; right on all. false: the driver
+// makes no buffers of this memory, and nothing was done.
+bool run_zero_copy(const Workplace &place, const core::Task &task, core::Control &control);
 
 // Starts tasks whose shards are buffers, on the caller's queues. Everything is checked before the first command.
 // `place` gives a place in the context of a queue.

@@ -1,13 +1,17 @@
 #include "opencl/session.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
+#include <chrono>
 
 namespace tandem::opencl {
 namespace {
 
 constexpr std::uint64_t kLeastBufferBytes = 4096;
 constexpr std::size_t kMostTables = 32;
+constexpr std::chrono::milliseconds kLookAtControl(10);
 
 std::uint64_t rounded(std::uint64_t bytes) { return std::bit_ceil(std::max(bytes, kLeastBufferBytes)); }
 
@@ -26,15 +30,52 @@ Context make_context(const Driver &driver, const Device &device, cl_context fore
 
 }  // namespace
 
+void fail_cancelled(const Device &device) {
+  core::fail(TANDEM_ERROR_CANCELLED, fmt::format("cancelled: {} runs nothing of this job any more", device.name));
+}
+
+DeviceBuffer::DeviceBuffer(const Session &session, cl_mem_flags flags, std::uint64_t bytes, void *host)
+    : reserved_(session.budget().try_reserve(bytes)) {
+  if (!reserved_) {
+    core::fail(TANDEM_ERROR_OUT_OF_MEMORY,
+               fmt::format("OpenCL: the memory budget of {} ({} bytes) has no {} bytes left", session.device().name,
+                           session.budget().bytes(), bytes));
+  }
+  buffer_ = make_buffer(session.driver(), session.context(), flags, bytes, host);
+}
+
+DeviceBuffer::DeviceBuffer(const Session &session, Reservation reserved, cl_mem_flags flags, std::uint64_t bytes,
+                           void *host)
+    : reserved_(std::move(reserved)), buffer_(make_buffer(session.driver(), session.context(), flags, bytes, host)) {}
+
 cl_mem GrowingBuffer::get(const Session &session, std::uint64_t bytes) {
   if (bytes > capacity_bytes_) {
-    const std::uint64_t capacity = std::max(bytes, std::min(rounded(bytes), session.device().most_buffer_bytes));
-    buffer_.reset();
-    capacity_bytes_ = 0;
-    buffer_ = make_buffer(session.driver(), session.context(), CL_MEM_READ_WRITE, capacity);
+    reset();
+    const std::uint64_t roomy = std::max(bytes, std::min(rounded(bytes), session.device().most_buffer_bytes));
+    Reservation reserved = session.budget().try_reserve(roomy);
+    const std::uint64_t capacity = reserved ? roomy : bytes;
+    buffer_ = reserved ? DeviceBuffer(session, std::move(reserved), CL_MEM_READ_WRITE, capacity)
+                       : DeviceBuffer(session, CL_MEM_READ_WRITE, capacity);
     capacity_bytes_ = capacity;
   }
   return buffer_.get();
+}
+
+void GrowingBuffer::reset() noexcept {
+  buffer_.reset();
+  capacity_bytes_ = 0;
+}
+
+void Slot::make_room(std::uint64_t input_bytes, std::uint64_t output_bytes, std::uint64_t offset_bytes,
+                     std::uint64_t record_bytes, std::uint64_t most_bytes) {
+  const auto grown = [](const GrowingBuffer &buffer, std::uint64_t bytes) {
+    return bytes <= buffer.capacity_bytes() ? buffer.capacity_bytes() : rounded(bytes);
+  };
+  if (grown(inputs, input_bytes) + grown(outputs, output_bytes) + grown(offsets, offset_bytes) +
+          grown(records, record_bytes) <=
+      most_bytes)
+    return;
+  for (GrowingBuffer *buffer : {&inputs, &outputs, &offsets, &records}) buffer->reset();
 }
 
 PinnedMemory::~PinnedMemory() { release(); }
@@ -48,13 +89,6 @@ void PinnedMemory::release() noexcept {
   address_ = nullptr;
   capacity_bytes_ = 0;
   buffer_.reset();
-  queue_.reset();
-}
-
-void PinnedMemory::abandon() noexcept {
-  address_ = nullptr;
-  capacity_bytes_ = 0;
-  buffer_.forget();
   queue_.reset();
 }
 
@@ -75,47 +109,60 @@ std::byte *PinnedMemory::get(const Session &session, cl_command_queue queue, std
   return address_;
 }
 
-void Lane::drain(const Driver &driver) noexcept {
+bool Lane::drain(const Driver &driver) noexcept {
   bool is_over = true;
   for (const Queue *queue : {&up, &run, &down})
     if (*queue && driver.clFinish(queue->get()) != CL_SUCCESS) is_over = false;
-  for (Slot &slot : slots) {
-    slot.uploaded.reset();
-    slot.computed.reset();
-    slot.downloaded.reset();
-    if (is_over) continue;
-    slot.host_inputs.abandon();
-    slot.host_outputs.abandon();
-  }
+  if (is_over)
+    for (Slot &slot : slots) slot.events.reset();
+  return is_over;
 }
 
-Session::Session(const Driver &driver, const Device &device, std::shared_ptr<DiskCache> disk, const core::Log &log,
-                 cl_context foreign)
+Session::Session(const Driver &driver, const Device &device, std::shared_ptr<DiskCache> disk,
+                 std::shared_ptr<MemoryBudget> budget, const core::Log &log, cl_context foreign)
     : driver_(driver),
       device_(device),
+      budget_(std::move(budget)),
       context_(make_context(driver, device, foreign)),
-      programs_(driver_, device_, context_.get(), std::move(disk), log) {}
+      programs_(driver_, device_, context_.get(), std::move(disk), log) {
+  budget_->add(this);
+}
 
-std::shared_ptr<const Buffer> Session::tables(const OpenclPrepared &prepared) {
+Session::~Session() { budget_->remove(this); }
+
+// Lanes and tables that nobody uses now.
+void Session::give_idle_memory() noexcept {
+  std::vector<std::unique_ptr<Lane>> lanes;
+  decltype(tables_) tables;
   const std::lock_guard lock(mutex_);
+  lanes.swap(idle_lanes_);
+  tables.swap(tables_);  // who runs with one keeps it
+}
+
+std::shared_ptr<const DeviceBuffer> Session::tables(const OpenclPrepared &prepared) {
+  std::unique_lock lock(mutex_);
   for (auto each = tables_.begin(); each != tables_.end(); ++each) {
     if (each->first != prepared.id) continue;
     tables_.splice(tables_.begin(), tables_, each);
     return each->second;
   }
+  lock.unlock();  // the budget may ask this session for memory
   std::vector<std::uint32_t> words = core::pack_nibble_tables(prepared.matrix);
-  auto buffer = std::make_shared<const Buffer>(make_buffer(
-      driver_, context_.get(), CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, words.size() * sizeof words[0], words.data()));
+  auto buffer = std::make_shared<const DeviceBuffer>(*this, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
+                                                     words.size() * sizeof words[0], words.data());
+  lock.lock();
   tables_.emplace_front(prepared.id, buffer);
   if (tables_.size() > kMostTables) tables_.pop_back();
   return buffer;
 }
 
-Session::LaneLease Session::take_lane() {
+Session::LaneLease Session::take_lane(const core::Control &control) {
   std::unique_ptr<Lane> lane;
   {
     std::unique_lock lock(mutex_);
-    lane_free_.wait(lock, [&] { return lanes_out_ < kMostLanes; });
+    // Who cancels has no way to wake this thread.
+    while (!lane_free_.wait_for(lock, kLookAtControl, [&] { return lanes_out_ < kMostLanes; }))
+      if (control.cancelled()) fail_cancelled(device_);
     ++lanes_out_;
     if (!idle_lanes_.empty()) {
       lane = std::move(idle_lanes_.back());
@@ -137,18 +184,25 @@ Session::LaneLease Session::take_lane() {
   }
 }
 
+bool Session::LaneLease::settle() noexcept {
+  if (lane_->drain(session_->driver())) return true;
+  quarantine(std::move(lane_));
+  session_->lose();
+  return false;
+}
+
 Session::LaneLease::~LaneLease() {
   const std::lock_guard lock(session_->mutex_);
   try {
-    session_->idle_lanes_.push_back(std::move(lane_));
+    if (lane_ != nullptr) session_->idle_lanes_.push_back(std::move(lane_));
   } catch (const std::bad_alloc &) {  // then it ends here
   }
   --session_->lanes_out_;
   session_->lane_free_.notify_one();
 }
 
-Event launch(Session &session, cl_command_queue queue, const Launch &what, std::span<const cl_mem> shards,
-             cl_event after) {
+void launch(Session &session, cl_command_queue queue, const Launch &what, std::span<const cl_mem> shards,
+            std::span<const cl_event> after, Events &events) {
   const Driver &driver = session.driver();
   const bool tables = what.variant.spec.technique == core::Technique::tables;
   const auto &local = what.variant.spec.tuning.local;
@@ -164,7 +218,7 @@ Event launch(Session &session, cl_command_queue queue, const Launch &what, std::
   value(cl_ulong{what.range.end});
   value(cl_ulong{what.range.length});
   value(what.records);
-  std::shared_ptr<const Buffer> table_buffer;
+  std::shared_ptr<const DeviceBuffer> table_buffer;
   if (tables) {
     table_buffer = session.tables(what.prepared);
     value(table_buffer->get());
@@ -174,11 +228,11 @@ Event launch(Session &session, cl_command_queue queue, const Launch &what, std::
   }
   const std::size_t local_size[] = {local[0], local[1], local[2]};
   const std::size_t global_size[] = {what.range.group_count * local[0], local[1], local[2]};
-  cl_event event = nullptr;
-  check(driver.clEnqueueNDRangeKernel(queue, kernel.get(), 3, nullptr, global_size, local_size, after != nullptr,
-                                      after != nullptr ? &after : nullptr, &event),
+  const std::vector<cl_event> waits(after.begin(), after.end());  // `after` may be what `events` holds
+  check(driver.clEnqueueNDRangeKernel(queue, kernel.get(), 3, nullptr, global_size, local_size,
+                                      static_cast<cl_uint>(waits.size()), waits.empty() ? nullptr : waits.data(),
+                                      events.next(driver)),
         "clEnqueueNDRangeKernel");
-  return {event, driver.clReleaseEvent};
 }
 
 void merge_records(const core::KernelRange &range, std::span<const std::uint32_t> records, std::uint64_t start_bytes,

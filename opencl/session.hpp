@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <list>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "core/kernel_text.hpp"
+#include "opencl/memory_budget.hpp"
 #include "opencl/prepared.hpp"
 #include "opencl/programs.hpp"
 
@@ -17,15 +19,40 @@ namespace tandem::opencl {
 
 class Session;
 
-// A buffer on the device that grows and is kept.
+[[noreturn]] void fail_cancelled(const Device &device);
+
+// A buffer on the device, within the memory budget.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  // Throws Error (OUT_OF_MEMORY) with the budget.
+  DeviceBuffer(const Session &session, cl_mem_flags flags, std::uint64_t bytes, void *host = nullptr);
+  // With bytes reserved before.
+  DeviceBuffer(const Session &session, Reservation reserved, cl_mem_flags flags, std::uint64_t bytes,
+               void *host = nullptr);
+
+  cl_mem get() const noexcept { return buffer_.get(); }
+  void reset() noexcept {
+    buffer_.reset();
+    reserved_.release();
+  }
+
+ private:
+  Reservation reserved_;  // after the buffer: that goes first
+  Buffer buffer_;
+};
+
+// The same, grows and is kept.
 class GrowingBuffer {
  public:
   // At least `bytes` long; what it held is lost if it has to grow.
   cl_mem get(const Session &session, std::uint64_t bytes);
   cl_mem get() const noexcept { return buffer_.get(); }
+  std::uint64_t capacity_bytes() const noexcept { return capacity_bytes_; }
+  void reset() noexcept;
 
  private:
-  Buffer buffer_;
+  DeviceBuffer buffer_;
   std::uint64_t capacity_bytes_ = 0;
 };
 
@@ -41,9 +68,6 @@ class PinnedMemory {
   std::byte *get(const Session &session, cl_command_queue queue, std::uint64_t bytes);
   std::byte *get() const noexcept { return address_; }
 
-  // The device may still write here, and nobody can tell: it is never given back.
-  void abandon() noexcept;
-
  private:
   void release() noexcept;
 
@@ -56,11 +80,16 @@ class PinnedMemory {
 
 // Room for one piece of work under way.
 struct Slot {
+  // Before a piece: makes sure that the four buffers, grown to what it needs, have `most_bytes` together. What they
+  // grew to for pieces of another shape is given back.
+  void make_room(std::uint64_t input_bytes, std::uint64_t output_bytes, std::uint64_t offset_bytes,
+                 std::uint64_t record_bytes, std::uint64_t most_bytes);
+
   PinnedMemory host_inputs, host_outputs;
   GrowingBuffer inputs, outputs, offsets, records;
   std::vector<std::uint64_t> offset_values;  // what `offsets` is to hold
   std::vector<std::uint32_t> record_values;  // what `records` held
-  Event uploaded, computed, downloaded;
+  Events events;                             // of its commands
 };
 
 // What one run uses: queues for upload, kernel and download, so that three pieces are under way at once.
@@ -69,27 +98,35 @@ struct Lane {
   Queue up, run, down;
   std::array<Slot, kSlots> slots;
 
-  // Nothing of this lane runs any more afterwards; where the driver cannot say so its memory is abandoned.
-  void drain(const Driver &driver) noexcept;
+  // Waits until nothing of this lane runs any more. false: the driver cannot say so.
+  bool drain(const Driver &driver) noexcept;
 };
 
-class Session : public std::enable_shared_from_this<Session> {
+class Session final : public std::enable_shared_from_this<Session>, private MemoryHolder {
  public:
   static constexpr unsigned kMostLanes = 2;
 
   // A context of its own, or `foreign`, the caller's.
-  Session(const Driver &driver, const Device &device, std::shared_ptr<DiskCache> disk, const core::Log &log,
-          cl_context foreign = nullptr);
+  Session(const Driver &driver, const Device &device, std::shared_ptr<DiskCache> disk,
+          std::shared_ptr<MemoryBudget> budget, const core::Log &log, cl_context foreign = nullptr);
+  ~Session();
+  Session(const Session &) = delete;
+  Session &operator=(const Session &) = delete;
 
   const Driver &driver() const noexcept { return driver_; }
   const Device &device() const noexcept { return device_; }
   cl_context context() const noexcept { return context_.get(); }
   Programs &programs() noexcept { return programs_; }
+  MemoryBudget &budget() const noexcept { return *budget_; }
+
+  // Work of it could not be brought to an end: it is not to be used again.
+  void lose() noexcept { is_lost_.store(true, std::memory_order_relaxed); }
+  bool is_lost() const noexcept { return is_lost_.load(std::memory_order_relaxed); }
 
   // The nibble tables of a matrix on the device; kept for the matrices that were used last.
-  std::shared_ptr<const Buffer> tables(const OpenclPrepared &prepared);
+  std::shared_ptr<const DeviceBuffer> tables(const OpenclPrepared &prepared);
 
-  // A lane of one's own; waits for one while all are taken.
+  // A lane of one's own; take_lane waits for one while all are taken.
   class LaneLease {
    public:
     LaneLease(std::shared_ptr<Session> session, std::unique_ptr<Lane> lane)
@@ -99,24 +136,32 @@ class Session : public std::enable_shared_from_this<Session> {
     LaneLease &operator=(const LaneLease &) = delete;
     Lane *operator->() const noexcept { return lane_.get(); }
     Lane &operator*() const noexcept { return *lane_; }
-    void drain() noexcept { lane_->drain(session_->driver()); }
+
+    // After an error: drains the lane. Where that fails (false) the lane with all that the device may still write to
+    // is quarantined, and the session is lost.
+    bool settle() noexcept;
 
    private:
     std::shared_ptr<Session> session_;
     std::unique_ptr<Lane> lane_;
   };
-  LaneLease take_lane();
+  // Throws Error (CANCELLED) if that comes first.
+  LaneLease take_lane(const core::Control &control);
 
  private:
+  void give_idle_memory() noexcept override;
+
   const Driver &driver_;
   const Device device_;
+  const std::shared_ptr<MemoryBudget> budget_;
   Context context_;
+  std::atomic<bool> is_lost_{false};
   Programs programs_;
   std::mutex mutex_;
   std::condition_variable lane_free_;
   unsigned lanes_out_ = 0;
   std::vector<std::unique_ptr<Lane>> idle_lanes_;
-  std::list<std::pair<std::uint64_t, std::shared_ptr<const Buffer>>> tables_;  // by prepared's id, latest first
+  std::list<std::pair<std::uint64_t, std::shared_ptr<const DeviceBuffer>>> tables_;  // by prepared's id, latest first
 };
 
 // A call of a kernel that only lacks its shards.
@@ -127,10 +172,10 @@ struct Launch {
   cl_mem offsets, records;
 };
 
-// Sets the arguments and starts the kernel after `after` (which may be null). `shards`: inputs' buffer and outputs'
-// buffer (Binding::offsets), or one for each input and output.
-Event launch(Session &session, cl_command_queue queue, const Launch &what, std::span<const cl_mem> shards,
-             cl_event after);
+// Sets the arguments and starts the kernel after the commands of `after`; its own event is added to `events`. `shards`:
+// inputs' buffer and outputs' buffer (Binding::offsets), or one for each input and output.
+void launch(Session &session, cl_command_queue queue, const Launch &what, std::span<const cl_mem> shards,
+            std::span<const cl_event> after, Events &events);
 
 inline constexpr std::uint64_t kRecordBytes = 8;
 

@@ -12,6 +12,7 @@ using core::Mode;
 using core::Task;
 
 constexpr std::uint64_t kLine = 64;
+constexpr unsigned kPiecesAtOnce = Session::kMostLanes * Lane::kSlots;
 
 // A piece under way in a slot.
 struct Piece {
@@ -52,43 +53,44 @@ class Stream {
     const bool compare = task.mode == Mode::compare;
     const std::uint64_t pitch = pitch_of(piece.length_bytes);
 
-    upload(slot.host_inputs, slot.inputs, task.inputs, columns, piece);
+    const std::uint64_t record_bytes = compare ? piece.range.record_count * rows * kRecordBytes : 0;
+    slot.make_room(pitch * columns, pitch * rows, (columns + rows) * sizeof(std::uint64_t), record_bytes,
+                   place_.budget_bytes_of_staging() / kPiecesAtOnce);
+    upload(slot, slot.host_inputs, slot.inputs, task.inputs, columns, piece);
     const cl_mem outputs = slot.outputs.get(session, pitch * rows);
-    if (compare) upload(slot.host_outputs, slot.outputs, task.outputs, rows, piece);
+    if (compare) upload(slot, slot.host_outputs, slot.outputs, task.outputs, rows, piece);
     send_offsets(slot, columns, rows, pitch);
     cl_mem records = slot.offsets.get();  // any buffer
-    const std::uint64_t record_bytes = piece.range.record_count * rows * kRecordBytes;
     if (compare) {
       records = slot.records.get(session, record_bytes);
       const cl_uint nothing[] = {0, 0xffffffff};
       check(driver_.clEnqueueFillBuffer(lane_.up.get(), records, nothing, sizeof nothing, 0, record_bytes, 0, nullptr,
-                                        nullptr),
+                                        slot.events.next(driver_)),
             "clEnqueueFillBuffer");
     }
-    // The queue is in order: its last command stands for all before it.
     check(driver_.clEnqueueWriteBuffer(lane_.up.get(), slot.offsets.get(), CL_FALSE, 0,
                                        slot.offset_values.size() * sizeof(std::uint64_t), slot.offset_values.data(), 0,
-                                       nullptr, event(slot.uploaded)),
+                                       nullptr, slot.events.next(driver_)),
           "clEnqueueWriteBuffer");
     check(driver_.clFlush(lane_.up.get()), "clFlush");
 
     const cl_mem shards[] = {slot.inputs.get(), outputs};
-    slot.computed = launch(*place_.session, lane_.run.get(),
-                           {piece.variant, prepared_of(task), piece.range, slot.offsets.get(), records}, shards,
-                           slot.uploaded.get());
+    launch(*place_.session, lane_.run.get(),
+           {piece.variant, prepared_of(task), piece.range, slot.offsets.get(), records}, shards, slot.events.all(),
+           slot.events);
     place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
     check(driver_.clFlush(lane_.run.get()), "clFlush");
 
-    const cl_event computed = slot.computed.get();
+    const cl_event computed = slot.events.last();
     if (compare) {
       slot.record_values.resize(record_bytes / sizeof(std::uint32_t));
       check(driver_.clEnqueueReadBuffer(lane_.down.get(), records, CL_FALSE, 0, record_bytes, slot.record_values.data(),
-                                        1, &computed, event(slot.downloaded)),
+                                        1, &computed, slot.events.next(driver_)),
             "clEnqueueReadBuffer");
     } else {
       std::byte *host = slot.host_outputs.get(session, lane_.down.get(), pitch * rows);
       check(driver_.clEnqueueReadBuffer(lane_.down.get(), outputs, CL_FALSE, 0, pitch * (rows - 1) + piece.length_bytes,
-                                        host, 1, &computed, event(slot.downloaded)),
+                                        host, 1, &computed, slot.events.next(driver_)),
             "clEnqueueReadBuffer");
     }
     check(driver_.clFlush(lane_.down.get()), "clFlush");
@@ -96,13 +98,15 @@ class Stream {
 
   // Copies a piece of each shard into pinned memory, and sends it off.
   template <class Byte>
-  void upload(PinnedMemory &pinned, GrowingBuffer &buffer, Byte *const *shards, unsigned count, const Piece &piece) {
+  void upload(Slot &slot, PinnedMemory &pinned, GrowingBuffer &buffer, Byte *const *shards, unsigned count,
+              const Piece &piece) {
     const std::uint64_t pitch = pitch_of(piece.length_bytes);
     std::byte *host = pinned.get(*place_.session, lane_.up.get(), pitch * count);
     for (unsigned i = 0; i < count; ++i)
       std::memcpy(host + i * pitch, shards[i] + piece.offset_bytes, piece.length_bytes);
     check(driver_.clEnqueueWriteBuffer(lane_.up.get(), buffer.get(*place_.session, pitch * count), CL_FALSE, 0,
-                                       pitch * (count - 1) + piece.length_bytes, host, 0, nullptr, nullptr),
+                                       pitch * (count - 1) + piece.length_bytes, host, 0, nullptr,
+                                       slot.events.next(driver_)),
           "clEnqueueWriteBuffer");
   }
 
@@ -118,9 +122,7 @@ class Stream {
     Piece &piece = pieces_[index];
     if (piece.task == nullptr) return;
     Slot &slot = lane_.slots[index];
-    wait(driver_, slot.downloaded);
-    slot.computed.reset();
-    slot.uploaded.reset();
+    slot.events.wait();
     const Task &task = *std::exchange(piece.task, nullptr);
     const unsigned rows = task.prepared->rows();
     if (task.mode == Mode::compare)
@@ -137,22 +139,6 @@ class Stream {
     }
   }
 
-  // Where a driver puts the event of a command.
-  class EventOut {
-   public:
-    EventOut(Event &into, const Driver &driver) : into_(into), driver_(driver) {}
-    ~EventOut() {
-      if (raw_ != nullptr) into_ = Event(raw_, driver_.clReleaseEvent);
-    }
-    operator cl_event *() noexcept { return &raw_; }
-
-   private:
-    Event &into_;
-    const Driver &driver_;
-    cl_event raw_ = nullptr;
-  };
-  EventOut event(Event &into) { return {into, driver_}; }
-
   const Workplace &place_;
   const Driver &driver_;
   Lane &lane_;
@@ -162,29 +148,31 @@ class Stream {
 
 }  // namespace
 
-void fail_cancelled(const Device &device) {
-  core::fail(TANDEM_ERROR_CANCELLED, fmt::format("cancelled: {} runs nothing of this job any more", device.name));
-}
-
 std::uint64_t most_piece_bytes(const Workplace &place, const Task &task, const Variant &variant,
                                unsigned pieces_at_once) {
   const Device &device = place.session->device();
   const std::uint64_t shards = std::uint64_t{task.prepared->rows()} + task.prepared->columns();
-  // Buffers grow to powers of two: half of the budget is what they may be asked for.
-  const std::uint64_t budget = place.memory_budget_bytes / pieces_at_once / 2;
+  // Half of it: offsets, and buffers that grow to powers of two.
+  const std::uint64_t budget = place.budget_bytes_of_staging() / pieces_at_once / 2;
   const std::uint64_t most = std::min({variant.staging_bytes, budget, device.most_buffer_bytes});
   std::uint64_t piece = most / shards / kLine * kLine;
-  if (task.mode == Mode::compare) {  // with its records
+  if (task.mode == Mode::compare) {
+    // A record of each output for each tile; one more for the last tile, which may be short, one for head and tail
+    // each.
     const auto &tuning = variant.spec.tuning;
     const std::uint64_t tile = std::uint64_t{tuning.element_bytes} * tuning.elements_per_item * tuning.local[0];
-    piece = std::min(piece, most / (shards * (tile + kRecordBytes)) * tile / kLine * kLine);
+    const std::uint64_t of_tile = task.prepared->rows() * kRecordBytes;
+    const std::uint64_t rest = most > 3 * of_tile ? most - 3 * of_tile : 0;
+    // piece * shards + piece / tile * of_tile <= rest. Tuning values are at most 2^30 and, for a tile, 2^28: no
+    // overflow.
+    piece = rest * tile / (shards * tile + of_tile) / kLine * kLine;
   }
   if (piece == 0 && budget >= shards * 2 * kLine) piece = kLine;  // of a tuning value, not of memory
   if (piece == 0) {
     core::fail(
         TANDEM_ERROR_OUT_OF_MEMORY,
         fmt::format("OpenCL: the memory budget of {} on {} ({} bytes) does not hold {} bytes of each of {} shards",
-                    device.name, device.model, place.memory_budget_bytes, kLine, shards));
+                    device.name, device.model, place.session->budget().bytes(), kLine, shards));
   }
   return piece;
 }
@@ -192,15 +180,16 @@ std::uint64_t most_piece_bytes(const Workplace &place, const Task &task, const V
 void run_staged(const Workplace &place, std::span<const Task> tasks, core::Control &control) {
   if (tasks.empty()) return;
   const Device &device = place.session->device();
-  const auto lane = place.session->take_lane();
+  auto lane = place.session->take_lane(control);
   Stream stream(place, *lane);
   try {
     for (const Task &task : tasks) {
       // The XOR of accumulate happens in the caller's memory, so the device computes the product alone.
       const Mode mode = task.mode == Mode::accumulate ? Mode::assign : task.mode;
-      const Variant variant = place.chooser.choose(prepared_of(task), place.session->programs(), mode,
-                                                   core::Access::aligned, core::Binding::offsets, task.length_bytes);
-      const std::uint64_t most = most_piece_bytes(place, task, variant, Session::kMostLanes * Lane::kSlots);
+      const Variant variant =
+          place.chooser.choose(prepared_of(task), place.session->programs(), mode, place.chooser.access(true),
+                               core::Binding::offsets, task.length_bytes);
+      const std::uint64_t most = most_piece_bytes(place, task, variant, kPiecesAtOnce);
       for (std::uint64_t done = 0; done < task.length_bytes;) {
         if (control.cancelled()) fail_cancelled(device);
         const std::uint64_t length = std::min(most, task.length_bytes - done);
@@ -211,7 +200,7 @@ void run_staged(const Workplace &place, std::span<const Task> tasks, core::Contr
     }
     stream.finish_all();
   } catch (...) {
-    lane->drain(place.session->driver());
+    lane.settle();
     throw;
   }
 }

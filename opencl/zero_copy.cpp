@@ -1,6 +1,10 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
+#include <optional>
 
+#include "core/error.hpp"
 #include "opencl/runs.hpp"
 
 namespace tandem::opencl {
@@ -15,22 +19,25 @@ constexpr unsigned kLaunchesAtOnce = 2;
 // Arguments besides shards: offsets, begin, end, length, records, tables, columns, rows, space.
 constexpr std::uint64_t kOtherArgumentBytes = 9 * 8;
 
-// A buffer over memory of the host for each shard; shards at one address share it.
+// A buffer over memory of the host for each shard; shards at one address share it. What the task only reads may be
+// memory that nobody can write to.
 class HostBuffers {
  public:
   HostBuffers(const Session &session, const Task &task) : session_(session) {
-    for (unsigned c = 0; c < task.prepared->columns(); ++c) add(task.inputs[c], task);
-    for (unsigned r = 0; r < task.prepared->rows(); ++r) add(task.outputs[r], task);
+    const cl_mem_flags of_outputs = task.mode == Mode::compare ? CL_MEM_READ_ONLY : CL_MEM_READ_WRITE;
+    for (unsigned r = 0; r < task.prepared->rows(); ++r) add(task.outputs[r], task, of_outputs);
+    for (unsigned c = 0; c < task.prepared->columns(); ++c) add(task.inputs[c], task, CL_MEM_READ_ONLY);
+    std::rotate(in_order_.begin(), in_order_.begin() + task.prepared->rows(), in_order_.end());
   }
 
   std::span<const cl_mem> all() const noexcept { return in_order_; }
 
  private:
-  void add(const std::byte *shard, const Task &task) {
+  void add(const std::byte *shard, const Task &task, cl_mem_flags flags) {
     Buffer &buffer = by_address_[shard];
     if (!buffer) {
-      buffer = make_buffer(session_.driver(), session_.context(), CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
-                           task.length_bytes, const_cast<std::byte *>(shard + task.offset_bytes));
+      buffer = make_buffer(session_.driver(), session_.context(), flags | CL_MEM_USE_HOST_PTR, task.length_bytes,
+                           const_cast<std::byte *>(shard + task.offset_bytes));
     }
     in_order_.push_back(buffer.get());
   }
@@ -59,18 +66,24 @@ bool fits_zero_copy(const Device &device, const Task &task) {
   return true;
 }
 
-void run_zero_copy(const Workplace &place, const Task &task, core::Control &control) {
+bool run_zero_copy(const Workplace &place, const Task &task, core::Control &control) {
   Session &session = *place.session;
   const Driver &driver = session.driver();
   const unsigned columns = task.prepared->columns(), rows = task.prepared->rows();
-  const core::Access access = session.device().is_cpu() ? core::Access::direct : core::Access::shifted;
-  const Variant variant = place.chooser.choose(prepared_of(task), session.programs(), task.mode, access,
-                                               core::Binding::arguments, task.length_bytes);
+  const Variant variant =
+      place.chooser.choose(prepared_of(task), session.programs(), task.mode, place.chooser.access(false),
+                           core::Binding::arguments, task.length_bytes);
   const bool compare = task.mode == Mode::compare;
   const std::uint64_t most = std::max<std::uint64_t>(kLaunchBytes / (columns + rows) / 4096 * 4096, 4096);
 
-  const HostBuffers buffers(session, task);
-  const auto lane = session.take_lane();  // after the buffers: it is drained before they go
+  std::optional<HostBuffers> made;
+  try {
+    made.emplace(session, task);
+  } catch (const DriverError &) {  // a driver need not take every address
+    return false;
+  }
+  const HostBuffers &buffers = *made;
+  auto lane = session.take_lane(control);  // after the buffers: it is drained before they go
   const cl_command_queue queue = lane->run.get();
   struct Flight {
     core::KernelRange range;
@@ -79,8 +92,8 @@ void run_zero_copy(const Workplace &place, const Task &task, core::Control &cont
   std::array<Flight, kLaunchesAtOnce> flights{};
   const auto finish = [&](unsigned index) {
     Slot &slot = lane->slots[index];
-    if (!slot.downloaded) return;
-    wait(driver, slot.downloaded);
+    if (slot.events.empty()) return;
+    slot.events.wait();
     if (compare) {
       merge_records(flights[index].range, slot.record_values, flights[index].start_bytes, rows, task.mismatches);
     }
@@ -99,28 +112,26 @@ void run_zero_copy(const Workplace &place, const Task &task, core::Control &cont
       const std::uint64_t offset_bytes = slot.offset_values.size() * sizeof(std::uint64_t);
       const cl_mem offsets = slot.offsets.get(session, offset_bytes);
       check(driver.clEnqueueWriteBuffer(queue, offsets, CL_FALSE, 0, offset_bytes, slot.offset_values.data(), 0,
-                                        nullptr, nullptr),
+                                        nullptr, slot.events.next(driver)),
             "clEnqueueWriteBuffer");
       const std::uint64_t record_bytes = range.record_count * rows * kRecordBytes;
       cl_mem records = offsets;  // any buffer
       if (compare) {
         records = slot.records.get(session, record_bytes);
         const cl_uint nothing[] = {0, 0xffffffff};
-        check(driver.clEnqueueFillBuffer(queue, records, nothing, sizeof nothing, 0, record_bytes, 0, nullptr, nullptr),
+        check(driver.clEnqueueFillBuffer(queue, records, nothing, sizeof nothing, 0, record_bytes, 0, nullptr,
+                                         slot.events.next(driver)),
               "clEnqueueFillBuffer");
       }
-      Event computed =
-          launch(session, queue, {variant, prepared_of(task), range, offsets, records}, buffers.all(), nullptr);
+      launch(session, queue, {variant, prepared_of(task), range, offsets, records}, buffers.all(), slot.events.all(),
+             slot.events);
       place.kernel_calls.fetch_add(1, std::memory_order_relaxed);
       if (compare) {
         slot.record_values.resize(record_bytes / sizeof(std::uint32_t));
-        cl_event read = nullptr;
-        check(driver.clEnqueueReadBuffer(queue, records, CL_FALSE, 0, record_bytes, slot.record_values.data(), 0,
-                                         nullptr, &read),
+        const cl_event computed = slot.events.last();
+        check(driver.clEnqueueReadBuffer(queue, records, CL_FALSE, 0, record_bytes, slot.record_values.data(), 1,
+                                         &computed, slot.events.next(driver)),
               "clEnqueueReadBuffer");
-        slot.downloaded = Event(read, driver.clReleaseEvent);
-      } else {
-        slot.downloaded = std::move(computed);
       }
       check(driver.clFlush(queue), "clFlush");
       done += length;
@@ -139,9 +150,14 @@ void run_zero_copy(const Workplace &place, const Task &task, core::Control &cont
       check(driver.clFinish(queue), "clFinish");
     }
   } catch (...) {
-    lane->drain(driver);
+    if (!lane.settle()) {
+      core::fail(TANDEM_ERROR_DEVICE, fmt::format("OpenCL: work on {} does not come to an end: it may still write to "
+                                                  "the shards in this memory",
+                                                  session.device().name));
+    }
     throw;
   }
+  return true;
 }
 
 }  // namespace tandem::opencl

@@ -30,7 +30,7 @@
  *   stack      A call needs up to 80 KiB of the calling thread's stack.
  *   fork       A child process may go on using contexts, codecs and plans made before the fork; jobs
  *              still running at the fork belong to the parent. Contexts of devices (OpenCL) return
- *              TANDEM_ERROR_DEVICE in a child: drivers do not survive a fork.
+ *              TANDEM_ERROR_DEVICE in a child whose parent had used a device: drivers do not survive a fork.
  *   field      GF(2^8) with polynomial 0x11d (x^8 + x^4 + x^3 + x^2 + 1), generator 2.
  */
 #ifndef TANDEM_TANDEM_H

@@ -89,55 +89,103 @@ TEST(OpenclTechnique, IsTheOneThatWasAskedFor) {
   }
 }
 
-// Small enough for a simulator that looks at each access (oclgrind): each mode, technique and way of transfer, at
-// lengths with and without whole elements and tiles, and shards that begin at different places.
+struct Way {
+  std::string technique;
+  Transfer transfer;
+  bool always_shifted;
+  core::TuningValues values;
+
+  std::string text() const {
+    std::string made =
+        technique + (transfer == Transfer::staged ? ", staged" : ", zero-copy") + (always_shifted ? ", shifted" : "");
+    for (const auto &[name, value] : values) made += ", " + name + "=" + std::to_string(value);
+    return made;
+  }
+};
+
+// Each mode with one matrix, at each length, with shards that begin at different places; and the log says that the
+// technique, and no other, was used.
+void run_one_way(const Way &way, unsigned rows, unsigned columns, const std::vector<std::size_t> &lengths) {
+  std::string heard;
+  const auto hear = [](void *user, std::int32_t, const char *message) { *static_cast<std::string *>(user) += message; };
+  opencl::Options options;
+  options.technique = way.technique;
+  options.transfer = way.transfer;
+  options.always_shifted = way.always_shifted;
+  const auto backend = opencl::make_backend(options, core::Log(hear, &heard, TANDEM_LOG_INFO));
+  Random random(31 + rows * 256 + columns);
+  core::Matrix matrix(rows, columns);
+  for (unsigned r = 0; r < rows; ++r) random.fill(matrix.row(r).data(), columns);
+  const auto prepared = backend->prepare_tuned(matrix, way.values);
+  for (const std::size_t bytes : lengths) {
+    for (const core::Mode mode : {core::Mode::assign, core::Mode::accumulate, core::Mode::compare}) {
+      Shards shards;
+      for (unsigned i = 0; i < rows + columns; ++i) shards.push_back(random.bytes(bytes + i % 67));
+      std::vector<const std::uint8_t *> inputs;
+      std::vector<std::byte *> outputs;
+      for (unsigned i = 0; i < rows + columns; ++i) {
+        std::uint8_t *start = shards[i].data() + i % 67;
+        if (i < columns) inputs.push_back(start);
+        if (i >= columns) outputs.push_back(reinterpret_cast<std::byte *>(start));
+      }
+      const Shards before = shards, product = expected(matrix.data(), rows, columns, inputs.data(), bytes);
+      std::vector<core::Mismatch> found(rows);
+      const core::Task task = {
+          prepared.get(), reinterpret_cast<const std::byte *const *>(inputs.data()), outputs.data(), 0, bytes, mode,
+          found.data()};
+      core::Control control;
+      backend->run({&task, 1}, control);
+      for (unsigned r = 0; r < rows; ++r) {
+        const unsigned i = columns + r;
+        Bytes want = before[i];
+        std::uint64_t differing = 0;
+        for (std::size_t at = 0; at < bytes; ++at) {
+          std::uint8_t &byte = want[i % 67 + at];
+          differing += byte != product[r][at];
+          if (mode == core::Mode::assign) byte = product[r][at];
+          if (mode == core::Mode::accumulate) byte ^= product[r][at];
+        }
+        ASSERT_EQ(shards[i], want) << way.text() << ", " << bytes << " bytes";
+        if (mode != core::Mode::compare) continue;
+        ASSERT_EQ(found[r].byte_count, differing) << way.text() << ", " << bytes;
+      }
+    }
+  }
+  EXPECT_NE(heard.find("technique " + way.technique), std::string::npos) << heard;
+  EXPECT_EQ(heard.find(way.technique == "tables" ? "technique compiled" : "technique tables"), std::string::npos);
+}
+
+// Small enough for a simulator that looks at each access (oclgrind): each mode, technique, way of transfer and access,
+// at lengths with and without whole elements and tiles.
 TEST(OpenclSmall, EveryKernelWithinItsBounds) {
   if (!missing().empty()) GTEST_SKIP() << "NOT RUN: " << missing();
-  Random random(31);
+  const std::vector<std::size_t> lengths = {1, 15, 16, 300, 1025};
   for (const char *technique : {"tables", "compiled"}) {
     for (const Transfer transfer : {Transfer::staged, Transfer::zero_copy}) {
-      opencl::Options options;
-      options.technique = technique;
-      options.transfer = transfer;
-      const auto backend = opencl::make_backend(options, core::Log());
-      core::Matrix matrix(5, 3);
-      for (unsigned r = 0; r < 5; ++r) random.fill(matrix.row(r).data(), 3);
-      const auto prepared =
-          backend->prepare_tuned(matrix, {{"local_x", 8}, {"local_y", 2}, {"element_bytes", 16}, {"rows_per_pass", 2}});
-      for (const std::size_t bytes :
-           {std::size_t{1}, std::size_t{15}, std::size_t{16}, std::size_t{300}, std::size_t{1025}}) {
-        for (const core::Mode mode : {core::Mode::assign, core::Mode::accumulate, core::Mode::compare}) {
-          Shards shards;
-          for (unsigned i = 0; i < 8; ++i) shards.push_back(random.bytes(bytes + i));
-          std::vector<const std::uint8_t *> inputs;
-          std::vector<std::byte *> outputs;
-          for (unsigned i = 0; i < 8; ++i) {
-            std::uint8_t *start = shards[i].data() + i;
-            if (i < 3) inputs.push_back(start);
-            if (i >= 3) outputs.push_back(reinterpret_cast<std::byte *>(start));
-          }
-          const Shards before = shards, product = expected(matrix.data(), 5, 3, inputs.data(), bytes);
-          std::vector<core::Mismatch> found(5);
-          const core::Task task = {
-              prepared.get(), reinterpret_cast<const std::byte *const *>(inputs.data()), outputs.data(), 0, bytes, mode,
-              found.data()};
-          core::Control control;
-          backend->run({&task, 1}, control);
-          for (unsigned r = 0; r < 5; ++r) {
-            Bytes want = before[3 + r];
-            std::uint64_t differing = 0;
-            for (std::size_t i = 0; i < bytes; ++i) {
-              std::uint8_t &byte = want[3 + r + i];
-              differing += byte != product[r][i];
-              if (mode == core::Mode::assign) byte = product[r][i];
-              if (mode == core::Mode::accumulate) byte ^= product[r][i];
-            }
-            ASSERT_EQ(shards[3 + r], want) << technique << ", " << bytes << " bytes";
-            if (mode != core::Mode::compare) continue;
-            ASSERT_EQ(found[r].byte_count, differing) << technique << ", " << bytes;
-          }
-        }
-      }
+      run_one_way(
+          {technique, transfer, false, {{"local_x", 8}, {"local_y", 2}, {"element_bytes", 16}, {"rows_per_pass", 2}}},
+          5, 3, lengths);
+      run_one_way(
+          {technique,
+           transfer,
+           true,
+           {{"local_x", 4}, {"local_z", 2}, {"element_bytes", 8}, {"elements_per_item", 2}, {"rows_per_pass", 2}}},
+          5, 3, lengths);
+    }
+  }
+}
+
+// The suite's matrices are many, so most of them stay with tables. Here are few, and all are compiled.
+TEST(OpenclForced, EachTechniqueAndAccessIsUsed) {
+  if (!missing().empty()) GTEST_SKIP() << "NOT RUN: " << missing();
+  const std::vector<std::size_t> lengths = {1, 63, 64, 4095, 4096, 70'001, 1'000'003};
+  for (const char *technique : {"tables", "compiled"}) {
+    for (const Transfer transfer : {Transfer::staged, Transfer::zero_copy}) {
+      run_one_way({technique, transfer, false, {}}, 4, 10, lengths);
+      run_one_way({technique, transfer, true, {}}, 3, 5, lengths);
+      run_one_way({technique, transfer, true, {{"element_bytes", 4}, {"elements_per_item", 3}, {"local_z", 2}}}, 1, 1,
+                  lengths);
+      run_one_way({technique, transfer, false, {{"rows_per_pass", 3}, {"element_bytes", 32}}}, 7, 17, {777, 100'001});
     }
   }
 }

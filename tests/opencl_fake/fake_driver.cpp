@@ -30,7 +30,8 @@ struct Storage {
 
 struct Command {
   std::function<void()> action;
-  std::vector<std::shared_ptr<Command>> after;
+  std::vector<std::shared_ptr<Command>> before;  // in its queue: done earlier, whether they failed or not
+  std::vector<std::shared_ptr<Command>> waits;   // if one of these failed it is not done
   bool is_done = false;
   bool has_failed = false;
   bool fails_by_script = false;
@@ -46,7 +47,8 @@ struct FakeContext : Object {};
 struct FakeQueue : Object {
   FakeContext *context;
   cl_device_id device;
-  std::vector<std::shared_ptr<Command>> pending;
+  bool is_in_order = true;
+  std::vector<std::shared_ptr<Command>> pending;  // in order: the last one alone
 };
 struct FakeBuffer : Object {
   FakeContext *context;
@@ -87,13 +89,19 @@ struct FakeDriver::State {
   void execute(const std::shared_ptr<Command> &command) {
     if (command->is_done) return;
     command->is_done = true;
-    for (const auto &each : std::exchange(command->after, {})) {
+    for (const auto &each : std::exchange(command->before, {})) execute(each);
+    for (const auto &each : std::exchange(command->waits, {})) {
       execute(each);
       command->has_failed |= each->has_failed;
     }
     command->has_failed |= command->fails_by_script;
     if (!command->has_failed) command->action();
     command->action = nullptr;
+  }
+
+  // Out of order: what was put in last is done first.
+  void execute_all(std::vector<std::shared_ptr<Command>> queued) {
+    for (auto each = queued.rbegin(); each != queued.rend(); ++each) execute(*each);
   }
 };
 
@@ -116,8 +124,7 @@ cl_int release_object(Handle handle) {
   if (--object->references > 0) return CL_SUCCESS;
   if (auto *buffer = dynamic_cast<FakeBuffer *>(object); buffer != nullptr && buffer->on_device)
     state->device_bytes -= buffer->storage->bytes.size();
-  if (auto *queue = dynamic_cast<FakeQueue *>(object))
-    for (const auto &command : queue->pending) state->execute(command);
+  if (auto *queue = dynamic_cast<FakeQueue *>(object)) state->execute_all(std::exchange(queue->pending, {}));
   --state->live[object->kind];
   delete object;
   return CL_SUCCESS;
@@ -160,10 +167,12 @@ cl_int enqueue(cl_command_queue queue, cl_uint wait_count, const cl_event *waits
                std::function<void()> action) {
   auto command = std::make_shared<Command>();
   command->action = std::move(action);
+  if (state->commands == state->script.cancelling_command) state->script.control->cancel();
   command->fails_by_script = state->commands++ == state->script.failing_command;
-  if (!as(queue)->pending.empty()) command->after.push_back(as(queue)->pending.back());
-  for (cl_uint i = 0; i < wait_count; ++i) command->after.push_back(reinterpret_cast<FakeEvent *>(waits[i])->command);
-  as(queue)->pending = {command};
+  auto &pending = as(queue)->pending;
+  if (as(queue)->is_in_order) command->before = std::exchange(pending, {});
+  for (cl_uint i = 0; i < wait_count; ++i) command->waits.push_back(reinterpret_cast<FakeEvent *>(waits[i])->command);
+  pending.push_back(command);
   if (event != nullptr) {
     auto *made = make_object<FakeEvent>("event");
     made->command = command;
@@ -345,7 +354,7 @@ cl_int CL_API_CALL get_device(cl_device_id id, cl_device_info what, std::size_t 
     case CL_DEVICE_MAX_COMPUTE_UNITS:
       return number(device.compute_units);
     case CL_DEVICE_MEM_BASE_ADDR_ALIGN:
-      return number(cl_uint{1024});
+      return number(cl_uint{8 * device.base_alignment_bytes});
     case CL_DEVICE_HOST_UNIFIED_MEMORY:
       return number(cl_bool{device.shares_memory});
     case CL_DEVICE_AVAILABLE:
@@ -373,14 +382,15 @@ cl_context CL_API_CALL create_context(const cl_context_properties *, cl_uint, co
   return *error != CL_SUCCESS ? nullptr : reinterpret_cast<cl_context>(make_object<FakeContext>("context"));
 }
 
-cl_command_queue CL_API_CALL create_queue(cl_context context, cl_device_id device, cl_command_queue_properties,
-                                          cl_int *error) {
+cl_command_queue CL_API_CALL create_queue(cl_context context, cl_device_id device,
+                                          cl_command_queue_properties properties, cl_int *error) {
   const Lock lock(state->mutex);
   *error = fails("clCreateCommandQueue") ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
   if (*error != CL_SUCCESS) return nullptr;
   auto *queue = make_object<FakeQueue>("queue");
   queue->context = reinterpret_cast<FakeContext *>(context);
   queue->device = device;
+  queue->is_in_order = (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) == 0;
   return reinterpret_cast<cl_command_queue>(queue);
 }
 
@@ -399,6 +409,11 @@ cl_mem CL_API_CALL create_buffer(cl_context context, cl_mem_flags flags, std::si
   *error = fails("clCreateBuffer") ? CL_MEM_OBJECT_ALLOCATION_FAILURE
            : bytes == 0            ? CL_INVALID_BUFFER_SIZE
                                    : CL_SUCCESS;
+  if (*error == CL_SUCCESS && (flags & CL_MEM_USE_HOST_PTR) != 0) {
+    const bool writes = (flags & CL_MEM_READ_ONLY) == 0;
+    if (writes && state->script.read_only.contains(host)) state->violate("a buffer to write to over read-only memory");
+    if (state->script.refuses_host_memory) *error = CL_INVALID_HOST_PTR;
+  }
   if (*error == CL_SUCCESS && on_device && state->device_bytes + bytes > state->script.devices.front().memory_bytes)
     *error = CL_MEM_OBJECT_ALLOCATION_FAILURE;
   if (*error != CL_SUCCESS) return nullptr;
@@ -522,6 +537,9 @@ cl_int CL_API_CALL run_kernel(cl_command_queue queue, cl_kernel kernel, cl_uint,
   if (local[0] * local[1] * local[2] > std::min(device.most_group_items, device.kernel_group_items))
     return CL_INVALID_WORK_GROUP_SIZE;
   const auto &arguments = reinterpret_cast<FakeKernel *>(kernel)->arguments;
+  if (parse(reinterpret_cast<FakeKernel *>(kernel)->text).spec.access == Access::aligned &&
+      device.base_alignment_bytes < 64)
+    state->violate("an aligned kernel, and buffers that are not");
   auto call = std::make_shared<Call>();
   call->parsed = parse(reinterpret_cast<FakeKernel *>(kernel)->text);
   core::KernelSpec &spec = call->parsed.spec;
@@ -633,7 +651,7 @@ cl_int CL_API_CALL wait_events(cl_uint count, const cl_event *events) {
   const Lock lock(state->mutex);
   if (fails("clWaitForEvents")) return CL_OUT_OF_RESOURCES;
   bool failed = false;
-  for (cl_uint i = 0; i < count; ++i) {
+  for (cl_uint i = count; i-- > 0;) {  // the last one first: order comes from waits, or from the queue
     const auto &command = reinterpret_cast<FakeEvent *>(events[i])->command;
     state->execute(command);
     failed |= command->has_failed;
@@ -648,9 +666,9 @@ cl_int CL_API_CALL flush(cl_command_queue) {
 
 cl_int CL_API_CALL finish(cl_command_queue queue) {
   const Lock lock(state->mutex);
-  const bool failed = fails("clFinish");
-  for (const auto &command : as(queue)->pending) state->execute(command);
-  return failed ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
+  if (fails("clFinish") || state->script.finish_fails) return CL_OUT_OF_RESOURCES;
+  state->execute_all(std::exchange(as(queue)->pending, {}));
+  return CL_SUCCESS;
 }
 
 template <class Handle>

@@ -6,9 +6,11 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "core/backend.hpp"
 #include "core/kernel_text.hpp"
 #include "opencl/opencl_module.hpp"
 
@@ -21,14 +23,19 @@ struct FakeDevice {
   cl_device_type type = CL_DEVICE_TYPE_GPU;
   std::uint64_t memory_bytes = 1 << 30, most_buffer_bytes = 1 << 28, local_bytes = 48 << 10;
   std::size_t most_group_items = 256, parameter_bytes = 1024, kernel_group_items = 256;
-  cl_uint compute_units = 8;
+  cl_uint compute_units = 8, base_alignment_bytes = 128;
   bool shares_memory = false, has_compiler = true, is_available = true;
 };
 
 struct FakeDriverScript {
   std::vector<FakeDevice> devices = {FakeDevice()};
-  std::uint64_t failing_call = UINT64_MAX;     // the n-th call of the table, from 0, fails
-  std::uint64_t failing_command = UINT64_MAX;  // the n-th command is accepted, and fails when it is done
+  std::uint64_t failing_call = UINT64_MAX;        // the n-th call of the table, from 0, fails
+  std::uint64_t failing_command = UINT64_MAX;     // the n-th command is accepted, and fails when it is done
+  std::uint64_t cancelling_command = UINT64_MAX;  // the n-th command cancels `control` when it is put into its queue
+  core::Control *control = nullptr;
+  bool finish_fails = false;  // clFinish does nothing and says so: what is in the queues is done when they are released
+  bool refuses_host_memory = false;  // no buffers over memory of the caller
+  std::set<const void *> read_only;  // where memory of the caller begins that nobody can write to
   bool refuses_binaries = false;
   bool refuses_text = false;   // a program does not build: the log says "fake: no"
   double listing_seconds = 0;  // clGetPlatformIDs takes so long
