@@ -42,8 +42,9 @@ struct TuningQuery {
 };
 
 struct TuningChoice {
-  TuningValues values;  // empty: nothing is known
-  std::string reason;   // "measured on this device for (10, 4)", for the log
+  TuningValues values;        // what is not the backend's own
+  std::string reason;         // "measured on this device for (10, 4)", for the log; empty: nothing is known
+  bool same_machine = false;  // by device and driver; else values that fit one machine alone are to be left out
 };
 
 // Where a backend asks. Implementations are immutable and may be used by many threads.

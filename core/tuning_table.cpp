@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <limits.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <tuple>
 #include <utility>
@@ -21,7 +23,9 @@
 namespace tandem::core {
 namespace {
 
-using Json = nlohmann::ordered_json;
+// Read with a map: the ordered form looks through all members of an object for each that is added.
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr unsigned kVersion = 1;
 constexpr std::size_t kMostDepth = 8;
@@ -139,9 +143,9 @@ std::optional<TuningEntry> entry_from(const Json &object) {
   return entry;
 }
 
-Json to_object(const TuningEntry &entry) {
+OrderedJson to_object(const TuningEntry &entry) {
   const TuningKey &key = entry.key;
-  Json values = Json::object();
+  OrderedJson values = OrderedJson::object();
   for (const auto &[name, value] : entry.values) values[name] = value;
   return {{"backend", key.identity.backend},
           {"vendor", key.identity.vendor},
@@ -159,8 +163,8 @@ Json to_object(const TuningEntry &entry) {
           {"date", entry.date}};
 }
 
-std::string dumped(const Json &object, int indent) {
-  return object.dump(indent, ' ', false, Json::error_handler_t::replace);  // names of devices may be no UTF-8
+std::string dumped(const OrderedJson &object, int indent) {
+  return object.dump(indent, ' ', false, OrderedJson::error_handler_t::replace);  // names of devices may be no UTF-8
 }
 
 // How unlike two codes are: sizes count by their ratio. k says nothing about an update.
@@ -172,8 +176,16 @@ double distance(const TuningEntry &entry, const TuningQuery &query) {
   return query.mode == Mode::accumulate ? of_m : of_m + ratio(entry.key.k, query.columns);
 }
 
+// No text that an entry may have holds the character between the parts.
+std::string key_text(const TuningKey &key) {
+  return fmt::format("{1}{0}{2}{0}{3}{0}{4}{0}{5}{0}{6}{0}{7}{0}{8}", '\x1f', key.identity.backend, key.identity.vendor,
+                     key.identity.device, key.identity.driver, key.kernel_hash, static_cast<int>(key.operation), key.k,
+                     key.m);
+}
+
 class File {
  public:
+  explicit File(int descriptor) : descriptor_(descriptor) {}
   File(const std::string &path, int flags, mode_t mode = 0)
       : descriptor_(open(path.c_str(), flags | O_CLOEXEC, mode)) {}
   ~File() {
@@ -259,11 +271,18 @@ TuningTable TuningTable::parse(std::string_view text, std::size_t *refused_count
     fail(TANDEM_ERROR_DAMAGED, fmt::format("{} entries, more than {}", entries->size(), kMostEntries));
   TuningTable table;
   std::size_t refused = 0;
+  std::map<std::string, std::size_t> places;  // of keys: put() would look through all for each
   for (const Json &object : *entries) {
-    if (std::optional<TuningEntry> entry = entry_from(object)) {
-      table.entries_.push_back(std::move(*entry));
-    } else {
+    std::optional<TuningEntry> entry = entry_from(object);
+    if (!entry) {
       ++refused;
+      continue;
+    }
+    const auto [place, is_new] = places.emplace(key_text(entry->key), table.entries_.size());
+    if (is_new) {
+      table.entries_.push_back(std::move(*entry));
+    } else if (TuningEntry &same = table.entries_[place->second]; entry->date >= same.date) {
+      same = std::move(*entry);
     }
   }
   if (refused_count != nullptr) *refused_count = refused;
@@ -271,18 +290,27 @@ TuningTable TuningTable::parse(std::string_view text, std::size_t *refused_count
 }
 
 std::string TuningTable::to_json() const {
-  Json root = {{"tandem_tuning", kVersion}, {"entries", Json::array()}};
+  OrderedJson root = {{"tandem_tuning", kVersion}, {"entries", OrderedJson::array()}};
   for (const TuningEntry &entry : entries_) root["entries"].push_back(to_object(entry));
   return dumped(root, 1) + "\n";
 }
 
-void TuningTable::put(TuningEntry entry) {
+TuningEntry *TuningTable::same_key(const TuningKey &key) noexcept {
   const auto same =
-      std::find_if(entries_.begin(), entries_.end(), [&](const TuningEntry &known) { return known.key == entry.key; });
-  if (same == entries_.end()) {
-    entries_.push_back(std::move(entry));
-  } else if (entry.date >= same->date) {
+      std::find_if(entries_.begin(), entries_.end(), [&](const TuningEntry &known) { return known.key == key; });
+  return same != entries_.end() ? &*same : nullptr;
+}
+
+void TuningTable::put(TuningEntry entry) {
+  const TuningEntry *same = same_key(entry.key);
+  if (same == nullptr || entry.date >= same->date) replace(std::move(entry));
+}
+
+void TuningTable::replace(TuningEntry entry) {
+  if (TuningEntry *same = same_key(entry.key)) {
     *same = std::move(entry);
+  } else {
+    entries_.push_back(std::move(entry));
   }
 }
 
@@ -294,6 +322,11 @@ bool TuningTable::knows(const TuningIdentity &identity) const noexcept {
   return std::any_of(entries_.begin(), entries_.end(), [&](const TuningEntry &entry) {
     return entry.key.identity.backend == identity.backend && entry.key.identity.vendor == identity.vendor;
   });
+}
+
+bool TuningTable::has_backend(const std::string &name) const noexcept {
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [&](const TuningEntry &entry) { return entry.key.identity.backend == name; });
 }
 
 TuningChoice TuningTable::find(const TuningQuery &query) const {
@@ -326,7 +359,8 @@ TuningChoice TuningTable::find(const TuningQuery &query) const {
       other_device ? fmt::format("another device of {}: {}", query.identity.vendor, best->key.identity.device)
       : others     ? std::string("this device with another driver or other kernels")
                    : std::string("this device");
-  return {best->values, fmt::format("measured for {}{} on {}, {}", what, exactness, where, best->date)};
+  return {best->values, fmt::format("measured for {}{} on {}, {}", what, exactness, where, best->date),
+          !other_device && best->key.identity.driver == query.identity.driver};
 }
 
 std::string tuning_file_path(const char *given, bool *named_out) {
@@ -411,12 +445,16 @@ void write_tuning_file(const std::string &path, const TuningTable &table) {
          fmt::format("{} entries do not fit {}: at most {}", table.entries().size(), path, TuningTable::kMostEntries));
   }
   make_parent_folders(path);
-  const std::string text = table.to_json(), temporary = fmt::format("{}.{}.tmp", path, getpid());
-  unlink(temporary.c_str());  // of a process that died and had our number
+  // A link stays one, and what it leads to is replaced.
+  char real[PATH_MAX];
+  const std::string target = realpath(path.c_str(), real) != nullptr ? real : path;
+  const std::string text = table.to_json();
+  std::string temporary = target + ".XXXXXX.tmp";  // of its own for each thread and container
   int error = 0;
   {
-    const File file(temporary, O_WRONLY | O_CREAT | O_EXCL, 0644);
+    const File file(mkostemps(temporary.data(), 4, O_CLOEXEC));
     if (!file.is_open()) fail_io("make", temporary, errno);
+    if (fchmod(file.descriptor(), 0644) != 0) error = errno;
     for (std::size_t done = 0; error == 0 && done < text.size();) {
       const ssize_t wrote = write(file.descriptor(), text.data() + done, text.size() - done);
       if (wrote >= 0) {
@@ -427,7 +465,7 @@ void write_tuning_file(const std::string &path, const TuningTable &table) {
     }
     if (error == 0 && fsync(file.descriptor()) != 0) error = errno;
   }
-  if (error == 0 && rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (error == 0 && rename(temporary.c_str(), target.c_str()) != 0) error = errno;
   if (error == 0) return;
   unlink(temporary.c_str());
   fail_io("write", path, error);

@@ -33,7 +33,7 @@ bool operator==(const TuningKey &a, const TuningKey &b) noexcept;
 
 struct TuningEntry {
   TuningKey key;
-  TuningValues values;
+  TuningValues values;                                        // those that are not the backend's own
   double bytes_per_second = 0, default_bytes_per_second = 0;  // of data; measured alternately in the same run
   std::uint64_t shard_bytes = 0;
   unsigned repeats = 0;
@@ -53,6 +53,8 @@ class TuningTable final : public TuningSource {
 
   // Of the same key the newer one stays; of the same date the one that came last.
   void put(TuningEntry entry);
+  // Whatever the date of the one that was there: a clock may have been wrong.
+  void replace(TuningEntry entry);
   void merge(const TuningTable &other);
 
   const std::vector<TuningEntry> &entries() const noexcept { return entries_; }
@@ -62,8 +64,11 @@ class TuningTable final : public TuningSource {
   TuningChoice find(const TuningQuery &query) const override;
   // Whether find() knows anything for some matrix on this device.
   bool knows(const TuningIdentity &identity) const noexcept;
+  bool has_backend(const std::string &name) const noexcept;
 
  private:
+  TuningEntry *same_key(const TuningKey &key) noexcept;
+
   std::vector<TuningEntry> entries_;
 };
 

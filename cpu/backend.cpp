@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -74,13 +75,20 @@ struct Slice {
   std::unique_ptr<std::byte, AlignedFree> tables;
 };
 
+// Values for matrices of one shape, and what the log has to hear of them at the first run that takes them.
+struct Known {
+  Values values;
+  std::string news;  // empty: nothing is known
+  mutable std::atomic<bool> told{false};
+};
+using KnownOfModes = std::array<std::shared_ptr<const Known>, kModeCount>;
+
 class CpuPrepared final : public core::Prepared {
  public:
-  CpuPrepared(const Kernel &kernel, const Matrix &matrix, unsigned slice_count,
-              const std::array<Values, kModeCount> &tuned)
+  CpuPrepared(const Kernel &kernel, const Matrix &matrix, unsigned slice_count, const KnownOfModes &known_of_modes)
       : Prepared(matrix.rows(), matrix.columns()),
         whole(make_slice(kernel, matrix, 0, matrix.rows())),
-        values_of_modes(tuned) {
+        known_of_modes_(known_of_modes) {
     if (slice_count <= 1) return;
     for (unsigned i = 0; i < slice_count; ++i) {
       const unsigned first = matrix.rows() * i / slice_count, end = matrix.rows() * (i + 1) / slice_count;
@@ -88,11 +96,11 @@ class CpuPrepared final : public core::Prepared {
     }
   }
 
-  const Values &values(Mode mode) const noexcept { return values_of_modes[static_cast<std::size_t>(mode)]; }
+  const Known &known(Mode mode) const noexcept { return *known_of_modes_[static_cast<std::size_t>(mode)]; }
+  const Values &values(Mode mode) const noexcept { return known(mode).values; }
 
   Slice whole;
   std::vector<Slice> slices;  // partition parity: one for each thread
-  std::array<Values, kModeCount> values_of_modes;
 
  private:
   static Slice make_slice(const Kernel &kernel, const Matrix &matrix, unsigned first, unsigned count) {
@@ -103,6 +111,8 @@ class CpuPrepared final : public core::Prepared {
     kernel.prepare(matrix.data() + std::size_t{first} * matrix.columns(), count, matrix.columns(), slice.tables.get());
     return slice;
   }
+
+  KnownOfModes known_of_modes_;
 };
 
 // The first line of /proc/cpuinfo of this name; "" if there is none.
@@ -118,14 +128,21 @@ std::string cpu_info(std::string_view name) {
 
 class CpuBackend final : public core::Backend {
  public:
-  CpuBackend(const Kernel &kernel, std::unique_ptr<Executor> executor, bool by_parity, const core::Log &log,
-             const core::TuningSource *tuning)
-      : kernel_(kernel), executor_(std::move(executor)), by_parity_(by_parity), log_(log), tuning_(tuning) {
+  // `manner`: how the executor was asked to work, where that is not as usual.
+  CpuBackend(const Kernel &kernel, std::unique_ptr<Executor> executor, bool by_parity, std::string manner,
+             const core::Log &log, const core::TuningSource *tuning)
+      : kernel_(kernel),
+        executor_(std::move(executor)),
+        by_parity_(by_parity),
+        manner_(std::move(manner)),
+        log_(log),
+        tuning_(tuning) {
     traits_.name = "cpu";
     traits_.memories = {core::MemoryKind::host};
     const long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
     own_values_.out_of_cache_bytes = l2 > 0 ? static_cast<std::uint64_t>(l2) : 1 << 20;
     own_values_.thread_count = executor_->thread_count();
+    own_ = known_from(own_values_);
     if (tuning_ == nullptr) return;
     identity_ = tuning_identity();
     kernel_hash_ = tuning_kernel_hash();
@@ -134,16 +151,17 @@ class CpuBackend final : public core::Backend {
   const core::Traits &traits() const noexcept override { return traits_; }
 
   std::shared_ptr<const core::Prepared> prepare(const Matrix &matrix) override {
-    std::array<Values, kModeCount> values = {own_values_, own_values_, own_values_};
+    KnownOfModes known = {own_, own_, own_};
     if (tuning_ != nullptr)
       for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare})
-        values[static_cast<std::size_t>(mode)] = known_values(matrix, mode);
-    return prepared_with(matrix, values);
+        known[static_cast<std::size_t>(mode)] = known_values(matrix, mode);
+    return prepared_with(matrix, known);
   }
 
   std::shared_ptr<const core::Prepared> prepare_tuned(const Matrix &matrix, const core::TuningValues &tuned) override {
-    const Values values = values_from(tuned);
-    return prepared_with(matrix, {values, values, values});
+    const auto known = known_from(
+        values_from(tuned, [](const std::string &why) { core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "cpu: " + why); }));
+    return prepared_with(matrix, {known, known, known});
   }
 
   std::vector<core::TuningParameter> tuning_parameters(unsigned, unsigned, Mode mode) const override {
@@ -168,9 +186,9 @@ class CpuBackend final : public core::Backend {
   }
 
   core::TuningIdentity tuning_identity() const override {
-    return {
-        "cpu", cpu_info("vendor_id"), describe_cpu(),
-        fmt::format("kernel {}, executor {}, {} threads", kernel_.name, executor_->name(), executor_->thread_count())};
+    return {"cpu", cpu_info("vendor_id"), describe_cpu(),
+            fmt::format("kernel {}, executor {}, {} threads{}", kernel_.name, executor_->name(),
+                        executor_->thread_count(), manner_)};
   }
 
   // The kernels are part of this build.
@@ -195,17 +213,26 @@ class CpuBackend final : public core::Backend {
   std::uint64_t kernel_calls() const noexcept override { return kernel_calls_.load(std::memory_order_relaxed); }
 
  private:
-  std::shared_ptr<const core::Prepared> prepared_with(const Matrix &matrix,
-                                                      const std::array<Values, kModeCount> &values) const {
-    return std::make_shared<CpuPrepared>(kernel_, matrix, by_parity_ ? executor_->thread_count() : 1, values);
+  std::shared_ptr<const core::Prepared> prepared_with(const Matrix &matrix, const KnownOfModes &known) const {
+    return std::make_shared<CpuPrepared>(kernel_, matrix, by_parity_ ? executor_->thread_count() : 1, known);
   }
 
-  Values values_from(const core::TuningValues &tuned) const {
+  static std::shared_ptr<Known> known_from(const Values &values) {
+    const auto known = std::make_shared<Known>();
+    known->values = values;
+    return known;
+  }
+
+  // Values beyond the limits are cut, unless beyond() throws.
+  template <class Beyond>
+  Values values_from(const core::TuningValues &tuned, const Beyond &beyond) const {
     Values values = own_values_;
     const auto take = [&](const char *name, auto *value, std::uint64_t least, std::uint64_t most) {
       const auto found = tuned.find(name);
-      if (found != tuned.end())
-        *value = static_cast<std::remove_pointer_t<decltype(value)>>(std::clamp(found->second, least, most));
+      if (found == tuned.end()) return;
+      if (found->second < least || found->second > most)
+        beyond(fmt::format("{} = {} is not from {} to {}", name, found->second, least, most));
+      *value = static_cast<std::remove_pointer_t<decltype(value)>>(std::clamp(found->second, least, most));
     };
     take(kChunkBytes, &values.chunk_bytes, kLeastTunedChunkBytes, kMostTunedChunkBytes);
     take(kOutOfCacheBytes, &values.out_of_cache_bytes, 0, UINT64_MAX);
@@ -216,19 +243,22 @@ class CpuBackend final : public core::Backend {
   }
 
   // What the tuning file says of matrices of this shape. Asked, and told to the log, once for each.
-  Values known_values(const Matrix &matrix, Mode mode) {
-    Known &known = known_.get();
-    const std::lock_guard lock(known.mutex);
+  std::shared_ptr<const Known> known_values(const Matrix &matrix, Mode mode) {
+    KnownShapes &shapes = shapes_.get();
+    const std::lock_guard lock(shapes.mutex);
     const auto shape = std::make_tuple(mode, matrix.rows(), matrix.columns());
-    if (const auto found = known.values.find(shape); found != known.values.end()) return found->second;
-    const core::TuningChoice choice = tuning_->find({identity_, kernel_hash_, mode, matrix.columns(), matrix.rows()});
-    if (!choice.values.empty()) {
+    if (const auto found = shapes.known.find(shape); found != shapes.known.end()) return found->second;
+    core::TuningChoice choice = tuning_->find({identity_, kernel_hash_, mode, matrix.columns(), matrix.rows()});
+    if (!choice.same_machine)  // another number of cores, other caches
+      for (const char *name : {kThreads, kOutOfCacheBytes}) choice.values.erase(name);
+    const auto known = known_from(values_from(choice.values, [](const std::string &) {}));
+    if (!choice.reason.empty()) {
       constexpr const char *kModes[] = {"coding", "adding", "comparing"};
-      log_.say(TANDEM_LOG_INFO,
-               fmt::format("cpu: {} ({}, {}) with {}: {}", kModes[static_cast<std::size_t>(mode)], matrix.columns(),
-                           matrix.rows(), core::tuning_values_text(choice.values), choice.reason));
+      known->news = fmt::format(
+          "cpu: {} ({}, {}) with {}: {}", kModes[static_cast<std::size_t>(mode)], matrix.columns(), matrix.rows(),
+          choice.values.empty() ? "the built-in values" : core::tuning_values_text(choice.values), choice.reason);
     }
-    return known.values.emplace(shape, values_from(choice.values)).first->second;
+    return shapes.known.emplace(shape, known).first->second;
   }
 
   static const CpuPrepared &prepared_of(const Task &task) { return static_cast<const CpuPrepared &>(*task.prepared); }
@@ -272,7 +302,10 @@ class CpuBackend final : public core::Backend {
       const CpuPrepared &prepared = prepared_of(task);
       const std::uint64_t width = prepared.rows() + prepared.columns();
       if (width == 0) continue;
-      const Values &values = prepared.values(task.mode);
+      const Known &known = prepared.known(task.mode);
+      if (!known.news.empty() && !known.told.load(std::memory_order_relaxed) && !known.told.exchange(true))
+        log_.say(TANDEM_LOG_INFO, known.news);
+      const Values &values = known.values;
       threads = std::max(threads, values.thread_count);
       const std::uint64_t chunk_bytes = std::clamp(total_bytes / (kChunksPerThread * values.thread_count),
                                                    std::min(kLeastChunkBytes, values.chunk_bytes), values.chunk_bytes);
@@ -350,18 +383,20 @@ class CpuBackend final : public core::Backend {
   const Kernel &kernel_;
   std::unique_ptr<Executor> executor_;
   bool by_parity_;
+  std::string manner_;
   Values own_values_;
+  std::shared_ptr<const Known> own_;
   core::Traits traits_;
 
   core::Log log_;
   const core::TuningSource *tuning_;  // null: nothing is known
   core::TuningIdentity identity_;     // with tuning_
   std::string kernel_hash_;
-  struct Known {
+  struct KnownShapes {
     std::mutex mutex;
-    std::map<std::tuple<Mode, unsigned, unsigned>, Values> values;  // by rows and columns: at most some 100,000
+    std::map<std::tuple<Mode, unsigned, unsigned>, std::shared_ptr<const Known>> known;  // at most some 100,000
   };
-  core::ForkLocal<Known> known_;
+  core::ForkLocal<KnownShapes> shapes_;
   std::atomic<std::uint64_t> kernel_calls_{0};
 };
 
@@ -418,8 +453,11 @@ std::unique_ptr<core::Backend> make_backend(const Options &options, const core::
   log.say(TANDEM_LOG_INFO, fmt::format("cpu: kernel {} ({}), executor {}, {} thread{}", kernel->name,
                                        options.kernel.empty() ? "the best this CPU has" : "as asked", executor->name(),
                                        executor->thread_count(), executor->thread_count() == 1 ? "" : "s"));
-  return std::make_unique<CpuBackend>(*kernel, std::move(executor), options.partition == TANDEM_PARTITION_PARITY, log,
-                                      options.tuning);
+  const bool by_parity = options.partition == TANDEM_PARTITION_PARITY;
+  const std::string manner =
+      fmt::format("{}{}{}", by_parity ? ", partition parity" : "",
+                  executor_options.dynamic_schedule ? ", schedule dynamic" : "", options.pin_threads ? ", pinned" : "");
+  return std::make_unique<CpuBackend>(*kernel, std::move(executor), by_parity, manner, log, options.tuning);
 }
 
 std::vector<KernelDescription> describe_kernels() {

@@ -125,6 +125,17 @@ TEST(TuningTable, DeepAndLargeFilesAreRefused) {
   EXPECT_EQ(status_of("{\"tandem_tuning\":1,\"entries\":[],\"x\":\"[[[[[[[[[[[[[[[[\\\"[[[[[[\"}"), TANDEM_OK);
 }
 
+// As large as a file may be, and one object's members alone: done in seconds, or the alarm ends the test.
+TEST(TuningTable, ManyMembersAreReadInTime) {
+  std::string text = "{\"tandem_tuning\":1,\"entries\":[]";
+  for (unsigned i = 0; text.size() < TuningTable::kMostFileBytes - 20; ++i) text += ",\"" + std::to_string(i) + "\":0";
+  alarm(120);
+  EXPECT_EQ(status_of(text + "}"), TANDEM_OK);
+  text.replace(0, 1, "{\"kind\":\"sample\",");
+  EXPECT_FALSE(core::parse_tuning_entry(text + "}").has_value());
+  alarm(0);
+}
+
 TEST(TuningTable, EntriesThatMakeNoSenseAreLeftOut) {
   const json good = json::parse(core::tuning_entry_line(entry(TunedOperation::encode, 10, 4, 64)));
   std::vector<json> bad = {json(1), json::object(), json::array(), json(nullptr)};
@@ -190,6 +201,39 @@ TEST(TuningTable, OfTheSameKeyTheNewerStays) {
     ASSERT_EQ(a.entries().size(), 2u);
     EXPECT_EQ(a.entries()[0].values.at("local_x"), 16u);
   }
+}
+
+TEST(TuningTable, OwnResultsReplaceWhateverTheDate) {
+  TuningEntry old = entry(TunedOperation::encode, 10, 4, 8), fresh = entry(TunedOperation::encode, 10, 4, 16);
+  old.date = "2099-01-01T00:00:00Z";  // of a day when the clock was wrong
+  TuningTable table = table_of({old});
+  table.put(fresh);
+  EXPECT_EQ(table.entries()[0].values.at("local_x"), 8u);
+  table.replace(fresh);
+  ASSERT_EQ(table.entries().size(), 1u);
+  EXPECT_EQ(table.entries()[0].values.at("local_x"), 16u);
+}
+
+TEST(TuningTable, AKeyIsReadOnce) {
+  TuningEntry old = entry(TunedOperation::encode, 10, 4, 8), fresh = entry(TunedOperation::encode, 10, 4, 16);
+  old.date = "2024-01-01T00:00:00Z";
+  const auto line = [](const TuningEntry &each) { return core::tuning_entry_line(each); };
+  const TuningTable table =
+      TuningTable::parse("{\"tandem_tuning\":1,\"entries\":[" + line(old) + "," + line(fresh) + "," + line(old) + "]}");
+  ASSERT_EQ(table.entries().size(), 1u);
+  EXPECT_EQ(table.entries()[0].values.at("local_x"), 16u);
+}
+
+TEST(TuningTable, SaysWhoseMachineItWas) {
+  const TuningEntry one = entry(TunedOperation::encode, 10, 4, 1);
+  TuningQuery asked = query(one, Mode::assign);
+  asked.kernel_hash = "other";
+  EXPECT_TRUE(table_of({one}).find(asked).same_machine);
+  asked.identity.driver = "1.0";
+  EXPECT_FALSE(table_of({one}).find(asked).same_machine);
+  asked = query(one, Mode::assign);
+  asked.identity.device = "gfx1030";
+  EXPECT_FALSE(table_of({one}).find(asked).same_machine);
 }
 
 TEST(TuningTable, LookUpOrder) {
@@ -281,6 +325,10 @@ TEST_F(TuningFile, IsWrittenWholeWithItsFolders) {
   struct stat status = {};
   ASSERT_EQ(stat(file.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0133, 0u);
+  std::filesystem::create_symlink("a/b/tuning.json", path("link"));
+  core::write_tuning_file(path("link"), table_of({entry(TunedOperation::encode, 10, 4, 64)}));
+  EXPECT_TRUE(std::filesystem::is_symlink(path("link")));
+  EXPECT_EQ(core::read_tuning_file(file).entries().size(), 1u);
   EXPECT_TRUE(core::read_tuning_file(path("none")).empty());
   put(path("plain"), "x");
   EXPECT_THROW(core::write_tuning_file(path("plain/tuning.json"), {}), core::Error);

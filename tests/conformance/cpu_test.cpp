@@ -81,17 +81,19 @@ INSTANTIATE_TEST_SUITE_P(Cpu, BackendConformance, testing::ValuesIn(cpu_makers()
 // Says the same of every matrix.
 class SameValues final : public core::TuningSource {
  public:
-  explicit SameValues(core::TuningValues values) : values_(std::move(values)) {}
+  explicit SameValues(core::TuningValues values, bool same_machine = true)
+      : values_(std::move(values)), same_machine_(same_machine) {}
   core::TuningChoice find(const core::TuningQuery &query) const override {
     ++asked_count;
     last = query;
-    return {values_, "the test says so"};
+    return {values_, "the test says so", same_machine_};
   }
   mutable unsigned asked_count = 0;
   mutable core::TuningQuery last = {};
 
  private:
   core::TuningValues values_;
+  bool same_machine_;
 };
 
 const core::TuningValues kSmallest = {
@@ -210,11 +212,13 @@ TEST(CpuBackend, TunedValuesAreUsedAndTold) {
   const auto tuned = cpu::make_backend(options, log, &choice);
   heard.clear();
   const auto prepared = tuned->prepare(some_matrix(1, 1));
+  EXPECT_TRUE(heard.empty()) << "nothing has run with them";
   EXPECT_EQ(chunk_count(*plain, *plain->prepare(some_matrix(1, 1))), (16u << 20) / (2 << 20));
   EXPECT_EQ(chunk_count(*tuned, *prepared), (16u << 20) / (128 << 10));
   EXPECT_EQ(chunk_count(*tuned, *tuned->prepare_tuned(some_matrix(1, 1), {{"chunk_bytes", 4 << 20}})), 4u)
       << "prepare_tuned asks nobody";
-  ASSERT_EQ(heard.size(), 3u) << "once for each mode";
+  EXPECT_EQ(chunk_count(*tuned, *prepared), (16u << 20) / (128 << 10));
+  ASSERT_EQ(heard.size(), 1u) << "once, of the mode that ran";
   EXPECT_EQ(heard[0], "cpu: coding (1, 1) with chunk_bytes=131072: the test says so");
   tuned->prepare(some_matrix(1, 1));
   EXPECT_EQ(source.asked_count, 3u) << "once for each shape";
@@ -224,6 +228,30 @@ TEST(CpuBackend, TunedValuesAreUsedAndTold) {
   EXPECT_EQ(source.last.rows, 4u);
   EXPECT_EQ(source.last.identity.backend, "cpu");
   EXPECT_EQ(source.last.kernel_hash, tuned->tuning_kernel_hash());
+}
+
+// One that another machine measured: what is about the machine stays there.
+TEST(CpuBackend, ThreadsAndCachesOfAnotherMachineAreLeftOut) {
+  cpu::Options options;
+  options.executor = TANDEM_EXECUTOR_PTHREAD;
+  options.thread_count = 4;
+  cpu::Choice choice = {};
+  const auto chunks_with = [&](core::TuningValues values, bool same_machine) {
+    const SameValues source(std::move(values), same_machine);
+    options.tuning = &source;
+    const auto backend = cpu::make_backend(options, core::Log(), &choice);
+    return chunk_count(*backend, *backend->prepare(some_matrix(1, 1)));
+  };
+  // A chunk is a quarter of what each thread gets, as far as that is below the most.
+  const core::TuningValues values = {{"threads", 1}, {"chunk_bytes", 16 << 20}};
+  EXPECT_EQ(chunks_with(values, true), 4u);
+  EXPECT_EQ(chunks_with(values, false), 16u);
+
+  options.tuning = nullptr;
+  const auto backend = cpu::make_backend(options, core::Log(), &choice);
+  for (const core::TuningValues &beyond :
+       {core::TuningValues{{"threads", 5}}, {{"threads", 0}}, {{"chunk_bytes", 1}}, {{"tile_bytes", 2 << 20}}})
+    EXPECT_THROW(backend->prepare_tuned(some_matrix(1, 1), beyond), core::Error);
 }
 
 TEST(CpuBackend, WhatMayBeTuned) {
@@ -243,6 +271,11 @@ TEST(CpuBackend, WhatMayBeTuned) {
   }
   const core::TuningIdentity identity = backend->tuning_identity();
   EXPECT_EQ(identity.driver, std::string("kernel ") + choice.kernel + ", executor pthread, 4 threads");
+  options.partition = TANDEM_PARTITION_PARITY;
+  options.schedule = TANDEM_SCHEDULE_DYNAMIC;
+  options.pin_threads = true;
+  EXPECT_EQ(cpu::make_backend(options, core::Log(), &choice)->tuning_identity().driver,
+            identity.driver + ", partition parity, schedule dynamic, pinned");
   options.kernel = "scalar";
   EXPECT_NE(cpu::make_backend(options, core::Log(), &choice)->tuning_kernel_hash(), backend->tuning_kernel_hash());
 }
