@@ -153,7 +153,7 @@ FoldersLock::FoldersLock(const Folders &folders, const LockWait &wait) : folders
   // Everybody locks in the same order: nobody waits in a circle.
   std::sort(folders_.begin(), folders_.end(),
             [](const auto &a, const auto &b) { return a->identity() < b->identity(); });
-  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(wait.seconds);
+  const Clock::time_point deadline = wait.began.value_or(Clock::now()) + std::chrono::seconds(wait.seconds);
   try {
     for (const auto &folder : folders_) lock_until(deadline, *folder, wait);
   } catch (...) {

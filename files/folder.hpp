@@ -4,9 +4,11 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,6 +60,8 @@ std::size_t add_folder(Folders &folders, const std::string &path, FolderUse use 
 struct LockWait {
   std::uint32_t seconds = 60;
   std::function<void()> check_cancelled{};  // throws; called while waiting
+  // When a wait began that several locks share, one after the other; else each has a time of its own.
+  std::optional<std::chrono::steady_clock::time_point> began{};
 };
 
 // TANDEM_ERROR_IO: somebody else still has the lock of a folder after that.

@@ -72,6 +72,7 @@ class Repair {
       write_records();
       for (Target &target : targets_) attempt(target, [&] { finish(target); });
       read_back();
+      waits_since_ = std::chrono::steady_clock::now();
       for (Target &target : targets_) attempt(target, [&] { give_name(target); });
       sync_parents();
     }
@@ -154,12 +155,14 @@ class Repair {
         fail(TANDEM_ERROR_CANCELLED, "cancelled");
     }};
     if (options_.lock_wait_seconds != 0) wait.seconds = options_.lock_wait_seconds;
+    wait.began = waits_since_;
     return wait;
   }
 
   std::string path_of(const Target &target) const { return target.place.folder + "/" + target.place.name; }
 
   void open_pending() {
+    waits_since_ = std::chrono::steady_clock::now();
     for (Target &target : targets_) {
       if (target.action != TANDEM_FILES_REBUILD) continue;
       attempt(target, [&] {
@@ -432,6 +435,7 @@ class Repair {
   Findings findings_;
   std::vector<std::string> given_;
   std::vector<std::string> made_;
+  std::chrono::steady_clock::time_point waits_since_{};  // for locks of folders, one after the other
   std::vector<Target> targets_;
   std::mutex mutex_;  // targets' progress, and:
   std::uint64_t read_bytes_ = 0, written_bytes_ = 0;

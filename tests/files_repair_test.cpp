@@ -1,5 +1,6 @@
 // tandem_files_repair and the reports of verify, through the C API.
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -667,6 +668,43 @@ TEST_F(Repair, AFolderThatIsNotWritable) {
     ASSERT_EQ(seteuid(0), 0);
   }
   EXPECT_EQ(entries(shards_), 0u);
+}
+
+// Files in several folders that are all locked by others: one time for all of them.
+TEST_F(Repair, OneLockWaitForAllFolders) {
+  const std::vector<std::string> folders = {(root_ / "a").string(), (root_ / "b").string()};
+  const char *const pointers[] = {folders[0].c_str(), folders[1].c_str()};
+  spill(root_ / "source", paint(9000));
+  tandem_files_encode_options encoding = encode_options(root_ / "source", 3, 2, 256);
+  encoding.folders = pointers;
+  encoding.folder_count = 2;
+  ASSERT_EQ(tandem_files_encode(context_, &encoding, nullptr), TANDEM_OK) << tandem_last_error_message();
+  int locks[2];
+  for (const unsigned i : {0u, 1u}) {
+    fs::resize_file(fs::path(folders[i]) / ("source.00" + std::to_string(i) + ".tandem"), 5000);
+    locks[i] = open(pointers[i], O_RDONLY | O_DIRECTORY);
+    ASSERT_EQ(flock(locks[i], LOCK_EX | LOCK_NB), 0);
+  }
+  tandem_files_search *search = nullptr;
+  ASSERT_EQ(tandem_files_search_create(pointers, 2, &search), TANDEM_OK);
+  int naps = 0;
+  tandem_files_repair_options options = {};
+  options.struct_bytes = sizeof options;
+  options.no_sync = 1;
+  options.lock_wait_seconds = 1;
+  options.progress_user = &naps;
+  options.progress = [](void *user, std::uint64_t, std::uint64_t total_bytes) {
+    if (total_bytes == 0 && ++*static_cast<int *>(user) == 1) usleep(1100000);
+    return 0;
+  };
+  tandem_files_repair_result result = {};
+  result.struct_bytes = sizeof result;
+  EXPECT_EQ(tandem_files_repair(context_, search, &options, &result), TANDEM_ERROR_IO);
+  EXPECT_NE(std::string(tandem_last_error_message()).find("is locked by another process"), std::string::npos)
+      << tandem_last_error_message();
+  EXPECT_LE(naps, 1) << "the second folder had a time of its own";
+  for (const int lock : locks) close(lock);
+  tandem_files_search_destroy(search);
 }
 
 TEST_F(Repair, BadArgumentsAreNamed) {

@@ -283,7 +283,7 @@ typedef struct tandem_files_repair_options {
   void *report_user;
   tandem_files_progress progress; /* of the content; counted anew when damage is known, and when it is read back */
   void *progress_user;
-  uint32_t lock_wait_seconds; /* as encode; of the folders of files that are rebuilt */
+  uint32_t lock_wait_seconds; /* as encode; of the folders of all files that are rebuilt */
   uint32_t reserved;          /* 0 */
 } tandem_files_repair_options;
 
