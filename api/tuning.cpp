@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -139,10 +140,27 @@ std::unique_ptr<tandem_context, DestroyContext> make_context(const tandem_contex
   tandem_context_options options = read_options(given, "tandem_context_options");
   options.struct_bytes = sizeof options;
   options.tuning_file = "";
+  // They are not part of what an entry says of its machine, and may change at any time.
+  const char *const resources = options.resources != nullptr ? options.resources : std::getenv("TANDEM_RESOURCES");
+  if (resources != nullptr && *resources != 0) {
+    core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+               fmt::format("resources are \"{}\": tuning measures the machine without such limits",
+                           std::string_view(resources).substr(0, 80)));
+  }
   tandem_context *context = nullptr;
   const tandem_status status = tandem_context_create(&options, &context);
   if (status != TANDEM_OK) core::fail(status, tandem_last_error_message());
   return std::unique_ptr<tandem_context, DestroyContext>(context);
+}
+
+// Whether the table has an entry of this key that gained more: one of a search that had more time.
+bool has_more(const TuningTable &table, const core::TuningEntry &entry) {
+  const auto gain = [](const core::TuningEntry &of) {
+    return of.default_bytes_per_second > 0 ? of.bytes_per_second / of.default_bytes_per_second : HUGE_VAL;
+  };
+  return std::any_of(table.entries().begin(), table.entries().end(), [&](const core::TuningEntry &known) {
+    return known.key == entry.key && gain(known) > gain(entry);
+  });
 }
 
 tandem_autotune_result run(const tandem_context_options *where, const tandem_autotune_options &given) {
@@ -155,15 +173,18 @@ tandem_autotune_result run(const tandem_context_options *where, const tandem_aut
   core::AutotuneHooks hooks;
   hooks.seconds = seconds_now;
   hooks.progress = [&](const core::AutotuneProgress &progress) { return tell(given, progress); };
-  hooks.found = [&](const core::TuningEntry &entry) {
+  hooks.found = [&](const core::TuningEntry &entry, bool complete) {
     TuningTable table = core::read_tuning_file(output);
-    table.put(entry);
-    core::write_tuning_file(output, table);
-    context->log.say(TANDEM_LOG_INFO,
-                     fmt::format("{}: {} ({}, {}): {}; {:.2f} GB/s of data, {:.2f} with the built-in values",
-                                 entry.key.identity.backend, core::tuned_operation_name(entry.key.operation),
-                                 entry.key.k, entry.key.m, core::tuning_values_text(entry.values),
-                                 entry.bytes_per_second / 1e9, entry.default_bytes_per_second / 1e9));
+    if (complete || !has_more(table, entry)) {
+      table.replace(entry);
+      core::write_tuning_file(output, table);
+    }
+    context->log.say(
+        TANDEM_LOG_INFO,
+        fmt::format("{}: {} ({}, {}): {}; {:.2f} GB/s of data, {:.2f} with the built-in values",
+                    entry.key.identity.backend, core::tuned_operation_name(entry.key.operation), entry.key.k,
+                    entry.key.m, entry.values.empty() ? "the built-in values" : core::tuning_values_text(entry.values),
+                    entry.bytes_per_second / 1e9, entry.default_bytes_per_second / 1e9));
   };
   const double started = seconds_now();
   const core::AutotuneResult found = core::autotune(*context->backend, options, journal, hooks);
