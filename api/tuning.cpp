@@ -1,5 +1,6 @@
 // tools.h: tuning.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -202,6 +203,18 @@ tandem_autotune_result run(const tandem_context_options *where, const tandem_aut
   return result;
 }
 
+// So that nobody tunes into the file meanwhile. Where nobody ever has, there is no journal, and none is made.
+std::unique_ptr<core::AutotuneJournal> lock_journal(const std::string &file) {
+  const std::string path = file + ".journal";
+  if (access(path.c_str(), F_OK) != 0) return nullptr;
+  try {
+    return std::make_unique<core::AutotuneJournal>(path, false);
+  } catch (const core::Error &error) {
+    if (error.status() == TANDEM_ERROR_UNAVAILABLE) throw;
+    return nullptr;  // what is wrong with the journal is not the merger's business
+  }
+}
+
 tandem_tuning_entry for_caller(const core::TuningEntry &entry) {
   tandem_tuning_entry out = {};
   const core::TuningKey &key = entry.key;
@@ -254,6 +267,7 @@ tandem_status tandem_tuning_merge(const char *const *files, size_t file_count, c
   return api::guarded([&] {
     if (files == nullptr && file_count != 0) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "files is NULL");
     const std::string path = api::tuning_file(output);
+    const auto lock = api::lock_journal(path);
     core::TuningTable table = core::read_tuning_file(path);
     for (size_t i = 0; i < file_count; ++i) {
       if (files[i] == nullptr) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("files[{}] is NULL", i));

@@ -1,6 +1,8 @@
 // Tuning through the C API, real, on the CPU: what is found is kept, read, merged, used by the next context and told to
 // its log. Small shards and few candidates: what is fastest is not asked here.
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -290,6 +292,10 @@ TEST_F(Tuning, FilesAreMerged) {
   EXPECT_EQ(entries(all).size(), 4u);
   ASSERT_EQ(tandem_tuning_merge(files, 1, file_.c_str(), &count), TANDEM_OK);
   EXPECT_EQ(count, 4u) << "what is in the output stays";
+  const int journal = open((file_ + ".journal").c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(flock(journal, LOCK_EX), 0);  // as a process does that tunes
+  EXPECT_EQ(tandem_tuning_merge(files, 1, file_.c_str(), &count), TANDEM_ERROR_UNAVAILABLE);
+  close(journal);
   const std::string none = path("none.json");
   const char *const missing[] = {first.c_str(), none.c_str()};
   EXPECT_EQ(tandem_tuning_merge(missing, 2, path("x.json").c_str(), nullptr), TANDEM_ERROR_IO);

@@ -188,11 +188,13 @@ typedef struct tandem_tuning_entry {
 TANDEM_API tandem_status tandem_tuning_read(const char *file, tandem_tuning_entry *entries_out, size_t capacity,
                                             size_t stride_bytes, size_t *count_out);
 
-/* Merges tuning files, such as those of several machines, into `output`, together with what is in it. Of two entries
- * for the same device, driver, kernels, operation, k and m the newer one stays. Not while a process tunes into
- * `output`. files            file_count paths, all of which must exist output           NULL = the one that a context
- * would read; replaced as a whole, untouched on failure entry_count_out  NULL, or how many entries it has now Status:
- * as tandem_tuning_read; IO also for a file that does not exist. */
+/* Merges tuning files, such as those of several machines, into `output`, together with what is in it. Of two
+ * entries for the same device, driver, kernels, operation, k and m the newer one stays.
+ *   files            file_count paths, all of which must exist
+ *   output           NULL = the one that a context would read; replaced as a whole, untouched on failure
+ *   entry_count_out  NULL, or how many entries it has now
+ * Status: as tandem_tuning_read; IO also for a file that does not exist; UNAVAILABLE while a process tunes into
+ *   `output`. */
 TANDEM_API tandem_status tandem_tuning_merge(const char *const *files, size_t file_count, const char *output,
                                              size_t *entry_count_out);
 
