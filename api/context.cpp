@@ -48,21 +48,23 @@ std::int32_t executor_option(std::int32_t given) {
              fmt::format("TANDEM_EXECUTOR is \"{}\"; known executors: serial, pthread, openmp", name));
 }
 
-void load_tuning(tandem_context &context, const char *given) {
+// Returns whether somebody named the file.
+bool load_tuning(tandem_context &context, const char *given) {
   bool named = false;
   context.tuning_path = core::tuning_file_path(given, &named);
   context.tuning = core::load_tuning_file(context.tuning_path, named, context.log);
+  return named;
 }
 
 // Said once: the backends say which values they take, not that there are none. Of the CPU only: a device is not touched
 // before it is needed.
-void say_what_is_known(const tandem_context &context, const core::Backend &cpu) {
+void say_what_is_known(const tandem_context &context, const core::Backend &cpu, bool named) {
   if (context.tuning == nullptr) return;
   const core::TuningIdentity identity = cpu.tuning_identity();
   const std::size_t count = context.tuning->entries().size();
   if (context.tuning->knows(identity)) {
     context.log.say(TANDEM_LOG_INFO, fmt::format("tuning file {}: {} entries", context.tuning_path, count));
-  } else {
+  } else if (named || context.tuning->has_backend(identity.backend)) {  // else it is another backend's business
     context.log.say(TANDEM_LOG_WARNING,
                     fmt::format("tuning file {}: none of its {} entries was measured on {} or another device of {}: "
                                 "ignored",
@@ -70,7 +72,8 @@ void say_what_is_known(const tandem_context &context, const core::Backend &cpu) 
   }
 }
 
-std::unique_ptr<core::Backend> make_cpu_backend(tandem_context &context, const tandem_context_options &options) {
+std::unique_ptr<core::Backend> make_cpu_backend(tandem_context &context, const tandem_context_options &options,
+                                                bool tuning_is_named) {
   cpu::Options cpu_options;
   cpu_options.kernel = text_option(options.kernel, "TANDEM_KERNEL");
   cpu_options.thread_count = thread_count_option(options.thread_count);
@@ -87,7 +90,7 @@ std::unique_ptr<core::Backend> make_cpu_backend(tandem_context &context, const t
   context.thread_count = choice.thread_count;
   context.caller_count = choice.thread_count;
   context.inline_bytes = choice.inline_bytes;
-  say_what_is_known(context, *backend);
+  say_what_is_known(context, *backend, tuning_is_named);
   return backend;
 }
 
@@ -108,9 +111,10 @@ std::unique_ptr<core::Backend> make_opencl_backend(tandem_context &context, cons
   return backend;
 }
 
-std::unique_ptr<core::Backend> make_backend(tandem_context &context, const tandem_context_options &options) {
+std::unique_ptr<core::Backend> make_backend(tandem_context &context, const tandem_context_options &options,
+                                            bool tuning_is_named) {
   const std::string name = text_option(options.backend, "TANDEM_BACKEND");
-  if (name.empty() || name == "auto" || name == "cpu") return make_cpu_backend(context, options);
+  if (name.empty() || name == "auto" || name == "cpu") return make_cpu_backend(context, options, tuning_is_named);
   if (opencl::is_device_name(name)) return make_opencl_backend(context, options, name);
   core::fail(TANDEM_ERROR_UNAVAILABLE,
              fmt::format("backend \"{}\" does not exist here; known: auto, cpu, opencl, opencl:PLATFORM:DEVICE", name));
@@ -134,8 +138,8 @@ tandem_status tandem_context_create(const tandem_context_options *options, tande
     context->log = tandem::core::Log(given.log_callback, given.log_user, given.log_level);
     const std::string resources = tandem::api::text_option(given.resources, "TANDEM_RESOURCES");
     if (!resources.empty()) context->budget.set_all(resources);
-    tandem::api::load_tuning(*context, given.tuning_file);
-    context->backend = tandem::api::make_backend(*context, given);
+    const bool named = tandem::api::load_tuning(*context, given.tuning_file);
+    context->backend = tandem::api::make_backend(*context, given, named);
     *context_out = context.release();
   });
 }

@@ -1,9 +1,11 @@
 // tools.h: tuning.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -139,10 +141,27 @@ std::unique_ptr<tandem_context, DestroyContext> make_context(const tandem_contex
   tandem_context_options options = read_options(given, "tandem_context_options");
   options.struct_bytes = sizeof options;
   options.tuning_file = "";
+  // They are not part of what an entry says of its machine, and may change at any time.
+  const char *const resources = options.resources != nullptr ? options.resources : std::getenv("TANDEM_RESOURCES");
+  if (resources != nullptr && *resources != 0) {
+    core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+               fmt::format("resources are \"{}\": tuning measures the machine without such limits",
+                           std::string_view(resources).substr(0, 80)));
+  }
   tandem_context *context = nullptr;
   const tandem_status status = tandem_context_create(&options, &context);
   if (status != TANDEM_OK) core::fail(status, tandem_last_error_message());
   return std::unique_ptr<tandem_context, DestroyContext>(context);
+}
+
+// Whether the table has an entry of this key that gained more: one of a search that had more time.
+bool has_more(const TuningTable &table, const core::TuningEntry &entry) {
+  const auto gain = [](const core::TuningEntry &of) {
+    return of.default_bytes_per_second > 0 ? of.bytes_per_second / of.default_bytes_per_second : HUGE_VAL;
+  };
+  return std::any_of(table.entries().begin(), table.entries().end(), [&](const core::TuningEntry &known) {
+    return known.key == entry.key && gain(known) > gain(entry);
+  });
 }
 
 tandem_autotune_result run(const tandem_context_options *where, const tandem_autotune_options &given) {
@@ -155,15 +174,18 @@ tandem_autotune_result run(const tandem_context_options *where, const tandem_aut
   core::AutotuneHooks hooks;
   hooks.seconds = seconds_now;
   hooks.progress = [&](const core::AutotuneProgress &progress) { return tell(given, progress); };
-  hooks.found = [&](const core::TuningEntry &entry) {
+  hooks.found = [&](const core::TuningEntry &entry, bool complete) {
     TuningTable table = core::read_tuning_file(output);
-    table.put(entry);
-    core::write_tuning_file(output, table);
-    context->log.say(TANDEM_LOG_INFO,
-                     fmt::format("{}: {} ({}, {}): {}; {:.2f} GB/s of data, {:.2f} with the built-in values",
-                                 entry.key.identity.backend, core::tuned_operation_name(entry.key.operation),
-                                 entry.key.k, entry.key.m, core::tuning_values_text(entry.values),
-                                 entry.bytes_per_second / 1e9, entry.default_bytes_per_second / 1e9));
+    if (complete || !has_more(table, entry)) {
+      table.replace(entry);
+      core::write_tuning_file(output, table);
+    }
+    context->log.say(
+        TANDEM_LOG_INFO,
+        fmt::format("{}: {} ({}, {}): {}; {:.2f} GB/s of data, {:.2f} with the built-in values",
+                    entry.key.identity.backend, core::tuned_operation_name(entry.key.operation), entry.key.k,
+                    entry.key.m, entry.values.empty() ? "the built-in values" : core::tuning_values_text(entry.values),
+                    entry.bytes_per_second / 1e9, entry.default_bytes_per_second / 1e9));
   };
   const double started = seconds_now();
   const core::AutotuneResult found = core::autotune(*context->backend, options, journal, hooks);
@@ -179,6 +201,18 @@ tandem_autotune_result run(const tandem_context_options *where, const tandem_aut
   result.complete = found.complete;
   result.seconds = seconds_now() - started;
   return result;
+}
+
+// So that nobody tunes into the file meanwhile. Where nobody ever has, there is no journal, and none is made.
+std::unique_ptr<core::AutotuneJournal> lock_journal(const std::string &file) {
+  const std::string path = file + ".journal";
+  if (access(path.c_str(), F_OK) != 0) return nullptr;
+  try {
+    return std::make_unique<core::AutotuneJournal>(path, false);
+  } catch (const core::Error &error) {
+    if (error.status() == TANDEM_ERROR_UNAVAILABLE) throw;
+    return nullptr;  // what is wrong with the journal is not the merger's business
+  }
 }
 
 tandem_tuning_entry for_caller(const core::TuningEntry &entry) {
@@ -233,6 +267,7 @@ tandem_status tandem_tuning_merge(const char *const *files, size_t file_count, c
   return api::guarded([&] {
     if (files == nullptr && file_count != 0) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "files is NULL");
     const std::string path = api::tuning_file(output);
+    const auto lock = api::lock_journal(path);
     core::TuningTable table = core::read_tuning_file(path);
     for (size_t i = 0; i < file_count; ++i) {
       if (files[i] == nullptr) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("files[{}] is NULL", i));

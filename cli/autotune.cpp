@@ -78,7 +78,7 @@ void print_table(const std::vector<tandem_tuning_entry> &entries) {
       device = here;
     }
     fmt::print("  {:<9} {:>3} {:>3} {:>9.2f}  {:<28} {}\n", name_of(entry.operation), entry.k, entry.m,
-               entry.bytes_per_second / 1e9, gain(entry), entry.values);
+               entry.bytes_per_second / 1e9, gain(entry), *entry.values != 0 ? entry.values : "built-in");
   }
 }
 

@@ -23,6 +23,7 @@ namespace {
 constexpr std::size_t kLine = 64;
 constexpr std::uint64_t kLeastCheckBytes = 8 << 10, kCheckTail = 13, kCheckMargin = 64;  // of a shard
 constexpr std::uint64_t kCheckedColumns = 256;                                           // of a whole run
+constexpr double kLocalSizesShare = 0.4;       // of the search's time, where values are searched one after the other
 constexpr double kSearchShare = 0.8;           // of a case's time; the rest is for the last comparison
 constexpr unsigned kLeastComparisons = 3;      // though the time is over: one alone would be luck
 constexpr std::uint64_t kMostCalls = 1 << 20;  // in one repeat
@@ -98,6 +99,7 @@ struct Candidate {
   TuningValues values;
   bool is_default = false;
   std::vector<double> bytes_per_second;
+  double score = 0;  // of its last race; 0: none yet
   std::optional<TuningFailure> failure;
   bool dropped = false;
   std::shared_ptr<const Prepared> prepared;
@@ -197,9 +199,12 @@ class Search {
     make_buffers();
     search_deadline_ = started_ + kSearchShare * (deadline_ - started_);
     explore();
+    refuse_dead_ranges();
     TuningEntry entry = last_comparison();
     for (const TuningParameter &parameter : parameters_)
       if (parameter.is_switch_over) entry.values[parameter.name] = switch_over_bytes(parameter, entry.values);
+    for (const TuningParameter &parameter : parameters_)  // another machine's own value may fit that one better
+      if (entry.values[parameter.name] == parameter.value) entry.values.erase(parameter.name);
     if (!cut_short_) run_.journal.add_done(entry, space);
     run_.result.complete = run_.result.complete && !cut_short_;
     return entry;
@@ -218,8 +223,11 @@ class Search {
       }
       for (const TuningParameter &parameter : parameters_) count += 2 * parameter.candidates.size();
     }
-    return (count + 1) * run_.options.repeats;
+    return count * run_.options.repeats + comparison_turns();
   }
+
+  const TuningEntry &place() const { return template_; }
+  bool complete() const { return !cut_short_; }
 
  private:
   static std::uint64_t default_shard_bytes(unsigned shards) {
@@ -279,17 +287,41 @@ class Search {
     return list;
   }
 
+  // The moment at which this share of the search's time that is left will be over.
+  double part_of_time(double share) const { return run_.elapsed() + share * (search_deadline_ - run_.elapsed()); }
+
   void explore() {
-    if (combinations(parameters_) <= kMostGrid) return race(product(parameters_, default_->values));
-    race(product(local_sizes(), default_->values));
+    recall_default();
+    if (combinations(parameters_) <= kMostGrid) return race(product(parameters_, default_->values), search_deadline_);
+    race(product(local_sizes(), default_->values), part_of_time(kLocalSizesShare));
     for (unsigned pass = 0; pass < kMostPasses; ++pass) {
-      const Candidate *before = best();
-      for (const TuningParameter &parameter : parameters_) {
-        if (cut_short_) return;
-        const Candidate *base = best();
-        race(product({parameter}, base != nullptr ? base->values : default_->values));
+      const Candidate *before = base_;
+      for (std::size_t i = 0; i < parameters_.size(); ++i) {
+        if (run_.elapsed() >= search_deadline_) {
+          cut_short_ = true;
+          return;
+        }
+        race(product({parameters_[i]}, base_ != nullptr ? base_->values : default_->values),
+             part_of_time(1.0 / static_cast<double>(parameters_.size() - i)));
       }
-      if (best() == before) return;
+      if (base_ == before) return;
+    }
+  }
+
+  // The backend's own values race in any case. What was asked for must not fall out in silence.
+  void refuse_dead_ranges() const {
+    for (const TuningRange &range : run_.options.ranges) {
+      std::size_t count = 0, failed = 0;
+      for (const auto &[values, each] : candidates_) {
+        if (std::find(range.values.begin(), range.values.end(), values.at(range.name)) == range.values.end()) continue;
+        ++count;
+        failed += each.failure.has_value();
+      }
+      if (count == 0 || failed < count) continue;
+      fail(TANDEM_ERROR_UNAVAILABLE,
+           fmt::format("{} runs none of the {} candidates with the range given for {} ({} {}, {}){}{}",
+                       backend_.traits().name, count, range.name, tuned_operation_name(at_.operation), at_.k, at_.m,
+                       last_refusal_.empty() ? "" : ". The last refusal: ", last_refusal_));
     }
   }
 
@@ -401,11 +433,11 @@ class Search {
     return entry;
   }
 
-  void give_up(Candidate &of, TuningFailure failure) {
+  void give_up(Candidate &of, TuningFailure failure, bool for_good = true) {
     of.failure = failure;
     of.prepared = nullptr;
     ++(failure == TuningFailure::refused ? run_.result.refused_count : run_.result.wrong_count);
-    run_.journal.add_failure(at(of), failure);
+    if (for_good) run_.journal.add_failure(at(of), failure);
     if (failure == TuningFailure::wrong && of.is_default) fail_default();
   }
 
@@ -418,7 +450,9 @@ class Search {
     } catch (const Error &error) {
       if (error.status() == TANDEM_ERROR_CANCELLED) throw;
       last_refusal_ = error.what();
-      give_up(of, TuningFailure::refused);
+      // A device that stumbles may run it next time.
+      give_up(of, TuningFailure::refused,
+              error.status() != TANDEM_ERROR_DEVICE && error.status() != TANDEM_ERROR_OUT_OF_MEMORY);
       return false;
     }
     if (!right) give_up(of, TuningFailure::wrong);
@@ -441,15 +475,17 @@ class Search {
     return attempt(of, [&] {
       of.prepared = backend_.prepare_tuned(matrix_, of.values);
       if (!is_right(*of.prepared)) return false;
-      if (mode_ == Mode::assign)
-        for (unsigned r = 0; r < matrix_.rows(); ++r) std::memset((*outputs_)[r], 0xa5, template_.shard_bytes);
+      if (mode_ != Mode::compare)
+        for (unsigned r = 0; r < matrix_.rows(); ++r)
+          std::memset((*outputs_)[r], mode_ == Mode::assign ? 0xa5 : 0, template_.shard_bytes);
       if (!run_whole(of, 1)) return false;  // a first run may compile or allocate
+      if (mode_ != Mode::compare && !columns_are_right()) return false;
       const double before = run_.hooks.seconds();
       run_whole(of, 1);
       const double one = std::max(run_.hooks.seconds() - before, 1e-9);
       of.calls = static_cast<std::uint64_t>(
           std::clamp(std::ceil(run_.options.sample_seconds / one), 1.0, static_cast<double>(kMostCalls)));
-      return mode_ != Mode::assign || columns_are_right();
+      return true;
     });
   }
 
@@ -475,14 +511,21 @@ class Search {
     return found;
   }
 
-  void drop_slow() {
-    const Candidate *fastest = best();
-    if (fastest == nullptr) return;
-    const double least = fastest->rate() / kDropFactor;
-    for (auto &[values, each] : candidates_) {
-      if (!each.alive() || each.is_default || !each.timed() || each.rate() >= least) continue;
-      each.dropped = true;
-      each.prepared = nullptr;
+  unsigned least_samples() const { return std::min(kLeastSamples, run_.options.repeats); }
+  unsigned comparison_turns() const { return std::max(kLeastComparisons, run_.options.repeats); }
+
+  // Neither the backend's own values nor the best so far: the others are compared with these.
+  void drop_slow(const std::vector<Candidate *> &racing) {
+    const auto has_enough = [&](const Candidate *each) {
+      return each->alive() && each->bytes_per_second.size() >= least_samples();
+    };
+    double fastest = 0;
+    for (const Candidate *each : racing)
+      if (has_enough(each)) fastest = std::max(fastest, each->rate());
+    for (Candidate *each : racing) {
+      if (each == default_ || each == base_ || !has_enough(each) || each->rate() >= fastest / kDropFactor) continue;
+      each->dropped = true;
+      each->prepared = nullptr;
       ++run_.result.dropped_count;
     }
   }
@@ -502,6 +545,28 @@ class Search {
     run_.tell(progress, left);
   }
 
+  void add_sample(Candidate &of, double rate) {
+    of.bytes_per_second.push_back(rate);
+    run_.journal.add_sample(at(of), rate);
+    ++run_.done_count;
+  }
+
+  // The journal may be of another day. Its rates count as far as those of the backend's own values have changed since.
+  void recall_default() {
+    recalled_.insert(default_);
+    ++run_.result.candidate_count;
+    const TuningMeasurement known = run_.journal.measured(at(*default_));
+    if (known.failure || known.bytes_per_second.empty()) return;
+    for (unsigned i = 0; i < least_samples(); ++i) {
+      if (i != 0 && run_.elapsed() >= search_deadline_) break;
+      tell({default_}, comparison_turns());
+      const double rate = measure(*default_);
+      if (rate <= 0) return;
+      add_sample(*default_, rate);
+    }
+    now_over_then_ = default_->rate() / median(known.bytes_per_second);
+  }
+
   // Takes over what the journal knows of it.
   void recall(Candidate &of) {
     if (!recalled_.insert(&of).second) return;
@@ -514,46 +579,117 @@ class Search {
     }
     of.bytes_per_second = known.bytes_per_second;
     if (of.bytes_per_second.size() > run_.options.repeats) of.bytes_per_second.resize(run_.options.repeats);
+    for (double &rate : of.bytes_per_second) rate *= now_over_then_;
     run_.result.known_count += of.bytes_per_second.size();
     run_.done_count += of.bytes_per_second.size();
   }
 
   // Round-robin: one repeat of each, then the next, beginning one further each time.
-  void race(std::vector<Candidate *> racing) {
-    std::erase(racing, default_);
-    racing.insert(racing.begin(), default_);  // first: what the others have to beat, and what is left if time is short
+  void race(std::vector<Candidate *> racing, double deadline) {
+    if (base_ != nullptr) put_first(racing, base_);
+    put_first(racing, default_);  // what the others have to beat, and what is left if time is short
     for (Candidate *each : racing) recall(*each);
-    drop_slow();
+    const bool is_new = std::any_of(racing.begin(), racing.end(), [&](const Candidate *each) {
+      return each->alive() && (each->score == 0 || each->bytes_per_second.size() < run_.options.repeats);
+    });
+    if (!is_new) return;
+    for (Candidate *each : {default_, base_})  // rates of an earlier race are of another minute
+      if (each != nullptr && each->alive() && each->score > 0) each->bytes_per_second.clear();
+    drop_slow(racing);
+    run_race(racing, deadline);
+    score(racing);
+    tell(racing, comparison_turns());
+  }
+
+  static void put_first(std::vector<Candidate *> &list, Candidate *one) {
+    std::erase(list, one);
+    list.insert(list.begin(), one);
+  }
+
+  void run_race(const std::vector<Candidate *> &racing, double deadline) {
     for (unsigned repeat = 0; repeat < run_.options.repeats; ++repeat) {
       for (std::size_t turn = 0; turn < racing.size(); ++turn) {
         Candidate &now = *racing[(turn + repeat) % racing.size()];
         if (!now.alive() || now.bytes_per_second.size() > repeat) continue;
-        if (run_.elapsed() >= search_deadline_ && best() != nullptr) {
+        const bool any = std::any_of(racing.begin(), racing.end(), [](const Candidate *each) { return each->timed(); });
+        if (any && run_.elapsed() >= deadline) {
           cut_short_ = true;
           return;
         }
-        tell(racing, run_.options.repeats);
+        tell(racing, comparison_turns());
         if (const double rate = measure(now); rate > 0) {
-          now.bytes_per_second.push_back(rate);
-          run_.journal.add_sample(at(now), rate);
-          ++run_.done_count;
-          drop_slow();
+          add_sample(now, rate);
+          drop_slow(racing);
         }
       }
     }
-    tell(racing, run_.options.repeats);
+  }
+
+  // Against the backend's own values in the same race, so that candidates of different races compare.
+  void score(const std::vector<Candidate *> &racing) {
+    const double own = default_->timed() ? default_->rate() : 1;
+    std::vector<Candidate *> scored;
+    for (Candidate *each : racing) {
+      if (!each->timed()) continue;
+      each->score = each->rate() / own;
+      if (!each->dropped) scored.push_back(each);
+    }
+    if (!scored.empty()) base_ = simplest(scored, [](const Candidate *each) { return each->score; });
+  }
+
+  unsigned changes(const Candidate &of) const {
+    unsigned count = 0;
+    for (const auto &[name, value] : of.values) count += default_->values.at(name) != value;
+    return count;
+  }
+
+  // Of those that are as good as the best, but for noise, the one with most of the backend's own values.
+  template <class Rating>
+  Candidate *simplest(const std::vector<Candidate *> &list, const Rating &rating) const {
+    double best = 0;
+    for (const Candidate *each : list) best = std::max(best, rating(each));
+    Candidate *found = nullptr;
+    for (Candidate *each : list) {
+      if (rating(each) * kLeastGain < best) continue;
+      if (found == nullptr || changes(*each) < changes(*found) ||
+          (changes(*each) == changes(*found) && rating(each) > rating(found)))
+        found = each;
+    }
+    return found;
   }
 
   // The backend's own values and the best others, as far as they can run.
   std::vector<Candidate *> finalists() {
     std::vector<Candidate *> others;
     for (auto &[values, each] : candidates_)
-      if (each.timed() && !each.is_default) others.push_back(&each);
-    std::sort(others.begin(), others.end(),
-              [](const Candidate *a, const Candidate *b) { return a->rate() > b->rate(); });
+      if (each.score > 0 && !each.failure && !each.is_default) others.push_back(&each);
+    std::stable_sort(others.begin(), others.end(),
+                     [](const Candidate *a, const Candidate *b) { return a->score > b->score; });
     if (others.size() > kFinalists) others.resize(kFinalists);
+    if (base_ != nullptr && !base_->failure && !base_->is_default &&
+        std::find(others.begin(), others.end(), base_) == others.end())
+      others.push_back(base_);
     if (!default_->failure) others.insert(others.begin(), default_);
     return others;
+  }
+
+  using Rates = std::map<const Candidate *, std::vector<double>>;
+
+  // Turn by turn against the backend's own values: a single lucky turn makes no winner.
+  Candidate *winner_of(const std::vector<Candidate *> &list, const Rates &rates) const {
+    if (default_->failure) return simplest(list, [&](const Candidate *each) { return median(rates.at(each)); });
+    const std::vector<double> &own = rates.at(default_);
+    std::map<const Candidate *, double> gains;
+    std::vector<Candidate *> better;
+    for (Candidate *each : list) {
+      std::vector<double> ratios;
+      for (std::size_t turn = 0; turn < own.size(); ++turn) ratios.push_back(rates.at(each)[turn] / own[turn]);
+      const auto wins =
+          static_cast<std::size_t>(std::count_if(ratios.begin(), ratios.end(), [](double ratio) { return ratio > 1; }));
+      gains[each] = std::min(median(ratios), median(rates.at(each)) / median(own));
+      if (gains[each] >= kLeastGain && 5 * wins >= 4 * ratios.size()) better.push_back(each);
+    }
+    return better.empty() ? default_ : simplest(better, [&](const Candidate *each) { return gains.at(each); });
   }
 
   // One that fails now gives way to the next best.
@@ -561,12 +697,10 @@ class Search {
     for (;;) {
       const std::vector<Candidate *> last = finalists();
       if (last.empty()) fail_all();
-      std::map<const Candidate *, std::vector<double>> rates;
+      Rates rates;
       if (!compare_in_turns(last, rates)) continue;
       tell({}, 0);
-      const Candidate *winner = last.front();
-      for (const Candidate *each : last)
-        if (median(rates[each]) > median(rates[winner])) winner = each;
+      const Candidate *winner = winner_of(last, rates);
       TuningEntry entry = at(*winner);
       entry.bytes_per_second = median(rates[winner]);
       entry.default_bytes_per_second = default_->failure ? 0 : median(rates[default_]);
@@ -575,13 +709,13 @@ class Search {
   }
 
   // False: one has failed.
-  bool compare_in_turns(const std::vector<Candidate *> &list, std::map<const Candidate *, std::vector<double>> &rates) {
-    for (unsigned repeat = 0; repeat < run_.options.repeats; ++repeat) {
+  bool compare_in_turns(const std::vector<Candidate *> &list, Rates &rates) {
+    for (unsigned repeat = 0; repeat < comparison_turns(); ++repeat) {
       if (repeat >= kLeastComparisons && run_.elapsed() >= deadline_) {
         cut_short_ = true;
         return true;
       }
-      tell({}, run_.options.repeats - repeat);
+      tell({}, comparison_turns() - repeat);
       for (std::size_t turn = 0; turn < list.size(); ++turn) {
         Candidate &now = *list[(turn + repeat) % list.size()];
         const double rate = measure(now);
@@ -613,24 +747,29 @@ class Search {
   // Overwrites the outputs: the last thing that a search does. Assign stands for every mode: the cost is that of the
   // matrix, and compare would find differences everywhere.
   std::uint64_t switch_over_bytes(const TuningParameter &parameter, TuningValues values) {
-    std::vector<double> with, without;
-    double first = 0;
+    std::vector<double> costs, with, without;
     try {
-      values[parameter.name] = 0;
-      const std::shared_ptr<const Prepared> at_once = backend_.prepare_tuned(new_matrix(), values);
-      first = seconds_of_run(*at_once);
       values[parameter.name] = kMostTuningValue;
       const std::shared_ptr<const Prepared> never = backend_.prepare_tuned(new_matrix(), values);
       seconds_of_run(*never);
+      values[parameter.name] = 0;
       for (unsigned repeat = 0; repeat < kLeastComparisons; ++repeat) {
+        if (repeat != 0 && run_.elapsed() >= deadline_) {
+          cut_short_ = true;
+          break;
+        }
+        tell({}, 0);
+        const std::shared_ptr<const Prepared> at_once = backend_.prepare_tuned(new_matrix(), values);
+        const double first = seconds_of_run(*at_once);
         with.push_back(seconds_of_run(*at_once));
+        costs.push_back(first - with.back());
         without.push_back(seconds_of_run(*never));
       }
     } catch (const Error &error) {
       if (error.status() == TANDEM_ERROR_CANCELLED) throw;
       return parameter.value;
     }
-    const double cost = first - median(with), gain = median(without) - median(with);
+    const double cost = median(costs), gain = median(without) - median(with);
     if (cost <= 0) return 0;
     const double bytes_of_run = static_cast<double>(matrix_.columns()) * static_cast<double>(template_.shard_bytes);
     const double bytes = gain <= 0 ? HUGE_VAL : cost / gain * bytes_of_run;
@@ -665,6 +804,8 @@ class Search {
   std::map<TuningValues, Candidate> candidates_;
   std::set<const Candidate *> recalled_;
   Candidate *default_;
+  Candidate *base_ = nullptr;  // the best so far
+  double now_over_then_ = 1;
   std::string last_refusal_;
 
   std::optional<Shards> inputs_, outputs_, check_inputs_, check_outputs_;
@@ -700,17 +841,24 @@ AutotuneResult autotune(Backend &backend, const AutotuneOptions &options, Autotu
   Run run(options, journal, hooks);
   // Every case is looked at before the first is measured: wrong ranges show at once.
   std::vector<std::uint64_t> planned;
-  for (const AutotuneCase &at : cases) planned.push_back(Search(backend, at, run, 0, 0).planned_repeats());
+  std::vector<TuningEntry> places;
+  for (const AutotuneCase &at : cases) {
+    const Search search(backend, at, run, 0, 0);
+    planned.push_back(search.planned_repeats());
+    places.push_back(search.place());
+  }
+  if (journal.fresh()) journal.forget(places);
   for (std::size_t i = 0; i < cases.size(); ++i) {
     std::uint64_t after = 0;
     for (std::size_t j = i + 1; j < cases.size(); ++j) after += planned[j];
     const double seconds = options.max_seconds > 0 ? std::max(options.max_seconds - run.elapsed(), 1e-3) /
                                                          static_cast<double>(cases.size() - i)
                                                    : 0;
-    const TuningEntry entry = Search(backend, cases[i], run, seconds, after).find_best();
+    Search search(backend, cases[i], run, seconds, after);
+    const TuningEntry entry = search.find_best();
     run.result.improved_count += entry.bytes_per_second > entry.default_bytes_per_second;
     run.result.entries.push_back(entry);
-    if (hooks.found) hooks.found(entry);
+    if (hooks.found) hooks.found(entry, search.complete());
   }
   return run.result;
 }

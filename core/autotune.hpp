@@ -1,12 +1,15 @@
 // The search for tuning values on one backend (docs/TUNING.md). Knows no device: a parameter is a name with candidates.
 //
 // For each case every candidate is prepared, compared with an independent product, and timed round-robin over the
-// repeats; whoever is 1.25 times slower than the best falls out. The kFinalists best and the backend's own values are
-// then timed once more, in turns: one of them is kept only if it is faster there than the backend's own values.
+// repeats; whoever is 1.25 times slower than the best after kLeastSamples falls out. The kFinalists best and the
+// backend's own values are then timed once more, in turns: one of them is kept only if it is kLeastGain times faster
+// there, and faster in four of five turns. Of several that are as fast, the one with most of the backend's own values
+// is.
 //
 // All combinations are tried where there are at most kMostGrid. Beyond that: all combinations of the local sizes with
 // everything else at the backend's own values, then one parameter after the other, the rest at the best so far, until a
-// pass over all of them changes nothing (at most kMostPasses).
+// pass over all of them changes nothing (at most kMostPasses). Each of these races measures the backend's own values
+// and the best so far anew, and rates compare within a race only. With max_seconds each has its part of the time.
 //
 // A parameter that is a switch-over is not searched, unless a range is given for it: all are timed with 0, and in the
 // end it is worked out for the winner, from a new matrix' first run, its later ones, and those of another without the
@@ -28,6 +31,9 @@ inline constexpr std::size_t kMostGrid = 512;
 inline constexpr std::size_t kMostCombinations = 4096;  // of local sizes
 inline constexpr unsigned kMostPasses = 3;
 inline constexpr double kDropFactor = 1.25;
+inline constexpr unsigned kLeastSamples =
+    3;                                      // of both, before one is dropped as slower; unless there are fewer repeats
+inline constexpr double kLeastGain = 1.02;  // less is taken for noise: the backend's own values stay
 inline constexpr std::size_t kFinalists = 3;
 
 struct AutotuneCase {
@@ -63,7 +69,8 @@ struct AutotuneHooks {
   std::function<double()> seconds;                         // a clock that does not run backwards
   std::function<std::string()> date = tuning_date_now;     // of entries
   std::function<bool(const AutotuneProgress &)> progress;  // false: cancel. May be empty
-  std::function<void(const TuningEntry &)> found;          // each case's result, as soon as it stands. May be empty
+  // Each case's result, as soon as it stands. `complete`: its time was not cut short. May be empty.
+  std::function<void(const TuningEntry &, bool complete)> found;
 };
 
 struct AutotuneResult {
@@ -75,8 +82,9 @@ struct AutotuneResult {
 };
 
 // Throws Error: INVALID_ARGUMENT (cases, a range's name, too many combinations), UNAVAILABLE (nothing to tune, or the
-// device refused every candidate), CANCELLED, INTERNAL (the backend's own values give wrong bytes), and what the
-// journal throws. What was measured is in the journal then, and finished cases went through hooks.found.
+// device refused every candidate, or every one with the values of a range), CANCELLED, INTERNAL (the backend's own
+// values give wrong bytes), and what the journal throws. What was measured is in the journal then, and finished cases
+// went through hooks.found.
 AutotuneResult autotune(Backend &backend, const AutotuneOptions &options, AutotuneJournal &journal,
                         const AutotuneHooks &hooks);
 

@@ -7,7 +7,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <set>
 #include <string_view>
 
 #include "core/error.hpp"
@@ -38,6 +40,32 @@ std::string place_with_values(const TuningEntry &at) { return place(at) + kBetwe
   fail(TANDEM_ERROR_IO, fmt::format("cannot {} {}: {}", what, path, std::strerror(errno)));
 }
 
+std::string_view first_line(std::string_view text) { return text.substr(0, text.find('\n')); }
+
+std::string text_of(const std::string &path, bool fresh, std::size_t most_bytes) {
+  try {
+    return read_regular_file(path, most_bytes).value_or("");
+  } catch (const Error &error) {
+    if (error.status() != TANDEM_ERROR_DAMAGED) throw;
+    if (fresh) return "too large";
+    fail(TANDEM_ERROR_DAMAGED, fmt::format("{}; --fresh replaces it", error.what()));
+  }
+}
+
+// Lines that make no sense are left out: a kill may have cut one.
+template <class Body>  // line, kind, entry
+void for_each_entry(std::string_view rest, const Body &body) {
+  while (!rest.empty()) {
+    const std::string_view line = first_line(rest);
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    if (!line.starts_with(kKindStart)) continue;
+    const std::size_t end = line.find(kKindEnd, kKindStart.size());
+    if (end == std::string_view::npos) continue;
+    const std::optional<TuningEntry> entry = parse_tuning_entry(line);
+    if (entry) body(line, std::string(line.substr(kKindStart.size(), end - kKindStart.size())), *entry);
+  }
+}
+
 }  // namespace
 
 std::string tuning_date_now() {
@@ -49,7 +77,8 @@ std::string tuning_date_now() {
   return text;
 }
 
-AutotuneJournal::AutotuneJournal(const std::string &path, bool fresh) : path_(path) {
+AutotuneJournal::AutotuneJournal(const std::string &path, bool fresh, std::size_t most_bytes)
+    : path_(path), fresh_(fresh), most_bytes_(most_bytes) {
   make_parent_folders(path);
   descriptor_ = open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
   if (descriptor_ < 0) fail_io("open", path);
@@ -58,13 +87,24 @@ AutotuneJournal::AutotuneJournal(const std::string &path, bool fresh) : path_(pa
       if (errno != EWOULDBLOCK) fail_io("lock", path);
       fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("another process is tuning: it holds {}", path));
     }
-    if (fresh && ftruncate(descriptor_, 0) != 0) fail_io("empty", path);
-    const std::string text = read_regular_file(path, kMostFileBytes).value_or("");
+    std::string text = text_of(path, fresh, most_bytes);
+    if (fresh && first_line(text) != kHeader) {
+      if (ftruncate(descriptor_, 0) != 0) fail_io("empty", path);
+      text.clear();
+    }
     if (text.empty()) {
       write(std::string(kHeader) + "\n");
     } else {
       read(text);
+      file_bytes_ = text.size();
       if (text.back() != '\n') write("\n");  // a line that was cut by a kill stays alone
+      if (text.size() > most_bytes / 2) {
+        std::set<std::string> over;
+        for (const auto &[name, entry] : done_) over.insert(place(entry));
+        rewrite(text, [&](const std::string &kind, const TuningEntry &entry) {
+          return kind.starts_with(kDone) || !over.contains(place(entry));
+        });
+      }
     }
   } catch (...) {
     close(descriptor_);
@@ -77,27 +117,35 @@ AutotuneJournal::~AutotuneJournal() {
 }
 
 void AutotuneJournal::read(const std::string &text) {
-  std::string_view rest = text;
-  const auto next_line = [&rest] {
-    const std::size_t end = rest.find('\n');
-    const std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
-    return line;
-  };
-  const std::string_view header = next_line();
+  const std::string_view header = first_line(text);
   if (header != kHeader) {
     if (header.starts_with(kHeaderStart))
-      fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("{} is of another version; a fresh start replaces it", path_));
-    fail(TANDEM_ERROR_DAMAGED, fmt::format("{} is no journal of tandem autotune; a fresh start replaces it", path_));
+      fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("{} is of another version; --fresh replaces it", path_));
+    fail(TANDEM_ERROR_DAMAGED, fmt::format("{} is no journal of tandem autotune; --fresh replaces it", path_));
   }
-  while (!rest.empty()) {
-    const std::string_view line = next_line();
-    if (!line.starts_with(kKindStart)) continue;
-    const std::size_t end = line.find(kKindEnd, kKindStart.size());
-    if (end == std::string_view::npos) continue;
-    const std::optional<TuningEntry> entry = parse_tuning_entry(line);
-    if (entry) take(std::string(line.substr(kKindStart.size(), end - kKindStart.size())), *entry);
-  }
+  for_each_entry(text, [&](std::string_view, const std::string &kind, const TuningEntry &entry) { take(kind, entry); });
+}
+
+// A kill in the middle costs measurements, no results.
+void AutotuneJournal::rewrite(const std::string &text, const Keep &keep) {
+  std::string kept = std::string(kHeader) + "\n";
+  for_each_entry(text, [&](std::string_view line, const std::string &kind, const TuningEntry &entry) {
+    if (keep(kind, entry)) kept.append(line).push_back('\n');
+  });
+  if (ftruncate(descriptor_, 0) != 0) fail_io("empty", path_);
+  file_bytes_ = 0;
+  write(kept);
+  measured_.clear();
+  done_.clear();
+  read(kept);
+}
+
+void AutotuneJournal::forget(const std::vector<TuningEntry> &cases) {
+  if (descriptor_ < 0) return;
+  std::set<std::string> places;
+  for (const TuningEntry &each : cases) places.insert(place(each));
+  rewrite(read_regular_file(path_, most_bytes_).value_or(""),
+          [&](const std::string &, const TuningEntry &entry) { return !places.contains(place(entry)); });
 }
 
 void AutotuneJournal::take(const std::string &kind, const TuningEntry &entry) {
@@ -138,7 +186,8 @@ void AutotuneJournal::add_done(const TuningEntry &entry, const std::string &spac
 void AutotuneJournal::append(const std::string &kind, const TuningEntry &entry) {
   take(kind, entry);
   if (descriptor_ < 0) return;
-  write(fmt::format("{}{}{}{}\n", kKindStart, kind, kKindEnd, tuning_entry_line(entry).substr(1)));
+  const std::string line = fmt::format("{}{}{}{}\n", kKindStart, kind, kKindEnd, tuning_entry_line(entry).substr(1));
+  if (line.size() <= most_bytes_ - std::min(most_bytes_, file_bytes_)) write(line);  // else it could not be read again
 }
 
 // In one piece, so that a kill leaves whole lines.
@@ -147,6 +196,7 @@ void AutotuneJournal::write(const std::string &line) {
     const ssize_t wrote = ::write(descriptor_, line.data() + done, line.size() - done);
     if (wrote >= 0) {
       done += static_cast<std::size_t>(wrote);
+      file_bytes_ += static_cast<std::size_t>(wrote);
     } else if (errno != EINTR) {
       fail_io("write", path_);
     }

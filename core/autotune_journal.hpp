@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -24,9 +25,11 @@ class AutotuneJournal {
   static constexpr std::size_t kMostFileBytes = std::size_t{64} << 20;
 
   AutotuneJournal() = default;  // keeps nothing beyond this object
-  // Reads what is there (unless `fresh`, which empties it) and locks the file against other processes. Throws Error:
-  // IO, UNAVAILABLE (another process holds it), UNSUPPORTED (of a newer version), DAMAGED (no journal).
-  AutotuneJournal(const std::string &path, bool fresh);
+  // Reads what is there and locks the file against other processes. `fresh`: a file that is no journal is replaced, and
+  // the search forgets its own cases once it knows that it can begin. A file that is more than half full loses what
+  // finished cases measured; one that is full gets no more. Throws Error: IO, UNAVAILABLE (another process holds it),
+  // UNSUPPORTED (of a newer version), DAMAGED (no journal).
+  AutotuneJournal(const std::string &path, bool fresh, std::size_t most_bytes = kMostFileBytes);
   ~AutotuneJournal();
   AutotuneJournal(const AutotuneJournal &) = delete;
   AutotuneJournal &operator=(const AutotuneJournal &) = delete;
@@ -40,7 +43,12 @@ class AutotuneJournal {
   std::optional<TuningEntry> done(const TuningEntry &at, const std::string &space) const;
   void add_done(const TuningEntry &entry, const std::string &space);
 
+  bool fresh() const noexcept { return fresh_; }
+  void forget(const std::vector<TuningEntry> &cases);  // whatever the values
+
  private:
+  using Keep = std::function<bool(const std::string &kind, const TuningEntry &entry)>;
+  void rewrite(const std::string &text, const Keep &keep);
   void read(const std::string &text);
   void take(const std::string &kind, const TuningEntry &entry);
   void append(const std::string &kind, const TuningEntry &entry);
@@ -48,6 +56,8 @@ class AutotuneJournal {
 
   std::string path_;
   int descriptor_ = -1;
+  bool fresh_ = false;
+  std::size_t most_bytes_ = kMostFileBytes, file_bytes_ = 0;
   std::map<std::string, TuningMeasurement> measured_;
   std::map<std::string, TuningEntry> done_;
 };

@@ -79,7 +79,10 @@ class OpenclBackend final : public core::Backend {
 
   std::vector<core::TuningParameter> tuning_parameters(unsigned, unsigned, Mode) const override {
     const Device &on = const_cast<OpenclBackend *>(this)->device();
-    return parameters_of(default_settings(on), on);
+    std::vector<core::TuningParameter> parameters = parameters_of(default_settings(on), on);
+    if (options_.technique == "tables" || options_.technique == "compiled")  // nothing is switched over
+      std::erase_if(parameters, [](const core::TuningParameter &each) { return each.is_switch_over; });
+    return parameters;
   }
   core::TuningIdentity tuning_identity() const override {
     const_cast<OpenclBackend *>(this)->device();

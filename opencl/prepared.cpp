@@ -92,9 +92,10 @@ std::vector<core::TuningParameter> parameters_of(const Settings &settings, const
   const auto most_of = [&](unsigned dimension, std::uint64_t cap) {
     return std::min<std::uint64_t>({device.most_items[dimension], device.most_group_items, cap});
   };
+  // Few of y and z: each set of local sizes costs a compile.
   return {{"local_x", kernel.local[0], powers(16, most_of(0, 1024), kernel.local[0])},
-          {"local_y", kernel.local[1], powers(1, most_of(1, 8), kernel.local[1])},
-          {"local_z", kernel.local[2], powers(1, most_of(2, 4), kernel.local[2])},
+          {"local_y", kernel.local[1], powers(1, most_of(1, 4), kernel.local[1])},
+          {"local_z", kernel.local[2], powers(1, most_of(2, 2), kernel.local[2])},
           {"element_bytes", kernel.element_bytes, powers(4, device.is_cpu() ? 64 : 16, kernel.element_bytes)},
           {"elements_per_item", kernel.elements_per_item, powers(1, 8, kernel.elements_per_item)},
           {"rows_per_pass", kernel.rows_per_pass, powers(1, 8, kernel.rows_per_pass)},
@@ -115,7 +116,9 @@ Chooser::Chooser(const Options &options, const Device &device, const core::Log &
     : options_(options), device_(device), log_(log) {}
 
 core::TuningIdentity Chooser::identity() const {
-  return {"opencl", device_.vendor, device_.model, device_.driver_text()};
+  const bool forced = options_.technique == "tables" || options_.technique == "compiled";
+  return {"opencl", device_.vendor, device_.model,
+          device_.driver_text() + (forced ? ", technique " + options_.technique : "")};
 }
 
 // Of texts that show all that the generator can write: another generator, another hash.

@@ -129,11 +129,11 @@ typedef struct tandem_autotune_options {
   const char *ms;            /* NULL = "4"; of decode: how many shards are lost */
   const char *const *ranges; /* range_count times "NAME=RANGE", in place of the backend's own candidates for NAME */
   size_t range_count;
-  uint64_t shard_bytes;              /* 0 = so that a stripe has 32 to 64 MiB */
-  uint32_t repeats;                  /* of each measurement; 0 = 5 */
-  int32_t fresh;                     /* non-zero: what an earlier run measured is thrown away and measured again */
-  double max_seconds;                /* 0 = until all is measured. Each (operation, k, m) gets its part and a result */
-  const char *output;                /* the file; NULL = the one that a context would read */
+  uint64_t shard_bytes; /* 0 = so that a stripe has 32 to 64 MiB */
+  uint32_t repeats;     /* of each measurement; 0 = 5 */
+  int32_t fresh;        /* non-zero: what an earlier run measured of these is thrown away and measured again */
+  double max_seconds;   /* 0 = until all is measured. Each (operation, k, m) gets its part and a result */
+  const char *output;   /* the file; NULL = the one that a context would read */
   tandem_autotune_callback progress; /* NULL = none */
   void *progress_user;
 } tandem_autotune_options;
@@ -157,14 +157,15 @@ typedef struct tandem_autotune_result {
  *   options   NULL = all defaults. A RANGE is a list such as "32,64,96" or "1:4", or an expression of one variable,
  *             "1<<v, v=4:10" (both ends count; + - * << and parentheses)
  *   result_out   NULL, or struct_bytes set by the caller; the rest is written on TANDEM_OK
- * Every candidate is checked before it is timed. The best one is kept only if it is faster than the backend's own
- * values when they are measured in turns. Every measurement is also appended to a journal beside the file
- * (OUTPUT.journal): a run that was cancelled or killed goes on from there, and one that was finished measures only what
- * is new. Each result is written as soon as it stands, so also a cancelled run leaves those that it had.
- * Memory: k + m shards, and some 100 KiB. One process at a time may tune into one file.
- * Status: INVALID_ARGUMENT (also a range that is none, or empty, or a NAME that this backend has not), UNAVAILABLE (no
- *   such backend; nothing to tune; every candidate was refused; another process is tuning), CANCELLED, IO and DAMAGED
- *   and UNSUPPORTED (the file or its journal), OUT_OF_MEMORY, TOO_LARGE, INTERNAL (the backend computes wrong bytes).
+ * Every candidate is checked before it is timed. The best one is kept only if it is clearly faster than the backend's
+ * own values when they are measured in turns, and of it those values that are not the backend's own. Every measurement
+ * is also appended to a journal beside the file (OUTPUT.journal): a run that was cancelled or killed goes on from
+ * there, and one that was finished measures only what is new. Each result is written as soon as it stands, so also a
+ * cancelled run leaves those that it had. Memory: k + m shards, and some 100 KiB. One process at a time may tune into
+ * one file. Status: INVALID_ARGUMENT (also a range that is none, or empty, a NAME that this backend has not, or
+ * resources in the context's options or environment), UNAVAILABLE (no such backend; nothing to tune; every candidate,
+ * or every one with the values of a RANGE, was refused; another process is tuning), CANCELLED, IO and DAMAGED and
+ * UNSUPPORTED (the file or its journal), OUT_OF_MEMORY, TOO_LARGE, INTERNAL (the backend computes wrong bytes).
  */
 TANDEM_API tandem_status tandem_autotune(const tandem_context_options *context, const tandem_autotune_options *options,
                                          tandem_autotune_result *result_out);
@@ -175,7 +176,7 @@ typedef struct tandem_tuning_entry {
   char device[128];                                  /* the model, as its driver names it */
   char driver[128];                                  /* the driver's name and version */
   char kernel_hash[32];                              /* of what was measured: other kernels, other measurements */
-  char values[512];                                  /* "local_x=64, local_y=1" */
+  char values[512];                                  /* "local_x=64, local_y=1"; "" = the backend's own are best */
   char date[32];                                     /* UTC: "2025-11-21T16:55:20Z" */
   int32_t operation;                                 /* enum tandem_operation_value */
   uint32_t k, m;                                     /* decode: m shards are lost. update: k is 1 */
@@ -194,11 +195,13 @@ typedef struct tandem_tuning_entry {
 TANDEM_API tandem_status tandem_tuning_read(const char *file, tandem_tuning_entry *entries_out, size_t capacity,
                                             size_t stride_bytes, size_t *count_out);
 
-/* Merges tuning files, such as those of several machines, into `output`, together with what is in it. Of two entries
- * for the same device, driver, kernels, operation, k and m the newer one stays. Not while a process tunes into
- * `output`. files            file_count paths, all of which must exist output           NULL = the one that a context
- * would read; replaced as a whole, untouched on failure entry_count_out  NULL, or how many entries it has now Status:
- * as tandem_tuning_read; IO also for a file that does not exist. */
+/* Merges tuning files, such as those of several machines, into `output`, together with what is in it. Of two
+ * entries for the same device, driver, kernels, operation, k and m the newer one stays.
+ *   files            file_count paths, all of which must exist
+ *   output           NULL = the one that a context would read; replaced as a whole, untouched on failure
+ *   entry_count_out  NULL, or how many entries it has now
+ * Status: as tandem_tuning_read; IO also for a file that does not exist; UNAVAILABLE while a process tunes into
+ *   `output`. */
 TANDEM_API tandem_status tandem_tuning_merge(const char *const *files, size_t file_count, const char *output,
                                              size_t *entry_count_out);
 

@@ -24,6 +24,7 @@ class FakePrepared final : public core::Prepared {
   const core::Matrix matrix;
   std::optional<double> bytes_per_second;
   bool wrong = false;
+  std::uint64_t wrong_from_bytes = 0;
   mutable std::atomic<double> first_run_seconds{0};
 };
 
@@ -35,7 +36,9 @@ void compute(const Task &task, std::uint64_t offset, std::uint64_t length) {
   for (unsigned c = 0; c < matrix.columns(); ++c)
     inputs[c] = reinterpret_cast<const std::uint8_t *>(task.inputs[c]) + offset;
   Shards product = expected(matrix.data(), matrix.rows(), matrix.columns(), inputs.data(), length);
-  if (prepared_of(task).wrong && offset + length == task.offset_bytes + task.length_bytes) product[0][length - 1] ^= 1;
+  if (prepared_of(task).wrong && task.length_bytes >= prepared_of(task).wrong_from_bytes &&
+      offset + length == task.offset_bytes + task.length_bytes)
+    product[0][length - 1] ^= 1;
   for (unsigned r = 0; r < matrix.rows(); ++r) {
     auto *output = reinterpret_cast<std::uint8_t *>(task.outputs[r]) + offset;
     for (std::uint64_t i = 0; i < length; ++i) {
@@ -159,6 +162,7 @@ std::shared_ptr<const core::Prepared> FakeBackend::prepare_tuned(const core::Mat
   if (prepared->bytes_per_second == 0.0)
     core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{}: these values are refused by script", script.name));
   prepared->wrong = script.is_wrong && script.is_wrong(values);
+  prepared->wrong_from_bytes = script.wrong_from_bytes;
   if (script.first_run_seconds) prepared->first_run_seconds = script.first_run_seconds(values);
   return prepared;
 }

@@ -38,6 +38,7 @@ struct FakeScript {
   core::TuningIdentity identity{"fake", "nobody", "fake", "1"};
   std::function<double(const core::TuningValues &)> speed_of;
   std::function<bool(const core::TuningValues &)> is_wrong;
+  std::uint64_t wrong_from_bytes = 0;                                   // is_wrong is asked of runs at least so long
   std::function<double(const core::TuningValues &)> first_run_seconds;  // more than later runs of the same matrix take
 };
 

@@ -691,6 +691,28 @@ TEST(OpenclPrograms, ABuildFailureCarriesTheLog) {
   EXPECT_TRUE(work.is_right(Mode::assign));
 }
 
+// What was measured with one technique alone is not for those who have the choice.
+TEST(OpenclPrograms, AForcedTechniqueIsPartOfTheIdentity) {
+  FakeDriver driver;
+  Heard heard;
+  opencl::Options options = fake_options(driver);
+  const auto free = opencl::make_backend(options, heard.log());
+  const auto has_switch_over = [](const core::Backend &backend) {
+    const auto parameters = backend.tuning_parameters(4, 10, Mode::assign);
+    return std::any_of(parameters.begin(), parameters.end(),
+                       [](const core::TuningParameter &each) { return each.is_switch_over; });
+  };
+  EXPECT_TRUE(has_switch_over(*free));
+  for (const char *technique : {"tables", "compiled"}) {
+    options.technique = technique;
+    const auto forced = opencl::make_backend(options, heard.log());
+    EXPECT_EQ(forced->tuning_identity().driver, free->tuning_identity().driver + ", technique " + technique);
+    EXPECT_FALSE(has_switch_over(*forced));
+  }
+  options.technique = "auto";
+  EXPECT_EQ(opencl::make_backend(options, heard.log())->tuning_identity().driver, free->tuning_identity().driver);
+}
+
 // Tables until the bytes pay; then compiled, and at once for others with the same matrix.
 TEST(OpenclPrograms, TheTechniqueFollowsTheBytes) {
   struct Threshold : core::TuningSource {
