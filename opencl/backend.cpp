@@ -168,6 +168,11 @@ class OpenclBackend final : public core::Backend {
                                                 : "as asked",
                     device_.compute_units, memory_->bytes(), device_.memory_bytes,
                     may_share_memory() ? "host shards are used where they lie" : "host shards are staged"));
+    if (options_.tuning != nullptr && !options_.tuning->knows(chooser_->identity())) {
+      log_.say(TANDEM_LOG_WARNING,
+               fmt::format("opencl: {}: nothing in the tuning file was measured on {} or another device of {}: ignored",
+                           device_.name, device_.model, device_.vendor));
+    }
     return device_;
   }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "core/error.hpp"
 
@@ -182,6 +183,14 @@ Technique Chooser::technique(const OpenclPrepared &prepared, Programs &programs,
   if (options_.technique == "tables") {
     reason = "as asked";
   } else if (prepared.columns() * kTableBytesPerColumn > device_.local_bytes) {
+    if (coefficients > kMostCompiledCoefficients) {
+      core::fail(
+          TANDEM_ERROR_UNAVAILABLE,
+          fmt::format("OpenCL: {} has {} bytes of local memory, tables of {} columns need {}; and {} coefficients "
+                      "are more than the {} that are compiled",
+                      device_.name, device_.local_bytes, prepared.columns(), prepared.columns() * kTableBytesPerColumn,
+                      coefficients, kMostCompiledCoefficients));
+    }
     chosen = Technique::compiled;
     reason = fmt::format("tables of {} columns do not fit {} bytes of local memory", prepared.columns(),
                          device_.local_bytes);
@@ -246,6 +255,11 @@ void Chooser::fit_local_size(const OpenclPrepared &prepared, Variant &variant) c
       fmt::format("local size {}x{}x{} is more than {} runs ({} items a group, {}x{}x{})", wanted[0], wanted[1],
                   wanted[2], device_.name, most, device_.most_items[0], device_.most_items[1], device_.most_items[2]);
   if (prepared.forced.has_value()) core::fail(TANDEM_ERROR_UNAVAILABLE, "OpenCL: " + text);
+  {
+    const core::KernelSpec &spec = variant.spec;
+    const std::lock_guard lock(prepared.mutex);
+    if (std::exchange(prepared.texts[{spec.technique, spec.mode, spec.access, spec.binding}].told_local, true)) return;
+  }
   log_.say(TANDEM_LOG_INFO, fmt::format("opencl: {}; {}x{}x{} instead", text, local[0], local[1], local[2]));
 }
 

@@ -48,7 +48,7 @@ class OpenclPrepared final : public core::Prepared {
   };
   struct Text {
     Key key;
-    bool asked_disk = false;
+    bool asked_disk = false, told_local = false;
   };
   using TextName = std::tuple<core::Technique, core::Mode, core::Access, core::Binding>;
 

@@ -723,6 +723,43 @@ TEST(OpenclPrograms, TheTechniqueFollowsTheBytes) {
   EXPECT_TRUE(heard.has("technique compiled: it is in the cache"));
 }
 
+// Without local memory for the tables a matrix is compiled, unless it is too large for that too.
+TEST(OpenclPrograms, LittleLocalMemoryLeavesCompiled) {
+  FakeDriverScript script;
+  script.devices[0].local_bytes = 1024;  // tables of 8 columns
+  FakeDriver driver(script);
+  Heard heard;
+  const auto backend = opencl::make_backend(fake_options(driver), heard.log());
+  Work small(2, 9, 500), large(65, 64, 100);
+  const auto compiled = backend->prepare(small.matrix);
+  small.run(*backend, *compiled, Mode::assign);
+  EXPECT_TRUE(small.is_right(Mode::assign));
+  EXPECT_TRUE(heard.has("tables of 9 columns do not fit 1024 bytes of local memory")) << heard.text;
+  const auto neither = backend->prepare(large.matrix);
+  const std::uint64_t built = driver.calls_of("clCreateProgramWithSource");
+  const auto [status, message] = status_of([&] { large.run(*backend, *neither, Mode::assign); });
+  EXPECT_EQ(status, TANDEM_ERROR_UNAVAILABLE);
+  EXPECT_NE(message.find("tables of 64 columns need 8192; and 4160 coefficients"), std::string::npos) << message;
+  EXPECT_EQ(driver.calls_of("clCreateProgramWithSource"), built);
+}
+
+TEST(OpenclPrograms, ATuningFileOfOtherDevicesIsSaidToBeIgnored) {
+  struct OfOthers : core::TuningSource {
+    core::TuningChoice find(const core::TuningQuery &) const override { return {}; }
+    bool knows(const core::TuningIdentity &identity) const override { return identity.vendor != "Fake Vendor"; }
+  } tuning;
+  FakeDriver driver;
+  Heard heard;
+  opencl::Options options = fake_options(driver);
+  options.tuning = &tuning;
+  const auto backend = opencl::make_backend(options, heard.log());
+  Work work(2, 4, 3000);
+  for (unsigned run = 0; run < 2; ++run) work.run(*backend, *backend->prepare(work.matrix), Mode::assign);
+  const std::string warning = "nothing in the tuning file was measured on Fake 1 or another device of Fake Vendor";
+  EXPECT_TRUE(heard.has(warning)) << heard.text;
+  EXPECT_EQ(heard.text.find(warning), heard.text.rfind(warning)) << "said once";
+}
+
 TEST(OpenclPrograms, LocalSizesFitTheKernel) {
   FakeDriverScript script;
   script.devices[0].kernel_group_items = 32;
@@ -734,6 +771,8 @@ TEST(OpenclPrograms, LocalSizesFitTheKernel) {
   work.run(*backend, *prepared, Mode::assign);
   EXPECT_TRUE(work.is_right(Mode::assign));
   EXPECT_TRUE(heard.has("32x1x1 instead")) << heard.text;
+  work.run(*backend, *prepared, Mode::assign);
+  EXPECT_EQ(heard.text.find("instead"), heard.text.rfind("instead")) << "said once: " << heard.text;
   const auto forced = backend->prepare_tuned(work.matrix, {{"local_x", 64}});
   const auto [status, message] = status_of([&] { work.run(*backend, *forced, Mode::assign); });
   EXPECT_EQ(status, TANDEM_ERROR_UNAVAILABLE);
