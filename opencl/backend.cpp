@@ -106,6 +106,7 @@ class OpenclBackend final : public core::Backend {
         apply_nothing(task);
       } else if (uses_zero_copy(task)) {
         guarded([&](const Workplace &place) {
+          if (!is_worth_zero_copy(place, task)) return staged.push_back(task);
           if (run_zero_copy(place, task, control)) return;
           log_.say(TANDEM_LOG_DEBUG,
                    fmt::format("opencl: {} does not take shards where they lie: staged", device_.name));
@@ -192,6 +193,11 @@ class OpenclBackend final : public core::Backend {
     return options_.transfer == Transfer::automatic ? device_.shares_memory : options_.transfer == Transfer::zero_copy;
   }
   bool uses_zero_copy(const Task &task) const { return may_share_memory() && fits_zero_copy(device_, task); }
+
+  bool is_worth_zero_copy(const Workplace &place, const Task &task) const {
+    return options_.transfer == Transfer::zero_copy ||
+           place.chooser.is_worth_arguments(prepared_of(task), place.session->programs(), task.mode, task.length_bytes);
+  }
 
   static const Task &checked_for_device(const Task &task) {
     if (task.prepared->columns() == 0)

@@ -723,6 +723,70 @@ TEST(OpenclPrograms, TheTechniqueFollowsTheBytes) {
   EXPECT_TRUE(heard.has("technique compiled: it is in the cache"));
 }
 
+// Where shards can be used in place: tables for each shape would be a compile for each, so they are staged, by one text
+// for all, until the bytes pay.
+TEST(OpenclPrograms, NewShapesAreNoCompilesWhereMemoryIsShared) {
+  struct Threshold : core::TuningSource {
+    core::TuningChoice find(const core::TuningQuery &) const override {
+      return {{{"compile_after_bytes", 30'000}}, "for this test"};
+    }
+  } tuning;
+  FakeDriverScript script;
+  script.devices[0].shares_memory = true;
+  FakeDriver driver(script);
+  opencl::Options options = fake_options(driver, Transfer::automatic);
+  options.tuning = &tuning;
+  const auto backend = opencl::make_backend(options, core::Log());
+  for (unsigned columns = 2; columns < 8; ++columns) {
+    Work work(2, columns, 1000);
+    work.run(*backend, *backend->prepare(work.matrix), Mode::assign);
+    EXPECT_TRUE(work.is_right(Mode::assign));
+  }
+  EXPECT_EQ(driver.calls_of("clCreateProgramWithSource"), 1u);
+  Work work(2, 4, 10'000);
+  driver.set_script(script);
+  work.run(*backend, *backend->prepare(work.matrix), Mode::assign);
+  EXPECT_TRUE(work.is_right(Mode::assign));
+  EXPECT_EQ(driver.calls_of("clCreateProgramWithSource"), 1u) << "compiled";
+  EXPECT_EQ(driver.calls_of("clEnqueueMapBuffer"), 2u) << "in place: only the outputs are mapped";
+}
+
+// The text of a matrix is written when it is built, not to ask whether it is there.
+TEST(OpenclPrograms, TextsAreWrittenToBeBuilt) {
+  FakeDriver driver;
+  std::atomic<unsigned> written{0};
+  opencl::Options options = fake_options(driver);
+  options.generate = [&](const core::Matrix &matrix, const core::KernelSpec &spec) {
+    ++written;
+    return fake_generate(matrix, spec);
+  };
+  const auto backend = opencl::make_backend(options, core::Log());
+  Work first(2, 3, 500);
+  first.run(*backend, *backend->prepare(first.matrix), Mode::assign);
+  const unsigned before = written;
+  for (unsigned columns = 4; columns < 9; ++columns) {
+    Work work(3, columns, 500);
+    work.run(*backend, *backend->prepare(work.matrix), Mode::assign);
+    EXPECT_TRUE(work.is_right(Mode::assign));
+  }
+  EXPECT_EQ(written, before);
+  // Two matrices of one shape are two programs.
+  options.technique = "compiled";
+  const auto compiled = opencl::make_backend(options, core::Log());
+  for (const std::uint8_t value : {1, 2}) {
+    Work work(1, 1, 500);
+    work.matrix.at(0, 0) = value;
+    const std::uint8_t *input = work.inputs[0].data();
+    work.product = expected(work.matrix.data(), 1, 1, &input, work.bytes);
+    const unsigned written_before = written;
+    work.run(*compiled, *compiled->prepare(work.matrix), Mode::assign);
+    EXPECT_TRUE(work.is_right(Mode::assign)) << unsigned{value};
+    if (value == 2) {
+      EXPECT_EQ(written, written_before + 1);
+    }
+  }
+}
+
 // Without local memory for the tables a matrix is compiled, unless it is too large for that too.
 TEST(OpenclPrograms, LittleLocalMemoryLeavesCompiled) {
   FakeDriverScript script;
