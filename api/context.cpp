@@ -48,6 +48,19 @@ std::int32_t executor_option(std::int32_t given) {
              fmt::format("TANDEM_EXECUTOR is \"{}\"; known executors: serial, pthread, openmp", name));
 }
 
+void check_range(const char *what, std::int32_t value, std::int32_t last) {
+  if (value < 0 || value > last)
+    core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is {}; known values are 0 to {}", what, value, last));
+}
+
+// What only the CPU uses is checked for every backend: a value that makes no sense is never ignored.
+void check_cpu_options(const tandem_context_options &options) {
+  thread_count_option(options.thread_count);
+  check_range("executor", executor_option(options.executor), TANDEM_EXECUTOR_OPENMP);
+  check_range("partition", options.partition, TANDEM_PARTITION_PARITY);
+  check_range("schedule", options.schedule, TANDEM_SCHEDULE_DYNAMIC);
+}
+
 // Returns whether somebody named the file.
 bool load_tuning(tandem_context &context, const char *given) {
   bool named = false;
@@ -115,7 +128,10 @@ std::unique_ptr<core::Backend> make_backend(tandem_context &context, const tande
                                             bool tuning_is_named) {
   const std::string name = text_option(options.backend, "TANDEM_BACKEND");
   if (name.empty() || name == "auto" || name == "cpu") return make_cpu_backend(context, options, tuning_is_named);
-  if (opencl::is_device_name(name)) return make_opencl_backend(context, options, name);
+  if (opencl::is_device_name(name)) {
+    check_cpu_options(options);
+    return make_opencl_backend(context, options, name);
+  }
   core::fail(TANDEM_ERROR_UNAVAILABLE,
              fmt::format("backend \"{}\" does not exist here; known: auto, cpu, opencl, opencl:PLATFORM:DEVICE", name));
 }

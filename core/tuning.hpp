@@ -52,6 +52,8 @@ class TuningSource {
  public:
   virtual ~TuningSource() = default;
   virtual TuningChoice find(const TuningQuery &query) const = 0;
+  // Whether find() knows anything for some matrix on this device.
+  virtual bool knows(const TuningIdentity &) const { return true; }
 };
 
 }  // namespace tandem::core

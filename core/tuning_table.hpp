@@ -62,8 +62,7 @@ class TuningTable final : public TuningSource {
 
   // Exact -> nearest (k, m) on the device, first with its driver and kernels -> nearest of the same vendor -> nothing.
   TuningChoice find(const TuningQuery &query) const override;
-  // Whether find() knows anything for some matrix on this device.
-  bool knows(const TuningIdentity &identity) const noexcept;
+  bool knows(const TuningIdentity &identity) const noexcept override;
   bool has_backend(const std::string &name) const noexcept;
 
  private:

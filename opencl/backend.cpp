@@ -109,6 +109,7 @@ class OpenclBackend final : public core::Backend {
         apply_nothing(task);
       } else if (uses_zero_copy(task)) {
         guarded([&](const Workplace &place) {
+          if (!is_worth_zero_copy(place, task)) return staged.push_back(task);
           if (run_zero_copy(place, task, control)) return;
           log_.say(TANDEM_LOG_DEBUG,
                    fmt::format("opencl: {} does not take shards where they lie: staged", device_.name));
@@ -171,6 +172,11 @@ class OpenclBackend final : public core::Backend {
                                                 : "as asked",
                     device_.compute_units, memory_->bytes(), device_.memory_bytes,
                     may_share_memory() ? "host shards are used where they lie" : "host shards are staged"));
+    if (options_.tuning != nullptr && !options_.tuning->knows(chooser_->identity())) {
+      log_.say(TANDEM_LOG_WARNING,
+               fmt::format("opencl: {}: nothing in the tuning file was measured on {} or another device of {}: ignored",
+                           device_.name, device_.model, device_.vendor));
+    }
     return device_;
   }
 
@@ -190,6 +196,11 @@ class OpenclBackend final : public core::Backend {
     return options_.transfer == Transfer::automatic ? device_.shares_memory : options_.transfer == Transfer::zero_copy;
   }
   bool uses_zero_copy(const Task &task) const { return may_share_memory() && fits_zero_copy(device_, task); }
+
+  bool is_worth_zero_copy(const Workplace &place, const Task &task) const {
+    return options_.transfer == Transfer::zero_copy ||
+           place.chooser.is_worth_arguments(prepared_of(task), place.session->programs(), task.mode, task.length_bytes);
+  }
 
   static const Task &checked_for_device(const Task &task) {
     if (task.prepared->columns() == 0)

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "core/error.hpp"
 
@@ -143,6 +144,29 @@ const std::string &Chooser::kernel_hash() const {
   return kernel_hash_;
 }
 
+// Of every kind of text that the generator writes. It is in the keys of the cache on disk, with the library's version.
+const std::string &Chooser::generator_hash() const {
+  std::call_once(generator_hashed_, [this] {
+    core::Matrix matrix(3, 4);
+    for (unsigned r = 0; r < matrix.rows(); ++r)
+      for (unsigned c = 0; c < matrix.columns(); ++c) matrix.at(r, c) = static_cast<std::uint8_t>(31 * r + 17 * c + 1);
+    std::string texts = fmt::format("{}.{}.{}", TANDEM_VERSION_MAJOR, TANDEM_VERSION_MINOR, TANDEM_VERSION_PATCH);
+    for (const Technique technique : {Technique::compiled, Technique::tables}) {
+      for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare}) {
+        for (const Access access : {Access::aligned, Access::shifted, Access::direct}) {
+          for (const Binding binding : {Binding::offsets, Binding::arguments}) {
+            core::KernelSpec spec = spec_of(mode, access, binding, default_settings(device_));
+            spec.technique = technique;
+            texts += options_.generate(matrix, spec).text;
+          }
+        }
+      }
+    }
+    generator_hash_ = hex(key_of({texts}));
+  });
+  return generator_hash_;
+}
+
 Settings Chooser::settings(const OpenclPrepared &prepared, Mode mode) const {
   if (prepared.forced.has_value()) return *prepared.forced;
   const std::lock_guard lock(prepared.mutex);
@@ -169,10 +193,65 @@ Key Chooser::text_key(const OpenclPrepared &prepared, Programs &programs, const 
     const std::lock_guard lock(prepared.mutex);
     if (const auto found = prepared.texts.find(name); found != prepared.texts.end()) return found->second.key;
   }
-  const Key key = programs.key(options_.generate(prepared.matrix, spec).text);
+  // Of what the text is made of: writing it down takes long for a large matrix, and most are never built.
+  const core::KernelTuning &tuning = spec.tuning;
+  std::string made_of =
+      fmt::format("{} {} {} {} {} {} {} {} {}", generator_hash(), static_cast<int>(spec.technique),
+                  static_cast<int>(spec.mode), static_cast<int>(spec.access), static_cast<int>(spec.binding),
+                  spec.byte_lanes, tuning.element_bytes, tuning.elements_per_item, tuning.rows_per_pass);
+  if (spec.technique == Technique::compiled || spec.binding == Binding::arguments)
+    made_of += fmt::format(" {} x {} ", prepared.rows(), prepared.columns());
+  if (spec.technique == Technique::compiled) {
+    for (unsigned r = 0; r < prepared.rows(); ++r)
+      made_of.append(reinterpret_cast<const char *>(prepared.matrix.row(r).data()), prepared.columns());
+  }
+  const Key key = programs.key(made_of);
   const std::lock_guard lock(prepared.mutex);
   prepared.texts[name].key = key;
   return key;
+}
+
+core::KernelSpec Chooser::spec_of(Mode mode, Access access, Binding binding, const Settings &settings) const {
+  core::KernelSpec spec;
+  spec.mode = mode;
+  spec.access = access;
+  spec.binding = binding;
+  spec.byte_lanes = device_.is_cpu();
+  spec.tuning = settings.kernel;
+  spec.name = kKernelName;
+  return spec;
+}
+
+// In memory, or on disk, which is asked once.
+bool Chooser::is_known(const OpenclPrepared &prepared, Programs &programs, const core::KernelSpec &spec) const {
+  const Key key = text_key(prepared, programs, spec);
+  if (programs.known(key, false)) return true;
+  const OpenclPrepared::TextName name{spec.technique, spec.mode, spec.access, spec.binding};
+  {
+    const std::lock_guard lock(prepared.mutex);
+    if (const std::optional<bool> &on_disk = prepared.texts[name].on_disk; on_disk.has_value()) return *on_disk;
+  }
+  const bool is_there = programs.known(key, true);
+  const std::lock_guard lock(prepared.mutex);
+  prepared.texts[name].on_disk = is_there;
+  return is_there;
+}
+
+bool Chooser::is_worth_arguments(const OpenclPrepared &prepared, Programs &programs, Mode mode,
+                                 std::uint64_t length_bytes) const {
+  if (options_.technique == "compiled") return true;
+  const Settings settings = this->settings(prepared, mode);
+  {
+    const std::lock_guard lock(prepared.mutex);
+    if (prepared.bytes_run + length_bytes * prepared.columns() >= settings.compile_after_bytes) return true;
+  }
+  core::KernelSpec spec = spec_of(mode, access(false), Binding::arguments, settings);
+  for (const Technique technique : {Technique::tables, Technique::compiled}) {
+    if (technique == Technique::compiled && options_.technique == "tables") continue;
+    spec.technique = technique;
+    if (is_known(prepared, programs, spec)) return true;
+  }
+  return false;
 }
 
 // Tables until the bytes run so far, with this run's, pay for a compile, or until somebody else has paid.
@@ -182,9 +261,22 @@ Technique Chooser::technique(const OpenclPrepared &prepared, Programs &programs,
   std::string reason;
   Technique chosen = Technique::tables;
   bool is_new = false;
+  std::uint64_t bytes = 0;
+  {
+    const std::lock_guard lock(prepared.mutex);
+    bytes = prepared.bytes_run += length_bytes * prepared.columns();
+  }
   if (options_.technique == "tables") {
     reason = "as asked";
   } else if (prepared.columns() * kTableBytesPerColumn > device_.local_bytes) {
+    if (coefficients > kMostCompiledCoefficients) {
+      core::fail(
+          TANDEM_ERROR_UNAVAILABLE,
+          fmt::format("OpenCL: {} has {} bytes of local memory, tables of {} columns need {}; and {} coefficients "
+                      "are more than the {} that are compiled",
+                      device_.name, device_.local_bytes, prepared.columns(), prepared.columns() * kTableBytesPerColumn,
+                      coefficients, kMostCompiledCoefficients));
+    }
     chosen = Technique::compiled;
     reason = fmt::format("tables of {} columns do not fit {} bytes of local memory", prepared.columns(),
                          device_.local_bytes);
@@ -196,22 +288,11 @@ Technique Chooser::technique(const OpenclPrepared &prepared, Programs &programs,
   } else {
     core::KernelSpec compiled = spec;
     compiled.technique = Technique::compiled;
-    const Key key = text_key(prepared, programs, compiled);
-    bool ask_disk = false;
-    std::uint64_t bytes = 0;
-    {
-      const std::lock_guard lock(prepared.mutex);
-      prepared.bytes_run += length_bytes * prepared.columns();
-      bytes = prepared.bytes_run;
-      bool &asked = prepared.texts[{compiled.technique, compiled.mode, compiled.access, compiled.binding}].asked_disk;
-      ask_disk = !asked;
-      asked = true;
-    }
     if (bytes >= settings.compile_after_bytes) {
       chosen = Technique::compiled;
       reason =
           fmt::format("{} bytes through this matrix pay for a compile (from {})", bytes, settings.compile_after_bytes);
-    } else if (programs.known(key, ask_disk)) {
+    } else if (is_known(prepared, programs, compiled)) {
       chosen = Technique::compiled;
       reason = "it is in the cache";
     } else {
@@ -249,6 +330,11 @@ void Chooser::fit_local_size(const OpenclPrepared &prepared, Variant &variant) c
       fmt::format("local size {}x{}x{} is more than {} runs ({} items a group, {}x{}x{})", wanted[0], wanted[1],
                   wanted[2], device_.name, most, device_.most_items[0], device_.most_items[1], device_.most_items[2]);
   if (prepared.forced.has_value()) core::fail(TANDEM_ERROR_UNAVAILABLE, "OpenCL: " + text);
+  {
+    const core::KernelSpec &spec = variant.spec;
+    const std::lock_guard lock(prepared.mutex);
+    if (std::exchange(prepared.texts[{spec.technique, spec.mode, spec.access, spec.binding}].told_local, true)) return;
+  }
   log_.say(TANDEM_LOG_INFO, fmt::format("opencl: {}; {}x{}x{} instead", text, local[0], local[1], local[2]));
 }
 
@@ -263,12 +349,7 @@ Variant Chooser::choose(const OpenclPrepared &prepared, Programs &programs, Mode
   const Settings settings = this->settings(prepared, mode);
   Variant variant;
   variant.staging_bytes = settings.staging_bytes;
-  variant.spec.mode = mode;
-  variant.spec.access = access;
-  variant.spec.binding = binding;
-  variant.spec.byte_lanes = device_.is_cpu();
-  variant.spec.tuning = settings.kernel;
-  variant.spec.name = kKernelName;
+  variant.spec = spec_of(mode, access, binding, settings);
   variant.spec.technique = technique(prepared, programs, variant.spec, settings, length_bytes);
   if (variant.spec.technique == Technique::tables && prepared.columns() * kTableBytesPerColumn > device_.local_bytes) {
     core::fail(

@@ -48,7 +48,8 @@ class OpenclPrepared final : public core::Prepared {
   };
   struct Text {
     Key key;
-    bool asked_disk = false;
+    std::optional<bool> on_disk;  // once somebody asked
+    bool told_local = false;
   };
   using TextName = std::tuple<core::Technique, core::Mode, core::Access, core::Binding>;
 
@@ -83,6 +84,11 @@ class Chooser {
   // For shards that begin, or do not all begin, at multiples of kAlignedBytes in buffers that the driver placed.
   core::Access access(bool is_aligned) const noexcept;
 
+  // Whether a text with the task's shape in it (Binding::arguments) is worth its compile: the bytes pay for one, or it
+  // is there already. Tables with Binding::offsets have one text for all shapes.
+  bool is_worth_arguments(const OpenclPrepared &prepared, Programs &programs, core::Mode mode,
+                          std::uint64_t length_bytes) const;
+
   Settings settings(const OpenclPrepared &prepared, core::Mode mode) const;
   core::TuningIdentity identity() const;
   const std::string &kernel_hash() const;
@@ -90,14 +96,17 @@ class Chooser {
  private:
   core::Technique technique(const OpenclPrepared &prepared, Programs &programs, const core::KernelSpec &spec,
                             const Settings &settings, std::uint64_t length_bytes) const;
+  core::KernelSpec spec_of(core::Mode mode, core::Access access, core::Binding binding, const Settings &settings) const;
+  bool is_known(const OpenclPrepared &prepared, Programs &programs, const core::KernelSpec &spec) const;
+  const std::string &generator_hash() const;
   Key text_key(const OpenclPrepared &prepared, Programs &programs, const core::KernelSpec &spec) const;
   void fit_local_size(const OpenclPrepared &prepared, Variant &variant) const;
 
   const Options &options_;
   const Device &device_;
   core::Log log_;
-  mutable std::once_flag hashed_;
-  mutable std::string kernel_hash_;
+  mutable std::once_flag hashed_, generator_hashed_;
+  mutable std::string kernel_hash_, generator_hash_;
 };
 
 }  // namespace tandem::opencl

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <functional>
 
 #include "support/api.hpp"
 #include "tandem/tandem.h"
@@ -221,6 +222,34 @@ TEST_P(OpenclMemory, WrongArgumentsAreRefused) {
   const Plan on_host = make_plan(cpu.get(), codec_.get(), TANDEM_OPERATION_ENCODE);
   given = arguments();
   EXPECT_TRUE(refused(tandem_plan_run(on_host.get(), &given), TANDEM_ERROR_INVALID_ARGUMENT, {"host memory"}));
+}
+
+// What only the CPU uses is checked all the same.
+TEST(OpenclOptions, SenselessOnesAreRefused) {
+  const auto status = [](const std::function<void(tandem_context_options &)> &change) {
+    tandem_context_options options = {};
+    options.struct_bytes = sizeof options;
+    options.backend = "opencl";
+    options.tuning_file = "";
+    change(options);
+    tandem_context *made = nullptr;
+    const tandem_status found = tandem_context_create(&options, &made);
+    tandem_context_destroy(made);
+    return found;
+  };
+  EXPECT_EQ(status([](auto &) {}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(status([](auto &options) { options.executor = 99; }), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(status([](auto &options) { options.partition = 99; }), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(status([](auto &options) { options.schedule = -1; }), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(status([](auto &options) { options.thread_count = 100'000; }), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(status([](auto &options) { options.resources = "opencl_mib=0"; }), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(status([](auto &options) { options.resources = "cpu=1,opencl_mib=64"; }), TANDEM_OK);
+  setenv("TANDEM_EXECUTOR", "bogus", 1);
+  EXPECT_EQ(status([](auto &) {}), TANDEM_ERROR_UNAVAILABLE);
+  unsetenv("TANDEM_EXECUTOR");
+  setenv("TANDEM_THREADS", "x", 1);
+  EXPECT_EQ(status([](auto &) {}), TANDEM_ERROR_INVALID_ARGUMENT);
+  unsetenv("TANDEM_THREADS");
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, OpenclMemory,

@@ -191,7 +191,7 @@ typedef struct tandem_context_options {
   int32_t schedule;      /* enum tandem_schedule_value; OpenMP only */
   int32_t pin_threads;   /* non-zero: pthread workers are pinned, one to a core of the affinity mask */
   int32_t log_level;     /* the lowest enum tandem_log_level_value that log_callback hears */
-  const char *resources; /* NULL, or amounts such as "cpu=5": see tandem_context_set_resource */
+  const char *resources; /* NULL, or amounts such as "cpu=5,opencl_mib=512": see tandem_context_set_resource */
   tandem_log_callback log_callback; /* NULL = silent */
   void *log_user;
   const char *tuning_file; /* NULL = TANDEM_TUNING, else tandem/tuning.json in the user's data folder; "" = none */
@@ -215,8 +215,10 @@ TANDEM_API void tandem_context_destroy(tandem_context *context);
 
 /* Sets how much of a named resource work of this context may hold at once, also while jobs run (effective
  * within one chunk). "cpu": concurrent CPU tasks of all calls and jobs of the context together, >= 1; not set: no cap.
- * A call that moves less than 256 KiB runs at once on its own thread and counts as none. Status: INVALID_ARGUMENT
- * (NULL, unknown name, amount 0), OUT_OF_MEMORY. */
+ * A call that moves less than 256 KiB runs at once on its own thread and counts as none. "opencl_mib": MiB that buffers
+ * of the context may have on its OpenCL device (those of the caller do not count); not set: half of the device's
+ * memory; effective from the next call or job on. Status: INVALID_ARGUMENT (NULL, unknown name, amount 0),
+ * OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_context_set_resource(tandem_context *context, const char *name, uint64_t amount);
 
 typedef struct tandem_context_info {
@@ -399,7 +401,8 @@ typedef struct tandem_plan_arguments {
      that are multiples of 64. */
   void *queue;              /* the cl_command_queue, of the context's device, that the work goes to: it runs after what
                                was put there before. In order; before and after a run in an out-of-order queue put a
-                               barrier */
+                               barrier. Its cl_context, like those of three others at most, is retained until
+                               the tandem_context is destroyed: what was compiled for it is kept */
   const uint64_t *offsets;  /* k+m byte offsets of the shards in their buffers; NULL = all 0 */
   uint64_t new_data_offset; /* update: of new_data */
 } tandem_plan_arguments;
@@ -411,7 +414,8 @@ TANDEM_API tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_p
 
 /* Starts a run and returns at once; the bytes are there when tandem_job_wait returned TANDEM_OK. The pointer array and
  * the offsets are copied; the shards, new_data, queue and verify_result must stay. On device memory it returns when the
- * commands are in the queue; a cancel after that comes too late. Arguments are checked before it returns.
+ * commands are in the queue, which may take seconds where a kernel has to be compiled first (once for a matrix); a
+ * cancel after that comes too late. Arguments are checked before it returns.
  * Status: as tandem_plan_run. *job_out is untouched on failure. */
 TANDEM_API tandem_status tandem_plan_submit(const tandem_plan *plan, const tandem_plan_arguments *arguments,
                                             tandem_job **job_out);

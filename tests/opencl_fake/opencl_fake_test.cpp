@@ -745,6 +745,107 @@ TEST(OpenclPrograms, TheTechniqueFollowsTheBytes) {
   EXPECT_TRUE(heard.has("technique compiled: it is in the cache"));
 }
 
+// Where shards can be used in place: tables for each shape would be a compile for each, so they are staged, by one text
+// for all, until the bytes pay.
+TEST(OpenclPrograms, NewShapesAreNoCompilesWhereMemoryIsShared) {
+  struct Threshold : core::TuningSource {
+    core::TuningChoice find(const core::TuningQuery &) const override {
+      return {{{"compile_after_bytes", 30'000}}, "for this test"};
+    }
+  } tuning;
+  FakeDriverScript script;
+  script.devices[0].shares_memory = true;
+  FakeDriver driver(script);
+  opencl::Options options = fake_options(driver, Transfer::automatic);
+  options.tuning = &tuning;
+  const auto backend = opencl::make_backend(options, core::Log());
+  for (unsigned columns = 2; columns < 8; ++columns) {
+    Work work(2, columns, 1000);
+    work.run(*backend, *backend->prepare(work.matrix), Mode::assign);
+    EXPECT_TRUE(work.is_right(Mode::assign));
+  }
+  EXPECT_EQ(driver.calls_of("clCreateProgramWithSource"), 1u);
+  Work work(2, 4, 10'000);
+  driver.set_script(script);
+  work.run(*backend, *backend->prepare(work.matrix), Mode::assign);
+  EXPECT_TRUE(work.is_right(Mode::assign));
+  EXPECT_EQ(driver.calls_of("clCreateProgramWithSource"), 1u) << "compiled";
+  EXPECT_EQ(driver.calls_of("clEnqueueMapBuffer"), 2u) << "in place: only the outputs are mapped";
+}
+
+// The text of a matrix is written when it is built, not to ask whether it is there.
+TEST(OpenclPrograms, TextsAreWrittenToBeBuilt) {
+  FakeDriver driver;
+  std::atomic<unsigned> written{0};
+  opencl::Options options = fake_options(driver);
+  options.generate = [&](const core::Matrix &matrix, const core::KernelSpec &spec) {
+    ++written;
+    return fake_generate(matrix, spec);
+  };
+  const auto backend = opencl::make_backend(options, core::Log());
+  Work first(2, 3, 500);
+  first.run(*backend, *backend->prepare(first.matrix), Mode::assign);
+  const unsigned before = written;
+  for (unsigned columns = 4; columns < 9; ++columns) {
+    Work work(3, columns, 500);
+    work.run(*backend, *backend->prepare(work.matrix), Mode::assign);
+    EXPECT_TRUE(work.is_right(Mode::assign));
+  }
+  EXPECT_EQ(written, before);
+  // Two matrices of one shape are two programs.
+  options.technique = "compiled";
+  const auto compiled = opencl::make_backend(options, core::Log());
+  for (const std::uint8_t value : {1, 2}) {
+    Work work(1, 1, 500);
+    work.matrix.at(0, 0) = value;
+    const std::uint8_t *input = work.inputs[0].data();
+    work.product = expected(work.matrix.data(), 1, 1, &input, work.bytes);
+    const unsigned written_before = written;
+    work.run(*compiled, *compiled->prepare(work.matrix), Mode::assign);
+    EXPECT_TRUE(work.is_right(Mode::assign)) << unsigned{value};
+    if (value == 2) {
+      EXPECT_EQ(written, written_before + 1);
+    }
+  }
+}
+
+// Without local memory for the tables a matrix is compiled, unless it is too large for that too.
+TEST(OpenclPrograms, LittleLocalMemoryLeavesCompiled) {
+  FakeDriverScript script;
+  script.devices[0].local_bytes = 1024;  // tables of 8 columns
+  FakeDriver driver(script);
+  Heard heard;
+  const auto backend = opencl::make_backend(fake_options(driver), heard.log());
+  Work small(2, 9, 500), large(65, 64, 100);
+  const auto compiled = backend->prepare(small.matrix);
+  small.run(*backend, *compiled, Mode::assign);
+  EXPECT_TRUE(small.is_right(Mode::assign));
+  EXPECT_TRUE(heard.has("tables of 9 columns do not fit 1024 bytes of local memory")) << heard.text;
+  const auto neither = backend->prepare(large.matrix);
+  const std::uint64_t built = driver.calls_of("clCreateProgramWithSource");
+  const auto [status, message] = status_of([&] { large.run(*backend, *neither, Mode::assign); });
+  EXPECT_EQ(status, TANDEM_ERROR_UNAVAILABLE);
+  EXPECT_NE(message.find("tables of 64 columns need 8192; and 4160 coefficients"), std::string::npos) << message;
+  EXPECT_EQ(driver.calls_of("clCreateProgramWithSource"), built);
+}
+
+TEST(OpenclPrograms, ATuningFileOfOtherDevicesIsSaidToBeIgnored) {
+  struct OfOthers : core::TuningSource {
+    core::TuningChoice find(const core::TuningQuery &) const override { return {}; }
+    bool knows(const core::TuningIdentity &identity) const override { return identity.vendor != "Fake Vendor"; }
+  } tuning;
+  FakeDriver driver;
+  Heard heard;
+  opencl::Options options = fake_options(driver);
+  options.tuning = &tuning;
+  const auto backend = opencl::make_backend(options, heard.log());
+  Work work(2, 4, 3000);
+  for (unsigned run = 0; run < 2; ++run) work.run(*backend, *backend->prepare(work.matrix), Mode::assign);
+  const std::string warning = "nothing in the tuning file was measured on Fake 1 or another device of Fake Vendor";
+  EXPECT_TRUE(heard.has(warning)) << heard.text;
+  EXPECT_EQ(heard.text.find(warning), heard.text.rfind(warning)) << "said once";
+}
+
 TEST(OpenclPrograms, LocalSizesFitTheKernel) {
   FakeDriverScript script;
   script.devices[0].kernel_group_items = 32;
@@ -756,6 +857,8 @@ TEST(OpenclPrograms, LocalSizesFitTheKernel) {
   work.run(*backend, *prepared, Mode::assign);
   EXPECT_TRUE(work.is_right(Mode::assign));
   EXPECT_TRUE(heard.has("32x1x1 instead")) << heard.text;
+  work.run(*backend, *prepared, Mode::assign);
+  EXPECT_EQ(heard.text.find("instead"), heard.text.rfind("instead")) << "said once: " << heard.text;
   const auto forced = backend->prepare_tuned(work.matrix, {{"local_x", 64}});
   const auto [status, message] = status_of([&] { work.run(*backend, *forced, Mode::assign); });
   EXPECT_EQ(status, TANDEM_ERROR_UNAVAILABLE);
