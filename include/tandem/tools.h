@@ -157,16 +157,18 @@ typedef struct tandem_autotune_result {
  *   options   NULL = all defaults. A RANGE is a list such as "32,64,96" or "1:4", or an expression of one variable,
  *             "1<<v, v=4:10" (both ends count; + - * << and parentheses)
  *   result_out   NULL, or struct_bytes set by the caller; the rest is written on TANDEM_OK
- * Every candidate is checked before it is timed. The best one is kept only if it is clearly faster than the backend's
- * own values when they are measured in turns, and of it those values that are not the backend's own. Every measurement
- * is also appended to a journal beside the file (OUTPUT.journal): a run that was cancelled or killed goes on from
- * there, and one that was finished measures only what is new. Each result is written as soon as it stands, so also a
- * cancelled run leaves those that it had. Memory: k + m shards, and some 100 KiB. One process at a time may tune into
- * one file. Status: INVALID_ARGUMENT (also a range that is none, or empty, a NAME that this backend has not, or
- * resources in the context's options or environment), UNAVAILABLE (no such backend; nothing to tune; every candidate,
- * or every one with the values of a RANGE, was refused; another process is tuning), CANCELLED, IO and DAMAGED and
- * UNSUPPORTED (the file or its journal), OUT_OF_MEMORY, TOO_LARGE, INTERNAL (the backend computes wrong bytes).
- */
+ * Every candidate is checked before it is timed. The best one is kept only if it is clearly faster than the
+ * backend's own values when they are measured in turns, and of it those values that are not the backend's own.
+ * Every measurement is also appended to a journal beside the file (OUTPUT.journal): a run that was cancelled or
+ * killed goes on from there, and one that was finished measures only what is new. Each result is written as soon as
+ * it stands, so also a cancelled run leaves those that it had.
+ *
+ * Memory: k + m shards, and some 100 KiB. One process at a time may tune into one file.
+ *
+ * Status: INVALID_ARGUMENT (also a range that is none, or empty, a NAME that this backend has not, or resources in
+ *   the context's options or environment), UNAVAILABLE (no such backend; nothing to tune; every candidate, or every
+ *   one with the values of a RANGE, was refused; another process is tuning), CANCELLED, IO and DAMAGED and
+ *   UNSUPPORTED (the file or its journal), OUT_OF_MEMORY, TOO_LARGE, INTERNAL (the backend computes wrong bytes). */
 TANDEM_API tandem_status tandem_autotune(const tandem_context_options *context, const tandem_autotune_options *options,
                                          tandem_autotune_result *result_out);
 
