@@ -30,7 +30,8 @@ typedef struct tandem_device {
 } tandem_device;
 
 /* Lists what a context can run on: "cpu", which is always there, then OpenCL's devices. Their drivers are loaded for
- * that, and left out if they have not answered after 20 seconds; a child whose parent had used them hears of "cpu" alone.
+ * that, and left out if they have not answered after 20 seconds; a child process whose parent had used them hears of
+ * "cpu" alone.
  *   devices_out    room for `capacity` structs, stride_bytes apart; NULL with capacity 0 only counts
  *   stride_bytes   sizeof(tandem_device); of each element only the bytes that fit are written
  *   count_out      how many there are; may be more than capacity, then the first `capacity` were written
