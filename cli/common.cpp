@@ -66,7 +66,8 @@ void add_context_flags(CLI::App &command, ContextFlags &flags) {
   command.add_option("--executor", flags.executor, "How work is spread over CPU threads")
       ->check(CLI::IsMember({"serial", "pthread", "openmp"}));
   command
-      .add_option("--resource", flags.resources, "NAME=N: at most N of a resource at once, such as cpu=2 (repeatable)")
+      .add_option("--resource", flags.resources,
+                  "NAME=N: at most N of a resource at once, such as cpu=2 or opencl_mib=512 (repeatable)")
       ->type_name("NAME=N")
       ->allow_extra_args(false);
   command.add_flag("--log", flags.log, "Say on standard error what the library decides, and why");

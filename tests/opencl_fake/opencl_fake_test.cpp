@@ -479,11 +479,31 @@ TEST(OpenclMemory, LargeTilesDoNotMakeSmallPieces) {
 TEST(OpenclMemory, TheBudgetHoldsOverShapes) {
   FakeDriver driver;
   core::Budget resources;
-  resources.set_all("opencl_mib=2");
+  resources.set_all("opencl_mib=3");
   opencl::Options options = fake_options(driver);
   options.resources = &resources;
   const auto backend = opencl::make_backend(options, core::Log());
-  std::uint64_t most = 2 << 20;
+  std::uint64_t most = 3 << 20;
+  // Both lanes, and so all slots, come to be used by runs at the same time.
+  for (const auto &[rows, columns] : {std::pair(2u, 60u), std::pair(60u, 2u)}) {
+    for (unsigned tries = 0; tries < 100; ++tries) {
+      std::vector<std::thread> threads;
+      std::atomic<unsigned> right{0};
+      for (unsigned t = 0; t < 2; ++t) {
+        threads.emplace_back([&, rows = rows, columns = columns] {
+          Work work(rows, columns, 20'000);
+          const auto prepared = backend->prepare(work.matrix);
+          work.run(*backend, *prepared, Mode::assign);
+          right += work.is_right(Mode::assign);
+        });
+      }
+      for (std::thread &thread : threads) thread.join();
+      ASSERT_EQ(right, 2u);
+      if (tries >= 3 && driver.calls_of("clCreateCommandQueue") >= 6) break;
+    }
+  }
+  EXPECT_GE(driver.calls_of("clCreateCommandQueue"), 6u);
+  EXPECT_LE(driver.most_device_bytes(), most);
   for (unsigned round = 0; round < 2; ++round) {
     for (const auto &[rows, columns] : {std::pair(2u, 60u), std::pair(60u, 2u), std::pair(20u, 20u)}) {
       Work work(rows, columns, 50'000);
