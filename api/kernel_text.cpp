@@ -52,9 +52,9 @@ std::pair<core::Matrix, core::Mode> application(const core::Matrix &parity, std:
     case TANDEM_OPERATION_VERIFY:
       return {parity, core::Mode::compare};
     case TANDEM_OPERATION_UPDATE: {
-      core::Matrix column(parity.rows(), 2);
-      for (unsigned r = 0; r < parity.rows(); ++r) column.at(r, 0) = column.at(r, 1) = parity.at(r, 0);
-      return {column, core::Mode::accumulate};
+      core::Matrix column(parity.rows(), 1);
+      for (unsigned r = 0; r < parity.rows(); ++r) column.at(r, 0) = parity.at(r, 0);
+      return {core::update_matrix(column), core::Mode::accumulate};
     }
   }
   core::fail(TANDEM_ERROR_INVALID_ARGUMENT,

@@ -16,6 +16,7 @@
 #include "core/codec.hpp"
 #include "core/error.hpp"
 #include "core/gf.hpp"
+#include "core/plan.hpp"
 
 namespace tandem::core {
 namespace {
@@ -69,12 +70,7 @@ Matrix matrix_of(const AutotuneCase &at) {
   const Codec codec(options);
   ShardSet parity;
   for (unsigned r = 0; r < codec.m(); ++r) parity.set(codec.k() + r);
-  if (at.operation == TunedOperation::update) {
-    const Matrix column = codec.column(1, parity).coefficients;
-    Matrix both(column.rows(), 2);  // old and new bytes
-    for (unsigned r = 0; r < column.rows(); ++r) both.at(r, 0) = both.at(r, 1) = column.at(r, 0);
-    return both;
-  }
+  if (at.operation == TunedOperation::update) return update_matrix(codec.column(1, parity).coefficients);
   if (at.operation != TunedOperation::decode) return codec.encode(parity).coefficients;
   ShardSet lost, present;  // the first m shards
   for (unsigned i = 0; i < codec.shard_count(); ++i) (i < codec.m() ? lost : present).set(i);

@@ -12,8 +12,8 @@
 namespace tandem::core {
 namespace {
 
-constexpr unsigned kRowsPerTable = 4;        // bytes of a table's word
-constexpr unsigned kWordsPerColumn = 32;     // 16 for the low nibble, 16 for the high one
+constexpr unsigned kRowsPerTable = 4;  // bytes of a table's word
+constexpr std::uint64_t kWordsPerColumn = kTableBytesPerColumn / sizeof(std::uint32_t);
 constexpr unsigned kColumnsTogether = 4;     // whose 11 sums are shared by all accumulators
 constexpr std::uint64_t kShiftedMargin = 4;  // bytes that Access::shifted may read beyond an element
 constexpr std::uint64_t kMostTileBytes = 1u << 31;
@@ -224,11 +224,10 @@ std::string write_interface(const Matrix &matrix, const KernelSpec &spec) {
         "length;{}{}\n",
         host ? "arguments->" : "arguments.", host ? " uint item[3];" : "",
         spec.mode == Mode::compare ? " uint *const records = ARGUMENTS records;" : "",
-        !tables ? ""
-        : host  ? " const uint *const tables = ARGUMENTS tables; uint *const space = ARGUMENTS space;"
-                  " const uint columns = ARGUMENTS columns, rows = ARGUMENTS rows;"
-                : " const uint *const tables = ARGUMENTS tables; extern __shared__ uint space[];"
-                  " const uint columns = ARGUMENTS columns, rows = ARGUMENTS rows;");
+        tables ? fmt::format(" const uint *const tables = ARGUMENTS tables; const uint columns = ARGUMENTS columns, "
+                             "rows = ARGUMENTS rows; {};",
+                             host ? "uint *const space = ARGUMENTS space" : "extern __shared__ uint space[]")
+               : "");
     out += host ? fmt::format(
                       "KERNEL({})(const struct tandem_arguments *arguments, ulong group, ulong last_group, "
                       "const uint *local)\n",
@@ -329,13 +328,13 @@ KernelText generate_kernel(const Matrix &matrix, const KernelSpec &spec) {
   out += text::common_h;
   if (tables) {
     count_tables(matrix, kernel.operations);
-    count_finish(matrix, spec.mode, kernel.operations);
-    return out += write_interface(matrix, spec) + text::tables_h, kernel;
+    out += write_interface(matrix, spec) + text::tables_h;
+  } else {
+    const unsigned pass_count = (matrix.rows() + tuning.rows_per_pass - 1) / tuning.rows_per_pass;
+    out += fmt::format("#define PASS_COUNT {}u\n", pass_count) + write_matrix(matrix) + write_interface(matrix, spec);
+    out += replace(text::compiled_h, "            //[passes]\n",
+                   write_passes(matrix, tuning.rows_per_pass, kernel.operations));
   }
-  const unsigned pass_count = (matrix.rows() + tuning.rows_per_pass - 1) / tuning.rows_per_pass;
-  out += fmt::format("#define PASS_COUNT {}u\n", pass_count) + write_matrix(matrix) + write_interface(matrix, spec);
-  out += replace(text::compiled_h, "            //[passes]\n",
-                 write_passes(matrix, tuning.rows_per_pass, kernel.operations));
   count_finish(matrix, spec.mode, kernel.operations);
   return kernel;
 }

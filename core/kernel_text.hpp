@@ -79,17 +79,21 @@ struct KernelText {
   KernelOperations operations;
 };
 
+// Local memory of technique tables, for each column: 16 words for the low nibble and 16 for the high one.
+inline constexpr std::uint64_t kTableBytesPerColumn = 128;
+
 // Arguments, in order. OpenCL C:
 //     offsets:    const uchar *inputs, uchar *outputs,            arguments: const uchar *in_0 ..., uchar *out_0 ...
 //     const ulong *offsets     (inputs, then outputs: where each shard's byte 0 lies in its buffer)
 //     ulong begin, ulong end, ulong length
 //     uint *records            (compare: see KernelRange; else any buffer)
-//     tables: const uint *tables (pack_nibble_tables), uint columns, uint rows, local uint *space (columns * 128 bytes)
+//     tables: const uint *tables (pack_nibble_tables), uint columns, uint rows, local uint *space (columns *
+//     kTableBytesPerColumn)
 // An empty list of shards (no columns) still has its buffer argument with binding `offsets`, none with `arguments`.
 // With binding `arguments` the number of shards is in the text, also for technique tables.
-// CUDA C: one struct by value, `struct tandem_arguments`, as below; dynamic shared memory of columns * 128 bytes for
-// tables. Host C: `void name(const struct tandem_arguments *, uint64_t group, uint64_t last_group, const uint32_t
-// local[3])`, which runs one work-group.
+// CUDA C: one struct by value, `struct tandem_arguments`, as below; dynamic shared memory of columns *
+// kTableBytesPerColumn for tables. Host C: `void name(const struct tandem_arguments *, uint64_t group, uint64_t
+// last_group, const uint32_t local[3])`, which runs one work-group.
 struct KernelArguments {
   static constexpr unsigned kMostShards = 256;
   void *shards[kMostShards];  // inputs, then outputs

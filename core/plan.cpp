@@ -1,16 +1,12 @@
 #include "core/plan.hpp"
 
 namespace tandem::core {
-namespace {
 
-// [column column]: parity ^= coefficient * old ^ coefficient * new.
-Matrix doubled(const Matrix &column) {
+Matrix update_matrix(const Matrix &column) {
   Matrix both(column.rows(), 2);
   for (unsigned r = 0; r < column.rows(); ++r) both.at(r, 0) = both.at(r, 1) = column.at(r, 0);
   return both;
 }
-
-}  // namespace
 
 Plan::Plan(Backend &backend, std::shared_ptr<const Codec> codec, const Shape &shape)
     : codec_(std::move(codec)), backend_(&backend), shape_(shape) {
@@ -41,7 +37,7 @@ Plan::Plan(Backend &backend, std::shared_ptr<const Codec> codec, const Shape &sh
     case Operation::update: {
       mode_ = Mode::accumulate;
       const Application application = codec_->column(shape.index, shape.wanted);
-      take(application, doubled(application.coefficients));
+      take(application, update_matrix(application.coefficients));
       inputs_.push_back(inputs_.front());
       break;
     }

@@ -31,6 +31,10 @@ struct Shape {
   bool operator==(const Shape &) const = default;
 };
 
+// What an update applies to the old and the new bytes of a shard, given that shard's column of coefficients: [column
+// column], parity ^= coefficient * old ^ coefficient * new.
+Matrix update_matrix(const Matrix &column);
+
 class Plan {
  public:
   // Throws Error as the codec and the backend do. The backend must outlive the plan.

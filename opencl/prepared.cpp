@@ -13,13 +13,12 @@ namespace {
 
 using core::Access;
 using core::Binding;
+using core::kTableBytesPerColumn;
 using core::Mode;
 using core::Technique;
 
 // More coefficients than this make a text that takes compilers minutes.
 constexpr std::uint64_t kMostCompiledCoefficients = 4096;
-// Local memory of technique tables, for each column.
-constexpr std::uint64_t kTableBytesPerColumn = 128;
 
 constexpr std::uint64_t kLeastStagingBytes = 64 << 10, kMostStagingBytes = 1 << 30;
 constexpr unsigned kMostLocalItems = 1 << 16;

@@ -224,7 +224,7 @@ void launch(Session &session, cl_command_queue queue, const Launch &what, std::s
     value(table_buffer->get());
     value(cl_uint{what.prepared.columns()});
     value(cl_uint{what.prepared.rows()});
-    argument(std::size_t{what.prepared.columns()} * 128, nullptr);
+    argument(what.prepared.columns() * core::kTableBytesPerColumn, nullptr);
   }
   const std::size_t local_size[] = {local[0], local[1], local[2]};
   const std::size_t global_size[] = {what.range.group_count * local[0], local[1], local[2]};

@@ -110,16 +110,7 @@ class OpenclMemory : public testing::TestWithParam<Layout> {
   }
 
   Plan plan(int32_t operation, const std::uint8_t *present = nullptr, std::uint32_t index = 0) {
-    tandem_plan_options options = {};
-    options.struct_bytes = sizeof options;
-    options.operation = operation;
-    options.memory = TANDEM_MEMORY_OPENCL;
-    options.present = present;
-    options.index = index;
-    tandem_plan *made = nullptr;
-    EXPECT_EQ(tandem_plan_create(context_.get(), codec_.get(), &options, &made), TANDEM_OK)
-        << tandem_last_error_message();
-    return Plan(made);
+    return make_plan(context_.get(), codec_.get(), operation, present, nullptr, index, TANDEM_MEMORY_OPENCL);
   }
   tandem_plan_arguments arguments() {
     tandem_plan_arguments made = {};

@@ -1,4 +1,4 @@
-// Frame of technique `compiled`; the passes, generated from the matrix, are PASSES.
+// Frame of technique `compiled`, around the passes that are generated from the matrix.
 {
   TAKE_ARGUMENTS
   const ulong tile_count = (end - begin + TILE_BYTES - 1) / TILE_BYTES;

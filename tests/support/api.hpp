@@ -63,10 +63,12 @@ inline Codec make_codec(uint32_t k, uint32_t m, int32_t matrix = TANDEM_MATRIX_I
 }
 
 inline Plan make_plan(tandem_context *context, const tandem_codec *codec, int32_t operation,
-                      const uint8_t *present = nullptr, const uint8_t *wanted = nullptr, uint32_t index = 0) {
+                      const uint8_t *present = nullptr, const uint8_t *wanted = nullptr, uint32_t index = 0,
+                      int32_t memory = TANDEM_MEMORY_HOST) {
   tandem_plan_options options = {};
   options.struct_bytes = sizeof options;
   options.operation = operation;
+  options.memory = memory;
   options.present = present;
   options.wanted = wanted;
   options.index = index;
