@@ -132,14 +132,8 @@ class DeviceRun {
 
   ~DeviceRun() {
     if (is_over_) return;
-    const Driver &driver = place_.session->driver();
-    bool ended = false;
-    if (driver.cuCtxPushCurrent(place_.session->context()) == CUDA_SUCCESS) {
-      ended = driver.cuStreamSynchronize(stream_) == CUDA_SUCCESS;
-      CUcontext popped = nullptr;
-      driver.cuCtxPopCurrent(&popped);
-    }
-    if (ended) return;
+    const QuietContextScope driver(place_.session->driver(), place_.session->context());
+    if (driver && driver->cuStreamSynchronize(stream_) == CUDA_SUCCESS) return;
     core::quarantine(std::move(parts_));  // the device may still write there
     place_.session->give_up("a job on the caller's stream does not come to an end");
   }

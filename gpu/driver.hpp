@@ -70,4 +70,26 @@ class ContextScope {
   const Driver &driver_;
 };
 
+// The same for what releases: false where it cannot be made current. Not for a null context.
+class QuietContextScope {
+ public:
+  QuietContextScope(const Driver &driver, CUcontext context) noexcept : driver_(driver) {
+    // Twice: what is not released now is lost.
+    for (unsigned tries = 0; tries < 2 && context != nullptr && !is_current_; ++tries)
+      is_current_ = driver.cuCtxPushCurrent(context) == CUDA_SUCCESS;
+  }
+  ~QuietContextScope() {
+    CUcontext popped = nullptr;
+    if (is_current_) driver_.cuCtxPopCurrent(&popped);
+  }
+  QuietContextScope(const QuietContextScope &) = delete;
+  QuietContextScope &operator=(const QuietContextScope &) = delete;
+  explicit operator bool() const noexcept { return is_current_; }
+  const Driver *operator->() const noexcept { return &driver_; }
+
+ private:
+  const Driver &driver_;
+  bool is_current_ = false;
+};
+
 }  // namespace tandem::gpu

@@ -78,10 +78,8 @@ Module::Module(const Driver &driver, CUcontext context, const void *image) : dri
 }
 
 Module::~Module() {
-  if (in_child() || driver_.cuCtxPushCurrent(context_) != CUDA_SUCCESS) return;
-  driver_.cuModuleUnload(module_);
-  CUcontext popped = nullptr;
-  driver_.cuCtxPopCurrent(&popped);
+  if (in_child()) return;
+  if (const QuietContextScope driver(driver_, context_); driver) driver->cuModuleUnload(module_);
 }
 
 CUfunction Module::function(const char *name) const {

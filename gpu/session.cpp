@@ -20,23 +20,10 @@ constexpr std::size_t kMostTables = 32;
 std::uint64_t rounded(std::uint64_t bytes) { return std::bit_ceil(std::max(bytes, kLeastBufferBytes)); }
 
 // Makes the session's context current without a word: for what releases.
-class Quietly {
+class Quietly : public QuietContextScope {
  public:
   explicit Quietly(const Session *session) noexcept
-      : driver_(session != nullptr && session->may_release() ? &session->driver() : nullptr) {
-    if (driver_ != nullptr && driver_->cuCtxPushCurrent(session->context()) != CUDA_SUCCESS) driver_ = nullptr;
-  }
-  ~Quietly() {
-    CUcontext popped = nullptr;
-    if (driver_ != nullptr) driver_->cuCtxPopCurrent(&popped);
-  }
-  Quietly(const Quietly &) = delete;
-  Quietly &operator=(const Quietly &) = delete;
-  explicit operator bool() const noexcept { return driver_ != nullptr; }
-  const Driver *operator->() const noexcept { return driver_; }
-
- private:
-  const Driver *driver_;
+      : QuietContextScope(session->driver(), session->may_release() ? session->context() : nullptr) {}
 };
 
 // A buffer of at least `bytes`; a larger one of a round size where the budget has it, so that it seldom has to grow.

@@ -53,23 +53,24 @@ struct Work {
     for (std::size_t r = 0; r < outputs.size(); ++r) std::memcpy(outputs[r].data(), before[r].data(), bytes);
     mismatches.assign(outputs.size(), {});
   }
-  void run(core::Backend &backend, const core::Prepared &prepared, Mode mode) {
+  void run(core::Backend &backend, const core::Prepared &prepared, core::Mode mode) {
     const core::Task task = {&prepared, in.data(), out.data(), 0, bytes, mode, mismatches.data()};
     core::Control control;
     backend.run({&task, 1}, control);
   }
   // Whether the outputs, or what was found in them, are what `mode` leaves.
-  bool is_right(Mode mode) const {
+  bool is_right(core::Mode mode) const {
     for (std::size_t r = 0; r < outputs.size(); ++r) {
       std::uint64_t differing = 0;
       for (std::size_t i = 0; i < bytes; ++i) {
-        const std::uint8_t want = mode == Mode::assign       ? product[r][i]
-                                  : mode == Mode::accumulate ? static_cast<std::uint8_t>(product[r][i] ^ before[r][i])
-                                                             : before[r][i];
+        const std::uint8_t want = mode == core::Mode::assign ? product[r][i]
+                                  : mode == core::Mode::accumulate
+                                      ? static_cast<std::uint8_t>(product[r][i] ^ before[r][i])
+                                      : before[r][i];
         if (outputs[r][i] != want) return false;
         differing += before[r][i] != product[r][i];
       }
-      if (mode == Mode::compare && mismatches[r].byte_count != differing) return false;
+      if (mode == core::Mode::compare && mismatches[r].byte_count != differing) return false;
     }
     return true;
   }

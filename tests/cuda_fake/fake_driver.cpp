@@ -13,6 +13,7 @@
 #include <set>
 #include <utility>
 
+#include "core/device_kernels.hpp"
 #include "gpu/device_code/names.hpp"
 #include "gpu/driver.hpp"
 #include "tests/support/expected.hpp"
