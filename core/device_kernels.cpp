@@ -263,7 +263,7 @@ Technique KernelChooser::technique(const DevicePrepared &prepared, const KernelP
   } else if (const std::string why = programs.no_compiler(); !why.empty()) {
     KernelSpec compiled = spec;
     compiled.technique = Technique::compiled;
-    const bool is_there = is_known(prepared, programs, compiled);
+    const bool is_there = programs.known(text_key(prepared, programs, compiled), true);
     chosen = is_there ? Technique::compiled : Technique::tables;
     reason = is_there ? "it is in the cache" : why;
   } else {

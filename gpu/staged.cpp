@@ -15,6 +15,7 @@ using core::Mode;
 using core::Task;
 
 constexpr std::uint64_t kLine = 64;
+constexpr std::uint64_t kSmallPieceBytes = 16 << 10;  // of a shard: where memory is that short, one piece at a time
 constexpr unsigned kPiecesAtOnce = Session::kMostLanes * Lane::kSlots;
 
 // Distance of two shards in staging memory: aligned for every element.
@@ -67,7 +68,7 @@ class Pieces {
     }
     pieces_[next_] = piece;
     start(slot, piece);
-    next_ = (next_ + 1) % Lane::kSlots;
+    next_ = (next_ + 1) % slot_count_;
     return true;
   }
   const std::string &no_room() const noexcept { return no_room_; }
@@ -79,9 +80,11 @@ class Pieces {
     }
   }
 
-  // After finish_all(): gives all memory back.
-  void release() noexcept {
+  // After finish_all(): gives all memory back, and goes on with so many slots.
+  void begin_again(unsigned slot_count) noexcept {
     for (Slot &slot : lane_.slots) slot.release();
+    slot_count_ = slot_count;
+    next_ = 0;
   }
 
  private:
@@ -198,7 +201,7 @@ class Pieces {
   const Driver &driver_;
   Lane &lane_;
   std::array<Piece, Lane::kSlots> pieces_;
-  unsigned next_ = 0;
+  unsigned next_ = 0, slot_count_ = Lane::kSlots;
   std::string no_room_;
 };
 
@@ -274,9 +277,9 @@ void run_one(const Workplace &place, const Work &work, Pieces &pieces, core::Con
       // The budget is not what the device, or the host, has left: others use it too. Smaller pieces, then.
       if (length <= kLine) core::fail(TANDEM_ERROR_OUT_OF_MEMORY, pieces.no_room());
       pieces.finish_all();
-      pieces.release();
-      place.session->give_idle_memory();
       most = std::max(kLine, length / 2 / kLine * kLine);
+      pieces.begin_again(most > kSmallPieceBytes ? Lane::kSlots : 1);
+      place.session->give_idle_memory();
       continue;
     }
     done += length;

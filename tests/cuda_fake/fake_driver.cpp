@@ -785,6 +785,14 @@ nvrtcResult rtc_binary(nvrtcProgram program, char *out) {
   return result;
 }
 
+// PTX, as far as the fake is concerned, is the same.
+nvrtcResult rtc_ptx_size(nvrtcProgram program, std::size_t *out) {
+  const Lock lock(state->mutex);
+  ++state->calls_of["nvrtcGetPTXSize"];
+  return rtc_size(program, out);
+}
+nvrtcResult rtc_ptx(nvrtcProgram program, char *out) { return rtc_binary(program, out); }
+
 // ---- what the module brings ---------------------------------------------------------------------------------
 
 int summarise(const tandem_cuda_summary *what) {
@@ -895,8 +903,8 @@ FakeCuda::FakeCuda(const FakeCudaScript &script) {
     table.nvrtcGetProgramLog = rtc_log;
     table.nvrtcGetCUBINSize = rtc_size;
     table.nvrtcGetCUBIN = rtc_binary;
-    table.nvrtcGetPTXSize = rtc_size;
-    table.nvrtcGetPTX = rtc_binary;
+    table.nvrtcGetPTXSize = rtc_ptx_size;
+    table.nvrtcGetPTX = rtc_ptx;
   }
 }
 
