@@ -163,7 +163,7 @@ class DeviceRun {
     is_over_ = true;
     if (task_.mode != Mode::compare) return;
     for (const Part &part : *parts_)
-      merge_records(part.range, part.record_values, part.start_bytes, task_.prepared->rows(), task_.mismatches);
+      core::merge_records(part.range, part.record_values, part.start_bytes, task_.prepared->rows(), task_.mismatches);
   }
 
  private:

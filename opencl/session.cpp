@@ -139,7 +139,7 @@ void Session::give_idle_memory() noexcept {
   tables.swap(tables_);  // who runs with one keeps it
 }
 
-std::shared_ptr<const DeviceBuffer> Session::tables(const OpenclPrepared &prepared) {
+std::shared_ptr<const DeviceBuffer> Session::tables(const core::DevicePrepared &prepared) {
   std::unique_lock lock(mutex_);
   for (auto each = tables_.begin(); each != tables_.end(); ++each) {
     if (each->first != prepared.id) continue;
@@ -233,16 +233,6 @@ void launch(Session &session, cl_command_queue queue, const Launch &what, std::s
                                       static_cast<cl_uint>(waits.size()), waits.empty() ? nullptr : waits.data(),
                                       events.next(driver)),
         "clEnqueueNDRangeKernel");
-}
-
-void merge_records(const core::KernelRange &range, std::span<const std::uint32_t> records, std::uint64_t start_bytes,
-                   unsigned rows, core::Mismatch *mismatches) {
-  for (std::uint64_t record = 0; record < range.record_count; ++record) {
-    for (unsigned r = 0; r < rows; ++r) {
-      const std::uint32_t *found = &records[(record * rows + r) * 2];
-      if (found[0] != 0) mismatches[r].merge({found[0], start_bytes + range.record_start(record) + found[1]});
-    }
-  }
 }
 
 }  // namespace tandem::opencl

@@ -11,11 +11,13 @@
 #include <vector>
 
 #include "core/kernel_text.hpp"
-#include "opencl/memory_budget.hpp"
+#include "core/memory_budget.hpp"
 #include "opencl/prepared.hpp"
 #include "opencl/programs.hpp"
 
 namespace tandem::opencl {
+
+using core::MemoryBudget, core::Reservation;
 
 class Session;
 
@@ -102,7 +104,7 @@ struct Lane {
   bool drain(const Driver &driver) noexcept;
 };
 
-class Session final : public std::enable_shared_from_this<Session>, private MemoryHolder {
+class Session final : public std::enable_shared_from_this<Session>, private core::MemoryHolder {
  public:
   static constexpr unsigned kMostLanes = 2;
 
@@ -124,7 +126,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Memo
   bool is_lost() const noexcept { return is_lost_.load(std::memory_order_relaxed); }
 
   // The nibble tables of a matrix on the device; kept for the matrices that were used last.
-  std::shared_ptr<const DeviceBuffer> tables(const OpenclPrepared &prepared);
+  std::shared_ptr<const DeviceBuffer> tables(const core::DevicePrepared &prepared);
 
   // A lane of one's own; take_lane waits for one while all are taken.
   class LaneLease {
@@ -167,7 +169,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Memo
 // A call of a kernel that only lacks its shards.
 struct Launch {
   const Variant &variant;
-  const OpenclPrepared &prepared;
+  const core::DevicePrepared &prepared;
   core::KernelRange range;
   cl_mem offsets, records;
 };
@@ -176,11 +178,5 @@ struct Launch {
 // inputs' buffer and outputs' buffer (Binding::offsets), or one for each input and output.
 void launch(Session &session, cl_command_queue queue, const Launch &what, std::span<const cl_mem> shards,
             std::span<const cl_event> after, Events &events);
-
-inline constexpr std::uint64_t kRecordBytes = 8;
-
-// Merges what a compare found; `start_bytes` is where the range begins in the shards.
-void merge_records(const core::KernelRange &range, std::span<const std::uint32_t> records, std::uint64_t start_bytes,
-                   unsigned rows, core::Mismatch *mismatches);
 
 }  // namespace tandem::opencl

@@ -13,10 +13,10 @@
 #include <thread>
 
 #include "core/budget.hpp"
+#include "core/disk_cache.hpp"
 #include "core/error.hpp"
 #include "core/fork.hpp"
 #include "opencl/devices.hpp"
-#include "opencl/disk_cache.hpp"
 #include "opencl/factory.hpp"
 #include "opencl/session.hpp"
 #include "tests/conformance/suite.hpp"
@@ -564,8 +564,8 @@ TEST(OpenclSession, AWaitForALaneCanBeCancelled) {
   FakeDriver driver;
   const auto devices = opencl::find_devices(*driver.table(), core::Log());
   const auto session = std::make_shared<opencl::Session>(*driver.table(), devices.at(0),
-                                                         std::make_shared<opencl::DiskCache>("", core::Log()),
-                                                         std::make_shared<opencl::MemoryBudget>(1 << 20), core::Log());
+                                                         std::make_shared<core::DiskCache>("", core::Log()),
+                                                         std::make_shared<core::MemoryBudget>(1 << 20), core::Log());
   core::Control control;
   std::thread waiter;
   std::atomic<bool> cancelled{false};
@@ -1069,7 +1069,7 @@ TEST(OpenclDiskCache, AFolderOfOthersIsNotUsed) {
 
 TEST(OpenclDiskCache, IsBounded) {
   const Folder folder;
-  opencl::DiskCache cache(folder.path + "/c", core::Log(), 10'000);
+  core::DiskCache cache(folder.path + "/c", core::Log(), 10'000);
   const std::vector<unsigned char> program(3000, 7);
   for (std::uint64_t i = 0; i < 10; ++i) {
     cache.store({i, 1}, program);
@@ -1090,10 +1090,10 @@ TEST(OpenclDiskCache, TwoProcessesAtOnce) {
   for (unsigned child = 0; child < 2; ++child) {
     const pid_t pid = fork();
     if (pid == 0) {
-      opencl::DiskCache cache(place, core::Log(), 50'000);
+      core::DiskCache cache(place, core::Log(), 50'000);
       bool good = true;
       for (std::uint64_t round = 0; round < 400; ++round) {
-        const opencl::Key key{round % 20, 3};
+        const core::Key key{round % 20, 3};
         const std::vector<unsigned char> program(1000 + key.low * 100, static_cast<unsigned char>(key.low));
         cache.store(key, program);
         const auto found = cache.load(key);

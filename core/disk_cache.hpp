@@ -11,7 +11,7 @@
 
 #include "core/log.hpp"
 
-namespace tandem::opencl {
+namespace tandem::core {
 
 struct Key {
   std::uint64_t low = 0, high = 0;
@@ -30,7 +30,7 @@ class DiskCache {
  public:
   // Makes the folder (0700) if it is missing. One that is not a folder of the calling user's alone is left alone, and
   // the log says so: then nothing is found and nothing is kept. "": the same, without a word.
-  DiskCache(const std::string &folder, const core::Log &log, std::uint64_t most_bytes = kMostBytes);
+  DiskCache(const std::string &folder, const Log &log, std::uint64_t most_bytes = kMostBytes);
   ~DiskCache();
   DiskCache(const DiskCache &) = delete;
   DiskCache &operator=(const DiskCache &) = delete;
@@ -50,9 +50,9 @@ class DiskCache {
  private:
   void make_room() noexcept;
 
-  core::Log log_;
+  Log log_;
   std::uint64_t most_bytes_;
   int folder_ = -1;
 };
 
-}  // namespace tandem::opencl
+}  // namespace tandem::core
