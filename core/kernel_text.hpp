@@ -50,9 +50,9 @@ enum class Loads {
 };
 
 struct KernelTuning {
-  unsigned element_bytes = 16;     // loaded by a work-item at once: 4, 8, 16, 32 or 64 (CUDA C: at most 16)
-  unsigned elements_per_item = 1;  // a work-item's elements are local_x elements apart
-  unsigned rows_per_pass = 4;      // outputs whose accumulators a work-item keeps; tables: always 4
+  unsigned element_bytes = 16;                 // loaded by a work-item at once: 4, 8, 16, 32 or 64 (CUDA C: at most 16)
+  unsigned elements_per_item = 1;              // a work-item's elements are local_x elements apart
+  unsigned rows_per_pass = 4;                  // outputs whose accumulators a work-item keeps; tables: always 4
   std::array<unsigned, 3> local = {64, 1, 1};  // work-group size; not in the text
   Loads loads = Loads::plain;
 
