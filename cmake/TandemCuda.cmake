@@ -18,5 +18,5 @@ else()
   target_link_options(tandem_cuda_module PRIVATE
     -Wl,-z,nodelete -Wl,-soname,libtandem_cuda.so.${PROJECT_VERSION_MAJOR})
   set_target_properties(tandem_cuda_module PROPERTIES OUTPUT_NAME tandem_cuda BUILD_WITH_INSTALL_RPATH ON)
-  # With device code: TANDEM_CUDA_DEVICE_CODE is defined, and the objects of gpu/device_code are added.
+  # The device code is added by gpu/CMakeLists.txt.
 endif()

@@ -27,10 +27,11 @@ const char *name_of(Mode mode) {
 std::string text_of(const DeviceSettings &settings) {
   const KernelTuning &kernel = settings.kernel;
   return fmt::format(
-      "local {}x{}x{}, element_bytes {}, elements_per_item {}, rows_per_pass {}, staging_bytes {}, compile_after_bytes "
+      "local {}x{}x{}, element_bytes {}, elements_per_item {}, rows_per_pass {}, loads {}, staging_bytes {}, "
+      "compile_after_bytes "
       "{}",
       kernel.local[0], kernel.local[1], kernel.local[2], kernel.element_bytes, kernel.elements_per_item,
-      kernel.rows_per_pass, settings.staging_bytes, settings.compile_after_bytes);
+      kernel.rows_per_pass, static_cast<int>(kernel.loads), settings.staging_bytes, settings.compile_after_bytes);
 }
 
 }  // namespace
@@ -43,7 +44,7 @@ std::vector<std::uint64_t> powers_of_two(std::uint64_t least, std::uint64_t most
 }
 
 DeviceSettings with_values(DeviceSettings settings, const TuningValues &values, unsigned most_element_bytes,
-                           const std::function<void(const std::string &)> &refused) {
+                           Loads most_loads, const std::function<void(const std::string &)> &refused) {
   const auto take = [&](const char *name, auto &into, std::uint64_t least, std::uint64_t most) {
     const auto found = values.find(name);
     if (found == values.end()) return;
@@ -63,6 +64,13 @@ DeviceSettings with_values(DeviceSettings settings, const TuningValues &values, 
   take("local_x", settings.kernel.local[0], 1, kMostLocalItems);
   take("local_y", settings.kernel.local[1], 1, kMostLocalItems);
   take("local_z", settings.kernel.local[2], 1, kMostLocalItems);
+  if (const auto found = values.find("loads"); found != values.end()) {
+    if (found->second <= static_cast<std::uint64_t>(most_loads)) {
+      settings.kernel.loads = static_cast<Loads>(found->second);
+    } else {
+      refused(fmt::format("loads = {} is more than {}", found->second, static_cast<int>(most_loads)));
+    }
+  }
   take("staging_bytes", settings.staging_bytes, kLeastStagingBytes, kMostStagingBytes);
   take("compile_after_bytes", settings.compile_after_bytes, 0, UINT64_MAX);
   return settings;
@@ -105,6 +113,7 @@ const std::string &KernelChooser::kernel_hash() const {
         spec.technique = each;
         spec.mode = mode;
         spec.byte_lanes = device_.byte_lanes;
+        spec.architecture = device_.architecture;
         spec.tuning = device_.settings(matrix.rows()).kernel;
         texts += generate_(matrix, spec).text;
       }
@@ -146,10 +155,11 @@ DeviceSettings KernelChooser::settings(const DevicePrepared &prepared, Mode mode
   DeviceSettings settings = device_.settings(prepared.rows());
   if (tuning_ != nullptr) {
     const TuningChoice choice = tuning_->find({identity(), kernel_hash(), mode, prepared.columns(), prepared.rows()});
-    settings = with_values(settings, choice.values, device_.most_element_bytes, [&](const std::string &why) {
-      log_.say(TANDEM_LOG_WARNING,
-               fmt::format("{}: {}: tuning value left out: {}", device_.identity.backend, device_.name, why));
-    });
+    settings = with_values(
+        settings, choice.values, device_.most_element_bytes, device_.most_loads, [&](const std::string &why) {
+          log_.say(TANDEM_LOG_WARNING,
+                   fmt::format("{}: {}: tuning value left out: {}", device_.identity.backend, device_.name, why));
+        });
     log_.say(TANDEM_LOG_INFO, fmt::format("{}: {}: {} x {} {}: {} ({})", device_.identity.backend, device_.name,
                                           prepared.rows(), prepared.columns(), name_of(mode), text_of(settings),
                                           choice.reason.empty() ? "built-in" : choice.reason));
@@ -168,9 +178,10 @@ Key KernelChooser::text_key(const DevicePrepared &prepared, const KernelPrograms
   // Of what the text is made of: writing it down takes long for a large matrix, and most are never built.
   const KernelTuning &tuning = spec.tuning;
   std::string made_of =
-      fmt::format("{} {} {} {} {} {} {} {} {}", generator_hash(), static_cast<int>(spec.technique),
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {}", generator_hash(), static_cast<int>(spec.technique),
                   static_cast<int>(spec.mode), static_cast<int>(spec.access), static_cast<int>(spec.binding),
-                  spec.byte_lanes, tuning.element_bytes, tuning.elements_per_item, tuning.rows_per_pass);
+                  spec.byte_lanes, tuning.element_bytes, tuning.elements_per_item, tuning.rows_per_pass,
+                  static_cast<int>(tuning.loads), spec.architecture);
   if (spec.technique == Technique::compiled || spec.binding == Binding::arguments)
     made_of += fmt::format(" {} x {} ", prepared.rows(), prepared.columns());
   if (spec.technique == Technique::compiled) {
@@ -190,7 +201,9 @@ KernelSpec KernelChooser::spec_of(Mode mode, Access access, Binding binding, con
   spec.access = access;
   spec.binding = binding;
   spec.byte_lanes = device_.byte_lanes;
+  spec.architecture = device_.architecture;
   spec.tuning = settings.kernel;
+  if (access != Access::aligned) spec.tuning.loads = Loads::plain;  // there is no other
   spec.name = kKernelName;
   return spec;
 }
@@ -309,6 +322,7 @@ KernelChooser::Choice KernelChooser::choose(const DevicePrepared &prepared, cons
   choice.staging_bytes = settings.staging_bytes;
   choice.spec = spec_of(mode, access, binding, settings);
   choice.spec.technique = technique(prepared, programs, choice.spec, settings, length_bytes);
+  if (choice.spec.technique == Technique::tables) choice.spec.tuning.loads = Loads::plain;
   if (choice.spec.technique == Technique::tables && !tables_fit(prepared)) {
     fail(TANDEM_ERROR_UNAVAILABLE,
          fmt::format("{}: technique tables needs {} bytes of local memory for {} columns, {} has {}", device_.label,

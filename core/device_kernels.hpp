@@ -30,7 +30,7 @@ struct DeviceSettings {
 
 // Puts values in. One that no kernel can have is left out, and `refused` hears of it.
 DeviceSettings with_values(DeviceSettings settings, const TuningValues &values, unsigned most_element_bytes,
-                           const std::function<void(const std::string &)> &refused);
+                           Loads most_loads, const std::function<void(const std::string &)> &refused);
 
 // Powers of two from `least` to `most`, and `value`: candidates of a tuning parameter.
 std::vector<std::uint64_t> powers_of_two(std::uint64_t least, std::uint64_t most, std::uint64_t value);
@@ -84,8 +84,10 @@ struct KernelDevice {
   TuningIdentity identity;
   Dialect dialect = Dialect::opencl_c;
   bool byte_lanes = false;
+  unsigned architecture = 75;  // CUDA C: KernelSpec's
   std::uint64_t local_bytes = 0;
   unsigned most_element_bytes = 64;
+  Loads most_loads = Loads::plain;                        // the last one that its kernels can have
   std::function<DeviceSettings(unsigned rows)> settings;  // that suit a device that nobody has measured
 };
 

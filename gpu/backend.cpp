@@ -44,12 +44,16 @@ class CudaBackend final : public core::Backend {
     const_cast<CudaBackend *>(this)->device();
     const core::DeviceSettings settings = default_settings(rows);
     const core::KernelTuning &kernel = settings.kernel;
+    std::vector<std::uint64_t> loads;
+    for (int each = 0; each <= static_cast<int>(most_loads(device_)); ++each)
+      loads.push_back(static_cast<std::uint64_t>(each));
     std::vector<core::TuningParameter> parameters = {
         {"local_x", kernel.local[0], core::powers_of_two(64, 512, kernel.local[0])},
         {"local_y", kernel.local[1], core::powers_of_two(1, 2, kernel.local[1])},
         {"element_bytes", kernel.element_bytes, core::powers_of_two(4, kMostElementBytes, kernel.element_bytes)},
         {"elements_per_item", kernel.elements_per_item, core::powers_of_two(1, 8, kernel.elements_per_item)},
         {"rows_per_pass", kernel.rows_per_pass, core::powers_of_two(1, 8, kernel.rows_per_pass)},
+        {"loads", static_cast<std::uint64_t>(kernel.loads), loads},
         {"staging_bytes", settings.staging_bytes, core::powers_of_two(1 << 20, 64 << 20, settings.staging_bytes)},
         {"compile_after_bytes", settings.compile_after_bytes, {settings.compile_after_bytes}, true}};
     if (chooser_->is_forced())  // nothing is switched over

@@ -51,7 +51,6 @@
   X(cuModuleUnload)              \
   X(cuModuleGetFunction)         \
   X(cuFuncGetAttribute)          \
-  X(cuFuncSetAttribute)          \
   X(cuLaunchKernel)
 
 // NVRTC 11.2 and later.

@@ -9,6 +9,7 @@
 
 #include "core/error.hpp"
 #include "core/quarantine.hpp"
+#include "gpu/device_code/tuning.hpp"
 
 namespace tandem::gpu {
 namespace {
@@ -242,13 +243,13 @@ bool Session::settle(LaneLease &lane) noexcept {
   return false;
 }
 
+core::Loads most_loads(const Device &device) noexcept {
+  return device.architecture() >= 80 ? core::Loads::async : core::Loads::streaming;
+}
+
 core::DeviceSettings default_settings(unsigned rows) {
   core::DeviceSettings settings;
-  // Accumulators take 8 * rows * element_bytes / 4 registers.
-  settings.kernel.element_bytes = rows <= 2 ? 16 : rows <= 4 ? 8 : 4;
-  settings.kernel.elements_per_item = 1;
-  settings.kernel.rows_per_pass = 8;
-  settings.kernel.local = {256, 1, 1};
+  settings.kernel = built_in_tuning(rows);
   settings.staging_bytes = 16 << 20;
   // Predicted, not measured: a compile takes 0.15 s, in which 8 GB go through a link of 55 GB/s. Twice that: where the
   // link binds and not the kernel, a third of the time is lost at most, once.
@@ -265,7 +266,9 @@ core::KernelDevice described(const Device &device) {
   described.identity = {"cuda", "NVIDIA", device.model, device.driver_text()};
   described.dialect = core::Dialect::cuda_c;
   described.local_bytes = device.shared_bytes;
+  described.architecture = static_cast<unsigned>(device.architecture());
   described.most_element_bytes = kMostElementBytes;
+  described.most_loads = most_loads(device);
   described.settings = default_settings;
   return described;
 }
@@ -286,13 +289,16 @@ Variant Chooser::built(const core::DevicePrepared &prepared, Session &session, c
   const std::array<unsigned, 3> wanted = local;
   constexpr std::array<unsigned, 3> kMost = {1024, 1024, 64};
   for (unsigned d = 0; d < 3; ++d) local[d] = std::min(local[d], kMost[d]);
-  while (std::uint64_t{local[0]} * local[1] * local[2] > variant.program->most_threads()) {
+  while (std::uint64_t{local[0]} * local[1] * local[2] > variant.program->most_threads() ||
+         (core::kernel_shared_bytes(variant.spec, prepared.columns()) > device_.shared_bytes &&
+          *std::max_element(local.begin(), local.end()) > 1)) {
     unsigned &largest = *std::max_element(local.begin(), local.end());
     largest = std::max(1u, largest / 2);
   }
   if (local == wanted) return variant;
-  const std::string what = fmt::format("a block of {}x{}x{} is more than {} runs of this kernel ({} threads)",
-                                       wanted[0], wanted[1], wanted[2], device_.name, variant.program->most_threads());
+  const std::string what =
+      fmt::format("a block of {}x{}x{} is more than {} runs of this kernel ({} threads)", wanted[0], wanted[1],
+                  wanted[2], device_.name, variant.program->most_threads(), device_.shared_bytes);
   if (prepared.forced.has_value()) core::fail(TANDEM_ERROR_UNAVAILABLE, "CUDA: " + what);
   log_.say(TANDEM_LOG_DEBUG, fmt::format("cuda: {}; {}x{}x{} instead", what, local[0], local[1], local[2]));
   return variant;
@@ -330,9 +336,7 @@ void launch(const Session &session, CUstream stream, const Variant &variant, con
   arguments.rows = prepared.rows();
   void *parameters[] = {&arguments};
   const auto &local = variant.spec.tuning.local;
-  const auto shared = variant.spec.technique == core::Technique::tables
-                          ? static_cast<unsigned>(prepared.columns() * core::kTableBytesPerColumn)
-                          : 0u;
+  const auto shared = static_cast<unsigned>(core::kernel_shared_bytes(variant.spec, prepared.columns()));
   check(driver,
         driver.cuLaunchKernel(variant.program->function(), static_cast<unsigned>(range.group_count), 1, 1, local[0],
                               local[1], local[2], shared, stream, parameters, nullptr),

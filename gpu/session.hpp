@@ -199,6 +199,9 @@ struct Variant {
 
 inline constexpr std::uint64_t kMostElementBytes = 16;
 
+// The last kind of loads that kernels of this device can have.
+core::Loads most_loads(const Device &device) noexcept;
+
 // What suits a GPU that nobody has measured, for a matrix of so many rows.
 core::DeviceSettings default_settings(unsigned rows);
 

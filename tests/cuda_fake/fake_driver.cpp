@@ -27,6 +27,7 @@ using core::Technique;
 namespace {
 
 constexpr std::uint8_t kOldByte = 0xa5;  // what memory holds at first
+constexpr int kSharedBytes = 48 << 10;   // of a block
 constexpr const char *kBinaryMark = "cubin:";
 const unsigned char kImage[] = "the kernels of technique tables";
 
@@ -337,7 +338,7 @@ CUresult device_attribute(int *out, CUdevice_attribute what, CUdevice device) {
       *out = 132;
       break;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
-      *out = 48 << 10;
+      *out = kSharedBytes;
       break;
     default:
       return CUDA_ERROR_INVALID_VALUE;
@@ -649,10 +650,6 @@ CUresult function_attribute(int *out, CUfunction_attribute, CUfunction) {
   *out = gpu_of(current_device()).most_threads;
   return CUDA_SUCCESS;
 }
-CUresult function_set(CUfunction, CUfunction_attribute, int) {
-  BEGIN(cuFuncSetAttribute, kContext | kNoCapture);
-  return CUDA_SUCCESS;
-}
 CUresult launch(CUfunction function, unsigned grid, unsigned grid_y, unsigned grid_z, unsigned x, unsigned y,
                 unsigned z, unsigned shared_bytes, CUstream stream, void **parameters, void **) {
   BEGIN(cuLaunchKernel, kContext);
@@ -667,8 +664,9 @@ CUresult launch(CUfunction function, unsigned grid, unsigned grid_y, unsigned gr
     state->violate("a range that the kernel does not have");
   if (std::uint64_t{x} * y * z > static_cast<std::uint64_t>(gpu_of(current_device()).most_threads))
     return CUDA_ERROR_INVALID_VALUE;
-  if (spec.technique == Technique::tables && shared_bytes != call.arguments.columns * core::kTableBytesPerColumn)
-    state->violate(fmt::format("{} bytes of shared memory for {} columns", shared_bytes, call.arguments.columns));
+  if (const std::uint64_t wanted = core::kernel_shared_bytes(spec, call.arguments.columns); shared_bytes != wanted)
+    state->violate(fmt::format("{} bytes of shared memory where {} belong", shared_bytes, wanted));
+  if (shared_bytes > unsigned{kSharedBytes}) return CUDA_ERROR_INVALID_VALUE;
   return put(stream, [call]() mutable { compute(call); });
 }
 
@@ -888,7 +886,6 @@ FakeCuda::FakeCuda(const FakeCudaScript &script) {
     table.cuModuleUnload = module_unload;
     table.cuModuleGetFunction = module_function;
     table.cuFuncGetAttribute = function_attribute;
-    table.cuFuncSetAttribute = function_set;
     table.cuLaunchKernel = launch;
   }
   if (script.nvrtc_problem == nullptr) {
