@@ -35,7 +35,7 @@ class CudaBackend final : public core::Backend {
   std::shared_ptr<const core::Prepared> prepare_tuned(const Matrix &matrix, const core::TuningValues &values) override {
     device();
     const core::DeviceSettings settings =
-        core::with_values(default_settings(matrix.rows()), values, kMostElementBytes,
+        core::with_values(default_settings(matrix.rows()), values, kMostElementBytes, most_loads(device_),
                           [](const std::string &why) { core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "CUDA: " + why); });
     return std::make_shared<CudaPrepared>(matrix, settings);
   }

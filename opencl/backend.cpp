@@ -44,7 +44,7 @@ class OpenclBackend final : public core::Backend {
 
   std::shared_ptr<const core::Prepared> prepare_tuned(const Matrix &matrix, const core::TuningValues &values) override {
     const core::DeviceSettings settings =
-        core::with_values(default_settings(device()), values, kMostElementBytes,
+        core::with_values(default_settings(device()), values, kMostElementBytes, core::Loads::plain,
                           [](const std::string &why) { core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "OpenCL: " + why); });
     const auto prepared = std::make_shared<core::DevicePrepared>(matrix, settings);
     const auto &local = settings.kernel.local;
