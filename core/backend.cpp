@@ -1,13 +1,12 @@
 #include "core/backend.hpp"
 
-#include <signal.h>
-
 #include <exception>
 #include <new>
 #include <system_error>
 #include <thread>
 
 #include "core/error.hpp"
+#include "core/signals.hpp"
 
 namespace tandem::core {
 
@@ -41,22 +40,6 @@ std::shared_ptr<std::byte> Backend::staging_memory(std::uint64_t bytes) {
 }
 
 namespace {
-
-// All signals blocked while it lives: a thread started meanwhile inherits that, and the program's handlers stay off it.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked &) = delete;
-  SignalsBlocked &operator=(const SignalsBlocked &) = delete;
-
- private:
-  sigset_t before_;
-};
 
 // A run on a thread of its own.
 class ThreadTicket final : public Ticket {
