@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <exception>
+#include <new>
 #include <system_error>
 #include <thread>
 
@@ -27,6 +28,16 @@ void Backend::read_column(const Task &task, std::uint64_t at_bytes, std::uint8_t
     inputs_out[c] = static_cast<std::uint8_t>(task.inputs[c][at_bytes]);
   for (unsigned r = 0; r < task.prepared->rows(); ++r)
     outputs_out[r] = static_cast<std::uint8_t>(task.outputs[r][at_bytes]);
+}
+
+void Backend::make_ready(const Prepared &, Mode, MemoryKind) {}
+
+std::shared_ptr<std::byte> Backend::staging_memory(std::uint64_t bytes) {
+  constexpr std::align_val_t kAlignment{64};
+  void *memory = bytes <= PTRDIFF_MAX ? ::operator new(bytes, kAlignment, std::nothrow) : nullptr;
+  if (memory == nullptr)
+    fail(TANDEM_ERROR_OUT_OF_MEMORY, "no " + std::to_string(bytes) + " bytes of memory for staging");
+  return {static_cast<std::byte *>(memory), [](std::byte *each) { ::operator delete(each, kAlignment); }};
 }
 
 namespace {

@@ -17,7 +17,7 @@ namespace tandem::core {
 
 namespace {
 
-constexpr std::string_view kCpu = "cpu", kOpenclMib = "opencl_mib";
+constexpr std::string_view kCpu = "cpu", kOpenclMib = "opencl_mib", kCudaMib = "cuda_mib";
 
 // How long running threads may keep their units while others wait. A hand-over costs a wake-up (about 50 microseconds
 // of an idle unit), so one per millisecond is at most 5 percent, and a waiting thread gets its turn after one
@@ -37,9 +37,10 @@ struct Waiter {
 };
 
 void check(std::string_view name, std::uint64_t amount) {
-  if (name != kCpu && name != kOpenclMib) {
+  if (name != kCpu && name != kOpenclMib && name != kCudaMib) {
     fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("unknown resource \"{}\"; this version knows \"{}\", \"{}\"", name, kCpu, kOpenclMib));
+         fmt::format("unknown resource \"{}\"; this version knows \"{}\", \"{}\", \"{}\"", name, kCpu, kOpenclMib,
+                     kCudaMib));
   }
   if (amount == 0) {
     fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("amount 0 of resource \"{}\": at least 1 is needed", name));
@@ -64,7 +65,7 @@ struct Budget::State {
 
   std::atomic<std::uint64_t> cpu_amount{UINT64_MAX};  // changes only under Units::mutex
   ForkLocal<Units> cpu_units;
-  std::atomic<std::uint64_t> opencl_mib{UINT64_MAX};
+  std::atomic<std::uint64_t> opencl_mib{UINT64_MAX}, cuda_mib{UINT64_MAX};
 
   bool take(Units &units) noexcept {
     std::uint64_t held = units.held.load();
@@ -125,7 +126,7 @@ Budget::Budget() : state_(std::make_unique<State>()) { make_ready(); }
 Budget::~Budget() = default;
 
 void Budget::set_all(const std::string &amounts) {
-  std::optional<std::uint64_t> cpu, opencl_mib;
+  std::optional<std::uint64_t> cpu, opencl_mib, cuda_mib;
   std::string_view rest = amounts;
   while (!rest.empty()) {
     const std::size_t comma = rest.find(',');
@@ -146,7 +147,7 @@ void Budget::set_all(const std::string &amounts) {
     }
     const std::string_view name = entry.substr(0, equals);
     check(name, amount);
-    std::optional<std::uint64_t> &of_name = name == kCpu ? cpu : opencl_mib;
+    std::optional<std::uint64_t> &of_name = name == kCpu ? cpu : name == kCudaMib ? cuda_mib : opencl_mib;
     if (of_name.has_value()) {
       fail(TANDEM_ERROR_INVALID_ARGUMENT,
            fmt::format("resource \"{}\" stands twice in \"{}\" ({} and {})", name, amounts, *of_name, amount));
@@ -156,17 +157,20 @@ void Budget::set_all(const std::string &amounts) {
   }
   if (cpu.has_value()) state_->set_cpu(*cpu);
   if (opencl_mib.has_value()) state_->opencl_mib.store(*opencl_mib);
+  if (cuda_mib.has_value()) state_->cuda_mib.store(*cuda_mib);
 }
 
 void Budget::set(const std::string &name, std::uint64_t amount) {
   check(name, amount);
   if (name == kCpu) return state_->set_cpu(amount);
-  state_->opencl_mib.store(amount);
+  (name == kCudaMib ? state_->cuda_mib : state_->opencl_mib).store(amount);
 }
 
 std::uint64_t Budget::cpu_amount() const noexcept { return state_->cpu_amount.load(std::memory_order_relaxed); }
 
 std::uint64_t Budget::opencl_mib() const noexcept { return state_->opencl_mib.load(std::memory_order_relaxed); }
+
+std::uint64_t Budget::cuda_mib() const noexcept { return state_->cuda_mib.load(std::memory_order_relaxed); }
 
 void Budget::make_ready() { state_->cpu_units.get(); }
 

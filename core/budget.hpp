@@ -1,5 +1,6 @@
 // The resources budget: how much of a named, purely logical resource running work may hold at once (DESIGN: the
-// `resources` clause). "cpu": concurrent CPU tasks. "opencl_mib": MiB of buffers on an OpenCL device; only kept here.
+// `resources` clause). "cpu": concurrent CPU tasks. "opencl_mib", "cuda_mib": MiB of buffers on an OpenCL or CUDA
+// device; only kept here.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +24,7 @@ class Budget {
 
   std::uint64_t cpu_amount() const noexcept;  // UINT64_MAX when not set
   std::uint64_t opencl_mib() const noexcept;  // the same
+  std::uint64_t cuda_mib() const noexcept;
 
   // One unit of "cpu". acquire blocks (never spins) until there is one, first come first served; without a cap it takes
   // no lock. Not to be called by a thread that holds one: with a cap of 1 it would wait for itself.

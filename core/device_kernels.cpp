@@ -239,7 +239,8 @@ Technique KernelChooser::technique(const DevicePrepared &prepared, const KernelP
   std::uint64_t bytes = 0;
   {
     const std::lock_guard lock(prepared.mutex);
-    bytes = prepared.bytes_run += length_bytes * prepared.columns();
+    if (length_bytes != kUsedOften) prepared.bytes_run += length_bytes * prepared.columns();
+    bytes = prepared.bytes_run;
   }
   if (technique_ == "tables") {
     reason = "as asked";
@@ -268,7 +269,10 @@ Technique KernelChooser::technique(const DevicePrepared &prepared, const KernelP
   } else {
     KernelSpec compiled = spec;
     compiled.technique = Technique::compiled;
-    if (bytes >= settings.compile_after_bytes) {
+    if (length_bytes == kUsedOften) {
+      chosen = Technique::compiled;
+      reason = "made ready to be used often";
+    } else if (bytes >= settings.compile_after_bytes) {
       chosen = Technique::compiled;
       reason =
           fmt::format("{} bytes through this matrix pay for a compile (from {})", bytes, settings.compile_after_bytes);

@@ -106,6 +106,9 @@ class KernelChooser {
   KernelChooser(KernelDevice device, std::string technique, const TuningSource *tuning, GenerateKernel generate,
                 const Log &log);
 
+  // Length of a run of what is going to be used often: a compile pays, however long the first one is.
+  static constexpr std::uint64_t kUsedOften = UINT64_MAX;
+
   // For a run of `length_bytes`, which are counted. Throws Error (UNAVAILABLE) for a matrix that this device has no
   // technique for.
   Choice choose(const DevicePrepared &prepared, const KernelPrograms &programs, Mode mode, Access access,

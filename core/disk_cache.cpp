@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -97,6 +98,18 @@ Key key_of(std::initializer_list<std::string_view> parts) {
 }
 
 std::string hex(const Key &key) { return fmt::format("{:016x}{:016x}", key.high, key.low); }
+
+std::string default_cache_folder(const std::string &backend) {
+  const auto variable = [](const char *name) {
+    const char *value = secure_getenv(name);  // a set-uid program takes no folder from its user
+    return std::string(value != nullptr ? value : "");
+  };
+  if (const std::string own = variable("TANDEM_CACHE_DIR"); !own.empty()) return own + "/" + backend;
+  // XDG Base Directory Specification: a path that is not absolute is to be ignored.
+  if (const std::string xdg = variable("XDG_CACHE_HOME"); xdg.starts_with('/')) return xdg + "/tandem/" + backend;
+  if (const std::string home = variable("HOME"); home.starts_with('/')) return home + "/.cache/tandem/" + backend;
+  return {};
+}
 
 DiskCache::DiskCache(const std::string &folder, const Log &log, std::uint64_t most_bytes)
     : log_(log), most_bytes_(most_bytes) {

@@ -26,6 +26,10 @@ struct KeyHash {
   std::size_t operator()(const Key &key) const noexcept { return static_cast<std::size_t>(key.low); }
 };
 
+// The folder for a backend's programs that the environment names: its name in TANDEM_CACHE_DIR, else tandem/NAME in
+// XDG_CACHE_HOME or ~/.cache; "" without any.
+std::string default_cache_folder(const std::string &backend);
+
 class DiskCache {
  public:
   // Makes the folder (0700) if it is missing. One that is not a folder of the calling user's alone is left alone, and

@@ -35,7 +35,7 @@
   X(cuMemFreeAsync)              \
   X(cuMemcpyHtoDAsync)           \
   X(cuMemcpyDtoHAsync)           \
-  X(cuMemsetD32Async)            \
+  X(cuMemsetD2D32Async)          \
   X(cuPointerGetAttributes)      \
   X(cuStreamCreate)              \
   X(cuStreamDestroy)             \

@@ -4,9 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <mutex>
-#include <new>
 
 #include "core/driver_claim.hpp"
 #include "core/fork.hpp"
@@ -156,17 +154,6 @@ void Events::reset() noexcept {
   for (const cl_event event : raw_)
     if (event != nullptr) driver_->clReleaseEvent(event);
   raw_.clear();
-}
-
-void quarantine_object(void *what) noexcept {
-  struct Kept {
-    void *what;
-    Kept *next;
-  };
-  static std::atomic<Kept *> first{nullptr};
-  Kept *kept = new (std::nothrow) Kept{what, first.load()};
-  while (kept != nullptr && !first.compare_exchange_weak(kept->next, kept)) {
-  }
 }
 
 }  // namespace tandem::opencl

@@ -200,7 +200,7 @@ void run_staged(const Workplace &place, std::span<const Task> tasks, core::Contr
     }
     stream.finish_all();
   } catch (...) {
-    lane.settle();
+    place.session->settle(lane);
     throw;
   }
 }

@@ -150,7 +150,7 @@ bool run_zero_copy(const Workplace &place, const Task &task, core::Control &cont
       check(driver.clFinish(queue), "clFinish");
     }
   } catch (...) {
-    if (!lane.settle()) {
+    if (!place.session->settle(lane)) {
       core::fail(TANDEM_ERROR_DEVICE, fmt::format("OpenCL: work on {} does not come to an end: it may still write to "
                                                   "the shards in this memory",
                                                   session.device().name));

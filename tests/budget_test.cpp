@@ -70,7 +70,7 @@ TEST(Budget, RefusesWhatItDoesNotUnderstandAndChangesNothing) {
 
 TEST(Budget, SaysWhatIsWrong) {
   Budget budget;
-  EXPECT_EQ(refusal_of(budget, "cpu=5,gpu=2"), "unknown resource \"gpu\"; this version knows \"cpu\", \"opencl_mib\"");
+  EXPECT_EQ(refusal_of(budget, "cpu=5,gpu=2"), "unknown resource \"gpu\"; this version knows \"cpu\", \"opencl_mib\", \"cuda_mib\"");
   EXPECT_EQ(refusal_of(budget, "cpu=0"), "amount 0 of resource \"cpu\": at least 1 is needed");
   EXPECT_EQ(refusal_of(budget, "cpu=5,cpu=x"),
             "\"cpu=5,cpu=x\" is not a list of resource amounts such as \"cpu=5\" (at character 7)");
