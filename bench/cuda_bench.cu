@@ -118,11 +118,11 @@ __global__ void operations(std::uint32_t *out) {
 #pragma unroll
     for (int i = 0; i < kChains; ++i) {
       std::uint32_t &a = x[i];
-      const std::uint32_t b = x[(i + 1) % kChains], c = x[(i + 3) % kChains];
+      [[maybe_unused]] const std::uint32_t b = x[(i + 1) % kChains], c = x[(i + 3) % kChains];
       if constexpr (operation == Operation::lop3)
         asm volatile("lop3.b32 %0, %0, %1, %2, 0x96;" : "+r"(a) : "r"(b), "r"(c));
       if constexpr (operation == Operation::prmt)
-        asm volatile("prmt.b32 %0, %0, %1, %2;" : "+r"(a) : "r"(b), "r"(c & 0x7777));
+        asm volatile("prmt.b32 %0, %0, %1, 0x6521;" : "+r"(a) : "r"(b));
       if constexpr (operation == Operation::shf)
         asm volatile("shf.l.wrap.b32 %0, %0, %1, %2;" : "+r"(a) : "r"(b), "r"(c));
       if constexpr (operation == Operation::imad)
