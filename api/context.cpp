@@ -9,7 +9,9 @@
 #include "api/gate.hpp"
 #include "api/objects.hpp"
 #include "api/options.hpp"
+#include "core/disk_cache.hpp"
 #include "cpu/factory.hpp"
+#include "gpu/factory.hpp"
 #include "opencl/factory.hpp"
 
 namespace tandem::api {
@@ -108,6 +110,11 @@ std::unique_ptr<core::Backend> make_cpu_backend(tandem_context &context, const t
 }
 
 // Threads and executors are the CPU's; a device has none.
+void describe_device(tandem_context &context, const std::string &technique) {
+  context.kernel_name = technique == "compiled" ? "compiled" : technique == "tables" ? "tables" : "auto";
+  context.executor_name = "device";
+}
+
 std::unique_ptr<core::Backend> make_opencl_backend(tandem_context &context, const tandem_context_options &options,
                                                    const std::string &name) {
   opencl::Options opencl_options;
@@ -115,11 +122,23 @@ std::unique_ptr<core::Backend> make_opencl_backend(tandem_context &context, cons
   opencl_options.technique = text_option(options.kernel, "TANDEM_KERNEL");
   opencl_options.tuning = context.tuning.get();
   opencl_options.resources = &context.budget;
-  opencl_options.cache_folder = opencl::default_cache_folder();
+  opencl_options.cache_folder = core::default_cache_folder("opencl");
   std::unique_ptr<core::Backend> backend = opencl::make_backend(opencl_options, context.log);
-  const std::string &technique = opencl_options.technique;
-  context.kernel_name = technique == "compiled" ? "compiled" : technique == "tables" ? "tables" : "auto";
-  context.executor_name = "device";
+  describe_device(context, opencl_options.technique);
+  context.caller_count = cpu::allowed_core_count() + backend->traits().lanes;
+  return backend;
+}
+
+std::unique_ptr<core::Backend> make_cuda_backend(tandem_context &context, const tandem_context_options &options,
+                                                 const std::string &name) {
+  gpu::Options gpu_options;
+  gpu_options.device = name;
+  gpu_options.technique = text_option(options.kernel, "TANDEM_KERNEL");
+  gpu_options.tuning = context.tuning.get();
+  gpu_options.resources = &context.budget;
+  gpu_options.cache_folder = core::default_cache_folder("cuda");
+  std::unique_ptr<core::Backend> backend = gpu::make_backend(gpu_options, context.log);
+  describe_device(context, gpu_options.technique);
   context.caller_count = cpu::allowed_core_count() + backend->traits().lanes;
   return backend;
 }
@@ -132,8 +151,14 @@ std::unique_ptr<core::Backend> make_backend(tandem_context &context, const tande
     check_cpu_options(options);
     return make_opencl_backend(context, options, name);
   }
+  if (gpu::is_device_name(name)) {
+    check_cpu_options(options);
+    return make_cuda_backend(context, options, name);
+  }
   core::fail(TANDEM_ERROR_UNAVAILABLE,
-             fmt::format("backend \"{}\" does not exist here; known: auto, cpu, opencl, opencl:PLATFORM:DEVICE", name));
+             fmt::format("backend \"{}\" does not exist here; known: auto, cpu, opencl, opencl:PLATFORM:DEVICE, cuda, "
+                         "cuda:N",
+                         name));
 }
 
 }  // namespace

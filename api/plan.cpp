@@ -165,8 +165,12 @@ tandem_status tandem_plan_create(tandem_context *context, const tandem_codec *co
   return guarded([&] {
     const tandem_plan_options given = read_options(options, "tandem_plan_options");
     const Shape shape = plan_shape(*context->backend, *codec->codec, given);
-    *plan_out = new tandem_plan{std::make_shared<const Plan>(*context->backend, codec->codec, shape),
-                                static_cast<tandem::core::MemoryKind>(given.memory)};
+    const auto memory = static_cast<tandem::core::MemoryKind>(given.memory);
+    auto plan = std::make_unique<tandem_plan>(
+        tandem_plan{std::make_shared<const Plan>(*context->backend, codec->codec, shape), memory});
+    if (memory != tandem::core::MemoryKind::host)
+      context->backend->make_ready(plan->plan->prepared(), plan->plan->mode(), memory);
+    *plan_out = plan.release();
   });
 }
 

@@ -8,6 +8,7 @@
 #include "api/gate.hpp"
 #include "api/lists.hpp"
 #include "cpu/factory.hpp"
+#include "gpu/factory.hpp"
 #include "opencl/factory.hpp"
 
 namespace {
@@ -43,7 +44,31 @@ tandem_status tandem_devices(tandem_device *devices_out, size_t capacity, size_t
       device.thread_count = found.compute_unit_count;
       list.push_back(device);
     }
+    for (const gpu::DeviceDescription &found : gpu::describe_devices(kPatience).devices) {
+      tandem_device device = {};
+      api::copy_text(device.name, found.name);
+      api::copy_text(device.kind, "cuda-gpu");
+      api::copy_text(device.description, found.description);
+      api::copy_text(device.kernel, "auto");
+      device.thread_count = found.multiprocessor_count;
+      list.push_back(device);
+    }
     api::write_list(list, devices_out, capacity, stride_bytes, count_out);
+  });
+}
+
+tandem_status tandem_missing_devices(tandem_missing_device *missing_out, size_t capacity, size_t stride_bytes,
+                                     size_t *count_out) {
+  return api::guarded([&] {
+    std::vector<tandem_missing_device> list;
+    const gpu::Listing listing = gpu::describe_devices(kPatience);
+    if (listing.devices.empty()) {
+      tandem_missing_device missing = {};
+      api::copy_text(missing.backend, "cuda");
+      api::copy_text(missing.reason, listing.missing);
+      list.push_back(missing);
+    }
+    api::write_list(list, missing_out, capacity, stride_bytes, count_out);
   });
 }
 

@@ -23,11 +23,13 @@ std::vector<Struct> all(List list) {
 
 int devices(const OutputFlags &flags) {
   const std::vector<tandem_device> list = all<tandem_device>(tandem_devices);
+  const std::vector<tandem_missing_device> missing = all<tandem_missing_device>(tandem_missing_devices);
   const std::vector<tandem_kernel> kernels = all<tandem_kernel>(tandem_kernels);
   if (flags.json) {
     nlohmann::ordered_json object = {{"command", "devices"},
                                      {"version", tandem_version_string()},
                                      {"devices", nlohmann::ordered_json::array()},
+                                     {"missing", nlohmann::ordered_json::array()},
                                      {"kernels", nlohmann::ordered_json::array()}};
     for (const tandem_device &device : list)
       object["devices"].push_back({{"name", device.name},
@@ -35,6 +37,8 @@ int devices(const OutputFlags &flags) {
                                    {"description", device.description},
                                    {"kernel", device.kernel},
                                    {"threads", device.thread_count}});
+    for (const tandem_missing_device &each : missing)
+      object["missing"].push_back({{"backend", each.backend}, {"reason", each.reason}});
     for (const tandem_kernel &kernel : kernels)
       object["kernels"].push_back(
           {{"name", kernel.name}, {"needs", kernel.needs}, {"available", kernel.available != 0}});
@@ -46,6 +50,7 @@ int devices(const OutputFlags &flags) {
   for (const tandem_device &device : list)
     fmt::print("{:<12} {:<18} {:<14} {:>7}  {}\n", device.name, device.kind, device.kernel, device.thread_count,
                device.description);
+  for (const tandem_missing_device &each : missing) fmt::print("{:<12} {}\n", each.backend, each.reason);
   fmt::print("\n{:<14} {:<10} {}\n", "CPU KERNEL", "AVAILABLE", "NEEDS");
   for (const tandem_kernel &kernel : kernels)
     fmt::print("{:<14} {:<10} {}\n", kernel.name, kernel.available != 0 ? "yes" : "no",

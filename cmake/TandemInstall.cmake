@@ -10,7 +10,7 @@ install(TARGETS tandem EXPORT tandem-targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY include/tandem DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
-foreach(module tandem_openmp tandem_opencl_module)  # found beside libtandem.so, nowhere else
+foreach(module tandem_openmp tandem_opencl_module tandem_cuda_module)  # found beside libtandem.so, nowhere else
   if(TARGET ${module})
     install(TARGETS ${module} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   endif()

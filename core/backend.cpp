@@ -1,12 +1,12 @@
 #include "core/backend.hpp"
 
-#include <signal.h>
-
 #include <exception>
+#include <new>
 #include <system_error>
 #include <thread>
 
 #include "core/error.hpp"
+#include "core/signals.hpp"
 
 namespace tandem::core {
 
@@ -29,23 +29,17 @@ void Backend::read_column(const Task &task, std::uint64_t at_bytes, std::uint8_t
     outputs_out[r] = static_cast<std::uint8_t>(task.outputs[r][at_bytes]);
 }
 
+void Backend::make_ready(const Prepared &, Mode, MemoryKind) {}
+
+std::shared_ptr<std::byte> Backend::staging_memory(std::uint64_t bytes) {
+  constexpr std::align_val_t kAlignment{64};
+  void *memory = bytes <= PTRDIFF_MAX ? ::operator new(bytes, kAlignment, std::nothrow) : nullptr;
+  if (memory == nullptr)
+    fail(TANDEM_ERROR_OUT_OF_MEMORY, "no " + std::to_string(bytes) + " bytes of memory for staging");
+  return {static_cast<std::byte *>(memory), [](std::byte *each) { ::operator delete(each, kAlignment); }};
+}
+
 namespace {
-
-// All signals blocked while it lives: a thread started meanwhile inherits that, and the program's handlers stay off it.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked &) = delete;
-  SignalsBlocked &operator=(const SignalsBlocked &) = delete;
-
- private:
-  sigset_t before_;
-};
 
 // A run on a thread of its own.
 class ThreadTicket final : public Ticket {

@@ -124,6 +124,14 @@ class Backend {
   // Starts the tasks and returns. The default runs them on a thread of their own.
   virtual std::unique_ptr<Ticket> submit(std::span<const Task> tasks, Control &control);
 
+  // To be called when something is prepared for shards in the memory of a device, so that running it neither compiles
+  // nor allocates. The default has nothing to do. Throws Error.
+  virtual void make_ready(const Prepared &prepared, Mode mode, MemoryKind memory);
+
+  // Memory of the host that this backend's shards move through fastest, aligned to 64 bytes at least: pinned, for a
+  // device. It may outlive the backend. Throws Error (OUT_OF_MEMORY).
+  virtual std::shared_ptr<std::byte> staging_memory(std::uint64_t bytes);
+
   // The bytes of each of a task's shards at one offset. The default reads memory of the host. Throws Error.
   virtual void read_column(const Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
                            std::uint8_t *outputs_out);

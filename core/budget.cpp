@@ -1,7 +1,10 @@
 #include "core/budget.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <charconv>
 #include <chrono>
@@ -17,7 +20,7 @@ namespace tandem::core {
 
 namespace {
 
-constexpr std::string_view kCpu = "cpu", kOpenclMib = "opencl_mib";
+constexpr std::array<const char *, kResourceCount> kNames = {"cpu", "gpu", "pinned_mib", "opencl_mib", "cuda_mib"};
 
 // How long running threads may keep their units while others wait. A hand-over costs a wake-up (about 50 microseconds
 // of an idle unit), so one per millisecond is at most 5 percent, and a waiting thread gets its turn after one
@@ -36,17 +39,21 @@ struct Waiter {
   Waiter *behind = nullptr;
 };
 
-void check(std::string_view name, std::uint64_t amount) {
-  if (name != kCpu && name != kOpenclMib) {
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("unknown resource \"{}\"; this version knows \"{}\", \"{}\"", name, kCpu, kOpenclMib));
+Resource checked(std::string_view name, std::uint64_t amount) {
+  const auto found = std::find(kNames.begin(), kNames.end(), name);
+  if (found == kNames.end()) {
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("unknown resource \"{}\"; this version knows \"{}\"", name,
+                                                    fmt::join(kNames, "\", \"")));
   }
   if (amount == 0) {
     fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("amount 0 of resource \"{}\": at least 1 is needed", name));
   }
+  return static_cast<Resource>(found - kNames.begin());
 }
 
 }  // namespace
+
+const char *resource_name(Resource resource) noexcept { return kNames[static_cast<std::size_t>(resource)]; }
 
 struct Budget::State {
   // What the threads of one process hold. Units are taken and given back without the lock as long as nobody waits. A
@@ -62,9 +69,18 @@ struct Budget::State {
     Waiter *last = nullptr;
   };
 
-  std::atomic<std::uint64_t> cpu_amount{UINT64_MAX};  // changes only under Units::mutex
+  std::array<std::atomic<std::uint64_t>, kResourceCount> amounts;
+  std::atomic<std::uint64_t> &cpu_amount = amounts[0];  // changes only under Units::mutex
   ForkLocal<Units> cpu_units;
-  std::atomic<std::uint64_t> opencl_mib{UINT64_MAX};
+
+  State() {
+    for (auto &each : amounts) each.store(UINT64_MAX);
+  }
+
+  void set(Resource resource, std::uint64_t amount) {
+    if (resource == Resource::cpu) return set_cpu(amount);
+    amounts[static_cast<std::size_t>(resource)].store(amount);
+  }
 
   bool take(Units &units) noexcept {
     std::uint64_t held = units.held.load();
@@ -125,7 +141,7 @@ Budget::Budget() : state_(std::make_unique<State>()) { make_ready(); }
 Budget::~Budget() = default;
 
 void Budget::set_all(const std::string &amounts) {
-  std::optional<std::uint64_t> cpu, opencl_mib;
+  std::array<std::optional<std::uint64_t>, kResourceCount> given;
   std::string_view rest = amounts;
   while (!rest.empty()) {
     const std::size_t comma = rest.find(',');
@@ -145,8 +161,7 @@ void Budget::set_all(const std::string &amounts) {
                        static_cast<std::size_t>(entry.data() - amounts.data()) + 1));
     }
     const std::string_view name = entry.substr(0, equals);
-    check(name, amount);
-    std::optional<std::uint64_t> &of_name = name == kCpu ? cpu : opencl_mib;
+    std::optional<std::uint64_t> &of_name = given[static_cast<std::size_t>(checked(name, amount))];
     if (of_name.has_value()) {
       fail(TANDEM_ERROR_INVALID_ARGUMENT,
            fmt::format("resource \"{}\" stands twice in \"{}\" ({} and {})", name, amounts, *of_name, amount));
@@ -154,19 +169,15 @@ void Budget::set_all(const std::string &amounts) {
     of_name = amount;
     rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
   }
-  if (cpu.has_value()) state_->set_cpu(*cpu);
-  if (opencl_mib.has_value()) state_->opencl_mib.store(*opencl_mib);
+  for (std::size_t i = 0; i < given.size(); ++i)
+    if (given[i].has_value()) state_->set(static_cast<Resource>(i), *given[i]);
 }
 
-void Budget::set(const std::string &name, std::uint64_t amount) {
-  check(name, amount);
-  if (name == kCpu) return state_->set_cpu(amount);
-  state_->opencl_mib.store(amount);
+void Budget::set(const std::string &name, std::uint64_t amount) { state_->set(checked(name, amount), amount); }
+
+std::uint64_t Budget::amount(Resource resource) const noexcept {
+  return state_->amounts[static_cast<std::size_t>(resource)].load(std::memory_order_relaxed);
 }
-
-std::uint64_t Budget::cpu_amount() const noexcept { return state_->cpu_amount.load(std::memory_order_relaxed); }
-
-std::uint64_t Budget::opencl_mib() const noexcept { return state_->opencl_mib.load(std::memory_order_relaxed); }
 
 void Budget::make_ready() { state_->cpu_units.get(); }
 

@@ -1,12 +1,23 @@
 // The resources budget: how much of a named, purely logical resource running work may hold at once (DESIGN: the
-// `resources` clause). "cpu": concurrent CPU tasks. "opencl_mib": MiB of buffers on an OpenCL device; only kept here.
+// `resources` clause). Here "cpu" is counted; of the others only the amount is kept, for the backends that count them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 
 namespace tandem::core {
+
+enum class Resource {
+  cpu,         // "cpu": concurrent CPU tasks
+  gpu,         // "gpu": concurrent tasks on devices, of a hybrid
+  pinned_mib,  // "pinned_mib": MiB of staging memory, of a hybrid
+  opencl_mib,  // "opencl_mib": MiB of buffers on an OpenCL device
+  cuda_mib     // "cuda_mib": the same on a CUDA device
+};
+inline constexpr std::size_t kResourceCount = 5;
+const char *resource_name(Resource resource) noexcept;
 
 // Units are counted per process: in a forked child nothing is held, whatever the parent's threads held.
 class Budget {
@@ -21,8 +32,7 @@ class Budget {
   // Throws Error (INVALID_ARGUMENT): unknown name, amount 0. Effective within one chunk, also for waiting threads.
   void set(const std::string &name, std::uint64_t amount);
 
-  std::uint64_t cpu_amount() const noexcept;  // UINT64_MAX when not set
-  std::uint64_t opencl_mib() const noexcept;  // the same
+  std::uint64_t amount(Resource resource) const noexcept;  // UINT64_MAX when not set
 
   // One unit of "cpu". acquire blocks (never spins) until there is one, first come first served; without a cap it takes
   // no lock. Not to be called by a thread that holds one: with a cap of 1 it would wait for itself.

@@ -14,7 +14,9 @@ namespace {
 
 constexpr unsigned kRowsPerTable = 4;  // bytes of a table's word
 constexpr std::uint64_t kWordsPerColumn = kTableBytesPerColumn / sizeof(std::uint32_t);
-constexpr unsigned kColumnsTogether = 4;     // whose 11 sums are shared by all accumulators
+constexpr unsigned kColumnsTogether = 4;           // whose 11 sums are shared by all accumulators
+constexpr unsigned kSlots = 2 * kColumnsTogether;  // of asynchronous copies: those at work and those on their way
+constexpr unsigned kArchitectureOfAsyncCopies = 80;
 constexpr std::uint64_t kShiftedMargin = 4;  // bytes that Access::shifted may read beyond an element
 constexpr std::uint64_t kMostTileBytes = 1u << 31;
 constexpr std::uint64_t kMostGroups = 0x7fffffff;
@@ -34,6 +36,13 @@ void check(const Matrix &matrix, const KernelSpec &spec) {
   if (matrix.rows() + matrix.columns() > KernelArguments::kMostShards)
     refuse(fmt::format("{} shards; at most {}", matrix.rows() + matrix.columns(), KernelArguments::kMostShards));
   if (spec.access == Access::direct && spec.dialect == Dialect::cuda_c) refuse("CUDA C has no access at any address");
+  if (tuning.loads != Loads::plain) {
+    if (spec.dialect != Dialect::cuda_c || spec.technique != Technique::compiled || spec.access != Access::aligned)
+      refuse("loads other than plain are for compiled CUDA C with aligned access");
+    if (tuning.loads == Loads::async && spec.architecture < kArchitectureOfAsyncCopies)
+      refuse(
+          fmt::format("asynchronous copies need sm_{}; this is sm_{}", kArchitectureOfAsyncCopies, spec.architecture));
+  }
   if (spec.name.empty()) refuse("it has no name");
 }
 
@@ -44,15 +53,20 @@ constexpr unsigned kHornerTwoInput = 8, kHornerThreeInput = 4;
 // Writes the straight-line code of one pass: rows [first, end) of the matrix.
 class PassWriter {
  public:
-  PassWriter(const Matrix &matrix, unsigned first_row, unsigned end_row, std::string &out, KernelOperations &operations)
+  PassWriter(const Matrix &matrix, const KernelSpec &spec, unsigned first_row, unsigned end_row, std::string &out,
+             KernelOperations &operations)
       : matrix_(matrix),
+        pairs_(spec.dialect == Dialect::cuda_c),
+        async_(spec.tuning.loads == Loads::async),
         first_row_(first_row),
         end_row_(end_row),
         terms_(std::size_t{end_row - first_row} * 8),
+        waiting_(terms_.size()),
         out_(out),
         operations_(operations) {}
 
   void write() {
+    if (async_) fetch(0);
     for (unsigned c = 0; c < matrix_.columns(); c += kColumnsTogether) {
       write_columns(c, std::min(c + kColumnsTogether, matrix_.columns()));
     }
@@ -62,7 +76,27 @@ class PassWriter {
  private:
   void line(std::string_view text) { fmt::format_to(std::back_inserter(out_), "            {}\n", text); }
 
-  unsigned &terms(unsigned row, unsigned bit) { return terms_[(row - first_row_) * 8 + bit]; }
+  std::size_t place(unsigned row, unsigned bit) const { return std::size_t{row - first_row_} * 8 + bit; }
+  unsigned &terms(unsigned row, unsigned bit) { return terms_[place(row, bit)]; }
+
+  bool needed(unsigned column) const {
+    for (unsigned r = first_row_; r < end_row_; ++r)
+      if (matrix_.at(r, column) != 0) return true;
+    return false;
+  }
+
+  // Starts the copies of up to four inputs, as one group.
+  void fetch(unsigned first) {
+    for (unsigned c = first; c < std::min(first + kColumnsTogether, matrix_.columns()); ++c)
+      if (needed(c)) line(fmt::format("FETCH({}, INPUT({}) + at);", c % kSlots, c));
+    line("COPY_CLOSE;");
+  }
+
+  void load_column(unsigned column) {
+    line(async_ ? fmt::format("const element x{} = FETCHED({});", column, column % kSlots)
+                : fmt::format("const element x{} = LOAD(INPUT({}) + at);", column, column));
+    ++operations_.loads;
+  }
 
   // Up to four inputs, the sums of them that are needed, and each sum into the accumulators that want it.
   void write_columns(unsigned first, unsigned end) {
@@ -75,14 +109,13 @@ class PassWriter {
     for (unsigned r = first_row_; r < end_row_; ++r)
       for (unsigned bit = 0; bit < 8; ++bit) used[mask_of(r, bit)] = true;
 
-    unsigned needed = 0;
-    for (unsigned mask = 1; mask < 16; ++mask)
-      if (used[mask]) needed |= mask;
-    for (unsigned c = first; c < end; ++c) {
-      if ((needed >> (c - first) & 1) == 0) continue;
-      line(fmt::format("const element x{} = LOAD(INPUT({}) + at);", c, c));
-      ++operations_.loads;
+    if (async_) {
+      const bool more = end < matrix_.columns();
+      if (more) fetch(end);
+      line(fmt::format("COPY_WAIT({});", more ? 1 : 0));
     }
+    for (unsigned c = first; c < end; ++c)
+      if (needed(c)) load_column(c);
     bool written[16] = {};
     for (unsigned mask = 1; mask < 16; ++mask) {
       if (used[mask]) write_sum(mask, first, written);
@@ -131,14 +164,29 @@ class PassWriter {
     const std::string name = accumulator(row, bit);
     unsigned &count = terms(row, bit);
     if (count++ == 0) return line(fmt::format("element {} = {};", name, sum));
-    line(fmt::format("{0} = {0} ^ {1};", name, sum));
     ++operations_.two_input;
     operations_.three_input += count % 2 == 0;  // every second one rides along
+    if (!pairs_) return line(fmt::format("{0} = {0} ^ {1};", name, sum));
+    std::string &waiting = waiting_[place(row, bit)];
+    if (waiting.empty()) {
+      waiting = sum;
+    } else {
+      line(fmt::format("{0} = XOR3({0}, {1}, {2});", name, waiting, sum));
+      waiting.clear();
+    }
+  }
+
+  // What found no second to go with.
+  void add_waiting(unsigned row, unsigned bit) {
+    std::string &waiting = waiting_[place(row, bit)];
+    if (!waiting.empty()) line(fmt::format("{0} = {0} ^ {1};", accumulator(row, bit), waiting));
+    waiting.clear();
   }
 
   void write_row(unsigned row) {
     std::string sum;
     for (unsigned bit = 8; bit-- > 0;) {
+      add_waiting(row, bit);
       const std::string next = terms(row, bit) != 0 ? accumulator(row, bit) : "ZERO";
       if (!sum.empty()) {
         line(fmt::format("{0} = HORNER({0}, {1});", sum, next));
@@ -154,17 +202,22 @@ class PassWriter {
   }
 
   const Matrix &matrix_;
+  const bool pairs_;  // sums are added two at a time
+  const bool async_;
   const unsigned first_row_, end_row_;
-  std::vector<unsigned> terms_;  // added so far to each accumulator
+  std::vector<unsigned> terms_;       // added so far to each accumulator
+  std::vector<std::string> waiting_;  // for a second sum to be added with
   std::string &out_;
   KernelOperations &operations_;
 };
 
-std::string write_passes(const Matrix &matrix, unsigned rows_per_pass, KernelOperations &operations) {
+std::string write_passes(const Matrix &matrix, const KernelSpec &spec, KernelOperations &operations) {
+  const unsigned rows_per_pass = spec.tuning.rows_per_pass;
   std::string out;
   for (unsigned first = 0, pass = 0; first < matrix.rows(); first += rows_per_pass, ++pass) {
     fmt::format_to(std::back_inserter(out), "            if (pass == {}) {{\n", pass);
-    PassWriter(matrix, first, std::min(first + rows_per_pass, matrix.rows()), out, operations).write();
+    if (rows_per_pass < matrix.rows()) out += "            FORGET(at);\n";
+    PassWriter(matrix, spec, first, std::min(first + rows_per_pass, matrix.rows()), out, operations).write();
     out += "            }\n";
   }
   return out;
@@ -224,9 +277,10 @@ std::string write_interface(const Matrix &matrix, const KernelSpec &spec) {
         "length;{}{}\n",
         host ? "arguments->" : "arguments.", host ? " uint item[3];" : "",
         spec.mode == Mode::compare ? " uint *const records = ARGUMENTS records;" : "",
-        tables ? fmt::format(" const uint *const tables = ARGUMENTS tables; const uint columns = ARGUMENTS columns, "
-                             "rows = ARGUMENTS rows; {};",
-                             host ? "uint *const space = ARGUMENTS space" : "extern __shared__ uint space[]")
+        tables ? fmt::format(
+                     " const uint *const tables = ARGUMENTS tables; const uint columns = ARGUMENTS columns, "
+                     "rows = ARGUMENTS rows; {};",
+                     host ? "uint *const space = ARGUMENTS space" : "extern __shared__ __align__(128) uint space[]")
                : "");
     out += host ? fmt::format(
                       "KERNEL({})(const struct tandem_arguments *arguments, ulong group, ulong last_group, "
@@ -314,6 +368,8 @@ KernelText generate_kernel(const Matrix &matrix, const KernelSpec &spec) {
   }
   out += tables ? "#define TILE_WIDTH (LOCAL_SIZE(0) * LOCAL_SIZE(1))\n" : "#define TILE_WIDTH LOCAL_SIZE(0)\n";
   if (spec.byte_lanes) out += "#define BYTE_LANES\n";
+  if (tuning.loads == Loads::streaming) out += "#define LOADS_STREAMING\n";
+  if (tuning.loads == Loads::async) out += "#define LOADS_ASYNC\n";
   switch (spec.dialect) {
     case Dialect::host_c:
       out += text::host_h;
@@ -332,11 +388,16 @@ KernelText generate_kernel(const Matrix &matrix, const KernelSpec &spec) {
   } else {
     const unsigned pass_count = (matrix.rows() + tuning.rows_per_pass - 1) / tuning.rows_per_pass;
     out += fmt::format("#define PASS_COUNT {}u\n", pass_count) + write_matrix(matrix) + write_interface(matrix, spec);
-    out += replace(text::compiled_h, "            //[passes]\n",
-                   write_passes(matrix, tuning.rows_per_pass, kernel.operations));
+    out += replace(text::compiled_h, "            //[passes]\n", write_passes(matrix, spec, kernel.operations));
   }
   count_finish(matrix, spec.mode, kernel.operations);
   return kernel;
+}
+
+std::uint64_t kernel_shared_bytes(const KernelSpec &spec, unsigned columns) noexcept {
+  const auto &[x, y, z] = spec.tuning.local;
+  if (spec.technique == Technique::tables) return std::uint64_t{columns} * kTableBytesPerColumn;
+  return spec.tuning.loads == Loads::async ? std::uint64_t{kSlots} * spec.tuning.element_bytes * x * y * z : 0;
 }
 
 std::uint64_t KernelRange::record_start(std::uint64_t record) const noexcept {

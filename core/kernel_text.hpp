@@ -42,11 +42,19 @@ enum class Binding {
   arguments  // OpenCL C: a buffer argument for each shard. CUDA C, host C: an array of pointers (offsets unused)
 };
 
+// How a compiled kernel of CUDA C takes its inputs; elsewhere plain is all there is.
+enum class Loads {
+  plain,
+  streaming,  // past the first cache, and stores that are not to be kept (access aligned)
+  async       // through shared memory, four inputs ahead (access aligned, architecture 80 and up)
+};
+
 struct KernelTuning {
   unsigned element_bytes = 16;                 // loaded by a work-item at once: 4, 8, 16, 32 or 64 (CUDA C: at most 16)
   unsigned elements_per_item = 1;              // a work-item's elements are local_x elements apart
   unsigned rows_per_pass = 4;                  // outputs whose accumulators a work-item keeps; tables: always 4
   std::array<unsigned, 3> local = {64, 1, 1};  // work-group size; not in the text
+  Loads loads = Loads::plain;
 
   static constexpr unsigned kMostElementsPerItem = 64;
 };
@@ -57,7 +65,8 @@ struct KernelSpec {
   Mode mode = Mode::assign;
   Access access = Access::aligned;
   Binding binding = Binding::offsets;
-  bool byte_lanes = false;  // OpenCL C by clang: the processor has vectors of bytes (a CPU-type device)
+  unsigned architecture = 75;  // CUDA C: of the GPU, ten times its compute capability
+  bool byte_lanes = false;     // OpenCL C by clang: the processor has vectors of bytes (a CPU-type device)
   KernelTuning tuning;
   std::string name = "tandem_apply";  // the kernel's
 };
@@ -91,9 +100,9 @@ inline constexpr std::uint64_t kTableBytesPerColumn = 128;
 //     kTableBytesPerColumn)
 // An empty list of shards (no columns) still has its buffer argument with binding `offsets`, none with `arguments`.
 // With binding `arguments` the number of shards is in the text, also for technique tables.
-// CUDA C: one struct by value, `struct tandem_arguments`, as below; dynamic shared memory of columns *
-// kTableBytesPerColumn for tables. Host C: `void name(const struct tandem_arguments *, uint64_t group, uint64_t
-// last_group, const uint32_t local[3])`, which runs one work-group.
+// CUDA C: one struct by value, `struct tandem_arguments`, as below; dynamic shared memory of kernel_shared_bytes. Host
+// C: `void name(const struct tandem_arguments *, uint64_t group, uint64_t last_group, const uint32_t local[3])`, which
+// runs one work-group.
 struct KernelArguments {
   static constexpr unsigned kMostShards = 256;
   void *shards[kMostShards];  // inputs, then outputs
@@ -107,6 +116,9 @@ struct KernelArguments {
 // Throws Error (INVALID_ARGUMENT) for tuning values that make no kernel, and for a matrix without rows.
 // Technique tables ignores the matrix' cells; with Binding::offsets, CUDA C and host C also its shape.
 KernelText generate_kernel(const Matrix &matrix, const KernelSpec &spec);
+
+// Local (CUDA: shared) memory of a work-group, whose size is spec.tuning.local.
+std::uint64_t kernel_shared_bytes(const KernelSpec &spec, unsigned columns) noexcept;
 
 // How a range is cut. records: compare writes two words for each tile and output (tile-major), count of mismatching
 // bytes and the first one's position in the tile; head and tail follow as two more tiles. The caller fills them

@@ -20,6 +20,9 @@ constexpr double kRescueGain = 1.25;
 // become slower, or hangs, and is not counted on until it is through.
 constexpr double kLate = 3;
 
+// A worker is started only for work that keeps the others busy for so many times as long as starting takes.
+constexpr double kStartUps = 2;
+
 }  // namespace
 
 Ledger::Ledger(Options options, std::vector<Worker> workers, ResourcePool &pool)
@@ -74,25 +77,33 @@ Chunk Ledger::assign(unsigned worker, std::uint64_t bytes, double now) {
   return flight.chunk;
 }
 
-std::vector<Range> Ledger::finish(std::uint64_t chunk, double now) {
+std::vector<Range> Ledger::claim(std::uint64_t chunk) {
+  Flight &flight = flights_[chunk];
+  const Range range = flight.chunk.range;
+  flight.claimed = true;
+  if (!flight.contested || workers_[flight.chunk.worker].worker.writes_in_place) return {range};
+  const std::vector<Range> own = claimed_.missing(range);
+  for (const Range &each : own) {
+    claimed_.add(each);
+    unassigned_.remove(each);
+  }
+  return own;
+}
+
+void Ledger::finish(std::uint64_t chunk, double now) {
   Flight &flight = flights_[chunk];
   State &state = workers_[flight.chunk.worker];
-  const Range range = flight.chunk.range;
   double seconds = now - flight.start;
   if (!state.started) seconds = std::max(seconds - state.worker.start_up_seconds, seconds * 0.01);
   state.started = true;
-  state.worker.estimate.observe(range.bytes(), seconds);
+  state.worker.estimate.observe(flight.chunk.range.bytes(), seconds);
   if (flight.given_up) state.retired = false;
-  std::vector<Range> own = {range};
-  if (flight.contested && !state.worker.writes_in_place) {
-    own = claimed_.missing(range);
-    for (const Range &each : own) {
-      claimed_.add(each);
-      unassigned_.remove(each);
-    }
-  }
   over(flight);
-  return own;
+}
+
+void Ledger::disclaim(const Range &range) {
+  claimed_.remove(range);
+  put_back_rest(range);
 }
 
 void Ledger::fail(std::uint64_t chunk) {
@@ -111,7 +122,7 @@ void Ledger::give_up(std::uint64_t chunk) {
   Flight &flight = flights_[chunk];
   workers_[flight.chunk.worker].retired = true;
   flight.given_up = true;
-  if (!flight.doubted) contest(flight);
+  if (!flight.doubted && !flight.claimed) contest(flight);
 }
 
 // The range becomes free again for the others.
@@ -178,10 +189,10 @@ void Ledger::gather_candidates(unsigned worker, double now) {
   const auto add = [&](unsigned index) {
     const State &state = workers_[index];
     const Estimate &estimate = state.worker.estimate;
-    if (state.retired || !estimate.is_known()) return;
+    if (state.retired || state.away || !estimate.is_known()) return;
     Candidate candidate{
         estimate.bytes_per_second(), estimate.latency_seconds(), estimate.uncertainty(), state.worker.knee_bytes, 0,
-        estimate.most_bytes()};
+        std::min(estimate.most_bytes(), state.worker.most_bytes)};
     if (!state.started) candidate.free_in_seconds = state.worker.start_up_seconds;
     if (state.in_flight > 0) {
       const Flight &flight = flights_[state.latest];
@@ -198,12 +209,30 @@ void Ledger::gather_candidates(unsigned worker, double now) {
     if (i != worker) add(i);
 }
 
+// Whether a worker that must be started first, and whose speed nobody knows, could be of use before the others are
+// through.
+bool Ledger::is_worth_starting(unsigned worker, double now) {
+  const State &state = workers_[worker];
+  if (state.started || state.worker.start_up_seconds == 0) return true;
+  bool others_will_tell = false;
+  for (unsigned i = 0; i < workers_.size(); ++i) {
+    const State &other = workers_[i];
+    if (i == worker || other.retired || other.away) continue;
+    if (other.worker.start_up_seconds == 0 || other.started || other.in_flight > 0) others_will_tell = true;
+  }
+  if (!others_will_tell) return true;
+  gather_candidates(worker, now);
+  const double finish = predicted_finish(candidates_, static_cast<double>(unassigned_.bytes()));
+  return std::isfinite(finish) && finish > kStartUps * state.worker.start_up_seconds;
+}
+
 std::uint64_t Ledger::automatic_bytes(unsigned worker, double now) {
   const Estimate &own = workers_[worker].worker.estimate;
   const double work = static_cast<double>(options_.work_bytes);
   if (!own.is_known()) {
     const double probe = std::max(work / kProbePart / static_cast<double>(workers_.size()), 1.0);
-    return static_cast<std::uint64_t>(std::ceil(probe));
+    if (!is_worth_starting(worker, now)) return 0;
+    return static_cast<std::uint64_t>(std::ceil(std::min(probe, workers_[worker].worker.most_bytes)));
   }
   gather_candidates(worker, now);
   const double bytes = chunk_for(candidates_, 0, static_cast<double>(unassigned_.bytes()));
@@ -216,7 +245,7 @@ bool Ledger::doubt(unsigned worker, double now) {
   Flight *latest = nullptr;
   double most = 0;
   for (Flight &flight : flights_) {
-    if (!flight.in_use || flight.doubted || workers_[flight.chunk.worker].worker.writes_in_place) continue;
+    if (!flight.in_use || flight.doubted || flight.claimed || workers_[flight.chunk.worker].worker.writes_in_place) continue;
     const double left = remaining_seconds(flight, now);
     if (left > most) {
       most = left;

@@ -15,21 +15,17 @@
 
 #include "hybrid/decision.hpp"
 #include "hybrid/estimate.hpp"
+#include "hybrid/policy.hpp"
 #include "hybrid/ranges.hpp"
 #include "hybrid/resource_pool.hpp"
 
 namespace tandem::hybrid {
 
-enum class Policy {
-  free,      // whoever is idle takes a chunk
-  budget,    // the same, within the amounts of the resources
-  automatic  // the rule of hybrid/decision.hpp, within the amounts of the resources
-};
-
 struct Worker {
   std::string name;
   Estimate estimate;
   double knee_bytes = 0;
+  double most_bytes = std::numeric_limits<double>::infinity();  // of a chunk: what its staging holds
   bool writes_in_place = false;
   Needs needs = {};             // of each task
   double start_up_seconds = 0;  // before its first task of all
@@ -57,10 +53,19 @@ class Ledger {
   // holds its needs until the chunk is over.
   std::optional<Chunk> take(unsigned worker, double now);
 
-  // The chunk's result is there: the ranges of it that are to be copied out, by the caller of this and by nobody else.
-  // (In place: those were claimed before; they only count as done.) Whoever copies says committed() afterwards.
-  std::vector<Range> finish(std::uint64_t chunk, double now);
+  // The chunk's result is there: its commit point. Which ranges of it are to be written to the caller's memory, by the
+  // caller of this and by nobody else; then committed(). (In place all of it was claimed when it began.)
+  std::vector<Range> claim(std::uint64_t chunk);
   void committed(std::uint64_t bytes) noexcept { committed_bytes_ += bytes; }
+
+  // The chunk is over; how long it took is learned from.
+  void finish(std::uint64_t chunk, double now);
+
+  // Ranges that claim() gave out and whose result cannot be used after all: as if they had never been claimed.
+  void disclaim(const Range &range);
+
+  // The worker is with another job, or not: it is not counted on meanwhile.
+  void set_away(unsigned worker, bool away) noexcept { workers_[worker].away = away; }
 
   // The chunk came to nothing, with none of its bytes written, and its worker takes no more.
   void fail(std::uint64_t chunk);
@@ -84,6 +89,7 @@ class Ledger {
   std::uint64_t unassigned_bytes() const noexcept { return unassigned_.bytes(); }
   std::uint64_t committed_bytes() const noexcept { return committed_bytes_; }
   const Worker &worker(unsigned index) const noexcept { return workers_[index].worker; }
+  bool is_known(unsigned index) const noexcept { return workers_[index].worker.estimate.is_known(); }
   bool is_retired(unsigned index) const noexcept { return workers_[index].retired; }
   double predicted_seconds(const Chunk &chunk) const noexcept;
 
@@ -91,6 +97,7 @@ class Ledger {
   struct State {
     Worker worker;
     bool retired = false;
+    bool away = false;
     bool started = false;  // its first task
     unsigned in_flight = 0;
     std::uint64_t latest = 0;  // flight of the chunk that it runs
@@ -99,6 +106,7 @@ class Ledger {
     Chunk chunk;
     double start = 0;
     bool in_use = false;
+    bool claimed = false;
     bool contested = false;  // others may have claimed parts of it
     bool doubted = false;    // late: its range is the others' again
     bool given_up = false;
@@ -106,6 +114,7 @@ class Ledger {
 
   Chunk assign(unsigned worker, std::uint64_t bytes, double now);
   std::uint64_t automatic_bytes(unsigned worker, double now);
+  bool is_worth_starting(unsigned worker, double now);
   void gather_candidates(unsigned worker, double now);
   bool take_room(const Need &need);
   bool doubt(unsigned worker, double now);

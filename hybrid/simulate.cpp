@@ -151,11 +151,12 @@ class Machine {
         seconds - worker.latency_seconds * seconds /
                       (worker.latency_seconds + static_cast<double>(chunk.range.bytes()) / worker.bytes_per_second));
     state.last_end = now_;
-    for (const Range &each : ledger_->finish(chunk.id, now_)) {
+    for (const Range &each : ledger_->claim(chunk.id)) {
       share.bytes += each.bytes();
       ledger_->committed(each.bytes());
       result_.tasks[state.task].committed = true;
     }
+    ledger_->finish(chunk.id, now_);
     if (!state.claimed.empty()) start(index);
   }
 

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/budget.hpp"
 #include "core/error.hpp"
@@ -16,24 +15,11 @@ namespace {
 using core::Control;
 using core::Matrix;
 using core::MemoryKind;
-using core::Mismatch;
 using core::Mode;
 using core::Task;
 
 constexpr std::size_t kMostForeignContexts = 4;
-
-// Of a matrix without columns: the sum of nothing is zero.
-void apply_nothing(const Task &task) {
-  for (unsigned r = 0; r < task.prepared->rows(); ++r) {
-    std::byte *output = task.outputs[r] + task.offset_bytes;
-    if (task.mode == Mode::assign) std::memset(output, 0, task.length_bytes);
-    if (task.mode != Mode::compare) continue;
-    Mismatch found;
-    for (std::uint64_t i = 0; i < task.length_bytes; ++i)
-      if (output[i] != std::byte{0}) found.merge({1, task.offset_bytes + i});
-    task.mismatches[r].merge(found);
-  }
-}
+constexpr unsigned kMostElementBytes = 64;
 
 class OpenclBackend final : public core::Backend {
  public:
@@ -53,14 +39,14 @@ class OpenclBackend final : public core::Backend {
 
   std::shared_ptr<const core::Prepared> prepare(const Matrix &matrix) override {
     device();  // says early what the machine lacks
-    return std::make_shared<OpenclPrepared>(matrix, std::nullopt);
+    return std::make_shared<core::DevicePrepared>(matrix, std::nullopt);
   }
 
   std::shared_ptr<const core::Prepared> prepare_tuned(const Matrix &matrix, const core::TuningValues &values) override {
-    const Settings settings = with_values(default_settings(device()), values, [](const std::string &why) {
-      core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "OpenCL: " + why);
-    });
-    const auto prepared = std::make_shared<OpenclPrepared>(matrix, settings);
+    const core::DeviceSettings settings =
+        core::with_values(default_settings(device()), values, kMostElementBytes, core::Loads::plain,
+                          [](const std::string &why) { core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "OpenCL: " + why); });
+    const auto prepared = std::make_shared<core::DevicePrepared>(matrix, settings);
     const auto &local = settings.kernel.local;
     const Device &on = device();
     for (unsigned d = 0; d < 3; ++d) {
@@ -80,7 +66,7 @@ class OpenclBackend final : public core::Backend {
   std::vector<core::TuningParameter> tuning_parameters(unsigned, unsigned, Mode) const override {
     const Device &on = const_cast<OpenclBackend *>(this)->device();
     std::vector<core::TuningParameter> parameters = parameters_of(default_settings(on), on);
-    if (options_.technique == "tables" || options_.technique == "compiled")  // nothing is switched over
+    if (chooser_->is_forced())  // nothing is switched over
       std::erase_if(parameters, [](const core::TuningParameter &each) { return each.is_switch_over; });
     return parameters;
   }
@@ -106,7 +92,7 @@ class OpenclBackend final : public core::Backend {
                    fmt::format("{}: memory kind {}", traits().name, static_cast<std::int32_t>(task.memory)));
       } else if (task.prepared->columns() == 0) {
         if (control.cancelled()) fail_cancelled(device_);
-        apply_nothing(task);
+        core::apply_nothing(task);
       } else if (uses_zero_copy(task)) {
         guarded([&](const Workplace &place) {
           if (!is_worth_zero_copy(place, task)) return staged.push_back(task);
@@ -182,7 +168,7 @@ class OpenclBackend final : public core::Backend {
 
   // Half of the device's memory unless somebody said otherwise, which may be while jobs run.
   std::uint64_t budget_bytes() const noexcept {
-    const std::uint64_t mib = options_.resources != nullptr ? options_.resources->opencl_mib() : UINT64_MAX;
+    const std::uint64_t mib = options_.resources != nullptr ? options_.resources->amount(core::Resource::opencl_mib) : UINT64_MAX;
     std::uint64_t most = device_.memory_bytes;
     if (mib < UINT64_MAX >> 20) {
       most = std::min(most, mib << 20);
@@ -199,7 +185,8 @@ class OpenclBackend final : public core::Backend {
 
   bool is_worth_zero_copy(const Workplace &place, const Task &task) const {
     return options_.transfer == Transfer::zero_copy ||
-           place.chooser.is_worth_arguments(prepared_of(task), place.session->programs(), task.mode, task.length_bytes);
+           place.chooser.is_worth_arguments(prepared_of(task), place.session->programs(), task.mode,
+                                            place.chooser.access(false), task.length_bytes);
   }
 
   static const Task &checked_for_device(const Task &task) {

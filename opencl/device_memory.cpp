@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "core/error.hpp"
+#include "core/quarantine.hpp"
 #include "opencl/runs.hpp"
 
 namespace tandem::opencl {
@@ -130,7 +131,7 @@ class DeviceRun {
   }
   ~DeviceRun() {
     if (is_over_ || driver_.clFinish(queue_.get()) == CL_SUCCESS) return;
-    quarantine(std::move(parts_));  // the device may still write there
+    core::quarantine(std::move(parts_));  // the device may still write there
     place_.session->lose();
   }
   DeviceRun(const DeviceRun &) = delete;
@@ -163,7 +164,7 @@ class DeviceRun {
     is_over_ = true;
     if (task_.mode != Mode::compare) return;
     for (const Part &part : *parts_)
-      merge_records(part.range, part.record_values, part.start_bytes, task_.prepared->rows(), task_.mismatches);
+      core::merge_records(part.range, part.record_values, part.start_bytes, task_.prepared->rows(), task_.mismatches);
   }
 
  private:

@@ -3,12 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <condition_variable>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <thread>
 
+#include "core/patience.hpp"
 #include "opencl/factory.hpp"
 
 namespace tandem::opencl {
@@ -169,36 +165,16 @@ const Device &select_device(const std::vector<Device> &devices, const std::strin
 
 std::vector<DeviceDescription> describe_devices(std::chrono::milliseconds patience, const Driver *given) {
   if (in_child()) return {};
-  struct Answer {
-    std::mutex mutex;
-    std::condition_variable came;
-    bool is_there = false;
+  const auto answer = core::answer_within<std::vector<DeviceDescription>>(patience, [given] {
     std::vector<DeviceDescription> list;
-  };
-  const auto answer = std::make_shared<Answer>();
-  const auto ask = [answer, given] {
-    std::vector<DeviceDescription> list;
-    try {
-      claim_driver();
-      const Driver &driver = given != nullptr ? *given : open_driver();
-      for (const Device &device : find_devices(driver, core::Log()))
-        list.push_back(
-            {device.name, device.kind(), device.model + " (" + device.platform_name + ")", device.compute_units});
-    } catch (const std::exception &) {  // no OpenCL: no devices
-    }
-    const std::lock_guard lock(answer->mutex);
-    answer->list = std::move(list);
-    answer->is_there = true;
-    answer->came.notify_all();
-  };
-  try {
-    std::thread(ask).detach();
-  } catch (const std::system_error &) {  // no thread to be had
-    return {};
-  }
-  std::unique_lock lock(answer->mutex);
-  answer->came.wait_for(lock, patience, [&] { return answer->is_there; });
-  return answer->list;
+    claim_driver();
+    const Driver &driver = given != nullptr ? *given : open_driver();  // throws where there is no OpenCL
+    for (const Device &device : find_devices(driver, core::Log()))
+      list.push_back(
+          {device.name, device.kind(), device.model + " (" + device.platform_name + ")", device.compute_units});
+    return list;
+  });
+  return answer.value_or(std::vector<DeviceDescription>());
 }
 
 }  // namespace tandem::opencl

@@ -4,10 +4,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <mutex>
-#include <new>
 
+#include "core/driver_claim.hpp"
 #include "core/fork.hpp"
 #include "core/own_folder.hpp"
 
@@ -35,7 +34,7 @@ const Driver &open_module(const std::string &path) {
   return *module;
 }
 
-std::atomic<std::uint32_t> claimed_in{0};  // the fork_generation() of the process that did; 0: nobody
+core::DriverClaim claim("opencl", "OpenCL");
 
 bool means_memory(cl_int error) noexcept {
   return error == CL_OUT_OF_HOST_MEMORY || error == CL_MEM_OBJECT_ALLOCATION_FAILURE;
@@ -76,20 +75,8 @@ void check_installed() {
   }
 }
 
-bool in_child() noexcept {
-  const std::uint32_t generation = claimed_in.load();
-  return generation != 0 && generation != core::fork_generation();
-}
-
-void claim_driver() {
-  const std::uint32_t now = core::fork_generation();
-  std::uint32_t claimed = 0;
-  if (claimed_in.compare_exchange_strong(claimed, now) || claimed == now) return;
-  core::fail(TANDEM_ERROR_DEVICE,
-             fmt::format("{}: this process was forked by one that had used OpenCL, and OpenCL drivers do not survive a "
-                         "fork; use the backend \"cpu\" in children, or start them by exec",
-                         kWho));
-}
+bool in_child() noexcept { return claim.in_child(); }
+void claim_driver() { claim.claim(); }
 
 const char *error_name(cl_int error) noexcept {
 #define TANDEM_NAME(value) \
@@ -167,17 +154,6 @@ void Events::reset() noexcept {
   for (const cl_event event : raw_)
     if (event != nullptr) driver_->clReleaseEvent(event);
   raw_.clear();
-}
-
-void quarantine_object(void *what) noexcept {
-  struct Kept {
-    void *what;
-    Kept *next;
-  };
-  static std::atomic<Kept *> first{nullptr};
-  Kept *kept = new (std::nothrow) Kept{what, first.load()};
-  while (kept != nullptr && !first.compare_exchange_weak(kept->next, kept)) {
-  }
 }
 
 }  // namespace tandem::opencl

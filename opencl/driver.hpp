@@ -112,13 +112,6 @@ class Events {
   std::vector<cl_event> raw_;
 };
 
-// Keeps for ever what a device may still write to. Leak checkers find it.
-void quarantine_object(void *what) noexcept;
-template <class Object>
-void quarantine(std::unique_ptr<Object> what) noexcept {
-  quarantine_object(what.release());
-}
-
 // A text property of a platform, device or program: `get` is the call with its first arguments bound.
 template <class Get>
 std::string text_of(Get get, const char *call) {

@@ -44,10 +44,6 @@ bool is_device_name(const std::string &name) noexcept;
 // build, or this installation, has no OpenCL.
 std::unique_ptr<core::Backend> make_backend(const Options &options, const core::Log &log);
 
-// The folder for compiled programs that the environment names: TANDEM_CACHE_DIR/opencl, else tandem/opencl in
-// XDG_CACHE_HOME or ~/.cache; "" without any.
-std::string default_cache_folder();
-
 struct DeviceDescription {
   std::string name;         // "opencl:0:1"
   std::string kind;         // "gpu", "accelerator", "cpu", "custom"

@@ -49,56 +49,32 @@ Kernel Program::take_kernel() const {
 
 Programs::Programs(const Driver &driver, const Device &device, cl_context context, std::shared_ptr<DiskCache> disk,
                    const core::Log &log)
-    : driver_(driver), device_(device), context_(context), disk_(std::move(disk)), log_(log) {}
+    : driver_(driver),
+      device_(device),
+      context_(context),
+      disk_(std::move(disk)),
+      log_(log),
+      programs_(kMostPrograms) {}
 
-Key Programs::key(const std::string &text) const {
-  return key_of({text, kBuildOptions, device_.vendor, device_.model, device_.driver_version, device_.platform_name,
-                 device_.platform_version});
+Key Programs::key(const std::string &made_of) const {
+  return core::key_of({made_of, kBuildOptions, device_.vendor, device_.model, device_.driver_version,
+                       device_.platform_name, device_.platform_version});
 }
 
 bool Programs::known(const Key &key, bool ask_disk) const {
-  {
-    const std::lock_guard lock(mutex_);
-    if (by_key_.contains(key)) return true;
-  }
-  return ask_disk && disk_->has(key);
+  return programs_.has(key) || (ask_disk && disk_->has(key));
 }
 
 std::shared_ptr<const Program> Programs::get(const Key &key, const std::function<std::string()> &text) {
-  const std::pair name{key.low, key.high};
-  {
-    std::unique_lock lock(mutex_);
-    built_.wait(lock, [&] { return !under_construction_.contains(name); });
-    if (const auto found = by_key_.find(key); found != by_key_.end()) {
-      entries_.splice(entries_.begin(), entries_, found->second);
-      return found->second->second;
-    }
-    under_construction_.insert(name);
-  }
-  const auto end_construction = [&](const std::shared_ptr<const Program> &program) {
-    const std::lock_guard lock(mutex_);
-    under_construction_.erase(name);
-    built_.notify_all();
-    if (program == nullptr) return;
-    entries_.emplace_front(key, program);
-    by_key_[key] = entries_.begin();
-    if (entries_.size() <= kMostPrograms) return;
-    by_key_.erase(entries_.back().first);
-    entries_.pop_back();  // who runs it keeps it
-  };
-  try {
+  return programs_.get(key, [&] {
     ProgramHandle handle = load(key);
     const bool is_new = !handle;
     if (is_new) handle = build(text());
     const cl_program raw = handle.get();
-    const auto program = std::make_shared<const Program>(driver_, device_, std::move(handle));
+    auto program = std::make_shared<const Program>(driver_, device_, std::move(handle));
     if (is_new) keep_on_disk(key, raw);
-    end_construction(program);
     return program;
-  } catch (...) {
-    end_construction(nullptr);
-    throw;
-  }
+  });
 }
 
 // From disk; an empty handle if it is not there, or if this driver does not want it any more.

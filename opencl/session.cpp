@@ -4,14 +4,15 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
+#include <utility>
+
+#include "core/quarantine.hpp"
 
 namespace tandem::opencl {
 namespace {
 
 constexpr std::uint64_t kLeastBufferBytes = 4096;
 constexpr std::size_t kMostTables = 32;
-constexpr std::chrono::milliseconds kLookAtControl(10);
 
 std::uint64_t rounded(std::uint64_t bytes) { return std::bit_ceil(std::max(bytes, kLeastBufferBytes)); }
 
@@ -124,7 +125,9 @@ Session::Session(const Driver &driver, const Device &device, std::shared_ptr<Dis
       device_(device),
       budget_(std::move(budget)),
       context_(make_context(driver, device, foreign)),
-      programs_(driver_, device_, context_.get(), std::move(disk), log) {
+      programs_(driver_, device_, context_.get(), std::move(disk), log),
+      lanes_(kMostLanes),
+      tables_(kMostTables) {
   budget_->add(this);
 }
 
@@ -132,73 +135,33 @@ Session::~Session() { budget_->remove(this); }
 
 // Lanes and tables that nobody uses now.
 void Session::give_idle_memory() noexcept {
-  std::vector<std::unique_ptr<Lane>> lanes;
-  decltype(tables_) tables;
-  const std::lock_guard lock(mutex_);
-  lanes.swap(idle_lanes_);
-  tables.swap(tables_);  // who runs with one keeps it
+  lanes_.take_idle();
+  tables_.clear();
 }
 
-std::shared_ptr<const DeviceBuffer> Session::tables(const OpenclPrepared &prepared) {
-  std::unique_lock lock(mutex_);
-  for (auto each = tables_.begin(); each != tables_.end(); ++each) {
-    if (each->first != prepared.id) continue;
-    tables_.splice(tables_.begin(), tables_, each);
-    return each->second;
-  }
-  lock.unlock();  // the budget may ask this session for memory
+std::shared_ptr<const DeviceBuffer> Session::tables(const core::DevicePrepared &prepared) {
+  if (auto found = tables_.find(prepared.id)) return found;
   std::vector<std::uint32_t> words = core::pack_nibble_tables(prepared.matrix);
   auto buffer = std::make_shared<const DeviceBuffer>(*this, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
                                                      words.size() * sizeof words[0], words.data());
-  lock.lock();
-  tables_.emplace_front(prepared.id, buffer);
-  if (tables_.size() > kMostTables) tables_.pop_back();
+  tables_.add(prepared.id, buffer);
   return buffer;
 }
 
 Session::LaneLease Session::take_lane(const core::Control &control) {
-  std::unique_ptr<Lane> lane;
-  {
-    std::unique_lock lock(mutex_);
-    // Who cancels has no way to wake this thread.
-    while (!lane_free_.wait_for(lock, kLookAtControl, [&] { return lanes_out_ < kMostLanes; }))
-      if (control.cancelled()) fail_cancelled(device_);
-    ++lanes_out_;
-    if (!idle_lanes_.empty()) {
-      lane = std::move(idle_lanes_.back());
-      idle_lanes_.pop_back();
-    }
-  }
-  try {
-    if (lane == nullptr) {
-      lane = std::make_unique<Lane>();
-      for (Queue *queue : {&lane->up, &lane->run, &lane->down})
-        *queue = make_queue(driver_, context_.get(), device_.id);
-    }
-    return {shared_from_this(), std::move(lane)};
-  } catch (...) {
-    const std::lock_guard lock(mutex_);
-    --lanes_out_;
-    lane_free_.notify_one();
-    throw;
-  }
+  const auto make = [this] {
+    auto lane = std::make_unique<Lane>();
+    for (Queue *queue : {&lane->up, &lane->run, &lane->down}) *queue = make_queue(driver_, context_.get(), device_.id);
+    return lane;
+  };
+  return lanes_.take(shared_from_this(), control, make, [this] { fail_cancelled(device_); });
 }
 
-bool Session::LaneLease::settle() noexcept {
-  if (lane_->drain(session_->driver())) return true;
-  quarantine(std::move(lane_));
-  session_->lose();
+bool Session::settle(LaneLease &lane) noexcept {
+  if (lane->drain(driver_)) return true;
+  core::quarantine(lane.remove());
+  lose();
   return false;
-}
-
-Session::LaneLease::~LaneLease() {
-  const std::lock_guard lock(session_->mutex_);
-  try {
-    if (lane_ != nullptr) session_->idle_lanes_.push_back(std::move(lane_));
-  } catch (const std::bad_alloc &) {  // then it ends here
-  }
-  --session_->lanes_out_;
-  session_->lane_free_.notify_one();
 }
 
 void launch(Session &session, cl_command_queue queue, const Launch &what, std::span<const cl_mem> shards,
@@ -233,16 +196,6 @@ void launch(Session &session, cl_command_queue queue, const Launch &what, std::s
                                       static_cast<cl_uint>(waits.size()), waits.empty() ? nullptr : waits.data(),
                                       events.next(driver)),
         "clEnqueueNDRangeKernel");
-}
-
-void merge_records(const core::KernelRange &range, std::span<const std::uint32_t> records, std::uint64_t start_bytes,
-                   unsigned rows, core::Mismatch *mismatches) {
-  for (std::uint64_t record = 0; record < range.record_count; ++record) {
-    for (unsigned r = 0; r < rows; ++r) {
-      const std::uint32_t *found = &records[(record * rows + r) * 2];
-      if (found[0] != 0) mismatches[r].merge({found[0], start_bytes + range.record_start(record) + found[1]});
-    }
-  }
 }
 
 }  // namespace tandem::opencl

@@ -4,18 +4,19 @@
 
 #include <array>
 #include <atomic>
-#include <condition_variable>
-#include <list>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "core/kernel_text.hpp"
-#include "opencl/memory_budget.hpp"
+#include "core/lane_pool.hpp"
+#include "core/latest_few.hpp"
+#include "core/memory_budget.hpp"
 #include "opencl/prepared.hpp"
 #include "opencl/programs.hpp"
 
 namespace tandem::opencl {
+
+using core::MemoryBudget, core::Reservation;
 
 class Session;
 
@@ -102,7 +103,7 @@ struct Lane {
   bool drain(const Driver &driver) noexcept;
 };
 
-class Session final : public std::enable_shared_from_this<Session>, private MemoryHolder {
+class Session final : public std::enable_shared_from_this<Session>, private core::MemoryHolder {
  public:
   static constexpr unsigned kMostLanes = 2;
 
@@ -124,29 +125,16 @@ class Session final : public std::enable_shared_from_this<Session>, private Memo
   bool is_lost() const noexcept { return is_lost_.load(std::memory_order_relaxed); }
 
   // The nibble tables of a matrix on the device; kept for the matrices that were used last.
-  std::shared_ptr<const DeviceBuffer> tables(const OpenclPrepared &prepared);
+  std::shared_ptr<const DeviceBuffer> tables(const core::DevicePrepared &prepared);
 
-  // A lane of one's own; take_lane waits for one while all are taken.
-  class LaneLease {
-   public:
-    LaneLease(std::shared_ptr<Session> session, std::unique_ptr<Lane> lane)
-        : session_(std::move(session)), lane_(std::move(lane)) {}
-    ~LaneLease();
-    LaneLease(const LaneLease &) = delete;
-    LaneLease &operator=(const LaneLease &) = delete;
-    Lane *operator->() const noexcept { return lane_.get(); }
-    Lane &operator*() const noexcept { return *lane_; }
+  using LaneLease = core::LanePool<Lane>::Lease;
 
-    // After an error: drains the lane. Where that fails (false) the lane with all that the device may still write to
-    // is quarantined, and the session is lost.
-    bool settle() noexcept;
-
-   private:
-    std::shared_ptr<Session> session_;
-    std::unique_ptr<Lane> lane_;
-  };
-  // Throws Error (CANCELLED) if that comes first.
+  // A lane of one's own; waits for one while all are taken. Throws Error (CANCELLED) if that comes first.
   LaneLease take_lane(const core::Control &control);
+
+  // After an error: drains the lane. Where that fails (false) the lane with all that the device may still write to is
+  // quarantined, and the session is lost.
+  bool settle(LaneLease &lane) noexcept;
 
  private:
   void give_idle_memory() noexcept override;
@@ -157,17 +145,14 @@ class Session final : public std::enable_shared_from_this<Session>, private Memo
   Context context_;
   std::atomic<bool> is_lost_{false};
   Programs programs_;
-  std::mutex mutex_;
-  std::condition_variable lane_free_;
-  unsigned lanes_out_ = 0;
-  std::vector<std::unique_ptr<Lane>> idle_lanes_;
-  std::list<std::pair<std::uint64_t, std::shared_ptr<const DeviceBuffer>>> tables_;  // by prepared's id, latest first
+  core::LanePool<Lane> lanes_;
+  core::LatestFew<DeviceBuffer> tables_;  // by prepared's id
 };
 
 // A call of a kernel that only lacks its shards.
 struct Launch {
   const Variant &variant;
-  const OpenclPrepared &prepared;
+  const core::DevicePrepared &prepared;
   core::KernelRange range;
   cl_mem offsets, records;
 };
@@ -176,11 +161,5 @@ struct Launch {
 // inputs' buffer and outputs' buffer (Binding::offsets), or one for each input and output.
 void launch(Session &session, cl_command_queue queue, const Launch &what, std::span<const cl_mem> shards,
             std::span<const cl_event> after, Events &events);
-
-inline constexpr std::uint64_t kRecordBytes = 8;
-
-// Merges what a compare found; `start_bytes` is where the range begins in the shards.
-void merge_records(const core::KernelRange &range, std::span<const std::uint32_t> records, std::uint64_t start_bytes,
-                   unsigned rows, core::Mismatch *mismatches);
 
 }  // namespace tandem::opencl

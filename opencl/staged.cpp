@@ -53,7 +53,7 @@ class Stream {
     const bool compare = task.mode == Mode::compare;
     const std::uint64_t pitch = pitch_of(piece.length_bytes);
 
-    const std::uint64_t record_bytes = compare ? piece.range.record_count * rows * kRecordBytes : 0;
+    const std::uint64_t record_bytes = compare ? piece.range.record_count * rows * core::kRecordBytes : 0;
     slot.make_room(pitch * columns, pitch * rows, (columns + rows) * sizeof(std::uint64_t), record_bytes,
                    place_.budget_bytes_of_staging() / kPiecesAtOnce);
     upload(slot, slot.host_inputs, slot.inputs, task.inputs, columns, piece);
@@ -126,7 +126,7 @@ class Stream {
     const Task &task = *std::exchange(piece.task, nullptr);
     const unsigned rows = task.prepared->rows();
     if (task.mode == Mode::compare)
-      return merge_records(piece.range, slot.record_values, piece.offset_bytes, rows, task.mismatches);
+      return core::merge_records(piece.range, slot.record_values, piece.offset_bytes, rows, task.mismatches);
     const std::uint64_t pitch = pitch_of(piece.length_bytes);
     for (unsigned r = 0; r < rows; ++r) {
       const std::byte *from = slot.host_outputs.get() + r * pitch;
@@ -161,7 +161,7 @@ std::uint64_t most_piece_bytes(const Workplace &place, const Task &task, const V
     // each.
     const auto &tuning = variant.spec.tuning;
     const std::uint64_t tile = std::uint64_t{tuning.element_bytes} * tuning.elements_per_item * tuning.local[0];
-    const std::uint64_t of_tile = task.prepared->rows() * kRecordBytes;
+    const std::uint64_t of_tile = task.prepared->rows() * core::kRecordBytes;
     const std::uint64_t rest = most > 3 * of_tile ? most - 3 * of_tile : 0;
     // piece * shards + piece / tile * of_tile <= rest. Tuning values are at most 2^30 and, for a tile, 2^28: no
     // overflow.
@@ -200,7 +200,7 @@ void run_staged(const Workplace &place, std::span<const Task> tasks, core::Contr
     }
     stream.finish_all();
   } catch (...) {
-    lane.settle();
+    place.session->settle(lane);
     throw;
   }
 }

@@ -95,7 +95,7 @@ bool run_zero_copy(const Workplace &place, const Task &task, core::Control &cont
     if (slot.events.empty()) return;
     slot.events.wait();
     if (compare) {
-      merge_records(flights[index].range, slot.record_values, flights[index].start_bytes, rows, task.mismatches);
+      core::merge_records(flights[index].range, slot.record_values, flights[index].start_bytes, rows, task.mismatches);
     }
   };
   try {
@@ -114,7 +114,7 @@ bool run_zero_copy(const Workplace &place, const Task &task, core::Control &cont
       check(driver.clEnqueueWriteBuffer(queue, offsets, CL_FALSE, 0, offset_bytes, slot.offset_values.data(), 0,
                                         nullptr, slot.events.next(driver)),
             "clEnqueueWriteBuffer");
-      const std::uint64_t record_bytes = range.record_count * rows * kRecordBytes;
+      const std::uint64_t record_bytes = range.record_count * rows * core::kRecordBytes;
       cl_mem records = offsets;  // any buffer
       if (compare) {
         records = slot.records.get(session, record_bytes);
@@ -150,7 +150,7 @@ bool run_zero_copy(const Workplace &place, const Task &task, core::Control &cont
       check(driver.clFinish(queue), "clFinish");
     }
   } catch (...) {
-    if (!lane.settle()) {
+    if (!place.session->settle(lane)) {
       core::fail(TANDEM_ERROR_DEVICE, fmt::format("OpenCL: work on {} does not come to an end: it may still write to "
                                                   "the shards in this memory",
                                                   session.device().name));

@@ -608,6 +608,9 @@ TEST(BadTools, Lists) {
   EXPECT_TRUE(refused(tandem_kernels(nullptr, 1, sizeof kernel, &count), TANDEM_ERROR_INVALID_ARGUMENT));
   EXPECT_TRUE(refused(tandem_kernels(&kernel, 1, 8, &count), TANDEM_ERROR_INVALID_ARGUMENT, {"8"}));
   EXPECT_EQ(count, 99u);
+  tandem_missing_device missing = {};
+  EXPECT_TRUE(refused(tandem_missing_devices(&missing, 1, sizeof missing, nullptr), TANDEM_ERROR_INVALID_ARGUMENT));
+  EXPECT_TRUE(refused(tandem_missing_devices(nullptr, 1, sizeof missing, &count), TANDEM_ERROR_INVALID_ARGUMENT));
   ASSERT_EQ(tandem_devices(nullptr, 0, 0, &count), TANDEM_OK);
   EXPECT_GE(count, 1u);
   ASSERT_EQ(tandem_devices(&device, 1, sizeof device, &count), TANDEM_OK);

@@ -31,7 +31,7 @@ std::string refusal_of(Budget &budget, const std::string &amounts) {
 
 TEST(Budget, HasNoCapAtFirst) {
   Budget budget;
-  EXPECT_EQ(budget.cpu_amount(), UINT64_MAX);
+  EXPECT_EQ(budget.amount(core::Resource::cpu), UINT64_MAX);
   for (int i = 0; i < 1000; ++i) EXPECT_TRUE(budget.try_acquire_cpu());
   for (int i = 0; i < 1000; ++i) budget.release_cpu();
 }
@@ -39,13 +39,13 @@ TEST(Budget, HasNoCapAtFirst) {
 TEST(Budget, TakesAmountsAsText) {
   Budget budget;
   budget.set_all("");
-  EXPECT_EQ(budget.cpu_amount(), UINT64_MAX);
+  EXPECT_EQ(budget.amount(core::Resource::cpu), UINT64_MAX);
   budget.set_all("cpu=5");
-  EXPECT_EQ(budget.cpu_amount(), 5u);
+  EXPECT_EQ(budget.amount(core::Resource::cpu), 5u);
   budget.set_all("cpu=18446744073709551615");
-  EXPECT_EQ(budget.cpu_amount(), UINT64_MAX);
+  EXPECT_EQ(budget.amount(core::Resource::cpu), UINT64_MAX);
   budget.set("cpu", 3);
-  EXPECT_EQ(budget.cpu_amount(), 3u);
+  EXPECT_EQ(budget.amount(core::Resource::cpu), 3u);
 }
 
 TEST(Budget, RefusesWhatItDoesNotUnderstandAndChangesNothing) {
@@ -58,19 +58,20 @@ TEST(Budget, RefusesWhatItDoesNotUnderstandAndChangesNothing) {
         "cpu=5;gpu=2", "cpu=5,gpu=2", "gpu=2,cpu=5", "CPU=5",  "cpu=5,cpu=6", "cpu=5,cpu=5",
         "cpu==5",      "cpu=5=6"}) {
     EXPECT_NE(refusal_of(budget, text), "") << text;
-    EXPECT_EQ(budget.cpu_amount(), 7u) << text;
+    EXPECT_EQ(budget.amount(core::Resource::cpu), 7u) << text;
   }
   EXPECT_NE(refusal_of(budget, std::string("cpu=5\0", 6)), "");
   EXPECT_NE(refusal_of(budget, std::string(100000, ',')), "");
   EXPECT_NE(refusal_of_set(budget, "gpu", 2), "");
   EXPECT_NE(refusal_of_set(budget, "", 2), "");
   EXPECT_NE(refusal_of_set(budget, "cpu", 0), "");
-  EXPECT_EQ(budget.cpu_amount(), 7u);
+  EXPECT_EQ(budget.amount(core::Resource::cpu), 7u);
 }
 
 TEST(Budget, SaysWhatIsWrong) {
   Budget budget;
-  EXPECT_EQ(refusal_of(budget, "cpu=5,gpu=2"), "unknown resource \"gpu\"; this version knows \"cpu\", \"opencl_mib\"");
+  EXPECT_EQ(refusal_of(budget, "cpu=5,gpu=2"),
+            "unknown resource \"gpu\"; this version knows \"cpu\", \"opencl_mib\", \"cuda_mib\"");
   EXPECT_EQ(refusal_of(budget, "cpu=0"), "amount 0 of resource \"cpu\": at least 1 is needed");
   EXPECT_EQ(refusal_of(budget, "cpu=5,cpu=x"),
             "\"cpu=5,cpu=x\" is not a list of resource amounts such as \"cpu=5\" (at character 7)");

@@ -92,6 +92,20 @@ class Command(unittest.TestCase):
         result = json.loads(self.ok("encode", self.source, *code, "-o", self.shards, "--force", "--threads", 2).stdout)
         self.assertEqual(result["threads"], 2)
 
+    def test_without_a_cuda_device(self):
+        report = json.loads(self.ok("devices", "--json").stdout)
+        if any(device["name"].startswith("cuda:") for device in report["devices"]):
+            self.skipTest("there is one")
+        self.assertEqual([each["backend"] for each in report["missing"]], ["cuda"])
+        reason = report["missing"][0]["reason"]
+        self.assertNotIn("\n", reason)
+        self.assertIn(reason.encode(), self.ok("devices").stdout)
+        for backend in ("cuda", "cuda:0"):
+            done = self.ok("encode", self.source, "-k", 4, "-m", 2, "--backend", backend, "-o", self.shards, status=2)
+            self.assertIn(reason[:40].encode(), done.stderr)
+            self.assertEqual(len(done.stderr.splitlines()), 1)
+            self.assertFalse(os.path.exists(self.shards))
+
     def test_pipes(self):
         self.ok("encode", "-", "-k", 3, "-m", 2, "-o", self.shards, stdin=self.content)
         os.remove(self.shard(0, "stdin"))

@@ -4,13 +4,12 @@
     cuda_text_test.py TANDEM        NOT RUN (status 77) where no NVRTC is installed
 """
 
-import ctypes
-import ctypes.util
-import glob
 import re
 import subprocess
 import sys
 import unittest
+
+import nvrtc
 
 TANDEM = None
 NVRTC = None
@@ -19,55 +18,16 @@ NVRTC = None
 CASES = ((4, 2, 16, 2), (10, 4, 8, 4), (16, 4, 8, 4), (32, 8, 4, 8), (3, 7, 4, 4), (1, 1, 16, 4))
 
 
-def find_nvrtc():
-    found = ctypes.util.find_library("nvrtc")
-    places = [found] if found else []
-    for folder in ("/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu"):
-        places += sorted(path for path in glob.glob(folder + "/libnvrtc.so*") if "builtins" not in path)
-    for place in places:
-        try:
-            return ctypes.CDLL(place)
-        except OSError:
-            continue
-    return None
-
-
 def compile_text(text, architecture):
     """Returns (worked, log) of NVRTC."""
-    program = ctypes.c_void_p()
-    check(NVRTC.nvrtcCreateProgram(ctypes.byref(program), text, b"kernel.cu", 0, None, None))
-    options = [f"--gpu-architecture=sm_{architecture}".encode(), b"--ptxas-options=-v"]
-    status = NVRTC.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
-    size = ctypes.c_size_t()
-    check(NVRTC.nvrtcGetProgramLogSize(program, ctypes.byref(size)))
-    log = ctypes.create_string_buffer(size.value + 1)
-    check(NVRTC.nvrtcGetProgramLog(program, log))
-    check(NVRTC.nvrtcDestroyProgram(ctypes.byref(program)))
-    return status == 0, log.value.decode(errors="replace")
-
-
-def ptx_of(text):
-    program = ctypes.c_void_p()
-    check(NVRTC.nvrtcCreateProgram(ctypes.byref(program), text, b"kernel.cu", 0, None, None))
-    check(NVRTC.nvrtcCompileProgram(program, 1, (ctypes.c_char_p * 1)(b"--gpu-architecture=compute_90")))
-    size = ctypes.c_size_t()
-    check(NVRTC.nvrtcGetPTXSize(program, ctypes.byref(size)))
-    ptx = ctypes.create_string_buffer(size.value)
-    check(NVRTC.nvrtcGetPTX(program, ptx))
-    check(NVRTC.nvrtcDestroyProgram(ctypes.byref(program)))
-    return ptx.value.decode()
-
-
-def check(status):
-    if status != 0:
-        raise RuntimeError(f"NVRTC: error {status}")
+    try:
+        return True, NVRTC.compile(text, f"sm_{architecture}", "--ptxas-options=-v")[1]
+    except nvrtc.CompileError as error:
+        return False, str(error)
 
 
 def architectures():
-    count = ctypes.c_int()
-    check(NVRTC.nvrtcGetNumSupportedArchs(ctypes.byref(count)))
-    known = (ctypes.c_int * count.value)()
-    check(NVRTC.nvrtcGetSupportedArchs(known))
+    known = NVRTC.architectures()
     return sorted({min(known), max(known)} | ({90} & set(known)))
 
 
@@ -103,9 +63,15 @@ class CudaText(unittest.TestCase):
 
     def test_doubling_spreads_signs(self):
         """__byte_perm would drop the selectors' top bits, and the permutation would do nothing."""
-        ptx = ptx_of(text_of(4, 2))
+        ptx = NVRTC.compile(text_of(4, 2), "compute_90")[0].decode()
         selectors = {int(each, 0) for each in re.findall(r"prmt\.b32\s+[^,]+,[^,]+,[^,]+,\s*(\w+)\s*;", ptx)}
         self.assertEqual(selectors, {0xBA98})
+
+    def test_threes_stay_threes(self):
+        """What the compiler may put together anew, it does: the counts of docs/CUDA.md need every XOR of three as it stands."""
+        text = text_of(10, 4, "--element-bytes", "4").decode()
+        ptx = NVRTC.compile(text.encode(), "compute_90")[0].decode()
+        self.assertEqual(len(re.findall(r"lop3\.b32 .*, 150;", ptx)), text.count("= XOR3(p"))
 
     def test_what_is_wrong_does_not_compile(self):
         worked, log = compile_text(text_of(4, 2).replace(b"HORNER(p0, p0_0)", b"HORNER(p0, p0_9)"), architectures()[0])
@@ -115,7 +81,7 @@ class CudaText(unittest.TestCase):
 
 if __name__ == "__main__":
     TANDEM = sys.argv.pop(1)
-    NVRTC = find_nvrtc()
+    NVRTC = nvrtc.find()
     if NVRTC is None:
         print("NOT RUN: no libnvrtc (it comes with the CUDA toolkit)")
         sys.exit(77)

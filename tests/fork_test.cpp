@@ -91,7 +91,7 @@ TEST(Fork, UnitsOfTheParentsThreadsAreFreeInTheChild) {
     budget.release_cpu();
   });
   EXPECT_EQ(in_child([&] {
-              if (budget.cpu_amount() != 2) return 1;
+              if (budget.amount(core::Resource::cpu) != 2) return 1;
               if (!budget.try_acquire_cpu() || !budget.try_acquire_cpu()) return 2;
               if (budget.try_acquire_cpu()) return 3;
               budget.set("cpu", 3);
@@ -103,7 +103,7 @@ TEST(Fork, UnitsOfTheParentsThreadsAreFreeInTheChild) {
               return budget.try_acquire_cpu() && budget.try_acquire_cpu() && !budget.try_acquire_cpu() ? 0 : 1;
             }),
             0);
-  EXPECT_EQ(budget.cpu_amount(), 2u);
+  EXPECT_EQ(budget.amount(core::Resource::cpu), 2u);
   budget.release_cpu();
   waiter.join();
   budget.release_cpu();

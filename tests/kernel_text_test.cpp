@@ -71,7 +71,49 @@ struct uint4 { unsigned x, y, z, w; } __attribute__((aligned(16)));
 static struct { unsigned x, y, z; } threadIdx, blockIdx, blockDim, gridDim;
 static void atomicAdd(unsigned *p, unsigned x) { *p += x; }
 static void atomicMin(unsigned *p, unsigned x) { if (x < *p) *p = x; }
-static unsigned space[256 * 32];
+static unsigned shared[256 * 32] __attribute__((aligned(128)));
+#define space shared
+#define copies shared
+// prmt.b32 d, x, y, selector as the PTX ISA defines it, for selectors without signs.
+static unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+  const unsigned long both = x | (unsigned long)y << 32;
+  unsigned d = 0;
+  for (int i = 0; i < 4; ++i) d |= (unsigned)(both >> (selector >> i * 4 & 7) * 8 & 0xff) << i * 8;
+  return d;
+}
+// lop3.b32: each bit of the result is the bit of `table` that the three bits number.
+static unsigned LOGIC3(unsigned a, unsigned b, unsigned c, unsigned table) {
+  unsigned d = 0;
+  for (int i = 0; i < 32; ++i) d |= (table >> ((a >> i & 1) * 4 + (b >> i & 1) * 2 + (c >> i & 1)) & 1) << i;
+  return d;
+}
+#define LOGIC3 LOGIC3
+#define FORGET(x)
+// Addresses as on a device: shared memory begins somewhere at a multiple of 128, not of 256.
+#define LOCAL_ADDRESS(p) ((uint)((const char *)(p) - (const char *)shared) + 0x12380)
+#define LOCAL_WORD(address, offset) (*(const uint *)((const char *)shared + (address) - 0x12380 + (offset)))
+#define STREAM_LOAD(p) (*(p))
+#define STREAM_STORE(p, value) (*(p) = (value))
+// A copy arrives when it is waited for, not before.
+static struct { unsigned to; const void *from; unsigned bytes, group; } on_way[16];
+static unsigned on_way_count, open_group;
+static void copy_start(unsigned to, const void *from, unsigned bytes) {
+  __builtin_memset((char *)shared + (to - 0x12380), 0xee, bytes);
+  on_way[on_way_count].to = to, on_way[on_way_count].from = from;
+  on_way[on_way_count].bytes = bytes, on_way[on_way_count].group = open_group;
+  ++on_way_count;
+}
+static void copy_wait(unsigned still_open) {
+  unsigned kept = 0;
+  for (unsigned i = 0; i < on_way_count; ++i) {
+    if (on_way[i].group + still_open >= open_group) on_way[kept++] = on_way[i];
+    else __builtin_memcpy((char *)shared + (on_way[i].to - 0x12380), on_way[i].from, on_way[i].bytes);
+  }
+  on_way_count = kept;
+}
+#define COPY_START(to, from) copy_start(to, from, ELEMENT_BYTES)
+#define COPY_CLOSE ++open_group
+#define COPY_WAIT(open) copy_wait(open)
 // prmt.b32 d, x, 0, 0xba98 as the PTX ISA defines it: selector 8 + i is the sign of byte i.
 static unsigned SPREAD_SIGNS(unsigned x) {
   unsigned d = 0;
@@ -122,7 +164,8 @@ class Library {
       const auto file = folder_.path() / (kernel->spec.name + (cuda ? ".cpp" : ".c"));
       if (cuda) {
         std::string text = kernel->text.text;
-        if (const auto at = text.find("extern __shared__ uint space[];"); at != std::string::npos) text.erase(at, 31);
+        constexpr std::string_view kShared = "extern __shared__ __align__(128) uint space[];";
+        if (const auto at = text.find(kShared); at != std::string::npos) text.erase(at, kShared.size());
         std::ofstream(file) << kCudaOnHost << text << cuda_group(kernel->spec.name);
       } else {
         std::ofstream(file) << kernel->text.text;
@@ -342,6 +385,14 @@ TEST_P(EveryKernel, CudaDialect) {
         spec.tuning.elements_per_item = element == 16 ? 2 : 1;
         spec.tuning.rows_per_pass = 3;
         library.add(random_matrix(random, 5, 6), spec);
+        if (spec.technique == Technique::tables || access != Access::aligned) continue;
+        for (const Loads loads : {Loads::streaming, Loads::async}) {
+          spec.tuning.loads = loads;
+          spec.architecture = 80;
+          Matrix matrix = random_matrix(random, 5, element == 4 ? 13 : 6);
+          for (unsigned r = 0; r < 3; ++r) matrix.at(r, 1) = matrix.at(r, 5) = 0;  // not needed by the first pass
+          library.add(matrix, spec);
+        }
       }
     }
   }
@@ -555,6 +606,37 @@ TEST(KernelText, RefusesWhatMakesNoKernel) {
     spec.tuning.element_bytes = 32;
   }));
   EXPECT_FALSE(refused(matrix, [](KernelSpec &) {}));
+
+  for (const Loads loads : {Loads::streaming, Loads::async}) {
+    const auto with = [&](Dialect dialect, Technique technique, Access access, unsigned architecture) {
+      return refused(matrix, [&](KernelSpec &spec) {
+        spec.dialect = dialect;
+        spec.technique = technique;
+        spec.access = access;
+        spec.architecture = architecture;
+        spec.tuning.loads = loads;
+      });
+    };
+    EXPECT_FALSE(with(Dialect::cuda_c, Technique::compiled, Access::aligned, 80));
+    EXPECT_EQ(with(Dialect::cuda_c, Technique::compiled, Access::aligned, 75), loads == Loads::async);
+    EXPECT_TRUE(with(Dialect::cuda_c, Technique::compiled, Access::shifted, 90));
+    EXPECT_TRUE(with(Dialect::cuda_c, Technique::tables, Access::aligned, 90));
+    EXPECT_TRUE(with(Dialect::opencl_c, Technique::compiled, Access::aligned, 90));
+    EXPECT_TRUE(with(Dialect::host_c, Technique::compiled, Access::aligned, 90));
+  }
+}
+
+TEST(KernelText, SharedMemory) {
+  KernelSpec spec;
+  spec.dialect = Dialect::cuda_c;
+  spec.tuning.element_bytes = 8;
+  spec.tuning.local = {64, 2, 3};
+  EXPECT_EQ(kernel_shared_bytes(spec, 200), 0u);
+  spec.tuning.loads = Loads::async;
+  EXPECT_EQ(kernel_shared_bytes(spec, 200), 8u * 8 * 64 * 2 * 3);
+  spec.tuning.loads = Loads::plain;
+  spec.technique = Technique::tables;
+  EXPECT_EQ(kernel_shared_bytes(spec, 200), 200u * 128);
 }
 
 TEST(KernelText, CutsRanges) {

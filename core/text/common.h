@@ -89,6 +89,27 @@ FUNCTION element horner(element sum, element next) {
 }
 #endif
 
+#ifndef FORGET
+#define FORGET(x)
+#endif
+#ifndef UNROLL
+#define UNROLL
+#endif
+
+// Technique tables: sums[b] ^= both products of an element's byte b; and what of the sums makes word w of output r.
+#ifndef LOOK_UP
+#define LOOK_UP(sums, table, x)                                       \
+  for (uint b = 0; b < ELEMENT_BYTES; ++b) {                          \
+    const uint byte = (x)[b / 4] >> b % 4 * 8;                        \
+    (sums)[b] ^= (table)[byte & 15] ^ (table)[16 + (byte >> 4 & 15)]; \
+  }
+#define SUMS_TO_OUTPUTS(sums)
+#define SUM_BYTE(sum, r) ((sum) >> (r)*8 & 0xff)
+#define OUTPUT_WORD(sums, w, r)                                                                              \
+  (SUM_BYTE((sums)[(w)*4], r) | SUM_BYTE((sums)[(w)*4 + 1], r) << 8 | SUM_BYTE((sums)[(w)*4 + 2], r) << 16 | \
+   SUM_BYTE((sums)[(w)*4 + 3], r) << 24)
+#endif
+
 // coefficient * x, bit by bit: for the few bytes at the ends.
 FUNCTION uint product(uint coefficient, uint x) {
   uint sum = 0;

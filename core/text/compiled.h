@@ -7,7 +7,7 @@
       const ulong tile = GROUP * LOCAL_SIZE(2) + LOCAL_ID(2);
       const ulong tile_start = begin + tile * TILE_BYTES;
       for (uint i = 0; i < ELEMENTS_PER_ITEM; ++i) {
-        const ulong at = tile_start + (ulong)(i * LOCAL_SIZE(0) + LOCAL_ID(0)) * ELEMENT_BYTES;
+        ulong at = tile_start + (ulong)(i * LOCAL_SIZE(0) + LOCAL_ID(0)) * ELEMENT_BYTES;
         if (at < end) {
           for (uint pass = LOCAL_ID(1); pass < PASS_COUNT; pass += LOCAL_SIZE(1)) {
             //[passes]

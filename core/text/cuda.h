@@ -42,9 +42,35 @@ union element_access {
 };
 
 // One access of full width each. Inputs go the way of data that nobody writes while the kernel runs; outputs do not.
+#if defined(LOADS_STREAMING)
+// Read once, so it shall push nothing out of the cache; and written once.
+#ifndef STREAM_LOAD
+#define STREAM_LOAD(p) stream_load(p)
+#define STREAM_STORE(p, value) __stcs(p, value)
+#define STREAM_HINTS "ld.global.nc.L1::no_allocate.L2::128B"
+FUNCTION uint stream_load(const uint *p) {
+  uint v;
+  asm(STREAM_HINTS ".u32 %0, [%1];" : "=r"(v) : "l"(p));
+  return v;
+}
+FUNCTION uint2 stream_load(const uint2 *p) {
+  uint2 v;
+  asm(STREAM_HINTS ".v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
+  return v;
+}
+FUNCTION uint4 stream_load(const uint4 *p) {
+  uint4 v;
+  asm(STREAM_HINTS ".v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+  return v;
+}
+#endif
+#else
+#define STREAM_LOAD(p) __ldg(p)
+#define STREAM_STORE(p, value) (*(p) = (value))
+#endif
 FUNCTION element load_input(const uchar *p) {
   element_access access;
-  access.whole = __ldg((const whole_element *)p);
+  access.whole = STREAM_LOAD((const whole_element *)p);
   return access.value;
 }
 FUNCTION element load_aligned(const uchar *p) {
@@ -55,7 +81,7 @@ FUNCTION element load_aligned(const uchar *p) {
 FUNCTION void store_aligned(uchar *p, element value) {
   element_access access;
   access.value = value;
-  *(whole_element *)p = access.whole;
+  STREAM_STORE((whole_element *)p, access.whole);
 }
 #define LOAD_INPUT_ALIGNED(p) load_input(p)
 #define LOAD_ALIGNED(p) load_aligned(p)
@@ -71,15 +97,106 @@ FUNCTION uint spread_signs(uint x) {
   return signs;
 }
 #endif
+// Any function of three bits, as PTX's lop3 has it: `table` is what it makes of 0xf0, 0xcc and 0xaa. In PTX, because a
+// compiler that may put the XORs together anew finds fewer threes among them than there are.
+#ifndef LOGIC3
+#define LOGIC3(a, b, c, table) logic3<table>(a, b, c)
+template <uint table>
+FUNCTION uint logic3(uint a, uint b, uint c) {
+  uint d;
+  asm("lop3.b32 %0, %1, %2, %3, %4;" : "=r"(d) : "r"(a), "r"(b), "r"(c), "n"(table));
+  return d;
+}
+#endif
+#define A_XOR_B_XOR_C 0x96
+#define A_AND_B_XOR_C 0x6a
+#define A_AND_B_OR_C 0xea
+
+#define XOR3(a, b, c) xor3(a, b, c)
+FUNCTION element xor3(element a, element b, element c) {
+#pragma unroll
+  for (int i = 0; i < ELEMENT_BYTES / 4; ++i) a.word[i] = LOGIC3(a.word[i], b.word[i], c.word[i], A_XOR_B_XOR_C);
+  return a;
+}
+
 #define HORNER(sum, next) horner(sum, next)
 FUNCTION element horner(element sum, element next) {
 #pragma unroll
   for (int i = 0; i < ELEMENT_BYTES / 4; ++i) {
-    const uint carry = SPREAD_SIGNS(sum.word[i]) & 0x1d1d1d1du;
-    sum.word[i] = (sum.word[i] << 1 & 0xfefefefeu) ^ carry ^ next.word[i];
+    const uint signs = SPREAD_SIGNS(sum.word[i]);
+    const uint doubled = LOGIC3(sum.word[i] << 1, 0xfefefefeu, next.word[i], A_AND_B_XOR_C);
+    sum.word[i] = LOGIC3(signs, 0x1d1d1d1du, doubled, A_AND_B_XOR_C);
   }
   return sum;
 }
+
+// Nobody is to see that two passes read the same: the compiler would keep all inputs in registers from one to the next.
+#ifndef FORGET
+#define FORGET(x) asm volatile("" : "+l"(x))
+#endif
+
+// Technique tables: an address is a byte of nibbles, times four and with the column's own bit 7, and the upper bytes of
+// the column's address, which one byte permutation puts together. Tables lie at multiples of 128 bytes.
+#ifndef LOCAL_WORD
+#define LOCAL_ADDRESS(p) ((uint)__cvta_generic_to_shared(p))
+#define LOCAL_WORD(address, offset) local_word<offset>(address)
+template <uint offset>
+FUNCTION uint local_word(uint address) {
+  uint word;
+  asm volatile("ld.shared.u32 %0, [%1+%2];" : "=r"(word) : "r"(address), "n"(offset) : "memory");
+  return word;
+}
+#endif
+#define LOOK_UP(sums, table, x) look_up(sums, LOCAL_ADDRESS(table), x)
+FUNCTION void look_up(uint *sums, uint table, const uint *x) {
+  const uint column = __byte_perm(table, 0, 0x0000);
+#pragma unroll
+  for (int w = 0; w < ELEMENT_BYTES / 4; ++w) {
+    const uint low = LOGIC3(x[w] << 2, 0x3c3c3c3cu, column, A_AND_B_OR_C);
+    const uint high = LOGIC3(x[w] >> 2, 0x3c3c3c3cu, column, A_AND_B_OR_C);
+#pragma unroll
+    for (int b = 0; b < 4; ++b) {
+      uint &sum = sums[w * 4 + b];
+      sum = LOGIC3(sum, LOCAL_WORD(__byte_perm(low, table, 0x7650 + b), 0),
+                   LOCAL_WORD(__byte_perm(high, table, 0x7650 + b), 64), A_XOR_B_XOR_C);
+    }
+  }
+}
+// Four sums of four outputs each become a word of each output.
+#define SUMS_TO_OUTPUTS(sums) sums_to_outputs(sums)
+#define OUTPUT_WORD(sums, w, r) ((sums)[(w)*4 + (r)])
+FUNCTION void sums_to_outputs(uint *sums) {
+#pragma unroll
+  for (int w = 0; w < ELEMENT_BYTES; w += 4) {
+    const uint a = __byte_perm(sums[w], sums[w + 1], 0x5140), b = __byte_perm(sums[w + 2], sums[w + 3], 0x5140);
+    const uint c = __byte_perm(sums[w], sums[w + 1], 0x7362), d = __byte_perm(sums[w + 2], sums[w + 3], 0x7362);
+    sums[w] = __byte_perm(a, b, 0x5410);
+    sums[w + 1] = __byte_perm(a, b, 0x7632);
+    sums[w + 2] = __byte_perm(c, d, 0x5410);
+    sums[w + 3] = __byte_perm(c, d, 0x7632);
+  }
+}
+#define UNROLL _Pragma("unroll")
+
+#if defined(LOADS_ASYNC)
+// Inputs come by copies to shared memory that a thread starts, waits for and reads itself, so no barrier is needed:
+// while four of them are XORed, the next four are on their way. Slots 0 to 7, each an element of every thread.
+#ifndef COPY_START
+#define COPY_START(to, from) \
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(ELEMENT_BYTES) : "memory")
+#define COPY_CLOSE asm volatile("cp.async.commit_group;" ::: "memory")
+#define COPY_WAIT(open) asm volatile("cp.async.wait_group %0;" ::"n"(open) : "memory")
+extern __shared__ __align__(128) uint copies[];
+#endif
+#define SLOT(slot) (copies + ((slot)*ITEM_COUNT + ITEM) * (ELEMENT_BYTES / 4))
+#define FETCH(slot, p) COPY_START(LOCAL_ADDRESS(SLOT(slot)), p)
+#define FETCHED(slot) fetched(SLOT(slot))
+FUNCTION element fetched(const uint *slot) {
+  element_access access;
+  access.whole = *(const whole_element *)slot;
+  return access.value;
+}
+#endif
 
 FUNCTION void note_mismatch(uint *record, uint count, uint first) {
   atomicAdd(record, count);

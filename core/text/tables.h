@@ -21,22 +21,21 @@
           if (at < end) {
             uint sums[ELEMENT_BYTES];
             for (uint b = 0; b < ELEMENT_BYTES; ++b) sums[b] = 0;
+            union element_words next;
+            next.whole = ZERO;
+            if (COLUMNS != 0) next.whole = LOAD(ANY_INPUT(0) + at);
             for (uint c = 0; c < COLUMNS; ++c) {
-              const LOCAL uint *low = space + c * 32, *high = low + 16;
-              union element_words x;
-              x.whole = LOAD(ANY_INPUT(c) + at);
-              for (uint b = 0; b < ELEMENT_BYTES; ++b) {
-                const uint byte = x.words[b / 4] >> b % 4 * 8;
-                sums[b] ^= low[byte & 15] ^ high[byte >> 4 & 15];
-              }
+              const union element_words x = next;
+              if (c + 1 < COLUMNS) next.whole = LOAD(ANY_INPUT(c + 1) + at);  // on its way meanwhile
+              LOOK_UP(sums, space + c * 32, x.words);
             }
-            for (uint r = 0; r < row_count; ++r) {
-              union element_words y;
-              for (uint w = 0; w < ELEMENT_BYTES / 4; ++w) {
-                y.words[w] = (sums[w * 4] >> r * 8 & 0xff) | (sums[w * 4 + 1] >> r * 8 & 0xff) << 8 |
-                             (sums[w * 4 + 2] >> r * 8 & 0xff) << 16 | (sums[w * 4 + 3] >> r * 8 & 0xff) << 24;
+            SUMS_TO_OUTPUTS(sums);
+            UNROLL for (uint r = 0; r < 4; ++r) {
+              if (r < row_count) {
+                union element_words y;
+                for (uint w = 0; w < ELEMENT_BYTES / 4; ++w) y.words[w] = OUTPUT_WORD(sums, w, r);
+                FINISH(first_row + r, ANY_OUTPUT(first_row + r), y.whole);
               }
-              FINISH(first_row + r, ANY_OUTPUT(first_row + r), y.whole);
             }
           }
         }

@@ -182,9 +182,10 @@ typedef void (*tandem_log_callback)(void *user, int32_t level, const char *messa
 typedef struct tandem_context_options {
   size_t struct_bytes;   /* sizeof(tandem_context_options) */
   const char *backend;   /* NULL = "auto" (the CPU); "cpu", "opencl" (its first GPU or accelerator, else its
-                            first device), or a device of tandem_devices() in tools.h: "opencl:0:1" */
-  const char *kernel;    /* NULL = the best this CPU has; a CPU kernel's name forces it. OpenCL: "compiled" or
-                            "tables" forces that technique */
+                            first device), "cuda" (the first GPU that can be used), or a device of
+                            tandem_devices() in tools.h: "opencl:0:1", "cuda:0" */
+  const char *kernel;    /* NULL = the best this CPU has; a CPU kernel's name forces it. OpenCL, CUDA:
+                            "compiled" or "tables" forces that technique */
   uint32_t thread_count; /* 0 = every core that affinity and cgroup quota allow */
   int32_t executor;      /* enum tandem_executor_value */
   int32_t partition;     /* enum tandem_partition_value */
@@ -198,7 +199,7 @@ typedef struct tandem_context_options {
 } tandem_context_options;
 
 /* Makes a context. No thread starts and no device is touched before a call needs it: whether the machine has the
- * OpenCL device that is asked for, the first plan or call says (UNAVAILABLE).
+ * device that is asked for, the first plan or call says (UNAVAILABLE).
  *   options      NULL = all defaults. The strings are copied
  *   context_out  the new context; untouched on failure. tandem_context_destroy ends it
  * Options left at zero are read from the environment (docs/ENVIRONMENT.md): TANDEM_BACKEND, TANDEM_KERNEL,
@@ -217,16 +218,18 @@ TANDEM_API void tandem_context_destroy(tandem_context *context);
  * within one chunk). "cpu": concurrent CPU tasks of all calls and jobs of the context together, >= 1; not set: no cap.
  * A call that moves less than 256 KiB runs at once on its own thread and counts as none. "opencl_mib": MiB that buffers
  * of the context may have on its OpenCL device (those of the caller do not count); not set: half of the device's
- * memory; effective from the next call or job on. Status: INVALID_ARGUMENT (NULL, unknown name, amount 0),
+ * memory; effective from the next call or job on. "cuda_mib": the same on a CUDA device; not set: half of what is free
+ * when it is first used. Status: INVALID_ARGUMENT (NULL, unknown name, amount 0),
  * OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_context_set_resource(tandem_context *context, const char *name, uint64_t amount);
 
 typedef struct tandem_context_info {
   size_t struct_bytes;   /* set by the caller: sizeof(tandem_context_info) */
-  const char *backend;   /* "cpu", "opencl:0:0" ("opencl" before the first call); they live as long as the context */
-  const char *kernel;    /* "avx512-gfni"; OpenCL: "auto", "compiled", "tables" */
-  const char *executor;  /* "pthread"; OpenCL: "device" */
-  uint32_t thread_count; /* of the CPU; OpenCL: 0 */
+  const char *backend;   /* "cpu", "opencl:0:0", "cuda:0" ("opencl", "cuda" before the first call); they live as
+                            long as the context */
+  const char *kernel;    /* "avx512-gfni"; devices: "auto", "compiled", "tables" */
+  const char *executor;  /* "pthread"; devices: "device" */
+  uint32_t thread_count; /* of the CPU; devices: 0 */
   uint32_t reserved;
   uint64_t
       kernel_calls; /* 0 = the named kernel has not run yet. Counts chunks; all small calls together count as one */
@@ -365,8 +368,8 @@ enum tandem_operation_value {
 typedef struct tandem_plan_options {
   size_t struct_bytes;
   int32_t operation;      /* enum tandem_operation_value */
-  int32_t memory;         /* enum tandem_memory_value: where the shards of every run lie. OPENCL: contexts of an
-                             OpenCL device; see tandem_plan_arguments */
+  int32_t memory;         /* enum tandem_memory_value: where the shards of every run lie. OPENCL, CUDA: contexts
+                             of such a device; see tandem_plan_arguments */
   const uint8_t *present; /* decode: k+m bytes, as for tandem_decode */
   const uint8_t *wanted;  /* k+m bytes, non-zero = to be written; NULL = every parity (encode, update, accumulate) or
                              every missing shard (decode). A wanted shard must not be present */
@@ -375,7 +378,8 @@ typedef struct tandem_plan_options {
 } tandem_plan_options;
 
 /* Prepares an operation: solves for the coefficient matrix, builds the kernel's tables. Running a plan then costs
- * neither. A plan outlives its codec, not its context.
+ * neither. For TANDEM_MEMORY_CUDA the kernel is compiled and loaded here, once for a matrix, and kept in the cache (a
+ * tenth of a second or two; not with kernel "tables"). A plan outlives its codec, not its context.
  * Status: INVALID_ARGUMENT, UNSUPPORTED (a memory kind that no backend of the context reaches), NOT_RECOVERABLE,
  *   OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_plan_create(tandem_context *context, const tandem_codec *codec,
@@ -395,10 +399,17 @@ typedef struct tandem_plan_arguments {
   size_t shard_bytes;
   tandem_verify_result *verify_result; /* verify: written when the run is done; struct_bytes set by the caller */
 
-  /* Of plans for device memory (TANDEM_MEMORY_OPENCL); else NULL and 0. shards and new_data are then cl_mem handles,
-     buffers of the queue's context, cast to pointers; one buffer may hold several shards, at offsets of their own.
-     Fastest: all shards that are read in one buffer and all that are written in one (it may be the same), at offsets
-     that are multiples of 64. */
+  /* Of plans for device memory; else NULL and 0.
+     TANDEM_MEMORY_CUDA: shards and new_data are device pointers (CUdeviceptr; managed memory too) of the context's GPU;
+     queue is a stream of its primary context (a cudaStream_t), in whose order the work is done. NULL is refused: the
+     default streams are CU_STREAM_LEGACY and CU_STREAM_PER_THREAD. Offsets are added to the pointers. Fastest where all
+     shards begin at multiples of 16. A submit after the first one (of a plan, for aligned shards or for others, and of
+     a verify's length) starts the kernel and neither compiles, allocates nor waits; and it can be captured into a CUDA
+     graph, the first one too where the shards are aligned, a verify never (UNSUPPORTED). The job of a captured submit
+     is over at once; its graph must not outlive plan and context. TANDEM_MEMORY_OPENCL: shards and new_data are cl_mem
+     handles, buffers of the queue's context, cast to pointers; one buffer may hold several shards, at offsets of their
+     own. Fastest: all shards that are read in one buffer and all that are written in one (it may be the same), at
+     offsets that are multiples of 64. */
   void *queue;              /* the cl_command_queue, of the context's device, that the work goes to: it runs after what
                                was put there before. In order; before and after a run in an out-of-order queue put a
                                barrier. Its cl_context, like those of three others at most, is retained until
@@ -408,8 +419,8 @@ typedef struct tandem_plan_arguments {
 } tandem_plan_arguments;
 
 /* Runs a plan and returns when it is done. Status: as the plain function of the same operation. Device memory: also
- * INVALID_ARGUMENT (no queue, or one of another device; a buffer of another context, or too small for its shard), and
- * every overlap is found. Outputs of a run that fails with DEVICE are undefined. */
+ * INVALID_ARGUMENT (no queue, or one of another device; a buffer of another context or device, or too small for its
+ * shard), and every overlap is found. Outputs of a run that fails with DEVICE are undefined. */
 TANDEM_API tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_plan_arguments *arguments);
 
 /* Starts a run and returns at once; the bytes are there when tandem_job_wait returned TANDEM_OK. The pointer array and

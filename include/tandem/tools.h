@@ -21,18 +21,18 @@ extern "C" {
 #endif
 
 typedef struct tandem_device {
-  char name[32];         /* as `backend` of tandem_context_options takes it: "cpu", "opencl:0:0" */
-  char kind[32];         /* "cpu"; "opencl-gpu", "opencl-accelerator", "opencl-cpu", "opencl-custom" */
+  char name[32];         /* as `backend` of tandem_context_options takes it: "cpu", "opencl:0:0", "cuda:0" */
+  char kind[32];         /* "cpu"; "opencl-gpu", "opencl-accelerator", "opencl-cpu", "opencl-custom"; "cuda-gpu" */
   char description[128]; /* "INTEL(R) XEON(R) PLATINUM 8581C CPU @ 2.30GHz" */
-  char kernel[32];       /* what a context with default options would run there: "avx512-gfni"; OpenCL: "auto" */
-  uint32_t thread_count; /* CPU: cores that affinity and cgroup quota allow; OpenCL: compute units */
+  char kernel[32];       /* what a context with default options would run there: "avx512-gfni"; devices: "auto" */
+  uint32_t thread_count; /* CPU: cores that affinity and cgroup quota allow; OpenCL: compute units; CUDA:
+                            multiprocessors */
   uint32_t reserved;
 } tandem_device;
 
-/* Lists what a context can run on: "cpu", which is always there, then OpenCL's devices. Their drivers are loaded for
- * that, and left out if they have not answered after 20 seconds; a child whose parent had used them hears of "cpu"
- * alone.
- *   devices_out    room for `capacity` structs, stride_bytes apart; NULL with capacity 0 only counts
+/* Lists what a context can run on: "cpu", which is always there, then OpenCL's devices and CUDA's. Their drivers are
+ * loaded for that, and left out if they have not answered after 20 seconds; a child whose parent had used them hears of
+ * "cpu" alone. devices_out    room for `capacity` structs, stride_bytes apart; NULL with capacity 0 only counts
  *   stride_bytes   sizeof(tandem_device); of each element only the bytes that fit are written
  *   count_out      how many there are; may be more than capacity, then the first `capacity` were written
  * Strings are zero-terminated, cut if too long.
@@ -40,6 +40,16 @@ typedef struct tandem_device {
  *   of version 0.1), OUT_OF_MEMORY. Nothing is written on failure. */
 TANDEM_API tandem_status tandem_devices(tandem_device *devices_out, size_t capacity, size_t stride_bytes,
                                         size_t *count_out);
+
+typedef struct tandem_missing_device {
+  char backend[32]; /* "cuda" */
+  char reason[256]; /* one line, for people: "no CUDA device: the NVIDIA driver is not installed (...)" */
+} tandem_missing_device;
+
+/* Lists the backends that have no device in the list of tandem_devices, and why: "cuda" alone so far. Parameters and
+ * status as tandem_devices; the driver is asked anew. */
+TANDEM_API tandem_status tandem_missing_devices(tandem_missing_device *missing_out, size_t capacity,
+                                                size_t stride_bytes, size_t *count_out);
 
 typedef struct tandem_kernel {
   char name[32];     /* as `kernel` of tandem_context_options takes it: "avx2-gfni" */

@@ -13,13 +13,14 @@
 #include <thread>
 
 #include "core/budget.hpp"
+#include "core/disk_cache.hpp"
 #include "core/error.hpp"
 #include "core/fork.hpp"
 #include "opencl/devices.hpp"
-#include "opencl/disk_cache.hpp"
 #include "opencl/factory.hpp"
 #include "opencl/session.hpp"
 #include "tests/conformance/suite.hpp"
+#include "tests/conformance/work.hpp"
 #include "tests/opencl_fake/fake_driver.hpp"
 #include "tests/support/expected.hpp"
 #include "tests/support/random.hpp"
@@ -29,22 +30,6 @@ namespace {
 
 using core::Mode;
 using opencl::Transfer;
-
-// Collects what is logged.
-struct Heard {
-  static void hear(void *user, std::int32_t, const char *message) {
-    auto *self = static_cast<Heard *>(user);
-    const std::lock_guard lock(self->mutex);
-    self->text += std::string(message) + "\n";
-  }
-  core::Log log() { return {hear, this, TANDEM_LOG_DEBUG}; }
-  bool has(const std::string &part) {
-    const std::lock_guard lock(mutex);
-    return text.find(part) != std::string::npos;
-  }
-  std::mutex mutex;
-  std::string text;
-};
 
 opencl::Options fake_options(const FakeDriver &driver, Transfer transfer = Transfer::staged) {
   opencl::Options options;
@@ -99,57 +84,6 @@ std::vector<BackendMaker> makers() {
 }
 
 INSTANTIATE_TEST_SUITE_P(OpenclFake, BackendConformance, testing::ValuesIn(makers()), maker_name);
-
-// One stripe with its task on memory of the host.
-struct Work {
-  Work(unsigned rows, unsigned columns, std::size_t shard_bytes) : matrix(rows, columns), bytes(shard_bytes) {
-    Random random(rows * 1000 + columns);
-    for (unsigned r = 0; r < rows; ++r) random.fill(matrix.row(r).data(), columns);
-    for (unsigned c = 0; c < columns; ++c) inputs.push_back(random.bytes(bytes));
-    for (unsigned r = 0; r < rows; ++r) before.push_back(random.bytes(bytes));
-    std::vector<const std::uint8_t *> pointers;
-    for (const Bytes &input : inputs) pointers.push_back(input.data());
-    product = expected(matrix.data(), rows, columns, pointers.data(), bytes);
-    outputs = before;
-    for (const Bytes &input : inputs) in.push_back(reinterpret_cast<const std::byte *>(input.data()));
-    for (Bytes &output : outputs) out.push_back(reinterpret_cast<std::byte *>(output.data()));
-  }
-  Work(const Work &) = delete;
-  Work &operator=(const Work &) = delete;
-
-  void reset() {
-    for (std::size_t r = 0; r < outputs.size(); ++r) std::memcpy(outputs[r].data(), before[r].data(), bytes);
-    mismatches.assign(outputs.size(), {});
-  }
-  void run(core::Backend &backend, const core::Prepared &prepared, Mode mode) {
-    const core::Task task = {&prepared, in.data(), out.data(), 0, bytes, mode, mismatches.data()};
-    core::Control control;
-    backend.run({&task, 1}, control);
-  }
-  // Whether the outputs, or what was found in them, are what `mode` leaves.
-  bool is_right(Mode mode) const {
-    for (std::size_t r = 0; r < outputs.size(); ++r) {
-      std::uint64_t differing = 0;
-      for (std::size_t i = 0; i < bytes; ++i) {
-        const std::uint8_t want = mode == Mode::assign       ? product[r][i]
-                                  : mode == Mode::accumulate ? static_cast<std::uint8_t>(product[r][i] ^ before[r][i])
-                                                             : before[r][i];
-        if (outputs[r][i] != want) return false;
-        differing += before[r][i] != product[r][i];
-      }
-      if (mode == Mode::compare && mismatches[r].byte_count != differing) return false;
-    }
-    return true;
-  }
-  bool is_untouched() const { return outputs == before; }
-
-  core::Matrix matrix;
-  std::size_t bytes;
-  Shards inputs, before, product, outputs;
-  std::vector<const std::byte *> in;
-  std::vector<std::byte *> out;
-  std::vector<core::Mismatch> mismatches;
-};
 
 // A stripe in buffers of the fake, on a queue in a context of its own.
 class OnDevice {
@@ -230,15 +164,6 @@ class OnDevice {
   Work &work_;
   std::vector<cl_mem> buffers_;
 };
-
-std::pair<tandem_status, std::string> status_of(const std::function<void()> &body) {
-  try {
-    body();
-    return {TANDEM_OK, ""};
-  } catch (const core::Error &error) {
-    return {error.status(), error.what()};
-  }
-}
 
 // The n-th call of the driver fails, for every n that a life of a backend has: each time that is a status with the
 // call's name, or it did not matter and the bytes are right; nothing is leaked; the next run works.
@@ -564,8 +489,8 @@ TEST(OpenclSession, AWaitForALaneCanBeCancelled) {
   FakeDriver driver;
   const auto devices = opencl::find_devices(*driver.table(), core::Log());
   const auto session = std::make_shared<opencl::Session>(*driver.table(), devices.at(0),
-                                                         std::make_shared<opencl::DiskCache>("", core::Log()),
-                                                         std::make_shared<opencl::MemoryBudget>(1 << 20), core::Log());
+                                                         std::make_shared<core::DiskCache>("", core::Log()),
+                                                         std::make_shared<core::MemoryBudget>(1 << 20), core::Log());
   core::Control control;
   std::thread waiter;
   std::atomic<bool> cancelled{false};
@@ -1069,7 +994,7 @@ TEST(OpenclDiskCache, AFolderOfOthersIsNotUsed) {
 
 TEST(OpenclDiskCache, IsBounded) {
   const Folder folder;
-  opencl::DiskCache cache(folder.path + "/c", core::Log(), 10'000);
+  core::DiskCache cache(folder.path + "/c", core::Log(), 10'000);
   const std::vector<unsigned char> program(3000, 7);
   for (std::uint64_t i = 0; i < 10; ++i) {
     cache.store({i, 1}, program);
@@ -1090,10 +1015,10 @@ TEST(OpenclDiskCache, TwoProcessesAtOnce) {
   for (unsigned child = 0; child < 2; ++child) {
     const pid_t pid = fork();
     if (pid == 0) {
-      opencl::DiskCache cache(place, core::Log(), 50'000);
+      core::DiskCache cache(place, core::Log(), 50'000);
       bool good = true;
       for (std::uint64_t round = 0; round < 400; ++round) {
-        const opencl::Key key{round % 20, 3};
+        const core::Key key{round % 20, 3};
         const std::vector<unsigned char> program(1000 + key.low * 100, static_cast<unsigned char>(key.low));
         cache.store(key, program);
         const auto found = cache.load(key);

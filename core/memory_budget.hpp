@@ -9,7 +9,7 @@
 #include <mutex>
 #include <utility>
 
-namespace tandem::opencl {
+namespace tandem::core {
 
 class MemoryBudget;
 
@@ -67,4 +67,4 @@ class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
   std::list<MemoryHolder *> holders_;
 };
 
-}  // namespace tandem::opencl
+}  // namespace tandem::core

@@ -11,7 +11,7 @@
 
 #include "core/log.hpp"
 
-namespace tandem::opencl {
+namespace tandem::core {
 
 struct Key {
   std::uint64_t low = 0, high = 0;
@@ -26,11 +26,15 @@ struct KeyHash {
   std::size_t operator()(const Key &key) const noexcept { return static_cast<std::size_t>(key.low); }
 };
 
+// The folder for a backend's programs that the environment names: its name in TANDEM_CACHE_DIR, else tandem/NAME in
+// XDG_CACHE_HOME or ~/.cache; "" without any.
+std::string default_cache_folder(const std::string &backend);
+
 class DiskCache {
  public:
   // Makes the folder (0700) if it is missing. One that is not a folder of the calling user's alone is left alone, and
   // the log says so: then nothing is found and nothing is kept. "": the same, without a word.
-  DiskCache(const std::string &folder, const core::Log &log, std::uint64_t most_bytes = kMostBytes);
+  DiskCache(const std::string &folder, const Log &log, std::uint64_t most_bytes = kMostBytes);
   ~DiskCache();
   DiskCache(const DiskCache &) = delete;
   DiskCache &operator=(const DiskCache &) = delete;
@@ -50,9 +54,9 @@ class DiskCache {
  private:
   void make_room() noexcept;
 
-  core::Log log_;
+  Log log_;
   std::uint64_t most_bytes_;
   int folder_ = -1;
 };
 
-}  // namespace tandem::opencl
+}  // namespace tandem::core

@@ -1,4 +1,4 @@
-#include "opencl/disk_cache.hpp"
+#include "core/disk_cache.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -9,13 +9,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-namespace tandem::opencl {
+namespace tandem::core {
 namespace {
 
 constexpr std::string_view kSuffix = ".program";
@@ -98,7 +99,19 @@ Key key_of(std::initializer_list<std::string_view> parts) {
 
 std::string hex(const Key &key) { return fmt::format("{:016x}{:016x}", key.high, key.low); }
 
-DiskCache::DiskCache(const std::string &folder, const core::Log &log, std::uint64_t most_bytes)
+std::string default_cache_folder(const std::string &backend) {
+  const auto variable = [](const char *name) {
+    const char *value = secure_getenv(name);  // a set-uid program takes no folder from its user
+    return std::string(value != nullptr ? value : "");
+  };
+  if (const std::string own = variable("TANDEM_CACHE_DIR"); !own.empty()) return own + "/" + backend;
+  // XDG Base Directory Specification: a path that is not absolute is to be ignored.
+  if (const std::string xdg = variable("XDG_CACHE_HOME"); xdg.starts_with('/')) return xdg + "/tandem/" + backend;
+  if (const std::string home = variable("HOME"); home.starts_with('/')) return home + "/.cache/tandem/" + backend;
+  return {};
+}
+
+DiskCache::DiskCache(const std::string &folder, const Log &log, std::uint64_t most_bytes)
     : log_(log), most_bytes_(most_bytes) {
   if (folder.empty()) return;
   make_folders(folder);
@@ -119,7 +132,7 @@ DiskCache::DiskCache(const std::string &folder, const core::Log &log, std::uint6
     return;
   }
   if (opened >= 0) close(opened);
-  log_.say(TANDEM_LOG_WARNING, fmt::format("opencl: cache folder {} not used: {}", folder, reason));
+  log_.say(TANDEM_LOG_WARNING, fmt::format("cache folder {} not used: {}", folder, reason));
 }
 
 DiskCache::~DiskCache() {
@@ -150,7 +163,7 @@ std::optional<std::vector<unsigned char>> DiskCache::load(const Key &key) const 
            key_of({{reinterpret_cast<const char *>(bytes.data()), bytes.size()}}) == header.content;
   }
   if (!good) {
-    log_.say(TANDEM_LOG_WARNING, fmt::format("opencl: cache entry {} is damaged; it is removed and built anew", name));
+    log_.say(TANDEM_LOG_WARNING, fmt::format("cache entry {} is damaged; it is removed and built anew", name));
     unlinkat(folder_, name.c_str(), 0);
     return {};
   }
@@ -174,7 +187,7 @@ void DiskCache::store(const Key &key, const std::vector<unsigned char> &bytes) n
       written = write_all(file.get(), &header, sizeof header) && write_all(file.get(), bytes.data(), bytes.size());
     }
     if (!written || renameat(folder_, temporary.c_str(), folder_, name_of(key).c_str()) != 0) {
-      log_.say(TANDEM_LOG_INFO, fmt::format("opencl: a program could not be kept on disk: {}", std::strerror(errno)));
+      log_.say(TANDEM_LOG_INFO, fmt::format("a program could not be kept on disk: {}", std::strerror(errno)));
       unlinkat(folder_, temporary.c_str(), 0);
       return;
     }
@@ -228,4 +241,4 @@ void DiskCache::make_room() noexcept {
   }
 }
 
-}  // namespace tandem::opencl
+}  // namespace tandem::core

@@ -1,6 +1,6 @@
-#include "opencl/memory_budget.hpp"
+#include "core/memory_budget.hpp"
 
-namespace tandem::opencl {
+namespace tandem::core {
 
 void Reservation::release() noexcept {
   if (budget_ != nullptr) budget_->used_.fetch_sub(bytes_);
@@ -38,4 +38,4 @@ void MemoryBudget::remove(MemoryHolder *holder) noexcept {
   holders_.remove(holder);
 }
 
-}  // namespace tandem::opencl
+}  // namespace tandem::core

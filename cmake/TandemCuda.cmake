@@ -1,0 +1,22 @@
+# The room gpu/ needs the headers of the CUDA toolkit alone; libtandem_cuda.so, which libtandem opens from its own folder
+# when the backend "cuda" gets its first call, opens the driver and NVRTC when they are first wanted, and links neither.
+# The device code of gpu/device_code is compiled where there is nvcc; without it every kernel goes through NVRTC.
+
+find_path(TANDEM_CUDA_INCLUDE_DIR NAMES nvrtc.h
+  HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda /opt/cuda PATH_SUFFIXES include targets/x86_64-linux/include)
+if(TANDEM_CUDA_INCLUDE_DIR AND NOT EXISTS ${TANDEM_CUDA_INCLUDE_DIR}/cuda.h)
+  set(TANDEM_CUDA_INCLUDE_DIR TANDEM_CUDA_INCLUDE_DIR-NOTFOUND)
+endif()
+if(NOT TANDEM_CUDA_INCLUDE_DIR)
+  tandem_left_out("backend cuda" "cuda.h and nvrtc.h are missing (the CUDA toolkit, 11.4 or later)")
+else()
+  add_library(tandem_cuda_module MODULE ${PROJECT_SOURCE_DIR}/gpu/cuda_module.cpp)
+  target_include_directories(tandem_cuda_module PRIVATE ${PROJECT_SOURCE_DIR})
+  target_include_directories(tandem_cuda_module SYSTEM PRIVATE ${TANDEM_CUDA_INCLUDE_DIR})
+  target_link_libraries(tandem_cuda_module PRIVATE ${CMAKE_DL_LIBS})
+  # nodelete: drivers have threads.
+  target_link_options(tandem_cuda_module PRIVATE
+    -Wl,-z,nodelete -Wl,-soname,libtandem_cuda.so.${PROJECT_VERSION_MAJOR})
+  set_target_properties(tandem_cuda_module PROPERTIES OUTPUT_NAME tandem_cuda BUILD_WITH_INSTALL_RPATH ON)
+  # The device code is added by gpu/CMakeLists.txt.
+endif()

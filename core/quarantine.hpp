@@ -1,0 +1,23 @@
+// For memory that a device may still write to.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <new>
+
+namespace tandem::core {
+
+// Keeps `what` for ever. Leak checkers find it.
+template <class Object>
+void quarantine(std::unique_ptr<Object> what) noexcept {
+  struct Kept {
+    Object *what;
+    Kept *next;
+  };
+  static std::atomic<Kept *> first{nullptr};
+  Kept *kept = new (std::nothrow) Kept{what.release(), first.load()};
+  while (kept != nullptr && !first.compare_exchange_weak(kept->next, kept)) {
+  }
+}
+
+}  // namespace tandem::core

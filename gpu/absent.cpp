@@ -1,0 +1,18 @@
+// A build without the CUDA toolkit's headers.
+#include "core/error.hpp"
+#include "gpu/factory.hpp"
+#include "gpu/names.hpp"
+
+namespace tandem::gpu {
+
+std::unique_ptr<core::Backend> make_backend(const Options &options, const core::Log &) {
+  core::fail(TANDEM_ERROR_UNAVAILABLE, "backend \"" + options.device +
+                                           "\": this library was built without CUDA (the toolkit's headers were "
+                                           "missing)");
+}
+
+Listing describe_devices(std::chrono::milliseconds, const tandem_cuda_module *) {
+  return {{}, "this library was built without CUDA"};
+}
+
+}  // namespace tandem::gpu

@@ -1,0 +1,103 @@
+// libtandem_cuda.so: the only file that looks for the CUDA driver and for NVRTC. It links neither: a machine may have
+// one and not the other.
+#include "gpu/cuda_module.hpp"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <mutex>
+#include <string>
+
+#ifdef TANDEM_CUDA_DEVICE_CODE
+extern "C" const unsigned char tandem_cuda_tables_image[];
+extern "C" const unsigned long long tandem_cuda_tables_image_bytes;
+extern "C" int tandem_cuda_summarise(const struct tandem_cuda_summary *);
+#endif
+
+namespace {
+
+#define TANDEM_TEXT(name) #name
+#define TANDEM_EXPANDED_TEXT(name) TANDEM_TEXT(name)
+
+// A name that stays: the table points to it.
+const char *kept(const std::string &text) { return (new std::string(text))->c_str(); }
+
+// Takes one function out of an opened library; the first one that is missing is named.
+template <class Function>
+void take(void *library, const char *name, Function &function, std::string &missing) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  if (function == nullptr && missing.empty()) missing = name;
+}
+
+void take_driver(tandem_cuda_module &module) {
+  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (library == nullptr) {
+    const char *reason = dlerror();
+    module.problem = kept("the NVIDIA driver is not installed (" +
+                          std::string(reason != nullptr ? reason : "libcuda.so.1 cannot be opened") + ")");
+    return;
+  }
+  std::string missing;
+#define TANDEM_TAKE(name) take(library, TANDEM_EXPANDED_TEXT(name), module.name, missing);
+  TANDEM_CUDA_FUNCTIONS(TANDEM_TAKE)
+  if (!missing.empty())
+    module.problem =
+        kept("the NVIDIA driver is too old: libcuda.so.1 has no " + missing + "; that of CUDA 11.4 or later is needed");
+}
+
+// NVRTC of the driver's own major version first: what another one makes, the driver may refuse.
+void *open_nvrtc(const tandem_cuda_module &module) {
+  int driver_version = 0;
+  if (module.problem == nullptr) module.cuDriverGetVersion(&driver_version);
+  const struct {
+    int major;
+    const char *file;
+  } known[] = {{13, "libnvrtc.so.13"}, {12, "libnvrtc.so.12"}, {11, "libnvrtc.so.11.2"}};
+  std::string folders[] = {"", "", "", "/usr/local/cuda/lib64/"};
+  const char *const variables[] = {"CUDA_HOME", "CUDA_PATH"};
+  for (int i = 0; i < 2; ++i) {
+    const char *value = secure_getenv(variables[i]);
+    if (value != nullptr && value[0] == '/') folders[i + 1] = std::string(value) + "/lib64/";
+  }
+  for (const bool own : {true, false}) {
+    for (const auto &each : known) {
+      if (own != (each.major == driver_version / 1000)) continue;
+      for (int i = 0; i < 4; ++i) {
+        if (i != 0 && folders[i].empty()) continue;
+        void *library = dlopen((folders[i] + each.file).c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+        if (library != nullptr) return library;
+      }
+    }
+  }
+  return nullptr;
+}
+
+void take_nvrtc(tandem_cuda_module &module) {
+  void *library = open_nvrtc(module);
+  if (library == nullptr) {
+    module.nvrtc_problem = "NVRTC is not installed (libnvrtc.so.13, .12 or .11.2, of the CUDA toolkit)";
+    return;
+  }
+  std::string missing;
+  TANDEM_NVRTC_FUNCTIONS(TANDEM_TAKE)
+  if (!missing.empty()) module.nvrtc_problem = kept("NVRTC is too old: it has no " + missing);
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const tandem_cuda_module *tandem_cuda_module_get(void) {
+  static tandem_cuda_module module = {};
+  static std::once_flag once;
+  std::call_once(once, [] {
+    module.version = TANDEM_CUDA_VERSION;
+    module.struct_bytes = sizeof module;
+    take_driver(module);
+    take_nvrtc(module);
+#ifdef TANDEM_CUDA_DEVICE_CODE
+    module.tables_image = tandem_cuda_tables_image;
+    module.tables_image_bytes = tandem_cuda_tables_image_bytes;
+    module.summarise = tandem_cuda_summarise;
+#endif
+  });
+  return &module;
+}

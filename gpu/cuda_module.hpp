@@ -1,0 +1,138 @@
+// What libtandem and libtandem_cuda.so say to each other: a table of the functions of the CUDA driver and of NVRTC that
+// we use, and the device code that was compiled with the library. The module opens libcuda and libnvrtc when it is
+// asked for the table, and does nothing else; all logic is in libtandem and works on the table. So libtandem loads
+// where no CUDA is installed, and tests hand in a table of their own: a driver that fails by script.
+#pragma once
+
+#include <cuda.h>
+#include <nvrtc.h>
+#include <stdint.h>
+
+// By these names in cuda.h, whose macros say what the symbol is called (cuMemFreeAsync, but cuMemGetInfo_v2). All of
+// them are in every driver since CUDA 11.4.
+#define TANDEM_CUDA_FUNCTIONS(X) \
+  X(cuInit)                      \
+  X(cuDriverGetVersion)          \
+  X(cuGetErrorName)              \
+  X(cuGetErrorString)            \
+  X(cuDeviceGetCount)            \
+  X(cuDeviceGet)                 \
+  X(cuDeviceGetName)             \
+  X(cuDeviceGetAttribute)        \
+  X(cuDeviceTotalMem)            \
+  X(cuDevicePrimaryCtxRetain)    \
+  X(cuDevicePrimaryCtxRelease)   \
+  X(cuCtxPushCurrent)            \
+  X(cuCtxPopCurrent)             \
+  X(cuMemGetInfo)                \
+  X(cuMemHostAlloc)              \
+  X(cuMemFreeHost)               \
+  X(cuMemPoolCreate)             \
+  X(cuMemPoolDestroy)            \
+  X(cuMemPoolSetAttribute)       \
+  X(cuMemPoolTrimTo)             \
+  X(cuMemAllocFromPoolAsync)     \
+  X(cuMemFreeAsync)              \
+  X(cuMemcpyHtoDAsync)           \
+  X(cuMemcpyDtoHAsync)           \
+  X(cuMemsetD2D32Async)          \
+  X(cuPointerGetAttributes)      \
+  X(cuStreamCreate)              \
+  X(cuStreamDestroy)             \
+  X(cuStreamSynchronize)         \
+  X(cuStreamWaitEvent)           \
+  X(cuStreamIsCapturing)         \
+  X(cuStreamGetCtx)              \
+  X(cuEventCreate)               \
+  X(cuEventDestroy)              \
+  X(cuEventRecord)               \
+  X(cuEventSynchronize)          \
+  X(cuModuleLoadData)            \
+  X(cuModuleUnload)              \
+  X(cuModuleGetFunction)         \
+  X(cuFuncGetAttribute)          \
+  X(cuLaunchKernel)
+
+// NVRTC 11.2 and later.
+#define TANDEM_NVRTC_FUNCTIONS(X) \
+  X(nvrtcVersion)                 \
+  X(nvrtcGetErrorString)          \
+  X(nvrtcGetNumSupportedArchs)    \
+  X(nvrtcGetSupportedArchs)       \
+  X(nvrtcCreateProgram)           \
+  X(nvrtcDestroyProgram)          \
+  X(nvrtcCompileProgram)          \
+  X(nvrtcGetProgramLogSize)       \
+  X(nvrtcGetProgramLog)           \
+  X(nvrtcGetCUBINSize)            \
+  X(nvrtcGetCUBIN)                \
+  X(nvrtcGetPTXSize)              \
+  X(nvrtcGetPTX)
+
+extern "C" {
+
+enum { TANDEM_CUDA_VERSION = 1 };  // to be raised with every change of what follows
+
+// What a compare found for one output. Offsets count from the start of the range that the kernel was given.
+struct tandem_cuda_found {
+  uint64_t byte_count;   // bytes that differ
+  uint64_t first_bytes;  // offset of the first one; UINT64_MAX: none
+};
+
+// A run of neighbouring tiles with a difference, of one output. begin_bytes is the first byte that differs; end_bytes
+// is where the last of these tiles ends, which the range of the kernel bounds.
+struct tandem_cuda_range {
+  uint32_t output;
+  uint32_t reserved;  // 0
+  uint64_t begin_bytes, end_bytes;
+  uint64_t byte_count;  // bytes between them that differ
+};
+
+// Records that a generated kernel in compare mode wrote, to be reduced on the device. begin to record_count as in
+// core::KernelRange.
+struct tandem_cuda_summary {
+  uint64_t struct_bytes;    // sizeof(tandem_cuda_summary)
+  void *stream;             // CUstream; everything happens on it, and it is synchronised in the end
+  const uint32_t *records;  // in device memory: record_count x rows x 2 words
+  uint32_t rows;
+  uint32_t reserved;  // 0
+  uint64_t begin, end, length, tile_bytes, tile_count, record_count;
+  struct tandem_cuda_found *found_out;   // of the host: rows entries, all of them written
+  struct tandem_cuda_range *ranges_out;  // of the host: capacity entries; sorted by output, then begin_bytes
+  uint64_t capacity;
+  uint64_t *range_count_out;  // how many ranges there are: may be more than capacity
+  char *message_out;          // of message_bytes, ended by 0: why it failed
+  uint64_t message_bytes;
+};
+
+// On the context that is current, which is a primary one. Returns 0 or an error number of the CUDA runtime with a
+// message. Allocates in stream order.
+typedef int (*tandem_cuda_summarise_function)(const struct tandem_cuda_summary *);
+
+// The device code, in the object file that gpu/device_code makes:
+//     extern "C" const unsigned char tandem_cuda_tables_image[];
+//     extern "C" const unsigned long long tandem_cuda_tables_image_bytes;
+//     extern "C" int tandem_cuda_summarise(const struct tandem_cuda_summary *);
+// The image is a fatbin for cuModuleLoadData with the kernels of technique tables: every mode, access (aligned,
+// shifted) and element_bytes (4, 8, 16), elements_per_item 1, under the names tandem::gpu::tables_kernel_name(mode,
+// access, element_bytes) of gpu/device_code/names.hpp.
+
+struct tandem_cuda_module {
+  uint32_t version;       // TANDEM_CUDA_VERSION; stays first for ever
+  uint32_t struct_bytes;  // sizeof(tandem_cuda_module)
+  const char *problem;  // NULL, or why there is no driver ("libcuda.so.1 is not installed"): then no function is there
+  const char *nvrtc_problem;  // NULL, or why there is no NVRTC: then none of its functions is there
+#define TANDEM_CUDA_MEMBER(name) decltype(&::name) name;
+  TANDEM_CUDA_FUNCTIONS(TANDEM_CUDA_MEMBER)
+  TANDEM_NVRTC_FUNCTIONS(TANDEM_CUDA_MEMBER)
+#undef TANDEM_CUDA_MEMBER
+  const unsigned char *tables_image;  // NULL: this build has no device code
+  uint64_t tables_image_bytes;
+  tandem_cuda_summarise_function summarise;  // NULL: the same
+};
+
+// The module's one symbol, by this name.
+#define TANDEM_CUDA_SYMBOL "tandem_cuda_module_get"
+typedef const struct tandem_cuda_module *(*tandem_cuda_module_get_function)(void);
+
+}  // extern "C"

@@ -1,0 +1,89 @@
+// tandem_cuda_summarise: verify's records, reduced on the device. The CUDA runtime is linked statically, and takes the
+// primary context that is current.
+#include <thrust/system/cuda/execution_policy.h>
+#include <thrust/system_error.h>
+
+#include <cstdio>
+#include <exception>
+#include <new>
+
+#include "gpu/cuda_module.hpp"
+#include "gpu/device_code/summarise_template.hpp"
+
+namespace {
+
+using namespace tandem::gpu;
+
+static_assert(sizeof(summarise::Found) == sizeof(tandem_cuda_found));
+static_assert(sizeof(summarise::Range) == sizeof(tandem_cuda_range));
+static_assert(offsetof(tandem_cuda_range, byte_count) == offsetof(summarise::Range, byte_count));
+
+void check(cudaError_t status, const char *what) {
+  if (status != cudaSuccess) throw thrust::system_error(status, thrust::cuda_category(), what);
+}
+
+// Thrust's own memory, and the arrays' too, in stream order.
+class StreamMemory {
+ public:
+  using value_type = char;
+  explicit StreamMemory(cudaStream_t stream) : stream_(stream) {}
+  char *allocate(std::ptrdiff_t bytes) {
+    void *memory = nullptr;
+    check(cudaMallocAsync(&memory, bytes > 0 ? static_cast<std::size_t>(bytes) : 1, stream_), "cudaMallocAsync");
+    return static_cast<char *>(memory);
+  }
+  void deallocate(char *memory, std::size_t) noexcept { cudaFreeAsync(memory, stream_); }
+
+ private:
+  cudaStream_t stream_;
+};
+
+class Device {
+ public:
+  explicit Device(cudaStream_t stream) : stream_(stream), memory_(stream) {}
+  auto policy() { return thrust::cuda::par(memory_).on(stream_); }
+  void *allocate(std::uint64_t bytes) { return memory_.allocate(static_cast<std::ptrdiff_t>(bytes)); }
+  void release(void *memory) noexcept { memory_.deallocate(static_cast<char *>(memory), 0); }
+  void fetch(void *to, const void *from, std::uint64_t bytes) {
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
+    check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  }
+
+ private:
+  cudaStream_t stream_;
+  StreamMemory memory_;
+};
+
+int failed(const tandem_cuda_summary &summary, int status, const char *why) {
+  if (summary.message_out != nullptr && summary.message_bytes != 0)
+    std::snprintf(summary.message_out, summary.message_bytes, "%s", why);
+  return status != 0 ? status : static_cast<int>(cudaErrorUnknown);
+}
+
+}  // namespace
+
+extern "C" int tandem_cuda_summarise(const tandem_cuda_summary *given) {
+  const tandem_cuda_summary &summary = *given;
+  if (summary.struct_bytes != sizeof summary || summary.rows == 0 || summary.rows > 256 ||
+      summary.record_count != summary.tile_count + 2)
+    return failed(summary, cudaErrorInvalidValue, "a summary that makes no sense");
+  try {
+    Device device(static_cast<cudaStream_t>(summary.stream));
+    const summarise::Records records = {summary.records, summary.rows,       summary.begin,     summary.end,
+                                        summary.length,  summary.tile_bytes, summary.tile_count};
+    *summary.range_count_out =
+        summarise::run(device, records, reinterpret_cast<summarise::Found *>(summary.found_out),
+                       reinterpret_cast<summarise::Range *>(summary.ranges_out), summary.capacity);
+    check(cudaStreamSynchronize(static_cast<cudaStream_t>(summary.stream)), "cudaStreamSynchronize");
+    return 0;
+  } catch (const thrust::system_error &error) {
+    cudaGetLastError();  // the runtime keeps it for whoever asks next
+    return failed(summary, error.code().value(), error.what());
+  } catch (const std::bad_alloc &) {
+    return failed(summary, cudaErrorMemoryAllocation, "out of memory");
+  } catch (const std::exception &error) {
+    return failed(summary, cudaErrorUnknown, error.what());
+  } catch (...) {
+    return failed(summary, cudaErrorUnknown, "unknown");
+  }
+}

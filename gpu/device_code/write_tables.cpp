@@ -1,0 +1,56 @@
+// Run while Tandem is built: writes the kernels of technique tables, whose text no matrix changes, as one .cu file.
+//     tandem_write_tables FILE
+#include <cstdio>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "gpu/device_code/names.hpp"
+
+namespace {
+
+// Each text brings its own macros: they end with it.
+std::set<std::string> macros_of(const std::string &text) {
+  std::set<std::string> names;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string directive, name;
+    if (words >> directive >> name && directive == "#define") names.insert(name.substr(0, name.find('(')));
+  }
+  return names;
+}
+
+// Before the texts: what NVRTC declares by itself comes with nvcc's own headers.
+void write(std::ostream &out) {
+  using namespace tandem;
+  const core::Matrix any(1, 1);
+  for (const core::Mode mode : gpu::kTablesModes) {
+    for (const core::Access access : gpu::kTablesAccesses) {
+      for (const unsigned element_bytes : gpu::kTablesElementBytes) {
+        const core::KernelSpec spec = gpu::tables_kernel_spec(mode, access, element_bytes);
+        const std::string text = core::generate_kernel(any, spec).text;
+        out << "namespace in_" << spec.name << " {\n" << text << "}\n";
+        for (const std::string &name : macros_of(text)) out << "#undef " << name << '\n';
+      }
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+  if (argc != 2) {
+    std::fputs("usage: tandem_write_tables FILE\n", stderr);
+    return 2;
+  }
+  std::ofstream file(argv[1]);
+  write(file);
+  file.close();
+  if (!file) {
+    std::fprintf(stderr, "%s: cannot be written\n", argv[1]);
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,137 @@
+#include "gpu/devices.hpp"
+
+#include <fmt/format.h>
+
+#include "core/patience.hpp"
+#include "gpu/factory.hpp"
+
+namespace tandem::gpu {
+namespace {
+
+constexpr int kOldestDriver = 11040;
+constexpr int kOldestArchitecture = 75;
+constexpr int kMostDevices = 1024;  // more are nonsense
+
+std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+
+int attribute(const Driver &driver, CUdevice id, CUdevice_attribute what) {
+  int value = 0;
+  check(driver, driver.cuDeviceGetAttribute(&value, what, id), "cuDeviceGetAttribute");
+  return value;
+}
+
+void describe(const Driver &driver, Device &device) {
+  check(driver, driver.cuDeviceGet(&device.id, device.ordinal), "cuDeviceGet");
+  char model[256] = {};
+  check(driver, driver.cuDeviceGetName(model, sizeof model - 1, device.id), "cuDeviceGetName");
+  device.model = model;
+  device.major = attribute(driver, device.id, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+  device.minor = attribute(driver, device.id, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  device.multiprocessor_count =
+      static_cast<unsigned>(attribute(driver, device.id, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  device.shared_bytes =
+      static_cast<std::uint64_t>(attribute(driver, device.id, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK));
+  std::size_t bytes = 0;
+  check(driver, driver.cuDeviceTotalMem(&bytes, device.id), "cuDeviceTotalMem");
+  device.memory_bytes = bytes;
+}
+
+// Why the device cannot be used, or "".
+std::string unfit(const Driver &driver, const Device &device) {
+  if (device.architecture() < kOldestArchitecture) {
+    return fmt::format("its compute capability is {}.{}, {}.{} or later is needed", device.major, device.minor,
+                       kOldestArchitecture / 10, kOldestArchitecture % 10);
+  }
+  if (attribute(driver, device.id, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) == CU_COMPUTEMODE_PROHIBITED)
+    return "its compute mode is \"prohibited\" (nvidia-smi -c changes that)";
+  if (attribute(driver, device.id, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) == 0)
+    return "it has no stream-ordered memory pools";
+  if (device.memory_bytes == 0) return "its driver reports 0 bytes of memory";
+  if (const auto reason = given_up(driver, device.ordinal)) return "it failed in this process: " + *reason;
+  return "";
+}
+
+[[noreturn]] void fail_without(std::string why) {
+  core::fail(TANDEM_ERROR_UNAVAILABLE, "no CUDA device: " + std::move(why));
+}
+
+}  // namespace
+
+std::string Device::driver_text() const { return "CUDA " + version_text(driver_version); }
+
+std::vector<Device> find_devices(const Driver &driver, const core::Log &log, std::string *left_out) {
+  if (driver.problem != nullptr) fail_without(driver.problem);
+  int version = 0, count = 0;
+  const auto ask = [&](CUresult error, const char *call) {
+    if (error != CUDA_SUCCESS) fail_without(fmt::format("{} failed with {}", call, error_name(driver, error)));
+  };
+  ask(driver.cuDriverGetVersion(&version), "cuDriverGetVersion");
+  if (version < kOldestDriver) {
+    fail_without(fmt::format("the NVIDIA driver is too old: it is of CUDA {}, {} or later is needed",
+                             version_text(version), version_text(kOldestDriver)));
+  }
+  const CUresult started = driver.cuInit(0);
+  if (started == CUDA_ERROR_NO_DEVICE) fail_without("the NVIDIA driver finds no GPU");
+  ask(started, "cuInit");
+  ask(driver.cuDeviceGetCount(&count), "cuDeviceGetCount");
+  if (count <= 0) fail_without("the NVIDIA driver finds no GPU");
+  std::vector<Device> usable;
+  for (int i = 0; i < count && i < kMostDevices; ++i) {
+    Device device;
+    device.ordinal = i;
+    device.name = fmt::format("cuda:{}", i);
+    device.driver_version = version;
+    std::string reason;
+    try {
+      describe(driver, device);
+      reason = unfit(driver, device);
+    } catch (const DriverError &error) {
+      reason = error.what();
+    }
+    if (reason.empty()) {
+      usable.push_back(std::move(device));
+      continue;
+    }
+    const std::string line = fmt::format("{} ({}) left out: {}", device.name, device.model, reason);
+    log.say(TANDEM_LOG_WARNING, "cuda: " + line);
+    *left_out += (left_out->empty() ? "" : "; ") + line;
+  }
+  return usable;
+}
+
+const Device &select_device(const std::vector<Device> &devices, const std::string &name, const std::string &left_out) {
+  if (devices.empty())
+    core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("backend \"{}\": no CUDA device can be used: {}", name, left_out));
+  if (name == "cuda") return devices.front();
+  std::string known;
+  for (const Device &device : devices) {
+    if (device.name == name) return device;
+    known += (known.empty() ? "" : ", ") + device.name;
+  }
+  core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("backend \"{}\" does not exist here; known: {}{}", name, known,
+                                                   left_out.empty() ? "" : " (" + left_out + ")"));
+}
+
+Listing describe_devices(std::chrono::milliseconds patience, const Driver *given) {
+  if (in_child()) return {{}, "this process was forked by one that had used CUDA"};
+  const auto answer = core::answer_within<Listing>(patience, [given] {
+    Listing listing;
+    try {
+      if (given == nullptr) check_installed();
+      claim_driver();
+      const auto devices = find_devices(given != nullptr ? *given : open_driver(), core::Log(), &listing.missing);
+      for (const Device &device : devices) {
+        listing.devices.push_back({device.name,
+                                   fmt::format("{} (compute capability {}.{}, {} MiB, {})", device.model, device.major,
+                                               device.minor, device.memory_bytes >> 20, device.driver_text()),
+                                   device.multiprocessor_count});
+      }
+    } catch (const core::Error &error) {
+      listing.missing = error.what();
+    }
+    return listing;
+  });
+  return answer.value_or(Listing{{}, fmt::format("the driver has not answered in {} s", patience.count() / 1000.0)});
+}
+
+}  // namespace tandem::gpu

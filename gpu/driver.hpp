@@ -1,0 +1,95 @@
+// The driver's C functions, made safe to use: errors become exceptions with names, a context is current for as long as
+// a scope lasts, and a device that died is known to be dead.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "core/error.hpp"
+#include "gpu/cuda_module.hpp"
+
+namespace tandem::gpu {
+
+using Driver = tandem_cuda_module;
+
+// The table of libtandem_cuda.so, opened once, after claim_driver(); it may have a problem. Throws Error (UNAVAILABLE).
+const Driver &open_driver();
+
+// Whether the module's file is there, without opening it. Throws Error (UNAVAILABLE) with its path.
+void check_installed();
+
+// Throws Error (UNAVAILABLE) unless this library and that module speak the same version.
+void check_module(const Driver *module, const std::string &path);
+
+// To be called before a driver's first function (core/driver_claim.hpp).
+void claim_driver();
+bool in_child() noexcept;
+
+// A call of the driver failed. Status: OUT_OF_MEMORY for what says so, else DEVICE.
+class DriverError : public core::Error {
+ public:
+  DriverError(const Driver &driver, CUresult error, const char *call);
+  CUresult error() const noexcept { return error_; }
+
+ private:
+  CUresult error_;
+};
+
+inline void check(const Driver &driver, CUresult error, const char *call) {
+  if (error != CUDA_SUCCESS) [[unlikely]]
+    throw DriverError(driver, error, call);
+}
+
+std::string error_name(const Driver &driver, CUresult error);
+
+// After such an error nothing works in the device's primary context any more, and other libraries of this process may
+// have that one too, so that it cannot be made anew.
+bool is_sticky(CUresult error) noexcept;
+
+// Devices that this process has given up, with the reason. A driver's number of a device names it.
+void give_up(const Driver &driver, int ordinal, const std::string &reason);
+std::optional<std::string> given_up(const Driver &driver, int ordinal);
+void forget_given_up(const Driver &driver) noexcept;  // tests: that driver is gone
+
+// Makes a context current for a scope. The caller's own is current again afterwards.
+class ContextScope {
+ public:
+  ContextScope(const Driver &driver, CUcontext context) : driver_(driver) {
+    check(driver, driver.cuCtxPushCurrent(context), "cuCtxPushCurrent");
+  }
+  ~ContextScope() {
+    CUcontext popped = nullptr;
+    driver_.cuCtxPopCurrent(&popped);
+  }
+  ContextScope(const ContextScope &) = delete;
+  ContextScope &operator=(const ContextScope &) = delete;
+
+ private:
+  const Driver &driver_;
+};
+
+// The same for what releases: false where it cannot be made current. Not for a null context.
+class QuietContextScope {
+ public:
+  QuietContextScope(const Driver &driver, CUcontext context) noexcept : driver_(driver) {
+    // Twice: what is not released now is lost.
+    for (unsigned tries = 0; tries < 2 && context != nullptr && !is_current_; ++tries)
+      is_current_ = driver.cuCtxPushCurrent(context) == CUDA_SUCCESS;
+  }
+  ~QuietContextScope() {
+    CUcontext popped = nullptr;
+    if (is_current_) driver_.cuCtxPopCurrent(&popped);
+  }
+  QuietContextScope(const QuietContextScope &) = delete;
+  QuietContextScope &operator=(const QuietContextScope &) = delete;
+  explicit operator bool() const noexcept { return is_current_; }
+  const Driver *operator->() const noexcept { return &driver_; }
+
+ private:
+  const Driver &driver_;
+  bool is_current_ = false;
+};
+
+}  // namespace tandem::gpu

@@ -1,0 +1,54 @@
+// NVIDIA GPUs as Backends. No CUDA type here: the rest of the library does not know its headers.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/backend.hpp"
+#include "core/device_kernels.hpp"
+#include "core/kernel_text.hpp"
+#include "core/log.hpp"
+
+struct tandem_cuda_module;  // gpu/cuda_module.hpp
+
+namespace tandem::gpu {
+
+struct Options {
+  std::string device = "cuda";  // "cuda": the first usable GPU; "cuda:N": that one, as the driver counts
+  std::string technique;        // "" or "auto": by the bytes run; "tables"; "compiled" (up to 4096 coefficients)
+  const core::TuningSource *tuning = nullptr;  // outlives the backend
+  std::uint64_t memory_budget_bytes = 0;       // of buffers on the device; 0 = half of what is free, or `resources`
+  const core::Budget *resources = nullptr;     // outlives the backend; its "cuda_mib" holds from the next run on
+  std::string cache_folder;                    // of compiled programs; "" = none
+  const tandem_cuda_module *driver = nullptr;  // nullptr = libtandem_cuda.so; else outlives the backend
+  // Replaced by tests together with the driver.
+  core::GenerateKernel generate = core::generate_kernel;
+};
+
+// "cuda" or "cuda:N" with a decimal number.
+bool is_device_name(const std::string &name) noexcept;
+
+// Touches no driver: that is the first prepare's or run's business, which throws Error (UNAVAILABLE) for a device that
+// this machine lacks, and says why. Throws Error (UNAVAILABLE) at once for an unknown technique, and where this build,
+// or this installation, has no CUDA.
+std::unique_ptr<core::Backend> make_backend(const Options &options, const core::Log &log);
+
+struct DeviceDescription {
+  std::string name;         // "cuda:0"
+  std::string description;  // the model, and what it has, for people
+  unsigned multiprocessor_count;
+};
+
+struct Listing {
+  std::vector<DeviceDescription> devices;
+  std::string missing;  // without any device: why there is none
+};
+
+// The usable GPUs. None in a forked child, and when the driver has not answered in `patience`: a thread goes on waiting
+// for it then. Never throws but bad_alloc.
+Listing describe_devices(std::chrono::milliseconds patience, const tandem_cuda_module *driver = nullptr);
+
+}  // namespace tandem::gpu

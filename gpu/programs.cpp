@@ -1,0 +1,228 @@
+#include "gpu/programs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "gpu/device_code/names.hpp"
+
+namespace tandem::gpu {
+namespace {
+
+constexpr std::size_t kMostPrograms = 64;
+constexpr std::size_t kMostLogBytes = 300;  // of a compiler's log in a message
+constexpr std::size_t kMostBinaryBytes = 32 << 20;
+
+// A program of NVRTC.
+class Compilation {
+ public:
+  Compilation(const Driver &driver, const std::string &text) : driver_(driver) {
+    check(driver.nvrtcCreateProgram(&program_, text.c_str(), "tandem.cu", 0, nullptr, nullptr), "nvrtcCreateProgram");
+  }
+  ~Compilation() {
+    if (program_ != nullptr) driver_.nvrtcDestroyProgram(&program_);
+  }
+  Compilation(const Compilation &) = delete;
+  Compilation &operator=(const Compilation &) = delete;
+
+  void compile(const std::string &architecture) {
+    const char *const options[] = {architecture.c_str()};
+    const nvrtcResult result = driver_.nvrtcCompileProgram(program_, 1, options);
+    if (result == NVRTC_SUCCESS) return;
+    core::fail(TANDEM_ERROR_UNAVAILABLE,
+               fmt::format("CUDA: NVRTC does not compile a generated kernel for {} ({}): {}", architecture,
+                           driver_.nvrtcGetErrorString(result), log().substr(0, kMostLogBytes)));
+  }
+
+  std::vector<unsigned char> binary(bool ptx) const {
+    std::size_t size = 0;
+    check(ptx ? driver_.nvrtcGetPTXSize(program_, &size) : driver_.nvrtcGetCUBINSize(program_, &size),
+          ptx ? "nvrtcGetPTXSize" : "nvrtcGetCUBINSize");
+    if (size == 0 || size > kMostBinaryBytes)
+      core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("CUDA: NVRTC made a program of {} bytes", size));
+    std::vector<unsigned char> bytes(size);
+    char *out = reinterpret_cast<char *>(bytes.data());
+    check(ptx ? driver_.nvrtcGetPTX(program_, out) : driver_.nvrtcGetCUBIN(program_, out),
+          ptx ? "nvrtcGetPTX" : "nvrtcGetCUBIN");
+    return bytes;
+  }
+
+ private:
+  void check(nvrtcResult result, const char *call) const {
+    if (result == NVRTC_SUCCESS) return;
+    core::fail(TANDEM_ERROR_UNAVAILABLE,
+               fmt::format("CUDA: {} failed with {}", call, driver_.nvrtcGetErrorString(result)));
+  }
+
+  std::string log() const {
+    std::size_t size = 0;
+    if (driver_.nvrtcGetProgramLogSize(program_, &size) != NVRTC_SUCCESS || size == 0 || size > kMostBinaryBytes)
+      return "no log";
+    std::string text(size, '\0');
+    if (driver_.nvrtcGetProgramLog(program_, text.data()) != NVRTC_SUCCESS) return "no log";
+    text.resize(text.find('\0') == std::string::npos ? size : text.find('\0'));
+    return text;
+  }
+
+  const Driver &driver_;
+  nvrtcProgram program_ = nullptr;
+};
+
+bool is_of_memory_or_sticky(CUresult error) { return error == CUDA_ERROR_OUT_OF_MEMORY || is_sticky(error); }
+
+}  // namespace
+
+Module::Module(const Driver &driver, CUcontext context, const void *image) : driver_(driver), context_(context) {
+  check(driver, driver.cuModuleLoadData(&module_, image), "cuModuleLoadData");
+}
+
+Module::~Module() {
+  if (in_child()) return;
+  if (const QuietContextScope driver(driver_, context_); driver) driver->cuModuleUnload(module_);
+}
+
+CUfunction Module::function(const char *name) const {
+  CUfunction found = nullptr;
+  check(driver_, driver_.cuModuleGetFunction(&found, module_, name), "cuModuleGetFunction");
+  return found;
+}
+
+Program::Program(const Driver &driver, std::shared_ptr<const Module> module, const char *name)
+    : module_(std::move(module)), function_(module_->function(name)) {
+  int most = 0;
+  check(driver, driver.cuFuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function_),
+        "cuFuncGetAttribute");
+  most_threads_ = static_cast<unsigned>(std::max(most, 1));
+}
+
+Programs::Programs(const Driver &driver, const Device &device, CUcontext context, std::shared_ptr<core::DiskCache> disk,
+                   const core::Log &log)
+    : driver_(driver), device_(device), context_(context), disk_(std::move(disk)), log_(log), programs_(kMostPrograms) {
+  look_at_compiler();
+  if (!no_compiler_.empty()) log_.say(TANDEM_LOG_INFO, fmt::format("cuda: {}: {}", device_.name, no_compiler_));
+}
+
+// Machine code for exactly this device where NVRTC knows it, else PTX of the newest architecture before it.
+void Programs::look_at_compiler() {
+  if (driver_.nvrtc_problem != nullptr) {
+    no_compiler_ = fmt::format("nothing is compiled: {}", driver_.nvrtc_problem);
+    return;
+  }
+  int major = 0, minor = 0, count = 0;
+  if (driver_.nvrtcVersion(&major, &minor) != NVRTC_SUCCESS ||
+      driver_.nvrtcGetNumSupportedArchs(&count) != NVRTC_SUCCESS || count <= 0 || count > 1024) {
+    no_compiler_ = "nothing is compiled: NVRTC does not say what it is";
+    return;
+  }
+  compiler_ = fmt::format("NVRTC {}.{}", major, minor);
+  std::vector<int> known(static_cast<std::size_t>(count));
+  if (driver_.nvrtcGetSupportedArchs(known.data()) != NVRTC_SUCCESS) known.clear();
+  int best = 0;
+  for (const int each : known)
+    if (each <= device_.architecture()) best = std::max(best, each);
+  if (best == 0) {
+    no_compiler_ = fmt::format("nothing is compiled: {} does not know compute capability {}.{}", compiler_,
+                               device_.major, device_.minor);
+    return;
+  }
+  makes_ptx_ = best != device_.architecture();
+  architecture_ = fmt::format("--gpu-architecture={}_{}", makes_ptx_ ? "compute" : "sm", best);
+}
+
+core::Key Programs::key(const std::string &made_of) const {
+  return core::key_of({made_of, "cuda", architecture_, compiler_});
+}
+
+bool Programs::known(const core::Key &key, bool ask_disk) const {
+  return programs_.has(key) || (ask_disk && disk_->has(key));
+}
+
+std::string Programs::no_compiler() const {
+  const std::lock_guard lock(mutex_);
+  return no_compiler_;
+}
+
+void Programs::stop_compiling(const std::string &why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!no_compiler_.empty()) return;
+    no_compiler_ = "nothing is compiled any more: " + why;
+  }
+  log_.say(TANDEM_LOG_WARNING, fmt::format("cuda: {}: {}; technique tables from now on", device_.name, why));
+}
+
+std::shared_ptr<const Program> Programs::get(const core::Key &key, const core::KernelSpec &spec,
+                                             const std::function<std::string()> &text) {
+  return programs_.get(key, [&]() -> std::shared_ptr<const Program> {
+    if (auto program = from_image(spec)) return program;
+    if (auto program = from_disk(key)) return program;
+    if (driver_.nvrtc_problem != nullptr || architecture_.empty())
+      core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("CUDA: {}: {}", device_.name, no_compiler()));
+    const std::vector<unsigned char> binary = compile(text());
+    try {
+      const auto program = std::make_shared<const Program>(
+          driver_, std::make_shared<const Module>(driver_, context_, binary.data()), spec.name.c_str());
+      disk_->store(key, binary);
+      return program;
+    } catch (const DriverError &error) {
+      if (is_of_memory_or_sticky(error.error())) throw;
+      core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("CUDA: the driver of {} ({}) refuses what {} compiled: {}",
+                                                       device_.name, device_.driver_text(), compiler_, error.what()));
+    }
+  });
+}
+
+// Technique tables as it was compiled with the library. Null where that is not in the image, or where the driver does
+// not take the image: an older driver than the compiler's.
+std::shared_ptr<const Program> Programs::from_image(const core::KernelSpec &spec) {
+  if (spec.technique != core::Technique::tables || spec.tuning.elements_per_item != 1 ||
+      driver_.tables_image == nullptr ||
+      std::find(kTablesElementBytes.begin(), kTablesElementBytes.end(), spec.tuning.element_bytes) ==
+          kTablesElementBytes.end())
+    return nullptr;
+  const std::lock_guard lock(mutex_);
+  if (image_is_refused_) return nullptr;
+  try {
+    if (image_ == nullptr) image_ = std::make_shared<const Module>(driver_, context_, driver_.tables_image);
+    return std::make_shared<const Program>(
+        driver_, image_, tables_kernel_name(spec.mode, spec.access, spec.tuning.element_bytes).c_str());
+  } catch (const DriverError &error) {
+    if (is_of_memory_or_sticky(error.error())) throw;
+    image_is_refused_ = true;
+    log_.say(TANDEM_LOG_WARNING,
+             fmt::format("cuda: {}: the driver ({}) does not take the kernels that came with this library: {}",
+                         device_.name, device_.driver_text(), error.what()));
+    return nullptr;
+  }
+}
+
+std::shared_ptr<const Program> Programs::from_disk(const core::Key &key) {
+  auto bytes = disk_->load(key);
+  if (!bytes.has_value()) return nullptr;
+  try {
+    bytes->push_back(0);  // PTX is a text
+    return std::make_shared<const Program>(driver_, std::make_shared<const Module>(driver_, context_, bytes->data()),
+                                           core::kKernelName);
+  } catch (const DriverError &error) {
+    if (is_of_memory_or_sticky(error.error())) throw;
+    log_.say(TANDEM_LOG_INFO,
+             fmt::format("cuda: {} refuses a program from the cache; built anew: {}", device_.name, error.what()));
+    disk_->remove(key);
+    return nullptr;
+  }
+}
+
+std::vector<unsigned char> Programs::compile(const std::string &text) const {
+  const auto started = std::chrono::steady_clock::now();
+  Compilation compilation(driver_, text);
+  compilation.compile(architecture_);
+  std::vector<unsigned char> binary = compilation.binary(makes_ptx_);
+  log_.say(TANDEM_LOG_DEBUG,
+           fmt::format("cuda: {}: {} bytes of kernel text compiled by {} ({}) in {:.3f} s", device_.name, text.size(),
+                       compiler_, architecture_,
+                       std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count()));
+  return binary;
+}
+
+}  // namespace tandem::gpu

@@ -1,0 +1,81 @@
+// The two ways of a task through a GPU: host shards streamed through the device, and shards in the caller's device
+// memory. Tasks here have rows, columns and bytes; the session's context is current.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/backend.hpp"
+#include "gpu/session.hpp"
+
+namespace tandem::gpu {
+
+// What all runs of a backend share.
+struct Workplace {
+  std::shared_ptr<Session> session;
+  const Chooser &chooser;
+  std::atomic<std::uint64_t> &kernel_calls;
+
+  // What all pieces of host shards may have of the memory budget; the rest is for tables and for records.
+  std::uint64_t budget_bytes_of_staging() const noexcept { return session->budget().bytes() / 4 * 3; }
+};
+
+// A kernel that is ready for shards in device memory: a submit only starts it.
+struct Ready {
+  std::shared_ptr<Session> session;  // after what lives in it
+  Variant variant;
+  std::shared_ptr<const DeviceMemory> tables;  // null: technique compiled
+};
+
+// What a job on device memory has until it is over, and the next one after it.
+struct JobParts {
+  explicit JobParts(std::shared_ptr<Session> of) : session(std::move(of)), done(*session) {}
+  std::shared_ptr<Session> session;
+  Event done;
+  DeviceMemory records;
+};
+
+// What jobs leave behind for the next job of the same matrix.
+struct IdleParts {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<JobParts>> parts;
+};
+
+class CudaPrepared final : public core::DevicePrepared {
+ public:
+  using DevicePrepared::DevicePrepared;
+  ~CudaPrepared() override;
+
+  mutable std::mutex ready_mutex;  // of `ready`; held while something is made ready
+  mutable std::map<std::pair<core::Mode, core::Access>, std::shared_ptr<const Ready>> ready;
+  const std::shared_ptr<IdleParts> idle = std::make_shared<IdleParts>();
+};
+
+inline const CudaPrepared &prepared_of(const core::Task &task) {
+  return static_cast<const CudaPrepared &>(*task.prepared);
+}
+
+// Streams host shards: while one piece is uploaded another is computed and a third downloaded. Shards in pinned memory
+// are read, and for assign written, where they lie; all others by way of pinned staging memory, and those outputs, and
+// all of accumulate, are touched when their piece is complete.
+void run_staged(const Workplace &place, std::span<const core::Task> tasks, core::Control &control);
+
+// Makes a kernel ready, unless it is: chooses (what is made ready is used often: compiled, where that is possible),
+// loads, and uploads tables.
+std::shared_ptr<const Ready> make_ready(const Workplace &place, const CudaPrepared &prepared, core::Mode mode,
+                                        core::Access access);
+
+// Starts tasks whose shards lie in device memory, on the caller's streams. Everything is checked before the first
+// command. `failed` hears of errors at the wait.
+std::unique_ptr<core::Ticket> start_on_device(const Workplace &place, std::span<const core::Task> tasks,
+                                              core::Control &control, std::function<void(const DriverError &)> failed);
+
+// The bytes of each shard of such a task at one offset.
+void read_device_column(Session &session, const core::Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
+                        std::uint8_t *outputs_out);
+
+}  // namespace tandem::gpu

@@ -1,0 +1,55 @@
+// Several Backends as one: each run is shared between them (docs/HYBRID.md).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/backend.hpp"
+#include "core/budget.hpp"
+#include "core/log.hpp"
+#include "hybrid/policy.hpp"
+
+namespace tandem::hybrid {
+
+// One of them.
+struct Member {
+  std::string name;  // "cpu", "opencl:0:0"
+  std::shared_ptr<core::Backend> backend;
+  unsigned lanes = 1;  // of its runs at once; each is a thread of the hybrid
+
+  // It writes where the caller reads: what can neither fail in the middle nor hang. Others write into staging memory of
+  // the library, and the result is copied out when it is complete. Tasks hold one "cpu" here, else one "gpu" and the
+  // "pinned_mib" of their staging.
+  bool is_in_place = false;
+
+  // Its absence is no reason to fail: somebody looked for what there is, nobody asked for this one.
+  bool is_optional = false;
+
+  double latency_seconds = 0;            // of each task, roughly
+  double start_up_seconds = 0;           // of the first one, roughly: a driver is loaded
+  std::uint64_t knee_bytes = 0;          // moved by a task, below which the latency is most of it
+  std::uint64_t staging_bytes = 0;       // of a lane that is not in place: what a task moves at most
+  std::function<void()> enter_thread{};  // called by each of its threads before all else: to bind it to cores
+};
+
+struct Options {
+  std::vector<Member> members;  // at least one. Runs too small to share go to the first, on the calling thread
+  // More members, asked for by the first run that moves discover_bytes. May be empty.
+  std::function<std::vector<Member>()> discover;
+  std::uint64_t discover_bytes = 0;
+  // While no device was ever found: who runs what is too large for the calling thread. Null: the lanes of `members`.
+  std::shared_ptr<core::Backend> alone;
+  Policy policy = Policy::automatic;
+  std::uint64_t chunk_bytes = 8 << 20;         // moved by a task; policies free and budget
+  std::uint64_t inline_bytes = 256 << 10;      // a run that moves fewer is not shared
+  const core::Budget *resources = nullptr;     // outlives the backend; holds within one chunk
+  std::string timeline_file;                   // written when the backend ends; "" = none
+  double least_deadline_seconds = 10;          // a device that has not answered for so long is given up
+};
+
+std::unique_ptr<core::Backend> make_backend(Options options, const core::Log &log);
+
+}  // namespace tandem::hybrid

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""What NVRTC makes of the generated kernels, for every architecture, against a committed table: bench/results/compile.
+
+    cuda_table_test.py CUDA_KERNEL_TEXT TABLE_FOLDER             NOT RUN (status 77) where no NVRTC is installed
+    cuda_table_test.py CUDA_KERNEL_TEXT TABLE_FOLDER --write     makes the table of this NVRTC anew
+    cuda_table_test.py CUDA_KERNEL_TEXT TABLE_FOLDER --print     the table of this NVRTC, sm_90, for docs/CUDA.md
+
+The table of another NVRTC says nothing of this one's machine code: then spills alone are checked, and the test says so.
+"""
+
+import collections
+import concurrent.futures
+import json
+import pathlib
+import subprocess
+import sys
+
+import cubin
+import nvrtc
+
+ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
+COMPILED, ALIGNED = ("compiled", "assign", "aligned", "plain"), "aligned"
+# (k, m), technique, mode, access, loads; (64,16) and (128,32) take a compiler seconds.
+CODES = ((1, 1), (4, 2), (6, 3), (8, 4), (10, 4), (12, 4), (16, 4), (3, 7), (20, 10), (32, 8), (64, 16))
+CASES = [(code, COMPILED) for code in CODES]
+CASES += [((10, 4), case) for case in (
+    ("compiled", "accumulate", "aligned", "plain"), ("compiled", "compare", "aligned", "plain"),
+    ("compiled", "assign", "shifted", "plain"), ("compiled", "compare", "shifted", "plain"),
+    ("compiled", "assign", "aligned", "streaming"), ("compiled", "accumulate", "aligned", "streaming"),
+    ("compiled", "assign", "aligned", "async"), ("compiled", "compare", "aligned", "async"),
+    ("tables", "assign", "aligned", "plain"), ("tables", "compare", "shifted", "plain"))]  # fmt: skip
+CASES += [((32, 8), ("compiled", "compare", "aligned", "plain")), ((32, 8), ("compiled", "assign", "aligned", "async"))]
+ONLY_ON_SM_90 = [((128, 32), COMPILED)]
+
+BRANCHES = {0x141, 0x145, 0x147, 0x148, 0x149, 0x14D}  # BSYNC, BSSY, BRA, WARPSYNC, BRX, EXIT
+NAMES = {0x012: "LOP3", 0x016: "PRMT", 0x019: "SHF", 0x024: "IMAD", 0x025: "IMAD", 0x010: "IADD3", 0x035: "IADD3",
+         0x181: "LDG", 0x186: "STG", 0x184: "LDS", 0x1AE: "LDGSTS"}  # fmt: skip
+
+
+def straight(kernel, count):
+    """Opcodes of the longest stretches without a branch: the passes, which all other code stands around."""
+    stretches, current = [], []
+    for opcode in kernel.opcodes():
+        if opcode in BRANCHES:
+            stretches.append(current)
+            current = []
+        else:
+            current.append(opcode)
+    stretches.append(current)
+    stretches.sort(key=len, reverse=True)
+    return [opcode for stretch in stretches[:count] for opcode in stretch]
+
+
+def measure(library, program, code, case, architecture):
+    (k, m), (technique, mode, access, loads) = code, case
+    tuning = ("16", "4") if technique == "tables" else ("0", "0")
+    text = subprocess.run([program, str(k), str(m), *tuning, *case, str(architecture)],
+                          check=True, capture_output=True).stdout  # fmt: skip
+    element, rows = (int(word) for word in text.split(b"\n", 1)[0].split()[1:])
+    image, _ = library.compile(text, f"sm_{architecture}")
+    (kernel,) = cubin.kernels(image).values()
+    entry = {"element_bytes": element, "registers": kernel.registers, "spilled_bytes": kernel.frame_bytes,
+             "shared_bytes": kernel.shared_bytes, "instructions": kernel.instruction_count()}  # fmt: skip
+    if technique == "compiled":
+        entry["rows_per_pass"] = rows
+    if mode == "assign" and access == ALIGNED:
+        # Tables: one column a turn of the loop. Compiled: all columns.
+        passes = 1 if technique == "tables" else -(-m // rows)
+        data_bytes = element * (1 if technique == "tables" else k)
+        found = collections.Counter(NAMES.get(opcode, "other") for opcode in straight(kernel, passes))
+        entry["per_data_byte"] = {name: round(number / data_bytes, 3) for name, number in sorted(found.items())}
+    return entry
+
+
+def name_of(code, case, architecture):
+    return f"{code[0]}+{code[1]} {' '.join(case)} sm_{architecture}"
+
+
+def measure_all(library, program):
+    known = set(library.architectures())
+    todo = [(code, case, a) for code, case in CASES for a in ARCHITECTURES if a in known and (case[3] != "async" or a >= 80)]
+    todo += [(code, case, 90) for code, case in ONLY_ON_SM_90]
+    todo.sort(key=lambda each: -each[0][0] * each[0][1])  # the longest first
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        entries = pool.map(lambda each: measure(library, program, *each), todo)
+        return dict(sorted(zip((name_of(*each) for each in todo), entries)))
+
+
+# Of a multiprocessor in a cycle: lanes of LOP3, PRMT, SHF and IADD3 together; of IMAD; of shared memory's reads; instructions
+# x 32. CUDA C++ Programming Guide, arithmetic instructions; not measured by us.
+LANES = {"ALU": 64, "IMAD": 64, "LDS": 32, "issue": 128}
+H200 = {"multiprocessors": 132, "hertz": 1.98e9, "bytes_per_second": 4.3e12}
+
+
+def predict(k, m, per_byte):
+    """(share of the memory roof, what binds). The formula is docs/CUDA.md's."""
+    cycles = {
+        "ALU": sum(per_byte.get(name, 0) for name in ("LOP3", "PRMT", "SHF", "IADD3")) / LANES["ALU"],
+        "IMAD": per_byte.get("IMAD", 0) / LANES["IMAD"],
+        "LDS": per_byte.get("LDS", 0) / LANES["LDS"],
+        "issue": sum(per_byte.values()) / LANES["issue"],
+    }
+    binding = max(cycles, key=cycles.get)
+    bytes_per_second = H200["multiprocessors"] * H200["hertz"] / cycles[binding]
+    return bytes_per_second / (H200["bytes_per_second"] * k / (k + m)), binding
+
+
+def print_table(entries):
+    print("| code, technique | element | rows a pass | registers | instructions | LOP3 | PRMT | IADD3 | IMAD | LDS | all "
+          "| predicted share, at most | bound |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|---|")
+    for code, case in CASES + ONLY_ON_SM_90:
+        entry = entries[name_of(code, case, 90)]
+        per_byte = entry.get("per_data_byte")
+        if per_byte is None:
+            continue
+        share, binding = predict(*code, per_byte)
+        shown = " | ".join(f"{per_byte.get(name, 0):.2f}" for name in ("LOP3", "PRMT", "IADD3", "IMAD", "LDS"))
+        what = " ".join(word for word in case if word not in ("compiled", "assign", "aligned", "plain"))
+        print(f"| {code[0]}+{code[1]} {what} | {entry['element_bytes']} | {entry.get('rows_per_pass', 4)} | "
+              f"{entry['registers']} | {entry['instructions']} | {shown} | {sum(per_byte.values()):.2f} | "
+              f"{share:.2f} | {binding if share < 1 else 'memory'} |")  # fmt: skip
+
+
+def main(program, folder, *options):
+    library = nvrtc.find()
+    if library is None:
+        print("NOT RUN: no libnvrtc (it comes with the CUDA toolkit)")
+        return 77
+    entries = measure_all(library, program)
+    path = pathlib.Path(folder) / f"nvrtc-{library.version()}.json"
+    if "--print" in options:
+        print_table(entries)
+        return 0
+    if "--write" in options:
+        lines = ",\n".join(f'  {json.dumps(name)}: {json.dumps(entry)}' for name, entry in entries.items())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{\n" + lines + "\n}\n")
+        print(f"{path}: {len(entries)} kernels")
+        return 0
+
+    failed = 0
+    for name, entry in entries.items():
+        if int(name.split("+")[1].split()[0]) <= 8 and entry["spilled_bytes"] != 0:
+            failed += 1
+            print(f"{name}: {entry['spilled_bytes']} bytes spilled; none may be for m <= 8")
+    if not path.exists():
+        print(f"no table for NVRTC {library.version()} ({path} is missing): spills alone were checked")
+        return 1 if failed else 0
+    expected = json.loads(path.read_text())
+    for name in sorted(expected.keys() | entries.keys()):
+        if expected.get(name) != entries.get(name):
+            failed += 1
+            print(f"{name}:\n  table {expected.get(name)}\n  now   {entries.get(name)}")
+    print(f"NVRTC {library.version()}: {len(entries)} kernels, {failed} differ from {path.name} or spill")
+    if failed:
+        print(f"If that is as it should be: {sys.argv[0]} {program} {folder} --write")
+    return 1 if failed else 0
+
+
+sys.exit(main(*sys.argv[1:]))
