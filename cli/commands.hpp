@@ -51,6 +51,7 @@ void add_info_command(CLI::App &app, Invocation &invocation);
 void add_devices_command(CLI::App &app, Invocation &invocation);
 void add_bench_command(CLI::App &app, Invocation &invocation);
 void add_autotune_command(CLI::App &app, Invocation &invocation);
+void add_simulate_command(CLI::App &app, Invocation &invocation);
 void add_isal_env_command(CLI::App &app, Invocation &invocation);
 
 // --json, --quiet.

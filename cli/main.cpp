@@ -17,7 +17,8 @@ using AddCommand = void (*)(CLI::App &, tandem::cli::Invocation &);
 constexpr AddCommand kCommands[] = {
     tandem::cli::add_encode_command,   tandem::cli::add_decode_command, tandem::cli::add_verify_command,
     tandem::cli::add_repair_command,   tandem::cli::add_info_command,   tandem::cli::add_devices_command,
-    tandem::cli::add_autotune_command, tandem::cli::add_bench_command,  tandem::cli::add_isal_env_command,
+    tandem::cli::add_autotune_command, tandem::cli::add_bench_command,  tandem::cli::add_simulate_command,
+    tandem::cli::add_isal_env_command,
 };
 
 constexpr const char *kFooter =

@@ -25,6 +25,8 @@ ASSERT_STATIC(offsetof(tandem_verify_result, struct_bytes) == 0, "results start 
 ASSERT_STATIC(offsetof(tandem_context_info, struct_bytes) == 0, "results start with their size");
 ASSERT_STATIC(offsetof(tandem_autotune_options, struct_bytes) == 0, "options start with their size");
 ASSERT_STATIC(offsetof(tandem_autotune_result, struct_bytes) == 0, "results start with their size");
+ASSERT_STATIC(offsetof(tandem_simulate_options, struct_bytes) == 0, "options start with their size");
+ASSERT_STATIC(offsetof(tandem_simulate_result, struct_bytes) == 0, "results start with their size");
 ASSERT_STATIC(offsetof(tandem_autotune_progress, struct_bytes) == 0, "what callbacks get starts with its size");
 
 static int failures = 0;

@@ -1,5 +1,5 @@
 /* tools.h - what this machine has: devices, and the CPU kernels that can be named; the text of device kernels; and
- * tuning.
+ * tuning; and machines that need not exist.
  *
  *     tandem_device devices[64];
  *     size_t device_count;
@@ -221,6 +221,64 @@ TANDEM_API tandem_status tandem_tuning_merge(const char *const *files, size_t fi
 /* The path of the tuning file that a context with this tuning_file would read, zero-terminated; "" if none.
  * Status: INVALID_ARGUMENT (NULL path_out, or capacity_bytes are too few). */
 TANDEM_API tandem_status tandem_tuning_path(const char *tuning_file, char *path_out, size_t capacity_bytes);
+
+/* ---- simulation ------------------------------------------------------------------------------------
+ *
+ * How a job would be shared on a machine that need not be there: the code that decides for real runs of several devices
+ * decides here in virtual time, within milliseconds. docs/HYBRID.md: the rule, the policies, examples. */
+
+typedef struct tandem_simulate_options {
+  size_t struct_bytes;        /* sizeof(tandem_simulate_options) */
+  const char *const *workers; /* worker_count descriptions, as below */
+  size_t worker_count;
+  uint64_t work_bytes;    /* of data; 1 to 2^60 */
+  uint64_t chunk_bytes;   /* of a task, free and budget (auto finds its own); 0 = 8 MiB */
+  const char *policy;     /* NULL = "auto"; "budget": whoever is idle takes a chunk, within the resources; "free": the
+                             same, resources do not count */
+  const char *resources;  /* NULL = no limits; "cpu=5,gpu=1": tasks that all workers of a name may hold at once */
+  uint64_t seed;          /* of the jitter; the same options and seed give the same result everywhere */
+  int32_t unknown_speeds; /* non-zero: auto has to learn them; else it is told what is written in `workers` */
+  uint32_t reserved;      /* 0 */
+  const char *timeline;   /* NULL = none; a file to write: who did which range when, Chrome trace format */
+} tandem_simulate_options;
+
+typedef struct tandem_simulated_worker {
+  char name[32];
+  uint32_t description; /* index into `workers` of the options */
+  uint32_t reserved;
+  uint64_t bytes, task_count;
+  double busy_seconds;
+  double idle_tail_seconds; /* between the end of its last task and that of the job; without a task the whole of it */
+  double bytes_per_second;  /* while it computed, in this run; of one without a task what was asked for */
+} tandem_simulated_worker;
+
+typedef struct tandem_simulate_result {
+  size_t struct_bytes;              /* set by the caller: sizeof(tandem_simulate_result) */
+  tandem_simulated_worker *workers; /* set by the caller: room for worker_capacity structs; NULL with capacity 0 */
+  size_t worker_capacity, worker_stride_bytes; /* set by the caller: the latter sizeof(tandem_simulated_worker) */
+  size_t worker_count;                         /* how many there are; the first worker_capacity were written */
+  uint64_t task_count;
+  double makespan_seconds;
+  double efficiency;         /* (work / sum of the speeds that the workers had in this run) / makespan */
+  double nominal_efficiency; /* the same with the speeds that were asked for */
+} tandem_simulate_result;
+
+/* Simulates one job.
+ *   options      a description of workers is
+ *     NAME:COUNTxGBPS            COUNT workers of GBPS * 1e9 bytes of data per second each: "cpu:4x0.3"
+ *     NAME:GROUPSxMEMBERSxGBPS   GROUPS workers, each of which splits every task over MEMBERS of GBPS: "cpu:1x4x0.3"
+ *   and then, in any order,
+ *     :latency=TIME   of every task, before its first byte: 0.5s, 2ms, 30us; default 0
+ *     :jitter=PART    the time of a task is up to this part of it shorter or longer, at random; 0 to 0.9; default 0
+ *     :claim=N        groups: tasks that each may hold before they run, or inf; free and budget only; default 1
+ *   At most 4096 workers in all, members counted. Descriptions of the same name must have the same form.
+ *   Free and budget: at most 2^20 tasks, and tasks times workers at most 2^28.
+ *   result_out   struct_bytes and the room for workers are set by the caller; the rest is written on TANDEM_OK
+ * Status: INVALID_ARGUMENT (NULL, a description, policy or resource that is none, with its text in the message; a
+ *   resource that no worker has the name of; sizes beyond the limits), IO (the timeline), OUT_OF_MEMORY. On failure
+ *   nothing is written but perhaps a part of the timeline. Any thread. Auto takes a second for 256 workers, and
+ *   time that grows with their cube. */
+TANDEM_API tandem_status tandem_simulate(const tandem_simulate_options *options, tandem_simulate_result *result_out);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,203 @@
+// tandem simulate
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.hpp"
+#include "tandem/tools.h"
+
+namespace tandem::cli {
+namespace {
+
+constexpr std::size_t kMostRows = 16;  // with more workers, those of one description share a row
+
+constexpr const char *kFooter =
+    "A worker is NAME:COUNTxGBPS, COUNT workers of GBPS each, or NAME:GROUPSxMEMBERSxGBPS, groups that split each "
+    "task\n"
+    "over their members. Then any of :latency=2ms (of every task; s, ms, us), :jitter=0.3 (how much shorter or longer\n"
+    "than expected a task may be, as a part of it), :claim=N or inf (groups: tasks that each may hold before they "
+    "run;\n"
+    "free and budget). GBPS are 1e9 bytes of data per second. --policy auto finds its own sizes of chunks.\n"
+    "\n"
+    "A board with four slow cores that take tasks as one, and a GPU. Left free the cores take a task near the end and\n"
+    "everyone waits; a limit of five tasks at once is better, and auto is best:\n"
+    "  for policy in free budget auto; do\n"
+    "    tandem simulate --worker cpu:1x4x0.3:claim=inf --worker gpu:1x6 --work 8GiB --chunk 8MiB \\\n"
+    "      --policy $policy --resource cpu=5\n"
+    "  done";
+
+struct SimulateFlags {
+  std::vector<std::string> workers, resources;
+  std::uint64_t work_bytes = std::uint64_t{8} << 30, chunk_bytes = std::uint64_t{8} << 20, seed = 0;
+  std::string policy = "auto", timeline;
+  bool unknown_speeds = false;
+  OutputFlags output;
+};
+
+struct Run {
+  tandem_simulate_result result = {};
+  std::vector<tandem_simulated_worker> workers;
+};
+
+Run simulate(const SimulateFlags &flags) {
+  const std::vector<const char *> workers = pointers(flags.workers);
+  std::string resources;
+  for (const std::string &each : flags.resources) resources += (resources.empty() ? "" : ",") + each;
+  tandem_simulate_options options = {};
+  options.struct_bytes = sizeof options;
+  options.workers = workers.data();
+  options.worker_count = workers.size();
+  options.work_bytes = flags.work_bytes;
+  options.chunk_bytes = flags.chunk_bytes;
+  options.policy = flags.policy.c_str();
+  if (!flags.resources.empty()) options.resources = resources.c_str();
+  options.seed = flags.seed;
+  options.unknown_speeds = flags.unknown_speeds;
+  if (!flags.timeline.empty()) options.timeline = flags.timeline.c_str();
+  Run run;
+  run.workers.resize(4096);  // as many as there can be
+  run.result.struct_bytes = sizeof run.result;
+  run.result.workers = run.workers.data();
+  run.result.worker_capacity = run.workers.size();
+  run.result.worker_stride_bytes = sizeof run.workers[0];
+  check(tandem_simulate(&options, &run.result));
+  run.workers.resize(run.result.worker_count);
+  return run;
+}
+
+// One worker, or all of one description.
+struct Row {
+  std::string name;
+  std::uint64_t count = 0, bytes = 0, task_count = 0;
+  double busy_seconds = 0, idle_tail_seconds = 0;  // the tail: the longest
+
+  void add(const tandem_simulated_worker &worker) {
+    ++count;
+    bytes += worker.bytes;
+    task_count += worker.task_count;
+    busy_seconds += worker.busy_seconds;
+    idle_tail_seconds = std::max(idle_tail_seconds, worker.idle_tail_seconds);
+  }
+};
+
+std::vector<Row> rows_of(const SimulateFlags &flags, const Run &run) {
+  std::vector<std::uint64_t> counts(flags.workers.size());
+  for (const tandem_simulated_worker &each : run.workers) ++counts[each.description];
+  const bool summed = run.workers.size() > kMostRows;
+  std::vector<Row> rows;
+  std::uint32_t description = 0, index = 0;
+  for (const tandem_simulated_worker &each : run.workers) {
+    if (rows.empty() || each.description != description) index = 0;
+    if (!summed || index == 0) {
+      const bool one_of_many = !summed && counts[each.description] > 1;
+      rows.push_back({one_of_many ? fmt::format("{} {}", each.name, index) : std::string(each.name)});
+    }
+    description = each.description;
+    ++index;
+    rows.back().add(each);
+  }
+  return rows;
+}
+
+std::string seconds_text(double seconds) {
+  if (seconds >= 1 || seconds == 0) return fmt::format("{:.3f} s", seconds);
+  return seconds >= 1e-3 ? fmt::format("{:.3f} ms", seconds * 1e3) : fmt::format("{:.3f} us", seconds * 1e6);
+}
+
+double part(double of, double whole) { return whole > 0 ? of / whole : 0; }
+
+void print_table(const SimulateFlags &flags, const Run &run) {
+  const tandem_simulate_result &result = run.result;
+  fmt::print("{}, policy {}: {}, efficiency {:.3f}, {}\n", size(flags.work_bytes), flags.policy,
+             seconds_text(result.makespan_seconds), result.efficiency, plural(result.task_count, "task"));
+  if (flags.policy == "free" && !flags.resources.empty()) fmt::print("resources do not count with policy free\n");
+  fmt::print("\n{:<16} {:>7} {:>8} {:>7} {:>7} {:>12}\n", "WORKER", "WORKERS", "TASKS", "SHARE", "BUSY", "IDLE TAIL");
+  for (const Row &row : rows_of(flags, run)) {
+    fmt::print("{:<16} {:>7} {:>8} {:>6.1f}% {:>6.1f}% {:>12}\n", row.name, row.count, row.task_count,
+               100 * part(static_cast<double>(row.bytes), static_cast<double>(flags.work_bytes)),
+               100 * part(row.busy_seconds, static_cast<double>(row.count) * result.makespan_seconds),
+               seconds_text(row.idle_tail_seconds));
+  }
+}
+
+nlohmann::ordered_json to_json(const SimulateFlags &flags, const Run &run) {
+  nlohmann::ordered_json object = {{"command", "simulate"},
+                                   {"policy", flags.policy},
+                                   {"resources", flags.resources},
+                                   {"work_bytes", flags.work_bytes},
+                                   {"chunk_bytes", flags.chunk_bytes},
+                                   {"unknown_speeds", flags.unknown_speeds},
+                                   {"seed", flags.seed},
+                                   {"makespan_seconds", run.result.makespan_seconds},
+                                   {"efficiency", run.result.efficiency},
+                                   {"nominal_efficiency", run.result.nominal_efficiency},
+                                   {"tasks", run.result.task_count},
+                                   {"workers", nlohmann::ordered_json::array()}};
+  for (const tandem_simulated_worker &each : run.workers) {
+    object["workers"].push_back(
+        {{"name", each.name},
+         {"description", flags.workers[each.description]},
+         {"bytes", each.bytes},
+         {"share", part(static_cast<double>(each.bytes), static_cast<double>(flags.work_bytes))},
+         {"tasks", each.task_count},
+         {"busy_seconds", each.busy_seconds},
+         {"idle_tail_seconds", each.idle_tail_seconds},
+         {"bytes_per_second", each.bytes_per_second}});
+  }
+  return object;
+}
+
+int report(const SimulateFlags &flags) {
+  if (flags.work_bytes == 0 || flags.chunk_bytes == 0)
+    throw Failure{kExitWrongUsage, "--work and --chunk are sizes from 1 byte"};
+  const Run run = simulate(flags);
+  if (flags.output.json) {
+    print_json(to_json(flags, run));
+  } else if (!flags.output.quiet) {
+    print_table(flags, run);
+    if (!flags.timeline.empty())
+      fmt::print("\n{}: the timeline; ui.perfetto.dev opens it, bench/plot.py timeline draws it\n", flags.timeline);
+  }
+  return kExitDone;
+}
+
+}  // namespace
+
+void add_simulate_command(CLI::App &app, Invocation &invocation) {
+  const auto flags = std::make_shared<SimulateFlags>();
+  CLI::App *command = app.add_subcommand(
+      "simulate", "How work would be shared on a machine that need not be there: who does how much, and who waits");
+  command->footer(kFooter);
+  command->add_option("--worker", flags->workers, "Workers, as described below (repeatable)")
+      ->type_name("WORKER")
+      ->allow_extra_args(false)
+      ->required();
+  command->add_option("--work", flags->work_bytes, "Data of the job")
+      ->transform(CLI::AsSizeValue(false))
+      ->default_str("8GiB");
+  command->add_option("--chunk", flags->chunk_bytes, "Data of a task, free and budget only")
+      ->transform(CLI::AsSizeValue(false))
+      ->default_str("8MiB");
+  command
+      ->add_option("--policy", flags->policy,
+                   "free: whoever is idle takes a chunk; budget: within the resources; auto: only who will be through "
+                   "before the others are")
+      ->check(CLI::IsMember({"free", "budget", "auto"}))
+      ->capture_default_str();
+  command
+      ->add_option("--resource", flags->resources,
+                   "NAME=N: at most N tasks at once of the workers of this name (repeatable)")
+      ->type_name("NAME=N")
+      ->allow_extra_args(false);
+  command->add_flag("--unknown-speeds", flags->unknown_speeds,
+                    "auto: it has to learn the speeds, instead of being told what --worker says");
+  command->add_option("--seed", flags->seed, "Of the jitter")->capture_default_str();
+  command->add_option("--timeline", flags->timeline, "Write who did what when to this file (Chrome trace format)")
+      ->type_name("FILE.json");
+  add_output_flags(*command, flags->output);
+  command->callback([flags, &invocation] { invocation.run = [flags] { return report(*flags); }; });
+}
+
+}  // namespace tandem::cli
