@@ -17,6 +17,7 @@ namespace {
 constexpr unsigned kMostFailures = 3;         // of a device, then it is left out for good
 constexpr double kDeadlineFactor = 20;        // of the predicted time, before a device is given up
 constexpr double kLongestWaitSeconds = 0.02;  // of an idle lane, and of a caller: resources change, calls are cancelled
+constexpr const char *kCancelled = "hybrid: the run was cancelled";
 constexpr std::size_t kMostSpans = 1'000'000;
 constexpr std::chrono::seconds kLastPatience{2};  // with a device that does not answer, at the very end
 
@@ -131,6 +132,7 @@ std::shared_ptr<Job> Crew::open_job(std::span<const core::Task> tasks, core::Con
 }
 
 void Crew::run(std::span<const core::Task> tasks, core::Control &control) {
+  if (control.cancelled()) core::fail(TANDEM_ERROR_CANCELLED, kCancelled);
   Lock lock(mutex_);
   const std::shared_ptr<Job> job = open_job(tasks, control);
   start_threads();
@@ -143,7 +145,7 @@ void Crew::run(std::span<const core::Task> tasks, core::Control &control) {
   }
   close_job(*job, lock);
   if (job->error) std::rethrow_exception(job->error);
-  if (job->cancelled && !job->ledger.is_done()) core::fail(TANDEM_ERROR_CANCELLED, "hybrid: the run was cancelled");
+  if (job->cancelled && !job->ledger.is_done()) core::fail(TANDEM_ERROR_CANCELLED, kCancelled);
   if (job->ledger.is_done()) return;
   if (job->device_error) std::rethrow_exception(job->device_error);
   core::fail(TANDEM_ERROR_DEVICE, "hybrid: none of its devices answers any more");
