@@ -15,6 +15,7 @@ namespace tandem::hybrid {
 namespace {
 
 constexpr unsigned kMostFailures = 3;         // of a device, then it is left out for good
+constexpr double kStartUps = 2;               // so many times what a start costs is missed before it is made
 constexpr double kDeadlineFactor = 20;        // of the predicted time, before a device is given up
 constexpr double kLongestWaitSeconds = 0.02;  // of an idle lane, and of a caller: resources change, calls are cancelled
 constexpr const char *kCancelled = "hybrid: the run was cancelled";
@@ -113,7 +114,9 @@ std::shared_ptr<Job> Crew::open_job(std::span<const core::Task> tasks, core::Con
       worker.needs = {{gpu_, 1}, {pinned_mib_, mib(member.staging_bytes)}};
       worker.most_bytes = static_cast<double>(member.staging_bytes);
     }
-    if (!state.is_started) worker.start_up_seconds = member.start_up_seconds;
+    // Many short runs are worth it as well as one long: what was missed is at most what the start costs.
+    if (!state.is_started && state.missed_seconds < kStartUps * member.start_up_seconds)
+      worker.start_up_seconds = member.start_up_seconds;
     workers.push_back(std::move(worker));
   }
   Ledger::Options options{options_.policy, work.bytes(), options_.chunk_bytes, {}};
@@ -161,6 +164,9 @@ void Crew::close_job(Job &job, Lock &lock) {
     if (lane->index >= job.ledger.worker_count()) continue;
     speeds_.keep(lane->member, job.kind, job.ledger.worker(lane->index).estimate);
   }
+  const double took = now() - job.start_seconds;
+  for (const auto &each : members_)
+    if (!each->is_started) each->missed_seconds += took;
   if (!options_.timeline_file.empty() && spans_.size() + job.spans.size() <= kMostSpans)
     spans_.insert(spans_.end(), job.spans.begin(), job.spans.end());
   tell(job);

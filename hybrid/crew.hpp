@@ -37,8 +37,9 @@ class Crew : public std::enable_shared_from_this<Crew> {
   struct MemberState {
     Member member;
     unsigned failures = 0;
-    bool is_out = false;      // it has failed too often
-    bool is_started = false;  // its first task is done
+    bool is_out = false;        // it has failed too often
+    bool is_started = false;    // its first task is done
+    double missed_seconds = 0;  // of runs that were over too soon for it to be started
   };
   struct Lane {
     unsigned index;

@@ -1,5 +1,6 @@
-// The tasks of one run laid end to end, so that the ledger deals in ranges of one long axis. A position counts the bytes
-// that are moved, inputs and outputs, up to there; where tasks may be cut, and which pieces of them a range is, this says.
+// The tasks of one run laid end to end, so that the ledger deals in ranges of one long axis. A position counts the
+// bytes that are moved, inputs and outputs, up to there; where tasks may be cut, and which pieces of them a range is,
+// this says.
 #pragma once
 
 #include <cstdint>
