@@ -99,7 +99,7 @@ cpu::Options cpu_options_of(tandem_context &context, const tandem_context_option
   cpu_options.partition = options.partition;
   cpu_options.schedule = options.schedule;
   cpu_options.pin_threads = options.pin_threads != 0;
-  cpu_options.budget = &context.budget;
+  cpu_options.budget = context.budget.get();
   cpu_options.tuning = context.tuning.get();
   return cpu_options;
 }
@@ -123,30 +123,38 @@ void describe_device(tandem_context &context, const std::string &technique) {
   context.executor_name = "device";
 }
 
-std::unique_ptr<core::Backend> make_opencl_backend(tandem_context &context, const tandem_context_options &options,
-                                                   const std::string &name) {
-  opencl::Options opencl_options;
-  opencl_options.device = name;
-  opencl_options.technique = text_option(options.kernel, "TANDEM_KERNEL");
-  opencl_options.tuning = context.tuning.get();
-  opencl_options.resources = &context.budget;
-  opencl_options.cache_folder = core::default_cache_folder("opencl");
-  std::unique_ptr<core::Backend> backend = opencl::make_backend(opencl_options, context.log);
-  describe_device(context, opencl_options.technique);
-  context.caller_count = cpu::allowed_core_count() + backend->traits().lanes;
-  return backend;
+opencl::Options opencl_options_of(const tandem_context &context, const std::string &name) {
+  opencl::Options options;
+  options.device = name;
+  options.tuning = context.tuning.get();
+  options.resources = context.budget.get();
+  options.cache_folder = core::default_cache_folder("opencl");
+  return options;
 }
 
-std::unique_ptr<core::Backend> make_cuda_backend(tandem_context &context, const tandem_context_options &options,
-                                                 const std::string &name) {
-  gpu::Options gpu_options;
-  gpu_options.device = name;
-  gpu_options.technique = text_option(options.kernel, "TANDEM_KERNEL");
-  gpu_options.tuning = context.tuning.get();
-  gpu_options.resources = &context.budget;
-  gpu_options.cache_folder = core::default_cache_folder("cuda");
-  std::unique_ptr<core::Backend> backend = gpu::make_backend(gpu_options, context.log);
-  describe_device(context, gpu_options.technique);
+gpu::Options gpu_options_of(const tandem_context &context, const std::string &name) {
+  gpu::Options options;
+  options.device = name;
+  options.tuning = context.tuning.get();
+  options.resources = context.budget.get();
+  options.cache_folder = core::default_cache_folder("cuda");
+  return options;
+}
+
+std::unique_ptr<core::Backend> make_device_backend(tandem_context &context, const tandem_context_options &options,
+                                                   const std::string &name) {
+  const std::string technique = text_option(options.kernel, "TANDEM_KERNEL");
+  std::unique_ptr<core::Backend> backend;
+  if (opencl::is_device_name(name)) {
+    opencl::Options opencl_options = opencl_options_of(context, name);
+    opencl_options.technique = technique;
+    backend = opencl::make_backend(opencl_options, context.log);
+  } else {
+    gpu::Options gpu_options = gpu_options_of(context, name);
+    gpu_options.technique = technique;
+    backend = gpu::make_backend(gpu_options, context.log);
+  }
+  describe_device(context, technique);
   context.caller_count = cpu::allowed_core_count() + backend->traits().lanes;
   return backend;
 }
@@ -202,22 +210,14 @@ hybrid::Member device_member(tandem_context &context, const std::string &name) {
   hybrid::Member member;
   member.name = name;
   if (gpu::is_device_name(name)) {
-    gpu::Options gpu_options;
-    gpu_options.device = name;
-    gpu_options.tuning = context.tuning.get();
-    gpu_options.resources = &context.budget;
-    gpu_options.cache_folder = core::default_cache_folder("cuda");
-    member.backend = gpu::make_backend(gpu_options, context.log);
+    member.backend = gpu::make_backend(gpu_options_of(context, name), context.log);
     member.start_up_seconds = kCudaStartUpSeconds;
   } else {
-    opencl::Options opencl_options;
-    opencl_options.device = name;
-    opencl_options.tuning = context.tuning.get();
-    opencl_options.resources = &context.budget;
-    opencl_options.cache_folder = core::default_cache_folder("opencl");
-    member.backend = opencl::make_backend(opencl_options, context.log);
+    member.backend = opencl::make_backend(opencl_options_of(context, name), context.log);
     member.start_up_seconds = kOpenclStartUpSeconds;
   }
+  member.keeps = std::make_shared<std::pair<std::shared_ptr<core::Budget>, std::shared_ptr<const core::TuningTable>>>(
+      context.budget, context.tuning);
   member.lanes = member.backend->traits().lanes;
   member.latency_seconds = kDeviceLatencySeconds;
   member.knee_bytes = kDeviceKneeBytes;
@@ -249,7 +249,7 @@ std::unique_ptr<core::Backend> make_hybrid_backend(tandem_context &context, cons
                                                    const std::string &name, bool tuning_is_named) {
   hybrid::Options hybrid_options;
   hybrid_options.policy = policy_option(options.policy);
-  hybrid_options.resources = &context.budget;
+  hybrid_options.resources = context.budget.get();
   hybrid_options.timeline_file = text_option(options.timeline_file, "TANDEM_TIMELINE");
   const bool is_auto = name != "hybrid" && name.rfind("hybrid:", 0) != 0;
   if (is_auto) {
@@ -301,13 +301,9 @@ std::unique_ptr<core::Backend> make_backend(tandem_context &context, const tande
   if (is_hybrid) return make_hybrid_backend(context, options, name, tuning_is_named);
   policy_option(options.policy);
   if (name == "cpu") return make_cpu_backend(context, options, tuning_is_named);
-  if (opencl::is_device_name(name)) {
+  if (opencl::is_device_name(name) || gpu::is_device_name(name)) {
     check_cpu_options(options);
-    return make_opencl_backend(context, options, name);
-  }
-  if (gpu::is_device_name(name)) {
-    check_cpu_options(options);
-    return make_cuda_backend(context, options, name);
+    return make_device_backend(context, options, name);
   }
   core::fail(TANDEM_ERROR_UNAVAILABLE,
              fmt::format("backend \"{}\" does not exist here; known: auto, cpu, opencl, opencl:PLATFORM:DEVICE, cuda, "
@@ -332,18 +328,23 @@ tandem_status tandem_context_create(const tandem_context_options *options, tande
     context->id = next_id.fetch_add(1, std::memory_order_relaxed);
     context->log = tandem::core::Log(given.log_callback, given.log_user, given.log_level);
     const std::string resources = tandem::api::text_option(given.resources, "TANDEM_RESOURCES");
-    if (!resources.empty()) context->budget.set_all(resources);
+    if (!resources.empty()) context->budget->set_all(resources);
     const bool named = tandem::api::load_tuning(*context, given.tuning_file);
     context->backend = tandem::api::make_backend(*context, given, named);
     *context_out = context.release();
   });
 }
 
-void tandem_context_destroy(tandem_context *context) { delete context; }
+void tandem_context_destroy(tandem_context *context) {
+  if (context == nullptr) return;
+  context->backend.reset();
+  context->log.mute();
+  delete context;
+}
 
 tandem_status tandem_context_set_resource(tandem_context *context, const char *name, uint64_t amount) {
   if (context == nullptr || name == nullptr) return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "context or name is NULL");
-  return guarded([&] { context->budget.set(name, amount); });
+  return guarded([&] { context->budget->set(name, amount); });
 }
 
 tandem_status tandem_context_query(const tandem_context *context, tandem_context_info *info_out) {

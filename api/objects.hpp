@@ -19,9 +19,10 @@ struct tandem_codec {
 struct tandem_context {
   std::uint64_t id;  // unique in the process, never reused: a cache key
   tandem::core::Log log;
-  tandem::core::Budget budget;
+  // Shared with threads that a driver may hold up beyond the context's end.
+  std::shared_ptr<tandem::core::Budget> budget = std::make_shared<tandem::core::Budget>();
   std::string tuning_path;
-  std::unique_ptr<const tandem::core::TuningTable> tuning;  // null: nothing is known
+  std::shared_ptr<const tandem::core::TuningTable> tuning;  // null: nothing is known
   std::unique_ptr<tandem::core::Backend> backend;           // after the budget and the table that it uses
   const char *kernel_name;
   const char *executor_name;

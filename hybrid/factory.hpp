@@ -16,7 +16,8 @@ namespace tandem::hybrid {
 
 // One of them.
 struct Member {
-  std::string name;  // "cpu", "opencl:0:0"
+  std::string name;                     // "cpu", "opencl:0:0"
+  std::shared_ptr<const void> keeps{};  // what the backend refers to: it may outlive the hybrid in a driver that hangs
   std::shared_ptr<core::Backend> backend;
   unsigned lanes = 1;  // of its runs at once; each is a thread of the hybrid
 
