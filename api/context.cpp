@@ -1,10 +1,13 @@
 // Contexts, and the one place that lists the backends.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "api/gate.hpp"
 #include "api/objects.hpp"
@@ -12,6 +15,7 @@
 #include "core/disk_cache.hpp"
 #include "cpu/factory.hpp"
 #include "gpu/factory.hpp"
+#include "hybrid/factory.hpp"
 #include "opencl/factory.hpp"
 
 namespace tandem::api {
@@ -87,8 +91,7 @@ void say_what_is_known(const tandem_context &context, const core::Backend &cpu, 
   }
 }
 
-std::unique_ptr<core::Backend> make_cpu_backend(tandem_context &context, const tandem_context_options &options,
-                                                bool tuning_is_named) {
+cpu::Options cpu_options_of(tandem_context &context, const tandem_context_options &options) {
   cpu::Options cpu_options;
   cpu_options.kernel = text_option(options.kernel, "TANDEM_KERNEL");
   cpu_options.thread_count = thread_count_option(options.thread_count);
@@ -98,8 +101,13 @@ std::unique_ptr<core::Backend> make_cpu_backend(tandem_context &context, const t
   cpu_options.pin_threads = options.pin_threads != 0;
   cpu_options.budget = &context.budget;
   cpu_options.tuning = context.tuning.get();
+  return cpu_options;
+}
+
+std::unique_ptr<core::Backend> make_cpu_backend(tandem_context &context, const tandem_context_options &options,
+                                                bool tuning_is_named) {
   cpu::Choice choice = {};
-  std::unique_ptr<core::Backend> backend = cpu::make_backend(cpu_options, context.log, &choice);
+  std::unique_ptr<core::Backend> backend = cpu::make_backend(cpu_options_of(context, options), context.log, &choice);
   context.kernel_name = choice.kernel;
   context.executor_name = choice.executor;
   context.thread_count = choice.thread_count;
@@ -143,10 +151,156 @@ std::unique_ptr<core::Backend> make_cuda_backend(tandem_context &context, const 
   return backend;
 }
 
+// What a member of a hybrid costs before its first byte, and moves at once: guesses, until they are measured.
+constexpr double kCpuLatencySeconds = 5e-6, kDeviceLatencySeconds = 100e-6;
+constexpr double kCudaStartUpSeconds = 0.5, kOpenclStartUpSeconds = 0.5;
+constexpr std::uint64_t kCpuKneeBytes = 256 << 10, kDeviceKneeBytes = 1 << 20, kDeviceStagingBytes = 32 << 20;
+constexpr std::uint64_t kDiscoverBytes = 256 << 20;
+
+hybrid::Policy policy_option(const char *given) {
+  const std::string name = text_option(given, "TANDEM_POLICY");
+  if (name.empty() || name == "auto") return hybrid::Policy::automatic;
+  if (name == "free") return hybrid::Policy::free;
+  if (name == "budget") return hybrid::Policy::budget;
+  core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("policy is \"{}\"; known: auto, budget, free", name));
+}
+
+// The CPU's threads as members, one for each NUMA node. Each lane codes its own chunk, so the executor is serial; what
+// "cpu" allows at once the hybrid counts.
+std::vector<hybrid::Member> cpu_members(tandem_context &context, const tandem_context_options &options) {
+  std::vector<std::vector<unsigned>> nodes = cpu::core_groups();
+  unsigned left = thread_count_option(options.thread_count);
+  if (left == 0) left = cpu::allowed_core_count();
+  std::vector<hybrid::Member> members;
+  for (std::size_t i = 0; i < nodes.size() && left > 0; ++i) {
+    cpu::Options cpu_options = cpu_options_of(context, options);
+    cpu_options.executor = TANDEM_EXECUTOR_SERIAL;
+    cpu_options.partition = TANDEM_PARTITION_DEFAULT;
+    cpu_options.thread_count = 1;
+    cpu_options.pin_threads = false;
+    cpu_options.budget = nullptr;
+    cpu::Choice choice = {};
+    hybrid::Member member;
+    member.name = nodes.size() == 1 ? "cpu" : fmt::format("cpu:{}", i);
+    member.backend = cpu::make_backend(cpu_options, context.log, &choice);
+    const unsigned here = static_cast<unsigned>(nodes[i].size());
+    member.lanes = i + 1 == nodes.size() ? left : std::min(left, here);
+    left -= member.lanes;
+    member.is_in_place = true;
+    member.latency_seconds = kCpuLatencySeconds;
+    member.knee_bytes = kCpuKneeBytes;
+    if (nodes.size() > 1) member.enter_thread = [cores = nodes[i]] { cpu::bind_this_thread(cores); };
+    context.kernel_name = choice.kernel;
+    context.inline_bytes = choice.inline_bytes;
+    context.thread_count += member.lanes;
+    members.push_back(std::move(member));
+  }
+  return members;
+}
+
+hybrid::Member device_member(tandem_context &context, const std::string &name) {
+  hybrid::Member member;
+  member.name = name;
+  if (gpu::is_device_name(name)) {
+    gpu::Options gpu_options;
+    gpu_options.device = name;
+    gpu_options.tuning = context.tuning.get();
+    gpu_options.resources = &context.budget;
+    gpu_options.cache_folder = core::default_cache_folder("cuda");
+    member.backend = gpu::make_backend(gpu_options, context.log);
+    member.start_up_seconds = kCudaStartUpSeconds;
+  } else {
+    opencl::Options opencl_options;
+    opencl_options.device = name;
+    opencl_options.tuning = context.tuning.get();
+    opencl_options.resources = &context.budget;
+    opencl_options.cache_folder = core::default_cache_folder("opencl");
+    member.backend = opencl::make_backend(opencl_options, context.log);
+    member.start_up_seconds = kOpenclStartUpSeconds;
+  }
+  member.lanes = member.backend->traits().lanes;
+  member.latency_seconds = kDeviceLatencySeconds;
+  member.knee_bytes = kDeviceKneeBytes;
+  member.staging_bytes = kDeviceStagingBytes;
+  return member;
+}
+
+// What this machine has beside its CPU. An OpenCL device that is a CPU is none of it: it has the same cores. NVIDIA's
+// GPUs are taken by CUDA, or else by OpenCL.
+std::vector<hybrid::Member> find_members(tandem_context &context) {
+  constexpr std::chrono::seconds kPatience{20};
+  std::vector<hybrid::Member> members;
+  const auto add = [&](const std::string &name) {
+    members.push_back(device_member(context, name));
+    members.back().is_optional = true;
+  };
+  for (const gpu::DeviceDescription &each : gpu::describe_devices(kPatience).devices) add(each.name);
+  const bool has_cuda = !members.empty();
+  for (const opencl::DeviceDescription &each : opencl::describe_devices(kPatience)) {
+    if (each.kind != "gpu" && each.kind != "accelerator") continue;
+    if (has_cuda && each.description.find("NVIDIA") != std::string::npos) continue;
+    add(each.name);
+  }
+  return members;
+}
+
+// "hybrid": the CPU and whatever else is found; "hybrid:cpu+opencl:0:0": these.
+std::unique_ptr<core::Backend> make_hybrid_backend(tandem_context &context, const tandem_context_options &options,
+                                                   const std::string &name, bool tuning_is_named) {
+  hybrid::Options hybrid_options;
+  hybrid_options.policy = policy_option(options.policy);
+  hybrid_options.resources = &context.budget;
+  hybrid_options.timeline_file = text_option(options.timeline_file, "TANDEM_TIMELINE");
+  const bool is_auto = name != "hybrid" && name.rfind("hybrid:", 0) != 0;
+  if (is_auto) {
+    hybrid_options.alone = make_cpu_backend(context, options, tuning_is_named);
+    context.thread_count = 0;
+  } else {
+    check_cpu_options(options);
+  }
+  std::vector<hybrid::Member> &members = hybrid_options.members;
+  if (is_auto || name == "hybrid") {
+    members = cpu_members(context, options);
+    hybrid_options.discover = [&context] { return find_members(context); };
+    hybrid_options.discover_bytes = is_auto ? kDiscoverBytes : 0;
+  } else {
+    for (std::string_view rest = std::string_view(name).substr(7);;) {
+      const std::size_t plus = rest.find('+');
+      const std::string each(rest.substr(0, plus));
+      const bool again = std::any_of(members.begin(), members.end(), [&](const hybrid::Member &other) {
+        return other.name == each || (each == "cpu" && other.is_in_place);
+      });
+      if (again) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("backend \"{}\": {} stands twice", name, each));
+      if (each == "cpu") {
+        std::vector<hybrid::Member> of_cpu = cpu_members(context, options);
+        members.insert(members.begin(), std::make_move_iterator(of_cpu.begin()), std::make_move_iterator(of_cpu.end()));
+      } else if (opencl::is_device_name(each) || gpu::is_device_name(each)) {
+        members.push_back(device_member(context, each));
+      } else {
+        core::fail(TANDEM_ERROR_UNAVAILABLE,
+                   fmt::format("backend \"{}\": \"{}\" is no device; a hybrid is such as hybrid:cpu+opencl:0:0+cuda:1",
+                               name, each));
+      }
+      if (plus == std::string_view::npos) break;
+      rest.remove_prefix(plus + 1);
+    }
+  }
+  if (!is_auto) {
+    context.executor_name = "hybrid";
+    if (!members.front().is_in_place) context.kernel_name = "auto";
+    context.caller_count = context.thread_count != 0 ? context.thread_count : cpu::allowed_core_count();
+  }
+  hybrid_options.inline_bytes = context.inline_bytes;
+  return hybrid::make_backend(std::move(hybrid_options), context.log);
+}
+
 std::unique_ptr<core::Backend> make_backend(tandem_context &context, const tandem_context_options &options,
                                             bool tuning_is_named) {
   const std::string name = text_option(options.backend, "TANDEM_BACKEND");
-  if (name.empty() || name == "auto" || name == "cpu") return make_cpu_backend(context, options, tuning_is_named);
+  const bool is_hybrid = name.empty() || name == "auto" || name == "hybrid" || name.rfind("hybrid:", 0) == 0;
+  if (is_hybrid) return make_hybrid_backend(context, options, name, tuning_is_named);
+  policy_option(options.policy);
+  if (name == "cpu") return make_cpu_backend(context, options, tuning_is_named);
   if (opencl::is_device_name(name)) {
     check_cpu_options(options);
     return make_opencl_backend(context, options, name);
@@ -157,7 +311,7 @@ std::unique_ptr<core::Backend> make_backend(tandem_context &context, const tande
   }
   core::fail(TANDEM_ERROR_UNAVAILABLE,
              fmt::format("backend \"{}\" does not exist here; known: auto, cpu, opencl, opencl:PLATFORM:DEVICE, cuda, "
-                         "cuda:N",
+                         "cuda:N, hybrid, hybrid:DEVICE+DEVICE...",
                          name));
 }
 

@@ -18,5 +18,5 @@ else()
   target_link_options(tandem_cuda_module PRIVATE
     -Wl,-z,nodelete -Wl,-soname,libtandem_cuda.so.${PROJECT_VERSION_MAJOR})
   set_target_properties(tandem_cuda_module PROPERTIES OUTPUT_NAME tandem_cuda BUILD_WITH_INSTALL_RPATH ON)
-  # The device code is added by gpu/CMakeLists.txt.
+  # gpu/device_code adds what it compiles.
 endif()

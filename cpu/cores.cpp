@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "cpu/executor.hpp"
+#include "cpu/factory.hpp"
 
 namespace tandem::cpu {
 
@@ -53,6 +54,20 @@ std::optional<std::uint64_t> number(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
+}
+
+// A list as the kernel writes it, "0-3,8": its numbers below `end`. What is no such list is empty.
+std::vector<unsigned> numbers_of(std::string_view text, unsigned end) {
+  while (!text.empty() && text.back() == '\n') text.remove_suffix(1);
+  std::vector<unsigned> list;
+  for (const std::string_view part : split(text, ',')) {
+    const std::size_t dash = part.find('-');
+    const auto first = number(part.substr(0, dash));
+    const auto last = dash == std::string_view::npos ? first : number(part.substr(dash + 1));
+    if (!first || !last || *last >= end || *first > *last) return {};
+    for (std::uint64_t each = *first; each <= *last; ++each) list.push_back(static_cast<unsigned>(each));
+  }
+  return list;
 }
 
 std::uint64_t cores_of(std::optional<std::uint64_t> quota, std::optional<std::uint64_t> period) {
@@ -180,6 +195,37 @@ unsigned allowed_core_count() {
   std::uint64_t count = affinity_cores().size();
   if (count == 0) count = static_cast<std::uint64_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
   return static_cast<unsigned>(std::min(count, cgroup_core_limit({})));
+}
+
+std::vector<std::vector<unsigned>> cores_by_node(const std::string &root, const std::vector<unsigned> &cores) {
+  constexpr unsigned kMostNodes = 1024;
+  std::vector<std::vector<unsigned>> groups;
+  std::size_t found = 0;
+  const std::string folder = root + "/sys/devices/system/node/";
+  for (const unsigned node : numbers_of(read_file(folder + "online"), kMostNodes)) {
+    const std::vector<unsigned> of_node =
+        numbers_of(read_file(folder + "node" + std::to_string(node) + "/cpulist"), 1 << 16);
+    std::vector<unsigned> group;
+    for (const unsigned core : cores)
+      if (std::find(of_node.begin(), of_node.end(), core) != of_node.end()) group.push_back(core);
+    found += group.size();
+    if (!group.empty()) groups.push_back(std::move(group));
+  }
+  if (found != cores.size()) return {cores};
+  return groups;
+}
+
+std::vector<std::vector<unsigned>> core_groups() { return cores_by_node({}, affinity_cores()); }
+
+void bind_this_thread(const std::vector<unsigned> &cores) noexcept {
+  if (cores.empty()) return;
+  const std::size_t count = *std::max_element(cores.begin(), cores.end()) + 1;
+  const std::size_t mask_bytes = CPU_ALLOC_SIZE(count);
+  const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t *)> mask(CPU_ALLOC(count), [](cpu_set_t *set) { CPU_FREE(set); });
+  if (mask == nullptr) return;
+  CPU_ZERO_S(mask_bytes, mask.get());
+  for (const unsigned core : cores) CPU_SET_S(core, mask_bytes, mask.get());
+  sched_setaffinity(0, mask_bytes, mask.get());
 }
 
 }  // namespace tandem::cpu

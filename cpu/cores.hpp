@@ -15,4 +15,8 @@ std::vector<unsigned> affinity_cores();
 // the folders that they name. root is "" but in tests. Whatever those files hold, the answer is a limit or none.
 std::uint64_t cgroup_core_limit(const std::string &root);
 
+// Of `cores`, those of each NUMA node, nodes without any left out; all of them as one where the system does not tell.
+// Reads below root + "/sys/devices/system/node".
+std::vector<std::vector<unsigned>> cores_by_node(const std::string &root, const std::vector<unsigned> &cores);
+
 }  // namespace tandem::cpu

@@ -36,18 +36,19 @@ struct Member {
 };
 
 struct Options {
-  std::vector<Member> members;  // at least one. Runs too small to share go to the first, on the calling thread
+  std::vector<Member> members;  // at least one
   // More members, asked for by the first run that moves discover_bytes. May be empty.
   std::function<std::vector<Member>()> discover;
   std::uint64_t discover_bytes = 0;
-  // While no device was ever found: who runs what is too large for the calling thread. Null: the lanes of `members`.
+  // Who runs what is small, and all while no device was found. Null: what is small goes to the first member, on the
+  // calling thread.
   std::shared_ptr<core::Backend> alone;
   Policy policy = Policy::automatic;
-  std::uint64_t chunk_bytes = 8 << 20;         // moved by a task; policies free and budget
-  std::uint64_t inline_bytes = 256 << 10;      // a run that moves fewer is not shared
-  const core::Budget *resources = nullptr;     // outlives the backend; holds within one chunk
-  std::string timeline_file;                   // written when the backend ends; "" = none
-  double least_deadline_seconds = 10;          // a device that has not answered for so long is given up
+  std::uint64_t chunk_bytes = 8 << 20;      // moved by a task; policies free and budget
+  std::uint64_t inline_bytes = 256 << 10;   // a run that moves fewer is not shared
+  const core::Budget *resources = nullptr;  // outlives the backend; holds within one chunk
+  std::string timeline_file;                // written when the backend ends; "" = none
+  double least_deadline_seconds = 10;       // a device that has not answered for so long is given up
 };
 
 std::unique_ptr<core::Backend> make_backend(Options options, const core::Log &log);

@@ -28,7 +28,7 @@ constexpr double kStartUps = 2;
 Ledger::Ledger(Options options, std::vector<Worker> workers, ResourcePool &pool)
     : options_(std::move(options)), pool_(&pool) {
   for (Worker &each : workers) {
-    pool.check(each.needs);
+    if (options_.policy != Policy::free) pool.check(each.needs);
     workers_.push_back({std::move(each)});
   }
   if (options_.work_bytes > 0) put_back({0, options_.work_bytes});
@@ -190,9 +190,12 @@ void Ledger::gather_candidates(unsigned worker, double now) {
     const State &state = workers_[index];
     const Estimate &estimate = state.worker.estimate;
     if (state.retired || state.away || !estimate.is_known()) return;
-    Candidate candidate{
-        estimate.bytes_per_second(), estimate.latency_seconds(), estimate.uncertainty(), state.worker.knee_bytes, 0,
-        std::min(estimate.most_bytes(), state.worker.most_bytes)};
+    Candidate candidate{estimate.bytes_per_second(),
+                        estimate.latency_seconds(),
+                        estimate.uncertainty(),
+                        state.worker.knee_bytes,
+                        0,
+                        std::min(estimate.most_bytes(), state.worker.most_bytes)};
     if (!state.started) candidate.free_in_seconds = state.worker.start_up_seconds;
     if (state.in_flight > 0) {
       const Flight &flight = flights_[state.latest];
@@ -245,7 +248,8 @@ bool Ledger::doubt(unsigned worker, double now) {
   Flight *latest = nullptr;
   double most = 0;
   for (Flight &flight : flights_) {
-    if (!flight.in_use || flight.doubted || flight.claimed || workers_[flight.chunk.worker].worker.writes_in_place) continue;
+    if (!flight.in_use || flight.doubted || flight.claimed || workers_[flight.chunk.worker].worker.writes_in_place)
+      continue;
     const double left = remaining_seconds(flight, now);
     if (left > most) {
       most = left;

@@ -49,6 +49,9 @@ class Ledger {
 
   Ledger(Options options, std::vector<Worker> workers, ResourcePool &pool);
 
+  void set_cut(std::function<std::uint64_t(std::uint64_t)> cut) { options_.cut = std::move(cut); }
+  std::size_t worker_count() const noexcept { return workers_.size(); }
+
   // What `worker` is to do now. Nothing: it waits until something has happened, or next_look_seconds() has come. It
   // holds its needs until the chunk is over.
   std::optional<Chunk> take(unsigned worker, double now);
@@ -91,7 +94,8 @@ class Ledger {
   const Worker &worker(unsigned index) const noexcept { return workers_[index].worker; }
   bool is_known(unsigned index) const noexcept { return workers_[index].worker.estimate.is_known(); }
   bool is_retired(unsigned index) const noexcept { return workers_[index].retired; }
-  double predicted_seconds(const Chunk &chunk) const noexcept;
+  // From its start; infinity: nothing is known.
+  double predicted_seconds(std::uint64_t chunk) const noexcept { return predicted_seconds(flights_[chunk].chunk); }
 
  private:
   struct State {
@@ -119,6 +123,7 @@ class Ledger {
   bool take_room(const Need &need);
   bool doubt(unsigned worker, double now);
   void contest(Flight &flight);
+  double predicted_seconds(const Chunk &chunk) const noexcept;
   double patience_seconds(const Chunk &chunk) const noexcept;
   double remaining_seconds(const Flight &flight, double now) const noexcept;
   void put_back(const Range &range);

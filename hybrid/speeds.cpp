@@ -5,10 +5,10 @@
 namespace tandem::hybrid {
 namespace {
 
-constexpr double kMemory = 0.9;         // what a chunk keeps of its weight when the next one comes
-constexpr unsigned kLeastChunks = 4;    // of each rate, before it counts
-constexpr double kLeastGain = 1.02;     // less is not worth a device's while
-constexpr double kKnownWithin = 0.2;    // how far a speed may have moved from one run to the next
+constexpr double kMemory = 0.9;       // what a chunk keeps of its weight when the next one comes
+constexpr unsigned kLeastChunks = 4;  // of each rate, before it counts
+constexpr double kLeastGain = 1.02;   // less is not worth a device's while
+constexpr double kKnownWithin = 0.2;  // how far a speed may have moved from one run to the next
 constexpr std::uint64_t kMostPatience = 1024;
 
 }  // namespace
@@ -34,7 +34,14 @@ void Speeds::cpu_chunk(const WorkKind &kind, double bytes, double seconds, bool 
   (beside_devices ? sharing.beside : sharing.alone).add(bytes, seconds);
 }
 
-void Speeds::device_work(const WorkKind &kind, double bytes, double seconds) { sharing_[kind].devices.add(bytes, seconds); }
+void Speeds::device_work(const WorkKind &kind, double bytes, double seconds) {
+  sharing_[kind].devices.add(bytes, seconds);
+}
+
+bool Speeds::knows_cpu_alone(const WorkKind &kind) const {
+  const auto found = sharing_.find(kind);
+  return found != sharing_.end() && found->second.alone.count >= kLeastChunks;
+}
 
 double Speeds::gain(const WorkKind &kind, unsigned cpu_lanes) const {
   const auto found = sharing_.find(kind);

@@ -30,6 +30,9 @@ class Speeds {
   // All devices together, while they were at work.
   void device_work(const WorkKind &kind, double bytes, double seconds);
 
+  // Whether enough was seen of the CPU's lanes by themselves: devices begin afterwards.
+  bool knows_cpu_alone(const WorkKind &kind) const;
+
   // Whether devices may take part in this kind: unknown, or the CPU's lanes beside them and they do more together than
   // the lanes alone. What was found not to be worth it is tried again now and then: call once a run.
   bool admits_devices(const WorkKind &kind, unsigned cpu_lanes);

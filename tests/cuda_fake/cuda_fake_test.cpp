@@ -201,10 +201,10 @@ struct Failing {
 };
 
 void fail_every(const Failing &what) {
-  Work work(3, 5, 40'000);
+  Work work(3, 5, 10'000);
   const auto life = [&](FakeCuda &driver, const std::function<void(core::Backend &, const core::Prepared &)> &body) {
     gpu::Options options = fake_options(driver, what.technique);
-    options.memory_budget_bytes = 1 << 20;  // several pieces
+    options.memory_budget_bytes = 1 << 18;  // several pieces
     const auto backend = gpu::make_backend(options, core::Log());
     const auto prepared = backend->prepare(work.matrix);
     body(*backend, *prepared);
@@ -276,7 +276,7 @@ TEST(CudaFaults, EveryCall) {
 
 TEST(CudaFaults, EveryCallOutOfMemory) {
   for (const Way way : kWays) {
-    Work work(3, 5, 40'000);
+    Work work(3, 5, 10'000);
     std::uint64_t count = 1;
     unsigned worked = 0;
     for (std::uint64_t n = 0; n < count; ++n) {

@@ -104,6 +104,7 @@ struct FakeCuda::State {
   FakeContext other_contexts[8] = {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}};
   std::map<std::uintptr_t, Range> device_memory, pinned_memory;
   std::set<FakeStream *> streams;
+  std::map<void *, std::function<void()>> left;  // objects not released: a dead device's never are
   std::vector<std::function<void()>> graph;
   FakeStream legacy{&contexts[0], nullptr, false};
 
@@ -154,6 +155,17 @@ void begin_release(const char *function) {
 #define BEGIN(function, needs)   \
   const Lock lock(state->mutex); \
   if (const CUresult failure = begin(#function, needs); failure != CUDA_SUCCESS) return failure
+
+template <class Made>
+Made *keep(Made *made) {
+  state->left[made] = [made] { delete made; };
+  return made;
+}
+template <class Made>
+void end(Made *made) {
+  state->left.erase(made);
+  delete made;
+}
 
 FakeStream *as(CUstream stream) {
   return stream == CU_STREAM_LEGACY ? &state->legacy : reinterpret_cast<FakeStream *>(stream);
@@ -416,14 +428,14 @@ CUresult host_free(void *memory) {
 CUresult pool_create(CUmemoryPool *out, const CUmemPoolProps *) {
   BEGIN(cuMemPoolCreate, kNoCapture);
   ++state->live["pool"];
-  *out = reinterpret_cast<CUmemoryPool>(new FakePool);
+  *out = reinterpret_cast<CUmemoryPool>(keep(new FakePool));
   return CUDA_SUCCESS;
 }
 CUresult pool_destroy(CUmemoryPool pool) {
   const Lock lock(state->mutex);
   begin_release("cuMemPoolDestroy");
   --state->live["pool"];
-  delete reinterpret_cast<FakePool *>(pool);
+  end(reinterpret_cast<FakePool *>(pool));
   return CUDA_SUCCESS;
 }
 CUresult pool_attribute(CUmemoryPool, CUmemPool_attribute, void *) {
@@ -554,14 +566,14 @@ CUresult stream_context(CUstream stream, CUcontext *out) {
 CUresult event_create(CUevent *out, unsigned) {
   BEGIN(cuEventCreate, kContext | kNoCapture);
   ++state->live["event"];
-  *out = reinterpret_cast<CUevent>(new FakeEvent);
+  *out = reinterpret_cast<CUevent>(keep(new FakeEvent));
   return CUDA_SUCCESS;
 }
 CUresult event_destroy(CUevent event) {
   const Lock lock(state->mutex);
   begin_release("cuEventDestroy");
   --state->live["event"];
-  delete as(event);
+  end(as(event));
   return CUDA_SUCCESS;
 }
 CUresult event_record(CUevent event, CUstream stream) {
@@ -615,14 +627,14 @@ CUresult module_load(CUmodule *out, const void *image) {
     module->made = made->second;
   }
   ++state->live["module"];
-  *out = reinterpret_cast<CUmodule>(module.release());
+  *out = reinterpret_cast<CUmodule>(keep(module.release()));
   return CUDA_SUCCESS;
 }
 CUresult module_unload(CUmodule module) {
   const Lock lock(state->mutex);
   begin_release("cuModuleUnload");
   --state->live["module"];
-  delete reinterpret_cast<FakeModule *>(module);
+  end(reinterpret_cast<FakeModule *>(module));
   return CUDA_SUCCESS;
 }
 CUresult module_function(CUfunction *out, CUmodule from, const char *name) {
@@ -736,14 +748,14 @@ nvrtcResult rtc_create(nvrtcProgram *out, const char *text, const char *name, in
         result != NVRTC_SUCCESS)
       return result;
   ++state->live["program"];
-  *out = reinterpret_cast<nvrtcProgram>(program.release());
+  *out = reinterpret_cast<nvrtcProgram>(keep(program.release()));
   return NVRTC_SUCCESS;
 }
 nvrtcResult rtc_destroy(nvrtcProgram *program) {
   const Lock lock(state->mutex);
   --state->live["program"];
   if (as(*program)->real != nullptr) real().nvrtcDestroyProgram(&as(*program)->real);
-  delete as(*program);
+  end(as(*program));
   *program = nullptr;
   return NVRTC_SUCCESS;
 }
@@ -911,6 +923,7 @@ FakeCuda::~FakeCuda() {
   for (const auto &[address, range] : state->pinned_memory)
     if (!range.is_ours) std::free(reinterpret_cast<void *>(address));
   for (FakeStream *each : state->streams) delete each;
+  for (const auto &[object, end_of] : state->left) end_of();
   delete std::exchange(state, nullptr);
 }
 

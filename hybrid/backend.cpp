@@ -1,0 +1,227 @@
+// The Backend made of Backends.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <numeric>
+#include <thread>
+
+#include "core/error.hpp"
+#include "core/fork.hpp"
+#include "core/signals.hpp"
+#include "hybrid/crew.hpp"
+#include "hybrid/prepared.hpp"
+
+namespace tandem::hybrid {
+namespace {
+
+using core::Control;
+using core::MemoryKind;
+using core::Task;
+
+class HybridBackend final : public core::Backend {
+ public:
+  HybridBackend(Options options, const core::Log &log) : options_(std::move(options)), log_(log) {
+    if (options_.members.empty()) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "hybrid: no device is named");
+    traits_of_members_ =
+        traits_for(options_.members, options_.alone != nullptr ? options_.alone->traits().name : "hybrid");
+    traits_.store(&traits_of_members_);
+  }
+
+  ~HybridBackend() override {
+    Shared *shared = shared_.get_if_made();
+    if (shared == nullptr) return;  // in a child the parent's threads are not there
+    if (shared->search.joinable()) shared->search.join();
+    if (shared->crew != nullptr) shared->crew->stop();
+  }
+
+  const core::Traits &traits() const noexcept override { return *traits_.load(std::memory_order_acquire); }
+
+  std::shared_ptr<const core::Prepared> prepare(const core::Matrix &matrix) override {
+    auto prepared = std::make_shared<HybridPrepared>(matrix, small().prepare(matrix));
+    // Whoever was asked for by name must be there.
+    for (std::size_t i = 0; i < options_.members.size(); ++i)
+      if (!options_.members[i].is_optional && !options_.members[i].is_in_place)
+        prepared->of(i, *options_.members[i].backend);
+    return prepared;
+  }
+
+  // What is tuned is the backend that does what is small; the devices are tuned by their own names.
+  std::shared_ptr<const core::Prepared> prepare_tuned(const core::Matrix &matrix,
+                                                      const core::TuningValues &values) override {
+    return std::make_shared<HybridPrepared>(matrix, small().prepare_tuned(matrix, values));
+  }
+  std::vector<core::TuningParameter> tuning_parameters(unsigned rows, unsigned columns,
+                                                       core::Mode mode) const override {
+    return small().tuning_parameters(rows, columns, mode);
+  }
+  core::TuningIdentity tuning_identity() const override { return small().tuning_identity(); }
+  std::string tuning_kernel_hash() const override { return small().tuning_kernel_hash(); }
+
+  void run(std::span<const Task> tasks, Control &control) override {
+    if (tasks.size() == 1 && tasks.front().memory == MemoryKind::host &&
+        moved_bytes(tasks.front()) < options_.inline_bytes)
+      return run_small(tasks.front(), control);
+    std::vector<Task> shared;
+    std::uint64_t moved = 0;
+    for (const Task &task : tasks) {
+      if (task.length_bytes == 0 || task.prepared->rows() == 0) continue;
+      if (task.memory != MemoryKind::host) {
+        run_on_device(task, control);
+      } else if (task.prepared->columns() == 0) {
+        run_small(task, control);
+      } else {
+        shared.push_back(task);
+        if (__builtin_add_overflow(moved, moved_bytes(task), &moved)) moved = UINT64_MAX;
+      }
+    }
+    if (shared.empty()) return;
+    if (moved < options_.inline_bytes) {
+      for (const Task &task : shared) run_small(task, control);
+      return;
+    }
+    look_for_more(moved);
+    Shared &state = shared_.get();
+    if (options_.alone != nullptr && !state.has_devices.load(std::memory_order_acquire))
+      return run_alone(shared, control);
+    crew(state).run(shared, control);
+  }
+
+  std::unique_ptr<core::Ticket> submit(std::span<const Task> tasks, Control &control) override {
+    const auto is_on_device = [](const Task &task) { return task.memory != MemoryKind::host; };
+    if (tasks.size() != 1 || !is_on_device(tasks.front())) return Backend::submit(tasks, control);
+    Task task = tasks.front();
+    const auto [index, backend] = member_for(task.memory);
+    task.prepared = hybrid_of(task).of(index, *backend).get();
+    return backend->submit({&task, 1}, control);
+  }
+
+  void make_ready(const core::Prepared &prepared, core::Mode mode, MemoryKind memory) override {
+    if (memory == MemoryKind::host) return;
+    const auto [index, backend] = member_for(memory);
+    backend->make_ready(*static_cast<const HybridPrepared &>(prepared).of(index, *backend), mode, memory);
+  }
+
+  void read_column(const Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
+                   std::uint8_t *outputs_out) override {
+    if (task.memory == MemoryKind::host) return Backend::read_column(task, at_bytes, inputs_out, outputs_out);
+    Task own = task;
+    const auto [index, backend] = member_for(task.memory);
+    own.prepared = hybrid_of(task).of(index, *backend).get();
+    backend->read_column(own, at_bytes, inputs_out, outputs_out);
+  }
+
+  std::uint64_t kernel_calls() const noexcept override {
+    std::uint64_t calls = options_.alone != nullptr ? options_.alone->kernel_calls() : 0;
+    for (const Member &each : options_.members) calls += each.backend->kernel_calls();
+    return calls;
+  }
+
+ private:
+  // What belongs to one process.
+  struct Shared {
+    std::mutex mutex;
+    std::shared_ptr<Crew> crew;
+    std::thread search;  // for more members
+    bool has_searched = false;
+    std::atomic<bool> has_devices{false};
+  };
+
+  static std::uint64_t moved_bytes(const Task &task) noexcept {
+    std::uint64_t moved = 0;
+    const std::uint64_t shards = std::uint64_t{task.prepared->rows()} + task.prepared->columns();
+    return __builtin_mul_overflow(shards, task.length_bytes, &moved) ? UINT64_MAX : moved;
+  }
+
+  static core::Traits traits_for(const std::vector<Member> &members, const std::string &name) {
+    core::Traits traits;
+    traits.name = name;
+    traits.lanes = 0;
+    for (const Member &each : members) {
+      const core::Traits &own = each.backend->traits();
+      traits.lanes += each.lanes;
+      traits.granularity_bytes = std::lcm(traits.granularity_bytes, own.granularity_bytes);
+      for (const MemoryKind memory : own.memories)
+        if (std::find(traits.memories.begin(), traits.memories.end(), memory) == traits.memories.end())
+          traits.memories.push_back(memory);
+    }
+    return traits;
+  }
+
+  Crew &crew(Shared &state) {
+    const std::lock_guard lock(state.mutex);
+    if (state.crew == nullptr) state.crew = std::make_shared<Crew>(options_, log_);
+    return *state.crew;
+  }
+
+  core::Backend &small() const noexcept {
+    return options_.alone != nullptr ? *options_.alone : *options_.members.front().backend;
+  }
+
+  void run_small(Task task, Control &control) {
+    task.prepared = hybrid_of(task).small.get();
+    small().run({&task, 1}, control);
+  }
+
+  void run_alone(std::vector<Task> &tasks, Control &control) {
+    for (Task &task : tasks) task.prepared = hybrid_of(task).small.get();
+    options_.alone->run(tasks, control);
+  }
+
+  void run_on_device(Task task, Control &control) {
+    const auto [index, backend] = member_for(task.memory);
+    task.prepared = hybrid_of(task).of(index, *backend).get();
+    backend->run({&task, 1}, control);
+  }
+
+  std::pair<std::size_t, std::shared_ptr<core::Backend>> member_for(MemoryKind memory) {
+    const auto backends = crew(shared_.get()).backends();
+    for (std::size_t i = 0; i < backends.size(); ++i) {
+      const auto &memories = backends[i]->traits().memories;
+      if (std::find(memories.begin(), memories.end(), memory) != memories.end()) return {i, backends[i]};
+    }
+    core::fail(TANDEM_ERROR_UNSUPPORTED,
+               fmt::format("hybrid: none of its devices takes memory kind {}", static_cast<std::int32_t>(memory)));
+  }
+
+  // Once, on a thread of its own: drivers take their time, and this run does not wait for them.
+  void look_for_more(std::uint64_t moved) {
+    if (!options_.discover || moved < options_.discover_bytes) return;
+    Shared &state = shared_.get();
+    const std::lock_guard lock(state.mutex);
+    if (state.has_searched) return;
+    state.has_searched = true;
+    const core::SignalsBlocked blocked;
+    state.search = std::thread([this, &state] {
+      try {
+        std::vector<Member> found = options_.discover();
+        if (found.empty()) return log_.say(TANDEM_LOG_INFO, "hybrid: no device was found: the CPU does all");
+        std::string names;
+        for (const Member &each : found) names += (names.empty() ? "" : ", ") + each.name;
+        log_.say(TANDEM_LOG_INFO, fmt::format("hybrid: beside the CPU from now on: {}", names));
+        std::vector<Member> all = options_.members;
+        all.insert(all.end(), found.begin(), found.end());
+        found_traits_ = traits_for(all, "hybrid");
+        crew(state).add(std::move(found));
+        traits_.store(&found_traits_, std::memory_order_release);
+        state.has_devices.store(true, std::memory_order_release);
+      } catch (const std::exception &error) {
+        log_.say(TANDEM_LOG_WARNING, fmt::format("hybrid: looking for devices failed: {}", error.what()));
+      }
+    });
+  }
+
+  const Options options_;
+  const core::Log log_;
+  core::Traits traits_of_members_, found_traits_;
+  std::atomic<const core::Traits *> traits_{nullptr};
+  core::ForkLocal<Shared> shared_;
+};
+
+}  // namespace
+
+std::unique_ptr<core::Backend> make_backend(Options options, const core::Log &log) {
+  return std::make_unique<HybridBackend>(std::move(options), log);
+}
+
+}  // namespace tandem::hybrid

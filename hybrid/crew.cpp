@@ -1,0 +1,482 @@
+#include "hybrid/crew.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <system_error>
+
+#include "core/error.hpp"
+#include "core/signals.hpp"
+#include "hybrid/prepared.hpp"
+
+namespace tandem::hybrid {
+namespace {
+
+constexpr unsigned kMostFailures = 3;         // of a device, then it is left out for good
+constexpr double kDeadlineFactor = 20;        // of the predicted time, before a device is given up
+constexpr double kLongestWaitSeconds = 0.02;  // of an idle lane, and of a caller: resources change, calls are cancelled
+constexpr const char *kCancelled = "hybrid: the run was cancelled";
+constexpr std::size_t kMostSpans = 1'000'000;
+constexpr std::chrono::seconds kLastPatience{2};  // with a device that does not answer, at the very end
+
+std::uint64_t mib(std::uint64_t bytes) { return (bytes + (std::uint64_t{1} << 20) - 1) >> 20; }
+
+std::chrono::duration<double> seconds(double value) { return std::chrono::duration<double>(value); }
+
+const char *name_of(core::Mode mode) {
+  return mode == core::Mode::assign ? "assign" : mode == core::Mode::accumulate ? "accumulate" : "compare";
+}
+
+}  // namespace
+
+Crew::Crew(const Options &options, const core::Log &log) : options_(options), log_(log) {
+  cpu_ = pool_.index(core::resource_name(core::Resource::cpu));
+  gpu_ = pool_.index(core::resource_name(core::Resource::gpu));
+  pinned_mib_ = pool_.index(core::resource_name(core::Resource::pinned_mib));
+  add(options.members);
+}
+
+Crew::~Crew() = default;
+
+double Crew::now() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void Crew::add(std::vector<Member> members) {
+  const Lock lock(mutex_);
+  for (Member &each : members) {
+    members_.push_back(std::make_unique<MemberState>(MemberState{std::move(each)}));
+    for (unsigned i = 0; i < members_.back()->member.lanes; ++i) {
+      auto lane = std::make_unique<Lane>();
+      lane->index = static_cast<unsigned>(lanes_.size());
+      lane->member = members_.size() - 1;
+      lanes_.push_back(std::move(lane));
+    }
+  }
+}
+
+std::vector<std::shared_ptr<core::Backend>> Crew::backends() const {
+  const Lock lock(mutex_);
+  std::vector<std::shared_ptr<core::Backend>> list;
+  for (const auto &each : members_) list.push_back(each->member.backend);
+  return list;
+}
+
+unsigned Crew::cpu_lanes() const {
+  unsigned count = 0;
+  for (const auto &each : members_)
+    if (each->member.is_in_place) count += each->member.lanes;
+  return count;
+}
+
+void Crew::sync_resources() {
+  if (options_.resources == nullptr) return;
+  pool_.set(cpu_, options_.resources->amount(core::Resource::cpu));
+  pool_.set(gpu_, options_.resources->amount(core::Resource::gpu));
+  pool_.set(pinned_mib_, options_.resources->amount(core::Resource::pinned_mib));
+}
+
+// With the lock.
+void Crew::start_threads() {
+  const core::SignalsBlocked blocked;
+  for (const auto &lane : lanes_) {
+    if (lane->thread.joinable()) continue;
+    Lane *const own = lane.get();
+    // It holds the crew: one that is left behind needs it.
+    lane->thread = std::thread([crew = shared_from_this(), own] { crew->work(*own); });
+  }
+}
+
+std::shared_ptr<Job> Crew::open_job(std::span<const core::Task> tasks, core::Control &control) {
+  std::uint64_t granularity = 1;
+  for (const auto &each : members_)
+    granularity = std::max(granularity, each->member.backend->traits().granularity_bytes);
+  Work work(tasks, granularity);
+  sync_resources();
+
+  const core::Task &first = tasks.front();
+  const WorkKind kind{first.mode, first.prepared->columns(), first.prepared->rows()};
+  const bool admits = options_.policy != Policy::automatic || speeds_.admits_devices(kind, cpu_lanes());
+  std::vector<Worker> workers;
+  for (const auto &lane : lanes_) {
+    const MemberState &state = *members_[lane->member];
+    const Member &member = state.member;
+    Worker worker{fmt::format("{}/{}", member.name, lane->index),
+                  speeds_.of(lane->member, kind, member.latency_seconds)};
+    worker.knee_bytes = static_cast<double>(member.knee_bytes);
+    worker.writes_in_place = member.is_in_place;
+    if (member.is_in_place) {
+      worker.needs = {{cpu_, 1}};
+    } else {
+      worker.needs = {{gpu_, 1}, {pinned_mib_, mib(member.staging_bytes)}};
+      worker.most_bytes = static_cast<double>(member.staging_bytes);
+    }
+    if (!state.is_started) worker.start_up_seconds = member.start_up_seconds;
+    workers.push_back(std::move(worker));
+  }
+  Ledger::Options options{options_.policy, work.bytes(), options_.chunk_bytes, {}};
+  auto job = std::make_shared<Job>(std::move(work), std::move(options), std::move(workers), pool_, control);
+  job->ledger.set_cut([each = job.get()](std::uint64_t position) { return each->work.cut(position); });
+  job->kind = kind;
+  job->admits_devices = admits;
+  job->what = fmt::format("{} {}x{}", name_of(kind.mode), kind.rows, kind.columns);
+  job->start_seconds = now();
+  for (const auto &lane : lanes_) {
+    const MemberState &state = *members_[lane->member];
+    if (state.is_out || lane->is_given_up) job->ledger.retire(lane->index);
+    if (lane->job != nullptr || (!admits && !state.member.is_in_place)) job->ledger.set_away(lane->index, true);
+  }
+  return job;
+}
+
+void Crew::run(std::span<const core::Task> tasks, core::Control &control) {
+  if (control.cancelled()) core::fail(TANDEM_ERROR_CANCELLED, kCancelled);
+  Lock lock(mutex_);
+  const std::shared_ptr<Job> job = open_job(tasks, control);
+  start_threads();
+  jobs_.push_back(job);
+  work_there_.notify_all();
+  while (!job->is_over()) {
+    job->changed.wait_for(lock, seconds(kLongestWaitSeconds));
+    if (control.cancelled()) job->cancelled = true;
+    give_up_late_lanes(*job, now());
+  }
+  close_job(*job, lock);
+  if (job->error) std::rethrow_exception(job->error);
+  if (job->cancelled && !job->ledger.is_done()) core::fail(TANDEM_ERROR_CANCELLED, kCancelled);
+  if (job->ledger.is_done()) return;
+  if (job->device_error) std::rethrow_exception(job->device_error);
+  core::fail(TANDEM_ERROR_DEVICE, "hybrid: none of its devices answers any more");
+}
+
+// Nobody touches the caller's memory any more when this returns.
+void Crew::close_job(Job &job, Lock &lock) {
+  job.closed = true;
+  job.device_control.cancel();
+  job.changed.wait(lock, [&] { return job.touching == 0; });
+  jobs_.remove_if([&](const std::shared_ptr<Job> &each) { return each.get() == &job; });
+  for (const auto &lane : lanes_) {
+    if (lane->index >= job.ledger.worker_count()) continue;
+    speeds_.keep(lane->member, job.kind, job.ledger.worker(lane->index).estimate);
+  }
+  if (!options_.timeline_file.empty() && spans_.size() + job.spans.size() <= kMostSpans)
+    spans_.insert(spans_.end(), job.spans.begin(), job.spans.end());
+  tell(job);
+  work_there_.notify_all();
+}
+
+// What the run came to, for the log.
+void Crew::tell(const Job &job) const {
+  if (!log_.hears(TANDEM_LOG_DEBUG)) return;
+  std::vector<std::uint64_t> bytes(members_.size());
+  for (const TimelineSpan &span : job.spans)
+    if (span.committed) bytes[lanes_[span.worker]->member] += span.bytes;
+  std::string shares;
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    shares += fmt::format("{}{} {:.1f} %", i == 0 ? "" : ", ", members_[i]->member.name,
+                          100.0 * static_cast<double>(bytes[i]) / static_cast<double>(job.work.bytes()));
+  }
+  const double gain = speeds_.gain(job.kind, cpu_lanes());
+  log_.say(TANDEM_LOG_DEBUG, fmt::format("hybrid: {}, {} bytes moved in {:.6f} s: {}{}", job.what, job.work.bytes(),
+                                         now() - job.start_seconds, shares,
+                                         gain == 0 ? "" : fmt::format("; with devices {:.2f} of the CPU alone", gain)));
+}
+
+// A device that has not answered for long is not waited for. Its range goes to the others.
+void Crew::give_up_late_lanes(Job &job, double at) {
+  for (const auto &lane : lanes_) {
+    if (lane->job.get() != &job || !lane->on_device_since || lane->is_given_up) continue;
+    const double predicted = job.ledger.predicted_seconds(lane->chunk);
+    const double deadline =
+        options_.least_deadline_seconds + (std::isfinite(predicted) ? kDeadlineFactor * predicted : 0) +
+        (members_[lane->member]->is_started ? 0 : kDeadlineFactor * members_[lane->member]->member.start_up_seconds);
+    if (at - *lane->on_device_since < deadline) continue;
+    lane->is_given_up = true;
+    job.ledger.give_up(lane->chunk);
+    log_.say(TANDEM_LOG_WARNING,
+             fmt::format("hybrid: {} has not answered for {:.1f} s: its work goes to the others, its memory is kept "
+                         "until it does",
+                         members_[lane->member]->member.name, at - *lane->on_device_since));
+    work_there_.notify_all();
+  }
+}
+
+void Crew::stop() noexcept {
+  Lock lock(mutex_);
+  stopping_ = true;
+  work_there_.notify_all();
+  for (const auto &lane : lanes_) {
+    if (!lane->thread.joinable()) continue;
+    const bool ended =
+        lane_ended_.wait_for(lock, kLastPatience, [&] { return lane->has_ended || !lane->on_device_since; });
+    if (ended) {
+      lock.unlock();
+      lane->thread.join();
+      lock.lock();
+    } else {
+      log_.say(TANDEM_LOG_WARNING,
+               fmt::format("hybrid: {} still does not answer; its thread and memory are left behind",
+                           members_[lane->member]->member.name));
+      lane->thread.detach();
+    }
+  }
+  write_timeline();
+}
+
+void Crew::write_timeline() noexcept {
+  if (options_.timeline_file.empty()) return;
+  try {
+    std::vector<std::string> names;
+    for (const auto &lane : lanes_)
+      names.push_back(fmt::format("{}/{}", members_[lane->member]->member.name, lane->index));
+    double first = spans_.empty() ? 0 : spans_.front().start_seconds, last = first;
+    for (const TimelineSpan &each : spans_) {
+      first = std::min(first, each.start_seconds);
+      last = std::max(last, each.end_seconds);
+    }
+    std::vector<double> bytes(lanes_.size()), busy(lanes_.size());
+    double all = 0, speed = 0;
+    for (TimelineSpan &each : spans_) {
+      bytes[each.worker] += each.committed ? static_cast<double>(each.bytes) : 0;
+      busy[each.worker] += each.end_seconds - each.start_seconds;
+      each.start_seconds -= first;
+      each.end_seconds -= first;
+    }
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      all += bytes[i];
+      if (busy[i] > 0) speed += bytes[i] / busy[i];
+    }
+    const double efficiency = last > first && speed > 0 ? all / speed / (last - first) : 0;
+    hybrid::write_timeline(options_.timeline_file, timeline_json(names, spans_, last - first, efficiency));
+  } catch (const std::exception &error) {
+    log_.say(TANDEM_LOG_WARNING, fmt::format("hybrid: no timeline: {}", error.what()));
+  }
+}
+
+void Crew::work(Lane &lane) {
+  Lock lock(mutex_);
+  const Member &member = members_[lane.member]->member;
+  lock.unlock();
+  if (member.enter_thread) member.enter_thread();
+  Staging staging(*member.backend);
+  lock.lock();
+  while (!stopping_) {
+    try {
+      double look_again = kLongestWaitSeconds;
+      const std::optional<Chunk> chunk = find_chunk(lane, &look_again);
+      if (!chunk) {
+        if (jobs_.empty()) {
+          work_there_.wait(lock);
+        } else {
+          work_there_.wait_for(lock, seconds(look_again));
+        }
+        continue;
+      }
+      if (member.is_in_place) {
+        do_in_place(lane, *lane.job, *chunk, lock);
+      } else {
+        do_staged(lane, *lane.job, *chunk, staging, lock);
+      }
+    } catch (...) {  // no memory for the book itself
+      for (const std::shared_ptr<Job> &job : jobs_) job->error = std::current_exception();
+    }
+    const std::shared_ptr<Job> job = std::move(lane.job);
+    lane.job.reset();
+    for (const std::shared_ptr<Job> &each : jobs_) {
+      if (each == job || each->is_over()) each->changed.notify_all();
+      if (each != job) set_away(lane, *each, false);
+    }
+    work_there_.notify_all();
+  }
+  lane.has_ended = true;
+  lane_ended_.notify_all();
+}
+
+// Of the policy `automatic`: devices begin when the CPU's own speed is known, and stop where they are no gain.
+bool Crew::may_work(const Lane &lane, const Job &job) const {
+  if (options_.policy != Policy::automatic || members_[lane.member]->member.is_in_place) return true;
+  const unsigned lanes = cpu_lanes();
+  if (lanes == 0) return true;
+  return job.admits_devices && speeds_.knows_cpu_alone(job.kind) && speeds_.is_worth_it(job.kind, lanes);
+}
+
+// The first chunk that a run has for this lane, the oldest run first.
+std::optional<Chunk> Crew::find_chunk(Lane &lane, double *look_again) {
+  const double at = now();
+  sync_resources();
+  for (const std::shared_ptr<Job> &job : jobs_) {
+    if (!job->is_open() || lane.index >= job->ledger.worker_count()) continue;
+    const bool may = may_work(lane, *job);
+    job->ledger.set_away(lane.index, !may);
+    if (!may) continue;
+    const std::uint64_t revision = job->ledger.revision();
+    const std::optional<Chunk> chunk = job->ledger.take(lane.index, at);
+    if (job->ledger.revision() != revision) work_there_.notify_all();
+    if (chunk) {
+      lane.job = job;
+      lane.chunk = chunk->id;
+      for (const std::shared_ptr<Job> &each : jobs_)
+        if (each != job) set_away(lane, *each, true);
+      return chunk;
+    }
+    *look_again = std::min(*look_again, std::max(job->ledger.next_look_seconds(at) - at, 1e-4));
+  }
+  return std::nullopt;
+}
+
+// The lane is with another run, or not any more.
+void Crew::set_away(const Lane &lane, Job &job, bool away) {
+  if (lane.index < job.ledger.worker_count()) job.ledger.set_away(lane.index, away || !may_work(lane, job));
+}
+
+void Crew::note(const Lane &lane, Job &job, const Chunk &chunk, double start, std::uint64_t committed) {
+  if (options_.timeline_file.empty() && !log_.hears(TANDEM_LOG_DEBUG)) return;
+  job.spans.push_back({lane.index, job.what, chunk.range, committed, start, now(), committed > 0});
+}
+
+// For how long, so far, any device was at work.
+double Crew::devices_at_work_until(double at) const noexcept {
+  return devices_at_work_seconds_ + (devices_at_work_ > 0 ? at - devices_changed_ : 0);
+}
+
+void Crew::devices_at_work(int change) noexcept {
+  const double at = now();
+  devices_at_work_seconds_ = devices_at_work_until(at);
+  devices_changed_ = at;
+  devices_at_work_ += static_cast<unsigned>(change);
+}
+
+void Crew::do_in_place(Lane &lane, Job &job, const Chunk &chunk, Lock &lock) {
+  core::Backend &backend = *members_[lane.member]->member.backend;
+  const Touch touch(job);
+  const double start = now();
+  const double beside = devices_at_work_until(start);
+  std::exception_ptr error;
+  std::optional<InPlace> run;
+  try {
+    const Unlocked unlocked(lock);
+    run.emplace(job.work, job.work.pieces(chunk.range), lane.member, backend);
+    run->run(backend, *job.control);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  if (error) {
+    // A part of the range may be written: nobody may do it again.
+    if (job.control->cancelled()) {
+      job.cancelled = true;
+    } else {
+      job.error = error;
+    }
+    job.ledger.fail(chunk.id);
+    return;
+  }
+  job.ledger.claim(chunk.id);
+  job.ledger.committed(chunk.range.bytes());
+  run->merge_mismatches(job.work);
+  const double end = now();
+  job.ledger.finish(chunk.id, end);
+  const double with_devices = devices_at_work_until(end) - beside;
+  const double bytes = static_cast<double>(chunk.range.bytes());
+  if (with_devices > 0.9 * (end - start)) speeds_.cpu_chunk(job.kind, bytes, end - start, true);
+  if (with_devices < 0.02 * (end - start)) speeds_.cpu_chunk(job.kind, bytes, end - start, false);
+  note(lane, job, chunk, start, chunk.range.bytes());
+}
+
+// From the caller's shards through the device into staging. What the device may hold up is done while the lane touches
+// nothing of the caller's.
+std::exception_ptr Crew::run_on_device(Lane &lane, Job &job, const Chunk &chunk, Staging &staging, Lock &lock) {
+  const Member &member = members_[lane.member]->member;
+  try {
+    std::vector<Piece> pieces;
+    std::vector<std::shared_ptr<const HybridPrepared>> matrices;  // they may outlive the call
+    {
+      const Touch touch(job);
+      const Unlocked unlocked(lock);
+      pieces = job.work.pieces(chunk.range);
+      for (const Piece &piece : pieces) matrices.push_back(hybrid_of(job.work.task(piece.task)).shared_from_this());
+    }
+    {
+      const Unlocked unlocked(lock);
+      staging.prepared.clear();
+      for (const auto &each : matrices) staging.prepared.push_back(each->of(lane.member, *member.backend));
+    }
+    if (!job.is_open()) return nullptr;
+    {
+      const Touch touch(job);
+      const Unlocked unlocked(lock);
+      staging.lay_out(job.work, pieces, member.staging_bytes);
+      staging.copy_in(job.work);
+    }
+    const Unlocked unlocked(lock);
+    staging.run(job.device_control);
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+void Crew::do_staged(Lane &lane, Job &job, const Chunk &chunk, Staging &staging, Lock &lock) {
+  MemberState &state = *members_[lane.member];
+  const double start = now();
+  devices_at_work(+1);
+  lane.on_device_since = start;
+  const std::exception_ptr error = run_on_device(lane, job, chunk, staging, lock);
+  lane.on_device_since.reset();
+  devices_at_work(-1);
+  if (lane.is_given_up) {
+    lane.is_given_up = false;
+    log_.say(TANDEM_LOG_INFO, fmt::format("hybrid: {} answers again", state.member.name));
+  }
+  if (error) return device_failed(lane, job, chunk, error);
+  std::uint64_t committed = 0;
+  if (job.is_open()) {
+    state.is_started = true;
+    const std::vector<Range> own = job.ledger.claim(chunk.id);
+    const bool is_whole = own.size() == 1 && own.front() == chunk.range;
+    if (job.kind.mode == core::Mode::compare && !is_whole) {
+      // Its records are of the whole chunk, and cannot be taken apart.
+      for (const Range &each : own) job.ledger.disclaim(each);
+    } else {
+      const Touch touch(job);
+      {
+        const Unlocked unlocked(lock);
+        staging.copy_out(job.work, own);
+      }
+      staging.merge_mismatches(job.work);
+      for (const Range &each : own) committed += each.bytes();
+      job.ledger.committed(committed);
+    }
+  }
+  const double end = now();
+  job.ledger.finish(chunk.id, end);
+  if (committed > 0) {
+    speeds_.device_work(job.kind, static_cast<double>(chunk.range.bytes()), (end - start) / state.member.lanes);
+    note(lane, job, chunk, start, committed);
+  }
+}
+
+void Crew::device_failed(Lane &lane, Job &job, const Chunk &chunk, std::exception_ptr error) {
+  MemberState &state = *members_[lane.member];
+  if (job.closed || job.device_control.cancelled()) {
+    job.ledger.fail(chunk.id);
+    return;
+  }
+  std::string why = "unknown";
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception &each) {
+    why = each.what();
+  } catch (...) {
+  }
+  job.device_error = error;
+  job.ledger.fail(chunk.id);
+  for (const auto &other : lanes_)
+    if (other->member == lane.member && other->index < job.ledger.worker_count()) job.ledger.retire(other->index);
+  state.is_out = ++state.failures >= kMostFailures;
+  log_.say(TANDEM_LOG_WARNING, fmt::format("hybrid: {} failed ({}): its work goes to the others{}", state.member.name,
+                                           why, state.is_out ? ", it gets no more" : ""));
+}
+
+}  // namespace tandem::hybrid

@@ -1,0 +1,121 @@
+// The threads of a hybrid and what they share: one thread per lane of each member, the runs under way, the resources,
+// what was learned. All of it under one lock, which nobody holds while coding or copying.
+#pragma once
+
+#include <condition_variable>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "hybrid/factory.hpp"
+#include "hybrid/job.hpp"
+
+namespace tandem::hybrid {
+
+class Crew : public std::enable_shared_from_this<Crew> {
+ public:
+  Crew(const Options &options, const core::Log &log);
+  ~Crew();
+  Crew(const Crew &) = delete;
+  Crew &operator=(const Crew &) = delete;
+
+  // More members, for the runs that come.
+  void add(std::vector<Member> members);
+
+  // Runs tasks of host memory, all with rows, columns and bytes. Throws Error.
+  void run(std::span<const core::Task> tasks, core::Control &control);
+
+  // Ends the threads. One whose device does not answer is left behind, with all that it may still write to.
+  void stop() noexcept;
+
+  std::vector<std::shared_ptr<core::Backend>> backends() const;
+
+ private:
+  struct MemberState {
+    Member member;
+    unsigned failures = 0;
+    bool is_out = false;      // it has failed too often
+    bool is_started = false;  // its first task is done
+  };
+  struct Lane {
+    unsigned index;
+    std::size_t member;
+    std::thread thread;
+    std::shared_ptr<Job> job;  // what it works on
+    std::uint64_t chunk = 0;
+    std::optional<double> on_device_since;
+    bool is_given_up = false;
+    bool has_ended = false;
+  };
+  using Lock = std::unique_lock<std::mutex>;
+
+  // The lock let go for a while, also when something is thrown.
+  class Unlocked {
+   public:
+    explicit Unlocked(Lock &lock) : lock_(lock) { lock_.unlock(); }
+    ~Unlocked() { lock_.lock(); }
+    Unlocked(const Unlocked &) = delete;
+    Unlocked &operator=(const Unlocked &) = delete;
+
+   private:
+    Lock &lock_;
+  };
+
+  // A lane that may be touching the caller's memory: the call does not return before it is gone. Made and ended under
+  // the lock.
+  class Touch {
+   public:
+    explicit Touch(Job &job) : job_(&job) { ++job.touching; }
+    ~Touch() {
+      if (--job_->touching == 0 && job_->closed) job_->changed.notify_all();
+    }
+    Touch(const Touch &) = delete;
+    Touch &operator=(const Touch &) = delete;
+
+   private:
+    Job *job_;
+  };
+
+  std::shared_ptr<Job> open_job(std::span<const core::Task> tasks, core::Control &control);
+  void close_job(Job &job, Lock &lock);
+  void start_threads();
+  void work(Lane &lane);
+  std::optional<Chunk> find_chunk(Lane &lane, double *look_again);
+  void set_away(const Lane &lane, Job &job, bool away);
+  void do_in_place(Lane &lane, Job &job, const Chunk &chunk, Lock &lock);
+  void do_staged(Lane &lane, Job &job, const Chunk &chunk, Staging &staging, Lock &lock);
+  std::exception_ptr run_on_device(Lane &lane, Job &job, const Chunk &chunk, Staging &staging, Lock &lock);
+  bool may_work(const Lane &lane, const Job &job) const;
+  double devices_at_work_until(double at) const noexcept;
+  void devices_at_work(int change) noexcept;
+  void note(const Lane &lane, Job &job, const Chunk &chunk, double start, std::uint64_t committed);
+  void device_failed(Lane &lane, Job &job, const Chunk &chunk, std::exception_ptr error);
+  void give_up_late_lanes(Job &job, double now);
+  void sync_resources();
+  void tell(const Job &job) const;
+  void write_timeline() noexcept;
+  unsigned cpu_lanes() const;
+  double now() const;
+
+  const Options options_;
+  const core::Log log_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable work_there_, lane_ended_;
+  std::vector<std::unique_ptr<MemberState>> members_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::list<std::shared_ptr<Job>> jobs_;  // the oldest first
+  ResourcePool pool_;
+  unsigned cpu_, gpu_, pinned_mib_;  // of the pool
+  Speeds speeds_;
+  bool stopping_ = false;
+  unsigned devices_at_work_ = 0;
+  double devices_at_work_seconds_ = 0,
+         devices_changed_ = 0;  // sum of times with a device at work, until the latest change
+  std::vector<TimelineSpan> spans_;
+};
+
+}  // namespace tandem::hybrid

@@ -1,0 +1,425 @@
+// The hybrid as a backend: the conformance suite over its policies and members, and what happens when one of them
+// fails, hangs, is cancelled or is held back by the resources.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "hybrid/factory.hpp"
+#include "tests/conformance/fake_backend.hpp"
+#include "tests/conformance/suite.hpp"
+#include "tests/conformance/work.hpp"
+
+namespace tandem::test {
+namespace {
+
+using core::Mode;
+using hybrid::Member;
+using hybrid::Policy;
+
+constexpr std::size_t kShardBytes = 20'011;
+
+Member cpu(unsigned lanes = 2, FakeScript script = {}) {
+  Member member;
+  member.name = "cpu";
+  script.lanes = lanes;
+  member.backend = std::make_shared<FakeBackend>(script);
+  member.lanes = lanes;
+  member.is_in_place = true;
+  return member;
+}
+
+Member device(const std::string &name, FakeScript script = {}, unsigned lanes = 1) {
+  Member member;
+  member.name = name;
+  script.name = name;
+  script.lanes = lanes;
+  member.backend = std::make_shared<FakeBackend>(script);
+  member.lanes = lanes;
+  member.staging_bytes = 64 << 10;
+  return member;
+}
+
+hybrid::Options options(std::vector<Member> members, Policy policy) {
+  hybrid::Options given;
+  given.members = std::move(members);
+  given.policy = policy;
+  given.chunk_bytes = 16 << 10;
+  given.inline_bytes = 0;
+  given.least_deadline_seconds = 0.05;
+  return given;
+}
+
+std::unique_ptr<core::Backend> make(std::vector<Member> members, Policy policy, const core::Log &log = {}) {
+  return hybrid::make_backend(options(std::move(members), policy), log);
+}
+
+std::vector<BackendMaker> makers() {
+  FakeScript grain;
+  grain.granularity_bytes = 8;
+  std::vector<BackendMaker> list;
+  for (const auto &[name, policy] :
+       {std::pair("auto", Policy::automatic), {"budget", Policy::budget}, {"free", Policy::free}}) {
+    const Policy of = policy;
+    const std::string called = name;
+    list.push_back({"cpu_" + called, [of] { return make({cpu()}, of); }, ""});
+    list.push_back({"device_" + called, [of] { return make({device("gpu")}, of); }, ""});
+    list.push_back({"both_" + called, [of] { return make({cpu(), device("gpu", {}, 2)}, of); }, ""});
+    list.push_back({"many_" + called,
+                    [of, grain] {
+                      return make({cpu(1), cpu(2), device("gpu", grain), device("other")}, of);
+                    },
+                    ""});
+  }
+  list.push_back({"inline",
+                  [] {
+                    hybrid::Options given = options({cpu(), device("gpu")}, Policy::automatic);
+                    given.inline_bytes = 64 << 10;
+                    return hybrid::make_backend(given, {});
+                  },
+                  ""});
+  list.push_back({"alone",
+                  [] {
+                    hybrid::Options given = options({cpu()}, Policy::automatic);
+                    given.alone = std::make_shared<FakeBackend>();
+                    return hybrid::make_backend(given, {});
+                  },
+                  ""});
+  return list;
+}
+
+INSTANTIATE_TEST_SUITE_P(Hybrid, BackendConformance, testing::ValuesIn(makers()), maker_name);
+
+// Holds up whoever comes through it while it is shut.
+class Gate {
+ public:
+  void shut() {
+    const std::lock_guard lock(mutex_);
+    is_shut_ = true;
+  }
+  void open() {
+    const std::lock_guard lock(mutex_);
+    is_shut_ = false;
+    opened_.notify_all();
+  }
+  void pass() {
+    std::unique_lock lock(mutex_);
+    if (is_shut_) ++waiting_;
+    came_.notify_all();
+    opened_.wait(lock, [this] { return !is_shut_; });
+    ++passed_;
+  }
+  bool somebody_waits() {
+    std::unique_lock lock(mutex_);
+    return came_.wait_for(lock, std::chrono::seconds(30), [this] { return waiting_ > 0; });
+  }
+  unsigned waited() {
+    const std::lock_guard lock(mutex_);
+    return waiting_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable opened_, came_;
+  bool is_shut_ = false;
+  unsigned waiting_ = 0, passed_ = 0;
+};
+
+// A stripe in memory that can be given back before the device is through.
+struct Stripe : Work {
+  explicit Stripe(std::size_t shard_bytes = kShardBytes) : Work(3, 5, shard_bytes) { reset(); }
+};
+
+TEST(HybridFault, AnOutputHalfDoneByAFailedDeviceIsDoneOnceByTheOthers) {
+  for (const Policy policy : {Policy::free, Policy::budget, Policy::automatic}) {
+    for (const Mode mode : {Mode::assign, Mode::accumulate}) {
+      FakeScript script;
+      script.failing_task = 1;
+      script.fails_for_ever = true;
+      script.fails_after_half = true;
+      Heard heard;
+      const Member broken = device("broken", script);
+      const auto backend = make({device("whole"), broken}, policy, heard.log());
+      Stripe stripe;
+      const auto prepared = backend->prepare(stripe.matrix);
+      for (int round = 0; round < 5; ++round) {
+        stripe.reset();
+        stripe.run(*backend, *prepared, mode);
+        EXPECT_TRUE(stripe.is_right(mode));
+      }
+      EXPECT_GT(static_cast<FakeBackend &>(*broken.backend).counts().tasks_failed, 0u);
+      EXPECT_TRUE(heard.has("broken failed")) << heard.text;
+      EXPECT_TRUE(heard.has("it gets no more")) << heard.text;
+    }
+  }
+}
+
+TEST(HybridFault, AHungDeviceIsNotWaitedForAndMayWriteAfterTheCallersMemoryIsGone) {
+  for (const Policy policy : {Policy::free, Policy::automatic}) {
+    for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare}) {
+      auto gate = std::make_shared<Gate>();
+      FakeScript script;
+      script.before_chunk = [gate](std::uint64_t, std::uint64_t) { gate->pass(); };
+      Heard heard;
+      auto backend = make({device("whole"), device("hung", script)}, policy, heard.log());
+      {
+        auto stripe = std::make_unique<Stripe>();
+        auto prepared = backend->prepare(stripe->matrix);
+        stripe->run(*backend, *prepared, mode);  // both are known
+        stripe->reset();
+        gate->shut();
+        for (int round = 0; round < 20 && gate->waited() == 0; ++round) {
+          stripe->reset();
+          stripe->run(*backend, *prepared, mode);
+          EXPECT_TRUE(stripe->is_right(mode));
+        }
+        ASSERT_GT(gate->waited(), 0u) << "the hung device never got any work";
+      }
+      // The stripe and the plan are gone; now the device writes.
+      gate->open();
+      auto stripe = std::make_unique<Stripe>();
+      const auto prepared = backend->prepare(stripe->matrix);
+      stripe->run(*backend, *prepared, Mode::assign);
+      EXPECT_TRUE(stripe->is_right(Mode::assign));
+      backend.reset();
+    }
+  }
+}
+
+TEST(HybridFault, ADeviceThatHangsForEverDoesNotHoldUpTheEnd) {
+  auto gate = std::make_shared<Gate>();
+  FakeScript script;
+  script.before_chunk = [gate](std::uint64_t, std::uint64_t) { gate->pass(); };
+  Heard heard;
+  auto backend = make({device("whole"), device("hung", script)}, Policy::free, heard.log());
+  Stripe stripe;
+  gate->shut();
+  for (int round = 0; round < 20 && gate->waited() == 0; ++round)
+    stripe.run(*backend, *backend->prepare(stripe.matrix), Mode::assign);
+  ASSERT_GT(gate->waited(), 0u);
+  backend.reset();
+  EXPECT_TRUE(heard.has("left behind")) << heard.text;
+  gate->open();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // its thread ends: no leak is left
+}
+
+TEST(HybridFault, WithoutAnyDeviceLeftTheCallSaysSo) {
+  for (const Policy policy : {Policy::free, Policy::budget, Policy::automatic}) {
+    FakeScript script;
+    script.failing_task = 0;
+    script.fails_for_ever = true;
+    const auto backend = make({device("a", script), device("b", script, 2)}, policy);
+    Stripe stripe;
+    const auto prepared = backend->prepare(stripe.matrix);
+    for (int round = 0; round < 5; ++round) {
+      try {
+        stripe.run(*backend, *prepared, Mode::accumulate);
+        FAIL() << "no error";
+      } catch (const core::Error &error) {
+        EXPECT_EQ(error.status(), TANDEM_ERROR_DEVICE) << error.what();
+      }
+    }
+    EXPECT_TRUE(stripe.is_untouched());
+  }
+}
+
+TEST(HybridFault, AnErrorOfTheCpuEndsTheRun) {
+  FakeScript script;
+  script.failing_task = 2;
+  script.failure = TANDEM_ERROR_OUT_OF_MEMORY;
+  const auto backend = make({cpu(2, script), device("gpu")}, Policy::free);
+  Stripe stripe(200'000);
+  const auto prepared = backend->prepare(stripe.matrix);
+  try {
+    stripe.run(*backend, *prepared, Mode::assign);
+    FAIL() << "no error";
+  } catch (const core::Error &error) {
+    EXPECT_EQ(error.status(), TANDEM_ERROR_OUT_OF_MEMORY) << error.what();
+  }
+  stripe.run(*backend, *prepared, Mode::assign);  // the next one is none of its business
+  EXPECT_TRUE(stripe.is_right(Mode::assign));
+}
+
+TEST(HybridCancel, AtEveryStep) {
+  for (const Policy policy : {Policy::free, Policy::automatic}) {
+    for (std::uint64_t at = 0; at < 12; ++at) {
+      auto count = std::make_shared<std::atomic<std::uint64_t>>(0);
+      auto control = std::make_shared<core::Control>();
+      FakeScript script;
+      script.chunk_bytes = 1000;
+      script.before_chunk = [=](std::uint64_t, std::uint64_t) {
+        if (count->fetch_add(1) == at) control->cancel();
+      };
+      auto stripe = std::make_unique<Stripe>();
+      const auto backend = make({cpu(2, script), device("gpu", script)}, policy);
+      const auto prepared = backend->prepare(stripe->matrix);
+      const core::Task task = {prepared.get(), stripe->in.data(), stripe->out.data(), 0,
+                               stripe->bytes,  Mode::accumulate};
+      try {
+        backend->run({&task, 1}, *control);
+        EXPECT_TRUE(stripe->is_right(Mode::accumulate));  // it came too late
+      } catch (const core::Error &error) {
+        EXPECT_EQ(error.status(), TANDEM_ERROR_CANCELLED) << error.what();
+      }
+      EXPECT_GT(count->load(), at);
+      stripe.reset();  // nobody touches it any more
+      Stripe next;
+      next.run(*backend, *prepared, Mode::assign);
+      EXPECT_TRUE(next.is_right(Mode::assign));
+    }
+  }
+}
+
+TEST(HybridResources, TheBudgetIsNeverExceededAndMayChange) {
+  core::Budget budget;
+  budget.set("cpu", 1);
+  FakeScript script;
+  script.latency_seconds = 1e-3;
+  const Member four = cpu(4, script);
+  hybrid::Options given = options({four}, Policy::budget);
+  given.resources = &budget;
+  const auto backend = hybrid::make_backend(given, {});
+  Stripe stripe(100'000);
+  const auto prepared = backend->prepare(stripe.matrix);
+  stripe.run(*backend, *prepared, Mode::assign);
+  EXPECT_TRUE(stripe.is_right(Mode::assign));
+  EXPECT_EQ(static_cast<FakeBackend &>(*four.backend).counts().most_at_once, 1u);
+  budget.set("cpu", 3);
+  stripe.reset();
+  stripe.run(*backend, *prepared, Mode::accumulate);
+  EXPECT_TRUE(stripe.is_right(Mode::accumulate));
+  EXPECT_EQ(static_cast<FakeBackend &>(*four.backend).counts().most_at_once, 3u);
+}
+
+TEST(HybridResources, RaisedWhileARunIsUnderWay) {
+  core::Budget budget;
+  budget.set("cpu", 1);
+  std::atomic<unsigned> begun{0};
+  FakeScript script;
+  script.latency_seconds = 2e-3;
+  script.before_chunk = [&](std::uint64_t, std::uint64_t) {
+    if (begun.fetch_add(1) == 3) budget.set("cpu", 4);
+  };
+  const Member four = cpu(4, script);
+  hybrid::Options given = options({four}, Policy::budget);
+  given.resources = &budget;
+  const auto backend = hybrid::make_backend(given, {});
+  Stripe stripe(200'000);
+  stripe.run(*backend, *backend->prepare(stripe.matrix), Mode::assign);
+  EXPECT_TRUE(stripe.is_right(Mode::assign));
+  EXPECT_GT(static_cast<FakeBackend &>(*four.backend).counts().most_at_once, 1u);
+}
+
+TEST(HybridResources, WhatWillNeverBeThereIsAnErrorAtOnce) {
+  core::Budget budget;
+  budget.set("pinned_mib", 1);
+  Member gpu = device("gpu");
+  gpu.staging_bytes = 8 << 20;
+  hybrid::Options given = options({cpu(), gpu}, Policy::budget);
+  given.resources = &budget;
+  const auto backend = hybrid::make_backend(given, {});
+  Stripe stripe;
+  const auto prepared = backend->prepare(stripe.matrix);
+  try {
+    stripe.run(*backend, *prepared, Mode::assign);
+    FAIL() << "no error";
+  } catch (const core::Error &error) {
+    EXPECT_EQ(error.status(), TANDEM_ERROR_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(error.what()).find("pinned_mib"), std::string::npos) << error.what();
+  }
+  budget.set("pinned_mib", 8);
+  stripe.run(*backend, *prepared, Mode::assign);
+  EXPECT_TRUE(stripe.is_right(Mode::assign));
+}
+
+TEST(HybridThreads, RunsAtTheSameTime) {
+  for (const Policy policy : {Policy::budget, Policy::automatic}) {
+    core::Budget budget;
+    budget.set("cpu", 2);
+    hybrid::Options given = options({cpu(3), device("gpu", {}, 2)}, policy);
+    given.resources = &budget;
+    const auto backend = hybrid::make_backend(given, {});
+    std::vector<std::thread> callers;
+    for (int i = 0; i < 4; ++i) {
+      callers.emplace_back([&] {
+        Stripe stripe;
+        const auto prepared = backend->prepare(stripe.matrix);
+        for (int round = 0; round < 8; ++round) {
+          stripe.reset();
+          stripe.run(*backend, *prepared, Mode::accumulate);
+          EXPECT_TRUE(stripe.is_right(Mode::accumulate));
+        }
+      });
+    }
+    for (std::thread &each : callers) each.join();
+  }
+}
+
+TEST(HybridFork, AChildHasThreadsOfItsOwn) {
+  const auto backend = make({cpu(2)}, Policy::automatic);
+  Stripe stripe;
+  const auto prepared = backend->prepare(stripe.matrix);
+  stripe.run(*backend, *prepared, Mode::assign);
+  const pid_t child = fork();
+  if (child == 0) {
+    stripe.reset();
+    stripe.run(*backend, *prepared, Mode::assign);
+    _exit(stripe.is_right(Mode::assign) ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+TEST(HybridGain, ADeviceThatTakesMoreThanItBringsIsLeftOut) {
+  // While the device computes, the CPU's lanes get nothing done: as where both are the same cores.
+  auto at_work = std::make_shared<std::atomic<int>>(0);
+  FakeScript fast, thief;
+  fast.chunk_bytes = 4096;
+  fast.before_chunk = [at_work](std::uint64_t, std::uint64_t) {
+    std::this_thread::sleep_for(std::chrono::microseconds(at_work->load() > 0 ? 3000 : 300));
+  };
+  thief.chunk_bytes = UINT64_MAX;
+  thief.before_chunk = [at_work](std::uint64_t, std::uint64_t) {
+    ++*at_work;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    --*at_work;
+  };
+  const Member gpu = device("gpu", thief);
+  const auto backend = make({cpu(2, fast), gpu}, Policy::automatic);
+  Stripe stripe(300'000);
+  const auto prepared = backend->prepare(stripe.matrix);
+  const auto tasks = [&] { return static_cast<FakeBackend &>(*gpu.backend).counts().tasks_started; };
+  for (int round = 0; round < 6; ++round) stripe.run(*backend, *prepared, Mode::assign);
+  const std::uint64_t tried = tasks();
+  EXPECT_GT(tried, 0u);
+  for (int round = 0; round < 6; ++round) stripe.run(*backend, *prepared, Mode::assign);
+  EXPECT_EQ(tasks(), tried);
+  EXPECT_TRUE(stripe.is_right(Mode::assign));
+}
+
+TEST(HybridTimeline, IsWrittenAtTheEnd) {
+  const std::string path = testing::TempDir() + "/tandem_timeline_" + std::to_string(getpid()) + ".json";
+  hybrid::Options given = options({cpu(2), device("gpu")}, Policy::free);
+  given.timeline_file = path;
+  {
+    const auto backend = hybrid::make_backend(given, {});
+    Stripe stripe;
+    stripe.run(*backend, *backend->prepare(stripe.matrix), Mode::assign);
+  }
+  std::ifstream file(path);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  EXPECT_NE(text.find("\"traceEvents\""), std::string::npos) << text;
+  EXPECT_NE(text.find("cpu/0"), std::string::npos) << text;
+  EXPECT_NE(text.find("assign 3x5"), std::string::npos) << text;
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace tandem::test
