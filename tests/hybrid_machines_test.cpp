@@ -296,14 +296,10 @@ std::vector<Figure> all_over_the_omniscient(Fault fault) {
   return all;
 }
 
-// A few exceed 1.3: one worker has nearly all of the speed, and slows down when it has just taken a chunk. Nobody else
-// could do that chunk sooner than it does, however slow, and what it is to be taken for is known only when it is late.
 TEST(HybridMachines, SomeSlowDown) {
   const std::vector<Figure> all = all_over_the_omniscient(Fault::slow);
   say("slow down 10 times, over the omniscient", all, true);
-  const auto beyond = std::count_if(all.begin(), all.end(), [](const Figure &each) { return each.value > 1.3; });
-  EXPECT_LE(static_cast<double>(beyond), 0.002 * static_cast<double>(all.size())) << worst_of(all, true);
-  EXPECT_LE(std::max_element(all.begin(), all.end())->value, 1.6) << worst_of(all, true);
+  EXPECT_LE(std::max_element(all.begin(), all.end())->value, 1.3) << worst_of(all, true);
 }
 
 TEST(HybridMachines, SomeDie) {
