@@ -291,8 +291,10 @@ Figure over_the_omniscient(std::uint64_t seed, Fault fault) {
 
 std::vector<Figure> all_over_the_omniscient(Fault fault) {
   std::vector<Figure> all;
-  for (std::uint64_t seed = 3'000'000; seed < 3'000'000 + kMachines; ++seed)
+  for (std::uint64_t seed = 3'000'000; seed < 3'000'000 + 1500 / kSlower; ++seed)
     all.push_back(over_the_omniscient(seed, fault));
+  // A slow worker hangs with its last chunk, all else is done: found among 5000, once too late to be rescued in time.
+  for (const std::uint64_t seed : {3'000'355u, 3'004'117u}) all.push_back(over_the_omniscient(seed, fault));
   return all;
 }
 
