@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Draws what `tandem bench -o FILE.json` wrote: throughput per code and throughput over the working set's size; and what
-`tandem autotune` measured.
+`tandem autotune` measured; and timelines.
 
     bench/plot.py RESULTS.json... -o FOLDER
     bench/plot.py autotune TUNING_FILE -o FOLDER
+    bench/plot.py timeline TRACE.json... -o FOLDER
 
 The first needs matplotlib (Debian: python3-matplotlib). One figure per operation and placement, in cache or out of
 cache, for results of several codes; one figure per code for results of several sizes. The second draws heat maps over
-local sizes (heat_map.py), without matplotlib as SVG.
+local sizes (heat_map.py), the third who did what when (gantt.py); both without matplotlib as SVG.
 """
 import argparse
 import collections
@@ -15,6 +16,7 @@ import json
 import pathlib
 import sys
 
+import gantt
 import heat_map
 from heat_map import plt
 
@@ -175,6 +177,8 @@ def draw(run, stem, folder):
 def main():
     if sys.argv[1:2] == ["autotune"]:
         return heat_map.main(sys.argv[2:])
+    if sys.argv[1:2] == ["timeline"]:
+        return gantt.main(sys.argv[2:], plt)
     if plt is None:
         sys.exit("plot.py needs matplotlib: apt install python3-matplotlib")
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])

@@ -63,9 +63,9 @@ void add_output_flags(CLI::App &command, OutputFlags &flags);
 // --lock-wait.
 void add_lock_wait_flag(CLI::App &command, std::uint32_t &seconds);
 
-// --backend, --kernel, --threads, --executor, --resource, --log.
+// --backend, --kernel, --threads, --executor, --resource, --policy, --timeline, --log.
 struct ContextFlags {
-  std::string backend, kernel, executor;
+  std::string backend, kernel, executor, policy, timeline;
   std::uint32_t thread_count = 0;
   std::int32_t partition = 0;  // enum tandem_partition_value; no flag of its own but in bench
   std::vector<std::string> resources;

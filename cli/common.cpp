@@ -70,6 +70,12 @@ void add_context_flags(CLI::App &command, ContextFlags &flags) {
                   "NAME=N: at most N of a resource at once, such as cpu=2 or opencl_mib=512 (repeatable)")
       ->type_name("NAME=N")
       ->allow_extra_args(false);
+  command.add_option("--policy", flags.policy, "Hybrid backends: who may take work, and how much; default: auto")
+      ->check(CLI::IsMember({"free", "budget", "auto"}));
+  command
+      .add_option("--timeline", flags.timeline,
+                  "Hybrid backends: write who did what when to this file (Chrome trace format)")
+      ->type_name("FILE.json");
   command.add_flag("--log", flags.log, "Say on standard error what the library decides, and why");
 }
 
@@ -83,6 +89,8 @@ ContextOptions::ContextOptions(const ContextFlags &flags) : flags_(flags) {
     options_.log_callback = [](void *, std::int32_t, const char *text) { fmt::print(stderr, "tandem: {}\n", text); };
   if (!flags_.backend.empty()) options_.backend = flags_.backend.c_str();
   if (!flags_.kernel.empty()) options_.kernel = flags_.kernel.c_str();
+  if (!flags_.policy.empty()) options_.policy = flags_.policy.c_str();
+  if (!flags_.timeline.empty()) options_.timeline_file = flags_.timeline.c_str();
   if (!resources_.empty()) options_.resources = resources_.c_str();
   options_.thread_count = flags_.thread_count;
   options_.partition = flags_.partition;

@@ -20,6 +20,10 @@ constexpr double kRescueGain = 1.25;
 // become slower, or hangs, and is not counted on until it is through.
 constexpr double kLate = 3;
 
+// A chunk that is late is looked at when it is late by this part of its time, by twice of it, and so on: each time it
+// may have become better to do it again.
+constexpr double kFirstLook = 0.02;
+
 // A worker is started only for work that keeps the others busy for so many times as long as starting takes.
 constexpr double kStartUps = 2;
 
@@ -268,8 +272,15 @@ double Ledger::next_look_seconds(double now) const {
   double next = kNever;
   for (const Flight &flight : flights_) {
     if (!flight.in_use || flight.doubted) continue;
-    const double late = flight.start + patience_seconds(flight.chunk);
-    if (late > now) next = std::min(next, late);
+    const double predicted = predicted_seconds(flight.chunk), patience = patience_seconds(flight.chunk);
+    for (double over = kFirstLook * predicted;; over *= 2) {
+      const double look = flight.start + std::min(predicted + over, patience);
+      if (look > now) {
+        next = std::min(next, look);
+        break;
+      }
+      if (!(predicted + over < patience)) break;
+    }
   }
   return next;
 }

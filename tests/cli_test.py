@@ -130,6 +130,83 @@ class Command(unittest.TestCase):
             self.ok("decode", self.shards, "-o", self.output, "--force", *more)
             self.assertEqual(self.read(self.output), self.content)
 
+    BOARD = ("--worker", "cpu:1x4x0.3:claim=inf", "--worker", "gpu:1x6", "--work", "8GiB", "--chunk", "8MiB")
+
+    def simulate(self, *more):
+        return json.loads(self.ok("simulate", *more, "--json").stdout)
+
+    def test_simulate_the_reports_board(self):
+        free, budget, auto = (self.simulate(*self.BOARD, "--policy", policy, "--resource", "cpu=5")
+                              for policy in ("free", "budget", "auto"))
+        self.assertLess(free["efficiency"], 0.7 * auto["efficiency"])
+        self.assertLess(free["efficiency"], budget["efficiency"])
+        self.assertLessEqual(budget["efficiency"], auto["efficiency"])
+        self.assertGreater(auto["efficiency"], 0.98)
+        for result in (free, budget, auto):
+            self.assertEqual(sum(worker["bytes"] for worker in result["workers"]), 8 << 30)
+            self.assertAlmostEqual(result["makespan_seconds"] * result["nominal_efficiency"], (8 << 30) / 7.2e9, 3)
+        self.assertEqual(sum(worker["tasks"] for worker in budget["workers"]), 1024)
+        self.assertGreater(free["workers"][0]["tasks"], 50 * free["workers"][1]["tasks"])
+        text = self.ok("simulate", *self.BOARD).stdout.decode()
+        self.assertIn("efficiency 1.000", text)
+        self.assertRegex(text, r"\ngpu +1 .*83\.3%")
+
+    def test_simulate_many_workers_and_seeds(self):
+        many = ("--worker", "cpu:32x0.3:jitter=0.3:latency=20us", "--worker", "gpu:2x6:latency=2ms", "--unknown-speeds")
+        first, again, other = (self.simulate(*many, "--seed", seed) for seed in (7, 7, 8))
+        self.assertEqual(first, again)
+        self.assertNotEqual(first["makespan_seconds"], other["makespan_seconds"])
+        self.assertEqual([worker["name"] for worker in first["workers"]], 32 * ["cpu"] + 2 * ["gpu"])
+        self.assertGreater(first["efficiency"], 0.9)
+        lines = self.ok("simulate", *many).stdout.decode().splitlines()
+        self.assertEqual([line.split()[:2] for line in lines[-2:]], [["cpu", "32"], ["gpu", "2"]])
+        lines = self.ok("simulate", *many[2:]).stdout.decode().splitlines()
+        self.assertEqual([line.split()[:2] for line in lines[-2:]], [["gpu", "0"], ["gpu", "1"]])
+        self.assertEqual(self.ok("simulate", *many, "--quiet").stdout, b"")
+
+    def test_simulate_writes_a_timeline(self):
+        path = self.path("trace.json")
+        result = self.simulate(*self.BOARD, "--timeline", path)
+        trace = json.loads(self.read(path))
+        threads = [e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"]
+        self.assertEqual(threads, ["cpu", "gpu"])
+        events = [e for e in trace["traceEvents"] if e["ph"] == "X"]
+        self.assertEqual(len(events), result["tasks"])
+        committed = sorted((e["args"]["begin"], e["args"]["end"]) for e in events if e["args"]["committed"])
+        self.assertGreaterEqual(sum(end - begin for begin, end in committed), 8 << 30)
+        self.assertEqual((committed[0][0], committed[-1][1]), (0, 8 << 30))
+        self.assertAlmostEqual(max(e["ts"] + e["dur"] for e in events) / 1e6, result["makespan_seconds"], 6)
+        summary = trace["otherData"]
+        self.assertEqual(summary["efficiency"], result["efficiency"])
+        for worker, told in zip(summary["workers"], result["workers"]):
+            self.assertEqual(worker["name"], told["name"])
+            self.assertAlmostEqual(worker["busy_seconds"] + worker["idle_seconds"], result["makespan_seconds"], 6)
+        self.ok("simulate", *self.BOARD, "--timeline", self.path("no/such/folder.json"), status=3)
+
+    def test_simulate_refuses_what_makes_no_sense(self):
+        for arguments, words in (
+            ((), "--worker is required"),
+            (("--worker", "cpu"), 'worker "cpu": it has no speed'),
+            (("--worker", "cpu:0x1"), "not from 1 to 4096"),
+            (("--worker", "cpu:4097x1"), "not from 1 to 4096"),
+            (("--worker", "cpu:1xnan"), "no speed"),
+            (("--worker", "cpu:1x-1"), "no speed"),
+            (("--worker", "cpu:1x1:speed=2"), "known: latency, jitter, claim"),
+            (("--worker", "cpu:1x1", "--worker", "cpu:1x1x1"), "already the name"),
+            (("--worker", "cpu:1x1", "--resource", "gpu=1"), "no worker has this name"),
+            (("--worker", "cpu:1x1", "--resource", "cpu=0"), "no number from 1"),
+            (("--worker", "cpu:1x1", "--resource", "cpu=-1"), "no number from 1"),
+            (("--worker", "cpu:1x1", "--policy", "best"), "--policy"),
+            (("--worker", "cpu:1x1", "--work", "0"), "from 1 byte"),
+            (("--worker", "cpu:1x1", "--work", "-1"), "--work"),
+            (("--worker", "cpu:1x1", "--work", "15EiB"), "work_bytes"),
+            (("--worker", "cpu:1x1", "--work", "1TiB", "--chunk", "1", "--policy", "free"), "tasks"),
+        ):
+            done = self.ok("simulate", *arguments, status=2)
+            self.assertIn(words, done.stderr.decode(), arguments)
+            self.assertEqual(len(done.stderr.splitlines()), 1)
+            self.assertEqual(done.stdout, b"")
+
     def test_kernel_texts(self):
         report = json.loads(self.ok("devices", "--kernel", "-k", 10, "-m", 4, "--json").stdout)
         kernels = {(each["technique"], each["operation"]): each for each in report["kernels"]}
