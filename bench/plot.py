@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Draws what `tandem bench -o FILE.json` wrote: throughput per code and throughput over the working set's size; and what
-`tandem autotune` measured; and timelines.
+`tandem autotune` and `tandem bench hybrid` measured; and timelines.
 
     bench/plot.py RESULTS.json... -o FOLDER
     bench/plot.py autotune TUNING_FILE -o FOLDER
     bench/plot.py timeline TRACE.json... -o FOLDER
+    bench/plot.py hybrid RESULTS.json... -o FOLDER
 
 The first needs matplotlib (Debian: python3-matplotlib). One figure per operation and placement, in cache or out of
 cache, for results of several codes; one figure per code for results of several sizes. The second draws heat maps over
-local sizes (heat_map.py), the third who did what when (gantt.py); both without matplotlib as SVG.
+local sizes (heat_map.py), the third who did what when (gantt.py); both without matplotlib as SVG; the fourth throughput over
+the budget and over the size of a job (hybrid_plot.py).
 """
 import argparse
 import collections
@@ -18,6 +20,7 @@ import sys
 
 import gantt
 import heat_map
+import hybrid_plot
 from heat_map import plt
 
 TANDEM, PEER, ROOF = "#1f5fa8", "#c8863a", "#444444"
@@ -179,6 +182,8 @@ def main():
         return heat_map.main(sys.argv[2:])
     if sys.argv[1:2] == ["timeline"]:
         return gantt.main(sys.argv[2:], plt)
+    if sys.argv[1:2] == ["hybrid"]:
+        return hybrid_plot.main(sys.argv[2:], plt)
     if plt is None:
         sys.exit("plot.py needs matplotlib: apt install python3-matplotlib")
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])

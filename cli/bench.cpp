@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "cli/bench_case.hpp"
+#include "cli/bench_hybrid.hpp"
 #include "cli/bench_report.hpp"
 #include "cli/commands.hpp"
 
@@ -238,7 +239,10 @@ void add_bench_command(CLI::App &app, Invocation &invocation) {
   command.add_option("--seed", flags->seed, "For random places and losses")->capture_default_str();
   command.add_option("-o,--output", flags->output_path, "Write the JSON object to this file, too");
   add_output_flags(command, flags->output);
-  command.callback([flags, &invocation] { invocation.run = [flags] { return bench(*flags); }; });
+  const CLI::App *hybrid = add_bench_hybrid_command(command, invocation);
+  command.callback([flags, hybrid, &invocation] {
+    if (!hybrid->parsed()) invocation.run = [flags] { return bench(*flags); };
+  });
 }
 
 }  // namespace tandem::cli
