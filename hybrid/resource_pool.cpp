@@ -37,8 +37,13 @@ bool ResourcePool::try_take(std::uint64_t asker, const Needs &needs) {
              std::any_of(needs.begin(), needs.end(), [&](const Need &own) { return own.resource == need.resource; });
     });
   };
+  // An amount may have been lowered below what somebody waits for: nothing that is given back would serve him.
+  const auto can_be_served = [this](const Waiter &waiter) {
+    return std::all_of(waiter.needs.begin(), waiter.needs.end(),
+                       [this](const Need &need) { return need.amount <= resources_[need.resource].amount; });
+  };
   const bool must_wait = !fits(needs) || std::any_of(waiters_.begin(), place, [&](const Waiter &each) {
-    return each.overtaken >= kMostOvertaken && lacks_one_of(each);
+    return each.overtaken >= kMostOvertaken && can_be_served(each) && lacks_one_of(each);
   });
   if (must_wait) {
     if (place == waiters_.end()) waiters_.push_back({asker, needs, 0});

@@ -502,6 +502,24 @@ TEST(HybridPool, NobodyIsOvertakenForEver) {
   }
 }
 
+TEST(HybridPool, WhoCannotBeServedAnyMoreKeepsNobodyWaiting) {
+  ResourcePool pool = a_pool(3);
+  ASSERT_TRUE(pool.try_take(1, {{0, 1}}));
+  ASSERT_FALSE(pool.try_take(99, {{0, 3}}));
+  for (unsigned i = 0; i < ResourcePool::kMostOvertaken; ++i) {
+    ASSERT_TRUE(pool.try_take(2, {{0, 1}}));
+    pool.give_back({{0, 1}});
+  }
+  ASSERT_FALSE(pool.try_take(2, {{0, 1}}));
+  pool.set(0, 2);  // never 3 again, unless somebody says so
+  EXPECT_TRUE(pool.try_take(2, {{0, 1}}));
+  pool.give_back({{0, 1}});
+  pool.set(0, 3);
+  EXPECT_FALSE(pool.try_take(2, {{0, 1}}));
+  pool.give_back({{0, 1}});
+  EXPECT_TRUE(pool.try_take(99, {{0, 3}}));
+}
+
 TEST(HybridPool, WhoLeavesKeepsNobodyWaiting) {
   ResourcePool pool = a_pool(2);
   ASSERT_TRUE(pool.try_take(1, {{0, 1}}));
