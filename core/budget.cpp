@@ -42,8 +42,8 @@ struct Waiter {
 Resource checked(std::string_view name, std::uint64_t amount) {
   const auto found = std::find(kNames.begin(), kNames.end(), name);
   if (found == kNames.end()) {
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("unknown resource \"{}\"; this version knows \"{}\"", name,
-                                                    fmt::join(kNames, "\", \"")));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         fmt::format("unknown resource \"{}\"; this version knows \"{}\"", name, fmt::join(kNames, "\", \"")));
   }
   if (amount == 0) {
     fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("amount 0 of resource \"{}\": at least 1 is needed", name));

@@ -184,7 +184,8 @@ class CudaBackend final : public core::Backend {
 
   // Half of what is free unless somebody said otherwise, which may be while jobs run.
   std::uint64_t budget_bytes(const Session &session) const noexcept {
-    const std::uint64_t mib = options_.resources != nullptr ? options_.resources->amount(core::Resource::cuda_mib) : UINT64_MAX;
+    const std::uint64_t mib =
+        options_.resources != nullptr ? options_.resources->amount(core::Resource::cuda_mib) : UINT64_MAX;
     std::uint64_t most = device_.memory_bytes;
     if (mib < UINT64_MAX >> 20) {
       most = std::min(most, mib << 20);

@@ -168,7 +168,8 @@ class OpenclBackend final : public core::Backend {
 
   // Half of the device's memory unless somebody said otherwise, which may be while jobs run.
   std::uint64_t budget_bytes() const noexcept {
-    const std::uint64_t mib = options_.resources != nullptr ? options_.resources->amount(core::Resource::opencl_mib) : UINT64_MAX;
+    const std::uint64_t mib =
+        options_.resources != nullptr ? options_.resources->amount(core::Resource::opencl_mib) : UINT64_MAX;
     std::uint64_t most = device_.memory_bytes;
     if (mib < UINT64_MAX >> 20) {
       most = std::min(most, mib << 20);
