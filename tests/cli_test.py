@@ -198,7 +198,7 @@ class Command(unittest.TestCase):
             (("--worker", "cpu:1x1", "--resource", "cpu=-1"), "no number from 1"),
             (("--worker", "cpu:1x1", "--policy", "best"), "--policy"),
             (("--worker", "cpu:1x1", "--work", "0"), "from 1 byte"),
-            (("--worker", "cpu:1x1", "--work", "-1"), "--work"),
+            (("--worker", "cpu:1x1", "--work", "-1"), "work_bytes"),
             (("--worker", "cpu:1x1", "--work", "15EiB"), "work_bytes"),
             (("--worker", "cpu:1x1", "--work", "1TiB", "--chunk", "1", "--policy", "free"), "tasks"),
         ):
