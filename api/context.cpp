@@ -163,7 +163,7 @@ std::unique_ptr<core::Backend> make_device_backend(tandem_context &context, cons
 constexpr double kCpuLatencySeconds = 5e-6, kDeviceLatencySeconds = 100e-6;
 constexpr double kCudaStartUpSeconds = 0.5, kOpenclStartUpSeconds = 0.5;
 constexpr std::uint64_t kCpuKneeBytes = 256 << 10, kDeviceKneeBytes = 1 << 20, kDeviceStagingBytes = 32 << 20;
-constexpr std::uint64_t kDiscoverBytes = 256 << 20;
+constexpr std::uint64_t kDiscoverBytes = std::uint64_t{4} << 30;  // about as long as drivers take to start
 
 hybrid::Policy policy_option(const char *given) {
   const std::string name = text_option(given, "TANDEM_POLICY");
@@ -228,11 +228,16 @@ hybrid::Member device_member(tandem_context &context, const std::string &name) {
 // What this machine has beside its CPU. An OpenCL device that is a CPU is none of it: it has the same cores. NVIDIA's
 // GPUs are taken by CUDA, or else by OpenCL.
 std::vector<hybrid::Member> find_members(tandem_context &context) {
-  constexpr std::chrono::seconds kPatience{20};
+  constexpr std::chrono::seconds kPatience{5};
   std::vector<hybrid::Member> members;
   const auto add = [&](const std::string &name) {
-    members.push_back(device_member(context, name));
-    members.back().is_optional = true;
+    try {
+      hybrid::Member member = device_member(context, name);
+      member.is_optional = true;
+      members.push_back(std::move(member));
+    } catch (const core::Error &error) {
+      context.log.say(TANDEM_LOG_WARNING, fmt::format("hybrid: without {}: {}", name, error.what()));
+    }
   };
   for (const gpu::DeviceDescription &each : gpu::describe_devices(kPatience).devices) add(each.name);
   const bool has_cuda = !members.empty();

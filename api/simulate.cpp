@@ -22,6 +22,7 @@ namespace {
 constexpr std::uint64_t kMostWorkBytes = std::uint64_t{1} << 60;
 constexpr std::uint64_t kMostTasks = std::uint64_t{1} << 20;
 constexpr std::uint64_t kMostTasksTimesWorkers = std::uint64_t{1} << 28;  // some ten seconds
+constexpr std::size_t kMostWorkersOfAuto = 512;  // its time grows with their cube: some ten seconds
 constexpr std::uint64_t kChunkBytes = std::uint64_t{8} << 20;
 
 std::vector<hybrid::WorkerDescription> descriptions_of(const tandem_simulate_options &given) {
@@ -48,6 +49,10 @@ hybrid::Simulation simulation_of(const tandem_simulate_options &given,
   if (given.work_bytes == 0 || given.work_bytes > kMostWorkBytes) {
     core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                fmt::format("work_bytes is {}, not from 1 to {}", given.work_bytes, kMostWorkBytes));
+  }
+  if (simulation.policy == hybrid::Policy::automatic && simulation.workers.size() > kMostWorkersOfAuto) {
+    core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+               fmt::format("{} workers; at most {} with policy auto", simulation.workers.size(), kMostWorkersOfAuto));
   }
   simulation.chunk_bytes = given.chunk_bytes != 0 ? given.chunk_bytes : kChunkBytes;
   const std::uint64_t task_count = (given.work_bytes - 1) / simulation.chunk_bytes + 1;

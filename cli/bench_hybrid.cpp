@@ -126,7 +126,7 @@ std::vector<double> saturate(const HybridFlags &flags, const std::vector<Runner>
       const double began = seconds_now(BenchClock::wall);
       double first = 0, last = 0;
       std::size_t calls = 0;
-      while (last == 0 || last - began < flags.saturation_seconds * 1.25) {
+      while (calls == 0 || last - began < flags.saturation_seconds * 1.25) {
         stripes[i].encode(runners[i].context, codec);
         const double now = seconds_now(BenchClock::wall);
         if (first == 0) {

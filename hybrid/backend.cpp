@@ -23,6 +23,8 @@ class HybridBackend final : public core::Backend {
  public:
   HybridBackend(Options options, const core::Log &log) : options_(std::move(options)), log_(log) {
     if (options_.members.empty()) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "hybrid: no device is named");
+    // A device is never given the caller's own memory.
+    if (options_.alone == nullptr && !options_.members.front().is_in_place) options_.inline_bytes = 0;
     traits_of_members_ =
         traits_for(options_.members, options_.alone != nullptr ? options_.alone->traits().name : "hybrid");
     traits_.store(&traits_of_members_);
@@ -32,6 +34,9 @@ class HybridBackend final : public core::Backend {
     Shared *shared = shared_.get_if_made();
     if (shared == nullptr) return;  // in a child the parent's threads are not there
     if (shared->search.joinable()) shared->search.join();
+    // A run that was too small to share is in no timeline; but the file that was asked for is there.
+    if (shared->crew == nullptr && !options_.timeline_file.empty())
+      shared->crew = std::make_shared<Crew>(options_, log_);
     if (shared->crew != nullptr) shared->crew->stop();
   }
 
@@ -39,10 +44,13 @@ class HybridBackend final : public core::Backend {
 
   std::shared_ptr<const core::Prepared> prepare(const core::Matrix &matrix) override {
     auto prepared = std::make_shared<HybridPrepared>(matrix, small().prepare(matrix));
-    // Whoever was asked for by name must be there.
+    // Whoever was asked for by name must be there, when the first matrix is prepared. Later, and in a child, a device
+    // that is lost is one whose work goes to the others.
+    if (was_complete_.load(std::memory_order_relaxed)) return prepared;
     for (std::size_t i = 0; i < options_.members.size(); ++i)
       if (!options_.members[i].is_optional && !options_.members[i].is_in_place)
         prepared->of(i, *options_.members[i].backend);
+    was_complete_.store(true, std::memory_order_relaxed);
     return prepared;
   }
 
@@ -124,6 +132,7 @@ class HybridBackend final : public core::Backend {
     std::shared_ptr<Crew> crew;
     std::thread search;  // for more members
     bool has_searched = false;
+    std::uint64_t moved_bytes = 0;  // by all runs
     std::atomic<bool> has_devices{false};
   };
 
@@ -186,10 +195,11 @@ class HybridBackend final : public core::Backend {
 
   // Once, on a thread of its own: drivers take their time, and this run does not wait for them.
   void look_for_more(std::uint64_t moved) {
-    if (!options_.discover || moved < options_.discover_bytes) return;
+    if (!options_.discover) return;
     Shared &state = shared_.get();
     const std::lock_guard lock(state.mutex);
-    if (state.has_searched) return;
+    if (__builtin_add_overflow(state.moved_bytes, moved, &state.moved_bytes)) state.moved_bytes = UINT64_MAX;
+    if (state.has_searched || state.moved_bytes < options_.discover_bytes) return;
     state.has_searched = true;
     const core::SignalsBlocked blocked;
     state.search = std::thread([this, &state] {
@@ -201,7 +211,8 @@ class HybridBackend final : public core::Backend {
         log_.say(TANDEM_LOG_INFO, fmt::format("hybrid: beside the CPU from now on: {}", names));
         std::vector<Member> all = options_.members;
         all.insert(all.end(), found.begin(), found.end());
-        found_traits_ = traits_for(all, "hybrid");
+        // In a child the parent's description is there already, and may be in use.
+        if (traits_.load() != &found_traits_) found_traits_ = traits_for(all, "hybrid");
         crew(state).add(std::move(found));
         traits_.store(&found_traits_, std::memory_order_release);
         state.has_devices.store(true, std::memory_order_release);
@@ -211,9 +222,10 @@ class HybridBackend final : public core::Backend {
     });
   }
 
-  const Options options_;
+  Options options_;
   const core::Log log_;
   core::Traits traits_of_members_, found_traits_;
+  std::atomic<bool> was_complete_{false};
   std::atomic<const core::Traits *> traits_{nullptr};
   core::ForkLocal<Shared> shared_;
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 #include <system_error>
 
 #include "core/error.hpp"
@@ -19,6 +20,7 @@ constexpr double kStartUps = 2;               // so many times what a start cost
 constexpr double kDeadlineFactor = 20;        // of the predicted time, before a device is given up
 constexpr double kLongestWaitSeconds = 0.02;  // of an idle lane, and of a caller: resources change, calls are cancelled
 constexpr const char *kCancelled = "hybrid: the run was cancelled";
+constexpr double kStagingFill = 15.0 / 16;  // of a lane's staging; the rest is for cuts and padding
 constexpr std::size_t kMostSpans = 1'000'000;
 constexpr std::chrono::seconds kLastPatience{2};  // with a device that does not answer, at the very end
 
@@ -65,11 +67,13 @@ std::vector<std::shared_ptr<core::Backend>> Crew::backends() const {
   return list;
 }
 
+// As many as may work at once.
 unsigned Crew::cpu_lanes() const {
   unsigned count = 0;
   for (const auto &each : members_)
     if (each->member.is_in_place) count += each->member.lanes;
-  return count;
+  return options_.policy == Policy::free ? count
+                                         : static_cast<unsigned>(std::min<std::uint64_t>(count, pool_.amount(cpu_)));
 }
 
 void Crew::sync_resources() {
@@ -93,7 +97,7 @@ void Crew::start_threads() {
 std::shared_ptr<Job> Crew::open_job(std::span<const core::Task> tasks, core::Control &control) {
   std::uint64_t granularity = 1;
   for (const auto &each : members_)
-    granularity = std::max(granularity, each->member.backend->traits().granularity_bytes);
+    granularity = std::lcm(granularity, each->member.backend->traits().granularity_bytes);
   Work work(tasks, granularity);
   sync_resources();
 
@@ -112,7 +116,8 @@ std::shared_ptr<Job> Crew::open_job(std::span<const core::Task> tasks, core::Con
       worker.needs = {{cpu_, 1}};
     } else {
       worker.needs = {{gpu_, 1}, {pinned_mib_, mib(member.staging_bytes)}};
-      worker.most_bytes = static_cast<double>(member.staging_bytes);
+      worker.most_bytes = kStagingFill * static_cast<double>(member.staging_bytes);
+      worker.is_optional = member.is_optional;
     }
     // Many short runs are worth it as well as one long: what was missed is at most what the start costs.
     if (!state.is_started && state.missed_seconds < kStartUps * member.start_up_seconds)
@@ -128,7 +133,7 @@ std::shared_ptr<Job> Crew::open_job(std::span<const core::Task> tasks, core::Con
   job->start_seconds = now();
   for (const auto &lane : lanes_) {
     const MemberState &state = *members_[lane->member];
-    if (state.is_out || lane->is_given_up) job->ledger.retire(lane->index);
+    if (state.is_out || state.lanes_given_up > 0) job->ledger.retire(lane->index);
     if (lane->job != nullptr || (!admits && !state.member.is_in_place)) job->ledger.set_away(lane->index, true);
   }
   return job;
@@ -144,13 +149,15 @@ void Crew::run(std::span<const core::Task> tasks, core::Control &control) {
   while (!job->is_over()) {
     job->changed.wait_for(lock, seconds(kLongestWaitSeconds));
     if (control.cancelled()) job->cancelled = true;
-    give_up_late_lanes(*job, now());
+    give_up_late_lanes(now());
   }
   close_job(*job, lock);
   if (job->error) std::rethrow_exception(job->error);
   if (job->cancelled && !job->ledger.is_done()) core::fail(TANDEM_ERROR_CANCELLED, kCancelled);
   if (job->ledger.is_done()) return;
   if (job->device_error) std::rethrow_exception(job->device_error);
+  for (unsigned i = 0; i < job->ledger.worker_count(); ++i)  // lowered while the run was under way
+    if (!job->ledger.is_retired(i)) pool_.check(job->ledger.worker(i).needs);
   core::fail(TANDEM_ERROR_DEVICE, "hybrid: none of its devices answers any more");
 }
 
@@ -161,14 +168,20 @@ void Crew::close_job(Job &job, Lock &lock) {
   job.changed.wait(lock, [&] { return job.touching == 0; });
   jobs_.remove_if([&](const std::shared_ptr<Job> &each) { return each.get() == &job; });
   for (const auto &lane : lanes_) {
-    if (lane->index >= job.ledger.worker_count()) continue;
+    if (lane->index >= job.ledger.worker_count() || !job.ledger.has_finished_any(lane->index)) continue;
     speeds_.keep(lane->member, job.kind, job.ledger.worker(lane->index).estimate);
   }
   const double took = now() - job.start_seconds;
   for (const auto &each : members_)
     if (!each->is_started) each->missed_seconds += took;
-  if (!options_.timeline_file.empty() && spans_.size() + job.spans.size() <= kMostSpans)
-    spans_.insert(spans_.end(), job.spans.begin(), job.spans.end());
+  if (!options_.timeline_file.empty()) {
+    if (spans_.size() + job.spans.size() <= kMostSpans) {
+      spans_.insert(spans_.end(), job.spans.begin(), job.spans.end());
+    } else {
+      log_.say(TANDEM_LOG_WARNING,
+               fmt::format("hybrid: the timeline is full ({} spans): a run is left out", kMostSpans));
+    }
+  }
   tell(job);
   work_there_.notify_all();
 }
@@ -191,16 +204,20 @@ void Crew::tell(const Job &job) const {
 }
 
 // A device that has not answered for long is not waited for. Its range goes to the others.
-void Crew::give_up_late_lanes(Job &job, double at) {
+void Crew::give_up_late_lanes(double at) {
   for (const auto &lane : lanes_) {
-    if (lane->job.get() != &job || !lane->on_device_since || lane->is_given_up) continue;
+    if (!lane->on_device_since || lane->is_given_up) continue;
+    Job &job = *lane->job;
     const double predicted = job.ledger.predicted_seconds(lane->chunk);
     const double deadline =
         options_.least_deadline_seconds + (std::isfinite(predicted) ? kDeadlineFactor * predicted : 0) +
         (members_[lane->member]->is_started ? 0 : kDeadlineFactor * members_[lane->member]->member.start_up_seconds);
     if (at - *lane->on_device_since < deadline) continue;
     lane->is_given_up = true;
+    ++members_[lane->member]->lanes_given_up;
+    devices_at_work(-1);
     job.ledger.give_up(lane->chunk);
+    retire_everywhere(lane->member);
     log_.say(TANDEM_LOG_WARNING,
              fmt::format("hybrid: {} has not answered for {:.1f} s: its work goes to the others, its memory is kept "
                          "until it does",
@@ -287,9 +304,11 @@ void Crew::work(Lane &lane) {
       }
     } catch (...) {  // no memory for the book itself
       for (const std::shared_ptr<Job> &job : jobs_) job->error = std::current_exception();
+      if (lane.job != nullptr && lane.job->ledger.is_in_flight(lane.chunk)) lane.job->ledger.fail(lane.chunk);
     }
     const std::shared_ptr<Job> job = std::move(lane.job);
     lane.job.reset();
+    if (job != nullptr) --job->lanes_at_work;
     for (const std::shared_ptr<Job> &each : jobs_) {
       if (each == job || each->is_over()) each->changed.notify_all();
       if (each != job) set_away(lane, *each, false);
@@ -312,6 +331,8 @@ bool Crew::may_work(const Lane &lane, const Job &job) const {
 std::optional<Chunk> Crew::find_chunk(Lane &lane, double *look_again) {
   const double at = now();
   sync_resources();
+  // Of several runs the one with the fewest lanes first, so that a small one does not wait for a large one's end.
+  if (jobs_.size() > 1) jobs_.sort([](const auto &a, const auto &b) { return a->lanes_at_work < b->lanes_at_work; });
   for (const std::shared_ptr<Job> &job : jobs_) {
     if (!job->is_open() || lane.index >= job->ledger.worker_count()) continue;
     const bool may = may_work(lane, *job);
@@ -323,6 +344,7 @@ std::optional<Chunk> Crew::find_chunk(Lane &lane, double *look_again) {
     if (chunk) {
       lane.job = job;
       lane.chunk = chunk->id;
+      ++job->lanes_at_work;
       for (const std::shared_ptr<Job> &each : jobs_)
         if (each != job) set_away(lane, *each, true);
       return chunk;
@@ -339,7 +361,9 @@ void Crew::set_away(const Lane &lane, Job &job, bool away) {
 
 void Crew::note(const Lane &lane, Job &job, const Chunk &chunk, double start, std::uint64_t committed) {
   if (options_.timeline_file.empty() && !log_.hears(TANDEM_LOG_DEBUG)) return;
-  job.spans.push_back({lane.index, job.what, chunk.range, committed, start, now(), committed > 0});
+  const std::uint64_t shards = job.kind.columns + job.kind.rows;
+  job.spans.push_back(
+      {lane.index, job.what, chunk.range, committed / shards * job.kind.columns, start, now(), committed > 0});
 }
 
 // For how long, so far, any device was at work.
@@ -392,7 +416,8 @@ void Crew::do_in_place(Lane &lane, Job &job, const Chunk &chunk, Lock &lock) {
 
 // From the caller's shards through the device into staging. What the device may hold up is done while the lane touches
 // nothing of the caller's.
-std::exception_ptr Crew::run_on_device(Lane &lane, Job &job, const Chunk &chunk, Staging &staging, Lock &lock) {
+std::exception_ptr Crew::run_on_device(Lane &lane, Job &job, const Chunk &chunk, Staging &staging, bool *ran,
+                                       Lock &lock) {
   const Member &member = members_[lane.member]->member;
   try {
     std::vector<Piece> pieces;
@@ -407,14 +432,15 @@ std::exception_ptr Crew::run_on_device(Lane &lane, Job &job, const Chunk &chunk,
       const Unlocked unlocked(lock);
       staging.prepared.clear();
       for (const auto &each : matrices) staging.prepared.push_back(each->of(lane.member, *member.backend));
+      staging.lay_out(job.work, pieces, member.staging_bytes);
     }
     if (!job.is_open()) return nullptr;
     {
       const Touch touch(job);
       const Unlocked unlocked(lock);
-      staging.lay_out(job.work, pieces, member.staging_bytes);
       staging.copy_in(job.work);
     }
+    *ran = true;
     const Unlocked unlocked(lock);
     staging.run(job.device_control);
   } catch (...) {
@@ -428,22 +454,30 @@ void Crew::do_staged(Lane &lane, Job &job, const Chunk &chunk, Staging &staging,
   const double start = now();
   devices_at_work(+1);
   lane.on_device_since = start;
-  const std::exception_ptr error = run_on_device(lane, job, chunk, staging, lock);
+  bool ran = false;
+  const std::exception_ptr error = run_on_device(lane, job, chunk, staging, &ran, lock);
   lane.on_device_since.reset();
-  devices_at_work(-1);
-  if (lane.is_given_up) {
+  if (!lane.is_given_up) {
+    devices_at_work(-1);
+  } else {
     lane.is_given_up = false;
+    --state.lanes_given_up;
     log_.say(TANDEM_LOG_INFO, fmt::format("hybrid: {} answers again", state.member.name));
   }
-  if (error) return device_failed(lane, job, chunk, error);
+  if (error) {
+    note(lane, job, chunk, start, 0);
+    return device_failed(lane, job, chunk, error);
+  }
+  if (!ran) return job.ledger.drop(chunk.id);
+  state.is_started = true;
   std::uint64_t committed = 0;
+  std::vector<Range> useless;
   if (job.is_open()) {
-    state.is_started = true;
     const std::vector<Range> own = job.ledger.claim(chunk.id);
     const bool is_whole = own.size() == 1 && own.front() == chunk.range;
     if (job.kind.mode == core::Mode::compare && !is_whole) {
       // Its records are of the whole chunk, and cannot be taken apart.
-      for (const Range &each : own) job.ledger.disclaim(each);
+      useless = own;
     } else {
       const Touch touch(job);
       {
@@ -457,10 +491,19 @@ void Crew::do_staged(Lane &lane, Job &job, const Chunk &chunk, Staging &staging,
   }
   const double end = now();
   job.ledger.finish(chunk.id, end);
-  if (committed > 0) {
-    speeds_.device_work(job.kind, static_cast<double>(chunk.range.bytes()), (end - start) / state.member.lanes);
-    note(lane, job, chunk, start, committed);
-  }
+  for (const Range &each : useless) job.ledger.disclaim(each);
+  note(lane, job, chunk, start, committed);
+  // Also of one that came too late: or it would be tried again by every run.
+  speeds_.device_chunk(lane.member, job.kind, static_cast<double>(chunk.range.bytes()), end - start,
+                       state.member.lanes);
+  if (job.closed) speeds_.keep(lane.member, job.kind, job.ledger.worker(lane.index).estimate);
+}
+
+// In all runs under way.
+void Crew::retire_everywhere(std::size_t member) {
+  for (const auto &lane : lanes_)
+    for (const std::shared_ptr<Job> &job : jobs_)
+      if (lane->member == member && lane->index < job->ledger.worker_count()) job->ledger.retire(lane->index);
 }
 
 void Crew::device_failed(Lane &lane, Job &job, const Chunk &chunk, std::exception_ptr error) {
@@ -478,9 +521,10 @@ void Crew::device_failed(Lane &lane, Job &job, const Chunk &chunk, std::exceptio
   }
   job.device_error = error;
   job.ledger.fail(chunk.id);
+  state.is_out = ++state.failures >= kMostFailures;
   for (const auto &other : lanes_)
     if (other->member == lane.member && other->index < job.ledger.worker_count()) job.ledger.retire(other->index);
-  state.is_out = ++state.failures >= kMostFailures;
+  if (state.is_out) retire_everywhere(lane.member);
   log_.say(TANDEM_LOG_WARNING, fmt::format("hybrid: {} failed ({}): its work goes to the others{}", state.member.name,
                                            why, state.is_out ? ", it gets no more" : ""));
 }

@@ -37,9 +37,10 @@ class Crew : public std::enable_shared_from_this<Crew> {
   struct MemberState {
     Member member;
     unsigned failures = 0;
-    bool is_out = false;        // it has failed too often
-    bool is_started = false;    // its first task is done
-    double missed_seconds = 0;  // of runs that were over too soon for it to be started
+    unsigned lanes_given_up = 0;  // while there are any, the others get nothing either
+    bool is_out = false;          // it has failed too often
+    bool is_started = false;      // its first task is done
+    double missed_seconds = 0;    // of runs that were over too soon for it to be started
   };
   struct Lane {
     unsigned index;
@@ -88,13 +89,14 @@ class Crew : public std::enable_shared_from_this<Crew> {
   void set_away(const Lane &lane, Job &job, bool away);
   void do_in_place(Lane &lane, Job &job, const Chunk &chunk, Lock &lock);
   void do_staged(Lane &lane, Job &job, const Chunk &chunk, Staging &staging, Lock &lock);
-  std::exception_ptr run_on_device(Lane &lane, Job &job, const Chunk &chunk, Staging &staging, Lock &lock);
+  std::exception_ptr run_on_device(Lane &lane, Job &job, const Chunk &chunk, Staging &staging, bool *ran, Lock &lock);
   bool may_work(const Lane &lane, const Job &job) const;
   double devices_at_work_until(double at) const noexcept;
   void devices_at_work(int change) noexcept;
   void note(const Lane &lane, Job &job, const Chunk &chunk, double start, std::uint64_t committed);
   void device_failed(Lane &lane, Job &job, const Chunk &chunk, std::exception_ptr error);
-  void give_up_late_lanes(Job &job, double now);
+  void give_up_late_lanes(double now);
+  void retire_everywhere(std::size_t member);
   void sync_resources();
   void tell(const Job &job) const;
   void write_timeline() noexcept;

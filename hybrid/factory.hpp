@@ -38,7 +38,7 @@ struct Member {
 
 struct Options {
   std::vector<Member> members;  // at least one
-  // More members, asked for by the first run that moves discover_bytes. May be empty.
+  // More members, asked for when all runs together have moved discover_bytes. May be empty.
   std::function<std::vector<Member>()> discover;
   std::uint64_t discover_bytes = 0;
   // Who runs what is small, and all while no device was found. Null: what is small goes to the first member, on the

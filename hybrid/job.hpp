@@ -36,6 +36,7 @@ struct Job {
 
   bool closed = false;  // the call has returned, or is about to: its memory is not touched any more
   bool cancelled = false;
+  unsigned lanes_at_work = 0;
   unsigned touching = 0;  // lanes that may be touching the caller's memory now
   std::exception_ptr error, device_error;
   std::condition_variable changed;

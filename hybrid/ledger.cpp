@@ -32,7 +32,7 @@ constexpr double kStartUps = 2;
 Ledger::Ledger(Options options, std::vector<Worker> workers, ResourcePool &pool)
     : options_(std::move(options)), pool_(&pool) {
   for (Worker &each : workers) {
-    if (options_.policy != Policy::free) pool.check(each.needs);
+    if (options_.policy != Policy::free && !each.is_optional) pool.check(each.needs);
     workers_.push_back({std::move(each)});
   }
   if (options_.work_bytes > 0) put_back({0, options_.work_bytes});
@@ -42,7 +42,8 @@ std::optional<Chunk> Ledger::take(unsigned worker, double now) {
   State &state = workers_[worker];
   if (state.retired) return std::nullopt;
   if (unassigned_.bytes() == 0 && !(options_.policy == Policy::automatic && doubt(worker, now))) return std::nullopt;
-  std::uint64_t bytes = options_.chunk_bytes;
+  const double most = std::min(state.worker.most_bytes, static_cast<double>(options_.work_bytes));
+  std::uint64_t bytes = std::min(options_.chunk_bytes, static_cast<std::uint64_t>(most));
   if (options_.policy == Policy::automatic) bytes = automatic_bytes(worker, now);
   if (bytes == 0) return std::nullopt;
   if (options_.policy != Policy::free && !pool_->try_take(worker, state.worker.needs)) return std::nullopt;
@@ -61,6 +62,7 @@ Chunk Ledger::assign(unsigned worker, std::uint64_t bytes, double now) {
   std::uint64_t id = flights_.size();
   if (free_flights_.empty()) {
     flights_.emplace_back();
+    free_flights_.reserve(flights_.size());  // over() must not allocate
   } else {
     id = free_flights_.back();
     free_flights_.pop_back();
@@ -110,10 +112,10 @@ void Ledger::disclaim(const Range &range) {
   put_back_rest(range);
 }
 
-void Ledger::fail(std::uint64_t chunk) {
+void Ledger::end_without_result(std::uint64_t chunk, bool retire) {
   Flight &flight = flights_[chunk];
   State &state = workers_[flight.chunk.worker];
-  state.retired = true;
+  if (retire) state.retired = true;
   const Range range = flight.chunk.range;
   const bool contested = flight.contested, in_place = state.worker.writes_in_place;
   over(flight);
@@ -124,7 +126,9 @@ void Ledger::fail(std::uint64_t chunk) {
 
 void Ledger::give_up(std::uint64_t chunk) {
   Flight &flight = flights_[chunk];
-  workers_[flight.chunk.worker].retired = true;
+  State &state = workers_[flight.chunk.worker];
+  state.retired = true;
+  if (!flight.given_up && options_.policy != Policy::free) pool_->give_back(state.worker.needs);
   flight.given_up = true;
   if (!flight.doubted && !flight.claimed) contest(flight);
 }
@@ -140,7 +144,7 @@ void Ledger::contest(Flight &flight) {
 void Ledger::over(Flight &flight) noexcept {
   State &state = workers_[flight.chunk.worker];
   --state.in_flight;
-  if (options_.policy != Policy::free) pool_->give_back(state.worker.needs);
+  if (options_.policy != Policy::free && !flight.given_up) pool_->give_back(state.worker.needs);
   if (flight.contested) --contested_count_;
   flight.in_use = false;
   free_flights_.push_back(flight.chunk.id);
@@ -269,6 +273,7 @@ bool Ledger::doubt(unsigned worker, double now) {
 }
 
 double Ledger::next_look_seconds(double now) const {
+  if (options_.policy != Policy::automatic) return kNever;
   double next = kNever;
   for (const Flight &flight : flights_) {
     if (!flight.in_use || flight.doubted) continue;
@@ -287,7 +292,10 @@ double Ledger::next_look_seconds(double now) const {
 
 bool Ledger::is_stranded() const noexcept {
   if (is_done()) return false;
-  return std::all_of(workers_.begin(), workers_.end(), [](const State &each) { return each.retired; });
+  return std::all_of(workers_.begin(), workers_.end(), [this](const State &each) {
+    return each.retired ||
+           (each.in_flight == 0 && options_.policy != Policy::free && !pool_->can_ever_fit(each.worker.needs));
+  });
 }
 
 }  // namespace tandem::hybrid

@@ -27,6 +27,7 @@ struct Worker {
   double knee_bytes = 0;
   double most_bytes = std::numeric_limits<double>::infinity();  // of a chunk: what its staging holds
   bool writes_in_place = false;
+  bool is_optional = false;     // one whose needs are beyond the resources is left out; else that is an error
   Needs needs = {};             // of each task
   double start_up_seconds = 0;  // before its first task of all
 };
@@ -64,19 +65,26 @@ class Ledger {
   // The chunk is over; how long it took is learned from.
   void finish(std::uint64_t chunk, double now);
 
-  // Ranges that claim() gave out and whose result cannot be used after all: as if they had never been claimed.
+  // After finish(): ranges that claim() gave out and whose result cannot be used after all: as if they had never been
+  // claimed.
   void disclaim(const Range &range);
 
   // The worker is with another job, or not: it is not counted on meanwhile.
   void set_away(unsigned worker, bool away) noexcept { workers_[worker].away = away; }
 
-  // The chunk came to nothing, with none of its bytes written, and its worker takes no more.
-  void fail(std::uint64_t chunk);
+  // The chunk came to nothing, with none of its bytes written, and, unless it was merely dropped, its worker takes no
+  // more.
+  void fail(std::uint64_t chunk) { end_without_result(chunk, true); }
+  void drop(std::uint64_t chunk) { end_without_result(chunk, false); }
 
   // The worker takes no more.
   void retire(unsigned worker) noexcept { workers_[worker].retired = true; }
 
-  // Given up waiting for: the others do it too. Its worker takes no more until the chunk is over after all.
+  bool is_in_flight(std::uint64_t chunk) const noexcept { return chunk < flights_.size() && flights_[chunk].in_use; }
+  bool has_finished_any(unsigned worker) const noexcept { return workers_[worker].started; }
+
+  // Given up waiting for: the others do it too, and with what it held: a logical quantity serves nobody who hangs. Its
+  // worker takes no more until the chunk is over after all.
   void give_up(std::uint64_t chunk);
 
   // When a worker that got nothing should ask again though nothing has happened. Infinity: never.
@@ -113,9 +121,10 @@ class Ledger {
     bool claimed = false;
     bool contested = false;  // others may have claimed parts of it
     bool doubted = false;    // late: its range is the others' again
-    bool given_up = false;
+    bool given_up = false;   // and its needs given back
   };
 
+  void end_without_result(std::uint64_t chunk, bool retire);
   Chunk assign(unsigned worker, std::uint64_t bytes, double now);
   std::uint64_t automatic_bytes(unsigned worker, double now);
   bool is_worth_starting(unsigned worker, double now);

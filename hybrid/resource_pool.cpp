@@ -24,6 +24,11 @@ void ResourcePool::check(const Needs &needs) const {
   }
 }
 
+bool ResourcePool::can_ever_fit(const Needs &needs) const noexcept {
+  return std::all_of(needs.begin(), needs.end(),
+                     [this](const Need &need) { return need.amount <= resources_[need.resource].amount; });
+}
+
 bool ResourcePool::fits(const Needs &needs) const noexcept {
   return std::none_of(needs.begin(), needs.end(), [this](const Need &need) { return lacks(need); });
 }

@@ -40,6 +40,8 @@ class ResourcePool {
   // Throws Error (INVALID_ARGUMENT) for needs that will never be there together.
   void check(const Needs &needs) const;
 
+  bool can_ever_fit(const Needs &needs) const noexcept;
+
   // All of it or nothing. Refused, `asker` (any number of its own) has a place among those who wait; asking again keeps
   // it, and being served or leave() ends it.
   bool try_take(std::uint64_t asker, const Needs &needs);

@@ -34,8 +34,8 @@ void Speeds::cpu_chunk(const WorkKind &kind, double bytes, double seconds, bool 
   (beside_devices ? sharing.beside : sharing.alone).add(bytes, seconds);
 }
 
-void Speeds::device_work(const WorkKind &kind, double bytes, double seconds) {
-  sharing_[kind].devices.add(bytes, seconds);
+void Speeds::device_chunk(std::size_t member, const WorkKind &kind, double bytes, double seconds, unsigned lanes) {
+  sharing_[kind].devices[member].add(bytes, seconds / lanes);
 }
 
 bool Speeds::knows_cpu_alone(const WorkKind &kind) const {
@@ -47,8 +47,10 @@ double Speeds::gain(const WorkKind &kind, unsigned cpu_lanes) const {
   const auto found = sharing_.find(kind);
   if (found == sharing_.end() || cpu_lanes == 0) return 0;
   const Sharing &sharing = found->second;
-  if (sharing.alone.count < kLeastChunks || sharing.beside.count < kLeastChunks || sharing.devices.count == 0) return 0;
-  return (cpu_lanes * sharing.beside.value() + sharing.devices.value()) / (cpu_lanes * sharing.alone.value());
+  if (sharing.alone.count < kLeastChunks || sharing.beside.count < kLeastChunks || sharing.devices.empty()) return 0;
+  double devices = 0;
+  for (const auto &[member, rate] : sharing.devices) devices += rate.value();
+  return (cpu_lanes * sharing.beside.value() + devices) / (cpu_lanes * sharing.alone.value());
 }
 
 bool Speeds::is_worth_it(const WorkKind &kind, unsigned cpu_lanes) const {
@@ -65,7 +67,8 @@ bool Speeds::admits_devices(const WorkKind &kind, unsigned cpu_lanes) {
   if (++sharing.runs_left_out < sharing.patience) return false;
   sharing.runs_left_out = 0;
   sharing.patience = std::min(2 * sharing.patience, kMostPatience);
-  sharing.beside = sharing.devices = {};
+  sharing.beside = {};
+  sharing.devices.clear();
   return true;
 }
 

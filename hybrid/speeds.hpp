@@ -27,8 +27,8 @@ class Speeds {
 
   // A chunk of a CPU lane, done while devices were at work or not.
   void cpu_chunk(const WorkKind &kind, double bytes, double seconds, bool beside_devices);
-  // All devices together, while they were at work.
-  void device_work(const WorkKind &kind, double bytes, double seconds);
+  // A chunk of a lane of a device that has so many.
+  void device_chunk(std::size_t member, const WorkKind &kind, double bytes, double seconds, unsigned lanes);
 
   // Whether enough was seen of the CPU's lanes by themselves: devices begin afterwards.
   bool knows_cpu_alone(const WorkKind &kind) const;
@@ -50,7 +50,8 @@ class Speeds {
     double value() const noexcept { return seconds > 0 ? bytes / seconds : 0; }
   };
   struct Sharing {
-    Rate alone, beside, devices;
+    Rate alone, beside;
+    std::map<std::size_t, Rate> devices;  // by member, all lanes of each
     std::uint64_t runs_left_out = 0, patience = 16;
   };
 

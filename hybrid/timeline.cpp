@@ -4,9 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
-#include <memory>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -90,16 +89,10 @@ std::string timeline_json(std::span<const std::string> worker_names, std::span<c
 }
 
 void write_timeline(const std::string &path, std::string_view json) {
-  const auto check = [&](bool good) {
-    if (!good) core::fail(TANDEM_ERROR_IO, fmt::format("cannot write {}: {}", path, std::strerror(errno)));
-  };
-  struct Close {
-    void operator()(std::FILE *file) const noexcept { std::fclose(file); }
-  };
-  std::unique_ptr<std::FILE, Close> file(std::fopen(path.c_str(), "we"));
-  check(file != nullptr);
-  check(std::fwrite(json.data(), 1, json.size(), file.get()) == json.size());
-  check(std::fclose(file.release()) == 0);
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file.write(json.data(), static_cast<std::streamsize>(json.size()));
+  file.close();
+  if (!file) core::fail(TANDEM_ERROR_IO, fmt::format("cannot write {}: {}", path, std::strerror(errno)));
 }
 
 }  // namespace tandem::hybrid

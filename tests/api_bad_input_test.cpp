@@ -172,7 +172,7 @@ TEST(BadContext, UnknownChoices) {
 }
 
 TEST(BadContext, Resources) {
-  for (const char *text : {"cpu", "cpu=", "cpu=0", "cpu=-1", "cpu=1x", "=3", "gpu=1", "cpu=1,", ",", "cpu=1,cpu=2",
+  for (const char *text : {"cpu", "cpu=", "cpu=0", "cpu=-1", "cpu=1x", "=3", "disk=1", "cpu=1,", ",", "cpu=1,cpu=2",
                            "cpu=99999999999999999999999", " cpu=1", "cpu =1"}) {
     tandem_context_options options = context_options();
     options.resources = text;

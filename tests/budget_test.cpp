@@ -52,17 +52,17 @@ TEST(Budget, RefusesWhatItDoesNotUnderstandAndChangesNothing) {
   Budget budget;
   budget.set("cpu", 7);
   for (const char *text :
-       {"cpu",         "cpu=",        "=5",          "=",      ",",           "cpu=5,",
-        ",cpu=5",      "cpu=5,,",     "cpu =5",      "cpu= 5", "cpu=5 ",      "cpu=-1",
-        "cpu=+1",      "cpu=1.5",     "cpu=0x5",     "cpu=0",  "cpu=00",      "cpu=18446744073709551616",
-        "cpu=5;gpu=2", "cpu=5,gpu=2", "gpu=2,cpu=5", "CPU=5",  "cpu=5,cpu=6", "cpu=5,cpu=5",
-        "cpu==5",      "cpu=5=6"}) {
+       {"cpu",          "cpu=",         "=5",           "=",      ",",           "cpu=5,",
+        ",cpu=5",       "cpu=5,,",      "cpu =5",       "cpu= 5", "cpu=5 ",      "cpu=-1",
+        "cpu=+1",       "cpu=1.5",      "cpu=0x5",      "cpu=0",  "cpu=00",      "cpu=18446744073709551616",
+        "cpu=5;disk=2", "cpu=5,disk=2", "disk=2,cpu=5", "CPU=5",  "cpu=5,cpu=6", "cpu=5,cpu=5",
+        "cpu==5",       "cpu=5=6"}) {
     EXPECT_NE(refusal_of(budget, text), "") << text;
     EXPECT_EQ(budget.amount(core::Resource::cpu), 7u) << text;
   }
   EXPECT_NE(refusal_of(budget, std::string("cpu=5\0", 6)), "");
   EXPECT_NE(refusal_of(budget, std::string(100000, ',')), "");
-  EXPECT_NE(refusal_of_set(budget, "gpu", 2), "");
+  EXPECT_NE(refusal_of_set(budget, "disk", 2), "");
   EXPECT_NE(refusal_of_set(budget, "", 2), "");
   EXPECT_NE(refusal_of_set(budget, "cpu", 0), "");
   EXPECT_EQ(budget.amount(core::Resource::cpu), 7u);
@@ -70,8 +70,9 @@ TEST(Budget, RefusesWhatItDoesNotUnderstandAndChangesNothing) {
 
 TEST(Budget, SaysWhatIsWrong) {
   Budget budget;
-  EXPECT_EQ(refusal_of(budget, "cpu=5,gpu=2"),
-            "unknown resource \"gpu\"; this version knows \"cpu\", \"opencl_mib\", \"cuda_mib\"");
+  EXPECT_EQ(
+      refusal_of(budget, "cpu=5,disk=2"),
+      "unknown resource \"disk\"; this version knows \"cpu\", \"gpu\", \"pinned_mib\", \"opencl_mib\", \"cuda_mib\"");
   EXPECT_EQ(refusal_of(budget, "cpu=0"), "amount 0 of resource \"cpu\": at least 1 is needed");
   EXPECT_EQ(refusal_of(budget, "cpu=5,cpu=x"),
             "\"cpu=5,cpu=x\" is not a list of resource amounts such as \"cpu=5\" (at character 7)");

@@ -192,8 +192,9 @@ class AllOrders {
         --fewer.disclaims;
         branch(job, fewer, [&](Job &next) {
           const std::uint64_t id = next.end(i).chunk.id;
-          for (const Range &each : next.ledger.claim(id)) next.ledger.disclaim(each);
-          next.ledger.fail(id);
+          const std::vector<Range> own = next.ledger.claim(id);
+          next.ledger.finish(id, 1);
+          for (const Range &each : own) next.ledger.disclaim(each);
           return true;
         });
       }
@@ -354,8 +355,9 @@ void run_at_random(std::uint64_t seed, Totals &totals) {
     if (staged && random.chance(5)) {
       const std::uint64_t id = job.running[which].chunk.id;
       const std::vector<Range> ranges = job.ledger.claim(id);
+      job.end(which);
+      job.ledger.finish(id, job.now);
       for (const Range &each : ranges) job.ledger.disclaim(each);
-      job.fail(which);
       ++totals.disclaimed;
     } else if (random.chance(3)) {
       job.fail(which);

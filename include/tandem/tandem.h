@@ -208,7 +208,7 @@ typedef struct tandem_context_options {
  *   options      NULL = all defaults. The strings are copied
  *   context_out  the new context; untouched on failure. tandem_context_destroy ends it
  * Options left at zero are read from the environment (docs/ENVIRONMENT.md): TANDEM_BACKEND, TANDEM_KERNEL,
- * TANDEM_THREADS, TANDEM_EXECUTOR, TANDEM_RESOURCES, TANDEM_TUNING.
+ * TANDEM_THREADS, TANDEM_EXECUTOR, TANDEM_RESOURCES, TANDEM_POLICY, TANDEM_TIMELINE, TANDEM_TUNING.
  * The tuning file (what tandem_autotune of tools.h found here) is read once. One that is damaged, of a newer version or
  * of other devices is ignored, with a warning to log_callback: it changes speed, never bytes.
  * Status: INVALID_ARGUMENT, UNSUPPORTED (unknown trailing options), UNAVAILABLE (a backend, kernel or executor
@@ -224,7 +224,9 @@ TANDEM_API void tandem_context_destroy(tandem_context *context);
  * A call that moves less than 256 KiB runs at once on its own thread and counts as none. "opencl_mib": MiB that buffers
  * of the context may have on its OpenCL device (those of the caller do not count); not set: half of the device's
  * memory; effective from the next call or job on. "cuda_mib": the same on a CUDA device; not set: half of what is free
- * when it is first used. Status: INVALID_ARGUMENT (NULL, unknown name, amount 0),
+ * when it is first used. Of a hybrid: "gpu": concurrent tasks on all its devices; "pinned_mib": MiB of the staging
+ * memory of those tasks (32 each; a call fails with INVALID_ARGUMENT while a device that was named can never have
+ * that). Status: INVALID_ARGUMENT (NULL, unknown name, amount 0),
  * OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_context_set_resource(tandem_context *context, const char *name, uint64_t amount);
 
