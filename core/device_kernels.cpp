@@ -322,7 +322,11 @@ KernelChooser::Choice KernelChooser::choose(const DevicePrepared &prepared, cons
   choice.staging_bytes = settings.staging_bytes;
   choice.spec = spec_of(mode, access, binding, settings);
   choice.spec.technique = technique(prepared, programs, choice.spec, settings, length_bytes);
-  if (choice.spec.technique == Technique::tables) choice.spec.tuning.loads = Loads::plain;
+  if (choice.spec.technique == Technique::tables) {
+    choice.spec.tuning.loads = Loads::plain;
+    // Tuned for compiled kernels; those of technique tables that came with the library have one element an item.
+    if (device_.dialect == Dialect::cuda_c) choice.spec.tuning.elements_per_item = 1;
+  }
   if (choice.spec.technique == Technique::tables && !tables_fit(prepared)) {
     fail(TANDEM_ERROR_UNAVAILABLE,
          fmt::format("{}: technique tables needs {} bytes of local memory for {} columns, {} has {}", device_.label,

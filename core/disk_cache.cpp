@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <new>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -70,7 +71,7 @@ bool read_all(int file, void *bytes, std::size_t count) noexcept {
 }
 
 // Like mkdir -p, new folders 0700.
-void make_folders(const std::string &path) noexcept {
+void make_folders(const std::string &path) {
   for (std::size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
     mkdir(path.substr(0, slash).c_str(), 0700);
     if (slash == std::string::npos) return;
@@ -140,7 +141,11 @@ DiskCache::~DiskCache() {
 }
 
 bool DiskCache::has(const Key &key) const noexcept {
-  return folder_ >= 0 && faccessat(folder_, name_of(key).c_str(), R_OK, 0) == 0;
+  try {
+    return folder_ >= 0 && faccessat(folder_, name_of(key).c_str(), R_OK, 0) == 0;
+  } catch (const std::bad_alloc &) {
+    return false;
+  }
 }
 
 std::optional<std::vector<unsigned char>> DiskCache::load(const Key &key) const {
@@ -197,10 +202,13 @@ void DiskCache::store(const Key &key, const std::vector<unsigned char> &bytes) n
 }
 
 void DiskCache::remove(const Key &key) noexcept {
-  if (folder_ >= 0) unlinkat(folder_, name_of(key).c_str(), 0);
+  try {
+    if (folder_ >= 0) unlinkat(folder_, name_of(key).c_str(), 0);
+  } catch (const std::bad_alloc &) {  // it stays; load() looks at it again
+  }
 }
 
-void DiskCache::make_room() noexcept {
+void DiskCache::make_room() noexcept try {
   struct Entry {
     std::string name;
     std::uint64_t bytes;
@@ -239,6 +247,7 @@ void DiskCache::make_room() noexcept {
     unlinkat(folder_, entry.name.c_str(), 0);
     total -= entry.bytes;
   }
+} catch (const std::bad_alloc &) {  // the next store tries again
 }
 
 }  // namespace tandem::core

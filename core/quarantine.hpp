@@ -15,7 +15,8 @@ void quarantine(std::unique_ptr<Object> what) noexcept {
     Kept *next;
   };
   static std::atomic<Kept *> first{nullptr};
-  Kept *kept = new (std::nothrow) Kept{what.release(), first.load()};
+  Object *const object = what.release();  // kept even where there is no memory to note it
+  Kept *kept = new (std::nothrow) Kept{object, first.load()};
   while (kept != nullptr && !first.compare_exchange_weak(kept->next, kept)) {
   }
 }

@@ -219,7 +219,10 @@ class CudaBackend final : public core::Backend {
     } else if (session != nullptr) {
       session->give_up(error.what());
     } else {
+      // Before there was a session: it could not be opened.
       gpu::give_up(*driver_, device_.ordinal, error.what());
+      log_.say(TANDEM_LOG_WARNING, fmt::format("cuda: {} ({}) is given up for the rest of this process: {}",
+                                               device_.name, device_.model, error.what()));
     }
   }
 

@@ -10,47 +10,48 @@
 
 // By these names in cuda.h, whose macros say what the symbol is called (cuMemFreeAsync, but cuMemGetInfo_v2). All of
 // them are in every driver since CUDA 11.4.
-#define TANDEM_CUDA_FUNCTIONS(X) \
-  X(cuInit)                      \
-  X(cuDriverGetVersion)          \
-  X(cuGetErrorName)              \
-  X(cuGetErrorString)            \
-  X(cuDeviceGetCount)            \
-  X(cuDeviceGet)                 \
-  X(cuDeviceGetName)             \
-  X(cuDeviceGetAttribute)        \
-  X(cuDeviceTotalMem)            \
-  X(cuDevicePrimaryCtxRetain)    \
-  X(cuDevicePrimaryCtxRelease)   \
-  X(cuCtxPushCurrent)            \
-  X(cuCtxPopCurrent)             \
-  X(cuMemGetInfo)                \
-  X(cuMemHostAlloc)              \
-  X(cuMemFreeHost)               \
-  X(cuMemPoolCreate)             \
-  X(cuMemPoolDestroy)            \
-  X(cuMemPoolSetAttribute)       \
-  X(cuMemPoolTrimTo)             \
-  X(cuMemAllocFromPoolAsync)     \
-  X(cuMemFreeAsync)              \
-  X(cuMemcpyHtoDAsync)           \
-  X(cuMemcpyDtoHAsync)           \
-  X(cuMemsetD2D32Async)          \
-  X(cuPointerGetAttributes)      \
-  X(cuStreamCreate)              \
-  X(cuStreamDestroy)             \
-  X(cuStreamSynchronize)         \
-  X(cuStreamWaitEvent)           \
-  X(cuStreamIsCapturing)         \
-  X(cuStreamGetCtx)              \
-  X(cuEventCreate)               \
-  X(cuEventDestroy)              \
-  X(cuEventRecord)               \
-  X(cuEventSynchronize)          \
-  X(cuModuleLoadData)            \
-  X(cuModuleUnload)              \
-  X(cuModuleGetFunction)         \
-  X(cuFuncGetAttribute)          \
+#define TANDEM_CUDA_FUNCTIONS(X)       \
+  X(cuInit)                            \
+  X(cuDriverGetVersion)                \
+  X(cuGetErrorName)                    \
+  X(cuGetErrorString)                  \
+  X(cuDeviceGetCount)                  \
+  X(cuDeviceGet)                       \
+  X(cuDeviceGetName)                   \
+  X(cuDeviceGetAttribute)              \
+  X(cuDeviceTotalMem)                  \
+  X(cuDevicePrimaryCtxRetain)          \
+  X(cuDevicePrimaryCtxRelease)         \
+  X(cuCtxPushCurrent)                  \
+  X(cuCtxPopCurrent)                   \
+  X(cuThreadExchangeStreamCaptureMode) \
+  X(cuMemGetInfo)                      \
+  X(cuMemHostAlloc)                    \
+  X(cuMemFreeHost)                     \
+  X(cuMemPoolCreate)                   \
+  X(cuMemPoolDestroy)                  \
+  X(cuMemPoolSetAttribute)             \
+  X(cuMemPoolTrimTo)                   \
+  X(cuMemAllocFromPoolAsync)           \
+  X(cuMemFreeAsync)                    \
+  X(cuMemcpyHtoDAsync)                 \
+  X(cuMemcpyDtoHAsync)                 \
+  X(cuMemsetD2D32Async)                \
+  X(cuPointerGetAttributes)            \
+  X(cuStreamCreate)                    \
+  X(cuStreamDestroy)                   \
+  X(cuStreamSynchronize)               \
+  X(cuStreamWaitEvent)                 \
+  X(cuStreamIsCapturing)               \
+  X(cuStreamGetCtx)                    \
+  X(cuEventCreate)                     \
+  X(cuEventDestroy)                    \
+  X(cuEventRecord)                     \
+  X(cuEventSynchronize)                \
+  X(cuModuleLoadData)                  \
+  X(cuModuleUnload)                    \
+  X(cuModuleGetFunction)               \
+  X(cuFuncGetAttribute)                \
   X(cuLaunchKernel)
 
 // NVRTC 11.2 and later.
@@ -71,7 +72,7 @@
 
 extern "C" {
 
-enum { TANDEM_CUDA_VERSION = 1 };  // to be raised with every change of what follows
+enum { TANDEM_CUDA_VERSION = 2 };  // to be raised with every change of what follows
 
 // What a compare found for one output. Offsets count from the start of the range that the kernel was given.
 struct tandem_cuda_found {
@@ -98,9 +99,10 @@ struct tandem_cuda_summary {
   uint32_t reserved;  // 0
   uint64_t begin, end, length, tile_bytes, tile_count, record_count;
   struct tandem_cuda_found *found_out;   // of the host: rows entries, all of them written
-  struct tandem_cuda_range *ranges_out;  // of the host: capacity entries; sorted by output, then begin_bytes
+  struct tandem_cuda_range *ranges_out;  // of the host: capacity entries; sorted by output, then begin_bytes. NULL:
+                                         // no ranges are looked for
   uint64_t capacity;
-  uint64_t *range_count_out;  // how many ranges there are: may be more than capacity
+  uint64_t *range_count_out;  // how many ranges there are: may be more than capacity; 0 if ranges_out is NULL
   char *message_out;          // of message_bytes, ended by 0: why it failed
   uint64_t message_bytes;
 };

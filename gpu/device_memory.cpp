@@ -133,9 +133,13 @@ class DeviceRun {
   ~DeviceRun() {
     if (is_over_) return;
     const QuietContextScope driver(place_.session->driver(), place_.session->context());
-    if (driver && driver->cuStreamSynchronize(stream_) == CUDA_SUCCESS) return;
+    CUresult error = CUDA_ERROR_INVALID_CONTEXT;
+    // By our own event where it is there: the stream is the caller's, who may have put more into it, or capture it.
+    if (driver)
+      error = is_done_recorded_ ? driver->cuEventSynchronize(parts_->done.get()) : driver->cuStreamSynchronize(stream_);
+    if (error == CUDA_SUCCESS) return;
     core::quarantine(std::move(parts_));  // the device may still write there
-    place_.session->give_up("a job on the caller's stream does not come to an end");
+    if (!is_of_capture(error)) place_.session->give_up("a job on the caller's stream does not come to an end");
   }
   DeviceRun(const DeviceRun &) = delete;
   DeviceRun &operator=(const DeviceRun &) = delete;
@@ -148,7 +152,9 @@ class DeviceRun {
     launch(*place_.session, stream_, ready_->variant, prepared_of(task_), addresses_, range_, records,
            ready_->tables != nullptr ? ready_->tables->get() : 0);
     place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
-    if (!is_captured_) parts_->done.record(stream_);
+    if (is_captured_) return;
+    parts_->done.record(stream_);
+    is_done_recorded_ = true;
   }
 
   void wait_and_merge() {
@@ -198,8 +204,7 @@ class DeviceRun {
 
   // By the module's Thrust code, where it is there.
   bool merge_on_device() {
-    const Driver &driver = place_.session->driver();
-    if (driver.summarise == nullptr) return false;
+    if (!place_.session->may_summarise()) return false;
     const unsigned rows = task_.prepared->rows();
     std::vector<tandem_cuda_found> found(rows);
     char message[256] = {};
@@ -219,7 +224,10 @@ class DeviceRun {
     summary.range_count_out = &range_count;
     summary.message_out = message;
     summary.message_bytes = sizeof message;
-    if (driver.summarise(&summary) != 0) return false;
+    if (const int error = place_.session->driver().summarise(&summary); error != 0) {
+      place_.session->summarise_failed(error, message);
+      return false;
+    }
     for (unsigned r = 0; r < rows; ++r) {
       if (found[r].byte_count == 0) continue;
       task_.mismatches[r].merge({found[r].byte_count, task_.offset_bytes + found[r].first_bytes});
@@ -249,7 +257,7 @@ class DeviceRun {
   std::shared_ptr<const Ready> ready_;
   core::KernelRange range_;
   std::unique_ptr<JobParts> parts_;
-  bool is_over_ = true;
+  bool is_over_ = true, is_done_recorded_ = false;
 };
 
 class DeviceTicket final : public core::Ticket {

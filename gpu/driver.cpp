@@ -99,9 +99,13 @@ DriverError::DriverError(const Driver &driver, CUresult error, const char *call)
       error_(error) {}
 
 bool is_sticky(CUresult error) noexcept {
+  // By number: the headers of older toolkits lack the names CUDA_ERROR_CONTAINED, MPS_CLIENT_TERMINATED and
+  // EXTERNAL_DEVICE.
+  constexpr int kContained = 226, kMpsClientTerminated = 810, kExternalDevice = 911;
+  const int number = static_cast<int>(error);
+  if (number == kContained || number == kMpsClientTerminated || number == kExternalDevice) return true;
   switch (error) {
     case CUDA_ERROR_DEINITIALIZED:
-    case CUDA_ERROR_DEVICE_UNAVAILABLE:
     case CUDA_ERROR_NO_DEVICE:
     case CUDA_ERROR_INVALID_DEVICE:
     case CUDA_ERROR_INVALID_CONTEXT:
@@ -123,6 +127,10 @@ bool is_sticky(CUresult error) noexcept {
     default:
       return false;
   }
+}
+
+bool is_of_capture(CUresult error) noexcept {
+  return error >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && error <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 }
 
 void give_up(const Driver &driver, int ordinal, const std::string &reason) {

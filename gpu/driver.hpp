@@ -48,15 +48,36 @@ std::string error_name(const Driver &driver, CUresult error);
 // have that one too, so that it cannot be made anew.
 bool is_sticky(CUresult error) noexcept;
 
+// Somebody's capture forbade the call: it says nothing about the device, nor about what was to be waited for.
+bool is_of_capture(CUresult error) noexcept;
+
 // Devices that this process has given up, with the reason. A driver's number of a device names it.
 void give_up(const Driver &driver, int ordinal, const std::string &reason);
 std::optional<std::string> given_up(const Driver &driver, int ordinal);
 void forget_given_up(const Driver &driver) noexcept;  // tests: that driver is gone
 
-// Makes a context current for a scope. The caller's own is current again afterwards.
+// While another thread captures a stream in mode GLOBAL, which is the default, the driver refuses most of what we do
+// and invalidates that capture, unless the calling thread says that it is no part of it.
+class OutsideCaptures {
+ public:
+  explicit OutsideCaptures(const Driver *driver) noexcept : driver_(driver) {  // null: does nothing
+    if (driver_ != nullptr && driver_->cuThreadExchangeStreamCaptureMode(&mode_) != CUDA_SUCCESS) driver_ = nullptr;
+  }
+  ~OutsideCaptures() {
+    if (driver_ != nullptr) driver_->cuThreadExchangeStreamCaptureMode(&mode_);
+  }
+  OutsideCaptures(const OutsideCaptures &) = delete;
+  OutsideCaptures &operator=(const OutsideCaptures &) = delete;
+
+ private:
+  const Driver *driver_;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // then the caller's own
+};
+
+// Makes a context current for a scope, outside captures. The caller's own is current again afterwards.
 class ContextScope {
  public:
-  ContextScope(const Driver &driver, CUcontext context) : driver_(driver) {
+  ContextScope(const Driver &driver, CUcontext context) : driver_(driver), outside_(&driver) {
     check(driver, driver.cuCtxPushCurrent(context), "cuCtxPushCurrent");
   }
   ~ContextScope() {
@@ -68,12 +89,14 @@ class ContextScope {
 
  private:
   const Driver &driver_;
+  const OutsideCaptures outside_;
 };
 
 // The same for what releases: false where it cannot be made current. Not for a null context.
 class QuietContextScope {
  public:
-  QuietContextScope(const Driver &driver, CUcontext context) noexcept : driver_(driver) {
+  QuietContextScope(const Driver &driver, CUcontext context) noexcept
+      : driver_(driver), outside_(context != nullptr ? &driver : nullptr) {
     // Twice: what is not released now is lost.
     for (unsigned tries = 0; tries < 2 && context != nullptr && !is_current_; ++tries)
       is_current_ = driver.cuCtxPushCurrent(context) == CUDA_SUCCESS;
@@ -89,6 +112,7 @@ class QuietContextScope {
 
  private:
   const Driver &driver_;
+  const OutsideCaptures outside_;
   bool is_current_ = false;
 };
 

@@ -69,7 +69,10 @@ class Compilation {
   nvrtcProgram program_ = nullptr;
 };
 
-bool is_of_memory_or_sticky(CUresult error) { return error == CUDA_ERROR_OUT_OF_MEMORY || is_sticky(error); }
+// Whether a program that was refused so may be taken another time, or nothing is.
+bool is_not_of_the_program(CUresult error) {
+  return error == CUDA_ERROR_OUT_OF_MEMORY || is_of_capture(error) || is_sticky(error);
+}
 
 }  // namespace
 
@@ -166,7 +169,7 @@ std::shared_ptr<const Program> Programs::get(const core::Key &key, const core::K
       disk_->store(key, binary);
       return program;
     } catch (const DriverError &error) {
-      if (is_of_memory_or_sticky(error.error())) throw;
+      if (is_not_of_the_program(error.error())) throw;
       core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("CUDA: the driver of {} ({}) refuses what {} compiled: {}",
                                                        device_.name, device_.driver_text(), compiler_, error.what()));
     }
@@ -188,7 +191,7 @@ std::shared_ptr<const Program> Programs::from_image(const core::KernelSpec &spec
     return std::make_shared<const Program>(
         driver_, image_, tables_kernel_name(spec.mode, spec.access, spec.tuning.element_bytes).c_str());
   } catch (const DriverError &error) {
-    if (is_of_memory_or_sticky(error.error())) throw;
+    if (is_not_of_the_program(error.error())) throw;
     image_is_refused_ = true;
     log_.say(TANDEM_LOG_WARNING,
              fmt::format("cuda: {}: the driver ({}) does not take the kernels that came with this library: {}",
@@ -205,7 +208,7 @@ std::shared_ptr<const Program> Programs::from_disk(const core::Key &key) {
     return std::make_shared<const Program>(driver_, std::make_shared<const Module>(driver_, context_, bytes->data()),
                                            core::kKernelName);
   } catch (const DriverError &error) {
-    if (is_of_memory_or_sticky(error.error())) throw;
+    if (is_not_of_the_program(error.error())) throw;
     log_.say(TANDEM_LOG_INFO,
              fmt::format("cuda: {} refuses a program from the cache; built anew: {}", device_.name, error.what()));
     disk_->remove(key);

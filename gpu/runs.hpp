@@ -33,7 +33,7 @@ struct Ready {
 
 // What a job on device memory has until it is over, and the next one after it.
 struct JobParts {
-  explicit JobParts(std::shared_ptr<Session> of) : session(std::move(of)), done(*session) {}
+  explicit JobParts(std::shared_ptr<Session> of) : session(std::move(of)), done(*session, true) {}
   std::shared_ptr<Session> session;
   Event done;
   DeviceMemory records;

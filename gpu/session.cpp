@@ -83,9 +83,10 @@ Stream::~Stream() {
   if (const Quietly driver(&session_); driver) driver->cuStreamDestroy(stream_);
 }
 
-Event::Event(Session &session) : session_(session) {
+Event::Event(Session &session, bool waits_asleep) : session_(session) {
   const Driver &driver = session.driver();
-  check(driver, driver.cuEventCreate(&event_, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+  const unsigned wait = waits_asleep ? CU_EVENT_BLOCKING_SYNC : CU_EVENT_DEFAULT;
+  check(driver, driver.cuEventCreate(&event_, CU_EVENT_DISABLE_TIMING | wait), "cuEventCreate");
 }
 Event::~Event() {
   if (const Quietly driver(&session_); driver) driver->cuEventDestroy(event_);
@@ -140,11 +141,13 @@ void Slot::release() noexcept {
 Lane::Lane(Session &session)
     : up(session), run(session), down(session), slots{Slot(session), Slot(session), Slot(session)} {}
 
-bool Lane::drain(const Driver &driver) noexcept {
-  bool is_over = true;
-  for (const Stream *stream : {&up, &run, &down})
-    if (driver.cuStreamSynchronize(stream->get()) != CUDA_SUCCESS) is_over = false;
-  return is_over;
+CUresult Lane::drain(const Driver &driver) noexcept {
+  CUresult worst = CUDA_SUCCESS;
+  for (const Stream *stream : {&up, &run, &down}) {
+    const CUresult error = driver.cuStreamSynchronize(stream->get());
+    if (error != CUDA_SUCCESS && (worst == CUDA_SUCCESS || is_of_capture(worst))) worst = error;
+  }
+  return worst;
 }
 
 Session::Session(const Driver &driver, const Device &device, std::shared_ptr<core::DiskCache> disk,
@@ -155,6 +158,7 @@ Session::Session(const Driver &driver, const Device &device, std::shared_ptr<cor
       budget_(std::make_shared<core::MemoryBudget>(0)),
       lanes_(kMostLanes),
       tables_(kMostTables) {
+  const OutsideCaptures outside(&driver_);
   check(driver_, driver_.cuDevicePrimaryCtxRetain(&context_, device_.id), "cuDevicePrimaryCtxRetain");
   try {
     open(std::move(disk), log);
@@ -189,6 +193,7 @@ Session::~Session() {
 
 void Session::close() noexcept {
   if (!may_release()) return;  // the parent's driver: its objects cannot be released here
+  const OutsideCaptures outside(&driver_);
   lanes_.take_idle();
   tables_.clear();
   programs_.reset();
@@ -206,6 +211,17 @@ void Session::give_up(const std::string &reason) noexcept {
     log_.say(TANDEM_LOG_WARNING, fmt::format("cuda: {} ({}) is given up for the rest of this process: {}", device_.name,
                                              device_.model, reason));
   } catch (const std::exception &) {  // no memory: this session knows
+  }
+}
+
+void Session::summarise_failed(int error, const char *message) noexcept {
+  if (has_summarise_failed_.exchange(true)) return;
+  try {
+    log_.say(TANDEM_LOG_WARNING,
+             fmt::format("cuda: {}: what a verify found is not reduced on the device any more, but on the host: error "
+                         "{} of the CUDA runtime, {}",
+                         device_.name, error, message));
+  } catch (const std::exception &) {  // no memory: it is not said
   }
 }
 
@@ -237,9 +253,10 @@ Session::LaneLease Session::take_lane(const core::Control &control) {
 }
 
 bool Session::settle(LaneLease &lane) noexcept {
-  if (lane->drain(driver_)) return true;
+  const CUresult error = lane->drain(driver_);
+  if (error == CUDA_SUCCESS) return true;
   core::quarantine(lane.remove());
-  give_up("what was under way does not come to an end");
+  if (!is_of_capture(error)) give_up("what was under way does not come to an end");
   return false;
 }
 

@@ -91,7 +91,8 @@ class Stream {
 
 class Event {
  public:
-  explicit Event(Session &session);
+  // `waits_asleep`: a thread that waits for it sleeps, which costs microseconds, instead of turning a core.
+  explicit Event(Session &session, bool waits_asleep = false);
   ~Event();
   Event(const Event &) = delete;
   Event &operator=(const Event &) = delete;
@@ -107,7 +108,7 @@ class Event {
 
 // Room for one piece of work under way.
 struct Slot {
-  explicit Slot(Session &session) : uploaded(session), computed(session), done(session) {}
+  explicit Slot(Session &session) : uploaded(session), computed(session), done(session, true) {}
 
   // Makes sure of room before anything of a piece is put into a stream. What was there is lost where it has to grow,
   // and given back where the buffers would come to more than most_bytes together.
@@ -128,8 +129,9 @@ struct Lane {
 
   explicit Lane(Session &session);
 
-  // Waits until nothing of this lane runs any more. false: the driver cannot say so.
-  bool drain(const Driver &driver) noexcept;
+  // Waits until nothing of this lane runs any more. Else: why the driver cannot say so; an error of a capture only
+  // where it had no other.
+  CUresult drain(const Driver &driver) noexcept;
 
   Stream up, run, down;
   std::array<Slot, kSlots> slots;  // after the streams: their memory goes first
@@ -155,6 +157,12 @@ class Session final : public std::enable_shared_from_this<Session>, private core
 
   // The device failed: it is given up for the rest of this process.
   void give_up(const std::string &reason) noexcept;
+
+  // Whether the module reduces a verify's records on the device: until that fails, which is said once.
+  bool may_summarise() const noexcept {
+    return driver_.summarise != nullptr && !has_summarise_failed_.load(std::memory_order_relaxed);
+  }
+  void summarise_failed(int error, const char *message) noexcept;
   bool is_given_up() const noexcept { return is_given_up_.load(std::memory_order_relaxed); }
 
   // Whether objects may still be released through the driver.
@@ -167,7 +175,7 @@ class Session final : public std::enable_shared_from_this<Session>, private core
   // A lane of one's own; waits for one while all are taken. Throws Error (CANCELLED) if that comes first.
   LaneLease take_lane(const core::Control &control);
   // After an error: drains the lane. Where that fails (false) the lane with all that the device may still write to is
-  // quarantined, and the device given up.
+  // quarantined, and the device given up, unless only a capture was in the way.
   bool settle(LaneLease &lane) noexcept;
 
   void give_idle_memory() noexcept override;
@@ -183,7 +191,7 @@ class Session final : public std::enable_shared_from_this<Session>, private core
   std::uint64_t free_bytes_ = 0;
   CUcontext context_ = nullptr;
   CUmemoryPool pool_ = nullptr;
-  std::atomic<bool> is_given_up_{false};
+  std::atomic<bool> is_given_up_{false}, has_summarise_failed_{false};
   std::unique_ptr<Stream> own_;
   std::unique_ptr<Programs> programs_;
   core::LanePool<Lane> lanes_;

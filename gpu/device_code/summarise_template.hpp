@@ -121,7 +121,7 @@ class Array {
 };
 
 // found_out: `records.rows` of them; ranges_out: at most `capacity`, by output and place. Returns how many ranges there
-// are. Throws what Thrust and the place throw.
+// are; 0 where ranges_out is null, for then they are not looked for. Throws what Thrust and the place throw.
 template <class Place>
 std::uint64_t run(Place &place, const Records &records, Found *found_out, Range *ranges_out, std::uint64_t capacity) {
   const auto policy = place.policy();
@@ -151,6 +151,7 @@ std::uint64_t run(Place &place, const Records &records, Found *found_out, Range 
       found_out[host[i].output] = {host[i].byte_count, host[i].begin_bytes};
   }
 
+  if (ranges_out == nullptr) return 0;
   const thrust::counting_iterator<Index> none(0), all(count);
   const Begins begins{places.data()};
   const auto range_count = static_cast<std::uint64_t>(thrust::count_if(policy, none, all, begins));

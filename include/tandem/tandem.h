@@ -410,13 +410,16 @@ typedef struct tandem_plan_arguments {
      TANDEM_MEMORY_CUDA: shards and new_data are device pointers (CUdeviceptr; managed memory too) of the context's GPU;
      queue is a stream of its primary context (a cudaStream_t), in whose order the work is done. NULL is refused: the
      default streams are CU_STREAM_LEGACY and CU_STREAM_PER_THREAD. Offsets are added to the pointers. Fastest where all
-     shards begin at multiples of 16. A submit after the first one (of a plan, for aligned shards or for others, and of
-     a verify's length) starts the kernel and neither compiles, allocates nor waits; and it can be captured into a CUDA
-     graph, the first one too where the shards are aligned, a verify never (UNSUPPORTED). The job of a captured submit
-     is over at once; its graph must not outlive plan and context. TANDEM_MEMORY_OPENCL: shards and new_data are cl_mem
-     handles, buffers of the queue's context, cast to pointers; one buffer may hold several shards, at offsets of their
-     own. Fastest: all shards that are read in one buffer and all that are written in one (it may be the same), at
-     offsets that are multiples of 64. */
+     shards begin at multiples of 16. With no more jobs of the plan in flight than there were before (eight at most),
+     and no verify of longer shards, a submit starts the kernel and neither compiles, allocates nor waits. What a
+     plan has not had before costs the submit that brings it: room for one more job in flight, and the kernel for
+     shards that are not aligned, which is loaded (compiled, where it is not cached) at their first submit; that of
+     aligned ones is ready with the plan. A submit can be captured into a CUDA graph, the first one too where the
+     shards are aligned, a verify never (UNSUPPORTED). The job of a captured submit is over at once; its graph must
+     not outlive plan and context. TANDEM_MEMORY_OPENCL: shards and new_data are cl_mem handles, buffers of the
+     queue's context, cast to pointers; one buffer may hold several shards, at offsets of their own. Fastest: all
+     shards that are read in one buffer and all that are written in one (it may be the same), at offsets that are
+     multiples of 64. */
   void *queue;              /* the cl_command_queue, of the context's device, that the work goes to: it runs after what
                                was put there before. In order; before and after a run in an out-of-order queue put a
                                barrier. Its cl_context, like those of three others at most, is retained until

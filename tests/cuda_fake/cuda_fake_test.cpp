@@ -109,6 +109,7 @@ void expect_clean(const FakeCuda &driver, const std::string &after) {
   const auto violations = driver.violations();
   EXPECT_TRUE(violations.empty()) << violations.front() << ", after " << after;
   EXPECT_EQ(fake_context_depth(), 0u) << after;
+  EXPECT_TRUE(is_fake_capture_mode_global()) << after;
 }
 
 // A stripe in device memory, on a stream of the caller.
@@ -400,10 +401,11 @@ TEST(CudaDeviceMemory, EveryModeTechniqueAndAlignment) {
         FakeCuda driver(script);
         {
           Work work(3, 5, 30'001);
-          const auto backend = gpu::make_backend(fake_options(driver, technique), core::Log());
+          Heard heard;
+          const auto backend = gpu::make_backend(fake_options(driver, technique), heard.log());
           const auto prepared = backend->prepare(work.matrix);
           OnDevice stripe(driver, work, skew);
-          for (const Mode mode : kModes) {
+          for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare, Mode::compare}) {
             work.reset();
             stripe.write();
             const core::Task task = stripe.task(*prepared, mode);
@@ -412,7 +414,9 @@ TEST(CudaDeviceMemory, EveryModeTechniqueAndAlignment) {
             stripe.read();
             ASSERT_TRUE(work.is_right(mode)) << technique << ", skew " << skew;
           }
-          EXPECT_EQ(driver.calls_of("summarise"), summarise == FakeSummarise::absent ? 0u : 1u);
+          const bool fails = summarise == FakeSummarise::fails;
+          EXPECT_EQ(driver.calls_of("summarise"), fails ? 1u : summarise == FakeSummarise::works ? 2u : 0u);
+          EXPECT_EQ(heard.has("on the host: error 2 of the CUDA runtime, no room, by script"), fails) << heard.text;
         }
         expect_clean(driver, "device memory");
       }
@@ -500,6 +504,90 @@ TEST(CudaDeviceMemory, CanBeCaptured) {
     EXPECT_TRUE(work.is_untouched()) << "added twice is not added";
   }
   expect_clean(driver, "a capture");
+}
+
+// Another thread's capture neither stops what we do nor is ended by it, from the device's first use to its release.
+TEST(CudaDeviceMemory, AnotherThreadsCaptureIsLeftAlone) {
+  for (const char *technique : {"tables", "compiled"}) {
+    FakeCuda driver;
+    const CUstream captured = driver.make_stream();
+    std::thread([&] { driver.begin_capture(captured); }).join();
+    for (const Way way : kWays) {
+      for (const Mode mode : kModes) {
+        Work work(3, 5, 30'000);
+        const auto backend = gpu::make_backend(fake_options(driver, technique), core::Log());
+        const auto prepared = backend->prepare(work.matrix);
+        work.reset();
+        run_way(driver, way, *backend, *prepared, work, mode);
+        EXPECT_TRUE(work.is_right(mode)) << technique;
+      }
+    }
+    EXPECT_FALSE(driver.is_capture_invalid(captured));
+    EXPECT_EQ(driver.end_capture(captured), 0u);
+    driver.destroy(captured);
+    expect_clean(driver, "another thread's capture");
+  }
+}
+
+// A job that nobody waited for is waited for by its own event: its stream may be captured by then.
+TEST(CudaDeviceMemory, AForgottenJobLeavesALaterCaptureAlone) {
+  FakeCuda driver;
+  {
+    Work work(3, 5, 30'000);
+    Heard heard;
+    const auto backend = gpu::make_backend(fake_options(driver), heard.log());
+    const auto prepared = backend->prepare(work.matrix);
+    OnDevice stripe(driver, work, 0);
+    work.reset();
+    core::Control control;
+    const core::Task task = stripe.task(*prepared, Mode::assign);
+    auto ticket = backend->submit({&task, 1}, control);
+    std::thread([&] { driver.begin_capture(stripe.stream); }).join();
+    ticket.reset();
+    stripe.read();
+    EXPECT_TRUE(work.is_right(Mode::assign)) << "the job was not waited for";
+    EXPECT_FALSE(driver.is_capture_invalid(stripe.stream));
+    driver.end_capture(stripe.stream);
+    EXPECT_FALSE(heard.has("given up")) << heard.text;
+    stripe.write();
+    work.reset();
+    backend->run({&task, 1}, control);
+    stripe.read();
+    EXPECT_TRUE(work.is_right(Mode::assign));
+  }
+  expect_clean(driver, "a job that nobody waited for");
+}
+
+// An error of a capture is no sign that the device does not come to an end.
+TEST(CudaFaults, AnErrorOfACaptureDoesNotGiveTheDeviceUp) {
+  for (const Way way : kWays) {
+    Work work(3, 5, 10'000);
+    std::uint64_t count = 1;
+    unsigned failed = 0;
+    for (std::uint64_t n = 0; n < count; ++n) {
+      FakeCudaScript script;
+      FakeCuda driver(script);
+      Heard heard;
+      const auto backend = gpu::make_backend(fake_options(driver, "tables"), heard.log());
+      const auto prepared = backend->prepare(work.matrix);
+      script.failing_error = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+      script.failing_call = n;
+      script.fails_on = true;
+      driver.set_script(script);
+      work.reset();
+      const auto run = [&] { run_way(driver, way, *backend, *prepared, work, Mode::compare); };
+      if (status_of(run).first != TANDEM_OK) {
+        ++failed;
+        count = n + 2;
+      }
+      EXPECT_FALSE(heard.has("given up")) << n << ": " << heard.text;
+      driver.set_script({});
+      work.reset();
+      run();
+      EXPECT_TRUE(work.is_right(Mode::compare)) << n;
+    }
+    EXPECT_GE(failed, 10u);
+  }
 }
 
 TEST(CudaDeviceMemory, FailuresSurfaceAtTheWait) {
@@ -882,6 +970,33 @@ TEST(CudaPrograms, TablesWorkWithoutACompiler) {
   has(told([](FakeCudaScript &script) { script.architectures = {100, 120}; }), "does not know compute capability 9.0");
   has(told([](FakeCudaScript &script) { script.refuses_cubins = true; }), "refuses what NVRTC 12.4 compiled");
   has(told([](FakeCudaScript &script) { script.refuses_text = true; }), "fake: no");
+}
+
+// What a tuning file says about compiled kernels does not switch off the tables that came with the library.
+TEST(CudaPrograms, TunedTablesNeedNoCompilerEither) {
+  struct Wide : core::TuningSource {
+    core::TuningChoice find(const core::TuningQuery &) const override {
+      return {{{"elements_per_item", 4}, {"loads", 1}}, "for this test"};
+    }
+  } tuning;
+  FakeCudaScript script;
+  script.nvrtc_problem = "NVRTC is not installed";
+  FakeCuda driver(script);
+  {
+    gpu::Options options = fake_options(driver);
+    options.tuning = &tuning;
+    const auto backend = gpu::make_backend(options, core::Log());
+    Work work(2, 4, 30'000);
+    const auto prepared = backend->prepare(work.matrix);
+    for (const Way way : kWays) {
+      for (const Mode mode : kModes) {
+        work.reset();
+        run_way(driver, way, *backend, *prepared, work, mode);
+        EXPECT_TRUE(work.is_right(mode));
+      }
+    }
+  }
+  expect_clean(driver, "tuned tables");
 }
 
 TEST(CudaPrograms, PtxOfTheNewestArchitectureThatNvrtcKnows) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "core/device_kernels.hpp"
@@ -61,9 +63,12 @@ struct FakeStream {
   FakeContext *context;
   std::shared_ptr<Command> last;
   bool is_capturing = false;
+  std::thread::id capturer;         // the thread that began it
+  bool is_capture_invalid = false;  // ended by a call of another thread
 };
 struct FakeEvent {
   std::shared_ptr<Command> command;
+  bool waits_asleep = false;
 };
 struct FakePool {};
 struct FakeModule {
@@ -85,10 +90,12 @@ struct Range {
 };
 
 thread_local std::vector<CUcontext> current;
+thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 }  // namespace
 
 std::size_t fake_context_depth() { return current.size(); }
+bool is_fake_capture_mode_global() { return capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL; }
 
 struct FakeCuda::State {
   mutable std::recursive_mutex mutex;
@@ -106,7 +113,7 @@ struct FakeCuda::State {
   std::set<FakeStream *> streams;
   std::map<void *, std::function<void()>> left;  // objects not released: a dead device's never are
   std::vector<std::function<void()>> graph;
-  FakeStream legacy{&contexts[0], nullptr, false};
+  FakeStream legacy{&contexts[0], nullptr, false, {}, false};
 
   void violate(std::string what) { violations.push_back(std::move(what)); }
 
@@ -118,8 +125,18 @@ struct FakeCuda::State {
     if (death == CUDA_SUCCESS && command->action) command->action();
     command->action = nullptr;
   }
-  bool is_capturing() const {
-    return std::any_of(streams.begin(), streams.end(), [](const FakeStream *each) { return each->is_capturing; });
+  // Whether a capture is in the way of this thread: its own, where nothing but what is captured may happen here; or,
+  // all captures being of mode GLOBAL, another's that it has not stepped out of, which is invalid from now on.
+  bool is_capturing() {
+    bool is_in_the_way = false;
+    for (FakeStream *each : streams) {
+      if (!each->is_capturing) continue;
+      const bool is_own = each->capturer == std::this_thread::get_id();
+      if (!is_own && capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED) continue;
+      if (!is_own) each->is_capture_invalid = true;
+      is_in_the_way = true;
+    }
+    return is_in_the_way;
   }
 };
 
@@ -142,7 +159,9 @@ CUresult begin(const char *function, unsigned needs) {
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
   if (state->death != CUDA_SUCCESS) return state->death;
-  if (state->calls++ != state->script.failing_call) return CUDA_SUCCESS;
+  const std::uint64_t call = state->calls++;
+  const bool fails_on = state->script.fails_on && (needs & kNoCapture) != 0;
+  if (call < state->script.failing_call || (call != state->script.failing_call && !fails_on)) return CUDA_SUCCESS;
   state->failed = function;
   if (gpu::is_sticky(state->script.failing_error)) state->death = state->script.failing_error;
   return state->script.failing_error;
@@ -388,6 +407,10 @@ CUresult pop(CUcontext *out) {
   current.pop_back();
   return CUDA_SUCCESS;
 }
+CUresult exchange_capture_mode(CUstreamCaptureMode *mode) {
+  std::swap(*mode, capture_mode);
+  return CUDA_SUCCESS;
+}
 int current_device() { return reinterpret_cast<FakeContext *>(current.back())->device; }
 
 CUresult memory_info(std::size_t *free, std::size_t *total) {
@@ -529,7 +552,7 @@ CUresult pointer_attributes(unsigned count, CUpointer_attribute *what, void **ou
 CUresult stream_create(CUstream *out, unsigned) {
   BEGIN(cuStreamCreate, kContext | kNoCapture);
   ++state->live["stream"];
-  auto *stream = new FakeStream{reinterpret_cast<FakeContext *>(current.back()), nullptr, false};
+  auto *stream = new FakeStream{reinterpret_cast<FakeContext *>(current.back()), nullptr, false, {}, false};
   state->streams.insert(stream);
   *out = reinterpret_cast<CUstream>(stream);
   return CUDA_SUCCESS;
@@ -545,6 +568,11 @@ CUresult stream_destroy(CUstream stream) {
 }
 CUresult stream_synchronize(CUstream stream) {
   BEGIN(cuStreamSynchronize, kContext | kNoCapture);
+  if (as(stream)->is_capturing) {
+    state->violate("cuStreamSynchronize of a stream that is captured");
+    as(stream)->is_capture_invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
   state->execute(as(stream)->last);
   return state->death;
 }
@@ -563,10 +591,10 @@ CUresult stream_context(CUstream stream, CUcontext *out) {
   *out = reinterpret_cast<CUcontext>(as(stream)->context);
   return CUDA_SUCCESS;
 }
-CUresult event_create(CUevent *out, unsigned) {
+CUresult event_create(CUevent *out, unsigned flags) {
   BEGIN(cuEventCreate, kContext | kNoCapture);
   ++state->live["event"];
-  *out = reinterpret_cast<CUevent>(keep(new FakeEvent));
+  *out = reinterpret_cast<CUevent>(keep(new FakeEvent{nullptr, (flags & CU_EVENT_BLOCKING_SYNC) != 0}));
   return CUDA_SUCCESS;
 }
 CUresult event_destroy(CUevent event) {
@@ -582,6 +610,7 @@ CUresult event_record(CUevent event, CUstream stream) {
 }
 CUresult event_synchronize(CUevent event) {
   BEGIN(cuEventSynchronize, kContext | kNoCapture);
+  if (!as(event)->waits_asleep) state->violate("cuEventSynchronize turns a core");
   state->execute(as(event)->command);
   return state->death;
 }
@@ -808,7 +837,10 @@ nvrtcResult rtc_ptx(nvrtcProgram program, char *out) { return rtc_binary(program
 int summarise(const tandem_cuda_summary *what) {
   const Lock lock(state->mutex);
   ++state->calls_of["summarise"];
-  if (state->script.summarise == FakeSummarise::fails) return 2;
+  if (state->script.summarise == FakeSummarise::fails) {
+    std::snprintf(what->message_out, what->message_bytes, "no room, by script");
+    return 2;
+  }
   if (current.empty()) state->violate("summarise without a context");
   state->execute(as(static_cast<CUstream>(what->stream))->last);
   if (!on_device(reinterpret_cast<CUdeviceptr>(what->records), what->record_count * what->rows * 8, "summarise"))
@@ -871,6 +903,7 @@ FakeCuda::FakeCuda(const FakeCudaScript &script) {
     table.cuDevicePrimaryCtxRelease = release;
     table.cuCtxPushCurrent = push;
     table.cuCtxPopCurrent = pop;
+    table.cuThreadExchangeStreamCaptureMode = exchange_capture_mode;
     table.cuMemGetInfo = memory_info;
     table.cuMemHostAlloc = host_alloc;
     table.cuMemFreeHost = host_free;
@@ -989,8 +1022,8 @@ void FakeCuda::free(CUdeviceptr memory) {
 }
 CUstream FakeCuda::make_stream(int device, bool in_primary_context) {
   const Lock lock(state->mutex);
-  auto *stream =
-      new FakeStream{in_primary_context ? &state->contexts[device] : &state->other_contexts[device], nullptr, false};
+  auto *stream = new FakeStream{
+      in_primary_context ? &state->contexts[device] : &state->other_contexts[device], nullptr, false, {}, false};
   state->streams.insert(stream);
   return reinterpret_cast<CUstream>(stream);
 }
@@ -1016,11 +1049,17 @@ void FakeCuda::begin_capture(CUstream stream) {
   const Lock lock(state->mutex);
   state->graph.clear();
   as(stream)->is_capturing = true;
+  as(stream)->is_capture_invalid = false;
+  as(stream)->capturer = std::this_thread::get_id();
 }
 std::size_t FakeCuda::end_capture(CUstream stream) {
   const Lock lock(state->mutex);
   as(stream)->is_capturing = false;
   return state->graph.size();
+}
+bool FakeCuda::is_capture_invalid(CUstream stream) const {
+  const Lock lock(state->mutex);
+  return as(stream)->is_capture_invalid;
 }
 void FakeCuda::launch_graph() {
   const Lock lock(state->mutex);

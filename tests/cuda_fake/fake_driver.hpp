@@ -41,6 +41,7 @@ struct FakeCudaScript {
   const char *nvrtc_problem = nullptr;                          // of the module: no NVRTC
   std::uint64_t failing_call = UINT64_MAX;                      // the n-th call that can fail, from 0, does
   CUresult failing_error = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;  // so; a sticky one kills the device
+  bool fails_on = false;                                        // and so do all after it that a capture forbids
   std::uint64_t failing_command = UINT64_MAX;     // the n-th command is accepted, and kills the device when it is run
   std::uint64_t cancelling_command = UINT64_MAX;  // the n-th command cancels `control` when it is put into its stream
   core::Control *control = nullptr;
@@ -85,7 +86,8 @@ class FakeCuda {
   void synchronize(CUstream stream);
   void register_host(const void *memory, std::uint64_t bytes);  // as cuMemHostRegister
   void unregister_host(const void *memory);
-  void begin_capture(CUstream stream);
+  void begin_capture(CUstream stream);  // in mode GLOBAL, by this thread
+  bool is_capture_invalid(CUstream stream) const;
   std::size_t end_capture(CUstream stream);  // how many commands the graph has
   void launch_graph();                       // the one captured last
 
@@ -94,5 +96,8 @@ class FakeCuda {
 
 // How many contexts are current on this thread, one over the other.
 std::size_t fake_context_depth();
+
+// Whether this thread's mode is as every thread's at first.
+bool is_fake_capture_mode_global();
 
 }  // namespace tandem::test
