@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 #include <system_error>
+#include <utility>
 
 #include "core/error.hpp"
 #include "core/signals.hpp"
@@ -152,10 +153,13 @@ void Crew::run(std::span<const core::Task> tasks, core::Control &control) {
     give_up_late_lanes(now());
   }
   close_job(*job, lock);
-  if (job->error) std::rethrow_exception(job->error);
+  // Taken along, so that this thread is the last to hold them: a lane may let go of the job later.
+  const std::exception_ptr error = std::exchange(job->error, nullptr);
+  const std::exception_ptr device_error = std::exchange(job->device_error, nullptr);
+  if (error) std::rethrow_exception(error);
   if (job->cancelled && !job->ledger.is_done()) core::fail(TANDEM_ERROR_CANCELLED, kCancelled);
   if (job->ledger.is_done()) return;
-  if (job->device_error) std::rethrow_exception(job->device_error);
+  if (device_error) std::rethrow_exception(device_error);
   for (unsigned i = 0; i < job->ledger.worker_count(); ++i)  // lowered while the run was under way
     if (!job->ledger.is_retired(i)) pool_.check(job->ledger.worker(i).needs);
   core::fail(TANDEM_ERROR_DEVICE, "hybrid: none of its devices answers any more");
