@@ -302,10 +302,12 @@ std::unique_ptr<core::Backend> make_hybrid_backend(tandem_context &context, cons
 std::unique_ptr<core::Backend> make_backend(tandem_context &context, const tandem_context_options &options,
                                             bool tuning_is_named) {
   const std::string name = text_option(options.backend, "TANDEM_BACKEND");
-  const bool is_hybrid = name.empty() || name == "auto" || name == "hybrid" || name.rfind("hybrid:", 0) == 0;
-  if (is_hybrid) return make_hybrid_backend(context, options, name, tuning_is_named);
+  const bool is_hybrid = name == "hybrid" || name.rfind("hybrid:", 0) == 0;
   policy_option(options.policy);
-  if (name == "cpu") return make_cpu_backend(context, options, tuning_is_named);
+  // Not a hybrid that looks for GPUs later: the thread that looks loads drivers, and a fork meanwhile leaves the child
+  // with the loader's lock held.
+  if (name.empty() || name == "auto" || name == "cpu") return make_cpu_backend(context, options, tuning_is_named);
+  if (is_hybrid) return make_hybrid_backend(context, options, name, tuning_is_named);
   if (opencl::is_device_name(name) || gpu::is_device_name(name)) {
     check_cpu_options(options);
     return make_device_backend(context, options, name);

@@ -180,20 +180,20 @@ enum tandem_log_level_value { TANDEM_LOG_DEBUG = 0, TANDEM_LOG_INFO = 1, TANDEM_
 typedef void (*tandem_log_callback)(void *user, int32_t level, const char *message);
 
 typedef struct tandem_context_options {
-  size_t struct_bytes;   /* sizeof(tandem_context_options) */
-  const char *backend;   /* NULL = "auto": the CPU, and for large calls what GPUs there are; "hybrid": the same from
-                            the first call on; "hybrid:cpu+opencl:0:0": these devices together; "cpu", "opencl" (its first
-                            GPU or accelerator, else its   first device), "cuda" (the first GPU that can be used), or a
-                            device of   tandem_devices() in tools.h: "opencl:0:1", "cuda:0" */
-  const char *kernel;    /* NULL = the best this CPU has; a CPU kernel's name forces it. OpenCL, CUDA:
-                            "compiled" or "tables" forces that technique */
-  uint32_t thread_count; /* 0 = every core that affinity and cgroup quota allow */
-  int32_t executor;      /* enum tandem_executor_value */
-  int32_t partition;     /* enum tandem_partition_value */
-  int32_t schedule;      /* enum tandem_schedule_value; OpenMP only */
-  int32_t pin_threads;   /* non-zero: pthread workers are pinned, one to a core of the affinity mask */
-  int32_t log_level;     /* the lowest enum tandem_log_level_value that log_callback hears */
-  const char *resources; /* NULL, or amounts such as "cpu=5,gpu=2": see tandem_context_set_resource */
+  size_t struct_bytes; /* sizeof(tandem_context_options) */
+  const char
+      *backend; /* NULL = "auto": the CPU; "hybrid": the CPU and what GPUs there are; "hybrid:cpu+opencl:0:0": these
+                   devices together; "cpu", "opencl" (its first GPU or accelerator, else its first device), "cuda" (the
+                   first GPU that can be used), or a device of tandem_devices() in tools.h: "opencl:0:1", "cuda:0" */
+  const char *kernel;               /* NULL = the best this CPU has; a CPU kernel's name forces it. OpenCL, CUDA:
+                                       "compiled" or "tables" forces that technique */
+  uint32_t thread_count;            /* 0 = every core that affinity and cgroup quota allow */
+  int32_t executor;                 /* enum tandem_executor_value */
+  int32_t partition;                /* enum tandem_partition_value */
+  int32_t schedule;                 /* enum tandem_schedule_value; OpenMP only */
+  int32_t pin_threads;              /* non-zero: pthread workers are pinned, one to a core of the affinity mask */
+  int32_t log_level;                /* the lowest enum tandem_log_level_value that log_callback hears */
+  const char *resources;            /* NULL, or amounts such as "cpu=5,gpu=2": see tandem_context_set_resource */
   tandem_log_callback log_callback; /* NULL = silent */
   void *log_user;
   const char *tuning_file; /* NULL = TANDEM_TUNING, else tandem/tuning.json in the user's data folder; "" = none */
