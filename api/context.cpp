@@ -123,22 +123,23 @@ void describe_device(tandem_context &context, const std::string &technique) {
   context.executor_name = "device";
 }
 
-opencl::Options opencl_options_of(const tandem_context &context, const std::string &name) {
-  opencl::Options options;
+// What the options of both kinds of device have in common.
+template <class Options>
+Options device_options(const tandem_context &context, const std::string &name, const char *cache) {
+  Options options;
   options.device = name;
   options.tuning = context.tuning.get();
   options.resources = context.budget.get();
-  options.cache_folder = core::default_cache_folder("opencl");
+  options.cache_folder = core::default_cache_folder(cache);
   return options;
 }
 
+opencl::Options opencl_options_of(const tandem_context &context, const std::string &name) {
+  return device_options<opencl::Options>(context, name, "opencl");
+}
+
 gpu::Options gpu_options_of(const tandem_context &context, const std::string &name) {
-  gpu::Options options;
-  options.device = name;
-  options.tuning = context.tuning.get();
-  options.resources = context.budget.get();
-  options.cache_folder = core::default_cache_folder("cuda");
-  return options;
+  return device_options<gpu::Options>(context, name, "cuda");
 }
 
 std::unique_ptr<core::Backend> make_device_backend(tandem_context &context, const tandem_context_options &options,
@@ -163,7 +164,6 @@ std::unique_ptr<core::Backend> make_device_backend(tandem_context &context, cons
 constexpr double kCpuLatencySeconds = 5e-6, kDeviceLatencySeconds = 100e-6;
 constexpr double kCudaStartUpSeconds = 0.5, kOpenclStartUpSeconds = 0.5;
 constexpr std::uint64_t kCpuKneeBytes = 256 << 10, kDeviceKneeBytes = 1 << 20, kDeviceStagingBytes = 32 << 20;
-constexpr std::uint64_t kDiscoverBytes = std::uint64_t{4} << 30;  // about as long as drivers take to start
 
 hybrid::Policy policy_option(const char *given) {
   const std::string name = text_option(given, "TANDEM_POLICY");
@@ -251,23 +251,16 @@ std::vector<hybrid::Member> find_members(tandem_context &context) {
 
 // "hybrid": the CPU and whatever else is found; "hybrid:cpu+opencl:0:0": these.
 std::unique_ptr<core::Backend> make_hybrid_backend(tandem_context &context, const tandem_context_options &options,
-                                                   const std::string &name, bool tuning_is_named) {
+                                                   const std::string &name) {
   hybrid::Options hybrid_options;
   hybrid_options.policy = policy_option(options.policy);
   hybrid_options.resources = context.budget.get();
   hybrid_options.timeline_file = text_option(options.timeline_file, "TANDEM_TIMELINE");
-  const bool is_auto = name != "hybrid" && name.rfind("hybrid:", 0) != 0;
-  if (is_auto) {
-    hybrid_options.alone = make_cpu_backend(context, options, tuning_is_named);
-    context.thread_count = 0;
-  } else {
-    check_cpu_options(options);
-  }
+  check_cpu_options(options);
   std::vector<hybrid::Member> &members = hybrid_options.members;
-  if (is_auto || name == "hybrid") {
+  if (name == "hybrid") {
     members = cpu_members(context, options);
     hybrid_options.discover = [&context] { return find_members(context); };
-    hybrid_options.discover_bytes = is_auto ? kDiscoverBytes : 0;
   } else {
     for (std::string_view rest = std::string_view(name).substr(7);;) {
       const std::size_t plus = rest.find('+');
@@ -290,11 +283,9 @@ std::unique_ptr<core::Backend> make_hybrid_backend(tandem_context &context, cons
       rest.remove_prefix(plus + 1);
     }
   }
-  if (!is_auto) {
-    context.executor_name = "hybrid";
-    if (!members.front().is_in_place) context.kernel_name = "auto";
-    context.caller_count = context.thread_count != 0 ? context.thread_count : cpu::allowed_core_count();
-  }
+  context.executor_name = "hybrid";
+  if (!members.front().is_in_place) context.kernel_name = "auto";
+  context.caller_count = context.thread_count != 0 ? context.thread_count : cpu::allowed_core_count();
   hybrid_options.inline_bytes = context.inline_bytes;
   return hybrid::make_backend(std::move(hybrid_options), context.log);
 }
@@ -307,7 +298,7 @@ std::unique_ptr<core::Backend> make_backend(tandem_context &context, const tande
   // Not a hybrid that looks for GPUs later: the thread that looks loads drivers, and a fork meanwhile leaves the child
   // with the loader's lock held.
   if (name.empty() || name == "auto" || name == "cpu") return make_cpu_backend(context, options, tuning_is_named);
-  if (is_hybrid) return make_hybrid_backend(context, options, name, tuning_is_named);
+  if (is_hybrid) return make_hybrid_backend(context, options, name);
   if (opencl::is_device_name(name) || gpu::is_device_name(name)) {
     check_cpu_options(options);
     return make_device_backend(context, options, name);
