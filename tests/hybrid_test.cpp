@@ -404,12 +404,17 @@ TEST(HybridGain, ADeviceThatTakesMoreThanItBringsIsLeftOut) {
   Stripe stripe(300'000);
   const auto prepared = backend->prepare(stripe.matrix);
   const auto tasks = [&] { return static_cast<FakeBackend &>(*gpu.backend).counts().tasks_started; };
-  for (int round = 0; round < 6; ++round) stripe.run(*backend, *prepared, Mode::assign);
-  const std::uint64_t tried = tasks();
-  EXPECT_GT(tried, 0u);
-  for (int round = 0; round < 6; ++round) stripe.run(*backend, *prepared, Mode::assign);
-  EXPECT_EQ(tasks(), tried);
-  EXPECT_TRUE(stripe.is_right(Mode::assign));
+  // How soon that is seen depends on how the threads happen to run (the rule itself: hybrid_speeds_test); that it is
+  // seen does not: there comes a time when several runs in a row leave the device out.
+  int in_a_row = 0, rounds = 0;
+  for (std::uint64_t before = 0; in_a_row < 4 && rounds < 200; ++rounds) {
+    stripe.reset();
+    stripe.run(*backend, *prepared, Mode::assign);
+    EXPECT_TRUE(stripe.is_right(Mode::assign));
+    in_a_row = before > 0 && tasks() == before ? in_a_row + 1 : 0;
+    before = tasks();
+  }
+  EXPECT_EQ(in_a_row, 4) << tasks() << " tasks of the device in " << rounds << " runs";
 }
 
 TEST(HybridTimeline, IsWrittenAtTheEnd) {
