@@ -12,6 +12,7 @@
 #include "api/gate.hpp"
 #include "api/objects.hpp"
 #include "api/options.hpp"
+#include "api/speeds.hpp"
 #include "core/disk_cache.hpp"
 #include "cpu/factory.hpp"
 #include "gpu/factory.hpp"
@@ -78,7 +79,7 @@ bool load_tuning(tandem_context &context, const char *given) {
 // Said once: the backends say which values they take, not that there are none. Of the CPU only: a device is not touched
 // before it is needed.
 void say_what_is_known(const tandem_context &context, const core::Backend &cpu, bool named) {
-  if (context.tuning == nullptr) return;
+  if (context.tuning == nullptr || context.tuning->entries().empty()) return;
   const core::TuningIdentity identity = cpu.tuning_identity();
   const std::size_t count = context.tuning->entries().size();
   if (context.tuning->knows(identity)) {
@@ -160,10 +161,10 @@ std::unique_ptr<core::Backend> make_device_backend(tandem_context &context, cons
   return backend;
 }
 
-// What a member of a hybrid costs before its first byte, and moves at once: guesses, until they are measured.
-constexpr double kCpuLatencySeconds = 5e-6, kDeviceLatencySeconds = 100e-6;
+// What a member of a hybrid costs before its first task, and moves at once: guesses, until they are measured.
 constexpr double kCudaStartUpSeconds = 0.5, kOpenclStartUpSeconds = 0.5;
 constexpr std::uint64_t kCpuKneeBytes = 256 << 10, kDeviceKneeBytes = 1 << 20, kDeviceStagingBytes = 32 << 20;
+constexpr std::uint64_t kDiscoverBytes = std::uint64_t{4} << 30;  // about as long as drivers take to start
 
 hybrid::Policy policy_option(const char *given) {
   const std::string name = text_option(given, "TANDEM_POLICY");
@@ -187,20 +188,17 @@ std::vector<hybrid::Member> cpu_members(tandem_context &context, const tandem_co
     cpu_options.thread_count = 1;
     cpu_options.pin_threads = false;
     cpu_options.budget = nullptr;
-    cpu::Choice choice = {};
     hybrid::Member member;
     member.name = nodes.size() == 1 ? "cpu" : fmt::format("cpu:{}", i);
+    cpu::Choice choice = {};
     member.backend = cpu::make_backend(cpu_options, context.log, &choice);
     const unsigned here = static_cast<unsigned>(nodes[i].size());
     member.lanes = i + 1 == nodes.size() ? left : std::min(left, here);
     left -= member.lanes;
     member.is_in_place = true;
-    member.latency_seconds = kCpuLatencySeconds;
+    member.latency_seconds = hybrid::kCpuLatencySeconds;
     member.knee_bytes = kCpuKneeBytes;
     if (nodes.size() > 1) member.enter_thread = [cores = nodes[i]] { cpu::bind_this_thread(cores); };
-    context.kernel_name = choice.kernel;
-    context.inline_bytes = choice.inline_bytes;
-    context.thread_count += member.lanes;
     members.push_back(std::move(member));
   }
   return members;
@@ -219,15 +217,17 @@ hybrid::Member device_member(tandem_context &context, const std::string &name) {
   member.keeps = std::make_shared<std::pair<std::shared_ptr<core::Budget>, std::shared_ptr<const core::TuningTable>>>(
       context.budget, context.tuning);
   member.lanes = member.backend->traits().lanes;
-  member.latency_seconds = kDeviceLatencySeconds;
+  member.latency_seconds = hybrid::kDeviceLatencySeconds;
   member.knee_bytes = kDeviceKneeBytes;
   member.staging_bytes = kDeviceStagingBytes;
   return member;
 }
 
+enum class Search { all, where_device_nodes_are };
+
 // What this machine has beside its CPU. An OpenCL device that is a CPU is none of it: it has the same cores. NVIDIA's
 // GPUs are taken by CUDA, or else by OpenCL.
-std::vector<hybrid::Member> find_members(tandem_context &context) {
+std::vector<hybrid::Member> find_members(tandem_context &context, Search search) {
   constexpr std::chrono::seconds kPatience{5};
   std::vector<hybrid::Member> members;
   const auto add = [&](const std::string &name) {
@@ -239,8 +239,12 @@ std::vector<hybrid::Member> find_members(tandem_context &context) {
       context.log.say(TANDEM_LOG_WARNING, fmt::format("hybrid: without {}: {}", name, error.what()));
     }
   };
-  for (const gpu::DeviceDescription &each : gpu::describe_devices(kPatience).devices) add(each.name);
+  const bool all = search == Search::all;
+  if (all || gpu::may_have_devices())
+    for (const gpu::DeviceDescription &each : gpu::describe_devices(kPatience).devices) add(each.name);
   const bool has_cuda = !members.empty();
+  // NVIDIA's may be in OpenCL alone.
+  if (!all && !opencl::may_have_gpus() && (has_cuda || !gpu::may_have_devices())) return members;
   for (const opencl::DeviceDescription &each : opencl::describe_devices(kPatience)) {
     if (each.kind != "gpu" && each.kind != "accelerator") continue;
     if (has_cuda && each.description.find("NVIDIA") != std::string::npos) continue;
@@ -249,56 +253,95 @@ std::vector<hybrid::Member> find_members(tandem_context &context) {
   return members;
 }
 
-// "hybrid": the CPU and whatever else is found; "hybrid:cpu+opencl:0:0": these.
+// "cpu+opencl:0:0": these devices together. *has_cpu_out: the CPU is one of them.
+std::vector<hybrid::Member> named_members(tandem_context &context, const tandem_context_options &options,
+                                          std::string_view names, bool *has_cpu_out) {
+  std::vector<hybrid::Member> members;
+  const auto refuse = [&](tandem_status status, const std::string &why) {
+    core::fail(status, fmt::format("backend \"hybrid:{}\": {}", names, why));
+  };
+  for (std::string_view rest = names;;) {
+    const std::size_t plus = rest.find('+');
+    const std::string each(rest.substr(0, plus));
+    const bool again = std::any_of(members.begin(), members.end(), [&](const hybrid::Member &other) {
+      return other.name == each || (each == "cpu" && other.is_in_place);
+    });
+    if (again) refuse(TANDEM_ERROR_INVALID_ARGUMENT, each + " stands twice");
+    if (each == "cpu") {
+      std::vector<hybrid::Member> of_cpu = cpu_members(context, options);
+      members.insert(members.begin(), std::make_move_iterator(of_cpu.begin()), std::make_move_iterator(of_cpu.end()));
+      *has_cpu_out = true;
+    } else if (opencl::is_device_name(each) || gpu::is_device_name(each)) {
+      members.push_back(device_member(context, each));
+    } else {
+      refuse(TANDEM_ERROR_UNAVAILABLE,
+             fmt::format("\"{}\" is no device; a hybrid is such as hybrid:cpu+opencl:0:0+cuda:1", each));
+    }
+    if (plus == std::string_view::npos) return members;
+    rest.remove_prefix(plus + 1);
+  }
+}
+
+// What hybrids of earlier processes learned here, and what becomes of what this one does.
+void use_tuning_file(hybrid::Options &options, const tandem_context &context) {
+  options.machine = machine_name();
+  if (context.tuning != nullptr) options.known = speeds_of_this_machine(*context.tuning);
+  if (context.tuning_path.empty()) return;
+  options.remember = [path = context.tuning_path](std::vector<core::SpeedEntry> learned) {
+    remember_speeds(path, std::move(learned));
+  };
+}
+
+// "hybrid": the CPU and whatever else is found. "auto": the same, but large calls alone make it look, and only where
+// the system has device nodes of GPUs: no driver is loaded in vain.
+std::unique_ptr<core::Backend> make_searching_hybrid(tandem_context &context, const tandem_context_options &options,
+                                                     hybrid::Options hybrid_options, Search search) {
+  hybrid_options.members = cpu_members(context, options);
+  hybrid_options.discover = [&context, search] { return find_members(context, search); };
+  if (search == Search::where_device_nodes_are) {
+    hybrid_options.name = "cpu";
+    hybrid_options.discover_bytes = kDiscoverBytes;
+  }
+  return hybrid::make_backend(std::move(hybrid_options), context.log);
+}
+
 std::unique_ptr<core::Backend> make_hybrid_backend(tandem_context &context, const tandem_context_options &options,
-                                                   const std::string &name) {
+                                                   const std::string &name, bool tuning_is_named) {
   hybrid::Options hybrid_options;
   hybrid_options.policy = policy_option(options.policy);
   hybrid_options.resources = context.budget.get();
   hybrid_options.timeline_file = text_option(options.timeline_file, "TANDEM_TIMELINE");
   check_cpu_options(options);
-  std::vector<hybrid::Member> &members = hybrid_options.members;
-  if (name == "hybrid") {
-    members = cpu_members(context, options);
-    hybrid_options.discover = [&context] { return find_members(context); };
+  use_tuning_file(hybrid_options, context);
+  constexpr std::string_view kNamed = "hybrid:";
+  const bool is_named = name.starts_with(kNamed);
+  bool has_cpu = !is_named;
+  if (is_named)
+    hybrid_options.members = named_members(context, options, std::string_view(name).substr(kNamed.size()), &has_cpu);
+  if (has_cpu) {
+    hybrid_options.alone = make_cpu_backend(context, options, tuning_is_named);
+    hybrid_options.inline_bytes = context.inline_bytes;
   } else {
-    for (std::string_view rest = std::string_view(name).substr(7);;) {
-      const std::size_t plus = rest.find('+');
-      const std::string each(rest.substr(0, plus));
-      const bool again = std::any_of(members.begin(), members.end(), [&](const hybrid::Member &other) {
-        return other.name == each || (each == "cpu" && other.is_in_place);
-      });
-      if (again) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("backend \"{}\": {} stands twice", name, each));
-      if (each == "cpu") {
-        std::vector<hybrid::Member> of_cpu = cpu_members(context, options);
-        members.insert(members.begin(), std::make_move_iterator(of_cpu.begin()), std::make_move_iterator(of_cpu.end()));
-      } else if (opencl::is_device_name(each) || gpu::is_device_name(each)) {
-        members.push_back(device_member(context, each));
-      } else {
-        core::fail(TANDEM_ERROR_UNAVAILABLE,
-                   fmt::format("backend \"{}\": \"{}\" is no device; a hybrid is such as hybrid:cpu+opencl:0:0+cuda:1",
-                               name, each));
-      }
-      if (plus == std::string_view::npos) break;
-      rest.remove_prefix(plus + 1);
-    }
+    context.kernel_name = "auto";
+    context.caller_count = cpu::allowed_core_count();
+    hybrid_options.inline_bytes = 0;
   }
-  context.executor_name = "hybrid";
-  if (!members.front().is_in_place) context.kernel_name = "auto";
-  context.caller_count = context.thread_count != 0 ? context.thread_count : cpu::allowed_core_count();
-  hybrid_options.inline_bytes = context.inline_bytes;
-  return hybrid::make_backend(std::move(hybrid_options), context.log);
+  const bool is_auto = !is_named && name != "hybrid";
+  if (!is_auto) context.executor_name = "hybrid";
+  if (is_named) return hybrid::make_backend(std::move(hybrid_options), context.log);
+  return make_searching_hybrid(context, options, std::move(hybrid_options),
+                               is_auto ? Search::where_device_nodes_are : Search::all);
 }
 
 std::unique_ptr<core::Backend> make_backend(tandem_context &context, const tandem_context_options &options,
                                             bool tuning_is_named) {
   const std::string name = text_option(options.backend, "TANDEM_BACKEND");
-  const bool is_hybrid = name == "hybrid" || name.rfind("hybrid:", 0) == 0;
   policy_option(options.policy);
-  // Not a hybrid that looks for GPUs later: the thread that looks loads drivers, and a fork meanwhile leaves the child
-  // with the loader's lock held.
-  if (name.empty() || name == "auto" || name == "cpu") return make_cpu_backend(context, options, tuning_is_named);
-  if (is_hybrid) return make_hybrid_backend(context, options, name);
+  const bool is_auto = name.empty() || name == "auto";
+  if (name == "cpu" || (is_auto && !gpu::may_have_devices() && !opencl::may_have_gpus()))
+    return make_cpu_backend(context, options, tuning_is_named);
+  if (is_auto || name == "hybrid" || name.starts_with("hybrid:"))
+    return make_hybrid_backend(context, options, name, tuning_is_named);
   if (opencl::is_device_name(name) || gpu::is_device_name(name)) {
     check_cpu_options(options);
     return make_device_backend(context, options, name);

@@ -17,6 +17,7 @@
 #include "api/lists.hpp"
 #include "api/objects.hpp"
 #include "api/options.hpp"
+#include "api/speeds.hpp"
 #include "core/autotune.hpp"
 #include "core/tuning_ranges.hpp"
 #include "tandem/tools.h"
@@ -203,18 +204,6 @@ tandem_autotune_result run(const tandem_context_options *where, const tandem_aut
   return result;
 }
 
-// So that nobody tunes into the file meanwhile. Where nobody ever has, there is no journal, and none is made.
-std::unique_ptr<core::AutotuneJournal> lock_journal(const std::string &file) {
-  const std::string path = file + ".journal";
-  if (access(path.c_str(), F_OK) != 0) return nullptr;
-  try {
-    return std::make_unique<core::AutotuneJournal>(path, false);
-  } catch (const core::Error &error) {
-    if (error.status() == TANDEM_ERROR_UNAVAILABLE) throw;
-    return nullptr;  // what is wrong with the journal is not the merger's business
-  }
-}
-
 tandem_tuning_entry for_caller(const core::TuningEntry &entry) {
   tandem_tuning_entry out = {};
   const core::TuningKey &key = entry.key;
@@ -267,7 +256,7 @@ tandem_status tandem_tuning_merge(const char *const *files, size_t file_count, c
   return api::guarded([&] {
     if (files == nullptr && file_count != 0) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "files is NULL");
     const std::string path = api::tuning_file(output);
-    const auto lock = api::lock_journal(path);
+    const auto lock = api::lock_tuning_file(path);
     core::TuningTable table = core::read_tuning_file(path);
     for (size_t i = 0; i < file_count; ++i) {
       if (files[i] == nullptr) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("files[{}] is NULL", i));
@@ -276,7 +265,7 @@ tandem_status tandem_tuning_merge(const char *const *files, size_t file_count, c
       table.merge(core::read_tuning_file(files[i]));
     }
     core::write_tuning_file(path, table);
-    if (entry_count_out != nullptr) *entry_count_out = table.entries().size();
+    if (entry_count_out != nullptr) *entry_count_out = table.entries().size() + table.speeds().size();
   });
 }
 

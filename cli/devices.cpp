@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -21,16 +22,67 @@ std::vector<Struct> all(List list) {
   return found;
 }
 
+const char *operation_name(std::int32_t operation) {
+  switch (operation) {
+    case TANDEM_OPERATION_ENCODE:
+      return "encode";
+    case TANDEM_OPERATION_VERIFY:
+      return "verify";
+    case TANDEM_OPERATION_UPDATE:
+      return "update";
+    default:
+      return "?";
+  }
+}
+
+std::string size_text(std::uint64_t bytes) {
+  if (bytes == UINT64_MAX) return "never";
+  constexpr const char *kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
+  return fmt::format("{:.{}f} {}", value, value < 10 && unit > 0 ? 1 : 0, kUnits[unit]);
+}
+
+// What hybrids have learned on this machine. A tuning file that cannot be read is no reason to list nothing.
+std::vector<tandem_speed> speeds_here() {
+  std::size_t count = 0;
+  if (tandem_speeds(nullptr, nullptr, 0, sizeof(tandem_speed), &count) != TANDEM_OK) return {};
+  std::vector<tandem_speed> list =
+      all<tandem_speed>([](auto... arguments) { return tandem_speeds(nullptr, arguments...); });
+  std::erase_if(list, [](const tandem_speed &each) { return each.is_this_machine == 0; });
+  return list;
+}
+
+void print_speeds(const std::vector<tandem_speed> &speeds) {
+  if (speeds.empty()) return;
+  fmt::print("\n{:<12} {:<9} {:>7} {:>7} {:>9} {:>6} {:>11} {:>12}\n", "HYBRID", "OPERATION", "CODE", "GB/S",
+             "CPU ALONE", "GAIN", "PAYS FROM", "FIRST CALL");
+  const auto rate = [](double bytes_per_second) {
+    return bytes_per_second > 0 ? fmt::format("{:.1f}", bytes_per_second / 1e9) : std::string("-");
+  };
+  for (const tandem_speed &each : speeds) {
+    const bool is_device = each.pays_from_bytes != 0;
+    const std::string gain = each.gain > 0 ? fmt::format("{:.2f}", each.gain) : "-";
+    fmt::print("{:<12} {:<9} {:>7} {:>7} {:>9} {:>6} {:>11} {:>12}\n", each.worker, operation_name(each.operation),
+               fmt::format("{}+{}", each.k, each.m), rate(each.bytes_per_second), rate(each.alone_bytes_per_second),
+               is_device ? gain : "", is_device ? size_text(each.pays_from_bytes) : "",
+               is_device ? size_text(each.first_call_pays_from_bytes) : "");
+  }
+}
+
 int devices(const OutputFlags &flags) {
   const std::vector<tandem_device> list = all<tandem_device>(tandem_devices);
   const std::vector<tandem_missing_device> missing = all<tandem_missing_device>(tandem_missing_devices);
   const std::vector<tandem_kernel> kernels = all<tandem_kernel>(tandem_kernels);
+  const std::vector<tandem_speed> speeds = speeds_here();
   if (flags.json) {
     nlohmann::ordered_json object = {{"command", "devices"},
                                      {"version", tandem_version_string()},
                                      {"devices", nlohmann::ordered_json::array()},
                                      {"missing", nlohmann::ordered_json::array()},
-                                     {"kernels", nlohmann::ordered_json::array()}};
+                                     {"kernels", nlohmann::ordered_json::array()},
+                                     {"speeds", nlohmann::ordered_json::array()}};
     for (const tandem_device &device : list)
       object["devices"].push_back({{"name", device.name},
                                    {"kind", device.kind},
@@ -42,6 +94,22 @@ int devices(const OutputFlags &flags) {
     for (const tandem_kernel &kernel : kernels)
       object["kernels"].push_back(
           {{"name", kernel.name}, {"needs", kernel.needs}, {"available", kernel.available != 0}});
+    for (const tandem_speed &each : speeds) {
+      nlohmann::ordered_json speed = {
+          {"worker", each.worker},    {"operation", operation_name(each.operation)}, {"k", each.k},      {"m", each.m},
+          {"lanes", each.lane_count}, {"bytes_per_second", each.bytes_per_second},   {"date", each.date}};
+      if (each.alone_bytes_per_second > 0) speed["alone_bytes_per_second"] = each.alone_bytes_per_second;
+      if (each.pays_from_bytes != 0) {
+        const auto size = [](std::uint64_t bytes) {
+          return bytes != UINT64_MAX ? nlohmann::ordered_json(bytes) : nlohmann::ordered_json(nullptr);
+        };
+        speed["start_up_seconds"] = each.start_up_seconds;
+        speed["gain"] = each.gain;
+        speed["pays_from_bytes"] = size(each.pays_from_bytes);
+        speed["first_call_pays_from_bytes"] = size(each.first_call_pays_from_bytes);
+      }
+      object["speeds"].push_back(std::move(speed));
+    }
     fmt::print("{}\n", object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
     return kExitDone;
   }
@@ -55,6 +123,7 @@ int devices(const OutputFlags &flags) {
   for (const tandem_kernel &kernel : kernels)
     fmt::print("{:<14} {:<10} {}\n", kernel.name, kernel.available != 0 ? "yes" : "no",
                kernel.needs[0] != 0 ? kernel.needs : "nothing");
+  print_speeds(speeds);
   return kExitDone;
 }
 

@@ -10,6 +10,10 @@
 
 namespace tandem::core {
 
+const char *name_of(Mode mode) noexcept {
+  return mode == Mode::assign ? "assign" : mode == Mode::accumulate ? "accumulate" : "compare";
+}
+
 Prepared::~Prepared() = default;
 Ticket::~Ticket() = default;
 Backend::~Backend() = default;

@@ -25,6 +25,8 @@ enum class Mode {
   compare      // outputs are only read; differences from M * inputs are recorded
 };
 
+const char *name_of(Mode mode) noexcept;  // "assign"
+
 enum class MemoryKind : std::int32_t {
   host = TANDEM_MEMORY_HOST,
   cuda = TANDEM_MEMORY_CUDA,

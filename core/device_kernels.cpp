@@ -20,10 +20,6 @@ constexpr unsigned kMostLocalItems = 1 << 16;
 
 const char *name_of(Technique technique) { return technique == Technique::compiled ? "compiled" : "tables"; }
 
-const char *name_of(Mode mode) {
-  return mode == Mode::assign ? "assign" : mode == Mode::accumulate ? "accumulate" : "compare";
-}
-
 std::string text_of(const DeviceSettings &settings) {
   const KernelTuning &kernel = settings.kernel;
   return fmt::format(

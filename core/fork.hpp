@@ -25,6 +25,18 @@ inline std::uint32_t fork_generation() noexcept {
   return generation != 0 ? generation : detail::first_fork_generation();
 }
 
+// While one exists, fork() in another thread waits: for what must not be cut off in the middle, such as loading a
+// driver, which would leave the child with the loader's lock held for ever. The thread itself may fork (drivers do). A
+// fork waits for three seconds at most, and after that not again until all pauses are over: what hangs must not hold up
+// every fork.
+class ForkPause {
+ public:
+  ForkPause() noexcept;
+  ~ForkPause();
+  ForkPause(const ForkPause &) = delete;
+  ForkPause &operator=(const ForkPause &) = delete;
+};
+
 template <class T>
 class ForkLocal {
  public:

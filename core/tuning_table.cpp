@@ -29,6 +29,8 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr unsigned kVersion = 1;
 constexpr std::size_t kMostDepth = 8;
+constexpr std::uint64_t kMostLanes = 65'536;
+constexpr double kMostRate = 1e15, kMostStartUpSeconds = 1e4;
 constexpr std::size_t kMostTextBytes = 256;  // of a name of a device and the like
 
 constexpr std::pair<TunedOperation, const char *> kOperations[] = {{TunedOperation::encode, "encode"},
@@ -163,6 +165,42 @@ OrderedJson to_object(const TuningEntry &entry) {
           {"date", entry.date}};
 }
 
+std::optional<SpeedEntry> speed_from(const Json &object) {
+  SpeedEntry entry;
+  std::string operation;
+  std::uint64_t k = 0, m = 0, lanes = 0;
+  const bool whole =
+      read_text(object, "machine", &entry.machine) && read_text(object, "worker", &entry.worker) &&
+      read_text(object, "operation", &operation) && read_number(object, "k", 1, kMaxShards, &k) &&
+      read_number(object, "m", 1, kMaxShards, &m) && read_number(object, "lanes", 1, kMostLanes, &lanes) &&
+      read_rate(object, "bytes_per_second", &entry.bytes_per_second) &&
+      read_rate(object, "alone_bytes_per_second", &entry.alone_bytes_per_second) &&
+      read_rate(object, "start_up_seconds", &entry.start_up_seconds) && read_text(object, "date", &entry.date);
+  const std::optional<TunedOperation> known = tuned_operation_from_name(operation);
+  if (!whole || !known || !valid_date(entry.date) || entry.bytes_per_second < 1 ||
+      std::max(entry.bytes_per_second, entry.alone_bytes_per_second) > kMostRate ||
+      entry.start_up_seconds > kMostStartUpSeconds)
+    return std::nullopt;
+  entry.operation = *known;
+  entry.k = static_cast<unsigned>(k);
+  entry.m = static_cast<unsigned>(m);
+  entry.lanes = static_cast<unsigned>(lanes);
+  return entry;
+}
+
+OrderedJson to_object(const SpeedEntry &entry) {
+  return {{"machine", entry.machine},
+          {"worker", entry.worker},
+          {"operation", tuned_operation_name(entry.operation)},
+          {"k", entry.k},
+          {"m", entry.m},
+          {"lanes", entry.lanes},
+          {"bytes_per_second", entry.bytes_per_second},
+          {"alone_bytes_per_second", entry.alone_bytes_per_second},
+          {"start_up_seconds", entry.start_up_seconds},
+          {"date", entry.date}};
+}
+
 std::string dumped(const OrderedJson &object, int indent) {
   return object.dump(indent, ' ', false, OrderedJson::error_handler_t::replace);  // names of devices may be no UTF-8
 }
@@ -177,10 +215,45 @@ double distance(const TuningEntry &entry, const TuningQuery &query) {
 }
 
 // No text that an entry may have holds the character between the parts.
-std::string key_text(const TuningKey &key) {
+std::string key_text(const TuningEntry &entry) {
+  const TuningKey &key = entry.key;
   return fmt::format("{1}{0}{2}{0}{3}{0}{4}{0}{5}{0}{6}{0}{7}{0}{8}", '\x1f', key.identity.backend, key.identity.vendor,
                      key.identity.device, key.identity.driver, key.kernel_hash, static_cast<int>(key.operation), key.k,
                      key.m);
+}
+
+std::string key_text(const SpeedEntry &entry) {
+  return fmt::format("{1}{0}{2}{0}{3}{0}{4}{0}{5}", '\x1f', entry.machine, entry.worker,
+                     static_cast<int>(entry.operation), entry.k, entry.m);
+}
+
+// The entries of one list of the file; of the same key the newest, and of the same date the last one.
+template <class Entry>
+std::vector<Entry> list_from(const Json &root, const char *name, std::optional<Entry> (*read)(const Json &),
+                             std::string (*key)(const Entry &), std::size_t *refused) {
+  std::vector<Entry> list;
+  std::map<std::string, std::size_t> places;
+  const Json *objects = member(root, name);
+  if (objects == nullptr) return list;
+  if (!objects->is_array()) fail(TANDEM_ERROR_DAMAGED, fmt::format("\"{}\" is no list", name));
+  if (objects->size() > TuningTable::kMostEntries) {
+    fail(TANDEM_ERROR_DAMAGED,
+         fmt::format("{} \"{}\", more than {}", objects->size(), name, TuningTable::kMostEntries));
+  }
+  for (const Json &object : *objects) {
+    std::optional<Entry> entry = read(object);
+    if (!entry) {
+      ++*refused;
+      continue;
+    }
+    const auto [place, is_new] = places.emplace(key(*entry), list.size());
+    if (is_new) {
+      list.push_back(std::move(*entry));
+    } else if (Entry &same = list[place->second]; entry->date >= same.date) {
+      same = std::move(*entry);
+    }
+  }
+  return list;
 }
 
 class File {
@@ -228,6 +301,10 @@ bool operator==(const TuningKey &a, const TuningKey &b) noexcept {
   return all(a) == all(b);
 }
 
+bool same_key(const SpeedEntry &a, const SpeedEntry &b) noexcept {
+  return std::tie(a.machine, a.worker, a.operation, a.k, a.m) == std::tie(b.machine, b.worker, b.operation, b.k, b.m);
+}
+
 bool valid_tuning_name(std::string_view name) noexcept {
   if (name.empty() || name.size() > 64) return false;
   return std::all_of(name.begin(), name.end(),
@@ -265,26 +342,11 @@ TuningTable TuningTable::parse(std::string_view text, std::size_t *refused_count
     fail(TANDEM_ERROR_UNSUPPORTED,
          fmt::format("it is of version {}; this Tandem knows versions up to {}", version, kVersion));
   }
-  const Json *entries = member(root, "entries");
-  if (entries == nullptr || !entries->is_array()) fail(TANDEM_ERROR_DAMAGED, "it has no list \"entries\"");
-  if (entries->size() > kMostEntries)
-    fail(TANDEM_ERROR_DAMAGED, fmt::format("{} entries, more than {}", entries->size(), kMostEntries));
+  if (member(root, "entries") == nullptr) fail(TANDEM_ERROR_DAMAGED, "it has no list \"entries\"");
   TuningTable table;
   std::size_t refused = 0;
-  std::map<std::string, std::size_t> places;  // of keys: put() would look through all for each
-  for (const Json &object : *entries) {
-    std::optional<TuningEntry> entry = entry_from(object);
-    if (!entry) {
-      ++refused;
-      continue;
-    }
-    const auto [place, is_new] = places.emplace(key_text(entry->key), table.entries_.size());
-    if (is_new) {
-      table.entries_.push_back(std::move(*entry));
-    } else if (TuningEntry &same = table.entries_[place->second]; entry->date >= same.date) {
-      same = std::move(*entry);
-    }
-  }
+  table.entries_ = list_from<TuningEntry>(root, "entries", entry_from, key_text, &refused);
+  table.speeds_ = list_from<SpeedEntry>(root, "speeds", speed_from, key_text, &refused);
   if (refused_count != nullptr) *refused_count = refused;
   return table;
 }
@@ -292,30 +354,52 @@ TuningTable TuningTable::parse(std::string_view text, std::size_t *refused_count
 std::string TuningTable::to_json() const {
   OrderedJson root = {{"tandem_tuning", kVersion}, {"entries", OrderedJson::array()}};
   for (const TuningEntry &entry : entries_) root["entries"].push_back(to_object(entry));
+  if (!speeds_.empty()) root["speeds"] = OrderedJson::array();
+  for (const SpeedEntry &entry : speeds_) root["speeds"].push_back(to_object(entry));
   return dumped(root, 1) + "\n";
 }
 
-TuningEntry *TuningTable::same_key(const TuningKey &key) noexcept {
+TuningEntry *TuningTable::entry_of(const TuningKey &key) noexcept {
   const auto same =
       std::find_if(entries_.begin(), entries_.end(), [&](const TuningEntry &known) { return known.key == key; });
   return same != entries_.end() ? &*same : nullptr;
 }
 
 void TuningTable::put(TuningEntry entry) {
-  const TuningEntry *same = same_key(entry.key);
+  const TuningEntry *same = entry_of(entry.key);
   if (same == nullptr || entry.date >= same->date) replace(std::move(entry));
 }
 
 void TuningTable::replace(TuningEntry entry) {
-  if (TuningEntry *same = same_key(entry.key)) {
+  if (TuningEntry *same = entry_of(entry.key)) {
     *same = std::move(entry);
   } else {
     entries_.push_back(std::move(entry));
   }
 }
 
+SpeedEntry *TuningTable::entry_of(const SpeedEntry &like) noexcept {
+  const auto same =
+      std::find_if(speeds_.begin(), speeds_.end(), [&](const SpeedEntry &known) { return same_key(known, like); });
+  return same != speeds_.end() ? &*same : nullptr;
+}
+
+void TuningTable::put(SpeedEntry entry) {
+  const SpeedEntry *same = entry_of(entry);
+  if (same == nullptr || entry.date >= same->date) replace(std::move(entry));
+}
+
+void TuningTable::replace(SpeedEntry entry) {
+  if (SpeedEntry *same = entry_of(entry)) {
+    *same = std::move(entry);
+  } else {
+    speeds_.push_back(std::move(entry));
+  }
+}
+
 void TuningTable::merge(const TuningTable &other) {
   for (const TuningEntry &entry : other.entries_) put(entry);
+  for (const SpeedEntry &entry : other.speeds_) put(entry);
 }
 
 bool TuningTable::knows(const TuningIdentity &identity) const noexcept {
@@ -421,7 +505,7 @@ std::unique_ptr<const TuningTable> load_tuning_file(const std::string &path, boo
     auto table = std::make_unique<TuningTable>(read_tuning_file(path, &refused));
     if (refused != 0) {
       log.say(TANDEM_LOG_WARNING, fmt::format("tuning file {}: {} of {} entries make no sense and are ignored", path,
-                                              refused, refused + table->entries().size()));
+                                              refused, refused + table->entries().size() + table->speeds().size()));
     }
     if (table->empty()) return nullptr;
     return table;
@@ -440,9 +524,10 @@ void make_parent_folders(const std::string &path) {
 }
 
 void write_tuning_file(const std::string &path, const TuningTable &table) {
-  if (table.entries().size() > TuningTable::kMostEntries) {
+  const std::size_t count = std::max(table.entries().size(), table.speeds().size());
+  if (count > TuningTable::kMostEntries) {
     fail(TANDEM_ERROR_TOO_LARGE,
-         fmt::format("{} entries do not fit {}: at most {}", table.entries().size(), path, TuningTable::kMostEntries));
+         fmt::format("{} entries do not fit {}: at most {}", count, path, TuningTable::kMostEntries));
   }
   make_parent_folders(path);
   // A link stays one, and what it leads to is replaced.

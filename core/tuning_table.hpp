@@ -1,5 +1,5 @@
-// What autotune found on which device, as a file (docs/TUNING.md): read as hostile, written whole or not at all, and
-// asked by the backends.
+// What was measured on which device, by autotune and by hybrids at work, as a file (docs/TUNING.md): read as hostile,
+// written whole or not at all, and asked by the backends.
 #pragma once
 
 #include <cstdint>
@@ -40,11 +40,26 @@ struct TuningEntry {
   std::string date;  // UTC, "2025-11-21T16:55:20Z": compared as text
 };
 
+// How fast a worker of a hybrid was.
+struct SpeedEntry {
+  std::string machine;                                // the model of its CPU
+  std::string worker;                                 // "cpu", "cpu:1" (a NUMA node), "opencl:0:0"
+  TunedOperation operation = TunedOperation::encode;  // encode: also decode and repair
+  unsigned k = 0, m = 0;                              // shards that are read, and that are written or compared
+  unsigned lanes = 1;                                 // each is a thread of the CPU, or a queue of a device
+  double bytes_per_second = 0;                        // of data, of one lane, with the other workers at work
+  double alone_bytes_per_second = 0;                  // of the CPU: with no device at work; 0: not known
+  double start_up_seconds = 0;                        // of a device: how much longer its first task took
+  std::string date;                                   // as above
+};
+// Machine, worker, operation, k and m.
+bool same_key(const SpeedEntry &a, const SpeedEntry &b) noexcept;
+
 // Immutable once it is given to a backend; then any number of threads may ask it.
 class TuningTable final : public TuningSource {
  public:
   static constexpr std::size_t kMostFileBytes = std::size_t{8} << 20;
-  static constexpr std::size_t kMostEntries = 10'000;
+  static constexpr std::size_t kMostEntries = 10'000;  // of each kind
 
   // Throws Error: DAMAGED (no JSON, or not of this form), UNSUPPORTED (a newer version). An entry that makes no sense
   // is left out, and counted in *refused_count if that is given.
@@ -53,12 +68,15 @@ class TuningTable final : public TuningSource {
 
   // Of the same key the newer one stays; of the same date the one that came last.
   void put(TuningEntry entry);
+  void put(SpeedEntry entry);
   // Whatever the date of the one that was there: a clock may have been wrong.
   void replace(TuningEntry entry);
+  void replace(SpeedEntry entry);
   void merge(const TuningTable &other);
 
   const std::vector<TuningEntry> &entries() const noexcept { return entries_; }
-  bool empty() const noexcept { return entries_.empty(); }
+  const std::vector<SpeedEntry> &speeds() const noexcept { return speeds_; }
+  bool empty() const noexcept { return entries_.empty() && speeds_.empty(); }
 
   // Exact -> nearest (k, m) on the device, first with its driver and kernels -> nearest of the same vendor -> nothing.
   TuningChoice find(const TuningQuery &query) const override;
@@ -66,9 +84,11 @@ class TuningTable final : public TuningSource {
   bool has_backend(const std::string &name) const noexcept;
 
  private:
-  TuningEntry *same_key(const TuningKey &key) noexcept;
+  TuningEntry *entry_of(const TuningKey &key) noexcept;
+  SpeedEntry *entry_of(const SpeedEntry &like) noexcept;
 
   std::vector<TuningEntry> entries_;
+  std::vector<SpeedEntry> speeds_;
 };
 
 // "local_x=64, local_y=1"

@@ -1,12 +1,20 @@
 #include "gpu/devices.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
+
+#include "core/fork.hpp"
 #include "core/patience.hpp"
 #include "gpu/factory.hpp"
 
 namespace tandem::gpu {
 namespace {
+
+// Device nodes of the driver: of PCs and servers, of Jetson boards, of Windows below Linux.
+constexpr const char *kNodes[] = {"/dev/nvidiactl", "/dev/nvhost-gpu", "/dev/nvgpu", "/dev/dxg"};
 
 constexpr int kOldestDriver = 11040;
 constexpr int kOldestArchitecture = 75;
@@ -61,6 +69,7 @@ std::string Device::driver_text() const { return "CUDA " + version_text(driver_v
 
 std::vector<Device> find_devices(const Driver &driver, const core::Log &log, std::string *left_out) {
   if (driver.problem != nullptr) fail_without(driver.problem);
+  const core::ForkPause pause;  // it may load the rest of itself
   int version = 0, count = 0;
   const auto ask = [&](CUresult error, const char *call) {
     if (error != CUDA_SUCCESS) fail_without(fmt::format("{} failed with {}", call, error_name(driver, error)));
@@ -110,6 +119,11 @@ const Device &select_device(const std::vector<Device> &devices, const std::strin
   }
   core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("backend \"{}\" does not exist here; known: {}{}", name, known,
                                                    left_out.empty() ? "" : " (" + left_out + ")"));
+}
+
+bool may_have_devices(const std::string &root) {
+  return std::any_of(std::begin(kNodes), std::end(kNodes),
+                     [&](const char *node) { return access((root + node).c_str(), F_OK) == 0; });
 }
 
 Listing describe_devices(std::chrono::milliseconds patience, const Driver *given) {

@@ -71,7 +71,10 @@ const Driver &open_driver() {
   static core::ForkLocal<Opened> opened;  // another thread of the parent may have been here when it forked
   Opened &here = opened.get();
   const std::lock_guard lock(here.mutex);
-  if (here.driver == nullptr) here.driver = &open_module(module_path());
+  if (here.driver == nullptr) {
+    const core::ForkPause pause;
+    here.driver = &open_module(module_path());
+  }
   return *here.driver;
 }
 

@@ -36,6 +36,9 @@ bool is_device_name(const std::string &name) noexcept;
 // or this installation, has no CUDA.
 std::unique_ptr<core::Backend> make_backend(const Options &options, const core::Log &log);
 
+// Whether the system has a device node of such a GPU, below `root`: a look that loads no driver.
+bool may_have_devices(const std::string &root = "");
+
 struct DeviceDescription {
   std::string name;         // "cuda:0"
   std::string description;  // the model, and what it has, for people

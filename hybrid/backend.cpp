@@ -25,8 +25,7 @@ class HybridBackend final : public core::Backend {
     if (options_.members.empty()) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "hybrid: no device is named");
     // A device is never given the caller's own memory.
     if (options_.alone == nullptr && !options_.members.front().is_in_place) options_.inline_bytes = 0;
-    traits_of_members_ =
-        traits_for(options_.members, options_.alone != nullptr ? options_.alone->traits().name : "hybrid");
+    traits_of_members_ = traits_for(options_.members, options_.name);
     traits_.store(&traits_of_members_);
   }
 
@@ -37,7 +36,9 @@ class HybridBackend final : public core::Backend {
     // A run that was too small to share is in no timeline; but the file that was asked for is there.
     if (shared->crew == nullptr && !options_.timeline_file.empty())
       shared->crew = std::make_shared<Crew>(options_, log_);
-    if (shared->crew != nullptr) shared->crew->stop();
+    if (shared->crew == nullptr) return;
+    shared->crew->stop();
+    remember(*shared->crew);
   }
 
   const core::Traits &traits() const noexcept override { return *traits_.load(std::memory_order_acquire); }
@@ -89,19 +90,22 @@ class HybridBackend final : public core::Backend {
       return;
     }
     look_for_more(moved);
-    Shared &state = shared_.get();
-    if (options_.alone != nullptr && !state.has_devices.load(std::memory_order_acquire))
-      return run_alone(shared, control);
-    crew(state).run(shared, control);
+    Crew &all = crew(shared_.get());
+    const Task &first = shared.front();
+    const WorkKind kind{first.mode, first.prepared->columns(), first.prepared->rows()};
+    if (options_.alone == nullptr || options_.policy != Policy::automatic || all.is_worth_sharing(kind, moved))
+      return all.run(shared, control);
+    const double start = all.now();
+    for (Task &task : shared) task.prepared = hybrid_of(task).small.get();
+    options_.alone->run(shared, control);
+    all.ran_alone(kind, moved, start);
   }
 
   std::unique_ptr<core::Ticket> submit(std::span<const Task> tasks, Control &control) override {
     const auto is_on_device = [](const Task &task) { return task.memory != MemoryKind::host; };
     if (tasks.size() != 1 || !is_on_device(tasks.front())) return Backend::submit(tasks, control);
-    Task task = tasks.front();
-    const auto [index, backend] = member_for(task.memory);
-    task.prepared = hybrid_of(task).of(index, *backend).get();
-    return backend->submit({&task, 1}, control);
+    const OnMember own(*this, tasks.front());
+    return own.backend->submit({&own.task, 1}, control);
   }
 
   void make_ready(const core::Prepared &prepared, core::Mode mode, MemoryKind memory) override {
@@ -113,14 +117,19 @@ class HybridBackend final : public core::Backend {
   void read_column(const Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
                    std::uint8_t *outputs_out) override {
     if (task.memory == MemoryKind::host) return Backend::read_column(task, at_bytes, inputs_out, outputs_out);
-    Task own = task;
-    const auto [index, backend] = member_for(task.memory);
-    own.prepared = hybrid_of(task).of(index, *backend).get();
-    backend->read_column(own, at_bytes, inputs_out, outputs_out);
+    const OnMember own(*this, task);
+    own.backend->read_column(own.task, at_bytes, inputs_out, outputs_out);
   }
 
   std::uint64_t kernel_calls() const noexcept override {
     std::uint64_t calls = options_.alone != nullptr ? options_.alone->kernel_calls() : 0;
+    if (Shared *shared = shared_.get_if_made()) {
+      const std::lock_guard lock(shared->mutex);
+      if (shared->crew != nullptr) {  // with what was discovered
+        for (const auto &each : shared->crew->backends()) calls += each->kernel_calls();
+        return calls;
+      }
+    }
     for (const Member &each : options_.members) calls += each.backend->kernel_calls();
     return calls;
   }
@@ -133,7 +142,17 @@ class HybridBackend final : public core::Backend {
     std::thread search;  // for more members
     bool has_searched = false;
     std::uint64_t moved_bytes = 0;  // by all runs
-    std::atomic<bool> has_devices{false};
+  };
+
+  // A task of device memory, and who takes that.
+  struct OnMember {
+    OnMember(HybridBackend &hybrid, const Task &given) : task(given) {
+      const auto [index, found] = hybrid.member_for(task.memory);
+      backend = found;
+      task.prepared = hybrid_of(task).of(index, *backend).get();
+    }
+    Task task;
+    std::shared_ptr<core::Backend> backend;
   };
 
   static std::uint64_t moved_bytes(const Task &task) noexcept {
@@ -172,15 +191,9 @@ class HybridBackend final : public core::Backend {
     small().run({&task, 1}, control);
   }
 
-  void run_alone(std::vector<Task> &tasks, Control &control) {
-    for (Task &task : tasks) task.prepared = hybrid_of(task).small.get();
-    options_.alone->run(tasks, control);
-  }
-
-  void run_on_device(Task task, Control &control) {
-    const auto [index, backend] = member_for(task.memory);
-    task.prepared = hybrid_of(task).of(index, *backend).get();
-    backend->run({&task, 1}, control);
+  void run_on_device(const Task &task, Control &control) {
+    const OnMember own(*this, task);
+    own.backend->run({&own.task, 1}, control);
   }
 
   std::pair<std::size_t, std::shared_ptr<core::Backend>> member_for(MemoryKind memory) {
@@ -215,11 +228,20 @@ class HybridBackend final : public core::Backend {
         if (traits_.load() != &found_traits_) found_traits_ = traits_for(all, "hybrid");
         crew(state).add(std::move(found));
         traits_.store(&found_traits_, std::memory_order_release);
-        state.has_devices.store(true, std::memory_order_release);
       } catch (const std::exception &error) {
         log_.say(TANDEM_LOG_WARNING, fmt::format("hybrid: looking for devices failed: {}", error.what()));
       }
     });
+  }
+
+  void remember(const Crew &crew) const noexcept {
+    if (!options_.remember) return;
+    try {
+      std::vector<core::SpeedEntry> learned = crew.learned();
+      if (!learned.empty()) options_.remember(std::move(learned));
+    } catch (const std::exception &error) {
+      log_.say(TANDEM_LOG_INFO, fmt::format("hybrid: what was learned is not remembered: {}", error.what()));
+    }
   }
 
   Options options_;
@@ -227,7 +249,7 @@ class HybridBackend final : public core::Backend {
   core::Traits traits_of_members_, found_traits_;
   std::atomic<bool> was_complete_{false};
   std::atomic<const core::Traits *> traits_{nullptr};
-  core::ForkLocal<Shared> shared_;
+  mutable core::ForkLocal<Shared> shared_;
 };
 
 }  // namespace

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <climits>
 #include <cmath>
+#include <ctime>
 #include <numeric>
 #include <system_error>
 #include <utility>
@@ -19,18 +21,53 @@ namespace {
 constexpr unsigned kMostFailures = 3;         // of a device, then it is left out for good
 constexpr double kStartUps = 2;               // so many times what a start costs is missed before it is made
 constexpr double kDeadlineFactor = 20;        // of the predicted time, before a device is given up
+constexpr double kBusySeconds = 0.001;        // other calls have all that "cpu" allows
 constexpr double kLongestWaitSeconds = 0.02;  // of an idle lane, and of a caller: resources change, calls are cancelled
 constexpr const char *kCancelled = "hybrid: the run was cancelled";
 constexpr double kStagingFill = 15.0 / 16;  // of a lane's staging; the rest is for cuts and padding
 constexpr std::size_t kMostSpans = 1'000'000;
+constexpr unsigned kAllOfTheCpu = UINT_MAX;       // as the worker of a span: Options::alone
 constexpr std::chrono::seconds kLastPatience{2};  // with a device that does not answer, at the very end
 
 std::uint64_t mib(std::uint64_t bytes) { return (bytes + (std::uint64_t{1} << 20) - 1) >> 20; }
 
 std::chrono::duration<double> seconds(double value) { return std::chrono::duration<double>(value); }
 
-const char *name_of(core::Mode mode) {
-  return mode == core::Mode::assign ? "assign" : mode == core::Mode::accumulate ? "accumulate" : "compare";
+// A run that nothing is known about is shared from here on; it takes some milliseconds.
+constexpr std::uint64_t kShareUnknownBytes = 64 << 20;
+// A run is worth looking at a device whose speed is unknown, if it takes so many times the device's latency.
+constexpr double kLatencies = 20;
+constexpr double kFeedingMemory = 0.8;     // of the measured share of a core, when the next chunk comes
+constexpr double kWorthRemembering = 0.1;  // how far a speed is off what was remembered, as a part of it
+
+// Seconds of the processor that this thread has had.
+double thread_seconds() {
+  timespec time = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+std::string text_of(const WorkKind &kind) {
+  return fmt::format("{} {}x{}", name_of(kind.mode), kind.rows, kind.columns);
+}
+
+core::TunedOperation operation_of(core::Mode mode) {
+  return mode == core::Mode::assign    ? core::TunedOperation::encode
+         : mode == core::Mode::compare ? core::TunedOperation::verify
+                                       : core::TunedOperation::update;
+}
+
+// Bytes that are moved for each byte of data.
+double moved_per_byte(const WorkKind &kind) {
+  return static_cast<double>(kind.columns + kind.rows) / static_cast<double>(kind.columns);
+}
+
+bool is_far(double a, double b) { return std::abs(a - b) > kWorthRemembering * std::max(a, b); }
+
+// Lanes of the CPU beside threads that feed devices and take so many cores. One is always left.
+unsigned left_beside(unsigned lanes, double cores) {
+  const double charged = std::min(std::round(cores), static_cast<double>(lanes));
+  return std::max(lanes - static_cast<unsigned>(charged), std::min(lanes, 1U));
 }
 
 }  // namespace
@@ -51,7 +88,8 @@ double Crew::now() const {
 void Crew::add(std::vector<Member> members) {
   const Lock lock(mutex_);
   for (Member &each : members) {
-    members_.push_back(std::make_unique<MemberState>(MemberState{std::move(each)}));
+    members_.push_back(std::make_unique<MemberState>(std::move(each)));
+    recall(members_.size() - 1);
     for (unsigned i = 0; i < members_.back()->member.lanes; ++i) {
       auto lane = std::make_unique<Lane>();
       lane->index = static_cast<unsigned>(lanes_.size());
@@ -68,20 +106,141 @@ std::vector<std::shared_ptr<core::Backend>> Crew::backends() const {
   return list;
 }
 
+// What earlier processes knew of the member.
+void Crew::recall(std::size_t index) {
+  MemberState &state = *members_[index];
+  for (const core::SpeedEntry &entry : options_.known) {
+    if (entry.worker != state.member.name) continue;
+    const WorkKind kind{core::tuned_operation_mode(entry.operation), entry.k, entry.m};
+    const double moved = moved_per_byte(kind);
+    if (state.member.is_in_place) {
+      speeds_.recall_cpu(index, kind, entry.bytes_per_second * moved, entry.alone_bytes_per_second * moved);
+    } else {
+      speeds_.recall_device(index, kind, entry.bytes_per_second * moved, state.member.lanes);
+      state.start_up_seconds = entry.start_up_seconds;
+    }
+  }
+}
+
+std::vector<core::SpeedEntry> Crew::learned() const {
+  const Lock lock(mutex_);
+  std::vector<core::SpeedEntry> list;
+  for (const auto &[of, estimate] : speeds_.estimates()) {
+    const auto &[index, kind] = of;
+    const MemberState &state = *members_[index];
+    const double moved = moved_per_byte(kind), beside = speeds_.cpu_beside(kind);
+    core::SpeedEntry entry;
+    entry.machine = options_.machine;
+    entry.worker = state.member.name;
+    entry.operation = operation_of(kind.mode);
+    entry.k = kind.columns;
+    entry.m = kind.rows;
+    entry.lanes = state.member.lanes;
+    entry.bytes_per_second = estimate.bytes_per_second() / moved;
+    if (state.member.is_in_place) {
+      if (beside > 0) entry.bytes_per_second = beside / moved;
+      entry.alone_bytes_per_second = speeds_.cpu_alone(kind) / moved;
+    } else {
+      entry.start_up_seconds = state.start_up_seconds;
+      if (state.is_started && state.first_kind == kind) {
+        const double usual = state.member.latency_seconds + state.first_bytes / estimate.bytes_per_second();
+        entry.start_up_seconds = std::max(state.first_seconds - usual, 0.0);
+      }
+    }
+    const auto known = std::find_if(options_.known.begin(), options_.known.end(),
+                                    [&](const core::SpeedEntry &each) { return same_key(each, entry); });
+    if (known == options_.known.end() || is_far(known->bytes_per_second, entry.bytes_per_second) ||
+        is_far(known->alone_bytes_per_second, entry.alone_bytes_per_second))
+      list.push_back(std::move(entry));
+  }
+  return list;
+}
+
 // As many as may work at once.
-unsigned Crew::cpu_lanes() const {
+CpuLanes Crew::cpu_lanes() const {
   unsigned count = 0;
   for (const auto &each : members_)
     if (each->member.is_in_place) count += each->member.lanes;
-  return options_.policy == Policy::free ? count
-                                         : static_cast<unsigned>(std::min<std::uint64_t>(count, pool_.amount(cpu_)));
+  if (options_.policy == Policy::free) return {count, count};
+  if (options_.resources != nullptr) {
+    const std::uint64_t amount = options_.resources->amount(core::Resource::cpu);
+    count = static_cast<unsigned>(std::min<std::uint64_t>(count, amount));
+  }
+  double cores = 0;
+  for (const auto &each : members_)
+    if (!each->member.is_in_place && !each->is_out) cores += each->feeding * each->member.lanes;
+  return {count, left_beside(count, cores)};
 }
 
 void Crew::sync_resources() {
-  if (options_.resources == nullptr) return;
-  pool_.set(cpu_, options_.resources->amount(core::Resource::cpu));
-  pool_.set(gpu_, options_.resources->amount(core::Resource::gpu));
-  pool_.set(pinned_mib_, options_.resources->amount(core::Resource::pinned_mib));
+  if (options_.resources != nullptr) {
+    pool_.set(cpu_, options_.resources->amount(core::Resource::cpu));
+    pool_.set(gpu_, options_.resources->amount(core::Resource::gpu));
+    pool_.set(pinned_mib_, options_.resources->amount(core::Resource::pinned_mib));
+  }
+  if (options_.policy != Policy::automatic) return;
+  // The threads that feed devices are charged what they were seen to take of the cores.
+  double cores = 0;
+  for (const auto &lane : lanes_)
+    if (lane->on_device_since) cores += members_[lane->member]->feeding;
+  pool_.set(cpu_, left_beside(cpu_lanes().alone, cores));
+}
+
+double Crew::start_up_seconds(const MemberState &state) const noexcept {
+  // Many short runs are worth it as well as one long: what was missed is at most what the start costs.
+  const bool is_due = state.missed_seconds >= kStartUps * state.start_up_seconds;
+  return state.is_started || is_due ? 0 : state.start_up_seconds;
+}
+
+Party Crew::party(std::size_t index, double bytes_per_second) const {
+  const MemberState &state = *members_[index];
+  return {bytes_per_second, state.member.lanes, state.member.latency_seconds, start_up_seconds(state)};
+}
+
+bool Crew::is_worth_sharing(const WorkKind &kind, std::uint64_t bytes) {
+  const Lock lock(mutex_);
+  sync_resources();
+  const CpuLanes lanes = cpu_lanes();
+  const double alone = speeds_.cpu_alone(kind), beside = speeds_.cpu_beside(kind);
+  const double latency = members_.front()->member.latency_seconds;
+  const Party cpu_alone{alone, lanes.alone, latency};
+  std::vector<Party> together = {{beside > 0 ? beside : alone, lanes.beside, latency}};
+  const double alone_seconds = alone > 0 ? finish_seconds({&cpu_alone, 1}, static_cast<double>(bytes)) : 0;
+  bool has_device = false, is_worth_a_look = false;
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    const MemberState &state = *members_[i];
+    if (state.member.is_in_place || state.is_out || state.lanes_given_up > 0) continue;
+    has_device = true;
+    const Estimate estimate = speeds_.of(i, kind, state.member.latency_seconds);
+    if (estimate.is_known()) {
+      together.push_back(party(i, estimate.bytes_per_second()));
+    } else {
+      const double least = std::max(kLatencies * state.member.latency_seconds, kStartUps * start_up_seconds(state));
+      is_worth_a_look = is_worth_a_look || alone_seconds > least;
+    }
+  }
+  if (!has_device || lanes.alone == 0) return has_device;
+  if (!speeds_.admits_devices(kind, lanes)) return false;
+  if (alone == 0) return bytes >= kShareUnknownBytes;
+  return is_worth_a_look || hybrid::is_worth_sharing(together, {&cpu_alone, 1}, static_cast<double>(bytes));
+}
+
+void Crew::ran_alone(const WorkKind &kind, std::uint64_t bytes, double start_seconds) {
+  const double end = now(), took = end - start_seconds;
+  const Lock lock(mutex_);
+  if (took <= 0) return;
+  const CpuLanes lanes = cpu_lanes();
+  const double moved = static_cast<double>(bytes);
+  speeds_.cpu_run(kind, moved, took, lanes.alone);
+  const double latency = members_.front()->member.latency_seconds;
+  if (!speeds_.of(0, kind, latency).is_known()) speeds_.keep(0, kind, Estimate(latency, moved / took / lanes.alone, 1));
+  for (const auto &each : members_)
+    if (!each->is_started) each->missed_seconds += took;
+  if (options_.timeline_file.empty()) return;
+  work_seconds_ += took;
+  capacity_seconds_ += took;
+  const auto data = static_cast<std::uint64_t>(moved / moved_per_byte(kind));
+  add_spans({{kAllOfTheCpu, text_of(kind), {0, bytes}, data, start_seconds, end, true}});
 }
 
 // With the lock.
@@ -104,7 +263,9 @@ std::shared_ptr<Job> Crew::open_job(std::span<const core::Task> tasks, core::Con
 
   const core::Task &first = tasks.front();
   const WorkKind kind{first.mode, first.prepared->columns(), first.prepared->rows()};
-  const bool admits = options_.policy != Policy::automatic || speeds_.admits_devices(kind, cpu_lanes());
+  // With somebody who does alone what is not worth sharing, that was asked before.
+  const bool admits =
+      options_.policy != Policy::automatic || options_.alone != nullptr || speeds_.admits_devices(kind, cpu_lanes());
   std::vector<Worker> workers;
   for (const auto &lane : lanes_) {
     const MemberState &state = *members_[lane->member];
@@ -120,9 +281,7 @@ std::shared_ptr<Job> Crew::open_job(std::span<const core::Task> tasks, core::Con
       worker.most_bytes = kStagingFill * static_cast<double>(member.staging_bytes);
       worker.is_optional = member.is_optional;
     }
-    // Many short runs are worth it as well as one long: what was missed is at most what the start costs.
-    if (!state.is_started && state.missed_seconds < kStartUps * member.start_up_seconds)
-      worker.start_up_seconds = member.start_up_seconds;
+    worker.start_up_seconds = start_up_seconds(state);
     workers.push_back(std::move(worker));
   }
   Ledger::Options options{options_.policy, work.bytes(), options_.chunk_bytes, {}};
@@ -130,7 +289,7 @@ std::shared_ptr<Job> Crew::open_job(std::span<const core::Task> tasks, core::Con
   job->ledger.set_cut([each = job.get()](std::uint64_t position) { return each->work.cut(position); });
   job->kind = kind;
   job->admits_devices = admits;
-  job->what = fmt::format("{} {}x{}", name_of(kind.mode), kind.rows, kind.columns);
+  job->what = text_of(kind);
   job->start_seconds = now();
   for (const auto &lane : lanes_) {
     const MemberState &state = *members_[lane->member];
@@ -178,20 +337,69 @@ void Crew::close_job(Job &job, Lock &lock) {
   const double took = now() - job.start_seconds;
   for (const auto &each : members_)
     if (!each->is_started) each->missed_seconds += took;
+  // Who waits for resources has nothing to wait for any more.
+  if (jobs_.empty())
+    for (const auto &lane : lanes_) pool_.leave(lane->index);
   if (!options_.timeline_file.empty()) {
-    if (spans_.size() + job.spans.size() <= kMostSpans) {
-      spans_.insert(spans_.end(), job.spans.begin(), job.spans.end());
-    } else {
-      log_.say(TANDEM_LOG_WARNING,
-               fmt::format("hybrid: the timeline is full ({} spans): a run is left out", kMostSpans));
+    std::map<unsigned, std::pair<double, double>> by_lane;  // bytes and seconds
+    for (const TimelineSpan &span : job.spans) {
+      by_lane[span.worker].first += span.committed ? static_cast<double>(span.bytes) : 0;
+      by_lane[span.worker].second += span.end_seconds - span.start_seconds;
     }
+    double bytes = 0, speed = 0;
+    for (const auto &[lane, done] : by_lane) {
+      bytes += done.first;
+      if (done.second > 0) speed += done.first / done.second;
+    }
+    if (speed > 0) {
+      work_seconds_ += bytes / speed;
+      capacity_seconds_ += took;
+    }
+    add_spans(job.spans);
   }
   tell(job);
+  tell_worth(job.kind);
   work_there_.notify_all();
 }
 
+void Crew::add_spans(const std::vector<TimelineSpan> &more) {
+  if (spans_.size() + more.size() <= kMostSpans) {
+    spans_.insert(spans_.end(), more.begin(), more.end());
+  } else {
+    log_.say(TANDEM_LOG_WARNING, fmt::format("hybrid: the timeline is full ({} spans): a run is left out", kMostSpans));
+  }
+}
+
+// Whether devices are worth it for this kind of work, once it is known, and when it changes.
+void Crew::tell_worth(const WorkKind &kind) {
+  const CpuLanes lanes = cpu_lanes();
+  const double gain = speeds_.gain(kind, lanes);
+  if (gain == 0 || options_.policy != Policy::automatic) return;
+  const bool is_worth_it = speeds_.is_worth_it(kind, lanes);
+  const auto [place, is_new] = told_.try_emplace(kind, is_worth_it);
+  if (!is_new && place->second == is_worth_it) return;
+  place->second = is_worth_it;
+  std::string sizes = "they are left out";
+  if (is_worth_it) {
+    const double latency = members_.front()->member.latency_seconds;
+    const Party alone{speeds_.cpu_alone(kind), lanes.alone, latency};
+    std::vector<Party> together = {{speeds_.cpu_beside(kind), lanes.beside, latency}};
+    for (std::size_t i = 0; i < members_.size(); ++i) {
+      const Estimate estimate = speeds_.of(i, kind, 0);
+      if (!members_[i]->member.is_in_place && estimate.is_known())
+        together.push_back(party(i, estimate.bytes_per_second()));
+    }
+    const std::uint64_t from = worth_sharing_from(together, {&alone, 1});
+    if (from != UINT64_MAX)
+      sizes = fmt::format("calls of {:.1f} MiB of data and more are shared",
+                          static_cast<double>(from) / moved_per_byte(kind) / (1 << 20));
+  }
+  log_.say(TANDEM_LOG_INFO, fmt::format("hybrid: {}: the CPU and its devices do {:.2f} of what the CPU does alone: {}",
+                                        text_of(kind), gain, sizes));
+}
+
 // What the run came to, for the log.
-void Crew::tell(const Job &job) const {
+void Crew::tell(const Job &job) {
   if (!log_.hears(TANDEM_LOG_DEBUG)) return;
   std::vector<std::uint64_t> bytes(members_.size());
   for (const TimelineSpan &span : job.spans)
@@ -215,7 +423,7 @@ void Crew::give_up_late_lanes(double at) {
     const double predicted = job.ledger.predicted_seconds(lane->chunk);
     const double deadline =
         options_.least_deadline_seconds + (std::isfinite(predicted) ? kDeadlineFactor * predicted : 0) +
-        (members_[lane->member]->is_started ? 0 : kDeadlineFactor * members_[lane->member]->member.start_up_seconds);
+        (members_[lane->member]->is_started ? 0 : kDeadlineFactor * members_[lane->member]->start_up_seconds);
     if (at - *lane->on_device_since < deadline) continue;
     lane->is_given_up = true;
     ++members_[lane->member]->lanes_given_up;
@@ -258,24 +466,21 @@ void Crew::write_timeline() noexcept {
     std::vector<std::string> names;
     for (const auto &lane : lanes_)
       names.push_back(fmt::format("{}/{}", members_[lane->member]->member.name, lane->index));
+    for (TimelineSpan &each : spans_) {
+      if (each.worker != kAllOfTheCpu) continue;
+      each.worker = static_cast<unsigned>(lanes_.size());
+      if (names.size() == lanes_.size()) names.emplace_back("cpu, all threads");
+    }
     double first = spans_.empty() ? 0 : spans_.front().start_seconds, last = first;
     for (const TimelineSpan &each : spans_) {
       first = std::min(first, each.start_seconds);
       last = std::max(last, each.end_seconds);
     }
-    std::vector<double> bytes(lanes_.size()), busy(lanes_.size());
-    double all = 0, speed = 0;
     for (TimelineSpan &each : spans_) {
-      bytes[each.worker] += each.committed ? static_cast<double>(each.bytes) : 0;
-      busy[each.worker] += each.end_seconds - each.start_seconds;
       each.start_seconds -= first;
       each.end_seconds -= first;
     }
-    for (std::size_t i = 0; i < bytes.size(); ++i) {
-      all += bytes[i];
-      if (busy[i] > 0) speed += bytes[i] / busy[i];
-    }
-    const double efficiency = last > first && speed > 0 ? all / speed / (last - first) : 0;
+    const double efficiency = capacity_seconds_ > 0 ? work_seconds_ / capacity_seconds_ : 0;
     hybrid::write_timeline(options_.timeline_file, timeline_json(names, spans_, last - first, efficiency));
   } catch (const std::exception &error) {
     log_.say(TANDEM_LOG_WARNING, fmt::format("hybrid: no timeline: {}", error.what()));
@@ -310,6 +515,7 @@ void Crew::work(Lane &lane) {
       for (const std::shared_ptr<Job> &job : jobs_) job->error = std::current_exception();
       if (lane.job != nullptr && lane.job->ledger.is_in_flight(lane.chunk)) lane.job->ledger.fail(lane.chunk);
     }
+    give_cpu_back(lane);
     const std::shared_ptr<Job> job = std::move(lane.job);
     lane.job.reset();
     if (job != nullptr) --job->lanes_at_work;
@@ -326,8 +532,8 @@ void Crew::work(Lane &lane) {
 // Of the policy `automatic`: devices begin when the CPU's own speed is known, and stop where they are no gain.
 bool Crew::may_work(const Lane &lane, const Job &job) const {
   if (options_.policy != Policy::automatic || members_[lane.member]->member.is_in_place) return true;
-  const unsigned lanes = cpu_lanes();
-  if (lanes == 0) return true;
+  const CpuLanes lanes = cpu_lanes();
+  if (lanes.alone == 0) return true;
   return job.admits_devices && speeds_.knows_cpu_alone(job.kind) && speeds_.is_worth_it(job.kind, lanes);
 }
 
@@ -341,7 +547,14 @@ std::optional<Chunk> Crew::find_chunk(Lane &lane, double *look_again) {
     if (!job->is_open() || lane.index >= job->ledger.worker_count()) continue;
     const bool may = may_work(lane, *job);
     job->ledger.set_away(lane.index, !may);
-    if (!may) continue;
+    if (!may) {
+      pool_.leave(lane.index);
+      continue;
+    }
+    if (!take_cpu(lane)) {
+      *look_again = kBusySeconds;
+      return std::nullopt;
+    }
     const std::uint64_t revision = job->ledger.revision();
     const std::optional<Chunk> chunk = job->ledger.take(lane.index, at);
     if (job->ledger.revision() != revision) work_there_.notify_all();
@@ -355,7 +568,20 @@ std::optional<Chunk> Crew::find_chunk(Lane &lane, double *look_again) {
     }
     *look_again = std::min(*look_again, std::max(job->ledger.next_look_seconds(at) - at, 1e-4));
   }
+  give_cpu_back(lane);
   return std::nullopt;
+}
+
+// What runs on Options::alone, perhaps in other calls at the same time, counts its tasks in Options::resources too.
+bool Crew::take_cpu(Lane &lane) {
+  if (options_.resources == nullptr || options_.policy == Policy::free || !members_[lane.member]->member.is_in_place)
+    return true;
+  lane.holds_cpu = lane.holds_cpu || options_.resources->try_acquire_cpu();
+  return lane.holds_cpu;
+}
+
+void Crew::give_cpu_back(Lane &lane) {
+  if (std::exchange(lane.holds_cpu, false)) options_.resources->release_cpu();
 }
 
 // The lane is with another run, or not any more.
@@ -411,10 +637,8 @@ void Crew::do_in_place(Lane &lane, Job &job, const Chunk &chunk, Lock &lock) {
   run->merge_mismatches(job.work);
   const double end = now();
   job.ledger.finish(chunk.id, end);
-  const double with_devices = devices_at_work_until(end) - beside;
-  const double bytes = static_cast<double>(chunk.range.bytes());
-  if (with_devices > 0.9 * (end - start)) speeds_.cpu_chunk(job.kind, bytes, end - start, true);
-  if (with_devices < 0.02 * (end - start)) speeds_.cpu_chunk(job.kind, bytes, end - start, false);
+  speeds_.cpu_chunk(job.kind, static_cast<double>(chunk.range.bytes()), end - start,
+                    devices_at_work_until(end) - beside);
   note(lane, job, chunk, start, chunk.range.bytes());
 }
 
@@ -456,10 +680,17 @@ std::exception_ptr Crew::run_on_device(Lane &lane, Job &job, const Chunk &chunk,
 void Crew::do_staged(Lane &lane, Job &job, const Chunk &chunk, Staging &staging, Lock &lock) {
   MemberState &state = *members_[lane.member];
   const double start = now();
+  const double own_start = thread_seconds();
   devices_at_work(+1);
   lane.on_device_since = start;
   bool ran = false;
   const std::exception_ptr error = run_on_device(lane, job, chunk, staging, &ran, lock);
+  // Where not all lanes may have their staging at once, none keeps it while it does not hold the resource.
+  const auto let_go = [&] {
+    if (!is_limited(state)) return;
+    const Unlocked unlocked(lock);
+    staging.release();
+  };
   lane.on_device_since.reset();
   if (!lane.is_given_up) {
     devices_at_work(-1);
@@ -470,9 +701,14 @@ void Crew::do_staged(Lane &lane, Job &job, const Chunk &chunk, Staging &staging,
   }
   if (error) {
     note(lane, job, chunk, start, 0);
+    let_go();
     return device_failed(lane, job, chunk, error);
   }
-  if (!ran) return job.ledger.drop(chunk.id);
+  if (!ran) {
+    let_go();
+    return job.ledger.drop(chunk.id);
+  }
+  const bool is_first = !state.is_started;
   state.is_started = true;
   std::uint64_t committed = 0;
   std::vector<Range> useless;
@@ -494,6 +730,15 @@ void Crew::do_staged(Lane &lane, Job &job, const Chunk &chunk, Staging &staging,
     }
   }
   const double end = now();
+  const double feeding = std::clamp((thread_seconds() - own_start) / std::max(end - start, 1e-9), 0.0, 1.0);
+  if (is_first) {
+    state.first_seconds = end - start;
+    state.first_bytes = static_cast<double>(chunk.range.bytes());
+    state.first_kind = job.kind;
+  } else {
+    state.feeding = state.feeding == 0 ? feeding : kFeedingMemory * state.feeding + (1 - kFeedingMemory) * feeding;
+  }
+  let_go();
   job.ledger.finish(chunk.id, end);
   for (const Range &each : useless) job.ledger.disclaim(each);
   note(lane, job, chunk, start, committed);
@@ -501,6 +746,15 @@ void Crew::do_staged(Lane &lane, Job &job, const Chunk &chunk, Staging &staging,
   speeds_.device_chunk(lane.member, job.kind, static_cast<double>(chunk.range.bytes()), end - start,
                        state.member.lanes);
   if (job.closed) speeds_.keep(lane.member, job.kind, job.ledger.worker(lane.index).estimate);
+}
+
+// Whether its lanes cannot all have their staging at once.
+bool Crew::is_limited(const MemberState &state) const noexcept {
+  std::uint64_t lanes = 0;
+  for (const auto &each : members_)
+    if (!each->member.is_in_place) lanes += each->member.lanes;
+  return options_.policy != Policy::free &&
+         pool_.amount(pinned_mib_) / std::max<std::uint64_t>(mib(state.member.staging_bytes), 1) < lanes;
 }
 
 // In all runs under way.

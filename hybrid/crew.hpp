@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -12,6 +13,7 @@
 
 #include "hybrid/factory.hpp"
 #include "hybrid/job.hpp"
+#include "hybrid/worth.hpp"
 
 namespace tandem::hybrid {
 
@@ -25,17 +27,36 @@ class Crew : public std::enable_shared_from_this<Crew> {
   // More members, for the runs that come.
   void add(std::vector<Member> members);
 
+  // Whether a run that moves so many bytes is worth sharing, or better left to the CPU alone. Policy automatic; to be
+  // asked once a run.
+  bool is_worth_sharing(const WorkKind &kind, std::uint64_t bytes);
+
   // Runs tasks of host memory, all with rows, columns and bytes. Throws Error.
   void run(std::span<const core::Task> tasks, core::Control &control);
+
+  // A run that the CPU did alone, on Options::alone: it is learned from and stands in the timeline.
+  void ran_alone(const WorkKind &kind, std::uint64_t bytes, double start_seconds);
+
+  double now() const;
 
   // Ends the threads. One whose device does not answer is left behind, with all that it may still write to.
   void stop() noexcept;
 
   std::vector<std::shared_ptr<core::Backend>> backends() const;
 
+  // What this process has learned: of whom it did not know before, or knew otherwise.
+  std::vector<core::SpeedEntry> learned() const;
+
  private:
   struct MemberState {
+    explicit MemberState(Member given) : member(std::move(given)), start_up_seconds(member.start_up_seconds) {}
+
     Member member;
+    double start_up_seconds;   // of its first task: assumed, remembered, or measured
+    double feeding = 0;        // a device's lane at work: so much of a core, measured
+    double first_seconds = 0;  // what its first task took, and moved
+    double first_bytes = 0;
+    WorkKind first_kind = {};
     unsigned failures = 0;
     unsigned lanes_given_up = 0;  // while there are any, the others get nothing either
     bool is_out = false;          // it has failed too often
@@ -51,6 +72,7 @@ class Crew : public std::enable_shared_from_this<Crew> {
     std::optional<double> on_device_since;
     bool is_given_up = false;
     bool has_ended = false;
+    bool holds_cpu = false;  // a unit of Options::resources, whose other holders are not of this crew
   };
   using Lock = std::unique_lock<std::mutex>;
 
@@ -91,6 +113,11 @@ class Crew : public std::enable_shared_from_this<Crew> {
   void do_staged(Lane &lane, Job &job, const Chunk &chunk, Staging &staging, Lock &lock);
   std::exception_ptr run_on_device(Lane &lane, Job &job, const Chunk &chunk, Staging &staging, bool *ran, Lock &lock);
   bool may_work(const Lane &lane, const Job &job) const;
+  bool take_cpu(Lane &lane);
+  void give_cpu_back(Lane &lane);
+  void recall(std::size_t member);
+  double start_up_seconds(const MemberState &state) const noexcept;
+  bool is_limited(const MemberState &state) const noexcept;
   double devices_at_work_until(double at) const noexcept;
   void devices_at_work(int change) noexcept;
   void note(const Lane &lane, Job &job, const Chunk &chunk, double start, std::uint64_t committed);
@@ -98,10 +125,12 @@ class Crew : public std::enable_shared_from_this<Crew> {
   void give_up_late_lanes(double now);
   void retire_everywhere(std::size_t member);
   void sync_resources();
-  void tell(const Job &job) const;
+  void tell(const Job &job);
+  void tell_worth(const WorkKind &kind);
+  Party party(std::size_t member, double bytes_per_second) const;
+  void add_spans(const std::vector<TimelineSpan> &more);
   void write_timeline() noexcept;
-  unsigned cpu_lanes() const;
-  double now() const;
+  CpuLanes cpu_lanes() const;
 
   const Options options_;
   const core::Log log_;
@@ -117,8 +146,10 @@ class Crew : public std::enable_shared_from_this<Crew> {
   bool stopping_ = false;
   unsigned devices_at_work_ = 0;
   double devices_at_work_seconds_ = 0,
-         devices_changed_ = 0;  // sum of times with a device at work, until the latest change
+         devices_changed_ = 0;     // sum of times with a device at work, until the latest change
+  std::map<WorkKind, bool> told_;  // whether devices were found to be worth it
   std::vector<TimelineSpan> spans_;
+  double work_seconds_ = 0, capacity_seconds_ = 0;  // of all runs: what the workers needed, and had
 };
 
 }  // namespace tandem::hybrid

@@ -10,9 +10,13 @@
 #include "core/backend.hpp"
 #include "core/budget.hpp"
 #include "core/log.hpp"
+#include "core/tuning_table.hpp"
 #include "hybrid/policy.hpp"
 
 namespace tandem::hybrid {
+
+// What a member costs before a task's first byte: guesses, until they are measured.
+inline constexpr double kCpuLatencySeconds = 5e-6, kDeviceLatencySeconds = 100e-6;
 
 // One of them.
 struct Member {
@@ -41,16 +45,30 @@ struct Options {
   // More members, asked for when all runs together have moved discover_bytes. May be empty.
   std::function<std::vector<Member>()> discover;
   std::uint64_t discover_bytes = 0;
-  // Who runs what is small, and all while no device was found. Null: what is small goes to the first member, on the
-  // calling thread.
+  // All of the CPU, which runs what is not worth sharing. Null: what is small goes to the first member, on the calling
+  // thread, and all else is shared.
   std::shared_ptr<core::Backend> alone;
+  std::string name = "hybrid";  // in its traits, until devices were discovered
   Policy policy = Policy::automatic;
-  std::uint64_t chunk_bytes = 8 << 20;      // moved by a task; policies free and budget
-  std::uint64_t inline_bytes = 256 << 10;   // a run that moves fewer is not shared
-  const core::Budget *resources = nullptr;  // outlives the backend; holds within one chunk
-  std::string timeline_file;                // written when the backend ends; "" = none
-  double least_deadline_seconds = 10;       // a device that has not answered for so long is given up
+  std::uint64_t chunk_bytes = 8 << 20;     // moved by a task; policies free and budget
+  std::uint64_t inline_bytes = 256 << 10;  // a run that moves fewer is not shared
+  core::Budget *resources = nullptr;       // outlives the backend; holds within one chunk
+  std::string timeline_file;               // written when the backend ends; "" = none
+  double least_deadline_seconds = 10;      // a device that has not answered for so long is given up
+  // The model of the CPU; what earlier processes learned on such a machine; and who is told, when the backend ends,
+  // what this one has. May throw.
+  std::string machine;
+  std::vector<core::SpeedEntry> known;
+  std::function<void(std::vector<core::SpeedEntry>)> remember;
 };
+
+// What a device brings, by what was remembered of it and of the CPU, in the same kind of work.
+struct Worth {
+  double gain;  // both together, of what the CPU does alone; 0: not known
+  // Bytes of data in one call, from which on it is faster with the device; UINT64_MAX: none is.
+  std::uint64_t from_bytes, first_call_from_bytes;  // the latter with the device's start
+};
+Worth worth_of(const core::SpeedEntry &cpu, const core::SpeedEntry &device);
 
 std::unique_ptr<core::Backend> make_backend(Options options, const core::Log &log);
 

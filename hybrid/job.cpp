@@ -35,6 +35,11 @@ std::size_t record_count(const Work &work, const std::vector<Piece> &pieces) {
 
 }  // namespace
 
+void Staging::release() noexcept {
+  memory_.reset();
+  capacity_bytes_ = 0;
+}
+
 void Staging::lay_out(const Work &work, const std::vector<Piece> &pieces, std::uint64_t least_bytes) {
   std::uint64_t need = 0;
   for (const Piece &piece : pieces) {

@@ -53,6 +53,8 @@ class Staging {
   // Prepared matrices of the pieces, in their order; they live as long as the staging is in use.
   std::vector<std::shared_ptr<const core::Prepared>> prepared;
 
+  void release() noexcept;  // its memory
+
   void copy_in(const Work &work);
   void run(core::Control &control);
   // What of the result lies in `own`, into the caller's shards; ^= happens here.

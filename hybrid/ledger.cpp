@@ -115,7 +115,7 @@ void Ledger::disclaim(const Range &range) {
 void Ledger::end_without_result(std::uint64_t chunk, bool retire) {
   Flight &flight = flights_[chunk];
   State &state = workers_[flight.chunk.worker];
-  if (retire) state.retired = true;
+  if (retire) this->retire(flight.chunk.worker);
   const Range range = flight.chunk.range;
   const bool contested = flight.contested, in_place = state.worker.writes_in_place;
   over(flight);
@@ -127,7 +127,7 @@ void Ledger::end_without_result(std::uint64_t chunk, bool retire) {
 void Ledger::give_up(std::uint64_t chunk) {
   Flight &flight = flights_[chunk];
   State &state = workers_[flight.chunk.worker];
-  state.retired = true;
+  retire(flight.chunk.worker);
   if (!flight.given_up && options_.policy != Policy::free) pool_->give_back(state.worker.needs);
   flight.given_up = true;
   if (!flight.doubted && !flight.claimed) contest(flight);

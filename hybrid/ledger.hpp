@@ -77,8 +77,11 @@ class Ledger {
   void fail(std::uint64_t chunk) { end_without_result(chunk, true); }
   void drop(std::uint64_t chunk) { end_without_result(chunk, false); }
 
-  // The worker takes no more.
-  void retire(unsigned worker) noexcept { workers_[worker].retired = true; }
+  // The worker takes no more, and gives up its place among those who wait for resources.
+  void retire(unsigned worker) noexcept {
+    workers_[worker].retired = true;
+    pool_->leave(worker);
+  }
 
   bool is_in_flight(std::uint64_t chunk) const noexcept { return chunk < flights_.size() && flights_[chunk].in_use; }
   bool has_finished_any(unsigned worker) const noexcept { return workers_[worker].started; }

@@ -10,6 +10,8 @@ std::unique_ptr<core::Backend> make_backend(const Options &options, const core::
              "backend \"" + options.device + "\": this library was built without OpenCL (its headers were missing)");
 }
 
+bool may_have_gpus(const std::string &) { return false; }
+
 std::vector<DeviceDescription> describe_devices(std::chrono::milliseconds, const tandem_opencl_module *) { return {}; }
 
 }  // namespace tandem::opencl

@@ -1,9 +1,13 @@
 #include "opencl/devices.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 
+#include "core/fork.hpp"
 #include "core/patience.hpp"
 #include "opencl/factory.hpp"
 
@@ -11,7 +15,13 @@ namespace tandem::opencl {
 namespace {
 
 constexpr cl_int kPlatformNotFound = -1001;  // CL_PLATFORM_NOT_FOUND_KHR, of the ICD loader: no driver is installed
-constexpr cl_uint kMostListed = 4096;        // more platforms or devices than this are nonsense
+// Device nodes beside those of the kernel's DRM: AMD's compute driver, ARM's and Qualcomm's GPUs, Windows below Linux.
+constexpr const char *kNodes[] = {"/dev/kfd", "/dev/mali0", "/dev/kgsl-3d0", "/dev/dxg"};
+constexpr unsigned kFirstRenderNode = 128;  // of the DRM, which has 128 of them at most
+// Of PCI: NVIDIA, and screens without a GPU (QEMU and virtio, VMware, VirtualBox, ASPEED, Matrox, Hyper-V).
+constexpr const char *kOtherVendors[] = {"0x10de", "0x1234", "0x1af4", "0x15ad",
+                                         "0x80ee", "0x1a03", "0x102b", "0x1414"};
+constexpr cl_uint kMostListed = 4096;  // more platforms or devices than this are nonsense
 
 class Asker {
  public:
@@ -106,6 +116,7 @@ const char *Device::kind() const noexcept {
 }
 
 std::vector<Device> find_devices(const Driver &driver, const core::Log &log) {
+  const core::ForkPause pause;  // it loads the drivers
   const auto platforms = list_of<cl_platform_id>(
       [&](cl_uint room, cl_platform_id *out, cl_uint *count) { return driver.clGetPlatformIDs(room, out, count); },
       "clGetPlatformIDs", kPlatformNotFound);
@@ -161,6 +172,20 @@ const Device &select_device(const std::vector<Device> &devices, const std::strin
   std::string known;
   for (const Device &device : devices) known += (known.empty() ? "" : ", ") + device.name;
   core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("backend \"{}\" does not exist here; known: {}", name, known));
+}
+
+bool may_have_gpus(const std::string &root) {
+  const auto exists = [&](const char *node) { return access((root + node).c_str(), F_OK) == 0; };
+  if (std::any_of(std::begin(kNodes), std::end(kNodes), exists)) return true;
+  for (unsigned minor = kFirstRenderNode; minor < kFirstRenderNode + 128; ++minor) {
+    const std::string node = fmt::format("renderD{}", minor);
+    if (!exists(("/dev/dri/" + node).c_str())) continue;
+    std::ifstream file(root + "/sys/class/drm/" + node + "/device/vendor");  // "0x1002"; none: it is on no PCI bus
+    std::string vendor;
+    file >> vendor;
+    if (std::find(std::begin(kOtherVendors), std::end(kOtherVendors), vendor) == std::end(kOtherVendors)) return true;
+  }
+  return false;
 }
 
 std::vector<DeviceDescription> describe_devices(std::chrono::milliseconds patience, const Driver *given) {

@@ -44,6 +44,10 @@ bool is_device_name(const std::string &name) noexcept;
 // build, or this installation, has no OpenCL.
 std::unique_ptr<core::Backend> make_backend(const Options &options, const core::Log &log);
 
+// Whether the system has a device node of a GPU that is not NVIDIA's (those are CUDA's), or an accelerator's, below
+// `root`: a look that loads no driver.
+bool may_have_gpus(const std::string &root = "");
+
 struct DeviceDescription {
   std::string name;         // "opencl:0:1"
   std::string kind;         // "gpu", "accelerator", "cpu", "custom"

@@ -69,6 +69,49 @@ TEST(Fork, ALockHeldByAnotherThreadIsFreshInTheChild) {
   EXPECT_EQ(local.get().value, 2);
 }
 
+TEST(Fork, WaitsForAPauseOfAnotherThread) {
+  for (int round = 0; round < 20; ++round) {
+    std::atomic<bool> paused{false}, over{false};
+    std::thread loader([&] {
+      const core::ForkPause pause;
+      paused = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      const core::ForkPause nested;
+      over = true;
+    });
+    while (!paused.load()) std::this_thread::yield();
+    EXPECT_EQ(in_child([&] { return over.load() ? 0 : 1; }), 0) << "forked in the middle of it";
+    loader.join();
+  }
+}
+
+TEST(Fork, TheThreadThatPausesMayForkAndItsChildToo) {
+  const core::ForkPause pause;
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_EQ(in_child([] {
+              const core::ForkPause own;
+              return in_child([] { return 0; });
+            }),
+            0);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5)) << "it waited for itself";
+}
+
+TEST(Fork, WhatNeverEndsHoldsUpOneForkAndNoOther) {
+  std::atomic<bool> paused{false}, over{false};
+  std::thread loader([&] {
+    const core::ForkPause pause;
+    paused = true;
+    while (!over.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  while (!paused.load()) std::this_thread::yield();
+  EXPECT_EQ(in_child([] { return 0; }), 0);
+  const auto began = std::chrono::steady_clock::now();
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(in_child([] { return 0; }), 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(14)) << "three seconds for each";
+  over = true;
+  loader.join();
+}
+
 TEST(Fork, AForkLocalHasOneValueForAllThreads) {
   for (int round = 0; round < 200; ++round) {
     core::ForkLocal<Guarded> local;

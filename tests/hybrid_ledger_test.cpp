@@ -414,6 +414,34 @@ TEST(HybridLedger, NeedsBeyondTheAmountAreRefusedAtOnce) {
 
 // ---- the pool --------------------------------------------------------------------------------------
 
+// One of two devices fails while it waits for what the other holds: its place in the order of asking goes with it.
+TEST(HybridLedger, WhoIsRetiredWaitsForNothing) {
+  ResourcePool pool;
+  const unsigned gpu = pool.index("gpu");
+  pool.set(gpu, 1);
+  std::vector<Worker> workers;
+  for (const char *name : {"a", "b"}) {
+    Worker worker{name, Estimate(0, 0, 1)};
+    worker.needs = {{gpu, 1}};
+    workers.push_back(std::move(worker));
+  }
+  constexpr std::uint64_t kChunks = 4 * ResourcePool::kMostOvertaken;
+  Ledger ledger({Policy::budget, kChunks, 1, {}}, std::move(workers), pool);
+  std::optional<hybrid::Chunk> chunk = ledger.take(0, 0);
+  ASSERT_TRUE(chunk.has_value());
+  EXPECT_FALSE(ledger.take(1, 0).has_value());
+  ledger.retire(1);
+  for (std::uint64_t done = 1;; ++done) {
+    for (const hybrid::Range &each : ledger.claim(chunk->id)) ledger.committed(each.bytes());
+    ledger.finish(chunk->id, 0);
+    if (done == kChunks) break;
+    chunk = ledger.take(0, 0);
+    ASSERT_TRUE(chunk.has_value()) << "after " << done << " chunks";
+  }
+  EXPECT_TRUE(ledger.is_done());
+  EXPECT_EQ(pool.waiting(), 0u);
+}
+
 TEST(HybridPool, AllOrNothing) {
   ResourcePool pool;
   const unsigned cpu = pool.index("cpu"), gpu = pool.index("gpu");

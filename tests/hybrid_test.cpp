@@ -91,6 +91,13 @@ std::vector<BackendMaker> makers() {
                     return hybrid::make_backend(given, {});
                   },
                   ""});
+  list.push_back({"alone_or_both",
+                  [] {
+                    hybrid::Options given = options({cpu(), device("gpu")}, Policy::automatic);
+                    given.alone = std::make_shared<FakeBackend>();
+                    return hybrid::make_backend(given, {});
+                  },
+                  ""});
 #if defined(__SANITIZE_THREAD__)  // minutes each: those with most threads
   std::erase_if(list, [](const BackendMaker &each) { return each.name != "both_auto" && each.name != "many_free"; });
 #endif
@@ -415,6 +422,217 @@ TEST(HybridGain, ADeviceThatTakesMoreThanItBringsIsLeftOut) {
     before = tasks();
   }
   EXPECT_EQ(in_a_row, 4) << tasks() << " tasks of the device in " << rounds << " runs";
+}
+
+std::uint64_t tasks_of(const Member &member) {
+  return static_cast<FakeBackend &>(*member.backend).counts().tasks_started;
+}
+
+core::SpeedEntry known(const std::string &worker, double bytes_per_second, double alone = 0) {
+  core::SpeedEntry entry;
+  entry.machine = "here";
+  entry.worker = worker;
+  entry.k = 5;  // as Stripe
+  entry.m = 3;
+  entry.bytes_per_second = bytes_per_second;
+  entry.alone_bytes_per_second = alone;
+  entry.date = "2025-11-21T16:55:20Z";
+  return entry;
+}
+
+// A hybrid of a CPU and a device, with somebody who does alone what is not worth sharing.
+struct WithAlone {
+  explicit WithAlone(std::vector<core::SpeedEntry> remembered, const FakeScript &of_lanes = {})
+      : lanes(cpu(2, of_lanes)), given(options({lanes, gpu}, Policy::automatic)) {
+    given.alone = alone;
+    given.known = std::move(remembered);
+    given.machine = "here";
+    given.remember = [this](std::vector<core::SpeedEntry> entries) { told = std::move(entries); };
+  }
+  std::uint64_t tasks_alone() const { return alone->counts().tasks_started; }
+
+  Member lanes, gpu = device("gpu");
+  std::shared_ptr<FakeBackend> alone = std::make_shared<FakeBackend>();
+  hybrid::Options given;
+  std::vector<core::SpeedEntry> told;
+};
+
+FakeScript slow_lane() {
+  FakeScript slow;
+  slow.chunk_bytes = 2048;
+  slow.latency_seconds = 1e-3;
+  return slow;
+}
+
+TEST(HybridAlone, DoesWhatADeviceWouldNotMakeFaster) {
+  // As was remembered: with the device, half of what the CPU does alone.
+  WithAlone machine({known("cpu", 1e8, 1e9), known("gpu", 8e8)});
+  const auto backend = hybrid::make_backend(machine.given, {});
+  Stripe stripe(300'000);
+  const auto prepared = backend->prepare(stripe.matrix);
+  for (const Mode mode : {Mode::assign, Mode::compare}) stripe.run(*backend, *prepared, mode);
+  EXPECT_TRUE(stripe.is_right(Mode::assign));
+  EXPECT_EQ(machine.tasks_alone(), 2u);
+  EXPECT_EQ(tasks_of(machine.gpu), 0u);
+  EXPECT_EQ(tasks_of(machine.lanes), 0u);
+}
+
+TEST(HybridAlone, LeavesLongCallsToEverybodyWhereTheDeviceIsFast) {
+  WithAlone machine({known("cpu", 1e7, 1e7), known("gpu", 1e9)}, slow_lane());
+  const auto backend = hybrid::make_backend(machine.given, {});
+  Stripe stripe(300'000);
+  const auto prepared = backend->prepare(stripe.matrix);
+  stripe.run(*backend, *prepared, Mode::assign);
+  EXPECT_TRUE(stripe.is_right(Mode::assign));
+  EXPECT_GT(tasks_of(machine.gpu), 0u);
+  EXPECT_EQ(machine.tasks_alone(), 0u);
+  // What takes the CPU 50 microseconds is over before the device has begun.
+  const std::uint64_t before = tasks_of(machine.gpu);
+  Stripe tiny(100);
+  tiny.run(*backend, *backend->prepare(tiny.matrix), Mode::assign);
+  EXPECT_TRUE(tiny.is_right(Mode::assign));
+  EXPECT_EQ(tasks_of(machine.gpu), before);
+  EXPECT_EQ(machine.tasks_alone(), 1u);
+}
+
+TEST(HybridAlone, WhatIsLearnedIsToldAtTheEndAndWhatWasKnownIsNot) {
+  WithAlone machine({});
+  {
+    const auto backend = hybrid::make_backend(machine.given, {});
+    Stripe stripe(300'000);
+    stripe.run(*backend, *backend->prepare(stripe.matrix), Mode::assign);
+  }
+  ASSERT_EQ(machine.told.size(), 1u) << "the CPU's speed, and of the device nothing";
+  const core::SpeedEntry &cpu_alone = machine.told.front();
+  EXPECT_EQ(cpu_alone.worker, "cpu");
+  EXPECT_EQ(cpu_alone.machine, "here");
+  EXPECT_EQ(cpu_alone.operation, core::TunedOperation::encode);
+  EXPECT_EQ(cpu_alone.k, 5u);
+  EXPECT_EQ(cpu_alone.m, 3u);
+  EXPECT_EQ(cpu_alone.lanes, 2u);
+  EXPECT_GT(cpu_alone.alone_bytes_per_second, 0);
+
+  WithAlone again({known("cpu", 1e7, 1e7), known("gpu", 1e12)}, slow_lane());
+  {
+    const auto backend = hybrid::make_backend(again.given, {});
+    Stripe stripe(300'000);
+    const auto prepared = backend->prepare(stripe.matrix);
+    for (int round = 0; round < 100 && tasks_of(again.gpu) < 20; ++round) stripe.run(*backend, *prepared, Mode::assign);
+  }
+  EXPECT_GE(tasks_of(again.gpu), 20u);
+  const bool has_gpu = std::any_of(again.told.begin(), again.told.end(),
+                                   [](const core::SpeedEntry &each) { return each.worker == "gpu"; });
+  EXPECT_TRUE(has_gpu) << "it is not as fast as was said";
+  WithAlone idle({known("cpu", 1e7, 1e7), known("gpu", 1e12)});
+  { const auto backend = hybrid::make_backend(idle.given, {}); }
+  EXPECT_TRUE(idle.told.empty());
+}
+
+TEST(HybridResources, WhoRunsAloneCountsToo) {
+  core::Budget budget;
+  budget.set("cpu", 1);
+  hybrid::Options given = options({cpu(2)}, Policy::automatic);
+  given.resources = &budget;
+  const auto backend = hybrid::make_backend(given, {});
+  Stripe stripe;
+  const auto prepared = backend->prepare(stripe.matrix);
+  budget.acquire_cpu();  // as another call's thread does
+  std::atomic<bool> is_over{false};
+  std::thread caller([&] {
+    stripe.run(*backend, *prepared, Mode::assign);
+    is_over = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(is_over.load());
+  EXPECT_TRUE(stripe.is_untouched());
+  budget.release_cpu();
+  caller.join();
+  EXPECT_TRUE(stripe.is_right(Mode::assign));
+  EXPECT_TRUE(budget.try_acquire_cpu()) << "a unit was not given back";
+}
+
+// Says how much staging memory is there.
+class CountingBackend : public FakeBackend {
+ public:
+  using FakeBackend::FakeBackend;
+  std::shared_ptr<std::byte> staging_memory(std::uint64_t bytes) override {
+    const unsigned now = ++*live;
+    for (unsigned seen = most->load(); now > seen && !most->compare_exchange_weak(seen, now);) {
+    }
+    const auto memory = FakeBackend::staging_memory(bytes);
+    return {memory.get(), [memory, counter = live](std::byte *) { --*counter; }};
+  }
+  std::shared_ptr<std::atomic<unsigned>> live = std::make_shared<std::atomic<unsigned>>(0),
+                                         most = std::make_shared<std::atomic<unsigned>>(0);
+};
+
+TEST(HybridResources, StagingIsHeldByNoMoreLanesThanItsAmountAllows) {
+  for (const std::uint64_t amount : {1, 2, 3}) {
+    core::Budget budget;
+    budget.set("pinned_mib", amount);  // a lane's 64 KiB are one
+    FakeScript script;
+    script.lanes = 3;
+    script.latency_seconds = 1e-3;
+    const auto counting = std::make_shared<CountingBackend>(script);
+    Member gpu = device("gpu", {}, 3);
+    gpu.backend = counting;
+    hybrid::Options given = options({gpu}, Policy::budget);
+    given.resources = &budget;
+    const auto backend = hybrid::make_backend(given, {});
+    Stripe stripe(100'000);
+    const auto prepared = backend->prepare(stripe.matrix);
+    for (int round = 0; round < 3; ++round) {
+      stripe.reset();
+      stripe.run(*backend, *prepared, Mode::accumulate);
+      EXPECT_TRUE(stripe.is_right(Mode::accumulate));
+    }
+    EXPECT_LE(counting->most->load(), amount);
+    EXPECT_GT(counting->most->load(), 0u);
+  }
+}
+
+// A device whose feeding takes a whole core has one lane of the CPU less beside it; one that sleeps takes none.
+TEST(HybridResources, FeedingADeviceIsChargedToTheCpu) {
+  for (const bool spins : {true, false}) {
+    auto feeding = std::make_shared<std::atomic<bool>>(false);
+    auto at_once = std::make_shared<std::atomic<unsigned>>(0);
+    auto most = std::make_shared<std::atomic<unsigned>>(0);
+    FakeScript lane, fed;
+    lane.chunk_bytes = 2048;
+    lane.before_chunk = [=](std::uint64_t, std::uint64_t) {
+      const unsigned now = ++*at_once;
+      if (feeding->load()) most->store(std::max(most->load(), now));
+      std::this_thread::sleep_for(std::chrono::microseconds(500));
+      --*at_once;
+    };
+    fed.chunk_bytes = UINT64_MAX;
+    fed.before_chunk = [=](std::uint64_t, std::uint64_t) {
+      feeding->store(true);
+      timespec began = {}, now = {};
+      clock_gettime(CLOCK_THREAD_CPUTIME_ID, &began);
+      if (!spins) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+      for (now = began; spins && (now.tv_sec - began.tv_sec) * 1'000'000'000 + now.tv_nsec - began.tv_nsec < 3'000'000;)
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+      feeding->store(false);
+    };
+    hybrid::Options given = options({cpu(2, lane), device("gpu", fed)}, Policy::automatic);
+    given.known = {known("cpu", 8e6, 4e6), known("gpu", 1e7)};  // so it is worth it
+    given.least_deadline_seconds = 30;
+    const auto backend = hybrid::make_backend(given, {});
+    Stripe stripe(200'000);
+    const auto prepared = backend->prepare(stripe.matrix);
+    // In one of many runs, for how long a thread has to wait for a core is not ours to say.
+    bool seen = false;
+    for (int round = 0; round < 100 && !seen; ++round) {
+      stripe.reset();
+      most->store(0);
+      stripe.run(*backend, *prepared, Mode::assign);
+      EXPECT_TRUE(stripe.is_right(Mode::assign));
+      seen = round >= 3 && most->load() == (spins ? 1u : 2u);
+    }
+    EXPECT_TRUE(seen) << (spins ? "both lanes were at work beside a thread that spins"
+                                : "a lane was held back for a thread that sleeps");
+  }
 }
 
 TEST(HybridTimeline, IsWrittenAtTheEnd) {

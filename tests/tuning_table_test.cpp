@@ -47,6 +47,20 @@ std::uint64_t local_x(const TuningTable &table, const TuningQuery &asked) {
   return found != choice.values.end() ? found->second : 0;
 }
 
+core::SpeedEntry speed(const std::string &worker, unsigned k, double bytes_per_second) {
+  core::SpeedEntry made;
+  made.machine = "AMD EPYC 9R14";
+  made.worker = worker;
+  made.k = k;
+  made.m = 4;
+  made.lanes = 2;
+  made.bytes_per_second = bytes_per_second;
+  made.alone_bytes_per_second = worker == "cpu" ? 2 * bytes_per_second : 0;
+  made.start_up_seconds = worker == "cpu" ? 0 : 0.25;
+  made.date = "2025-11-21T16:55:20Z";
+  return made;
+}
+
 tandem_status status_of(const std::string &text) {
   try {
     TuningTable::parse(text);
@@ -94,6 +108,80 @@ TEST(TuningTable, EveryTruncationIsRefused) {
   ASSERT_EQ(status_of(text), TANDEM_OK);
   for (std::size_t length = 0; length < text.size(); ++length)
     EXPECT_EQ(status_of(text.substr(0, length)), TANDEM_ERROR_DAMAGED) << length;
+}
+
+TEST(TuningTable, SpeedsAreReadBackToo) {
+  TuningTable table = table_of({entry(TunedOperation::encode, 10, 4, 64)});
+  table.put(speed("cpu", 10, 5e9));
+  table.put(speed("cuda:0", 10, 3e10));
+  const TuningTable again = TuningTable::parse(table.to_json());
+  EXPECT_EQ(again.entries().size(), 1u);
+  ASSERT_EQ(again.speeds().size(), 2u);
+  const core::SpeedEntry &gpu = again.speeds()[1];
+  EXPECT_TRUE(core::same_key(gpu, table.speeds()[1]));
+  EXPECT_EQ(gpu.bytes_per_second, 3e10);
+  EXPECT_EQ(gpu.start_up_seconds, 0.25);
+  EXPECT_EQ(again.speeds()[0].alone_bytes_per_second, 1e10);
+  EXPECT_EQ(gpu.lanes, 2u);
+  EXPECT_EQ(again.to_json(), table.to_json());
+  TuningTable of_speeds;
+  of_speeds.put(speed("cpu", 10, 5e9));
+  EXPECT_FALSE(of_speeds.empty());
+  EXPECT_EQ(TuningTable::parse(of_speeds.to_json()).speeds().size(), 1u);
+}
+
+TEST(TuningTable, OfTheSameSpeedTheNewerStays) {
+  core::SpeedEntry old = speed("cpu", 10, 1e9), fresh = speed("cpu", 10, 2e9);
+  old.date = "2024-01-01T00:00:00Z";
+  for (const bool old_first : {true, false}) {
+    TuningTable a, b;
+    a.put(old_first ? old : fresh);
+    b.put(old_first ? fresh : old);
+    b.put(speed("cpu", 11, 1));
+    b.put(speed("cuda:0", 10, 1));
+    a.merge(b);
+    ASSERT_EQ(a.speeds().size(), 3u);
+    EXPECT_EQ(a.speeds()[0].bytes_per_second, 2e9);
+  }
+  TuningTable table;
+  table.put(fresh);
+  table.replace(old);
+  ASSERT_EQ(table.speeds().size(), 1u);
+  EXPECT_EQ(table.speeds()[0].bytes_per_second, 1e9);
+}
+
+TEST(TuningTable, SpeedsThatMakeNoSenseAreLeftOut) {
+  TuningTable one;
+  one.put(speed("cpu", 10, 5e9));
+  const json file = json::parse(one.to_json());
+  const json good = file["speeds"][0];
+  std::vector<json> bad = {json(1), json::object(), json(nullptr)};
+  const auto with = [&](const char *name, json value) {
+    json changed = good;
+    changed[name] = std::move(value);
+    bad.push_back(changed);
+  };
+  for (const auto &[name, value] : good.items()) {
+    json without = good;
+    without.erase(name);
+    bad.push_back(without);
+    with(name.c_str(), nullptr);
+    with(name.c_str(), -1);
+  }
+  with("k", 0), with("m", 257), with("lanes", 0), with("lanes", 65'537), with("operation", "explode");
+  with("bytes_per_second", 0), with("bytes_per_second", 1e16), with("alone_bytes_per_second", 1e16);
+  with("start_up_seconds", 1e5), with("worker", "a\nb"), with("machine", std::string(300, 'x')), with("date", "now");
+  json all = file;
+  all["speeds"] = bad;
+  all["speeds"].push_back(good);
+  std::size_t refused = 0;
+  const TuningTable table = TuningTable::parse(all.dump(), &refused);
+  EXPECT_EQ(refused, bad.size());
+  EXPECT_EQ(table.speeds().size(), 1u);
+  all["speeds"] = 7;
+  EXPECT_EQ(status_of(all.dump()), TANDEM_ERROR_DAMAGED);
+  all["speeds"] = std::vector<int>(TuningTable::kMostEntries + 1, 0);
+  EXPECT_EQ(status_of(all.dump()), TANDEM_ERROR_DAMAGED);
 }
 
 TEST(TuningTable, NewerVersionAndOtherForms) {

@@ -222,6 +222,30 @@ TANDEM_API tandem_status tandem_tuning_merge(const char *const *files, size_t fi
  * Status: INVALID_ARGUMENT (NULL path_out, or capacity_bytes are too few). */
 TANDEM_API tandem_status tandem_tuning_path(const char *tuning_file, char *path_out, size_t capacity_bytes);
 
+typedef struct tandem_speed {
+  char machine[128];             /* the model of its CPU, as tandem_devices describes it */
+  char worker[32];               /* "cpu" ("cpu:1": the cores of a NUMA node), "cuda:0", "opencl:0:0" */
+  char date[32];                 /* UTC: "2025-11-21T16:55:20Z" */
+  int32_t operation;             /* enum tandem_operation_value; ENCODE: decode and repair too */
+  uint32_t k, m;                 /* shards that are read, and that are written or compared. UPDATE: k is 1 */
+  uint32_t lane_count;           /* threads of the CPU; queues of a device */
+  double bytes_per_second;       /* of data, all lanes together, while the other workers were at work */
+  double alone_bytes_per_second; /* of the CPU: with no device at work; 0: not known. Of a device: 0 */
+  double start_up_seconds;       /* of a device: how much longer its first task took than later ones */
+  double gain;                   /* of a device: it and the CPU together, of what the CPU does alone; 0: not known */
+  uint64_t pays_from_bytes;      /* of a device: bytes of data in one call, from which on the call is faster with
+                                    it; UINT64_MAX: none is, or not known. Of the CPU: 0 */
+  uint64_t first_call_pays_from_bytes; /* the same for the first call, which has to start the device */
+  int32_t is_this_machine;             /* the CPU is of that model */
+  uint32_t reserved;
+} tandem_speed;
+
+/* What hybrids have learned, and kept in a tuning file: how fast each worker was, and from which size on a device pays.
+ * A context whose backend is a hybrid writes that when it ends, if it has a tuning file and knows anything new.
+ * Parameters and status as tandem_tuning_read; without a file the list is empty. */
+TANDEM_API tandem_status tandem_speeds(const char *file, tandem_speed *speeds_out, size_t capacity, size_t stride_bytes,
+                                       size_t *count_out);
+
 /* ---- simulation ------------------------------------------------------------------------------------
  *
  * How a job would be shared on a machine that need not be there: the code that decides for real runs of several devices

@@ -37,6 +37,15 @@ void check_entry(const TuningEntry &entry) {
     wrong("an entry that reads back differently");
 }
 
+void check_speed(const SpeedEntry &speed) {
+  if (speed.k < 1 || speed.k > 256 || speed.m < 1 || speed.m > 256) wrong("k or m of a speed");
+  if (speed.lanes < 1 || speed.lanes > 65'536) wrong("lanes");
+  if (!(speed.bytes_per_second >= 1 && speed.bytes_per_second <= 1e15)) wrong("a speed");
+  if (!(speed.alone_bytes_per_second >= 0 && speed.alone_bytes_per_second <= 1e15)) wrong("a speed alone");
+  if (!(speed.start_up_seconds >= 0 && speed.start_up_seconds <= 1e4)) wrong("a start-up");
+  if (speed.date.size() != 20 || speed.machine.size() > 256 || speed.worker.size() > 256) wrong("a speed's text");
+}
+
 void fuzz_file(std::string_view text) {
   TuningTable table;
   try {
@@ -51,12 +60,14 @@ void fuzz_file(std::string_view text) {
                                             tuned_operation_mode(entry.key.operation), entry.key.k, entry.key.m});
     if (choice.reason.empty()) wrong("its own entry is not found");
   }
+  for (const SpeedEntry &speed : table.speeds()) check_speed(speed);
   const std::string written = table.to_json();
   if (TuningTable::parse(written).to_json() != written) wrong("a file that reads back differently");
   TuningTable merged;
   merged.merge(table);
   merged.merge(table);
-  if (merged.entries().size() > table.entries().size()) wrong("a merge that grows");
+  if (merged.entries().size() > table.entries().size() || merged.speeds().size() > table.speeds().size())
+    wrong("a merge that grows");
 }
 
 void fuzz_range(std::string_view text) {

@@ -1,0 +1,113 @@
+#include "api/speeds.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "api/gate.hpp"
+#include "api/lists.hpp"
+#include "cpu/factory.hpp"
+#include "hybrid/factory.hpp"
+#include "tandem/tools.h"
+
+namespace tandem::api {
+namespace {
+
+using core::SpeedEntry;
+
+bool is_cpu(const SpeedEntry &entry) { return entry.worker == "cpu" || entry.worker.starts_with("cpu:"); }
+
+bool is_same_work(const SpeedEntry &a, const SpeedEntry &b) {
+  return a.machine == b.machine && a.operation == b.operation && a.k == b.k && a.m == b.m;
+}
+
+// All of the CPU in this kind of work: its NUMA nodes are workers of their own. Without any entry its speeds are 0.
+SpeedEntry cpu_of(const std::vector<SpeedEntry> &entries, const SpeedEntry &like) {
+  SpeedEntry sum = like;
+  sum.lanes = 0;
+  sum.bytes_per_second = sum.alone_bytes_per_second = 0;
+  for (const SpeedEntry &each : entries) {
+    if (!is_cpu(each) || !is_same_work(each, like)) continue;
+    sum.lanes += each.lanes;
+    sum.bytes_per_second += each.bytes_per_second * each.lanes;
+    sum.alone_bytes_per_second += each.alone_bytes_per_second * each.lanes;
+  }
+  if (sum.lanes == 0) return sum;
+  sum.bytes_per_second /= sum.lanes;
+  sum.alone_bytes_per_second /= sum.lanes;
+  return sum;
+}
+
+tandem_speed for_caller(const SpeedEntry &entry, const std::vector<SpeedEntry> &all) {
+  tandem_speed speed = {};
+  copy_text(speed.machine, entry.machine);
+  copy_text(speed.worker, entry.worker);
+  copy_text(speed.date, entry.date);
+  speed.operation = static_cast<std::int32_t>(entry.operation);
+  speed.k = entry.k;
+  speed.m = entry.m;
+  speed.lane_count = entry.lanes;
+  speed.bytes_per_second = entry.bytes_per_second * entry.lanes;
+  speed.alone_bytes_per_second = entry.alone_bytes_per_second * entry.lanes;
+  speed.start_up_seconds = entry.start_up_seconds;
+  speed.is_this_machine = entry.machine == machine_name();
+  if (is_cpu(entry)) return speed;
+  const hybrid::Worth worth = hybrid::worth_of(cpu_of(all, entry), entry);
+  speed.gain = worth.gain;
+  speed.pays_from_bytes = worth.from_bytes;
+  speed.first_call_pays_from_bytes = worth.first_call_from_bytes;
+  return speed;
+}
+
+}  // namespace
+
+std::string machine_name() { return cpu::describe_cpu(); }
+
+std::vector<SpeedEntry> speeds_of_this_machine(const core::TuningTable &table) {
+  std::vector<SpeedEntry> own;
+  const std::string machine = machine_name();
+  std::copy_if(table.speeds().begin(), table.speeds().end(), std::back_inserter(own),
+               [&](const SpeedEntry &each) { return each.machine == machine; });
+  return own;
+}
+
+std::unique_ptr<core::AutotuneJournal> lock_tuning_file(const std::string &file) {
+  const std::string path = file + ".journal";
+  if (access(path.c_str(), F_OK) != 0) return nullptr;
+  try {
+    return std::make_unique<core::AutotuneJournal>(path, false);
+  } catch (const core::Error &error) {
+    if (error.status() == TANDEM_ERROR_UNAVAILABLE) throw;
+    return nullptr;  // what is wrong with the journal is not the merger's business
+  }
+}
+
+void remember_speeds(const std::string &path, std::vector<SpeedEntry> entries) {
+  const auto lock = lock_tuning_file(path);
+  core::TuningTable table = core::read_tuning_file(path);
+  for (SpeedEntry &each : entries) {
+    each.date = core::tuning_date_now();
+    table.replace(std::move(each));
+  }
+  core::write_tuning_file(path, table);
+}
+
+}  // namespace tandem::api
+
+using namespace tandem;
+
+extern "C" {
+
+tandem_status tandem_speeds(const char *file, tandem_speed *speeds_out, size_t capacity, size_t stride_bytes,
+                            size_t *count_out) {
+  return api::guarded([&] {
+    const std::string path = core::tuning_file_path(file);
+    const core::TuningTable table = path.empty() ? core::TuningTable() : core::read_tuning_file(path);
+    std::vector<tandem_speed> list;
+    for (const core::SpeedEntry &each : table.speeds()) list.push_back(api::for_caller(each, table.speeds()));
+    api::write_list(list, speeds_out, capacity, stride_bytes, count_out);
+  });
+}
+
+}  // extern "C"
