@@ -321,6 +321,8 @@ std::unique_ptr<core::Backend> make_hybrid_backend(tandem_context &context, cons
   if (has_cpu) {
     hybrid_options.alone = make_cpu_backend(context, options, tuning_is_named);
     hybrid_options.inline_bytes = context.inline_bytes;
+    // Nobody is to make his calls small, to have them done at once, where all of the others are to have their share.
+    if (hybrid_options.policy != hybrid::Policy::automatic) context.inline_bytes = 0;
   } else {
     context.kernel_name = "auto";
     context.caller_count = cpu::allowed_core_count();

@@ -16,7 +16,9 @@ else()
   target_link_libraries(tandem_cuda_module PRIVATE ${CMAKE_DL_LIBS})
   # nodelete: drivers have threads.
   target_link_options(tandem_cuda_module PRIVATE
-    -Wl,-z,nodelete -Wl,-soname,libtandem_cuda.so.${PROJECT_VERSION_MAJOR})
+    -Wl,-z,nodelete -Wl,-soname,libtandem_cuda.so.${PROJECT_VERSION_MAJOR}
+    -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/module.map)
+  set_property(TARGET tandem_cuda_module PROPERTY LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/module.map)
   set_target_properties(tandem_cuda_module PROPERTIES OUTPUT_NAME tandem_cuda BUILD_WITH_INSTALL_RPATH ON)
   # gpu/device_code adds what it compiles.
 endif()

@@ -15,6 +15,8 @@ else()
   target_link_libraries(tandem_opencl_module PRIVATE ${OpenCL_LIBRARY})
   # nodelete: drivers have threads.
   target_link_options(tandem_opencl_module PRIVATE
-    -Wl,-z,nodelete -Wl,-soname,libtandem_opencl.so.${PROJECT_VERSION_MAJOR})
+    -Wl,-z,nodelete -Wl,-soname,libtandem_opencl.so.${PROJECT_VERSION_MAJOR}
+    -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/module.map)
+  set_property(TARGET tandem_opencl_module PROPERTY LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/module.map)
   set_target_properties(tandem_opencl_module PROPERTIES OUTPUT_NAME tandem_opencl BUILD_WITH_INSTALL_RPATH ON)
 endif()

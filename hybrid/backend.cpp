@@ -30,12 +30,13 @@ class HybridBackend final : public core::Backend {
   }
 
   ~HybridBackend() override {
-    Shared *shared = shared_.get_if_made();
+    // Without a run there is no timeline; but the file that was asked for is there. A child has nothing to say of its
+    // own.
+    const bool is_asked = !options_.timeline_file.empty() && core::fork_generation() == generation_;
+    Shared *shared = is_asked ? &shared_.get() : shared_.get_if_made();
     if (shared == nullptr) return;  // in a child the parent's threads are not there
     if (shared->search.joinable()) shared->search.join();
-    // A run that was too small to share is in no timeline; but the file that was asked for is there.
-    if (shared->crew == nullptr && !options_.timeline_file.empty())
-      shared->crew = std::make_shared<Crew>(options_, log_);
+    if (shared->crew == nullptr && is_asked) shared->crew = std::make_shared<Crew>(options_, log_);
     if (shared->crew == nullptr) return;
     shared->crew->stop();
     remember(*shared->crew);
@@ -91,14 +92,13 @@ class HybridBackend final : public core::Backend {
     }
     look_for_more(moved);
     Crew &all = crew(shared_.get());
-    const Task &first = shared.front();
-    const WorkKind kind{first.mode, first.prepared->columns(), first.prepared->rows()};
+    const WorkKind kind = kind_of(shared.front());
     if (options_.alone == nullptr || options_.policy != Policy::automatic || all.is_worth_sharing(kind, moved))
       return all.run(shared, control);
     const double start = all.now();
     for (Task &task : shared) task.prepared = hybrid_of(task).small.get();
     options_.alone->run(shared, control);
-    all.ran_alone(kind, moved, start);
+    all.ran_alone(kind, moved, start, Crew::Alone::by_all_of_the_cpu);
   }
 
   std::unique_ptr<core::Ticket> submit(std::span<const Task> tasks, Control &control) override {
@@ -186,9 +186,15 @@ class HybridBackend final : public core::Backend {
     return options_.alone != nullptr ? *options_.alone : *options_.members.front().backend;
   }
 
+  static WorkKind kind_of(const Task &task) { return {task.mode, task.prepared->columns(), task.prepared->rows()}; }
+
   void run_small(Task task, Control &control) {
     task.prepared = hybrid_of(task).small.get();
+    if (options_.timeline_file.empty()) return small().run({&task, 1}, control);
+    Crew &all = crew(shared_.get());
+    const double start = all.now();
     small().run({&task, 1}, control);
+    all.ran_alone(kind_of(task), moved_bytes(task), start, Crew::Alone::by_its_caller);
   }
 
   void run_on_device(const Task &task, Control &control) {
@@ -235,7 +241,8 @@ class HybridBackend final : public core::Backend {
   }
 
   void remember(const Crew &crew) const noexcept {
-    if (!options_.remember) return;
+    // Other policies do not find out what the CPU does alone.
+    if (!options_.remember || options_.policy != Policy::automatic) return;
     try {
       std::vector<core::SpeedEntry> learned = crew.learned();
       if (!learned.empty()) options_.remember(std::move(learned));
@@ -247,6 +254,7 @@ class HybridBackend final : public core::Backend {
   Options options_;
   const core::Log log_;
   core::Traits traits_of_members_, found_traits_;
+  const std::uint32_t generation_ = core::fork_generation();
   std::atomic<bool> was_complete_{false};
   std::atomic<const core::Traits *> traits_{nullptr};
   mutable core::ForkLocal<Shared> shared_;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <climits>
 #include <cmath>
 #include <ctime>
 #include <numeric>
@@ -26,7 +25,7 @@ constexpr double kLongestWaitSeconds = 0.02;  // of an idle lane, and of a calle
 constexpr const char *kCancelled = "hybrid: the run was cancelled";
 constexpr double kStagingFill = 15.0 / 16;  // of a lane's staging; the rest is for cuts and padding
 constexpr std::size_t kMostSpans = 1'000'000;
-constexpr unsigned kAllOfTheCpu = UINT_MAX;       // as the worker of a span: Options::alone
+constexpr unsigned kFirstCaller = 1U << 31;       // as the worker of a span: threads that called, after all lanes
 constexpr std::chrono::seconds kLastPatience{2};  // with a device that does not answer, at the very end
 
 std::uint64_t mib(std::uint64_t bytes) { return (bytes + (std::uint64_t{1} << 20) - 1) >> 20; }
@@ -225,22 +224,27 @@ bool Crew::is_worth_sharing(const WorkKind &kind, std::uint64_t bytes) {
   return is_worth_a_look || hybrid::is_worth_sharing(together, {&cpu_alone, 1}, static_cast<double>(bytes));
 }
 
-void Crew::ran_alone(const WorkKind &kind, std::uint64_t bytes, double start_seconds) {
-  const double end = now(), took = end - start_seconds;
-  const Lock lock(mutex_);
+void Crew::ran_alone(const WorkKind &kind, std::uint64_t bytes, double start_seconds, Alone how) {
+  const double end = now(), took = end - start_seconds, moved = static_cast<double>(bytes);
   if (took <= 0) return;
+  const Lock lock(mutex_);
+  if (how == Alone::by_all_of_the_cpu) learn_from_cpu(kind, moved, took);
+  if (options_.timeline_file.empty()) return;
+  const auto caller = std::find(callers_.begin(), callers_.end(), std::this_thread::get_id());
+  const auto row = kFirstCaller + static_cast<unsigned>(caller - callers_.begin());
+  if (caller == callers_.end()) callers_.push_back(std::this_thread::get_id());
+  alone_seconds_ += took;
+  const auto data = static_cast<std::uint64_t>(moved / moved_per_byte(kind));
+  add_spans({{row, text_of(kind), {0, bytes}, data, start_seconds, end, true}});
+}
+
+void Crew::learn_from_cpu(const WorkKind &kind, double moved, double took) {
   const CpuLanes lanes = cpu_lanes();
-  const double moved = static_cast<double>(bytes);
   speeds_.cpu_run(kind, moved, took, lanes.alone);
   const double latency = members_.front()->member.latency_seconds;
   if (!speeds_.of(0, kind, latency).is_known()) speeds_.keep(0, kind, Estimate(latency, moved / took / lanes.alone, 1));
   for (const auto &each : members_)
     if (!each->is_started) each->missed_seconds += took;
-  if (options_.timeline_file.empty()) return;
-  work_seconds_ += took;
-  capacity_seconds_ += took;
-  const auto data = static_cast<std::uint64_t>(moved / moved_per_byte(kind));
-  add_spans({{kAllOfTheCpu, text_of(kind), {0, bytes}, data, start_seconds, end, true}});
 }
 
 // With the lock.
@@ -304,6 +308,7 @@ void Crew::run(std::span<const core::Task> tasks, core::Control &control) {
   Lock lock(mutex_);
   const std::shared_ptr<Job> job = open_job(tasks, control);
   start_threads();
+  if (jobs_.empty()) shared_since_ = job->start_seconds;
   jobs_.push_back(job);
   work_there_.notify_all();
   while (!job->is_over()) {
@@ -338,25 +343,11 @@ void Crew::close_job(Job &job, Lock &lock) {
   for (const auto &each : members_)
     if (!each->is_started) each->missed_seconds += took;
   // Who waits for resources has nothing to wait for any more.
-  if (jobs_.empty())
+  if (jobs_.empty()) {
     for (const auto &lane : lanes_) pool_.leave(lane->index);
-  if (!options_.timeline_file.empty()) {
-    std::map<unsigned, std::pair<double, double>> by_lane;  // bytes and seconds
-    for (const TimelineSpan &span : job.spans) {
-      by_lane[span.worker].first += span.committed ? static_cast<double>(span.bytes) : 0;
-      by_lane[span.worker].second += span.end_seconds - span.start_seconds;
-    }
-    double bytes = 0, speed = 0;
-    for (const auto &[lane, done] : by_lane) {
-      bytes += done.first;
-      if (done.second > 0) speed += done.first / done.second;
-    }
-    if (speed > 0) {
-      work_seconds_ += bytes / speed;
-      capacity_seconds_ += took;
-    }
-    add_spans(job.spans);
+    shared_seconds_ += now() - shared_since_;
   }
+  if (!options_.timeline_file.empty()) add_spans(job.spans);
   tell(job);
   tell_worth(job.kind);
   work_there_.notify_all();
@@ -466,11 +457,9 @@ void Crew::write_timeline() noexcept {
     std::vector<std::string> names;
     for (const auto &lane : lanes_)
       names.push_back(fmt::format("{}/{}", members_[lane->member]->member.name, lane->index));
-    for (TimelineSpan &each : spans_) {
-      if (each.worker != kAllOfTheCpu) continue;
-      each.worker = static_cast<unsigned>(lanes_.size());
-      if (names.size() == lanes_.size()) names.emplace_back("cpu, all threads");
-    }
+    for (std::size_t i = 0; i < callers_.size(); ++i) names.push_back(fmt::format("cpu, not shared/{}", i));
+    for (TimelineSpan &each : spans_)
+      if (each.worker >= kFirstCaller) each.worker = each.worker - kFirstCaller + static_cast<unsigned>(lanes_.size());
     double first = spans_.empty() ? 0 : spans_.front().start_seconds, last = first;
     for (const TimelineSpan &each : spans_) {
       first = std::min(first, each.start_seconds);
@@ -480,7 +469,20 @@ void Crew::write_timeline() noexcept {
       each.start_seconds -= first;
       each.end_seconds -= first;
     }
-    const double efficiency = capacity_seconds_ > 0 ? work_seconds_ / capacity_seconds_ : 0;
+    // What was shared, at the speeds of all who took part; what was not counts as done well.
+    double bytes = 0, speed = 0;
+    for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+      double own = 0, busy = 0;
+      for (const TimelineSpan &each : spans_) {
+        if (each.worker != lane) continue;
+        own += each.committed ? static_cast<double>(each.bytes) : 0;
+        busy += each.end_seconds - each.start_seconds;
+      }
+      bytes += own;
+      if (busy > 0) speed += own / busy;
+    }
+    const double least = alone_seconds_ + (speed > 0 ? bytes / speed : 0), elapsed = alone_seconds_ + shared_seconds_;
+    const double efficiency = elapsed > 0 ? least / elapsed : 0;
     hybrid::write_timeline(options_.timeline_file, timeline_json(names, spans_, last - first, efficiency));
   } catch (const std::exception &error) {
     log_.say(TANDEM_LOG_WARNING, fmt::format("hybrid: no timeline: {}", error.what()));

@@ -34,8 +34,10 @@ class Crew : public std::enable_shared_from_this<Crew> {
   // Runs tasks of host memory, all with rows, columns and bytes. Throws Error.
   void run(std::span<const core::Task> tasks, core::Control &control);
 
-  // A run that the CPU did alone, on Options::alone: it is learned from and stands in the timeline.
-  void ran_alone(const WorkKind &kind, std::uint64_t bytes, double start_seconds);
+  // A run that was not shared: it stands in the timeline; and what Options::alone did is learned from. To be called by
+  // the thread that called for the run.
+  enum class Alone { by_its_caller, by_all_of_the_cpu };
+  void ran_alone(const WorkKind &kind, std::uint64_t bytes, double start_seconds, Alone how);
 
   double now() const;
 
@@ -115,6 +117,7 @@ class Crew : public std::enable_shared_from_this<Crew> {
   bool may_work(const Lane &lane, const Job &job) const;
   bool take_cpu(Lane &lane);
   void give_cpu_back(Lane &lane);
+  void learn_from_cpu(const WorkKind &kind, double moved, double seconds);
   void recall(std::size_t member);
   double start_up_seconds(const MemberState &state) const noexcept;
   bool is_limited(const MemberState &state) const noexcept;
@@ -146,10 +149,12 @@ class Crew : public std::enable_shared_from_this<Crew> {
   bool stopping_ = false;
   unsigned devices_at_work_ = 0;
   double devices_at_work_seconds_ = 0,
-         devices_changed_ = 0;     // sum of times with a device at work, until the latest change
-  std::map<WorkKind, bool> told_;  // whether devices were found to be worth it
-  std::vector<TimelineSpan> spans_;
-  double work_seconds_ = 0, capacity_seconds_ = 0;  // of all runs: what the workers needed, and had
+         devices_changed_ = 0;            // sum of times with a device at work, until the latest change
+  std::map<WorkKind, bool> told_;         // whether devices were found to be worth it
+  std::vector<TimelineSpan> spans_;       // of a lane, or from kFirstCaller on of a thread that called
+  std::vector<std::thread::id> callers_;  // that did what was not shared
+  double alone_seconds_ = 0, shared_seconds_ = 0,
+         shared_since_ = 0;  // of all runs; since when a shared one is under way
 };
 
 }  // namespace tandem::hybrid

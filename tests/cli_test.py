@@ -130,6 +130,34 @@ class Command(unittest.TestCase):
             self.ok("decode", self.shards, "-o", self.output, "--force", *more)
             self.assertEqual(self.read(self.output), self.content)
 
+    def test_devices_tell_from_which_size_on_they_pay(self):
+        file = self.path("tuning.json")
+        os.environ["TANDEM_TUNING"] = file
+        self.addCleanup(os.environ.__setitem__, "TANDEM_TUNING", "")
+        here = json.loads(self.ok("devices", "--json").stdout)
+        self.assertEqual(here["speeds"], [])
+        machine = next(device["description"] for device in here["devices"] if device["name"] == "cpu")
+
+        def speed(worker, of_data, alone, **more):
+            return {"machine": machine, "worker": worker, "operation": "encode", "k": 10, "m": 4, "lanes": 2, "bytes_per_second": of_data,
+                    "alone_bytes_per_second": alone, "start_up_seconds": 0.5, "date": "2025-11-21T16:55:20Z", **more}
+
+        speeds = [speed("cpu", 4e9, 5e9), speed("cuda:0", 1e10, 0), speed("opencl:0:0", 5e8, 0), speed("cpu", 1, 1, machine="other")]
+        with open(file, "w") as stream:
+            json.dump({"tandem_tuning": 1, "entries": [], "speeds": speeds}, stream)
+        cpu, cuda, opencl = json.loads(self.ok("devices", "--json").stdout)["speeds"]
+        self.assertEqual((cpu["worker"], cpu["bytes_per_second"], cpu["alone_bytes_per_second"]), ("cpu", 8e9, 1e10))
+        self.assertAlmostEqual(cuda["gain"], 2.8)
+        self.assertTrue(1e6 < cuda["pays_from_bytes"] < 1e7 < cuda["first_call_pays_from_bytes"])
+        self.assertIsNone(opencl["pays_from_bytes"])
+        text = self.ok("devices").stdout.decode()
+        self.assertRegex(text, r"\ncpu +encode +10\+4 +8\.0 +10\.0 *\n")
+        self.assertRegex(text, r"\ncuda:0 +encode +10\+4 +20\.0 +- +2\.80 +[\d.]+ MiB +[\d.]+ GiB\n")
+        self.assertRegex(text, r"\nopencl:0:0 .* 0\.90 +never +never\n")
+        with open(file, "w") as stream:
+            stream.write("no tuning file")
+        self.assertEqual(json.loads(self.ok("devices", "--json").stdout)["speeds"], [])
+
     BOARD = ("--worker", "cpu:1x4x0.3:claim=inf", "--worker", "gpu:1x6", "--work", "8GiB", "--chunk", "8MiB")
 
     def simulate(self, *more):

@@ -180,11 +180,12 @@ enum tandem_log_level_value { TANDEM_LOG_DEBUG = 0, TANDEM_LOG_INFO = 1, TANDEM_
 typedef void (*tandem_log_callback)(void *user, int32_t level, const char *message);
 
 typedef struct tandem_context_options {
-  size_t struct_bytes; /* sizeof(tandem_context_options) */
-  const char
-      *backend; /* NULL = "auto": the CPU; "hybrid": the CPU and what GPUs there are; "hybrid:cpu+opencl:0:0": these
-                   devices together; "cpu", "opencl" (its first GPU or accelerator, else its first device), "cuda" (the
-                   first GPU that can be used), or a device of tandem_devices() in tools.h: "opencl:0:1", "cuda:0" */
+  size_t struct_bytes;              /* sizeof(tandem_context_options) */
+  const char *backend;              /* NULL = "auto": the CPU, and where there are GPUs those too, once calls have moved
+                                       4 GiB; "hybrid": the CPU and what GPUs there are; "hybrid:cpu+opencl:0:0": these
+                                       together; "cpu", "opencl" (its first GPU or accelerator, else its first device),
+                                       "cuda" (the first GPU that can be used), or a device of tandem_devices() in
+                                       tools.h: "opencl:0:1", "cuda:0" */
   const char *kernel;               /* NULL = the best this CPU has; a CPU kernel's name forces it. OpenCL, CUDA:
                                        "compiled" or "tables" forces that technique */
   uint32_t thread_count;            /* 0 = every core that affinity and cgroup quota allow */
@@ -210,7 +211,8 @@ typedef struct tandem_context_options {
  * Options left at zero are read from the environment (docs/ENVIRONMENT.md): TANDEM_BACKEND, TANDEM_KERNEL,
  * TANDEM_THREADS, TANDEM_EXECUTOR, TANDEM_RESOURCES, TANDEM_POLICY, TANDEM_TIMELINE, TANDEM_TUNING.
  * The tuning file (what tandem_autotune of tools.h found here) is read once. One that is damaged, of a newer version or
- * of other devices is ignored, with a warning to log_callback: it changes speed, never bytes.
+ * of other devices is ignored, with a warning to log_callback: it changes speed, never bytes. A hybrid with the policy
+ * "auto" writes the speeds that it has learned into that file when the context ends.
  * Status: INVALID_ARGUMENT, UNSUPPORTED (unknown trailing options), UNAVAILABLE (a backend, kernel or executor
  *   that does not exist or that this machine lacks; the message lists those that it has), OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_context_create(const tandem_context_options *options, tandem_context **context_out);
