@@ -129,8 +129,9 @@ struct KernelRange {
   std::uint64_t group_count = 0;   // with the last one, for head and tail
   std::uint64_t record_count = 0;  // x rows x 8 bytes
 
-  // Where the first byte of a record's tile lies.
+  // Where the first byte of a record's tile lies, and where the tile ends.
   std::uint64_t record_start(std::uint64_t record) const noexcept;
+  std::uint64_t record_end(std::uint64_t record) const noexcept;
 };
 
 // first_output: the address (or offset in an aligned buffer) of output 0, which full-width stores are cut for.
