@@ -153,6 +153,7 @@ class Session final : public std::enable_shared_from_this<Session>, private core
   CUstream stream() const noexcept { return own_->get(); }  // for what is waited for at once
   Programs &programs() noexcept { return *programs_; }
   core::MemoryBudget &budget() const noexcept { return *budget_; }
+  const std::shared_ptr<core::MemoryBudget> &shared_budget() const noexcept { return budget_; }
   std::uint64_t free_bytes() const noexcept { return free_bytes_; }  // of the device, when the session began
 
   // The device failed: it is given up for the rest of this process.
