@@ -36,7 +36,7 @@
   X(cuMemFreeAsync)                    \
   X(cuMemcpyHtoDAsync)                 \
   X(cuMemcpyDtoHAsync)                 \
-  X(cuMemsetD2D32Async)                \
+  X(cuMemsetD32Async)                  \
   X(cuPointerGetAttributes)            \
   X(cuStreamCreate)                    \
   X(cuStreamDestroy)                   \

@@ -234,7 +234,7 @@ void launch(const Session &session, CUstream stream, const Variant &variant, con
             const std::vector<CUdeviceptr> &shards, const core::KernelRange &range, CUdeviceptr records,
             CUdeviceptr tables);
 
-// Fills records for a compare: no bytes that differ, none of them first.
+// Fills records for a compare: no bytes that differ.
 void clear_records(const Session &session, CUstream stream, CUdeviceptr records, std::uint64_t bytes);
 
 // What the driver says of an address.

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "core/budget.hpp"
+#include "core/device_module.hpp"
 #include "core/error.hpp"
 #include "core/mismatch_ranges.hpp"
 #include "gpu/devices.hpp"
@@ -1035,6 +1036,23 @@ TEST(CudaDevices, WhyThereIsNone) {
   has(reason_of([](FakeCudaScript &script) { script.devices[0].has_pools = false; }), "no stream-ordered memory pools");
 }
 
+// Another library's module beside this one.
+TEST(CudaDevices, AModuleOfAnotherVersionIsRefused) {
+  FakeCuda driver;
+  const core::DeviceModule module = {
+      "cuda", "CUDA", "libtandem_cuda.so", "", TANDEM_CUDA_VERSION, sizeof(tandem_cuda_module)};
+  module.check(driver.table(), "/there");
+  tandem_cuda_module other = *driver.table();
+  other.version = 1;
+  const auto [status, message] = status_of([&] { module.check(&other, "/there"); });
+  EXPECT_EQ(status, TANDEM_ERROR_UNAVAILABLE);
+  EXPECT_EQ(message, "backend \"cuda\": /there speaks version 1, this library version 3");
+  other = *driver.table();
+  other.struct_bytes = 8;
+  EXPECT_NE(status_of([&] { module.check(&other, "/there"); }).second.find("a table of 8 bytes"), std::string::npos);
+  EXPECT_EQ(status_of([&] { module.check(nullptr, "/there"); }).first, TANDEM_ERROR_UNAVAILABLE);
+}
+
 TEST(CudaDevices, AreChosenByName) {
   FakeCudaScript script;
   script.devices.resize(3);
@@ -1170,7 +1188,7 @@ TEST(FakeDriver, SeesPoolMemoryUsedOutOfOrder) {
               const CUdeviceptr memory = make(cuda, one);
               cuda.cuEventRecord(event, one);
               cuda.cuStreamWaitEvent(other, event, 0);
-              cuda.cuMemsetD2D32Async(memory, 4, 0, 1, 1, other);
+              cuda.cuMemsetD32Async(memory, 0, 1, other);
               cuda.cuMemFreeAsync(memory, one);
             }),
             "cuMemFreeAsync: of memory that may still be used");

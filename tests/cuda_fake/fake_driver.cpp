@@ -561,14 +561,10 @@ CUresult download(void *to, CUdeviceptr from, std::size_t bytes, CUstream stream
     if (on_device(from, bytes, "cuMemcpyDtoHAsync")) std::memcpy(to, reinterpret_cast<const void *>(from), bytes);
   });
 }
-CUresult set(CUdeviceptr to, std::size_t pitch, unsigned value, std::size_t width, std::size_t height,
-             CUstream stream) {
-  BEGIN(cuMemsetD2D32Async, kContext);
-  return put_work(stream, "cuMemsetD2D32Async", {{to, height != 0 ? (height - 1) * pitch + width * 4 : 0}}, [=] {
-    for (std::size_t i = 0; i < height; ++i) {
-      if (!on_device(to + i * pitch, width * 4, "cuMemsetD2D32Async")) return;
-      for (std::size_t w = 0; w < width; ++w) reinterpret_cast<std::uint32_t *>(to + i * pitch)[w] = value;
-    }
+CUresult set(CUdeviceptr to, unsigned value, std::size_t count, CUstream stream) {
+  BEGIN(cuMemsetD32Async, kContext);
+  return put_work(stream, "cuMemsetD32Async", {{to, count * 4}}, [=] {
+    if (on_device(to, count * 4, "cuMemsetD32Async")) std::fill_n(reinterpret_cast<std::uint32_t *>(to), count, value);
   });
 }
 CUresult pointer_attributes(unsigned count, CUpointer_attribute *what, void **out, CUdeviceptr pointer) {
@@ -936,7 +932,8 @@ int summarise(const tandem_cuda_summary *what) {
     };
     for (const std::uint64_t i : order) {
       const std::uint32_t *record = what->records + (i * what->rows + r) * 2;
-      if (record[0] == 0) {
+      const std::uint32_t count = core::mismatch_count(record);
+      if (count == 0) {
         close();
         continue;
       }
@@ -946,10 +943,10 @@ int summarise(const tandem_cuda_summary *what) {
                                  : is_tail ? what->length
                                            : std::min(what->end, start + what->tile_bytes);
       if (found.byte_count == 0) found.first_bytes = start + record[1];
-      found.byte_count += record[0];
+      found.byte_count += count;
       if (range.byte_count == 0) range = {r, 0, start + record[1], 0, 0};
       range.end_bytes = stop;
-      range.byte_count += record[0];
+      range.byte_count += count;
     }
     close();
     if (found.byte_count != 0 && !has_room(found.byte_count * 8)) return end(TANDEM_CUDA_SUMMARISE_NO_MEMORY);
@@ -1008,7 +1005,7 @@ FakeCuda::FakeCuda(const FakeCudaScript &script) {
     table.cuMemFreeAsync = free_async;
     table.cuMemcpyHtoDAsync = upload;
     table.cuMemcpyDtoHAsync = download;
-    table.cuMemsetD2D32Async = set;
+    table.cuMemsetD32Async = set;
     table.cuPointerGetAttributes = pointer_attributes;
     table.cuStreamCreate = stream_create;
     table.cuStreamDestroy = stream_destroy;

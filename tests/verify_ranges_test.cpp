@@ -6,9 +6,9 @@
 
 #include "api/objects.hpp"
 #include "hybrid/factory.hpp"
-#include "support/api.hpp"
-#include "support/mismatch_ranges.hpp"
 #include "tests/conformance/fake_backend.hpp"
+#include "tests/support/api.hpp"
+#include "tests/support/mismatch_ranges.hpp"
 #ifdef TANDEM_TEST_WITH_CUDA
 #include "gpu/factory.hpp"
 #include "tests/cuda_fake/fake_driver.hpp"
