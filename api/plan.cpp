@@ -9,6 +9,7 @@
 #include "api/options.hpp"
 #include "api/run.hpp"
 #include "core/fork.hpp"
+#include "core/mismatch_ranges.hpp"
 
 namespace tandem::api {
 namespace {
@@ -72,6 +73,16 @@ void check_memory_arguments(core::MemoryKind memory, const tandem_plan_arguments
     core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "queue is NULL: a plan for device memory needs it");
 }
 
+// Room for a verify's ranges.
+void check_ranges(const tandem_plan_arguments &arguments) {
+  if (arguments.verify_ranges == nullptr && arguments.verify_range_capacity != 0) {
+    core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+               fmt::format("verify_ranges is NULL, but verify_range_capacity is {}", arguments.verify_range_capacity));
+  }
+  if (arguments.verify_ranges != nullptr && arguments.verify_range_count_out == nullptr)
+    core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "verify_range_count_out is NULL, but verify_ranges is set");
+}
+
 // The plan's pointers out of the arguments, checked.
 void read_arguments(const Plan &plan, core::MemoryKind memory, const tandem_plan_arguments &arguments, Pointers *out) {
   check_memory_arguments(memory, arguments);
@@ -83,6 +94,7 @@ void read_arguments(const Plan &plan, core::MemoryKind memory, const tandem_plan
     if (arguments.verify_result == nullptr)
       core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "verify_result is NULL: a verify needs it");
     check_result_size(arguments.verify_result, "tandem_verify_result");
+    check_ranges(arguments);
   }
   if (memory == core::MemoryKind::host) {
     check_pointers(plan, out->inputs, out->outputs, arguments.shard_bytes);
@@ -95,13 +107,18 @@ void read_arguments(const Plan &plan, core::MemoryKind memory, const tandem_plan
 class Run {
  public:
   Run(const tandem_plan &plan, const tandem_plan_arguments &arguments)
-      : plan_(plan.plan), result_(arguments.verify_result) {
+      : plan_(plan.plan),
+        result_(arguments.verify_result),
+        ranges_out_(arguments.verify_ranges),
+        range_count_out_(arguments.verify_range_count_out) {
     read_arguments(*plan_, plan.memory, arguments, &pointers_);
     task_ = plan_->task(pointers_.inputs, pointers_.outputs, arguments.shard_bytes);
     if (plan.memory != core::MemoryKind::host) take_device_memory(plan.memory, arguments);
     if (plan_->mode() == core::Mode::compare) {
       mismatches_.resize(plan_->outputs().size());
       task_.mismatches = mismatches_.data();
+      ranges_.capacity = arguments.verify_range_capacity;
+      if (range_count_out_ != nullptr) task_.ranges = &ranges_;
     }
   }
   Run(const Run &) = delete;
@@ -114,7 +131,16 @@ class Run {
   void finish() {
     if (plan_->mode() != core::Mode::compare) return;
     core::Control control;
-    write_report(core::explain(*plan_, task_, control), result_);
+    const core::VerifyReport report = core::explain(*plan_, task_, control);
+    if (range_count_out_ != nullptr) {
+      core::find_ranges(*plan_, task_, control);
+      for (std::size_t i = 0; i < ranges_.list.size(); ++i) {
+        const core::MismatchRange &range = ranges_.list[i];
+        ranges_out_[i] = {plan_->outputs()[range.output], 0, range.begin_bytes, range.end_bytes, range.byte_count};
+      }
+      *range_count_out_ = ranges_.count;
+    }
+    write_report(report, result_);
   }
 
  private:
@@ -136,7 +162,10 @@ class Run {
   std::vector<std::uint64_t> input_offsets_, output_offsets_;  // device memory
   core::Task task_{};
   std::vector<core::Mismatch> mismatches_;
+  core::MismatchRanges ranges_;
   tandem_verify_result *result_;
+  tandem_verify_range *ranges_out_;
+  std::uint64_t *range_count_out_;  // null: ranges are not wanted
   core::Control control_;
 };
 

@@ -18,6 +18,7 @@
 namespace tandem::core {
 
 class Budget;
+struct MismatchRanges;  // core/mismatch_ranges.hpp
 
 enum class Mode {
   assign,      // outputs = M * inputs
@@ -73,6 +74,9 @@ struct Task {
   // OpenCL memory, whose pointers are cl_mem handles: where each shard's byte 0 lies in its buffer; null = 0.
   const std::uint64_t *input_offsets = nullptr;
   const std::uint64_t *output_offsets = nullptr;
+  // compare: where its differences lie, if that is wanted. A backend that sees it while it compares fills it in; the
+  // others leave it alone, and core/verify.hpp looks a second time.
+  MismatchRanges *ranges = nullptr;
 };
 
 // What a run shares with whoever started it. A backend looks at it before each chunk.

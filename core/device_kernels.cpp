@@ -341,9 +341,27 @@ void merge_records(const KernelRange &range, std::span<const std::uint32_t> reco
   for (std::uint64_t record = 0; record < range.record_count; ++record) {
     for (unsigned r = 0; r < rows; ++r) {
       const std::uint32_t *found = &records[(record * rows + r) * 2];
-      if (found[0] != 0) mismatches[r].merge({found[0], start_bytes + range.record_start(record) + found[1]});
+      if (const std::uint32_t count = mismatch_count(found); count != 0)
+        mismatches[r].merge({count, start_bytes + range.record_start(record) + found[1]});
     }
   }
+}
+
+void merge_record_ranges(const KernelRange &range, std::span<const std::uint32_t> records, std::uint64_t start_bytes,
+                         unsigned rows, MismatchRanges *ranges) {
+  RangeCollector collector(rows, ranges->capacity);
+  const auto add = [&](std::uint64_t record) {
+    const std::uint64_t start = range.record_start(record), end = range.record_end(record);
+    for (unsigned r = 0; r < rows; ++r) {
+      const std::uint32_t *found = &records[(record * rows + r) * 2];
+      if (const std::uint32_t count = mismatch_count(found); count != 0)
+        collector.add(r, start_bytes + start, start_bytes + start + found[1], start_bytes + end, count);
+    }
+  };
+  add(range.tile_count);  // the head
+  for (std::uint64_t record = 0; record < range.tile_count; ++record) add(record);
+  add(range.tile_count + 1);
+  collector.merge_into(*ranges);
 }
 
 void apply_nothing(const Task &task) {

@@ -17,6 +17,7 @@
 #include "core/disk_cache.hpp"
 #include "core/kernel_text.hpp"
 #include "core/log.hpp"
+#include "core/mismatch_ranges.hpp"
 #include "core/tuning.hpp"
 
 namespace tandem::core {
@@ -151,6 +152,10 @@ inline constexpr std::uint64_t kRecordBytes = 8;  // of a compare: see KernelRan
 // Merges what a compare found; `start_bytes` is where the range begins in the shards.
 void merge_records(const KernelRange &range, std::span<const std::uint32_t> records, std::uint64_t start_bytes,
                    unsigned rows, Mismatch *mismatches);
+
+// The same records as ranges: the tiles with a difference.
+void merge_record_ranges(const KernelRange &range, std::span<const std::uint32_t> records, std::uint64_t start_bytes,
+                         unsigned rows, MismatchRanges *ranges);
 
 // A task on memory of the host whose matrix has no columns: the sum of nothing is zero.
 void apply_nothing(const Task &task);

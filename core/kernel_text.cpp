@@ -405,6 +405,11 @@ std::uint64_t KernelRange::record_start(std::uint64_t record) const noexcept {
   return record == tile_count ? 0 : end;
 }
 
+std::uint64_t KernelRange::record_end(std::uint64_t record) const noexcept {
+  if (record < tile_count) return std::min(end, begin + (record + 1) * tile_bytes);
+  return record == tile_count ? begin : length;
+}
+
 KernelRange cut_kernel_range(const KernelSpec &spec, std::uint64_t length, std::uint64_t first_output) {
   const KernelTuning &tuning = spec.tuning;
   const std::uint64_t element = tuning.element_bytes;

@@ -120,18 +120,21 @@ KernelText generate_kernel(const Matrix &matrix, const KernelSpec &spec);
 // Local (CUDA: shared) memory of a work-group, whose size is spec.tuning.local.
 std::uint64_t kernel_shared_bytes(const KernelSpec &spec, unsigned columns) noexcept;
 
-// How a range is cut. records: compare writes two words for each tile and output (tile-major), count of mismatching
-// bytes and the first one's position in the tile; head and tail follow as two more tiles. The caller fills them
-// beforehand with {0, 0xffffffff}; only tiles with a mismatch are written.
+// How a range is cut. records: compare writes two words for each tile and output (tile-major), one less than the count
+// of mismatching bytes and the first one's position in the tile; head and tail follow as two more tiles. The caller
+// sets all bits beforehand, which says 0 bytes in one fill; only tiles with a mismatch are written.
 struct KernelRange {
   std::uint64_t begin = 0, end = 0, length = 0;
   std::uint64_t tile_bytes = 0, tile_count = 0;
   std::uint64_t group_count = 0;   // with the last one, for head and tail
   std::uint64_t record_count = 0;  // x rows x 8 bytes
 
-  // Where the first byte of a record's tile lies.
+  // Where the first byte of a record's tile lies, and where the tile ends.
   std::uint64_t record_start(std::uint64_t record) const noexcept;
+  std::uint64_t record_end(std::uint64_t record) const noexcept;
 };
+
+inline std::uint32_t mismatch_count(const std::uint32_t *record) noexcept { return record[0] + 1; }
 
 // first_output: the address (or offset in an aligned buffer) of output 0, which full-width stores are cut for.
 // length >= 1. Throws Error (TOO_LARGE) where a tile exceeds 32 bits or groups exceed 2^31 - 1.

@@ -19,13 +19,15 @@ bool MemoryBudget::take(std::uint64_t bytes) noexcept {
 
 Reservation MemoryBudget::try_reserve(std::uint64_t bytes) {
   if (!take(bytes)) {
-    {
-      const std::lock_guard lock(mutex_);
-      for (MemoryHolder *holder : holders_) holder->give_idle_memory();
-    }
+    give_idle_memory();
     if (!take(bytes)) return {};
   }
   return {shared_from_this(), bytes};
+}
+
+void MemoryBudget::give_idle_memory() {
+  const std::lock_guard lock(mutex_);
+  for (MemoryHolder *holder : holders_) holder->give_idle_memory();
 }
 
 void MemoryBudget::add(MemoryHolder *holder) {

@@ -54,6 +54,9 @@ class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
   // Empty if so many are not left, even after all holders gave what lies idle.
   Reservation try_reserve(std::uint64_t bytes);
 
+  // What holders do without is given back: the device may have less left than the budget.
+  void give_idle_memory();
+
   void add(MemoryHolder *holder);
   void remove(MemoryHolder *holder) noexcept;
 

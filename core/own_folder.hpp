@@ -1,4 +1,4 @@
-// Where this library lies: its modules (libtandem_openmp.so, libtandem_opencl.so) lie beside it, and are opened from
+// Where this library lies: its modules (libtandem_openmp.so, libtandem_cuda.so) lie beside it, and are opened from
 // there by absolute path, never through a search path.
 #pragma once
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/gf.hpp"
+#include "core/mismatch_ranges.hpp"
 
 namespace tandem::core {
 namespace {
@@ -51,6 +52,7 @@ bool consistent_without(const Plan &plan, unsigned suspect, const Task &task, Co
   rest_of.inputs = inputs.data();
   rest_of.outputs = outputs.data();
   rest_of.mismatches = found.data();
+  rest_of.ranges = nullptr;
   if (task.input_offsets != nullptr) {
     rest_of.input_offsets = input_offsets.data();
     rest_of.output_offsets = output_offsets.data();
@@ -59,7 +61,86 @@ bool consistent_without(const Plan &plan, unsigned suspect, const Task &task, Co
   return std::all_of(found.begin(), found.end(), [](const Mismatch &each) { return each.byte_count == 0; });
 }
 
+// Tiles of the second look: large ones first, to find the parts that are worth small ones.
+constexpr std::uint64_t kLargeTileBytes = 256 << 10, kSmallTileBytes = 4 << 10;
+constexpr std::size_t kFewTiles = 4, kManyTiles = 64;  // in one run
+
+class SecondLook {
+ public:
+  SecondLook(const Plan &plan, const Task &task, Control &control)
+      : backend_(plan.backend()),
+        control_(control),
+        rows_(task.prepared->rows()),
+        large_(rounded(kLargeTileBytes)),
+        small_(rounded(kSmallTileBytes)),
+        collector_(rows_, task.ranges->capacity) {
+    take(task);
+    collector_.merge_into(*task.ranges);
+  }
+
+ private:
+  std::uint64_t rounded(std::uint64_t bytes) const {
+    const std::uint64_t granularity = backend_.traits().granularity_bytes;
+    return (bytes + granularity - 1) / granularity * granularity;
+  }
+
+  // Notes what was found in a part of the shards, or looks closer. Returns how many bytes differ.
+  std::uint64_t take(const Task &part) {
+    const std::uint64_t part_end = part.offset_bytes + part.length_bytes;
+    // One byte, or all from the first one to the end: there is no more to know.
+    const auto end_of = [&](const Mismatch &one) { return one.byte_count == 1 ? one.first_bytes + 1 : part_end; };
+    Mismatch all;
+    bool is_exact = true;
+    for (unsigned r = 0; r < rows_; ++r) {
+      const Mismatch &one = part.mismatches[r];
+      all.merge(one);
+      is_exact = is_exact && (one.byte_count == 0 || end_of(one) - one.first_bytes == one.byte_count);
+    }
+    if (!is_exact && part.length_bytes > small_) {
+      look(part, part.length_bytes > large_ ? large_ : small_, all);
+      return all.byte_count;
+    }
+    for (unsigned r = 0; r < rows_; ++r) {
+      const Mismatch &one = part.mismatches[r];
+      if (one.byte_count != 0) collector_.add(r, part.offset_bytes, one.first_bytes, end_of(one), one.byte_count);
+    }
+    return all.byte_count;
+  }
+
+  // Compares in tiles, from the first byte that differs on until all were found.
+  void look(const Task &part, std::uint64_t tile_bytes, const Mismatch &all) {
+    const std::uint64_t end = part.offset_bytes + part.length_bytes;
+    std::uint64_t begin = all.first_bytes - (all.first_bytes - part.offset_bytes) % tile_bytes, left = all.byte_count;
+    std::vector<Task> tiles;
+    std::vector<Mismatch> found;
+    for (std::size_t most = kFewTiles; begin < end && left != 0; most = std::min(2 * most, kManyTiles)) {
+      tiles.clear();
+      found.assign(most * rows_, {});
+      for (; begin < end && tiles.size() < most; begin += tiles.back().length_bytes) {
+        Task tile = part;
+        tile.offset_bytes = begin;
+        tile.length_bytes = std::min(tile_bytes, end - begin);
+        tile.mismatches = found.data() + tiles.size() * rows_;
+        tile.ranges = nullptr;
+        tiles.push_back(tile);
+      }
+      backend_.run(tiles, control_);
+      for (const Task &tile : tiles) left -= std::min(left, take(tile));
+    }
+  }
+
+  Backend &backend_;
+  Control &control_;
+  const unsigned rows_;
+  const std::uint64_t large_, small_;
+  RangeCollector collector_;
+};
+
 }  // namespace
+
+void find_ranges(const Plan &plan, const Task &task, Control &control) {
+  if (!task.ranges->is_filled) SecondLook(plan, task, control);
+}
 
 VerifyReport explain(const Plan &plan, const Task &task, Control &control) {
   const Mismatch *mismatches = task.mismatches;

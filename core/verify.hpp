@@ -18,4 +18,9 @@ struct VerifyReport {
 // shards, which leaves the candidate out, confirms or drops it. `task`: the one that ran. Throws Error.
 VerifyReport explain(const Plan &plan, const Task &task, Control &control);
 
+// Fills task.ranges, unless the backend did: compares once more, tile by tile from the first difference to the last,
+// and again in small tiles where something was found. So each byte is read three times in all at the most, and where
+// nothing was found none a second time. Throws Error.
+void find_ranges(const Plan &plan, const Task &task, Control &control);
+
 }  // namespace tandem::core

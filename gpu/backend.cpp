@@ -104,8 +104,10 @@ class CudaBackend final : public core::Backend {
   void make_ready(const core::Prepared &prepared, Mode mode, MemoryKind memory) override {
     if (memory != MemoryKind::cuda || prepared.rows() == 0 || prepared.columns() == 0) return;
     device();
+    // Whoever runs it may have shards anywhere, and may capture the first run.
     guarded([&](const Workplace &place) {
-      gpu::make_ready(place, static_cast<const CudaPrepared &>(prepared), mode, core::Access::aligned);
+      for (const core::Access access : {core::Access::aligned, core::Access::shifted})
+        gpu::make_ready(place, static_cast<const CudaPrepared &>(prepared), mode, access);
     });
   }
 

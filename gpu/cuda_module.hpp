@@ -36,7 +36,7 @@
   X(cuMemFreeAsync)                    \
   X(cuMemcpyHtoDAsync)                 \
   X(cuMemcpyDtoHAsync)                 \
-  X(cuMemsetD2D32Async)                \
+  X(cuMemsetD32Async)                  \
   X(cuPointerGetAttributes)            \
   X(cuStreamCreate)                    \
   X(cuStreamDestroy)                   \
@@ -72,7 +72,7 @@
 
 extern "C" {
 
-enum { TANDEM_CUDA_VERSION = 2 };  // to be raised with every change of what follows
+enum { TANDEM_CUDA_VERSION = 3 };  // to be raised with every change of what follows
 
 // What a compare found for one output. Offsets count from the start of the range that the kernel was given.
 struct tandem_cuda_found {
@@ -103,12 +103,17 @@ struct tandem_cuda_summary {
                                          // no ranges are looked for
   uint64_t capacity;
   uint64_t *range_count_out;  // how many ranges there are: may be more than capacity; 0 if ranges_out is NULL
-  char *message_out;          // of message_bytes, ended by 0: why it failed
+  // Memory of the device for the time of the call, in the stream's order; NULL: there is none. Neither throws.
+  void *(*allocate)(void *memory, uint64_t bytes);
+  void (*release)(void *memory, void *allocated);
+  void *memory;       // their first argument
+  char *message_out;  // of message_bytes, ended by 0: why it failed
   uint64_t message_bytes;
 };
 
 // On the context that is current, which is a primary one. Returns 0 or an error number of the CUDA runtime with a
-// message. Allocates in stream order.
+// message: TANDEM_CUDA_SUMMARISE_NO_MEMORY where allocate had none. Takes no memory of the device but by allocate.
+enum { TANDEM_CUDA_SUMMARISE_NO_MEMORY = 2 };  // cudaErrorMemoryAllocation
 typedef int (*tandem_cuda_summarise_function)(const struct tandem_cuda_summary *);
 
 // The device code, in the object file that gpu/device_code makes:

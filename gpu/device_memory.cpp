@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/mismatch_ranges.hpp"
 #include "core/overlap.hpp"
 #include "core/quarantine.hpp"
 #include "gpu/runs.hpp"
@@ -18,6 +19,8 @@ using core::Mode;
 using core::Task;
 
 constexpr std::size_t kMostIdleParts = 8;
+constexpr std::uint64_t kLine = 64;
+constexpr std::uint64_t kFewRanges = 1024;  // of a verify, fetched from the device at once
 
 std::string name_of(const Task &task, unsigned index) {
   const unsigned columns = task.prepared->columns();
@@ -97,6 +100,32 @@ bool check_stream(const Session &session, CUstream stream) {
   return status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
+// Memory of the device for the reduction of records: of the session's pool and budget, in the order of its own stream.
+class Scratch {
+ public:
+  explicit Scratch(Session &session) : session_(session) {}
+
+  // For tandem_cuda_summary.
+  static void *allocate(void *scratch, std::uint64_t bytes) noexcept {
+    auto &self = *static_cast<Scratch *>(scratch);
+    try {
+      self.held_.emplace_back(self.session_, self.session_.stream(), bytes);
+    } catch (const std::exception &) {  // what else is wrong with the device shows at its next call
+      return nullptr;
+    }
+    return reinterpret_cast<void *>(self.held_.back().get());
+  }
+  static void release(void *scratch, void *allocated) noexcept {
+    auto &self = *static_cast<Scratch *>(scratch);
+    std::erase_if(self.held_,
+                  [&](const DeviceMemory &each) { return reinterpret_cast<void *>(each.get()) == allocated; });
+  }
+
+ private:
+  Session &session_;
+  std::vector<DeviceMemory> held_;
+};
+
 // One task, started on the caller's stream.
 class DeviceRun {
  public:
@@ -126,7 +155,7 @@ class DeviceRun {
     } else {
       ready_ = make_ready(place, prepared, task.mode, access);
     }
-    range_ = core::cut_kernel_range(ready_->variant.spec, task.length_bytes, addresses_[prepared.columns()]);
+    piece_ = {0, task.length_bytes, cut(0, task.length_bytes)};
     if (!is_captured_) take_parts();
   }
 
@@ -144,12 +173,46 @@ class DeviceRun {
   DeviceRun(const DeviceRun &) = delete;
   DeviceRun &operator=(const DeviceRun &) = delete;
 
-  void start() {
+  // A verify whose records have no room on the device all at once goes piece by piece, and waits here for all of them
+  // but the last: what the caller puts into the stream afterwards may change the shards.
+  void start(const core::Control &control) {
+    const std::uint64_t piece_bytes = piece_.length_bytes;
+    for (;;) {
+      launch_piece();
+      const std::uint64_t done = piece_.offset_bytes + piece_.length_bytes;
+      if (done == task_.length_bytes) return;
+      wait_for_piece();
+      if (control.cancelled()) fail_cancelled(place_.session->device());
+      const std::uint64_t length = std::min(piece_bytes, task_.length_bytes - done);
+      piece_ = {done, length, cut(done, length)};
+    }
+  }
+
+  void wait_and_merge() {
+    if (is_over_) return;
+    wait_for_piece();
+    idle_->add(std::move(parts_));
+  }
+
+ private:
+  // What one launch does: bytes of each shard, from the start of the task on.
+  struct Piece {
+    std::uint64_t offset_bytes = 0, length_bytes = 0;
+    core::KernelRange range;
+  };
+
+  core::KernelRange cut(std::uint64_t offset, std::uint64_t length) const {
+    return core::cut_kernel_range(ready_->variant.spec, length, addresses_[task_.prepared->columns()] + offset);
+  }
+
+  void launch_piece() {
     is_over_ = is_captured_;
     const bool compare = task_.mode == Mode::compare;
     const CUdeviceptr records = compare ? parts_->records.get() : 0;
-    if (compare) clear_records(*place_.session, stream_, records, record_bytes());
-    launch(*place_.session, stream_, ready_->variant, prepared_of(task_), addresses_, range_, records,
+    if (compare) clear_records(*place_.session, stream_, records, record_bytes(piece_.range));
+    std::vector<CUdeviceptr> shards = addresses_;
+    for (CUdeviceptr &each : shards) each += piece_.offset_bytes;
+    launch(*place_.session, stream_, ready_->variant, prepared_of(task_), shards, piece_.range, records,
            ready_->tables != nullptr ? ready_->tables->get() : 0);
     place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
     if (is_captured_) return;
@@ -157,95 +220,124 @@ class DeviceRun {
     is_done_recorded_ = true;
   }
 
-  void wait_and_merge() {
-    if (is_over_) return;
+  void wait_for_piece() {
     parts_->done.wait();
     is_over_ = true;
-    if (task_.mode == Mode::compare) merge();
-    const std::lock_guard lock(idle_->mutex);
-    if (idle_->parts.size() < kMostIdleParts) idle_->parts.push_back(std::move(parts_));
+    is_done_recorded_ = false;
+    if (task_.mode == Mode::compare && !merge_on_device()) merge_on_host();
   }
 
- private:
-  std::uint64_t record_bytes() const {
+  std::uint64_t record_bytes(const core::KernelRange &range) const {
     std::uint64_t bytes = 0;
     if (task_.mode != Mode::compare) return 0;
-    if (__builtin_mul_overflow(range_.record_count, task_.prepared->rows() * core::kRecordBytes, &bytes))
+    if (__builtin_mul_overflow(range.record_count, task_.prepared->rows() * core::kRecordBytes, &bytes))
       core::fail(TANDEM_ERROR_TOO_LARGE, fmt::format("CUDA: records of {} bytes of shards", task_.length_bytes));
     return bytes;
   }
 
-  // What an earlier job left, where it suffices.
+  // What an earlier job left, where it suffices; else with room for the records of all, or, where the device has none,
+  // of a first piece.
   void take_parts() {
-    const std::uint64_t bytes = record_bytes();
-    {
-      const std::lock_guard lock(idle_->mutex);
-      auto &list = idle_->parts;
-      const auto fits = std::find_if(list.begin(), list.end(), [&](const std::unique_ptr<JobParts> &each) {
-        return each->session == place_.session && each->records.bytes() >= bytes;
-      });
-      if (fits != list.end()) {
-        parts_ = std::move(*fits);
-        list.erase(fits);
-        return;
+    const std::uint64_t bytes = record_bytes(piece_.range);
+    parts_ = idle_->take(place_.session.get(), bytes);
+    if (parts_ == nullptr) parts_ = std::make_unique<JobParts>(place_.session);
+    if (parts_->records.bytes() < bytes) take_records();
+  }
+
+  void take_records() {
+    Session &session = *place_.session;
+    // Shards of all pieces are aligned as those of the first.
+    const std::uint64_t least = (piece_.range.tile_bytes + kLine - 1) / kLine * kLine;
+    parts_->records = DeviceMemory();
+    for (bool is_first = true; parts_->records.get() == 0; is_first = false) {
+      try {
+        parts_->records = DeviceMemory(session, session.stream(), record_bytes(piece_.range));
+      } catch (const core::Error &error) {
+        if (error.status() != TANDEM_ERROR_OUT_OF_MEMORY || (!is_first && piece_.length_bytes <= least)) throw;
+        if (is_first) {
+          session.budget().give_idle_memory();  // the device may have less than the budget
+          continue;
+        }
+        const std::uint64_t length = std::max(least, piece_.length_bytes / 2 / kLine * kLine);
+        piece_ = {0, length, cut(0, length)};
       }
     }
-    Session &session = *place_.session;
-    parts_ = std::make_unique<JobParts>(place_.session);
-    if (bytes == 0) return;
-    parts_->records = DeviceMemory(session, session.stream(), bytes);
     // From now on good for every stream.
     check(session.driver(), session.driver().cuStreamSynchronize(session.stream()), "cuStreamSynchronize");
   }
 
-  void merge() {
-    if (!merge_on_device()) merge_on_host();
-  }
-
-  // By the module's Thrust code, where it is there.
+  // By the module's Thrust code, where it is there and has room.
   bool merge_on_device() {
     if (!place_.session->may_summarise()) return false;
     const unsigned rows = task_.prepared->rows();
+    const core::KernelRange &range = piece_.range;
     std::vector<tandem_cuda_found> found(rows);
-    char message[256] = {};
+    // One more than the capacity: NULL would mean that ranges are not looked for.
+    std::vector<tandem_cuda_range> ranges;
+    if (task_.ranges != nullptr) ranges.resize(std::min(kFewRanges, task_.ranges->capacity) + 1);
     std::uint64_t range_count = 0;
+    Scratch scratch(*place_.session);
+    char message[256] = {};
     tandem_cuda_summary summary = {};
     summary.struct_bytes = sizeof summary;
     summary.stream = place_.session->stream();
     summary.records = reinterpret_cast<const std::uint32_t *>(parts_->records.get());
     summary.rows = rows;
-    summary.begin = range_.begin;
-    summary.end = range_.end;
-    summary.length = range_.length;
-    summary.tile_bytes = range_.tile_bytes;
-    summary.tile_count = range_.tile_count;
-    summary.record_count = range_.record_count;
+    summary.begin = range.begin;
+    summary.end = range.end;
+    summary.length = range.length;
+    summary.tile_bytes = range.tile_bytes;
+    summary.tile_count = range.tile_count;
+    summary.record_count = range.record_count;
     summary.found_out = found.data();
     summary.range_count_out = &range_count;
+    summary.allocate = Scratch::allocate;
+    summary.release = Scratch::release;
+    summary.memory = &scratch;
     summary.message_out = message;
     summary.message_bytes = sizeof message;
-    if (const int error = place_.session->driver().summarise(&summary); error != 0) {
-      place_.session->summarise_failed(error, message);
-      return false;
+    for (;;) {
+      summary.ranges_out = ranges.data();
+      summary.capacity = ranges.empty() ? 0 : ranges.size() - 1;
+      if (const int error = place_.session->driver().summarise(&summary); error != 0) {
+        if (error != TANDEM_CUDA_SUMMARISE_NO_MEMORY) place_.session->summarise_failed(error, message);
+        return false;
+      }
+      const std::uint64_t wanted = task_.ranges != nullptr ? std::min(range_count, task_.ranges->capacity) : 0;
+      if (wanted <= summary.capacity) break;
+      ranges.resize(wanted + 1);  // more than a few: once more
     }
+    const std::uint64_t start_bytes = task_.offset_bytes + piece_.offset_bytes;
     for (unsigned r = 0; r < rows; ++r) {
       if (found[r].byte_count == 0) continue;
-      task_.mismatches[r].merge({found[r].byte_count, task_.offset_bytes + found[r].first_bytes});
+      task_.mismatches[r].merge({found[r].byte_count, start_bytes + found[r].first_bytes});
     }
+    if (task_.ranges == nullptr) return true;
+    std::vector<core::MismatchRange> of_piece;
+    for (std::uint64_t i = 0; i < std::min(range_count, summary.capacity); ++i) {
+      of_piece.push_back({ranges[i].output, start_bytes + ranges[i].begin_bytes, start_bytes + ranges[i].end_bytes,
+                          ranges[i].byte_count});
+    }
+    task_.ranges->merge(of_piece, range_count);
+    task_.ranges->is_filled = true;
     return true;
   }
 
   void merge_on_host() {
     Session &session = *place_.session;
     const Driver &driver = session.driver();
-    auto values = std::make_unique<std::vector<std::uint32_t>>(record_bytes() / sizeof(std::uint32_t));
-    check(driver, driver.cuMemcpyDtoHAsync(values->data(), parts_->records.get(), record_bytes(), session.stream()),
+    const std::uint64_t bytes = record_bytes(piece_.range), start_bytes = task_.offset_bytes + piece_.offset_bytes;
+    auto values = std::make_unique<std::vector<std::uint32_t>>(bytes / sizeof(std::uint32_t));
+    check(driver, driver.cuMemcpyDtoHAsync(values->data(), parts_->records.get(), bytes, session.stream()),
           "cuMemcpyDtoHAsync");
     if (const CUresult done = driver.cuStreamSynchronize(session.stream()); done != CUDA_SUCCESS) {
       if (driver.cuStreamSynchronize(session.stream()) != CUDA_SUCCESS) core::quarantine(std::move(values));
       check(driver, done, "cuStreamSynchronize");
     }
-    core::merge_records(range_, *values, task_.offset_bytes, task_.prepared->rows(), task_.mismatches);
+    core::merge_records(piece_.range, *values, start_bytes, task_.prepared->rows(), task_.mismatches);
+    if (task_.ranges == nullptr) return;
+    core::merge_record_ranges(piece_.range, *values, start_bytes, task_.prepared->rows(), task_.ranges);
+    task_.ranges->is_filled = true;
   }
 
   const Workplace place_;
@@ -255,7 +347,7 @@ class DeviceRun {
   const bool is_captured_;
   const std::vector<CUdeviceptr> addresses_;
   std::shared_ptr<const Ready> ready_;
-  core::KernelRange range_;
+  Piece piece_;
   std::unique_ptr<JobParts> parts_;
   bool is_over_ = true, is_done_recorded_ = false;
 };
@@ -270,7 +362,7 @@ class DeviceTicket final : public core::Ticket {
   void start(core::Control &control) {
     for (const auto &run : runs_) {
       if (control.cancelled()) fail_cancelled(session_->device());
-      run->start();
+      run->start(control);
     }
   }
 
@@ -294,6 +386,42 @@ class DeviceTicket final : public core::Ticket {
 };
 
 }  // namespace
+
+IdleParts::~IdleParts() {
+  if (budget_ != nullptr && !in_child()) budget_->remove(this);
+}
+
+std::unique_ptr<JobParts> IdleParts::take(const Session *session, std::uint64_t record_bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto find = [&](std::uint64_t least_bytes) {
+    return std::find_if(parts_.begin(), parts_.end(), [&](const std::unique_ptr<JobParts> &each) {
+      return each->session.get() == session && each->records.bytes() >= least_bytes;
+    });
+  };
+  auto found = find(record_bytes);
+  if (found == parts_.end()) found = find(0);
+  if (found == parts_.end()) return nullptr;
+  auto taken = std::move(*found);
+  parts_.erase(found);
+  return taken;
+}
+
+void IdleParts::add(std::unique_ptr<JobParts> parts) {
+  bool is_new = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (parts_.size() >= kMostIdleParts) return;
+    is_new = budget_ == nullptr;
+    if (is_new) budget_ = parts->session->shared_budget();
+    parts_.push_back(std::move(parts));
+  }
+  if (is_new) budget_->add(this);  // not under our lock, which is taken under the budget's
+}
+
+void IdleParts::give_idle_memory() noexcept {
+  const std::lock_guard lock(mutex_);
+  for (const auto &each : parts_) each->records = DeviceMemory();
+}
 
 CudaPrepared::~CudaPrepared() = default;
 

@@ -1,41 +1,21 @@
 #include "gpu/driver.hpp"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <map>
 #include <mutex>
 
+#include "core/device_module.hpp"
 #include "core/driver_claim.hpp"
 #include "core/fork.hpp"
-#include "core/own_folder.hpp"
 
 namespace tandem::gpu {
 namespace {
 
-constexpr const char *kModuleFile = "libtandem_cuda.so";
-constexpr const char *kWho = "backend \"cuda\"";
+constexpr core::DeviceModule kModule = {
+    "cuda", "CUDA", "libtandem_cuda.so", TANDEM_CUDA_SYMBOL, TANDEM_CUDA_VERSION, sizeof(Driver)};
 
 core::DriverClaim claim("cuda", "CUDA");
-
-std::string module_path() { return core::own_folder(kWho) + "/" + kModuleFile; }
-
-const Driver &open_module(const std::string &path) {
-  // Never closed: drivers have threads.
-  void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  if (handle == nullptr) {
-    const char *reason = dlerror();
-    core::fail(TANDEM_ERROR_UNAVAILABLE,
-               fmt::format("{} needs {}: {}", kWho, path, reason != nullptr ? reason : "it cannot be opened"));
-  }
-  const auto get = reinterpret_cast<tandem_cuda_module_get_function>(dlsym(handle, TANDEM_CUDA_SYMBOL));
-  if (get == nullptr)
-    core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{}: {} has no symbol {}", kWho, path, TANDEM_CUDA_SYMBOL));
-  const Driver *module = get();
-  check_module(module, path);
-  return *module;
-}
 
 struct GivenUp {
   std::mutex mutex;
@@ -50,41 +30,8 @@ GivenUp &all_given_up() {
 
 }  // namespace
 
-void check_module(const Driver *module, const std::string &path) {
-  constexpr std::uint32_t version = TANDEM_CUDA_VERSION;
-  if (module == nullptr) core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{}: {} is empty", kWho, path));
-  if (module->version != version) {
-    core::fail(TANDEM_ERROR_UNAVAILABLE,
-               fmt::format("{}: {} speaks version {}, this library version {}", kWho, path, module->version, version));
-  }
-  if (module->struct_bytes != sizeof(Driver)) {
-    core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{}: {} has a table of {} bytes, this library expects {}", kWho,
-                                                     path, module->struct_bytes, sizeof(Driver)));
-  }
-}
-
-const Driver &open_driver() {
-  struct Opened {
-    std::mutex mutex;
-    const Driver *driver = nullptr;
-  };
-  static core::ForkLocal<Opened> opened;  // another thread of the parent may have been here when it forked
-  Opened &here = opened.get();
-  const std::lock_guard lock(here.mutex);
-  if (here.driver == nullptr) {
-    const core::ForkPause pause;
-    here.driver = &open_module(module_path());
-  }
-  return *here.driver;
-}
-
-void check_installed() {
-  const std::string path = module_path();
-  if (access(path.c_str(), R_OK) != 0) {
-    core::fail(TANDEM_ERROR_UNAVAILABLE,
-               fmt::format("{} needs {}, which is not there: CUDA is not part of this installation", kWho, path));
-  }
-}
+const Driver &open_driver() { return core::open_table<Driver>(kModule); }
+void check_installed() { kModule.check_installed(); }
 
 void claim_driver() { claim.claim(); }
 bool in_child() noexcept { return claim.in_child(); }

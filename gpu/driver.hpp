@@ -20,9 +20,6 @@ const Driver &open_driver();
 // Whether the module's file is there, without opening it. Throws Error (UNAVAILABLE) with its path.
 void check_installed();
 
-// Throws Error (UNAVAILABLE) unless this library and that module speak the same version.
-void check_module(const Driver *module, const std::string &path);
-
 // To be called before a driver's first function (core/driver_claim.hpp).
 void claim_driver();
 bool in_child() noexcept;

@@ -39,10 +39,20 @@ struct JobParts {
   DeviceMemory records;
 };
 
-// What jobs leave behind for the next job of the same matrix.
-struct IdleParts {
-  std::mutex mutex;
-  std::vector<std::unique_ptr<JobParts>> parts;
+// What jobs leave behind for the next job of the same matrix. Gives the memory of it back where others want it.
+class IdleParts final : private core::MemoryHolder {
+ public:
+  ~IdleParts();
+
+  // One with room for so many bytes of records, if there is one; else any; else null.
+  std::unique_ptr<JobParts> take(const Session *session, std::uint64_t record_bytes);
+  void add(std::unique_ptr<JobParts> parts);
+  void give_idle_memory() noexcept override;
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<JobParts>> parts_;
+  std::shared_ptr<core::MemoryBudget> budget_;  // that asks for it; null before the first parts
 };
 
 class CudaPrepared final : public core::DevicePrepared {

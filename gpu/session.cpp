@@ -362,10 +362,8 @@ void launch(const Session &session, CUstream stream, const Variant &variant, con
 
 void clear_records(const Session &session, CUstream stream, CUdeviceptr records, std::uint64_t bytes) {
   const Driver &driver = session.driver();
-  const std::size_t count = bytes / core::kRecordBytes;
-  check(driver, driver.cuMemsetD2D32Async(records, core::kRecordBytes, 0, 1, count, stream), "cuMemsetD2D32Async");
-  check(driver, driver.cuMemsetD2D32Async(records + 4, core::kRecordBytes, 0xffffffff, 1, count, stream),
-        "cuMemsetD2D32Async");
+  check(driver, driver.cuMemsetD32Async(records, 0xffffffff, bytes / sizeof(std::uint32_t), stream),
+        "cuMemsetD32Async");
 }
 
 Address look_at(const Session &session, const void *pointer) {

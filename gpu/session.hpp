@@ -153,6 +153,7 @@ class Session final : public std::enable_shared_from_this<Session>, private core
   CUstream stream() const noexcept { return own_->get(); }  // for what is waited for at once
   Programs &programs() noexcept { return *programs_; }
   core::MemoryBudget &budget() const noexcept { return *budget_; }
+  const std::shared_ptr<core::MemoryBudget> &shared_budget() const noexcept { return budget_; }
   std::uint64_t free_bytes() const noexcept { return free_bytes_; }  // of the device, when the session began
 
   // The device failed: it is given up for the rest of this process.
@@ -233,7 +234,7 @@ void launch(const Session &session, CUstream stream, const Variant &variant, con
             const std::vector<CUdeviceptr> &shards, const core::KernelRange &range, CUdeviceptr records,
             CUdeviceptr tables);
 
-// Fills records for a compare: no bytes that differ, none of them first.
+// Fills records for a compare: no bytes that differ.
 void clear_records(const Session &session, CUstream stream, CUdeviceptr records, std::uint64_t bytes);
 
 // What the driver says of an address.

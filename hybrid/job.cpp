@@ -149,6 +149,7 @@ InPlace::InPlace(const Work &work, const std::vector<Piece> &pieces, std::size_t
     Task task = work.task(piece.task);
     prepared_.push_back(hybrid_of(task).of(member, backend));
     task.prepared = prepared_.back().get();
+    task.ranges = nullptr;  // of the whole
     task.offset_bytes += piece.offset_bytes;
     task.length_bytes = piece.length_bytes;
     if (task.mode == Mode::compare) {

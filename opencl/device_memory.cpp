@@ -247,8 +247,7 @@ class DeviceRun {
     cl_mem records = part.offsets.get();  // any buffer
     const bool compare = task_.mode == Mode::compare;
     if (compare) {
-      part.record_values.resize(part.range.record_count * task_.prepared->rows() * 2);
-      for (std::size_t i = 1; i < part.record_values.size(); i += 2) part.record_values[i] = 0xffffffff;
+      part.record_values.assign(part.range.record_count * task_.prepared->rows() * 2, 0xffffffff);
       part.records = DeviceBuffer(session, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
                                   part.record_values.size() * sizeof(std::uint32_t), part.record_values.data());
       records = part.records.get();

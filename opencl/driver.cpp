@@ -1,38 +1,15 @@
 #include "opencl/driver.hpp"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <mutex>
-
+#include "core/device_module.hpp"
 #include "core/driver_claim.hpp"
-#include "core/fork.hpp"
-#include "core/own_folder.hpp"
 
 namespace tandem::opencl {
 namespace {
 
-constexpr const char *kModuleFile = "libtandem_opencl.so";
-constexpr const char *kWho = "backend \"opencl\"";
-
-std::string module_path() { return core::own_folder(kWho) + "/" + kModuleFile; }
-
-const Driver &open_module(const std::string &path) {
-  // Never closed: drivers have threads.
-  void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  if (handle == nullptr) {
-    const char *reason = dlerror();
-    core::fail(TANDEM_ERROR_UNAVAILABLE,
-               fmt::format("{} needs {}: {}", kWho, path, reason != nullptr ? reason : "it cannot be opened"));
-  }
-  const auto get = reinterpret_cast<tandem_opencl_module_get_function>(dlsym(handle, TANDEM_OPENCL_SYMBOL));
-  if (get == nullptr)
-    core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{}: {} has no symbol {}", kWho, path, TANDEM_OPENCL_SYMBOL));
-  const Driver *module = get();
-  check_module(module, path);
-  return *module;
-}
+constexpr core::DeviceModule kModule = {
+    "opencl", "OpenCL", "libtandem_opencl.so", TANDEM_OPENCL_SYMBOL, TANDEM_OPENCL_VERSION, sizeof(Driver)};
 
 core::DriverClaim claim("opencl", "OpenCL");
 
@@ -42,42 +19,8 @@ bool means_memory(cl_int error) noexcept {
 
 }  // namespace
 
-void check_module(const Driver *module, const std::string &path) {
-  constexpr std::uint32_t version = TANDEM_OPENCL_VERSION;
-  if (module == nullptr) core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{}: {} is empty", kWho, path));
-  if (module->version != version) {
-    core::fail(TANDEM_ERROR_UNAVAILABLE,
-               fmt::format("{}: {} speaks version {}, this library version {}", kWho, path, module->version, version));
-  }
-  if (module->struct_bytes != sizeof(Driver)) {
-    core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{}: {} has a table of {} bytes, this library expects {}", kWho,
-                                                     path, module->struct_bytes, sizeof(Driver)));
-  }
-}
-
-const Driver &open_driver() {
-  struct Opened {
-    std::mutex mutex;
-    const Driver *driver = nullptr;
-  };
-  static core::ForkLocal<Opened> opened;  // another thread of the parent may have been here when it forked
-  Opened &here = opened.get();
-  const std::lock_guard lock(here.mutex);
-  if (here.driver == nullptr) {
-    const core::ForkPause pause;
-    here.driver = &open_module(module_path());
-  }
-  return *here.driver;
-}
-
-void check_installed() {
-  const std::string path = module_path();
-  if (access(path.c_str(), R_OK) != 0) {
-    core::fail(TANDEM_ERROR_UNAVAILABLE,
-               fmt::format("{} needs {}, which is not there: OpenCL is not part of this installation", kWho, path));
-  }
-}
-
+const Driver &open_driver() { return core::open_table<Driver>(kModule); }
+void check_installed() { kModule.check_installed(); }
 bool in_child() noexcept { return claim.in_child(); }
 void claim_driver() { claim.claim(); }
 

@@ -21,9 +21,6 @@ const Driver &open_driver();
 // Whether the module's file is there, without opening it. Throws Error (UNAVAILABLE) with its path.
 void check_installed();
 
-// Throws Error (UNAVAILABLE) unless this library and that module speak the same version.
-void check_module(const Driver *module, const std::string &path);
-
 // To be called before a driver's first function: from now on it belongs to this process. What a driver holds (threads,
 // open devices) is lost in a child: throws Error (DEVICE) in one whose parent had come so far.
 void claim_driver();

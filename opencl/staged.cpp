@@ -63,8 +63,8 @@ class Stream {
     cl_mem records = slot.offsets.get();  // any buffer
     if (compare) {
       records = slot.records.get(session, record_bytes);
-      const cl_uint nothing[] = {0, 0xffffffff};
-      check(driver_.clEnqueueFillBuffer(lane_.up.get(), records, nothing, sizeof nothing, 0, record_bytes, 0, nullptr,
+      const cl_uint nothing = 0xffffffff;
+      check(driver_.clEnqueueFillBuffer(lane_.up.get(), records, &nothing, sizeof nothing, 0, record_bytes, 0, nullptr,
                                         slot.events.next(driver_)),
             "clEnqueueFillBuffer");
     }

@@ -118,8 +118,8 @@ bool run_zero_copy(const Workplace &place, const Task &task, core::Control &cont
       cl_mem records = offsets;  // any buffer
       if (compare) {
         records = slot.records.get(session, record_bytes);
-        const cl_uint nothing[] = {0, 0xffffffff};
-        check(driver.clEnqueueFillBuffer(queue, records, nothing, sizeof nothing, 0, record_bytes, 0, nullptr,
+        const cl_uint nothing = 0xffffffff;
+        check(driver.clEnqueueFillBuffer(queue, records, &nothing, sizeof nothing, 0, record_bytes, 0, nullptr,
                                          slot.events.next(driver)),
               "clEnqueueFillBuffer");
       }

@@ -496,6 +496,18 @@ TEST_F(BadCall, PlanArguments) {
   bad = arguments;
   bad.struct_bytes = 1;
   both(plan.get(), &bad, TANDEM_ERROR_INVALID_ARGUMENT);
+  tandem_verify_result result = {};
+  result.struct_bytes = sizeof result;
+  tandem_verify_range range = {};
+  std::uint64_t count = 0;
+  bad = arguments;
+  bad.verify_result = &result;
+  bad.verify_range_capacity = 1;
+  bad.verify_range_count_out = &count;
+  both(verify.get(), &bad, TANDEM_ERROR_INVALID_ARGUMENT);  // room for one, but no array
+  bad.verify_ranges = &range;
+  bad.verify_range_count_out = nullptr;
+  both(verify.get(), &bad, TANDEM_ERROR_INVALID_ARGUMENT);  // nowhere to say how many
   stripe_.pointers[kK] = stripe_.pointers[0];
   both(plan.get(), &arguments, TANDEM_ERROR_OVERLAP);
   stripe_.pointers[kK] = nullptr;

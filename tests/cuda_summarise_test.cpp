@@ -52,7 +52,7 @@ struct Case {
     range.tile_bytes = tile_bytes;
     range.tile_count = (end - begin + tile_bytes - 1) / tile_bytes;
     range.record_count = range.tile_count + 2;
-    for (std::uint64_t i = 0; i < range.record_count * rows; ++i) words.insert(words.end(), {0, UINT32_MAX});
+    for (std::uint64_t i = 0; i < range.record_count * rows; ++i) words.insert(words.end(), {UINT32_MAX, UINT32_MAX});
   }
 
   std::uint64_t tile_end(std::uint64_t record) const {
@@ -64,7 +64,7 @@ struct Case {
   // `count` bytes of the record differ, the first one at `first`.
   void note(std::uint64_t record, unsigned row, std::uint32_t count, std::uint32_t first) {
     ASSERT_LE(std::uint64_t{first} + count, bytes_of(record));
-    words[(record * rows + row) * 2] = count;
+    words[(record * rows + row) * 2] = count - 1;
     words[(record * rows + row) * 2 + 1] = first;
   }
 
@@ -87,8 +87,8 @@ Result expected(const Case &from) {
     std::map<std::uint64_t, std::uint64_t> by_start;  // where it lies in the shard -> record
     for (std::uint64_t record = 0; record < from.range.record_count; ++record) {
       const std::uint32_t *pair = &from.words[(record * from.rows + row) * 2];
-      if (pair[0] == 0) continue;
-      all.merge({pair[0], from.range.record_start(record) + pair[1]});
+      if (core::mismatch_count(pair) == 0) continue;
+      all.merge({core::mismatch_count(pair), from.range.record_start(record) + pair[1]});
       by_start[from.range.record_start(record)] = record;
     }
     std::uint64_t touches = UINT64_MAX;
@@ -96,7 +96,7 @@ Result expected(const Case &from) {
       const std::uint32_t *pair = &from.words[(record * from.rows + row) * 2];
       if (start != touches) result.ranges.push_back({row, 0, start + pair[1], 0, 0});
       result.ranges.back().end_bytes = touches = from.tile_end(record);
-      result.ranges.back().byte_count += pair[0];
+      result.ranges.back().byte_count += core::mismatch_count(pair);
     }
     result.found.push_back({all.byte_count, all.first_bytes});
   }

@@ -294,7 +294,7 @@ void check(Random &random, const Kernel &kernel, std::size_t length, std::array<
   ASSERT_LE(range.end, length);
   ASSERT_LT(range.begin + (length - range.end), 200u) << "head and tail are the slow part";
   std::vector<std::uint32_t> records, space(std::size_t{columns} * 32);
-  for (std::uint64_t i = 0; i < range.record_count * rows; ++i) records.insert(records.end(), {0, UINT32_MAX});
+  for (std::uint64_t i = 0; i < range.record_count * rows; ++i) records.insert(records.end(), {UINT32_MAX, UINT32_MAX});
   const std::vector<std::uint32_t> tables = pack_nibble_tables(matrix);
   arguments.begin = range.begin;
   arguments.end = range.end;
@@ -318,8 +318,8 @@ void check(Random &random, const Kernel &kernel, std::size_t length, std::array<
   for (std::uint64_t record = 0; record < range.record_count; ++record) {
     for (unsigned r = 0; r < rows; ++r) {
       const std::uint32_t *pair = &records[(record * rows + r) * 2];
-      if (pair[0] == 0) continue;
-      found[r].count += pair[0];
+      if (mismatch_count(pair) == 0) continue;
+      found[r].count += mismatch_count(pair);
       found[r].first = std::min(found[r].first, range.record_start(record) + pair[1]);
     }
   }

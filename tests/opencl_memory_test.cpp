@@ -166,7 +166,23 @@ TEST_P(OpenclMemory, EncodeDecodeVerifyUpdate) {
   EXPECT_EQ(result.mismatch_byte_count, kM);
   EXPECT_EQ(result.first_mismatch_bytes, kBytes - 2);
   EXPECT_EQ(result.suspect_shard, 2u) << "found by reading the column from the device";
-  given.verify_result = nullptr;
+
+  Bytes damaged_twice = damaged;
+  damaged_twice[100] ^= 1;
+  put(2, damaged_twice);
+  tandem_verify_range ranges[2 * kM] = {};
+  std::uint64_t range_count = 0;
+  given.verify_ranges = ranges;
+  given.verify_range_capacity = 2 * kM;
+  given.verify_range_count_out = &range_count;
+  ASSERT_EQ(tandem_plan_run(verify.get(), &given), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(range_count, 2 * kM);
+  for (unsigned i = 0; i < 2 * kM; ++i) {
+    EXPECT_EQ(ranges[i].shard, kK + i / 2) << i;
+    EXPECT_EQ(ranges[i].begin_bytes, i % 2 == 0 ? 100 : kBytes - 2) << i;
+    EXPECT_EQ(ranges[i].end_bytes, ranges[i].begin_bytes + 1) << i;
+  }
+  given = arguments();
 
   // Update: shard 2 becomes `damaged`; parity must be what encode makes of that.
   put(2, stripe.truth[2]);

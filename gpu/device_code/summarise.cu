@@ -22,25 +22,28 @@ void check(cudaError_t status, const char *what) {
   if (status != cudaSuccess) throw thrust::system_error(status, thrust::cuda_category(), what);
 }
 
-// Thrust's own memory, and the arrays' too, in stream order.
-class StreamMemory {
+static_assert(TANDEM_CUDA_SUMMARISE_NO_MEMORY == static_cast<int>(cudaErrorMemoryAllocation));
+
+// Thrust's own memory, and the arrays' too: the caller's, who has a budget for it.
+class CallersMemory {
  public:
   using value_type = char;
-  explicit StreamMemory(cudaStream_t stream) : stream_(stream) {}
+  explicit CallersMemory(const tandem_cuda_summary &summary) : summary_(summary) {}
   char *allocate(std::ptrdiff_t bytes) {
-    void *memory = nullptr;
-    check(cudaMallocAsync(&memory, bytes > 0 ? static_cast<std::size_t>(bytes) : 1, stream_), "cudaMallocAsync");
+    void *memory = summary_.allocate(summary_.memory, bytes > 0 ? static_cast<std::uint64_t>(bytes) : 1);
+    if (memory == nullptr) throw std::bad_alloc();
     return static_cast<char *>(memory);
   }
-  void deallocate(char *memory, std::size_t) noexcept { cudaFreeAsync(memory, stream_); }
+  void deallocate(char *memory, std::size_t) noexcept { summary_.release(summary_.memory, memory); }
 
  private:
-  cudaStream_t stream_;
+  const tandem_cuda_summary &summary_;
 };
 
 class Device {
  public:
-  explicit Device(cudaStream_t stream) : stream_(stream), memory_(stream) {}
+  explicit Device(const tandem_cuda_summary &summary)
+      : stream_(static_cast<cudaStream_t>(summary.stream)), memory_(summary) {}
   auto policy() { return thrust::cuda::par(memory_).on(stream_); }
   void *allocate(std::uint64_t bytes) { return memory_.allocate(static_cast<std::ptrdiff_t>(bytes)); }
   void release(void *memory) noexcept { memory_.deallocate(static_cast<char *>(memory), 0); }
@@ -51,7 +54,7 @@ class Device {
 
  private:
   cudaStream_t stream_;
-  StreamMemory memory_;
+  CallersMemory memory_;
 };
 
 int failed(const tandem_cuda_summary &summary, int status, const char *why) {
@@ -65,10 +68,10 @@ int failed(const tandem_cuda_summary &summary, int status, const char *why) {
 extern "C" int tandem_cuda_summarise(const tandem_cuda_summary *given) {
   const tandem_cuda_summary &summary = *given;
   if (summary.struct_bytes != sizeof summary || summary.rows == 0 || summary.rows > 256 ||
-      summary.record_count != summary.tile_count + 2)
+      summary.record_count != summary.tile_count + 2 || summary.allocate == nullptr || summary.release == nullptr)
     return failed(summary, cudaErrorInvalidValue, "a summary that makes no sense");
   try {
-    Device device(static_cast<cudaStream_t>(summary.stream));
+    Device device(summary);
     const summarise::Records records = {summary.records, summary.rows,       summary.begin,     summary.end,
                                         summary.length,  summary.tile_bytes, summary.tile_count};
     *summary.range_count_out =
@@ -80,7 +83,7 @@ extern "C" int tandem_cuda_summarise(const tandem_cuda_summary *given) {
     cudaGetLastError();  // the runtime keeps it for whoever asks next
     return failed(summary, error.code().value(), error.what());
   } catch (const std::bad_alloc &) {
-    return failed(summary, cudaErrorMemoryAllocation, "out of memory");
+    return failed(summary, TANDEM_CUDA_SUMMARISE_NO_MEMORY, "out of memory");
   } catch (const std::exception &error) {
     return failed(summary, cudaErrorUnknown, error.what());
   } catch (...) {

@@ -39,7 +39,8 @@ struct Range {
 
 // The records of a range: core::KernelRange, with what it takes to find them on the device.
 struct Records {
-  const std::uint32_t *words;  // (record * rows + row) * 2: how many bytes differ, and where in its tile the first lies
+  // (record * rows + row) * 2: one less than how many bytes differ, and where in its tile the first lies
+  const std::uint32_t *words;
   std::uint64_t rows;
   std::uint64_t begin, end, length, tile_bytes, tile_count;
 
@@ -66,13 +67,13 @@ struct Records {
     const std::uint64_t start = head ? 0 : tail ? end : begin + record * tile_bytes;
     const std::uint64_t stop = head ? begin : tail ? length : end - start < tile_bytes ? end : start + tile_bytes;
     const std::uint32_t *pair = words + (record * rows + row) * 2;
-    return {static_cast<std::uint32_t>(row), 0, start + pair[1], stop, pair[0]};
+    return {static_cast<std::uint32_t>(row), 0, start + pair[1], stop, pair[0] + 1};
   }
 };
 
 struct HasMismatch {
   Records records;
-  TANDEM_ON_BOTH bool operator()(Index word_pair) const { return records.words[word_pair * 2] != 0; }
+  TANDEM_ON_BOTH bool operator()(Index word_pair) const { return records.words[word_pair * 2] != UINT32_MAX; }
 };
 struct PlaceOf {
   Records records;

@@ -387,10 +387,10 @@ typedef struct tandem_plan_options {
 } tandem_plan_options;
 
 /* Prepares an operation: solves for the coefficient matrix, builds the kernel's tables. Running a plan then costs
- * neither. For TANDEM_MEMORY_CUDA the kernel is compiled and loaded here, once for a matrix, and kept in the cache (a
- * tenth of a second or two; not with kernel "tables"). A plan outlives its codec, not its context.
- * Status: INVALID_ARGUMENT, UNSUPPORTED (a memory kind that no backend of the context reaches), NOT_RECOVERABLE,
- *   OUT_OF_MEMORY. */
+ * neither. For TANDEM_MEMORY_CUDA two kernels are compiled and loaded here, for aligned shards and for others, once for
+ * a matrix, and kept in the cache (some tenths of a second; not with kernel "tables"). A plan outlives its codec, not
+ * its context. Status: INVALID_ARGUMENT, UNSUPPORTED (a memory kind that no backend of the context reaches),
+ * NOT_RECOVERABLE, OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_plan_create(tandem_context *context, const tandem_codec *codec,
                                             const tandem_plan_options *options, tandem_plan **plan_out);
 /* Ends a plan. NULL is allowed. Jobs of it go on. */
@@ -399,6 +399,15 @@ TANDEM_API void tandem_plan_destroy(tandem_plan *plan);
 /* Which shards a run of the plan reads: read_out gets k+m bytes, 1 = read, 0 = not. For a decode that is the fewest
  * that suffice. Status: INVALID_ARGUMENT. */
 TANDEM_API tandem_status tandem_plan_shards_to_read(const tandem_plan *plan, uint8_t *read_out);
+
+/* A part of one parity shard that does not match the data. */
+typedef struct tandem_verify_range {
+  uint32_t shard;               /* index, k..k+m-1 */
+  uint32_t reserved;            /* 0 */
+  uint64_t begin_bytes;         /* offset in the shard of its first byte, which does not match */
+  uint64_t end_bytes;           /* offset behind its last byte */
+  uint64_t mismatch_byte_count; /* bytes of it that do not match: 1 or more; the others do */
+} tandem_verify_range;
 
 typedef struct tandem_plan_arguments {
   size_t struct_bytes;
@@ -413,21 +422,30 @@ typedef struct tandem_plan_arguments {
      queue is a stream of its primary context (a cudaStream_t), in whose order the work is done. NULL is refused: the
      default streams are CU_STREAM_LEGACY and CU_STREAM_PER_THREAD. Offsets are added to the pointers. Fastest where all
      shards begin at multiples of 16. With no more jobs of the plan in flight than there were before (eight at most),
-     and no verify of longer shards, a submit starts the kernel and neither compiles, allocates nor waits. What a
-     plan has not had before costs the submit that brings it: room for one more job in flight, and the kernel for
-     shards that are not aligned, which is loaded (compiled, where it is not cached) at their first submit; that of
-     aligned ones is ready with the plan. A submit can be captured into a CUDA graph, the first one too where the
-     shards are aligned, a verify never (UNSUPPORTED). The job of a captured submit is over at once; its graph must
-     not outlive plan and context. TANDEM_MEMORY_OPENCL: shards and new_data are cl_mem handles, buffers of the
-     queue's context, cast to pointers; one buffer may hold several shards, at offsets of their own. Fastest: all
-     shards that are read in one buffer and all that are written in one (it may be the same), at offsets that are
-     multiples of 64. */
+     and no verify of longer shards, a submit starts the kernel and neither compiles, allocates nor waits, wherever
+     the shards begin; what is new costs the submit that brings it: room for one more job in flight. A verify whose
+     records find no room on the device, a few bytes for some thousand of a shard, goes piece by piece, and its submit
+     waits for all of them but the last. A submit can be captured into a CUDA graph, the first one too, a verify never
+     (UNSUPPORTED). The job of a captured submit is over at once; its graph must not outlive plan and context.
+     TANDEM_MEMORY_OPENCL: shards and new_data are cl_mem handles, buffers of the queue's context, cast to pointers; one
+     buffer may hold several shards, at offsets of their own. Fastest: all shards that are read in one buffer and all
+     that are written in one (it may be the same), at offsets that are multiples of 64. */
   void *queue;              /* the cl_command_queue, of the context's device, that the work goes to: it runs after what
                                was put there before. In order; before and after a run in an out-of-order queue put a
                                barrier. Its cl_context, like those of three others at most, is retained until
                                the tandem_context is destroyed: what was compiled for it is kept */
   const uint64_t *offsets;  /* k+m byte offsets of the shards in their buffers; NULL = all 0 */
   uint64_t new_data_offset; /* update: of new_data */
+
+  /* verify: where the mismatches lie, if that is wanted: sorted by shard, then begin_bytes; disjoint; together they
+     hold every parity byte that does not match. How finely they tell it apart is the backend's business: a range may
+     hold bytes that match (some thousand). For CUDA device memory they cost next to nothing; elsewhere, where something
+     does not match, the shards are read once or twice more from the first mismatch to the last. */
+  tandem_verify_range *verify_ranges; /* the first ones are written here when the run is done: no more than there are,
+                                         nor than the capacity; NULL with capacity 0 */
+  uint64_t verify_range_capacity;
+  uint64_t *verify_range_count_out; /* how many ranges there are: may be more than the capacity. NULL, which goes with
+                                       verify_ranges NULL: ranges are not looked for */
 } tandem_plan_arguments;
 
 /* Runs a plan and returns when it is done. Status: as the plain function of the same operation. Device memory: also

@@ -1,5 +1,6 @@
-// The CUDA backend on a GPU of this machine: both techniques, with staged and with pinned shards. Where there is none
-// that is printed as NOT RUN, unless TANDEM_TEST_REQUIRE_CUDA is set: then it fails.
+// The CUDA backend on a GPU of this machine: both techniques, with staged and with pinned shards, and with shards in
+// the GPU's memory. Where there is none that is printed as NOT RUN, unless TANDEM_TEST_REQUIRE_CUDA is set: then it
+// fails.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -10,6 +11,7 @@
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "gpu/factory.hpp"
+#include "tests/conformance/gpu_program.hpp"
 #include "tests/conformance/suite.hpp"
 #include "tests/conformance/work.hpp"
 
@@ -56,6 +58,10 @@ std::vector<BackendMaker> makers() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, BackendConformance, testing::ValuesIn(makers()), maker_name);
+
+std::vector<CudaMaker> cuda_makers() { return {{"gpu", make_gpu_program, missing()}}; }
+INSTANTIATE_TEST_SUITE_P(Cuda, CudaShards, testing::ValuesIn(cuda_makers()), cuda_maker_name);
+INSTANTIATE_TEST_SUITE_P(Cuda, CudaShardsDeathTest, testing::ValuesIn(cuda_makers()), cuda_maker_name);
 
 // Each technique, mode and length; shards anywhere, and in the backend's own staging memory, which the device reads and
 // writes where it lies. The log says that the technique, and no other, was used.

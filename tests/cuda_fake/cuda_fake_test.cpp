@@ -11,12 +11,16 @@
 #include <thread>
 
 #include "core/budget.hpp"
+#include "core/device_module.hpp"
 #include "core/error.hpp"
+#include "core/mismatch_ranges.hpp"
 #include "gpu/devices.hpp"
 #include "gpu/factory.hpp"
+#include "tests/conformance/cuda_shards.hpp"
 #include "tests/conformance/suite.hpp"
 #include "tests/conformance/work.hpp"
 #include "tests/cuda_fake/fake_driver.hpp"
+#include "tests/support/mismatch_ranges.hpp"
 
 namespace tandem::test {
 namespace {
@@ -111,6 +115,51 @@ void expect_clean(const FakeCuda &driver, const std::string &after) {
   EXPECT_EQ(fake_context_depth(), 0u) << after;
   EXPECT_TRUE(is_fake_capture_mode_global()) << after;
 }
+
+// The fake as the CUDA of a program.
+class FakeProgram final : public CudaProgram {
+ public:
+  explicit FakeProgram(FakeSummarise summarise) : script_(of(summarise)), driver_(script_) {}
+  ~FakeProgram() override { expect_clean(driver_, "a program's life"); }
+  gpu::Options options(const char *technique) const override { return fake_options(driver_, technique); }
+  std::uint64_t large_bytes() const override { return 200'003; }
+  CUdeviceptr allocate(std::uint64_t bytes) override { return driver_.allocate(bytes); }
+  void free(CUdeviceptr memory) override { driver_.free(memory); }
+  void write(CUdeviceptr to, const void *from, std::uint64_t bytes) override {
+    std::memcpy(reinterpret_cast<void *>(to), from, bytes);
+  }
+  void read(void *to, CUdeviceptr from, std::uint64_t bytes) override {
+    std::memcpy(to, reinterpret_cast<const void *>(from), bytes);
+  }
+  CUstream make_stream() override { return driver_.make_stream(); }
+  void destroy(CUstream stream) override { driver_.destroy(stream); }
+  void synchronize(CUstream stream) override { driver_.synchronize(stream); }
+  void begin_capture(CUstream stream) override { driver_.begin_capture(stream); }
+  void end_capture(CUstream stream) override { EXPECT_EQ(driver_.end_capture(stream), 1u); }
+  void launch_graph(CUstream) override { driver_.launch_graph(); }
+  void break_stream(CUstream) override {
+    FakeCudaScript broken = script_;
+    broken.failing_command = 0;
+    driver_.set_script(broken);
+  }
+  void let_fail() override {}  // nothing happens before it is waited for
+
+ private:
+  static FakeCudaScript of(FakeSummarise summarise) {
+    FakeCudaScript script;
+    script.summarise = summarise;
+    return script;
+  }
+  const FakeCudaScript script_;
+  FakeCuda driver_;
+};
+
+std::vector<CudaMaker> cuda_makers() {
+  return {{"reduced_on_the_device", [] { return std::make_unique<FakeProgram>(FakeSummarise::works); }, ""},
+          {"reduced_on_the_host", [] { return std::make_unique<FakeProgram>(FakeSummarise::absent); }, ""}};
+}
+INSTANTIATE_TEST_SUITE_P(CudaFake, CudaShards, testing::ValuesIn(cuda_makers()), cuda_maker_name);
+INSTANTIATE_TEST_SUITE_P(CudaFake, CudaShardsDeathTest, testing::ValuesIn(cuda_makers()), cuda_maker_name);
 
 // A stripe in device memory, on a stream of the caller.
 class OnDevice {
@@ -392,35 +441,30 @@ TEST(CudaFaults, ACancelDrainsAndTheNextRunWorks) {
 
 // ---- shards in device memory ------------------------------------------------------------------------------
 
-TEST(CudaDeviceMemory, EveryModeTechniqueAndAlignment) {
-  for (const char *technique : {"tables", "compiled", ""}) {
-    for (const std::uint64_t skew : {0, 2, 6, 32}) {
-      for (const FakeSummarise summarise : {FakeSummarise::absent, FakeSummarise::works, FakeSummarise::fails}) {
-        FakeCudaScript script;
-        script.summarise = summarise;
-        FakeCuda driver(script);
-        {
-          Work work(3, 5, 30'001);
-          Heard heard;
-          const auto backend = gpu::make_backend(fake_options(driver, technique), heard.log());
-          const auto prepared = backend->prepare(work.matrix);
-          OnDevice stripe(driver, work, skew);
-          for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare, Mode::compare}) {
-            work.reset();
-            stripe.write();
-            const core::Task task = stripe.task(*prepared, mode);
-            core::Control control;
-            backend->run({&task, 1}, control);
-            stripe.read();
-            ASSERT_TRUE(work.is_right(mode)) << technique << ", skew " << skew;
-          }
-          const bool fails = summarise == FakeSummarise::fails;
-          EXPECT_EQ(driver.calls_of("summarise"), fails ? 1u : summarise == FakeSummarise::works ? 2u : 0u);
-          EXPECT_EQ(heard.has("on the host: error 2 of the CUDA runtime, no room, by script"), fails) << heard.text;
-        }
-        expect_clean(driver, "device memory");
+// CudaShards, the suite, asks for the bytes; here it is what the driver sees.
+TEST(CudaDeviceMemory, AReductionThatFailsIsNotTriedAgain) {
+  for (const FakeSummarise summarise : {FakeSummarise::absent, FakeSummarise::works, FakeSummarise::fails}) {
+    FakeCudaScript script;
+    script.summarise = summarise;
+    FakeCuda driver(script);
+    {
+      Work work(3, 5, 30'001);
+      Heard heard;
+      const auto backend = gpu::make_backend(fake_options(driver), heard.log());
+      const auto prepared = backend->prepare(work.matrix);
+      OnDevice stripe(driver, work, 6);
+      for (unsigned round = 0; round < 2; ++round) {
+        work.reset();
+        const core::Task task = stripe.task(*prepared, Mode::compare);
+        core::Control control;
+        backend->run({&task, 1}, control);
+        ASSERT_TRUE(work.is_right(Mode::compare));
       }
+      const bool fails = summarise == FakeSummarise::fails;
+      EXPECT_EQ(driver.calls_of("summarise"), fails ? 1u : summarise == FakeSummarise::works ? 2u : 0u);
+      EXPECT_EQ(heard.has("on the host: error 77 of the CUDA runtime, no room, by script"), fails) << heard.text;
     }
+    expect_clean(driver, "device memory");
   }
 }
 
@@ -433,17 +477,19 @@ TEST(CudaDeviceMemory, APreparedSubmitOnlyStartsAKernel) {
       const auto backend = gpu::make_backend(fake_options(driver, technique), core::Log());
       const auto prepared = backend->prepare(work.matrix);
       backend->make_ready(*prepared, mode, core::MemoryKind::cuda);
-      OnDevice stripe(driver, work, 0);
+      // Aligned, unaligned, and once more of each.
+      OnDevice aligned(driver, work, 0), unaligned(driver, work, 6);
       core::Control control;
-      work.reset();
-      const core::Task task = stripe.task(*prepared, mode);
-      for (unsigned round = 0; round < 3; ++round) {
+      for (unsigned round = 0; round < 4; ++round) {
+        OnDevice &stripe = round % 2 == 0 ? aligned : unaligned;
+        work.reset();
+        const core::Task task = stripe.task(*prepared, mode);
         driver.set_script({});
         work.reset();
         stripe.write();
         auto ticket = backend->submit({&task, 1}, control);
         for (const char *function :
-             {"nvrtcCompileProgram", "cuModuleLoadData", "cuModuleGetFunction", "cuMemHostAlloc"})
+             {"nvrtcCompileProgram", "cuModuleLoadData", "cuModuleGetFunction", "cuMemHostAlloc", "cuMemcpyHtoDAsync"})
           EXPECT_EQ(driver.calls_of(function), 0u) << function << ", round " << round;
         if (round > 0) {  // the first one makes an event, and room for records
           for (const char *function : {"cuMemAllocFromPoolAsync", "cuEventCreate", "cuStreamSynchronize",
@@ -590,22 +636,6 @@ TEST(CudaFaults, AnErrorOfACaptureDoesNotGiveTheDeviceUp) {
   }
 }
 
-TEST(CudaDeviceMemory, FailuresSurfaceAtTheWait) {
-  FakeCudaScript script;
-  FakeCuda driver(script);
-  Work work(2, 3, 5000);
-  const auto backend = gpu::make_backend(fake_options(driver), core::Log());
-  const auto prepared = backend->prepare(work.matrix);
-  backend->make_ready(*prepared, Mode::assign, core::MemoryKind::cuda);
-  OnDevice stripe(driver, work, 0);
-  script.failing_command = 0;
-  driver.set_script(script);
-  core::Control control;
-  const core::Task task = stripe.task(*prepared, Mode::assign);
-  const auto ticket = backend->submit({&task, 1}, control);
-  for (unsigned i = 0; i < 2; ++i) EXPECT_EQ(status_of([&] { ticket->wait(); }).first, TANDEM_ERROR_DEVICE) << i;
-}
-
 TEST(CudaDeviceMemory, WrongPointersAndStreamsAreRefused) {
   FakeCudaScript script;
   script.devices.resize(2);
@@ -666,6 +696,191 @@ TEST(CudaDeviceMemory, WrongPointersAndStreamsAreRefused) {
     driver.destroy(second);
   }
   expect_clean(driver, "refusals");
+}
+
+// ---- a verify's records --------------------------------------------------------------------------------------
+
+// Outputs that differ in a few places, of which task.ranges and mismatches have to tell.
+struct Damaged {
+  Damaged(unsigned rows, unsigned columns, std::uint64_t bytes)
+      : work(rows, columns, bytes), differs(rows, std::vector<bool>(bytes)) {
+    Random random(bytes);
+    for (unsigned r = 0; r < rows; ++r) {
+      work.before[r] = work.product[r];
+      for (unsigned i = 0; i < r * 4; ++i) {
+        const std::uint64_t first = random.below(bytes), count = i % 2 == 0 ? 1 : random.below(9000);
+        for (std::uint64_t at = first; at < std::min(bytes, first + count); ++at) {
+          work.before[r][at] = static_cast<std::uint8_t>(work.product[r][at] ^ 5);
+          differs[r][at] = true;
+        }
+      }
+    }
+  }
+
+  // Runs a compare; what it says has to be right, or it is a status.
+  tandem_status run(core::Backend &backend, const core::Prepared &prepared, OnDevice &stripe, std::uint64_t capacity) {
+    work.reset();
+    core::MismatchRanges ranges;
+    ranges.capacity = capacity;
+    core::Task task = stripe.task(prepared, Mode::compare);
+    task.ranges = &ranges;
+    core::Control control;
+    const auto [status, message] = status_of([&] { backend.run({&task, 1}, control); });
+    if (status != TANDEM_OK) return status;
+    EXPECT_TRUE(work.is_right(Mode::compare));
+    EXPECT_TRUE(ranges.is_filled);
+    std::vector<RangeOfRow> list;
+    for (const core::MismatchRange &each : ranges.list)
+      list.push_back({each.output, each.begin_bytes, each.end_bytes, each.byte_count});
+    EXPECT_EQ(list.size(), std::min(capacity, ranges.count));
+    EXPECT_TRUE(are_ranges_of(list, ranges.count, differs)) << "capacity " << capacity;
+    range_count = ranges.count;
+    return status;
+  }
+
+  Work work;
+  std::vector<std::vector<bool>> differs;
+  std::uint64_t range_count = 0;
+};
+
+TEST(CudaVerify, RangesOfAnyCapacity) {
+  for (const FakeSummarise summarise : {FakeSummarise::absent, FakeSummarise::works, FakeSummarise::fails}) {
+    FakeCudaScript script;
+    script.summarise = summarise;
+    FakeCuda driver(script);
+    {
+      Damaged damaged(5, 3, 90'001);
+      const auto backend = gpu::make_backend(fake_options(driver, "tables"), core::Log());
+      const auto prepared = backend->prepare(damaged.work.matrix);
+      for (const std::uint64_t skew : {0, 6}) {
+        OnDevice stripe(driver, damaged.work, skew);
+        for (const std::uint64_t capacity : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{7}, UINT64_MAX})
+          EXPECT_EQ(damaged.run(*backend, *prepared, stripe, capacity), TANDEM_OK);
+        EXPECT_GE(damaged.range_count, 10u);
+      }
+    }
+    expect_clean(driver, "ranges");
+  }
+}
+
+// More ranges than are fetched at once; and every byte wrong, which is one range.
+TEST(CudaVerify, ManyRangesAndOne) {
+  FakeCudaScript script;
+  script.summarise = FakeSummarise::works;
+  FakeCuda driver(script);
+  {
+    Damaged damaged(1, 1, 5'000'000);
+    for (std::uint64_t at = 0; at < damaged.work.bytes; at += 4096) {
+      damaged.work.before[0][at] ^= 1;
+      damaged.differs[0][at] = true;
+    }
+    const auto backend = gpu::make_backend(fake_options(driver, "tables"), core::Log());
+    const auto prepared = backend->prepare(damaged.work.matrix);
+    OnDevice stripe(driver, damaged.work, 0);
+    EXPECT_EQ(damaged.run(*backend, *prepared, stripe, 1'000'000), TANDEM_OK);
+    EXPECT_EQ(damaged.range_count, 1221u);
+    EXPECT_EQ(driver.calls_of("summarise"), 2u);
+    damaged.work.before[0] = damaged.work.product[0];
+    for (std::uint8_t &byte : damaged.work.before[0]) byte ^= 7;
+    damaged.differs[0].assign(damaged.work.bytes, true);
+    stripe.write();
+    EXPECT_EQ(damaged.run(*backend, *prepared, stripe, 10), TANDEM_OK);
+    EXPECT_EQ(damaged.range_count, 1u);
+  }
+  expect_clean(driver, "many ranges");
+}
+
+// With any budget, and any room on the device, a verify is right or has a status: it goes in pieces before it fails.
+// What the reduction takes is of the budget too.
+TEST(CudaVerify, ShortOfMemoryItGoesInPiecesAndThenFails) {
+  Damaged damaged(6, 3, 60'001);
+  for (const FakeSummarise summarise : {FakeSummarise::works, FakeSummarise::absent}) {
+    for (const bool of_budget : {true, false}) {
+      unsigned whole = 0, in_pieces = 0, refused = 0, reduced = 0;
+      for (std::uint64_t room = 0; room < 12'000; room += room < 1500 ? 24 : 500) {
+        FakeCudaScript script;
+        script.summarise = summarise;
+        if (!of_budget) script.devices[0].available_bytes = room;
+        FakeCuda driver(script);
+        Heard heard;
+        {
+          gpu::Options options = fake_options(driver, "compiled");
+          if (of_budget) options.memory_budget_bytes = std::max<std::uint64_t>(room, 1);
+          const auto backend = gpu::make_backend(options, heard.log());
+          const auto prepared = backend->prepare(damaged.work.matrix);
+          OnDevice stripe(driver, damaged.work, room % 5);
+          tandem_status first = TANDEM_OK;
+          for (unsigned round = 0; round < 2; ++round) {
+            const std::uint64_t calls = backend->kernel_calls();
+            const tandem_status status = damaged.run(*backend, *prepared, stripe, 1000);
+            if (round == 0) first = status;
+            EXPECT_EQ(status, first) << room;
+            if (status != TANDEM_OK) {
+              EXPECT_EQ(status, TANDEM_ERROR_OUT_OF_MEMORY);
+              ++refused;
+            } else {
+              ++(backend->kernel_calls() == calls + 1 ? whole : in_pieces);
+            }
+          }
+          reduced += driver.calls_of("summarise") != 0;
+          EXPECT_LE(driver.most_device_bytes(), room);
+          EXPECT_FALSE(heard.has("on the host")) << "too little room now says nothing of the next time";
+        }
+        expect_clean(driver, "room of " + std::to_string(room));
+      }
+      EXPECT_GE(whole, 10u);
+      EXPECT_GE(in_pieces, 30u);
+      EXPECT_GE(refused, 10u);
+      EXPECT_EQ(reduced != 0, summarise == FakeSummarise::works);
+    }
+  }
+}
+
+// What a plan's jobs left behind is there for another plan.
+TEST(CudaVerify, IdleRecordsAreGivenBack) {
+  FakeCuda driver;
+  {
+    gpu::Options options = fake_options(driver, "compiled");
+    options.memory_budget_bytes = 40'000;
+    const auto backend = gpu::make_backend(options, core::Log());
+    Damaged one(20, 2, 100'000), other(19, 2, 100'000);
+    const auto prepared_one = backend->prepare(one.work.matrix), prepared_other = backend->prepare(other.work.matrix);
+    OnDevice stripe_one(driver, one.work, 0), stripe_other(driver, other.work, 0);
+    for (unsigned round = 0; round < 3; ++round) {
+      const std::uint64_t calls = backend->kernel_calls();
+      EXPECT_EQ(one.run(*backend, *prepared_one, stripe_one, 10), TANDEM_OK);
+      EXPECT_EQ(other.run(*backend, *prepared_other, stripe_other, 10), TANDEM_OK);
+      EXPECT_EQ(backend->kernel_calls(), calls + 2) << "in pieces, though one plan's memory lies idle";
+    }
+    EXPECT_LE(driver.most_device_bytes(), 40'000u);
+  }
+  expect_clean(driver, "two plans");
+}
+
+// A submit in pieces that is cancelled between them.
+TEST(CudaVerify, InPiecesItCanBeCancelled) {
+  FakeCudaScript script;
+  FakeCuda driver(script);
+  {
+    gpu::Options options = fake_options(driver, "compiled");
+    options.memory_budget_bytes = 1000;
+    const auto backend = gpu::make_backend(options, core::Log());
+    Damaged damaged(6, 3, 200'000);
+    const auto prepared = backend->prepare(damaged.work.matrix);
+    backend->make_ready(*prepared, Mode::compare, core::MemoryKind::cuda);
+    OnDevice stripe(driver, damaged.work, 0);
+    core::Control control;
+    script.control = &control;
+    script.cancelling_command = 4;
+    driver.set_script(script);
+    damaged.work.reset();
+    const core::Task task = stripe.task(*prepared, Mode::compare);
+    EXPECT_EQ(status_of([&] { backend->submit({&task, 1}, control); }).first, TANDEM_ERROR_CANCELLED);
+    EXPECT_LE(driver.command_count(), 10u);
+    driver.set_script({});
+    EXPECT_EQ(damaged.run(*backend, *prepared, stripe, 1000), TANDEM_OK);
+  }
+  expect_clean(driver, "a cancel between pieces");
 }
 
 // ---- memory ------------------------------------------------------------------------------------------------
@@ -821,6 +1036,23 @@ TEST(CudaDevices, WhyThereIsNone) {
   has(reason_of([](FakeCudaScript &script) { script.devices[0].has_pools = false; }), "no stream-ordered memory pools");
 }
 
+// Another library's module beside this one.
+TEST(CudaDevices, AModuleOfAnotherVersionIsRefused) {
+  FakeCuda driver;
+  const core::DeviceModule module = {
+      "cuda", "CUDA", "libtandem_cuda.so", "", TANDEM_CUDA_VERSION, sizeof(tandem_cuda_module)};
+  module.check(driver.table(), "/there");
+  tandem_cuda_module other = *driver.table();
+  other.version = 1;
+  const auto [status, message] = status_of([&] { module.check(&other, "/there"); });
+  EXPECT_EQ(status, TANDEM_ERROR_UNAVAILABLE);
+  EXPECT_EQ(message, "backend \"cuda\": /there speaks version 1, this library version 3");
+  other = *driver.table();
+  other.struct_bytes = 8;
+  EXPECT_NE(status_of([&] { module.check(&other, "/there"); }).second.find("a table of 8 bytes"), std::string::npos);
+  EXPECT_EQ(status_of([&] { module.check(nullptr, "/there"); }).first, TANDEM_ERROR_UNAVAILABLE);
+}
+
 TEST(CudaDevices, AreChosenByName) {
   FakeCudaScript script;
   script.devices.resize(3);
@@ -901,6 +1133,75 @@ TEST(CudaDevices, TheCurrentContextIsLeftAsItWas) {
   driver.table()->cuCtxPopCurrent(&popped);
   EXPECT_EQ(popped, driver.context(0));
   expect_clean(driver, "a context of the caller's");
+}
+
+// ---- the fake itself -----------------------------------------------------------------------------------------
+
+// Memory of a pool belongs to what comes after its allocation and before its release, in the order of streams: the
+// backend's tests mean something only if the fake sees the opposite.
+TEST(FakeDriver, SeesPoolMemoryUsedOutOfOrder) {
+  const auto violation = [](const std::function<void(const tandem_cuda_module &, CUstream, CUstream, CUevent)> &body) {
+    FakeCuda driver;
+    const tandem_cuda_module &cuda = *driver.table();
+    cuda.cuCtxPushCurrent(driver.context());
+    const CUstream one = driver.make_stream(), other = driver.make_stream();
+    CUevent event = nullptr;
+    cuda.cuEventCreate(&event, CU_EVENT_BLOCKING_SYNC);
+    body(cuda, one, other, event);
+    driver.destroy(one);
+    driver.destroy(other);
+    cuda.cuEventDestroy(event);
+    CUcontext popped = nullptr;
+    cuda.cuCtxPopCurrent(&popped);
+    const auto violations = driver.violations();
+    return violations.empty() ? std::string() : violations.front();
+  };
+  std::uint32_t bytes = 7;
+  const auto make = [](const tandem_cuda_module &cuda, CUstream stream) {
+    CUdeviceptr memory = 0;
+    EXPECT_EQ(cuda.cuMemAllocFromPoolAsync(&memory, 4, nullptr, stream), CUDA_SUCCESS);
+    return memory;
+  };
+  EXPECT_EQ(violation([&](auto &cuda, CUstream one, CUstream other, CUevent event) {
+              const CUdeviceptr memory = make(cuda, one);
+              cuda.cuEventRecord(event, one);
+              cuda.cuStreamWaitEvent(other, event, 0);
+              cuda.cuMemcpyHtoDAsync(memory, &bytes, 4, other);
+              cuda.cuEventRecord(event, other);
+              cuda.cuStreamWaitEvent(one, event, 0);
+              cuda.cuMemFreeAsync(memory, one);
+            }),
+            "");
+  EXPECT_EQ(violation([&](auto &cuda, CUstream one, CUstream other, CUevent) {
+              const CUdeviceptr memory = make(cuda, one);
+              cuda.cuStreamSynchronize(one);
+              cuda.cuMemcpyHtoDAsync(memory, &bytes, 4, other);
+              cuda.cuStreamSynchronize(other);
+              cuda.cuMemFreeAsync(memory, one);
+            }),
+            "");
+  EXPECT_EQ(violation([&](auto &cuda, CUstream one, CUstream other, CUevent) {
+              cuda.cuMemcpyHtoDAsync(make(cuda, one), &bytes, 4, other);
+            }),
+            "cuMemcpyHtoDAsync: memory whose allocation may not have happened yet");
+  EXPECT_EQ(violation([&](auto &cuda, CUstream one, CUstream other, CUevent event) {
+              const CUdeviceptr memory = make(cuda, one);
+              cuda.cuEventRecord(event, one);
+              cuda.cuStreamWaitEvent(other, event, 0);
+              cuda.cuMemsetD32Async(memory, 0, 1, other);
+              cuda.cuMemFreeAsync(memory, one);
+            }),
+            "cuMemFreeAsync: of memory that may still be used");
+  EXPECT_EQ(violation([&](auto &cuda, CUstream one, CUstream, CUevent) {
+              const CUdeviceptr memory = make(cuda, one);
+              cuda.cuMemFreeAsync(memory, one);
+              cuda.cuMemcpyDtoHAsync(&bytes, memory, 4, one);
+            }),
+            "cuMemcpyDtoHAsync: memory that was freed before");
+  EXPECT_EQ(violation([&](auto &cuda, CUstream one, CUstream other, CUevent) {
+              cuda.cuMemFreeAsync(make(cuda, one), other);
+            }),
+            "cuMemFreeAsync: before the allocation");
 }
 
 // ---- programs ---------------------------------------------------------------------------------------------------

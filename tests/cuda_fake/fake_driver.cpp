@@ -87,6 +87,15 @@ struct Range {
   std::uint64_t bytes;
   int device;
   bool is_ours;  // a test's, not the backend's
+  // Of a pool: there from `made` on, in the order of streams, until `freed`.
+  std::shared_ptr<Command> made{}, freed{};
+  std::vector<std::shared_ptr<Command>> uses{};
+};
+
+// What a command reads or writes on the device.
+struct Use {
+  CUdeviceptr first;
+  std::uint64_t bytes;
 };
 
 thread_local std::vector<CUcontext> current;
@@ -191,8 +200,48 @@ FakeStream *as(CUstream stream) {
 }
 FakeEvent *as(CUevent event) { return reinterpret_cast<FakeEvent *>(event); }
 
+// The allocation that holds all of [first, first + bytes).
+template <class Ranges>
+auto *holder(Ranges &ranges, std::uintptr_t first, std::uint64_t bytes) {
+  auto found = ranges.upper_bound(first);
+  if (found == ranges.begin()) return static_cast<decltype(&*found)>(nullptr);
+  --found;
+  const std::uint64_t skip = first - found->first;
+  return skip < found->second.bytes && bytes <= found->second.bytes - skip ? &*found : nullptr;
+}
+
+// Whether `command` cannot begin before `first` is over, by their streams and events, or because somebody had waited
+// for `first` when `command` was put into its stream.
+bool comes_after(const Command &command, const Command &first) {
+  std::vector<const Command *> left = {&command};
+  std::set<const Command *> seen;
+  while (!left.empty() && !first.is_done) {
+    const Command *each = left.back();
+    left.pop_back();
+    if (each == &first) return true;
+    if (!seen.insert(each).second) continue;
+    for (const auto &before : each->before) left.push_back(before.get());
+  }
+  return first.is_done;
+}
+
+// Memory of a pool may be used by what comes after its allocation and before its release.
+void note_uses(const std::shared_ptr<Command> &command, const std::vector<Use> &uses, const char *who) {
+  for (const Use &use : uses) {
+    auto *found = holder(state->device_memory, use.first, use.bytes);
+    if (found == nullptr || found->second.is_ours) continue;
+    Range &range = found->second;
+    if (range.freed != nullptr) state->violate(fmt::format("{}: memory that was freed before", who));
+    if (!comes_after(*command, *range.made))
+      state->violate(fmt::format("{}: memory whose allocation may not have happened yet", who));
+    std::erase_if(range.uses, [](const std::shared_ptr<Command> &each) { return each->is_done; });
+    range.uses.push_back(command);
+  }
+}
+
 CUresult put(CUstream to, std::function<void()> action, std::shared_ptr<Command> also_before = nullptr,
-             std::shared_ptr<Command> *made = nullptr, bool is_work = true) {
+             std::shared_ptr<Command> *made = nullptr, bool is_work = true, const std::vector<Use> &uses = {},
+             const char *who = "") {
   FakeStream *stream = as(to);
   if (stream != &state->legacy && !state->streams.contains(stream)) {
     state->violate("a command for a stream that is not there");
@@ -211,18 +260,13 @@ CUresult put(CUstream to, std::function<void()> action, std::shared_ptr<Command>
   if (stream->last != nullptr) command->before.push_back(stream->last);
   if (also_before != nullptr) command->before.push_back(std::move(also_before));
   stream->last = command;
+  note_uses(command, uses, who);
   if (made != nullptr) *made = command;
   return CUDA_SUCCESS;
 }
 
-// The allocation that holds all of [first, first + bytes).
-const std::pair<const std::uintptr_t, Range> *holder(const std::map<std::uintptr_t, Range> &ranges,
-                                                     std::uintptr_t first, std::uint64_t bytes) {
-  auto found = ranges.upper_bound(first);
-  if (found == ranges.begin()) return nullptr;
-  --found;
-  const std::uint64_t skip = first - found->first;
-  return skip < found->second.bytes && bytes <= found->second.bytes - skip ? &*found : nullptr;
+CUresult put_work(CUstream to, const char *who, const std::vector<Use> &uses, std::function<void()> action) {
+  return put(to, std::move(action), nullptr, nullptr, true, uses, who);
 }
 
 bool on_device(CUdeviceptr first, std::uint64_t bytes, const char *who) {
@@ -240,7 +284,7 @@ CUdeviceptr make_memory(std::uint64_t bytes, int device, bool is_ours) {
   void *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   std::memset(memory, kOldByte, bytes);
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  state->device_memory[address] = {bytes, device, is_ours};
+  state->device_memory[address] = {bytes, device, is_ours, {}, {}, {}};
   return address;
 }
 
@@ -477,7 +521,7 @@ CUresult allocate_async(CUdeviceptr *out, std::size_t bytes, CUmemoryPool, CUstr
   account(bytes);
   ++state->live["device memory"];
   *out = make_memory(bytes, as(stream)->context->device, false);
-  return CUDA_SUCCESS;
+  return put(stream, nullptr, nullptr, &state->device_memory[*out].made, false);
 }
 CUresult free_async(CUdeviceptr memory, CUstream stream) {
   const Lock lock(state->mutex);
@@ -490,34 +534,37 @@ CUresult free_async(CUdeviceptr memory, CUstream stream) {
   state->device_bytes -= found->second.bytes;
   --state->live["device memory"];
   // In the order of the stream, and no earlier.
-  return put(
+  std::shared_ptr<Command> freed;
+  const CUresult result = put(
       stream,
       [memory] {
         state->device_memory.erase(memory);
         std::free(reinterpret_cast<void *>(memory));
       },
-      nullptr, nullptr, false);
+      nullptr, &freed, false);
+  if (freed == nullptr) return result;
+  if (!comes_after(*freed, *found->second.made)) state->violate("cuMemFreeAsync: before the allocation");
+  for (const auto &use : std::exchange(found->second.uses, {}))
+    if (!comes_after(*freed, *use)) state->violate("cuMemFreeAsync: of memory that may still be used");
+  found->second.freed = std::move(freed);
+  return result;
 }
 CUresult upload(CUdeviceptr to, const void *from, std::size_t bytes, CUstream stream) {
   BEGIN(cuMemcpyHtoDAsync, kContext);
-  return put(stream, [=] {
+  return put_work(stream, "cuMemcpyHtoDAsync", {{to, bytes}}, [=] {
     if (on_device(to, bytes, "cuMemcpyHtoDAsync")) std::memcpy(reinterpret_cast<void *>(to), from, bytes);
   });
 }
 CUresult download(void *to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
   BEGIN(cuMemcpyDtoHAsync, kContext);
-  return put(stream, [=] {
+  return put_work(stream, "cuMemcpyDtoHAsync", {{from, bytes}}, [=] {
     if (on_device(from, bytes, "cuMemcpyDtoHAsync")) std::memcpy(to, reinterpret_cast<const void *>(from), bytes);
   });
 }
-CUresult set(CUdeviceptr to, std::size_t pitch, unsigned value, std::size_t width, std::size_t height,
-             CUstream stream) {
-  BEGIN(cuMemsetD2D32Async, kContext);
-  return put(stream, [=] {
-    for (std::size_t i = 0; i < height; ++i) {
-      if (!on_device(to + i * pitch, width * 4, "cuMemsetD2D32Async")) return;
-      for (std::size_t w = 0; w < width; ++w) reinterpret_cast<std::uint32_t *>(to + i * pitch)[w] = value;
-    }
+CUresult set(CUdeviceptr to, unsigned value, std::size_t count, CUstream stream) {
+  BEGIN(cuMemsetD32Async, kContext);
+  return put_work(stream, "cuMemsetD32Async", {{to, count * 4}}, [=] {
+    if (on_device(to, count * 4, "cuMemsetD32Async")) std::fill_n(reinterpret_cast<std::uint32_t *>(to), count, value);
   });
 }
 CUresult pointer_attributes(unsigned count, CUpointer_attribute *what, void **out, CUdeviceptr pointer) {
@@ -708,7 +755,15 @@ CUresult launch(CUfunction function, unsigned grid, unsigned grid_y, unsigned gr
   if (const std::uint64_t wanted = core::kernel_shared_bytes(spec, call.arguments.columns); shared_bytes != wanted)
     state->violate(fmt::format("{} bytes of shared memory where {} belong", shared_bytes, wanted));
   if (shared_bytes > unsigned{kSharedBytes}) return CUDA_ERROR_INVALID_VALUE;
-  return put(stream, [call]() mutable { compute(call); });
+  const core::KernelArguments &arguments = call.arguments;
+  std::vector<Use> uses;
+  for (unsigned i = 0; i < arguments.columns + arguments.rows; ++i)
+    uses.push_back({reinterpret_cast<CUdeviceptr>(arguments.shards[i]), arguments.length});
+  if (spec.mode == Mode::compare)
+    uses.push_back(
+        {reinterpret_cast<CUdeviceptr>(arguments.records), range.record_count * arguments.rows * core::kRecordBytes});
+  if (spec.technique == Technique::tables) uses.push_back({reinterpret_cast<CUdeviceptr>(arguments.tables), 4});
+  return put_work(stream, "cuLaunchKernel", uses, [call]() mutable { compute(call); });
 }
 
 // ---- NVRTC -----------------------------------------------------------------------------------------------
@@ -834,34 +889,69 @@ nvrtcResult rtc_ptx(nvrtcProgram program, char *out) { return rtc_binary(program
 
 // ---- what the module brings ---------------------------------------------------------------------------------
 
+// Takes memory as the real one does: some at once, more for what was found.
 int summarise(const tandem_cuda_summary *what) {
   const Lock lock(state->mutex);
   ++state->calls_of["summarise"];
   if (state->script.summarise == FakeSummarise::fails) {
     std::snprintf(what->message_out, what->message_bytes, "no room, by script");
-    return 2;
+    return 77;
   }
   if (current.empty()) state->violate("summarise without a context");
-  state->execute(as(static_cast<CUstream>(what->stream))->last);
-  if (!on_device(reinterpret_cast<CUdeviceptr>(what->records), what->record_count * what->rows * 8, "summarise"))
-    return 1;
-  core::KernelRange range;
-  range.begin = what->begin;
-  range.end = what->end;
-  range.length = what->length;
-  range.tile_bytes = what->tile_bytes;
-  range.tile_count = what->tile_count;
-  range.record_count = what->record_count;
-  for (unsigned r = 0; r < what->rows; ++r) {
-    core::Mismatch sum;
-    for (std::uint64_t i = 0; i < what->record_count; ++i) {
-      const std::uint32_t *record = what->records + (i * what->rows + r) * 2;
-      if (record[0] != 0) sum.merge({record[0], range.record_start(i) + record[1]});
-    }
-    what->found_out[r] = {sum.byte_count, sum.first_bytes};
-  }
+  const std::uint64_t bytes = what->record_count * what->rows * core::kRecordBytes;
+  const auto stream = static_cast<CUstream>(what->stream);
+  std::vector<void *> memory;
+  const auto has_room = [&](std::uint64_t wanted) {
+    void *more = what->allocate(what->memory, wanted);
+    if (more == nullptr) return false;
+    memory.push_back(more);
+    return put_work(stream, "summarise", {{reinterpret_cast<CUdeviceptr>(more), wanted}}, nullptr) == CUDA_SUCCESS;
+  };
+  const auto end = [&](int error) {
+    for (void *each : memory) what->release(what->memory, each);
+    return error;
+  };
+  if (!has_room(1024)) return end(TANDEM_CUDA_SUMMARISE_NO_MEMORY);
+  put_work(stream, "summarise", {{reinterpret_cast<CUdeviceptr>(what->records), bytes}}, nullptr);
+  state->execute(as(stream)->last);
+  if (!on_device(reinterpret_cast<CUdeviceptr>(what->records), bytes, "summarise")) return end(1);
+  // Records by the place of their bytes.
+  std::vector<std::uint64_t> order = {what->tile_count};
+  for (std::uint64_t i = 0; i < what->tile_count; ++i) order.push_back(i);
+  order.push_back(what->tile_count + 1);
   *what->range_count_out = 0;
-  return 0;
+  for (unsigned r = 0; r < what->rows; ++r) {
+    tandem_cuda_found &found = what->found_out[r];
+    found = {0, UINT64_MAX};
+    tandem_cuda_range range = {};
+    const auto close = [&] {
+      if (range.byte_count == 0 || what->ranges_out == nullptr) return;
+      if (*what->range_count_out < what->capacity) what->ranges_out[*what->range_count_out] = range;
+      ++*what->range_count_out;
+      range = {};
+    };
+    for (const std::uint64_t i : order) {
+      const std::uint32_t *record = what->records + (i * what->rows + r) * 2;
+      const std::uint32_t count = core::mismatch_count(record);
+      if (count == 0) {
+        close();
+        continue;
+      }
+      const bool is_head = i == what->tile_count, is_tail = i == what->tile_count + 1;
+      const std::uint64_t start = is_head ? 0 : is_tail ? what->end : what->begin + i * what->tile_bytes;
+      const std::uint64_t stop = is_head   ? what->begin
+                                 : is_tail ? what->length
+                                           : std::min(what->end, start + what->tile_bytes);
+      if (found.byte_count == 0) found.first_bytes = start + record[1];
+      found.byte_count += count;
+      if (range.byte_count == 0) range = {r, 0, start + record[1], 0, 0};
+      range.end_bytes = stop;
+      range.byte_count += count;
+    }
+    close();
+    if (found.byte_count != 0 && !has_room(found.byte_count * 8)) return end(TANDEM_CUDA_SUMMARISE_NO_MEMORY);
+  }
+  return end(0);
 }
 
 }  // namespace
@@ -915,7 +1005,7 @@ FakeCuda::FakeCuda(const FakeCudaScript &script) {
     table.cuMemFreeAsync = free_async;
     table.cuMemcpyHtoDAsync = upload;
     table.cuMemcpyDtoHAsync = download;
-    table.cuMemsetD2D32Async = set;
+    table.cuMemsetD32Async = set;
     table.cuPointerGetAttributes = pointer_attributes;
     table.cuStreamCreate = stream_create;
     table.cuStreamDestroy = stream_destroy;

@@ -1,0 +1,293 @@
+#include "tests/conformance/cuda_shards.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/mismatch_ranges.hpp"
+#include "tests/conformance/work.hpp"
+#include "tests/support/mismatch_ranges.hpp"
+
+namespace tandem::test {
+namespace {
+
+using core::Mode;
+
+constexpr Mode kModes[] = {Mode::assign, Mode::accumulate, Mode::compare};
+constexpr const char *kTechniques[] = {"tables", "compiled"};
+constexpr std::uint64_t kMargin = 64;
+
+core::Matrix random_matrix(unsigned rows, unsigned columns) {
+  core::Matrix matrix(rows, columns);
+  Random random(rows * 1000 + columns);
+  for (unsigned r = 0; r < rows; ++r) random.fill(matrix.row(r).data(), columns);
+  return matrix;
+}
+
+// A stripe in one allocation on the device, its shards at offsets from multiples of 64, and the host's image of all of
+// it: the bytes between the shards as well.
+class DeviceStripe {
+ public:
+  DeviceStripe(CudaProgram &program, const core::Matrix &matrix, std::uint64_t bytes,
+               const std::function<std::uint64_t(unsigned shard)> &offset_of, std::uint64_t seed = 1)
+      : program_(program), matrix_(matrix), bytes_(bytes), random_(seed + bytes) {
+    const std::uint64_t pitch = (bytes + 2 * kMargin + 79) / 64 * 64;
+    image_.resize(pitch * (matrix.rows() + matrix.columns()));
+    memory_ = program.allocate(image_.size());
+    for (unsigned i = 0; i < matrix.rows() + matrix.columns(); ++i) {
+      starts_.push_back(pitch * i + kMargin);
+      auto *pointer = reinterpret_cast<std::byte *>(memory_ + starts_.back());
+      offsets_.push_back(offset_of(i));
+      starts_.back() += offsets_.back();
+      i < matrix.columns() ? in_.push_back(pointer) : out_.push_back(pointer);
+    }
+    new_bytes();
+  }
+  ~DeviceStripe() { program_.free(memory_); }
+  DeviceStripe(const DeviceStripe &) = delete;
+  DeviceStripe &operator=(const DeviceStripe &) = delete;
+
+  // Everything is new, on both sides.
+  void new_bytes() {
+    random_.fill(image_.data(), image_.size());
+    write();
+  }
+
+  // The outputs are right on both sides, but for a few bytes: none of the first output, and of the others those at the
+  // ends and some between.
+  void almost_right() {
+    for (unsigned r = 0; r < matrix_.rows(); ++r) {
+      std::memcpy(output(r), product()[r].data(), bytes_);
+      if (r % 3 == 1) output(r)[0] ^= 1;
+      if (r % 3 == 2) output(r)[bytes_ - 1] ^= 0x80;
+      for (unsigned i = 0; r % 3 == 2 && i < 5; ++i) output(r)[random_.below(bytes_)] ^= 0x11;
+    }
+    write();
+  }
+
+  core::Task task(const core::Prepared &prepared, Mode mode, CUstream stream) {
+    mismatches_.assign(matrix_.rows(), {});
+    ranges_ = {};
+    ranges_.capacity = 1'000'000;
+    core::Task made = {&prepared, in_.data(), out_.data(), 0, bytes_, mode, mismatches_.data()};
+    made.memory = core::MemoryKind::cuda;
+    made.queue = stream;
+    made.input_offsets = offsets_.data();
+    made.output_offsets = offsets_.data() + matrix_.columns();
+    if (mode == Mode::compare) made.ranges = &ranges_;
+    return made;
+  }
+
+  // To be called before the run: what it has to leave.
+  void expect(Mode mode) {
+    want_ = image_;
+    const Shards right = product();
+    differs_.assign(matrix_.rows(), std::vector<bool>(bytes_));
+    for (unsigned r = 0; r < matrix_.rows(); ++r) {
+      std::uint8_t *to = want_.data() + starts_[matrix_.columns() + r];
+      for (std::uint64_t i = 0; i < bytes_; ++i) {
+        differs_[r][i] = to[i] != right[r][i];
+        if (mode == Mode::assign) to[i] = right[r][i];
+        if (mode == Mode::accumulate) to[i] ^= right[r][i];
+      }
+    }
+  }
+
+  testing::AssertionResult is_as_expected(Mode mode) {
+    program_.read(image_.data(), memory_, image_.size());
+    if (image_ != want_) {
+      const auto at = std::mismatch(image_.begin(), image_.end(), want_.begin()).first - image_.begin();
+      return testing::AssertionFailure() << "byte " << at << " of " << image_.size() << " is wrong; output 0 begins at "
+                                         << starts_[matrix_.columns()];
+    }
+    if (mode != Mode::compare) return testing::AssertionSuccess();
+    for (unsigned r = 0; r < matrix_.rows(); ++r) {
+      const auto first = std::find(differs_[r].begin(), differs_[r].end(), true);
+      const auto count = static_cast<std::uint64_t>(std::count(first, differs_[r].end(), true));
+      const core::Mismatch &found = mismatches_[r];
+      if (found.byte_count != count)
+        return testing::AssertionFailure() << "output " << r << ": " << found.byte_count << " of " << count << " found";
+      if (count != 0 && found.first_bytes != static_cast<std::uint64_t>(first - differs_[r].begin()))
+        return testing::AssertionFailure() << "output " << r << ": the first one is not at " << found.first_bytes;
+    }
+    if (!ranges_.is_filled) return testing::AssertionFailure() << "no ranges";
+    std::vector<RangeOfRow> ranges;
+    for (const core::MismatchRange &each : ranges_.list)
+      ranges.push_back({each.output, each.begin_bytes, each.end_bytes, each.byte_count});
+    if (ranges.size() != ranges_.count) return testing::AssertionFailure() << "ranges are missing";
+    return are_ranges_of(ranges, ranges_.count, differs_);
+  }
+
+ private:
+  std::uint8_t *output(unsigned row) { return image_.data() + starts_[matrix_.columns() + row]; }
+
+  Shards product() const {
+    std::vector<const std::uint8_t *> inputs;
+    for (unsigned c = 0; c < matrix_.columns(); ++c) inputs.push_back(image_.data() + starts_[c]);
+    return expected(matrix_.data(), matrix_.rows(), matrix_.columns(), inputs.data(), bytes_);
+  }
+
+  void write() { program_.write(memory_, image_.data(), image_.size()); }
+
+  CudaProgram &program_;
+  const core::Matrix &matrix_;
+  const std::uint64_t bytes_;
+  Random random_;
+  CUdeviceptr memory_ = 0;
+  Bytes image_, want_;
+  std::vector<std::uint64_t> starts_, offsets_;
+  std::vector<const std::byte *> in_;
+  std::vector<std::byte *> out_;
+  std::vector<std::vector<bool>> differs_;
+  std::vector<core::Mismatch> mismatches_;
+  core::MismatchRanges ranges_;
+};
+
+class Stream {
+ public:
+  explicit Stream(CudaProgram &program) : program_(program), stream_(program.make_stream()) {}
+  ~Stream() { program_.destroy(stream_); }
+  Stream(const Stream &) = delete;
+  Stream &operator=(const Stream &) = delete;
+  CUstream get() const { return stream_; }
+
+ private:
+  CudaProgram &program_;
+  CUstream stream_;
+};
+
+std::unique_ptr<core::Ticket> submit(core::Backend &backend, const core::Task &task) {
+  static core::Control control;  // nobody cancels
+  return backend.submit({&task, 1}, control);
+}
+
+}  // namespace
+
+// Bytes of the result, and no others, whatever the shards' addresses and length.
+TEST_P(CudaShards, EveryModeTechniqueOffsetAndLength) {
+  const core::Matrix matrix = random_matrix(3, 5);
+  const Stream stream(*program_);
+  for (const char *technique : kTechniques) {
+    const auto backend = gpu::make_backend(program_->options(technique), core::Log());
+    const auto prepared = backend->prepare(matrix);
+    for (const std::uint64_t bytes : {1, 15, 16, 17, 4095, 4096, 4097}) {
+      for (unsigned offset = 0; offset < 32; ++offset) {
+        // Sixteen times all shards alike, then each at an offset of its own.
+        DeviceStripe stripe(*program_, matrix, bytes,
+                            [&](unsigned shard) { return offset < 16 ? offset : (offset + 7 * shard) % 16; });
+        for (const Mode mode : kModes) {
+          if (mode == Mode::compare && offset % 2 == 1) stripe.almost_right();
+          stripe.expect(mode);
+          submit(*backend, stripe.task(*prepared, mode, stream.get()))->wait();
+          ASSERT_TRUE(stripe.is_as_expected(mode))
+              << technique << ", mode " << static_cast<int>(mode) << ", " << bytes << " bytes, offsets " << offset;
+        }
+      }
+    }
+    EXPECT_GT(backend->kernel_calls(), 0u);
+  }
+}
+
+// Many blocks, and more rows than a pass has.
+TEST_P(CudaShards, LargeShardsAndMatrices) {
+  const Stream stream(*program_);
+  for (const auto &[rows, columns] : {std::pair{4u, 10u}, {9u, 20u}}) {
+    const core::Matrix matrix = random_matrix(rows, columns);
+    for (const char *technique : kTechniques) {
+      const auto backend = gpu::make_backend(program_->options(technique), core::Log());
+      const auto prepared = backend->prepare(matrix);
+      for (const unsigned offset : {0u, 5u, 16u}) {
+        DeviceStripe stripe(*program_, matrix, program_->large_bytes(),
+                            [&](unsigned shard) { return offset < 16 ? offset : (7 * shard) % 16; });
+        for (const Mode mode : kModes) {
+          if (mode == Mode::compare) stripe.almost_right();
+          stripe.expect(mode);
+          submit(*backend, stripe.task(*prepared, mode, stream.get()))->wait();
+          ASSERT_TRUE(stripe.is_as_expected(mode)) << technique << ", mode " << static_cast<int>(mode) << ", " << rows
+                                                   << " x " << columns << ", offset " << offset;
+        }
+      }
+    }
+  }
+}
+
+// The first submit of a plan that was made ready, wherever the shards lie; the graph reads the bytes of its own time.
+TEST_P(CudaShards, AGraphOfASubmitIsLaunchedAgainAndAgain) {
+  const core::Matrix matrix = random_matrix(3, 5);
+  const Stream stream(*program_);
+  for (const char *technique : kTechniques) {
+    const auto backend = gpu::make_backend(program_->options(technique), core::Log());
+    for (const Mode mode : {Mode::assign, Mode::accumulate}) {
+      for (const unsigned offset : {0u, 3u, 16u}) {
+        const auto prepared = backend->prepare(matrix);
+        backend->make_ready(*prepared, mode, core::MemoryKind::cuda);
+        DeviceStripe stripe(*program_, matrix, 30'001,
+                            [&](unsigned shard) { return offset < 16 ? offset : (5 * shard) % 16; });
+        program_->begin_capture(stream.get());
+        submit(*backend, stripe.task(*prepared, mode, stream.get()))->wait();
+        program_->end_capture(stream.get());
+        for (unsigned launch = 0; launch < 3; ++launch) {
+          stripe.new_bytes();
+          stripe.expect(mode);
+          program_->launch_graph(stream.get());
+          program_->synchronize(stream.get());
+          ASSERT_TRUE(stripe.is_as_expected(mode)) << technique << ", offset " << offset << ", launch " << launch;
+        }
+      }
+    }
+  }
+}
+
+// More than a plan keeps parts for, on streams of their own and on one; waited for from the last to the first.
+TEST_P(CudaShards, ManyJobsOfOnePlanInFlight) {
+  constexpr unsigned kJobs = 12;
+  const core::Matrix matrix = random_matrix(2, 4);
+  const Stream streams[] = {Stream(*program_), Stream(*program_), Stream(*program_)};
+  for (const char *technique : kTechniques) {
+    const auto backend = gpu::make_backend(program_->options(technique), core::Log());
+    const auto prepared = backend->prepare(matrix);
+    for (const Mode mode : kModes) {
+      for (unsigned round = 0; round < 2; ++round) {
+        std::vector<std::unique_ptr<DeviceStripe>> stripes;
+        std::vector<std::unique_ptr<core::Ticket>> tickets;
+        for (unsigned i = 0; i < kJobs; ++i) {
+          stripes.push_back(std::make_unique<DeviceStripe>(
+              *program_, matrix, 20'000 + i, [&](unsigned shard) { return i % 2 == 0 ? 0 : shard; }, i));
+          if (i % 3 == 0) stripes.back()->almost_right();
+          stripes.back()->expect(mode);
+        }
+        for (unsigned i = 0; i < kJobs; ++i)
+          tickets.push_back(submit(*backend, stripes[i]->task(*prepared, mode, streams[i % 3].get())));
+        for (unsigned i = kJobs; i-- > 0;) {
+          tickets[i]->wait();
+          ASSERT_TRUE(stripes[i]->is_as_expected(mode)) << technique << ", job " << i;
+        }
+      }
+    }
+  }
+}
+
+// The submit is good; whoever waits hears of it, each time; and then the device is given up.
+TEST_P(CudaShardsDeathTest, AJobsErrorSurfacesAtItsWait) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  const auto is_said = [this] {
+    const core::Matrix matrix = random_matrix(3, 5);
+    const CUstream stream = program_->make_stream();
+    const auto backend = gpu::make_backend(program_->options("tables"), core::Log());
+    const auto prepared = backend->prepare(matrix);
+    DeviceStripe stripe(*program_, matrix, 5000, [](unsigned) { return 0; });
+    submit(*backend, stripe.task(*prepared, Mode::assign, stream))->wait();  // all is loaded now
+    program_->break_stream(stream);
+    const auto ticket = submit(*backend, stripe.task(*prepared, Mode::assign, stream));
+    program_->let_fail();
+    bool good = true;
+    for (unsigned i = 0; i < 2; ++i) good = good && status_of([&] { ticket->wait(); }).first == TANDEM_ERROR_DEVICE;
+    const auto [status, message] = status_of([&] { backend->prepare(matrix); });
+    good = good && status == TANDEM_ERROR_DEVICE && message.find("was given up") != std::string::npos;
+    std::_Exit(good ? 0 : 1);  // there is nothing left that could be put away
+  };
+  EXPECT_EXIT(is_said(), testing::ExitedWithCode(0), "");
+}
+
+}  // namespace tandem::test

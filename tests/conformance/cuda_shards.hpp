@@ -1,0 +1,69 @@
+// The suite of shards in a GPU's memory: what core/backend.hpp and tandem.h promise of them, asked of the CUDA backend.
+// The same tests run on a GPU and on the driver that does not exist:
+//
+//     INSTANTIATE_TEST_SUITE_P(Name, CudaShards, testing::ValuesIn(my_makers()), cuda_maker_name);
+//     INSTANTIATE_TEST_SUITE_P(Name, CudaShardsDeathTest, ...the same...);
+//
+// in a file linked with cuda_shards.cpp.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cuda.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "gpu/factory.hpp"
+
+namespace tandem::test {
+
+// What a program does that uses CUDA itself, on the device that the backend works on.
+class CudaProgram {
+ public:
+  virtual ~CudaProgram() = default;
+
+  virtual gpu::Options options(const char *technique) const = 0;
+  virtual std::uint64_t large_bytes() const = 0;  // of a shard, where it takes a while
+
+  virtual CUdeviceptr allocate(std::uint64_t bytes) = 0;  // aligned to 256 bytes
+  virtual void free(CUdeviceptr memory) = 0;
+  virtual void write(CUdeviceptr to, const void *from, std::uint64_t bytes) = 0;  // done when it returns
+  virtual void read(void *to, CUdeviceptr from, std::uint64_t bytes) = 0;
+
+  virtual CUstream make_stream() = 0;
+  virtual void destroy(CUstream stream) = 0;
+  virtual void synchronize(CUstream stream) = 0;
+
+  virtual void begin_capture(CUstream stream) = 0;
+  virtual void end_capture(CUstream stream) = 0;   // the graph is kept
+  virtual void launch_graph(CUstream stream) = 0;  // the one captured last
+
+  // What is put into the stream from now on waits there for let_fail, and then the device fails.
+  virtual void break_stream(CUstream stream) = 0;
+  virtual void let_fail() = 0;
+};
+
+struct CudaMaker {
+  std::string name;  // letters, digits and underscores
+  std::function<std::unique_ptr<CudaProgram>()> make;
+  std::string not_run;  // not empty: why this machine cannot run it
+};
+
+inline std::string cuda_maker_name(const testing::TestParamInfo<CudaMaker> &test) { return test.param.name; }
+
+class CudaShards : public testing::TestWithParam<CudaMaker> {
+ protected:
+  void SetUp() override {
+    if (!GetParam().not_run.empty()) GTEST_SKIP() << "NOT RUN: " << GetParam().not_run;
+    program_ = GetParam().make();
+  }
+
+  std::unique_ptr<CudaProgram> program_;
+};
+
+// What ends with a device that is lost, in a process of its own.
+class CudaShardsDeathTest : public CudaShards {};
+
+}  // namespace tandem::test
