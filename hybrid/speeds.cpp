@@ -1,5 +1,7 @@
 #include "hybrid/speeds.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace tandem::hybrid {
@@ -14,6 +16,10 @@ constexpr double kRecalledSeconds = 0.01;                   // what was remember
 constexpr std::uint64_t kMostPatience = 1024;
 
 }  // namespace
+
+std::string text_of(const WorkKind &kind) {
+  return fmt::format("{} {}x{}", name_of(kind.mode), kind.rows, kind.columns);
+}
 
 void Speeds::Rate::add(double more_bytes, double more_seconds) noexcept {
   bytes = bytes * kMemory + more_bytes;

@@ -18,6 +18,7 @@ struct WorkKind {
   unsigned columns, rows;
   auto operator<=>(const WorkKind &) const = default;
 };
+std::string text_of(const WorkKind &kind);  // "assign 4x10": rows x columns
 
 // How many lanes of the CPU work at once: by themselves, and beside devices, whose feeding takes some of the cores.
 struct CpuLanes {
