@@ -155,7 +155,7 @@ class DeviceRun {
     } else {
       ready_ = make_ready(place, prepared, task.mode, access);
     }
-    piece_ = {0, task.length_bytes, cut(0, task.length_bytes)};
+    piece_ = {0, task.length_bytes, cut(task.length_bytes)};
     if (!is_captured_) take_parts();
   }
 
@@ -183,8 +183,9 @@ class DeviceRun {
       if (done == task_.length_bytes) return;
       wait_for_piece();
       if (control.cancelled()) fail_cancelled(place_.session->device());
+      for (CUdeviceptr &each : addresses_) each += piece_.length_bytes;
       const std::uint64_t length = std::min(piece_bytes, task_.length_bytes - done);
-      piece_ = {done, length, cut(done, length)};
+      piece_ = {done, length, cut(length)};
     }
   }
 
@@ -201,8 +202,8 @@ class DeviceRun {
     core::KernelRange range;
   };
 
-  core::KernelRange cut(std::uint64_t offset, std::uint64_t length) const {
-    return core::cut_kernel_range(ready_->variant.spec, length, addresses_[task_.prepared->columns()] + offset);
+  core::KernelRange cut(std::uint64_t length) const {
+    return core::cut_kernel_range(ready_->variant.spec, length, addresses_[task_.prepared->columns()]);
   }
 
   void launch_piece() {
@@ -210,9 +211,7 @@ class DeviceRun {
     const bool compare = task_.mode == Mode::compare;
     const CUdeviceptr records = compare ? parts_->records.get() : 0;
     if (compare) clear_records(*place_.session, stream_, records, record_bytes(piece_.range));
-    std::vector<CUdeviceptr> shards = addresses_;
-    for (CUdeviceptr &each : shards) each += piece_.offset_bytes;
-    launch(*place_.session, stream_, ready_->variant, prepared_of(task_), shards, piece_.range, records,
+    launch(*place_.session, stream_, ready_->variant, prepared_of(task_), addresses_, piece_.range, records,
            ready_->tables != nullptr ? ready_->tables->get() : 0);
     place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
     if (is_captured_) return;
@@ -259,7 +258,7 @@ class DeviceRun {
           continue;
         }
         const std::uint64_t length = std::max(least, piece_.length_bytes / 2 / kLine * kLine);
-        piece_ = {0, length, cut(0, length)};
+        piece_ = {0, length, cut(length)};
       }
     }
     // From now on good for every stream.
@@ -345,7 +344,7 @@ class DeviceRun {
   const std::shared_ptr<IdleParts> idle_;  // the job may outlive its plan
   CUstream stream_;
   const bool is_captured_;
-  const std::vector<CUdeviceptr> addresses_;
+  std::vector<CUdeviceptr> addresses_;  // where the piece begins in each shard
   std::shared_ptr<const Ready> ready_;
   Piece piece_;
   std::unique_ptr<JobParts> parts_;

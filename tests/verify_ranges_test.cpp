@@ -18,7 +18,7 @@ namespace tandem::test {
 namespace {
 
 constexpr unsigned kK = 5, kM = 3;
-constexpr std::size_t kBytes = 900'001;
+constexpr std::size_t kBytes = 1'200'001;  // more than are compared at once, and in large tiles first
 
 Context context_of(std::unique_ptr<core::Backend> backend) {
   auto context = std::make_unique<tandem_context>();

@@ -13,6 +13,7 @@
 
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 
 #include "gpu/factory.hpp"
@@ -49,6 +50,8 @@ struct CudaMaker {
   std::string name;  // letters, digits and underscores
   std::function<std::unique_ptr<CudaProgram>()> make;
   std::string not_run;  // not empty: why this machine cannot run it
+
+  friend void PrintTo(const CudaMaker &maker, std::ostream *out) { *out << maker.name; }
 };
 
 inline std::string cuda_maker_name(const testing::TestParamInfo<CudaMaker> &test) { return test.param.name; }
