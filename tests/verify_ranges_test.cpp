@@ -1,6 +1,7 @@
 // A verify's ranges, through the C API, of every kind of backend: the CPU, one that wants its ranges cut at multiples,
 // the hybrid, and CUDA on the driver that does not exist, with shards of the host and of the device.
 #include <algorithm>
+#include <functional>
 #include <future>
 #include <memory>
 
