@@ -891,7 +891,7 @@ nvrtcResult rtc_ptx(nvrtcProgram program, char *out) { return rtc_binary(program
 
 // Takes memory as the real one does: some at once, more for what was found.
 int summarise(const tandem_cuda_summary *what) {
-  const Lock lock(state->mutex);
+  std::unique_lock lock(state->mutex);  // not held while the backend is called, which has locks of its own
   ++state->calls_of["summarise"];
   if (state->script.summarise == FakeSummarise::fails) {
     std::snprintf(what->message_out, what->message_bytes, "no room, by script");
@@ -902,12 +902,15 @@ int summarise(const tandem_cuda_summary *what) {
   const auto stream = static_cast<CUstream>(what->stream);
   std::vector<void *> memory;
   const auto has_room = [&](std::uint64_t wanted) {
+    lock.unlock();
     void *more = what->allocate(what->memory, wanted);
+    lock.lock();
     if (more == nullptr) return false;
     memory.push_back(more);
     return put_work(stream, "summarise", {{reinterpret_cast<CUdeviceptr>(more), wanted}}, nullptr) == CUDA_SUCCESS;
   };
   const auto end = [&](int error) {
+    lock.unlock();
     for (void *each : memory) what->release(what->memory, each);
     return error;
   };
