@@ -340,8 +340,12 @@ std::unique_ptr<core::Backend> make_backend(tandem_context &context, const tande
   const std::string name = text_option(options.backend, "TANDEM_BACKEND");
   policy_option(options.policy);
   const bool is_auto = name.empty() || name == "auto";
-  if (name == "cpu" || (is_auto && !gpu::may_have_devices() && !opencl::may_have_gpus()))
-    return make_cpu_backend(context, options, tuning_is_named);
+  // Who asks for an executor asks for the CPU.
+  const auto is_for_the_cpu = [&] {
+    return executor_option(options.executor) != TANDEM_EXECUTOR_DEFAULT ||
+           (!gpu::may_have_devices() && !opencl::may_have_gpus());
+  };
+  if (name == "cpu" || (is_auto && is_for_the_cpu())) return make_cpu_backend(context, options, tuning_is_named);
   if (is_auto || name == "hybrid" || name.starts_with("hybrid:"))
     return make_hybrid_backend(context, options, name, tuning_is_named);
   if (opencl::is_device_name(name) || gpu::is_device_name(name)) {

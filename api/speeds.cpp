@@ -39,7 +39,7 @@ SpeedEntry cpu_of(const std::vector<SpeedEntry> &entries, const SpeedEntry &like
   return sum;
 }
 
-tandem_speed for_caller(const SpeedEntry &entry, const std::vector<SpeedEntry> &all) {
+tandem_speed for_caller(const SpeedEntry &entry, const std::vector<SpeedEntry> &all, const std::string &machine) {
   tandem_speed speed = {};
   copy_text(speed.machine, entry.machine);
   copy_text(speed.worker, entry.worker);
@@ -51,7 +51,7 @@ tandem_speed for_caller(const SpeedEntry &entry, const std::vector<SpeedEntry> &
   speed.bytes_per_second = entry.bytes_per_second * entry.lanes;
   speed.alone_bytes_per_second = entry.alone_bytes_per_second * entry.lanes;
   speed.start_up_seconds = entry.start_up_seconds;
-  speed.is_this_machine = entry.machine == machine_name();
+  speed.is_this_machine = entry.machine == machine;
   if (is_cpu(entry)) return speed;
   const hybrid::Worth worth = hybrid::worth_of(cpu_of(all, entry), entry);
   speed.gain = worth.gain;
@@ -104,8 +104,9 @@ tandem_status tandem_speeds(const char *file, tandem_speed *speeds_out, size_t c
   return api::guarded([&] {
     const std::string path = core::tuning_file_path(file);
     const core::TuningTable table = path.empty() ? core::TuningTable() : core::read_tuning_file(path);
+    const std::string machine = api::machine_name();
     std::vector<tandem_speed> list;
-    for (const core::SpeedEntry &each : table.speeds()) list.push_back(api::for_caller(each, table.speeds()));
+    for (const core::SpeedEntry &each : table.speeds()) list.push_back(api::for_caller(each, table.speeds(), machine));
     api::write_list(list, speeds_out, capacity, stride_bytes, count_out);
   });
 }

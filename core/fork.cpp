@@ -19,11 +19,14 @@ void wait_a_little() noexcept {
 }
 
 extern "C" void tandem_before_fork() {
+  int cancellation = 0;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation);  // sleeping is where a thread may be cancelled
   forks.fetch_add(1);
   for (int i = 0; pauses.load() > own_pauses && !waited_in_vain.load(); ++i) {
     if (i == kMostWaits) waited_in_vain.store(true);
     wait_a_little();
   }
+  pthread_setcancelstate(cancellation, nullptr);
 }
 
 extern "C" void tandem_in_forking_parent() { forks.fetch_sub(1); }

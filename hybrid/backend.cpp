@@ -93,12 +93,9 @@ class HybridBackend final : public core::Backend {
     look_for_more(moved);
     Crew &all = crew(shared_.get());
     const WorkKind kind = kind_of(shared.front());
-    if (options_.alone == nullptr || options_.policy != Policy::automatic || all.is_worth_sharing(kind, moved))
-      return all.run(shared, control);
-    const double start = all.now();
+    if (is_shared(all, kind, moved)) return all.run(shared, control);
     for (Task &task : shared) task.prepared = hybrid_of(task).small.get();
-    options_.alone->run(shared, control);
-    all.ran_alone(kind, moved, start, Crew::Alone::by_all_of_the_cpu);
+    run_alone(all, kind, moved, Crew::Alone::by_all_of_the_cpu, [&] { options_.alone->run(shared, control); });
   }
 
   std::unique_ptr<core::Ticket> submit(std::span<const Task> tasks, Control &control) override {
@@ -191,10 +188,25 @@ class HybridBackend final : public core::Backend {
   void run_small(Task task, Control &control) {
     task.prepared = hybrid_of(task).small.get();
     if (options_.timeline_file.empty()) return small().run({&task, 1}, control);
-    Crew &all = crew(shared_.get());
-    const double start = all.now();
-    small().run({&task, 1}, control);
-    all.ran_alone(kind_of(task), moved_bytes(task), start, Crew::Alone::by_its_caller);
+    run_alone(crew(shared_.get()), kind_of(task), moved_bytes(task), Crew::Alone::by_its_caller, [&] {
+      small().run({&task, 1}, control);
+    });
+  }
+
+  bool is_shared(Crew &all, const WorkKind &kind, std::uint64_t moved) const {
+    if (options_.alone == nullptr) return true;
+    return options_.policy == Policy::automatic ? all.is_worth_sharing(kind, moved) : all.has_devices();
+  }
+
+  template <class Body>
+  static void run_alone(Crew &all, const WorkKind &kind, std::uint64_t moved, Crew::Alone how, Body body) {
+    const Crew::AloneRun run = all.begin_alone();
+    struct End {
+      ~End() { crew.end_alone(); }
+      Crew &crew;
+    } const end{all};
+    body();
+    all.ran_alone(run, kind, moved, how);
   }
 
   void run_on_device(const Task &task, Control &control) {
@@ -221,7 +233,7 @@ class HybridBackend final : public core::Backend {
     if (state.has_searched || state.moved_bytes < options_.discover_bytes) return;
     state.has_searched = true;
     const core::SignalsBlocked blocked;
-    state.search = std::thread([this, &state] {
+    const auto search = [this, &state] {
       try {
         std::vector<Member> found = options_.discover();
         if (found.empty()) return log_.say(TANDEM_LOG_INFO, "hybrid: no device was found: the CPU does all");
@@ -237,7 +249,12 @@ class HybridBackend final : public core::Backend {
       } catch (const std::exception &error) {
         log_.say(TANDEM_LOG_WARNING, fmt::format("hybrid: looking for devices failed: {}", error.what()));
       }
-    });
+    };
+    try {
+      state.search = std::thread(search);
+    } catch (const std::system_error &) {
+      log_.say(TANDEM_LOG_WARNING, "hybrid: no thread to look for devices: the CPU does all");
+    }
   }
 
   void remember(const Crew &crew) const noexcept {

@@ -19,7 +19,6 @@ namespace {
 
 constexpr unsigned kMostFailures = 3;         // of a device, then it is left out for good
 constexpr double kDeadlineFactor = 20;        // of the predicted time, before a device is given up
-constexpr double kBusySeconds = 0.001;        // other calls have all that "cpu" allows
 constexpr double kLongestWaitSeconds = 0.02;  // of an idle lane, and of a caller: resources change, calls are cancelled
 constexpr const char *kCancelled = "hybrid: the run was cancelled";
 constexpr double kStagingFill = 15.0 / 16;        // of a lane's staging; the rest is for cuts and padding
@@ -111,14 +110,25 @@ void Crew::sync_resources() {
 }
 
 // With the lock.
-void Crew::start_threads() {
+// False: there is not one.
+bool Crew::start_threads() {
   const core::SignalsBlocked blocked;
+  bool has_any = false;
   for (const auto &lane : lanes_) {
-    if (lane->thread.joinable()) continue;
     Lane *const own = lane.get();
-    // It holds the crew: one that is left behind needs it.
-    lane->thread = std::thread([crew = shared_from_this(), own] { crew->work(*own); });
+    try {
+      // It holds the crew: one that is left behind needs it.
+      if (!lane->thread.joinable()) lane->thread = std::thread([crew = shared_from_this(), own] { crew->work(*own); });
+      has_any = true;
+    } catch (const std::system_error &) {  // perhaps the next time
+    }
   }
+  return has_any;
+}
+
+Needs Crew::needs_of(const Member &member) const {
+  if (member.is_in_place) return {{cpu_, 1}};
+  return {{gpu_, 1}, {pinned_mib_, mib(member.staging_bytes)}};
 }
 
 std::shared_ptr<Job> Crew::open_job(std::span<const core::Task> tasks, core::Control &control) {
@@ -141,10 +151,8 @@ std::shared_ptr<Job> Crew::open_job(std::span<const core::Task> tasks, core::Con
                   speeds_.of(lane->member, kind, member.latency_seconds)};
     worker.knee_bytes = static_cast<double>(member.knee_bytes);
     worker.writes_in_place = member.is_in_place;
-    if (member.is_in_place) {
-      worker.needs = {{cpu_, 1}};
-    } else {
-      worker.needs = {{gpu_, 1}, {pinned_mib_, mib(member.staging_bytes)}};
+    worker.needs = needs_of(member);
+    if (!member.is_in_place) {
       worker.most_bytes = kStagingFill * static_cast<double>(member.staging_bytes);
       worker.is_optional = member.is_optional;
     }
@@ -161,7 +169,8 @@ std::shared_ptr<Job> Crew::open_job(std::span<const core::Task> tasks, core::Con
   for (const auto &lane : lanes_) {
     const MemberState &state = *members_[lane->member];
     if (state.is_out || state.lanes_given_up > 0) job->ledger.retire(lane->index);
-    if (lane->job != nullptr || (!admits && !state.member.is_in_place)) job->ledger.set_away(lane->index, true);
+    if (lane->job != nullptr || !lane->thread.joinable() || (!admits && !state.member.is_in_place))
+      job->ledger.set_away(lane->index, true);
   }
   return job;
 }
@@ -169,8 +178,9 @@ std::shared_ptr<Job> Crew::open_job(std::span<const core::Task> tasks, core::Con
 void Crew::run(std::span<const core::Task> tasks, core::Control &control) {
   if (control.cancelled()) core::fail(TANDEM_ERROR_CANCELLED, kCancelled);
   Lock lock(mutex_);
+  if (!start_threads()) core::fail(TANDEM_ERROR_OUT_OF_MEMORY, "hybrid: no thread could be started");
   const std::shared_ptr<Job> job = open_job(tasks, control);
-  start_threads();
+  ++runs_begun_;
   if (jobs_.empty()) shared_since_ = job->start_seconds;
   jobs_.push_back(job);
   work_there_.notify_all();
@@ -228,7 +238,7 @@ void Crew::give_up_late_lanes(double at) {
     if (at - *lane->on_device_since < deadline) continue;
     lane->is_given_up = true;
     ++members_[lane->member]->lanes_given_up;
-    devices_at_work(-1);
+    if (lane->counts) devices_at_work(-1);
     job.ledger.give_up(lane->chunk);
     retire_everywhere(lane->member);
     log_.say(TANDEM_LOG_WARNING,
@@ -273,7 +283,9 @@ void Crew::work(Lane &lane) {
       double look_again = kLongestWaitSeconds;
       const std::optional<Chunk> chunk = find_chunk(lane, &look_again);
       if (!chunk) {
-        if (jobs_.empty()) {
+        if (lane.wants_cpu) {
+          wait_for_cpu(lane, lock);
+        } else if (jobs_.empty()) {
           work_there_.wait(lock);
         } else {
           work_there_.wait_for(lock, seconds(look_again));
@@ -299,6 +311,7 @@ void Crew::work(Lane &lane) {
     }
     work_there_.notify_all();
   }
+  give_cpu_back(lane);
   lane.has_ended = true;
   lane_ended_.notify_all();
 }
@@ -326,7 +339,7 @@ std::optional<Chunk> Crew::find_chunk(Lane &lane, double *look_again) {
       continue;
     }
     if (!take_cpu(lane)) {
-      *look_again = kBusySeconds;
+      for (const std::shared_ptr<Job> &each : jobs_) set_away(lane, *each, true);
       return std::nullopt;
     }
     const std::uint64_t revision = job->ledger.revision();
@@ -347,11 +360,24 @@ std::optional<Chunk> Crew::find_chunk(Lane &lane, double *look_again) {
 }
 
 // What runs on Options::alone, perhaps in other calls at the same time, counts its tasks in Options::resources too.
+// Without room in the crew's own count there is nothing to wait for there.
 bool Crew::take_cpu(Lane &lane) {
   if (options_.resources == nullptr || options_.policy == Policy::free || !members_[lane.member]->member.is_in_place)
     return true;
   lane.holds_cpu = lane.holds_cpu || options_.resources->try_acquire_cpu();
+  lane.wants_cpu = !lane.holds_cpu && pool_.free(cpu_) > 0;
   return lane.holds_cpu;
+}
+
+// In the order of asking, among all that ask.
+void Crew::wait_for_cpu(Lane &lane, Lock &lock) {
+  lane.wants_cpu = false;
+  {
+    const Unlocked unlocked(lock);
+    options_.resources->acquire_cpu();
+  }
+  lane.holds_cpu = true;
+  for (const std::shared_ptr<Job> &each : jobs_) set_away(lane, *each, false);
 }
 
 void Crew::give_cpu_back(Lane &lane) {
@@ -455,7 +481,9 @@ void Crew::do_staged(Lane &lane, Job &job, const Chunk &chunk, Staging &staging,
   MemberState &state = *members_[lane.member];
   const double start = now();
   const double own_start = thread_seconds();
-  devices_at_work(+1);
+  // While a device is started, nothing is learned of how it and the CPU get on.
+  lane.counts = state.is_started;
+  if (lane.counts) devices_at_work(+1);
   lane.on_device_since = start;
   bool ran = false;
   const std::exception_ptr error = run_on_device(lane, job, chunk, staging, &ran, lock);
@@ -466,8 +494,9 @@ void Crew::do_staged(Lane &lane, Job &job, const Chunk &chunk, Staging &staging,
     staging.release();
   };
   lane.on_device_since.reset();
+  const bool counted = std::exchange(lane.counts, false);
   if (!lane.is_given_up) {
-    devices_at_work(-1);
+    if (counted) devices_at_work(-1);
   } else {
     lane.is_given_up = false;
     --state.lanes_given_up;
@@ -517,8 +546,9 @@ void Crew::do_staged(Lane &lane, Job &job, const Chunk &chunk, Staging &staging,
   for (const Range &each : useless) job.ledger.disclaim(each);
   note(lane, job, chunk, start, committed);
   // Also of one that came too late: or it would be tried again by every run.
-  speeds_.device_chunk(lane.member, job.kind, static_cast<double>(chunk.range.bytes()), end - start,
-                       state.member.lanes);
+  if (counted)
+    speeds_.device_chunk(lane.member, job.kind, static_cast<double>(chunk.range.bytes()), end - start,
+                         state.member.lanes);
   if (job.closed) speeds_.keep(lane.member, job.kind, job.ledger.worker(lane.index).estimate);
 }
 

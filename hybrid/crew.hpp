@@ -36,10 +36,16 @@ class Crew : public std::enable_shared_from_this<Crew> {
 
   // A run that was not shared: it stands in the timeline; and what Options::alone did is learned from. To be called by
   // the thread that called for the run.
+  struct AloneRun {
+    double start_seconds;
+    std::uint64_t number;  // 0: others were under way when it began
+  };
   enum class Alone { by_its_caller, by_all_of_the_cpu };
-  void ran_alone(const WorkKind &kind, std::uint64_t bytes, double start_seconds, Alone how);
+  AloneRun begin_alone();
+  void end_alone() noexcept;  // whatever came of it
+  void ran_alone(const AloneRun &run, const WorkKind &kind, std::uint64_t bytes, Alone how);
 
-  double now() const;
+  bool has_devices() const;
 
   // Ends the threads. One whose device does not answer is left behind, with all that it may still write to.
   void stop() noexcept;
@@ -54,9 +60,10 @@ class Crew : public std::enable_shared_from_this<Crew> {
     explicit MemberState(Member given) : member(std::move(given)), start_up_seconds(member.start_up_seconds) {}
 
     Member member;
-    double start_up_seconds;   // of its first task: assumed, remembered, or measured
-    double feeding = 0;        // a device's lane at work: so much of a core, measured
-    double first_seconds = 0;  // what its first task took, and moved
+    double start_up_seconds;    // of its first task: assumed, remembered, or measured
+    std::string recalled_date;  // of what was remembered
+    double feeding = 0;         // a device's lane at work: so much of a core, measured
+    double first_seconds = 0;   // what its first task took, and moved
     double first_bytes = 0;
     WorkKind first_kind = {};
     unsigned failures = 0;
@@ -74,6 +81,8 @@ class Crew : public std::enable_shared_from_this<Crew> {
     std::optional<double> on_device_since;
     bool is_given_up = false;
     bool has_ended = false;
+    bool counts = false;     // among the devices at work: it is not being started
+    bool wants_cpu = false;  // there was none, though this crew may have one more
     bool holds_cpu = false;  // a unit of Options::resources, whose other holders are not of this crew
   };
   using Lock = std::unique_lock<std::mutex>;
@@ -107,7 +116,7 @@ class Crew : public std::enable_shared_from_this<Crew> {
 
   std::shared_ptr<Job> open_job(std::span<const core::Task> tasks, core::Control &control);
   void close_job(Job &job, Lock &lock);
-  void start_threads();
+  bool start_threads();
   void work(Lane &lane);
   std::optional<Chunk> find_chunk(Lane &lane, double *look_again);
   void set_away(const Lane &lane, Job &job, bool away);
@@ -116,6 +125,9 @@ class Crew : public std::enable_shared_from_this<Crew> {
   std::exception_ptr run_on_device(Lane &lane, Job &job, const Chunk &chunk, Staging &staging, bool *ran, Lock &lock);
   bool may_work(const Lane &lane, const Job &job) const;
   bool take_cpu(Lane &lane);
+  void wait_for_cpu(Lane &lane, Lock &lock);
+  Needs needs_of(const Member &member) const;
+  double now() const;
   void give_cpu_back(Lane &lane);
   void learn_from_cpu(const WorkKind &kind, double moved, double seconds);
   void recall(std::size_t member);
@@ -149,7 +161,10 @@ class Crew : public std::enable_shared_from_this<Crew> {
   bool stopping_ = false;
   unsigned devices_at_work_ = 0;
   double devices_at_work_seconds_ = 0,
-         devices_changed_ = 0;            // sum of times with a device at work, until the latest change
+         devices_changed_ = 0;    // sum of times with a device at work, until the latest change
+  std::uint64_t runs_begun_ = 0;  // of all kinds
+  unsigned alone_under_way_ = 0;
+  bool timeline_is_full_ = false;
   std::map<WorkKind, bool> told_;         // whether devices were found to be worth it
   std::vector<TimelineSpan> spans_;       // of a lane, or from kFirstCaller on of a thread that called
   std::vector<std::thread::id> callers_;  // that did what was not shared

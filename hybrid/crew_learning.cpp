@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "hybrid/crew.hpp"
 
@@ -14,7 +15,8 @@ constexpr double kStartUps = 2;  // so many times what a start costs is missed b
 constexpr std::uint64_t kShareUnknownBytes = 64 << 20;
 // A run is worth looking at a device whose speed is unknown, if it takes so many times the device's latency.
 constexpr double kLatencies = 20;
-constexpr double kWorthRemembering = 0.1;  // how far a speed is off what was remembered, as a part of it
+constexpr double kWorthRemembering = 0.1;   // how far a speed is off what was remembered, as a part of it
+constexpr double kMostStartUpSeconds = 10;  // of what is remembered
 constexpr std::size_t kMostSpans = 1'000'000;
 constexpr unsigned kFirstCaller = 1U << 31;  // as the worker of a span: threads that called, after all lanes
 
@@ -44,7 +46,9 @@ void Crew::recall(std::size_t index) {
       speeds_.recall_cpu(index, kind, entry.bytes_per_second * moved, entry.alone_bytes_per_second * moved);
     } else {
       speeds_.recall_device(index, kind, entry.bytes_per_second * moved, state.member.lanes);
-      state.start_up_seconds = entry.start_up_seconds;
+      if (entry.date < state.recalled_date) continue;
+      state.recalled_date = entry.date;
+      state.start_up_seconds = std::min(entry.start_up_seconds, kMostStartUpSeconds);
     }
   }
 }
@@ -77,7 +81,8 @@ std::vector<core::SpeedEntry> Crew::learned() const {
     const auto known = std::find_if(options_.known.begin(), options_.known.end(),
                                     [&](const core::SpeedEntry &each) { return same_key(each, entry); });
     if (known == options_.known.end() || is_far(known->bytes_per_second, entry.bytes_per_second) ||
-        is_far(known->alone_bytes_per_second, entry.alone_bytes_per_second))
+        is_far(known->alone_bytes_per_second, entry.alone_bytes_per_second) ||
+        is_far(known->start_up_seconds, entry.start_up_seconds))
       list.push_back(std::move(entry));
   }
   return list;
@@ -94,6 +99,11 @@ Party Crew::party(std::size_t index, double bytes_per_second) const {
   return {bytes_per_second, state.member.lanes, state.member.latency_seconds, start_up_seconds(state)};
 }
 
+bool Crew::has_devices() const {
+  const Lock lock(mutex_);
+  return std::any_of(members_.begin(), members_.end(), [](const auto &each) { return !each->member.is_in_place; });
+}
+
 bool Crew::is_worth_sharing(const WorkKind &kind, std::uint64_t bytes) {
   const Lock lock(mutex_);
   sync_resources();
@@ -103,37 +113,50 @@ bool Crew::is_worth_sharing(const WorkKind &kind, std::uint64_t bytes) {
   const Party cpu_alone{alone, lanes.alone, latency};
   std::vector<Party> together = {{beside > 0 ? beside : alone, lanes.beside, latency}};
   const double alone_seconds = alone > 0 ? finish_seconds({&cpu_alone, 1}, static_cast<double>(bytes)) : 0;
-  bool has_device = false, is_worth_a_look = false;
+  bool has_device = false, is_unknown = false, is_long = false;
   for (std::size_t i = 0; i < members_.size(); ++i) {
     const MemberState &state = *members_[i];
-    if (state.member.is_in_place || state.is_out || state.lanes_given_up > 0) continue;
+    if (state.member.is_in_place || state.is_out || state.lanes_given_up > 0 ||
+        !pool_.can_ever_fit(needs_of(state.member)))
+      continue;
     has_device = true;
-    const Estimate estimate = speeds_.of(i, kind, state.member.latency_seconds);
-    if (estimate.is_known()) {
-      together.push_back(party(i, estimate.bytes_per_second()));
-    } else {
-      const double least = std::max(kLatencies * state.member.latency_seconds, kStartUps * start_up_seconds(state));
-      is_worth_a_look = is_worth_a_look || alone_seconds > least;
-    }
+    const double rate = speeds_.device(i, kind);
+    is_unknown = is_unknown || rate == 0;
+    if (rate > 0) together.push_back(party(i, rate / state.member.lanes));
+    is_long = is_long ||
+              alone_seconds > std::max(kLatencies * state.member.latency_seconds, kStartUps * start_up_seconds(state));
   }
   if (!has_device || lanes.alone == 0) return has_device;
-  if (!speeds_.admits_devices(kind, lanes)) return false;
   if (alone == 0) return bytes >= kShareUnknownBytes;
-  return is_worth_a_look || hybrid::is_worth_sharing(together, {&cpu_alone, 1}, static_cast<double>(bytes));
+  if (!speeds_.is_worth_it(kind, lanes)) return is_long && speeds_.admits_devices(kind, lanes);
+  return (is_unknown && is_long) || hybrid::is_worth_sharing(together, {&cpu_alone, 1}, static_cast<double>(bytes));
 }
 
-void Crew::ran_alone(const WorkKind &kind, std::uint64_t bytes, double start_seconds, Alone how) {
-  const double end = now(), took = end - start_seconds, moved = static_cast<double>(bytes);
+Crew::AloneRun Crew::begin_alone() {
+  const Lock lock(mutex_);
+  const bool is_quiet = alone_under_way_++ == 0 && jobs_.empty();
+  ++runs_begun_;
+  return {now(), is_quiet ? runs_begun_ : 0};
+}
+
+void Crew::end_alone() noexcept {
+  const Lock lock(mutex_);
+  --alone_under_way_;
+}
+
+void Crew::ran_alone(const AloneRun &run, const WorkKind &kind, std::uint64_t bytes, Alone how) {
+  const double end = now(), took = end - run.start_seconds, moved = static_cast<double>(bytes);
   if (took <= 0) return;
   const Lock lock(mutex_);
-  if (how == Alone::by_all_of_the_cpu) learn_from_cpu(kind, moved, took);
+  // What several calls do at once says nothing of what one of them can have.
+  if (how == Alone::by_all_of_the_cpu && run.number == runs_begun_) learn_from_cpu(kind, moved, took);
   if (options_.timeline_file.empty()) return;
   const auto caller = std::find(callers_.begin(), callers_.end(), std::this_thread::get_id());
   const auto row = kFirstCaller + static_cast<unsigned>(caller - callers_.begin());
   if (caller == callers_.end()) callers_.push_back(std::this_thread::get_id());
   alone_seconds_ += took;
   const auto data = static_cast<std::uint64_t>(moved / moved_per_byte(kind));
-  add_spans({{row, text_of(kind), {0, bytes}, data, start_seconds, end, true}});
+  add_spans({{row, text_of(kind), {0, bytes}, data, run.start_seconds, end, true}});
 }
 
 void Crew::learn_from_cpu(const WorkKind &kind, double moved, double took) {
@@ -145,7 +168,6 @@ void Crew::learn_from_cpu(const WorkKind &kind, double moved, double took) {
     if (!each->is_started) each->missed_seconds += took;
 }
 
-// What the run came to, for the log.
 void Crew::tell(const Job &job) {
   if (!log_.hears(TANDEM_LOG_DEBUG)) return;
   std::vector<std::uint64_t> bytes(members_.size());
@@ -177,9 +199,8 @@ void Crew::tell_worth(const WorkKind &kind) {
     const Party alone{speeds_.cpu_alone(kind), lanes.alone, latency};
     std::vector<Party> together = {{speeds_.cpu_beside(kind), lanes.beside, latency}};
     for (std::size_t i = 0; i < members_.size(); ++i) {
-      const Estimate estimate = speeds_.of(i, kind, 0);
-      if (!members_[i]->member.is_in_place && estimate.is_known())
-        together.push_back(party(i, estimate.bytes_per_second()));
+      const double rate = speeds_.device(i, kind);
+      if (rate > 0) together.push_back(party(i, rate / members_[i]->member.lanes));
     }
     const std::uint64_t from = worth_sharing_from(together, {&alone, 1});
     if (from != UINT64_MAX)
@@ -193,8 +214,8 @@ void Crew::tell_worth(const WorkKind &kind) {
 void Crew::add_spans(const std::vector<TimelineSpan> &more) {
   if (spans_.size() + more.size() <= kMostSpans) {
     spans_.insert(spans_.end(), more.begin(), more.end());
-  } else {
-    log_.say(TANDEM_LOG_WARNING, fmt::format("hybrid: the timeline is full ({} spans): a run is left out", kMostSpans));
+  } else if (!std::exchange(timeline_is_full_, true)) {
+    log_.say(TANDEM_LOG_WARNING, fmt::format("hybrid: the timeline is full ({} spans): runs are left out", kMostSpans));
   }
 }
 

@@ -49,14 +49,14 @@ double chunk_for(std::span<const Candidate> candidates, std::size_t index, doubl
   const double finish = predicted_finish(candidates, unassigned_bytes);
   const double time = finish - start_of(self);
 
-  // The one that would be through first if it took everything.
+  // The one that would be through first if it took everything, of those who would begin in time.
   std::size_t best = index;
   double best_finish = std::numeric_limits<double>::infinity(), speed = 0;
   bool somebody_is_lost = false;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const Candidate &each = candidates[i];
     const double alone = start_of(each) + unassigned_bytes / each.bytes_per_second;
-    if (alone < best_finish) {
+    if (start_of(each) < finish && alone < best_finish) {
       best = i;
       best_finish = alone;
     }

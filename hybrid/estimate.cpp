@@ -33,6 +33,8 @@ void Estimate::observe(std::uint64_t bytes, double seconds) noexcept {
     prior_ = 0.5;
     return;
   }
+  // Mostly latency: it says next to nothing about the speed.
+  if (weight < latency_seconds_ * bytes_per_second()) return;
   if (had_prior_ && most_bytes_ == 0) {
     // What was known beforehand counts as one chunk of this size.
     seconds_ = weight / bytes_per_second();

@@ -44,13 +44,30 @@ std::optional<Chunk> Ledger::take(unsigned worker, double now) {
   if (unassigned_.bytes() == 0 && !(options_.policy == Policy::automatic && doubt(worker, now))) return std::nullopt;
   const double most = std::min(state.worker.most_bytes, static_cast<double>(options_.work_bytes));
   std::uint64_t bytes = std::min(options_.chunk_bytes, static_cast<std::uint64_t>(most));
-  if (options_.policy == Policy::automatic) bytes = automatic_bytes(worker, now);
+  if (options_.policy == Policy::automatic) {
+    bytes = automatic_bytes(worker, now);
+    if (bytes == 0 && everybody_declines(worker))
+      bytes = static_cast<std::uint64_t>(std::clamp(state.worker.knee_bytes, 1.0, most));
+  }
   if (bytes == 0) return std::nullopt;
   if (options_.policy != Policy::free && !pool_->try_take(worker, state.worker.needs)) return std::nullopt;
   return assign(worker, bytes, now);
 }
 
+// Nobody is at work, and each of those who could be has declined: not to be, by the rule; but a run must not hang.
+bool Ledger::everybody_declines(unsigned worker) {
+  declined_.resize(workers_.size());
+  declined_[worker] = true;
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    const State &each = workers_[i];
+    if (each.in_flight > 0 && !flights_[each.latest].doubted) return false;
+    if (!declined_[i] && !each.retired && !each.away) return false;
+  }
+  return true;
+}
+
 Chunk Ledger::assign(unsigned worker, std::uint64_t bytes, double now) {
+  declined_.assign(declined_.size(), false);
   const Range &from = unassigned_.first();
   Range range = from;
   if (bytes < range.bytes()) {

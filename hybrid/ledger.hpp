@@ -130,6 +130,7 @@ class Ledger {
   void end_without_result(std::uint64_t chunk, bool retire);
   Chunk assign(unsigned worker, std::uint64_t bytes, double now);
   std::uint64_t automatic_bytes(unsigned worker, double now);
+  bool everybody_declines(unsigned worker);
   bool is_worth_starting(unsigned worker, double now);
   void gather_candidates(unsigned worker, double now);
   bool take_room(const Need &need);
@@ -151,6 +152,7 @@ class Ledger {
   std::vector<std::uint64_t> free_flights_;
   std::uint64_t committed_bytes_ = 0;
   std::size_t contested_count_ = 0;
+  std::vector<bool> declined_;  // workers who took nothing since anybody was at work
   std::uint64_t revision_ = 0;
   std::vector<Candidate> candidates_;  // scratch
   std::vector<std::uint64_t> room_;    // scratch: by resource, what candidates are counted on to take

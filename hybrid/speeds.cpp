@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace tandem::hybrid {
 namespace {
 
-constexpr double kMemory = 0.9;                             // what a chunk keeps of its weight when the next one comes
+constexpr double kMemorySeconds = 0.2;                      // of a lane: what is older hardly counts
 constexpr unsigned kLeastChunks = 4;                        // of each rate, before it counts
 constexpr double kLeastGain = 1.02;                         // less is not worth a device's while
 constexpr double kHardlyBeside = 0.02, kLeastBeside = 0.2;  // parts of a chunk's time
@@ -22,8 +23,9 @@ std::string text_of(const WorkKind &kind) {
 }
 
 void Speeds::Rate::add(double more_bytes, double more_seconds) noexcept {
-  bytes = bytes * kMemory + more_bytes;
-  seconds = seconds * kMemory + more_seconds;
+  const double kept = std::exp(-more_seconds / kMemorySeconds);
+  bytes = bytes * kept + more_bytes;
+  seconds = seconds * kept + more_seconds;
   ++count;
 }
 
@@ -105,9 +107,16 @@ bool Speeds::is_worth_it(const WorkKind &kind, CpuLanes lanes) const {
   return found == 0 || found >= kLeastGain;
 }
 
+double Speeds::device(std::size_t member, const WorkKind &kind) const {
+  const auto found = sharing_.find(kind);
+  if (found == sharing_.end()) return 0;
+  const auto rate = found->second.devices.find(member);
+  return rate != found->second.devices.end() ? rate->second.value() : 0;
+}
+
 bool Speeds::admits_devices(const WorkKind &kind, CpuLanes lanes) {
-  if (is_worth_it(kind, lanes)) {
-    sharing_[kind].patience = 16;
+  if (const double found = gain(kind, lanes); found == 0 || found >= kLeastGain) {
+    if (found != 0) sharing_[kind].patience = kFirstPatience;
     return true;
   }
   Sharing &sharing = sharing_[kind];

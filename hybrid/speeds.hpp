@@ -27,6 +27,8 @@ struct CpuLanes {
 
 class Speeds {
  public:
+  static constexpr std::uint64_t kFirstPatience = 16;
+
   // The estimate for one lane of a member; unknown if it never did this kind.
   Estimate of(std::size_t member, const WorkKind &kind, double latency_seconds) const;
   void keep(std::size_t member, const WorkKind &kind, const Estimate &estimate);
@@ -49,6 +51,8 @@ class Speeds {
   // Bytes per second of one lane of the CPU, with no device at work and beside devices; 0: not known.
   double cpu_alone(const WorkKind &kind) const;
   double cpu_beside(const WorkKind &kind) const;
+  // Of a device, all lanes; 0: not known.
+  double device(std::size_t member, const WorkKind &kind) const;
 
   // Whether devices may take part in this kind: unknown, or the CPU's lanes beside them and they do more together than
   // the lanes alone. What was found not to be worth it is tried again now and then: call once a run.
@@ -72,7 +76,7 @@ class Speeds {
   struct Sharing {
     Rate alone, beside;
     std::map<std::size_t, Rate> devices;  // by member, all lanes of each
-    std::uint64_t runs_left_out = 0, patience = 16;
+    std::uint64_t runs_left_out = 0, patience = kFirstPatience;
   };
 
   std::map<std::pair<std::size_t, WorkKind>, Estimate> estimates_;

@@ -51,6 +51,26 @@ Machine random_machine(Random &random, bool all_idle) {
   return machine;
 }
 
+// Or a run with idle workers would wait for ever.
+TEST(HybridDecision, OfIdleWorkersSomebodyTakesWhatThereIs) {
+  Random random(59);
+  for (int i = 0; i < 100'000; ++i) {
+    const Machine machine = random_machine(random, true);
+    bool any = false;
+    for (std::size_t w = 0; w < machine.candidates.size(); ++w)
+      any = any || chunk_for(machine.candidates, w, machine.work_bytes) > 0;
+    ASSERT_TRUE(any) << "machine " << i << " with " << machine.candidates.size() << " workers";
+  }
+  // The fastest one begins when the others would be through, and their shares are below their knees.
+  std::vector<Candidate> lanes(16, Candidate{5e9, 5e-6, 0.1, 262144});
+  lanes.push_back({40e9, 100e-6, 0.1, 1048576});
+  for (const double work : {0.7e6, 1e6, 2e6, 4e6}) {
+    bool any = false;
+    for (std::size_t w = 0; w < lanes.size(); ++w) any = any || chunk_for(lanes, w, work) > 0;
+    EXPECT_TRUE(any) << work;
+  }
+}
+
 TEST(HybridDecision, FinishIsWhereTheFairSharesAreTheWork) {
   Random random(21);
   for (int i = 0; i < 20'000; ++i) {

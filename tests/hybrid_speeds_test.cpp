@@ -89,6 +89,25 @@ TEST(HybridSpeeds, WhatWasRememberedCountsUntilMoreIsSeen) {
   EXPECT_TRUE(speeds.admits_devices(kKind, kLanes));
 }
 
+TEST(HybridSpeeds, ShortChunksWeighLittle) {
+  Speeds speeds;
+  for (int i = 0; i < 10; ++i) speeds.cpu_chunk(kKind, 5e8, 0.1, 0);
+  for (int i = 0; i < 30; ++i) speeds.cpu_chunk(kKind, 1000, 1e-4, 0);
+  EXPECT_NEAR(speeds.cpu_alone(kKind), 5e9, 0.1e9);
+}
+
+TEST(HybridSpeeds, PatienceIsKeptWhileNothingIsKnown) {
+  Speeds speeds;
+  run(speeds, 5e9, 1e9, 3e9);
+  while (!speeds.admits_devices(kKind, kLanes)) {
+  }
+  EXPECT_TRUE(speeds.admits_devices(kKind, kLanes)) << "it was not measured anew yet";
+  run(speeds, 5e9, 1e9, 3e9);
+  int left_out = 0;
+  while (!speeds.admits_devices(kKind, kLanes)) ++left_out;
+  EXPECT_EQ(left_out, 31);
+}
+
 TEST(HybridSpeeds, WhatWasLeftOutIsTriedAgainNowAndThenAndEverMoreRarely) {
   Speeds speeds;
   run(speeds, 5e9, 1e9, 3e9);
