@@ -173,14 +173,16 @@ void Crew::tell(const Job &job) {
   std::vector<std::uint64_t> bytes(members_.size());
   for (const TimelineSpan &span : job.spans)
     if (span.committed) bytes[lanes_[span.worker]->member] += span.bytes;
-  std::string shares;
+  std::string shares, feeding;
   for (std::size_t i = 0; i < members_.size(); ++i) {
     shares += fmt::format("{}{} {:.1f} %", i == 0 ? "" : ", ", members_[i]->member.name,
                           100.0 * static_cast<double>(bytes[i]) / static_cast<double>(job.work.bytes()));
+    if (members_[i]->feeding > 0)
+      feeding += fmt::format("; a lane of {} takes {:.2f} of a core", members_[i]->member.name, members_[i]->feeding);
   }
   const double gain = speeds_.gain(job.kind, cpu_lanes());
-  log_.say(TANDEM_LOG_DEBUG, fmt::format("hybrid: {}, {} bytes moved in {:.6f} s: {}{}", job.what, job.work.bytes(),
-                                         now() - job.start_seconds, shares,
+  log_.say(TANDEM_LOG_DEBUG, fmt::format("hybrid: {}, {} bytes moved in {:.6f} s: {}{}{}", job.what, job.work.bytes(),
+                                         now() - job.start_seconds, shares, feeding,
                                          gain == 0 ? "" : fmt::format("; with devices {:.2f} of the CPU alone", gain)));
 }
 

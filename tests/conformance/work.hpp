@@ -28,6 +28,10 @@ struct Heard {
     const std::lock_guard lock(mutex);
     return text.find(part) != std::string::npos;
   }
+  void clear() {
+    const std::lock_guard lock(mutex);
+    text.clear();
+  }
   std::mutex mutex;
   std::string text;
 };
