@@ -185,7 +185,8 @@ typedef struct tandem_context_options {
                                        4 GiB; "hybrid": the CPU and what GPUs there are; "hybrid:cpu+opencl:0:0": these
                                        together; "cpu", "opencl" (its first GPU or accelerator, else its first device),
                                        "cuda" (the first GPU that can be used), or a device of tandem_devices() in
-                                       tools.h: "opencl:0:1", "cuda:0" */
+                                       tools.h: "opencl:0:1", "cuda:0". Plans for the memory of a device want that
+                                       device named. "auto" with an executor is the CPU */
   const char *kernel;               /* NULL = the best this CPU has; a CPU kernel's name forces it. OpenCL, CUDA:
                                        "compiled" or "tables" forces that technique */
   uint32_t thread_count;            /* 0 = every core that affinity and cgroup quota allow */
@@ -217,8 +218,8 @@ typedef struct tandem_context_options {
  *   that does not exist or that this machine lacks; the message lists those that it has), OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_context_create(const tandem_context_options *options, tandem_context **context_out);
 
-/* Ends a context: waits for its threads to finish what they run. NULL is allowed. Plans and jobs made from it
- * must have been destroyed. */
+/* Ends a context: waits for its threads to finish what they run, a search for GPUs among them. NULL is allowed. Plans
+ * and jobs made from it must have been destroyed. */
 TANDEM_API void tandem_context_destroy(tandem_context *context);
 
 /* Sets how much of a named resource work of this context may hold at once, also while jobs run (effective
@@ -455,9 +456,9 @@ typedef struct tandem_plan_arguments {
 TANDEM_API tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_plan_arguments *arguments);
 
 /* Starts a run and returns at once; the bytes are there when tandem_job_wait returned TANDEM_OK. The pointer array and
- * the offsets are copied; the shards, new_data, queue and verify_result must stay. On device memory it returns when the
- * commands are in the queue, which may take seconds where a kernel has to be compiled first (once for a matrix); a
- * cancel after that comes too late. Arguments are checked before it returns.
+ * the offsets are copied; the shards, new_data, queue, verify_result, verify_ranges and verify_range_count_out must
+ * stay. On device memory it returns when the commands are in the queue, which may take seconds where a kernel has to be
+ * compiled first (once for a matrix); a cancel after that comes too late. Arguments are checked before it returns.
  * Status: as tandem_plan_run. *job_out is untouched on failure. */
 TANDEM_API tandem_status tandem_plan_submit(const tandem_plan *plan, const tandem_plan_arguments *arguments,
                                             tandem_job **job_out);
