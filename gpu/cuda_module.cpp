@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <list>
 #include <mutex>
 #include <string>
 
@@ -19,8 +20,11 @@ namespace {
 #define TANDEM_TEXT(name) #name
 #define TANDEM_EXPANDED_TEXT(name) TANDEM_TEXT(name)
 
-// A name that stays: the table points to it.
-const char *kept(const std::string &text) { return (new std::string(text))->c_str(); }
+// A name that stays: the table points to it. Never freed, as the table is used until the process ends.
+const char *kept(const std::string &text) {
+  static std::list<std::string> *const all = new std::list<std::string>;
+  return all->emplace_back(text).c_str();
+}
 
 // Takes one function out of an opened library; the first one that is missing is named.
 template <class Function>

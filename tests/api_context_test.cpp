@@ -1,4 +1,5 @@
 // Contexts: what they decide, the environment, resources, the log; and the small functions: version, names, messages.
+#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -131,7 +132,10 @@ TEST(Context, NoThreadBeforeALargeCall) {
 TEST(Context, DestroyEndsItsThreads) {
   const unsigned before = thread_count_of_process();
   for (unsigned i = 0; i < 50; ++i) expect_works(make_context(TANDEM_EXECUTOR_PTHREAD, 3).get());
-  EXPECT_EQ(thread_count_of_process(), before);
+  // The system counts a thread for a moment after it was joined.
+  for (unsigned i = 0; i < 1000 && thread_count_of_process() > before; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_LE(thread_count_of_process(), before);
 }
 
 TEST(Context, Environment) {
