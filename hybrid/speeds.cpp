@@ -18,6 +18,11 @@ constexpr std::uint64_t kMostPatience = 1024;
 
 }  // namespace
 
+unsigned size_class_of(std::uint64_t moved_bytes) noexcept {
+  constexpr std::uint64_t kShort = 8 << 20, kLong = 64 << 20;  // about what caches hold of a core, and of a processor
+  return moved_bytes < kShort ? 0 : moved_bytes < kLong ? 1 : 2;
+}
+
 std::string text_of(const WorkKind &kind) {
   return fmt::format("{} {}x{}", name_of(kind.mode), kind.rows, kind.columns);
 }

@@ -16,8 +16,11 @@ namespace tandem::hybrid {
 struct WorkKind {
   core::Mode mode;
   unsigned columns, rows;
+  unsigned size_class = 0;  // of the run: caches make short ones faster, and nothing of them holds for long ones
   auto operator<=>(const WorkKind &) const = default;
 };
+inline constexpr unsigned kSizeClasses = 3;
+unsigned size_class_of(std::uint64_t moved_bytes) noexcept;
 std::string text_of(const WorkKind &kind);  // "assign 4x10": rows x columns
 
 // How many lanes of the CPU work at once: by themselves, and beside devices, whose feeding takes some of the cores.
