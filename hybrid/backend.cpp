@@ -92,7 +92,7 @@ class HybridBackend final : public core::Backend {
     }
     look_for_more(moved);
     Crew &all = crew(shared_.get());
-    const WorkKind kind = kind_of(shared.front());
+    const WorkKind kind = kind_of(shared.front(), moved);
     if (is_shared(all, kind, moved)) return all.run(shared, control);
     for (Task &task : shared) task.prepared = hybrid_of(task).small.get();
     run_alone(all, kind, moved, Crew::Alone::by_all_of_the_cpu, [&] { options_.alone->run(shared, control); });
@@ -183,14 +183,17 @@ class HybridBackend final : public core::Backend {
     return options_.alone != nullptr ? *options_.alone : *options_.members.front().backend;
   }
 
-  static WorkKind kind_of(const Task &task) { return {task.mode, task.prepared->columns(), task.prepared->rows()}; }
+  static WorkKind kind_of(const Task &task, std::uint64_t moved) {
+    return {task.mode, task.prepared->columns(), task.prepared->rows(), size_class_of(moved)};
+  }
 
   void run_small(Task task, Control &control) {
     task.prepared = hybrid_of(task).small.get();
     if (options_.timeline_file.empty()) return small().run({&task, 1}, control);
-    run_alone(crew(shared_.get()), kind_of(task), moved_bytes(task), Crew::Alone::by_its_caller, [&] {
-      small().run({&task, 1}, control);
-    });
+    run_alone(crew(shared_.get()), kind_of(task, moved_bytes(task)), moved_bytes(task), Crew::Alone::by_its_caller,
+              [&] {
+                small().run({&task, 1}, control);
+              });
   }
 
   bool is_shared(Crew &all, const WorkKind &kind, std::uint64_t moved) const {

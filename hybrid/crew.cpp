@@ -139,7 +139,7 @@ std::shared_ptr<Job> Crew::open_job(std::span<const core::Task> tasks, core::Con
   sync_resources();
 
   const core::Task &first = tasks.front();
-  const WorkKind kind{first.mode, first.prepared->columns(), first.prepared->rows()};
+  const WorkKind kind{first.mode, first.prepared->columns(), first.prepared->rows(), size_class_of(work.bytes())};
   // With somebody who does alone what is not worth sharing, that was asked before.
   const bool admits =
       options_.policy != Policy::automatic || options_.alone != nullptr || speeds_.admits_devices(kind, cpu_lanes());

@@ -40,12 +40,17 @@ void Crew::recall(std::size_t index) {
   MemberState &state = *members_[index];
   for (const core::SpeedEntry &entry : options_.known) {
     if (entry.worker != state.member.name) continue;
-    const WorkKind kind{core::tuned_operation_mode(entry.operation), entry.k, entry.m};
+    // It is of the longest runs that there were; for others it is better than nothing.
+    WorkKind kind{core::tuned_operation_mode(entry.operation), entry.k, entry.m};
     const double moved = moved_per_byte(kind);
-    if (state.member.is_in_place) {
-      speeds_.recall_cpu(index, kind, entry.bytes_per_second * moved, entry.alone_bytes_per_second * moved);
-    } else {
-      speeds_.recall_device(index, kind, entry.bytes_per_second * moved, state.member.lanes);
+    for (kind.size_class = 0; kind.size_class < kSizeClasses; ++kind.size_class) {
+      if (state.member.is_in_place) {
+        speeds_.recall_cpu(index, kind, entry.bytes_per_second * moved, entry.alone_bytes_per_second * moved);
+      } else {
+        speeds_.recall_device(index, kind, entry.bytes_per_second * moved, state.member.lanes);
+      }
+    }
+    if (!state.member.is_in_place) {
       if (entry.date < state.recalled_date) continue;
       state.recalled_date = entry.date;
       state.start_up_seconds = std::min(entry.start_up_seconds, kMostStartUpSeconds);
@@ -78,6 +83,8 @@ std::vector<core::SpeedEntry> Crew::learned() const {
         entry.start_up_seconds = std::max(state.first_seconds - usual, 0.0);
       }
     }
+    // Longer runs come later.
+    std::erase_if(list, [&](const core::SpeedEntry &each) { return same_key(each, entry); });
     const auto known = std::find_if(options_.known.begin(), options_.known.end(),
                                     [&](const core::SpeedEntry &each) { return same_key(each, entry); });
     if (known == options_.known.end() || is_far(known->bytes_per_second, entry.bytes_per_second) ||
