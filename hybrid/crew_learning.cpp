@@ -83,14 +83,15 @@ std::vector<core::SpeedEntry> Crew::learned() const {
         entry.start_up_seconds = std::max(state.first_seconds - usual, 0.0);
       }
     }
-    // Longer runs come later.
-    std::erase_if(list, [&](const core::SpeedEntry &each) { return same_key(each, entry); });
     const auto known = std::find_if(options_.known.begin(), options_.known.end(),
                                     [&](const core::SpeedEntry &each) { return same_key(each, entry); });
     if (known == options_.known.end() || is_far(known->bytes_per_second, entry.bytes_per_second) ||
         is_far(known->alone_bytes_per_second, entry.alone_bytes_per_second) ||
-        is_far(known->start_up_seconds, entry.start_up_seconds))
+        is_far(known->start_up_seconds, entry.start_up_seconds)) {
+      // Longer runs come later.
+      std::erase_if(list, [&](const core::SpeedEntry &each) { return same_key(each, entry); });
       list.push_back(std::move(entry));
+    }
   }
   return list;
 }
