@@ -8,9 +8,9 @@
 namespace tandem::hybrid {
 namespace {
 
-constexpr double kMemorySeconds = 0.2;                      // of a lane: what is older hardly counts
-constexpr unsigned kLeastChunks = 4;                        // of each rate, before it counts
-constexpr double kLeastGain = 1.02;                         // less is not worth a device's while
+constexpr double kMemorySeconds = 0.2;  // of a lane: what is older hardly counts
+constexpr unsigned kLeastChunks = 4;    // of each rate, before it counts
+constexpr double kLeastGain = 1.1;      // less is not worth a device, for rates are not known better
 constexpr double kHardlyBeside = 0.02, kLeastBeside = 0.2;  // parts of a chunk's time
 constexpr double kKnownWithin = 0.2;                        // how far a speed may have moved from one run to the next
 constexpr double kRecalledSeconds = 0.01;                   // what was remembered weighs as much as chunks of that time
