@@ -77,6 +77,29 @@ TuningTable table_of(const std::vector<TuningEntry> &entries) {
   return table;
 }
 
+// Forms of a good entry that make no sense: some of its members are wrong.
+struct BadForms {
+  explicit BadForms(json whole) : good(std::move(whole)) {}
+
+  void with(const char *name, json value) {
+    json changed = good;
+    changed[name] = std::move(value);
+    list.push_back(changed);
+  }
+  // Each member in turn missing, and of each of these values.
+  void each_member(const std::vector<json> &values) {
+    for (const auto &[name, value] : good.items()) {
+      json without = good;
+      without.erase(name);
+      list.push_back(without);
+      for (const json &each : values) with(name.c_str(), each);
+    }
+  }
+
+  json good;
+  std::vector<json> list;
+};
+
 TEST(TuningTable, ReadsBackWhatItWrote) {
   const TuningTable table =
       table_of({entry(TunedOperation::encode, 10, 4, 64), entry(TunedOperation::update, 1, 4, 32)});
@@ -155,19 +178,11 @@ TEST(TuningTable, SpeedsThatMakeNoSenseAreLeftOut) {
   one.put(speed("cpu", 10, 5e9));
   const json file = json::parse(one.to_json());
   const json good = file["speeds"][0];
-  std::vector<json> bad = {json(1), json::object(), json(nullptr)};
-  const auto with = [&](const char *name, json value) {
-    json changed = good;
-    changed[name] = std::move(value);
-    bad.push_back(changed);
-  };
-  for (const auto &[name, value] : good.items()) {
-    json without = good;
-    without.erase(name);
-    bad.push_back(without);
-    with(name.c_str(), nullptr);
-    with(name.c_str(), -1);
-  }
+  BadForms forms(good);
+  std::vector<json> &bad = forms.list;
+  bad = {json(1), json::object(), json(nullptr)};
+  forms.each_member({nullptr, -1});
+  const auto with = [&](const char *name, json value) { forms.with(name, std::move(value)); };
   with("k", 0), with("m", 257), with("lanes", 0), with("lanes", 65'537), with("operation", "explode");
   with("bytes_per_second", 0), with("bytes_per_second", 1e16), with("alone_bytes_per_second", 1e16);
   with("start_up_seconds", 1e5), with("worker", "a\nb"), with("machine", std::string(300, 'x')), with("date", "now");
@@ -226,20 +241,11 @@ TEST(TuningTable, ManyMembersAreReadInTime) {
 
 TEST(TuningTable, EntriesThatMakeNoSenseAreLeftOut) {
   const json good = json::parse(core::tuning_entry_line(entry(TunedOperation::encode, 10, 4, 64)));
-  std::vector<json> bad = {json(1), json::object(), json::array(), json(nullptr)};
-  const auto with = [&](const char *name, json value) {
-    json changed = good;
-    changed[name] = std::move(value);
-    bad.push_back(changed);
-  };
-  for (const auto &[name, value] : good.items()) {
-    json without = good;
-    without.erase(name);
-    bad.push_back(without);
-    with(name.c_str(), nullptr);
-    with(name.c_str(), json::array({1}));
-    with(name.c_str(), -1);
-  }
+  BadForms forms(good);
+  std::vector<json> &bad = forms.list;
+  bad = {json(1), json::object(), json::array(), json(nullptr)};
+  forms.each_member({nullptr, json::array({1}), -1});
+  const auto with = [&](const char *name, json value) { forms.with(name, std::move(value)); };
   with("k", 0), with("k", 257), with("m", 0), with("m", UINT64_MAX), with("k", 10.5);
   with("operation", "explode"), with("operation", "");
   with("vendor", std::string(1000, 'x')), with("device", "a\x1b[31m"), with("driver", "a\nb");
