@@ -55,6 +55,10 @@ void expect_exit_zero(pid_t child) {
 }
 
 TEST_P(Fork, ChildCodesWhileTheParentsThreadsDo) {
+#if defined(__SANITIZE_ADDRESS__)
+  // Every hang was looked at: each thread of the child stood in SizeClassAllocator64::GetFromAllocator.
+  GTEST_SKIP() << "NOT RUN: GCC 12's address sanitizer forks with its allocator's locks as other threads hold them";
+#endif
   tandem_context_options options = context_options(GetParam(), 3);
   options.resources = "cpu=2";  // a budget that parent's threads hold at the moment of the fork
   const Context context = make_context(options);

@@ -105,6 +105,12 @@ class CountingBatch : public cpu::Batch {
     running_.fetch_sub(1);
   }
 
+  // As new, without allocating.
+  void reset() {
+    for (auto &count : counts_) count = 0;
+    most_running_ = 0;
+  }
+
   std::size_t items_that_ran(int times) const {
     std::size_t found = 0;
     for (const auto &count : counts_) found += count.load() == times ? 1 : 0;
