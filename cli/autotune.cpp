@@ -11,7 +11,6 @@
 namespace tandem::cli {
 namespace {
 
-constexpr const char *kOperations[] = {"encode", "decode", "verify", "update"};  // by enum tandem_operation_value
 constexpr const char *kLocalSizes[] = {"local_x", "local_y", "local_z"};
 
 struct AutotuneFlags {
@@ -24,8 +23,6 @@ struct AutotuneFlags {
   ContextFlags context;
   OutputFlags output_flags;
 };
-
-const char *name_of(std::int32_t operation) { return operation >= 0 && operation < 4 ? kOperations[operation] : "?"; }
 
 const char *text_or_null(const std::string &text) { return text.empty() ? nullptr : text.c_str(); }
 
@@ -50,7 +47,7 @@ nlohmann::ordered_json to_json(const tandem_tuning_entry &entry) {
           {"device", entry.device},
           {"driver", entry.driver},
           {"kernel_hash", entry.kernel_hash},
-          {"operation", name_of(entry.operation)},
+          {"operation", operation_name(entry.operation)},
           {"k", entry.k},
           {"m", entry.m},
           {"values", entry.values},
@@ -77,7 +74,7 @@ void print_table(const std::vector<tandem_tuning_entry> &entries) {
                  "VALUES");
       device = here;
     }
-    fmt::print("  {:<9} {:>3} {:>3} {:>9.2f}  {:<28} {}\n", name_of(entry.operation), entry.k, entry.m,
+    fmt::print("  {:<9} {:>3} {:>3} {:>9.2f}  {:<28} {}\n", operation_name(entry.operation), entry.k, entry.m,
                entry.bytes_per_second / 1e9, gain(entry), *entry.values != 0 ? entry.values : "built-in");
   }
 }
@@ -123,7 +120,7 @@ std::int32_t on_progress(void *user, const tandem_autotune_progress *progress) {
   const double part = progress->total_count == 0
                           ? 1
                           : static_cast<double>(progress->done_count) / static_cast<double>(progress->total_count);
-  std::string text = fmt::format("{} {}+{}", name_of(progress->operation), progress->k, progress->m);
+  std::string text = fmt::format("{} {}+{}", operation_name(progress->operation), progress->k, progress->m);
   if (progress->bytes_per_second > 0) text += fmt::format(", {:.2f} GB/s", progress->bytes_per_second / 1e9);
   if (progress->default_bytes_per_second > 0 && progress->bytes_per_second > 0)
     text += fmt::format(" ({:.2f}x)", progress->bytes_per_second / progress->default_bytes_per_second);

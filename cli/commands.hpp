@@ -137,5 +137,6 @@ std::string hexadecimal(const std::uint8_t (&bytes)[16]);
 std::string rate(std::uint64_t bytes, double seconds);           // "2.71 GB/s"
 std::string size(std::uint64_t bytes);                           // "1.07 GB"
 std::string plural(std::uint64_t count, std::string_view noun);  // "1 shard", "2 shards"
+const char *operation_name(std::int32_t operation);              // of enum tandem_operation_value; "?": none of it
 
 }  // namespace tandem::cli

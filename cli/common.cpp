@@ -285,4 +285,9 @@ std::string plural(std::uint64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
+const char *operation_name(std::int32_t operation) {
+  constexpr const char *kNames[] = {"encode", "decode", "verify", "update", "accumulate"};  // by value
+  return operation >= 0 && static_cast<std::size_t>(operation) < std::size(kNames) ? kNames[operation] : "?";
+}
+
 }  // namespace tandem::cli

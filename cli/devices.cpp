@@ -22,19 +22,6 @@ std::vector<Struct> all(List list) {
   return found;
 }
 
-const char *operation_name(std::int32_t operation) {
-  switch (operation) {
-    case TANDEM_OPERATION_ENCODE:
-      return "encode";
-    case TANDEM_OPERATION_VERIFY:
-      return "verify";
-    case TANDEM_OPERATION_UPDATE:
-      return "update";
-    default:
-      return "?";
-  }
-}
-
 std::string size_text(std::uint64_t bytes) {
   if (bytes == UINT64_MAX) return "never";
   constexpr const char *kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};

@@ -549,6 +549,7 @@ TEST(HybridResources, WhoRunsAloneCountsToo) {
   caller.join();
   EXPECT_TRUE(stripe.is_right(Mode::assign));
   budget.acquire_cpu();  // comes back only if the unit was given back
+  budget.release_cpu();  // the other lane may be waiting for it
 }
 
 // Says how much staging memory is there.
