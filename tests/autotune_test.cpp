@@ -15,6 +15,7 @@
 #include "conformance/fake_backend.hpp"
 #include "core/error.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/thinned.hpp"
 
 namespace tandem::test {
 namespace {
@@ -206,7 +207,7 @@ TEST_F(AutotuneTest, OneSlowSampleDropsNobody) {
 TEST_F(AutotuneTest, NoiseIsNoReason) {
   options_.repeats = 5;
   unsigned improved = 0;
-  for (unsigned seed = 0; seed < 40; ++seed) {
+  for (unsigned seed = 0; seed < thinned(40); ++seed) {
     Random random(seed);
     script_.speed_of = [](const TuningValues &) { return kBase; };
     script_.pass_time = [&](double seconds) { now_ += seconds * (0.97 + 0.06 * random.below(1000) / 1000.0); };
@@ -214,7 +215,7 @@ TEST_F(AutotuneTest, NoiseIsNoReason) {
     improved += result.improved_count != 0;
     EXPECT_EQ(result.entries[0].values.empty(), result.improved_count == 0);
   }
-  EXPECT_LE(improved, 8u) << "where any larger median wins, it is three of four";
+  EXPECT_LE(improved, thinned(8)) << "where any larger median wins, it is three of four";
 
   // What helps is found nevertheless, and what makes no difference keeps its built-in value.
   unsigned found = 0;

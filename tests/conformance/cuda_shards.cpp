@@ -83,7 +83,7 @@ class DeviceStripe {
   void expect(Mode mode) {
     want_ = image_;
     const Shards right = product();
-    differs_.assign(matrix_.rows(), std::vector<bool>(bytes_));
+    differs_.assign(matrix_.rows(), std::vector<std::uint8_t>(bytes_));
     for (unsigned r = 0; r < matrix_.rows(); ++r) {
       std::uint8_t *to = want_.data() + starts_[matrix_.columns() + r];
       for (std::uint64_t i = 0; i < bytes_; ++i) {
@@ -139,7 +139,7 @@ class DeviceStripe {
   std::vector<std::uint64_t> starts_, offsets_;
   std::vector<const std::byte *> in_;
   std::vector<std::byte *> out_;
-  std::vector<std::vector<bool>> differs_;
+  std::vector<std::vector<std::uint8_t>> differs_;
   std::vector<core::Mismatch> mismatches_;
   core::MismatchRanges ranges_;
 };

@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "tests/support/expected.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/thinned.hpp"
 
 namespace tandem::test {
 namespace {
@@ -20,7 +21,8 @@ using core::Mode;
 using core::Task;
 
 constexpr std::uint64_t kSeed = 77001;
-constexpr std::size_t kLarge = 600'011;  // bytes of a shard: enough to be cut into chunks, and odd
+// Bytes of a shard: enough to be cut into chunks, and odd.
+constexpr std::size_t kLarge = kThinning == 1 ? 600'011 : 150'011;
 
 Matrix random_matrix(Random &random, unsigned rows, unsigned columns) {
   Matrix matrix(rows, columns);

@@ -21,6 +21,7 @@
 #include "tests/conformance/work.hpp"
 #include "tests/cuda_fake/fake_driver.hpp"
 #include "tests/support/mismatch_ranges.hpp"
+#include "tests/support/thinned.hpp"
 
 namespace tandem::test {
 namespace {
@@ -122,7 +123,7 @@ class FakeProgram final : public CudaProgram {
   explicit FakeProgram(FakeSummarise summarise) : script_(of(summarise)), driver_(script_) {}
   ~FakeProgram() override { expect_clean(driver_, "a program's life"); }
   gpu::Options options(const char *technique) const override { return fake_options(driver_, technique); }
-  std::uint64_t large_bytes() const override { return 200'003; }
+  std::uint64_t large_bytes() const override { return kThinning == 1 ? 200'003 : 50'003; }
   CUdeviceptr allocate(std::uint64_t bytes) override { return driver_.allocate(bytes); }
   void free(CUdeviceptr memory) override { driver_.free(memory); }
   void write(CUdeviceptr to, const void *from, std::uint64_t bytes) override {
@@ -275,7 +276,8 @@ void fail_every(const Failing &what) {
   ASSERT_GE(count, what.by_command ? 1u : 20u);
   const bool kills = what.by_command || what.error == CUDA_ERROR_ILLEGAL_ADDRESS;
   unsigned statuses = 0, given_up = 0;
-  for (std::uint64_t n = 0; n < count; ++n) {
+  const unsigned step = what.by_command ? 1 : kThinning;
+  for (std::uint64_t n = static_cast<unsigned>(what.mode) % step; n < count; n += step) {
     (what.by_command ? script.failing_command : script.failing_call) = n;
     FakeCuda driver(script);
     work.reset();
@@ -312,7 +314,7 @@ void fail_every(const Failing &what) {
     ASSERT_EQ(fake_context_depth(), 0u) << where();
     if (!kills && given_up != 0) given_up = 0;  // a wait that could not be waited for
   }
-  EXPECT_GT(statuses, count / 2) << "of " << count;
+  EXPECT_GT(statuses, count / 2 / step) << "of " << count;
   if (kills) {
     EXPECT_GE(given_up, 1u);
   }
@@ -703,7 +705,7 @@ TEST(CudaDeviceMemory, WrongPointersAndStreamsAreRefused) {
 // Outputs that differ in a few places, of which task.ranges and mismatches have to tell.
 struct Damaged {
   Damaged(unsigned rows, unsigned columns, std::uint64_t bytes)
-      : work(rows, columns, bytes), differs(rows, std::vector<bool>(bytes)) {
+      : work(rows, columns, bytes), differs(rows, std::vector<std::uint8_t>(bytes)) {
     Random random(bytes);
     for (unsigned r = 0; r < rows; ++r) {
       work.before[r] = work.product[r];
@@ -739,7 +741,7 @@ struct Damaged {
   }
 
   Work work;
-  std::vector<std::vector<bool>> differs;
+  std::vector<std::vector<std::uint8_t>> differs;
   std::uint64_t range_count = 0;
 };
 
@@ -797,7 +799,7 @@ TEST(CudaVerify, ShortOfMemoryItGoesInPiecesAndThenFails) {
   for (const FakeSummarise summarise : {FakeSummarise::works, FakeSummarise::absent}) {
     for (const bool of_budget : {true, false}) {
       unsigned whole = 0, in_pieces = 0, refused = 0, reduced = 0;
-      for (std::uint64_t room = 0; room < 12'000; room += room < 1500 ? 24 : 500) {
+      for (std::uint64_t room = 0; room < 12'000; room += kThinning * (room < 1500 ? 24 : 500)) {
         FakeCudaScript script;
         script.summarise = summarise;
         if (!of_budget) script.devices[0].available_bytes = room;
@@ -828,9 +830,9 @@ TEST(CudaVerify, ShortOfMemoryItGoesInPiecesAndThenFails) {
         }
         expect_clean(driver, "room of " + std::to_string(room));
       }
-      EXPECT_GE(whole, 10u);
-      EXPECT_GE(in_pieces, 30u);
-      EXPECT_GE(refused, 10u);
+      EXPECT_GE(whole, thinned(10));
+      EXPECT_GE(in_pieces, thinned(30));
+      EXPECT_GE(refused, thinned(10));
       EXPECT_EQ(reduced != 0, summarise == FakeSummarise::works);
     }
   }

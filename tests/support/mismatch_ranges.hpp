@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 namespace tandem::test {
@@ -13,10 +15,10 @@ struct RangeOfRow {
   std::uint64_t begin, end, count;
 };
 
-// `differs`: for each row and byte, whether it does not match. `all_count`: of ranges; where there are more than in
-// `ranges`, these are the first of them.
+// `differs`: for each row and byte, 1 where it does not match, else 0. `all_count`: of ranges; where there are more
+// than in `ranges`, these are the first of them.
 inline testing::AssertionResult are_ranges_of(const std::vector<RangeOfRow> &ranges, std::uint64_t all_count,
-                                              const std::vector<std::vector<bool>> &differs) {
+                                              const std::vector<std::vector<std::uint8_t>> &differs) {
   const auto wrong = [](std::size_t i, const char *what) {
     return testing::AssertionFailure() << "range " << i << ": " << what;
   };
@@ -25,11 +27,13 @@ inline testing::AssertionResult are_ranges_of(const std::vector<RangeOfRow> &ran
   std::uint64_t at = 0;  // from here on it is not told yet
   // Up to this place no byte that differs may be left out.
   const auto skip_to = [&](unsigned to_row, std::uint64_t to) {
+    const auto skips_none = [&](std::uint64_t end) {
+      return at >= end || std::memchr(differs[row].data() + at, 1, end - at) == nullptr;
+    };
     for (; row < to_row; ++row, at = 0)
-      for (; at < differs[row].size(); ++at)
-        if (differs[row][at]) return false;
-    for (; row < differs.size() && at < to; ++at)
-      if (differs[row][at]) return false;
+      if (!skips_none(differs[row].size())) return false;
+    if (row < differs.size() && !skips_none(to)) return false;
+    at = std::max(at, to);
     return true;
   };
   for (std::size_t i = 0; i < ranges.size(); ++i) {

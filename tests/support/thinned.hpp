@@ -1,0 +1,17 @@
+// Sanitizers make code 5 to 20 times as slow, and look for kinds of mistakes: what is tested for every case in other
+// builds is tested for every n-th there.
+#pragma once
+
+#include <cstdint>
+
+namespace tandem::test {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr unsigned kThinning = 4;
+#else
+inline constexpr unsigned kThinning = 1;
+#endif
+
+constexpr std::uint64_t thinned(std::uint64_t count) { return count / kThinning; }
+
+}  // namespace tandem::test
