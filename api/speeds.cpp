@@ -85,6 +85,7 @@ std::unique_ptr<core::AutotuneJournal> lock_tuning_file(const std::string &file)
 
 void remember_speeds(const std::string &path, std::vector<SpeedEntry> entries) {
   const auto lock = lock_tuning_file(path);
+  const core::TuningFileTurn turn(path);
   core::TuningTable table = core::read_tuning_file(path);
   for (SpeedEntry &each : entries) {
     each.date = core::tuning_date_now();

@@ -176,10 +176,13 @@ tandem_autotune_result run(const tandem_context_options *where, const tandem_aut
   hooks.seconds = seconds_now;
   hooks.progress = [&](const core::AutotuneProgress &progress) { return tell(given, progress); };
   hooks.found = [&](const core::TuningEntry &entry, bool complete) {
-    TuningTable table = core::read_tuning_file(output);
-    if (complete || !has_more(table, entry)) {
-      table.replace(entry);
-      core::write_tuning_file(output, table);
+    {
+      const core::TuningFileTurn turn(output);
+      TuningTable table = core::read_tuning_file(output);
+      if (complete || !has_more(table, entry)) {
+        table.replace(entry);
+        core::write_tuning_file(output, table);
+      }
     }
     context->log.say(
         TANDEM_LOG_INFO,
@@ -257,6 +260,7 @@ tandem_status tandem_tuning_merge(const char *const *files, size_t file_count, c
     if (files == nullptr && file_count != 0) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "files is NULL");
     const std::string path = api::tuning_file(output);
     const auto lock = api::lock_tuning_file(path);
+    const core::TuningFileTurn turn(path);
     core::TuningTable table = core::read_tuning_file(path);
     for (size_t i = 0; i < file_count; ++i) {
       if (files[i] == nullptr) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("files[{}] is NULL", i));

@@ -4,7 +4,9 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <limits.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -273,6 +275,12 @@ class File {
   int descriptor_;
 };
 
+// Where a link leads to: it stays one, and that is read, locked and replaced.
+std::string real_path(const std::string &path) {
+  char real[PATH_MAX];
+  return realpath(path.c_str(), real) != nullptr ? real : path;
+}
+
 }  // namespace
 
 const char *tuned_operation_name(TunedOperation operation) noexcept {
@@ -523,6 +531,25 @@ void make_parent_folders(const std::string &path) {
   }
 }
 
+TuningFileTurn::TuningFileTurn(const std::string &path) {
+  constexpr int kMostNaps = 400;
+  constexpr timespec kNap = {0, 5'000'000};
+  const std::string target = real_path(path);
+  const std::size_t slash = target.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : target.substr(0, slash + 1);
+  folder_ = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  for (int i = 0; folder_ >= 0 && i < kMostNaps && flock(folder_, LOCK_EX | LOCK_NB) != 0; ++i) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return;
+    nanosleep(&kNap, nullptr);
+  }
+}
+
+TuningFileTurn::~TuningFileTurn() {
+  if (folder_ < 0) return;
+  flock(folder_, LOCK_UN);  // a child that was forked meanwhile has the descriptor, too
+  close(folder_);
+}
+
 void write_tuning_file(const std::string &path, const TuningTable &table) {
   const std::size_t count = std::max(table.entries().size(), table.speeds().size());
   if (count > TuningTable::kMostEntries) {
@@ -530,9 +557,7 @@ void write_tuning_file(const std::string &path, const TuningTable &table) {
          fmt::format("{} entries do not fit {}: at most {}", count, path, TuningTable::kMostEntries));
   }
   make_parent_folders(path);
-  // A link stays one, and what it leads to is replaced.
-  char real[PATH_MAX];
-  const std::string target = realpath(path.c_str(), real) != nullptr ? real : path;
+  const std::string target = real_path(path);
   const std::string text = table.to_json();
   std::string temporary = target + ".XXXXXX.tmp";  // of its own for each thread and container
   int error = 0;

@@ -114,6 +114,20 @@ std::unique_ptr<const TuningTable> load_tuning_file(const std::string &path, boo
 // Makes missing folders; writes beside it and renames. Throws Error (IO).
 void write_tuning_file(const std::string &path, const TuningTable &table);
 
+// From reading a tuning file to having written it back, one at a time among threads and processes (flock of its
+// folder). Waits two seconds at most, and goes without where there is no lock to be had: what is overwritten then is
+// measured again.
+class TuningFileTurn {
+ public:
+  explicit TuningFileTurn(const std::string &path);
+  ~TuningFileTurn();
+  TuningFileTurn(const TuningFileTurn &) = delete;
+  TuningFileTurn &operator=(const TuningFileTurn &) = delete;
+
+ private:
+  int folder_;
+};
+
 // At most `most_bytes` of a regular file; nothing if there is no such file. Throws Error (IO).
 std::optional<std::string> read_regular_file(const std::string &path, std::size_t most_bytes);
 void make_parent_folders(const std::string &path);  // throws Error (IO)

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "core/backend.hpp"
 #include "core/error.hpp"
@@ -426,6 +429,50 @@ TEST_F(TuningFile, IsWrittenWholeWithItsFolders) {
   EXPECT_TRUE(core::read_tuning_file(path("none")).empty());
   put(path("plain"), "x");
   EXPECT_THROW(core::write_tuning_file(path("plain/tuning.json"), {}), core::Error);
+}
+
+TEST_F(TuningFile, NobodyOverwritesWhatAnotherAdds) {
+  constexpr unsigned kThreads = 3, kEach = 5;
+  const std::string file = path("t.json");
+  core::write_tuning_file(file, {});
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (unsigned i = 0; i < kEach; ++i) {
+        const core::TuningFileTurn turn(file);
+        TuningTable table = core::read_tuning_file(file);
+        table.replace(speed("cpu", 1 + t * kEach + i, 1e9));
+        core::write_tuning_file(file, table);
+      }
+    });
+  }
+  for (std::thread &thread : threads) thread.join();
+  EXPECT_EQ(core::read_tuning_file(file).speeds().size(), kThreads * kEach);
+}
+
+// In a process that was forked meanwhile the lock is not held on; and without a folder nobody waits.
+TEST_F(TuningFile, ATurnEnds) {
+  const std::string file = path("t.json");
+  core::write_tuning_file(file, {});
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  pid_t child = 0;
+  {
+    const core::TuningFileTurn turn(file);
+    child = fork();
+    if (child == 0) {
+      char byte = 0;
+      _exit(read(ends[0], &byte, 1) == 1 ? 0 : 1);
+    }
+  }
+  const auto began = std::chrono::steady_clock::now();
+  { const core::TuningFileTurn turn(file); }
+  { const core::TuningFileTurn turn(file + "/no/such/folder.json"); }
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(1900));
+  EXPECT_EQ(write(ends[1], "x", 1), 1);
+  int status = 1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(TuningFile, WhatIsWrongIsAWarning) {
