@@ -1,12 +1,14 @@
 // Where decisions are told: the user's callback, or nowhere.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
 #include <string>
 
+#include "core/fork.hpp"
 #include "tandem/tandem.h"
 
 namespace tandem::core {
@@ -20,21 +22,27 @@ class Log {
   // Of this one and all its copies: the user has ended the context. Who was left behind in a driver says no more.
   void mute() const noexcept {
     if (mute_ == nullptr) return;
-    const std::unique_lock lock(mute_->mutex);  // no call is under way any more
     mute_->is_muted = true;
+    if (!mute_->is_of_this_process()) return;
+    const std::unique_lock wait_for_calls_under_way(mute_->mutex);
   }
 
   bool hears(std::int32_t level) const noexcept { return callback_ != nullptr && level >= level_; }
   void say(std::int32_t level, const std::string &message) const {
     if (!hears(level)) return;
-    const std::shared_lock lock(mute_->mutex);
+    std::shared_lock lock(mute_->mutex, std::defer_lock);
+    if (mute_->is_of_this_process()) lock.lock();
     if (!mute_->is_muted) callback_(user_, level, message.c_str());
   }
 
  private:
   struct Mute {
+    // Others of the parent's threads may have held the lock at a fork; they are not here to say anything.
+    bool is_of_this_process() const noexcept { return generation == fork_generation(); }
+
     std::shared_mutex mutex;
-    bool is_muted = false;
+    std::atomic<bool> is_muted{false};
+    const std::uint32_t generation = fork_generation();
   };
 
   tandem_log_callback callback_ = nullptr;

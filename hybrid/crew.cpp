@@ -109,21 +109,31 @@ void Crew::sync_resources() {
   pool_.set(cpu_, left_beside(cpu_lanes().alone, cores));
 }
 
-// With the lock.
-// False: there is not one.
+// With the lock. False: there is not one.
 bool Crew::start_threads() {
+  if (thread_count_ == lanes_.size()) return true;
   const core::SignalsBlocked blocked;
-  bool has_any = false;
   for (const auto &lane : lanes_) {
+    if (lane->thread.joinable()) continue;
     Lane *const own = lane.get();
     try {
       // It holds the crew: one that is left behind needs it.
-      if (!lane->thread.joinable()) lane->thread = std::thread([crew = shared_from_this(), own] { crew->work(*own); });
-      has_any = true;
+      lane->thread = std::thread([crew = shared_from_this(), own] { crew->work(*own); });
+      ++thread_count_;
+      has_cpu_thread_ = has_cpu_thread_ || members_[lane->member]->member.is_in_place;
     } catch (const std::system_error &) {  // perhaps the next time
     }
   }
-  return has_any;
+  return thread_count_ > 0;
+}
+
+// Lanes whose thread could not be started are neither retired nor there.
+bool Crew::nobody_can_work(const Job &job) const {
+  if (thread_count_ == lanes_.size()) return false;  // the ledger knows all there is to know
+  return std::none_of(lanes_.begin(), lanes_.end(), [&](const auto &lane) {
+    return lane->thread.joinable() && lane->index < job.ledger.worker_count() &&
+           (!job.ledger.is_retired(lane->index) || lane->job.get() == &job);
+  });
 }
 
 Needs Crew::needs_of(const Member &member) const {
@@ -187,7 +197,13 @@ void Crew::run(std::span<const core::Task> tasks, core::Control &control) {
   while (!job->is_over()) {
     job->changed.wait_for(lock, seconds(kLongestWaitSeconds));
     if (control.cancelled()) job->cancelled = true;
-    give_up_late_lanes(now());
+    try {
+      give_up_late_lanes(now());
+      if (!start_threads() || nobody_can_work(*job))
+        core::fail(TANDEM_ERROR_OUT_OF_MEMORY, "hybrid: no thread could be started");
+    } catch (...) {  // lanes are at work on the caller's memory: this is not the way out
+      job->error = std::current_exception();
+    }
   }
   close_job(*job, lock);
   // Taken along, so that this thread is the last to hold them: a lane may let go of the job later.
@@ -208,10 +224,7 @@ void Crew::close_job(Job &job, Lock &lock) {
   job.device_control.cancel();
   job.changed.wait(lock, [&] { return job.touching == 0; });
   jobs_.remove_if([&](const std::shared_ptr<Job> &each) { return each.get() == &job; });
-  for (const auto &lane : lanes_) {
-    if (lane->index >= job.ledger.worker_count() || !job.ledger.has_finished_any(lane->index)) continue;
-    speeds_.keep(lane->member, job.kind, job.ledger.worker(lane->index).estimate);
-  }
+  work_there_.notify_all();
   const double took = now() - job.start_seconds;
   for (const auto &each : members_)
     if (!each->is_started) each->missed_seconds += took;
@@ -220,10 +233,16 @@ void Crew::close_job(Job &job, Lock &lock) {
     for (const auto &lane : lanes_) pool_.leave(lane->index);
     shared_seconds_ += now() - shared_since_;
   }
-  if (!options_.timeline_file.empty()) add_spans(job.spans);
-  tell(job);
-  tell_worth(job.kind);
-  work_there_.notify_all();
+  try {
+    for (const auto &lane : lanes_) {
+      if (lane->index >= job.ledger.worker_count() || !job.ledger.has_finished_any(lane->index)) continue;
+      speeds_.keep(lane->member, job.kind, job.ledger.worker(lane->index).estimate);
+    }
+    if (!options_.timeline_file.empty()) add_spans(job.spans);
+    tell(job);
+    tell_worth(job.kind);
+  } catch (const std::bad_alloc &) {  // the run is done; what it taught is lost
+  }
 }
 
 // A device that has not answered for long is not waited for. Its range goes to the others.
@@ -253,11 +272,11 @@ void Crew::stop() noexcept {
   Lock lock(mutex_);
   stopping_ = true;
   work_there_.notify_all();
+  const auto end = std::chrono::steady_clock::now() + kLastPatience;
   for (const auto &lane : lanes_) {
     if (!lane->thread.joinable()) continue;
-    const bool ended =
-        lane_ended_.wait_for(lock, kLastPatience, [&] { return lane->has_ended || !lane->on_device_since; });
-    if (ended) {
+    const bool may_hang = !members_[lane->member]->member.is_in_place;
+    if (!may_hang || lane_ended_.wait_until(lock, end, [&] { return lane->has_ended; })) {
       lock.unlock();
       lane->thread.join();
       lock.lock();
@@ -276,7 +295,7 @@ void Crew::work(Lane &lane) {
   const Member &member = members_[lane.member]->member;
   lock.unlock();
   if (member.enter_thread) member.enter_thread();
-  Staging staging(*member.backend);
+  std::optional<Staging> staging(*member.backend);
   lock.lock();
   while (!stopping_) {
     try {
@@ -295,11 +314,11 @@ void Crew::work(Lane &lane) {
       if (member.is_in_place) {
         do_in_place(lane, *lane.job, *chunk, lock);
       } else {
-        do_staged(lane, *lane.job, *chunk, staging, lock);
+        do_staged(lane, *lane.job, *chunk, *staging, lock);
       }
     } catch (...) {  // no memory for the book itself
       for (const std::shared_ptr<Job> &job : jobs_) job->error = std::current_exception();
-      if (lane.job != nullptr && lane.job->ledger.is_in_flight(lane.chunk)) lane.job->ledger.fail(lane.chunk);
+      if (lane.job != nullptr && lane.job->ledger.is_in_flight(lane.chunk)) lane.job->ledger.abandon(lane.chunk);
     }
     give_cpu_back(lane);
     const std::shared_ptr<Job> job = std::move(lane.job);
@@ -312,6 +331,10 @@ void Crew::work(Lane &lane) {
     work_there_.notify_all();
   }
   give_cpu_back(lane);
+  {
+    const Unlocked unlocked(lock);
+    staging.reset();  // where a device hangs, its driver may not come back from this either
+  }
   lane.has_ended = true;
   lane_ended_.notify_all();
 }
@@ -320,7 +343,7 @@ void Crew::work(Lane &lane) {
 bool Crew::may_work(const Lane &lane, const Job &job) const {
   if (options_.policy != Policy::automatic || members_[lane.member]->member.is_in_place) return true;
   const CpuLanes lanes = cpu_lanes();
-  if (lanes.alone == 0) return true;
+  if (lanes.alone == 0 || !has_cpu_thread_) return true;
   return job.admits_devices && speeds_.knows_cpu_alone(job.kind) && speeds_.is_worth_it(job.kind, lanes);
 }
 

@@ -117,6 +117,7 @@ class Crew : public std::enable_shared_from_this<Crew> {
   std::shared_ptr<Job> open_job(std::span<const core::Task> tasks, core::Control &control);
   void close_job(Job &job, Lock &lock);
   bool start_threads();
+  bool nobody_can_work(const Job &job) const;
   void work(Lane &lane);
   std::optional<Chunk> find_chunk(Lane &lane, double *look_again);
   void set_away(const Lane &lane, Job &job, bool away);
@@ -158,6 +159,8 @@ class Crew : public std::enable_shared_from_this<Crew> {
   ResourcePool pool_;
   unsigned cpu_, gpu_, pinned_mib_;  // of the pool
   Speeds speeds_;
+  std::size_t thread_count_ = 0;
+  bool has_cpu_thread_ = false;
   bool stopping_ = false;
   unsigned devices_at_work_ = 0;
   double devices_at_work_seconds_ = 0,

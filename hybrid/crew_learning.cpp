@@ -124,9 +124,10 @@ bool Crew::is_worth_sharing(const WorkKind &kind, std::uint64_t bytes) {
   bool has_device = false, is_unknown = false, is_long = false;
   for (std::size_t i = 0; i < members_.size(); ++i) {
     const MemberState &state = *members_[i];
-    if (state.member.is_in_place || state.is_out || state.lanes_given_up > 0 ||
-        !pool_.can_ever_fit(needs_of(state.member)))
-      continue;
+    if (state.member.is_in_place || state.is_out || state.lanes_given_up > 0) continue;
+    const Needs needs = needs_of(state.member);
+    if (!state.member.is_optional) pool_.check(needs);
+    if (!pool_.can_ever_fit(needs)) continue;
     has_device = true;
     const double rate = speeds_.device(i, kind);
     is_unknown = is_unknown || rate == 0;

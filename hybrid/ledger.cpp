@@ -41,7 +41,8 @@ Ledger::Ledger(Options options, std::vector<Worker> workers, ResourcePool &pool)
 std::optional<Chunk> Ledger::take(unsigned worker, double now) {
   State &state = workers_[worker];
   if (state.retired) return std::nullopt;
-  if (unassigned_.bytes() == 0 && !(options_.policy == Policy::automatic && doubt(worker, now))) return std::nullopt;
+  if (unassigned_.bytes() == 0 && options_.policy == Policy::automatic) doubt(worker, now);
+  if (unassigned_.bytes() == 0) return std::nullopt;  // also of what is doubted all may be claimed already
   const double most = std::min(state.worker.most_bytes, static_cast<double>(options_.work_bytes));
   std::uint64_t bytes = std::min(options_.chunk_bytes, static_cast<std::uint64_t>(most));
   if (options_.policy == Policy::automatic) {
@@ -50,8 +51,14 @@ std::optional<Chunk> Ledger::take(unsigned worker, double now) {
       bytes = static_cast<std::uint64_t>(std::clamp(state.worker.knee_bytes, 1.0, most));
   }
   if (bytes == 0) return std::nullopt;
-  if (options_.policy != Policy::free && !pool_->try_take(worker, state.worker.needs)) return std::nullopt;
-  return assign(worker, bytes, now);
+  if (options_.policy == Policy::free) return assign(worker, bytes, now);
+  if (!pool_->try_take(worker, state.worker.needs)) return std::nullopt;
+  try {
+    return assign(worker, bytes, now);
+  } catch (...) {  // no memory: the job is lost, the pool is not this job's alone
+    pool_->give_back(state.worker.needs);
+    throw;
+  }
 }
 
 // Nobody is at work, and each of those who could be has declined: not to be, by the rule; but a run must not hang.
@@ -139,6 +146,12 @@ void Ledger::end_without_result(std::uint64_t chunk, bool retire) {
   if (!contested) return put_back(range);
   if (in_place) claimed_.remove(range);  // its claim is void
   put_back_rest(range);
+}
+
+void Ledger::abandon(std::uint64_t chunk) noexcept {
+  Flight &flight = flights_[chunk];
+  retire(flight.chunk.worker);
+  over(flight);
 }
 
 void Ledger::give_up(std::uint64_t chunk) {
@@ -267,9 +280,9 @@ std::uint64_t Ledger::automatic_bytes(unsigned worker, double now) {
   return static_cast<std::uint64_t>(std::ceil(bytes));
 }
 
-// Nothing is unassigned: whether `worker` and the others had better do again what one of them is late with.
-bool Ledger::doubt(unsigned worker, double now) {
-  if (!workers_[worker].worker.estimate.is_known()) return false;
+// Nothing is unassigned: perhaps `worker` and the others had better do again what one of them is late with.
+void Ledger::doubt(unsigned worker, double now) {
+  if (!workers_[worker].worker.estimate.is_known()) return;
   Flight *latest = nullptr;
   double most = 0;
   for (Flight &flight : flights_) {
@@ -281,12 +294,10 @@ bool Ledger::doubt(unsigned worker, double now) {
       latest = &flight;
     }
   }
-  if (latest == nullptr) return false;
+  if (latest == nullptr) return;
   gather_candidates(worker, now);
   const double again = predicted_finish(candidates_, static_cast<double>(latest->chunk.range.bytes()));
-  if (!(again * kRescueGain < most)) return false;
-  contest(*latest);
-  return true;
+  if (again * kRescueGain < most) contest(*latest);
 }
 
 double Ledger::next_look_seconds(double now) const {

@@ -76,6 +76,8 @@ class Ledger {
   // more.
   void fail(std::uint64_t chunk) { end_without_result(chunk, true); }
   void drop(std::uint64_t chunk) { end_without_result(chunk, false); }
+  // The same as fail() for a job that is lost anyway: its range is nobody's, and nothing is allocated.
+  void abandon(std::uint64_t chunk) noexcept;
 
   // The worker takes no more, and gives up its place among those who wait for resources.
   void retire(unsigned worker) noexcept {
@@ -134,7 +136,7 @@ class Ledger {
   bool is_worth_starting(unsigned worker, double now);
   void gather_candidates(unsigned worker, double now);
   bool take_room(const Need &need);
-  bool doubt(unsigned worker, double now);
+  void doubt(unsigned worker, double now);
   void contest(Flight &flight);
   double predicted_seconds(const Chunk &chunk) const noexcept;
   double patience_seconds(const Chunk &chunk) const noexcept;

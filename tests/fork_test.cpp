@@ -6,6 +6,7 @@
 
 #include <mutex>
 
+#include "core/log.hpp"
 #include "executor_kit.hpp"
 
 namespace tandem::test {
@@ -67,6 +68,29 @@ TEST(Fork, ALockHeldByAnotherThreadIsFreshInTheChild) {
   done = true;
   holder.join();
   EXPECT_EQ(local.get().value, 2);
+}
+
+TEST(Fork, ALogIsMutedInAChildOfAParentThatIsSayingSomething) {
+  struct Call {
+    std::atomic<bool> began{false}, may_end{false};
+  } call;
+  const core::Log log(
+      [](void *user, std::int32_t, const char *) {
+        auto *const own = static_cast<Call *>(user);
+        own->began = true;
+        while (!own->may_end) std::this_thread::yield();
+      },
+      &call, TANDEM_LOG_DEBUG);
+  std::thread other([&] { log.say(TANDEM_LOG_INFO, "a long one"); });
+  while (!call.began) std::this_thread::yield();
+  EXPECT_EQ(in_child([&] {
+              log.mute();
+              log.say(TANDEM_LOG_INFO, "nobody hears it");
+              return 0;
+            }),
+            0);
+  call.may_end = true;
+  other.join();
 }
 
 TEST(Fork, WaitsForAPauseOfAnotherThread) {

@@ -26,6 +26,8 @@ using hybrid::Worker;
 struct Running {
   Chunk chunk;
   bool given_up = false;
+  bool claimed = false;         // its result is being copied out
+  std::vector<Range> own = {};  // of what it claimed
 };
 
 // A job as its owner sees it, with a bitmap of what was committed. Copies go on each for itself, but with one pool: who
@@ -87,9 +89,14 @@ struct Job {
     }
   }
 
+  void claim(std::size_t which) {
+    running[which].own = ledger.claim(running[which].chunk.id);
+    running[which].claimed = true;
+  }
+
   void finish(std::size_t which) {
     const Running it = end(which);
-    commit(ledger.claim(it.chunk.id));
+    commit(it.claimed ? it.own : ledger.claim(it.chunk.id));
     ledger.finish(it.chunk.id, now);
   }
 
@@ -354,7 +361,11 @@ void run_at_random(std::uint64_t seed, Totals &totals) {
     }
     const std::size_t which = random.below(job.running.size());
     const bool staged = !job.ledger.worker(job.running[which].chunk.worker).writes_in_place;
-    if (staged && random.chance(5)) {
+    if (job.running[which].claimed) {
+      if (random.chance(40)) job.finish(which);
+    } else if (staged && random.chance(20)) {
+      job.claim(which);  // time passes until it is copied out
+    } else if (staged && random.chance(5)) {
       const std::uint64_t id = job.running[which].chunk.id;
       const std::vector<Range> ranges = job.ledger.claim(id);
       job.end(which);
@@ -379,7 +390,10 @@ void run_at_random(std::uint64_t seed, Totals &totals) {
   // What is still in hand comes to nothing, whoever says so when: nothing is given out once more.
   while (!job.running.empty()) {
     const Running it = job.end(random.below(job.running.size()));
-    if (random.chance(50)) {
+    if (it.claimed) {
+      EXPECT_TRUE(it.own.empty()) << "seed " << seed;
+      job.ledger.finish(it.chunk.id, job.now);
+    } else if (random.chance(50)) {
       EXPECT_TRUE(job.ledger.claim(it.chunk.id).empty()) << "seed " << seed;
       job.ledger.finish(it.chunk.id, job.now);
     } else {

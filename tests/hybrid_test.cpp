@@ -52,7 +52,7 @@ hybrid::Options options(std::vector<Member> members, Policy policy) {
   given.policy = policy;
   given.chunk_bytes = 16 << 10;
   given.inline_bytes = 0;
-  given.least_deadline_seconds = 0.05;
+  given.least_deadline_seconds = 30;  // nothing hangs: on a busy machine threads wait for a core
   return given;
 }
 
@@ -177,7 +177,9 @@ TEST(HybridFault, AHungDeviceIsNotWaitedForAndMayWriteAfterTheCallersMemoryIsGon
       FakeScript script;
       script.before_chunk = [gate](std::uint64_t, std::uint64_t) { gate->pass(); };
       Heard heard;
-      auto backend = make({device("whole"), device("hung", script)}, policy, heard.log());
+      hybrid::Options given = options({device("whole"), device("hung", script)}, policy);
+      given.least_deadline_seconds = 0.5;
+      auto backend = hybrid::make_backend(given, heard.log());
       {
         auto stripe = std::make_unique<Stripe>();
         auto prepared = backend->prepare(stripe->matrix);
@@ -208,7 +210,9 @@ TEST(HybridFault, ADeviceThatHangsForEverDoesNotHoldUpTheEnd) {
   script.before_chunk = [gate](std::uint64_t, std::uint64_t) { gate->pass(); };
   Heard heard;
   const core::Log log = heard.log();
-  auto backend = make({device("whole"), device("hung", script)}, Policy::free, log);
+  hybrid::Options given = options({device("whole"), device("hung", script)}, Policy::free);
+  given.least_deadline_seconds = 0.5;
+  auto backend = hybrid::make_backend(given, log);
   Stripe stripe;
   gate->shut();
   for (int round = 0; round < 20 && gate->waited() == 0; ++round)
@@ -219,6 +223,40 @@ TEST(HybridFault, ADeviceThatHangsForEverDoesNotHoldUpTheEnd) {
   log.mute();  // as the end of a context does
   gate->open();
   std::this_thread::sleep_for(std::chrono::milliseconds(100));  // its thread ends: no leak is left
+}
+
+// Memory that a driver does not let go of, as one whose device hangs may do.
+class ClingingBackend : public FakeBackend {
+ public:
+  ClingingBackend(FakeScript script, std::shared_ptr<Gate> gate) : FakeBackend(std::move(script)), gate_(gate) {}
+  std::shared_ptr<std::byte> staging_memory(std::uint64_t bytes) override {
+    const auto memory = FakeBackend::staging_memory(bytes);
+    return {memory.get(), [memory, gate = gate_](std::byte *) { gate->pass(); }};
+  }
+
+ private:
+  std::shared_ptr<Gate> gate_;
+};
+
+TEST(HybridFault, ADriverThatDoesNotLetGoDoesNotHoldUpTheEnd) {
+  const auto gate = std::make_shared<Gate>();
+  Heard heard;
+  const core::Log log = heard.log();
+  FakeScript script;
+  script.lanes = 2;
+  Member clinging = device("clinging", {}, 2);
+  clinging.backend = std::make_shared<ClingingBackend>(script, gate);
+  auto backend = make({clinging}, Policy::free, log);
+  Stripe stripe(300'000);
+  stripe.run(*backend, *backend->prepare(stripe.matrix), Mode::assign);
+  EXPECT_TRUE(stripe.is_right(Mode::assign));
+  gate->shut();
+  backend.reset();
+  EXPECT_TRUE(gate->somebody_waits());
+  EXPECT_TRUE(heard.has("left behind")) << heard.text;
+  log.mute();
+  gate->open();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // its threads end: no leak is left
 }
 
 TEST(HybridFault, WithoutAnyDeviceLeftTheCallSaysSo) {
@@ -348,6 +386,17 @@ TEST(HybridResources, WhatWillNeverBeThereIsAnErrorAtOnce) {
   budget.set("pinned_mib", 8);
   stripe.run(*backend, *prepared, Mode::assign);
   EXPECT_TRUE(stripe.is_right(Mode::assign));
+  // Of a device that was named; one that was found is left out.
+  budget.set("pinned_mib", 1);
+  for (const bool is_optional : {false, true}) {
+    gpu.is_optional = is_optional;
+    hybrid::Options automatic = options({cpu(), gpu}, Policy::automatic);
+    automatic.resources = &budget;
+    automatic.alone = std::make_shared<FakeBackend>();
+    const auto other = hybrid::make_backend(automatic, {});
+    const auto status = status_of([&] { stripe.run(*other, *other->prepare(stripe.matrix), Mode::assign); }).first;
+    EXPECT_EQ(status, is_optional ? TANDEM_OK : TANDEM_ERROR_INVALID_ARGUMENT);
+  }
 }
 
 TEST(HybridThreads, RunsAtTheSameTime) {
@@ -479,14 +528,14 @@ TEST(HybridAlone, DoesWhatADeviceWouldNotMakeFaster) {
 
 TEST(HybridAlone, LeavesLongCallsToEverybodyWhereTheDeviceIsFast) {
   WithAlone machine({known("cpu", 1e7, 1e7), known("gpu", 1e9)}, slow_lane());
-  const auto backend = hybrid::make_backend(machine.given, {});
+  auto backend = hybrid::make_backend(machine.given, {});
   Stripe stripe(300'000);
-  const auto prepared = backend->prepare(stripe.matrix);
-  stripe.run(*backend, *prepared, Mode::assign);
+  stripe.run(*backend, *backend->prepare(stripe.matrix), Mode::assign);
   EXPECT_TRUE(stripe.is_right(Mode::assign));
   EXPECT_GT(tasks_of(machine.gpu), 0u);
   EXPECT_EQ(machine.tasks_alone(), 0u);
-  // What takes the CPU 50 microseconds is over before the device has begun.
+  // What takes the CPU 50 microseconds, as far as is remembered, is over before the device has begun.
+  backend = hybrid::make_backend(machine.given, {});
   const std::uint64_t before = tasks_of(machine.gpu);
   Stripe tiny(100);
   tiny.run(*backend, *backend->prepare(tiny.matrix), Mode::assign);
@@ -641,15 +690,15 @@ TEST(HybridAlone, AFastDeviceStaysInUse) {
   const auto backend = hybrid::make_backend(given, {});
   Stripe stripe(200'000);
   const auto prepared = backend->prepare(stripe.matrix);
-  std::uint64_t runs_with = 0;
+  int last_run_with = -1;
   for (int round = 0; round < 60; ++round) {
     const std::uint64_t before = tasks_of(gpu);
     stripe.reset();
     stripe.run(*backend, *prepared, Mode::assign);
     EXPECT_TRUE(stripe.is_right(Mode::assign));
-    if (tasks_of(gpu) > before) ++runs_with;
+    if (tasks_of(gpu) > before) last_run_with = round;
   }
-  EXPECT_GT(runs_with, 0u);
+  EXPECT_GE(last_run_with, 30);
 }
 
 // What is found while runs are under way takes part from then on; nothing found, a search that fails or never was
@@ -736,14 +785,13 @@ TEST(HybridResources, FeedingADeviceIsChargedToTheCpu) {
     };
     hybrid::Options given = options({cpu(2, lane), device("gpu", fed)}, Policy::automatic);
     given.known = {known("cpu", 8e6, 4e6), known("gpu", 1e7)};  // so it is worth it
-    given.least_deadline_seconds = 30;
     Heard heard;
     const auto backend = hybrid::make_backend(given, heard.log());
     Stripe stripe(200'000);
     const auto prepared = backend->prepare(stripe.matrix);
     // Now and then, for how long a thread has to wait for a core is not ours to say.
     bool is_charged = false, is_seen = false;
-    for (int round = 0; round < 200 && !(is_charged && is_seen); ++round) {
+    for (int round = 0; round < 1000 && !(is_charged && is_seen); ++round) {
       stripe.reset();
       most->store(0);
       heard.clear();
