@@ -57,8 +57,9 @@ class DeviceStripe {
   // The outputs are right on both sides, but for a few bytes: none of the first output, and of the others those at the
   // ends and some between.
   void almost_right() {
+    const Shards right = product();
     for (unsigned r = 0; r < matrix_.rows(); ++r) {
-      std::memcpy(output(r), product()[r].data(), bytes_);
+      std::memcpy(output(r), right[r].data(), bytes_);
       if (r % 3 == 1) output(r)[0] ^= 1;
       if (r % 3 == 2) output(r)[bytes_ - 1] ^= 0x80;
       for (unsigned i = 0; r % 3 == 2 && i < 5; ++i) output(r)[random_.below(bytes_)] ^= 0x11;
