@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/error.hpp"
 #include "core/mismatch_ranges.hpp"
 #include "tests/conformance/work.hpp"
 #include "tests/support/mismatch_ranges.hpp"
+#include "tests/support/thinned.hpp"
 
 namespace tandem::test {
 namespace {
@@ -208,6 +212,66 @@ TEST_P(CudaShards, LargeShardsAndMatrices) {
           ASSERT_TRUE(stripe.is_as_expected(mode)) << technique << ", mode " << static_cast<int>(mode) << ", " << rows
                                                    << " x " << columns << ", offset " << offset;
         }
+      }
+    }
+  }
+}
+
+// Shapes that tuning may choose, and the bodies that only CUDA has. Each compile takes a GPU's suite a tenth of a
+// second or more: each matrix has all the texts, one of them with one local_y and the other with the other.
+TEST_P(CudaShards, EveryTunedShape) {
+  constexpr std::uint64_t kBytes = 20'011;  // a few blocks and a rest
+  const Stream stream(*program_);
+  unsigned shape = 0;
+  for (const auto &[rows, columns] : {std::pair{4u, 10u}, {9u, 20u}}) {
+    const core::Matrix matrix = random_matrix(rows, columns);
+    DeviceStripe aligned(*program_, matrix, kBytes, [](unsigned) { return 0; });
+    DeviceStripe unaligned(*program_, matrix, kBytes, [](unsigned shard) { return (7 * shard + 1) % 16; });
+    std::set<std::tuple<core::Loads, unsigned, unsigned>> written;  // of aligned kernels; their texts
+    for (const std::string technique : kTechniques) {
+      gpu::Options options = program_->options(technique.c_str());
+      options.generate = [&, generate = options.generate](const core::Matrix &of, const core::KernelSpec &spec) {
+        if (of.rows() == rows && spec.technique == core::Technique::compiled && spec.access == core::Access::aligned)
+          written.insert({spec.tuning.loads, spec.tuning.elements_per_item, spec.tuning.element_bytes});
+        return generate(of, spec);
+      };
+      const auto backend = gpu::make_backend(options, core::Log());
+      backend->prepare(matrix);
+      std::vector<std::uint64_t> all_loads;  // that this device has
+      for (const core::TuningParameter &each : backend->tuning_parameters(rows, columns, Mode::assign))
+        if (each.name == "loads") all_loads = each.candidates;
+      ASSERT_FALSE(all_loads.empty());
+      for (const std::uint64_t loads : all_loads) {
+        for (const std::uint64_t elements_per_item : {1, 3}) {
+          for (const std::uint64_t element_bytes : {4, 8, 16}) {
+            for (const std::uint64_t local_y : {1, 2}) {
+              // Tables have one kind of loads, and one element of a work item.
+              const bool is_of_matrix = (loads + elements_per_item / 2 + element_bytes / 4 + local_y + rows) % 2 == 0;
+              if (technique == "tables" ? loads != 0 || elements_per_item != 1 : !is_of_matrix) continue;
+              if (++shape % kThinning != 0) continue;
+              const auto prepared = backend->prepare_tuned(matrix, {{"loads", loads},
+                                                                    {"local_y", local_y},
+                                                                    {"elements_per_item", elements_per_item},
+                                                                    {"element_bytes", element_bytes},
+                                                                    {"rows_per_pass", 4}});
+              for (DeviceStripe *stripe : {&aligned, &unaligned}) {
+                if (stripe == &unaligned && loads != 0) continue;  // for these there is one kind
+                for (const Mode mode : kModes) {
+                  if (mode == Mode::compare) stripe->almost_right();
+                  stripe->expect(mode);
+                  submit(*backend, stripe->task(*prepared, mode, stream.get()))->wait();
+                  ASSERT_TRUE(stripe->is_as_expected(mode))
+                      << technique << ", " << rows << " x " << columns << ", mode " << static_cast<int>(mode)
+                      << ", loads " << loads << ", local_y " << local_y << ", elements_per_item " << elements_per_item
+                      << ", element_bytes " << element_bytes << (stripe == &aligned ? ", aligned" : ", unaligned");
+                }
+              }
+            }
+          }
+        }
+      }
+      if (technique == "compiled" && kThinning == 1) {
+        EXPECT_EQ(written.size(), all_loads.size() * 2 * 3);
       }
     }
   }
