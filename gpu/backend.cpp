@@ -107,7 +107,8 @@ class CudaBackend final : public core::Backend {
     // Whoever runs it may have shards anywhere, and may capture the first run.
     guarded([&](const Workplace &place) {
       for (const core::Access access : {core::Access::aligned, core::Access::shifted})
-        gpu::make_ready(place, static_cast<const CudaPrepared &>(prepared), mode, access);
+        gpu::make_ready(place, static_cast<const CudaPrepared &>(prepared), mode, access,
+                        core::KernelChooser::kUsedOften);
     });
   }
 

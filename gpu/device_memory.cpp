@@ -153,7 +153,7 @@ class DeviceRun {
       }
       ready_ = found->second;
     } else {
-      ready_ = make_ready(place, prepared, task.mode, access);
+      ready_ = make_ready(place, prepared, task.mode, access, task.length_bytes);
     }
     piece_ = {0, task.length_bytes, cut(task.length_bytes)};
     if (!is_captured_) take_parts();
@@ -424,15 +424,18 @@ void IdleParts::give_idle_memory() noexcept {
 
 CudaPrepared::~CudaPrepared() = default;
 
-std::shared_ptr<const Ready> make_ready(const Workplace &place, const CudaPrepared &prepared, Mode mode,
-                                        Access access) {
+std::shared_ptr<const Ready> make_ready(const Workplace &place, const CudaPrepared &prepared, Mode mode, Access access,
+                                        std::uint64_t length_bytes) {
   const std::lock_guard lock(prepared.ready_mutex);
   std::shared_ptr<const Ready> &slot = prepared.ready[{mode, access}];
-  if (slot != nullptr && slot->session == place.session) return slot;
+  if (slot != nullptr && slot->session == place.session && !slot->is_for_now) return slot;
   auto made = std::make_shared<Ready>();
   made->session = place.session;
-  made->variant = place.chooser.choose(prepared, *place.session, mode, access, core::KernelChooser::kUsedOften);
-  if (made->variant.spec.technique == core::Technique::tables) made->tables = place.session->tables(prepared);
+  made->variant = place.chooser.choose(prepared, *place.session, mode, access, length_bytes);
+  if (made->variant.spec.technique == core::Technique::tables) {
+    made->tables = place.session->tables(prepared);
+    made->is_for_now = length_bytes != core::KernelChooser::kUsedOften && !place.chooser.is_forced();
+  }
   slot = made;
   return slot;
 }

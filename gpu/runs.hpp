@@ -29,6 +29,7 @@ struct Ready {
   std::shared_ptr<Session> session;  // after what lives in it
   Variant variant;
   std::shared_ptr<const DeviceMemory> tables;  // null: technique compiled
+  bool is_for_now = false;                     // technique tables, until enough bytes were run to pay for a compile
 };
 
 // What a job on device memory has until it is over, and the next one after it.
@@ -74,10 +75,10 @@ inline const CudaPrepared &prepared_of(const core::Task &task) {
 // all of accumulate, are touched when their piece is complete.
 void run_staged(const Workplace &place, std::span<const core::Task> tasks, core::Control &control);
 
-// Makes a kernel ready, unless it is: chooses (what is made ready is used often: compiled, where that is possible),
-// loads, and uploads tables.
+// Makes a kernel ready for a run of so many bytes of each shard, or for many (kUsedOften: compiled, where that is
+// possible), unless it is: chooses, loads, and uploads tables.
 std::shared_ptr<const Ready> make_ready(const Workplace &place, const CudaPrepared &prepared, core::Mode mode,
-                                        core::Access access);
+                                        core::Access access, std::uint64_t length_bytes);
 
 // Starts tasks whose shards lie in device memory, on the caller's streams. Everything is checked before the first
 // command. `failed` hears of errors at the wait.

@@ -5,6 +5,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <thread>
 
 #include "api/objects.hpp"
 #include "hybrid/factory.hpp"
@@ -341,6 +342,73 @@ TEST(VerifyRangesCancelled, NothingIsSaid) {
   EXPECT_EQ(range.shard, 77u);
   EXPECT_EQ(result.consistent, 77);
 }
+
+#ifdef TANDEM_TEST_WITH_CUDA
+// A verify of shards in device memory that finds data shard 3 damaged. The technique follows the bytes.
+class VerifyOnDevice : public testing::Test {
+ protected:
+  VerifyOnDevice() : random_(8), stripe_(random_, kK, kM, kShardBytes) {
+    gpu::Options options;
+    options.driver = driver_.table();
+    options.generate = fake_cuda_generate;
+    context_ = context_of(gpu::make_backend(options, core::Log()));
+    plan_ = make_plan(context_.get(), make_codec(kK, kM).get(), TANDEM_OPERATION_VERIFY, nullptr, nullptr, 0,
+                      TANDEM_MEMORY_CUDA);
+    stripe_.shards[3][1234] ^= 1;
+    for (const Bytes &shard : stripe_.shards) {
+      memory_.push_back(driver_.allocate(kShardBytes));
+      pointers_.push_back(reinterpret_cast<void *>(memory_.back()));
+      std::memcpy(pointers_.back(), shard.data(), kShardBytes);
+    }
+    result_.struct_bytes = sizeof result_;
+    arguments_.struct_bytes = sizeof arguments_;
+    arguments_.shards = pointers_.data();
+    arguments_.shard_bytes = kShardBytes;
+    arguments_.queue = stream_;
+    arguments_.verify_result = &result_;
+  }
+
+  static constexpr std::size_t kShardBytes = 30'001;
+  FakeCuda driver_;
+  const CUstream stream_ = driver_.make_stream();
+  Context context_;
+  Random random_;
+  Stripe stripe_;
+  Plan plan_;
+  std::vector<CUdeviceptr> memory_;
+  std::vector<void *> pointers_;
+  tandem_verify_result result_ = {};
+  tandem_plan_arguments arguments_ = {};
+};
+
+// The second look is of a matrix of its own, which nobody made ready: a compile would take longer than the look.
+TEST_F(VerifyOnDevice, NamesTheSuspectWithoutACompile) {
+  const std::uint64_t compiles = driver_.calls_of("nvrtcCompileProgram");
+  EXPECT_EQ(compiles, 2u) << "the plan's, aligned and unaligned";
+  ASSERT_EQ(tandem_plan_run(plan_.get(), &arguments_), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(result_.mismatch_byte_count, kM);
+  EXPECT_EQ(result_.suspect_shard, 3u);
+  EXPECT_EQ(driver_.calls_of("nvrtcCompileProgram"), compiles);
+}
+
+// A queue that is captured by the time of the wait takes no second look: what was found is told without.
+TEST_F(VerifyOnDevice, IsGoodWhileItsQueueIsCaptured) {
+  tandem_job *raw = nullptr;
+  ASSERT_EQ(tandem_plan_submit(plan_.get(), &arguments_, &raw), TANDEM_OK) << tandem_last_error_message();
+  const Job job(raw);
+  std::thread([&] { driver_.begin_capture(stream_); }).join();
+  EXPECT_EQ(tandem_job_wait(job.get()), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(result_.consistent, 0);
+  EXPECT_EQ(result_.bad_parity_count, kM);
+  EXPECT_EQ(result_.mismatch_byte_count, kM);
+  EXPECT_EQ(result_.first_mismatch_bytes, 1234u);
+  EXPECT_EQ(result_.suspect_shard, TANDEM_SHARD_NONE);
+  EXPECT_FALSE(driver_.is_capture_invalid(stream_));
+  EXPECT_EQ(driver_.end_capture(stream_), 0u);
+  ASSERT_EQ(tandem_plan_run(plan_.get(), &arguments_), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(result_.suspect_shard, 3u);
+}
+#endif
 
 }  // namespace
 }  // namespace tandem::test

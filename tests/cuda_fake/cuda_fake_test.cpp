@@ -107,6 +107,12 @@ std::vector<BackendMaker> makers() {
 
 INSTANTIATE_TEST_SUITE_P(CudaFake, BackendConformance, testing::ValuesIn(makers()), maker_name);
 
+struct Threshold : core::TuningSource {
+  core::TuningChoice find(const core::TuningQuery &) const override {
+    return {{{"compile_after_bytes", 30'000}, {"element_bytes", 32}}, "for this test"};
+  }
+};
+
 // What a test expects of every driver in the end.
 void expect_clean(const FakeCuda &driver, const std::string &after) {
   const auto live = driver.live();
@@ -509,6 +515,39 @@ TEST(CudaDeviceMemory, APreparedSubmitOnlyStartsAKernel) {
       }
     }
   }
+}
+
+// What nobody made ready is compiled when the bytes run pay for it, and not before; ready for a capture it is either
+// way.
+TEST(CudaDeviceMemory, UnpreparedTheTechniqueFollowsTheBytes) {
+  const Threshold tuning;
+  FakeCuda driver;
+  {
+    gpu::Options options = fake_options(driver);
+    options.tuning = &tuning;
+    const auto backend = gpu::make_backend(options, core::Log());
+    Work work(2, 4, 3000);  // 12,000 bytes a run
+    const auto prepared = backend->prepare(work.matrix);
+    OnDevice stripe(driver, work, 0);
+    const core::Task task = stripe.task(*prepared, Mode::assign);
+    core::Control control;
+    for (unsigned run = 0; run < 4; ++run) {
+      EXPECT_EQ(driver.calls_of("nvrtcCompileProgram"), run >= 3 ? 1u : 0u) << run;
+      if (run % 2 == 1) {
+        driver.begin_capture(stripe.stream);
+        backend->submit({&task, 1}, control)->wait();
+        EXPECT_EQ(driver.end_capture(stripe.stream), 1u);
+      }
+      stripe.write();
+      backend->run({&task, 1}, control);
+      stripe.read();
+      EXPECT_TRUE(work.is_right(Mode::assign)) << run;
+    }
+    const auto promised = backend->prepare(Work(2, 5, 1).matrix);
+    backend->make_ready(*promised, Mode::assign, core::MemoryKind::cuda);
+    EXPECT_EQ(driver.calls_of("nvrtcCompileProgram"), 3u) << "for shards anywhere";
+  }
+  expect_clean(driver, "unprepared runs");
 }
 
 TEST(CudaDeviceMemory, CanBeCaptured) {
@@ -1207,12 +1246,6 @@ TEST(FakeDriver, SeesPoolMemoryUsedOutOfOrder) {
 }
 
 // ---- programs ---------------------------------------------------------------------------------------------------
-
-struct Threshold : core::TuningSource {
-  core::TuningChoice find(const core::TuningQuery &) const override {
-    return {{{"compile_after_bytes", 30'000}, {"element_bytes", 32}}, "for this test"};
-  }
-};
 
 TEST(CudaPrograms, TheTechniqueFollowsTheBytes) {
   const Threshold tuning;
