@@ -174,7 +174,7 @@ TEST_P(CudaShards, EveryModeTechniqueOffsetAndLength) {
   const core::Matrix matrix = random_matrix(3, 5);
   const Stream stream(*program_);
   for (const char *technique : kTechniques) {
-    const auto backend = gpu::make_backend(program_->options(technique), core::Log());
+    const auto backend = gpu::make_backend(program_->options(technique), program_->log());
     const auto prepared = backend->prepare(matrix);
     for (const std::uint64_t bytes : {1, 15, 16, 17, 4095, 4096, 4097}) {
       for (unsigned offset = 0; offset < 32; ++offset) {
@@ -200,7 +200,7 @@ TEST_P(CudaShards, LargeShardsAndMatrices) {
   for (const auto &[rows, columns] : {std::pair{4u, 10u}, {9u, 20u}}) {
     const core::Matrix matrix = random_matrix(rows, columns);
     for (const char *technique : kTechniques) {
-      const auto backend = gpu::make_backend(program_->options(technique), core::Log());
+      const auto backend = gpu::make_backend(program_->options(technique), program_->log());
       const auto prepared = backend->prepare(matrix);
       for (const unsigned offset : {0u, 5u, 16u}) {
         DeviceStripe stripe(*program_, matrix, program_->large_bytes(),
@@ -235,7 +235,7 @@ TEST_P(CudaShards, EveryTunedShape) {
           written.insert({spec.tuning.loads, spec.tuning.elements_per_item, spec.tuning.element_bytes});
         return generate(of, spec);
       };
-      const auto backend = gpu::make_backend(options, core::Log());
+      const auto backend = gpu::make_backend(options, program_->log());
       backend->prepare(matrix);
       std::vector<std::uint64_t> all_loads;  // that this device has
       for (const core::TuningParameter &each : backend->tuning_parameters(rows, columns, Mode::assign))
@@ -282,7 +282,7 @@ TEST_P(CudaShards, AGraphOfASubmitIsLaunchedAgainAndAgain) {
   const core::Matrix matrix = random_matrix(3, 5);
   const Stream stream(*program_);
   for (const char *technique : kTechniques) {
-    const auto backend = gpu::make_backend(program_->options(technique), core::Log());
+    const auto backend = gpu::make_backend(program_->options(technique), program_->log());
     for (const Mode mode : {Mode::assign, Mode::accumulate}) {
       for (const unsigned offset : {0u, 3u, 16u}) {
         const auto prepared = backend->prepare(matrix);
@@ -310,7 +310,7 @@ TEST_P(CudaShards, ManyJobsOfOnePlanInFlight) {
   const core::Matrix matrix = random_matrix(2, 4);
   const Stream streams[] = {Stream(*program_), Stream(*program_), Stream(*program_)};
   for (const char *technique : kTechniques) {
-    const auto backend = gpu::make_backend(program_->options(technique), core::Log());
+    const auto backend = gpu::make_backend(program_->options(technique), program_->log());
     const auto prepared = backend->prepare(matrix);
     for (const Mode mode : kModes) {
       for (unsigned round = 0; round < 2; ++round) {
@@ -339,7 +339,7 @@ TEST_P(CudaShardsDeathTest, AJobsErrorSurfacesAtItsWait) {
   const auto is_said = [this] {
     const core::Matrix matrix = random_matrix(3, 5);
     const CUstream stream = program_->make_stream();
-    const auto backend = gpu::make_backend(program_->options("tables"), core::Log());
+    const auto backend = gpu::make_backend(program_->options("tables"), program_->log());
     const auto prepared = backend->prepare(matrix);
     DeviceStripe stripe(*program_, matrix, 5000, [](unsigned) { return 0; });
     submit(*backend, stripe.task(*prepared, Mode::assign, stream))->wait();  // all is loaded now

@@ -17,13 +17,28 @@
 #include <string>
 
 #include "gpu/factory.hpp"
+#include "tests/conformance/work.hpp"
 
 namespace tandem::test {
+
+// What the backend says when it goes on in another way than it should on a GPU; every byte is right all the same.
+inline constexpr const char *kReducedByHost = "is not reduced on the device any more";
+inline constexpr const char *kImageRefused = "does not take the kernels that came with this library";
+inline constexpr const char *kStoppedCompiling = "technique tables from now on";
+
+inline testing::AssertionResult fell_back(Heard &heard) {
+  for (const char *each : {kReducedByHost, kImageRefused, kStoppedCompiling})
+    if (heard.has(each)) return testing::AssertionSuccess() << heard.text;
+  return testing::AssertionFailure();
+}
 
 // What a program does that uses CUDA itself, on the device that the backend works on.
 class CudaProgram {
  public:
   virtual ~CudaProgram() = default;
+
+  // For backends, which it outlives.
+  core::Log log() { return heard_.log(); }
 
   virtual gpu::Options options(const char *technique) const = 0;
   virtual std::uint64_t large_bytes() const = 0;  // of a shard, where it takes a while
@@ -44,6 +59,9 @@ class CudaProgram {
   // What is put into the stream from now on waits there for let_fail, and then the device fails.
   virtual void break_stream(CUstream stream) = 0;
   virtual void let_fail() = 0;
+
+ protected:
+  Heard heard_;
 };
 
 struct CudaMaker {

@@ -10,6 +10,7 @@
 
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "gpu/driver.hpp"
 #include "gpu/factory.hpp"
 #include "tests/conformance/gpu_program.hpp"
 #include "tests/conformance/suite.hpp"
@@ -37,6 +38,19 @@ std::unique_ptr<core::Backend> make(const char *technique, const core::Log &log 
   return gpu::make_backend(options, log);
 }
 
+// What backends of the suite say.
+Heard &heard_of_all() {
+  static auto *const heard = new Heard;  // some go when the process does
+  return *heard;
+}
+
+// No test of the suite sees that a backend fell back.
+class NoneFellBack final : public testing::Environment {
+ public:
+  void TearDown() override { EXPECT_FALSE(fell_back(heard_of_all())); }
+};
+[[maybe_unused]] testing::Environment *const none_fell_back = testing::AddGlobalTestEnvironment(new NoneFellBack);
+
 // Why there is nothing to run on, or "".
 const std::string &missing() {
   static const std::string reason = [] {
@@ -53,7 +67,7 @@ const std::string &missing() {
 std::vector<BackendMaker> makers() {
   std::vector<BackendMaker> list;
   for (const char *technique : {"tables", "compiled"})
-    list.push_back({technique, [=] { return make(technique); }, missing()});
+    list.push_back({technique, [=] { return make(technique, heard_of_all().log()); }, missing()});
   return list;
 }
 
@@ -98,8 +112,20 @@ TEST(CudaForced, EachTechniqueIsUsed) {
       EXPECT_TRUE(heard.has(std::string("technique ") + technique)) << heard.text;
       EXPECT_FALSE(heard.has(technique == std::string("tables") ? "technique compiled" : "technique tables"));
       EXPECT_GT(backend->kernel_calls(), 0u);
+      EXPECT_FALSE(fell_back(heard));
     }
   }
+}
+
+// A module without it works too, with NVRTC, and merges what a verify found on the host.
+TEST(CudaDevice, TheModuleHasTheDeviceCodeThatWasCompiled) {
+#ifdef TANDEM_TEST_WITH_DEVICE_CODE
+  EXPECT_NE(gpu::open_driver().tables_image, nullptr);
+  EXPECT_GT(gpu::open_driver().tables_image_bytes, 0u);
+  EXPECT_NE(gpu::open_driver().summarise, nullptr);
+#else
+  GTEST_SKIP() << "built without device code: there is no nvcc";
+#endif
 }
 
 TEST(CudaDevice, IsThereWhereItIsRequired) {

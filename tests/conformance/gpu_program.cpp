@@ -90,7 +90,7 @@ class GpuProgram final : public CudaProgram {
  public:
   GpuProgram() {
     CHECK(cuInit(0));
-    const auto backend = gpu::make_backend(options("tables"), core::Log());
+    const auto backend = gpu::make_backend(options("tables"), log());
     backend->prepare(core::Matrix(1, 1));
     int ordinal = 0;
     std::sscanf(backend->traits().name.c_str(), "cuda:%d", &ordinal);
@@ -99,6 +99,7 @@ class GpuProgram final : public CudaProgram {
     CHECK(cuCtxPushCurrent(context_));
   }
   ~GpuProgram() override {
+    EXPECT_FALSE(fell_back(heard_));
     end_graph();
     CHECK(cuCtxPopCurrent(&context_));
     CHECK(cuDevicePrimaryCtxRelease(device_));

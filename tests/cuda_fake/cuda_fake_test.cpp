@@ -471,6 +471,7 @@ TEST(CudaDeviceMemory, AReductionThatFailsIsNotTriedAgain) {
       const bool fails = summarise == FakeSummarise::fails;
       EXPECT_EQ(driver.calls_of("summarise"), fails ? 1u : summarise == FakeSummarise::works ? 2u : 0u);
       EXPECT_EQ(heard.has("on the host: error 77 of the CUDA runtime, no room, by script"), fails) << heard.text;
+      EXPECT_EQ(heard.has(kReducedByHost), fails);
     }
     expect_clean(driver, "device memory");
   }
@@ -1305,7 +1306,9 @@ TEST(CudaPrograms, TablesWorkWithoutACompiler) {
   has(told([](FakeCudaScript &script) { script.nvrtc_problem = "NVRTC is not installed"; }), "NVRTC is not installed");
   has(told([](FakeCudaScript &script) { script.architectures = {100, 120}; }), "does not know compute capability 9.0");
   has(told([](FakeCudaScript &script) { script.refuses_cubins = true; }), "refuses what NVRTC 12.4 compiled");
-  has(told([](FakeCudaScript &script) { script.refuses_text = true; }), "fake: no");
+  const std::string refused = told([](FakeCudaScript &script) { script.refuses_text = true; });
+  has(refused, "fake: no");
+  has(refused, kStoppedCompiling);
 }
 
 // What a tuning file says about compiled kernels does not switch off the tables that came with the library.
@@ -1361,7 +1364,7 @@ TEST(CudaPrograms, TablesWithoutAnImageAreCompiled) {
       const auto backend = gpu::make_backend(fake_options(driver, "tables"), heard.log());
       const auto prepared = backend->prepare(work.matrix);
       const auto [status, message] = status_of([&] { work.run(*backend, *prepared, Mode::assign); });
-      EXPECT_EQ(heard.has("does not take the kernels that came with this library"), refused) << heard.text;
+      EXPECT_EQ(heard.has(kImageRefused), refused) << heard.text;
       if (has_nvrtc) {
         EXPECT_EQ(status, TANDEM_OK) << message;
         EXPECT_TRUE(work.is_right(Mode::assign));
