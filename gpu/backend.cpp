@@ -2,9 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
+#include <system_error>
+#include <thread>
 
 #include "core/budget.hpp"
 #include "core/error.hpp"
+#include "core/signals.hpp"
 #include "gpu/factory.hpp"
 #include "gpu/names.hpp"
 #include "gpu/runs.hpp"
@@ -104,11 +108,32 @@ class CudaBackend final : public core::Backend {
   void make_ready(const core::Prepared &prepared, Mode mode, MemoryKind memory) override {
     if (memory != MemoryKind::cuda || prepared.rows() == 0 || prepared.columns() == 0) return;
     device();
-    // Whoever runs it may have shards anywhere, and may capture the first run.
+    // Whoever runs it may have shards anywhere, and may capture the first run. Two programs, each of which takes tenths
+    // of a second to compile: at once.
     guarded([&](const Workplace &place) {
-      for (const core::Access access : {core::Access::aligned, core::Access::shifted})
+      const auto make = [&](core::Access access) {
         gpu::make_ready(place, static_cast<const CudaPrepared &>(prepared), mode, access,
                         core::KernelChooser::kUsedOften);
+      };
+      std::exception_ptr helpers_error;
+      {
+        std::jthread helper;
+        try {
+          const core::SignalsBlocked signals;
+          helper = std::jthread([&] {
+            try {
+              const ContextScope current(*driver_, place.session->context());
+              make(core::Access::shifted);
+            } catch (...) {
+              helpers_error = std::current_exception();
+            }
+          });
+        } catch (const std::system_error &) {  // no thread to be had: one after the other
+        }
+        make(core::Access::aligned);
+        if (!helper.joinable()) make(core::Access::shifted);
+      }
+      if (helpers_error) std::rethrow_exception(helpers_error);
     });
   }
 

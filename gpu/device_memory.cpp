@@ -426,12 +426,19 @@ CudaPrepared::~CudaPrepared() = default;
 
 std::shared_ptr<const Ready> make_ready(const Workplace &place, const CudaPrepared &prepared, Mode mode, Access access,
                                         std::uint64_t length_bytes) {
-  const std::lock_guard lock(prepared.ready_mutex);
-  std::shared_ptr<const Ready> &slot = prepared.ready[{mode, access}];
-  if (slot != nullptr && slot->session == place.session && !slot->is_for_now) return slot;
+  const auto is_good = [&](const std::shared_ptr<const Ready> &ready) {
+    return ready != nullptr && ready->session == place.session && !ready->is_for_now;
+  };
+  {
+    const std::lock_guard lock(prepared.ready_mutex);
+    if (const auto &slot = prepared.ready[{mode, access}]; is_good(slot)) return slot;
+  }
   auto made = std::make_shared<Ready>();
   made->session = place.session;
   made->variant = place.chooser.choose(prepared, *place.session, mode, access, length_bytes);
+  const std::lock_guard lock(prepared.ready_mutex);
+  std::shared_ptr<const Ready> &slot = prepared.ready[{mode, access}];
+  if (is_good(slot)) return slot;  // another thread was faster
   if (made->variant.spec.technique == core::Technique::tables) {
     made->tables = place.session->tables(prepared);
     made->is_for_now = length_bytes != core::KernelChooser::kUsedOften && !place.chooser.is_forced();

@@ -61,7 +61,7 @@ class CudaPrepared final : public core::DevicePrepared {
   using DevicePrepared::DevicePrepared;
   ~CudaPrepared() override;
 
-  mutable std::mutex ready_mutex;  // of `ready`; held while something is made ready
+  mutable std::mutex ready_mutex;  // of `ready`; nothing is compiled while it is held
   mutable std::map<std::pair<core::Mode, core::Access>, std::shared_ptr<const Ready>> ready;
   const std::shared_ptr<IdleParts> idle = std::make_shared<IdleParts>();
 };

@@ -427,7 +427,8 @@ typedef struct tandem_plan_arguments {
      the shards begin; what is new costs the submit that brings it: room for one more job in flight. A verify whose
      records find no room on the device, a few bytes for some thousand of a shard, goes piece by piece, and its submit
      waits for all of them but the last. A submit can be captured into a CUDA graph, the first one too, a verify never
-     (UNSUPPORTED). The job of a captured submit is over at once; its graph must not outlive plan and context.
+     (UNSUPPORTED; one waited for while its queue is captured names no suspect). The job of a captured submit is over
+     at once; its graph must not outlive plan and context.
      TANDEM_MEMORY_OPENCL: shards and new_data are cl_mem handles, buffers of the queue's context, cast to pointers; one
      buffer may hold several shards, at offsets of their own. Fastest: all shards that are read in one buffer and all
      that are written in one (it may be the same), at offsets that are multiples of 64. */

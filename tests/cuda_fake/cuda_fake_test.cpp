@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -549,6 +551,62 @@ TEST(CudaDeviceMemory, UnpreparedTheTechniqueFollowsTheBytes) {
     EXPECT_EQ(driver.calls_of("nvrtcCompileProgram"), 3u) << "for shards anywhere";
   }
   expect_clean(driver, "unprepared runs");
+}
+
+// A plan's two programs: neither is written before the other one is begun. The thread that helps is left alone by
+// signals.
+TEST(CudaDeviceMemory, BothProgramsAreMadeAtOnce) {
+  FakeCuda driver;
+  {
+    std::atomic<unsigned> begun = 0, met = 0, helpers = 0, open_to_signals = 0;
+    gpu::Options options = fake_options(driver);
+    options.generate = [&, caller = std::this_thread::get_id()](const core::Matrix &matrix,
+                                                                const core::KernelSpec &spec) {
+      if (matrix.rows() == 7) {
+        if (std::this_thread::get_id() != caller) {
+          ++helpers;
+          sigset_t blocked;
+          pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+          for (const int each : {SIGTERM, SIGINT, SIGALRM, SIGUSR1}) open_to_signals += !sigismember(&blocked, each);
+        }
+        ++begun;
+        for (unsigned i = 0; i < 2000 && begun < 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        met += begun == 2;
+      }
+      return fake_cuda_generate(matrix, spec);
+    };
+    const auto backend = gpu::make_backend(options, core::Log());
+    const auto prepared = backend->prepare(Work(7, 5, 1).matrix);
+    backend->make_ready(*prepared, Mode::assign, core::MemoryKind::cuda);
+    EXPECT_EQ(met, 2u);
+    EXPECT_EQ(helpers, 1u);
+    EXPECT_EQ(open_to_signals, 0u);
+  }
+  expect_clean(driver, "two compiles at once");
+}
+
+// What goes wrong with either is heard when both are over; what went well with the other one stays.
+TEST(CudaDeviceMemory, OneOfTwoProgramsThatFailsIsAnError) {
+  for (const core::Access failing : {core::Access::aligned, core::Access::shifted}) {
+    FakeCuda driver;
+    {
+      std::atomic<bool> fails = true;
+      gpu::Options options = fake_options(driver);
+      options.generate = [&](const core::Matrix &matrix, const core::KernelSpec &spec) {
+        if (fails && matrix.rows() == 7 && spec.access == failing) core::fail(TANDEM_ERROR_OUT_OF_MEMORY, "by script");
+        return fake_cuda_generate(matrix, spec);
+      };
+      const auto backend = gpu::make_backend(options, core::Log());
+      const auto prepared = backend->prepare(Work(7, 5, 1).matrix);
+      const auto make = [&] { backend->make_ready(*prepared, Mode::assign, core::MemoryKind::cuda); };
+      EXPECT_EQ(status_of(make).second, "by script");
+      EXPECT_EQ(driver.calls_of("nvrtcCompileProgram"), 1u);
+      fails = false;
+      EXPECT_EQ(status_of(make).first, TANDEM_OK);
+      EXPECT_EQ(driver.calls_of("nvrtcCompileProgram"), 2u);
+    }
+    expect_clean(driver, "half a plan");
+  }
 }
 
 TEST(CudaDeviceMemory, CanBeCaptured) {
