@@ -231,7 +231,8 @@ TEST_P(CudaShards, EveryTunedShape) {
     for (const std::string technique : kTechniques) {
       gpu::Options options = program_->options(technique.c_str());
       options.generate = [&, generate = options.generate](const core::Matrix &of, const core::KernelSpec &spec) {
-        if (of.rows() == rows && spec.technique == core::Technique::compiled && spec.access == core::Access::aligned)
+        if (of.rows() == matrix.rows() && spec.technique == core::Technique::compiled &&
+            spec.access == core::Access::aligned)
           written.insert({spec.tuning.loads, spec.tuning.elements_per_item, spec.tuning.element_bytes});
         return generate(of, spec);
       };
