@@ -122,6 +122,7 @@ bool Crew::start_threads() {
       ++thread_count_;
       has_cpu_thread_ = has_cpu_thread_ || members_[lane->member]->member.is_in_place;
     } catch (const std::system_error &) {  // perhaps the next time
+    } catch (const std::bad_alloc &) {
     }
   }
   return thread_count_ > 0;
@@ -199,7 +200,7 @@ void Crew::run(std::span<const core::Task> tasks, core::Control &control) {
     if (control.cancelled()) job->cancelled = true;
     try {
       give_up_late_lanes(now());
-      if (!start_threads() || nobody_can_work(*job))
+      if (!job->is_over() && (!start_threads() || nobody_can_work(*job)))
         core::fail(TANDEM_ERROR_OUT_OF_MEMORY, "hybrid: no thread could be started");
     } catch (...) {  // lanes are at work on the caller's memory: this is not the way out
       job->error = std::current_exception();
