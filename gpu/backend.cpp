@@ -111,29 +111,30 @@ class CudaBackend final : public core::Backend {
     // Whoever runs it may have shards anywhere, and may capture the first run. Two programs, each of which takes tenths
     // of a second to compile: at once.
     guarded([&](const Workplace &place) {
-      const auto make = [&](core::Access access) {
-        gpu::make_ready(place, static_cast<const CudaPrepared &>(prepared), mode, access,
-                        core::KernelChooser::kUsedOften);
-      };
-      std::exception_ptr helpers_error;
-      {
-        std::jthread helper;
+      const auto make = [&](core::Access access, std::exception_ptr &error_out) {
         try {
-          const core::SignalsBlocked signals;
-          helper = std::jthread([&] {
-            try {
-              const ContextScope current(*driver_, place.session->context());
-              make(core::Access::shifted);
-            } catch (...) {
-              helpers_error = std::current_exception();
-            }
-          });
-        } catch (const std::system_error &) {  // no thread to be had: one after the other
+          const ContextScope current(*driver_, place.session->context());
+          gpu::make_ready(place, static_cast<const CudaPrepared &>(prepared), mode, access,
+                          core::KernelChooser::kUsedOften);
+        } catch (...) {
+          error_out = std::current_exception();
         }
-        make(core::Access::aligned);
-        if (!helper.joinable()) make(core::Access::shifted);
+      };
+      std::exception_ptr error, helpers_error;
+      std::thread helper;  // not jthread, whose stop tokens bring calls of the operating system into libtandem
+      try {
+        const core::SignalsBlocked signals;
+        helper = std::thread([&] { make(core::Access::shifted, helpers_error); });
+      } catch (const std::system_error &) {  // no thread to be had: one after the other
       }
-      if (helpers_error) std::rethrow_exception(helpers_error);
+      make(core::Access::aligned, error);
+      if (helper.joinable()) {
+        helper.join();
+      } else {
+        make(core::Access::shifted, helpers_error);
+      }
+      if (!error) error = helpers_error;
+      if (error) std::rethrow_exception(error);
     });
   }
 
