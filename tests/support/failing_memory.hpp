@@ -48,6 +48,12 @@ void *operator new[](std::size_t bytes, std::align_val_t alignment) {
 }
 void *operator new(std::size_t bytes, const std::nothrow_t &) noexcept { return allocate(bytes, 1); }
 void *operator new[](std::size_t bytes, const std::nothrow_t &) noexcept { return allocate(bytes, 1); }
+void *operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t &) noexcept {
+  return allocate(bytes, static_cast<std::size_t>(alignment));
+}
+void *operator new[](std::size_t bytes, std::align_val_t alignment, const std::nothrow_t &) noexcept {
+  return allocate(bytes, static_cast<std::size_t>(alignment));
+}
 void operator delete(void *memory) noexcept { release(memory); }
 void operator delete[](void *memory) noexcept { release(memory); }
 void operator delete(void *memory, std::size_t) noexcept { release(memory); }
@@ -56,5 +62,7 @@ void operator delete(void *memory, std::align_val_t) noexcept { release(memory);
 void operator delete[](void *memory, std::align_val_t) noexcept { release(memory); }
 void operator delete(void *memory, std::size_t, std::align_val_t) noexcept { release(memory); }
 void operator delete[](void *memory, std::size_t, std::align_val_t) noexcept { release(memory); }
+void operator delete(void *memory, std::align_val_t, const std::nothrow_t &) noexcept { release(memory); }
+void operator delete[](void *memory, std::align_val_t, const std::nothrow_t &) noexcept { release(memory); }
 void operator delete(void *memory, const std::nothrow_t &) noexcept { release(memory); }
 void operator delete[](void *memory, const std::nothrow_t &) noexcept { release(memory); }
