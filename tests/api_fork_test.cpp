@@ -56,7 +56,7 @@ void expect_exit_zero(pid_t child) {
 
 TEST_P(Fork, ChildCodesWhileTheParentsThreadsDo) {
 #if defined(__SANITIZE_ADDRESS__)
-  // Every hang was looked at: each thread of the child stood in SizeClassAllocator64::GetFromAllocator.
+  // In the hung children looked at, the threads that held up the rest stood in SizeClassAllocator64::GetFromAllocator.
   GTEST_SKIP() << "NOT RUN: GCC 12's address sanitizer forks with its allocator's locks as other threads hold them";
 #endif
   tandem_context_options options = context_options(GetParam(), 3);
