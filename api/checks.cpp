@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "core/error.hpp"
-#include "core/overlap.hpp"
+#include "base/error.hpp"
+#include "base/overlap.hpp"
 
 namespace tandem::api {
 namespace {
@@ -14,7 +14,7 @@ std::string shard_name(const core::Codec &codec, unsigned index) {
 
 [[noreturn]] void fail_null(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs) {
   const auto fail = [&](unsigned index, const char *use) {
-    core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                fmt::format("the pointer to {} is NULL, but it is to be {}", shard_name(plan.codec(), index), use));
   };
   for (std::size_t i = 0; i < plan.inputs().size(); ++i)
@@ -27,15 +27,15 @@ std::string shard_name(const core::Codec &codec, unsigned index) {
 
 void check_overlap(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs,
                    std::uint64_t shard_bytes) {
-  core::Extent extents[2 * core::kMaxShards];
+  base::Extent extents[2 * core::kMaxShards];
   std::size_t count = 0;
   for (std::size_t i = 0; i < plan.outputs().size(); ++i)
     extents[count++] = {outputs[i], static_cast<std::size_t>(shard_bytes), true, plan.outputs()[i]};
   for (std::size_t i = 0; i < plan.inputs().size(); ++i)
     extents[count++] = {inputs[i], static_cast<std::size_t>(shard_bytes), false, plan.inputs()[i]};
-  core::Overlap found;
-  if (!core::find_overlap({extents, count}, &found)) return;
-  core::fail(TANDEM_ERROR_OVERLAP,
+  base::Overlap found;
+  if (!base::find_overlap({extents, count}, &found)) return;
+  base::fail(TANDEM_ERROR_OVERLAP,
              fmt::format("{} (written, {} bytes) overlaps {} ({})", shard_name(plan.codec(), found.output), shard_bytes,
                          shard_name(plan.codec(), found.other), found.other_is_output ? "written too" : "read"));
 }
@@ -43,11 +43,11 @@ void check_overlap(const core::Plan &plan, const std::byte *const *inputs, std::
 }  // namespace
 
 void check_shard_bytes(std::uint64_t shard_bytes, std::uint64_t shard_count) {
-  if (shard_bytes == 0) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shard_bytes is 0");
+  if (shard_bytes == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shard_bytes is 0");
   if (shard_bytes <= static_cast<std::uint64_t>(PTRDIFF_MAX) / core::kMaxShards) [[likely]]
     return;  // without a division
   if (shard_bytes > static_cast<std::uint64_t>(PTRDIFF_MAX) / shard_count) {
-    core::fail(TANDEM_ERROR_TOO_LARGE,
+    base::fail(TANDEM_ERROR_TOO_LARGE,
                fmt::format("{} shards of {} bytes do not fit the address space", shard_count, shard_bytes));
   }
 }

@@ -9,12 +9,12 @@
 #include <cstring>
 #include <iterator>
 
-#include "api/gate.hpp"
 #include "api/objects.hpp"
-#include "api/options.hpp"
 #include "api/speeds.hpp"
-#include "core/disk_cache.hpp"
+#include "base/gate.hpp"
+#include "base/options.hpp"
 #include "cpu/factory.hpp"
+#include "device/disk_cache.hpp"
 #include "gpu/factory.hpp"
 #include "hybrid/factory.hpp"
 #include "opencl/factory.hpp"
@@ -37,10 +37,10 @@ std::uint32_t thread_count_option(std::uint32_t given) {
     const char *end = value + std::strlen(value);
     const auto [stopped, error] = std::from_chars(value, end, count);
     if (error != std::errc() || stopped != end)
-      core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("TANDEM_THREADS is \"{}\", not a number", value));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("TANDEM_THREADS is \"{}\", not a number", value));
   }
   if (count > kMost)
-    core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("thread_count is {}; at most {}", count, kMost));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("thread_count is {}; at most {}", count, kMost));
   return count;
 }
 
@@ -51,13 +51,13 @@ std::int32_t executor_option(std::int32_t given) {
   if (name == "serial") return TANDEM_EXECUTOR_SERIAL;
   if (name == "pthread") return TANDEM_EXECUTOR_PTHREAD;
   if (name == "openmp") return TANDEM_EXECUTOR_OPENMP;
-  core::fail(TANDEM_ERROR_UNAVAILABLE,
+  base::fail(TANDEM_ERROR_UNAVAILABLE,
              fmt::format("TANDEM_EXECUTOR is \"{}\"; known executors: serial, pthread, openmp", name));
 }
 
 void check_range(const char *what, std::int32_t value, std::int32_t last) {
   if (value < 0 || value > last)
-    core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is {}; known values are 0 to {}", what, value, last));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is {}; known values are 0 to {}", what, value, last));
 }
 
 // What only the CPU uses is checked for every backend: a value that makes no sense is never ignored.
@@ -71,8 +71,8 @@ void check_cpu_options(const tandem_context_options &options) {
 // Returns whether somebody named the file.
 bool load_tuning(tandem_context &context, const char *given) {
   bool named = false;
-  context.tuning_path = core::tuning_file_path(given, &named);
-  context.tuning = core::load_tuning_file(context.tuning_path, named, context.log);
+  context.tuning_path = tuning::tuning_file_path(given, &named);
+  context.tuning = tuning::load_tuning_file(context.tuning_path, named, context.log);
   return named;
 }
 
@@ -131,7 +131,7 @@ Options device_options(const tandem_context &context, const std::string &name, c
   options.device = name;
   options.tuning = context.tuning.get();
   options.resources = context.budget.get();
-  options.cache_folder = core::default_cache_folder(cache);
+  options.cache_folder = device::default_cache_folder(cache);
   return options;
 }
 
@@ -171,7 +171,7 @@ hybrid::Policy policy_option(const char *given) {
   if (name.empty() || name == "auto") return hybrid::Policy::automatic;
   if (name == "free") return hybrid::Policy::free;
   if (name == "budget") return hybrid::Policy::budget;
-  core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("policy is \"{}\"; known: auto, budget, free", name));
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("policy is \"{}\"; known: auto, budget, free", name));
 }
 
 // The CPU's threads as members, one for each NUMA node. Each lane codes its own chunk, so the executor is serial; what
@@ -214,7 +214,7 @@ hybrid::Member device_member(tandem_context &context, const std::string &name) {
     member.backend = opencl::make_backend(opencl_options_of(context, name), context.log);
     member.start_up_seconds = kOpenclStartUpSeconds;
   }
-  member.keeps = std::make_shared<std::pair<std::shared_ptr<core::Budget>, std::shared_ptr<const core::TuningTable>>>(
+  member.keeps = std::make_shared<std::pair<std::shared_ptr<core::Budget>, std::shared_ptr<const tuning::TuningTable>>>(
       context.budget, context.tuning);
   member.lanes = member.backend->traits().lanes;
   member.latency_seconds = hybrid::kDeviceLatencySeconds;
@@ -235,7 +235,7 @@ std::vector<hybrid::Member> find_members(tandem_context &context, Search search)
       hybrid::Member member = device_member(context, name);
       member.is_optional = true;
       members.push_back(std::move(member));
-    } catch (const core::Error &error) {
+    } catch (const base::Error &error) {
       context.log.say(TANDEM_LOG_WARNING, fmt::format("hybrid: without {}: {}", name, error.what()));
     }
   };
@@ -258,7 +258,7 @@ std::vector<hybrid::Member> named_members(tandem_context &context, const tandem_
                                           std::string_view names, bool *has_cpu_out) {
   std::vector<hybrid::Member> members;
   const auto refuse = [&](tandem_status status, const std::string &why) {
-    core::fail(status, fmt::format("backend \"hybrid:{}\": {}", names, why));
+    base::fail(status, fmt::format("backend \"hybrid:{}\": {}", names, why));
   };
   for (std::string_view rest = names;;) {
     const std::size_t plus = rest.find('+');
@@ -352,7 +352,7 @@ std::unique_ptr<core::Backend> make_backend(tandem_context &context, const tande
     check_cpu_options(options);
     return make_device_backend(context, options, name);
   }
-  core::fail(TANDEM_ERROR_UNAVAILABLE,
+  base::fail(TANDEM_ERROR_UNAVAILABLE,
              fmt::format("backend \"{}\" does not exist here; known: auto, cpu, opencl, opencl:PLATFORM:DEVICE, cuda, "
                          "cuda:N, hybrid, hybrid:DEVICE+DEVICE...",
                          name));
@@ -361,19 +361,18 @@ std::unique_ptr<core::Backend> make_backend(tandem_context &context, const tande
 }  // namespace
 }  // namespace tandem::api
 
-using tandem::api::guarded;
-using tandem::api::refuse;
+using namespace tandem;
 
 extern "C" {
 
 tandem_status tandem_context_create(const tandem_context_options *options, tandem_context **context_out) {
-  if (context_out == nullptr) return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "context_out is NULL");
-  return guarded([&] {
+  if (context_out == nullptr) return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "context_out is NULL");
+  return base::guarded([&] {
     static std::atomic<std::uint64_t> next_id{1};
-    const tandem_context_options given = tandem::api::read_options(options, "tandem_context_options");
+    const tandem_context_options given = base::read_options(options, "tandem_context_options");
     auto context = std::make_unique<tandem_context>();
     context->id = next_id.fetch_add(1, std::memory_order_relaxed);
-    context->log = tandem::core::Log(given.log_callback, given.log_user, given.log_level);
+    context->log = base::Log(given.log_callback, given.log_user, given.log_level);
     const std::string resources = tandem::api::text_option(given.resources, "TANDEM_RESOURCES");
     if (!resources.empty()) context->budget->set_all(resources);
     const bool named = tandem::api::load_tuning(*context, given.tuning_file);
@@ -390,14 +389,15 @@ void tandem_context_destroy(tandem_context *context) {
 }
 
 tandem_status tandem_context_set_resource(tandem_context *context, const char *name, uint64_t amount) {
-  if (context == nullptr || name == nullptr) return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "context or name is NULL");
-  return guarded([&] { context->budget->set(name, amount); });
+  if (context == nullptr || name == nullptr)
+    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "context or name is NULL");
+  return base::guarded([&] { context->budget->set(name, amount); });
 }
 
 tandem_status tandem_context_query(const tandem_context *context, tandem_context_info *info_out) {
   if (context == nullptr || info_out == nullptr)
-    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "context or info_out is NULL");
-  return guarded([&] {
+    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "context or info_out is NULL");
+  return base::guarded([&] {
     tandem_context_info info = {};
     info.backend = context->backend->traits().name.c_str();
     info.kernel = context->kernel_name;
@@ -406,7 +406,7 @@ tandem_status tandem_context_query(const tandem_context *context, tandem_context
     info.kernel_calls = context->backend->kernel_calls();
     info.inline_bytes = context->inline_bytes;
     info.caller_count = context->caller_count;
-    tandem::api::write_result(info, info_out, "tandem_context_info");
+    base::write_result(info, info_out, "tandem_context_info");
   });
 }
 

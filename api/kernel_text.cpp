@@ -1,47 +1,47 @@
 // tools.h: the generator of device kernels, for people and tools.
-#include "core/kernel_text.hpp"
+#include "device/kernel_text.hpp"
 
 #include <cstring>
 
-#include "api/gate.hpp"
 #include "api/objects.hpp"
-#include "api/options.hpp"
+#include "base/gate.hpp"
+#include "base/options.hpp"
 #include "tandem/tools.h"
 
 using namespace tandem;
 
 namespace {
 
-core::Dialect dialect_of(std::int32_t value) {
+device::Dialect dialect_of(std::int32_t value) {
   switch (value) {
     case TANDEM_DIALECT_OPENCL_C:
-      return core::Dialect::opencl_c;
+      return device::Dialect::opencl_c;
     case TANDEM_DIALECT_CUDA_C:
-      return core::Dialect::cuda_c;
+      return device::Dialect::cuda_c;
     case TANDEM_DIALECT_HOST_C:
-      return core::Dialect::host_c;
+      return device::Dialect::host_c;
   }
-  core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "dialect " + std::to_string(value) + " does not exist");
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "dialect " + std::to_string(value) + " does not exist");
 }
 
-core::Technique technique_of(std::int32_t value) {
+device::Technique technique_of(std::int32_t value) {
   switch (value) {
     case TANDEM_TECHNIQUE_COMPILED:
-      return core::Technique::compiled;
+      return device::Technique::compiled;
     case TANDEM_TECHNIQUE_TABLES:
-      return core::Technique::tables;
+      return device::Technique::tables;
   }
-  core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "technique " + std::to_string(value) + " does not exist");
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "technique " + std::to_string(value) + " does not exist");
 }
 
-core::Access access_of(std::int32_t value) {
+device::Access access_of(std::int32_t value) {
   switch (value) {
     case TANDEM_ACCESS_ALIGNED:
-      return core::Access::aligned;
+      return device::Access::aligned;
     case TANDEM_ACCESS_ANY:
-      return core::Access::shifted;
+      return device::Access::shifted;
   }
-  core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "access " + std::to_string(value) + " does not exist");
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "access " + std::to_string(value) + " does not exist");
 }
 
 // The matrix and mode of an operation.
@@ -57,7 +57,7 @@ std::pair<core::Matrix, core::Mode> application(const core::Matrix &parity, std:
       return {core::update_matrix(column), core::Mode::accumulate};
     }
   }
-  core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
              "operation " + std::to_string(operation) + " has no kernel text of its own; ENCODE, VERIFY, UPDATE");
 }
 
@@ -66,13 +66,13 @@ std::pair<core::Matrix, core::Mode> application(const core::Matrix &parity, std:
 extern "C" tandem_status tandem_kernel_text(const tandem_codec *codec, const tandem_kernel_text_options *options,
                                             char *text_out, size_t capacity_bytes, tandem_kernel_text_info *info_out) {
   if (codec == nullptr || info_out == nullptr)
-    return api::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "codec or info_out is NULL");
+    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "codec or info_out is NULL");
   if (text_out == nullptr && capacity_bytes != 0)
-    return api::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "text_out is NULL, and capacity_bytes is not 0");
-  return api::guarded([&] {
-    const tandem_kernel_text_options given = api::read_options(options, "tandem_kernel_text_options");
-    api::check_result_size(info_out, "tandem_kernel_text_info");
-    core::KernelSpec spec;
+    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "text_out is NULL, and capacity_bytes is not 0");
+  return base::guarded([&] {
+    const tandem_kernel_text_options given = base::read_options(options, "tandem_kernel_text_options");
+    base::check_result_size(info_out, "tandem_kernel_text_info");
+    device::KernelSpec spec;
     spec.dialect = dialect_of(given.dialect);
     spec.technique = technique_of(given.technique);
     spec.access = access_of(given.access);
@@ -81,11 +81,11 @@ extern "C" tandem_status tandem_kernel_text(const tandem_codec *codec, const tan
     if (given.rows_per_pass != 0) spec.tuning.rows_per_pass = given.rows_per_pass;
     const auto [matrix, mode] = application(codec->codec->parity(), given.operation);
     spec.mode = mode;
-    const core::KernelText kernel = core::generate_kernel(matrix, spec);
+    const device::KernelText kernel = device::generate_kernel(matrix, spec);
     tandem_kernel_text_info info = {};
     info.text_bytes = kernel.text.size() + 1;
     if (capacity_bytes != 0 && capacity_bytes < info.text_bytes) {
-      core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "capacity_bytes is " + std::to_string(capacity_bytes) +
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "capacity_bytes is " + std::to_string(capacity_bytes) +
                                                     ", the text has " + std::to_string(info.text_bytes));
     }
     info.data_bytes = kernel.operations.data_bytes;
@@ -95,6 +95,6 @@ extern "C" tandem_status tandem_kernel_text(const tandem_codec *codec, const tan
     info.stores = kernel.operations.stores;
     info.table_lookups = kernel.operations.table_lookups;
     if (capacity_bytes != 0) std::memcpy(text_out, kernel.text.c_str(), info.text_bytes);
-    api::write_result(info, info_out, "tandem_kernel_text_info");
+    base::write_result(info, info_out, "tandem_kernel_text_info");
   });
 }

@@ -4,13 +4,13 @@
 #include <memory>
 #include <string>
 
+#include "base/log.hpp"
 #include "core/backend.hpp"
 #include "core/budget.hpp"
 #include "core/codec.hpp"
-#include "core/log.hpp"
 #include "core/plan.hpp"
-#include "core/tuning_table.hpp"
 #include "tandem/tandem.h"
+#include "tuning/table.hpp"
 
 struct tandem_codec {
   std::shared_ptr<const tandem::core::Codec> codec;
@@ -18,12 +18,12 @@ struct tandem_codec {
 
 struct tandem_context {
   std::uint64_t id;  // unique in the process, never reused: a cache key
-  tandem::core::Log log;
+  tandem::base::Log log;
   // Shared with threads that a driver may hold up beyond the context's end.
   std::shared_ptr<tandem::core::Budget> budget = std::make_shared<tandem::core::Budget>();
   std::string tuning_path;
-  std::shared_ptr<const tandem::core::TuningTable> tuning;  // null: nothing is known
-  std::unique_ptr<tandem::core::Backend> backend;           // after the budget and the table that it uses
+  std::shared_ptr<const tandem::tuning::TuningTable> tuning;  // null: nothing is known
+  std::unique_ptr<tandem::core::Backend> backend;             // after the budget and the table that it uses
   const char *kernel_name;
   const char *executor_name;
   unsigned thread_count = 0;

@@ -3,9 +3,9 @@
 
 #include <new>
 
-#include "api/gate.hpp"
-#include "api/options.hpp"
 #include "api/run.hpp"
+#include "base/gate.hpp"
+#include "base/options.hpp"
 
 namespace tandem::api {
 
@@ -38,7 +38,7 @@ void write_report(const core::VerifyReport &report, tandem_verify_result *result
   result.first_mismatch_bytes = report.first_mismatch_bytes;
   result.first_bad_shard = report.first_bad_shard;
   result.suspect_shard = report.suspect_shard;
-  write_result(result, result_out, "tandem_verify_result");
+  base::write_result(result, result_out, "tandem_verify_result");
 }
 
 namespace {
@@ -69,7 +69,7 @@ void apply_column(tandem_context &context, const tandem_codec &codec, core::Shap
                   const void *first, const void *second, void *const *parity, std::size_t shard_bytes) {
   check_shard_bytes(shard_bytes, codec.codec->shard_count());
   if (index >= codec.codec->k()) {
-    core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                fmt::format("index is {}, but there are {} data shards", index, codec.codec->k()));
   }
   if (shape.wanted.none()) return;
@@ -83,7 +83,7 @@ void apply_column(tandem_context &context, const tandem_codec &codec, core::Shap
 
 void verify(tandem_context &context, const tandem_codec &codec, const void *const *shards, std::size_t shard_bytes,
             tandem_verify_result *result_out) {
-  check_result_size(result_out, "tandem_verify_result");
+  base::check_result_size(result_out, "tandem_verify_result");
   check_shard_bytes(shard_bytes, codec.codec->shard_count());
   core::Shape shape;
   shape.operation = core::Operation::verify;
@@ -109,20 +109,22 @@ constexpr const char *kNullArgument = "a pointer argument is NULL";
 using namespace tandem::api;
 using tandem::core::Operation;
 
+using namespace tandem;
+
 extern "C" {
 
 tandem_status tandem_encode(tandem_context *context, const tandem_codec *codec, const void *const *data,
                             void *const *parity, size_t shard_bytes) {
   if (context == nullptr || codec == nullptr || data == nullptr || (parity == nullptr && codec->codec->m() != 0))
-    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
-  return guarded([&] { encode(*context, *codec, data, parity, shard_bytes); });
+    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
+  return base::guarded([&] { encode(*context, *codec, data, parity, shard_bytes); });
 }
 
 tandem_status tandem_decode(tandem_context *context, const tandem_codec *codec, void *const *shards,
                             const uint8_t *present, size_t shard_bytes) {
   if (context == nullptr || codec == nullptr || shards == nullptr || present == nullptr)
-    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
-  return guarded([&] {
+    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
+  return base::guarded([&] {
     check_shard_bytes(shard_bytes, codec->codec->shard_count());
     const tandem::core::Shape shape = decode_shape(*codec->codec, shards, present);
     if (shape.wanted.none()) return;
@@ -136,16 +138,16 @@ tandem_status tandem_decode(tandem_context *context, const tandem_codec *codec, 
 tandem_status tandem_verify(tandem_context *context, const tandem_codec *codec, const void *const *shards,
                             size_t shard_bytes, tandem_verify_result *result_out) {
   if (context == nullptr || codec == nullptr || shards == nullptr || result_out == nullptr)
-    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
-  return guarded([&] { verify(*context, *codec, shards, shard_bytes, result_out); });
+    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
+  return base::guarded([&] { verify(*context, *codec, shards, shard_bytes, result_out); });
 }
 
 tandem_status tandem_update(tandem_context *context, const tandem_codec *codec, uint32_t index, const void *old_data,
                             const void *new_data, void *const *parity, size_t shard_bytes) {
   if (context == nullptr || codec == nullptr || old_data == nullptr || new_data == nullptr ||
       (parity == nullptr && codec->codec->m() != 0))
-    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
-  return guarded([&] {
+    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
+  return base::guarded([&] {
     apply_column(*context, *codec, parity_shape(*codec->codec, Operation::update, parity), index, old_data, new_data,
                  parity, shard_bytes);
   });
@@ -154,8 +156,8 @@ tandem_status tandem_update(tandem_context *context, const tandem_codec *codec, 
 tandem_status tandem_accumulate(tandem_context *context, const tandem_codec *codec, uint32_t index, const void *data,
                                 void *const *parity, size_t shard_bytes, int32_t first) {
   if (context == nullptr || codec == nullptr || data == nullptr || (parity == nullptr && codec->codec->m() != 0))
-    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
-  return guarded([&] {
+    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
+  return base::guarded([&] {
     tandem::core::Shape shape = parity_shape(*codec->codec, Operation::accumulate, parity);
     shape.overwrite = first != 0;
     apply_column(*context, *codec, shape, index, data, nullptr, parity, shard_bytes);
@@ -163,14 +165,14 @@ tandem_status tandem_accumulate(tandem_context *context, const tandem_codec *cod
 }
 
 tandem_status tandem_shards_allocate(size_t count, size_t shard_bytes, void **shards_out) {
-  if (shards_out == nullptr) return refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
-  return guarded([&] {
-    if (count == 0) tandem::core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "count is 0");
+  if (shards_out == nullptr) return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
+  return base::guarded([&] {
+    if (count == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "count is 0");
     constexpr std::size_t kMost = static_cast<std::size_t>(PTRDIFF_MAX) / 2;
-    if (shard_bytes == 0) tandem::core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shard_bytes is 0");
+    if (shard_bytes == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shard_bytes is 0");
     if (shard_bytes > kMost || count > kMost / (shard_bytes + 2 * kLine))
-      tandem::core::fail(TANDEM_ERROR_TOO_LARGE,
-                         fmt::format("{} shards of {} bytes do not fit the address space", count, shard_bytes));
+      base::fail(TANDEM_ERROR_TOO_LARGE,
+                 fmt::format("{} shards of {} bytes do not fit the address space", count, shard_bytes));
     // An odd number of lines apart: shards that started on the same 4 KiB offset would fight for the same L1 set.
     const std::size_t lines = (shard_bytes + kLine - 1) / kLine | 1;
     const std::size_t block_bytes = count * lines * kLine;

@@ -5,10 +5,10 @@
 #include <mutex>
 #include <vector>
 
-#include "api/gate.hpp"
-#include "api/options.hpp"
 #include "api/run.hpp"
-#include "core/fork.hpp"
+#include "base/fork.hpp"
+#include "base/gate.hpp"
+#include "base/options.hpp"
 #include "core/mismatch_ranges.hpp"
 
 namespace tandem::api {
@@ -29,14 +29,14 @@ ShardSet shard_set(const std::uint8_t *flags, unsigned count) {
 
 Shape plan_shape(const core::Backend &backend, const Codec &codec, const tandem_plan_options &options) {
   if (options.operation < TANDEM_OPERATION_ENCODE || options.operation > TANDEM_OPERATION_ACCUMULATE) {
-    core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("operation is {}; known values are 0 to {}",
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("operation is {}; known values are 0 to {}",
                                                           options.operation, int{TANDEM_OPERATION_ACCUMULATE}));
   }
   if (options.first != 0 && options.operation != TANDEM_OPERATION_ACCUMULATE)
-    core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("first is {}, but it belongs to accumulate", options.first));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("first is {}, but it belongs to accumulate", options.first));
   const std::vector<core::MemoryKind> &memories = backend.traits().memories;
   if (std::find(memories.begin(), memories.end(), static_cast<core::MemoryKind>(options.memory)) == memories.end()) {
-    core::fail(TANDEM_ERROR_UNSUPPORTED,
+    base::fail(TANDEM_ERROR_UNSUPPORTED,
                fmt::format("memory kind {}: no backend of this context reaches it", options.memory));
   }
   Shape shape;
@@ -44,13 +44,13 @@ Shape plan_shape(const core::Backend &backend, const Codec &codec, const tandem_
   const bool one_column = shape.operation == Operation::update || shape.operation == Operation::accumulate;
   if (one_column) {
     if (options.index >= codec.k())
-      core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                  fmt::format("index is {}, but there are {} data shards", options.index, codec.k()));
     shape.index = options.index;
     shape.overwrite = options.first != 0;
   }
   if (shape.operation == Operation::decode) {
-    if (options.present == nullptr) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "present is NULL: a decode needs it");
+    if (options.present == nullptr) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "present is NULL: a decode needs it");
     shape.present = shard_set(options.present, codec.shard_count());
     for (unsigned i = 0; i < codec.shard_count(); ++i)
       if (options.wanted == nullptr ? !shape.present.test(i) : options.wanted[i] != 0) shape.wanted.set(i);
@@ -66,34 +66,34 @@ Shape plan_shape(const core::Backend &backend, const Codec &codec, const tandem_
 void check_memory_arguments(core::MemoryKind memory, const tandem_plan_arguments &arguments) {
   if (memory == core::MemoryKind::host) {
     if (arguments.queue != nullptr || arguments.offsets != nullptr || arguments.new_data_offset != 0)
-      core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "queue or offsets are set, but the plan is for host memory");
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "queue or offsets are set, but the plan is for host memory");
     return;
   }
   if (arguments.queue == nullptr)
-    core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "queue is NULL: a plan for device memory needs it");
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "queue is NULL: a plan for device memory needs it");
 }
 
 // Room for a verify's ranges.
 void check_ranges(const tandem_plan_arguments &arguments) {
   if (arguments.verify_ranges == nullptr && arguments.verify_range_capacity != 0) {
-    core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                fmt::format("verify_ranges is NULL, but verify_range_capacity is {}", arguments.verify_range_capacity));
   }
   if (arguments.verify_ranges != nullptr && arguments.verify_range_count_out == nullptr)
-    core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "verify_range_count_out is NULL, but verify_ranges is set");
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "verify_range_count_out is NULL, but verify_ranges is set");
 }
 
 // The plan's pointers out of the arguments, checked.
 void read_arguments(const Plan &plan, core::MemoryKind memory, const tandem_plan_arguments &arguments, Pointers *out) {
   check_memory_arguments(memory, arguments);
-  if (arguments.shards == nullptr) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shards is NULL");
+  if (arguments.shards == nullptr) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shards is NULL");
   check_shard_bytes(arguments.shard_bytes, plan.codec().shard_count());
   gather(plan, arguments.shards, out);
   if (plan.shape().operation == Operation::update) out->inputs[1] = static_cast<const std::byte *>(arguments.new_data);
   if (plan.shape().operation == Operation::verify) {
     if (arguments.verify_result == nullptr)
-      core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "verify_result is NULL: a verify needs it");
-    check_result_size(arguments.verify_result, "tandem_verify_result");
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "verify_result is NULL: a verify needs it");
+    base::check_result_size(arguments.verify_result, "tandem_verify_result");
     check_ranges(arguments);
   }
   if (memory == core::MemoryKind::host) {
@@ -176,7 +176,7 @@ using namespace tandem::api;
 
 // A run under way, and its result once somebody waited.
 struct tandem_job {
-  std::uint32_t generation = tandem::core::fork_generation();  // of the process that runs it
+  std::uint32_t generation = tandem::base::fork_generation();  // of the process that runs it
   std::unique_ptr<Run> run;
   std::unique_ptr<tandem::core::Ticket> ticket;  // after the run that it uses
   std::mutex mutex;                              // waiters: the first one finishes the run
@@ -185,14 +185,16 @@ struct tandem_job {
   std::string message;
 };
 
+using namespace tandem;
+
 extern "C" {
 
 tandem_status tandem_plan_create(tandem_context *context, const tandem_codec *codec, const tandem_plan_options *options,
                                  tandem_plan **plan_out) {
   if (context == nullptr || codec == nullptr || options == nullptr || plan_out == nullptr)
-    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
-  return guarded([&] {
-    const tandem_plan_options given = read_options(options, "tandem_plan_options");
+    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
+  return base::guarded([&] {
+    const tandem_plan_options given = base::read_options(options, "tandem_plan_options");
     const Shape shape = plan_shape(*context->backend, *codec->codec, given);
     const auto memory = static_cast<tandem::core::MemoryKind>(given.memory);
     auto plan = std::make_unique<tandem_plan>(
@@ -207,7 +209,7 @@ void tandem_plan_destroy(tandem_plan *plan) { delete plan; }
 
 tandem_status tandem_plan_shards_to_read(const tandem_plan *plan, uint8_t *read_out) {
   if (plan == nullptr || read_out == nullptr)
-    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
+    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
   for (unsigned i = 0; i < plan->plan->codec().shard_count(); ++i) read_out[i] = 0;
   for (const std::uint16_t index : plan->plan->inputs()) read_out[index] = 1;
   if (plan->plan->mode() != tandem::core::Mode::assign)  // compared with, or added to
@@ -217,9 +219,9 @@ tandem_status tandem_plan_shards_to_read(const tandem_plan *plan, uint8_t *read_
 
 tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_plan_arguments *arguments) {
   if (plan == nullptr || arguments == nullptr)
-    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
-  return guarded([&] {
-    const tandem_plan_arguments given = read_options(arguments, "tandem_plan_arguments");
+    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
+  return base::guarded([&] {
+    const tandem_plan_arguments given = base::read_options(arguments, "tandem_plan_arguments");
     Run run(*plan, given);
     plan->plan->backend().run(run.tasks(), run.control());
     run.finish();
@@ -229,9 +231,9 @@ tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_plan_argumen
 tandem_status tandem_plan_submit(const tandem_plan *plan, const tandem_plan_arguments *arguments,
                                  tandem_job **job_out) {
   if (plan == nullptr || arguments == nullptr || job_out == nullptr)
-    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
-  return guarded([&] {
-    const tandem_plan_arguments given = read_options(arguments, "tandem_plan_arguments");
+    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
+  return base::guarded([&] {
+    const tandem_plan_arguments given = base::read_options(arguments, "tandem_plan_arguments");
     auto job = std::make_unique<tandem_job>();
     job->message.reserve(512);  // a whole message: wait, which keeps it, must not have to allocate
     job->run = std::make_unique<Run>(*plan, given);
@@ -241,12 +243,12 @@ tandem_status tandem_plan_submit(const tandem_plan *plan, const tandem_plan_argu
 }
 
 tandem_status tandem_job_wait(tandem_job *job) {
-  if (job == nullptr) return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "job is NULL");
-  if (job->generation != tandem::core::fork_generation())
-    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "the job runs in the process that forked, not in this child");
+  if (job == nullptr) return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "job is NULL");
+  if (job->generation != base::fork_generation())
+    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "the job runs in the process that forked, not in this child");
   const std::lock_guard lock(job->mutex);
   if (!job->over) {
-    job->status = guarded([&] {
+    job->status = base::guarded([&] {
       job->ticket->wait();
       job->run->finish();
     });
@@ -254,18 +256,18 @@ tandem_status tandem_job_wait(tandem_job *job) {
     job->over = true;
     return job->status;
   }
-  return job->status == TANDEM_OK ? TANDEM_OK : refuse(job->status, job->message);
+  return job->status == TANDEM_OK ? TANDEM_OK : base::refuse(job->status, job->message);
 }
 
 tandem_status tandem_job_cancel(tandem_job *job) {
-  if (job == nullptr) return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "job is NULL");
+  if (job == nullptr) return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "job is NULL");
   job->run->control().cancel();
   return TANDEM_OK;
 }
 
 void tandem_job_destroy(tandem_job *job) {
   if (job == nullptr) return;
-  if (job->generation != tandem::core::fork_generation()) return;  // its thread is not here: forgotten, not freed
+  if (job->generation != base::fork_generation()) return;  // its thread is not here: forgotten, not freed
   tandem_job_wait(job);
   delete job;
 }

@@ -5,7 +5,7 @@
 #include <new>
 #include <utility>
 
-#include "api/thread_key.hpp"
+#include "base/thread_key.hpp"
 
 namespace tandem::api {
 namespace {
@@ -54,7 +54,7 @@ void free_cache(void *cache) {
   delete static_cast<Cache *>(cache);
 }
 
-constinit ThreadKey cache_key(free_cache);
+constinit base::ThreadKey cache_key(free_cache);
 
 Cache &make_cache() {
   auto made = std::make_unique<Cache>();

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "api/gate.hpp"
 #include "api/run.hpp"
-#include "core/overlap.hpp"
+#include "base/gate.hpp"
+#include "base/overlap.hpp"
 
 namespace tandem::api {
 namespace {
@@ -47,20 +47,20 @@ void check_segments(const tandem_scattered_shard &shard, unsigned index, std::si
   for (std::size_t i = 0; i < shard.segment_count; ++i) {
     const tandem_segment &segment = shard.segments[i];
     if (segment.address == nullptr && segment.bytes != 0)
-      core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("segment {} of shard {} has a NULL address", i, index));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("segment {} of shard {} has a NULL address", i, index));
     if (segment.bytes > shard_bytes - sum) {
-      core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                  fmt::format("the segments of shard {} hold more than shard_bytes = {}", index, shard_bytes));
     }
     sum += segment.bytes;
   }
   if (sum != shard_bytes)
-    core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                fmt::format("the segments of shard {} hold {} of {} bytes", index, sum, shard_bytes));
 }
 
 void check_overlap(const core::Plan &plan, const tandem_scattered_shard *shards) {
-  std::vector<core::Extent> extents;
+  std::vector<base::Extent> extents;
   const auto add = [&](std::uint16_t index, bool is_output) {
     for (std::size_t i = 0; i < shards[index].segment_count; ++i) {
       const tandem_segment &segment = shards[index].segments[i];
@@ -70,9 +70,9 @@ void check_overlap(const core::Plan &plan, const tandem_scattered_shard *shards)
   };
   for (const std::uint16_t index : plan.outputs()) add(index, true);
   for (const std::uint16_t index : plan.inputs()) add(index, false);
-  core::Overlap found;
-  if (core::find_overlap(extents, &found))
-    core::fail(TANDEM_ERROR_OVERLAP,
+  base::Overlap found;
+  if (base::find_overlap(extents, &found))
+    base::fail(TANDEM_ERROR_OVERLAP,
                fmt::format("a segment of shard {} (written) overlaps one of shard {} ({})", found.output, found.other,
                            found.other_is_output ? "written too" : "read"));
 }
@@ -83,7 +83,7 @@ void run_scattered(tandem_context &context, const core::Plan &plan, const tandem
   for (const auto indices : {plan.inputs(), plan.outputs()}) {
     for (const std::uint16_t index : indices) {
       if (shards[index].segments == nullptr)
-        core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("shard {} is needed, but its segments are NULL", index));
+        base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("shard {} is needed, but its segments are NULL", index));
       check_segments(shards[index], index, shard_bytes);
     }
   }
@@ -124,13 +124,15 @@ std::vector<void *> given_shards(const core::Codec &codec, const tandem_scattere
 
 using namespace tandem::api;
 
+using namespace tandem;
+
 extern "C" {
 
 tandem_status tandem_encode_scattered(tandem_context *context, const tandem_codec *codec,
                                       const tandem_scattered_shard *shards, size_t shard_bytes) {
   if (context == nullptr || codec == nullptr || shards == nullptr)
-    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
-  return guarded([&] {
+    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
+  return base::guarded([&] {
     check_shard_bytes(shard_bytes, codec->codec->shard_count());
     const std::vector<void *> given = given_shards(*codec->codec, shards);
     const tandem::core::Shape shape =
@@ -143,8 +145,8 @@ tandem_status tandem_decode_scattered(tandem_context *context, const tandem_code
                                       const tandem_scattered_shard *shards, const uint8_t *present,
                                       size_t shard_bytes) {
   if (context == nullptr || codec == nullptr || shards == nullptr || present == nullptr)
-    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
-  return guarded([&] {
+    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
+  return base::guarded([&] {
     check_shard_bytes(shard_bytes, codec->codec->shard_count());
     const tandem::core::Shape shape = decode_shape(*codec->codec, given_shards(*codec->codec, shards).data(), present);
     if (shape.wanted.any()) run_scattered(*context, *shared_plan(*context, *codec, shape), shards, shard_bytes);

@@ -1,5 +1,5 @@
 // tools.h: machines that need not exist.
-#include "hybrid/simulate.hpp"
+#include "hybrid/simulate/simulate.hpp"
 
 #include <fmt/format.h>
 
@@ -9,11 +9,11 @@
 #include <string_view>
 #include <vector>
 
-#include "api/gate.hpp"
-#include "api/lists.hpp"
-#include "api/options.hpp"
-#include "hybrid/timeline.hpp"
-#include "hybrid/worker_text.hpp"
+#include "base/gate.hpp"
+#include "base/lists.hpp"
+#include "base/options.hpp"
+#include "hybrid/simulate/timeline.hpp"
+#include "hybrid/simulate/worker_text.hpp"
 #include "tandem/tools.h"
 
 namespace tandem::api {
@@ -27,12 +27,12 @@ constexpr std::uint64_t kChunkBytes = std::uint64_t{8} << 20;
 
 std::vector<hybrid::WorkerDescription> descriptions_of(const tandem_simulate_options &given) {
   if (given.worker_count > hybrid::kMostWorkers || (given.workers == nullptr && given.worker_count != 0)) {
-    core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("workers is NULL, or worker_count {} more than {}",
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("workers is NULL, or worker_count {} more than {}",
                                                           given.worker_count, hybrid::kMostWorkers));
   }
   std::vector<std::string_view> texts;
   for (std::size_t i = 0; i < given.worker_count; ++i) {
-    if (given.workers[i] == nullptr) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("workers[{}] is NULL", i));
+    if (given.workers[i] == nullptr) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("workers[{}] is NULL", i));
     texts.push_back(given.workers[i]);
   }
   return hybrid::parse_workers(texts);
@@ -47,18 +47,18 @@ hybrid::Simulation simulation_of(const tandem_simulate_options &given,
   simulation.seed = given.seed;
   simulation.work_bytes = given.work_bytes;
   if (given.work_bytes == 0 || given.work_bytes > kMostWorkBytes) {
-    core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                fmt::format("work_bytes is {}, not from 1 to {}", given.work_bytes, kMostWorkBytes));
   }
   if (simulation.policy == hybrid::Policy::automatic && simulation.workers.size() > kMostWorkersOfAuto) {
-    core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                fmt::format("{} workers; at most {} with policy auto", simulation.workers.size(), kMostWorkersOfAuto));
   }
   simulation.chunk_bytes = given.chunk_bytes != 0 ? given.chunk_bytes : kChunkBytes;
   const std::uint64_t task_count = (given.work_bytes - 1) / simulation.chunk_bytes + 1;
   if (simulation.policy != hybrid::Policy::automatic &&
       (task_count > kMostTasks || task_count * simulation.workers.size() > kMostTasksTimesWorkers)) {
-    core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                fmt::format("{} bytes in chunks of {} are {} tasks for {} workers; at most {} tasks, and {} times the "
                            "number of workers",
                            given.work_bytes, simulation.chunk_bytes, task_count, simulation.workers.size(), kMostTasks,
@@ -89,7 +89,7 @@ std::vector<tandem_simulated_worker> workers_of(const std::vector<hybrid::Worker
   for (std::uint32_t i = 0; i < descriptions.size(); ++i) {
     for (unsigned n = 0; n < descriptions[i].count; ++n, ++share) {
       tandem_simulated_worker worker = {};
-      copy_text(worker.name, share->name);
+      base::copy_text(worker.name, share->name);
       worker.description = i;
       worker.bytes = share->bytes;
       worker.task_count = share->task_count;
@@ -106,12 +106,12 @@ std::vector<tandem_simulated_worker> workers_of(const std::vector<hybrid::Worker
 tandem_simulate_result room_of(const tandem_simulate_result *given) {
   tandem_simulate_result room = {};
   constexpr std::size_t kSetBytes = offsetof(tandem_simulate_result, worker_count);
-  if (check_result_size(given, "tandem_simulate_result") < kSetBytes)
-    fail_size(given->struct_bytes, sizeof room, "tandem_simulate_result");
+  if (base::check_result_size(given, "tandem_simulate_result") < kSetBytes)
+    base::fail_size(given->struct_bytes, sizeof room, "tandem_simulate_result");
   std::memcpy(&room, given, kSetBytes);
   if (room.worker_capacity != 0 &&
       (room.workers == nullptr || room.worker_stride_bytes < sizeof(tandem_simulated_worker))) {
-    core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                fmt::format("workers is NULL, or worker_stride_bytes {} smaller than the struct: {}",
                            room.worker_stride_bytes, sizeof(tandem_simulated_worker)));
   }
@@ -124,22 +124,22 @@ tandem_simulate_result room_of(const tandem_simulate_result *given) {
 using namespace tandem;
 
 extern "C" tandem_status tandem_simulate(const tandem_simulate_options *options, tandem_simulate_result *result_out) {
-  return api::guarded([&] {
+  return base::guarded([&] {
     if (options == nullptr || result_out == nullptr)
-      core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
-    const auto given = api::read_options(options, "tandem_simulate_options");
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
+    const auto given = base::read_options(options, "tandem_simulate_options");
     tandem_simulate_result told = api::room_of(result_out);
     const std::vector<hybrid::WorkerDescription> descriptions = api::descriptions_of(given);
     const hybrid::Simulation simulation = api::simulation_of(given, descriptions);
     const hybrid::SimulationResult result = hybrid::simulate(simulation);
-    if (!result.completed) core::fail(TANDEM_ERROR_INTERNAL, "the simulated job did not come to its end");
+    if (!result.completed) base::fail(TANDEM_ERROR_INTERNAL, "the simulated job did not come to its end");
     if (given.timeline != nullptr) api::write_timeline(given.timeline, descriptions, result);
-    api::write_list(api::workers_of(descriptions, result), told.workers, told.worker_capacity, told.worker_stride_bytes,
-                    &told.worker_count);
+    base::write_list(api::workers_of(descriptions, result), told.workers, told.worker_capacity,
+                     told.worker_stride_bytes, &told.worker_count);
     told.task_count = result.tasks.size();
     told.makespan_seconds = result.makespan_seconds;
     told.efficiency = result.efficiency;
     told.nominal_efficiency = result.nominal_efficiency;
-    api::write_result(told, result_out, "tandem_simulate_result");
+    base::write_result(told, result_out, "tandem_simulate_result");
   });
 }

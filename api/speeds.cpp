@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <iterator>
 
-#include "api/gate.hpp"
-#include "api/lists.hpp"
+#include "base/gate.hpp"
+#include "base/lists.hpp"
 #include "cpu/factory.hpp"
 #include "hybrid/factory.hpp"
 #include "tandem/tools.h"
@@ -16,18 +16,18 @@ namespace {
 
 using core::SpeedEntry;
 
-bool is_cpu(const SpeedEntry &entry) { return entry.worker == "cpu" || entry.worker.starts_with("cpu:"); }
+bool is_cpu(const core::SpeedEntry &entry) { return entry.worker == "cpu" || entry.worker.starts_with("cpu:"); }
 
-bool is_same_work(const SpeedEntry &a, const SpeedEntry &b) {
+bool is_same_work(const core::SpeedEntry &a, const core::SpeedEntry &b) {
   return a.machine == b.machine && a.operation == b.operation && a.k == b.k && a.m == b.m;
 }
 
 // All of the CPU in this kind of work: its NUMA nodes are workers of their own. Without any entry its speeds are 0.
-SpeedEntry cpu_of(const std::vector<SpeedEntry> &entries, const SpeedEntry &like) {
-  SpeedEntry sum = like;
+core::SpeedEntry cpu_of(const std::vector<core::SpeedEntry> &entries, const core::SpeedEntry &like) {
+  core::SpeedEntry sum = like;
   sum.lanes = 0;
   sum.bytes_per_second = sum.alone_bytes_per_second = 0;
-  for (const SpeedEntry &each : entries) {
+  for (const core::SpeedEntry &each : entries) {
     if (!is_cpu(each) || !is_same_work(each, like)) continue;
     sum.lanes += each.lanes;
     sum.bytes_per_second += each.bytes_per_second * each.lanes;
@@ -39,11 +39,12 @@ SpeedEntry cpu_of(const std::vector<SpeedEntry> &entries, const SpeedEntry &like
   return sum;
 }
 
-tandem_speed for_caller(const SpeedEntry &entry, const std::vector<SpeedEntry> &all, const std::string &machine) {
+tandem_speed for_caller(const core::SpeedEntry &entry, const std::vector<core::SpeedEntry> &all,
+                        const std::string &machine) {
   tandem_speed speed = {};
-  copy_text(speed.machine, entry.machine);
-  copy_text(speed.worker, entry.worker);
-  copy_text(speed.date, entry.date);
+  base::copy_text(speed.machine, entry.machine);
+  base::copy_text(speed.worker, entry.worker);
+  base::copy_text(speed.date, entry.date);
   speed.operation = static_cast<std::int32_t>(entry.operation);
   speed.k = entry.k;
   speed.m = entry.m;
@@ -64,34 +65,34 @@ tandem_speed for_caller(const SpeedEntry &entry, const std::vector<SpeedEntry> &
 
 std::string machine_name() { return cpu::describe_cpu(); }
 
-std::vector<SpeedEntry> speeds_of_this_machine(const core::TuningTable &table) {
-  std::vector<SpeedEntry> own;
+std::vector<core::SpeedEntry> speeds_of_this_machine(const tuning::TuningTable &table) {
+  std::vector<core::SpeedEntry> own;
   const std::string machine = machine_name();
   std::copy_if(table.speeds().begin(), table.speeds().end(), std::back_inserter(own),
-               [&](const SpeedEntry &each) { return each.machine == machine; });
+               [&](const core::SpeedEntry &each) { return each.machine == machine; });
   return own;
 }
 
-std::unique_ptr<core::AutotuneJournal> lock_tuning_file(const std::string &file) {
+std::unique_ptr<tuning::AutotuneJournal> lock_tuning_file(const std::string &file) {
   const std::string path = file + ".journal";
   if (access(path.c_str(), F_OK) != 0) return nullptr;
   try {
-    return std::make_unique<core::AutotuneJournal>(path, false);
-  } catch (const core::Error &error) {
+    return std::make_unique<tuning::AutotuneJournal>(path, false);
+  } catch (const base::Error &error) {
     if (error.status() == TANDEM_ERROR_UNAVAILABLE) throw;
     return nullptr;  // what is wrong with the journal is not the merger's business
   }
 }
 
-void remember_speeds(const std::string &path, std::vector<SpeedEntry> entries) {
+void remember_speeds(const std::string &path, std::vector<core::SpeedEntry> entries) {
   const auto lock = lock_tuning_file(path);
-  const core::TuningFileTurn turn(path);
-  core::TuningTable table = core::read_tuning_file(path);
-  for (SpeedEntry &each : entries) {
-    each.date = core::tuning_date_now();
+  const tuning::TuningFileTurn turn(path);
+  tuning::TuningTable table = tuning::read_tuning_file(path);
+  for (core::SpeedEntry &each : entries) {
+    each.date = tuning::tuning_date_now();
     table.replace(std::move(each));
   }
-  core::write_tuning_file(path, table);
+  tuning::write_tuning_file(path, table);
 }
 
 }  // namespace tandem::api
@@ -102,13 +103,13 @@ extern "C" {
 
 tandem_status tandem_speeds(const char *file, tandem_speed *speeds_out, size_t capacity, size_t stride_bytes,
                             size_t *count_out) {
-  return api::guarded([&] {
-    const std::string path = core::tuning_file_path(file);
-    const core::TuningTable table = path.empty() ? core::TuningTable() : core::read_tuning_file(path);
+  return base::guarded([&] {
+    const std::string path = tuning::tuning_file_path(file);
+    const tuning::TuningTable table = path.empty() ? tuning::TuningTable() : tuning::read_tuning_file(path);
     const std::string machine = api::machine_name();
     std::vector<tandem_speed> list;
     for (const core::SpeedEntry &each : table.speeds()) list.push_back(api::for_caller(each, table.speeds(), machine));
-    api::write_list(list, speeds_out, capacity, stride_bytes, count_out);
+    base::write_list(list, speeds_out, capacity, stride_bytes, count_out);
   });
 }
 

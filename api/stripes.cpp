@@ -5,8 +5,8 @@
 #include <new>
 #include <vector>
 
-#include "api/gate.hpp"
 #include "api/run.hpp"
+#include "base/gate.hpp"
 
 namespace tandem::api {
 namespace {
@@ -22,19 +22,19 @@ Stripe &stripe_at(Stripe *stripes, std::size_t index, std::size_t stride_bytes) 
 
 void check_array(std::size_t stripe_count, std::size_t stride_bytes) {
   if (stride_bytes < sizeof(tandem_stripe) || stride_bytes % alignof(tandem_stripe) != 0) {
-    core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                fmt::format("stride_bytes is {}: not a multiple of {}, or smaller than a tandem_stripe ({})",
                            stride_bytes, alignof(tandem_stripe), sizeof(tandem_stripe)));
   }
   if (stripe_count > static_cast<std::size_t>(PTRDIFF_MAX) / stride_bytes)
-    core::fail(TANDEM_ERROR_TOO_LARGE,
+    base::fail(TANDEM_ERROR_TOO_LARGE,
                fmt::format("{} stripes {} bytes apart do not fit the address space", stripe_count, stride_bytes));
 }
 
 void check_stripe(const tandem_stripe &stripe, const core::Codec &codec) {
-  if (stripe.shards == nullptr) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shards is NULL");
+  if (stripe.shards == nullptr) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shards is NULL");
   if (stripe.memory != TANDEM_MEMORY_HOST)
-    core::fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("memory kind {}: plans take it, stripes do not", stripe.memory));
+    base::fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("memory kind {}: plans take it, stripes do not", stripe.memory));
   check_shard_bytes(stripe.shard_bytes, codec.shard_count());
 }
 
@@ -75,7 +75,7 @@ class Group {
     core::Control control;
     try {
       if (!tasks_.empty()) context_.backend->run(tasks_, control);
-    } catch (const core::Error &error) {
+    } catch (const base::Error &error) {
       finish(error.status());
       throw;
     } catch (const std::bad_alloc &) {
@@ -113,8 +113,8 @@ struct Stretch {
   std::shared_ptr<const core::Plan> plan;
 };
 
-[[noreturn]] void fail_in_stripe(const core::Error &error, std::size_t index, std::size_t stripe_count) {
-  core::fail(error.status(), fmt::format("stripe {} of {}: {}", index, stripe_count, error.what()));
+[[noreturn]] void fail_in_stripe(const base::Error &error, std::size_t index, std::size_t stripe_count) {
+  base::fail(error.status(), fmt::format("stripe {} of {}: {}", index, stripe_count, error.what()));
 }
 
 std::shared_ptr<const core::Plan> encode_plan(const tandem_context &context, const tandem_codec &codec,
@@ -138,7 +138,7 @@ void encode_stripes(tandem_context &context, const tandem_codec &codec, const ta
       group.check(*plan, stripe.shard_bytes);
       if (stretches.empty() || stretches.back().plan != plan) stretches.push_back({i, std::move(plan)});
       stretches.back().end = i + 1;
-    } catch (const core::Error &error) {
+    } catch (const base::Error &error) {
       fail_in_stripe(error, i, stripe_count);
     }
   }
@@ -166,7 +166,7 @@ void decode_stripes(tandem_context &context, const tandem_codec &codec, tandem_s
     tandem_stripe &stripe = stripe_at(stripes, i, stride_bytes);
     try {
       check_stripe(stripe, *codec.codec);
-      if (stripe.present == nullptr) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "present is NULL");
+      if (stripe.present == nullptr) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "present is NULL");
       const core::Shape shape = decode_shape(*codec.codec, stripe.shards, stripe.present);
       if (shape.wanted.any()) {
         auto plan = shared_plan(context, codec, shape);
@@ -176,7 +176,7 @@ void decode_stripes(tandem_context &context, const tandem_codec &codec, tandem_s
       } else {
         stripe.status = TANDEM_OK;
       }
-    } catch (const core::Error &error) {
+    } catch (const base::Error &error) {
       stripe.status = error.status();
       if (first_status != TANDEM_OK) continue;
       first_status = error.status();
@@ -185,7 +185,7 @@ void decode_stripes(tandem_context &context, const tandem_codec &codec, tandem_s
     if (group.full()) group.run();
   }
   group.run();
-  if (first_status != TANDEM_OK) core::fail(first_status, first_message);
+  if (first_status != TANDEM_OK) base::fail(first_status, first_message);
 }
 
 }  // namespace
@@ -193,20 +193,22 @@ void decode_stripes(tandem_context &context, const tandem_codec &codec, tandem_s
 
 using namespace tandem::api;
 
+using namespace tandem;
+
 extern "C" {
 
 tandem_status tandem_encode_stripes(tandem_context *context, const tandem_codec *codec, const tandem_stripe *stripes,
                                     size_t stripe_count, size_t stride_bytes) {
   if (context == nullptr || codec == nullptr || (stripes == nullptr && stripe_count != 0))
-    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
-  return guarded([&] { encode_stripes(*context, *codec, stripes, stripe_count, stride_bytes); });
+    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
+  return base::guarded([&] { encode_stripes(*context, *codec, stripes, stripe_count, stride_bytes); });
 }
 
 tandem_status tandem_decode_stripes(tandem_context *context, const tandem_codec *codec, tandem_stripe *stripes,
                                     size_t stripe_count, size_t stride_bytes) {
   if (context == nullptr || codec == nullptr || (stripes == nullptr && stripe_count != 0))
-    return refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
-  return guarded([&] { decode_stripes(*context, *codec, stripes, stripe_count, stride_bytes); });
+    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
+  return base::guarded([&] { decode_stripes(*context, *codec, stripes, stripe_count, stride_bytes); });
 }
 
 }  // extern "C"

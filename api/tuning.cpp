@@ -13,44 +13,44 @@
 #include <string_view>
 #include <vector>
 
-#include "api/gate.hpp"
-#include "api/lists.hpp"
 #include "api/objects.hpp"
-#include "api/options.hpp"
 #include "api/speeds.hpp"
-#include "core/autotune.hpp"
-#include "core/tuning_ranges.hpp"
+#include "base/gate.hpp"
+#include "base/lists.hpp"
+#include "base/options.hpp"
 #include "tandem/tools.h"
+#include "tuning/autotune.hpp"
+#include "tuning/ranges.hpp"
 
 namespace tandem::api {
 namespace {
 
 using core::TunedOperation;
-using core::TuningTable;
+using tuning::TuningTable;
 
-static_assert(static_cast<int>(TunedOperation::encode) == TANDEM_OPERATION_ENCODE);
-static_assert(static_cast<int>(TunedOperation::decode) == TANDEM_OPERATION_DECODE);
-static_assert(static_cast<int>(TunedOperation::verify) == TANDEM_OPERATION_VERIFY);
-static_assert(static_cast<int>(TunedOperation::update) == TANDEM_OPERATION_UPDATE);
+static_assert(static_cast<int>(core::TunedOperation::encode) == TANDEM_OPERATION_ENCODE);
+static_assert(static_cast<int>(core::TunedOperation::decode) == TANDEM_OPERATION_DECODE);
+static_assert(static_cast<int>(core::TunedOperation::verify) == TANDEM_OPERATION_VERIFY);
+static_assert(static_cast<int>(core::TunedOperation::update) == TANDEM_OPERATION_UPDATE);
 
 constexpr std::size_t kMostCases = 1024;
-constexpr std::size_t kMostRanges = core::kMostTuningValues;
+constexpr std::size_t kMostRanges = tuning::kMostTuningValues;
 
 std::string tuning_file(const char *given) {
-  const std::string path = core::tuning_file_path(given);
+  const std::string path = tuning::tuning_file_path(given);
   if (path.empty())
-    core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "no tuning file: name one, or set HOME, XDG_DATA_HOME or TANDEM_TUNING");
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "no tuning file: name one, or set HOME, XDG_DATA_HOME or TANDEM_TUNING");
   return path;
 }
 
-std::vector<TunedOperation> operations_of(std::string_view list) {
-  std::vector<TunedOperation> operations;
+std::vector<core::TunedOperation> operations_of(std::string_view list) {
+  std::vector<core::TunedOperation> operations;
   for (;;) {
     const std::size_t comma = list.find(',');
     const std::string_view name = list.substr(0, comma);
-    const std::optional<TunedOperation> operation = core::tuned_operation_from_name(name);
+    const std::optional<core::TunedOperation> operation = core::tuned_operation_from_name(name);
     if (!operation) {
-      core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                  fmt::format("\"{}\" cannot be tuned; known: encode, decode, verify, update", name.substr(0, 40)));
     }
     operations.push_back(*operation);
@@ -59,56 +59,57 @@ std::vector<TunedOperation> operations_of(std::string_view list) {
   }
 }
 
-std::vector<core::AutotuneCase> cases_of(const tandem_autotune_options &given) {
+std::vector<tuning::AutotuneCase> cases_of(const tandem_autotune_options &given) {
   const auto range = [](const char *text, const char *other) {
-    return core::parse_tuning_range(text != nullptr ? text : other, 1, core::kMaxShards - 1);
+    return tuning::parse_tuning_range(text != nullptr ? text : other, 1, core::kMaxShards - 1);
   };
   const std::vector<std::uint64_t> ks = range(given.ks, "10"), ms = range(given.ms, "4");
-  std::vector<core::AutotuneCase> cases;
-  for (const TunedOperation operation : operations_of(given.operations != nullptr ? given.operations : "encode,decode"))
+  std::vector<tuning::AutotuneCase> cases;
+  for (const core::TunedOperation operation :
+       operations_of(given.operations != nullptr ? given.operations : "encode,decode"))
     for (const std::uint64_t k : ks)
       for (const std::uint64_t m : ms) cases.push_back({operation, static_cast<unsigned>(k), static_cast<unsigned>(m)});
   if (cases.size() > kMostCases) {
-    core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                fmt::format("{} combinations of operation, k and m; at most {}", cases.size(), kMostCases));
   }
   return cases;
 }
 
-std::vector<core::TuningRange> ranges_of(const tandem_autotune_options &given) {
+std::vector<tuning::TuningRange> ranges_of(const tandem_autotune_options &given) {
   if (given.range_count > kMostRanges || (given.ranges == nullptr && given.range_count != 0))
-    core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("ranges is NULL, or more than {}", kMostRanges));
-  std::vector<core::TuningRange> ranges;
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("ranges is NULL, or more than {}", kMostRanges));
+  std::vector<tuning::TuningRange> ranges;
   for (std::size_t i = 0; i < given.range_count; ++i) {
-    if (given.ranges[i] == nullptr) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("ranges[{}] is NULL", i));
+    if (given.ranges[i] == nullptr) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("ranges[{}] is NULL", i));
     const std::string_view text = given.ranges[i];
     const std::string_view name = text.substr(0, text.find('='));
-    if (name.size() == text.size() || !core::valid_tuning_name(name)) {
-      core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+    if (name.size() == text.size() || !tuning::valid_tuning_name(name)) {
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                  fmt::format("\"{}\" is not NAME=RANGE, such as \"local_x=1<<v, v=4:10\"", text.substr(0, 80)));
     }
     const bool twice =
-        std::any_of(ranges.begin(), ranges.end(), [&](const core::TuningRange &range) { return range.name == name; });
-    if (twice) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("two ranges for {}", name));
+        std::any_of(ranges.begin(), ranges.end(), [&](const tuning::TuningRange &range) { return range.name == name; });
+    if (twice) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("two ranges for {}", name));
     ranges.push_back(
-        {std::string(name), core::parse_tuning_range(text.substr(name.size() + 1), 0, core::kMostTuningValue)});
+        {std::string(name), tuning::parse_tuning_range(text.substr(name.size() + 1), 0, core::kMostTuningValue)});
   }
   return ranges;
 }
 
-core::AutotuneOptions engine_options(const tandem_autotune_options &given) {
+tuning::AutotuneOptions engine_options(const tandem_autotune_options &given) {
   constexpr std::uint32_t kMostRepeats = 1000;
-  core::AutotuneOptions options;
+  tuning::AutotuneOptions options;
   options.cases = cases_of(given);
   options.ranges = ranges_of(given);
   options.shard_bytes = given.shard_bytes;
   if (given.repeats != 0) options.repeats = given.repeats;
   if (options.repeats > kMostRepeats) {
-    core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("repeats is {}; at most {}", options.repeats, kMostRepeats));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("repeats is {}; at most {}", options.repeats, kMostRepeats));
   }
   options.max_seconds = given.max_seconds;
   if (!std::isfinite(given.max_seconds) || given.max_seconds < 0)
-    core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("max_seconds is {}", given.max_seconds));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("max_seconds is {}", given.max_seconds));
   return options;
 }
 
@@ -116,7 +117,7 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-bool tell(const tandem_autotune_options &given, const core::AutotuneProgress &progress) {
+bool tell(const tandem_autotune_options &given, const tuning::AutotuneProgress &progress) {
   if (given.progress == nullptr) return true;
   const std::string values = progress.best != nullptr ? core::tuning_values_text(*progress.best) : "";
   tandem_autotune_progress told = {};
@@ -139,49 +140,49 @@ struct DestroyContext {
 
 // A context whose backend knows nothing of earlier tunings.
 std::unique_ptr<tandem_context, DestroyContext> make_context(const tandem_context_options *given) {
-  tandem_context_options options = read_options(given, "tandem_context_options");
+  tandem_context_options options = base::read_options(given, "tandem_context_options");
   options.struct_bytes = sizeof options;
   options.tuning_file = "";
   // They are not part of what an entry says of its machine, and may change at any time.
   const char *const resources = options.resources != nullptr ? options.resources : std::getenv("TANDEM_RESOURCES");
   if (resources != nullptr && *resources != 0) {
-    core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                fmt::format("resources are \"{}\": tuning measures the machine without such limits",
                            std::string_view(resources).substr(0, 80)));
   }
   tandem_context *context = nullptr;
   const tandem_status status = tandem_context_create(&options, &context);
-  if (status != TANDEM_OK) core::fail(status, tandem_last_error_message());
+  if (status != TANDEM_OK) base::fail(status, tandem_last_error_message());
   return std::unique_ptr<tandem_context, DestroyContext>(context);
 }
 
 // Whether the table has an entry of this key that gained more: one of a search that had more time.
-bool has_more(const TuningTable &table, const core::TuningEntry &entry) {
-  const auto gain = [](const core::TuningEntry &of) {
+bool has_more(const tuning::TuningTable &table, const tuning::TuningEntry &entry) {
+  const auto gain = [](const tuning::TuningEntry &of) {
     return of.default_bytes_per_second > 0 ? of.bytes_per_second / of.default_bytes_per_second : HUGE_VAL;
   };
-  return std::any_of(table.entries().begin(), table.entries().end(), [&](const core::TuningEntry &known) {
+  return std::any_of(table.entries().begin(), table.entries().end(), [&](const tuning::TuningEntry &known) {
     return known.key == entry.key && gain(known) > gain(entry);
   });
 }
 
 tandem_autotune_result run(const tandem_context_options *where, const tandem_autotune_options &given) {
-  const core::AutotuneOptions options = engine_options(given);
+  const tuning::AutotuneOptions options = engine_options(given);
   const std::string output = tuning_file(given.output);
   const auto context = make_context(where);
-  core::read_tuning_file(output);  // one that cannot be read is not replaced, and that is to be said now
-  core::AutotuneJournal journal(output + ".journal", given.fresh != 0);
+  tuning::read_tuning_file(output);  // one that cannot be read is not replaced, and that is to be said now
+  tuning::AutotuneJournal journal(output + ".journal", given.fresh != 0);
 
-  core::AutotuneHooks hooks;
+  tuning::AutotuneHooks hooks;
   hooks.seconds = seconds_now;
-  hooks.progress = [&](const core::AutotuneProgress &progress) { return tell(given, progress); };
-  hooks.found = [&](const core::TuningEntry &entry, bool complete) {
+  hooks.progress = [&](const tuning::AutotuneProgress &progress) { return tell(given, progress); };
+  hooks.found = [&](const tuning::TuningEntry &entry, bool complete) {
     {
-      const core::TuningFileTurn turn(output);
-      TuningTable table = core::read_tuning_file(output);
+      const tuning::TuningFileTurn turn(output);
+      tuning::TuningTable table = tuning::read_tuning_file(output);
       if (complete || !has_more(table, entry)) {
         table.replace(entry);
-        core::write_tuning_file(output, table);
+        tuning::write_tuning_file(output, table);
       }
     }
     context->log.say(
@@ -192,7 +193,7 @@ tandem_autotune_result run(const tandem_context_options *where, const tandem_aut
                     entry.bytes_per_second / 1e9, entry.default_bytes_per_second / 1e9));
   };
   const double started = seconds_now();
-  const core::AutotuneResult found = core::autotune(*context->backend, options, journal, hooks);
+  const tuning::AutotuneResult found = tuning::autotune(*context->backend, options, journal, hooks);
 
   tandem_autotune_result result = {};
   result.case_count = static_cast<std::uint32_t>(found.entries.size());
@@ -207,16 +208,16 @@ tandem_autotune_result run(const tandem_context_options *where, const tandem_aut
   return result;
 }
 
-tandem_tuning_entry for_caller(const core::TuningEntry &entry) {
+tandem_tuning_entry for_caller(const tuning::TuningEntry &entry) {
   tandem_tuning_entry out = {};
-  const core::TuningKey &key = entry.key;
-  copy_text(out.backend, key.identity.backend);
-  copy_text(out.vendor, key.identity.vendor);
-  copy_text(out.device, key.identity.device);
-  copy_text(out.driver, key.identity.driver);
-  copy_text(out.kernel_hash, key.kernel_hash);
-  copy_text(out.values, core::tuning_values_text(entry.values));
-  copy_text(out.date, entry.date);
+  const tuning::TuningKey &key = entry.key;
+  base::copy_text(out.backend, key.identity.backend);
+  base::copy_text(out.vendor, key.identity.vendor);
+  base::copy_text(out.device, key.identity.device);
+  base::copy_text(out.driver, key.identity.driver);
+  base::copy_text(out.kernel_hash, key.kernel_hash);
+  base::copy_text(out.values, core::tuning_values_text(entry.values));
+  base::copy_text(out.date, entry.date);
   out.operation = static_cast<std::int32_t>(key.operation);
   out.k = key.k;
   out.m = key.m;
@@ -236,48 +237,48 @@ extern "C" {
 
 tandem_status tandem_autotune(const tandem_context_options *context, const tandem_autotune_options *options,
                               tandem_autotune_result *result_out) {
-  return api::guarded([&] {
-    const tandem_autotune_options given = api::read_options(options, "tandem_autotune_options");
-    if (result_out != nullptr) api::check_result_size(result_out, "tandem_autotune_result");
+  return base::guarded([&] {
+    const tandem_autotune_options given = base::read_options(options, "tandem_autotune_options");
+    if (result_out != nullptr) base::check_result_size(result_out, "tandem_autotune_result");
     const tandem_autotune_result result = api::run(context, given);
-    if (result_out != nullptr) api::write_result(result, result_out, "tandem_autotune_result");
+    if (result_out != nullptr) base::write_result(result, result_out, "tandem_autotune_result");
   });
 }
 
 tandem_status tandem_tuning_read(const char *file, tandem_tuning_entry *entries_out, size_t capacity,
                                  size_t stride_bytes, size_t *count_out) {
-  return api::guarded([&] {
-    const core::TuningTable table = core::read_tuning_file(api::tuning_file(file));
+  return base::guarded([&] {
+    const tuning::TuningTable table = tuning::read_tuning_file(api::tuning_file(file));
     std::vector<tandem_tuning_entry> list;
-    for (const core::TuningEntry &entry : table.entries()) list.push_back(api::for_caller(entry));
-    api::write_list(list, entries_out, capacity, stride_bytes, count_out);
+    for (const tuning::TuningEntry &entry : table.entries()) list.push_back(api::for_caller(entry));
+    base::write_list(list, entries_out, capacity, stride_bytes, count_out);
   });
 }
 
 tandem_status tandem_tuning_merge(const char *const *files, size_t file_count, const char *output,
                                   size_t *entry_count_out) {
-  return api::guarded([&] {
-    if (files == nullptr && file_count != 0) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "files is NULL");
+  return base::guarded([&] {
+    if (files == nullptr && file_count != 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "files is NULL");
     const std::string path = api::tuning_file(output);
     const auto lock = api::lock_tuning_file(path);
-    const core::TuningFileTurn turn(path);
-    core::TuningTable table = core::read_tuning_file(path);
+    const tuning::TuningFileTurn turn(path);
+    tuning::TuningTable table = tuning::read_tuning_file(path);
     for (size_t i = 0; i < file_count; ++i) {
-      if (files[i] == nullptr) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("files[{}] is NULL", i));
-      if (!core::read_regular_file(files[i], core::TuningTable::kMostFileBytes))
-        core::fail(TANDEM_ERROR_IO, fmt::format("{} does not exist", files[i]));
-      table.merge(core::read_tuning_file(files[i]));
+      if (files[i] == nullptr) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("files[{}] is NULL", i));
+      if (!tuning::read_regular_file(files[i], tuning::TuningTable::kMostFileBytes))
+        base::fail(TANDEM_ERROR_IO, fmt::format("{} does not exist", files[i]));
+      table.merge(tuning::read_tuning_file(files[i]));
     }
-    core::write_tuning_file(path, table);
+    tuning::write_tuning_file(path, table);
     if (entry_count_out != nullptr) *entry_count_out = table.entries().size() + table.speeds().size();
   });
 }
 
 tandem_status tandem_tuning_path(const char *tuning_file, char *path_out, size_t capacity_bytes) {
-  return api::guarded([&] {
-    const std::string path = core::tuning_file_path(tuning_file);
+  return base::guarded([&] {
+    const std::string path = tuning::tuning_file_path(tuning_file);
     if (path_out == nullptr || capacity_bytes <= path.size()) {
-      core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                  fmt::format("path_out is NULL, or {} bytes are too few for {}", capacity_bytes, path.size() + 1));
     }
     std::memcpy(path_out, path.c_str(), path.size() + 1);

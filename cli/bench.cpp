@@ -187,14 +187,15 @@ void add_bench_command(CLI::App &app, Invocation &invocation) {
   command.footer(
       "Lists (--operation, --code, --matrix, --size, --shard-bytes, --placement) are axes: every combination is "
       "measured.\n"
-      "docs/BENCHMARKS.md says what the columns mean.");
+      "docs/internals/BENCHMARKS.md says what the columns mean.");
   const auto axis = [&](const std::string &name, auto &values, const std::string &help) {
     return command.add_option(name, values, help)->delimiter(',')->allow_extra_args(false);
   };
   axis("--operation", flags->operations, "What is measured")
       ->check(CLI::IsMember({"encode", "decode", "verify", "update", "decode-setup"}))
       ->capture_default_str();
-  CLI::Option *codes = axis("--code", flags->codes, "k+m, such as 10+4, or all: the twelve of docs/BENCHMARKS.md");
+  CLI::Option *codes =
+      axis("--code", flags->codes, "k+m, such as 10+4, or all: the twelve of docs/internals/BENCHMARKS.md");
   command.add_option("-k", flags->k, "Data shards")->capture_default_str()->excludes(codes);
   command.add_option("-m", flags->m, "Parity shards")->capture_default_str()->excludes(codes);
   axis("--matrix", flags->matrices, "Generator matrix")->capture_default_str();

@@ -1,4 +1,4 @@
-# The room gpu/ needs the headers of the CUDA toolkit alone; libtandem_cuda.so, which libtandem opens from its own folder
+# The folder gpu/ needs the headers of the CUDA toolkit alone; libtandem_cuda.so, which libtandem opens from its own folder
 # when the backend "cuda" gets its first call, opens the driver and NVRTC when they are first wanted, and links neither.
 # The device code of gpu/device_code is compiled where there is nvcc; without it every kernel goes through NVRTC.
 

@@ -1,4 +1,4 @@
-# The room opencl/ needs OpenCL's headers alone; libtandem_opencl.so, which libtandem opens from its own folder when the
+# The folder opencl/ needs OpenCL's headers alone; libtandem_opencl.so, which libtandem opens from its own folder when the
 # backend "opencl" gets its first call, links libOpenCL.
 
 find_package(OpenCL QUIET)  # also finds those of a CUDA toolkit

@@ -4,7 +4,7 @@
 find_package(OpenMP QUIET COMPONENTS CXX)
 
 if(OpenMP_CXX_FOUND)
-  add_library(tandem_openmp MODULE ${PROJECT_SOURCE_DIR}/cpu/openmp_module.cpp)
+  add_library(tandem_openmp MODULE ${PROJECT_SOURCE_DIR}/cpu/executors/openmp_module.cpp)
   target_include_directories(tandem_openmp PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(tandem_openmp PRIVATE OpenMP::OpenMP_CXX)
   # nodelete: the runtime's threads outlive a dlclose.

@@ -5,8 +5,8 @@
 #include <system_error>
 #include <thread>
 
-#include "core/error.hpp"
-#include "core/signals.hpp"
+#include "base/error.hpp"
+#include "base/signals.hpp"
 
 namespace tandem::core {
 
@@ -39,7 +39,7 @@ std::shared_ptr<std::byte> Backend::staging_memory(std::uint64_t bytes) {
   constexpr std::align_val_t kAlignment{64};
   void *memory = bytes <= PTRDIFF_MAX ? ::operator new(bytes, kAlignment, std::nothrow) : nullptr;
   if (memory == nullptr)
-    fail(TANDEM_ERROR_OUT_OF_MEMORY, "no " + std::to_string(bytes) + " bytes of memory for staging");
+    base::fail(TANDEM_ERROR_OUT_OF_MEMORY, "no " + std::to_string(bytes) + " bytes of memory for staging");
   return {static_cast<std::byte *>(memory), [](std::byte *each) { ::operator delete(each, kAlignment); }};
 }
 
@@ -49,7 +49,7 @@ namespace {
 class ThreadTicket final : public Ticket {
  public:
   ThreadTicket(Backend &backend, std::span<const Task> tasks, Control &control) : tasks_(tasks.begin(), tasks.end()) {
-    const SignalsBlocked blocked;
+    const base::SignalsBlocked blocked;
     thread_ = std::thread([this, &backend, &control] {
       try {
         backend.run(tasks_, control);
@@ -82,7 +82,7 @@ std::unique_ptr<Ticket> Backend::submit(std::span<const Task> tasks, Control &co
   try {
     return std::make_unique<ThreadTicket>(*this, tasks, control);
   } catch (const std::system_error &) {
-    fail(TANDEM_ERROR_OUT_OF_MEMORY, "no thread could be started for a submitted job");
+    base::fail(TANDEM_ERROR_OUT_OF_MEMORY, "no thread could be started for a submitted job");
   }
 }
 

@@ -13,8 +13,8 @@
 #include <optional>
 #include <string_view>
 
-#include "core/error.hpp"
-#include "core/fork.hpp"
+#include "base/error.hpp"
+#include "base/fork.hpp"
 
 namespace tandem::core {
 
@@ -42,11 +42,11 @@ struct Waiter {
 Resource checked(std::string_view name, std::uint64_t amount) {
   const auto found = std::find(kNames.begin(), kNames.end(), name);
   if (found == kNames.end()) {
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("unknown resource \"{}\"; this version knows \"{}\"", name, fmt::join(kNames, "\", \"")));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+               fmt::format("unknown resource \"{}\"; this version knows \"{}\"", name, fmt::join(kNames, "\", \"")));
   }
   if (amount == 0) {
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("amount 0 of resource \"{}\": at least 1 is needed", name));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("amount 0 of resource \"{}\": at least 1 is needed", name));
   }
   return static_cast<Resource>(found - kNames.begin());
 }
@@ -71,7 +71,7 @@ struct Budget::State {
 
   std::array<std::atomic<std::uint64_t>, kResourceCount> amounts;
   std::atomic<std::uint64_t> &cpu_amount = amounts[0];  // changes only under Units::mutex
-  ForkLocal<Units> cpu_units;
+  base::ForkLocal<Units> cpu_units;
 
   State() {
     for (auto &each : amounts) each.store(UINT64_MAX);
@@ -151,20 +151,20 @@ void Budget::set_all(const std::string &amounts) {
     std::uint64_t amount = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), amount);
     if (error == std::errc::result_out_of_range) {
-      fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           fmt::format("resource amount \"{}\" does not fit in 64 bits in \"{}\"", digits, amounts));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+                 fmt::format("resource amount \"{}\" does not fit in 64 bits in \"{}\"", digits, amounts));
     }
     if (equals == 0 || digits.empty() || error != std::errc() || end != digits.data() + digits.size() ||
         comma == rest.size() - 1) {
-      fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           fmt::format("\"{}\" is not a list of resource amounts such as \"cpu=5\" (at character {})", amounts,
-                       static_cast<std::size_t>(entry.data() - amounts.data()) + 1));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+                 fmt::format("\"{}\" is not a list of resource amounts such as \"cpu=5\" (at character {})", amounts,
+                             static_cast<std::size_t>(entry.data() - amounts.data()) + 1));
     }
     const std::string_view name = entry.substr(0, equals);
     std::optional<std::uint64_t> &of_name = given[static_cast<std::size_t>(checked(name, amount))];
     if (of_name.has_value()) {
-      fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           fmt::format("resource \"{}\" stands twice in \"{}\" ({} and {})", name, amounts, *of_name, amount));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+                 fmt::format("resource \"{}\" stands twice in \"{}\" ({} and {})", name, amounts, *of_name, amount));
     }
     of_name = amount;
     rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);

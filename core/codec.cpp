@@ -13,8 +13,8 @@
 #include <string>
 #include <utility>
 
-#include "core/error.hpp"
-#include "core/fork.hpp"
+#include "base/error.hpp"
+#include "base/fork.hpp"
 #include "core/gf.hpp"
 #include "core/presets.hpp"
 
@@ -44,35 +44,37 @@ tandem_codec_options read_options(const tandem_codec_options &given) {
   constexpr std::size_t kMostBytes = 4096;  // a larger one is an uninitialised struct: its bytes must not be touched
   const std::size_t given_bytes = given.struct_bytes;
   if (given_bytes < kLeastBytes || given_bytes > kMostBytes) {
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("codec options: struct_bytes is {}, expected sizeof(tandem_codec_options), here {}", given_bytes,
-                     sizeof(tandem_codec_options)));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+               fmt::format("codec options: struct_bytes is {}, expected sizeof(tandem_codec_options), here {}",
+                           given_bytes, sizeof(tandem_codec_options)));
   }
   tandem_codec_options options{};
   const auto *bytes = reinterpret_cast<const unsigned char *>(&given);
   std::memcpy(&options, bytes, std::min(given_bytes, sizeof options));
   for (std::size_t i = sizeof options; i < given_bytes; ++i) {
     if (bytes[i] != 0) {
-      fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("codec options: byte {} of {} is set, this version knows {} bytes", i,
-                                                 given_bytes, sizeof options));
+      base::fail(TANDEM_ERROR_UNSUPPORTED,
+                 fmt::format("codec options: byte {} of {} is set, this version knows {} bytes", i, given_bytes,
+                             sizeof options));
     }
   }
   if (options.reserved != 0) {
-    fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("codec options: reserved is {}, must be 0", options.reserved));
+    base::fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("codec options: reserved is {}, must be 0", options.reserved));
   }
   return options;
 }
 
 void check_shape(const tandem_codec_options &options) {
-  if (options.k == 0) fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: k = 0, at least 1 data shard is needed");
+  if (options.k == 0)
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: k = 0, at least 1 data shard is needed");
   if (options.k > kMaxShards || options.m > kMaxShards - options.k) {
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("codec options: k = {}, m = {}, but k + m must be at most {} in GF(2^8)", options.k, options.m,
-                     kMaxShards));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+               fmt::format("codec options: k = {}, m = {}, but k + m must be at most {} in GF(2^8)", options.k,
+                           options.m, kMaxShards));
   }
   if (options.field != TANDEM_FIELD_GF8) {
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("codec options: unknown field {}, known is {} (GF(2^8))", options.field, int{TANDEM_FIELD_GF8}));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("codec options: unknown field {}, known is {} (GF(2^8))",
+                                                          options.field, int{TANDEM_FIELD_GF8}));
   }
 }
 
@@ -80,27 +82,29 @@ Matrix custom_matrix(const tandem_codec_options &options) {
   Matrix matrix(options.m, options.k);
   if (options.m == 0) return matrix;
   if (options.coefficients == nullptr) {
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("codec options: a custom matrix needs coefficients ({} x {} bytes), got NULL", options.m,
-                     options.k));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+               fmt::format("codec options: a custom matrix needs coefficients ({} x {} bytes), got NULL", options.m,
+                           options.k));
   }
   std::memcpy(matrix.row(0).data(), options.coefficients, std::size_t{options.m} * options.k);
   return matrix;
 }
 
 [[noreturn]] void refuse_preset(const Preset &preset, unsigned k, unsigned m) {
-  fail(TANDEM_ERROR_NOT_MDS,
-       fmt::format(
-           "matrix {} with k = {}, m = {} cannot recover from every loss of {} (it can for {}): use isal-cauchy, or "
-           "set allow_non_mds to read what exists",
-           preset.name, k, m, count_of(m, "shard"), preset.mds_limit));
+  base::fail(
+      TANDEM_ERROR_NOT_MDS,
+      fmt::format(
+          "matrix {} with k = {}, m = {} cannot recover from every loss of {} (it can for {}): use isal-cauchy, or "
+          "set allow_non_mds to read what exists",
+          preset.name, k, m, count_of(m, "shard"), preset.mds_limit));
 }
 
 [[noreturn]] void refuse_custom(MdsProof proof, unsigned k, unsigned m) {
   const char *reason = proof == MdsProof::refuted ? "cannot recover from every loss of"
                                                   : "has too many minors to check that it recovers from every loss of";
-  fail(TANDEM_ERROR_NOT_MDS, fmt::format("the custom matrix with k = {}, m = {} {} {}: set allow_non_mds to use it", k,
-                                         m, reason, count_of(m, "shard")));
+  base::fail(TANDEM_ERROR_NOT_MDS,
+             fmt::format("the custom matrix with k = {}, m = {} {} {}: set allow_non_mds to use it", k, m, reason,
+                         count_of(m, "shard")));
 }
 
 Indices indices_of(const ShardSet &set, unsigned begin, unsigned end) {
@@ -211,7 +215,7 @@ class Codec::DecodeCache {
     }
   };
 
-  ForkLocal<State> state_;
+  base::ForkLocal<State> state_;
 };
 
 Codec::Codec(const tandem_codec_options &given) {
@@ -232,11 +236,12 @@ Codec::Codec(const tandem_codec_options &given) {
   } else {
     const Preset *preset = find_preset(options.matrix);
     if (preset == nullptr) {
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("codec options: unknown matrix {}", options.matrix));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("codec options: unknown matrix {}", options.matrix));
     }
     if (options.coefficients != nullptr) {
-      fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           fmt::format("codec options: coefficients are for a custom matrix, with {} they must be NULL", preset->name));
+      base::fail(
+          TANDEM_ERROR_INVALID_ARGUMENT,
+          fmt::format("codec options: coefficients are for a custom matrix, with {} they must be NULL", preset->name));
     }
     parity_ = preset->make(options.k, options.m);
     cauchy_ = find_cauchy_form(parity_);
@@ -254,9 +259,9 @@ Codec::~Codec() = default;
 void Codec::check_wanted_parity(const ShardSet &wanted) const {
   for (unsigned i = 0; i < kMaxShards; ++i) {
     if (wanted[i] && (i < k_ || i >= shard_count())) {
-      fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           fmt::format("shard {} is wanted, but it is not one of the {} after data shard {}", i,
-                       count_of(m(), "parity shard"), k_ - 1));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+                 fmt::format("shard {} is wanted, but it is not one of the {} after data shard {}", i,
+                             count_of(m(), "parity shard"), k_ - 1));
     }
   }
 }
@@ -276,7 +281,7 @@ Application Codec::encode(const ShardSet &wanted) const {
 
 Application Codec::column(unsigned index, const ShardSet &wanted) const {
   if (index >= k_) {
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("data shard {} does not exist, there are {}", index, k_));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("data shard {} does not exist, there are {}", index, k_));
   }
   check_wanted_parity(wanted);
   Application application;
@@ -298,11 +303,12 @@ std::shared_ptr<const Application> Codec::decode(const ShardSet &present, const 
 std::shared_ptr<const Application> Codec::solve(const ShardSet &present, const ShardSet &wanted) const {
   const unsigned n = shard_count();
   if (((present | wanted) >> n).any()) {
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("a shard from {} up is present or wanted, there are {}", n, n));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+               fmt::format("a shard from {} up is present or wanted, there are {}", n, n));
   }
   if ((present & wanted).any()) {
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("shards {} are both present and wanted", list_of(indices_of(present & wanted, 0, n))));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+               fmt::format("shards {} are both present and wanted", list_of(indices_of(present & wanted, 0, n))));
   }
   auto application = std::make_shared<Application>();
   application->outputs = indices_of(wanted, 0, n);
@@ -312,8 +318,9 @@ std::shared_ptr<const Application> Codec::solve(const ShardSet &present, const S
   Indices parity = indices_of(present, k_, n);
   if (is_mds_) {
     if (parity.size() < lost_data.size()) {
-      fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("{} of {} data shards missing, only {} present", lost_data.size(),
-                                                     k_, count_of(parity.size(), "parity shard")));
+      base::fail(TANDEM_ERROR_NOT_RECOVERABLE,
+                 fmt::format("{} of {} data shards missing, only {} present", lost_data.size(), k_,
+                             count_of(parity.size(), "parity shard")));
     }
     parity.resize(lost_data.size());
   }
@@ -438,8 +445,8 @@ void Codec::eliminate(const Indices &lost_data, const Indices &present_parity, A
   }
   if (!undetermined.empty()) {
     if (present_parity.size() < lost_count) {
-      fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("{} of {} data shards missing, only {} present", lost_count, k_,
-                                                     count_of(present_parity.size(), "parity shard")));
+      base::fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("{} of {} data shards missing, only {} present", lost_count,
+                                                           k_, count_of(present_parity.size(), "parity shard")));
     }
     Indices missing_parity;
     for (unsigned i = k_; i < shard_count(); ++i) {
@@ -447,12 +454,13 @@ void Codec::eliminate(const Indices &lost_data, const Indices &present_parity, A
         missing_parity.push_back(static_cast<std::uint16_t>(i));
       }
     }
-    fail(TANDEM_ERROR_NOT_RECOVERABLE,
-         fmt::format(
-             "this matrix is not MDS and cannot rebuild shards {}: with data shards {} and parity shards {} missing, "
-             "the {} parity shards left have rank {}, {} needed",
-             list_of(undetermined), list_of(lost_data), missing_parity.empty() ? "none" : list_of(missing_parity),
-             present_parity.size(), rank, lost_count));
+    base::fail(
+        TANDEM_ERROR_NOT_RECOVERABLE,
+        fmt::format(
+            "this matrix is not MDS and cannot rebuild shards {}: with data shards {} and parity shards {} missing, "
+            "the {} parity shards left have rank {}, {} needed",
+            list_of(undetermined), list_of(lost_data), missing_parity.empty() ? "none" : list_of(missing_parity),
+            present_parity.size(), rank, lost_count));
   }
 
   // Put in the chosen parity shards: known data cancels out of them, and counts where a wanted parity is made of it.

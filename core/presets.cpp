@@ -8,7 +8,7 @@
 #include <numeric>
 #include <vector>
 
-#include "core/error.hpp"
+#include "base/error.hpp"
 #include "core/gf.hpp"
 #include "tandem/tandem.h"
 
@@ -19,17 +19,17 @@ constexpr unsigned kFieldSize = 256;
 
 void check_shard_count(const char *name, unsigned k, unsigned m, unsigned limit) {
   if (k == 0)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("matrix {}: k = 0, at least 1 data shard is needed", name));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("matrix {}: k = 0, at least 1 data shard is needed", name));
   if (k > limit || m > limit - k) {
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("matrix {}: k + m = {}, at most {} shards are possible", name, std::uint64_t{k} + m, limit));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+               fmt::format("matrix {}: k + m = {}, at most {} shards are possible", name, std::uint64_t{k} + m, limit));
   }
 }
 
 void check_parity_count(const char *name, unsigned m, unsigned limit) {
   if (m > limit) {
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("matrix {}: m = {}, it has at most {} parity shards", name, m, limit));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+               fmt::format("matrix {}: m = {}, it has at most {} parity shards", name, m, limit));
   }
 }
 
@@ -186,8 +186,8 @@ Matrix snapraid_cauchy(unsigned k, unsigned m) {
   check_shard_count("snapraid-cauchy", k, m, kFieldSize);
   check_parity_count("snapraid-cauchy", m, 6);
   if (k > 251) {  // at c = 251 the points of the data meet that of parity 5: 2^-251 = 2^4
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("matrix snapraid-cauchy: k = {}, it has at most 251 data shards", k));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+               fmt::format("matrix snapraid-cauchy: k = {}, it has at most 251 data shards", k));
   }
   return fill(k, m, [](unsigned r, unsigned c) -> std::uint8_t {
     if (r < 2) return power_of_two(r * c);

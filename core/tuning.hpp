@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tandem::core {
@@ -55,5 +57,35 @@ class TuningSource {
   // Whether find() knows anything for some matrix on this device.
   virtual bool knows(const TuningIdentity &) const { return true; }
 };
+
+// The values are those of enum tandem_operation_value.
+enum class TunedOperation { encode = 0, decode = 1, verify = 2, update = 3 };
+
+const char *tuned_operation_name(TunedOperation operation) noexcept;
+std::optional<TunedOperation> tuned_operation_from_name(std::string_view name) noexcept;
+Mode tuned_operation_mode(TunedOperation operation) noexcept;
+
+// How fast a worker of a hybrid was.
+struct SpeedEntry {
+  std::string machine;                                // the model of its CPU
+  std::string worker;                                 // "cpu", "cpu:1" (a NUMA node), "opencl:0:0"
+  TunedOperation operation = TunedOperation::encode;  // encode: also decode and repair
+  unsigned k = 0, m = 0;                              // shards that are read, and that are written or compared
+  unsigned lanes = 1;                                 // each is a thread of the CPU, or a queue of a device
+  double bytes_per_second = 0;                        // of data, of one lane, with the other workers at work
+  double alone_bytes_per_second = 0;                  // of the CPU: with no device at work; 0: not known
+  double start_up_seconds = 0;                        // of a device: how much longer its first task took
+  std::string date;                                   // UTC, "2025-11-21T16:55:20Z": compared as text
+};
+// Machine, worker, operation, k and m.
+bool same_key(const SpeedEntry &a, const SpeedEntry &b) noexcept;
+
+inline constexpr std::uint64_t kMostTuningValue = std::uint64_t{1} << 40;
+
+// "local_x=64, local_y=1"
+std::string tuning_values_text(const TuningValues &values);
+
+// A hash for version keys, as 16 hexadecimal digits. It does not protect against hostile input.
+std::string tuning_hash(std::string_view text);
 
 }  // namespace tandem::core

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/error.hpp"
+#include "base/error.hpp"
 #include "core/gf.hpp"
 #include "core/mismatch_ranges.hpp"
 
@@ -169,7 +169,7 @@ VerifyReport explain(const Plan &plan, const Task &task, Control &control) {
     if (candidate >= codec.k()) return report.bad_parity_count == 1 && plan.outputs()[last_bad_row] == candidate;
     try {
       return consistent_without(plan, candidate, task, control);
-    } catch (const Error &error) {
+    } catch (const base::Error &error) {
       // What was found is known all the same. A GPU's queue may be captured by now, which no compare can be.
       if (error.status() != TANDEM_ERROR_UNSUPPORTED) throw;
       return false;

@@ -15,13 +15,13 @@
 #include <tuple>
 #include <type_traits>
 
+#include "base/error.hpp"
+#include "base/fork.hpp"
 #include "core/codec.hpp"
-#include "core/error.hpp"
-#include "core/fork.hpp"
-#include "core/tuning_table.hpp"
-#include "cpu/executor.hpp"
+#include "core/tuning.hpp"
+#include "cpu/executors/executor.hpp"
 #include "cpu/factory.hpp"
-#include "cpu/kernel.hpp"
+#include "cpu/kernels/kernel.hpp"
 
 namespace tandem::cpu {
 namespace {
@@ -130,7 +130,7 @@ class CpuBackend final : public core::Backend {
  public:
   // `manner`: how the executor was asked to work, where that is not as usual.
   CpuBackend(const Kernel &kernel, std::unique_ptr<Executor> executor, bool by_parity, std::string manner,
-             const core::Log &log, const core::TuningSource *tuning)
+             const base::Log &log, const core::TuningSource *tuning)
       : kernel_(kernel),
         executor_(std::move(executor)),
         by_parity_(by_parity),
@@ -160,7 +160,7 @@ class CpuBackend final : public core::Backend {
 
   std::shared_ptr<const core::Prepared> prepare_tuned(const Matrix &matrix, const core::TuningValues &tuned) override {
     const auto known = known_from(
-        values_from(tuned, [](const std::string &why) { core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "cpu: " + why); }));
+        values_from(tuned, [](const std::string &why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "cpu: " + why); }));
     return prepared_with(matrix, {known, known, known});
   }
 
@@ -322,7 +322,7 @@ class CpuBackend final : public core::Backend {
       }
     }
     kernel_calls_.fetch_add(batch.chunks.size(), std::memory_order_relaxed);
-    if (!executor_->run(batch, batch.chunks.size(), control, threads)) core::fail(TANDEM_ERROR_CANCELLED, "cancelled");
+    if (!executor_->run(batch, batch.chunks.size(), control, threads)) base::fail(TANDEM_ERROR_CANCELLED, "cancelled");
   }
 
   // values: null for a small run, whose bytes are in the cache or will be there.
@@ -388,7 +388,7 @@ class CpuBackend final : public core::Backend {
   std::shared_ptr<const Known> own_;
   core::Traits traits_;
 
-  core::Log log_;
+  base::Log log_;
   const core::TuningSource *tuning_;  // null: nothing is known
   core::TuningIdentity identity_;     // with tuning_
   std::string kernel_hash_;
@@ -396,7 +396,7 @@ class CpuBackend final : public core::Backend {
     std::mutex mutex;
     std::map<std::tuple<Mode, unsigned, unsigned>, std::shared_ptr<const Known>> known;  // at most some 100,000
   };
-  core::ForkLocal<KnownShapes> shapes_;
+  base::ForkLocal<KnownShapes> shapes_;
   std::atomic<std::uint64_t> kernel_calls_{0};
 };
 
@@ -426,19 +426,19 @@ std::unique_ptr<Executor> make_executor(std::int32_t kind, const ExecutorOptions
 
 void check_range(const char *what, std::int32_t value, std::int32_t last) {
   if (value < 0 || value > last)
-    core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is {}; known values are 0 to {}", what, value, last));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is {}; known values are 0 to {}", what, value, last));
 }
 
 }  // namespace
 
-std::unique_ptr<core::Backend> make_backend(const Options &options, const core::Log &log, Choice *choice_out) {
+std::unique_ptr<core::Backend> make_backend(const Options &options, const base::Log &log, Choice *choice_out) {
   check_range("executor", options.executor, TANDEM_EXECUTOR_OPENMP);
   check_range("partition", options.partition, TANDEM_PARTITION_PARITY);
   check_range("schedule", options.schedule, TANDEM_SCHEDULE_DYNAMIC);
   const CpuFeatures features = cpu_features();
   const Kernel *kernel = select_kernel(features, options.kernel.empty() ? nullptr : options.kernel.c_str());
   if (kernel == nullptr) {
-    core::fail(TANDEM_ERROR_UNAVAILABLE,
+    base::fail(TANDEM_ERROR_UNAVAILABLE,
                fmt::format("CPU kernel \"{}\" is unknown or needs more than this CPU has; this CPU runs: {}",
                            options.kernel, kernel_names(features)));
   }

@@ -12,7 +12,7 @@
 #include <optional>
 #include <string_view>
 
-#include "cpu/executor.hpp"
+#include "cpu/executors/executor.hpp"
 #include "cpu/factory.hpp"
 
 namespace tandem::cpu {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/log.hpp"
 #include "core/backend.hpp"
-#include "core/log.hpp"
 
 namespace tandem::cpu {
 
@@ -32,7 +32,7 @@ struct Choice {
 
 // Throws Error (UNAVAILABLE) naming what exists, for a kernel or executor that is unknown or that this machine lacks;
 // INVALID_ARGUMENT for enum values out of range.
-std::unique_ptr<core::Backend> make_backend(const Options &options, const core::Log &log, Choice *choice_out);
+std::unique_ptr<core::Backend> make_backend(const Options &options, const base::Log &log, Choice *choice_out);
 
 struct KernelDescription {
   const char *name, *needs;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <new>
 
+#include "base/gate.hpp"
 #include "files/decode.hpp"
 #include "files/encode.hpp"
 #include "files/error.hpp"
@@ -20,22 +21,7 @@ struct tandem_files_search {
 namespace tandem::files {
 namespace {
 
-template <class Body>
-tandem_status guarded(Body &&body) noexcept {
-  try {
-    body();
-    return TANDEM_OK;
-  } catch (const Error &error) {
-    keep_last_error(error.what());
-    return error.status();
-  } catch (const std::bad_alloc &) {
-    keep_last_error("out of memory");
-    return TANDEM_ERROR_OUT_OF_MEMORY;
-  } catch (const std::exception &error) {
-    keep_last_error(error.what());
-    return TANDEM_ERROR_INTERNAL;
-  }
-}
+using base::guarded;
 
 // Whoever only reads can do so without cleaning up.
 constexpr std::uint32_t kRecoverLockSeconds = 2;

@@ -8,8 +8,6 @@
 
 namespace tandem::files {
 
-void fail(tandem_status status, std::string message) { throw Error(status, std::move(message)); }
-
 void fail_io(std::string_view what, const std::string &path, int error_number) {
   // generic_category().message() is thread-safe, strerror() is not.
   std::string message = fmt::format("cannot {} {}: {} (errno {})", what, path,

@@ -1,12 +1,12 @@
 // A build without the CUDA toolkit's headers.
-#include "core/error.hpp"
+#include "base/error.hpp"
 #include "gpu/factory.hpp"
 #include "gpu/names.hpp"
 
 namespace tandem::gpu {
 
-std::unique_ptr<core::Backend> make_backend(const Options &options, const core::Log &) {
-  core::fail(TANDEM_ERROR_UNAVAILABLE, "backend \"" + options.device +
+std::unique_ptr<core::Backend> make_backend(const Options &options, const base::Log &) {
+  base::fail(TANDEM_ERROR_UNAVAILABLE, "backend \"" + options.device +
                                            "\": this library was built without CUDA (the toolkit's headers were "
                                            "missing)");
 }

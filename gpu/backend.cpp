@@ -6,9 +6,9 @@
 #include <system_error>
 #include <thread>
 
+#include "base/error.hpp"
+#include "base/signals.hpp"
 #include "core/budget.hpp"
-#include "core/error.hpp"
-#include "core/signals.hpp"
 #include "gpu/factory.hpp"
 #include "gpu/names.hpp"
 #include "gpu/runs.hpp"
@@ -24,7 +24,7 @@ using core::Task;
 
 class CudaBackend final : public core::Backend {
  public:
-  CudaBackend(const Options &options, const core::Log &log) : options_(options), log_(log) {
+  CudaBackend(const Options &options, const base::Log &log) : options_(options), log_(log) {
     as_asked_ = traits_called(options.device);
     traits_.store(&as_asked_, std::memory_order_relaxed);
   }
@@ -38,27 +38,27 @@ class CudaBackend final : public core::Backend {
 
   std::shared_ptr<const core::Prepared> prepare_tuned(const Matrix &matrix, const core::TuningValues &values) override {
     device();
-    const core::DeviceSettings settings =
-        core::with_values(default_settings(matrix.rows()), values, kMostElementBytes, most_loads(device_),
-                          [](const std::string &why) { core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "CUDA: " + why); });
+    const device::DeviceSettings settings =
+        device::with_values(default_settings(matrix.rows()), values, kMostElementBytes, most_loads(device_),
+                            [](const std::string &why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "CUDA: " + why); });
     return std::make_shared<CudaPrepared>(matrix, settings);
   }
 
   std::vector<core::TuningParameter> tuning_parameters(unsigned rows, unsigned, Mode) const override {
     const_cast<CudaBackend *>(this)->device();
-    const core::DeviceSettings settings = default_settings(rows);
-    const core::KernelTuning &kernel = settings.kernel;
+    const device::DeviceSettings settings = default_settings(rows);
+    const device::KernelTuning &kernel = settings.kernel;
     std::vector<std::uint64_t> loads;
     for (int each = 0; each <= static_cast<int>(most_loads(device_)); ++each)
       loads.push_back(static_cast<std::uint64_t>(each));
     std::vector<core::TuningParameter> parameters = {
-        {"local_x", kernel.local[0], core::powers_of_two(64, 512, kernel.local[0])},
-        {"local_y", kernel.local[1], core::powers_of_two(1, 2, kernel.local[1])},
-        {"element_bytes", kernel.element_bytes, core::powers_of_two(4, kMostElementBytes, kernel.element_bytes)},
-        {"elements_per_item", kernel.elements_per_item, core::powers_of_two(1, 8, kernel.elements_per_item)},
-        {"rows_per_pass", kernel.rows_per_pass, core::powers_of_two(1, 8, kernel.rows_per_pass)},
+        {"local_x", kernel.local[0], device::powers_of_two(64, 512, kernel.local[0])},
+        {"local_y", kernel.local[1], device::powers_of_two(1, 2, kernel.local[1])},
+        {"element_bytes", kernel.element_bytes, device::powers_of_two(4, kMostElementBytes, kernel.element_bytes)},
+        {"elements_per_item", kernel.elements_per_item, device::powers_of_two(1, 8, kernel.elements_per_item)},
+        {"rows_per_pass", kernel.rows_per_pass, device::powers_of_two(1, 8, kernel.rows_per_pass)},
         {"loads", static_cast<std::uint64_t>(kernel.loads), loads},
-        {"staging_bytes", settings.staging_bytes, core::powers_of_two(1 << 20, 64 << 20, settings.staging_bytes)},
+        {"staging_bytes", settings.staging_bytes, device::powers_of_two(1 << 20, 64 << 20, settings.staging_bytes)},
         {"compile_after_bytes", settings.compile_after_bytes, {settings.compile_after_bytes}, true}};
     if (chooser_->is_forced())  // nothing is switched over
       std::erase_if(parameters, [](const core::TuningParameter &each) { return each.is_switch_over; });
@@ -82,11 +82,11 @@ class CudaBackend final : public core::Backend {
       if (task.memory == MemoryKind::cuda) {
         on_device.push_back(checked_for_device(task));
       } else if (task.memory != MemoryKind::host) {
-        core::fail(TANDEM_ERROR_UNSUPPORTED,
+        base::fail(TANDEM_ERROR_UNSUPPORTED,
                    fmt::format("{}: memory kind {}", traits().name, static_cast<std::int32_t>(task.memory)));
       } else if (task.prepared->columns() == 0) {
         if (control.cancelled()) fail_cancelled(device_);
-        core::apply_nothing(task);
+        device::apply_nothing(task);
       } else {
         staged.push_back(task);
       }
@@ -111,11 +111,11 @@ class CudaBackend final : public core::Backend {
     // Whoever runs it may have shards anywhere, and may capture the first run. Two programs, each of which takes tenths
     // of a second to compile: at once.
     guarded([&](const Workplace &place) {
-      const auto make = [&](core::Access access, std::exception_ptr &error_out) {
+      const auto make = [&](device::Access access, std::exception_ptr &error_out) {
         try {
           const ContextScope current(*driver_, place.session->context());
           gpu::make_ready(place, static_cast<const CudaPrepared &>(prepared), mode, access,
-                          core::KernelChooser::kUsedOften);
+                          device::KernelChooser::kUsedOften);
         } catch (...) {
           error_out = std::current_exception();
         }
@@ -123,15 +123,15 @@ class CudaBackend final : public core::Backend {
       std::exception_ptr error, helpers_error;
       std::thread helper;  // not jthread, whose stop tokens bring calls of the operating system into libtandem
       try {
-        const core::SignalsBlocked signals;
-        helper = std::thread([&] { make(core::Access::shifted, helpers_error); });
+        const base::SignalsBlocked signals;
+        helper = std::thread([&] { make(device::Access::shifted, helpers_error); });
       } catch (const std::system_error &) {  // no thread to be had: one after the other
       }
-      make(core::Access::aligned, error);
+      make(device::Access::aligned, error);
       if (helper.joinable()) {
         helper.join();
       } else {
-        make(core::Access::shifted, helpers_error);
+        make(device::Access::shifted, helpers_error);
       }
       if (!error) error = helpers_error;
       if (error) std::rethrow_exception(error);
@@ -152,7 +152,7 @@ class CudaBackend final : public core::Backend {
         memory = std::shared_ptr<std::byte>(kept, kept->memory.get());
       } catch (const DriverError &error) {
         if (is_sticky(error.error())) throw;
-        core::fail(TANDEM_ERROR_OUT_OF_MEMORY,
+        base::fail(TANDEM_ERROR_OUT_OF_MEMORY,
                    fmt::format("CUDA: no {} bytes of pinned memory: {}", bytes, error.what()));
       }
     });
@@ -187,7 +187,7 @@ class CudaBackend final : public core::Backend {
     std::string left_out;
     const std::vector<Device> devices = find_devices(*driver_, log_, &left_out);
     device_ = select_device(devices, options_.device, left_out);
-    disk_ = std::make_shared<core::DiskCache>(options_.cache_folder, log_);
+    disk_ = std::make_shared<device::DiskCache>(options_.cache_folder, log_);
     chooser_ = std::make_unique<Chooser>(options_, device_, log_);
     found_ = traits_called(device_.name);
     traits_.store(&found_, std::memory_order_release);
@@ -206,7 +206,7 @@ class CudaBackend final : public core::Backend {
 
   void fail_if_given_up() const {
     if (const auto reason = given_up(*driver_, device_.ordinal)) {
-      core::fail(TANDEM_ERROR_DEVICE,
+      base::fail(TANDEM_ERROR_DEVICE,
                  fmt::format("CUDA: {} was given up for the rest of this process: {}", device_.name, *reason));
     }
   }
@@ -226,7 +226,7 @@ class CudaBackend final : public core::Backend {
 
   static const Task &checked_for_device(const Task &task) {
     if (task.prepared->columns() == 0)
-      core::fail(TANDEM_ERROR_UNSUPPORTED, "CUDA: a matrix without columns on device memory");
+      base::fail(TANDEM_ERROR_UNSUPPORTED, "CUDA: a matrix without columns on device memory");
     return task;
   }
 
@@ -277,7 +277,7 @@ class CudaBackend final : public core::Backend {
   }
 
   const Options options_;
-  const core::Log log_;
+  const base::Log log_;
   core::Traits as_asked_, found_;
   std::atomic<const core::Traits *> traits_{nullptr};
   std::atomic<std::uint64_t> kernel_calls_{0};
@@ -285,7 +285,7 @@ class CudaBackend final : public core::Backend {
   std::mutex mutex_;
   const Driver *driver_ = nullptr;  // from here on: set by device(), then constant
   Device device_;
-  std::shared_ptr<core::DiskCache> disk_;
+  std::shared_ptr<device::DiskCache> disk_;
   std::unique_ptr<Chooser> chooser_;
 
   std::shared_ptr<Session> session_;
@@ -293,14 +293,14 @@ class CudaBackend final : public core::Backend {
 
 }  // namespace
 
-std::unique_ptr<core::Backend> make_backend(const Options &options, const core::Log &log) {
+std::unique_ptr<core::Backend> make_backend(const Options &options, const base::Log &log) {
   if (!is_device_name(options.device)) {
-    core::fail(TANDEM_ERROR_UNAVAILABLE,
+    base::fail(TANDEM_ERROR_UNAVAILABLE,
                fmt::format("backend \"{}\" does not exist; CUDA devices are \"cuda\" and \"cuda:N\"", options.device));
   }
   const std::string &technique = options.technique;
   if (!technique.empty() && technique != "auto" && technique != "compiled" && technique != "tables") {
-    core::fail(TANDEM_ERROR_UNAVAILABLE,
+    base::fail(TANDEM_ERROR_UNAVAILABLE,
                fmt::format("kernel \"{}\" is unknown to backend \"{}\"; known: auto, compiled, tables", technique,
                            options.device));
   }

@@ -90,7 +90,7 @@ struct tandem_cuda_range {
 };
 
 // Records that a generated kernel in compare mode wrote, to be reduced on the device. begin to record_count as in
-// core::KernelRange.
+// device::KernelRange.
 struct tandem_cuda_summary {
   uint64_t struct_bytes;    // sizeof(tandem_cuda_summary)
   void *stream;             // CUstream; everything happens on it, and it is synchronised in the end

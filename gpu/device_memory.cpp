@@ -5,18 +5,18 @@
 #include <exception>
 #include <utility>
 
-#include "core/error.hpp"
+#include "base/error.hpp"
+#include "base/overlap.hpp"
 #include "core/mismatch_ranges.hpp"
-#include "core/overlap.hpp"
-#include "core/quarantine.hpp"
+#include "device/quarantine.hpp"
 #include "gpu/runs.hpp"
 
 namespace tandem::gpu {
 namespace {
 
-using core::Access;
 using core::Mode;
 using core::Task;
+using device::Access;
 
 constexpr std::size_t kMostIdleParts = 8;
 constexpr std::uint64_t kLine = 64;
@@ -31,7 +31,7 @@ std::string name_of(const Task &task, unsigned index) {
 std::vector<CUdeviceptr> addresses_of(const Session &session, const Task &task) {
   const Device &device = session.device();
   std::vector<CUdeviceptr> list;
-  std::vector<core::Extent> extents;
+  std::vector<base::Extent> extents;
   const auto add = [&](const void *pointer, const std::uint64_t *offsets, unsigned i, bool output) {
     const auto index = static_cast<unsigned>(list.size());
     const CUdeviceptr base = reinterpret_cast<CUdeviceptr>(pointer);
@@ -39,20 +39,20 @@ std::vector<CUdeviceptr> addresses_of(const Session &session, const Task &task) 
     CUdeviceptr first = 0, last = 0;
     if (__builtin_add_overflow(base, offset, &first) || __builtin_add_overflow(first, task.offset_bytes, &first) ||
         __builtin_add_overflow(first, task.length_bytes - 1, &last)) {
-      core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("CUDA: {} of {} bytes does not fit the address space",
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("CUDA: {} of {} bytes does not fit the address space",
                                                             name_of(task, index), task.length_bytes));
     }
     const Address address = look_at(session, reinterpret_cast<const void *>(first));
     if (address.type != CU_MEMORYTYPE_DEVICE && !address.is_managed) {
-      core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                  fmt::format("CUDA: {} at {:#x} is no device memory", name_of(task, index), first));
     }
     if (!address.is_managed && address.ordinal != device.ordinal) {
-      core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("CUDA: {} lies on cuda:{}, the context is of {}",
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("CUDA: {} lies on cuda:{}, the context is of {}",
                                                             name_of(task, index), address.ordinal, device.name));
     }
     if (!address.holds(first, task.length_bytes)) {
-      core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                  fmt::format("CUDA: {} has {} bytes from {:#x}, its allocation {} bytes from {:#x}",
                              name_of(task, index), task.length_bytes, first, address.bytes, address.start));
     }
@@ -62,9 +62,9 @@ std::vector<CUdeviceptr> addresses_of(const Session &session, const Task &task) 
   };
   for (unsigned c = 0; c < task.prepared->columns(); ++c) add(task.inputs[c], task.input_offsets, c, false);
   for (unsigned r = 0; r < task.prepared->rows(); ++r) add(task.outputs[r], task.output_offsets, r, true);
-  core::Overlap found{};
-  if (task.mode != Mode::compare && core::find_overlap(extents, &found)) {
-    core::fail(TANDEM_ERROR_OVERLAP, fmt::format("CUDA: {} overlaps {} ({} bytes each)", name_of(task, found.output),
+  base::Overlap found{};
+  if (task.mode != Mode::compare && base::find_overlap(extents, &found)) {
+    base::fail(TANDEM_ERROR_OVERLAP, fmt::format("CUDA: {} overlaps {} ({} bytes each)", name_of(task, found.output),
                                                  name_of(task, found.other), task.length_bytes));
   }
   return list;
@@ -82,7 +82,7 @@ bool check_stream(const Session &session, CUstream stream) {
   const auto refuse = [&](CUresult error, const char *call) {
     if (error == CUDA_SUCCESS) return;
     if (error == CUDA_ERROR_INVALID_HANDLE || error == CUDA_ERROR_INVALID_VALUE || error == CUDA_ERROR_INVALID_CONTEXT)
-      core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("CUDA: queue is no stream of this process ({} failed with "
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("CUDA: queue is no stream of this process ({} failed with "
                                                             "{})",
                                                             call, error_name(driver, error)));
     check(driver, error, call);
@@ -90,13 +90,13 @@ bool check_stream(const Session &session, CUstream stream) {
   CUcontext context = nullptr;
   refuse(driver.cuStreamGetCtx(stream, &context), "cuStreamGetCtx");
   if (context != session.context()) {
-    core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                fmt::format("CUDA: the stream is not of the primary context of {}", session.device().name));
   }
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   refuse(driver.cuStreamIsCapturing(stream, &status), "cuStreamIsCapturing");
   if (status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
-    core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "CUDA: the stream's capture has been invalidated");
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "CUDA: the stream's capture has been invalidated");
   return status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
@@ -140,14 +140,14 @@ class DeviceRun {
     const unsigned element = place.chooser.settings(prepared, task.mode).kernel.element_bytes;
     const Access access = access_of(addresses_, element);
     if (is_captured_ && task.mode == Mode::compare) {
-      core::fail(TANDEM_ERROR_UNSUPPORTED,
+      base::fail(TANDEM_ERROR_UNSUPPORTED,
                  "CUDA: a verify cannot be captured: its result is read when the job is waited for");
     }
     if (is_captured_) {
       const std::lock_guard lock(prepared.ready_mutex);
       const auto found = prepared.ready.find({task.mode, access});
       if (found == prepared.ready.end() || found->second->session != place.session) {
-        core::fail(TANDEM_ERROR_UNSUPPORTED,
+        base::fail(TANDEM_ERROR_UNSUPPORTED,
                    fmt::format("CUDA: this plan is not ready for {} shards; run it once before it is captured",
                                access == Access::aligned ? "aligned" : "unaligned"));
       }
@@ -167,7 +167,7 @@ class DeviceRun {
     if (driver)
       error = is_done_recorded_ ? driver->cuEventSynchronize(parts_->done.get()) : driver->cuStreamSynchronize(stream_);
     if (error == CUDA_SUCCESS) return;
-    core::quarantine(std::move(parts_));  // the device may still write there
+    device::quarantine(std::move(parts_));  // the device may still write there
     if (!is_of_capture(error)) place_.session->give_up("a job on the caller's stream does not come to an end");
   }
   DeviceRun(const DeviceRun &) = delete;
@@ -199,11 +199,11 @@ class DeviceRun {
   // What one launch does: bytes of each shard, from the start of the task on.
   struct Piece {
     std::uint64_t offset_bytes = 0, length_bytes = 0;
-    core::KernelRange range;
+    device::KernelRange range;
   };
 
-  core::KernelRange cut(std::uint64_t length) const {
-    return core::cut_kernel_range(ready_->variant.spec, length, addresses_[task_.prepared->columns()]);
+  device::KernelRange cut(std::uint64_t length) const {
+    return device::cut_kernel_range(ready_->variant.spec, length, addresses_[task_.prepared->columns()]);
   }
 
   void launch_piece() {
@@ -226,11 +226,11 @@ class DeviceRun {
     if (task_.mode == Mode::compare && !merge_on_device()) merge_on_host();
   }
 
-  std::uint64_t record_bytes(const core::KernelRange &range) const {
+  std::uint64_t record_bytes(const device::KernelRange &range) const {
     std::uint64_t bytes = 0;
     if (task_.mode != Mode::compare) return 0;
-    if (__builtin_mul_overflow(range.record_count, task_.prepared->rows() * core::kRecordBytes, &bytes))
-      core::fail(TANDEM_ERROR_TOO_LARGE, fmt::format("CUDA: records of {} bytes of shards", task_.length_bytes));
+    if (__builtin_mul_overflow(range.record_count, task_.prepared->rows() * device::kRecordBytes, &bytes))
+      base::fail(TANDEM_ERROR_TOO_LARGE, fmt::format("CUDA: records of {} bytes of shards", task_.length_bytes));
     return bytes;
   }
 
@@ -251,7 +251,7 @@ class DeviceRun {
     for (bool is_first = true; parts_->records.get() == 0; is_first = false) {
       try {
         parts_->records = DeviceMemory(session, session.stream(), record_bytes(piece_.range));
-      } catch (const core::Error &error) {
+      } catch (const base::Error &error) {
         if (error.status() != TANDEM_ERROR_OUT_OF_MEMORY || (!is_first && piece_.length_bytes <= least)) throw;
         if (is_first) {
           session.budget().give_idle_memory();  // the device may have less than the budget
@@ -269,7 +269,7 @@ class DeviceRun {
   bool merge_on_device() {
     if (!place_.session->may_summarise()) return false;
     const unsigned rows = task_.prepared->rows();
-    const core::KernelRange &range = piece_.range;
+    const device::KernelRange &range = piece_.range;
     std::vector<tandem_cuda_found> found(rows);
     // One more than the capacity: NULL would mean that ranges are not looked for.
     std::vector<tandem_cuda_range> ranges;
@@ -330,12 +330,12 @@ class DeviceRun {
     check(driver, driver.cuMemcpyDtoHAsync(values->data(), parts_->records.get(), bytes, session.stream()),
           "cuMemcpyDtoHAsync");
     if (const CUresult done = driver.cuStreamSynchronize(session.stream()); done != CUDA_SUCCESS) {
-      if (driver.cuStreamSynchronize(session.stream()) != CUDA_SUCCESS) core::quarantine(std::move(values));
+      if (driver.cuStreamSynchronize(session.stream()) != CUDA_SUCCESS) device::quarantine(std::move(values));
       check(driver, done, "cuStreamSynchronize");
     }
-    core::merge_records(piece_.range, *values, start_bytes, task_.prepared->rows(), task_.mismatches);
+    device::merge_records(piece_.range, *values, start_bytes, task_.prepared->rows(), task_.mismatches);
     if (task_.ranges == nullptr) return;
-    core::merge_record_ranges(piece_.range, *values, start_bytes, task_.prepared->rows(), task_.ranges);
+    device::merge_record_ranges(piece_.range, *values, start_bytes, task_.prepared->rows(), task_.ranges);
     task_.ranges->is_filled = true;
   }
 
@@ -439,9 +439,9 @@ std::shared_ptr<const Ready> make_ready(const Workplace &place, const CudaPrepar
   const std::lock_guard lock(prepared.ready_mutex);
   std::shared_ptr<const Ready> &slot = prepared.ready[{mode, access}];
   if (is_good(slot)) return slot;  // another thread was faster
-  if (made->variant.spec.technique == core::Technique::tables) {
+  if (made->variant.spec.technique == device::Technique::tables) {
     made->tables = place.session->tables(prepared);
-    made->is_for_now = length_bytes != core::KernelChooser::kUsedOften && !place.chooser.is_forced();
+    made->is_for_now = length_bytes != device::KernelChooser::kUsedOften && !place.chooser.is_forced();
   }
   slot = made;
   return slot;
@@ -452,7 +452,7 @@ std::unique_ptr<core::Ticket> start_on_device(const Workplace &place, std::span<
   auto ticket = std::make_unique<DeviceTicket>(place.session, std::move(failed));
   for (const Task &task : tasks) {
     if (task.queue == nullptr) {
-      core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                  "CUDA: shards in device memory need a stream, and queue is NULL; the default streams are "
                  "CU_STREAM_LEGACY and CU_STREAM_PER_THREAD");
     }
@@ -477,7 +477,7 @@ void read_device_column(Session &session, const Task &task, std::uint64_t at_byt
   for (unsigned r = 0; r < rows; ++r) read(task.outputs[r], task.output_offsets, r, columns + r);
   const CUresult done = driver.cuStreamSynchronize(session.stream());
   if (done != CUDA_SUCCESS && driver.cuStreamSynchronize(session.stream()) != CUDA_SUCCESS)
-    core::quarantine(std::move(bytes));  // it may still be written
+    device::quarantine(std::move(bytes));  // it may still be written
   check(driver, error, "cuMemcpyDtoHAsync");
   check(driver, done, "cuStreamSynchronize");
   std::copy_n(bytes->begin(), columns, inputs_out);

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <iterator>
 
-#include "core/fork.hpp"
-#include "core/patience.hpp"
+#include "base/fork.hpp"
+#include "base/patience.hpp"
 #include "gpu/factory.hpp"
 
 namespace tandem::gpu {
@@ -60,16 +60,16 @@ std::string unfit(const Driver &driver, const Device &device) {
 }
 
 [[noreturn]] void fail_without(std::string why) {
-  core::fail(TANDEM_ERROR_UNAVAILABLE, "no CUDA device: " + std::move(why));
+  base::fail(TANDEM_ERROR_UNAVAILABLE, "no CUDA device: " + std::move(why));
 }
 
 }  // namespace
 
 std::string Device::driver_text() const { return "CUDA " + version_text(driver_version); }
 
-std::vector<Device> find_devices(const Driver &driver, const core::Log &log, std::string *left_out) {
+std::vector<Device> find_devices(const Driver &driver, const base::Log &log, std::string *left_out) {
   if (driver.problem != nullptr) fail_without(driver.problem);
-  const core::ForkPause pause;  // it may load the rest of itself
+  const base::ForkPause pause;  // it may load the rest of itself
   int version = 0, count = 0;
   const auto ask = [&](CUresult error, const char *call) {
     if (error != CUDA_SUCCESS) fail_without(fmt::format("{} failed with {}", call, error_name(driver, error)));
@@ -110,14 +110,14 @@ std::vector<Device> find_devices(const Driver &driver, const core::Log &log, std
 
 const Device &select_device(const std::vector<Device> &devices, const std::string &name, const std::string &left_out) {
   if (devices.empty())
-    core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("backend \"{}\": no CUDA device can be used: {}", name, left_out));
+    base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("backend \"{}\": no CUDA device can be used: {}", name, left_out));
   if (name == "cuda") return devices.front();
   std::string known;
   for (const Device &device : devices) {
     if (device.name == name) return device;
     known += (known.empty() ? "" : ", ") + device.name;
   }
-  core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("backend \"{}\" does not exist here; known: {}{}", name, known,
+  base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("backend \"{}\" does not exist here; known: {}{}", name, known,
                                                    left_out.empty() ? "" : " (" + left_out + ")"));
 }
 
@@ -128,19 +128,19 @@ bool may_have_devices(const std::string &root) {
 
 Listing describe_devices(std::chrono::milliseconds patience, const Driver *given) {
   if (in_child()) return {{}, "this process was forked by one that had used CUDA"};
-  const auto answer = core::answer_within<Listing>(patience, [given] {
+  const auto answer = base::answer_within<Listing>(patience, [given] {
     Listing listing;
     try {
       if (given == nullptr) check_installed();
       claim_driver();
-      const auto devices = find_devices(given != nullptr ? *given : open_driver(), core::Log(), &listing.missing);
+      const auto devices = find_devices(given != nullptr ? *given : open_driver(), base::Log(), &listing.missing);
       for (const Device &device : devices) {
         listing.devices.push_back({device.name,
                                    fmt::format("{} (compute capability {}.{}, {} MiB, {})", device.model, device.major,
                                                device.minor, device.memory_bytes >> 20, device.driver_text()),
                                    device.multiprocessor_count});
       }
-    } catch (const core::Error &error) {
+    } catch (const base::Error &error) {
       listing.missing = error.what();
     }
     return listing;

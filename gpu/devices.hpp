@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/log.hpp"
+#include "base/log.hpp"
 #include "gpu/driver.hpp"
 
 namespace tandem::gpu {
@@ -28,7 +28,7 @@ struct Device {
 // The GPUs that can be used, in the driver's order. One that cannot is left out with a warning that says why;
 // `left_out` gets these reasons too. Throws Error (UNAVAILABLE) where there is no driver, one that is too old, or no
 // GPU.
-std::vector<Device> find_devices(const Driver &driver, const core::Log &log, std::string *left_out);
+std::vector<Device> find_devices(const Driver &driver, const base::Log &log, std::string *left_out);
 
 // The one called `name`; "cuda": the first. Throws Error (UNAVAILABLE) with a list of what there is.
 const Device &select_device(const std::vector<Device> &devices, const std::string &name, const std::string &left_out);

@@ -5,17 +5,17 @@
 #include <map>
 #include <mutex>
 
-#include "core/device_module.hpp"
-#include "core/driver_claim.hpp"
-#include "core/fork.hpp"
+#include "base/fork.hpp"
+#include "device/driver_claim.hpp"
+#include "device/module.hpp"
 
 namespace tandem::gpu {
 namespace {
 
-constexpr core::DeviceModule kModule = {
+constexpr device::DeviceModule kModule = {
     "cuda", "CUDA", "libtandem_cuda.so", TANDEM_CUDA_SYMBOL, TANDEM_CUDA_VERSION, sizeof(Driver)};
 
-core::DriverClaim claim("cuda", "CUDA");
+device::DriverClaim claim("cuda", "CUDA");
 
 struct GivenUp {
   std::mutex mutex;
@@ -24,13 +24,13 @@ struct GivenUp {
 
 // A child cannot use the driver at all, so what its parent gave up does not matter there.
 GivenUp &all_given_up() {
-  static core::ForkLocal<GivenUp> all;
+  static base::ForkLocal<GivenUp> all;
   return all.get();
 }
 
 }  // namespace
 
-const Driver &open_driver() { return core::open_table<Driver>(kModule); }
+const Driver &open_driver() { return device::open_table<Driver>(kModule); }
 void check_installed() { kModule.check_installed(); }
 
 void claim_driver() { claim.claim(); }

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "core/error.hpp"
+#include "base/error.hpp"
 #include "gpu/cuda_module.hpp"
 
 namespace tandem::gpu {
@@ -20,12 +20,12 @@ const Driver &open_driver();
 // Whether the module's file is there, without opening it. Throws Error (UNAVAILABLE) with its path.
 void check_installed();
 
-// To be called before a driver's first function (core/driver_claim.hpp).
+// To be called before a driver's first function (device/driver_claim.hpp).
 void claim_driver();
 bool in_child() noexcept;
 
 // A call of the driver failed. Status: OUT_OF_MEMORY for what says so, else DEVICE.
-class DriverError : public core::Error {
+class DriverError : public base::Error {
  public:
   DriverError(const Driver &driver, CUresult error, const char *call);
   CUresult error() const noexcept { return error_; }

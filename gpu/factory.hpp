@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "base/log.hpp"
 #include "core/backend.hpp"
-#include "core/device_kernels.hpp"
-#include "core/kernel_text.hpp"
-#include "core/log.hpp"
+#include "device/kernel_chooser.hpp"
+#include "device/kernel_text.hpp"
 
 struct tandem_cuda_module;  // gpu/cuda_module.hpp
 
@@ -25,7 +25,7 @@ struct Options {
   std::string cache_folder;                    // of compiled programs; "" = none
   const tandem_cuda_module *driver = nullptr;  // nullptr = libtandem_cuda.so; else outlives the backend
   // Replaced by tests together with the driver.
-  core::GenerateKernel generate = core::generate_kernel;
+  device::GenerateKernel generate = device::generate_kernel;
 };
 
 // "cuda" or "cuda:N" with a decimal number.
@@ -34,7 +34,7 @@ bool is_device_name(const std::string &name) noexcept;
 // Touches no driver: that is the first prepare's or run's business, which throws Error (UNAVAILABLE) for a device that
 // this machine lacks, and says why. Throws Error (UNAVAILABLE) at once for an unknown technique, and where this build,
 // or this installation, has no CUDA.
-std::unique_ptr<core::Backend> make_backend(const Options &options, const core::Log &log);
+std::unique_ptr<core::Backend> make_backend(const Options &options, const base::Log &log);
 
 // Whether the system has a device node of such a GPU, below `root`: a look that loads no driver.
 bool may_have_devices(const std::string &root = "");

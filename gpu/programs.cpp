@@ -30,7 +30,7 @@ class Compilation {
     const char *const options[] = {architecture.c_str()};
     const nvrtcResult result = driver_.nvrtcCompileProgram(program_, 1, options);
     if (result == NVRTC_SUCCESS) return;
-    core::fail(TANDEM_ERROR_UNAVAILABLE,
+    base::fail(TANDEM_ERROR_UNAVAILABLE,
                fmt::format("CUDA: NVRTC does not compile a generated kernel for {} ({}): {}", architecture,
                            driver_.nvrtcGetErrorString(result), log().substr(0, kMostLogBytes)));
   }
@@ -40,7 +40,7 @@ class Compilation {
     check(ptx ? driver_.nvrtcGetPTXSize(program_, &size) : driver_.nvrtcGetCUBINSize(program_, &size),
           ptx ? "nvrtcGetPTXSize" : "nvrtcGetCUBINSize");
     if (size == 0 || size > kMostBinaryBytes)
-      core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("CUDA: NVRTC made a program of {} bytes", size));
+      base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("CUDA: NVRTC made a program of {} bytes", size));
     std::vector<unsigned char> bytes(size);
     char *out = reinterpret_cast<char *>(bytes.data());
     check(ptx ? driver_.nvrtcGetPTX(program_, out) : driver_.nvrtcGetCUBIN(program_, out),
@@ -51,7 +51,7 @@ class Compilation {
  private:
   void check(nvrtcResult result, const char *call) const {
     if (result == NVRTC_SUCCESS) return;
-    core::fail(TANDEM_ERROR_UNAVAILABLE,
+    base::fail(TANDEM_ERROR_UNAVAILABLE,
                fmt::format("CUDA: {} failed with {}", call, driver_.nvrtcGetErrorString(result)));
   }
 
@@ -99,8 +99,8 @@ Program::Program(const Driver &driver, std::shared_ptr<const Module> module, con
   most_threads_ = static_cast<unsigned>(std::max(most, 1));
 }
 
-Programs::Programs(const Driver &driver, const Device &device, CUcontext context, std::shared_ptr<core::DiskCache> disk,
-                   const core::Log &log)
+Programs::Programs(const Driver &driver, const Device &device, CUcontext context,
+                   std::shared_ptr<device::DiskCache> disk, const base::Log &log)
     : driver_(driver), device_(device), context_(context), disk_(std::move(disk)), log_(log), programs_(kMostPrograms) {
   look_at_compiler();
   if (!no_compiler_.empty()) log_.say(TANDEM_LOG_INFO, fmt::format("cuda: {}: {}", device_.name, no_compiler_));
@@ -133,11 +133,11 @@ void Programs::look_at_compiler() {
   architecture_ = fmt::format("--gpu-architecture={}_{}", makes_ptx_ ? "compute" : "sm", best);
 }
 
-core::Key Programs::key(const std::string &made_of) const {
-  return core::key_of({made_of, "cuda", architecture_, compiler_});
+device::Key Programs::key(const std::string &made_of) const {
+  return device::key_of({made_of, "cuda", architecture_, compiler_});
 }
 
-bool Programs::known(const core::Key &key, bool ask_disk) const {
+bool Programs::known(const device::Key &key, bool ask_disk) const {
   return programs_.has(key) || (ask_disk && disk_->has(key));
 }
 
@@ -155,13 +155,13 @@ void Programs::stop_compiling(const std::string &why) {
   log_.say(TANDEM_LOG_WARNING, fmt::format("cuda: {}: {}; technique tables from now on", device_.name, why));
 }
 
-std::shared_ptr<const Program> Programs::get(const core::Key &key, const core::KernelSpec &spec,
+std::shared_ptr<const Program> Programs::get(const device::Key &key, const device::KernelSpec &spec,
                                              const std::function<std::string()> &text) {
   return programs_.get(key, [&]() -> std::shared_ptr<const Program> {
     if (auto program = from_image(spec)) return program;
     if (auto program = from_disk(key)) return program;
     if (driver_.nvrtc_problem != nullptr || architecture_.empty())
-      core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("CUDA: {}: {}", device_.name, no_compiler()));
+      base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("CUDA: {}: {}", device_.name, no_compiler()));
     const std::vector<unsigned char> binary = compile(text());
     try {
       const auto program = std::make_shared<const Program>(
@@ -170,7 +170,7 @@ std::shared_ptr<const Program> Programs::get(const core::Key &key, const core::K
       return program;
     } catch (const DriverError &error) {
       if (is_not_of_the_program(error.error())) throw;
-      core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("CUDA: the driver of {} ({}) refuses what {} compiled: {}",
+      base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("CUDA: the driver of {} ({}) refuses what {} compiled: {}",
                                                        device_.name, device_.driver_text(), compiler_, error.what()));
     }
   });
@@ -178,8 +178,8 @@ std::shared_ptr<const Program> Programs::get(const core::Key &key, const core::K
 
 // Technique tables as it was compiled with the library. Null where that is not in the image, or where the driver does
 // not take the image: an older driver than the compiler's.
-std::shared_ptr<const Program> Programs::from_image(const core::KernelSpec &spec) {
-  if (spec.technique != core::Technique::tables || spec.tuning.elements_per_item != 1 ||
+std::shared_ptr<const Program> Programs::from_image(const device::KernelSpec &spec) {
+  if (spec.technique != device::Technique::tables || spec.tuning.elements_per_item != 1 ||
       driver_.tables_image == nullptr ||
       std::find(kTablesElementBytes.begin(), kTablesElementBytes.end(), spec.tuning.element_bytes) ==
           kTablesElementBytes.end())
@@ -200,13 +200,13 @@ std::shared_ptr<const Program> Programs::from_image(const core::KernelSpec &spec
   }
 }
 
-std::shared_ptr<const Program> Programs::from_disk(const core::Key &key) {
+std::shared_ptr<const Program> Programs::from_disk(const device::Key &key) {
   auto bytes = disk_->load(key);
   if (!bytes.has_value()) return nullptr;
   try {
     bytes->push_back(0);  // PTX is a text
     return std::make_shared<const Program>(driver_, std::make_shared<const Module>(driver_, context_, bytes->data()),
-                                           core::kKernelName);
+                                           device::kKernelName);
   } catch (const DriverError &error) {
     if (is_not_of_the_program(error.error())) throw;
     log_.say(TANDEM_LOG_INFO,

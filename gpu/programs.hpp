@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "core/device_kernels.hpp"
-#include "core/disk_cache.hpp"
-#include "core/log.hpp"
-#include "core/program_cache.hpp"
+#include "base/log.hpp"
+#include "device/disk_cache.hpp"
+#include "device/kernel_chooser.hpp"
+#include "device/program_cache.hpp"
 #include "gpu/devices.hpp"
 #include "gpu/driver.hpp"
 
@@ -45,34 +45,34 @@ class Program {
 };
 
 // Every function that makes or loads wants the context to be current.
-class Programs final : public core::KernelPrograms {
+class Programs final : public device::KernelPrograms {
  public:
-  Programs(const Driver &driver, const Device &device, CUcontext context, std::shared_ptr<core::DiskCache> disk,
-           const core::Log &log);
+  Programs(const Driver &driver, const Device &device, CUcontext context, std::shared_ptr<device::DiskCache> disk,
+           const base::Log &log);
 
-  core::Key key(const std::string &made_of) const override;
-  bool known(const core::Key &key, bool ask_disk) const override;
+  device::Key key(const std::string &made_of) const override;
+  bool known(const device::Key &key, bool ask_disk) const override;
   std::string no_compiler() const override;
 
   // A second thread that wants the same waits for the first. Throws Error: UNAVAILABLE where it would have to be
   // compiled and cannot be, or where the driver refuses what NVRTC made.
-  std::shared_ptr<const Program> get(const core::Key &key, const core::KernelSpec &spec,
+  std::shared_ptr<const Program> get(const device::Key &key, const device::KernelSpec &spec,
                                      const std::function<std::string()> &text);
 
   // From now on no_compiler() says `why`; the log hears of it.
   void stop_compiling(const std::string &why);
 
  private:
-  std::shared_ptr<const Program> from_image(const core::KernelSpec &spec);
-  std::shared_ptr<const Program> from_disk(const core::Key &key);
+  std::shared_ptr<const Program> from_image(const device::KernelSpec &spec);
+  std::shared_ptr<const Program> from_disk(const device::Key &key);
   std::vector<unsigned char> compile(const std::string &text) const;
   void look_at_compiler();
 
   const Driver &driver_;
   const Device &device_;
   const CUcontext context_;
-  const std::shared_ptr<core::DiskCache> disk_;
-  core::Log log_;
+  const std::shared_ptr<device::DiskCache> disk_;
+  base::Log log_;
   std::string compiler_;      // "NVRTC 13.0"
   std::string architecture_;  // NVRTC's option
   bool makes_ptx_ = false;    // NVRTC does not know the device: the driver compiles
@@ -80,7 +80,7 @@ class Programs final : public core::KernelPrograms {
   std::string no_compiler_;
   std::shared_ptr<const Module> image_;
   bool image_is_refused_ = false;
-  core::ProgramCache<Program> programs_;
+  device::ProgramCache<Program> programs_;
 };
 
 }  // namespace tandem::gpu

@@ -41,7 +41,7 @@ struct JobParts {
 };
 
 // What jobs leave behind for the next job of the same matrix. Gives the memory of it back where others want it.
-class IdleParts final : private core::MemoryHolder {
+class IdleParts final : private device::MemoryHolder {
  public:
   ~IdleParts();
 
@@ -53,16 +53,16 @@ class IdleParts final : private core::MemoryHolder {
  private:
   std::mutex mutex_;
   std::vector<std::unique_ptr<JobParts>> parts_;
-  std::shared_ptr<core::MemoryBudget> budget_;  // that asks for it; null before the first parts
+  std::shared_ptr<device::MemoryBudget> budget_;  // that asks for it; null before the first parts
 };
 
-class CudaPrepared final : public core::DevicePrepared {
+class CudaPrepared final : public device::DevicePrepared {
  public:
   using DevicePrepared::DevicePrepared;
   ~CudaPrepared() override;
 
   mutable std::mutex ready_mutex;  // of `ready`; nothing is compiled while it is held
-  mutable std::map<std::pair<core::Mode, core::Access>, std::shared_ptr<const Ready>> ready;
+  mutable std::map<std::pair<core::Mode, device::Access>, std::shared_ptr<const Ready>> ready;
   const std::shared_ptr<IdleParts> idle = std::make_shared<IdleParts>();
 };
 
@@ -78,7 +78,7 @@ void run_staged(const Workplace &place, std::span<const core::Task> tasks, core:
 // Makes a kernel ready for a run of so many bytes of each shard, or for many (kUsedOften: compiled, where that is
 // possible), unless it is: chooses, loads, and uploads tables.
 std::shared_ptr<const Ready> make_ready(const Workplace &place, const CudaPrepared &prepared, core::Mode mode,
-                                        core::Access access, std::uint64_t length_bytes);
+                                        device::Access access, std::uint64_t length_bytes);
 
 // Starts tasks whose shards lie in device memory, on the caller's streams. Everything is checked before the first
 // command. `failed` hears of errors at the wait.

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <utility>
 
-#include "core/error.hpp"
-#include "core/quarantine.hpp"
+#include "base/error.hpp"
+#include "device/quarantine.hpp"
 #include "gpu/device_code/tuning.hpp"
 
 namespace tandem::gpu {
@@ -33,7 +33,7 @@ DeviceMemory roomy(Session &session, CUstream stream, std::uint64_t bytes) {
   if (round != bytes) {
     try {
       return {session, stream, round};
-    } catch (const core::Error &error) {
+    } catch (const base::Error &error) {
       if (error.status() != TANDEM_ERROR_OUT_OF_MEMORY) throw;
     }
   }
@@ -43,13 +43,13 @@ DeviceMemory roomy(Session &session, CUstream stream, std::uint64_t bytes) {
 }  // namespace
 
 void fail_cancelled(const Device &device) {
-  core::fail(TANDEM_ERROR_CANCELLED, fmt::format("cancelled: {} runs nothing of this job any more", device.name));
+  base::fail(TANDEM_ERROR_CANCELLED, fmt::format("cancelled: {} runs nothing of this job any more", device.name));
 }
 
 DeviceMemory::DeviceMemory(Session &session, CUstream stream, std::uint64_t bytes)
     : stream_(stream), bytes_(bytes), reserved_(session.budget().try_reserve(bytes)) {
   if (!reserved_) {
-    core::fail(TANDEM_ERROR_OUT_OF_MEMORY, fmt::format("CUDA: the memory budget of {} ({} bytes) has no {} bytes left",
+    base::fail(TANDEM_ERROR_OUT_OF_MEMORY, fmt::format("CUDA: the memory budget of {} ({} bytes) has no {} bytes left",
                                                        session.device().name, session.budget().bytes(), bytes));
   }
   const Driver &driver = session.driver();
@@ -150,12 +150,12 @@ CUresult Lane::drain(const Driver &driver) noexcept {
   return worst;
 }
 
-Session::Session(const Driver &driver, const Device &device, std::shared_ptr<core::DiskCache> disk,
-                 const core::Log &log)
+Session::Session(const Driver &driver, const Device &device, std::shared_ptr<device::DiskCache> disk,
+                 const base::Log &log)
     : driver_(driver),
       device_(device),
       log_(log),
-      budget_(std::make_shared<core::MemoryBudget>(0)),
+      budget_(std::make_shared<device::MemoryBudget>(0)),
       lanes_(kMostLanes),
       tables_(kMostTables) {
   const OutsideCaptures outside(&driver_);
@@ -169,7 +169,7 @@ Session::Session(const Driver &driver, const Device &device, std::shared_ptr<cor
   budget_->add(this);
 }
 
-void Session::open(std::shared_ptr<core::DiskCache> disk, const core::Log &log) {
+void Session::open(std::shared_ptr<device::DiskCache> disk, const base::Log &log) {
   const ContextScope current(driver_, context_);
   std::size_t free = 0, total = 0;
   check(driver_, driver_.cuMemGetInfo(&free, &total), "cuMemGetInfo");
@@ -232,14 +232,14 @@ void Session::give_idle_memory() noexcept {
   if (const Quietly driver(this); driver) driver->cuMemPoolTrimTo(pool_, 0);
 }
 
-std::shared_ptr<const DeviceMemory> Session::tables(const core::DevicePrepared &prepared) {
+std::shared_ptr<const DeviceMemory> Session::tables(const device::DevicePrepared &prepared) {
   if (auto found = tables_.find(prepared.id)) return found;
-  auto words = std::make_unique<std::vector<std::uint32_t>>(core::pack_nibble_tables(prepared.matrix));
+  auto words = std::make_unique<std::vector<std::uint32_t>>(device::pack_nibble_tables(prepared.matrix));
   const std::uint64_t bytes = words->size() * sizeof(std::uint32_t);
   auto memory = std::make_shared<const DeviceMemory>(*this, stream(), bytes);
   check(driver_, driver_.cuMemcpyHtoDAsync(memory->get(), words->data(), bytes, stream()), "cuMemcpyHtoDAsync");
   if (const CUresult done = driver_.cuStreamSynchronize(stream()); done != CUDA_SUCCESS) {
-    if (driver_.cuStreamSynchronize(stream()) != CUDA_SUCCESS) core::quarantine(std::move(words));
+    if (driver_.cuStreamSynchronize(stream()) != CUDA_SUCCESS) device::quarantine(std::move(words));
     check(driver_, done, "cuStreamSynchronize");
   }
   tables_.add(prepared.id, memory);
@@ -255,17 +255,17 @@ Session::LaneLease Session::take_lane(const core::Control &control) {
 bool Session::settle(LaneLease &lane) noexcept {
   const CUresult error = lane->drain(driver_);
   if (error == CUDA_SUCCESS) return true;
-  core::quarantine(lane.remove());
+  device::quarantine(lane.remove());
   if (!is_of_capture(error)) give_up("what was under way does not come to an end");
   return false;
 }
 
-core::Loads most_loads(const Device &device) noexcept {
-  return device.architecture() >= 80 ? core::Loads::async : core::Loads::streaming;
+device::Loads most_loads(const Device &device) noexcept {
+  return device.architecture() >= 80 ? device::Loads::async : device::Loads::streaming;
 }
 
-core::DeviceSettings default_settings(unsigned rows) {
-  core::DeviceSettings settings;
+device::DeviceSettings default_settings(unsigned rows) {
+  device::DeviceSettings settings;
   settings.kernel = built_in_tuning(rows);
   settings.staging_bytes = 16 << 20;
   // Predicted, not measured: a compile takes 0.15 s, in which 8 GB go through a link of 55 GB/s. Twice that: where the
@@ -276,12 +276,12 @@ core::DeviceSettings default_settings(unsigned rows) {
 
 namespace {
 
-core::KernelDevice described(const Device &device) {
-  core::KernelDevice described;
+device::KernelDevice described(const Device &device) {
+  device::KernelDevice described;
   described.label = "CUDA";
   described.name = device.name;
   described.identity = {"cuda", "NVIDIA", device.model, device.driver_text()};
-  described.dialect = core::Dialect::cuda_c;
+  described.dialect = device::Dialect::cuda_c;
   described.local_bytes = device.shared_bytes;
   described.architecture = static_cast<unsigned>(device.architecture());
   described.most_element_bytes = kMostElementBytes;
@@ -292,12 +292,12 @@ core::KernelDevice described(const Device &device) {
 
 }  // namespace
 
-Chooser::Chooser(const Options &options, const Device &device, const core::Log &log)
+Chooser::Chooser(const Options &options, const Device &device, const base::Log &log)
     : KernelChooser(described(device), options.technique, options.tuning, options.generate, log),
       device_(device),
       log_(log) {}
 
-Variant Chooser::built(const core::DevicePrepared &prepared, Session &session, const Choice &choice) const {
+Variant Chooser::built(const device::DevicePrepared &prepared, Session &session, const Choice &choice) const {
   Variant variant;
   variant.spec = choice.spec;
   variant.staging_bytes = choice.staging_bytes;
@@ -307,7 +307,7 @@ Variant Chooser::built(const core::DevicePrepared &prepared, Session &session, c
   constexpr std::array<unsigned, 3> kMost = {1024, 1024, 64};
   for (unsigned d = 0; d < 3; ++d) local[d] = std::min(local[d], kMost[d]);
   while (std::uint64_t{local[0]} * local[1] * local[2] > variant.program->most_threads() ||
-         (core::kernel_shared_bytes(variant.spec, prepared.columns()) > device_.shared_bytes &&
+         (device::kernel_shared_bytes(variant.spec, prepared.columns()) > device_.shared_bytes &&
           *std::max_element(local.begin(), local.end()) > 1)) {
     unsigned &largest = *std::max_element(local.begin(), local.end());
     largest = std::max(1u, largest / 2);
@@ -316,33 +316,33 @@ Variant Chooser::built(const core::DevicePrepared &prepared, Session &session, c
   const std::string what =
       fmt::format("a block of {}x{}x{} is more than {} runs of this kernel ({} threads)", wanted[0], wanted[1],
                   wanted[2], device_.name, variant.program->most_threads(), device_.shared_bytes);
-  if (prepared.forced.has_value()) core::fail(TANDEM_ERROR_UNAVAILABLE, "CUDA: " + what);
+  if (prepared.forced.has_value()) base::fail(TANDEM_ERROR_UNAVAILABLE, "CUDA: " + what);
   log_.say(TANDEM_LOG_DEBUG, fmt::format("cuda: {}; {}x{}x{} instead", what, local[0], local[1], local[2]));
   return variant;
 }
 
-Variant Chooser::choose(const core::DevicePrepared &prepared, Session &session, core::Mode mode, core::Access access,
-                        std::uint64_t length_bytes) const {
+Variant Chooser::choose(const device::DevicePrepared &prepared, Session &session, core::Mode mode,
+                        device::Access access, std::uint64_t length_bytes) const {
   const auto chosen = [&](std::uint64_t bytes) {
-    Choice choice = KernelChooser::choose(prepared, session.programs(), mode, access, core::Binding::offsets, bytes);
+    Choice choice = KernelChooser::choose(prepared, session.programs(), mode, access, device::Binding::offsets, bytes);
     return choice;
   };
   const Choice choice = chosen(length_bytes);
-  if (is_forced() || choice.spec.technique == core::Technique::tables) return built(prepared, session, choice);
+  if (is_forced() || choice.spec.technique == device::Technique::tables) return built(prepared, session, choice);
   try {
     return built(prepared, session, choice);
-  } catch (const core::Error &error) {
+  } catch (const base::Error &error) {
     if (error.status() != TANDEM_ERROR_UNAVAILABLE || prepared.forced.has_value()) throw;
     session.programs().stop_compiling(error.what());
   }
   return built(prepared, session, chosen(0));
 }
 
-void launch(const Session &session, CUstream stream, const Variant &variant, const core::DevicePrepared &prepared,
-            const std::vector<CUdeviceptr> &shards, const core::KernelRange &range, CUdeviceptr records,
+void launch(const Session &session, CUstream stream, const Variant &variant, const device::DevicePrepared &prepared,
+            const std::vector<CUdeviceptr> &shards, const device::KernelRange &range, CUdeviceptr records,
             CUdeviceptr tables) {
   const Driver &driver = session.driver();
-  core::KernelArguments arguments = {};
+  device::KernelArguments arguments = {};
   for (std::size_t i = 0; i < shards.size(); ++i) arguments.shards[i] = reinterpret_cast<void *>(shards[i]);
   arguments.begin = range.begin;
   arguments.end = range.end;
@@ -353,7 +353,7 @@ void launch(const Session &session, CUstream stream, const Variant &variant, con
   arguments.rows = prepared.rows();
   void *parameters[] = {&arguments};
   const auto &local = variant.spec.tuning.local;
-  const auto shared = static_cast<unsigned>(core::kernel_shared_bytes(variant.spec, prepared.columns()));
+  const auto shared = static_cast<unsigned>(device::kernel_shared_bytes(variant.spec, prepared.columns()));
   check(driver,
         driver.cuLaunchKernel(variant.program->function(), static_cast<unsigned>(range.group_count), 1, 1, local[0],
                               local[1], local[2], shared, stream, parameters, nullptr),

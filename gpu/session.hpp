@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "core/kernel_text.hpp"
-#include "core/lane_pool.hpp"
-#include "core/latest_few.hpp"
-#include "core/memory_budget.hpp"
+#include "device/kernel_text.hpp"
+#include "device/lane_pool.hpp"
+#include "device/latest_few.hpp"
+#include "device/memory_budget.hpp"
 #include "gpu/devices.hpp"
 #include "gpu/factory.hpp"
 #include "gpu/programs.hpp"
@@ -49,7 +49,7 @@ class DeviceMemory {
   CUstream stream_ = nullptr;
   CUdeviceptr address_ = 0;
   std::uint64_t bytes_ = 0;
-  core::Reservation reserved_;
+  device::Reservation reserved_;
 };
 
 // Pinned memory of the host: what a device reads and writes by itself. For all contexts (portable).
@@ -137,11 +137,11 @@ struct Lane {
   std::array<Slot, kSlots> slots;  // after the streams: their memory goes first
 };
 
-class Session final : public std::enable_shared_from_this<Session>, private core::MemoryHolder {
+class Session final : public std::enable_shared_from_this<Session>, private device::MemoryHolder {
  public:
   static constexpr unsigned kMostLanes = 2;
 
-  Session(const Driver &driver, const Device &device, std::shared_ptr<core::DiskCache> disk, const core::Log &log);
+  Session(const Driver &driver, const Device &device, std::shared_ptr<device::DiskCache> disk, const base::Log &log);
   ~Session();
   Session(const Session &) = delete;
   Session &operator=(const Session &) = delete;
@@ -152,8 +152,8 @@ class Session final : public std::enable_shared_from_this<Session>, private core
   CUmemoryPool pool() const noexcept { return pool_; }
   CUstream stream() const noexcept { return own_->get(); }  // for what is waited for at once
   Programs &programs() noexcept { return *programs_; }
-  core::MemoryBudget &budget() const noexcept { return *budget_; }
-  const std::shared_ptr<core::MemoryBudget> &shared_budget() const noexcept { return budget_; }
+  device::MemoryBudget &budget() const noexcept { return *budget_; }
+  const std::shared_ptr<device::MemoryBudget> &shared_budget() const noexcept { return budget_; }
   std::uint64_t free_bytes() const noexcept { return free_bytes_; }  // of the device, when the session began
 
   // The device failed: it is given up for the rest of this process.
@@ -170,9 +170,9 @@ class Session final : public std::enable_shared_from_this<Session>, private core
   bool may_release() const noexcept { return !in_child(); }
 
   // The nibble tables of a matrix, on the device and complete; kept for the matrices that were used last.
-  std::shared_ptr<const DeviceMemory> tables(const core::DevicePrepared &prepared);
+  std::shared_ptr<const DeviceMemory> tables(const device::DevicePrepared &prepared);
 
-  using LaneLease = core::LanePool<Lane>::Lease;
+  using LaneLease = device::LanePool<Lane>::Lease;
   // A lane of one's own; waits for one while all are taken. Throws Error (CANCELLED) if that comes first.
   LaneLease take_lane(const core::Control &control);
   // After an error: drains the lane. Where that fails (false) the lane with all that the device may still write to is
@@ -182,26 +182,26 @@ class Session final : public std::enable_shared_from_this<Session>, private core
   void give_idle_memory() noexcept override;
 
  private:
-  void open(std::shared_ptr<core::DiskCache> disk, const core::Log &log);
+  void open(std::shared_ptr<device::DiskCache> disk, const base::Log &log);
   void close() noexcept;
 
   const Driver &driver_;
   const Device device_;
-  const core::Log log_;
-  const std::shared_ptr<core::MemoryBudget> budget_;
+  const base::Log log_;
+  const std::shared_ptr<device::MemoryBudget> budget_;
   std::uint64_t free_bytes_ = 0;
   CUcontext context_ = nullptr;
   CUmemoryPool pool_ = nullptr;
   std::atomic<bool> is_given_up_{false}, has_summarise_failed_{false};
   std::unique_ptr<Stream> own_;
   std::unique_ptr<Programs> programs_;
-  core::LanePool<Lane> lanes_;
-  core::LatestFew<DeviceMemory> tables_;  // by prepared's id
+  device::LanePool<Lane> lanes_;
+  device::LatestFew<DeviceMemory> tables_;  // by prepared's id
 };
 
 // A kernel chosen for a task.
 struct Variant {
-  core::KernelSpec spec;  // with a block size that the device runs
+  device::KernelSpec spec;  // with a block size that the device runs
   std::shared_ptr<const Program> program;
   std::uint64_t staging_bytes = 0;
 };
@@ -209,29 +209,29 @@ struct Variant {
 inline constexpr std::uint64_t kMostElementBytes = 16;
 
 // The last kind of loads that kernels of this device can have.
-core::Loads most_loads(const Device &device) noexcept;
+device::Loads most_loads(const Device &device) noexcept;
 
 // What suits a GPU that nobody has measured, for a matrix of so many rows.
-core::DeviceSettings default_settings(unsigned rows);
+device::DeviceSettings default_settings(unsigned rows);
 
-class Chooser final : public core::KernelChooser {
+class Chooser final : public device::KernelChooser {
  public:
-  Chooser(const Options &options, const Device &device, const core::Log &log);
+  Chooser(const Options &options, const Device &device, const base::Log &log);
 
   // Throws Error (UNAVAILABLE, INVALID_ARGUMENT) for forced values that the device cannot run.
-  Variant choose(const core::DevicePrepared &prepared, Session &session, core::Mode mode, core::Access access,
+  Variant choose(const device::DevicePrepared &prepared, Session &session, core::Mode mode, device::Access access,
                  std::uint64_t length_bytes) const;
 
  private:
-  Variant built(const core::DevicePrepared &prepared, Session &session, const Choice &choice) const;
+  Variant built(const device::DevicePrepared &prepared, Session &session, const Choice &choice) const;
 
   const Device &device_;
-  core::Log log_;
+  base::Log log_;
 };
 
 // Starts a kernel. `shards`: addresses on the device, inputs and then outputs.
-void launch(const Session &session, CUstream stream, const Variant &variant, const core::DevicePrepared &prepared,
-            const std::vector<CUdeviceptr> &shards, const core::KernelRange &range, CUdeviceptr records,
+void launch(const Session &session, CUstream stream, const Variant &variant, const device::DevicePrepared &prepared,
+            const std::vector<CUdeviceptr> &shards, const device::KernelRange &range, CUdeviceptr records,
             CUdeviceptr tables);
 
 // Fills records for a compare: no bytes that differ.

@@ -5,7 +5,7 @@
 #include <list>
 #include <utility>
 
-#include "core/error.hpp"
+#include "base/error.hpp"
 #include "gpu/runs.hpp"
 
 namespace tandem::gpu {
@@ -41,7 +41,7 @@ struct Work {
 // A piece under way in a slot.
 struct Piece {
   const Work *work = nullptr;
-  core::KernelRange range;
+  device::KernelRange range;
   std::uint64_t offset_bytes = 0, length_bytes = 0;
 };
 
@@ -61,7 +61,7 @@ class Pieces {
     Slot &slot = lane_.slots[next_];
     try {
       make_room(slot, piece);
-    } catch (const core::Error &error) {
+    } catch (const base::Error &error) {
       if (error.status() != TANDEM_ERROR_OUT_OF_MEMORY) throw;
       no_room_ = error.what();
       return false;
@@ -89,7 +89,8 @@ class Pieces {
 
  private:
   static std::uint64_t record_bytes(const Piece &piece) {
-    return piece.work->mode() == Mode::compare ? piece.range.record_count * piece.work->rows() * core::kRecordBytes : 0;
+    return piece.work->mode() == Mode::compare ? piece.range.record_count * piece.work->rows() * device::kRecordBytes
+                                               : 0;
   }
 
   // All memory that the piece wants, before its first command.
@@ -180,8 +181,8 @@ class Pieces {
     const Task &task = *work.task;
     if (work.mode() == Mode::compare) {
       const auto *records = reinterpret_cast<const std::uint32_t *>(slot.host_records.get());
-      return core::merge_records(piece.range, {records, record_bytes(piece) / sizeof(std::uint32_t)},
-                                 piece.offset_bytes, work.rows(), task.mismatches);
+      return device::merge_records(piece.range, {records, record_bytes(piece) / sizeof(std::uint32_t)},
+                                   piece.offset_bytes, work.rows(), task.mismatches);
     }
     const std::uint64_t pitch = pitch_of(piece.length_bytes);
     for (unsigned r = 0; r < work.rows(); ++r) {
@@ -211,7 +212,7 @@ bool is_pinned(const Session &session, const std::byte *shard, const Task &task,
   const Address address = look_at(session, first);
   if (address.is_managed) return false;
   if (address.type == CU_MEMORYTYPE_DEVICE) {
-    core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                fmt::format("CUDA: {} {} lies in device memory, but the task is for memory of the host",
                            output ? "output" : "input", index));
   }
@@ -227,8 +228,8 @@ Work look_into(const Workplace &place, const Task &task) {
   work.task = &task;
   // The XOR of accumulate happens in the caller's memory, so the device computes the product alone.
   const Mode mode = task.mode == Mode::accumulate ? Mode::assign : task.mode;
-  work.variant = place.chooser.choose(prepared_of(task), session, mode, core::Access::aligned, task.length_bytes);
-  if (work.variant.spec.technique == core::Technique::tables) work.tables = session.tables(prepared_of(task));
+  work.variant = place.chooser.choose(prepared_of(task), session, mode, device::Access::aligned, task.length_bytes);
+  if (work.variant.spec.technique == device::Technique::tables) work.tables = session.tables(prepared_of(task));
   for (unsigned c = 0; c < task.prepared->columns(); ++c)
     work.input_is_pinned.push_back(is_pinned(session, task.inputs[c], task, false, c));
   for (unsigned r = 0; r < task.prepared->rows(); ++r) {
@@ -251,7 +252,7 @@ std::uint64_t most_piece_bytes(const Workplace &place, const Work &work) {
     // each.
     const auto &tuning = work.variant.spec.tuning;
     const std::uint64_t tile = std::uint64_t{tuning.element_bytes} * tuning.elements_per_item * tuning.local[0];
-    const std::uint64_t of_tile = work.rows() * core::kRecordBytes;
+    const std::uint64_t of_tile = work.rows() * device::kRecordBytes;
     const std::uint64_t rest = most > 3 * of_tile ? most - 3 * of_tile : 0;
     // piece * shards + piece / tile * of_tile <= rest. Tuning values are at most 2^30 and, for a tile, 2^28: no
     // overflow.
@@ -260,7 +261,7 @@ std::uint64_t most_piece_bytes(const Workplace &place, const Work &work) {
   if (piece == 0 && budget >= shards * 2 * kLine) piece = kLine;  // of a tuning value, not of memory
   if (piece == 0) {
     const Device &device = place.session->device();
-    core::fail(TANDEM_ERROR_OUT_OF_MEMORY,
+    base::fail(TANDEM_ERROR_OUT_OF_MEMORY,
                fmt::format("CUDA: the memory budget of {} on {} ({} bytes) does not hold {} bytes of each of {} shards",
                            device.name, device.model, place.session->budget().bytes(), kLine, shards));
   }
@@ -273,9 +274,10 @@ void run_one(const Workplace &place, const Work &work, Pieces &pieces, core::Con
   for (std::uint64_t done = 0; done < task.length_bytes;) {
     if (control.cancelled()) fail_cancelled(place.session->device());
     const std::uint64_t length = std::min(most, task.length_bytes - done);
-    if (!pieces.feed({&work, core::cut_kernel_range(work.variant.spec, length, 0), task.offset_bytes + done, length})) {
+    if (!pieces.feed(
+            {&work, device::cut_kernel_range(work.variant.spec, length, 0), task.offset_bytes + done, length})) {
       // The budget is not what the device, or the host, has left: others use it too. Smaller pieces, then.
-      if (length <= kLine) core::fail(TANDEM_ERROR_OUT_OF_MEMORY, pieces.no_room());
+      if (length <= kLine) base::fail(TANDEM_ERROR_OUT_OF_MEMORY, pieces.no_room());
       pieces.finish_all();
       most = std::max(kLine, length / 2 / kLine * kLine);
       pieces.begin_again(most > kSmallPieceBytes ? Lane::kSlots : 1);

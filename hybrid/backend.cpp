@@ -6,11 +6,11 @@
 #include <numeric>
 #include <thread>
 
-#include "core/error.hpp"
-#include "core/fork.hpp"
-#include "core/signals.hpp"
-#include "hybrid/crew.hpp"
-#include "hybrid/prepared.hpp"
+#include "base/error.hpp"
+#include "base/fork.hpp"
+#include "base/signals.hpp"
+#include "hybrid/runtime/crew.hpp"
+#include "hybrid/runtime/prepared.hpp"
 
 namespace tandem::hybrid {
 namespace {
@@ -21,8 +21,8 @@ using core::Task;
 
 class HybridBackend final : public core::Backend {
  public:
-  HybridBackend(Options options, const core::Log &log) : options_(std::move(options)), log_(log) {
-    if (options_.members.empty()) core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "hybrid: no device is named");
+  HybridBackend(Options options, const base::Log &log) : options_(std::move(options)), log_(log) {
+    if (options_.members.empty()) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "hybrid: no device is named");
     // A device is never given the caller's own memory.
     if (options_.alone == nullptr && !options_.members.front().is_in_place) options_.inline_bytes = 0;
     traits_of_members_ = traits_for(options_.members, options_.name);
@@ -32,7 +32,7 @@ class HybridBackend final : public core::Backend {
   ~HybridBackend() override {
     // Without a run there is no timeline; but the file that was asked for is there. A child has nothing to say of its
     // own.
-    const bool is_asked = !options_.timeline_file.empty() && core::fork_generation() == generation_;
+    const bool is_asked = !options_.timeline_file.empty() && base::fork_generation() == generation_;
     Shared *shared = is_asked ? &shared_.get() : shared_.get_if_made();
     if (shared == nullptr) return;  // in a child the parent's threads are not there
     if (shared->search.joinable()) shared->search.join();
@@ -223,7 +223,7 @@ class HybridBackend final : public core::Backend {
       const auto &memories = backends[i]->traits().memories;
       if (std::find(memories.begin(), memories.end(), memory) != memories.end()) return {i, backends[i]};
     }
-    core::fail(TANDEM_ERROR_UNSUPPORTED,
+    base::fail(TANDEM_ERROR_UNSUPPORTED,
                fmt::format("hybrid: none of its devices takes memory kind {}", static_cast<std::int32_t>(memory)));
   }
 
@@ -235,7 +235,7 @@ class HybridBackend final : public core::Backend {
     if (__builtin_add_overflow(state.moved_bytes, moved, &state.moved_bytes)) state.moved_bytes = UINT64_MAX;
     if (state.has_searched || state.moved_bytes < options_.discover_bytes) return;
     state.has_searched = true;
-    const core::SignalsBlocked blocked;
+    const base::SignalsBlocked blocked;
     const auto search = [this, &state] {
       try {
         std::vector<Member> found = options_.discover();
@@ -272,17 +272,17 @@ class HybridBackend final : public core::Backend {
   }
 
   Options options_;
-  const core::Log log_;
+  const base::Log log_;
   core::Traits traits_of_members_, found_traits_;
-  const std::uint32_t generation_ = core::fork_generation();
+  const std::uint32_t generation_ = base::fork_generation();
   std::atomic<bool> was_complete_{false};
   std::atomic<const core::Traits *> traits_{nullptr};
-  mutable core::ForkLocal<Shared> shared_;
+  mutable base::ForkLocal<Shared> shared_;
 };
 
 }  // namespace
 
-std::unique_ptr<core::Backend> make_backend(Options options, const core::Log &log) {
+std::unique_ptr<core::Backend> make_backend(Options options, const base::Log &log) {
   return std::make_unique<HybridBackend>(std::move(options), log);
 }
 

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "base/log.hpp"
 #include "core/backend.hpp"
 #include "core/budget.hpp"
-#include "core/log.hpp"
-#include "core/tuning_table.hpp"
-#include "hybrid/policy.hpp"
+#include "core/tuning.hpp"
+#include "hybrid/policy/policy.hpp"
 
 namespace tandem::hybrid {
 
@@ -70,6 +70,6 @@ struct Worth {
 };
 Worth worth_of(const core::SpeedEntry &cpu, const core::SpeedEntry &device);
 
-std::unique_ptr<core::Backend> make_backend(Options options, const core::Log &log);
+std::unique_ptr<core::Backend> make_backend(Options options, const base::Log &log);
 
 }  // namespace tandem::hybrid

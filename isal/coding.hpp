@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cpu/kernel.hpp"
+#include "cpu/kernels/kernel.hpp"
 
 namespace tandem::isal {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "core/gf.hpp"
-#include "cpu/kernel.hpp"
+#include "cpu/kernels/kernel.hpp"
 
 namespace tandem::isal {
 

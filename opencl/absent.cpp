@@ -1,12 +1,12 @@
 // A build without OpenCL's headers.
-#include "core/error.hpp"
+#include "base/error.hpp"
 #include "opencl/factory.hpp"
 #include "opencl/names.hpp"
 
 namespace tandem::opencl {
 
-std::unique_ptr<core::Backend> make_backend(const Options &options, const core::Log &) {
-  core::fail(TANDEM_ERROR_UNAVAILABLE,
+std::unique_ptr<core::Backend> make_backend(const Options &options, const base::Log &) {
+  base::fail(TANDEM_ERROR_UNAVAILABLE,
              "backend \"" + options.device + "\": this library was built without OpenCL (its headers were missing)");
 }
 

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "base/error.hpp"
+#include "base/fork.hpp"
 #include "core/budget.hpp"
-#include "core/error.hpp"
-#include "core/fork.hpp"
 #include "opencl/factory.hpp"
 #include "opencl/runs.hpp"
 
@@ -23,7 +23,7 @@ constexpr unsigned kMostElementBytes = 64;
 
 class OpenclBackend final : public core::Backend {
  public:
-  OpenclBackend(const Options &options, const core::Log &log) : options_(options), log_(log) {
+  OpenclBackend(const Options &options, const base::Log &log) : options_(options), log_(log) {
     as_asked_ = traits_called(options.device);
     traits_.store(&as_asked_, std::memory_order_relaxed);
   }
@@ -39,24 +39,24 @@ class OpenclBackend final : public core::Backend {
 
   std::shared_ptr<const core::Prepared> prepare(const Matrix &matrix) override {
     device();  // says early what the machine lacks
-    return std::make_shared<core::DevicePrepared>(matrix, std::nullopt);
+    return std::make_shared<device::DevicePrepared>(matrix, std::nullopt);
   }
 
   std::shared_ptr<const core::Prepared> prepare_tuned(const Matrix &matrix, const core::TuningValues &values) override {
-    const core::DeviceSettings settings =
-        core::with_values(default_settings(device()), values, kMostElementBytes, core::Loads::plain,
-                          [](const std::string &why) { core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "OpenCL: " + why); });
-    const auto prepared = std::make_shared<core::DevicePrepared>(matrix, settings);
+    const device::DeviceSettings settings = device::with_values(
+        default_settings(device()), values, kMostElementBytes, device::Loads::plain,
+        [](const std::string &why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "OpenCL: " + why); });
+    const auto prepared = std::make_shared<device::DevicePrepared>(matrix, settings);
     const auto &local = settings.kernel.local;
     const Device &on = device();
     for (unsigned d = 0; d < 3; ++d) {
       if (local[d] <= on.most_items[d]) continue;
-      core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("OpenCL: local size {} in dimension {}: {} runs {} at most",
+      base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("OpenCL: local size {} in dimension {}: {} runs {} at most",
                                                        local[d], d, on.name, on.most_items[d]));
     }
     const std::uint64_t items = std::uint64_t{local[0]} * local[1] * local[2];  // of 2^16 each: fits
     if (items > on.most_group_items) {
-      core::fail(TANDEM_ERROR_UNAVAILABLE,
+      base::fail(TANDEM_ERROR_UNAVAILABLE,
                  fmt::format("OpenCL: a work-group of {}x{}x{} = {} items: {} runs {} at most", local[0], local[1],
                              local[2], items, on.name, on.most_group_items));
     }
@@ -88,11 +88,11 @@ class OpenclBackend final : public core::Backend {
       if (task.memory == MemoryKind::opencl) {
         on_device.push_back(checked_for_device(task));
       } else if (task.memory != MemoryKind::host) {
-        core::fail(TANDEM_ERROR_UNSUPPORTED,
+        base::fail(TANDEM_ERROR_UNSUPPORTED,
                    fmt::format("{}: memory kind {}", traits().name, static_cast<std::int32_t>(task.memory)));
       } else if (task.prepared->columns() == 0) {
         if (control.cancelled()) fail_cancelled(device_);
-        core::apply_nothing(task);
+        device::apply_nothing(task);
       } else if (uses_zero_copy(task)) {
         guarded([&](const Workplace &place) {
           if (!is_worth_zero_copy(place, task)) return staged.push_back(task);
@@ -192,7 +192,7 @@ class OpenclBackend final : public core::Backend {
 
   static const Task &checked_for_device(const Task &task) {
     if (task.prepared->columns() == 0)
-      core::fail(TANDEM_ERROR_UNSUPPORTED, "OpenCL: a matrix without columns on device memory");
+      base::fail(TANDEM_ERROR_UNSUPPORTED, "OpenCL: a matrix without columns on device memory");
     return task;
   }
 
@@ -256,7 +256,7 @@ class OpenclBackend final : public core::Backend {
   }
 
   const Options options_;
-  const core::Log log_;
+  const base::Log log_;
   core::Traits as_asked_, found_;
   std::atomic<const core::Traits *> traits_{nullptr};
   std::atomic<std::uint64_t> kernel_calls_{0};
@@ -274,16 +274,16 @@ class OpenclBackend final : public core::Backend {
 
 }  // namespace
 
-std::unique_ptr<core::Backend> make_backend(const Options &options, const core::Log &log) {
+std::unique_ptr<core::Backend> make_backend(const Options &options, const base::Log &log) {
   if (!is_device_name(options.device)) {
-    core::fail(
+    base::fail(
         TANDEM_ERROR_UNAVAILABLE,
         fmt::format("backend \"{}\" does not exist; OpenCL devices are \"opencl\" and \"opencl:PLATFORM:DEVICE\"",
                     options.device));
   }
   const std::string &technique = options.technique;
   if (!technique.empty() && technique != "auto" && technique != "compiled" && technique != "tables") {
-    core::fail(TANDEM_ERROR_UNAVAILABLE,
+    base::fail(TANDEM_ERROR_UNAVAILABLE,
                fmt::format("kernel \"{}\" is unknown to backend \"{}\"; known: auto, compiled, tables", technique,
                            options.device));
   }

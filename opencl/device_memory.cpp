@@ -3,17 +3,17 @@
 #include <algorithm>
 #include <functional>
 
-#include "core/error.hpp"
-#include "core/quarantine.hpp"
+#include "base/error.hpp"
+#include "device/quarantine.hpp"
 #include "opencl/runs.hpp"
 
 namespace tandem::opencl {
 namespace {
 
-using core::Access;
-using core::Binding;
 using core::Mode;
 using core::Task;
+using device::Access;
+using device::Binding;
 
 // A range of a shard in a buffer.
 struct Range {
@@ -57,23 +57,23 @@ class Inspector {
     Value value{};
     const cl_int error = driver_.clGetMemObjectInfo(buffer, what, sizeof value, &value, nullptr);
     if (error == CL_INVALID_MEM_OBJECT)
-      core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "OpenCL: a shard is no cl_mem (CL_INVALID_MEM_OBJECT)");
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "OpenCL: a shard is no cl_mem (CL_INVALID_MEM_OBJECT)");
     check(error, "clGetMemObjectInfo");
     return value;
   }
 
   void look(Range &range) const {
     if (ask<cl_mem_object_type>(range.buffer, CL_MEM_TYPE) != CL_MEM_OBJECT_BUFFER)
-      core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("OpenCL: {} is a cl_mem, but no buffer", name_of(range)));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("OpenCL: {} is a cl_mem, but no buffer", name_of(range)));
     if (ask<cl_context>(range.buffer, CL_MEM_CONTEXT) != context_) {
-      core::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                  fmt::format("OpenCL: the buffer of {} belongs to another context than the queue", name_of(range)));
     }
     const std::uint64_t size = ask<std::size_t>(range.buffer, CL_MEM_SIZE);
     const std::uint64_t first = range.start_bytes;
     if (task_.offset_bytes > size || first > size - task_.offset_bytes ||
         task_.length_bytes > size - task_.offset_bytes - first) {
-      core::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("OpenCL: {} has {} bytes from {}, its buffer {} bytes",
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("OpenCL: {} has {} bytes from {}, its buffer {} bytes",
                                                             name_of(range), task_.length_bytes, first, size));
     }
     range.start_bytes += task_.offset_bytes;
@@ -98,7 +98,7 @@ class Inspector {
       };
       const Range *other = range->is_output && meets(last) ? last : meets(last_output) ? last_output : nullptr;
       if (other != nullptr) {
-        core::fail(TANDEM_ERROR_OVERLAP,
+        base::fail(TANDEM_ERROR_OVERLAP,
                    fmt::format("OpenCL: {} overlaps {} in their buffer ({} bytes from {} and {})", name_of(*range),
                                name_of(*other), task_.length_bytes, range->root_start_bytes, other->root_start_bytes));
       }
@@ -114,7 +114,7 @@ class Inspector {
 
 // A kernel call of a task, and what it needs until it is over.
 struct Part {
-  core::KernelRange range;
+  device::KernelRange range;
   std::uint64_t start_bytes = 0;  // in the shards
   DeviceBuffer offsets, records;
   std::vector<std::uint32_t> record_values;
@@ -131,7 +131,7 @@ class DeviceRun {
   }
   ~DeviceRun() {
     if (is_over_ || driver_.clFinish(queue_.get()) == CL_SUCCESS) return;
-    core::quarantine(std::move(parts_));  // the device may still write there
+    device::quarantine(std::move(parts_));  // the device may still write there
     place_.session->lose();
   }
   DeviceRun(const DeviceRun &) = delete;
@@ -164,7 +164,7 @@ class DeviceRun {
     is_over_ = true;
     if (task_.mode != Mode::compare) return;
     for (const Part &part : *parts_)
-      core::merge_records(part.range, part.record_values, part.start_bytes, task_.prepared->rows(), task_.mismatches);
+      device::merge_records(part.range, part.record_values, part.start_bytes, task_.prepared->rows(), task_.mismatches);
   }
 
  private:
@@ -207,7 +207,7 @@ class DeviceRun {
       reserved[0].release();
     }
     if (!reserved[1]) {
-      core::fail(TANDEM_ERROR_OUT_OF_MEMORY,
+      base::fail(TANDEM_ERROR_OUT_OF_MEMORY,
                  fmt::format("OpenCL: the memory budget of {} ({} bytes) has no {} bytes left of each of {} shards",
                              session.device().name, session.budget().bytes(), most, columns + rows));
     }
@@ -241,7 +241,7 @@ class DeviceRun {
     Session &session = *place_.session;
     Part &part = parts_->emplace_back();
     part.start_bytes = start_bytes;
-    part.range = core::cut_kernel_range(variant.spec, length_bytes, first_output);
+    part.range = device::cut_kernel_range(variant.spec, length_bytes, first_output);
     part.offsets = DeviceBuffer(session, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, offsets.size() * sizeof offsets[0],
                                 offsets.data());
     cl_mem records = part.offsets.get();  // any buffer
@@ -316,16 +316,16 @@ std::unique_ptr<core::Ticket> start_on_device(const std::function<Workplace(cl_c
   for (const Task &task : tasks) {
     const auto queue = static_cast<cl_command_queue>(task.queue);
     if (queue == nullptr)
-      core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "OpenCL: shards in device memory need a queue, and queue is NULL");
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "OpenCL: shards in device memory need a queue, and queue is NULL");
     cl_context context = nullptr;
     cl_device_id on = nullptr;
     const cl_int error = driver.clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof context, &context, nullptr);
     if (error == CL_INVALID_COMMAND_QUEUE)
-      core::fail(TANDEM_ERROR_INVALID_ARGUMENT, "OpenCL: queue is no cl_command_queue (CL_INVALID_COMMAND_QUEUE)");
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "OpenCL: queue is no cl_command_queue (CL_INVALID_COMMAND_QUEUE)");
     check(error, "clGetCommandQueueInfo");
     check(driver.clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof on, &on, nullptr), "clGetCommandQueueInfo");
     if (on != device.id) {
-      core::fail(
+      base::fail(
           TANDEM_ERROR_INVALID_ARGUMENT,
           fmt::format("OpenCL: the queue is of another device than the context's, {} ({})", device.name, device.model));
     }

@@ -7,8 +7,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "core/fork.hpp"
-#include "core/patience.hpp"
+#include "base/fork.hpp"
+#include "base/patience.hpp"
 #include "opencl/factory.hpp"
 
 namespace tandem::opencl {
@@ -115,8 +115,8 @@ const char *Device::kind() const noexcept {
   return is_cpu() ? "cpu" : "custom";
 }
 
-std::vector<Device> find_devices(const Driver &driver, const core::Log &log) {
-  const core::ForkPause pause;  // it loads the drivers
+std::vector<Device> find_devices(const Driver &driver, const base::Log &log) {
+  const base::ForkPause pause;  // it loads the drivers
   const auto platforms = list_of<cl_platform_id>(
       [&](cl_uint room, cl_platform_id *out, cl_uint *count) { return driver.clGetPlatformIDs(room, out, count); },
       "clGetPlatformIDs", kPlatformNotFound);
@@ -156,7 +156,7 @@ std::vector<Device> find_devices(const Driver &driver, const core::Log &log) {
 
 const Device &select_device(const std::vector<Device> &devices, const std::string &name) {
   if (devices.empty()) {
-    core::fail(
+    base::fail(
         TANDEM_ERROR_UNAVAILABLE,
         fmt::format("backend \"{}\": no usable OpenCL device on this machine (no driver is installed, or see the "
                     "log for what was left out)",
@@ -171,7 +171,7 @@ const Device &select_device(const std::vector<Device> &devices, const std::strin
     if (device.name == name) return device;
   std::string known;
   for (const Device &device : devices) known += (known.empty() ? "" : ", ") + device.name;
-  core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("backend \"{}\" does not exist here; known: {}", name, known));
+  base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("backend \"{}\" does not exist here; known: {}", name, known));
 }
 
 bool may_have_gpus(const std::string &root) {
@@ -190,11 +190,11 @@ bool may_have_gpus(const std::string &root) {
 
 std::vector<DeviceDescription> describe_devices(std::chrono::milliseconds patience, const Driver *given) {
   if (in_child()) return {};
-  const auto answer = core::answer_within<std::vector<DeviceDescription>>(patience, [given] {
+  const auto answer = base::answer_within<std::vector<DeviceDescription>>(patience, [given] {
     std::vector<DeviceDescription> list;
     claim_driver();
     const Driver &driver = given != nullptr ? *given : open_driver();  // throws where there is no OpenCL
-    for (const Device &device : find_devices(driver, core::Log()))
+    for (const Device &device : find_devices(driver, base::Log()))
       list.push_back(
           {device.name, device.kind(), device.model + " (" + device.platform_name + ")", device.compute_units});
     return list;

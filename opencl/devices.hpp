@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/log.hpp"
+#include "base/log.hpp"
 #include "opencl/driver.hpp"
 
 namespace tandem::opencl {
@@ -31,7 +31,7 @@ struct Device {
 
 // Every device that can run a program, in the drivers' order. One whose driver reports nonsense (no memory, work-groups
 // of 0 items, no compiler) or fails to answer is left out, with a warning that says what.
-std::vector<Device> find_devices(const Driver &driver, const core::Log &log);
+std::vector<Device> find_devices(const Driver &driver, const base::Log &log);
 
 // The one called `name`; "opencl": the first GPU or accelerator, else the first device. Throws Error (UNAVAILABLE) with
 // a list of what there is.

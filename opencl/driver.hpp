@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.hpp"
+#include "base/error.hpp"
 #include "opencl/opencl_module.hpp"
 
 namespace tandem::opencl {
@@ -29,7 +29,7 @@ bool in_child() noexcept;  // such a one
 const char *error_name(cl_int error) noexcept;
 
 // A call of the driver failed. Status: OUT_OF_MEMORY for what says so, else DEVICE.
-class DriverError : public core::Error {
+class DriverError : public base::Error {
  public:
   DriverError(cl_int error, const std::string &call);
   cl_int error() const noexcept { return error_; }

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "base/log.hpp"
 #include "core/backend.hpp"
-#include "core/kernel_text.hpp"
-#include "core/log.hpp"
+#include "device/kernel_text.hpp"
 
 struct tandem_opencl_module;  // opencl/opencl_module.hpp
 
@@ -33,7 +33,8 @@ struct Options {
   std::string cache_folder;                      // of compiled programs; "" = none
   const tandem_opencl_module *driver = nullptr;  // nullptr = libtandem_opencl.so; else outlives the backend
   // Replaced by tests together with the driver.
-  std::function<core::KernelText(const core::Matrix &, const core::KernelSpec &)> generate = core::generate_kernel;
+  std::function<device::KernelText(const core::Matrix &, const device::KernelSpec &)> generate =
+      device::generate_kernel;
 };
 
 // "opencl" or "opencl:P:D" with decimal numbers.
@@ -42,7 +43,7 @@ bool is_device_name(const std::string &name) noexcept;
 // Touches no driver: that is the first prepare's or run's business, which throws Error (UNAVAILABLE) naming what there
 // is, for a device that this machine lacks. Throws Error (UNAVAILABLE) at once for an unknown technique, and where this
 // build, or this installation, has no OpenCL.
-std::unique_ptr<core::Backend> make_backend(const Options &options, const core::Log &log);
+std::unique_ptr<core::Backend> make_backend(const Options &options, const base::Log &log);
 
 // Whether the system has a device node of a GPU that is not NVIDIA's (those are CUDA's), or an accelerator's, below
 // `root`: a look that loads no driver.

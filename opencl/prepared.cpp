@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/error.hpp"
+#include "base/error.hpp"
 
 namespace tandem::opencl {
 
-using core::Access;
+using device::Access;
 
-core::DeviceSettings default_settings(const Device &device) {
-  core::DeviceSettings settings;
+device::DeviceSettings default_settings(const Device &device) {
+  device::DeviceSettings settings;
   settings.staging_bytes = 16 << 20;
   if (device.is_cpu()) {
     settings.kernel = {64, 1, 4, {64, 1, 1}};
@@ -25,27 +25,27 @@ core::DeviceSettings default_settings(const Device &device) {
   return settings;
 }
 
-std::vector<core::TuningParameter> parameters_of(const core::DeviceSettings &settings, const Device &device) {
-  const core::KernelTuning &kernel = settings.kernel;
+std::vector<core::TuningParameter> parameters_of(const device::DeviceSettings &settings, const Device &device) {
+  const device::KernelTuning &kernel = settings.kernel;
   const auto most_of = [&](unsigned dimension, std::uint64_t cap) {
     return std::min<std::uint64_t>({device.most_items[dimension], device.most_group_items, cap});
   };
   // Few of y and z: each set of local sizes costs a compile.
-  return {
-      {"local_x", kernel.local[0], core::powers_of_two(16, most_of(0, 1024), kernel.local[0])},
-      {"local_y", kernel.local[1], core::powers_of_two(1, most_of(1, 4), kernel.local[1])},
-      {"local_z", kernel.local[2], core::powers_of_two(1, most_of(2, 2), kernel.local[2])},
-      {"element_bytes", kernel.element_bytes, core::powers_of_two(4, device.is_cpu() ? 64 : 16, kernel.element_bytes)},
-      {"elements_per_item", kernel.elements_per_item, core::powers_of_two(1, 8, kernel.elements_per_item)},
-      {"rows_per_pass", kernel.rows_per_pass, core::powers_of_two(1, 8, kernel.rows_per_pass)},
-      {"staging_bytes", settings.staging_bytes, core::powers_of_two(1 << 20, 64 << 20, settings.staging_bytes)},
-      {"compile_after_bytes", settings.compile_after_bytes, {settings.compile_after_bytes}, true}};
+  return {{"local_x", kernel.local[0], device::powers_of_two(16, most_of(0, 1024), kernel.local[0])},
+          {"local_y", kernel.local[1], device::powers_of_two(1, most_of(1, 4), kernel.local[1])},
+          {"local_z", kernel.local[2], device::powers_of_two(1, most_of(2, 2), kernel.local[2])},
+          {"element_bytes", kernel.element_bytes,
+           device::powers_of_two(4, device.is_cpu() ? 64 : 16, kernel.element_bytes)},
+          {"elements_per_item", kernel.elements_per_item, device::powers_of_two(1, 8, kernel.elements_per_item)},
+          {"rows_per_pass", kernel.rows_per_pass, device::powers_of_two(1, 8, kernel.rows_per_pass)},
+          {"staging_bytes", settings.staging_bytes, device::powers_of_two(1 << 20, 64 << 20, settings.staging_bytes)},
+          {"compile_after_bytes", settings.compile_after_bytes, {settings.compile_after_bytes}, true}};
 }
 
 namespace {
 
-core::KernelDevice described(const Device &device) {
-  core::KernelDevice described;
+device::KernelDevice described(const Device &device) {
+  device::KernelDevice described;
   described.label = "OpenCL";
   described.name = device.name;
   described.identity = {"opencl", device.vendor, device.model, device.driver_text()};
@@ -57,14 +57,14 @@ core::KernelDevice described(const Device &device) {
 
 }  // namespace
 
-Chooser::Chooser(const Options &options, const Device &device, const core::Log &log)
+Chooser::Chooser(const Options &options, const Device &device, const base::Log &log)
     : KernelChooser(described(device), options.technique, options.tuning, options.generate, log),
       always_shifted_(options.always_shifted),
       device_(device),
       log_(log) {}
 
 // A local size that the device and this kernel can run.
-void Chooser::fit_local_size(const core::DevicePrepared &prepared, Variant &variant) const {
+void Chooser::fit_local_size(const device::DevicePrepared &prepared, Variant &variant) const {
   std::array<unsigned, 3> &local = variant.spec.tuning.local;
   const std::array<unsigned, 3> wanted = local;
   const std::size_t most = std::min(device_.most_group_items, variant.program->most_group_items());
@@ -79,10 +79,10 @@ void Chooser::fit_local_size(const core::DevicePrepared &prepared, Variant &vari
   const std::string text =
       fmt::format("local size {}x{}x{} is more than {} runs ({} items a group, {}x{}x{})", wanted[0], wanted[1],
                   wanted[2], device_.name, most, device_.most_items[0], device_.most_items[1], device_.most_items[2]);
-  if (prepared.forced.has_value()) core::fail(TANDEM_ERROR_UNAVAILABLE, "OpenCL: " + text);
+  if (prepared.forced.has_value()) base::fail(TANDEM_ERROR_UNAVAILABLE, "OpenCL: " + text);
   {
     const std::lock_guard lock(prepared.mutex);
-    if (std::exchange(prepared.texts[core::DevicePrepared::name_of(variant.spec)].told_local, true)) return;
+    if (std::exchange(prepared.texts[device::DevicePrepared::name_of(variant.spec)].told_local, true)) return;
   }
   log_.say(TANDEM_LOG_INFO, fmt::format("opencl: {}; {}x{}x{} instead", text, local[0], local[1], local[2]));
 }
@@ -93,8 +93,8 @@ Access Chooser::access(bool is_aligned) const noexcept {
   return device_.is_cpu() ? Access::direct : Access::shifted;
 }
 
-Variant Chooser::choose(const core::DevicePrepared &prepared, Programs &programs, core::Mode mode, Access access,
-                        core::Binding binding, std::uint64_t length_bytes) const {
+Variant Chooser::choose(const device::DevicePrepared &prepared, Programs &programs, core::Mode mode, Access access,
+                        device::Binding binding, std::uint64_t length_bytes) const {
   const Choice choice = KernelChooser::choose(prepared, programs, mode, access, binding, length_bytes);
   Variant variant;
   variant.spec = choice.spec;

@@ -3,24 +3,24 @@
 
 #include <memory>
 
-#include "core/device_kernels.hpp"
+#include "device/kernel_chooser.hpp"
 #include "opencl/factory.hpp"
 #include "opencl/programs.hpp"
 
 namespace tandem::opencl {
 
 // What suits a device that nobody has measured.
-core::DeviceSettings default_settings(const Device &device);
+device::DeviceSettings default_settings(const Device &device);
 
-std::vector<core::TuningParameter> parameters_of(const core::DeviceSettings &settings, const Device &device);
+std::vector<core::TuningParameter> parameters_of(const device::DeviceSettings &settings, const Device &device);
 
-inline const core::DevicePrepared &prepared_of(const core::Task &task) {
-  return static_cast<const core::DevicePrepared &>(*task.prepared);
+inline const device::DevicePrepared &prepared_of(const core::Task &task) {
+  return static_cast<const device::DevicePrepared &>(*task.prepared);
 }
 
 // A kernel chosen for a task.
 struct Variant {
-  core::KernelSpec spec;  // with a local size that the device runs
+  device::KernelSpec spec;  // with a local size that the device runs
   std::shared_ptr<const Program> program;
   std::uint64_t staging_bytes = 0;
 };
@@ -28,23 +28,23 @@ struct Variant {
 // The widest element.
 inline constexpr std::uint64_t kAlignedBytes = 64;
 
-class Chooser : public core::KernelChooser {
+class Chooser : public device::KernelChooser {
  public:
-  Chooser(const Options &options, const Device &device, const core::Log &log);
+  Chooser(const Options &options, const Device &device, const base::Log &log);
 
   // Throws Error (UNAVAILABLE, INVALID_ARGUMENT) for forced values that the device cannot run.
-  Variant choose(const core::DevicePrepared &prepared, Programs &programs, core::Mode mode, core::Access access,
-                 core::Binding binding, std::uint64_t length_bytes) const;
+  Variant choose(const device::DevicePrepared &prepared, Programs &programs, core::Mode mode, device::Access access,
+                 device::Binding binding, std::uint64_t length_bytes) const;
 
   // For shards that begin, or do not all begin, at multiples of kAlignedBytes in buffers that the driver placed.
-  core::Access access(bool is_aligned) const noexcept;
+  device::Access access(bool is_aligned) const noexcept;
 
  private:
-  void fit_local_size(const core::DevicePrepared &prepared, Variant &variant) const;
+  void fit_local_size(const device::DevicePrepared &prepared, Variant &variant) const;
 
   const bool always_shifted_;
   const Device &device_;
-  core::Log log_;
+  base::Log log_;
 };
 
 }  // namespace tandem::opencl

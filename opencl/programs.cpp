@@ -48,7 +48,7 @@ Kernel Program::take_kernel() const {
 }
 
 Programs::Programs(const Driver &driver, const Device &device, cl_context context, std::shared_ptr<DiskCache> disk,
-                   const core::Log &log)
+                   const base::Log &log)
     : driver_(driver),
       device_(device),
       context_(context),
@@ -57,8 +57,8 @@ Programs::Programs(const Driver &driver, const Device &device, cl_context contex
       programs_(kMostPrograms) {}
 
 Key Programs::key(const std::string &made_of) const {
-  return core::key_of({made_of, kBuildOptions, device_.vendor, device_.model, device_.driver_version,
-                       device_.platform_name, device_.platform_version});
+  return device::key_of({made_of, kBuildOptions, device_.vendor, device_.model, device_.driver_version,
+                         device_.platform_name, device_.platform_version});
 }
 
 bool Programs::known(const Key &key, bool ask_disk) const {
@@ -108,7 +108,7 @@ ProgramHandle Programs::build(const std::string &text) const {
   if (error == CL_BUILD_PROGRAM_FAILURE) {
     const std::string log = build_log(program.get());
     log_.say(TANDEM_LOG_WARNING, fmt::format("opencl: {}: a kernel does not build: {}", device_.name, log));
-    core::fail(TANDEM_ERROR_DEVICE, fmt::format("OpenCL: a generated kernel does not build on {} ({}): {}",
+    base::fail(TANDEM_ERROR_DEVICE, fmt::format("OpenCL: a generated kernel does not build on {} ({}): {}",
                                                 device_.name, device_.model, log.substr(0, kMostLogBytes)));
   }
   check(error, "clBuildProgram");

@@ -7,16 +7,16 @@
 #include <string>
 #include <vector>
 
-#include "core/device_kernels.hpp"
-#include "core/disk_cache.hpp"
-#include "core/log.hpp"
-#include "core/program_cache.hpp"
+#include "base/log.hpp"
+#include "device/disk_cache.hpp"
+#include "device/kernel_chooser.hpp"
+#include "device/program_cache.hpp"
 #include "opencl/devices.hpp"
 #include "opencl/driver.hpp"
 
 namespace tandem::opencl {
 
-using core::DiskCache, core::Key, core::kKernelName;
+using device::DiskCache, device::Key, device::kKernelName;
 
 class Program;
 
@@ -50,10 +50,10 @@ class Program : public std::enable_shared_from_this<Program> {
   mutable std::vector<KernelHandle> idle_;  // after the program that they belong to
 };
 
-class Programs final : public core::KernelPrograms {
+class Programs final : public device::KernelPrograms {
  public:
   Programs(const Driver &driver, const Device &device, cl_context context, std::shared_ptr<DiskCache> disk,
-           const core::Log &log);
+           const base::Log &log);
 
   Key key(const std::string &made_of) const override;
   bool known(const Key &key, bool ask_disk) const override;
@@ -72,8 +72,8 @@ class Programs final : public core::KernelPrograms {
   const Device &device_;
   cl_context context_;
   std::shared_ptr<DiskCache> disk_;
-  core::Log log_;
-  core::ProgramCache<Program> programs_;
+  base::Log log_;
+  device::ProgramCache<Program> programs_;
 };
 
 }  // namespace tandem::opencl

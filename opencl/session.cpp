@@ -6,7 +6,7 @@
 #include <bit>
 #include <utility>
 
-#include "core/quarantine.hpp"
+#include "device/quarantine.hpp"
 
 namespace tandem::opencl {
 namespace {
@@ -32,13 +32,13 @@ Context make_context(const Driver &driver, const Device &device, cl_context fore
 }  // namespace
 
 void fail_cancelled(const Device &device) {
-  core::fail(TANDEM_ERROR_CANCELLED, fmt::format("cancelled: {} runs nothing of this job any more", device.name));
+  base::fail(TANDEM_ERROR_CANCELLED, fmt::format("cancelled: {} runs nothing of this job any more", device.name));
 }
 
 DeviceBuffer::DeviceBuffer(const Session &session, cl_mem_flags flags, std::uint64_t bytes, void *host)
     : reserved_(session.budget().try_reserve(bytes)) {
   if (!reserved_) {
-    core::fail(TANDEM_ERROR_OUT_OF_MEMORY,
+    base::fail(TANDEM_ERROR_OUT_OF_MEMORY,
                fmt::format("OpenCL: the memory budget of {} ({} bytes) has no {} bytes left", session.device().name,
                            session.budget().bytes(), bytes));
   }
@@ -120,7 +120,7 @@ bool Lane::drain(const Driver &driver) noexcept {
 }
 
 Session::Session(const Driver &driver, const Device &device, std::shared_ptr<DiskCache> disk,
-                 std::shared_ptr<MemoryBudget> budget, const core::Log &log, cl_context foreign)
+                 std::shared_ptr<MemoryBudget> budget, const base::Log &log, cl_context foreign)
     : driver_(driver),
       device_(device),
       budget_(std::move(budget)),
@@ -139,9 +139,9 @@ void Session::give_idle_memory() noexcept {
   tables_.clear();
 }
 
-std::shared_ptr<const DeviceBuffer> Session::tables(const core::DevicePrepared &prepared) {
+std::shared_ptr<const DeviceBuffer> Session::tables(const device::DevicePrepared &prepared) {
   if (auto found = tables_.find(prepared.id)) return found;
-  std::vector<std::uint32_t> words = core::pack_nibble_tables(prepared.matrix);
+  std::vector<std::uint32_t> words = device::pack_nibble_tables(prepared.matrix);
   auto buffer = std::make_shared<const DeviceBuffer>(*this, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
                                                      words.size() * sizeof words[0], words.data());
   tables_.add(prepared.id, buffer);
@@ -159,7 +159,7 @@ Session::LaneLease Session::take_lane(const core::Control &control) {
 
 bool Session::settle(LaneLease &lane) noexcept {
   if (lane->drain(driver_)) return true;
-  core::quarantine(lane.remove());
+  device::quarantine(lane.remove());
   lose();
   return false;
 }
@@ -167,7 +167,7 @@ bool Session::settle(LaneLease &lane) noexcept {
 void launch(Session &session, cl_command_queue queue, const Launch &what, std::span<const cl_mem> shards,
             std::span<const cl_event> after, Events &events) {
   const Driver &driver = session.driver();
-  const bool tables = what.variant.spec.technique == core::Technique::tables;
+  const bool tables = what.variant.spec.technique == device::Technique::tables;
   const auto &local = what.variant.spec.tuning.local;
   Kernel kernel = what.variant.program->take_kernel();
   cl_uint index = 0;
@@ -187,7 +187,7 @@ void launch(Session &session, cl_command_queue queue, const Launch &what, std::s
     value(table_buffer->get());
     value(cl_uint{what.prepared.columns()});
     value(cl_uint{what.prepared.rows()});
-    argument(what.prepared.columns() * core::kTableBytesPerColumn, nullptr);
+    argument(what.prepared.columns() * device::kTableBytesPerColumn, nullptr);
   }
   const std::size_t local_size[] = {local[0], local[1], local[2]};
   const std::size_t global_size[] = {what.range.group_count * local[0], local[1], local[2]};

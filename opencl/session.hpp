@@ -7,16 +7,16 @@
 #include <memory>
 #include <vector>
 
-#include "core/kernel_text.hpp"
-#include "core/lane_pool.hpp"
-#include "core/latest_few.hpp"
-#include "core/memory_budget.hpp"
+#include "device/kernel_text.hpp"
+#include "device/lane_pool.hpp"
+#include "device/latest_few.hpp"
+#include "device/memory_budget.hpp"
 #include "opencl/prepared.hpp"
 #include "opencl/programs.hpp"
 
 namespace tandem::opencl {
 
-using core::MemoryBudget, core::Reservation;
+using device::MemoryBudget, device::Reservation;
 
 class Session;
 
@@ -103,13 +103,13 @@ struct Lane {
   bool drain(const Driver &driver) noexcept;
 };
 
-class Session final : public std::enable_shared_from_this<Session>, private core::MemoryHolder {
+class Session final : public std::enable_shared_from_this<Session>, private device::MemoryHolder {
  public:
   static constexpr unsigned kMostLanes = 2;
 
   // A context of its own, or `foreign`, the caller's.
   Session(const Driver &driver, const Device &device, std::shared_ptr<DiskCache> disk,
-          std::shared_ptr<MemoryBudget> budget, const core::Log &log, cl_context foreign = nullptr);
+          std::shared_ptr<MemoryBudget> budget, const base::Log &log, cl_context foreign = nullptr);
   ~Session();
   Session(const Session &) = delete;
   Session &operator=(const Session &) = delete;
@@ -125,9 +125,9 @@ class Session final : public std::enable_shared_from_this<Session>, private core
   bool is_lost() const noexcept { return is_lost_.load(std::memory_order_relaxed); }
 
   // The nibble tables of a matrix on the device; kept for the matrices that were used last.
-  std::shared_ptr<const DeviceBuffer> tables(const core::DevicePrepared &prepared);
+  std::shared_ptr<const DeviceBuffer> tables(const device::DevicePrepared &prepared);
 
-  using LaneLease = core::LanePool<Lane>::Lease;
+  using LaneLease = device::LanePool<Lane>::Lease;
 
   // A lane of one's own; waits for one while all are taken. Throws Error (CANCELLED) if that comes first.
   LaneLease take_lane(const core::Control &control);
@@ -145,15 +145,15 @@ class Session final : public std::enable_shared_from_this<Session>, private core
   Context context_;
   std::atomic<bool> is_lost_{false};
   Programs programs_;
-  core::LanePool<Lane> lanes_;
-  core::LatestFew<DeviceBuffer> tables_;  // by prepared's id
+  device::LanePool<Lane> lanes_;
+  device::LatestFew<DeviceBuffer> tables_;  // by prepared's id
 };
 
 // A call of a kernel that only lacks its shards.
 struct Launch {
   const Variant &variant;
-  const core::DevicePrepared &prepared;
-  core::KernelRange range;
+  const device::DevicePrepared &prepared;
+  device::KernelRange range;
   cl_mem offsets, records;
 };
 

@@ -18,7 +18,7 @@ constexpr unsigned kPiecesAtOnce = Session::kMostLanes * Lane::kSlots;
 struct Piece {
   const Task *task = nullptr;
   Variant variant;
-  core::KernelRange range;
+  device::KernelRange range;
   std::uint64_t offset_bytes = 0, length_bytes = 0;
 };
 
@@ -53,7 +53,7 @@ class Stream {
     const bool compare = task.mode == Mode::compare;
     const std::uint64_t pitch = pitch_of(piece.length_bytes);
 
-    const std::uint64_t record_bytes = compare ? piece.range.record_count * rows * core::kRecordBytes : 0;
+    const std::uint64_t record_bytes = compare ? piece.range.record_count * rows * device::kRecordBytes : 0;
     slot.make_room(pitch * columns, pitch * rows, (columns + rows) * sizeof(std::uint64_t), record_bytes,
                    place_.budget_bytes_of_staging() / kPiecesAtOnce);
     upload(slot, slot.host_inputs, slot.inputs, task.inputs, columns, piece);
@@ -126,7 +126,7 @@ class Stream {
     const Task &task = *std::exchange(piece.task, nullptr);
     const unsigned rows = task.prepared->rows();
     if (task.mode == Mode::compare)
-      return core::merge_records(piece.range, slot.record_values, piece.offset_bytes, rows, task.mismatches);
+      return device::merge_records(piece.range, slot.record_values, piece.offset_bytes, rows, task.mismatches);
     const std::uint64_t pitch = pitch_of(piece.length_bytes);
     for (unsigned r = 0; r < rows; ++r) {
       const std::byte *from = slot.host_outputs.get() + r * pitch;
@@ -161,7 +161,7 @@ std::uint64_t most_piece_bytes(const Workplace &place, const Task &task, const V
     // each.
     const auto &tuning = variant.spec.tuning;
     const std::uint64_t tile = std::uint64_t{tuning.element_bytes} * tuning.elements_per_item * tuning.local[0];
-    const std::uint64_t of_tile = task.prepared->rows() * core::kRecordBytes;
+    const std::uint64_t of_tile = task.prepared->rows() * device::kRecordBytes;
     const std::uint64_t rest = most > 3 * of_tile ? most - 3 * of_tile : 0;
     // piece * shards + piece / tile * of_tile <= rest. Tuning values are at most 2^30 and, for a tile, 2^28: no
     // overflow.
@@ -169,7 +169,7 @@ std::uint64_t most_piece_bytes(const Workplace &place, const Task &task, const V
   }
   if (piece == 0 && budget >= shards * 2 * kLine) piece = kLine;  // of a tuning value, not of memory
   if (piece == 0) {
-    core::fail(
+    base::fail(
         TANDEM_ERROR_OUT_OF_MEMORY,
         fmt::format("OpenCL: the memory budget of {} on {} ({} bytes) does not hold {} bytes of each of {} shards",
                     device.name, device.model, place.session->budget().bytes(), kLine, shards));
@@ -188,13 +188,13 @@ void run_staged(const Workplace &place, std::span<const Task> tasks, core::Contr
       const Mode mode = task.mode == Mode::accumulate ? Mode::assign : task.mode;
       const Variant variant =
           place.chooser.choose(prepared_of(task), place.session->programs(), mode, place.chooser.access(true),
-                               core::Binding::offsets, task.length_bytes);
+                               device::Binding::offsets, task.length_bytes);
       const std::uint64_t most = most_piece_bytes(place, task, variant, kPiecesAtOnce);
       for (std::uint64_t done = 0; done < task.length_bytes;) {
         if (control.cancelled()) fail_cancelled(device);
         const std::uint64_t length = std::min(most, task.length_bytes - done);
         stream.feed(
-            {&task, variant, core::cut_kernel_range(variant.spec, length, 0), task.offset_bytes + done, length});
+            {&task, variant, device::cut_kernel_range(variant.spec, length, 0), task.offset_bytes + done, length});
         done += length;
       }
     }

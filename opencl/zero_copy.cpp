@@ -4,7 +4,7 @@
 #include <map>
 #include <optional>
 
-#include "core/error.hpp"
+#include "base/error.hpp"
 #include "opencl/runs.hpp"
 
 namespace tandem::opencl {
@@ -72,7 +72,7 @@ bool run_zero_copy(const Workplace &place, const Task &task, core::Control &cont
   const unsigned columns = task.prepared->columns(), rows = task.prepared->rows();
   const Variant variant =
       place.chooser.choose(prepared_of(task), session.programs(), task.mode, place.chooser.access(false),
-                           core::Binding::arguments, task.length_bytes);
+                           device::Binding::arguments, task.length_bytes);
   const bool compare = task.mode == Mode::compare;
   const std::uint64_t most = std::max<std::uint64_t>(kLaunchBytes / (columns + rows) / 4096 * 4096, 4096);
 
@@ -86,7 +86,7 @@ bool run_zero_copy(const Workplace &place, const Task &task, core::Control &cont
   auto lane = session.take_lane(control);  // after the buffers: it is drained before they go
   const cl_command_queue queue = lane->run.get();
   struct Flight {
-    core::KernelRange range;
+    device::KernelRange range;
     std::uint64_t start_bytes;
   };
   std::array<Flight, kLaunchesAtOnce> flights{};
@@ -95,7 +95,8 @@ bool run_zero_copy(const Workplace &place, const Task &task, core::Control &cont
     if (slot.events.empty()) return;
     slot.events.wait();
     if (compare) {
-      core::merge_records(flights[index].range, slot.record_values, flights[index].start_bytes, rows, task.mismatches);
+      device::merge_records(flights[index].range, slot.record_values, flights[index].start_bytes, rows,
+                            task.mismatches);
     }
   };
   try {
@@ -105,7 +106,7 @@ bool run_zero_copy(const Workplace &place, const Task &task, core::Control &cont
       finish(next);
       const std::uint64_t length = std::min(most, task.length_bytes - done);
       Slot &slot = lane->slots[next];
-      const core::KernelRange range = core::cut_kernel_range(
+      const device::KernelRange range = device::cut_kernel_range(
           variant.spec, length, reinterpret_cast<std::uintptr_t>(task.outputs[0]) + task.offset_bytes + done);
       flights[next] = {range, task.offset_bytes + done};
       slot.offset_values.assign(columns + rows, done);
@@ -114,7 +115,7 @@ bool run_zero_copy(const Workplace &place, const Task &task, core::Control &cont
       check(driver.clEnqueueWriteBuffer(queue, offsets, CL_FALSE, 0, offset_bytes, slot.offset_values.data(), 0,
                                         nullptr, slot.events.next(driver)),
             "clEnqueueWriteBuffer");
-      const std::uint64_t record_bytes = range.record_count * rows * core::kRecordBytes;
+      const std::uint64_t record_bytes = range.record_count * rows * device::kRecordBytes;
       cl_mem records = offsets;  // any buffer
       if (compare) {
         records = slot.records.get(session, record_bytes);
@@ -151,7 +152,7 @@ bool run_zero_copy(const Workplace &place, const Task &task, core::Control &cont
     }
   } catch (...) {
     if (!place.session->settle(lane)) {
-      core::fail(TANDEM_ERROR_DEVICE, fmt::format("OpenCL: work on {} does not come to an end: it may still write to "
+      base::fail(TANDEM_ERROR_DEVICE, fmt::format("OpenCL: work on {} does not come to an end: it may still write to "
                                                   "the shards in this memory",
                                                   session.device().name));
     }

@@ -37,7 +37,7 @@ struct Range {
   std::uint64_t begin_bytes, end_bytes, byte_count;
 };
 
-// The records of a range: core::KernelRange, with what it takes to find them on the device.
+// The records of a range: device::KernelRange, with what it takes to find them on the device.
 struct Records {
   // (record * rows + row) * 2: one less than how many bytes differ, and where in its tile the first lies
   const std::uint32_t *words;

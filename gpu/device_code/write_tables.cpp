@@ -27,10 +27,10 @@ void write(std::ostream &out) {
   using namespace tandem;
   const core::Matrix any(1, 1);
   for (const core::Mode mode : gpu::kTablesModes) {
-    for (const core::Access access : gpu::kTablesAccesses) {
+    for (const device::Access access : gpu::kTablesAccesses) {
       for (const unsigned element_bytes : gpu::kTablesElementBytes) {
-        const core::KernelSpec spec = gpu::tables_kernel_spec(mode, access, element_bytes);
-        const std::string text = core::generate_kernel(any, spec).text;
+        const device::KernelSpec spec = gpu::tables_kernel_spec(mode, access, element_bytes);
+        const std::string text = device::generate_kernel(any, spec).text;
         out << "namespace in_" << spec.name << " {\n" << text << "}\n";
         for (const std::string &name : macros_of(text)) out << "#undef " << name << '\n';
       }

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "core/error.hpp"
+#include "base/error.hpp"
 #include "core/mismatch_ranges.hpp"
 #include "tests/conformance/work.hpp"
 #include "tests/support/mismatch_ranges.hpp"
@@ -227,12 +227,12 @@ TEST_P(CudaShards, EveryTunedShape) {
     const core::Matrix matrix = random_matrix(rows, columns);
     DeviceStripe aligned(*program_, matrix, kBytes, [](unsigned) { return 0; });
     DeviceStripe unaligned(*program_, matrix, kBytes, [](unsigned shard) { return (7 * shard + 1) % 16; });
-    std::set<std::tuple<core::Loads, unsigned, unsigned>> written;  // of aligned kernels; their texts
+    std::set<std::tuple<device::Loads, unsigned, unsigned>> written;  // of aligned kernels; their texts
     for (const std::string technique : kTechniques) {
       gpu::Options options = program_->options(technique.c_str());
-      options.generate = [&, generate = options.generate](const core::Matrix &of, const core::KernelSpec &spec) {
-        if (of.rows() == matrix.rows() && spec.technique == core::Technique::compiled &&
-            spec.access == core::Access::aligned)
+      options.generate = [&, generate = options.generate](const core::Matrix &of, const device::KernelSpec &spec) {
+        if (of.rows() == matrix.rows() && spec.technique == device::Technique::compiled &&
+            spec.access == device::Access::aligned)
           written.insert({spec.tuning.loads, spec.tuning.elements_per_item, spec.tuning.element_bytes});
         return generate(of, spec);
       };

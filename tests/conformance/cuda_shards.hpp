@@ -38,7 +38,7 @@ class CudaProgram {
   virtual ~CudaProgram() = default;
 
   // For backends, which it outlives.
-  core::Log log() { return heard_.log(); }
+  base::Log log() { return heard_.log(); }
 
   virtual gpu::Options options(const char *technique) const = 0;
   virtual std::uint64_t large_bytes() const = 0;  // of a shard, where it takes a while

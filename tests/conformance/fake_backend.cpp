@@ -8,7 +8,7 @@
 #include <mutex>
 #include <thread>
 
-#include "core/error.hpp"
+#include "base/error.hpp"
 #include "tests/support/expected.hpp"
 
 namespace tandem::test {
@@ -81,7 +81,7 @@ struct FakeBackend::State {
     lane_free.wait(lock, [&] { return running < script.lanes; });
     const std::uint64_t wanted = moved_bytes(task, task.length_bytes);
     if (wanted > script.memory_limit_bytes - std::min(held_bytes, script.memory_limit_bytes)) {
-      core::fail(TANDEM_ERROR_OUT_OF_MEMORY, fmt::format("{}: {} bytes wanted, {} of {} in use", script.name, wanted,
+      base::fail(TANDEM_ERROR_OUT_OF_MEMORY, fmt::format("{}: {} bytes wanted, {} of {} in use", script.name, wanted,
                                                          held_bytes, script.memory_limit_bytes));
     }
     held_bytes += wanted;
@@ -105,7 +105,7 @@ struct FakeBackend::State {
     const std::uint64_t step = std::max(script.chunk_bytes / grain * grain, grain);
     for (std::uint64_t done = 0; done < length_bytes;) {
       if (script.before_chunk) script.before_chunk(number, done);
-      if (control.cancelled()) core::fail(TANDEM_ERROR_CANCELLED, fmt::format("{}: cancelled", script.name));
+      if (control.cancelled()) base::fail(TANDEM_ERROR_CANCELLED, fmt::format("{}: cancelled", script.name));
       const std::uint64_t length = std::min(step, length_bytes - done);
       compute(task, task.offset_bytes + done, length);
       const double speed = prepared_of(task).bytes_per_second.value_or(script.bytes_per_second);
@@ -128,7 +128,7 @@ struct FakeBackend::State {
         run_range(task, number, task.length_bytes, control);
       } else {
         if (script.fails_after_half) run_range(task, number, task.length_bytes / 2, control);
-        core::fail(script.failure, fmt::format("{}: task {} fails by script", script.name, number));
+        base::fail(script.failure, fmt::format("{}: task {} fails by script", script.name, number));
       }
     } catch (...) {
       end(task, true);
@@ -160,7 +160,7 @@ std::shared_ptr<const core::Prepared> FakeBackend::prepare_tuned(const core::Mat
   auto prepared = std::make_shared<FakePrepared>(coefficients);
   if (script.speed_of) prepared->bytes_per_second = script.speed_of(values);
   if (prepared->bytes_per_second == 0.0)
-    core::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{}: these values are refused by script", script.name));
+    base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{}: these values are refused by script", script.name));
   prepared->wrong = script.is_wrong && script.is_wrong(values);
   prepared->wrong_from_bytes = script.wrong_from_bytes;
   if (script.first_run_seconds) prepared->first_run_seconds = script.first_run_seconds(values);

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.hpp"
+#include "base/error.hpp"
 #include "tests/support/expected.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/thinned.hpp"
@@ -98,7 +98,7 @@ tandem_status status_of(const std::function<void()> &body) {
   try {
     body();
     return TANDEM_OK;
-  } catch (const core::Error &error) {
+  } catch (const base::Error &error) {
     EXPECT_STRNE(error.what(), "");
     return error.status();
   }

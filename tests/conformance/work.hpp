@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.hpp"
+#include "base/log.hpp"
 #include "core/backend.hpp"
-#include "core/error.hpp"
-#include "core/log.hpp"
 #include "tests/support/expected.hpp"
 #include "tests/support/random.hpp"
 
@@ -23,7 +23,7 @@ struct Heard {
     const std::lock_guard lock(self->mutex);
     self->text += std::string(message) + "\n";
   }
-  core::Log log() { return {hear, this, TANDEM_LOG_DEBUG}; }
+  base::Log log() { return {hear, this, TANDEM_LOG_DEBUG}; }
   bool has(const std::string &part) {
     const std::lock_guard lock(mutex);
     return text.find(part) != std::string::npos;
@@ -92,7 +92,7 @@ inline std::pair<tandem_status, std::string> status_of(const std::function<void(
   try {
     body();
     return {TANDEM_OK, ""};
-  } catch (const core::Error &error) {
+  } catch (const base::Error &error) {
     return {error.status(), error.what()};
   }
 }

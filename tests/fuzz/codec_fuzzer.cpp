@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "../reference.hpp"
-#include "../support/expected.hpp"
-#include "../support/random.hpp"
 #include "tandem/tandem.h"
 #include "tandem/tools.h"
+#include "tests/reference.hpp"
+#include "tests/support/expected.hpp"
+#include "tests/support/random.hpp"
 
 namespace tandem::test {
 namespace {

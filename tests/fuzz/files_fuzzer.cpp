@@ -19,13 +19,13 @@
 #include <string>
 #include <vector>
 
-#include "../support/random.hpp"
 #include "files/bytes.hpp"
 #include "files/commit.hpp"
 #include "files/format.hpp"
-#include "input.hpp"
 #include "tandem/files.h"
 #include "tandem/tandem.h"
+#include "tests/fuzz/input.hpp"
+#include "tests/support/random.hpp"
 
 // ---- memory is counted ----
 

@@ -8,7 +8,7 @@
 #include "files/bytes.hpp"
 #include "files/commit.hpp"
 #include "files/format.hpp"
-#include "input.hpp"
+#include "tests/fuzz/input.hpp"
 
 namespace tandem::files {
 namespace {

@@ -7,13 +7,14 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.hpp"
 #include "core/backend.hpp"
-#include "core/error.hpp"
-#include "core/tuning_ranges.hpp"
-#include "core/tuning_table.hpp"
+#include "tuning/ranges.hpp"
+#include "tuning/table.hpp"
 
 namespace {
 
+using namespace tandem;
 using namespace tandem::core;
 
 [[noreturn]] void wrong(const char *what) {
@@ -21,18 +22,18 @@ using namespace tandem::core;
   std::abort();
 }
 
-void check_entry(const TuningEntry &entry) {
+void check_entry(const tuning::TuningEntry &entry) {
   if (entry.key.k < 1 || entry.key.k > 256 || entry.key.m < 1 || entry.key.m > 256) wrong("k or m");
   if (entry.values.size() > 64) wrong("many values");
   for (const auto &[name, value] : entry.values)
-    if (value > std::uint64_t{1} << 40 || !valid_tuning_name(name)) wrong("a value");
+    if (value > std::uint64_t{1} << 40 || !tuning::valid_tuning_name(name)) wrong("a value");
   if (!std::isfinite(entry.bytes_per_second) || entry.bytes_per_second < 0) wrong("a rate");
   if (entry.date.size() != 20 || entry.repeats == 0 || entry.shard_bytes == 0) wrong("a number");
   for (const std::string *text : {&entry.key.identity.backend, &entry.key.identity.vendor, &entry.key.identity.device,
                                   &entry.key.identity.driver, &entry.key.kernel_hash})
     if (text->size() > 256 || std::any_of(text->begin(), text->end(), [](unsigned char c) { return c < 32; }))
       wrong("a text");
-  const std::optional<TuningEntry> again = parse_tuning_entry(tuning_entry_line(entry));
+  const std::optional<tuning::TuningEntry> again = tuning::parse_tuning_entry(tuning::tuning_entry_line(entry));
   if (!again || !(again->key == entry.key) || again->values != entry.values || again->date != entry.date)
     wrong("an entry that reads back differently");
 }
@@ -47,14 +48,14 @@ void check_speed(const SpeedEntry &speed) {
 }
 
 void fuzz_file(std::string_view text) {
-  TuningTable table;
+  tuning::TuningTable table;
   try {
-    table = TuningTable::parse(text);
-  } catch (const Error &error) {
+    table = tuning::TuningTable::parse(text);
+  } catch (const base::Error &error) {
     if (error.status() != TANDEM_ERROR_DAMAGED && error.status() != TANDEM_ERROR_UNSUPPORTED) wrong("status");
     return;
   }
-  for (const TuningEntry &entry : table.entries()) {
+  for (const tuning::TuningEntry &entry : table.entries()) {
     check_entry(entry);
     const TuningChoice choice = table.find({entry.key.identity, entry.key.kernel_hash,
                                             tuned_operation_mode(entry.key.operation), entry.key.k, entry.key.m});
@@ -62,8 +63,8 @@ void fuzz_file(std::string_view text) {
   }
   for (const SpeedEntry &speed : table.speeds()) check_speed(speed);
   const std::string written = table.to_json();
-  if (TuningTable::parse(written).to_json() != written) wrong("a file that reads back differently");
-  TuningTable merged;
+  if (tuning::TuningTable::parse(written).to_json() != written) wrong("a file that reads back differently");
+  tuning::TuningTable merged;
   merged.merge(table);
   merged.merge(table);
   if (merged.entries().size() > table.entries().size() || merged.speeds().size() > table.speeds().size())
@@ -72,11 +73,11 @@ void fuzz_file(std::string_view text) {
 
 void fuzz_range(std::string_view text) {
   try {
-    const auto values = parse_tuning_range(text, 1, 5000);
-    if (values.empty() || values.size() > kMostRangeValues) wrong("a range's size");
+    const auto values = tuning::parse_tuning_range(text, 1, 5000);
+    if (values.empty() || values.size() > tuning::kMostRangeValues) wrong("a range's size");
     for (const std::uint64_t value : values)
       if (value < 1 || value > 5000) wrong("a range's limits");
-  } catch (const Error &error) {
+  } catch (const base::Error &error) {
     if (error.status() != TANDEM_ERROR_INVALID_ARGUMENT) wrong("status of a range");
   }
 }

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "expected.hpp"
-#include "random.hpp"
 #include "tandem/tandem.h"
+#include "tests/support/expected.hpp"
+#include "tests/support/random.hpp"
 
 namespace tandem::test {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "../reference.hpp"
+#include "tests/reference.hpp"
 
 namespace tandem::test {
 

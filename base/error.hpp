@@ -1,0 +1,25 @@
+// Errors inside the library: one exception type that carries a status and a sentence with the numbers.
+// api/ is the one gate that turns it into a tandem_status (base/gate.hpp).
+#pragma once
+
+#include <exception>
+#include <string>
+
+#include "tandem/tandem.h"
+
+namespace tandem::base {
+
+class Error : public std::exception {
+ public:
+  Error(tandem_status status, std::string message) : status_(status), message_(std::move(message)) {}
+  tandem_status status() const noexcept { return status_; }
+  const char *what() const noexcept override { return message_.c_str(); }
+
+ private:
+  tandem_status status_;
+  std::string message_;
+};
+
+[[noreturn]] inline void fail(tandem_status status, std::string message) { throw Error(status, std::move(message)); }
+
+}  // namespace tandem::base

@@ -1,0 +1,34 @@
+// The one gate between exceptions inside and status codes outside.
+#pragma once
+
+#include <new>
+#include <string_view>
+
+#include "base/error.hpp"
+
+namespace tandem::base {
+
+// Keeps `message` for tandem_last_error_message() on this thread, cut to fit, and returns `status`.
+tandem_status refuse(tandem_status status, std::string_view message) noexcept;
+
+// The sentence of this thread's last failure; "" before the first one.
+const char *last_error_message() noexcept;
+
+// Runs `body` (returning void) and turns what it throws into a status.
+template <class Body>
+tandem_status guarded(Body &&body) noexcept {
+  try {
+    body();
+    return TANDEM_OK;
+  } catch (const base::Error &error) {
+    return refuse(error.status(), error.what());
+  } catch (const std::bad_alloc &) {
+    return refuse(TANDEM_ERROR_OUT_OF_MEMORY, "out of memory");
+  } catch (const std::exception &error) {
+    return refuse(TANDEM_ERROR_INTERNAL, error.what());
+  } catch (...) {
+    return refuse(TANDEM_ERROR_INTERNAL, "an unknown exception");
+  }
+}
+
+}  // namespace tandem::base

@@ -1,0 +1,36 @@
+#include "base/overlap.hpp"
+
+#include <algorithm>
+
+namespace tandem::base {
+
+bool find_overlap(std::span<Extent> extents, Overlap *found) {
+  const auto address = [](const Extent &e) { return reinterpret_cast<std::uintptr_t>(e.begin); };
+  std::sort(extents.begin(), extents.end(), [&](const Extent &a, const Extent &b) { return address(a) < address(b); });
+  // Sweep by address: an output collides with whatever, seen before it, reaches furthest; an input only with outputs.
+  const Extent *furthest = nullptr, *furthest_output = nullptr;
+  std::uintptr_t end = 0, end_output = 0;
+  for (const Extent &e : extents) {
+    const std::uintptr_t begin = address(e);
+    const Extent *other = nullptr;
+    if (e.is_output && furthest != nullptr && begin < end) other = furthest;
+    if (!e.is_output && furthest_output != nullptr && begin < end_output) other = furthest_output;
+    if (other != nullptr) {
+      const Extent &output = e.is_output ? e : *other;
+      const Extent &rest = e.is_output ? *other : e;
+      *found = {output.index, rest.index, rest.is_output};
+      return true;
+    }
+    if (begin + e.bytes > end) {
+      end = begin + e.bytes;
+      furthest = &e;
+    }
+    if (e.is_output && begin + e.bytes > end_output) {
+      end_output = begin + e.bytes;
+      furthest_output = &e;
+    }
+  }
+  return false;
+}
+
+}  // namespace tandem::base

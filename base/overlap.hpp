@@ -1,0 +1,26 @@
+// Does any output overlap another buffer?
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace tandem::base {
+
+struct Extent {
+  const std::byte *begin;
+  std::size_t bytes;
+  bool is_output;
+  std::uint16_t index;  // for the message
+};
+
+struct Overlap {
+  std::uint16_t output, other;  // indices of the two
+  bool other_is_output;
+};
+
+// Finds one output that overlaps an input or another output; inputs may overlap each other. Sorts `extents`.
+// Cost n log n. Returns whether there is one.
+bool find_overlap(std::span<Extent> extents, Overlap *found);
+
+}  // namespace tandem::base

@@ -1,0 +1,119 @@
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <new>
+
+#include "base/error.hpp"
+#include "base/fork.hpp"
+#include "base/own_folder.hpp"
+#include "core/budget.hpp"
+#include "cpu/executors/executor.hpp"
+#include "cpu/executors/item_loop.hpp"
+#include "cpu/executors/openmp_loader.hpp"
+
+namespace tandem::cpu {
+
+namespace {
+
+constexpr const char *kModuleFile = "libtandem_openmp.so";
+
+struct Run {
+  Batch &batch;
+  core::Control &control;
+  core::Budget *budget;
+  std::atomic<std::size_t> ran_count{0};
+};
+
+static_assert(sizeof(ItemLoop) <= TANDEM_OPENMP_THREAD_BYTES && alignof(ItemLoop) <= 16);
+
+void begin_thread(void *user, void *thread) {
+  Run *run = static_cast<Run *>(user);
+  new (thread) ItemLoop(run->batch, run->control, run->budget);
+}
+
+void run_one(void *, void *thread, std::size_t item) { static_cast<ItemLoop *>(thread)->run(item); }
+
+void end_thread(void *user, void *thread) {
+  ItemLoop *loop = static_cast<ItemLoop *>(thread);
+  static_cast<Run *>(user)->ran_count.fetch_add(loop->ran_count(), std::memory_order_relaxed);
+  loop->~ItemLoop();
+}
+
+const tandem_openmp_module *open_module(const std::string &path) {
+  // Never closed: the runtime's threads outlive any executor.
+  void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (handle == nullptr) {
+    const char *reason = dlerror();
+    base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("executor \"openmp\" needs {}: {}", path,
+                                                     reason != nullptr ? reason : "it cannot be opened"));
+  }
+  const auto get = reinterpret_cast<tandem_openmp_module_get_function>(dlsym(handle, TANDEM_OPENMP_SYMBOL));
+  if (get == nullptr) {
+    base::fail(TANDEM_ERROR_UNAVAILABLE,
+               fmt::format("executor \"openmp\": {} has no symbol {}", path, TANDEM_OPENMP_SYMBOL));
+  }
+  const tandem_openmp_module *module = get();
+  check_openmp_module(module, path);
+  return module;
+}
+
+class OpenmpExecutor final : public Executor {
+ public:
+  OpenmpExecutor(const tandem_openmp_module *module, const ExecutorOptions &options)
+      : module_(module), options_(options), in_child_(make_pthread_executor(options)) {}
+
+  const char *name() const noexcept override { return forked() ? in_child_->name() : "openmp"; }
+  unsigned thread_count() const noexcept override { return options_.thread_count; }
+
+  bool run(Batch &batch, std::size_t item_count, core::Control &control, unsigned most_threads) override {
+    if (forked()) return in_child_->run(batch, item_count, control, most_threads);
+    const unsigned threads = std::min(options_.thread_count, most_threads);
+    if (item_count <= 1 || threads == 1) {
+      return run_serially(batch, item_count, control, options_.budget);
+    }
+    if (options_.budget != nullptr) options_.budget->make_ready();  // the region's threads have nobody to throw to
+    Run run{batch, control, options_.budget};
+    const tandem_openmp_run call = {&run,         item_count, threads,   options_.dynamic_schedule ? 1u : 0u,
+                                    begin_thread, run_one,    end_thread};
+    module_->run(&call);
+    return run.ran_count.load(std::memory_order_relaxed) == item_count;
+  }
+
+ private:
+  // In any child, also with an executor made there: the parent, or code that is not ours, may have used the runtime.
+  static bool forked() noexcept { return base::fork_generation() != base::kFirstForkGeneration; }
+
+  const tandem_openmp_module *module_;
+  const ExecutorOptions options_;
+  const std::unique_ptr<Executor> in_child_;  // has no threads until it is used
+};
+
+}  // namespace
+
+void check_openmp_module(const tandem_openmp_module *module, const std::string &path) {
+  constexpr std::uint32_t version = TANDEM_OPENMP_VERSION;
+  if (module == nullptr) base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("executor \"openmp\": {} is empty", path));
+  if (module->version != version) {
+    base::fail(TANDEM_ERROR_UNAVAILABLE,
+               fmt::format("executor \"openmp\": {} speaks version {}, this library version {}", path, module->version,
+                           version));
+  }
+  if (module->struct_bytes != sizeof(tandem_openmp_module) || module->run == nullptr) {
+    base::fail(TANDEM_ERROR_UNAVAILABLE,
+               fmt::format("executor \"openmp\": {} has a table of {} bytes, this library expects {}", path,
+                           module->struct_bytes, sizeof(tandem_openmp_module)));
+  }
+}
+
+std::unique_ptr<Executor> make_openmp_executor_from(const std::string &folder, const ExecutorOptions &options) {
+  check_executor_options(options);
+  return std::make_unique<OpenmpExecutor>(open_module(folder + "/" + kModuleFile), options);
+}
+
+std::unique_ptr<Executor> make_openmp_executor(const ExecutorOptions &options) {
+  return make_openmp_executor_from(base::own_folder("executor \"openmp\""), options);
+}
+
+}  // namespace tandem::cpu

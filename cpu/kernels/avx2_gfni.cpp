@@ -1,0 +1,81 @@
+// Vocabulary of AVX2 with GFNI: one instruction multiplies 32 bytes by a constant, as an 8x8 bit matrix.
+#include <immintrin.h>
+
+#include "cpu/kernels/affine.hpp"
+#include "cpu/kernels/kernel.hpp"
+
+namespace tandem::cpu {
+namespace {
+
+struct Isa {
+  using Vector = __m256i;
+  using Source = __m256i;
+  static constexpr unsigned kVectorBytes = 32;
+  static constexpr unsigned kCoefficientBytes = kAffineBytes;
+  static constexpr bool kMasks = false;      // load_part and store_part cost no more than whole ones
+  static constexpr bool kMergesTwo = false;  // multiply_add2 is cheaper than two multiply_add
+  // The largest blocks whose sums stay in registers, and how many vectors side by side.
+  static constexpr unsigned kMostQuads = 1, kMostPairs = 0, kMostPairsBesideQuad = 0, kMostSingles = 4;
+  static constexpr unsigned kOnePairSteps = 2, kPairSteps = 1, kTwoSingleSteps = 4, kSingleSteps = 2;
+  static constexpr size_t kPrefetchBytes = 256;
+  static constexpr unsigned kSpreadSteps = 2, kRaidSteps = 4, kXorSteps = 8;
+  static constexpr size_t kTileInputBytes = 128 << 10, kPackedBytes = 32 << 10;
+  static constexpr unsigned kPackedProducts = 80;  // rows x columns from which copying pays out of cache
+
+  static Vector zero() { return _mm256_setzero_si256(); }
+  static Vector load(const uint8_t *from) { return _mm256_loadu_si256(reinterpret_cast<const __m256i *>(from)); }
+  static void store(uint8_t *to, Vector v) { _mm256_storeu_si256(reinterpret_cast<__m256i *>(to), v); }
+  static void stream(uint8_t *to, Vector v) { _mm256_stream_si256(reinterpret_cast<__m256i *>(to), v); }
+  static Vector load_part(const uint8_t *from, size_t bytes) {
+    alignas(32) uint8_t whole[32] = {};
+    __builtin_memcpy(whole, from, bytes);
+    return _mm256_load_si256(reinterpret_cast<const __m256i *>(whole));
+  }
+  static void store_part(uint8_t *to, Vector v, size_t bytes) {
+    alignas(32) uint8_t whole[32];
+    _mm256_store_si256(reinterpret_cast<__m256i *>(whole), v);
+    __builtin_memcpy(to, whole, bytes);
+  }
+
+  static Source source(Vector v) { return v; }
+  static Vector add(Vector a, Vector b) { return _mm256_xor_si256(a, b); }
+  static Vector add3(Vector a, Vector b, Vector c) { return add(add(a, b), c); }
+
+  static Vector multiply(const uint8_t *coefficient, Source x) {
+    return _mm256_gf2p8affine_epi64_epi8(x, _mm256_set1_epi64x(*reinterpret_cast<const AffineWord *>(coefficient)), 0);
+  }
+  static void multiply_add(Vector &sum, const uint8_t *coefficient, Source x) {
+    sum = add(sum, multiply(coefficient, x));
+  }
+  static void multiply_add2(Vector &sum, const uint8_t *a, Source x, const uint8_t *b, Source y) {
+    sum = add3(multiply(a, x), multiply(b, y), sum);
+  }
+  static void prepare(uint8_t coefficient, uint8_t *table) { write_affine(coefficient, table); }
+  // Of a coefficient that stands in a nibble table, as its product with 1.
+  static const uint8_t *coefficient(const uint8_t *nibbles) {
+    return reinterpret_cast<const uint8_t *>(&kAffine.word[nibbles[1]]);
+  }
+  using Factor = Vector;  // a coefficient in registers
+  static Factor factor(const uint8_t *nibbles) { return broadcast(kAffine.word[nibbles[1]]); }
+  static Vector times(Factor factor, Source x) { return _mm256_gf2p8affine_epi64_epi8(x, factor, 0); }
+  static Vector twice(Vector v) { return times(broadcast(kAffine.word[2]), v); }
+  static void end_streaming() { _mm_sfence(); }
+
+ private:
+  static Vector broadcast(uint64_t word) { return _mm256_set1_epi64x(static_cast<long long>(word)); }
+};
+
+#include "cpu/kernels/schedule.inc"
+// Both over the walk above.
+#include "cpu/kernels/direct.inc"
+#include "cpu/kernels/raid.inc"
+
+bool supported(const CpuFeatures &features) { return features.avx2 && features.gfni; }
+
+}  // namespace
+
+extern const Kernel kKernelAvx2Gfni;
+const Kernel kKernelAvx2Gfni = {"avx2-gfni", "AVX2; GFNI", supported,     tables_bytes,
+                                prepare,     apply,        apply_nibbles, raid};
+
+}  // namespace tandem::cpu

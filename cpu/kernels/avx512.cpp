@@ -1,0 +1,86 @@
+// Vocabulary of AVX-512 without GFNI: products from two 16-entry tables by VPSHUFB, 64 bytes at a time.
+#include <immintrin.h>
+
+#include "cpu/kernels/kernel.hpp"
+#include "cpu/kernels/nibbles.hpp"
+
+namespace tandem::cpu {
+namespace {
+
+struct Isa {
+  using Vector = __m512i;
+  struct Source {  // the low and the high half of every byte: indices into the tables
+    __m512i low, high;
+  };
+  static constexpr unsigned kVectorBytes = 64;
+  static constexpr unsigned kCoefficientBytes = kNibbleTableBytes;
+  static constexpr bool kMasks = true;       // load_part and store_part cost no more than whole ones
+  static constexpr bool kMergesTwo = false;  // multiply_add2 is cheaper than two multiply_add
+  // The largest blocks whose sums stay in registers, and how many vectors side by side.
+  static constexpr unsigned kMostQuads = 1, kMostPairs = 2, kMostPairsBesideQuad = 0, kMostSingles = 4;
+  static constexpr unsigned kOnePairSteps = 2, kPairSteps = 1, kTwoSingleSteps = 2, kSingleSteps = 2;
+  static constexpr size_t kPrefetchBytes = 256;
+  static constexpr unsigned kSpreadSteps = 2, kRaidSteps = 4, kXorSteps = 8;
+  static constexpr size_t kTileInputBytes = 128 << 10, kPackedBytes = 32 << 10;
+  static constexpr unsigned kPackedProducts = 1024;  // rows x columns from which copying pays out of cache
+
+  static Vector zero() { return _mm512_setzero_si512(); }
+  static Vector load(const uint8_t *from) { return _mm512_loadu_si512(from); }
+  static void store(uint8_t *to, Vector v) { _mm512_storeu_si512(to, v); }
+  static void stream(uint8_t *to, Vector v) { _mm512_stream_si512(reinterpret_cast<__m512i *>(to), v); }
+  static Vector load_part(const uint8_t *from, size_t bytes) { return _mm512_maskz_loadu_epi8(mask(bytes), from); }
+  static void store_part(uint8_t *to, Vector v, size_t bytes) { _mm512_mask_storeu_epi8(to, mask(bytes), v); }
+
+  static Source source(Vector v) {
+    const __m512i nibble = _mm512_set1_epi8(15);
+    return {_mm512_and_si512(v, nibble), _mm512_and_si512(_mm512_srli_epi64(v, 4), nibble)};
+  }
+  static Source add(Source a, Source b) { return {_mm512_xor_si512(a.low, b.low), _mm512_xor_si512(a.high, b.high)}; }
+  static Vector add(Vector a, Vector b) { return _mm512_xor_si512(a, b); }
+  static Vector add3(Vector a, Vector b, Vector c) { return _mm512_ternarylogic_epi64(a, b, c, 0x96); }
+
+  static void multiply_add(Vector &sum, const uint8_t *coefficient, Source x) {
+    sum =
+        add3(sum, _mm512_shuffle_epi8(table(coefficient), x.low), _mm512_shuffle_epi8(table(coefficient + 16), x.high));
+  }
+  static void multiply_add2(Vector &sum, const uint8_t *a, Source x, const uint8_t *b, Source y) {
+    multiply_add(sum, a, x);
+    multiply_add(sum, b, y);
+  }
+  static void prepare(uint8_t coefficient, uint8_t *out) { write_nibbles(coefficient, out); }
+  // Of a coefficient that stands in a nibble table: the table itself.
+  static const uint8_t *coefficient(const uint8_t *nibbles) { return nibbles; }
+  struct Factor {  // a coefficient in registers
+    Vector low, high;
+  };
+  static Factor factor(const uint8_t *nibbles) { return {table(nibbles), table(nibbles + 16)}; }
+  static Vector times(Factor factor, Source x) {
+    return add(_mm512_shuffle_epi8(factor.low, x.low), _mm512_shuffle_epi8(factor.high, x.high));
+  }
+  static Vector twice(Vector v) {
+    const Vector reduced = _mm512_maskz_set1_epi8(_mm512_movepi8_mask(v), 0x1d);
+    return _mm512_xor_si512(_mm512_add_epi8(v, v), reduced);
+  }
+  static void end_streaming() { _mm_sfence(); }
+
+ private:
+  static __mmask64 mask(size_t bytes) { return ~uint64_t{0} >> (64 - bytes); }
+  static __m512i table(const uint8_t *from) {
+    return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i *>(from)));
+  }
+};
+
+#include "cpu/kernels/schedule.inc"
+// Both over the walk above.
+#include "cpu/kernels/direct.inc"
+#include "cpu/kernels/raid.inc"
+
+bool supported(const CpuFeatures &features) { return features.avx512; }
+
+}  // namespace
+
+extern const Kernel kKernelAvx512;
+const Kernel kKernelAvx512 = {"avx512", "AVX-512 F, BW, VL, DQ", supported, tables_bytes, prepare,
+                              apply,    apply_nibbles,           raid};
+
+}  // namespace tandem::cpu

@@ -1,0 +1,86 @@
+// Vocabulary of AVX-512 with GFNI: one instruction multiplies 64 bytes by a constant, as an 8x8 bit matrix
+// (Intel SDM, GF2P8AFFINEQB). Its own field is not ours, so the affine form is used, not GF2P8MULB.
+#include <immintrin.h>
+
+#include "cpu/kernels/affine.hpp"
+#include "cpu/kernels/kernel.hpp"
+
+namespace tandem::cpu {
+namespace {
+
+struct Isa {
+  using Vector = __m512i;
+  using Source = __m512i;  // what a loaded vector becomes before it is multiplied
+  static constexpr unsigned kVectorBytes = 64;
+  static constexpr unsigned kCoefficientBytes = kAffineBytes;
+  static constexpr bool kMasks = true;      // load_part and store_part cost no more than whole ones
+  static constexpr bool kMergesTwo = true;  // multiply_add2 is cheaper than two multiply_add
+  // The largest blocks whose sums stay in registers, and how many vectors side by side.
+  static constexpr unsigned kMostQuads = 2, kMostPairs = 4, kMostPairsBesideQuad = 1, kMostSingles = 4;
+  static constexpr unsigned kOnePairSteps = 2, kPairSteps = 2, kTwoSingleSteps = 4, kSingleSteps = 2;
+  static constexpr size_t kPrefetchBytes = 256;
+  static constexpr unsigned kSpreadSteps = 2, kRaidSteps = 4, kXorSteps = 8;
+  static constexpr size_t kTileInputBytes = 128 << 10, kPackedBytes = 32 << 10;
+  static constexpr unsigned kPackedProducts = 1024;  // rows x columns from which copying pays out of cache
+
+  static Vector zero() { return _mm512_setzero_si512(); }
+  static Vector load(const uint8_t *from) { return _mm512_loadu_si512(from); }
+  static void store(uint8_t *to, Vector v) { _mm512_storeu_si512(to, v); }
+  static void stream(uint8_t *to, Vector v) { _mm512_stream_si512(reinterpret_cast<__m512i *>(to), v); }
+  static Vector load_part(const uint8_t *from, size_t bytes) { return _mm512_maskz_loadu_epi8(mask(bytes), from); }
+  static void store_part(uint8_t *to, Vector v, size_t bytes) { _mm512_mask_storeu_epi8(to, mask(bytes), v); }
+
+  static Source source(Vector v) { return v; }
+  static Source add(Source a, Source b) { return _mm512_xor_si512(a, b); }
+  static Vector add3(Vector a, Vector b, Vector c) { return _mm512_ternarylogic_epi64(a, b, c, 0x96); }
+
+  // By hand: GCC 12 broadcasts the coefficient in an instruction of its own (a sixth of all), and LLVM 14 encodes the
+  // displacement of this instruction's broadcast operand 8 times too large, from intrinsics as from assembly.
+  static Vector multiply(const uint8_t *coefficient, Source x) {
+    const AffineWord &word = *reinterpret_cast<const AffineWord *>(coefficient);
+    Vector product;
+#if defined(__clang__)
+    Vector wide;
+    asm("vpbroadcastq %1, %0" : "=v"(wide) : "m"(word));
+    product = _mm512_gf2p8affine_epi64_epi8(x, wide, 0);
+#else
+    asm("vgf2p8affineqb $0, %2%{1to8%}, %1, %0" : "=v"(product) : "v"(x), "m"(word));
+#endif
+    return product;
+  }
+  static void multiply_add(Vector &sum, const uint8_t *coefficient, Source x) {
+    sum = _mm512_xor_si512(sum, multiply(coefficient, x));
+  }
+  static void multiply_add2(Vector &sum, const uint8_t *a, Source x, const uint8_t *b, Source y) {
+    sum = add3(sum, multiply(a, x), multiply(b, y));
+  }
+  static void prepare(uint8_t coefficient, uint8_t *table) { write_affine(coefficient, table); }
+  // Of a coefficient that stands in a nibble table, as its product with 1.
+  static const uint8_t *coefficient(const uint8_t *nibbles) {
+    return reinterpret_cast<const uint8_t *>(&kAffine.word[nibbles[1]]);
+  }
+  using Factor = Vector;  // a coefficient in registers
+  static Factor factor(const uint8_t *nibbles) { return broadcast(kAffine.word[nibbles[1]]); }
+  static Vector times(Factor factor, Source x) { return _mm512_gf2p8affine_epi64_epi8(x, factor, 0); }
+  static Vector twice(Vector v) { return times(broadcast(kAffine.word[2]), v); }
+  static void end_streaming() { _mm_sfence(); }
+
+ private:
+  static Vector broadcast(uint64_t word) { return _mm512_set1_epi64(static_cast<long long>(word)); }
+  static __mmask64 mask(size_t bytes) { return ~uint64_t{0} >> (64 - bytes); }
+};
+
+#include "cpu/kernels/schedule.inc"
+// Both over the walk above.
+#include "cpu/kernels/direct.inc"
+#include "cpu/kernels/raid.inc"
+
+bool supported(const CpuFeatures &features) { return features.avx512 && features.gfni; }
+
+}  // namespace
+
+extern const Kernel kKernelAvx512Gfni;
+const Kernel kKernelAvx512Gfni = {
+    "avx512-gfni", "AVX-512 F, BW, VL, DQ; GFNI", supported, tables_bytes, prepare, apply, apply_nibbles, raid};
+
+}  // namespace tandem::cpu

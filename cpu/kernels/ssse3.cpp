@@ -1,0 +1,86 @@
+// Vocabulary of SSSE3: products from two 16-entry tables by PSHUFB, 16 bytes at a time.
+#include <immintrin.h>
+
+#include "cpu/kernels/kernel.hpp"
+#include "cpu/kernels/nibbles.hpp"
+
+namespace tandem::cpu {
+namespace {
+
+struct Isa {
+  using Vector = __m128i;
+  struct Source {  // the low and the high half of every byte: indices into the tables
+    __m128i low, high;
+  };
+  static constexpr unsigned kVectorBytes = 16;
+  static constexpr unsigned kCoefficientBytes = kNibbleTableBytes;
+  static constexpr bool kMasks = false;      // load_part and store_part cost no more than whole ones
+  static constexpr bool kMergesTwo = false;  // multiply_add2 is cheaper than two multiply_add
+  // The largest blocks whose sums stay in registers, and how many vectors side by side.
+  static constexpr unsigned kMostQuads = 0, kMostPairs = 2, kMostPairsBesideQuad = 0, kMostSingles = 4;
+  static constexpr unsigned kOnePairSteps = 2, kPairSteps = 1, kTwoSingleSteps = 2, kSingleSteps = 2;
+  static constexpr size_t kPrefetchBytes = 256;
+  static constexpr unsigned kSpreadSteps = 1, kRaidSteps = 4, kXorSteps = 8;
+  static constexpr size_t kTileInputBytes = 128 << 10, kPackedBytes = 32 << 10;
+  static constexpr unsigned kPackedProducts = 64;  // rows x columns from which copying pays out of cache
+
+  static Vector zero() { return _mm_setzero_si128(); }
+  static Vector load(const uint8_t *from) { return _mm_loadu_si128(reinterpret_cast<const __m128i *>(from)); }
+  static void store(uint8_t *to, Vector v) { _mm_storeu_si128(reinterpret_cast<__m128i *>(to), v); }
+  static void stream(uint8_t *to, Vector v) { _mm_stream_si128(reinterpret_cast<__m128i *>(to), v); }
+  static Vector load_part(const uint8_t *from, size_t bytes) {
+    alignas(16) uint8_t whole[16] = {};
+    __builtin_memcpy(whole, from, bytes);
+    return _mm_load_si128(reinterpret_cast<const __m128i *>(whole));
+  }
+  static void store_part(uint8_t *to, Vector v, size_t bytes) {
+    alignas(16) uint8_t whole[16];
+    _mm_store_si128(reinterpret_cast<__m128i *>(whole), v);
+    __builtin_memcpy(to, whole, bytes);
+  }
+
+  static Source source(Vector v) {
+    const __m128i nibble = _mm_set1_epi8(15);
+    return {_mm_and_si128(v, nibble), _mm_and_si128(_mm_srli_epi64(v, 4), nibble)};
+  }
+  static Source add(Source a, Source b) { return {add(a.low, b.low), add(a.high, b.high)}; }
+  static Vector add(Vector a, Vector b) { return _mm_xor_si128(a, b); }
+  static Vector add3(Vector a, Vector b, Vector c) { return add(add(a, b), c); }
+
+  static void multiply_add(Vector &sum, const uint8_t *coefficient, Source x) {
+    sum = add3(_mm_shuffle_epi8(load(coefficient), x.low), _mm_shuffle_epi8(load(coefficient + 16), x.high), sum);
+  }
+  static void multiply_add2(Vector &sum, const uint8_t *a, Source x, const uint8_t *b, Source y) {
+    multiply_add(sum, a, x);
+    multiply_add(sum, b, y);
+  }
+  static void prepare(uint8_t coefficient, uint8_t *out) { write_nibbles(coefficient, out); }
+  // Of a coefficient that stands in a nibble table: the table itself.
+  static const uint8_t *coefficient(const uint8_t *nibbles) { return nibbles; }
+  struct Factor {  // a coefficient in registers
+    Vector low, high;
+  };
+  static Factor factor(const uint8_t *nibbles) { return {load(nibbles), load(nibbles + 16)}; }
+  static Vector times(Factor factor, Source x) {
+    return add(_mm_shuffle_epi8(factor.low, x.low), _mm_shuffle_epi8(factor.high, x.high));
+  }
+  static Vector twice(Vector v) {
+    const Vector overflows = _mm_cmpgt_epi8(_mm_setzero_si128(), v);
+    return _mm_xor_si128(_mm_add_epi8(v, v), _mm_and_si128(overflows, _mm_set1_epi8(0x1d)));
+  }
+  static void end_streaming() { _mm_sfence(); }
+};
+
+#include "cpu/kernels/schedule.inc"
+// Both over the walk above.
+#include "cpu/kernels/direct.inc"
+#include "cpu/kernels/raid.inc"
+
+bool supported(const CpuFeatures &features) { return features.ssse3; }
+
+}  // namespace
+
+extern const Kernel kKernelSsse3;
+const Kernel kKernelSsse3 = {"ssse3", "SSSE3", supported, tables_bytes, prepare, apply, apply_nibbles, raid};
+
+}  // namespace tandem::cpu

@@ -1,0 +1,467 @@
+#include "device/kernel_text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "core/gf.hpp"
+#include "kernel_text_files.hpp"
+
+namespace tandem::device {
+namespace {
+
+constexpr unsigned kRowsPerTable = 4;  // bytes of a table's word
+constexpr std::uint64_t kWordsPerColumn = kTableBytesPerColumn / sizeof(std::uint32_t);
+constexpr unsigned kColumnsTogether = 4;           // whose 11 sums are shared by all accumulators
+constexpr unsigned kSlots = 2 * kColumnsTogether;  // of asynchronous copies: those at work and those on their way
+constexpr unsigned kArchitectureOfAsyncCopies = 80;
+constexpr std::uint64_t kShiftedMargin = 4;  // bytes that Access::shifted may read beyond an element
+constexpr std::uint64_t kMostTileBytes = 1u << 31;
+constexpr std::uint64_t kMostGroups = 0x7fffffff;
+
+void check(const core::Matrix &matrix, const KernelSpec &spec) {
+  const auto refuse = [](std::string why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "kernel: " + std::move(why)); };
+  const KernelTuning &tuning = spec.tuning;
+  const unsigned most = spec.dialect == Dialect::cuda_c ? 16 : 64;
+  if (tuning.element_bytes < 4 || tuning.element_bytes > most ||
+      (tuning.element_bytes & (tuning.element_bytes - 1)) != 0)
+    refuse(fmt::format("element_bytes is {}; a power of two from 4 to {}", tuning.element_bytes, most));
+  if (tuning.elements_per_item < 1 || tuning.elements_per_item > KernelTuning::kMostElementsPerItem)
+    refuse(
+        fmt::format("elements_per_item is {}; 1 to {}", tuning.elements_per_item, KernelTuning::kMostElementsPerItem));
+  if (tuning.rows_per_pass < 1) refuse("rows_per_pass is 0");
+  if (matrix.rows() == 0) refuse("a matrix without rows");
+  if (matrix.rows() + matrix.columns() > KernelArguments::kMostShards)
+    refuse(fmt::format("{} shards; at most {}", matrix.rows() + matrix.columns(), KernelArguments::kMostShards));
+  if (spec.access == Access::direct && spec.dialect == Dialect::cuda_c) refuse("CUDA C has no access at any address");
+  if (tuning.loads != Loads::plain) {
+    if (spec.dialect != Dialect::cuda_c || spec.technique != Technique::compiled || spec.access != Access::aligned)
+      refuse("loads other than plain are for compiled CUDA C with aligned access");
+    if (tuning.loads == Loads::async && spec.architecture < kArchitectureOfAsyncCopies)
+      refuse(
+          fmt::format("asynchronous copies need sm_{}; this is sm_{}", kArchitectureOfAsyncCopies, spec.architecture));
+  }
+  if (spec.name.empty()) refuse("it has no name");
+}
+
+// Operations of one HORNER step on a word: as device/text/common.h writes it, and, with three-input XOR, as
+// device/text/cuda.h does (PRMT, SHF, two LOP3, one of which the accumulator's own XOR rides along with).
+constexpr unsigned kHornerTwoInput = 8, kHornerThreeInput = 4;
+
+// Writes the straight-line code of one pass: rows [first, end) of the matrix.
+class PassWriter {
+ public:
+  PassWriter(const core::Matrix &matrix, const KernelSpec &spec, unsigned first_row, unsigned end_row, std::string &out,
+             KernelOperations &operations)
+      : matrix_(matrix),
+        pairs_(spec.dialect == Dialect::cuda_c),
+        async_(spec.tuning.loads == Loads::async),
+        first_row_(first_row),
+        end_row_(end_row),
+        terms_(std::size_t{end_row - first_row} * 8),
+        waiting_(terms_.size()),
+        out_(out),
+        operations_(operations) {}
+
+  void write() {
+    if (async_) fetch(0);
+    for (unsigned c = 0; c < matrix_.columns(); c += kColumnsTogether) {
+      write_columns(c, std::min(c + kColumnsTogether, matrix_.columns()));
+    }
+    for (unsigned r = first_row_; r < end_row_; ++r) write_row(r);
+  }
+
+ private:
+  void line(std::string_view text) { fmt::format_to(std::back_inserter(out_), "            {}\n", text); }
+
+  std::size_t place(unsigned row, unsigned bit) const { return std::size_t{row - first_row_} * 8 + bit; }
+  unsigned &terms(unsigned row, unsigned bit) { return terms_[place(row, bit)]; }
+
+  bool needed(unsigned column) const {
+    for (unsigned r = first_row_; r < end_row_; ++r)
+      if (matrix_.at(r, column) != 0) return true;
+    return false;
+  }
+
+  // Starts the copies of up to four inputs, as one group.
+  void fetch(unsigned first) {
+    for (unsigned c = first; c < std::min(first + kColumnsTogether, matrix_.columns()); ++c)
+      if (needed(c)) line(fmt::format("FETCH({}, INPUT({}) + at);", c % kSlots, c));
+    line("COPY_CLOSE;");
+  }
+
+  void load_column(unsigned column) {
+    line(async_ ? fmt::format("const element x{} = FETCHED({});", column, column % kSlots)
+                : fmt::format("const element x{} = LOAD(INPUT({}) + at);", column, column));
+    ++operations_.loads;
+  }
+
+  // Up to four inputs, the sums of them that are needed, and each sum into the accumulators that want it.
+  void write_columns(unsigned first, unsigned end) {
+    bool used[16] = {};
+    const auto mask_of = [&](unsigned row, unsigned bit) {
+      unsigned mask = 0;
+      for (unsigned c = first; c < end; ++c) mask |= (matrix_.at(row, c) >> bit & 1u) << (c - first);
+      return mask;
+    };
+    for (unsigned r = first_row_; r < end_row_; ++r)
+      for (unsigned bit = 0; bit < 8; ++bit) used[mask_of(r, bit)] = true;
+
+    if (async_) {
+      const bool more = end < matrix_.columns();
+      if (more) fetch(end);
+      line(fmt::format("COPY_WAIT({});", more ? 1 : 0));
+    }
+    for (unsigned c = first; c < end; ++c)
+      if (needed(c)) load_column(c);
+    bool written[16] = {};
+    for (unsigned mask = 1; mask < 16; ++mask) {
+      if (used[mask]) write_sum(mask, first, written);
+    }
+    for (unsigned r = first_row_; r < end_row_; ++r) {
+      for (unsigned bit = 0; bit < 8; ++bit) {
+        if (const unsigned mask = mask_of(r, bit); mask != 0) add(r, bit, sum_name(mask, first));
+      }
+    }
+  }
+
+  // "x4" for a single input, "x4_6" for a sum.
+  static std::string sum_name(unsigned mask, unsigned first) {
+    std::string name = "x";
+    for (unsigned i = 0; i < kColumnsTogether; ++i) {
+      if ((mask >> i & 1) == 0) continue;
+      if (name.size() > 1) name += '_';
+      name += std::to_string(first + i);
+    }
+    return name;
+  }
+
+  // A sum is a sum that stands already and the rest; single inputs stand always.
+  void write_sum(unsigned mask, unsigned first, bool (&written)[16]) {
+    if ((mask & (mask - 1)) == 0 || written[mask]) return;
+    unsigned part = mask & (~mask + 1);
+    for (unsigned other = mask - 1; other != 0; other = (other - 1) & mask) {
+      const bool both_stand = (written[other] || (other & (other - 1)) == 0) &&
+                              (written[mask ^ other] || ((mask ^ other) & ((mask ^ other) - 1)) == 0);
+      if (both_stand) {
+        part = other;
+        break;
+      }
+    }
+    write_sum(mask ^ part, first, written);
+    line(fmt::format("const element {} = {} ^ {};", sum_name(mask, first), sum_name(part, first),
+                     sum_name(mask ^ part, first)));
+    ++operations_.two_input;
+    ++operations_.three_input;
+    written[mask] = true;
+  }
+
+  static std::string accumulator(unsigned row, unsigned bit) { return fmt::format("p{}_{}", row, bit); }
+
+  void add(unsigned row, unsigned bit, const std::string &sum) {
+    const std::string name = accumulator(row, bit);
+    unsigned &count = terms(row, bit);
+    if (count++ == 0) return line(fmt::format("element {} = {};", name, sum));
+    ++operations_.two_input;
+    operations_.three_input += count % 2 == 0;  // every second one rides along
+    if (!pairs_) return line(fmt::format("{0} = {0} ^ {1};", name, sum));
+    std::string &waiting = waiting_[place(row, bit)];
+    if (waiting.empty()) {
+      waiting = sum;
+    } else {
+      line(fmt::format("{0} = XOR3({0}, {1}, {2});", name, waiting, sum));
+      waiting.clear();
+    }
+  }
+
+  // What found no second to go with.
+  void add_waiting(unsigned row, unsigned bit) {
+    std::string &waiting = waiting_[place(row, bit)];
+    if (!waiting.empty()) line(fmt::format("{0} = {0} ^ {1};", accumulator(row, bit), waiting));
+    waiting.clear();
+  }
+
+  void write_row(unsigned row) {
+    std::string sum;
+    for (unsigned bit = 8; bit-- > 0;) {
+      add_waiting(row, bit);
+      const std::string next = terms(row, bit) != 0 ? accumulator(row, bit) : "ZERO";
+      if (!sum.empty()) {
+        line(fmt::format("{0} = HORNER({0}, {1});", sum, next));
+        operations_.two_input += kHornerTwoInput;
+        operations_.three_input += kHornerThreeInput;
+      } else if (terms(row, bit) != 0) {
+        sum = fmt::format("p{}", row);
+        line(fmt::format("element {} = {};", sum, next));
+      }
+    }
+    line(fmt::format("FINISH({0}, OUTPUT({0}), {1});", row, sum.empty() ? "ZERO" : sum));
+    ++operations_.stores;
+  }
+
+  const core::Matrix &matrix_;
+  const bool pairs_;  // sums are added two at a time
+  const bool async_;
+  const unsigned first_row_, end_row_;
+  std::vector<unsigned> terms_;       // added so far to each accumulator
+  std::vector<std::string> waiting_;  // for a second sum to be added with
+  std::string &out_;
+  KernelOperations &operations_;
+};
+
+std::string write_passes(const core::Matrix &matrix, const KernelSpec &spec, KernelOperations &operations) {
+  const unsigned rows_per_pass = spec.tuning.rows_per_pass;
+  std::string out;
+  for (unsigned first = 0, pass = 0; first < matrix.rows(); first += rows_per_pass, ++pass) {
+    fmt::format_to(std::back_inserter(out), "            if (pass == {}) {{\n", pass);
+    if (rows_per_pass < matrix.rows()) out += "            FORGET(at);\n";
+    PassWriter(matrix, spec, first, std::min(first + rows_per_pass, matrix.rows()), out, operations).write();
+    out += "            }\n";
+  }
+  return out;
+}
+
+std::string write_matrix(const core::Matrix &matrix) {
+  std::string out = "CONSTANT uchar matrix[] = {";
+  for (unsigned r = 0; r < matrix.rows(); ++r)
+    for (unsigned c = 0; c < matrix.columns(); ++c)
+      fmt::format_to(std::back_inserter(out), "{}{},", (r * matrix.columns() + c) % 24 == 0 ? "\n    " : " ",
+                     matrix.at(r, c));
+  return out + (matrix.rows() == 0 || matrix.columns() == 0 ? "0};\n" : "\n};\n");
+}
+
+const char *mode_define(core::Mode mode) {
+  switch (mode) {
+    case core::Mode::assign:
+      return "MODE_ASSIGN";
+    case core::Mode::accumulate:
+      return "MODE_ACCUMULATE";
+    case core::Mode::compare:
+      break;
+  }
+  return "MODE_COMPARE";
+}
+
+const char *access_define(Access access) {
+  switch (access) {
+    case Access::aligned:
+      return "ACCESS_ALIGNED";
+    case Access::shifted:
+      return "ACCESS_SHIFTED";
+    case Access::direct:
+      break;
+  }
+  return "ACCESS_DIRECT";
+}
+
+// The pattern filled in with 0, 1, ... count - 1.
+std::string list(const char *pattern, unsigned count) {
+  std::string out;
+  for (unsigned i = 0; i < count; ++i) fmt::format_to(std::back_inserter(out), fmt::runtime(pattern), i);
+  return out;
+}
+
+// The kernel's parameter list, and the macros by which the body finds arguments and shards.
+std::string write_interface(const core::Matrix &matrix, const KernelSpec &spec) {
+  const bool tables = spec.technique == Technique::tables;
+  if (spec.dialect != Dialect::opencl_c) {
+    const bool host = spec.dialect == Dialect::host_c;
+    std::string out = fmt::format(
+        "#define ARGUMENTS {}\n"
+        "#define ANY_INPUT(c) ((const uchar *)ARGUMENTS shards[c])\n"
+        "#define ANY_OUTPUT(r) (ARGUMENTS shards[COLUMNS + (r)])\n"
+        "#define INPUT(c) ANY_INPUT(c)\n#define OUTPUT(r) ANY_OUTPUT(r)\n#define TAKE_SHARDS\n"
+        "#define TAKE_ARGUMENTS{} const ulong begin = ARGUMENTS begin, end = ARGUMENTS end, length = ARGUMENTS "
+        "length;{}{}\n",
+        host ? "arguments->" : "arguments.", host ? " uint item[3];" : "",
+        spec.mode == core::Mode::compare ? " uint *const records = ARGUMENTS records;" : "",
+        tables ? fmt::format(
+                     " const uint *const tables = ARGUMENTS tables; const uint columns = ARGUMENTS columns, "
+                     "rows = ARGUMENTS rows; {};",
+                     host ? "uint *const space = ARGUMENTS space" : "extern __shared__ __align__(128) uint space[]")
+               : "");
+    out += host ? fmt::format(
+                      "KERNEL({})(const struct tandem_arguments *arguments, ulong group, ulong last_group, "
+                      "const uint *local)\n",
+                      spec.name)
+                : fmt::format("KERNEL({})(const __grid_constant__ struct tandem_arguments arguments)\n", spec.name);
+    return out;
+  }
+
+  std::string out = "#define TAKE_ARGUMENTS\n", parameters;
+  if (spec.binding == Binding::offsets) {
+    out +=
+        "#define ANY_INPUT(c) (inputs + offsets[c])\n#define ANY_OUTPUT(r) (outputs + offsets[COLUMNS + (r)])\n"
+        "#define INPUT(c) ANY_INPUT(c)\n#define OUTPUT(r) ANY_OUTPUT(r)\n#define TAKE_SHARDS\n";
+    parameters = "const __global uchar *inputs, __global uchar *outputs, ";
+  } else {
+    const std::string inputs = list("INPUT({}), ", matrix.columns());
+    out += fmt::format(
+        "#define INPUT(c) (in_##c + offsets[c])\n#define OUTPUT(r) (out_##r + offsets[COLUMNS + (r)])\n"
+        "#define ANY_INPUT(c) in[c]\n#define ANY_OUTPUT(r) out[r]\n"
+        "#define TAKE_SHARDS const __global uchar *const in[] = {{{}}}; __global uchar *const out[] = {{{}}};\n",
+        inputs.empty() ? "0" : inputs, list("OUTPUT({}), ", matrix.rows()));
+    parameters =
+        list("const __global uchar *in_{}, ", matrix.columns()) + list("__global uchar *out_{}, ", matrix.rows());
+  }
+  return out + fmt::format(
+                   "KERNEL({})({}const __global ulong *offsets, ulong begin, ulong end, ulong length, "
+                   "__global uint *records{})\n",
+                   spec.name, parameters,
+                   tables ? ", const __global uint *tables, uint columns, uint rows, __local uint *space" : "");
+}
+
+// Technique `tables`, per word: four data bytes, each a shift and mask by nibble and two XORs; a pass' four outputs are
+// put together from four sums each.
+void count_tables(const core::Matrix &matrix, KernelOperations &operations) {
+  const std::uint64_t columns = matrix.columns(), rows = matrix.rows();
+  const std::uint64_t passes = (rows + kRowsPerTable - 1) / kRowsPerTable;
+  operations.loads = passes * columns;
+  operations.stores = rows;
+  operations.table_lookups = passes * columns * 8;
+  operations.two_input = passes * columns * 4 * 5 + rows * 14;
+  operations.three_input = passes * columns * 4 * 4 + rows * 9;
+}
+
+// What becomes of the outputs, beyond computing them: read and XORed, or read and compared, not written.
+void count_finish(const core::Matrix &matrix, core::Mode mode, KernelOperations &operations) {
+  const std::uint64_t rows = matrix.rows();
+  if (mode == core::Mode::assign) return;
+  operations.loads += rows;
+  operations.two_input += rows;
+  operations.three_input += rows;
+  if (mode == core::Mode::compare) operations.stores -= rows;
+}
+
+std::string replace(std::string text, std::string_view what, std::string_view by) {
+  const std::size_t at = text.find(what);
+  if (at == std::string::npos) base::fail(TANDEM_ERROR_INTERNAL, fmt::format("kernel text has no {}", what));
+  return text.replace(at, what.size(), by);
+}
+
+}  // namespace
+
+double KernelOperations::two_input_per_byte() const noexcept {
+  return data_bytes == 0 ? 0 : static_cast<double>(two_input) / static_cast<double>(data_bytes);
+}
+double KernelOperations::three_input_per_byte() const noexcept {
+  return data_bytes == 0 ? 0 : static_cast<double>(three_input) / static_cast<double>(data_bytes);
+}
+
+KernelText generate_kernel(const core::Matrix &matrix, const KernelSpec &spec) {
+  check(matrix, spec);
+  const bool tables = spec.technique == Technique::tables;
+  const bool any_shape = tables && (spec.dialect != Dialect::opencl_c || spec.binding == Binding::offsets);
+  const KernelTuning &tuning = spec.tuning;
+  KernelText kernel;
+  kernel.operations.data_bytes = std::uint64_t{matrix.columns()} * 4;
+
+  std::string &out = kernel.text;
+  out = fmt::format("#define ELEMENT_BYTES {}\n#define ELEMENTS_PER_ITEM {}\n#define {}\n#define {}\n",
+                    tuning.element_bytes, tuning.elements_per_item, mode_define(spec.mode), access_define(spec.access));
+  if (any_shape) {
+    out += "#define ROWS rows\n#define COLUMNS columns\n";
+  } else {
+    out += fmt::format("#define ROWS {}u\n#define COLUMNS {}u\n", matrix.rows(), matrix.columns());
+  }
+  out += tables ? "#define TILE_WIDTH (LOCAL_SIZE(0) * LOCAL_SIZE(1))\n" : "#define TILE_WIDTH LOCAL_SIZE(0)\n";
+  if (spec.byte_lanes) out += "#define BYTE_LANES\n";
+  if (tuning.loads == Loads::streaming) out += "#define LOADS_STREAMING\n";
+  if (tuning.loads == Loads::async) out += "#define LOADS_ASYNC\n";
+  switch (spec.dialect) {
+    case Dialect::host_c:
+      out += text::host_h;
+      break;
+    case Dialect::opencl_c:
+      out += text::opencl_h;
+      break;
+    case Dialect::cuda_c:
+      out += text::cuda_h;
+      break;
+  }
+  out += text::common_h;
+  if (tables) {
+    count_tables(matrix, kernel.operations);
+    out += write_interface(matrix, spec) + text::tables_h;
+  } else {
+    const unsigned pass_count = (matrix.rows() + tuning.rows_per_pass - 1) / tuning.rows_per_pass;
+    out += fmt::format("#define PASS_COUNT {}u\n", pass_count) + write_matrix(matrix) + write_interface(matrix, spec);
+    out += replace(text::compiled_h, "            //[passes]\n", write_passes(matrix, spec, kernel.operations));
+  }
+  count_finish(matrix, spec.mode, kernel.operations);
+  return kernel;
+}
+
+std::uint64_t kernel_shared_bytes(const KernelSpec &spec, unsigned columns) noexcept {
+  const auto &[x, y, z] = spec.tuning.local;
+  if (spec.technique == Technique::tables) return std::uint64_t{columns} * kTableBytesPerColumn;
+  return spec.tuning.loads == Loads::async ? std::uint64_t{kSlots} * spec.tuning.element_bytes * x * y * z : 0;
+}
+
+std::uint64_t KernelRange::record_start(std::uint64_t record) const noexcept {
+  if (record < tile_count) return begin + record * tile_bytes;
+  return record == tile_count ? 0 : end;
+}
+
+std::uint64_t KernelRange::record_end(std::uint64_t record) const noexcept {
+  if (record < tile_count) return std::min(end, begin + (record + 1) * tile_bytes);
+  return record == tile_count ? begin : length;
+}
+
+KernelRange cut_kernel_range(const KernelSpec &spec, std::uint64_t length, std::uint64_t first_output) {
+  const KernelTuning &tuning = spec.tuning;
+  const std::uint64_t element = tuning.element_bytes;
+  KernelRange range;
+  range.length = length;
+  std::uint64_t last = length;  // no element reaches beyond
+  if (spec.access == Access::shifted) {
+    // Output 0's elements are aligned, so that it at least is stored in full width.
+    range.begin = kShiftedMargin + (0 - (first_output + kShiftedMargin)) % element;
+    last = length > kShiftedMargin ? length - kShiftedMargin : 0;
+  }
+  if (last < range.begin + element) {
+    range.begin = range.end = 0;  // all of it is tail
+  } else {
+    range.end = range.begin + (last - range.begin) / element * element;
+  }
+
+  std::uint64_t tile = element;
+  for (const std::uint64_t factor : {std::uint64_t{tuning.elements_per_item}, std::uint64_t{tuning.local[0]},
+                                     std::uint64_t{spec.technique == Technique::tables ? tuning.local[1] : 1}}) {
+    if (factor == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "kernel: a local size is 0");
+    if (factor > kMostTileBytes / tile)
+      base::fail(TANDEM_ERROR_TOO_LARGE, fmt::format("kernel: a tile of more than {} bytes", kMostTileBytes));
+    tile *= factor;
+  }
+  if (tuning.local[2] == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "kernel: a local size is 0");
+  range.tile_bytes = tile;
+  range.tile_count = (range.end - range.begin + tile - 1) / tile;
+  range.group_count = (range.tile_count + tuning.local[2] - 1) / tuning.local[2] + 1;
+  range.record_count = range.tile_count + 2;
+  if (range.group_count > kMostGroups)
+    base::fail(TANDEM_ERROR_TOO_LARGE, fmt::format("kernel: {} work-groups for {} bytes", range.group_count, length));
+  return range;
+}
+
+std::vector<std::uint32_t> pack_nibble_tables(const core::Matrix &matrix) {
+  const unsigned passes = (matrix.rows() + kRowsPerTable - 1) / kRowsPerTable;
+  std::vector<std::uint32_t> words(std::size_t{passes} * matrix.columns() * kWordsPerColumn);
+  for (unsigned r = 0; r < matrix.rows(); ++r) {
+    for (unsigned c = 0; c < matrix.columns(); ++c) {
+      std::uint32_t *table = &words[(std::size_t{r / kRowsPerTable} * matrix.columns() + c) * kWordsPerColumn];
+      for (unsigned v = 0; v < 16; ++v) {
+        const auto put = [&](std::uint32_t &word, unsigned x) {
+          word |= std::uint32_t{core::gf::multiply(matrix.at(r, c), static_cast<std::uint8_t>(x))}
+                  << r % kRowsPerTable * 8;
+        };
+        put(table[v], v);
+        put(table[16 + v], v << 4);
+      }
+    }
+  }
+  return words;
+}
+
+}  // namespace tandem::device

@@ -1,0 +1,147 @@
+// The generator of device kernels: from a matrix and tuning values to the text of a program, in any of three dialects,
+// and how to launch it. A pure function. The same body is printed for all dialects; what differs between them stands
+// in the preludes of device/text/. How the kernels work: docs/GENERATED.md.
+//
+// A kernel applies the matrix to the bytes [0, length) of its shards. Work is cut like this:
+//
+//     | head | element element element ... element | tail |      all shards alike
+//            begin                                 end     length
+//
+// A tile is what one work-group row of local_x (times elements_per_item) work-items covers; local_y work-items share
+// the passes over a tile's outputs, local_z tiles make a work-group. One more group, the last one, does head and tail
+// byte by byte, so the others need no test of bounds inside an element.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/backend.hpp"
+#include "core/matrix.hpp"
+
+namespace tandem::device {
+
+enum class Dialect { host_c, opencl_c, cuda_c };
+
+enum class Technique {
+  compiled,  // the matrix is in the text: bit-accumulators, straight-line XOR
+  tables     // matrix-agnostic: nibble tables of four outputs in local memory, filled from data
+};
+
+// What addresses look like, relative to element_bytes.
+enum class Access {
+  aligned,  // every shard's byte `begin` is aligned to element_bytes (begin = 0: every shard is)
+  shifted,  // any: aligned words and funnel shifts; outputs by the widest stores that fit each
+  direct    // any, on processors that load and store at any address (not in CUDA C)
+};
+
+// How a kernel finds its shards.
+enum class Binding {
+  offsets,   // OpenCL C: all inputs lie in one buffer, all outputs in one (which may be the same)
+  arguments  // OpenCL C: a buffer argument for each shard. CUDA C, host C: an array of pointers (offsets unused)
+};
+
+// How a compiled kernel of CUDA C takes its inputs; elsewhere plain is all there is.
+enum class Loads {
+  plain,
+  streaming,  // past the first cache, and stores that are not to be kept (access aligned)
+  async       // through shared memory, four inputs ahead (access aligned, architecture 80 and up)
+};
+
+struct KernelTuning {
+  unsigned element_bytes = 16;                 // loaded by a work-item at once: 4, 8, 16, 32 or 64 (CUDA C: at most 16)
+  unsigned elements_per_item = 1;              // a work-item's elements are local_x elements apart
+  unsigned rows_per_pass = 4;                  // outputs whose accumulators a work-item keeps; tables: always 4
+  std::array<unsigned, 3> local = {64, 1, 1};  // work-group size; not in the text
+  Loads loads = Loads::plain;
+
+  static constexpr unsigned kMostElementsPerItem = 64;
+};
+
+struct KernelSpec {
+  Dialect dialect = Dialect::opencl_c;
+  Technique technique = Technique::compiled;
+  core::Mode mode = core::Mode::assign;
+  Access access = Access::aligned;
+  Binding binding = Binding::offsets;
+  unsigned architecture = 75;  // CUDA C: of the GPU, ten times its compute capability
+  bool byte_lanes = false;     // OpenCL C by clang: the processor has vectors of bytes (a CPU-type device)
+  KernelTuning tuning;
+  std::string name = "tandem_apply";  // the kernel's
+};
+
+// Operations on 32-bit words for one element position of all inputs and outputs, counted while the text is written.
+struct KernelOperations {
+  std::uint64_t two_input = 0;    // XOR, AND, shift, subtract with at most two inputs each
+  std::uint64_t three_input = 0;  // the same where one instruction XORs three words (LOP3, vpternlog)
+  std::uint64_t loads = 0, stores = 0;
+  std::uint64_t table_lookups = 0;  // technique tables
+  std::uint64_t data_bytes = 0;     // inputs x 4
+
+  double two_input_per_byte() const noexcept;
+  double three_input_per_byte() const noexcept;
+};
+
+struct KernelText {
+  std::string text;
+  KernelOperations operations;
+};
+
+// Local memory of technique tables, for each column: 16 words for the low nibble and 16 for the high one.
+inline constexpr std::uint64_t kTableBytesPerColumn = 128;
+
+// Arguments, in order. OpenCL C:
+//     offsets:    const uchar *inputs, uchar *outputs,            arguments: const uchar *in_0 ..., uchar *out_0 ...
+//     const ulong *offsets     (inputs, then outputs: where each shard's byte 0 lies in its buffer)
+//     ulong begin, ulong end, ulong length
+//     uint *records            (compare: see KernelRange; else any buffer)
+//     tables: const uint *tables (pack_nibble_tables), uint columns, uint rows, local uint *space (columns *
+//     kTableBytesPerColumn)
+// An empty list of shards (no columns) still has its buffer argument with binding `offsets`, none with `arguments`.
+// With binding `arguments` the number of shards is in the text, also for technique tables.
+// CUDA C: one struct by value, `struct tandem_arguments`, as below; dynamic shared memory of kernel_shared_bytes. Host
+// C: `void name(const struct tandem_arguments *, uint64_t group, uint64_t last_group, const uint32_t local[3])`, which
+// runs one work-group.
+struct KernelArguments {
+  static constexpr unsigned kMostShards = 256;
+  void *shards[kMostShards];  // inputs, then outputs
+  std::uint64_t begin, end, length;
+  std::uint32_t *records;
+  const std::uint32_t *tables;
+  std::uint32_t *space;  // host C: columns * 32 words, this group's own
+  std::uint32_t columns, rows;
+};
+
+// Throws Error (INVALID_ARGUMENT) for tuning values that make no kernel, and for a matrix without rows.
+// Technique tables ignores the matrix' cells; with Binding::offsets, CUDA C and host C also its shape.
+KernelText generate_kernel(const core::Matrix &matrix, const KernelSpec &spec);
+
+// Local (CUDA: shared) memory of a work-group, whose size is spec.tuning.local.
+std::uint64_t kernel_shared_bytes(const KernelSpec &spec, unsigned columns) noexcept;
+
+// How a range is cut. records: compare writes two words for each tile and output (tile-major), one less than the count
+// of mismatching bytes and the first one's position in the tile; head and tail follow as two more tiles. The caller
+// sets all bits beforehand, which says 0 bytes in one fill; only tiles with a mismatch are written.
+struct KernelRange {
+  std::uint64_t begin = 0, end = 0, length = 0;
+  std::uint64_t tile_bytes = 0, tile_count = 0;
+  std::uint64_t group_count = 0;   // with the last one, for head and tail
+  std::uint64_t record_count = 0;  // x rows x 8 bytes
+
+  // Where the first byte of a record's tile lies, and where the tile ends.
+  std::uint64_t record_start(std::uint64_t record) const noexcept;
+  std::uint64_t record_end(std::uint64_t record) const noexcept;
+};
+
+inline std::uint32_t mismatch_count(const std::uint32_t *record) noexcept { return record[0] + 1; }
+
+// first_output: the address (or offset in an aligned buffer) of output 0, which full-width stores are cut for.
+// length >= 1. Throws Error (TOO_LARGE) where a tile exceeds 32 bits or groups exceed 2^31 - 1.
+KernelRange cut_kernel_range(const KernelSpec &spec, std::uint64_t length, std::uint64_t first_output);
+
+// The tables of technique `tables`, for passes of four outputs: word [(pass * columns + c) * 32 + v] has in byte r the
+// product of coefficient [4 * pass + r][c] and v, for v < 16, and and v - 16 times 16 from there on.
+std::vector<std::uint32_t> pack_nibble_tables(const core::Matrix &matrix);
+
+}  // namespace tandem::device

@@ -1,0 +1,52 @@
+// The modules of devices' backends: a shared object in the library's own folder, opened on first need, whose one symbol
+// gives a table of a driver's functions. Version and size of the table come first in it.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include "base/fork.hpp"
+
+namespace tandem::device {
+
+struct DeviceModule {
+  const char *backend;  // "cuda"
+  const char *label;    // "CUDA"
+  const char *file;     // "libtandem_cuda.so"
+  const char *symbol;   // a function without arguments that returns the table
+  std::uint32_t version;
+  std::uint32_t struct_bytes;  // of the table
+
+  std::string path() const;
+
+  // Whether the file is there, without opening it. Throws Error (UNAVAILABLE) with its path.
+  void check_installed() const;
+
+  // Throws Error (UNAVAILABLE) unless the table, which may be null, is of this library's version.
+  void check(const void *table, const std::string &module_path) const;
+
+  // The symbol; the module is never closed: drivers have threads. Throws Error (UNAVAILABLE).
+  void *open() const;
+};
+
+// The module's table, opened once in a process. Throws Error (UNAVAILABLE).
+template <class Table>
+const Table &open_table(const DeviceModule &module) {
+  struct Opened {
+    std::mutex mutex;
+    const Table *table = nullptr;
+  };
+  static base::ForkLocal<Opened> opened;  // another thread of the parent may have been here when it forked
+  Opened &here = opened.get();
+  const std::lock_guard lock(here.mutex);
+  if (here.table == nullptr) {
+    const base::ForkPause pause;
+    const Table *table = reinterpret_cast<const Table *(*)()>(module.open())();
+    module.check(table, module.path());
+    here.table = table;
+  }
+  return *here.table;
+}
+
+}  // namespace tandem::device

@@ -1,0 +1,12 @@
+// Who may take work, and how much.
+#pragma once
+
+namespace tandem::hybrid {
+
+enum class Policy {
+  free,      // whoever is idle takes a chunk
+  budget,    // the same, within the amounts of the resources
+  automatic  // the rule of hybrid/policy/decision.hpp, within the amounts of the resources
+};
+
+}  // namespace tandem::hybrid

@@ -1,0 +1,56 @@
+#include "hybrid/policy/work.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.hpp"
+
+namespace tandem::hybrid {
+namespace {
+
+// Cuts lie at multiples of this in a shard, or of the backends' granularity: whole lines of caches and of devices.
+constexpr std::uint64_t kGridBytes = 256;
+
+}  // namespace
+
+Work::Work(std::span<const core::Task> tasks, std::uint64_t granularity_bytes)
+    : tasks_(tasks.begin(), tasks.end()), grid_bytes_(std::lcm(kGridBytes, granularity_bytes)) {
+  starts_.reserve(tasks_.size() + 1);
+  starts_.push_back(0);
+  for (std::size_t i = 0; i < tasks_.size(); ++i) {
+    std::uint64_t moved = 0, end = 0;
+    if (__builtin_mul_overflow(weight(i), tasks_[i].length_bytes, &moved) ||
+        __builtin_add_overflow(starts_.back(), moved, &end)) {
+      base::fail(TANDEM_ERROR_TOO_LARGE, "the stripes of one call move more than 2^64 bytes");
+    }
+    starts_.push_back(end);
+  }
+}
+
+std::size_t Work::task_at(std::uint64_t position) const noexcept {
+  return static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end() - 1, position) - starts_.begin()) - 1;
+}
+
+std::uint64_t Work::cut(std::uint64_t position) const noexcept {
+  if (position >= bytes()) return bytes();
+  const std::size_t i = task_at(position);
+  const std::uint64_t step = weight(i) * grid_bytes_;
+  const std::uint64_t in_task = position - starts_[i];
+  const std::uint64_t rest = in_task % step;
+  if (rest == 0) return position;
+  const std::uint64_t left = starts_[i + 1] - position;
+  return left <= step - rest ? starts_[i + 1] : position + (step - rest);
+}
+
+std::vector<Piece> Work::pieces(const Range &range) const {
+  std::vector<Piece> list;
+  for (std::uint64_t at = range.begin; at < range.end;) {
+    const std::size_t i = task_at(at);
+    const std::uint64_t end = std::min(range.end, starts_[i + 1]);
+    list.push_back({i, (at - starts_[i]) / weight(i), (end - at) / weight(i)});
+    at = end;
+  }
+  return list;
+}
+
+}  // namespace tandem::hybrid

@@ -1,0 +1,43 @@
+// The tasks of one run laid end to end, so that the ledger deals in ranges of one long axis. A position counts the
+// bytes that are moved, inputs and outputs, up to there; where tasks may be cut, and which pieces of them a range is,
+// this says.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/backend.hpp"
+#include "hybrid/policy/ranges.hpp"
+
+namespace tandem::hybrid {
+
+// A range of bytes of one task's shards.
+struct Piece {
+  std::size_t task;
+  std::uint64_t offset_bytes, length_bytes;
+};
+
+class Work {
+ public:
+  // Tasks with rows, columns and bytes. granularity_bytes: what the backends may cut at. Throws Error (TOO_LARGE).
+  Work(std::span<const core::Task> tasks, std::uint64_t granularity_bytes);
+
+  std::uint64_t bytes() const noexcept { return starts_.back(); }
+  std::uint64_t cut(std::uint64_t position) const noexcept;  // the first cut there or beyond
+  std::vector<Piece> pieces(const Range &range) const;       // of a range between two cuts
+  const core::Task &task(std::size_t index) const noexcept { return tasks_[index]; }
+  std::size_t task_count() const noexcept { return tasks_.size(); }
+
+ private:
+  std::size_t task_at(std::uint64_t position) const noexcept;
+  std::uint64_t weight(std::size_t task) const noexcept {
+    return std::uint64_t{tasks_[task].prepared->rows()} + tasks_[task].prepared->columns();
+  }
+
+  std::vector<core::Task> tasks_;
+  std::vector<std::uint64_t> starts_;  // of each task, and the end
+  std::uint64_t grid_bytes_;
+};
+
+}  // namespace tandem::hybrid

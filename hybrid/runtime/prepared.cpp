@@ -1,0 +1,21 @@
+#include "hybrid/runtime/prepared.hpp"
+
+namespace tandem::hybrid {
+
+HybridPrepared::HybridPrepared(const core::Matrix &matrix, std::shared_ptr<const core::Prepared> of_small)
+    : Prepared(matrix.rows(), matrix.columns()), small(std::move(of_small)), matrix_(matrix) {}
+
+std::shared_ptr<const core::Prepared> HybridPrepared::of(std::size_t member, core::Backend &backend) const {
+  Forms &forms = forms_.get();
+  {
+    const std::lock_guard lock(forms.mutex);
+    if (member < forms.of.size() && forms.of[member] != nullptr) return forms.of[member];
+  }
+  std::shared_ptr<const core::Prepared> made = backend.prepare(matrix_);
+  const std::lock_guard lock(forms.mutex);
+  if (forms.of.size() <= member) forms.of.resize(member + 1);
+  if (forms.of[member] == nullptr) forms.of[member] = std::move(made);
+  return forms.of[member];
+}
+
+}  // namespace tandem::hybrid

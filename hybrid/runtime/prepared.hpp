@@ -1,0 +1,36 @@
+// A matrix in the forms of a hybrid's members, each brought into being by its first use.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/fork.hpp"
+#include "core/backend.hpp"
+
+namespace tandem::hybrid {
+
+class HybridPrepared final : public core::Prepared, public std::enable_shared_from_this<HybridPrepared> {
+ public:
+  HybridPrepared(const core::Matrix &matrix, std::shared_ptr<const core::Prepared> small);
+
+  const std::shared_ptr<const core::Prepared> small;  // by whoever does what is too small to share
+
+  // Any thread; without a lock held meanwhile, since a device may take its time. Throws what its prepare throws.
+  std::shared_ptr<const core::Prepared> of(std::size_t member, core::Backend &backend) const;
+
+ private:
+  struct Forms {
+    std::mutex mutex;
+    std::vector<std::shared_ptr<const core::Prepared>> of;
+  };
+
+  const core::Matrix matrix_;
+  mutable base::ForkLocal<Forms> forms_;
+};
+
+inline const HybridPrepared &hybrid_of(const core::Task &task) {
+  return static_cast<const HybridPrepared &>(*task.prepared);
+}
+
+}  // namespace tandem::hybrid

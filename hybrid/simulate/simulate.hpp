@@ -1,0 +1,69 @@
+// A job on a machine that need not exist: the decisions of hybrid/policy/ledger.hpp in virtual time.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "hybrid/policy/ledger.hpp"
+
+namespace tandem::hybrid {
+
+inline constexpr double kNeverSeconds = std::numeric_limits<double>::infinity();
+
+// One worker as it really is, which the scheduler may or may not know. A task of c bytes takes
+// (latency + c / bytes_per_second) * (1 + jitter * r), r uniform in [-1, 1].
+struct SimulatedWorker {
+  std::string name;  // of its resource, too: each task holds one of it
+  double bytes_per_second = 0;
+  double latency_seconds = 0;
+  double jitter = 0;
+  std::uint64_t claims = 1;           // tasks that it may hold before they run (free, budget)
+  double known_bytes_per_second = 0;  // what the scheduler believes; 0 = nothing
+  // Faults: from `slow_from` on it is `slow_factor` times as slow; at `fails_at` it says that it failed; from
+  // `hangs_at` on it never says anything more.
+  double slow_from_seconds = kNeverSeconds, slow_factor = 1;
+  double fails_at_seconds = kNeverSeconds, hangs_at_seconds = kNeverSeconds;
+};
+
+struct Simulation {
+  std::vector<SimulatedWorker> workers;
+  std::uint64_t work_bytes = 0;
+  std::uint64_t chunk_bytes = 0;  // free, budget
+  Policy policy = Policy::automatic;
+  std::vector<std::pair<std::string, std::uint64_t>> resources;  // budget, automatic
+  double known_within = 0;                                       // how far off known speeds may be
+  std::uint64_t seed = 0;
+};
+
+struct SimulatedTask {
+  unsigned worker;
+  Range range;
+  double start_seconds, end_seconds;
+  bool committed;
+};
+
+struct SimulatedShare {
+  std::string name;
+  std::uint64_t bytes = 0;  // committed
+  std::uint64_t task_count = 0;
+  double busy_seconds = 0;       // with latency
+  double idle_tail_seconds = 0;  // between its last task's end and the job's
+  double bytes_per_second = 0;   // while it computed, in this run
+};
+
+struct SimulationResult {
+  bool completed = false;  // false: every worker failed
+  double makespan_seconds = 0;
+  // (work / sum of the speeds that the workers had in this run while they computed) / makespan.
+  double efficiency = 0;
+  double nominal_efficiency = 0;  // the same with the speeds that were asked for
+  std::vector<SimulatedShare> workers;
+  std::vector<SimulatedTask> tasks;  // in the order of their start
+};
+
+// Throws Error (INVALID_ARGUMENT) for work or speeds that are none, and needs beyond the resources.
+SimulationResult simulate(const Simulation &simulation);
+
+}  // namespace tandem::hybrid

@@ -1,0 +1,40 @@
+// Machines as people write them, for hybrid/simulate/simulate.hpp: "cpu:4x0.3", "cpu:1x4x0.3:claim=inf",
+// "gpu:1x6:latency=2ms".
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "hybrid/simulate/simulate.hpp"
+
+namespace tandem::hybrid {
+
+inline constexpr unsigned kMostWorkers = 4096;  // in all descriptions together; a group counts as its members
+
+// NAME:COUNTxGBPS or NAME:GROUPSxMEMBERSxGBPS, then any of :latency=TIME, :jitter=PART, :claim=N.
+struct WorkerDescription {
+  std::string name;
+  bool is_groups = false;       // the second form
+  unsigned count = 0;           // of workers; a group is one
+  unsigned members = 1;         // of each, among which it splits every task
+  double bytes_per_second = 0;  // of each worker: a group has the sum of its members'
+  double latency_seconds = 0;
+  double jitter = 0;
+  std::uint64_t claims = 1;  // UINT64_MAX: any number
+};
+
+// These three throw Error (INVALID_ARGUMENT) with the text and what is wrong with it.
+std::vector<WorkerDescription> parse_workers(std::span<const std::string_view> texts);
+Policy parse_policy(std::string_view text);
+// "cpu=5,gpu=1": amounts of resources, each the name of some worker.
+std::vector<std::pair<std::string, std::uint64_t>> parse_resources(std::string_view text,
+                                                                   std::span<const WorkerDescription> workers);
+
+// The workers, in the order of their descriptions. With `speeds_known` the scheduler is told what is written.
+std::vector<SimulatedWorker> to_workers(std::span<const WorkerDescription> descriptions, bool speeds_known);
+
+}  // namespace tandem::hybrid

@@ -1,0 +1,252 @@
+// Every allocation of the library fails once: the call says OUT_OF_MEMORY and has written nothing, and the next one
+// works.
+#include <functional>
+#include <thread>
+
+#include "tests/support/api.hpp"
+#include "tests/support/failing_memory.hpp"
+
+namespace tandem::test {
+namespace {
+
+constexpr std::uint64_t kSeed = 60;
+constexpr long kMostAllocations = 20'000;
+
+// Calls with 0, 1, 2, ... allocations allowed until one call gets by without a failing allocation. A call in between
+// may still succeed, where the library does without (a worker thread less). `prepare` runs before each, `check` after
+// each, with whether it succeeded. `fresh_thread`: each call on a thread of its own, which has nothing in its caches.
+void fail_each_allocation(bool fresh_thread, const std::function<tandem_status()> &call,
+                          const std::function<void()> &prepare, const std::function<void(bool ok)> &check) {
+  unsigned refusals = 0;
+  for (long allowed = 0; allowed < kMostAllocations; ++allowed) {
+    prepare();
+    tandem_status status = -1;
+    bool message_is_there = true;
+    const auto attempt = [&] {
+      failed_allocations.store(0);
+      allowed_allocations.store(allowed);
+      status = call();
+      allowed_allocations.store(-1);
+      if (status != TANDEM_OK)
+        message_is_there = std::strstr(tandem_last_error_message(), "memory") != nullptr ||
+                           std::strstr(tandem_last_error_message(), "thread") != nullptr;
+    };
+    if (fresh_thread) {
+      std::thread(attempt).join();
+    } else {
+      attempt();
+    }
+    const long failed = failed_allocations.load();
+    ASSERT_TRUE(status == TANDEM_OK || status == TANDEM_ERROR_OUT_OF_MEMORY)
+        << tandem_status_name(status) << " with " << allowed << " allocations";
+    if (status != TANDEM_OK) {
+      ASSERT_GT(failed, 0);
+      ASSERT_TRUE(message_is_there);
+      ++refusals;
+    }
+    check(status == TANDEM_OK);
+    if (testing::Test::HasFatalFailure()) return;
+    if (failed != 0) continue;
+    std::printf("%u refusals before the call had what it needs\n", refusals);
+    EXPECT_GT(refusals, 0u) << "no allocation failed: this proves nothing";
+    return;
+  }
+  FAIL() << "still failing";
+}
+
+TEST(OutOfMemory, CreateObjects) {
+  const tandem_context_options with_options = context_options();
+  for (const tandem_context_options *options : {static_cast<const tandem_context_options *>(nullptr), &with_options}) {
+    tandem_context *context = nullptr;
+    fail_each_allocation(
+        false, [&] { return tandem_context_create(options, &context); }, [&] { context = nullptr; },
+        [&](bool ok) {
+          ASSERT_EQ(context != nullptr, ok);
+          tandem_context_destroy(context);
+        });
+  }
+  for (const int32_t matrix :
+       {TANDEM_MATRIX_ISAL_CAUCHY, TANDEM_MATRIX_BACKBLAZE, TANDEM_MATRIX_JERASURE_VANDERMONDE}) {
+    const tandem_codec_options options = codec_options(10, 4, matrix);
+    tandem_codec *codec = nullptr;
+    fail_each_allocation(
+        false, [&] { return tandem_codec_create(&options, &codec); }, [&] { codec = nullptr; },
+        [&](bool ok) {
+          ASSERT_EQ(codec != nullptr, ok);
+          tandem_codec_destroy(codec);
+        });
+  }
+  void *shards[3] = {};
+  fail_each_allocation(
+      false, [&] { return tandem_shards_allocate(3, 1000, shards); }, [&] { shards[0] = nullptr; },
+      [&](bool ok) {
+        ASSERT_EQ(shards[0] != nullptr, ok);
+        tandem_shards_free(shards[0]);
+      });
+}
+
+class OutOfMemory : public testing::TestWithParam<std::size_t> {
+ protected:
+  static constexpr unsigned kK = 6, kM = 3;
+
+  OutOfMemory() : random_(kSeed), stripe_(random_, kK, kM, GetParam()), twin_(random_, kK, kM, GetParam()) {}
+
+  // `call` on a stripe that has lost `lost`; on failure nothing is written, on success all is rebuilt.
+  void rebuild(const std::vector<unsigned> &lost, const std::function<tandem_status()> &call) {
+    fail_each_allocation(
+        true, call,
+        [&] {
+          // Fresh objects: plans and decode matrices are not there yet, and neither are threads.
+          context_ = make_context();
+          codec_ = make_codec(kK, kM);
+          stripe_.restore();
+          stripe_.lose_all(lost);
+          before_ = stripe_.shards;
+        },
+        [&](bool ok) {
+          if (ok) {
+            ASSERT_TRUE(stripe_.intact());
+            return;
+          }
+          ASSERT_EQ(stripe_.shards, before_) << "something was written";
+          ASSERT_EQ(call(), TANDEM_OK) << "the next call does not work: " << tandem_last_error_message();
+          ASSERT_TRUE(stripe_.intact());
+        });
+  }
+
+  Random random_;
+  Stripe stripe_, twin_;
+  Context context_;
+  Codec codec_;
+  Shards before_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Sizes, OutOfMemory, testing::Values(100, 300'000));
+
+TEST_P(OutOfMemory, Encode) {
+  rebuild({6, 7, 8}, [&] {
+    return tandem_encode(context_.get(), codec_.get(), stripe_.data(), stripe_.parity(), stripe_.shard_bytes());
+  });
+}
+
+TEST_P(OutOfMemory, Decode) {
+  rebuild({0, 5, 7}, [&] {
+    return tandem_decode(context_.get(), codec_.get(), stripe_.all(), stripe_.present.data(), stripe_.shard_bytes());
+  });
+}
+
+TEST_P(OutOfMemory, Stripes) {
+  tandem_stripe list[2] = {};
+  rebuild({1, 2, 8}, [&] {
+    twin_.restore();
+    list[0] = {stripe_.all(), stripe_.present.data(), stripe_.shard_bytes(), 0, 0};
+    list[1] = {twin_.all(), twin_.present.data(), twin_.shard_bytes(), 0, 0};
+    return tandem_decode_stripes(context_.get(), codec_.get(), list, 2, sizeof list[0]);
+  });
+  rebuild({6, 7, 8}, [&] {
+    list[0] = {stripe_.all(), nullptr, stripe_.shard_bytes(), 0, 0};
+    return tandem_encode_stripes(context_.get(), codec_.get(), list, 1, sizeof list[0]);
+  });
+}
+
+TEST_P(OutOfMemory, Scattered) {
+  std::vector<tandem_segment> segments(2 * (kK + kM));
+  std::vector<tandem_scattered_shard> shards(kK + kM);
+  for (unsigned i = 0; i < kK + kM; ++i) {
+    const std::size_t cut = stripe_.shard_bytes() / (i + 2);
+    segments[2 * i] = {stripe_.shards[i].data(), cut};
+    segments[2 * i + 1] = {stripe_.shards[i].data() + cut, stripe_.shard_bytes() - cut};
+    shards[i] = {&segments[2 * i], 2};
+  }
+  rebuild({0, 3, 6}, [&] {
+    return tandem_decode_scattered(context_.get(), codec_.get(), shards.data(), stripe_.present.data(),
+                                   stripe_.shard_bytes());
+  });
+}
+
+TEST_P(OutOfMemory, PlanRunAndSubmit) {
+  const auto arguments = [&] {
+    tandem_plan_arguments given = {};
+    given.struct_bytes = sizeof given;
+    given.shards = stripe_.all();
+    given.shard_bytes = stripe_.shard_bytes();
+    return given;
+  };
+  tandem_plan_options options = {};
+  options.struct_bytes = sizeof options;
+  options.operation = TANDEM_OPERATION_DECODE;
+  for (const bool submit : {false, true}) {
+    rebuild({2, 4, 8}, [&] {
+      options.present = stripe_.present.data();
+      tandem_plan *raw = nullptr;
+      const tandem_status made = tandem_plan_create(context_.get(), codec_.get(), &options, &raw);
+      if (made != TANDEM_OK) return made;
+      const Plan plan(raw);
+      const tandem_plan_arguments given = arguments();
+      if (!submit) return tandem_plan_run(plan.get(), &given);
+      tandem_job *job = nullptr;
+      const tandem_status started = tandem_plan_submit(plan.get(), &given, &job);
+      if (started != TANDEM_OK) return started;
+      const tandem_status status = tandem_job_wait(job);
+      tandem_job_destroy(job);
+      return status;
+    });
+  }
+}
+
+TEST_P(OutOfMemory, VerifyAndUpdate) {
+  tandem_verify_result result = {};
+  result.struct_bytes = sizeof result;
+  const Bytes new_data = random_.bytes(stripe_.shard_bytes());
+  fail_each_allocation(
+      true, [&] { return tandem_verify(context_.get(), codec_.get(), stripe_.data(), stripe_.shard_bytes(), &result); },
+      [&] {
+        context_ = make_context();
+        codec_ = make_codec(kK, kM);
+        stripe_.shards[3][50] = static_cast<std::uint8_t>(stripe_.truth[3][50] ^ 1);
+        result.suspect_shard = 1234;
+      },
+      [&](bool ok) { ASSERT_EQ(result.suspect_shard, ok ? 3u : 1234u); });
+  stripe_.restore();
+  fail_each_allocation(
+      true,
+      [&] {
+        return tandem_update(context_.get(), codec_.get(), 1, stripe_.pointers[1], new_data.data(), stripe_.parity(),
+                             stripe_.shard_bytes());
+      },
+      [&] {
+        context_ = make_context();
+        codec_ = make_codec(kK, kM);
+        stripe_.restore();
+      },
+      [&](bool ok) { ASSERT_EQ(stripe_.intact(), !ok); });
+}
+
+// Small calls of a shape that is known allocate nothing.
+TEST(Allocations, NoneInASmallRepeatedCall) {
+  Random random(kSeed + 1);
+  const Context context = make_context();
+  const Codec codec = make_codec(10, 4);
+  Stripe stripe(random, 10, 4, 64);
+  tandem_verify_result result = {};
+  result.struct_bytes = sizeof result;
+  stripe.lose_all(std::vector{0, 11});
+  for (const bool counting : {false, true}) {
+    if (counting) {
+      failed_allocations.store(0);
+      allowed_allocations.store(0);  // the first one fails
+    }
+    const tandem_status encode = tandem_encode(context.get(), codec.get(), stripe.data(), stripe.parity(), 64);
+    const tandem_status decode = tandem_decode(context.get(), codec.get(), stripe.all(), stripe.present.data(), 64);
+    const tandem_status update =
+        tandem_update(context.get(), codec.get(), 2, stripe.pointers[2], stripe.pointers[2], stripe.parity(), 64);
+    allowed_allocations.store(-1);
+    EXPECT_EQ(encode, TANDEM_OK);
+    EXPECT_EQ(decode, TANDEM_OK);
+    EXPECT_EQ(update, TANDEM_OK);
+    EXPECT_EQ(failed_allocations.load(), 0);
+  }
+}
+
+}  // namespace
+}  // namespace tandem::test

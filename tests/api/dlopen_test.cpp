@@ -1,0 +1,163 @@
+// A thousand cycles of dlopen, encode with threads on, dlclose leave nothing broken: no thread, no open file, no memory
+// beyond a bound. Does not link libtandem.
+#include <dirent.h>
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "tandem/tandem.h"
+#include "tests/support/expected.hpp"
+#include "tests/support/random.hpp"
+
+namespace tandem::test {
+namespace {
+
+// `Name:   123 kB` of /proc/self/status.
+unsigned long status_field(const char *name) {
+  std::FILE *file = std::fopen("/proc/self/status", "r");
+  unsigned long value = 0;
+  char line[256];
+  while (std::fgets(line, sizeof line, file) != nullptr)
+    if (std::strncmp(line, name, std::strlen(name)) == 0)
+      value = std::strtoul(line + std::strlen(name) + 1, nullptr, 10);
+  std::fclose(file);
+  return value;
+}
+
+unsigned open_file_count() {
+  DIR *folder = opendir("/proc/self/fd");
+  unsigned count = 0;
+  while (readdir(folder) != nullptr) ++count;
+  closedir(folder);
+  return count;
+}
+
+class Library {
+ public:
+  explicit Library(int flags = RTLD_NOW | RTLD_LOCAL) : handle_(dlopen(TANDEM_TEST_LIBRARY, flags)) {
+    EXPECT_NE(handle_, nullptr) << dlerror();
+  }
+  ~Library() { EXPECT_EQ(dlclose(handle_), 0) << dlerror(); }
+  Library(const Library &) = delete;
+  Library &operator=(const Library &) = delete;
+
+  template <class Function>
+  Function *get(Function *, const char *name) const {
+    void *symbol = dlsym(handle_, name);
+    EXPECT_NE(symbol, nullptr) << name;
+    return reinterpret_cast<Function *>(symbol);
+  }
+
+ private:
+  void *handle_;
+};
+#define TANDEM_GET(library, name) (library).get(static_cast<decltype(name) *>(nullptr), #name)
+
+constexpr unsigned kK = 4, kM = 2;
+constexpr std::size_t kBytes = 500'000;  // 3 MB in all: several chunks, so that the threads are used
+
+struct Data {
+  Data() {
+    Random random(1);
+    std::vector<const std::uint8_t *> inputs;
+    for (unsigned i = 0; i < kK; ++i) shards.push_back(random.bytes(kBytes));
+    Bytes matrix;
+    for (unsigned r = 0; r < kM; ++r)
+      for (unsigned c = 0; c < kK; ++c) matrix.push_back(reference::inverse(static_cast<std::uint8_t>((kK + r) ^ c)));
+    for (unsigned i = 0; i < kK; ++i) inputs.push_back(shards[i].data());
+    parity = expected(matrix.data(), kM, kK, inputs.data(), kBytes);
+    for (const Bytes &shard : shards) data.push_back(shard.data());
+  }
+  Shards shards, parity;
+  std::vector<const void *> data;
+};
+
+tandem_context *make_context(const Library &library, int32_t executor) {
+  tandem_context_options options = {};
+  options.struct_bytes = sizeof options;
+  options.executor = executor;
+  options.thread_count = 3;
+  tandem_context *context = nullptr;
+  return TANDEM_GET(library, tandem_context_create)(&options, &context) == TANDEM_OK ? context : nullptr;
+}
+
+void expect_encodes(const Library &library, tandem_context *context, const Data &data) {
+  tandem_codec_options options = {};
+  options.struct_bytes = sizeof options;
+  options.k = kK;
+  options.m = kM;
+  tandem_codec *codec = nullptr;
+  ASSERT_EQ(TANDEM_GET(library, tandem_codec_create)(&options, &codec), TANDEM_OK);
+  Shards parity(kM, Bytes(kBytes));
+  void *out[kM] = {parity[0].data(), parity[1].data()};
+  ASSERT_EQ(TANDEM_GET(library, tandem_encode)(context, codec, data.data.data(), out, kBytes), TANDEM_OK);
+  ASSERT_EQ(parity, data.parity);
+  TANDEM_GET(library, tandem_codec_destroy)(codec);
+}
+
+void cycles(int32_t executor, unsigned count) {
+  const Data data;
+  {
+    const Library library;
+    tandem_context *probe = make_context(library, executor);
+    if (probe == nullptr) GTEST_SKIP() << "NOT RUN: executor " << executor << " is missing";
+    TANDEM_GET(library, tandem_context_destroy)(probe);
+  }
+  const unsigned long threads_before = status_field("Threads:");
+  unsigned long threads = 0;
+  [[maybe_unused]] unsigned long kilobytes = 0;  // sanitizers keep freed memory: not looked at there
+  unsigned files = 0;
+  for (unsigned i = 0; i < count; ++i) {
+    {
+      const Library library(i % 2 == 0 ? RTLD_NOW | RTLD_LOCAL : RTLD_LAZY | RTLD_GLOBAL);
+      tandem_context *context = make_context(library, executor);
+      ASSERT_NE(context, nullptr);
+      expect_encodes(library, context, data);
+      TANDEM_GET(library, tandem_context_destroy)(context);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+    if (i != count / 5) continue;  // by then everything that is made once is there
+    threads = status_field("Threads:");
+    kilobytes = status_field("VmRSS:");
+    files = open_file_count();
+  }
+  EXPECT_EQ(status_field("Threads:"), threads);
+  EXPECT_EQ(open_file_count(), files);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they keep freed memory
+  EXPECT_LE(status_field("VmRSS:"), kilobytes + 4096) << "more than 4 MiB in " << count * 4 / 5 << " cycles";
+#endif
+  if (executor == TANDEM_EXECUTOR_PTHREAD) {
+    EXPECT_EQ(threads, threads_before);
+  }
+}
+
+TEST(Dlopen, ThousandCyclesPthread) { cycles(TANDEM_EXECUTOR_PTHREAD, 1000); }
+#if !defined(TANDEM_TEST_WITHOUT_OPENMP)
+TEST(Dlopen, CyclesOpenmp) { cycles(TANDEM_EXECUTOR_OPENMP, 200); }
+#endif
+
+// Closed while a context with running threads is alive: the code stays, and the context works when it is opened again.
+TEST(Dlopen, ThreadsOutliveDlclose) {
+  const Data data;
+  const unsigned long threads = status_field("Threads:");
+  tandem_context *context = nullptr;
+  {
+    const Library library;
+    context = make_context(library, TANDEM_EXECUTOR_PTHREAD);
+    ASSERT_NE(context, nullptr);
+    expect_encodes(library, context, data);
+  }
+  EXPECT_EQ(status_field("Threads:"), threads + 2);
+  const Library library;
+  expect_encodes(library, context, data);
+  TANDEM_GET(library, tandem_context_destroy)(context);
+  EXPECT_EQ(status_field("Threads:"), threads);
+}
+
+}  // namespace
+}  // namespace tandem::test

@@ -1,0 +1,701 @@
+#!/usr/bin/env python3
+"""Drives the command `tandem` as a user does. Usage: cli_test.py PATH_OF_TANDEM [unittest arguments]"""
+import fcntl
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import xml.etree.ElementTree
+
+TANDEM = os.path.abspath(sys.argv.pop(1))
+os.environ["TANDEM_TUNING"] = ""  # what this machine was tuned to is not asked
+
+
+def tandem(*arguments, stdin=None):
+    return subprocess.run([TANDEM, *map(str, arguments)], input=stdin, capture_output=True, timeout=120)
+
+
+class Command(unittest.TestCase):
+    def setUp(self):
+        self.root = tempfile.mkdtemp(prefix="tandem-cli-")
+        self.addCleanup(shutil.rmtree, self.root, True)
+        self.content = random.Random(1).randbytes(3_000_017)
+        self.source = self.path("source.bin")
+        with open(self.source, "wb") as file:
+            file.write(self.content)
+        self.shards, self.output = self.path("shards"), self.path("output")
+
+    def path(self, name):
+        return os.path.join(self.root, name)
+
+    def ok(self, *arguments, status=0, stdin=None):
+        done = tandem(*arguments, stdin=stdin)
+        self.assertEqual(done.returncode, status, done.stderr.decode())
+        return done
+
+    def encode(self, *more, source=None):
+        return self.ok("encode", source or self.source, "-k", 10, "-m", 4, "-o", self.shards, *more)
+
+    def shard(self, index, name="source.bin"):
+        return os.path.join(self.shards, f"{name}.{index:03}.tandem")
+
+    def damage(self, path, offset):
+        with open(path, "r+b") as file:
+            file.seek(offset)
+            byte = file.read(1)[0]
+            file.seek(offset)
+            file.write(bytes([byte ^ 0xFF]))
+
+    def read(self, path):
+        with open(path, "rb") as file:
+            return file.read()
+
+    def test_lose_four_of_fourteen(self):
+        report = json.loads(self.encode("--json").stdout)
+        self.assertEqual(len(report["shards"]), 14)
+        self.assertEqual(sorted(os.listdir(self.shards)), sorted(os.path.basename(p) for p in report["shards"]))
+        self.assertGreater(report["bytes_per_second"], 0)
+        self.assertEqual(report["content_bytes"], len(self.content))
+        for index in (0, 3, 9, 12):
+            os.remove(self.shard(index))
+        report = json.loads(self.ok("decode", self.shards, "-o", self.output, "--json").stdout)
+        self.assertEqual(self.read(self.output), self.content)
+        self.assertEqual(report["shards_read"], 10)
+        os.remove(self.shard(1))
+        os.remove(self.output)
+        done = self.ok("decode", self.shards, "-o", self.output, status=4)
+        self.assertIn(b"9 of 14 shards found, 10 are needed", done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1)
+        self.assertFalse(os.path.exists(self.output))
+
+    def test_a_device_codes_while_others_read_and_write(self):
+        devices = json.loads(self.ok("devices", "--json").stdout)
+        if "opencl:0:0" not in json.dumps(devices):
+            self.skipTest("no OpenCL device")
+        code = ("-k", 4, "-m", 2, "--block-bytes", "64k", "--backend", "opencl:0:0", "--json")
+        result = json.loads(self.ok("encode", self.source, *code, "-o", self.shards).stdout)
+        self.assertGreaterEqual(result["threads"], 3)
+        self.ok("encode", self.source, *code[:6], "-o", self.path("by_cpu"))
+        os.remove(self.shard(1))
+        self.ok("decode", self.shards, "-o", self.output, "--backend", "opencl:0:0")
+        self.assertEqual(self.read(self.output), self.content)
+        self.ok("verify", self.path("by_cpu"))
+        result = json.loads(self.ok("encode", self.source, *code, "-o", self.shards, "--force", "--threads", 2).stdout)
+        self.assertEqual(result["threads"], 2)
+
+    def test_without_a_cuda_device(self):
+        report = json.loads(self.ok("devices", "--json").stdout)
+        if any(device["name"].startswith("cuda:") for device in report["devices"]):
+            self.skipTest("there is one")
+        self.assertEqual([each["backend"] for each in report["missing"]], ["cuda"])
+        reason = report["missing"][0]["reason"]
+        self.assertNotIn("\n", reason)
+        self.assertIn(reason.encode(), self.ok("devices").stdout)
+        for backend in ("cuda", "cuda:0"):
+            done = self.ok("encode", self.source, "-k", 4, "-m", 2, "--backend", backend, "-o", self.shards, status=2)
+            self.assertIn(reason[:40].encode(), done.stderr)
+            self.assertEqual(len(done.stderr.splitlines()), 1)
+            self.assertFalse(os.path.exists(self.shards))
+
+    def test_pipes(self):
+        self.ok("encode", "-", "-k", 3, "-m", 2, "-o", self.shards, stdin=self.content)
+        os.remove(self.shard(0, "stdin"))
+        done = self.ok("decode", self.shards, "-o", "-")
+        self.assertEqual(done.stdout, self.content)
+
+    def test_forced_kernels_write_the_same_bytes(self):
+        kernels = json.loads(self.ok("devices", "--json").stdout)["kernels"]
+        self.encode()
+        for kernel in kernels:
+            for index in (0, 1):
+                if os.path.exists(self.shard(index)):
+                    os.remove(self.shard(index))
+            arguments = ("decode", self.shards, "-o", self.output, "--force", "--kernel", kernel["name"], "--json")
+            if not kernel["available"]:
+                print("NOT RUN:", kernel["name"])
+                self.ok(*arguments, status=2)
+                continue
+            self.assertEqual(json.loads(self.ok(*arguments).stdout)["kernel"], kernel["name"])
+            self.assertEqual(self.read(self.output), self.content)
+        for more in (("--executor", "serial"), ("--threads", 1), ("--resource", "cpu=1")):
+            self.ok("decode", self.shards, "-o", self.output, "--force", *more)
+            self.assertEqual(self.read(self.output), self.content)
+
+    def test_devices_tell_from_which_size_on_they_pay(self):
+        file = self.path("tuning.json")
+        os.environ["TANDEM_TUNING"] = file
+        self.addCleanup(os.environ.__setitem__, "TANDEM_TUNING", "")
+        here = json.loads(self.ok("devices", "--json").stdout)
+        self.assertEqual(here["speeds"], [])
+        machine = next(device["description"] for device in here["devices"] if device["name"] == "cpu")
+
+        def speed(worker, of_data, alone, **more):
+            return {"machine": machine, "worker": worker, "operation": "encode", "k": 10, "m": 4, "lanes": 2, "bytes_per_second": of_data,
+                    "alone_bytes_per_second": alone, "start_up_seconds": 0.5, "date": "2025-11-21T16:55:20Z", **more}
+
+        speeds = [speed("cpu", 4e9, 5e9), speed("cuda:0", 1e10, 0), speed("opencl:0:0", 5e8, 0), speed("cpu", 1, 1, machine="other")]
+        with open(file, "w") as stream:
+            json.dump({"tandem_tuning": 1, "entries": [], "speeds": speeds}, stream)
+        cpu, cuda, opencl = json.loads(self.ok("devices", "--json").stdout)["speeds"]
+        self.assertEqual((cpu["worker"], cpu["bytes_per_second"], cpu["alone_bytes_per_second"]), ("cpu", 8e9, 1e10))
+        self.assertAlmostEqual(cuda["gain"], 2.8)
+        self.assertTrue(1e6 < cuda["pays_from_bytes"] < 1e7 < cuda["first_call_pays_from_bytes"])
+        self.assertIsNone(opencl["pays_from_bytes"])
+        text = self.ok("devices").stdout.decode()
+        self.assertRegex(text, r"\ncpu +encode +10\+4 +8\.0 +10\.0 *\n")
+        self.assertRegex(text, r"\ncuda:0 +encode +10\+4 +20\.0 +- +2\.80 +[\d.]+ MiB +[\d.]+ GiB\n")
+        self.assertRegex(text, r"\nopencl:0:0 .* 0\.90 +never +never\n")
+        with open(file, "w") as stream:
+            stream.write("no tuning file")
+        self.assertEqual(json.loads(self.ok("devices", "--json").stdout)["speeds"], [])
+
+    BOARD = ("--worker", "cpu:1x4x0.3:claim=inf", "--worker", "gpu:1x6", "--work", "8GiB", "--chunk", "8MiB")
+
+    def simulate(self, *more):
+        return json.loads(self.ok("simulate", *more, "--json").stdout)
+
+    def test_simulate_the_reports_board(self):
+        free, budget, auto = (self.simulate(*self.BOARD, "--policy", policy, "--resource", "cpu=5")
+                              for policy in ("free", "budget", "auto"))
+        self.assertLess(free["efficiency"], 0.7 * auto["efficiency"])
+        self.assertLess(free["efficiency"], budget["efficiency"])
+        self.assertLessEqual(budget["efficiency"], auto["efficiency"])
+        self.assertGreater(auto["efficiency"], 0.98)
+        for result in (free, budget, auto):
+            self.assertEqual(sum(worker["bytes"] for worker in result["workers"]), 8 << 30)
+            self.assertAlmostEqual(result["makespan_seconds"] * result["nominal_efficiency"], (8 << 30) / 7.2e9, 3)
+        self.assertEqual(sum(worker["tasks"] for worker in budget["workers"]), 1024)
+        self.assertGreater(free["workers"][0]["tasks"], 50 * free["workers"][1]["tasks"])
+        text = self.ok("simulate", *self.BOARD).stdout.decode()
+        self.assertIn("efficiency 1.000", text)
+        self.assertRegex(text, r"\ngpu +1 .*83\.3%")
+
+    def test_simulate_many_workers_and_seeds(self):
+        many = ("--worker", "cpu:32x0.3:jitter=0.3:latency=20us", "--worker", "gpu:2x6:latency=2ms", "--unknown-speeds")
+        first, again, other = (self.simulate(*many, "--seed", seed) for seed in (7, 7, 8))
+        self.assertEqual(first, again)
+        self.assertNotEqual(first["makespan_seconds"], other["makespan_seconds"])
+        self.assertEqual([worker["name"] for worker in first["workers"]], 32 * ["cpu"] + 2 * ["gpu"])
+        self.assertGreater(first["efficiency"], 0.9)
+        lines = self.ok("simulate", *many).stdout.decode().splitlines()
+        self.assertEqual([line.split()[:2] for line in lines[-2:]], [["cpu", "32"], ["gpu", "2"]])
+        lines = self.ok("simulate", *many[2:]).stdout.decode().splitlines()
+        self.assertEqual([line.split()[:2] for line in lines[-2:]], [["gpu", "0"], ["gpu", "1"]])
+        self.assertEqual(self.ok("simulate", *many, "--quiet").stdout, b"")
+
+    def test_simulate_writes_a_timeline(self):
+        path = self.path("trace.json")
+        result = self.simulate(*self.BOARD, "--timeline", path)
+        trace = json.loads(self.read(path))
+        threads = [e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"]
+        self.assertEqual(threads, ["cpu", "gpu"])
+        events = [e for e in trace["traceEvents"] if e["ph"] == "X"]
+        self.assertEqual(len(events), result["tasks"])
+        committed = sorted((e["args"]["begin"], e["args"]["end"]) for e in events if e["args"]["committed"])
+        self.assertGreaterEqual(sum(end - begin for begin, end in committed), 8 << 30)
+        self.assertEqual((committed[0][0], committed[-1][1]), (0, 8 << 30))
+        self.assertAlmostEqual(max(e["ts"] + e["dur"] for e in events) / 1e6, result["makespan_seconds"], 6)
+        summary = trace["otherData"]
+        self.assertEqual(summary["efficiency"], result["efficiency"])
+        for worker, told in zip(summary["workers"], result["workers"]):
+            self.assertEqual(worker["name"], told["name"])
+            self.assertAlmostEqual(worker["busy_seconds"] + worker["idle_seconds"], result["makespan_seconds"], 6)
+        self.ok("simulate", *self.BOARD, "--timeline", self.path("no/such/folder.json"), status=3)
+
+    def test_simulate_refuses_what_makes_no_sense(self):
+        for arguments, words in (
+            ((), "--worker is required"),
+            (("--worker", "cpu"), 'worker "cpu": it has no speed'),
+            (("--worker", "cpu:0x1"), "not from 1 to 4096"),
+            (("--worker", "cpu:4097x1"), "not from 1 to 4096"),
+            (("--worker", "cpu:1xnan"), "no speed"),
+            (("--worker", "cpu:1x-1"), "no speed"),
+            (("--worker", "cpu:1x1:speed=2"), "known: latency, jitter, claim"),
+            (("--worker", "cpu:1x1", "--worker", "cpu:1x1x1"), "already the name"),
+            (("--worker", "cpu:1x1", "--resource", "gpu=1"), "no worker has this name"),
+            (("--worker", "cpu:1x1", "--resource", "cpu=0"), "no number from 1"),
+            (("--worker", "cpu:1x1", "--resource", "cpu=-1"), "no number from 1"),
+            (("--worker", "cpu:1x1", "--policy", "best"), "--policy"),
+            (("--worker", "cpu:1x1", "--work", "0"), "from 1 byte"),
+            (("--worker", "cpu:1x1", "--work", "-1"), "work_bytes"),
+            (("--worker", "cpu:1x1", "--work", "15EiB"), "work_bytes"),
+            (("--worker", "cpu:1x1", "--work", "1TiB", "--chunk", "1", "--policy", "free"), "tasks"),
+        ):
+            done = self.ok("simulate", *arguments, status=2)
+            self.assertIn(words, done.stderr.decode(), arguments)
+            self.assertEqual(len(done.stderr.splitlines()), 1)
+            self.assertEqual(done.stdout, b"")
+
+    def test_kernel_texts(self):
+        report = json.loads(self.ok("devices", "--kernel", "-k", 10, "-m", 4, "--json").stdout)
+        kernels = {(each["technique"], each["operation"]): each for each in report["kernels"]}
+        self.assertEqual(len(kernels), 6)
+        encode = kernels["compiled", "encode"]
+        self.assertEqual((encode["loads_per_byte"], encode["stores_per_byte"]), (0.25, 0.1))
+        self.assertLess(encode["three_input_operations_per_byte"], encode["two_input_operations_per_byte"])
+        self.assertEqual(kernels["tables", "encode"]["table_lookups_per_byte"], 2)
+        for dialect, word in (("opencl", b"__kernel void"), ("cuda", b"__global__"), ("host", b"stdint.h")):
+            for technique in ("compiled", "tables"):
+                text = self.ok("devices", "--kernel", "--text", dialect, "--technique", technique).stdout
+                self.assertIn(word, text)
+                self.assertEqual(text.count(b"{"), text.count(b"}"))
+        self.assertIn(b"FINISH(2, OUTPUT(2)", self.ok("devices", "--kernel", "-k", 5, "-m", 3, "--text", "host").stdout)
+        self.assertIn(b"2-INPUT OPS", self.ok("devices", "--kernel").stdout)
+        self.ok("devices", "-k", 4, status=2)  # means nothing without --kernel
+        self.assertIn(b"without rows", self.ok("devices", "--kernel", "-m", 0, status=2).stderr)
+        self.assertIn(b"element_bytes is 5", self.ok("devices", "--kernel", "--element-bytes", 5, status=2).stderr)
+
+    def test_verify_and_info(self):
+        self.encode("--block-bytes", "4k")
+        self.assertIn(b"intact", self.ok("verify", self.shards).stdout)
+        for index in range(14):
+            self.damage(self.shard(index), 4096 + 4096 * index + 5)
+        report = json.loads(self.ok("verify", self.shards, "--json", status=1).stdout)
+        self.assertEqual(report["state"], "recoverable")
+        self.assertEqual([f["bad_blocks"] for f in report["damaged"]], [[{"first": i, "count": 1}] for i in range(14)])
+        done = self.ok("decode", self.shards, "-o", self.output)
+        self.assertIn(b"blocks were damaged", done.stderr)
+        self.assertEqual(self.read(self.output), self.content)
+        for index in range(1, 6):
+            self.damage(self.shard(index), 4096 + 77)
+        self.ok("verify", self.shards, status=4)
+        info = json.loads(self.ok("info", self.shards, "--json").stdout)
+        self.assertEqual(info["sets"][0]["block_bytes"], 4096)
+        self.assertEqual(info["sets"][0]["shard_count"], 14)
+
+    def contents(self, folder):
+        return {name: self.read(os.path.join(folder, name)) for name in os.listdir(folder)}
+
+    def test_five_kinds_of_damage_are_named_and_mended(self):
+        self.encode("--block-bytes", "4k")
+        before = self.contents(self.shards)
+        os.remove(self.shard(0))
+        os.truncate(self.shard(1), 100_000)
+        with open(self.shard(2), "ab") as file:
+            file.write(b"more" * 1000)
+        self.damage(self.shard(3), 100)
+        self.damage(self.shard(3), 4096 + 4096 * 3)
+        for block in (4, 5, 6, 9):
+            self.damage(self.shard(4), 4096 + 4096 * block + 9)
+        words = self.ok("verify", self.shards, status=1).stdout.decode()
+        for wanted in ("shard 0: missing", f"{self.shard(1)}: shard 1: truncated to 100000 of ",
+                       f"{self.shard(2)}: shard 2: extended: ", f"{self.shard(3)}: shard 3: header damaged; 1 block damaged: 3",
+                       f"{self.shard(4)}: shard 4: 4 blocks damaged: 4-6, 9", "`tandem repair` can mend all of it"):
+            self.assertIn(wanted, words)
+        damaged = self.contents(self.shards)
+        listed = self.ok("repair", self.shards, "--dry-run", status=1).stdout.decode()
+        self.assertIn(f"{self.shard(0)}: shard 0: missing. Would be rebuilt", listed)
+        self.assertEqual(self.contents(self.shards), damaged)
+        report = json.loads(self.ok("repair", self.shards, "--json").stdout)
+        self.assertEqual((report["mended_file_count"], report["rebuilt_file_count"]), (2, 3))
+        self.assertEqual([f["action"] for f in report["files"]], ["rebuild"] * 3 + ["mend"] * 2)
+        self.assertEqual(report["state"], "intact")
+        self.assertEqual(self.contents(self.shards), before)
+        self.ok("verify", self.shards)
+        self.assertIn(b"now intact; 0 files mended", self.ok("repair", self.shards).stdout)
+
+    def test_what_is_lost_is_said(self):
+        self.encode("--block-bytes", "4k")
+        for index in range(5):
+            self.damage(self.shard(index), 4096 + 77)
+        self.damage(self.shard(9), 4096 + 4096 * 7)
+        self.assertIn(b"1 of these cannot be recovered", self.ok("verify", self.shards, status=4).stdout)
+        self.ok("repair", self.shards, "--dry-run", status=4)
+        self.ok("repair", self.shards, status=4)
+        report = json.loads(self.ok("verify", self.shards, "--json", status=4).stdout)
+        self.assertEqual((report["bad_block_count"], report["lost_stripe_count"]), (5, 1))
+
+    def test_repair_into_another_folder_and_by_set(self):
+        self.ok("encode", self.source, "-k", 3, "-m", 2, "-o", self.path("a"), "-o", self.path("b"))
+        shutil.rmtree(self.path("b"))
+        self.ok("repair", self.path("a"), "-o", self.path("disk{i}"))
+        self.assertEqual(os.listdir(self.path("disk3")), ["source.bin.003.tandem"])
+        self.ok("verify", self.path("a"), self.path("disk1"), self.path("disk3"))
+        self.ok("repair", self.path("a"), "--set", "zz", status=2)
+
+    def test_stale_and_misnamed_files_are_named(self):
+        self.encode()
+        old = self.read(self.shard(3))
+        self.encode("--force")
+        with open(self.shard(3), "wb") as file:
+            file.write(old)
+        words = self.ok("verify", self.shards, status=1).stdout.decode()
+        self.assertIn("shard 3: missing", words)
+        self.assertIn(f"{self.shard(3)} is of another set", words)
+        self.ok("repair", self.shards, "--force", "--quiet")
+        os.rename(self.shard(1), self.path("x"))
+        os.rename(self.shard(2), self.shard(1))
+        os.rename(self.path("x"), self.shard(2))
+        self.assertIn(f"{self.shard(1)} holds shard 2", self.ok("verify", self.shards).stdout.decode())
+
+    def test_dry_runs_write_nothing(self):
+        self.ok("encode", self.source, "-k", 3, "-m", 2, "-o", self.shards, "--dry-run")
+        self.assertFalse(os.path.exists(self.shards))
+        self.encode()
+        before = self.contents(self.shards)
+        self.ok("encode", self.source, "-k", 3, "-m", 2, "-o", self.shards, "--dry-run", status=3)
+        self.ok("encode", self.source, "-k", 3, "-m", 2, "-o", self.shards, "--dry-run", "--force")
+        self.assertEqual(self.contents(self.shards), before)
+        self.ok("encode", self.source, "-k", 3, "-m", 2, "-o", self.path("no/where"), "--dry-run", status=3)
+        self.ok("decode", self.shards, "-o", self.output, "--dry-run")
+        self.assertFalse(os.path.exists(self.output))
+        self.ok("decode", self.shards, "-o", self.source, "--dry-run", status=3)
+        for index in range(5):
+            os.remove(self.shard(index))
+        self.ok("decode", self.shards, "-o", self.output, "--dry-run", status=4)
+        self.assertEqual(len(os.listdir(self.shards)), 9)
+
+    def test_a_kill_leaves_one_set_whole(self):
+        random_times = random.Random(7)
+        folders = [self.path(name) for name in "abc"]
+        outputs = [word for folder in folders for word in ("-o", folder)]
+        self.ok("encode", self.source, "-k", 10, "-m", 4, *outputs)
+        contents = [self.content]
+        for code in [(4, 2), (10, 4)] * 10:
+            contents.append(random_times.randbytes(1_000_000 + random_times.randrange(2_000_000)))
+            with open(self.source, "wb") as file:
+                file.write(contents[-1])
+            process = subprocess.Popen([TANDEM, "encode", self.source, "-k", str(code[0]), "-m", str(code[1]), *outputs,
+                                        "--force", "--quiet"])
+            time.sleep(random_times.uniform(0.001, 0.02))
+            process.kill()
+            process.wait()
+            self.ok("verify", *folders)
+            self.ok("decode", *folders, "-o", self.output, "--force")
+            self.assertIn(self.read(self.output), contents[-2:])
+            contents[-1] = self.read(self.output)
+            for folder in folders:
+                self.assertFalse([name for name in os.listdir(folder) if name.startswith(".")])
+
+    def test_two_sets_and_foreign_files(self):
+        first = json.loads(self.encode("--json", "--name", "first").stdout)["set_id"]
+        second = json.loads(self.encode("--json", "--name", "second").stdout)["set_id"]
+        shutil.copy(self.source, self.shards)
+        done = self.ok("decode", self.shards, "-o", self.output, status=2)
+        self.assertIn(first.encode(), done.stderr)
+        self.assertIn(second.encode(), done.stderr)
+        done = self.ok("decode", self.shards, "-o", self.output, "--set", second[:10])
+        self.assertIn(b"note: ignored", done.stderr)
+        self.assertEqual(self.read(self.output), self.content)
+
+    def test_nothing_is_overwritten_without_force(self):
+        self.encode()
+        before = {name: self.read(os.path.join(self.shards, name)) for name in os.listdir(self.shards)}
+        self.ok("encode", self.source, "-k", 10, "-m", 4, "-o", self.shards, status=3)
+        self.assertEqual(before, {name: self.read(os.path.join(self.shards, name)) for name in os.listdir(self.shards)})
+        self.encode("--force")
+        self.assertNotEqual(before[os.path.basename(self.shard(0))], self.read(self.shard(0)))
+        self.ok("decode", self.shards, "-o", self.source, status=3)
+        self.assertEqual(self.read(self.source), self.content)
+
+    def test_small_files_and_modes(self):
+        for length in (0, 1, 9, 10, 11):
+            with open(self.source, "wb") as file:
+                file.write(self.content[:length])
+            os.chmod(self.source, 0o640)
+            self.encode("--force")
+            self.ok("decode", self.shards, "-o", self.output, "--force")
+            self.assertEqual(self.read(self.output), self.content[:length])
+            self.assertEqual(stat.S_IMODE(os.stat(self.output).st_mode), 0o640)
+
+    def test_index_in_the_folder_name(self):
+        self.ok("encode", self.source, "-k", 2, "-m", 1, "-o", self.path("disk{i}"))
+        self.ok("decode", self.path("disk2"), self.path("disk0"), "-o", self.output)
+        self.assertEqual(self.read(self.output), self.content)
+
+    def test_wrong_usage(self):
+        for arguments in (
+            (), ("encode",), ("encode", self.source, "-k", 0, "-m", 1, "-o", self.shards),
+            ("encode", self.source, "-k", 200, "-m", 57, "-o", self.shards),
+            ("encode", self.source, "-k", 2, "-m", 1, "-o", self.shards, "--block-bytes", 100),
+            ("encode", self.source, "-k", 2, "-m", 1, "-o", self.shards, "--matrix", "nonsense"),
+            ("encode", self.source, "-k", 2, "-m", 1, "-o", self.shards, "--kernel", "nonsense"),
+            ("encode", self.source, "-k", 2, "-m", 1, "-o", self.shards, "--resource", "gas=3"),
+            ("encode", self.source, "-k", 2, "-m", 1, "-o", self.shards, "--resource", "cpu=1", "--resource", "cpu=2"),
+            ("decode", self.root, "-o", "-", "--json"), ("nonsense",),
+        ):
+            done = self.ok(*arguments, status=2)
+            self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+            self.assertFalse(os.path.exists(self.shards))
+        self.ok("encode", self.path("missing"), "-k", 2, "-m", 1, "-o", self.shards, status=3)
+        self.ok("decode", self.path("missing"), "-o", self.output, status=3)
+        self.ok("--help")
+        self.ok("encode", "--help")
+        self.ok("--version")
+
+    def test_a_full_device_is_an_error(self):
+        self.encode()
+        done = self.ok("decode", self.shards, "-o", "/dev/full", "--force", status=3)
+        self.assertIn(b"No space left", done.stderr)
+        self.assertTrue(stat.S_ISCHR(os.stat("/dev/full").st_mode))
+
+    def test_a_named_pipe_is_waited_for_and_can_be_left(self):
+        self.encode()
+        os.mkfifo(self.output)
+        process = subprocess.Popen([TANDEM, "decode", self.shards, "-o", self.output], stderr=subprocess.PIPE)
+        time.sleep(0.3)
+        self.assertIsNone(process.poll())
+        self.assertEqual(self.read(self.output), self.content)  # a reader that comes late
+        _, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0, errors)
+
+        process = subprocess.Popen([TANDEM, "decode", self.shards, "-o", self.output], stderr=subprocess.PIPE)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, errors)
+
+    # Few candidates and small shards; the built-in values are one more.
+    FEW = ("-k", 5, "--set", "chunk_bytes=1<<v, v=16:17", "--set", "tile_bytes=0",
+           "--set", "prefetch_bytes=0", "--set", "out_of_cache_bytes=65536", "--shard-bytes", "70000", "--repeats", 2,
+           "--threads", 1)
+    ENCODE = ("-m", 3, "--operation", "encode")
+
+    def test_autotune_is_kept_shown_and_used(self):
+        file = self.path("data/tuning.json")
+        report = json.loads(self.ok("autotune", *self.FEW, *self.ENCODE, "--output", file, "--json").stdout)
+        self.assertEqual((report["file"], report["cases"], report["candidates"]), (file, 1, 3))
+        self.assertTrue(report["complete"])
+        entry, = report["entries"]
+        self.assertEqual((entry["backend"], entry["operation"], entry["k"], entry["m"]), ("cpu", "encode", 5, 3))
+        if entry["values"]:
+            self.assertGreater(entry["bytes_per_second"], 1.01 * entry["default_bytes_per_second"])
+        else:
+            self.assertEqual(entry["bytes_per_second"], entry["default_bytes_per_second"])
+        self.assertEqual(json.loads(self.ok("autotune", "--show", "--json", "--output", file).stdout)["entries"], [entry])
+        self.assertIn((entry["values"] or "built-in").encode(), self.ok("autotune", "--show", "--output", file).stdout)
+        with open(file) as stream:
+            self.assertEqual(json.load(stream)["tandem_tuning"], 1)
+        again = self.ok("autotune", *self.FEW, *self.ENCODE, "--output", file)
+        self.assertIn(b"known from before; --fresh measures again", again.stdout)
+        self.assertEqual(json.loads(self.ok("autotune", *self.FEW, *self.ENCODE, "--output", file, "--fresh", "--json").stdout)["known"], 0)
+
+        arguments = ("encode", self.source, "-k", 5, "-m", 3, "-o", self.shards, "--force", "--threads", 1, "--log")
+        os.environ["TANDEM_TUNING"] = file
+        self.addCleanup(os.environ.__setitem__, "TANDEM_TUNING", "")
+        self.assertIn(b"measured for encode (5, 3) on this device", self.ok(*arguments).stderr)
+        self.ok("decode", self.shards, "-o", self.output)
+        self.assertEqual(self.read(self.output), self.content)
+        with open(file, "r+") as stream:
+            stream.truncate(100)
+        self.assertIn(b"it is no whole JSON text: ignored", self.ok(*arguments).stderr)
+        self.ok("autotune", *self.FEW, *self.ENCODE, status=4)  # and is not replaced
+        self.assertEqual(len(self.read(file)), 100)
+
+    def test_autotune_is_drawn(self):
+        file = self.path("tuning.json")
+        self.ok("autotune", *self.FEW, *self.ENCODE, "--output", file)
+        plot = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "plot.py"), "autotune"]
+        done = subprocess.run([*plot, file, "--svg", "-o", self.root, "--x", "chunk_bytes", "--y", "tile_bytes"],
+                              capture_output=True, timeout=60, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        words = ["".join(e.itertext()) for e in xml.etree.ElementTree.parse(self.path("autotune-cpu-encode-5+3.svg")).iter()
+                 if e.tag.endswith("text")]
+        for wanted in ("chunk_bytes", "tile_bytes", "65536", "131072", str(2 << 20)):
+            self.assertIn(wanted, words)
+        self.assertEqual(len([w for w in words if re.fullmatch(r"\d+\.\d\d", w)]), 3, words)  # two, and the built-in values
+        done = subprocess.run([*plot, self.path("none")], capture_output=True, timeout=60, text=True)
+        self.assertEqual((done.returncode, len(done.stderr.splitlines())), (1, 1), done.stderr)
+
+    def test_autotune_merges_files(self):
+        a, b, both = self.path("a.json"), self.path("b.json"), self.path("both.json")
+        self.ok("autotune", *self.FEW, *self.ENCODE, "--output", a)
+        self.ok("autotune", *self.FEW, "-m", 2, "--operation", "decode", "--output", b, "--quiet")
+        report = json.loads(self.ok("autotune", "--merge", a, b, "--output", both, "--json").stdout)
+        self.assertEqual([e["operation"] for e in report["entries"]], ["encode", "decode"])
+        self.ok("autotune", "--merge", self.path("none"), "--output", both, status=3)
+
+    def test_autotune_wrong_usage(self):
+        file = self.path("tuning.json")
+        for arguments, words in (
+            (("-k", "1<<v, v=9:4"), "9:4 is empty"),
+            (("-k", "99999999999999999999"), "does not fit 64 bits"),
+            (("-k", "200", "-m", "57"), "cannot be tuned"),
+            (("--local-size", "1<<v, v=4:10"), "backend cpu has no local_x to tune; it has chunk_bytes"),
+            (("--local-size", "1") * 4, "at most three dimensions"),
+            (("--set", "chunk_bytes"), "is not NAME=RANGE"),
+            (("--operation", "explode"), "cannot be tuned"),
+            (("--backend", "cpu", "--device", "7"), "does not exist"),
+            (("--device", "7"), "--device needs --backend"),
+            (("--repeats", "0.5"), "repeats"),
+            (("--max-seconds", "-1"), "max_seconds"),
+        ):
+            done = self.ok("autotune", *arguments, "--output", file, status=2)
+            self.assertIn(words, done.stderr.decode())
+            self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+            self.assertFalse(os.path.exists(file))
+        self.assertIn(b"no tuning file", self.ok("autotune", status=2).stderr)  # TANDEM_TUNING is empty
+
+    def test_autotune_can_be_interrupted_and_goes_on(self):
+        file = self.path("tuning.json")
+        slow = ("autotune", "-k", "5", "-m", "2:3", "--operation", "encode", "--shard-bytes", "1M", "--repeats", "3", "--set",
+                "tile_bytes=0,1024", "--set", "prefetch_bytes=0,256", "--set", "out_of_cache_bytes=65536", "--set",
+                "chunk_bytes=1<<v, v=16:19", "--threads", "1", "--output", file)
+        known, stops = 0, 0
+        while stops < 3:
+            process = subprocess.Popen([TANDEM, *slow], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            deadline = time.time() + 60
+            while time.time() < deadline and (not os.path.exists(file + ".journal") or
+                                              len(self.read(file + ".journal").splitlines()) < known + 5):
+                time.sleep(0.01)
+            process.send_signal(signal.SIGINT if stops != 1 else signal.SIGKILL)
+            _, errors = process.communicate(timeout=60)
+            if process.returncode == 0:
+                break  # it was faster
+            self.assertEqual(process.returncode, 130 if stops != 1 else -signal.SIGKILL, errors)
+            if stops != 1:
+                self.assertIn(b"run it again to go on", errors)
+                self.assertEqual(len(errors.splitlines()), 1)
+            lines = len(self.read(file + ".journal").splitlines())
+            self.assertGreaterEqual(lines, known + 5)
+            known, stops = lines, stops + 1
+        self.assertGreater(stops, 0)
+        report = json.loads(self.ok(*slow, "--json").stdout)
+        self.assertGreater(report["known"], 4)
+        self.assertEqual([(e["k"], e["m"]) for e in report["entries"]], [(5, 2), (5, 3)])
+
+    def test_memory_of_a_stream_is_bounded(self):
+        if b"__asan_init" in self.read(TANDEM) or b"__tsan_init" in self.read(TANDEM):
+            self.skipTest("sanitizers need memory of their own")
+        content = random.Random(3).randbytes(1_000_003) * 200
+        with open(self.source, "wb") as file:
+            file.write(content)
+        for arguments in (("encode", "-", "-k", "16", "-m", "0", "--block-bytes", "16M", "--name", "x", "-o", self.shards),
+                          ("decode", self.shards, "-o", self.output)):
+            with open(self.source, "rb") as file:
+                process = subprocess.Popen([TANDEM, *arguments, "--threads", "1", "--no-sync", "--quiet"], stdin=file)
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            self.assertEqual(process.returncode, 0)
+            self.assertLess(usage.ru_maxrss, (256 + 64) * 1024)
+        self.assertTrue(self.read(self.output) == content)
+
+    def test_a_folder_that_the_caller_keeps_locked(self):
+        """`flock DIR tandem ...`: readers do without cleaning up, writers give up or are told to."""
+        self.encode()
+        folder = os.open(self.shards, os.O_RDONLY)
+        self.addCleanup(os.close, folder)
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        for command in (("verify", self.shards), ("info", self.shards), ("decode", self.shards, "-o", self.output)):
+            self.assertIn(b"is locked by another process", self.ok(*command).stderr)
+        self.assertEqual(self.read(self.output), self.content)
+        os.remove(self.shard(2))
+        names = os.listdir(self.shards)
+        encode = ("encode", self.source, "-k", 10, "-m", 4, "-o", self.shards, "--force", "--quiet", "--lock-wait")
+        inside = os.path.join(self.shards, "output")
+        for command in ((*encode, 1), ("repair", self.shards, "--lock-wait", 1),
+                        ("decode", self.shards, "-o", inside, "--lock-wait", 1)):
+            errors = self.ok(*command, status=3).stderr
+            self.assertIn(b"for more than 1 second now", errors)
+            self.assertNotIn(b"2 seconds", errors)  # that only clean up
+        self.assertNotIn(b"note", self.ok(*encode[:-2], "--lock-wait", 1, status=3).stderr)  # one wait
+        waiting = subprocess.Popen([TANDEM, *map(str, encode), "3600"], stderr=subprocess.PIPE)
+        self.addCleanup(waiting.stderr.close)
+        time.sleep(3)
+        self.assertIsNone(waiting.poll())
+        waiting.send_signal(signal.SIGINT)
+        self.assertIn(waiting.wait(60), (130, -signal.SIGINT))  # the latter on a slow machine: not in encode yet
+        self.assertEqual(sorted(os.listdir(self.shards)), sorted(names))
+        fcntl.flock(folder, fcntl.LOCK_UN)
+        self.ok("repair", self.shards)
+
+    def test_files_in_a_folder_that_cannot_be_listed(self):
+        self.encode()
+        copies = self.path("copies")
+        os.mkdir(copies)
+        os.chmod(copies, 0o777)
+        os.chmod(self.root, 0o711)
+        # Who owns the folder, or is root, can list it: somebody else then, or a folder that its owner cannot list.
+        as_user = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+        os.chmod(self.shards, 0o711 if as_user else 0o311)
+        self.addCleanup(os.chmod, self.shards, 0o755)
+
+        def run(*arguments):
+            return subprocess.run([TANDEM, *map(str, arguments)], capture_output=True, timeout=120, **as_user)
+
+        try:
+            run("--version").check_returncode()
+        except (OSError, subprocess.CalledProcessError) as error:
+            self.skipTest(f"{TANDEM} cannot be run as another user: {error}")
+        files = [self.shard(index) for index in range(1, 14)]
+        output = os.path.join(copies, "output")
+        for command in (("verify", *files), ("info", *files), ("decode", *files, "-o", output)):
+            done = run(*command)
+            self.assertEqual(done.returncode, 1 if command[0] == "verify" else 0, done.stderr)
+            self.assertEqual(done.stderr.count(b"cannot be listed: what runs"), 1, done.stderr)
+        self.assertEqual(self.read(output), self.content)
+        done = run("verify", self.shards)
+        self.assertEqual(done.returncode, 3)
+        self.assertIn(b"Permission denied", done.stderr)
+        done = run("encode", output, "-k", 2, "-m", 1, "-o", self.shards)  # nobody could clean up there
+        self.assertEqual(done.returncode, 3)
+        self.assertIn(b"Permission denied", done.stderr)
+
+    def test_more_shard_files_than_a_process_may_open(self):
+        def encode(soft, hard):
+            limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            return subprocess.run([TANDEM, "encode", self.source, "-k", "60", "-m", "20", "-o", self.shards],
+                                  capture_output=True, timeout=120, preexec_fn=limit)
+
+        done = encode(50, 50)
+        self.assertEqual(done.returncode, 3)
+        self.assertIn(b"80 shard files", done.stderr)
+        self.assertIn(b"this process may have 50 files open", done.stderr)
+        self.assertFalse(os.path.exists(self.shards))
+        self.assertEqual(encode(50, 500).returncode, 0)
+        self.assertEqual(len(os.listdir(self.shards)), 80)
+
+    def test_few_files_for_a_set_that_replaces_another(self):
+        """Refused before anything is changed, or done: never found out when the new set counts already."""
+        def encode(hard, *more):
+            limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 256), hard))
+            return subprocess.run([TANDEM, "encode", self.source, *map(str, more)], capture_output=True, timeout=120,
+                                  preexec_fn=limit)
+
+        with open(self.source, "wb") as file:
+            file.write(b"old")
+        code = ("-k", 12, "-m", 8, "--force", "--no-sync", "-o")
+        done = [encode(hard, *code, self.shards) for hard in range(20, 70)]
+        statuses = [one.returncode for one in done]
+        least = statuses.index(0)
+        self.assertEqual(statuses, [3] * least + [0] * (50 - least), done[-1].stderr)
+        self.assertLess(20 + least, 41)
+        for one in done[:least]:
+            self.assertNotIn(b"the new set is complete", one.stderr)
+        # A folder for each shard: its file, the folder, its record and the file that is replaced.
+        folders = self.path("disk{i}")
+        code = ("-k", 60, "-m", 20, "--force", "--no-sync", "-o", folders)
+        for content in (b"old", b"new"):
+            with open(self.source, "wb") as file:
+                file.write(content)
+            done = encode(300, *code)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.ok("decode", *[self.path(f"disk{i}") for i in range(80)], "-o", self.output, "--force")
+            self.assertEqual(self.read(self.output), content)
+
+    def test_interrupt_leaves_nothing(self):
+        os.mkdir(self.shards)
+        process = subprocess.Popen([TANDEM, "encode", "-", "-k", "3", "-m", "2", "-o", self.shards],
+                                   stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+        process.stdin.write(self.content)
+        process.stdin.flush()
+        deadline = time.time() + 60
+        while not os.listdir(self.shards) and time.time() < deadline:
+            time.sleep(0.01)
+        self.assertTrue(os.listdir(self.shards))  # temporaries
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, errors)
+        self.assertEqual(os.listdir(self.shards), [])
+
+
+unittest.main(verbosity=2)

@@ -1,0 +1,309 @@
+// The CPU backend: every kernel x executor x partition. A kernel that this CPU lacks, or an executor whose module is
+// not there, is printed as NOT RUN.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "core/budget.hpp"
+#include "cpu/factory.hpp"
+#include "cpu/kernels/kernel.hpp"
+#include "tests/conformance/suite.hpp"
+#include "tests/support/random.hpp"
+
+namespace tandem::test {
+namespace {
+
+struct Executor {
+  const char *name;
+  std::int32_t value;
+};
+
+constexpr Executor kExecutors[] = {
+    {"serial", TANDEM_EXECUTOR_SERIAL},
+    {"pthread", TANDEM_EXECUTOR_PTHREAD},
+#if !defined(TANDEM_TEST_WITHOUT_OPENMP)  // the thread sanitizer does not understand libgomp
+    {"openmp", TANDEM_EXECUTOR_OPENMP},
+#endif
+};
+
+std::unique_ptr<core::Backend> make(const cpu::Options &options) {
+  cpu::Choice choice = {};
+  auto backend = cpu::make_backend(options, base::Log(), &choice);
+  EXPECT_EQ(options.kernel, choice.kernel) << "another kernel than the forced one";
+  return backend;
+}
+
+// Why the executor cannot be had, or "".
+std::string missing(std::int32_t executor) {
+  cpu::Options options;
+  options.executor = executor;
+  cpu::Choice choice = {};
+  try {
+    cpu::make_backend(options, base::Log(), &choice);
+    return "";
+  } catch (const base::Error &error) {
+    return error.what();
+  }
+}
+
+std::vector<BackendMaker> cpu_makers() {
+  std::vector<BackendMaker> makers;
+  for (const cpu::KernelDescription &kernel : cpu::describe_kernels()) {
+    for (const Executor &executor : kExecutors) {
+      for (const std::int32_t partition : {TANDEM_PARTITION_COLUMN, TANDEM_PARTITION_PARITY}) {
+        cpu::Options options;
+        options.kernel = kernel.name;
+        options.executor = executor.value;
+        options.partition = partition;
+        options.thread_count = 4;
+        std::string name = kernel.name;
+        for (char &c : name)
+          if (c == '-') c = '_';
+        name += std::string("_") + executor.name + (partition == TANDEM_PARTITION_COLUMN ? "_column" : "_parity");
+        std::string not_run = missing(executor.value);
+        if (!kernel.available) not_run = std::string("kernel ") + kernel.name + " needs " + kernel.needs;
+        makers.push_back({name, [options] { return make(options); }, not_run});
+      }
+    }
+  }
+  return makers;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, BackendConformance, testing::ValuesIn(cpu_makers()), maker_name);
+
+// Says the same of every matrix.
+class SameValues final : public core::TuningSource {
+ public:
+  explicit SameValues(core::TuningValues values, bool same_machine = true)
+      : values_(std::move(values)), same_machine_(same_machine) {}
+  core::TuningChoice find(const core::TuningQuery &query) const override {
+    ++asked_count;
+    last = query;
+    return {values_, "the test says so", same_machine_};
+  }
+  mutable unsigned asked_count = 0;
+  mutable core::TuningQuery last = {};
+
+ private:
+  core::TuningValues values_;
+  bool same_machine_;
+};
+
+const core::TuningValues kSmallest = {
+    {"chunk_bytes", 0}, {"out_of_cache_bytes", 0}, {"tile_bytes", 1}, {"prefetch_bytes", 1}, {"threads", 0}};
+const core::TuningValues kLargest = {{"chunk_bytes", UINT64_MAX}, {"out_of_cache_bytes", UINT64_MAX},
+                                     {"tile_bytes", UINT64_MAX},  {"prefetch_bytes", UINT64_MAX},
+                                     {"threads", UINT64_MAX},     {"unknown", 7}};
+
+// The other choices, each once.
+std::vector<BackendMaker> cpu_variants() {
+  static core::Budget one_at_a_time;
+  one_at_a_time.set("cpu", 1);
+  cpu::Options budget, pinned, dynamic, crowd;
+  budget.kernel = pinned.kernel = dynamic.kernel = crowd.kernel = "scalar";
+  budget.executor = pinned.executor = crowd.executor = TANDEM_EXECUTOR_PTHREAD;
+  budget.thread_count = pinned.thread_count = dynamic.thread_count = 3;
+  budget.budget = &one_at_a_time;
+  pinned.pin_threads = true;
+  crowd.thread_count = 40;  // more threads than chunks
+  crowd.partition = TANDEM_PARTITION_PARITY;
+  dynamic.executor = TANDEM_EXECUTOR_OPENMP;
+  dynamic.schedule = TANDEM_SCHEDULE_DYNAMIC;
+  std::vector<BackendMaker> makers = {{"budget_of_one", [=] { return make(budget); }, ""},
+                                      {"pinned", [=] { return make(pinned); }, ""},
+                                      {"crowd", [=] { return make(crowd); }, ""}};
+#if !defined(TANDEM_TEST_WITHOUT_OPENMP)
+  makers.push_back({"openmp_dynamic", [=] { return make(dynamic); }, missing(TANDEM_EXECUTOR_OPENMP)});
+#endif
+  // Values of a hostile tuning file, with every kernel: slow at worst.
+  static const SameValues smallest(kSmallest), largest(kLargest);
+  for (const cpu::KernelDescription &kernel : cpu::describe_kernels()) {
+    for (const SameValues *values : {&smallest, &largest}) {
+      cpu::Options tuned;
+      tuned.kernel = kernel.name;
+      tuned.executor = TANDEM_EXECUTOR_PTHREAD;
+      tuned.thread_count = 3;
+      tuned.tuning = values;
+      std::string name = std::string("tuned_") + (values == &smallest ? "smallest_" : "largest_") + kernel.name;
+      std::replace(name.begin(), name.end(), '-', '_');
+      makers.push_back({name, [=] { return make(tuned); },
+                        kernel.available ? "" : std::string("kernel ") + kernel.name + " needs " + kernel.needs});
+    }
+  }
+  return makers;
+}
+
+INSTANTIATE_TEST_SUITE_P(CpuVariants, BackendConformance, testing::ValuesIn(cpu_variants()), maker_name);
+
+TEST(CpuBackend, CountsWhatIsNotRun) {
+  unsigned run = 0, not_run = 0;
+  for (const BackendMaker &maker : cpu_makers()) {
+    ++(maker.not_run.empty() ? run : not_run);
+    if (!maker.not_run.empty()) std::printf("NOT RUN: %s: %s\n", maker.name.c_str(), maker.not_run.c_str());
+  }
+  std::printf("CPU backends: %u run, %u NOT RUN\n", run, not_run);
+  EXPECT_GT(run, 0u);
+}
+
+TEST(CpuBackend, KernelCallsAreCounted) {
+  for (const Executor &executor : kExecutors) {
+    if (!missing(executor.value).empty()) continue;
+    cpu::Options options;
+    options.kernel = "scalar";
+    options.executor = executor.value;
+    options.thread_count = 2;
+    const auto backend = make(options);
+    EXPECT_EQ(backend->kernel_calls(), 0u);
+    core::Matrix matrix(1, 1);
+    matrix.at(0, 0) = 7;
+    const auto prepared = backend->prepare(matrix);
+    EXPECT_EQ(backend->kernel_calls(), 0u) << "prepare is not a call";
+    std::vector<std::byte> input(8 << 20), output(8 << 20);
+    const std::byte *in = input.data();
+    std::byte *out = output.data();
+    core::Control control;
+    const core::Task small = {prepared.get(), &in, &out, 0, 100, core::Mode::assign};
+    backend->run({&small, 1}, control);
+    const std::uint64_t after_small = backend->kernel_calls();
+    EXPECT_GT(after_small, 0u);
+    const core::Task large = {prepared.get(), &in, &out, 0, input.size(), core::Mode::assign};
+    backend->run({&large, 1}, control);
+    EXPECT_GE(backend->kernel_calls(), after_small + 2) << executor.name << ": a large run is cut into chunks";
+  }
+}
+
+core::Matrix some_matrix(unsigned rows, unsigned columns) {
+  core::Matrix matrix(rows, columns);
+  for (unsigned r = 0; r < rows; ++r)
+    for (unsigned c = 0; c < columns; ++c) matrix.at(r, c) = static_cast<std::uint8_t>(7 * r + 3 * c + 1);
+  return matrix;
+}
+
+// How many chunks a run of 2 x 8 MiB is cut into.
+std::uint64_t chunk_count(core::Backend &backend, const core::Prepared &prepared) {
+  std::vector<std::byte> input(8 << 20), output(8 << 20);
+  const std::byte *in = input.data();
+  std::byte *out = output.data();
+  core::Control control;
+  const core::Task task = {&prepared, &in, &out, 0, input.size(), core::Mode::assign};
+  const std::uint64_t before = backend.kernel_calls();
+  backend.run({&task, 1}, control);
+  return backend.kernel_calls() - before;
+}
+
+TEST(CpuBackend, TunedValuesAreUsedAndTold) {
+  const SameValues source({{"chunk_bytes", 128 << 10}});
+  std::vector<std::string> heard;
+  const base::Log log([](void *user, std::int32_t,
+                         const char *message) { static_cast<std::vector<std::string> *>(user)->push_back(message); },
+                      &heard, TANDEM_LOG_INFO);
+  cpu::Options options;
+  options.executor = TANDEM_EXECUTOR_SERIAL;
+  cpu::Choice choice = {};
+  const auto plain = cpu::make_backend(options, log, &choice);
+  options.tuning = &source;
+  const auto tuned = cpu::make_backend(options, log, &choice);
+  heard.clear();
+  const auto prepared = tuned->prepare(some_matrix(1, 1));
+  EXPECT_TRUE(heard.empty()) << "nothing has run with them";
+  EXPECT_EQ(chunk_count(*plain, *plain->prepare(some_matrix(1, 1))), (16u << 20) / (2 << 20));
+  EXPECT_EQ(chunk_count(*tuned, *prepared), (16u << 20) / (128 << 10));
+  EXPECT_EQ(chunk_count(*tuned, *tuned->prepare_tuned(some_matrix(1, 1), {{"chunk_bytes", 4 << 20}})), 4u)
+      << "prepare_tuned asks nobody";
+  EXPECT_EQ(chunk_count(*tuned, *prepared), (16u << 20) / (128 << 10));
+  ASSERT_EQ(heard.size(), 1u) << "once, of the mode that ran";
+  EXPECT_EQ(heard[0], "cpu: coding (1, 1) with chunk_bytes=131072: the test says so");
+  tuned->prepare(some_matrix(1, 1));
+  EXPECT_EQ(source.asked_count, 3u) << "once for each shape";
+  tuned->prepare(some_matrix(4, 10));
+  EXPECT_EQ(source.asked_count, 6u);
+  EXPECT_EQ(source.last.columns, 10u);
+  EXPECT_EQ(source.last.rows, 4u);
+  EXPECT_EQ(source.last.identity.backend, "cpu");
+  EXPECT_EQ(source.last.kernel_hash, tuned->tuning_kernel_hash());
+}
+
+// One that another machine measured: what is about the machine stays there.
+TEST(CpuBackend, ThreadsAndCachesOfAnotherMachineAreLeftOut) {
+  cpu::Options options;
+  options.executor = TANDEM_EXECUTOR_PTHREAD;
+  options.thread_count = 4;
+  cpu::Choice choice = {};
+  const auto chunks_with = [&](core::TuningValues values, bool same_machine) {
+    const SameValues source(std::move(values), same_machine);
+    options.tuning = &source;
+    const auto backend = cpu::make_backend(options, base::Log(), &choice);
+    return chunk_count(*backend, *backend->prepare(some_matrix(1, 1)));
+  };
+  // A chunk is a quarter of what each thread gets, as far as that is below the most.
+  const core::TuningValues values = {{"threads", 1}, {"chunk_bytes", 16 << 20}};
+  EXPECT_EQ(chunks_with(values, true), 4u);
+  EXPECT_EQ(chunks_with(values, false), 16u);
+
+  options.tuning = nullptr;
+  const auto backend = cpu::make_backend(options, base::Log(), &choice);
+  for (const core::TuningValues &beyond :
+       {core::TuningValues{{"threads", 5}}, {{"threads", 0}}, {{"chunk_bytes", 1}}, {{"tile_bytes", 2 << 20}}})
+    EXPECT_THROW(backend->prepare_tuned(some_matrix(1, 1), beyond), base::Error);
+}
+
+TEST(CpuBackend, WhatMayBeTuned) {
+  cpu::Options options;
+  options.thread_count = 4;
+  options.executor = TANDEM_EXECUTOR_PTHREAD;
+  cpu::Choice choice = {};
+  const auto backend = cpu::make_backend(options, base::Log(), &choice);
+  for (const core::Mode mode : {core::Mode::assign, core::Mode::accumulate, core::Mode::compare}) {
+    const auto parameters = backend->tuning_parameters(4, 10, mode);
+    EXPECT_EQ(parameters.size(), mode == core::Mode::compare ? 2u : 5u);
+    for (const core::TuningParameter &parameter : parameters) {
+      EXPECT_EQ(std::count(parameter.candidates.begin(), parameter.candidates.end(), parameter.value), 1)
+          << parameter.name;
+      EXPECT_GT(parameter.candidates.size(), 1u) << parameter.name;
+    }
+  }
+  const core::TuningIdentity identity = backend->tuning_identity();
+  EXPECT_EQ(identity.driver, std::string("kernel ") + choice.kernel + ", executor pthread, 4 threads");
+  options.partition = TANDEM_PARTITION_PARITY;
+  options.schedule = TANDEM_SCHEDULE_DYNAMIC;
+  options.pin_threads = true;
+  EXPECT_EQ(cpu::make_backend(options, base::Log(), &choice)->tuning_identity().driver,
+            identity.driver + ", partition parity, schedule dynamic, pinned");
+  options.kernel = "scalar";
+  EXPECT_NE(cpu::make_backend(options, base::Log(), &choice)->tuning_kernel_hash(), backend->tuning_kernel_hash());
+}
+
+TEST(CpuBackend, UnknownChoicesAreRefusedWithNames) {
+  const auto refused = [](cpu::Options options) {
+    cpu::Choice choice = {};
+    try {
+      cpu::make_backend(options, base::Log(), &choice);
+    } catch (const base::Error &error) {
+      return std::pair{error.status(), std::string(error.what())};
+    }
+    return std::pair{TANDEM_OK + 0, std::string()};
+  };
+  cpu::Options options;
+  options.kernel = "avx1024";
+  EXPECT_EQ(refused(options).first, TANDEM_ERROR_UNAVAILABLE);
+  EXPECT_NE(refused(options).second.find("scalar"), std::string::npos) << "the message lists what there is";
+  options.kernel = "";
+  options.executor = 17;
+  EXPECT_EQ(refused(options).first, TANDEM_ERROR_INVALID_ARGUMENT);
+  options.executor = 0;
+  options.partition = -1;
+  EXPECT_EQ(refused(options).first, TANDEM_ERROR_INVALID_ARGUMENT);
+  options.partition = 0;
+  options.schedule = 3;
+  EXPECT_EQ(refused(options).first, TANDEM_ERROR_INVALID_ARGUMENT);
+}
+
+}  // namespace
+}  // namespace tandem::test

@@ -1,0 +1,140 @@
+// The CUDA backend on a GPU of this machine: both techniques, with staged and with pinned shards, and with shards in
+// the GPU's memory. Where there is none that is printed as NOT RUN, unless TANDEM_TEST_REQUIRE_CUDA is set: then it
+// fails.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "gpu/driver.hpp"
+#include "gpu/factory.hpp"
+#include "tests/conformance/gpu_program.hpp"
+#include "tests/conformance/suite.hpp"
+#include "tests/conformance/work.hpp"
+
+namespace tandem::test {
+namespace {
+
+// A compile takes a tenth of a second, and the suite has hundreds of matrices: each that enough bytes run through.
+class CompileSoon final : public core::TuningSource {
+ public:
+  core::TuningChoice find(const core::TuningQuery &) const override {
+    return {{{"compile_after_bytes", 200'000}}, "test"};
+  }
+};
+
+std::unique_ptr<core::Backend> make(const char *technique, const base::Log &log = base::Log()) {
+  static const CompileSoon compile_soon;
+  gpu::Options options;
+  if (technique == std::string("tables")) {
+    options.technique = technique;
+  } else {
+    options.tuning = &compile_soon;
+  }
+  return gpu::make_backend(options, log);
+}
+
+// What backends of the suite say.
+Heard &heard_of_all() {
+  static auto *const heard = new Heard;  // some go when the process does
+  return *heard;
+}
+
+// No test of the suite sees that a backend fell back.
+class NoneFellBack final : public testing::Environment {
+ public:
+  void TearDown() override { EXPECT_FALSE(fell_back(heard_of_all())); }
+};
+[[maybe_unused]] testing::Environment *const none_fell_back = testing::AddGlobalTestEnvironment(new NoneFellBack);
+
+// Why there is nothing to run on, or "".
+const std::string &missing() {
+  static const std::string reason = [] {
+    try {
+      make("")->prepare(core::Matrix(1, 1));
+      return std::string();
+    } catch (const base::Error &error) {
+      return std::string(error.what());
+    }
+  }();
+  return reason;
+}
+
+std::vector<BackendMaker> makers() {
+  std::vector<BackendMaker> list;
+  for (const char *technique : {"tables", "compiled"})
+    list.push_back({technique, [=] { return make(technique, heard_of_all().log()); }, missing()});
+  return list;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, BackendConformance, testing::ValuesIn(makers()), maker_name);
+
+std::vector<CudaMaker> cuda_makers() { return {{"gpu", make_gpu_program, missing()}}; }
+INSTANTIATE_TEST_SUITE_P(Cuda, CudaShards, testing::ValuesIn(cuda_makers()), cuda_maker_name);
+INSTANTIATE_TEST_SUITE_P(Cuda, CudaShardsDeathTest, testing::ValuesIn(cuda_makers()), cuda_maker_name);
+
+// Each technique, mode and length; shards anywhere, and in the backend's own staging memory, which the device reads and
+// writes where it lies. The log says that the technique, and no other, was used.
+TEST(CudaForced, EachTechniqueIsUsed) {
+  if (!missing().empty()) GTEST_SKIP() << "NOT RUN: " << missing();
+  for (const char *technique : {"tables", "compiled"}) {
+    for (const auto &[rows, columns] : {std::pair{4u, 10u}, {2u, 4u}, {8u, 32u}, {1u, 1u}, {20u, 31u}}) {
+      Heard heard;
+      gpu::Options options;
+      options.technique = technique;
+      const auto backend = gpu::make_backend(options, heard.log());
+      for (const std::size_t bytes : {1, 63, 64, 4095, 4096, 70'001, 1'000'003}) {
+        Work work(rows, columns, bytes);
+        const auto prepared = backend->prepare(work.matrix);
+        for (const core::Mode mode : {core::Mode::assign, core::Mode::accumulate, core::Mode::compare}) {
+          work.reset();
+          work.run(*backend, *prepared, mode);
+          ASSERT_TRUE(work.is_right(mode)) << technique << ", " << rows << " x " << columns << ", " << bytes;
+        }
+        const std::shared_ptr<std::byte> pinned = backend->staging_memory((rows + columns) * (bytes + 3));
+        std::vector<const std::byte *> in;
+        std::vector<std::byte *> out;
+        for (unsigned i = 0; i < rows + columns; ++i) {
+          std::byte *at = pinned.get() + i * (bytes + 3);
+          if (i < columns) std::memcpy(at, work.inputs[i].data(), bytes);
+          i < columns ? in.push_back(at) : out.push_back(at);
+        }
+        const core::Task task = {prepared.get(), in.data(), out.data(), 0, bytes, core::Mode::assign};
+        core::Control control;
+        backend->run({&task, 1}, control);
+        for (unsigned r = 0; r < rows; ++r)
+          ASSERT_EQ(std::memcmp(out[r], work.product[r].data(), bytes), 0) << technique << ", pinned, " << bytes;
+      }
+      EXPECT_TRUE(heard.has(std::string("technique ") + technique)) << heard.text;
+      EXPECT_FALSE(heard.has(technique == std::string("tables") ? "technique compiled" : "technique tables"));
+      EXPECT_GT(backend->kernel_calls(), 0u);
+      EXPECT_FALSE(fell_back(heard));
+    }
+  }
+}
+
+// A module without it works too, with NVRTC, and merges what a verify found on the host.
+TEST(CudaDevice, TheModuleHasTheDeviceCodeThatWasCompiled) {
+#ifdef TANDEM_TEST_WITH_DEVICE_CODE
+  EXPECT_NE(gpu::open_driver().tables_image, nullptr);
+  EXPECT_GT(gpu::open_driver().tables_image_bytes, 0u);
+  EXPECT_NE(gpu::open_driver().summarise, nullptr);
+#else
+  GTEST_SKIP() << "built without device code: there is no nvcc";
+#endif
+}
+
+TEST(CudaDevice, IsThereWhereItIsRequired) {
+  if (std::getenv("TANDEM_TEST_REQUIRE_CUDA") == nullptr && !missing().empty())
+    GTEST_SKIP() << "NOT RUN: " << missing();
+  EXPECT_EQ(missing(), "");
+  for (const gpu::DeviceDescription &device : gpu::describe_devices(std::chrono::seconds(60)).devices)
+    std::printf("%s: %s\n", device.name.c_str(), device.description.c_str());
+}
+
+}  // namespace
+}  // namespace tandem::test

@@ -1,0 +1,204 @@
+// OpenCL backends on the drivers of this machine: both techniques, each with staged and with shared memory. Where there
+// is no device that is printed as NOT RUN, unless TANDEM_TEST_REQUIRE_OPENCL is set: then it fails.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "opencl/factory.hpp"
+#include "tests/conformance/suite.hpp"
+#include "tests/support/expected.hpp"
+#include "tests/support/random.hpp"
+
+namespace tandem::test {
+namespace {
+
+using opencl::Transfer;
+
+// A compile takes a second or two. So "compiled" is by bytes here: each matrix that enough of them run through.
+class CompileSoon final : public core::TuningSource {
+ public:
+  core::TuningChoice find(const core::TuningQuery &) const override {
+    return {{{"compile_after_bytes", 200'000}}, "test"};
+  }
+};
+
+std::unique_ptr<core::Backend> make(const char *technique, Transfer transfer, const base::Log &log = base::Log()) {
+  static const CompileSoon compile_soon;
+  opencl::Options options;
+  if (technique == std::string("tables")) {
+    options.technique = technique;
+  } else {
+    options.tuning = &compile_soon;
+  }
+  options.transfer = transfer;
+  return opencl::make_backend(options, log);
+}
+
+// Why there is nothing to run on, or "".
+const std::string &missing() {
+  static const std::string reason = [] {
+    try {
+      make("", Transfer::automatic)->prepare(core::Matrix(1, 1));
+      return std::string();
+    } catch (const base::Error &error) {
+      return std::string(error.what());
+    }
+  }();
+  return reason;
+}
+
+std::vector<BackendMaker> makers() {
+  std::vector<BackendMaker> list;
+  for (const char *technique : {"tables", "compiled"}) {
+    list.push_back({std::string("staged_") + technique, [=] { return make(technique, Transfer::staged); }, missing()});
+    list.push_back(
+        {std::string("zero_copy_") + technique, [=] { return make(technique, Transfer::zero_copy); }, missing()});
+  }
+  return list;
+}
+
+// The two techniques are what they are called.
+TEST(OpenclTechnique, IsTheOneThatWasAskedFor) {
+  if (!missing().empty()) GTEST_SKIP() << "NOT RUN: " << missing();
+  for (const char *technique : {"tables", "compiled"}) {
+    std::string heard;
+    const auto hear = [](void *user, std::int32_t, const char *message) {
+      *static_cast<std::string *>(user) += message;
+    };
+    const auto backend = make(technique, Transfer::automatic, base::Log(hear, &heard, TANDEM_LOG_INFO));
+    core::Matrix matrix(2, 4);
+    for (unsigned i = 0; i < 8; ++i) matrix.at(i / 4, i % 4) = static_cast<std::uint8_t>(17 * i + 3);
+    const auto prepared = backend->prepare(matrix);
+    Random random(5);
+    Shards shards;
+    for (unsigned i = 0; i < 6; ++i) shards.push_back(random.bytes(60'000));
+    const std::uint8_t *inputs[] = {shards[0].data(), shards[1].data(), shards[2].data(), shards[3].data()};
+    std::byte *outputs[] = {reinterpret_cast<std::byte *>(shards[4].data()),
+                            reinterpret_cast<std::byte *>(shards[5].data())};
+    const core::Task task = {prepared.get(),    reinterpret_cast<const std::byte *const *>(inputs), outputs, 0, 60'000,
+                             core::Mode::assign};
+    core::Control control;
+    backend->run({&task, 1}, control);
+    EXPECT_EQ(Shards(shards.begin() + 4, shards.end()), expected(matrix.data(), 2, 4, inputs, 60'000));
+    EXPECT_NE(heard.find(std::string("technique ") + technique), std::string::npos) << heard;
+    EXPECT_GT(backend->kernel_calls(), 0u);
+  }
+}
+
+struct Way {
+  std::string technique;
+  Transfer transfer;
+  bool always_shifted;
+  core::TuningValues values;
+
+  std::string text() const {
+    std::string made =
+        technique + (transfer == Transfer::staged ? ", staged" : ", zero-copy") + (always_shifted ? ", shifted" : "");
+    for (const auto &[name, value] : values) made += ", " + name + "=" + std::to_string(value);
+    return made;
+  }
+};
+
+// Each mode with one matrix, at each length, with shards that begin at different places; and the log says that the
+// technique, and no other, was used.
+void run_one_way(const Way &way, unsigned rows, unsigned columns, const std::vector<std::size_t> &lengths) {
+  std::string heard;
+  const auto hear = [](void *user, std::int32_t, const char *message) { *static_cast<std::string *>(user) += message; };
+  opencl::Options options;
+  options.technique = way.technique;
+  options.transfer = way.transfer;
+  options.always_shifted = way.always_shifted;
+  const auto backend = opencl::make_backend(options, base::Log(hear, &heard, TANDEM_LOG_INFO));
+  Random random(31 + rows * 256 + columns);
+  core::Matrix matrix(rows, columns);
+  for (unsigned r = 0; r < rows; ++r) random.fill(matrix.row(r).data(), columns);
+  const auto prepared = backend->prepare_tuned(matrix, way.values);
+  for (const std::size_t bytes : lengths) {
+    for (const core::Mode mode : {core::Mode::assign, core::Mode::accumulate, core::Mode::compare}) {
+      Shards shards;
+      for (unsigned i = 0; i < rows + columns; ++i) shards.push_back(random.bytes(bytes + i % 67));
+      std::vector<const std::uint8_t *> inputs;
+      std::vector<std::byte *> outputs;
+      for (unsigned i = 0; i < rows + columns; ++i) {
+        std::uint8_t *start = shards[i].data() + i % 67;
+        if (i < columns) inputs.push_back(start);
+        if (i >= columns) outputs.push_back(reinterpret_cast<std::byte *>(start));
+      }
+      const Shards before = shards, product = expected(matrix.data(), rows, columns, inputs.data(), bytes);
+      std::vector<core::Mismatch> found(rows);
+      const core::Task task = {
+          prepared.get(), reinterpret_cast<const std::byte *const *>(inputs.data()), outputs.data(), 0, bytes, mode,
+          found.data()};
+      core::Control control;
+      backend->run({&task, 1}, control);
+      for (unsigned r = 0; r < rows; ++r) {
+        const unsigned i = columns + r;
+        Bytes want = before[i];
+        std::uint64_t differing = 0;
+        for (std::size_t at = 0; at < bytes; ++at) {
+          std::uint8_t &byte = want[i % 67 + at];
+          differing += byte != product[r][at];
+          if (mode == core::Mode::assign) byte = product[r][at];
+          if (mode == core::Mode::accumulate) byte ^= product[r][at];
+        }
+        ASSERT_EQ(shards[i], want) << way.text() << ", " << bytes << " bytes";
+        if (mode != core::Mode::compare) continue;
+        ASSERT_EQ(found[r].byte_count, differing) << way.text() << ", " << bytes;
+      }
+    }
+  }
+  EXPECT_NE(heard.find("technique " + way.technique), std::string::npos) << heard;
+  EXPECT_EQ(heard.find(way.technique == "tables" ? "technique compiled" : "technique tables"), std::string::npos);
+}
+
+// Small enough for a simulator that looks at each access (oclgrind): each mode, technique, way of transfer and access,
+// at lengths with and without whole elements and tiles.
+TEST(OpenclSmall, EveryKernelWithinItsBounds) {
+  if (!missing().empty()) GTEST_SKIP() << "NOT RUN: " << missing();
+  const std::vector<std::size_t> lengths = {1, 15, 16, 300, 1025};
+  for (const char *technique : {"tables", "compiled"}) {
+    for (const Transfer transfer : {Transfer::staged, Transfer::zero_copy}) {
+      run_one_way(
+          {technique, transfer, false, {{"local_x", 8}, {"local_y", 2}, {"element_bytes", 16}, {"rows_per_pass", 2}}},
+          5, 3, lengths);
+      run_one_way(
+          {technique,
+           transfer,
+           true,
+           {{"local_x", 4}, {"local_z", 2}, {"element_bytes", 8}, {"elements_per_item", 2}, {"rows_per_pass", 2}}},
+          5, 3, lengths);
+    }
+  }
+}
+
+// The suite's matrices are many, so most of them stay with tables. Here are few, and all are compiled.
+TEST(OpenclForced, EachTechniqueAndAccessIsUsed) {
+  if (!missing().empty()) GTEST_SKIP() << "NOT RUN: " << missing();
+  const std::vector<std::size_t> lengths = {1, 63, 64, 4095, 4096, 70'001, 1'000'003};
+  for (const char *technique : {"tables", "compiled"}) {
+    for (const Transfer transfer : {Transfer::staged, Transfer::zero_copy}) {
+      run_one_way({technique, transfer, false, {}}, 4, 10, lengths);
+      run_one_way({technique, transfer, true, {}}, 3, 5, lengths);
+      run_one_way({technique, transfer, true, {{"element_bytes", 4}, {"elements_per_item", 3}, {"local_z", 2}}}, 1, 1,
+                  lengths);
+      run_one_way({technique, transfer, false, {{"rows_per_pass", 3}, {"element_bytes", 32}}}, 7, 17, {777, 100'001});
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Opencl, BackendConformance, testing::ValuesIn(makers()), maker_name);
+
+TEST(OpenclDevice, IsThereWhereItIsRequired) {
+  if (std::getenv("TANDEM_TEST_REQUIRE_OPENCL") == nullptr && !missing().empty())
+    GTEST_SKIP() << "NOT RUN: " << missing();
+  EXPECT_EQ(missing(), "");
+  for (const opencl::DeviceDescription &device : opencl::describe_devices(std::chrono::seconds(60)))
+    std::printf("%s: %s, %s\n", device.name.c_str(), device.kind.c_str(), device.description.c_str());
+}
+
+}  // namespace
+}  // namespace tandem::test

@@ -1,0 +1,696 @@
+// The codec: options, erasure patterns, costs, the cache of solved patterns, locating damage. What a decode must give
+// is known from the generator matrix G alone: its coefficients times the rows of G it reads are the rows of G it
+// rebuilds, and a shard is recoverable if and only if its row of G lies in the span of the present rows.
+#include "core/codec.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.hpp"
+#include "core/presets.hpp"
+#include "tests/reference.hpp"
+
+namespace tandem::core {
+namespace {
+
+using reference::Bytes;
+using reference::Rows;
+
+tandem_codec_options options_for(std::int32_t matrix, unsigned k, unsigned m, bool allow_non_mds = false) {
+  tandem_codec_options options{};
+  options.struct_bytes = sizeof options;
+  options.k = k;
+  options.m = m;
+  options.matrix = matrix;
+  options.allow_non_mds = allow_non_mds;
+  return options;
+}
+
+std::unique_ptr<Codec> make_codec(std::int32_t matrix, unsigned k, unsigned m, bool allow_non_mds = false) {
+  return std::make_unique<Codec>(options_for(matrix, k, m, allow_non_mds));
+}
+
+std::unique_ptr<Codec> make_custom(unsigned k, unsigned m, const Bytes &coefficients, bool allow_non_mds = false) {
+  tandem_codec_options options = options_for(TANDEM_MATRIX_CUSTOM, k, m, allow_non_mds);
+  options.coefficients = coefficients.data();
+  return std::make_unique<Codec>(options);
+}
+
+// A custom codec of random non-zero coefficients: almost never MDS when large.
+std::unique_ptr<Codec> make_random_custom(std::mt19937 &random, unsigned k, unsigned m) {
+  Bytes coefficients(std::size_t{k} * m);
+  for (std::uint8_t &cell : coefficients) cell = static_cast<std::uint8_t>(1 + random() % 255);
+  return make_custom(k, m, coefficients, true);
+}
+
+bool exists(const Preset &preset, unsigned k, unsigned m) {
+  try {
+    preset.make(k, m);
+    return true;
+  } catch (const base::Error &) {
+    return false;
+  }
+}
+
+Rows generator_of(const Codec &codec) {
+  Rows generator;
+  for (unsigned i = 0; i < codec.k(); ++i) {
+    generator.emplace_back(codec.k());
+    generator.back()[i] = 1;
+  }
+  for (unsigned r = 0; r < codec.m(); ++r) {
+    generator.emplace_back(codec.parity().row(r).begin(), codec.parity().row(r).end());
+  }
+  return generator;
+}
+
+ShardSet all_shards(const Codec &codec) {
+  ShardSet set;
+  for (unsigned i = 0; i < codec.shard_count(); ++i) set.set(i);
+  return set;
+}
+
+ShardSet set_of(unsigned long bits) { return ShardSet(bits); }
+
+template <class Indices>
+Rows rows_at(const Rows &rows, const Indices &indices) {
+  Rows chosen;
+  for (const auto i : indices) chosen.push_back(rows[i]);
+  return chosen;
+}
+
+// The application is well-formed and rebuilds what is wanted.
+void check_application(const Rows &generator, const Application &application, const ShardSet &present,
+                       const ShardSet &wanted) {
+  ASSERT_EQ(application.coefficients.rows(), application.outputs.size());
+  ASSERT_EQ(application.coefficients.columns(), application.inputs.size());
+  ASSERT_TRUE(std::is_sorted(application.inputs.begin(), application.inputs.end()));
+  ASSERT_TRUE(std::is_sorted(application.outputs.begin(), application.outputs.end()));
+  ShardSet outputs, inputs;
+  for (const auto i : application.outputs) outputs.set(i);
+  for (const auto i : application.inputs) inputs.set(i);
+  ASSERT_EQ(outputs, wanted);
+  ASSERT_EQ(inputs.count(), application.inputs.size());
+  ASSERT_TRUE((inputs & ~present).none()) << "reads a missing shard";
+
+  Rows coefficients;
+  for (unsigned r = 0; r < application.coefficients.rows(); ++r) {
+    coefficients.emplace_back(application.coefficients.row(r).begin(), application.coefficients.row(r).end());
+  }
+  Rows rebuilt = reference::multiply(coefficients, rows_at(generator, application.inputs));
+  if (application.inputs.empty()) rebuilt.assign(application.outputs.size(), Bytes(generator[0].size()));
+  ASSERT_EQ(rebuilt, rows_at(generator, application.outputs));
+}
+
+// decode succeeds if and only if every wanted shard is determined by the present ones.
+void check_decode(const Codec &codec, const Rows &generator, const ShardSet &present, const ShardSet &wanted) {
+  Rows present_rows;
+  for (unsigned i = 0; i < codec.shard_count(); ++i) {
+    if (present[i]) present_rows.push_back(generator[i]);
+  }
+  bool recoverable;
+  if (codec.is_mds()) {
+    recoverable = present.count() >= codec.k();
+  } else {
+    Rows with_wanted = present_rows;
+    for (unsigned i = 0; i < codec.shard_count(); ++i) {
+      if (wanted[i]) with_wanted.push_back(generator[i]);
+    }
+    recoverable = reference::rank(present_rows) == reference::rank(with_wanted);
+  }
+  if (wanted.none()) recoverable = true;
+  try {
+    const auto application = codec.decode(present, wanted);
+    ASSERT_TRUE(recoverable) << "rebuilt from too little";
+    check_application(generator, *application, present, wanted);
+    if (codec.is_mds() && wanted.any()) {
+      ASSERT_EQ(application->inputs.size(), codec.k());
+    }
+    if (wanted.none()) {
+      ASSERT_TRUE(application->inputs.empty());
+    }
+  } catch (const base::Error &error) {
+    ASSERT_FALSE(recoverable) << error.what();
+    ASSERT_EQ(error.status(), TANDEM_ERROR_NOT_RECOVERABLE) << error.what();
+    ASSERT_LE(std::strlen(error.what()), 511u);
+  }
+}
+
+ShardSet random_subset(std::mt19937 &random, const ShardSet &of) {
+  ShardSet subset;
+  for (unsigned i = 0; i < kMaxShards; ++i) subset[i] = of[i] && random() % 2;
+  return subset;
+}
+
+// `lost_count` random shards are missing.
+ShardSet random_present(std::mt19937 &random, const Codec &codec, unsigned lost_count) {
+  std::vector<unsigned> order(codec.shard_count());
+  std::iota(order.begin(), order.end(), 0u);
+  std::shuffle(order.begin(), order.end(), random);
+  ShardSet present = all_shards(codec);
+  for (unsigned i = 0; i < lost_count; ++i) present.reset(order[i]);
+  return present;
+}
+
+template <class Call>
+void expect_error(Call call, tandem_status status, const std::vector<std::string> &words) {
+  try {
+    call();
+    ADD_FAILURE() << "no error, expected one with " << (words.empty() ? "" : words[0]);
+  } catch (const base::Error &error) {
+    EXPECT_EQ(error.status(), status) << error.what();
+    EXPECT_LE(std::strlen(error.what()), 511u);
+    for (const std::string &word : words) {
+      EXPECT_NE(std::string(error.what()).find(word), std::string::npos)
+          << "'" << error.what() << "' lacks '" << word << "'";
+    }
+  }
+}
+
+// ---- decode ----
+
+TEST(Decode, EveryPatternAndEveryWantedSubsetOfSmallCodes) {
+  for (const Preset &preset : presets()) {
+    for (const auto &[k, m] :
+         {std::pair{1u, 0u}, {3u, 0u}, {1u, 1u}, {1u, 3u}, {2u, 2u}, {4u, 1u}, {3u, 3u}, {4u, 2u}, {2u, 4u}}) {
+      if (!exists(preset, k, m)) continue;
+      const auto codec = make_codec(preset.value, k, m, true);
+      const Rows generator = generator_of(*codec);
+      const unsigned long full = (1ul << (k + m)) - 1;
+      for (unsigned long present = 0; present <= full; ++present) {
+        for (unsigned long wanted = full & ~present;; wanted = (wanted - 1) & ~present & full) {
+          check_decode(*codec, generator, set_of(present), set_of(wanted));
+          if (HasFatalFailure()) {
+            FAIL() << preset.name << " (" << k << ", " << m << ") present " << present << " wanted " << wanted;
+          }
+          if (wanted == 0) break;
+        }
+      }
+    }
+  }
+}
+
+TEST(Decode, EveryPatternOfTenShards) {
+  std::mt19937 random(1);
+  for (const Preset &preset : presets()) {
+    for (const auto &[k, m] : {std::pair{6u, 4u}, {7u, 3u}, {8u, 2u}, {4u, 5u}}) {
+      if (!exists(preset, k, m)) continue;
+      const auto codec = make_codec(preset.value, k, m, true);
+      const Rows generator = generator_of(*codec);
+      for (unsigned long bits = 0; bits < 1ul << (k + m); ++bits) {
+        const ShardSet present = set_of(bits), missing = all_shards(*codec) & ~present;
+        for (const ShardSet &wanted : {missing, random_subset(random, missing)}) {
+          check_decode(*codec, generator, present, wanted);
+          if (HasFatalFailure())
+            FAIL() << preset.name << " (" << k << ", " << m << ") present " << bits << " wanted " << wanted;
+        }
+      }
+    }
+  }
+}
+
+TEST(Decode, RandomPatternsOfLargeCodes) {
+  std::mt19937 random(2);
+  for (const Preset &preset : presets()) {
+    for (const auto &[k, m] : {std::pair{10u, 4u},
+                               {32u, 8u},
+                               {20u, 30u},
+                               {251u, 3u},
+                               {254u, 2u},
+                               {250u, 6u},
+                               {1u, 255u},
+                               {255u, 1u},
+                               {256u, 0u},
+                               {2u, 253u},
+                               {128u, 32u}}) {
+      if (!exists(preset, k, m)) continue;
+      const auto codec = make_codec(preset.value, k, m, true);
+      const Rows generator = generator_of(*codec);
+      for (unsigned round = 0; round < 4; ++round) {
+        const unsigned lost_count = round == 0 ? m : static_cast<unsigned>(random() % (m + 2));
+        const ShardSet present = random_present(random, *codec, std::min(lost_count, k + m));
+        const ShardSet missing = all_shards(*codec) & ~present;
+        check_decode(*codec, generator, present, round == 0 && m < 40 ? missing : random_subset(random, missing));
+        if (HasFatalFailure()) FAIL() << preset.name << " (" << k << ", " << m << ") present " << present;
+      }
+    }
+  }
+}
+
+TEST(Decode, TheLargestSquareCode) {
+  std::mt19937 random(3);
+  for (const std::int32_t matrix :
+       {TANDEM_MATRIX_ISAL_CAUCHY, TANDEM_MATRIX_BACKBLAZE, TANDEM_MATRIX_JERASURE_CAUCHY_GOOD}) {
+    const auto codec = make_codec(matrix, 128, 128);
+    const Rows generator = generator_of(*codec);
+    ShardSet only_parity;
+    for (unsigned i = 128; i < 256; ++i) only_parity.set(i);
+    check_decode(*codec, generator, only_parity, ~only_parity);
+    const ShardSet present = random_present(random, *codec, 128);
+    check_decode(*codec, generator, present, ~present);
+    check_decode(*codec, generator, random_present(random, *codec, 129), ShardSet(1) & ~present);
+  }
+}
+
+TEST(Decode, RebuildsTheBytesOfLostDataAndParityTogether) {
+  std::mt19937 random(4);
+  for (const Preset &preset : presets()) {
+    const unsigned k = 9, m = exists(preset, 9, 4) ? 4 : 2;
+    const auto codec = make_codec(preset.value, k, m, true);
+    Rows shards(k, Bytes(37));
+    for (Bytes &shard : shards) std::ranges::generate(shard, random);
+    for (Bytes &shard : reference::apply(codec->parity().data(), m, k, shards, 37)) shards.push_back(shard);
+    const ShardSet missing = set_of(0b100 | 1ul << (k + 1));
+    const auto application = codec->decode(all_shards(*codec) & ~missing, missing);
+    const Rows rebuilt = reference::apply(application->coefficients.data(), 2, application->inputs.size(),
+                                          rows_at(shards, application->inputs), 37);
+    EXPECT_EQ(rebuilt, (Rows{shards[2], shards[k + 1]})) << preset.name;
+  }
+}
+
+TEST(Decode, UsesTheFirstPresentParitiesOfAnMdsCode) {
+  const auto codec = make_codec(TANDEM_MATRIX_ISAL_CAUCHY, 5, 4);
+  const ShardSet missing = set_of(0b000100110);  // data 1, 2 and parity 5
+  const auto application = codec->decode(all_shards(*codec) & ~missing, set_of(0b10));
+  EXPECT_EQ(application->inputs, (std::vector<std::uint16_t>{0, 3, 4, 6, 7}));
+  EXPECT_EQ(application->outputs, (std::vector<std::uint16_t>{1}));
+}
+
+// k inputs of an MDS code determine the coefficients, so both ways must agree to the byte.
+TEST(Decode, ClosedFormEqualsInversionForEveryCauchyPreset) {
+  std::mt19937 random(5);
+  for (const Preset &preset : presets()) {
+    for (const auto &[k, m] : {std::pair{10u, 4u}, {24u, 24u}, {12u, 2u}, {40u, 6u}}) {
+      if (!preset.is_cauchy || !exists(preset, k, m)) continue;
+      const auto codec = make_codec(preset.value, k, m);
+      ASSERT_TRUE(codec->is_cauchy()) << preset.name;
+      const Rows generator = generator_of(*codec);
+      for (unsigned round = 0; round < 8; ++round) {
+        const ShardSet present = random_present(random, *codec, m);
+        const auto application = codec->decode(present, all_shards(*codec) & ~present);
+        Matrix read(k, k), rebuilt(m, k);
+        for (unsigned i = 0; i < k; ++i) std::ranges::copy(generator[application->inputs[i]], read.row(i).begin());
+        for (unsigned i = 0; i < m; ++i) std::ranges::copy(generator[application->outputs[i]], rebuilt.row(i).begin());
+        const auto inverse = invert(read);
+        ASSERT_TRUE(inverse.has_value());
+        ASSERT_EQ(application->coefficients, multiply(rebuilt, *inverse))
+            << preset.name << " (" << k << ", " << m << ")";
+      }
+    }
+  }
+}
+
+TEST(Decode, SaysHowManyOfWhichAreMissing) {
+  const auto codec = make_codec(TANDEM_MATRIX_ISAL_CAUCHY, 10, 4);
+  const ShardSet missing = set_of(0b11'00'0000000111);  // data 0 .. 2, parity 12 and 13
+  expect_error([&] { codec->decode(all_shards(*codec) & ~missing, missing); }, TANDEM_ERROR_NOT_RECOVERABLE,
+               {"3 of 10 data shards missing, only 2 parity shards present"});
+  const ShardSet more = set_of(0b1110'0000000011);
+  expect_error([&] { codec->decode(all_shards(*codec) & ~more, set_of(1)); }, TANDEM_ERROR_NOT_RECOVERABLE,
+               {"2 of 10 data shards missing, only 1 parity shard present"});
+}
+
+TEST(Decode, RefusesImpossibleRequests) {
+  const auto codec = make_codec(TANDEM_MATRIX_ISAL_CAUCHY, 4, 2);
+  expect_error([&] { codec->decode(set_of(0b111111), set_of(0b1)); }, TANDEM_ERROR_INVALID_ARGUMENT,
+               {"0", "present and wanted"});
+  expect_error([&] { codec->decode(set_of(0b001111), set_of(0b1000000)); }, TANDEM_ERROR_INVALID_ARGUMENT, {"6"});
+  expect_error([&] { codec->decode(set_of(0b1001111), set_of(0b100000)); }, TANDEM_ERROR_INVALID_ARGUMENT, {"6"});
+  EXPECT_TRUE(codec->decode(set_of(0), set_of(0))->outputs.empty());
+}
+
+// ---- codes that are not MDS ----
+
+TEST(NonMds, SearchesForAnInvertibleSetOfParities) {
+  const auto codec = make_codec(TANDEM_MATRIX_PAR1, 3, 5, true);
+  ASSERT_FALSE(codec->is_mds());
+  // All data and parity row 2 are lost. Rows 0, 1, 3 are singular (1 + 2 + 3 = 0), row 4 must take a place.
+  const ShardSet present = set_of(0b11011'000), wanted = set_of(0b00100'111);
+  const auto application = codec->decode(present, wanted);
+  check_application(generator_of(*codec), *application, present, wanted);
+  EXPECT_EQ(application->inputs, (std::vector<std::uint16_t>{3, 4, 7}));
+}
+
+TEST(NonMds, NamesThePatternThatCannotBeRebuilt) {
+  const auto codec = make_codec(TANDEM_MATRIX_PAR1, 3, 4, true);
+  expect_error([&] { codec->decode(set_of(0b1011'000), set_of(0b0100'111)); }, TANDEM_ERROR_NOT_RECOVERABLE,
+               {"not MDS", "data shards 0, 1, 2", "parity shards 5", "rank 2", "3 needed"});
+  const auto wide = make_custom(100, 100, Bytes(10000), true);
+  ShardSet parity;
+  for (unsigned i = 100; i < 200; ++i) parity.set(i);
+  expect_error([&] { wide->decode(parity, ~parity & all_shards(*wide)); }, TANDEM_ERROR_NOT_RECOVERABLE,
+               {"and 84 more", "rank 0"});
+}
+
+TEST(NonMds, SingularPatternsOfRandomMatricesAgreeWithTheRank) {
+  std::mt19937 random(6);
+  for (unsigned round = 0; round < 60; ++round) {
+    const unsigned k = 1 + random() % 5, m = 1 + random() % 4;
+    Bytes coefficients(std::size_t{k} * m);
+    for (std::uint8_t &cell : coefficients)
+      cell = random() % 3 ? static_cast<std::uint8_t>(random() % 3) : 0;  // often singular
+    const auto codec = make_custom(k, m, coefficients, true);
+    const Rows generator = generator_of(*codec);
+    for (unsigned long bits = 0; bits < 1ul << (k + m); ++bits) {
+      const ShardSet present = set_of(bits), missing = all_shards(*codec) & ~present;
+      for (const ShardSet &wanted : {missing, random_subset(random, missing), random_subset(random, missing)}) {
+        check_decode(*codec, generator, present, wanted);
+        if (HasFatalFailure()) FAIL() << "round " << round << " present " << bits << " wanted " << wanted;
+      }
+    }
+  }
+}
+
+// Two local parities over three shards each and one over all: a single loss is rebuilt inside its group.
+TEST(NonMds, ReadsOnlyTheGroupOfALocallyRepairableCode) {
+  const auto codec = make_custom(6, 3, {1, 2, 4, 8, 16, 32, 1, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 1}, true);
+  const ShardSet all = all_shards(*codec);
+  EXPECT_EQ(codec->decode(all & ~set_of(0b1), set_of(0b1))->inputs, (std::vector<std::uint16_t>{1, 2, 7}));
+  EXPECT_EQ(codec->decode(all & ~set_of(0b10001), set_of(0b10000))->inputs, (std::vector<std::uint16_t>{3, 5, 8}));
+  EXPECT_EQ(codec->decode(all & ~set_of(0b10000000), set_of(0b10000000))->inputs,
+            (std::vector<std::uint16_t>{0, 1, 2}));
+  // Two losses in a group and both other parities gone: those two are lost, the other group is not.
+  const ShardSet present = all & ~set_of(0b001'001'011);
+  EXPECT_EQ(codec->decode(present, set_of(0b001000))->inputs, (std::vector<std::uint16_t>{4, 5, 8}));
+  expect_error([&] { codec->decode(present, set_of(0b1)); }, TANDEM_ERROR_NOT_RECOVERABLE,
+               {"3 of 6", "2 parity shards"});
+}
+
+// ---- cost ----
+
+struct Cost {
+  std::uint64_t multiply_adds;
+  std::size_t lost_count, wanted_count;
+};
+
+Cost cost_of(const Codec &codec, const ShardSet &present, const ShardSet &wanted) {
+  const std::uint64_t before = multiply_add_count();
+  const auto application = codec.decode(present, wanted);
+  return {multiply_add_count() - before, (all_shards(codec) & ~present).count(), application->outputs.size()};
+}
+
+TEST(DecodeCost, OfANewPatternIsBounded) {
+  std::mt19937 random(7);
+  for (const Preset &preset : presets()) {
+    for (const auto &[k, m] : {std::pair{1u, 1u},
+                               {1u, 3u},
+                               {2u, 2u},
+                               {10u, 2u},
+                               {10u, 3u},
+                               {10u, 4u},
+                               {21u, 4u},
+                               {32u, 8u},
+                               {128u, 32u},
+                               {16u, 100u}}) {
+      if (!exists(preset, k, m) || !preset.is_mds(k, m)) continue;
+      const auto codec = make_codec(preset.value, k, m);
+      for (unsigned lost_count = 1; lost_count <= m; ++lost_count) {
+        const ShardSet present = random_present(random, *codec, lost_count);
+        const Cost cost = cost_of(*codec, present, all_shards(*codec) & ~present);
+        const std::uint64_t e = lost_count;
+        ASSERT_LE(cost.multiply_adds, 2 * e * e * (k + e)) << preset.name << " (" << k << ", " << m << ") e = " << e;
+        if (preset.is_cauchy && k > 1 && m > 1) {
+          ASSERT_LE(cost.multiply_adds, 4 * e * (k + e)) << preset.name << " (" << k << ", " << m << ") e = " << e;
+        }
+      }
+    }
+  }
+}
+
+TEST(DecodeCost, OfTheGeneralWayIsBoundedInLargeCodes) {
+  std::mt19937 random(8);
+  for (const auto &[k, m] : {std::pair{10u, 4u}, {40u, 20u}, {128u, 32u}, {100u, 100u}}) {
+    const auto codec = make_random_custom(random, k, m);
+    ASSERT_FALSE(codec->is_cauchy());
+    for (unsigned lost_count = 1; lost_count <= std::min(k, m); ++lost_count) {
+      ShardSet present = all_shards(*codec);
+      while ((all_shards(*codec) & ~present).count() < lost_count) present.reset(random() % k);
+      const Cost cost = cost_of(*codec, present, all_shards(*codec) & ~present);
+      const std::uint64_t e = lost_count;
+      ASSERT_LE(cost.multiply_adds, 2 * e * e * (k + e)) << "(" << k << ", " << m << ") e = " << e;
+    }
+  }
+}
+
+TEST(DecodeCost, CountsOnlyWantedRows) {
+  std::mt19937 random(9);
+  for (const std::int32_t matrix : {TANDEM_MATRIX_ISAL_CAUCHY, TANDEM_MATRIX_PAR1}) {
+    const auto codec = make_codec(matrix, 100, 20, true);
+    ShardSet present = all_shards(*codec);
+    for (unsigned i = 0; i < 20; ++i) present.reset(5 * i);
+    const Cost one = cost_of(*codec, present, ShardSet(1)),
+               all = cost_of(*codec, present, all_shards(*codec) & ~present);
+    const std::uint64_t saved = 19ul * 80 * (codec->is_cauchy() ? 1 : 20);
+    EXPECT_LE(one.multiply_adds + saved, all.multiply_adds);
+  }
+}
+
+// ---- cache ----
+
+TEST(DecodeCache, RepeatsTheSameObjectWithoutSolving) {
+  const auto codec = make_codec(TANDEM_MATRIX_ISAL_CAUCHY, 10, 4);
+  const ShardSet present = all_shards(*codec) & ~set_of(0b111);
+  const auto first = codec->decode(present, set_of(0b111));
+  const std::uint64_t before = multiply_add_count();
+  EXPECT_EQ(codec->decode(present, set_of(0b111)), first);
+  EXPECT_EQ(multiply_add_count(), before);
+  EXPECT_NE(codec->decode(present, set_of(0b011)), first) << "another wanted set is another pattern";
+}
+
+TEST(DecodeCache, KeepsTheLatestPatternsAndNoMore) {
+  const auto codec = make_codec(TANDEM_MATRIX_ISAL_CAUCHY, 120, 2);
+  const auto solve = [&](unsigned lost) {
+    ShardSet missing;
+    missing.set(lost);
+    return codec->decode(all_shards(*codec) & ~missing, missing);
+  };
+  std::vector<std::weak_ptr<const Application>> seen;
+  for (unsigned i = 0; i < Codec::kCachedPatterns; ++i) seen.push_back(solve(i));
+  for (const auto &entry : seen) EXPECT_FALSE(entry.expired());
+  EXPECT_EQ(solve(0), seen[0].lock());  // now the latest used
+  solve(100);
+  EXPECT_FALSE(seen[0].expired());
+  EXPECT_TRUE(seen[1].expired());
+  for (unsigned i = 0; i < 120; ++i) seen.push_back(solve(i));
+  EXPECT_EQ(std::ranges::count_if(seen, [](const auto &entry) { return !entry.expired(); }), Codec::kCachedPatterns);
+}
+
+TEST(DecodeCache, OutlivesNeitherResultsNorFailures) {
+  auto codec = make_codec(TANDEM_MATRIX_ISAL_CAUCHY, 4, 2);
+  const auto application = codec->decode(set_of(0b111110), set_of(1));
+  for (unsigned i = 0; i < 3; ++i) {
+    expect_error([&] { codec->decode(set_of(0b000111), set_of(0b1000)); }, TANDEM_ERROR_NOT_RECOVERABLE, {"1 of 4"});
+  }
+  codec.reset();
+  EXPECT_EQ(application->inputs, (std::vector<std::uint16_t>{1, 2, 3, 4}));
+}
+
+TEST(DecodeCache, IsSharedByThreads) {
+  const auto codec = make_codec(TANDEM_MATRIX_ISAL_CAUCHY, 90, 2);
+  const Rows generator = generator_of(*codec);
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937 random(t);
+      for (unsigned i = 0; i < 500; ++i) {
+        ShardSet missing;
+        missing.set(random() % 90);
+        const auto application = codec->decode(all_shards(*codec) & ~missing, missing);
+        EXPECT_TRUE(application->outputs.size() == 1 && missing[application->outputs[0]]);
+      }
+    });
+  }
+  for (std::thread &thread : threads) thread.join();
+}
+
+// ---- encode, column, locate ----
+
+TEST(Encode, HasTheWantedParityRowsOverAllData) {
+  const auto codec = make_codec(TANDEM_MATRIX_BACKBLAZE, 5, 4);
+  const Application application = codec->encode(set_of(0b1010'00000));
+  EXPECT_EQ(application.inputs, (std::vector<std::uint16_t>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(application.outputs, (std::vector<std::uint16_t>{6, 8}));
+  check_application(generator_of(*codec), application, set_of(0b11111), set_of(0b1010'00000));
+  EXPECT_EQ(codec->encode(set_of(0)).coefficients, Matrix(0, 5));
+  EXPECT_EQ(make_codec(TANDEM_MATRIX_BACKBLAZE, 5, 0)->encode(set_of(0)).coefficients, Matrix(0, 5));
+  expect_error([&] { codec->encode(set_of(0b10000)); }, TANDEM_ERROR_INVALID_ARGUMENT, {"shard 4"});
+  expect_error([&] { codec->encode(set_of(0b1000000000)); }, TANDEM_ERROR_INVALID_ARGUMENT,
+               {"shard 9", "4 parity shards"});
+}
+
+TEST(Column, HasOneDataShardsCoefficients) {
+  const auto codec = make_codec(TANDEM_MATRIX_ISAL_CAUCHY, 5, 4);
+  const Application application = codec->column(3, set_of(0b1001'00000));
+  EXPECT_EQ(application.inputs, (std::vector<std::uint16_t>{3}));
+  EXPECT_EQ(application.outputs, (std::vector<std::uint16_t>{5, 8}));
+  ASSERT_EQ(application.coefficients.rows(), 2u);
+  EXPECT_EQ(application.coefficients.at(0, 0), codec->parity().at(0, 3));
+  EXPECT_EQ(application.coefficients.at(1, 0), codec->parity().at(3, 3));
+  expect_error([&] { codec->column(5, set_of(0)); }, TANDEM_ERROR_INVALID_ARGUMENT, {"5"});
+  expect_error([&] { codec->column(0, set_of(1)); }, TANDEM_ERROR_INVALID_ARGUMENT, {"shard 0"});
+}
+
+// The shards i for which some damage gives this syndrome, by trying all damages.
+unsigned locate_by_trying(const Codec &codec, const Bytes &syndrome) {
+  unsigned found = kMaxShards, count = 0;
+  for (unsigned i = 0; i < codec.shard_count(); ++i) {
+    for (unsigned damage = 1; damage < 256; ++damage) {
+      Bytes expected(codec.m());
+      for (unsigned r = 0; r < codec.m(); ++r) {
+        const auto unit = static_cast<std::uint8_t>(i == codec.k() + r);
+        expected[r] =
+            reference::multiply(static_cast<std::uint8_t>(damage), i < codec.k() ? codec.parity().at(r, i) : unit);
+      }
+      if (expected != syndrome) continue;
+      found = i;
+      ++count;
+      break;
+    }
+  }
+  return count == 1 ? found : kMaxShards;
+}
+
+TEST(Locate, AgreesWithTryingAllDamages) {
+  std::mt19937 random(10);
+  for (const Preset &preset : presets()) {
+    for (const auto &[k, m] : {std::pair{3u, 2u}, {5u, 1u}, {6u, 3u}, {1u, 2u}, {4u, 4u}}) {
+      if (!exists(preset, k, m)) continue;
+      const auto codec = make_codec(preset.value, k, m, true);
+      for (unsigned round = 0; round < 150; ++round) {
+        Bytes syndrome(m);
+        const auto damage = static_cast<std::uint8_t>(1 + random() % 255);
+        const unsigned shard = random() % (k + m);
+        for (unsigned r = 0; r < m; ++r) {
+          const auto unit = static_cast<std::uint8_t>(shard == k + r);
+          syndrome[r] = reference::multiply(damage, shard < k ? codec->parity().at(r, shard) : unit);
+        }
+        if (round % 3 == 0) syndrome[random() % m] ^= static_cast<std::uint8_t>(random());
+        ASSERT_EQ(codec->locate(syndrome.data()), locate_by_trying(*codec, syndrome))
+            << preset.name << " (" << k << ", " << m << ")";
+      }
+    }
+  }
+}
+
+TEST(Locate, TellsTheShardFromTwoParitiesUpOnly) {
+  const auto two = make_codec(TANDEM_MATRIX_RAID6, 4, 2), one = make_codec(TANDEM_MATRIX_RAID6, 4, 1);
+  EXPECT_EQ(two->locate(Bytes{7, 7}.data()), 0u);
+  EXPECT_EQ(two->locate(Bytes{7, 14}.data()), 1u);
+  EXPECT_EQ(two->locate(Bytes{7, 0}.data()), 4u);
+  EXPECT_EQ(two->locate(Bytes{0, 7}.data()), 5u);
+  EXPECT_EQ(two->locate(Bytes{1, 16}.data()), kMaxShards) << "would be data shard 4, which does not exist";
+  EXPECT_EQ(two->locate(Bytes{0, 0}.data()), kMaxShards);
+  for (unsigned value = 0; value < 256; ++value) {
+    EXPECT_EQ(one->locate(Bytes{static_cast<std::uint8_t>(value)}.data()), kMaxShards);
+  }
+}
+
+// ---- options ----
+
+TEST(CodecOptions, AreCheckedWithNumbers) {
+  const auto refuse = [](tandem_codec_options options, tandem_status status, const std::vector<std::string> &words) {
+    expect_error([&] { const Codec codec(options); }, status, words);
+  };
+  refuse(options_for(0, 0, 4), TANDEM_ERROR_INVALID_ARGUMENT, {"k = 0"});
+  refuse(options_for(0, 200, 57), TANDEM_ERROR_INVALID_ARGUMENT, {"200", "57", "256"});
+  refuse(options_for(0, 257, 0), TANDEM_ERROR_INVALID_ARGUMENT, {"257"});
+  refuse(options_for(0, UINT32_MAX, 2), TANDEM_ERROR_INVALID_ARGUMENT, {"4294967295"});
+  refuse(options_for(0, 1, UINT32_MAX), TANDEM_ERROR_INVALID_ARGUMENT, {"4294967295"});
+  refuse(options_for(14, 4, 2), TANDEM_ERROR_INVALID_ARGUMENT, {"matrix 14"});
+  refuse(options_for(-1, 4, 2), TANDEM_ERROR_INVALID_ARGUMENT, {"matrix -1"});
+  refuse(options_for(TANDEM_MATRIX_RAID6, 4, 3), TANDEM_ERROR_INVALID_ARGUMENT, {"raid6", "m = 3", "2"});
+  refuse(options_for(TANDEM_MATRIX_SNAPRAID_CAUCHY, 252, 2), TANDEM_ERROR_INVALID_ARGUMENT, {"252", "251"});
+  refuse(options_for(TANDEM_MATRIX_HDFS_RS_LEGACY, 200, 56), TANDEM_ERROR_INVALID_ARGUMENT, {"256", "255"});
+  refuse(options_for(TANDEM_MATRIX_CUSTOM, 4, 2), TANDEM_ERROR_INVALID_ARGUMENT, {"NULL", "2 x 4"});
+  tandem_codec_options options = options_for(0, 4, 2);
+  options.field = 1;
+  refuse(options, TANDEM_ERROR_INVALID_ARGUMENT, {"field 1"});
+  options = options_for(0, 4, 2);
+  options.reserved = 5;
+  refuse(options, TANDEM_ERROR_UNSUPPORTED, {"reserved", "5"});
+  options = options_for(0, 4, 2);
+  options.coefficients = "abcdefgh";
+  refuse(options, TANDEM_ERROR_INVALID_ARGUMENT, {"coefficients", "isal-cauchy"});
+}
+
+TEST(CodecOptions, MayComeFromOlderAndNewerCallers) {
+  struct Newer {
+    tandem_codec_options known;
+    std::array<unsigned char, 24> more;
+  } newer{options_for(0, 4, 2), {}};
+  newer.known.struct_bytes = sizeof newer;
+  EXPECT_EQ(Codec(newer.known).m(), 2u);
+  newer.more[23] = 1;
+  expect_error([&] { const Codec codec(newer.known); }, TANDEM_ERROR_UNSUPPORTED, {std::to_string(sizeof newer - 1)});
+
+  tandem_codec_options older = options_for(TANDEM_MATRIX_PAR1, 4, 2);
+  older.struct_bytes = offsetof(tandem_codec_options, matrix);  // k and m only: what follows is not read
+  EXPECT_EQ(Codec(older).parity(), find_preset("isal-cauchy")->make(4, 2));
+  for (const std::size_t struct_bytes :
+       {std::size_t{0}, offsetof(tandem_codec_options, m), std::size_t{4097}, SIZE_MAX}) {
+    tandem_codec_options wrong = options_for(0, 4, 2);
+    wrong.struct_bytes = struct_bytes;
+    expect_error([&] { const Codec codec(wrong); }, TANDEM_ERROR_INVALID_ARGUMENT,
+                 {"struct_bytes", std::to_string(struct_bytes)});
+  }
+}
+
+TEST(CodecOptions, RefusePresetsBeyondTheirMdsLimitUnlessAllowed) {
+  for (const Preset &preset : presets()) {
+    for (const auto &[k, m] : {std::pair{2u, 3u}, {5u, 5u}, {6u, 5u}, {30u, 4u}, {21u, 4u}, {3u, 4u}}) {
+      if (!exists(preset, k, m)) continue;
+      const bool is_mds = preset.is_mds(k, m);
+      EXPECT_EQ(make_codec(preset.value, k, m, true)->is_mds(), is_mds);
+      if (is_mds) {
+        EXPECT_TRUE(make_codec(preset.value, k, m)->is_mds());
+      } else {
+        expect_error(
+            [&, k = k, m = m] { make_codec(preset.value, k, m); }, TANDEM_ERROR_NOT_MDS,
+            {preset.name, "k = " + std::to_string(k), "m = " + std::to_string(m), preset.mds_limit, "allow_non_mds"});
+      }
+    }
+  }
+}
+
+TEST(CodecOptions, CheckCustomMatrices) {
+  const Bytes good{1, 1, 1, 1, 2, 3}, bad{1, 1, 1, 1, 2, 2};
+  EXPECT_TRUE(make_custom(3, 2, good)->is_mds());
+  EXPECT_EQ(make_custom(3, 2, good)->parity().at(1, 2), 3);
+  expect_error([&] { make_custom(3, 2, bad); }, TANDEM_ERROR_NOT_MDS, {"custom", "k = 3", "m = 2", "cannot"});
+  EXPECT_FALSE(make_custom(3, 2, bad, true)->is_mds());
+  EXPECT_EQ(make_custom(3, 0, {})->m(), 0u);
+
+  // zfs-raidz is MDS without being a Cauchy matrix: (179, 3) has 988 259 minors, (180, 3) has 1 004 730.
+  const auto raidz = [](unsigned k) {
+    const Matrix matrix = find_preset("zfs-raidz")->make(k, 3);
+    return Bytes(matrix.data(), matrix.data() + std::size_t{3} * k);
+  };
+  EXPECT_TRUE(make_custom(179, 3, raidz(179))->is_mds());
+  EXPECT_FALSE(make_custom(179, 3, raidz(179))->is_cauchy());
+  expect_error([&] { make_custom(180, 3, raidz(180)); }, TANDEM_ERROR_NOT_MDS, {"too many minors", "k = 180"});
+  EXPECT_FALSE(make_custom(180, 3, raidz(180), true)->is_mds());
+
+  // A large one that is recognised as a Cauchy matrix is proven without minors.
+  const Matrix cauchy = find_preset("isal-cauchy")->make(100, 50);
+  const auto codec = make_custom(100, 50, Bytes(cauchy.data(), cauchy.data() + 5000));
+  EXPECT_TRUE(codec->is_mds() && codec->is_cauchy());
+}
+
+TEST(CodecOptions, EveryCodecHasAnIdOfItsOwn) {
+  const auto first = make_codec(0, 4, 2), second = make_codec(0, 4, 2);
+  EXPECT_NE(first->id(), second->id());
+  EXPECT_EQ(first->shard_count(), 6u);
+  EXPECT_EQ(first->granularity_bytes(), 1u);
+}
+
+}  // namespace
+}  // namespace tandem::core

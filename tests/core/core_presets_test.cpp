@@ -1,0 +1,257 @@
+// Every preset reproduces the bytes of the program that it is named after, on its whole range, and is MDS exactly where
+// it says so.
+#include "core/presets.hpp"
+
+#include <gtest/gtest.h>
+#include <openssl/evp.h>
+
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/error.hpp"
+#include "tandem/tandem.h"
+#include "tests/reference.hpp"
+
+namespace tandem::core {
+namespace {
+
+using reference::Bytes;
+using reference::Rows;
+
+Rows rows_of(const Matrix &matrix) {
+  Rows rows;
+  for (unsigned r = 0; r < matrix.rows(); ++r) rows.emplace_back(matrix.row(r).begin(), matrix.row(r).end());
+  return rows;
+}
+
+std::string hex(const std::uint8_t *bytes, std::size_t count) {
+  std::string text;
+  for (std::size_t i = 0; i < count; ++i) {
+    text += "0123456789abcdef"[bytes[i] >> 4];
+    text += "0123456789abcdef"[bytes[i] & 15];
+  }
+  return text;
+}
+
+// OpenSSL's libcrypto, in this test only: the one MD5 that every distribution has and keeps.
+std::string md5(const Bytes &bytes) {
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned digest_bytes = 0;
+  if (EVP_Digest(bytes.data(), bytes.size(), digest, &digest_bytes, EVP_md5(), nullptr) != 1) return "no MD5";
+  return hex(digest, digest_bytes);
+}
+
+nlohmann::json golden_vectors() {
+  std::ifstream file(std::string(TANDEM_TEST_DATA_DIR) + "/golden.json");
+  return nlohmann::json::parse(file).at("vectors");
+}
+
+const Preset *golden_preset(const std::string &golden_name) {
+  if (golden_name == "raid6-pq") return find_preset("raid6");
+  if (golden_name == "zfs-raidz3") return find_preset("zfs-raidz");
+  return find_preset(golden_name);
+}
+
+// The largest range that each preset accepts; PEERS' limits.
+bool is_in_range(const std::string &name, unsigned k, unsigned m) {
+  const unsigned total = name == "liberasurecode-isal-vand-inv" || name == "hdfs-rs-legacy" ? 255 : 256;
+  if (k + m > total) return false;
+  if (name == "raid6") return m <= 2;
+  if (name == "zfs-raidz" || name == "snapraid-vandermonde") return m <= 3;
+  if (name == "snapraid-cauchy") return m <= 6 && k <= 251;
+  return true;
+}
+
+TEST(GoldenVectors, MatricesAndParityBytes) {
+  std::map<std::string, unsigned> vector_count;
+  for (const auto &vector : golden_vectors()) {
+    const auto golden_name = vector.at("preset").get<std::string>();
+    const unsigned k = vector.at("k"), m = vector.at("m");
+    SCOPED_TRACE(golden_name + " k = " + std::to_string(k) + " m = " + std::to_string(m));
+    const Preset *preset = golden_preset(golden_name);
+    ASSERT_NE(preset, nullptr);
+    ++vector_count[preset->name];
+
+    const Matrix matrix = preset->make(k, m);
+    ASSERT_EQ(rows_of(matrix), vector.at("matrix").get<Rows>());
+    if (golden_name.starts_with("jerasure-cauchy-")) continue;  // their parity is in the packet layout
+
+    Rows data(k, Bytes(64));
+    for (unsigned i = 0; i < k; ++i) {
+      for (unsigned j = 0; j < 64; ++j) data[i][j] = static_cast<std::uint8_t>(17 * i + 5 * j + 3 * i * j + 1);
+    }
+    const Rows parity = reference::apply(matrix.data(), m, k, data, 64);
+    Bytes all;
+    for (const Bytes &shard : parity) all.insert(all.end(), shard.begin(), shard.end());
+    EXPECT_EQ(md5(all), vector.at("parity_md5").get<std::string>());
+    EXPECT_EQ(hex(parity.front().data(), 16), vector.at("first_parity_16").get<std::string>());
+    EXPECT_EQ(hex(parity.back().data(), 16), vector.at("last_parity_16").get<std::string>());
+  }
+  for (const Preset &preset : presets()) EXPECT_GE(vector_count[preset.name], 3u) << preset.name << " has no vectors";
+}
+
+TEST(Presets, AreListedInOrderOfValueWithUniqueNames) {
+  std::int32_t expected = 0;
+  for (const Preset &preset : presets()) {
+    EXPECT_EQ(preset.value, expected++);
+    EXPECT_EQ(find_preset(preset.value), &preset);
+    EXPECT_EQ(find_preset(std::string(preset.name)), &preset);
+  }
+  EXPECT_EQ(expected, TANDEM_MATRIX_HDFS_RS_LEGACY + 1);
+  EXPECT_EQ(find_preset(TANDEM_MATRIX_CUSTOM), nullptr);
+  EXPECT_EQ(find_preset(-1), nullptr);
+  EXPECT_EQ(find_preset(std::string("isal")), nullptr);
+}
+
+TEST(Presets, FollowTheirDefinition) {
+  for (const Preset &preset : presets()) {
+    for (const auto &[k, m] : {std::pair{1u, 0u},
+                               {1u, 1u},
+                               {1u, 4u},
+                               {2u, 2u},
+                               {3u, 1u},
+                               {5u, 3u},
+                               {7u, 2u},
+                               {9u, 9u},
+                               {20u, 6u},
+                               {17u, 30u},
+                               {40u, 2u},
+                               {30u, 1u},
+                               {12u, 0u}}) {
+      if (!is_in_range(preset.name, k, m)) continue;
+      ASSERT_EQ(rows_of(preset.make(k, m)), reference::parity_rows(preset.name, k, m))
+          << preset.name << " k = " << k << " m = " << m;
+    }
+  }
+}
+
+// The largest codes; definitions that invert k x k matrices are slow in the reference, so these have small k.
+TEST(Presets, FollowTheirDefinitionAtTheEndOfTheirRange) {
+  for (const Preset &preset : presets()) {
+    const std::string name = preset.name;
+    unsigned k = 4;
+    unsigned m = 252;
+    if (name == "raid6" || name == "zfs-raidz" || name == "snapraid-vandermonde" || name == "snapraid-cauchy") {
+      m = name == "raid6" ? 2 : name == "snapraid-cauchy" ? 5 : 3;
+      k = 256 - m;
+    }
+    if (!is_in_range(name, k, m)) --m;
+    ASSERT_TRUE(is_in_range(name, k, m)) << name;
+    ASSERT_EQ(rows_of(preset.make(k, m)), reference::parity_rows(name, k, m)) << name << " k = " << k << " m = " << m;
+  }
+}
+
+TEST(Presets, RefuseWhatTheirFormulaDoesNotHave) {
+  for (const Preset &preset : presets()) {
+    for (const auto &[k, m] :
+         {std::pair{0u, 1u}, {1u, 255u}, {1u, 256u}, {255u, 1u}, {255u, 2u}, {254u, 2u},        {251u, 5u},
+          {252u, 4u},        {253u, 3u}, {250u, 6u}, {249u, 7u}, {10u, 3u},  {10u, 4u},         {10u, 6u},
+          {10u, 7u},         {256u, 0u}, {255u, 0u}, {252u, 0u}, {257u, 0u}, {4294967295u, 2u}, {2u, 4294967295u}}) {
+      const bool expected = k >= 1 && k <= 256 && m <= 256 && is_in_range(preset.name, k, m);
+      bool accepted = true;
+      try {
+        const Matrix matrix = preset.make(k, m);
+        EXPECT_EQ(matrix.rows(), m);
+        EXPECT_EQ(matrix.columns(), k);
+      } catch (const base::Error &error) {
+        accepted = false;
+        EXPECT_EQ(error.status(), TANDEM_ERROR_INVALID_ARGUMENT);
+        EXPECT_NE(std::string(error.what()).find(preset.name), std::string::npos) << error.what();
+      }
+      EXPECT_EQ(accepted, expected) << preset.name << " k = " << k << " m = " << m;
+    }
+  }
+}
+
+// is_mds against every minor, on all codes small enough.
+TEST(MdsLimits, AgreeWithEveryMinorOfSmallCodes) {
+  for (const Preset &preset : presets()) {
+    for (unsigned k = 1; k <= 24; ++k) {
+      for (unsigned m = 1; m <= 24; ++m) {
+        if (!is_in_range(preset.name, k, m)) continue;
+        const MdsProof proof = prove_mds(preset.make(k, m), 30'000);
+        if (proof == MdsProof::too_large) continue;
+        ASSERT_EQ(preset.is_mds(k, m), proof == MdsProof::proven) << preset.name << " k = " << k << " m = " << m;
+      }
+    }
+  }
+}
+
+TEST(MdsLimits, OfIsalVandermondeAreExact) {
+  const Preset &preset = *find_preset("isal-vandermonde");
+  // The smallest codes outside the limits: each larger code contains one of them.
+  for (const auto &[k, m] : {std::pair{4u, 22u}, {5u, 6u}, {6u, 5u}, {22u, 4u}}) {
+    EXPECT_EQ(prove_mds(preset.make(k, m)), MdsProof::refuted) << k << ", " << m;
+    EXPECT_FALSE(preset.is_mds(k, m)) << k << ", " << m;
+  }
+  // The largest inside.
+  for (const auto &[k, m] : {std::pair{4u, 21u}, {5u, 5u}, {21u, 4u}, {253u, 3u}, {3u, 253u}}) {
+    EXPECT_EQ(prove_mds(preset.make(k, m), 3'000'000), MdsProof::proven) << k << ", " << m;
+    EXPECT_TRUE(preset.is_mds(k, m)) << k << ", " << m;
+  }
+  for (unsigned k = 1; k < 256; ++k) {
+    for (unsigned m = 1; k + m <= 256; ++m) {
+      const bool contains_a_bad_one =
+          (k >= 4 && m >= 22) || (k >= 5 && m >= 6) || (k >= 6 && m >= 5) || (k >= 22 && m >= 4);
+      ASSERT_EQ(preset.is_mds(k, m), !contains_a_bad_one) << k << ", " << m;
+    }
+  }
+}
+
+TEST(MdsLimits, OfPar1AreExact) {
+  const Preset &preset = *find_preset("par1");
+  EXPECT_EQ(prove_mds(preset.make(3, 4)), MdsProof::refuted);
+  EXPECT_EQ(prove_mds(preset.make(2, 254)), MdsProof::proven);
+  EXPECT_EQ(prove_mds(preset.make(253, 3), 3'000'000), MdsProof::proven);
+  for (unsigned k = 1; k < 256; ++k) {
+    for (unsigned m = 1; k + m <= 256; ++m) ASSERT_EQ(preset.is_mds(k, m), !(k >= 3 && m >= 4)) << k << ", " << m;
+  }
+}
+
+TEST(MdsLimits, OfThePresetsWithFewParitiesHoldAtTheirLargest) {
+  EXPECT_EQ(prove_mds(find_preset("raid6")->make(254, 2)), MdsProof::proven);
+  EXPECT_EQ(prove_mds(find_preset("zfs-raidz")->make(253, 3), 3'000'000), MdsProof::proven);
+  EXPECT_EQ(prove_mds(find_preset("snapraid-vandermonde")->make(253, 3), 3'000'000), MdsProof::proven);
+  EXPECT_EQ(prove_mds(find_preset("snapraid-cauchy")->make(251, 3), 3'000'000), MdsProof::proven);
+  EXPECT_EQ(prove_mds(find_preset("jerasure-cauchy-good")->make(254, 2)), MdsProof::proven);
+}
+
+// find_cauchy_form proves MDS without counting minors, so it carries the claim to the largest codes.
+TEST(MdsLimits, OfCauchyPresetsHoldUpToTheEndOfTheirRange) {
+  for (const Preset &preset : presets()) {
+    for (const auto &[k, m] : {std::pair{2u, 2u},
+                               {10u, 4u},
+                               {128u, 128u},
+                               {127u, 128u},
+                               {2u, 254u},
+                               {254u, 2u},
+                               {2u, 253u},
+                               {253u, 2u},
+                               {250u, 6u},
+                               {251u, 5u},
+                               {249u, 6u},
+                               {253u, 3u},
+                               {252u, 3u}}) {
+      if (!is_in_range(preset.name, k, m)) continue;
+      const bool found = find_cauchy_form(preset.make(k, m)).has_value();
+      if (preset.is_cauchy) {
+        ASSERT_TRUE(found) << preset.name << " k = " << k << " m = " << m;
+        ASSERT_TRUE(preset.is_mds(k, m));
+      } else if (m > 2 && k > 2) {
+        ASSERT_FALSE(found) << preset.name << " k = " << k << " m = " << m;
+      }
+    }
+  }
+}
+
+TEST(MdsLimits, AreSaidInWordsWhereThereAreAny) {
+  for (const Preset &preset : presets()) {
+    const bool limited = std::string(preset.name) == "isal-vandermonde" || std::string(preset.name) == "par1";
+    EXPECT_EQ(preset.mds_limit != nullptr, limited) << preset.name;
+  }
+}
+
+}  // namespace
+}  // namespace tandem::core

@@ -1,0 +1,189 @@
+#include "cpu/cores.hpp"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "cpu/executors/executor.hpp"
+
+namespace tandem::test {
+namespace {
+
+constexpr std::uint64_t kNone = UINT64_MAX;
+
+// A folder that looks like / to cgroup_core_limit().
+class FakeRoot {
+ public:
+  FakeRoot() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "tandem-cores-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp " + pattern);
+    folder_ = pattern;
+  }
+  ~FakeRoot() { std::filesystem::remove_all(folder_); }
+  FakeRoot(const FakeRoot &) = delete;
+  FakeRoot &operator=(const FakeRoot &) = delete;
+
+  FakeRoot &file(const std::string &path, const std::string &text) {
+    std::filesystem::create_directories(std::filesystem::path(folder_ + path).parent_path());
+    std::ofstream(folder_ + path, std::ios::binary) << text;
+    return *this;
+  }
+  FakeRoot &v2(const std::string &cgroup) {
+    return file("/proc/self/cgroup", "0::" + cgroup + "\n")
+        .file("/proc/self/mountinfo",
+              "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
+              "30 22 0:26 / /sys/fs/cgroup rw,nosuid shared:4 master:1 - cgroup2 cgroup2 rw,nsdelegate\n");
+  }
+  FakeRoot &v1(const std::string &cgroup, const std::string &mount_root = "/") {
+    return file("/proc/self/cgroup", "5:memory:/m\n4:cpu,cpuacct:" + cgroup + "\n3:cpuset:/\n0::/\n")
+        .file("/proc/self/mountinfo",
+              "31 22 0:27 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n"
+              "32 22 0:28 " +
+                  mount_root + " /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n");
+  }
+  FakeRoot &quota_v1(const std::string &folder, const std::string &quota, const std::string &period) {
+    return file("/sys/fs/cgroup/cpu,cpuacct" + folder + "/cpu.cfs_quota_us", quota)
+        .file("/sys/fs/cgroup/cpu,cpuacct" + folder + "/cpu.cfs_period_us", period);
+  }
+  std::uint64_t limit() const { return cpu::cgroup_core_limit(folder_); }
+
+ private:
+  std::string folder_;
+};
+
+TEST(Cores, NoFilesNoLimit) { EXPECT_EQ(FakeRoot().limit(), kNone); }
+
+TEST(Cores, V2QuotaIsRoundedUp) {
+  const std::pair<const char *, std::uint64_t> cases[] = {
+      {"max 100000\n", kNone}, {"max\n", kNone},        {"100000 100000\n", 1}, {"100001 100000\n", 2},
+      {"1 100000\n", 1},       {"400000 100000\n", 4},  {"350000 100000\n", 4}, {"150000\n", 2},
+      {"25000 50000", 1},      {"1600000 100000\n", 16}};
+  for (const auto &[text, cores] : cases) {
+    FakeRoot root;
+    root.v2("/").file("/sys/fs/cgroup/cpu.max", text);
+    EXPECT_EQ(root.limit(), cores) << text;
+  }
+}
+
+TEST(Cores, V2SmallestOfAllAncestors) {
+  FakeRoot root;
+  root.v2("/a/b/c").file("/sys/fs/cgroup/a/b/c/cpu.max", "800000 100000\n");
+  EXPECT_EQ(root.limit(), 8u);
+  root.file("/sys/fs/cgroup/a/b/cpu.max", "max 100000\n").file("/sys/fs/cgroup/a/cpu.max", "300000 100000\n");
+  EXPECT_EQ(root.limit(), 3u);
+  root.file("/sys/fs/cgroup/cpu.max", "200000 100000\n");
+  EXPECT_EQ(root.limit(), 2u);
+  root.file("/sys/fs/cgroup/a/b/c/cpu.max", "50000 100000\n");
+  EXPECT_EQ(root.limit(), 1u);
+  root.file("/sys/fs/cgroup/a/b/c/d/cpu.max", "1 100000\n");  // below: not ours
+  EXPECT_EQ(root.limit(), 1u);
+}
+
+TEST(Cores, V1QuotaAndAncestors) {
+  FakeRoot root;
+  root.v1("/x/y").quota_v1("/x/y", "-1\n", "100000\n");
+  EXPECT_EQ(root.limit(), kNone);
+  root.quota_v1("/x", "250000\n", "100000\n");
+  EXPECT_EQ(root.limit(), 3u);
+  root.quota_v1("", "100000\n", "100000\n");
+  EXPECT_EQ(root.limit(), 1u);
+}
+
+TEST(Cores, V1ContainerSeesItsCgroupAtTheMountPoint) {
+  FakeRoot root;  // no cgroup namespace: the path is the host's, the mount shows only the container's part
+  root.v1("/docker/abc", "/docker/abc").quota_v1("", "200000\n", "100000\n");
+  EXPECT_EQ(root.limit(), 2u);
+  root.v1("/docker/abc/sub", "/docker/abc").quota_v1("/sub", "100000\n", "100000\n");
+  EXPECT_EQ(root.limit(), 1u);
+}
+
+TEST(Cores, V1AndV2TogetherTakeTheSmaller) {
+  FakeRoot root;
+  root.file("/proc/self/cgroup", "4:cpu:/a\n0::/b\n")
+      .file("/proc/self/mountinfo",
+            "1 0 0:1 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu\n2 0 0:2 / /sys/fs/unified rw - cgroup2 "
+            "none rw\n")
+      .quota_v1("/a", "500000", "100000")
+      .file("/sys/fs/unified/b/cpu.max", "400000 100000");
+  EXPECT_EQ(root.limit(), 4u);
+  root.quota_v1("/a", "300000", "100000");
+  EXPECT_EQ(root.limit(), 3u);
+}
+
+TEST(Cores, MountPointsMayHaveSpaces) {
+  FakeRoot root;
+  root.file("/proc/self/cgroup", "0::/a:b c\n")
+      .file("/proc/self/mountinfo", "2 0 0:2 / /sys/my\\040cgroup\\134 rw - cgroup2 none rw\n")
+      .file("/sys/my cgroup\\/a:b c/cpu.max", "200000 100000");
+  EXPECT_EQ(root.limit(), 2u);
+}
+
+TEST(Cores, PathsThatClimbStayAtTheMountPoint) {
+  for (const char *path : {"/../x", "/a/../../x", "/..", "x", ""}) {
+    FakeRoot root;
+    root.v2(path).file("/sys/fs/cgroup/cpu.max", "200000 100000").file("/sys/fs/x/cpu.max", "1 100000");
+    EXPECT_EQ(root.limit(), 2u) << path;
+  }
+}
+
+TEST(Cores, HostileQuotasAreNoLimit) {
+  for (const std::string text : {"", "\n", " ", "0 100000", "100000 0", "-1 100000", "99999999999999999999999 100000",
+                                 "100000 99999999999999999999999", "1e5 100000", "0x10 100000", "100000 100000 100000",
+                                 "100000  100000", " 100000 100000", "100000\t100000", "abc"}) {
+    FakeRoot root;
+    root.v2("/").file("/sys/fs/cgroup/cpu.max", text);
+    EXPECT_EQ(root.limit(), kNone) << '"' << text << '"';
+    root.v1("/").quota_v1("", text, text);
+    EXPECT_EQ(root.limit(), kNone) << '"' << text << '"';
+  }
+  FakeRoot root;
+  root.v2("/").file("/sys/fs/cgroup/cpu.max", "18446744073709551615 1");
+  EXPECT_EQ(root.limit(), UINT64_MAX);
+  root.file("/sys/fs/cgroup/cpu.max", "18446744073709551615 18446744073709551614");
+  EXPECT_EQ(root.limit(), 2u);
+}
+
+TEST(Cores, HostileFilesDoNoHarm) {
+  std::string deep;
+  while (deep.size() < 3 << 20) deep += "/a";
+  const std::string many_colons(100000, ':');
+  const std::string binary("\0\xff\x01::\n0::\0/\n", 13);
+  for (const std::string &cgroup :
+       {deep, "0::" + deep, many_colons, binary, std::string("0:"), std::string("0"), std::string("::")}) {
+    for (const std::string &mounts :
+         {std::string(), deep, many_colons, binary, std::string(100000, ' '), std::string("- - - - - - -"),
+          std::string("1 2 3 4 5 6 - cgroup2"), std::string("1 2 3 / /sys/\\9\\04 rw - cgroup2 c rw")}) {
+      FakeRoot root;
+      root.file("/proc/self/cgroup", cgroup).file("/proc/self/mountinfo", mounts);
+      EXPECT_EQ(root.limit(), kNone);
+    }
+  }
+  FakeRoot root;  // a folder where a file should be
+  root.file("/proc/self/cgroup/x", "").file("/proc/self/mountinfo/x", "");
+  EXPECT_EQ(root.limit(), kNone);
+}
+
+TEST(Cores, AllowedCountFollowsTheAffinityMask) {
+  const std::vector<unsigned> before = cpu::affinity_cores();
+  ASSERT_FALSE(before.empty());
+  const unsigned all = cpu::allowed_core_count();
+  EXPECT_GE(all, 1u);
+  EXPECT_LE(all, before.size());
+  std::thread([&] {  // a mask of this thread alone
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(before.back(), &one);
+    ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+    EXPECT_EQ(cpu::affinity_cores(), std::vector<unsigned>{before.back()});
+    EXPECT_EQ(cpu::allowed_core_count(), 1u);
+  })
+      .join();
+  EXPECT_EQ(cpu::affinity_cores(), before);
+}
+
+}  // namespace
+}  // namespace tandem::test

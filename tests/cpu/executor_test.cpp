@@ -1,0 +1,560 @@
+#include <dlfcn.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "base/own_folder.hpp"
+#include "cpu/cores.hpp"
+#include "cpu/executors/openmp_loader.hpp"
+#include "tests/cpu/executor_kit.hpp"
+
+namespace tandem::test {
+namespace {
+
+using core::Control;
+using cpu::ExecutorOptions;
+
+class EveryExecutor : public testing::TestWithParam<Kind> {
+ protected:
+  void SetUp() override {
+    const std::string reason = why_not(GetParam());
+    if (!reason.empty()) GTEST_SKIP() << reason;
+  }
+  std::unique_ptr<cpu::Executor> executor(unsigned thread_count, core::Budget *budget = nullptr) {
+    ExecutorOptions options;
+    options.thread_count = thread_count;
+    options.budget = budget;
+    return make(GetParam(), options);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Executors, EveryExecutor,
+                         testing::Values(Kind::serial, Kind::pthread, Kind::openmp_static, Kind::openmp_dynamic),
+                         [](const auto &test) { return kind_name(test.param); });
+
+TEST_P(EveryExecutor, RunsEveryItemOnce) {
+  for (const unsigned thread_count : {1u, 2u, 3u, 7u, 16u}) {
+    const auto executor = this->executor(thread_count);
+    EXPECT_EQ(executor->thread_count(), GetParam() == Kind::serial ? 1 : thread_count);
+    for (const std::size_t item_count : {0, 1, 2, 3, 5, 15, 16, 17, 100, 1000, 10007}) {
+      CountingBatch batch(item_count);
+      Control control;
+      EXPECT_TRUE(executor->run(batch, item_count, control));
+      EXPECT_TRUE(batch.every_item_ran_once()) << item_count << " items on " << thread_count << " threads";
+    }
+  }
+}
+
+// Counts who is inside at once.
+class CrowdedBatch final : public cpu::Batch {
+ public:
+  void run_item(std::size_t) noexcept override {
+    const unsigned now = ++inside_;
+    unsigned seen = most_;
+    while (now > seen && !most_.compare_exchange_weak(seen, now)) {
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+    --inside_;
+    ++ran_count_;
+  }
+  unsigned most() const { return most_; }
+  std::size_t ran_count() const { return ran_count_; }
+
+ private:
+  std::atomic<unsigned> inside_{0}, most_{0};
+  std::atomic<std::size_t> ran_count_{0};
+};
+
+TEST_P(EveryExecutor, KeepsToTheThreadsOfOneRun) {
+  const auto executor = this->executor(6);
+  for (const unsigned most : {1u, 2u, 3u, 6u, 100u}) {
+    for (unsigned i = 0; i < 5; ++i) {
+      CrowdedBatch batch;
+      Control control;
+      EXPECT_TRUE(executor->run(batch, 40, control, most));
+      EXPECT_EQ(batch.ran_count(), 40u);
+      EXPECT_LE(batch.most(), most);
+    }
+  }
+}
+
+TEST_P(EveryExecutor, NamesItself) {
+  const std::string name = executor(2)->name();
+  EXPECT_EQ(name, kind_name(GetParam()).substr(0, name.size()));
+}
+
+TEST_P(EveryExecutor, RefusesZeroThreads) {
+  try {
+    executor(0);
+    FAIL() << "made an executor without threads";
+  } catch (const base::Error &error) {
+    EXPECT_EQ(error.status(), TANDEM_ERROR_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(error.what()).find("thread_count 0"), std::string::npos);
+  }
+}
+
+// A batch is gone as soon as its run is over: the address sanitizer and the poisoned memory both see a late access.
+TEST_P(EveryExecutor, LeavesTheBatchAloneAfterwards) {
+  const auto executor = this->executor(4);
+  for (int i = 0; i < 2000; ++i) {
+    auto batch = std::make_unique<CountingBatch>(5);
+    auto control = std::make_unique<Control>();
+    ASSERT_TRUE(executor->run(*batch, 5, *control));
+    ASSERT_EQ(batch->running(), 0);
+    ASSERT_TRUE(batch->every_item_ran_once());
+  }
+}
+
+// The last item is held back by a worker (or by the caller, where there is no worker): run() must wait for it.
+TEST_P(EveryExecutor, WaitsForTheLastItem) {
+  const auto executor = this->executor(3);
+  const auto caller = std::this_thread::get_id();
+  for (int i = 0; i < 20; ++i) {
+    std::atomic<int> finished{0};
+    CountingBatch batch(12, [&](std::size_t) {
+      if (std::this_thread::get_id() != caller) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      finished.fetch_add(1);
+    });
+    Control control;
+    ASSERT_TRUE(executor->run(batch, 12, control));
+    ASSERT_EQ(finished.load(), 12);
+  }
+}
+
+TEST_P(EveryExecutor, ServesSeveralCallersAtOnce) {
+  const auto executor = this->executor(3);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 4; ++caller) {
+    callers.emplace_back([&, caller] {
+      for (int i = 0; i < 60; ++i) {
+        const std::size_t item_count = static_cast<std::size_t>(1 + (i * 7 + caller * 13) % 50);
+        CountingBatch batch(item_count);
+        Control control;
+        if (!executor->run(batch, item_count, control) || !batch.every_item_ran_once()) wrong.fetch_add(1);
+      }
+    });
+  }
+  for (auto &caller : callers) caller.join();
+  EXPECT_EQ(wrong.load(), 0);
+}
+
+TEST_P(EveryExecutor, RunsNothingWhenCancelledBefore) {
+  const auto executor = this->executor(3);
+  CountingBatch batch(100);
+  Control control;
+  control.cancel();
+  EXPECT_FALSE(executor->run(batch, 100, control));
+  EXPECT_EQ(batch.items_that_ran(0), 100u);
+}
+
+TEST_P(EveryExecutor, StopsAfterACancelFromAnItem) {
+  for (const unsigned thread_count : {1u, 4u}) {
+    const auto executor = this->executor(thread_count);
+    Control control;
+    std::atomic<std::size_t> begun_after{0};
+    CountingBatch batch(10000, [&](std::size_t) {
+      if (control.cancelled()) begun_after.fetch_add(1);
+      control.cancel();
+    });
+    EXPECT_FALSE(executor->run(batch, 10000, control));
+    EXPECT_EQ(batch.running(), 0);
+    EXPECT_LT(begun_after.load(), thread_count);  // one per other thread, between its look and its item
+    EXPECT_LE(batch.items_that_ran(1), thread_count);
+  }
+}
+
+TEST_P(EveryExecutor, StopsAfterACancelFromAnotherThread) {
+  const auto executor = this->executor(2);
+  Control control;
+  std::atomic<std::size_t> begun{0};
+  CountingBatch batch(1000000, [&](std::size_t) {
+    begun.fetch_add(1);
+    work_for(std::chrono::microseconds(50));
+  });
+  std::thread canceller([&] {
+    while (begun.load() < 5) std::this_thread::yield();
+    control.cancel();
+  });
+  EXPECT_FALSE(executor->run(batch, 1000000, control));
+  canceller.join();
+  EXPECT_EQ(batch.items_that_ran(1), begun.load());
+  EXPECT_LT(begun.load(), 1000000u);
+}
+
+TEST_P(EveryExecutor, CancelAfterTheLastItemIsTooLate) {
+  const auto executor = this->executor(1);
+  Control control;
+  CountingBatch batch(3, [&](std::size_t item) {
+    if (item == 2) control.cancel();
+  });
+  EXPECT_TRUE(executor->run(batch, 3, control));
+}
+
+TEST_P(EveryExecutor, MayRunOneExecutorInsideAnother) {
+  const auto outer = executor(2);
+  const auto inner = executor(2);
+  std::atomic<int> wrong{0};
+  CountingBatch batch(8, [&](std::size_t) {
+    CountingBatch small(9);
+    Control control;
+    if (!inner->run(small, 9, control) || !small.every_item_ran_once()) wrong.fetch_add(1);
+    const auto temporary = executor(2);  // made, used and destroyed by a worker
+    CountingBatch other(9);
+    if (!temporary->run(other, 9, control) || !other.every_item_ran_once()) wrong.fetch_add(1);
+  });
+  Control control;
+  EXPECT_TRUE(outer->run(batch, 8, control));
+  EXPECT_EQ(wrong.load(), 0);
+}
+
+TEST_P(EveryExecutor, KeepsToTheBudget) {
+  for (const int cap : {1, 2, 3}) {
+    core::Budget budget;
+    budget.set("cpu", static_cast<std::uint64_t>(cap));
+    const auto executor = this->executor(5, &budget);
+    CountingBatch batch(300, [](std::size_t) { work_for(std::chrono::microseconds(20)); });
+    Control control;
+    EXPECT_TRUE(executor->run(batch, 300, control));
+    EXPECT_TRUE(batch.every_item_ran_once());
+    EXPECT_LE(batch.most_running(), cap);
+    for (int i = 0; i < cap; ++i) EXPECT_TRUE(budget.try_acquire_cpu()) << "a unit was not given back";
+    EXPECT_FALSE(budget.try_acquire_cpu());
+  }
+}
+
+TEST_P(EveryExecutor, KeepsToTheBudgetWithSeveralCallers) {
+  core::Budget budget;
+  budget.set("cpu", 2);
+  const auto executor = this->executor(3, &budget);
+  CountingBatch all(4 * 100, [](std::size_t) { work_for(std::chrono::microseconds(20)); });
+  struct Part : cpu::Batch {
+    Part(CountingBatch &batch, std::size_t first) : batch_(batch), first_(first) {}
+    void run_item(std::size_t item) noexcept override { batch_.run_item(first_ + item); }
+    CountingBatch &batch_;
+    std::size_t first_;
+  };
+  std::vector<std::thread> callers;
+  for (std::size_t caller = 0; caller < 4; ++caller) {
+    callers.emplace_back([&, caller] {
+      Part part(all, caller * 100);
+      Control control;
+      EXPECT_TRUE(executor->run(part, 100, control));
+    });
+  }
+  for (auto &caller : callers) caller.join();
+  EXPECT_TRUE(all.every_item_ran_once());
+  EXPECT_LE(all.most_running(), 2);
+}
+
+// A thread's first item after the change may have got its unit before it; from its second on the thread has seen the
+// new amount, and then nobody else may be running. No clock decides.
+TEST_P(EveryExecutor, FollowsABudgetLoweredWhileRunning) {
+  core::Budget budget;
+  const auto executor = this->executor(4, &budget);
+  std::atomic<int> running{0};
+  std::atomic<bool> lowered{false};
+  std::mutex mutex;
+  std::map<std::thread::id, int> items_after;
+  int checked = 0;
+  int most = 0;
+  CountingBatch batch(400, [&](std::size_t item) {
+    const int now = running.fetch_add(1) + 1;
+    if (lowered.load()) {
+      const std::lock_guard lock(mutex);
+      if (++items_after[std::this_thread::get_id()] >= 2) {
+        ++checked;
+        most = std::max(most, now);
+      }
+    }
+    if (item == 50) {
+      budget.set("cpu", 1);
+      lowered = true;
+    }
+    work_for(std::chrono::microseconds(20));
+    running.fetch_sub(1);
+  });
+  Control control;
+  EXPECT_TRUE(executor->run(batch, 400, control));
+  EXPECT_TRUE(batch.every_item_ran_once());
+  EXPECT_GT(checked, 0);
+  EXPECT_EQ(most, 1);
+}
+
+// With one unit the first item cannot end: it waits until a second item runs, which needs the raise.
+TEST_P(EveryExecutor, FollowsABudgetRaisedWhileRunning) {
+  if (GetParam() == Kind::serial) GTEST_SKIP() << "one thread";
+  core::Budget budget;
+  budget.set("cpu", 1);
+  const auto executor = this->executor(2, &budget);
+  std::atomic<int> begun{0};
+  std::atomic<bool> met{false};
+  CountingBatch batch(2, [&](std::size_t) {
+    if (begun.fetch_add(1) == 0) met = eventually([&] { return begun.load() == 2; });
+  });
+  std::thread raiser([&] {
+    EXPECT_TRUE(eventually([&] { return begun.load() == 1; }));
+    budget.set("cpu", 2);
+  });
+  Control control;
+  EXPECT_TRUE(executor->run(batch, 2, control));
+  raiser.join();
+  EXPECT_TRUE(met.load());
+}
+
+// One unit is somebody else's for the whole run: the other must be enough to finish, for workers and for the caller.
+TEST_P(EveryExecutor, FinishesWithTheUnitsThatAreLeft) {
+  core::Budget budget;
+  budget.set("cpu", 2);
+  const auto executor = this->executor(4, &budget);
+  budget.acquire_cpu();
+  for (int i = 0; i < 20; ++i) {
+    CountingBatch batch(30);
+    Control control;
+    ASSERT_TRUE(executor->run(batch, 30, control));
+    ASSERT_TRUE(batch.every_item_ran_once());
+    ASSERT_EQ(batch.most_running(), 1);
+  }
+  budget.release_cpu();
+}
+
+TEST_P(EveryExecutor, CancelEndsAWaitForTheBudgetWithoutRunning) {
+  core::Budget budget;
+  budget.set("cpu", 1);
+  const auto executor = this->executor(2, &budget);
+  budget.acquire_cpu();
+  Control control;
+  CountingBatch batch(10);
+  std::thread caller([&] { EXPECT_FALSE(executor->run(batch, 10, control)); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  control.cancel();
+  budget.release_cpu();
+  caller.join();
+  EXPECT_EQ(batch.items_that_ran(0), 10u);
+}
+
+TEST_P(EveryExecutor, LeavesNoThreadsBehind) {
+  if (GetParam() == Kind::openmp_static || GetParam() == Kind::openmp_dynamic) {
+    GTEST_SKIP() << "the OpenMP runtime keeps its threads";
+  }
+  const unsigned before = process_thread_count();
+  for (int i = 0; i < 200; ++i) {
+    const auto executor = this->executor(4);
+    CountingBatch batch(8);
+    Control control;
+    ASSERT_TRUE(executor->run(batch, 8, control));
+  }
+  EXPECT_TRUE(thread_count_falls_to(before)) << process_thread_count() << " threads, before: " << before;
+}
+
+std::unique_ptr<cpu::Executor> pthread_executor(unsigned thread_count, bool pin = false) {
+  ExecutorOptions options;
+  options.thread_count = thread_count;
+  options.pin_threads = pin;
+  return cpu::make_pthread_executor(options);
+}
+
+TEST(PthreadExecutor, StartsThreadsWithTheFirstRunThatCanUseThem) {
+  // The thread sanitizer starts a thread of its own with the program's first one: have that behind us, and the first
+  // one off /proc.
+  std::thread([] {}).join();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const unsigned before = process_thread_count();
+  const auto executor = pthread_executor(4);
+  EXPECT_EQ(process_thread_count(), before);
+  CountingBatch batch(8);
+  Control control;
+  executor->run(batch, 1, control);
+  EXPECT_EQ(process_thread_count(), before);
+  executor->run(batch, 8, control);
+  EXPECT_EQ(process_thread_count(), before + 3);
+  executor->run(batch, 8, control);
+  EXPECT_EQ(process_thread_count(), before + 3);
+}
+
+// Each of the n items waits until all n run: only n threads can do that.
+TEST(PthreadExecutor, UsesAsManyThreadsAsAsked) {
+  for (const int thread_count : {2, 3, 8}) {
+    const auto executor = pthread_executor(static_cast<unsigned>(thread_count));
+    for (int round = 0; round < 3; ++round) {
+      std::atomic<int> here{0};
+      std::atomic<int> alone{0};
+      CountingBatch batch(static_cast<std::size_t>(thread_count), [&](std::size_t) {
+        here.fetch_add(1);
+        if (!eventually([&] { return here.load() == thread_count; })) alone.fetch_add(1);
+      });
+      Control control;
+      EXPECT_TRUE(executor->run(batch, static_cast<std::size_t>(thread_count), control));
+      EXPECT_EQ(alone.load(), 0);
+    }
+  }
+}
+
+// Two callers and two workers: each batch of two items meets inside, so each caller must get a worker.
+TEST(PthreadExecutor, SharesItsWorkersAmongCallers) {
+  const auto executor = pthread_executor(3);
+  std::atomic<int> here{0};
+  std::atomic<int> alone{0};
+  const auto meet = [&](std::size_t) {
+    here.fetch_add(1);
+    if (!eventually([&] { return here.load() == 4; })) alone.fetch_add(1);
+  };
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 2; ++i) {
+    callers.emplace_back([&] {
+      CountingBatch batch(2, meet);
+      Control control;
+      EXPECT_TRUE(executor->run(batch, 2, control));
+      EXPECT_TRUE(batch.every_item_ran_once());
+    });
+  }
+  for (auto &caller : callers) caller.join();
+  EXPECT_EQ(alone.load(), 0);
+}
+
+// Runs a body on every thread of an executor with n threads.
+void on_every_thread(cpu::Executor &executor, const std::function<void()> &body) {
+  std::atomic<unsigned> here{0};
+  CountingBatch batch(executor.thread_count(), [&](std::size_t) {
+    here.fetch_add(1);
+    EXPECT_TRUE(eventually([&] { return here.load() == executor.thread_count(); }));
+    body();
+  });
+  Control control;
+  EXPECT_TRUE(executor.run(batch, executor.thread_count(), control));
+}
+
+TEST(PthreadExecutor, WorkersBlockAllSignals) {
+  sigset_t mine;
+  pthread_sigmask(SIG_SETMASK, nullptr, &mine);
+  const auto executor = pthread_executor(4);
+  const auto caller = std::this_thread::get_id();
+  std::atomic<int> open{0};
+  on_every_thread(*executor, [&] {
+    if (std::this_thread::get_id() == caller) return;
+    sigset_t mask;
+    pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+    for (const int signal : {SIGINT, SIGTERM, SIGALRM, SIGCHLD, SIGUSR1, SIGPROF, SIGHUP}) {
+      if (sigismember(&mask, signal) == 0) open.fetch_add(1);
+    }
+  });
+  EXPECT_EQ(open.load(), 0);
+  sigset_t after;
+  pthread_sigmask(SIG_SETMASK, nullptr, &after);
+  for (int signal = 1; signal < 32; ++signal) EXPECT_EQ(sigismember(&mine, signal), sigismember(&after, signal));
+}
+
+TEST(PthreadExecutor, PinsEachWorkerToOneCoreAndNotTheCaller) {
+  const std::vector<unsigned> cores = cpu::affinity_cores();
+  const auto executor = pthread_executor(static_cast<unsigned>(cores.size()) + 1, true);
+  const auto caller = std::this_thread::get_id();
+  std::mutex mutex;
+  std::multiset<unsigned> pinned;
+  std::atomic<int> wrong{0};
+  on_every_thread(*executor, [&] {
+    const std::vector<unsigned> mine = cpu::affinity_cores();
+    if (std::this_thread::get_id() == caller) {
+      if (mine != cores) wrong.fetch_add(1);
+      return;
+    }
+    const std::lock_guard lock(mutex);
+    if (mine.size() != 1) wrong.fetch_add(1);
+    pinned.insert(mine.at(0));
+  });
+  EXPECT_EQ(wrong.load(), 0);
+  EXPECT_EQ(pinned, std::multiset<unsigned>(cores.begin(), cores.end()));
+}
+
+// In a child with no address space left for stacks (pthread_create: EAGAIN) the work is still done.
+TEST(PthreadExecutor, GoesOnWithFewerThreads) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer needs its address space";
+#else
+  const pid_t child = fork();
+  ASSERT_NE(child, -1);
+  if (child == 0) {
+    std::size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    // Room for one or two stacks of 8 MiB, the usual default, and not for 63.
+    const rlim_t limit_bytes = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) + (rlim_t{24} << 20);
+    const rlimit limit{limit_bytes, limit_bytes};
+    const rlimit stack{rlim_t{8} << 20, rlim_t{8} << 20};
+    setrlimit(RLIMIT_STACK, &stack);
+    setrlimit(RLIMIT_AS, &limit);
+    const auto executor = pthread_executor(64);
+    CountingBatch batch(1000);
+    Control control;
+    const bool all = executor->run(batch, 1000, control) && batch.every_item_ran_once();
+    _exit(all ? (process_thread_count() < 64 ? 0 : 2) : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0) << "1: wrong result, 2: the limit stopped no thread";
+#endif
+}
+
+TEST(OpenmpExecutor, SaysWhichModuleIsMissing) {
+  try {
+    cpu::make_openmp_executor_from("/nonexistent", {});
+    FAIL() << "opened a module that does not exist";
+  } catch (const base::Error &error) {
+    EXPECT_EQ(error.status(), TANDEM_ERROR_UNAVAILABLE);
+    EXPECT_NE(std::string(error.what()).find("/nonexistent/libtandem_openmp.so"), std::string::npos) << error.what();
+  }
+}
+
+TEST(OpenmpExecutor, RefusesAModuleOfAnotherVersion) {
+  const auto refusal = [](const tandem_openmp_module *module) -> std::string {
+    try {
+      cpu::check_openmp_module(module, "/a/module.so");
+    } catch (const base::Error &error) {
+      EXPECT_EQ(error.status(), TANDEM_ERROR_UNAVAILABLE);
+      return error.what();
+    }
+    return {};
+  };
+  tandem_openmp_module module{TANDEM_OPENMP_VERSION, sizeof(tandem_openmp_module), [](const tandem_openmp_run *) {}};
+  EXPECT_EQ(refusal(&module), "");
+  module.version = 7;
+  EXPECT_EQ(refusal(&module), "executor \"openmp\": /a/module.so speaks version 7, this library version 1");
+  module.version = TANDEM_OPENMP_VERSION;
+  module.struct_bytes = 8;
+  EXPECT_NE(refusal(&module).find("table of 8 bytes"), std::string::npos);
+  EXPECT_NE(refusal(nullptr), "");
+}
+
+TEST(OpenmpExecutor, KnowsTheFolderOfItsOwnFile) {
+  const std::string folder = base::own_folder("test");
+  Dl_info info{};
+  ASSERT_NE(dladdr(reinterpret_cast<const void *>(&base::own_folder), &info), 0);
+  EXPECT_EQ(folder.front(), '/');
+  EXPECT_TRUE(std::filesystem::equivalent(folder, std::filesystem::canonical(info.dli_fname).parent_path()));
+}
+
+// Each item waits for the others: the region has as many threads as asked.
+TEST(OpenmpExecutor, UsesAsManyThreadsAsAsked) {
+  const std::string reason = why_not(Kind::openmp_static);
+  if (!reason.empty()) GTEST_SKIP() << reason;
+  ExecutorOptions options;
+  options.thread_count = 3;
+  const auto executor = make(Kind::openmp_static, options);
+  std::mutex mutex;
+  std::set<std::thread::id> threads;
+  on_every_thread(*executor, [&] {
+    const std::lock_guard lock(mutex);
+    threads.insert(std::this_thread::get_id());
+  });
+  EXPECT_EQ(threads.size(), 3u);
+}
+
+}  // namespace
+}  // namespace tandem::test

@@ -1,0 +1,771 @@
+// Every CPU kernel on every shape against the slow reference. Parameterised over the kernel table: a new kernel is
+// covered when it stands there. One that this CPU lacks is printed as NOT RUN and counted.
+#include "cpu/kernels/kernel.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.hpp"
+#include "core/codec.hpp"
+#include "core/presets.hpp"
+#include "tests/support/expected.hpp"
+#include "tests/support/guarded.hpp"
+#include "tests/support/random.hpp"
+
+namespace tandem::cpu {
+namespace {
+
+using test::Bytes;
+using test::Guarded;
+using test::Random;
+using test::Shards;
+
+constexpr std::uint64_t kSeed = 20240917;
+constexpr std::size_t kCanaryBytes = 192;  // beyond the widest vector, on both sides
+
+struct AlignedFree {
+  void operator()(void *p) const { std::free(p); }
+};
+
+// A kernel's tables for one matrix, in storage of exactly the bytes that it asked for.
+class Tables {
+ public:
+  Tables(const Kernel &kernel, const Bytes &matrix, unsigned rows, unsigned columns) {
+    const std::size_t bytes = kernel.tables_bytes(rows, columns);
+    storage_.reset(std::aligned_alloc(64, (bytes + 63) / 64 * 64 + 64));
+    auto *after = static_cast<std::uint8_t *>(storage_.get()) + bytes;
+    std::memset(after, 0xa5, 64);
+    kernel.prepare(matrix.data(), rows, columns, storage_.get());
+    for (unsigned i = 0; i < 64; ++i) EXPECT_EQ(after[i], 0xa5) << "prepare wrote beyond tables_bytes, byte " << i;
+  }
+  const void *get() const { return storage_.get(); }
+
+ private:
+  std::unique_ptr<void, AlignedFree> storage_;
+};
+
+Bytes random_matrix(Random &random, unsigned rows, unsigned columns) {
+  return random.bytes(std::size_t{rows} * columns);
+}
+
+std::vector<const std::uint8_t *> pointers_of(const Shards &shards) {
+  std::vector<const std::uint8_t *> pointers;
+  for (const Bytes &shard : shards) pointers.push_back(shard.data());
+  return pointers;
+}
+
+class KernelTest : public testing::TestWithParam<unsigned> {
+ protected:
+  void SetUp() override {
+    const KernelTable table = kernel_table();
+    ASSERT_LT(GetParam(), table.count);
+    kernel_ = table.kernels[GetParam()];
+    if (!kernel_->supported(cpu_features()))
+      GTEST_SKIP() << "NOT RUN: kernel " << kernel_->name << " needs " << kernel_->needs;
+    RecordProperty("kernel", kernel_->name);
+    RecordProperty("seed", std::to_string(kSeed));
+  }
+
+  // Applies `call` (its tables, inputs, rows, columns, offset and flags; outputs and mode are made here) and compares
+  // outputs and the canary bytes around the range with `product` = M * inputs on the range. `out_shift` places output r
+  // at that offset from a 64-byte boundary plus r * step.
+  void check(KernelCall call, const Shards &product, std::size_t length_bytes, unsigned out_shift = 0,
+             unsigned step = 0) {
+    call.length_bytes = length_bytes;
+    const std::size_t offset = call.offset_bytes, room = offset + length_bytes + 2 * kCanaryBytes + 128;
+    if (arena_.size() < call.rows * room + 64) arena_.resize(call.rows * room + 64);
+    std::uint8_t *base = arena_.data() + (64 - reinterpret_cast<std::uintptr_t>(arena_.data()) % 64) % 64;
+    std::vector<std::uint8_t *> outputs(call.rows);
+    for (unsigned r = 0; r < call.rows; ++r)
+      outputs[r] = base + (r * room) / 64 * 64 + kCanaryBytes + (out_shift + r * step) % 64;
+    call.outputs = outputs.data();
+    for (const bool accumulate : {false, true}) {
+      call.accumulate = accumulate;
+      for (unsigned r = 0; r < call.rows; ++r)
+        test::paint(outputs[r] + offset - kCanaryBytes, length_bytes + 2 * kCanaryBytes, 7 * r + 1);
+      kernel_->apply(call);
+      for (unsigned r = 0; r < call.rows; ++r) {
+        const std::uint8_t *begin = outputs[r] + offset - kCanaryBytes;
+        for (std::size_t i = 0; i < length_bytes + 2 * kCanaryBytes; ++i) {
+          auto want = static_cast<std::uint8_t>((i + 7 * r + 1) % 251);
+          if (i >= kCanaryBytes && i - kCanaryBytes < length_bytes) {
+            const std::uint8_t value = product[r][i - kCanaryBytes];
+            want = accumulate ? want ^ value : value;
+          }
+          if (begin[i] == want) continue;
+          ADD_FAILURE() << kernel_->name << (accumulate ? " accumulate " : " assign ") << call.rows << " x "
+                        << call.columns << ", " << length_bytes << " bytes at " << offset << ": output " << r
+                        << " byte " << static_cast<std::ptrdiff_t>(i - kCanaryBytes) << " is " << unsigned{begin[i]}
+                        << ", expected " << unsigned{want} << " (out_of_cache " << call.out_of_cache << ", tile_bytes "
+                        << call.tile_bytes << ", prefetch_bytes " << call.prefetch_bytes << ", shift " << out_shift
+                        << "+" << step << ")";
+          return;
+        }
+      }
+    }
+  }
+
+  // Both modes for each of the lengths, inputs from 0 on.
+  void check_lengths(const Bytes &matrix, unsigned rows, unsigned columns, const std::vector<std::size_t> &lengths,
+                     Random &random) {
+    std::size_t longest = 0;
+    for (const std::size_t length : lengths) longest = std::max(longest, length);
+    Shards inputs;
+    for (unsigned c = 0; c < columns; ++c) inputs.push_back(random.bytes(longest));
+    const auto pointers = pointers_of(inputs);
+    const Shards product = test::expected(matrix.data(), rows, columns, pointers.data(), longest);
+    const Tables tables(*kernel_, matrix, rows, columns);
+    KernelCall call = {};
+    call.tables = tables.get();
+    call.inputs = pointers.data();
+    call.rows = rows;
+    call.columns = columns;
+    for (const std::size_t length : lengths) {
+      call.out_of_cache = random.chance(30);
+      check(call, product, length);
+      if (HasFailure()) return;
+    }
+  }
+
+  const Kernel *kernel_ = nullptr;
+
+ private:
+  Bytes arena_;
+};
+
+std::vector<std::size_t> every_length(std::size_t last) {
+  std::vector<std::size_t> lengths;
+  for (std::size_t length = 1; length <= last; ++length) lengths.push_back(length);
+  return lengths;
+}
+
+// Every small shape at every length up to four of the widest vectors and more.
+TEST_P(KernelTest, SmallShapesAtEveryLength) {
+  Random random(kSeed);
+  const auto lengths = every_length(300);
+  for (unsigned rows = 1; rows <= 12; ++rows) {
+    for (unsigned columns = 1; columns <= 20; ++columns) {
+      check_lengths(random_matrix(random, rows, columns), rows, columns, lengths, random);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST_P(KernelTest, WideShapes) {
+  Random random(kSeed + 1);
+  const std::vector<std::size_t> lengths = {1,   15,  16,  17,  31,  32,  33,  63,  64,  65,   127,  128,
+                                            129, 191, 192, 193, 255, 256, 257, 320, 511, 1000, 1027, 2049};
+  for (const unsigned rows : {1u, 2u, 4u, 5u, 8u, 13u, 16u, 17u, 24u, 31u, 32u, 33u, 64u, 127u, 128u, 255u}) {
+    for (const unsigned columns : {1u, 2u, 21u, 31u, 32u, 33u, 63u, 64u, 65u, 127u, 128u, 129u, 192u, 254u, 255u}) {
+      if (rows + columns > 256 || (rows < 13 && columns < 21)) continue;
+      std::vector<std::size_t> some = lengths;
+      if (rows * columns > 4096) some = {1, 33, 64, 129, 257, 511};
+      check_lengths(random_matrix(random, rows, columns), rows, columns, some, random);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST_P(KernelTest, LengthsAroundBoundaries) {
+  Random random(kSeed + 2);
+  std::vector<std::size_t> lengths;
+  for (const std::size_t boundary : {512, 1024, 2048, 4096, 8192, 65536})
+    for (std::size_t length = boundary - 1; length <= boundary + 1; ++length) lengths.push_back(length);
+  lengths.insert(lengths.end(), {333, 777, 1536, 3071, 5001, 9999, 12289, 16385, 33333, 70001});
+  for (const auto &[rows, columns] : {std::pair{1u, 1u},
+                                      {1u, 5u},
+                                      {2u, 8u},
+                                      {3u, 7u},
+                                      {4u, 10u},
+                                      {5u, 3u},
+                                      {6u, 16u},
+                                      {8u, 10u},
+                                      {9u, 4u},
+                                      {12u, 20u}}) {
+    check_lengths(random_matrix(random, rows, columns), rows, columns, lengths, random);
+    if (HasFailure()) return;
+  }
+}
+
+// All 64 alignments, every shard at one of its own.
+TEST_P(KernelTest, Alignments) {
+  Random random(kSeed + 3);
+  constexpr std::size_t kBytes = 700;
+  for (const auto &[rows, columns] :
+       {std::pair{1u, 2u}, {2u, 3u}, {3u, 5u}, {4u, 10u}, {6u, 6u}, {8u, 9u}, {11u, 4u}}) {
+    const Bytes matrix = random_matrix(random, rows, columns);
+    const Tables tables(*kernel_, matrix, rows, columns);
+    for (unsigned shift = 0; shift < 64; ++shift) {
+      for (const unsigned step : {0u, 1u, 13u}) {
+        Shards storage;
+        std::vector<const std::uint8_t *> inputs;
+        for (unsigned c = 0; c < columns; ++c) {
+          storage.push_back(random.bytes(kBytes + 128));
+          const std::uint8_t *at = storage.back().data();
+          inputs.push_back(at + (64 - reinterpret_cast<std::uintptr_t>(at) % 64) % 64 + (shift + c * step) % 64);
+        }
+        KernelCall call = {};
+        call.tables = tables.get();
+        call.inputs = inputs.data();
+        call.rows = rows;
+        call.columns = columns;
+        call.out_of_cache = (shift + step) % 2 != 0;
+        const Shards product = test::expected(matrix.data(), rows, columns, inputs.data(), kBytes);
+        for (const std::size_t length : {kBytes, std::size_t{65 + shift}, std::size_t{1 + shift}}) {
+          check(call, product, length, shift, step == 0 ? 0 : step + 2);
+          if (HasFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+// A range in the middle of the shards: bytes before and after it belong to somebody else.
+TEST_P(KernelTest, Offsets) {
+  Random random(kSeed + 4);
+  constexpr std::size_t kBytes = 5000;
+  for (const auto &[rows, columns] : {std::pair{1u, 1u}, {2u, 4u}, {3u, 3u}, {4u, 10u}, {7u, 5u}, {12u, 12u}}) {
+    const Bytes matrix = random_matrix(random, rows, columns);
+    const Tables tables(*kernel_, matrix, rows, columns);
+    Shards inputs;
+    for (unsigned c = 0; c < columns; ++c) inputs.push_back(random.bytes(kBytes));
+    const auto pointers = pointers_of(inputs);
+    for (unsigned i = 0; i < 120; ++i) {
+      const std::size_t offset = i < 70 ? i : random.below(kBytes - 1);
+      const std::size_t length = random.between(1, std::min(kBytes - offset, i % 2 == 0 ? std::size_t{300} : kBytes));
+      std::vector<const std::uint8_t *> ranges(pointers);
+      for (const std::uint8_t *&range : ranges) range += offset;
+      const Shards product = test::expected(matrix.data(), rows, columns, ranges.data(), length);
+      KernelCall call = {};
+      call.tables = tables.get();
+      call.inputs = pointers.data();
+      call.rows = rows;
+      call.columns = columns;
+      call.offset_bytes = offset;
+      call.out_of_cache = random.chance(50);
+      check(call, product, length, static_cast<unsigned>(random.below(64)), 5);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+// Sizes are 64-bit: shards longer than 4 GiB, of which only the last page is touched.
+TEST_P(KernelTest, OffsetBeyondFourGibibytes) {
+  constexpr std::size_t kOffset = (std::size_t{5} << 30) + 77, kBytes = 1234, kMapped = (std::size_t{5} << 30) + 8192;
+  constexpr unsigned kRows = 2, kColumns = 3;
+  Random random(kSeed + 5);
+  std::vector<std::uint8_t *> shards;
+  for (unsigned i = 0; i < kRows + kColumns; ++i) {
+    void *mapped = mmap(nullptr, kMapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    ASSERT_NE(mapped, MAP_FAILED) << "no address space for " << kMapped << " bytes";
+    shards.push_back(static_cast<std::uint8_t *>(mapped));
+    random.fill(shards.back() + kOffset, kBytes);
+  }
+  const Bytes matrix = random_matrix(random, kRows, kColumns);
+  const Tables tables(*kernel_, matrix, kRows, kColumns);
+  const std::uint8_t *ranges[kColumns] = {shards[2] + kOffset, shards[3] + kOffset, shards[4] + kOffset};
+  const Shards product = test::expected(matrix.data(), kRows, kColumns, ranges, kBytes);
+  KernelCall call = {};
+  call.tables = tables.get();
+  call.inputs = shards.data() + kRows;
+  call.outputs = shards.data();
+  call.offset_bytes = kOffset;
+  call.length_bytes = kBytes;
+  call.rows = kRows;
+  call.columns = kColumns;
+  kernel_->apply(call);
+  for (unsigned r = 0; r < kRows; ++r) {
+    EXPECT_EQ(std::memcmp(shards[r] + kOffset, product[r].data(), kBytes), 0) << kernel_->name << " row " << r;
+    EXPECT_EQ(shards[r][kOffset - 1], 0);
+    EXPECT_EQ(shards[r][kOffset + kBytes], 0);
+  }
+  for (std::uint8_t *shard : shards) munmap(shard, kMapped);
+}
+
+// Hints change the speed, not the bytes.
+TEST_P(KernelTest, TilesAndPrefetch) {
+  Random random(kSeed + 6);
+  constexpr std::size_t kBytes = 9001;
+  for (const auto &[rows, columns] : {std::pair{1u, 3u}, {4u, 10u}, {5u, 17u}, {9u, 9u}, {40u, 33u}}) {
+    const Bytes matrix = random_matrix(random, rows, columns);
+    const Tables tables(*kernel_, matrix, rows, columns);
+    Shards inputs;
+    for (unsigned c = 0; c < columns; ++c) inputs.push_back(random.bytes(kBytes));
+    const auto pointers = pointers_of(inputs);
+    const Shards product = test::expected(matrix.data(), rows, columns, pointers.data(), kBytes);
+    KernelCall call = {};
+    call.tables = tables.get();
+    call.inputs = pointers.data();
+    call.rows = rows;
+    call.columns = columns;
+    for (const std::uint32_t tile : {0u, 1u, 63u, 64u, 65u, 100u, 333u, 1000u, 4096u, 5001u, 1u << 20, UINT32_MAX}) {
+      for (const std::uint32_t prefetch : {0u, 1u, 64u, 777u, 4096u, 1u << 20}) {
+        call.tile_bytes = tile;
+        call.prefetch_bytes = prefetch;
+        call.out_of_cache = (tile + prefetch) % 2 == 0 || prefetch != 0;
+        check(call, product, random.between(kBytes - 200, kBytes), tile % 64);
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+// Nothing outside the buffers is touched, not even read, on either side.
+TEST_P(KernelTest, GuardPages) {
+  Random random(kSeed + 7);
+  for (const auto against : {Guarded::Against::front, Guarded::Against::back}) {
+    for (const auto &[rows, columns] :
+         {std::pair{1u, 1u}, {2u, 2u}, {3u, 10u}, {4u, 4u}, {5u, 9u}, {8u, 6u}, {13u, 3u}}) {
+      const Bytes matrix = random_matrix(random, rows, columns);
+      const Tables tables(*kernel_, matrix, rows, columns);
+      std::vector<std::size_t> lengths = every_length(140);
+      lengths.insert(lengths.end(), {191, 192, 193, 255, 256, 257, 300, 511, 512, 513, 1000, 4095, 4096, 4097, 8200});
+      for (const std::size_t length : lengths) {
+        std::vector<Guarded> shards;
+        std::vector<const std::uint8_t *> inputs;
+        std::vector<std::uint8_t *> outputs;
+        for (unsigned i = 0; i < rows + columns; ++i) {
+          shards.emplace_back(length, against);
+          random.fill(shards.back().data(), length);
+          if (i < rows) {
+            outputs.push_back(shards.back().data());
+          } else {
+            shards.back().make_read_only();
+            inputs.push_back(shards.back().data());
+          }
+        }
+        Shards want = test::expected(matrix.data(), rows, columns, inputs.data(), length);
+        KernelCall call = {};
+        call.tables = tables.get();
+        call.inputs = inputs.data();
+        call.outputs = outputs.data();
+        call.length_bytes = length;
+        call.rows = rows;
+        call.columns = columns;
+        for (const bool accumulate : {false, true}) {
+          call.accumulate = accumulate;
+          call.out_of_cache = accumulate != (length % 2 == 0);
+          kernel_->apply(call);
+          for (unsigned r = 0; r < rows; ++r) {
+            if (accumulate) std::fill(want[r].begin(), want[r].end(), std::uint8_t{0});  // M * x ^ M * x
+            ASSERT_EQ(std::memcmp(outputs[r], want[r].data(), length), 0)
+                << kernel_->name << " " << rows << " x " << columns << ", " << length << " bytes, row " << r;
+          }
+        }
+      }
+    }
+  }
+}
+
+// Two threads own neighbouring ranges: a kernel that writes the neighbour's bytes, even with the value that it read,
+// loses what the neighbour wrote in between.
+TEST_P(KernelTest, NeighbouringRangesInTwoThreads) {
+  Random random(kSeed + 8);
+  constexpr unsigned kRows = 3, kColumns = 4, kRounds = 1500;
+  constexpr std::size_t kBytes = 512;
+  const Bytes matrix = random_matrix(random, kRows, kColumns);
+  const Tables tables(*kernel_, matrix, kRows, kColumns);
+  Shards inputs;
+  for (unsigned c = 0; c < kColumns; ++c) inputs.push_back(random.bytes(kBytes));
+  const auto pointers = pointers_of(inputs);
+  const Shards product = test::expected(matrix.data(), kRows, kColumns, pointers.data(), kBytes);
+  for (const std::size_t cut :
+       {std::size_t{1}, std::size_t{63}, std::size_t{100}, std::size_t{131}, std::size_t{300}}) {
+    Shards outputs(kRows, Bytes(kBytes));
+    std::vector<std::uint8_t *> out;
+    for (Bytes &output : outputs) out.push_back(output.data());
+    std::atomic<unsigned> ready{0};
+    const auto work = [&](std::size_t offset, std::size_t length) {
+      KernelCall call = {};
+      call.tables = tables.get();
+      call.inputs = pointers.data();
+      call.outputs = out.data();
+      call.offset_bytes = offset;
+      call.length_bytes = length;
+      call.rows = kRows;
+      call.columns = kColumns;
+      call.accumulate = true;
+      ready.fetch_add(1);
+      while (ready.load() < 2) std::this_thread::yield();
+      for (unsigned round = 0; round < kRounds; ++round) {
+        call.out_of_cache = round % 3 == 0;
+        kernel_->apply(call);
+      }
+    };
+    std::thread other(work, cut, kBytes - cut);
+    work(0, cut);
+    other.join();
+    static_assert(kRounds % 2 == 0);  // everything was added an even number of times
+    for (unsigned r = 0; r < kRows; ++r)
+      ASSERT_EQ(outputs[r], Bytes(kBytes, 0)) << kernel_->name << " lost an update beside byte " << cut;
+    // Both modes once more, so that the zeros above do not come from a kernel that does nothing.
+    KernelCall call = {};
+    call.tables = tables.get();
+    call.inputs = pointers.data();
+    call.outputs = out.data();
+    call.length_bytes = kBytes;
+    call.rows = kRows;
+    call.columns = kColumns;
+    kernel_->apply(call);
+    for (unsigned r = 0; r < kRows; ++r) ASSERT_EQ(outputs[r], product[r]);
+  }
+}
+
+TEST_P(KernelTest, SpecialMatrices) {
+  Random random(kSeed + 9);
+  const std::vector<std::size_t> lengths = {1, 31, 64, 65, 129, 193, 257};
+  for (const auto &[rows, columns] : {std::pair{1u, 1u},
+                                      {1u, 9u},
+                                      {2u, 2u},
+                                      {3u, 3u},
+                                      {4u, 4u},
+                                      {4u, 5u},
+                                      {4u, 10u},
+                                      {5u, 8u},
+                                      {6u, 7u},
+                                      {8u, 8u},
+                                      {8u, 13u},
+                                      {12u, 20u},
+                                      {16u, 16u},
+                                      {32u, 32u}}) {
+    const std::size_t cells = std::size_t{rows} * columns;
+    const auto at = [columns = columns](unsigned r, unsigned c) { return std::size_t{r} * columns + c; };
+    std::vector<Bytes> matrices;
+    matrices.push_back(Bytes(cells, 0));
+    for (const std::uint8_t value : {1, 2, 0x80, 0xff}) matrices.push_back(Bytes(cells, value));
+    for (const bool with_ones : {false, true}) {  // identity; identity plus a column and a row of ones
+      Bytes matrix(cells, 0);
+      for (unsigned r = 0; r < rows; ++r)
+        for (unsigned c = 0; c < columns; ++c)
+          matrix[at(r, c)] = r == c || (with_ones && (c + 1 == columns || r + 1 == rows));
+      matrices.push_back(matrix);
+    }
+    for (const std::uint64_t kinds : {2u, 3u}) {  // zeros and ones; zeros, ones and anything
+      Bytes matrix(cells);
+      for (std::uint8_t &cell : matrix) {
+        const std::uint64_t kind = random.below(kinds);
+        cell = kind < 2 ? static_cast<std::uint8_t>(kind) : random.byte();
+      }
+      matrices.push_back(matrix);
+    }
+    for (unsigned skip = 0; skip < 2; ++skip) {  // every second row, every second column zero
+      Bytes matrix = random_matrix(random, rows, columns);
+      for (unsigned r = 0; r < rows; ++r)
+        for (unsigned c = 0; c < columns; ++c)
+          if ((skip == 0 ? r : c) % 2 == 0) matrix[at(r, c)] = 0;
+      matrices.push_back(matrix);
+    }
+    for (const unsigned block : {2u, 4u, 8u, 128u}) {
+      // Symmetric blocks, whole or cut off at the edge; then the same with one cell changed anywhere, which is
+      // symmetric almost everywhere.
+      Bytes matrix(cells), xor_indexed(cells);
+      for (unsigned r = 0; r < rows; ++r) {
+        for (unsigned c = 0; c < columns; ++c) {
+          const unsigned row_in = r % block, column_in = c % block;
+          const bool mirrored = row_in > column_in && c - column_in + row_in < columns && r - row_in + column_in < rows;
+          matrix[at(r, c)] = mirrored ? matrix[at(r - row_in + column_in, c - column_in + row_in)] : random.byte();
+          xor_indexed[at(r, c)] =
+              static_cast<std::uint8_t>(29 + 3 * (row_in ^ column_in) + 7 * (c / block) + r / block);
+        }
+      }
+      matrices.push_back(matrix);
+      matrices.push_back(xor_indexed);
+      for (unsigned i = 0; i < 4; ++i) {
+        Bytes broken = i % 2 == 0 ? matrix : xor_indexed;
+        broken[random.below(cells)] ^= static_cast<std::uint8_t>(1 + random.below(255));
+        matrices.push_back(broken);
+      }
+    }
+    for (const Bytes &matrix : matrices) {
+      check_lengths(matrix, rows, columns, lengths, random);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+// Every preset's own encode matrices, as users run them.
+TEST_P(KernelTest, PresetMatrices) {
+  Random random(kSeed + 10);
+  for (const core::Preset &preset : core::presets()) {
+    for (const unsigned k : {1u,  2u,  3u,  4u,  5u,  6u,  7u,  8u,  9u,  10u,  11u,  12u,
+                             13u, 15u, 16u, 17u, 20u, 31u, 32u, 33u, 64u, 100u, 128u, 251u}) {
+      for (const unsigned m : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 10u, 12u, 16u, 32u}) {
+        if (k + m > 256 || (k > 20 && m > 8 && (k + m) % 3 != 0)) continue;
+        core::Matrix matrix;
+        try {
+          matrix = preset.make(k, m);
+        } catch (const base::Error &) {
+          continue;  // the preset has no such (k, m)
+        }
+        const std::size_t cells = std::size_t{k} * m;
+        const Bytes coefficients(matrix.data(), matrix.data() + cells);
+        check_lengths(coefficients, m, k, {64 + cells % 64, 193}, random);
+        if (HasFailure()) {
+          ADD_FAILURE() << "matrix " << preset.name;
+          return;
+        }
+      }
+    }
+  }
+}
+
+// Decode matrices of many (k, m) and losses, data and parity mixed.
+TEST_P(KernelTest, DecodeMatrices) {
+  Random random(kSeed + 11);
+  for (const std::int32_t preset : {TANDEM_MATRIX_ISAL_CAUCHY, TANDEM_MATRIX_BACKBLAZE, TANDEM_MATRIX_RAID6}) {
+    for (unsigned trial = 0; trial < 150; ++trial) {
+      tandem_codec_options options = {};
+      options.struct_bytes = sizeof options;
+      options.k = static_cast<std::uint32_t>(trial < 100 ? 1 + trial % 20 : random.between(1, 100));
+      options.m = static_cast<std::uint32_t>(preset == TANDEM_MATRIX_RAID6 ? 1 + trial % 2 : random.between(1, 12));
+      options.matrix = preset;
+      const core::Codec codec(options);
+      core::ShardSet present, wanted;
+      for (unsigned i = 0; i < codec.shard_count(); ++i) present.set(i);
+      for (const unsigned lost :
+           random.pick(static_cast<unsigned>(random.between(1, options.m)), codec.shard_count())) {
+        present.reset(lost);
+        wanted.set(lost);
+      }
+      const auto application = codec.decode(present, wanted);
+      const core::Matrix &matrix = application->coefficients;
+      const Bytes cells(matrix.data(), matrix.data() + std::size_t{matrix.rows()} * matrix.columns());
+      check_lengths(cells, matrix.rows(), matrix.columns(), {random.between(1, 64), 129, 200}, random);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+// One kernel's tables hold for any number of threads and calls.
+TEST_P(KernelTest, TablesAreNotChangedByUse) {
+  Random random(kSeed + 12);
+  constexpr unsigned kRows = 4, kColumns = 10;
+  const Bytes matrix = random_matrix(random, kRows, kColumns);
+  const Tables tables(*kernel_, matrix, kRows, kColumns);
+  const std::size_t bytes = kernel_->tables_bytes(kRows, kColumns);
+  const auto *begin = static_cast<const std::uint8_t *>(tables.get());
+  const Bytes before(begin, begin + bytes);
+  Shards inputs;
+  for (unsigned c = 0; c < kColumns; ++c) inputs.push_back(random.bytes(1000));
+  const auto pointers = pointers_of(inputs);
+  const Shards product = test::expected(matrix.data(), kRows, kColumns, pointers.data(), 1000);
+  KernelCall call = {};
+  call.tables = tables.get();
+  call.inputs = pointers.data();
+  call.rows = kRows;
+  call.columns = kColumns;
+  for (const std::size_t length : {1, 100, 1000}) check(call, product, length);
+  EXPECT_EQ(before, Bytes(begin, begin + bytes));
+}
+
+// Inputs that start at the same place of a page, where kernels copy tiles side by side: shapes on both sides of every
+// bound of that rule.
+TEST_P(KernelTest, CollidingInputs) {
+  Random random(kSeed + 13);
+  for (const auto &[rows, columns] : {std::pair{1u, 9u}, {4u, 10u}, {4u, 16u}, {8u, 10u}, {10u, 20u}, {33u, 32u}}) {
+    const Bytes matrix = random_matrix(random, rows, columns);
+    const Tables tables(*kernel_, matrix, rows, columns);
+    for (const std::size_t length : {4095, 4096, 4097, 9001}) {
+      std::vector<Guarded> shards;
+      std::vector<const std::uint8_t *> inputs;
+      for (unsigned c = 0; c < columns; ++c) {
+        shards.emplace_back(length, Guarded::Against::front);
+        random.fill(shards.back().data(), length);
+        shards.back().make_read_only();
+        inputs.push_back(shards.back().data());
+      }
+      const Shards product = test::expected(matrix.data(), rows, columns, inputs.data(), length);
+      KernelCall call = {};
+      call.tables = tables.get();
+      call.inputs = inputs.data();
+      call.rows = rows;
+      call.columns = columns;
+      for (const bool out_of_cache : {false, true}) {
+        call.out_of_cache = out_of_cache;
+        check(call, product, length);
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+// The nibble table of a coefficient, from its definition (kernel.hpp).
+void append_nibble_table(Bytes &tables, std::uint8_t coefficient) {
+  for (unsigned i = 0; i < 32; ++i)
+    tables.push_back(reference::multiply(coefficient, static_cast<std::uint8_t>(i < 16 ? i : (i - 16) << 4)));
+}
+
+// Coefficients from the caller's tables: every small shape at every length, rows of the tables apart, nothing touched
+// outside the buffers.
+TEST_P(KernelTest, NibbleTables) {
+  Random random(kSeed + 14);
+  std::vector<std::size_t> lengths = every_length(140);
+  lengths.insert(lengths.end(), {191, 192, 193, 255, 256, 257, 319, 511, 512, 513, 1000, 4097});
+  for (const auto &[rows, columns] : {std::pair{1u, 1u},
+                                      {2u, 1u},
+                                      {3u, 1u},
+                                      {4u, 1u},
+                                      {9u, 1u},
+                                      {1u, 2u},
+                                      {1u, 7u},
+                                      {2u, 4u},
+                                      {3u, 5u},
+                                      {4u, 10u},
+                                      {5u, 3u},
+                                      {8u, 10u},
+                                      {11u, 4u},
+                                      {2u, 255u}}) {
+    const std::size_t row_bytes = (columns + rows % 3) * kNibbleTableBytes;  // a slice of a wider table
+    const Bytes matrix = random_matrix(random, rows, columns);
+    Bytes tables;
+    for (unsigned r = 0; r < rows; ++r) {
+      for (unsigned c = 0; c < columns; ++c) append_nibble_table(tables, matrix[std::size_t{r} * columns + c]);
+      tables.resize((r + 1) * row_bytes, 0xee);
+    }
+    for (const std::size_t length : lengths) {
+      if (columns == 255 && length % 31 > 1) continue;
+      const auto against = length % 2 == 0 ? Guarded::Against::front : Guarded::Against::back;
+      std::vector<Guarded> shards;
+      std::vector<const std::uint8_t *> inputs;
+      std::vector<std::uint8_t *> outputs;
+      for (unsigned i = 0; i < rows + columns; ++i) {
+        shards.emplace_back(length, against);
+        random.fill(shards.back().data(), length);
+        i < rows ? outputs.push_back(shards.back().data()) : inputs.push_back(shards.back().data());
+      }
+      const Shards product = test::expected(matrix.data(), rows, columns, inputs.data(), length);
+      for (const bool out_of_cache : {false, true}) {
+        for (const bool accumulate : {false, true, true}) {
+          Shards want = product;
+          for (unsigned r = 0; accumulate && r < rows; ++r)
+            for (std::size_t i = 0; i < length; ++i) want[r][i] ^= outputs[r][i];
+          kernel_->apply_nibbles({tables.data(), row_bytes, inputs.data(), outputs.data(), length, rows, columns,
+                                  accumulate, out_of_cache});
+          for (unsigned r = 0; r < rows; ++r)
+            ASSERT_EQ(std::memcmp(outputs[r], want[r].data(), length), 0)
+                << kernel_->name << " " << rows << " x " << columns << ", " << length << " bytes, row " << r
+                << ", accumulate " << accumulate << ", out_of_cache " << out_of_cache;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(KernelTest, Raid) {
+  Random random(kSeed + 15);
+  std::vector<std::size_t> lengths = every_length(140);
+  lengths.insert(lengths.end(), {255, 256, 257, 511, 512, 513, 640, 1024, 1100, 4096, 5001});
+  for (const std::uint32_t count : {1u, 2u, 3u, 10u, 255u}) {
+    Bytes matrix(2 * count, 1);
+    for (unsigned i = 0; i < count; ++i) matrix[count + i] = reference::power(2, i);
+    for (const std::size_t length : lengths) {
+      if (count == 255 && length % 13 != 0) continue;
+      const std::size_t offset = length % 7;
+      const auto against = length % 2 == 0 ? Guarded::Against::front : Guarded::Against::back;
+      std::vector<Guarded> shards;
+      std::vector<const std::uint8_t *> inputs, ranges;
+      for (unsigned i = 0; i < count; ++i) {
+        shards.emplace_back(offset + length, against);
+        random.fill(shards.back().data(), offset + length);
+        shards.back().make_read_only();
+        inputs.push_back(shards.back().data());
+        ranges.push_back(shards.back().data() + offset);
+      }
+      const Shards want = test::expected(matrix.data(), 2, count, ranges.data(), length);
+      // Outputs at one place of a vector, where they can be streamed past the cache, and at two.
+      for (const std::size_t shift : {0, 1}) {
+        Guarded p(length + shift, against), q(length, against);
+        for (const bool out_of_cache : {false, true}) {
+          for (const bool with_q : {false, true}) {
+            std::memset(p.data(), 0x11, length + shift);
+            std::memset(q.data(), 0x22, length);
+            kernel_->raid(
+                {inputs.data(), offset, count, p.data() + shift, with_q ? q.data() : nullptr, length, out_of_cache});
+            ASSERT_EQ(std::memcmp(p.data() + shift, want[0].data(), length), 0)
+                << kernel_->name << " p of " << count << ", " << length << " bytes, out_of_cache " << out_of_cache;
+            ASSERT_EQ(std::memcmp(q.data(), (with_q ? want[1] : Bytes(length, 0x22)).data(), length), 0)
+                << kernel_->name << " q of " << count << ", " << length << " bytes, out_of_cache " << out_of_cache;
+            if (shift != 0) {
+              ASSERT_EQ(p.data()[0], 0x11);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, KernelTest, testing::Range(0u, kernel_table().count), [](const auto &test) {
+  std::string name = kernel_table().kernels[test.param]->name;
+  for (char &c : name)
+    if (c == '-') c = '_';
+  return name;
+});
+
+TEST(KernelTable, ScalarIsLastAndRunsAnywhere) {
+  const KernelTable table = kernel_table();
+  ASSERT_GE(table.count, 1u);
+  EXPECT_STREQ(table.kernels[table.count - 1]->name, "scalar");
+  EXPECT_TRUE(table.kernels[table.count - 1]->supported(CpuFeatures{}));
+}
+
+TEST(KernelTable, NamesAreUniqueAndSelectable) {
+  const KernelTable table = kernel_table();
+  const CpuFeatures everything = {true, true, true, true};
+  for (unsigned i = 0; i < table.count; ++i) {
+    EXPECT_EQ(select_kernel(everything, table.kernels[i]->name), table.kernels[i]);
+    for (unsigned j = 0; j < i; ++j) EXPECT_STRNE(table.kernels[i]->name, table.kernels[j]->name);
+  }
+  EXPECT_EQ(select_kernel(everything, nullptr), table.kernels[0]);
+  EXPECT_EQ(select_kernel(everything, "no-such-kernel"), nullptr);
+  EXPECT_EQ(select_kernel(everything, ""), nullptr);
+}
+
+// Every subset of CPU features: what is chosen can run there, and is the best that can.
+TEST(KernelTable, EverySubsetOfFeatures) {
+  const KernelTable table = kernel_table();
+  for (unsigned bits = 0; bits < 16; ++bits) {
+    const CpuFeatures features = {(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0};
+    const Kernel *chosen = select_kernel(features, nullptr);
+    ASSERT_NE(chosen, nullptr);
+    EXPECT_TRUE(chosen->supported(features));
+    for (unsigned i = 0; i < table.count && table.kernels[i] != chosen; ++i)
+      EXPECT_FALSE(table.kernels[i]->supported(features)) << table.kernels[i]->name << " was passed over";
+    for (unsigned i = 0; i < table.count; ++i) {
+      const std::string name = table.kernels[i]->name;
+      const Kernel *forced = select_kernel(features, name.c_str());
+      EXPECT_EQ(forced != nullptr, table.kernels[i]->supported(features)) << name;
+      bool able = true;
+      if (name.starts_with("ssse3")) able = features.ssse3;
+      if (name.starts_with("avx2")) able = features.avx2;
+      if (name.starts_with("avx512")) able = features.avx512;
+      if (name.ends_with("gfni")) able = able && features.gfni;
+      EXPECT_EQ(table.kernels[i]->supported(features), able) << name << " with features " << bits;
+    }
+  }
+}
+
+TEST(KernelTable, CountsWhatIsNotRun) {
+  const KernelTable table = kernel_table();
+  unsigned not_run = 0;
+  for (unsigned i = 0; i < table.count; ++i) {
+    if (table.kernels[i]->supported(cpu_features())) continue;
+    ++not_run;
+    std::printf("NOT RUN: kernel %s needs %s\n", table.kernels[i]->name, table.kernels[i]->needs);
+  }
+  std::printf("kernels: %u run, %u NOT RUN (seed %llu)\n", table.count - not_run, not_run,
+              static_cast<unsigned long long>(kSeed));
+  RecordProperty("kernels_not_run", static_cast<int>(not_run));
+  EXPECT_LT(not_run, table.count);
+}
+
+}  // namespace
+}  // namespace tandem::cpu

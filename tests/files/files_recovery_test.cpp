@@ -1,0 +1,864 @@
+// What a run that dies leaves behind, made by hand: the records and temporaries of docs/FORMAT.md, section 7.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <thread>
+
+#include "files/commit.hpp"
+#include "tests/files/kit.hpp"
+
+using namespace tandem::files;
+
+namespace {
+
+CommitRecord sample_record() {
+  CommitRecord record;
+  for (std::size_t i = 0; i < record.set_id.size(); ++i) record.set_id[i] = static_cast<std::uint8_t>(7 * i + 1);
+  record.shard_count = 14;
+  record.folder_count = 3;
+  record.folder = 2;
+  record.force = true;
+  record.name = "video.mp4";
+  for (std::uint32_t i = 0; i < 14; ++i) record.folder_of[i] = static_cast<std::uint8_t>(i % 3);
+  record.stale.set(17);
+  record.done.set(1);
+  record.given_up = {record.set_id, SetId{9, 8, 7}};
+  return record;
+}
+
+using RecordBytes = std::array<std::byte, kCommitRecordBytes>;
+
+RecordBytes written(const CommitRecord &record) {
+  RecordBytes bytes;
+  write_commit_record(record, bytes);
+  return bytes;
+}
+
+TEST(CommitRecord, RoundTripsAndEveryBitCounts) {
+  const RecordBytes good = written(sample_record());
+  CommitRecord back;
+  ASSERT_TRUE(parse_commit_record(good, &back));
+  EXPECT_EQ(back, sample_record());
+  for (std::size_t bit = 0; bit < 8 * kCommitRecordBytes; ++bit) {
+    RecordBytes bad = good;
+    bad[bit / 8] ^= static_cast<std::byte>(1u << (bit % 8));
+    ASSERT_FALSE(parse_commit_record(bad, &back)) << "bit " << bit;
+  }
+}
+
+TEST(CommitRecord, WhatNoWriterMakesIsRefused) {
+  const auto refused = [](std::size_t at, std::uint32_t value) {
+    RecordBytes bytes = written(sample_record());
+    for (unsigned i = 0; i < 4; ++i) bytes[at + i] = static_cast<std::byte>(value >> (8 * i));
+    reseal(bytes);
+    CommitRecord back;
+    return !parse_commit_record(bytes, &back);
+  };
+  for (const std::uint32_t version : {0u, 3u, UINT32_MAX}) EXPECT_TRUE(refused(8, version));
+  EXPECT_TRUE(refused(12, 2));
+  for (const std::uint32_t shards : {0u, 2u, 257u, UINT32_MAX}) EXPECT_TRUE(refused(32, shards)) << shards;
+  for (const std::uint32_t folders : {0u, 2u, 15u, UINT32_MAX}) EXPECT_TRUE(refused(36, folders)) << folders;
+  for (const std::uint32_t folder : {3u, UINT32_MAX}) EXPECT_TRUE(refused(40, folder)) << folder;
+  for (const std::uint32_t length : {0u, 245u, UINT32_MAX}) EXPECT_TRUE(refused(44, length)) << length;
+  EXPECT_TRUE(refused(44, 20)) << "NUL in the name";
+  for (const std::uint32_t count : {17u, UINT32_MAX}) EXPECT_TRUE(refused(624, count)) << count;
+  EXPECT_TRUE(refused(304, 0x00000003)) << "a folder that there is not";
+  for (const std::string &name : {std::string("../../etc/x"), std::string("a/b"), std::string("/"), std::string()}) {
+    CommitRecord record = sample_record();
+    record.name = name;
+    CommitRecord back;
+    EXPECT_FALSE(parse_commit_record(written(record), &back)) << name;
+  }
+}
+
+RecordBytes of_version(const CommitRecord &record, std::uint32_t version) {
+  RecordBytes bytes = written(record);
+  bytes[8] = static_cast<std::byte>(version);
+  reseal(bytes);
+  return bytes;
+}
+
+TEST(CommitRecord, TheFirstVersionIsReadAndLaterOnesAreNamed) {
+  CommitRecord back;
+  ASSERT_TRUE(parse_commit_record(of_version(sample_record(), 1), &back));
+  CommitRecord expected = sample_record();
+  expected.done.reset();
+  expected.given_up.clear();
+  EXPECT_EQ(back, expected);
+  EXPECT_EQ(commit_record_version(of_version(sample_record(), 3)), 3u);
+  RecordBytes damaged = of_version(sample_record(), 3);
+  damaged[900] ^= std::byte{1};
+  EXPECT_FALSE(commit_record_version(damaged));
+}
+
+// The naps of a wait for two folders that are locked by others.
+TEST(FoldersLock, OneDeadlineForAllFolders) {
+  std::string pattern = (fs::temp_directory_path() / "tandem-files-XXXXXX").string();
+  ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+  Folders folders;
+  for (const char *name : {"a", "b"}) {
+    fs::create_directory(fs::path(pattern) / name);
+    add_folder(folders, (fs::path(pattern) / name).string());
+  }
+  std::sort(folders.begin(), folders.end(), [](const auto &a, const auto &b) { return a->identity() < b->identity(); });
+  int others[2];
+  for (int i = 0; i < 2; ++i) {
+    others[i] = open(folders[i]->path().c_str(), O_RDONLY | O_DIRECTORY);
+    ASSERT_EQ(flock(others[i], LOCK_EX | LOCK_NB), 0);
+  }
+  int naps = 0;
+  const LockWait wait{.seconds = 1, .check_cancelled = [&] {  // the first folder is free when the time is over
+                        if (++naps != 1) return;
+                        std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+                        close(others[0]);
+                      }};
+  EXPECT_THROW(FoldersLock(folders, wait), FolderLocked);
+  EXPECT_LE(naps, 1) << "the second folder had a time of its own";
+  close(others[1]);
+  fs::remove_all(pattern);
+}
+
+TEST(CommitRecord, NamesOfOurOwn) {
+  const std::string id = "0123456789abcdef0123456789abcdef";
+  const auto kind = [](const std::string &name) {
+    const auto own = parse_own_name(name);
+    if (own) {
+      EXPECT_EQ(own_name(*own), name);
+    }
+    return own ? static_cast<int>(own->kind) : -1;
+  };
+  EXPECT_EQ(kind("." + id + ".tandem-pending"), static_cast<int>(OwnKind::pending_record));
+  EXPECT_EQ(kind("." + id + ".tandem-commit"), static_cast<int>(OwnKind::commit_record));
+  EXPECT_EQ(kind("." + id + ".013.tandem-tmp"), static_cast<int>(OwnKind::set_temporary));
+  EXPECT_EQ(kind("." + id + ".tandem-tmp"), static_cast<int>(OwnKind::lone_temporary));
+  for (const std::string &name : {id + ".tandem-tmp", "." + id + ".256.tandem-tmp", "." + id + ".1.tandem-tmp",
+                                  "." + id + "0.tandem-tmp", "." + id.substr(1) + "G.tandem-commit",
+                                  std::string(".x.tandem-tmp"), std::string(".tandem-tmp"), std::string(".")})
+    EXPECT_EQ(kind(name), -1) << name;
+}
+
+class Recovery : public Files {
+ protected:
+  using Contents = std::map<std::string, std::vector<char>>;
+
+  static Contents contents(const fs::path &folder) {
+    Contents all;
+    for (const auto &entry : fs::directory_iterator(folder))
+      if (fs::is_regular_file(entry.symlink_status())) all[entry.path().filename().string()] = slurp(entry.path());
+    return all;
+  }
+
+  void encode_into(const std::vector<fs::path> &folders, std::uint32_t k, std::uint32_t m, unsigned seed, bool force) {
+    spill(root_ / "source", paint(9000, seed));
+    std::vector<std::string> text;
+    std::vector<const char *> pointers;
+    for (const fs::path &folder : folders) text.push_back(folder.string());
+    for (const std::string &folder : text) pointers.push_back(folder.c_str());
+    tandem_files_encode_options options = encode_options(root_ / "source", k, m, 256);
+    options.folders = pointers.data();
+    options.folder_count = pointers.size();
+    options.force = force;
+    result_ = {};
+    result_.struct_bytes = sizeof result_;
+    ASSERT_EQ(tandem_files_encode(context_, &options, &result_), TANDEM_OK) << tandem_last_error_message();
+  }
+
+  // A new set of shards, `seed`, complete beside the old one: what encode --force has made before anything counts.
+  // Folder i gets records of that state; names that are `done` are in place already.
+  CommitRecord stage(const std::vector<fs::path> &folders, std::uint32_t k, std::uint32_t m, unsigned seed,
+                     const std::vector<OwnKind> &states, std::uint32_t done = 0) {
+    std::vector<fs::path> aside;
+    for (std::size_t i = 0; i < folders.size(); ++i) aside.push_back(root_ / ("aside" + std::to_string(i)));
+    encode_into(aside, k, m, seed, false);
+    CommitRecord record;
+    std::memcpy(record.set_id.data(), result_.set_id, sizeof result_.set_id);
+    record.shard_count = k + m;
+    record.folder_count = static_cast<std::uint32_t>(folders.size());
+    record.force = true;
+    record.name = "source";
+    for (std::uint32_t i = 0; i < k + m; ++i) record.folder_of[i] = static_cast<std::uint8_t>(i % folders.size());
+    for (std::uint32_t i = 0; i < k + m; ++i) {
+      const std::string name = shard_file_name("source", i);
+      const fs::path folder = folders[i % folders.size()];
+      fs::rename(aside[i % folders.size()] / name,
+                 folder / (i < done ? name : own_name({OwnKind::set_temporary, record.set_id, i})));
+    }
+    for (std::size_t i = 0; i < folders.size(); ++i) {
+      record.folder = static_cast<std::uint32_t>(i);
+      for (std::uint32_t j = 0; j < kMaxShardCount; ++j)
+        record.stale[j] = !record.is_here(j) && fs::exists(folders[i] / shard_file_name("source", j));
+      if (i < states.size()) put_record(folders[i], record, states[i]);
+      fs::remove_all(aside[i]);
+    }
+    return record;
+  }
+
+  static void put_record(const fs::path &folder, const CommitRecord &record, OwnKind state) {
+    const RecordBytes bytes = written(record);
+    spill(folder / own_name({state, record.set_id}),
+          std::vector<char>(reinterpret_cast<const char *>(bytes.data()),
+                            reinterpret_cast<const char *>(bytes.data()) + bytes.size()));
+  }
+
+  tandem_files_recover_result recover(const std::vector<fs::path> &folders, bool dry_run = false) {
+    std::vector<std::string> text;
+    std::vector<const char *> pointers;
+    for (const fs::path &folder : folders) text.push_back(folder.string());
+    for (const std::string &folder : text) pointers.push_back(folder.c_str());
+    tandem_files_recover_options options = {};
+    options.struct_bytes = sizeof options;
+    options.dry_run = dry_run;
+    notes_.clear();
+    options.note = [](void *user, const char *note) { static_cast<std::string *>(user)->append(note).append("\n"); };
+    options.note_user = &notes_;
+    tandem_files_recover_result result = {};
+    result.struct_bytes = sizeof result;
+    EXPECT_EQ(tandem_files_recover(pointers.data(), pointers.size(), &options, &result), TANDEM_OK)
+        << tandem_last_error_message();
+    return result;
+  }
+
+  static std::uint32_t shards_found(const std::vector<fs::path> &folders, const SetId &set_id) {
+    std::vector<std::string> text;
+    std::vector<const char *> pointers;
+    for (const fs::path &folder : folders) text.push_back(folder.string());
+    for (const std::string &folder : text) pointers.push_back(folder.c_str());
+    tandem_files_search *search = nullptr;
+    EXPECT_EQ(tandem_files_search_create(pointers.data(), pointers.size(), &search), TANDEM_OK);
+    std::uint32_t count = 0;
+    for (std::size_t i = 0; i < tandem_files_search_set_count(search); ++i) {
+      tandem_files_set set = {};
+      set.struct_bytes = sizeof set;
+      EXPECT_EQ(tandem_files_search_set(search, i, &set), TANDEM_OK);
+      if (std::equal(set_id.begin(), set_id.end(), set.set_id)) count += set.shard_count;
+    }
+    tandem_files_search_destroy(search);
+    return count;
+  }
+
+  // Encode of `seed`, into one folder, that ends so; returns what it says.
+  std::string encode_status(tandem_status status, const fs::path &folder, unsigned seed, bool force, bool dry_run) {
+    spill(root_ / "source", paint(9000, seed));
+    const std::string text = folder.string();
+    const char *const pointer = text.c_str();
+    tandem_files_encode_options options = encode_options(root_ / "source", 3, 2, 256);
+    options.folders = &pointer;
+    options.force = force;
+    options.dry_run = dry_run;
+    notes_.clear();
+    options.note = [](void *user, const char *note) { static_cast<std::string *>(user)->append(note).append("\n"); };
+    options.note_user = &notes_;
+    EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), status) << tandem_last_error_message();
+    return status == TANDEM_OK ? notes_ : tandem_last_error_message();
+  }
+
+  void expect_content(unsigned seed) {
+    fs::remove(root_ / "output");
+    ASSERT_EQ(decode(shards_), TANDEM_OK) << tandem_last_error_message();
+    EXPECT_EQ(slurp(root_ / "output"), paint(9000, seed));
+  }
+
+  std::string notes_;
+};
+
+TEST_F(Recovery, ASetThatDoesNotCountGoesAway) {
+  encode_into({shards_}, 5, 3, 1, false);
+  const Contents old = contents(shards_);
+  stage({shards_}, 3, 2, 2, {OwnKind::pending_record});
+  const Contents staged = contents(shards_);
+  expect_content(1);  // seen right before anything is cleaned up
+  EXPECT_EQ(contents(shards_), staged);
+  EXPECT_EQ(recover({shards_}, true).removed_set_count, 1u);
+  EXPECT_EQ(contents(shards_), staged);
+  EXPECT_EQ(recover({shards_}).removed_set_count, 1u);
+  EXPECT_EQ(contents(shards_), old);
+}
+
+// At every point of giving names, also where stale files of the older and larger set are left.
+TEST_F(Recovery, ASetThatCountsIsFinished) {
+  for (std::uint32_t done = 0; done <= 5; ++done) {
+    fs::remove_all(shards_);
+    encode_into({shards_}, 5, 3, 1, false);
+    stage({shards_}, 3, 2, 2, {OwnKind::commit_record}, done);
+    const Contents staged = contents(shards_);
+    expect_content(2);
+    EXPECT_EQ(recover({shards_}, true).finished_set_count, 1u);
+    EXPECT_EQ(contents(shards_), staged);
+    EXPECT_EQ(recover({shards_}).finished_set_count, 1u);
+    EXPECT_EQ(entries(shards_), 5u) << "stale shards of the older set, or records";
+    expect_content(2);
+    EXPECT_EQ(verify().state, TANDEM_FILES_INTACT);
+    EXPECT_EQ(recover({shards_}).finished_set_count, 0u);
+  }
+}
+
+// Somebody removed a file of a set that counts: what is left gets its names, and nothing older is given up for it.
+TEST_F(Recovery, AShardThatIsMissingCostsNoStaleFile) {
+  encode_into({shards_}, 5, 3, 1, false);
+  const CommitRecord record = stage({shards_}, 3, 2, 2, {OwnKind::commit_record}, 2);
+  fs::remove(shards_ / own_name({OwnKind::set_temporary, record.set_id, 3}));
+  expect_content(2);
+  EXPECT_EQ(recover({shards_}).finished_set_count, 1u);
+  EXPECT_NE(notes_.find("source.003.tandem of set "), std::string::npos) << notes_;
+  EXPECT_NE(notes_.find("missing"), std::string::npos) << notes_;
+  for (const std::uint32_t stale : {3, 5, 6, 7}) EXPECT_TRUE(fs::exists(shard(stale))) << stale;
+  EXPECT_EQ(entries(shards_), 8u) << "a record or a temporary is left";
+  EXPECT_EQ(recover({shards_}).finished_set_count, 0u);
+  expect_content(2);
+}
+
+// The same in a folder that does not lead: its record stays until the lead is named, which waits for it.
+TEST_F(Recovery, AFolderWithAMissingShardIsDoneTogetherWithTheLead) {
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
+  encode_into(folders, 3, 2, 1, false);
+  const CommitRecord record = stage(folders, 3, 2, 2, {OwnKind::commit_record, OwnKind::commit_record});
+  for (const std::uint32_t shard : {1, 3})
+    fs::remove(folders[1] / own_name({OwnKind::set_temporary, record.set_id, shard}));
+  recover({folders[1]});
+  EXPECT_EQ(entries(folders[1]), 3u) << notes_;
+  recover({folders[0]});
+  EXPECT_EQ(entries(folders[0]), 4u) << notes_;
+  recover(folders);
+  EXPECT_EQ(entries(folders[0]), 3u) << notes_;
+  EXPECT_EQ(entries(folders[1]), 2u) << notes_;
+}
+
+// Two names of one file: what is left where a file gets its name by link() and the run dies before unlink().
+TEST_F(Recovery, AFileWithBothItsNamesIsFinished) {
+  fs::create_directory(shards_);
+  CommitRecord record = stage({shards_}, 3, 2, 2, {});
+  record.force = false;
+  put_record(shards_, record, OwnKind::commit_record);
+  for (const std::uint32_t i : {0, 1})
+    fs::create_hard_link(shards_ / own_name({OwnKind::set_temporary, record.set_id, i}), shard(i));
+  EXPECT_EQ(recover({shards_}).left_count, 0u) << notes_;
+  EXPECT_EQ(entries(shards_), 5u) << notes_;
+  expect_content(2);
+}
+
+TEST_F(Recovery, EncodeCleansUpFirst) {
+  encode_into({shards_}, 5, 3, 1, false);
+  stage({shards_}, 3, 2, 2, {OwnKind::pending_record});
+  spill(shards_ / ("." + std::string(32, 'a') + ".tandem-tmp"), paint(100));
+  encode_into({shards_}, 5, 3, 3, true);
+  EXPECT_EQ(entries(shards_), 8u);
+  expect_content(3);
+  stage({shards_}, 5, 3, 4, {OwnKind::commit_record}, 2);
+  encode_into({shards_}, 5, 3, 5, true);
+  EXPECT_EQ(entries(shards_), 8u);
+  expect_content(5);
+}
+
+TEST_F(Recovery, SeveralFoldersAgree) {
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b", root_ / "c"};
+  constexpr OwnKind kPending = OwnKind::pending_record, kCommit = OwnKind::commit_record;
+  for (const std::vector<OwnKind> &states : {std::vector<OwnKind>{kPending, kPending, kPending},
+                                             {kCommit, kPending, kPending},
+                                             {kCommit, kCommit, kPending},
+                                             {kCommit, kCommit, kCommit}}) {
+    for (const fs::path &folder : folders) fs::remove_all(folder);
+    encode_into(folders, 5, 3, 1, false);
+    std::vector<Contents> old;
+    for (const fs::path &folder : folders) old.push_back(contents(folder));
+    const CommitRecord record = stage(folders, 5, 3, 2, states);
+    // A folder that does not decide, alone: nothing is lost in it, whatever the set is.
+    if (states[2] == kPending) {
+      const Contents before = contents(folders[2]);
+      EXPECT_EQ(recover({folders[2]}).left_count, 1u);
+      EXPECT_EQ(contents(folders[2]), before);
+      EXPECT_NE(notes_.find("name the folder too"), std::string::npos) << notes_;
+    }
+    // The lead alone: it does its part and stays to be asked.
+    recover({folders[0]});
+    EXPECT_TRUE(fs::exists(folders[0] / own_name({states[0], record.set_id})));
+    recover({folders[2], folders[1], folders[0]});
+    for (std::size_t i = 0; i < 3; ++i) {
+      const Contents now = contents(folders[i]);
+      EXPECT_EQ(now.size(), old[i].size()) << i << ": " << notes_;
+      EXPECT_EQ(now == old[i], states[0] == kPending) << i;
+    }
+    const std::string text[] = {folders[0].string(), folders[1].string(), folders[2].string()};
+    const char *pointers[] = {text[0].c_str(), text[1].c_str(), text[2].c_str()};
+    tandem_files_search *search = nullptr;
+    ASSERT_EQ(tandem_files_search_create(pointers, 3, &search), TANDEM_OK);
+    EXPECT_EQ(tandem_files_search_set_count(search), 1u);
+    tandem_files_set set = {};
+    set.struct_bytes = sizeof set;
+    ASSERT_EQ(tandem_files_search_set(search, 0, &set), TANDEM_OK);
+    EXPECT_EQ(set.shard_count, 8u);
+    tandem_files_search_destroy(search);
+  }
+}
+
+// Folder b learned that the set counts, and was finished alone; the lead then sees that b is done.
+TEST_F(Recovery, AFolderFinishedAloneIsNotWaitedFor) {
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
+  encode_into(folders, 3, 2, 1, false);
+  stage(folders, 3, 2, 2, {OwnKind::commit_record, OwnKind::commit_record});
+  EXPECT_EQ(recover({folders[1]}).finished_set_count, 1u);
+  EXPECT_EQ(entries(folders[1]), 2u);
+  EXPECT_EQ(recover({folders[0]}).left_count, 1u);
+  EXPECT_EQ(entries(folders[0]), 4u);
+  EXPECT_EQ(recover(folders).left_count, 0u);
+  EXPECT_EQ(entries(folders[0]), 3u);
+}
+
+TEST_F(Recovery, AFolderFinishedAloneAndWrittenOverIsNotWaitedFor) {
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
+  encode_into(folders, 3, 2, 1, false);
+  stage(folders, 3, 2, 2, {OwnKind::commit_record, OwnKind::commit_record});
+  encode_into({folders[1]}, 3, 2, 3, true);
+  recover({folders[0], root_});
+  EXPECT_EQ(entries(folders[0]), 4u) << notes_;
+  recover(folders);
+  EXPECT_EQ(entries(folders[0]), 3u) << notes_;
+  EXPECT_EQ(entries(folders[1]), 5u) << notes_;
+}
+
+// Which folders they are, not how many: a strange one does not stand for one that is not there.
+TEST_F(Recovery, TheLeadWaitsForItsOwnFolders) {
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b", root_ / "c"};
+  constexpr OwnKind kPending = OwnKind::pending_record;
+  encode_into(folders, 5, 3, 1, false);
+  std::vector<Contents> old;
+  for (const fs::path &folder : folders) old.push_back(contents(folder));
+  const CommitRecord record = stage(folders, 5, 3, 2, {kPending, kPending, kPending});
+  const fs::path lead = folders[0] / own_name({kPending, record.set_id});
+  fs::create_directory(root_ / "x");
+  recover({folders[0], folders[1], root_ / "x"});
+  EXPECT_TRUE(fs::exists(lead)) << "nobody can tell folder c any more that the set does not count";
+  EXPECT_NE(notes_.find(lead.string()), std::string::npos) << notes_;
+  EXPECT_EQ(contents(folders[1]), old[1]);
+  recover({folders[2]});
+  EXPECT_GT(entries(folders[2]), old[2].size());
+  recover({folders[0], folders[2]});  // b's record is gone; the lead remembers
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(contents(folders[i]), old[i]) << i << ": " << notes_;
+  // A folder whose record is damaged is one of them.
+  const CommitRecord another = stage(folders, 5, 3, 3, {kPending, kPending, kPending});
+  for (std::uint32_t i = 0; i < 8; ++i) fs::remove(folders[2] / own_name({OwnKind::set_temporary, another.set_id, i}));
+  spill(folders[2] / own_name({kPending, another.set_id}), paint(kCommitRecordBytes));
+  recover(folders);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(contents(folders[i]), old[i]) << i << ": " << notes_;
+}
+
+// Without its lead a folder keeps the record that shows the lead, later, that nothing is left there.
+TEST_F(Recovery, AFolderCleanedUpAloneIsNotWaitedFor) {
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
+  constexpr OwnKind kPending = OwnKind::pending_record;
+  for (const fs::path &folder : folders) fs::create_directory(folder);
+  const CommitRecord record = stage(folders, 3, 2, 2, {kPending, kPending});
+  for (const std::uint32_t i : {1, 3}) fs::remove(folders[1] / own_name({OwnKind::set_temporary, record.set_id, i}));
+  encode_into({folders[1]}, 3, 2, 3, false);
+  EXPECT_EQ(recover({folders[1]}).left_count, 0u) << notes_;
+  EXPECT_EQ(recover(folders).left_count, 0u) << notes_;
+  EXPECT_EQ(entries(folders[0]), 0u) << notes_;
+  EXPECT_EQ(entries(folders[1]), 5u) << notes_;
+}
+
+// Its lead is lost: force takes its place, and not before the new set counts.
+TEST_F(Recovery, ForceGivesUpASetWhoseLeadIsLost) {
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
+  for (const OwnKind state : {OwnKind::pending_record, OwnKind::commit_record}) {
+    for (const fs::path &folder : folders) fs::remove_all(folder);
+    encode_into(folders, 3, 2, 1, false);
+    CommitRecord lost = stage(folders, 3, 2, 2, {OwnKind::commit_record, state});
+    fs::rename(folders[0], root_ / "lost");
+    if (state == OwnKind::commit_record)  // else it is finished without the lead
+      fs::remove(folders[1] / own_name({OwnKind::set_temporary, lost.set_id, 3}));
+    const Contents before = contents(folders[1]);
+    spill(root_ / "source", paint(9000, 3));
+    const std::string text = folders[1].string();
+    const char *const pointer = text.c_str();
+    tandem_files_encode_options options = encode_options(root_ / "source", 3, 2, 256);
+    options.folders = &pointer;
+    options.folder_count = 1;
+    EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_IO);
+    options.force = 1;
+    options.progress = [](void *, std::uint64_t, std::uint64_t) { return 1; };
+    EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_CANCELLED);
+    if (state == OwnKind::pending_record) {
+      EXPECT_EQ(contents(folders[1]), before);
+    }
+    encode_into({folders[1]}, 3, 2, 3, true);
+    // A record that says nothing but that the folder is done may stay for the lead.
+    EXPECT_EQ(entries(folders[1]), state == OwnKind::pending_record ? 6u : 5u);
+    shards_ = folders[1];
+    expect_content(3);
+    EXPECT_EQ(recover({shards_}).left_count, 0u) << notes_;
+    // The lead comes back and says that the older set counts: nothing is replaced by it.
+    Contents now = contents(folders[1]);
+    std::erase_if(now, [](const auto &entry) { return parse_own_name(entry.first).has_value(); });
+    fs::rename(root_ / "lost", folders[0]);
+    recover(folders);
+    EXPECT_EQ(contents(folders[1]), now) << notes_;
+    EXPECT_EQ(entries(folders[0]), 3u) << notes_;
+  }
+}
+
+// The same where the run that gives it up dies, before its set counts and after.
+TEST_F(Recovery, AGivenUpSetGoesWhenTheNewOneCounts) {
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
+  // Sets are cleaned up in the order of their ids, which are random: both orders come up.
+  for (unsigned i = 0; i < 16; ++i) {
+    const OwnKind state = i % 2 == 0 ? OwnKind::pending_record : OwnKind::commit_record;
+    for (const fs::path &folder : folders) fs::remove_all(folder);
+    encode_into(folders, 6, 3, 1, false);
+    stage(folders, 6, 3, 2, {OwnKind::commit_record, OwnKind::pending_record});
+    const Contents before = contents(folders[1]);
+    CommitRecord older = sample_record();
+    for (const auto &[name, bytes] : before)
+      if (const auto own = parse_own_name(name)) older.set_id = own->set_id;
+    CommitRecord newer = stage({folders[1]}, 3, 2, 3, {});
+    newer.given_up = {older.set_id};
+    put_record(folders[1], newer, state);
+    const bool counts = state == OwnKind::commit_record;
+    // The older set's lead is named too, and says that it counts. Readers see what the newer one leaves of it.
+    EXPECT_EQ(shards_found(folders, older.set_id), counts ? 5u : 9u);
+    recover(folders);
+    recover(folders);
+    EXPECT_EQ(entries(folders[1]), counts ? 5u : 4u) << notes_;
+    EXPECT_EQ(entries(folders[0]), 5u) << notes_;
+    shards_ = counts ? folders[1] : root_ / "all";
+    if (!counts) {
+      fs::remove_all(shards_);
+      fs::create_directory(shards_);
+      for (const fs::path &folder : folders)
+        for (const auto &[name, bytes] : contents(folder)) spill(shards_ / name, bytes);
+    }
+    expect_content(counts ? 3 : 2);
+    EXPECT_EQ(verify().state, TANDEM_FILES_INTACT);
+  }
+}
+
+// A set that counts and could not be finished was to remove an older one: who gives it up gives up both.
+TEST_F(Recovery, WhatAGivenUpSetGaveUpDoesNotComeBack) {
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
+  for (const OwnKind state : {OwnKind::pending_record, OwnKind::commit_record}) {
+    for (const fs::path &folder : folders) fs::remove_all(folder);
+    encode_into(folders, 3, 2, 1, false);
+    const CommitRecord oldest = stage(folders, 3, 2, 2, {OwnKind::commit_record, state});
+    fs::rename(folders[0], root_ / "lost");
+    fs::create_directory(root_ / "c");
+    CommitRecord newer = stage({root_ / "c", folders[1]}, 3, 2, 3, {});
+    newer.folder = 1;
+    newer.given_up = {oldest.set_id};
+    put_record(folders[1], newer, OwnKind::commit_record);
+    fs::remove_all(root_ / "c");
+    spill(folders[1] / own_name({OwnKind::set_temporary, newer.set_id, 1}), paint(9000));  // keeps it unfinished
+    EXPECT_EQ(recover({folders[1]}).finished_set_count, 1u);
+    EXPECT_NE(notes_.find("damaged at both ends"), std::string::npos) << notes_;
+    EXPECT_TRUE(fs::exists(folders[1] / own_name({state, oldest.set_id})));
+    encode_status(TANDEM_OK, folders[1], 4, true, false);
+    for (const SetId &id : {oldest.set_id, newer.set_id})
+      EXPECT_NE(notes_.find("the unfinished set " + hexadecimal(id)), std::string::npos) << notes_;
+    shards_ = folders[1];
+    expect_content(4);
+    Contents now = contents(folders[1]);
+    std::erase_if(now, [](const auto &entry) { return parse_own_name(entry.first).has_value(); });
+    EXPECT_EQ(now.size(), 5u);
+    fs::rename(root_ / "lost", folders[0]);  // the oldest one's lead, which says that it counts
+    recover(folders);
+    EXPECT_EQ(contents(folders[1]), now) << notes_;
+  }
+}
+
+// Somebody holds what was given up: the record that says so stays until it could be removed.
+TEST_F(Recovery, AGivenUpSetThatIsHeldIsNotForgotten) {
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
+  encode_into(folders, 3, 2, 1, false);
+  const CommitRecord older = stage(folders, 3, 2, 2, {OwnKind::commit_record, OwnKind::pending_record});
+  CommitRecord newer = stage({folders[1]}, 3, 2, 3, {});
+  newer.given_up = {older.set_id};
+  put_record(folders[1], newer, OwnKind::commit_record);
+  const int held = open((folders[1] / own_name({OwnKind::pending_record, older.set_id})).c_str(), O_RDONLY);
+  ASSERT_EQ(flock(held, LOCK_EX | LOCK_NB), 0);
+  recover({folders[1]});
+  EXPECT_NE(notes_.find("was given up"), std::string::npos) << notes_;
+  EXPECT_TRUE(fs::exists(folders[1] / own_name({OwnKind::commit_record, newer.set_id})));
+  close(held);
+  recover({folders[1]});
+  recover(folders);
+  EXPECT_EQ(entries(folders[1]), 5u) << notes_;
+  shards_ = folders[1];
+  expect_content(3);
+}
+
+TEST_F(Recovery, ForceGivesUpSixteenSetsAndSaysSo) {
+  fs::create_directory(shards_);
+  const auto stage_lost = [&] {
+    fs::create_directory(root_ / "lost");
+    stage({root_ / "lost", shards_}, 1, 1, 2, {OwnKind::commit_record, OwnKind::pending_record});
+    fs::remove_all(root_ / "lost");
+  };
+  for (std::size_t i = 0; i <= kMaxGivenUpCount; ++i) stage_lost();
+  const Contents before = contents(shards_);
+  const std::string message = encode_status(TANDEM_ERROR_IO, shards_, 3, true, false);
+  EXPECT_NE(message.find("more than 16 unfinished sets"), std::string::npos) << message;
+  EXPECT_EQ(contents(shards_), before);
+  // It says what to remove.
+  const auto record = std::find_if(before.begin(), before.end(), [&](const auto &entry) {
+    return message.find(shards_.string() + "/" + entry.first) != std::string::npos;
+  });
+  ASSERT_NE(record, before.end()) << message;
+  const SetId id = parse_own_name(record->first)->set_id;
+  fs::remove(shards_ / record->first);
+  fs::remove(shards_ / own_name({OwnKind::set_temporary, id, 1}));
+  encode_status(TANDEM_OK, shards_, 3, true, false);
+  expect_content(3);
+}
+
+// What another Tandem wrote is no damage: it can finish it, so nobody is told to remove it.
+TEST_F(Recovery, RecordsOfOtherVersions) {
+  encode_into({shards_}, 3, 2, 1, false);
+  const CommitRecord record = stage({shards_}, 3, 2, 2, {OwnKind::commit_record});
+  const auto put_version = [&](OwnKind kind, std::uint32_t version) {
+    const RecordBytes bytes = of_version(record, version);
+    for (const OwnKind old : {OwnKind::pending_record, OwnKind::commit_record})
+      fs::remove(shards_ / own_name({old, record.set_id}));
+    const char *const text = reinterpret_cast<const char *>(bytes.data());
+    spill(shards_ / own_name({kind, record.set_id}), {text, text + bytes.size()});
+  };
+  for (const OwnKind kind : {OwnKind::commit_record, OwnKind::pending_record}) {
+    put_version(kind, 7);
+    if (kind == OwnKind::pending_record)  // what a damaged one would be removed for
+      for (std::uint32_t i = 0; i < 5; ++i) fs::remove(shards_ / own_name({OwnKind::set_temporary, record.set_id, i}));
+    const Contents before = contents(shards_);
+    EXPECT_EQ(recover({shards_}).left_count, 1u);
+    EXPECT_NE(notes_.find("is of version 7, made by another Tandem"), std::string::npos) << notes_;
+    expect_content(1);
+    for (const bool dry_run : {true, false}) {
+      const std::string message = encode_status(TANDEM_ERROR_IO, shards_, 3, true, dry_run);
+      EXPECT_NE(message.find("is of version 7, made by another Tandem"), std::string::npos) << message;
+      EXPECT_EQ(message.find("remove"), std::string::npos) << message;
+    }
+    EXPECT_EQ(contents(shards_), before);
+  }
+  fs::remove_all(shards_);
+  encode_into({shards_}, 5, 3, 1, false);
+  const CommitRecord first = stage({shards_}, 3, 2, 2, {});
+  const RecordBytes bytes = of_version(first, 1);
+  const char *const text = reinterpret_cast<const char *>(bytes.data());
+  spill(shards_ / own_name({OwnKind::commit_record, first.set_id}), {text, text + bytes.size()});
+  EXPECT_EQ(recover({shards_}).finished_set_count, 1u) << notes_;
+  EXPECT_EQ(entries(shards_), 5u);
+  expect_content(2);
+}
+
+// What the run itself would say of the folders, which it would clean up first.
+TEST_F(Recovery, ADryRunAsksAboutUnfinishedSets) {
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
+  encode_into(folders, 3, 2, 1, false);
+  const CommitRecord record = stage(folders, 3, 2, 2, {OwnKind::commit_record, OwnKind::pending_record});
+  const Contents a = contents(folders[0]), b = contents(folders[1]);
+  const auto expect_unchanged = [&] {
+    EXPECT_EQ(contents(folders[0]), a);
+    EXPECT_EQ(contents(folders[1]), b);
+  };
+  for (const bool dry_run : {true, false}) {
+    const std::string message = encode_status(TANDEM_ERROR_IO, folders[1], 3, false, dry_run);
+    EXPECT_NE(message.find("not finished in " + folders[1].string()), std::string::npos) << message;
+    EXPECT_NE(encode_status(TANDEM_ERROR_IO, folders[0], 3, true, true).find("not finished in"), std::string::npos)
+        << "its other folder needs the lead's record";
+    expect_unchanged();
+  }
+  EXPECT_NE(encode_status(TANDEM_OK, folders[1], 3, true, true).find("would give up"), std::string::npos) << notes_;
+  expect_unchanged();
+  std::vector<std::string> text = {folders[0].string(), folders[1].string()};
+  const char *const pointers[] = {text[0].c_str(), text[1].c_str()};
+  tandem_files_encode_options options = encode_options(root_ / "source", 3, 2, 256);
+  options.folders = pointers;
+  options.folder_count = 2;
+  options.force = options.dry_run = 1;
+  EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_OK)
+      << "it would be finished first: " << tandem_last_error_message();
+  expect_unchanged();
+  EXPECT_EQ(shards_found(folders, record.set_id), 5u);
+}
+
+// What it was is not known; it may be of a set of the same name that is finished later.
+TEST_F(Recovery, ADamagedCommitRecordCountsAsUnfinished) {
+  encode_into({shards_}, 3, 2, 1, false);
+  const CommitRecord record = stage({shards_}, 3, 2, 2, {OwnKind::commit_record});
+  const fs::path damaged = shards_ / own_name({OwnKind::commit_record, record.set_id});
+  spill(damaged, paint(kCommitRecordBytes));
+  const Contents before = contents(shards_);
+  EXPECT_EQ(recover({shards_}).left_count, 1u);
+  EXPECT_NE(notes_.find("is damaged"), std::string::npos) << notes_;
+  for (const int force : {0, 1}) {
+    tandem_files_encode_options options = encode_options(root_ / "source", 3, 2, 256);
+    options.name = force != 0 ? "source" : "another";
+    options.force = force;
+    EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_IO);
+    const std::string message = tandem_last_error_message();
+    EXPECT_NE(message.find(damaged.string() + " is damaged"), std::string::npos) << message;
+    EXPECT_NE(message.find("unfinished"), std::string::npos) << message;
+    EXPECT_EQ(contents(shards_), before);
+  }
+}
+
+TEST_F(Recovery, EncodeSaysWhatItCleansUp) {
+  encode_into({shards_}, 3, 2, 1, false);
+  stage({shards_}, 3, 2, 2, {OwnKind::pending_record});
+  encode_status(TANDEM_OK, shards_, 3, true, true);
+  EXPECT_NE(notes_.find("would remove what is left of the incomplete set"), std::string::npos) << notes_;
+  encode_status(TANDEM_OK, shards_, 3, true, false);
+  EXPECT_NE(notes_.find("removed what a run that ended early left"), std::string::npos) << notes_;
+  encode_status(TANDEM_OK, shards_, 3, true, false);
+  EXPECT_EQ(notes_, "");
+}
+
+// Nobody waits for ever; who only cleans up does without.
+TEST_F(Recovery, AFolderThatSomebodyKeepsLocked) {
+  encode_into({shards_}, 5, 3, 1, false);
+  stage({shards_}, 3, 2, 2, {OwnKind::pending_record});
+  const Contents staged = contents(shards_);
+  const int folder = open(shards_.c_str(), O_RDONLY | O_DIRECTORY);
+  ASSERT_EQ(flock(folder, LOCK_EX), 0);
+  EXPECT_EQ(recover({shards_}).left_count, 1u);
+  EXPECT_NE(notes_.find(shards_.string() + " is locked by another process"), std::string::npos) << notes_;
+  expect_content(1);
+  tandem_files_encode_options options = encode_options(root_ / "source", 3, 2, 256);
+  options.force = 1;
+  options.lock_wait_seconds = 1;
+  EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_IO);
+  EXPECT_NE(std::string(tandem_last_error_message()).find("for more than 1 second now"), std::string::npos);
+  options.lock_wait_seconds = 3600;
+  options.progress = [](void *, std::uint64_t, std::uint64_t) { return 1; };
+  EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_CANCELLED);
+  EXPECT_EQ(contents(shards_), staged);
+  close(folder);
+  options.progress = nullptr;
+  EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_OK) << tandem_last_error_message();
+}
+
+// A set that counts, or may, is not finished over a newer one later: that is not made before.
+TEST_F(Recovery, NoSetIsMadeBesideAnUnfinishedOneOfItsName) {
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
+  for (const OwnKind lead : {OwnKind::commit_record, OwnKind::pending_record}) {
+    for (const fs::path &folder : folders) fs::remove_all(folder);
+    encode_into(folders, 3, 2, 1, false);
+    const CommitRecord record = stage(folders, 3, 2, 2, {lead, OwnKind::pending_record});
+    const Contents before = contents(folders[1]);
+    spill(root_ / "source", paint(9000, 3));
+    const std::string text = folders[1].string();
+    const char *const pointer = text.c_str();
+    tandem_files_encode_options options = encode_options(root_ / "source", 3, 2, 256);
+    options.folders = &pointer;
+    options.folder_count = 1;
+    EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_IO);
+    const std::string message = tandem_last_error_message();
+    EXPECT_NE(message.find("not finished in " + text), std::string::npos) << message;
+    EXPECT_EQ(contents(folders[1]), before);
+    options.name = "another";
+    EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_OK) << tandem_last_error_message();
+    for (std::uint32_t i = 0; i < 5; ++i) fs::remove(folders[1] / shard_file_name("another", i));
+    EXPECT_EQ(contents(folders[1]), before);
+    encode_into(folders, 3, 2, 3, true);
+    EXPECT_EQ(entries(folders[0]), 3u);
+    EXPECT_EQ(entries(folders[1]), 2u);
+  }
+}
+
+TEST_F(Recovery, WhatALiveProcessWritesIsLeftAlone) {
+  encode_into({shards_}, 5, 3, 1, false);
+  const CommitRecord record = stage({shards_}, 3, 2, 2, {OwnKind::pending_record});
+  const fs::path lone = shards_ / ("." + std::string(32, 'b') + ".tandem-tmp");
+  spill(lone, paint(100));
+  const Contents staged = contents(shards_);
+  const int locked[] = {open((shards_ / own_name({OwnKind::pending_record, record.set_id})).c_str(), O_RDWR),
+                        open(lone.c_str(), O_RDWR)};
+  for (const int file : locked) ASSERT_EQ(flock(file, LOCK_EX), 0);
+  const tandem_files_recover_result result = recover({shards_});
+  EXPECT_EQ(result.left_count, 2u);
+  EXPECT_EQ(result.removed_set_count + result.removed_file_count, 0u);
+  EXPECT_EQ(contents(shards_), staged);
+  expect_content(1);
+  for (const int file : locked) close(file);
+  EXPECT_EQ(recover({shards_}).left_count, 0u);
+  EXPECT_EQ(entries(shards_), 8u);
+}
+
+TEST_F(Recovery, HostileRecordsReachNothing) {
+  encode_into({shards_}, 5, 3, 1, false);
+  spill(root_ / "precious", paint(1000));
+  const Contents old = contents(shards_);
+  CommitRecord record = sample_record();
+  record.folder_count = 1;
+  record.folder = 0;
+  record.folder_of = {};
+  record.stale.set();
+  // A name that leads elsewhere, a record of another set's name, garbage, and links.
+  for (const std::string &name : {std::string("../precious"), std::string("..")}) {
+    record.name = name;
+    put_record(shards_, record, OwnKind::commit_record);
+    recover({shards_});
+    EXPECT_TRUE(fs::exists(root_ / "precious"));
+    fs::remove(shards_ / own_name({OwnKind::commit_record, record.set_id}));
+    ASSERT_EQ(contents(shards_), old);
+  }
+  // All of this name is "stale", but nothing of it is a shard file.
+  record.name = "letter";
+  spill(shards_ / "letter.003.tandem", paint(10000));
+  put_record(shards_, record, OwnKind::commit_record);
+  recover({shards_});
+  EXPECT_TRUE(fs::exists(shards_ / "letter.003.tandem"));
+  fs::remove(shards_ / "letter.003.tandem");
+  fs::remove(shards_ / own_name({OwnKind::commit_record, record.set_id}));
+  // Temporaries that are no shards of the set never replace a file.
+  record.name = "source";
+  record.stale.reset();
+  record.shard_count = 1;
+  put_record(shards_, record, OwnKind::commit_record);
+  spill(shards_ / own_name({OwnKind::set_temporary, record.set_id, 0}), paint(10000));
+  EXPECT_EQ(recover({shards_}).left_count, 1u);
+  EXPECT_EQ(slurp(shard(0)), old.at("source.000.tandem"));
+  fs::remove(shards_ / own_name({OwnKind::set_temporary, record.set_id, 0}));
+  fs::remove(shards_ / own_name({OwnKind::commit_record, record.set_id}));
+  for (const OwnName &name : {OwnName{OwnKind::pending_record, record.set_id},
+                              {OwnKind::commit_record, record.set_id},
+                              {OwnKind::set_temporary, record.set_id, 1},
+                              {OwnKind::lone_temporary, record.set_id}})
+    fs::create_symlink("../precious", shards_ / own_name(name));
+  recover({shards_});
+  EXPECT_EQ(slurp(root_ / "precious"), paint(1000));
+  for (const auto &[name, bytes] : old) EXPECT_EQ(slurp(shards_ / name), bytes);
+  expect_content(1);
+}
+
+TEST_F(Recovery, AFolderThatCannotBeWrittenIsStillRead) {
+  encode_into({shards_}, 5, 3, 1, false);
+  stage({shards_}, 5, 3, 2, {OwnKind::commit_record}, 3);
+  const Contents staged = contents(shards_);
+  ASSERT_EQ(chmod(root_.c_str(), 0777), 0);
+  ASSERT_EQ(chmod(shards_.c_str(), 0555), 0);
+  const bool root = geteuid() == 0;  // who may write everywhere
+  if (root) {
+    ASSERT_EQ(seteuid(65534), 0);
+  }
+  EXPECT_EQ(recover({shards_}).left_count, 1u);
+  expect_content(2);
+  if (root) {
+    ASSERT_EQ(seteuid(0), 0);
+  }
+  ASSERT_EQ(chmod(shards_.c_str(), 0755), 0);
+  EXPECT_EQ(contents(shards_), staged);
+}
+
+// 10 + 4 becomes 4 + 2 by a run that lives: nothing of the older set stays.
+TEST_F(Recovery, ForceRemovesWhatTheNewSetHasNoNameFor) {
+  encode_into({shards_}, 10, 4, 1, false);
+  spill(shards_ / "source.200.tandem", paint(5000));  // no shard file: not ours to remove
+  encode_into({shards_}, 4, 2, 2, true);
+  EXPECT_EQ(entries(shards_), 7u);
+  expect_content(2);
+  encode_into({shards_, root_ / "b"}, 4, 2, 3, true);
+  EXPECT_EQ(entries(shards_), 4u);
+  EXPECT_EQ(entries(root_ / "b"), 3u);
+}
+
+}  // namespace

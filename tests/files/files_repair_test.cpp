@@ -1,0 +1,720 @@
+// tandem_files_repair and the reports of verify, through the C API.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <functional>
+#include <mutex>
+#include <numeric>
+#include <random>
+
+#include "files/format.hpp"
+#include "files/ranges.hpp"
+#include "tests/files/kit.hpp"
+
+using namespace tandem::files;
+
+namespace {
+
+std::atomic<bool> reads_fail{false};
+std::mutex synced_mutex;
+std::vector<ino_t> synced;
+
+}  // namespace
+
+// The library's own calls come here too.
+extern "C" __attribute__((visibility("default"))) ssize_t preadv(int descriptor, const iovec *pieces, int count,
+                                                                 off_t offset) {
+  if (reads_fail.load()) {
+    errno = EIO;
+    return -1;
+  }
+  return syscall(SYS_preadv, descriptor, pieces, count, offset, 0L);
+}
+
+extern "C" __attribute__((visibility("default"))) int fsync(int descriptor) {
+  struct stat status;
+  if (fstat(descriptor, &status) == 0) {
+    const std::lock_guard lock(synced_mutex);
+    synced.push_back(status.st_ino);
+  }
+  return static_cast<int>(syscall(SYS_fsync, descriptor));
+}
+
+namespace {
+
+struct Told {
+  tandem_files_finding finding;
+  std::string path;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
+};
+
+void collect(void *user, const tandem_files_finding *finding) {
+  Told told{*finding, finding->path, {}};
+  for (std::size_t i = 0; i < finding->bad_range_count; ++i)
+    told.ranges.emplace_back(finding->bad_ranges[i].first, finding->bad_ranges[i].count);
+  static_cast<std::vector<Told> *>(user)->push_back(std::move(told));
+}
+
+class Repair : public Files {
+ protected:
+  // Everything in the folders of shards, by name.
+  std::vector<std::pair<std::string, std::vector<char>>> contents(const fs::path &folder) const {
+    std::vector<std::pair<std::string, std::vector<char>>> all;
+    for (const auto &entry : fs::directory_iterator(folder))
+      all.emplace_back(entry.path().filename().string(), slurp(entry.path()));
+    std::sort(all.begin(), all.end());
+    return all;
+  }
+
+  tandem_status repair(const std::vector<fs::path> &paths, bool dry_run = false, bool force = false) {
+    std::vector<std::string> text;
+    std::vector<const char *> pointers;
+    for (const fs::path &path : paths) text.push_back(path.string());
+    for (const std::string &path : text) pointers.push_back(path.c_str());
+    tandem_files_search *search = nullptr;
+    tandem_status status = tandem_files_search_create(pointers.data(), pointers.size(), &search);
+    if (status != TANDEM_OK) return status;
+    told_.clear();
+    tandem_files_repair_options options = {};
+    options.struct_bytes = sizeof options;
+    options.dry_run = dry_run;
+    options.force = force;
+    options.no_sync = no_sync_;
+    options.report = collect;
+    options.report_user = &told_;
+    options.progress = during_ ? call_during : nullptr;
+    options.progress_user = this;
+    during_count_ = 0;
+    options.folders = given_.empty() ? nullptr : given_.data();
+    options.folder_count = given_.size();
+    if (!set_id_.empty()) options.set_id_prefix = set_id_.c_str();
+    repaired_ = {};
+    repaired_.struct_bytes = sizeof repaired_;
+    status = tandem_files_repair(context_, search, &options, &repaired_);
+    tandem_files_search_destroy(search);
+    return status;
+  }
+
+  void expect_repairs(const std::vector<std::pair<std::string, std::vector<char>>> &before) {
+    const auto damaged = contents(shards_);
+    ASSERT_EQ(repair({shards_}, true), TANDEM_OK) << tandem_last_error_message();
+    EXPECT_EQ(repaired_.state, TANDEM_FILES_RECOVERABLE);
+    EXPECT_EQ(contents(shards_), damaged) << "a dry run wrote";
+    ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+    EXPECT_EQ(repaired_.state, TANDEM_FILES_INTACT);
+    EXPECT_EQ(repaired_.left_block_count, 0u);
+    EXPECT_EQ(contents(shards_), before);
+    EXPECT_EQ(verify().state, TANDEM_FILES_INTACT);
+    ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+    EXPECT_EQ(repaired_.written_bytes, 0u) << "nothing was left to mend";
+  }
+
+  static std::uint64_t inode(const fs::path &path) {
+    struct stat status;
+    return stat(path.c_str(), &status) == 0 ? status.st_ino : 0;
+  }
+
+  std::vector<Told> told_;
+  tandem_files_repair_result repaired_ = {};
+  std::vector<const char *> given_;
+  std::string set_id_;
+  std::int32_t no_sync_ = 1;
+  // Called between the passes over the content, with the number of those that have ended (1: the damage is known; 2:
+  // all is written; 3: it was read back): what somebody else does meanwhile.
+  std::function<void(int)> during_;
+  int during_count_ = 0;
+
+ private:
+  static std::int32_t call_during(void *self, std::uint64_t done_bytes, std::uint64_t total_bytes) {
+    auto *test = static_cast<Repair *>(self);
+    if (done_bytes == total_bytes) test->during_(++test->during_count_);
+    return 0;
+  }
+};
+
+constexpr std::uint32_t kBlock = 256;
+
+TEST_F(Repair, BlocksInEveryFileAreMendedInPlace) {
+  encode(paint(40 * 5 * (kBlock - 16) - 77), 5, 3, kBlock);
+  const auto before = contents(shards_);
+  std::vector<std::uint64_t> inodes;
+  for (unsigned i = 0; i < 8; ++i) inodes.push_back(inode(shard(i)));
+  for (unsigned stripe = 0; stripe < 40; ++stripe)
+    for (unsigned j = 0; j < 3; ++j) damage((stripe + j) % 8, 4096 + stripe * kBlock + stripe * 5 % 100, 1);
+  expect_repairs(before);
+  for (unsigned i = 0; i < 8; ++i) EXPECT_EQ(inode(shard(i)), inodes[i]) << "in place";
+}
+
+TEST_F(Repair, WhatVerifySaysIsWhatRepairDoes) {
+  encode(paint(10 * 3 * (kBlock - 16)), 3, 4, kBlock);
+  const auto before = contents(shards_);
+  for (const unsigned block : {2, 3, 4, 7}) damage(0, 4096 + block * kBlock, 1);
+  damage(1, 100, 1);                             // header
+  damage(2, fs::file_size(shard(2)) - 50, 1);    // trailer
+  fs::resize_file(shard(3), 4096 + 6 * kBlock);  // truncated
+  fs::remove(shard(5));
+  ASSERT_EQ(repair({shards_}, true), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(told_.size(), 7u);
+  EXPECT_EQ(told_[0].ranges, (std::vector<std::pair<std::uint64_t, std::uint64_t>>{{2, 3}, {7, 1}}));
+  EXPECT_EQ(told_[0].finding.bad_block_count, 4u);
+  EXPECT_EQ(told_[0].finding.action, TANDEM_FILES_MEND);
+  EXPECT_EQ(told_[1].finding.condition, static_cast<std::uint32_t>(TANDEM_FILES_START_DAMAGED));
+  EXPECT_EQ(told_[1].finding.action, TANDEM_FILES_MEND);
+  EXPECT_EQ(told_[2].finding.condition, static_cast<std::uint32_t>(TANDEM_FILES_END_DAMAGED));
+  EXPECT_EQ(told_[3].finding.condition,
+            static_cast<std::uint32_t>(TANDEM_FILES_END_DAMAGED | TANDEM_FILES_WRONG_LENGTH));
+  EXPECT_EQ(told_[3].finding.action, TANDEM_FILES_REBUILD);
+  EXPECT_EQ(told_[3].finding.bad_block_count, 4u);
+  EXPECT_EQ(told_[4].finding.action, TANDEM_FILES_NOTHING);
+  EXPECT_EQ(told_[5].finding.condition, static_cast<std::uint32_t>(TANDEM_FILES_MISSING));
+  EXPECT_EQ(told_[5].finding.index, 5u);
+  EXPECT_EQ(told_[5].path, shard(5).string());
+  expect_repairs(before);
+}
+
+TEST_F(Repair, BothRecordsOfAFileGone) {
+  const std::vector<char> content = paint(9000);
+  encode(content, 3, 1, kBlock);
+  const auto before = contents(shards_);
+  damage(2, 0, 4096);
+  damage(2, fs::file_size(shard(2)) - 4096, 4096);
+  fs::remove(shard(0));
+  ASSERT_EQ(decode(shards_), TANDEM_OK) << "its blocks still serve: " << tandem_last_error_message();
+  EXPECT_EQ(slurp(root_ / "output"), content);
+  expect_repairs(before);
+}
+
+TEST_F(Repair, LengthsOfEveryKind) {
+  for (const std::size_t length : {0, 1, 2, 700, 3 * 240, 3 * 240 + 1, 20000}) {
+    fs::remove_all(shards_);
+    encode(paint(length), 3, 2, kBlock);
+    const auto before = contents(shards_);
+    fs::remove(shard(1));
+    fs::resize_file(shard(4), fs::file_size(shard(4)) + 4096);
+    expect_repairs(before);
+    fs::remove(shard(0));
+    fs::resize_file(shard(3), 5000);
+    expect_repairs(before);
+  }
+}
+
+TEST_F(Repair, WhatIsLostStaysAndTheRestIsMended) {
+  encode(paint(10 * 3 * (kBlock - 16)), 3, 2, kBlock);
+  for (const unsigned i : {0, 1, 4}) damage(i, 4096 + 6 * kBlock, 1);  // stripe 6 has 2 of 5
+  damage(2, 4096 + 8 * kBlock, 1);
+  fs::remove(shard(3));
+  ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(repaired_.state, TANDEM_FILES_LOST);
+  EXPECT_EQ(repaired_.lost_stripe_count, 1u);
+  EXPECT_EQ(repaired_.left_block_count, 4u);  // also in the new shard 3
+  EXPECT_EQ(repaired_.mended_block_count, 1u);
+  EXPECT_EQ(repaired_.rebuilt_file_count, 1u);
+  const tandem_files_verify_result now = verify();
+  EXPECT_EQ(now.missing_shard_count, 0u);
+  EXPECT_EQ(now.bad_block_count, 4u);
+  EXPECT_EQ(now.lost_stripe_count, 1u);
+}
+
+TEST_F(Repair, TooFewShardsAreLeftAlone) {
+  encode(paint(5000), 3, 2, kBlock);
+  for (const unsigned i : {0, 1, 2}) fs::remove(shard(i));
+  const auto before = contents(shards_);
+  ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(repaired_.state, TANDEM_FILES_LOST);
+  EXPECT_EQ(repaired_.left_shard_count, 3u);
+  EXPECT_EQ(contents(shards_), before);
+}
+
+TEST_F(Repair, CopiesOfAShardAreMendedEach) {
+  encode(paint(9000), 3, 1, kBlock);
+  fs::copy(shard(1), shards_ / "copy");
+  const auto before = contents(shards_);
+  damage(1, 4096 + 3 * kBlock, 1);
+  {
+    std::fstream copy(shards_ / "copy", std::ios::in | std::ios::out | std::ios::binary);
+    copy.seekp(4096 + 5 * kBlock);
+    copy.write("????", 4);
+  }
+  expect_repairs(before);
+}
+
+TEST_F(Repair, FoldersInTurnAreRecognised) {
+  const std::vector<char> content = paint(9000);
+  spill(root_ / "source", content);
+  std::vector<std::string> names;
+  for (const char *name : {"a", "b", "c"}) names.push_back((root_ / name).string());
+  const char *folders[] = {names[0].c_str(), names[1].c_str(), names[2].c_str()};
+  tandem_files_encode_options options = encode_options(root_ / "source", 4, 3, kBlock);
+  options.folders = folders;
+  options.folder_count = 3;
+  ASSERT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_OK) << tandem_last_error_message();
+  const auto a = contents(names[0]), b = contents(names[1]), c = contents(names[2]);
+  ASSERT_EQ(a.size(), 3u);
+  ASSERT_EQ(b.size(), 2u);
+
+  fs::remove(fs::path(names[0]) / "source.003.tandem");
+  fs::remove_all(names[1]);  // a disk that was replaced
+  fs::create_directory(names[1]);
+  ASSERT_EQ(repair({names[0], names[1], names[2]}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(repaired_.state, TANDEM_FILES_INTACT);
+  EXPECT_EQ(contents(names[0]), a);
+  EXPECT_EQ(contents(names[1]), b);
+  EXPECT_EQ(contents(names[2]), c);
+
+  fs::remove_all(names[1]);  // and one that is not there any more: a folder of the user's choice
+  const std::string other = (root_ / "other").string();
+  given_ = {other.c_str()};
+  ASSERT_EQ(repair({names[0], names[2]}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(contents(other), b);
+}
+
+// One shard of the folder is left over from the generation before.
+TEST_F(Repair, AStaleFileIsSeenAndNotReplacedWithoutForce) {
+  encode(paint(9000, 1), 3, 2, kBlock);
+  const std::vector<char> stale = slurp(shard(2));
+  fs::remove_all(shards_);
+  encode(paint(9000, 2), 3, 2, kBlock);
+  const auto before = contents(shards_);
+  spill(shard(2), stale);
+  tandem_files_verify_result now = verify();
+  EXPECT_EQ(now.state, TANDEM_FILES_RECOVERABLE);
+  EXPECT_EQ(now.missing_shard_count, 1u);
+  ASSERT_EQ(decode(shards_), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(slurp(root_ / "output"), paint(9000, 2));
+
+  ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(slurp(shard(2)), stale);
+  EXPECT_EQ(entries(shards_), 6u);
+  EXPECT_EQ(repaired_.state, TANDEM_FILES_INTACT);
+  for (const auto &entry : fs::directory_iterator(shards_))
+    if (entry.path().filename().string().rfind("source", 0) != 0) fs::remove(entry);
+  ASSERT_EQ(repair({shards_}, false, true), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(contents(shards_), before);
+}
+
+// A newer set gets the names while an older one is repaired.
+TEST_F(Repair, AFileThatIsNotTheOneThatWasReadIsNotReplaced) {
+  encode(paint(9000, 1), 3, 2, kBlock);
+  fs::resize_file(shard(1), fs::file_size(shard(1)) - 1);
+  during_ = [&](int call) {
+    if (call != 2) return;
+    spill(root_ / "source", paint(9000, 2));
+    tandem_files_encode_options options = encode_options(root_ / "source", 3, 2, kBlock);
+    options.force = 1;
+    ASSERT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_OK) << tandem_last_error_message();
+  };
+  for (const bool force : {false, true}) {
+    EXPECT_EQ(repair({shards_}, false, force), TANDEM_ERROR_IO);
+    EXPECT_NE(std::string(tandem_last_error_message()).find("source.001.tandem is not the file"), std::string::npos)
+        << tandem_last_error_message();
+    EXPECT_EQ(verify().state, TANDEM_FILES_INTACT);
+    EXPECT_EQ(entries(shards_), 5u);
+    ASSERT_EQ(decode(shards_), TANDEM_OK) << tandem_last_error_message();
+    EXPECT_EQ(slurp(root_ / "output"), paint(9000, 2));
+    fs::resize_file(shard(1), fs::file_size(shard(1)) - 1);
+  }
+  during_ = [&](int call) {
+    if (call == 2) fs::remove(shard(1));
+  };
+  EXPECT_EQ(repair({shards_}), TANDEM_ERROR_IO);
+  EXPECT_EQ(entries(shards_), 4u);
+}
+
+// What lies at a missing shard's name may be all that somebody has of something.
+TEST_F(Repair, ForeignFilesAreNotReplacedWithoutForce) {
+  encode(paint(9000), 3, 3, kBlock);
+  const auto before = contents(shards_);
+  const std::vector<char> notes = {'n', 'o', 't', 'e', 's'}, nothing;
+  std::vector<char> newer = slurp(shard(1));
+  newer[8] = newer[newer.size() - kRecordBytes + 8] = 2;  // of a version that is not known, by its magic
+  spill(shard(0), notes);
+  spill(shard(1), newer);
+  spill(shard(2), nothing);
+  ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(repaired_.rebuilt_file_count, 2u);  // the blocks of shard 1 are known by their checksums
+  EXPECT_EQ(slurp(shard(0)), notes);
+  EXPECT_EQ(slurp(shard(2)), nothing);
+  EXPECT_EQ(repaired_.state, TANDEM_FILES_INTACT);
+  EXPECT_EQ(verify().state, TANDEM_FILES_INTACT);
+  EXPECT_EQ(entries(shards_), 8u);
+
+  for (const auto &entry : fs::directory_iterator(shards_))
+    if (entry.path().filename().string().rfind("source", 0) != 0) fs::remove(entry);
+  ASSERT_EQ(repair({shards_}, false, true), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(contents(shards_), before);
+}
+
+TEST_F(Repair, AFileThatAppearsAtTheNameOfAMissingShardIsNotReplaced) {
+  encode(paint(9000), 3, 2, kBlock);
+  fs::remove(shard(1));
+  const std::vector<char> notes = {'n', 'o', 't', 'e', 's'};
+  during_ = [&](int call) {
+    if (call == 2) spill(shard(1), notes);
+  };
+  EXPECT_EQ(repair({shards_}), TANDEM_ERROR_IO);
+  EXPECT_EQ(slurp(shard(1)), notes);
+  EXPECT_EQ(entries(shards_), 5u);
+}
+
+// A link to somewhere is no free name either, wherever it leads.
+TEST_F(Repair, ALinkAtTheNameOfAMissingShardStays) {
+  encode(paint(9000), 3, 2, kBlock);
+  fs::remove(shard(1));
+  fs::create_symlink(root_ / "nowhere", shard(1));
+  ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_TRUE(fs::is_symlink(shard(1)));
+  EXPECT_EQ(entries(shards_), 6u);
+  EXPECT_EQ(verify().state, TANDEM_FILES_INTACT);
+}
+
+// Inspection found the stripes recoverable; a moment later the disk does not answer.
+TEST_F(Repair, AStripeThatCannotBeReadAnyMoreLeavesNoHole) {
+  encode(paint(9000), 3, 2, kBlock);
+  fs::resize_file(shard(1), fs::file_size(shard(1)) - 300);
+  const std::vector<char> damaged = slurp(shard(1));
+  fs::remove(shard(3));
+  during_ = [](int call) { reads_fail = call == 1; };
+  EXPECT_EQ(repair({shards_}), TANDEM_ERROR_IO);
+  reads_fail = false;
+  EXPECT_NE(std::string(tandem_last_error_message()).find("cannot be computed"), std::string::npos)
+      << tandem_last_error_message();
+  EXPECT_EQ(slurp(shard(1)), damaged);
+  EXPECT_EQ(entries(shards_), 4u);
+  during_ = nullptr;
+  ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(repaired_.state, TANDEM_FILES_INTACT);
+}
+
+TEST_F(Repair, TheFolderOfANewFolderIsSynced) {
+  encode(paint(9000), 3, 2, kBlock);
+  fs::remove(shard(1));
+  for (const char *spelling : {"new", "other/"}) {
+    const fs::path parent = root_ / "parent";
+    fs::create_directory(parent);
+    const std::string given = (parent / spelling).string();
+    given_ = {given.c_str()};
+    for (const bool no_sync : {true, false}) {
+      no_sync_ = no_sync;
+      synced.clear();
+      ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+      EXPECT_EQ(std::count(synced.begin(), synced.end(), inode(parent)), no_sync ? 0 : 1) << given;
+      EXPECT_EQ(entries(given), 1u);
+      fs::remove_all(given);
+    }
+  }
+}
+
+// A set of more files than the process may open.
+TEST_F(Repair, FewDescriptorsAreNoDamage) {
+  const std::vector<char> content = paint(100000);
+  encode(content, 60, 4, kBlock);
+  damage(0, 4096, 1);
+  fs::remove(shard(5));
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = dup(0);
+  close(next);
+  const auto leave = [&](int descriptors) {
+    const rlimit few{static_cast<rlim_t>(next + descriptors), before.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  };
+  leave(12);
+  EXPECT_EQ(verify().bad_block_count, 1u);
+  EXPECT_EQ(decode(shards_), TANDEM_OK) << tandem_last_error_message();
+  // None at all while blocks are looked for: an error, and no word of damage.
+  during_ = [&](int call) {
+    if (call == 1) leave(0);
+  };
+  EXPECT_EQ(repair({shards_}), TANDEM_ERROR_IO);
+  EXPECT_NE(std::string(tandem_last_error_message()).find("errno 24"), std::string::npos)
+      << tandem_last_error_message();
+  during_ = nullptr;
+  leave(12);
+  EXPECT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(repaired_.state, TANDEM_FILES_INTACT);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(slurp(root_ / "output"), content);
+  EXPECT_EQ(verify().state, TANDEM_FILES_INTACT);
+}
+
+// Every second block of two files, and some lost stripes between: more ranges than are remembered.
+TEST_F(Repair, MoreDamageThanIsRememberedIsMendedAndCounted) {
+  constexpr std::uint64_t kSmall = 64, kStripes = 2 * Ranges::kMostRanges + 1000;
+  encode(paint(kStripes * 2 * (kSmall - 16)), 2, 1, kSmall);
+  const auto before = contents(shards_);
+  const auto spoil = [&](unsigned index, const std::function<bool(std::uint64_t)> &is_bad) {
+    std::vector<char> bytes = slurp(shard(index));
+    for (std::uint64_t stripe = 0; stripe < kStripes; ++stripe)
+      if (is_bad(stripe)) bytes[4096 + stripe * kSmall] = static_cast<char>(~bytes[4096 + stripe * kSmall]);
+    spill(shard(index), bytes);
+  };
+  spoil(0, [](std::uint64_t stripe) { return stripe % 2 == 1; });
+  spoil(1, [](std::uint64_t stripe) { return stripe % 10000 == 777; });
+  ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(repaired_.lost_stripe_count, 14u);
+  EXPECT_EQ(repaired_.mended_block_count, kStripes / 2 - 14);
+  EXPECT_EQ(repaired_.left_block_count, 28u);
+  EXPECT_EQ(repaired_.state, TANDEM_FILES_LOST);
+  EXPECT_EQ(verify().bad_block_count, 28u);
+  spoil(1, [](std::uint64_t stripe) { return stripe % 10000 == 777; });
+  ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(repaired_.state, TANDEM_FILES_INTACT);
+  EXPECT_TRUE(contents(shards_) == before);
+}
+
+TEST(Ranges, HoldWhatWasAdded) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 200; ++round) {
+    Ranges ranges;
+    std::vector<bool> expected(300);
+    std::uint64_t added = 0;
+    for (int i = 0; i < 60; ++i) {
+      const std::uint64_t first = random() % 280, end = first + random() % 20;
+      ranges.add(first, end);
+      added += end - first;
+      std::fill(expected.begin() + static_cast<std::ptrdiff_t>(first),
+                expected.begin() + static_cast<std::ptrdiff_t>(end), true);
+      for (std::uint64_t number = 0; number < 300; ++number) ASSERT_EQ(ranges.contains(number), expected[number]);
+    }
+    EXPECT_EQ(ranges.count(), added);
+    EXPECT_TRUE(ranges.is_exact());
+    const RangeList list(ranges);
+    EXPECT_EQ(list.count(), static_cast<std::uint64_t>(std::count(expected.begin(), expected.end(), true)));
+    for (std::size_t i = 1; i < ranges.ends().size(); ++i)
+      ASSERT_LT(ranges.ends()[i - 1].second, ranges.ends()[i].first) << "in order, and apart";
+  }
+}
+
+TEST(Ranges, FilesShareABudget) {
+  EXPECT_EQ(Ranges::share_of(14), Ranges::kMostRanges);
+  EXPECT_LE(Ranges::share_of(512) * 512, Ranges::kMostRangesOfSet);
+  Ranges few(3);
+  for (const std::uint64_t first : {10, 20, 30}) few.add(first, first + 1);
+  EXPECT_TRUE(few.is_exact());
+  EXPECT_FALSE(few.contains(15));
+  few.add(40, 41);
+  EXPECT_FALSE(few.is_exact());
+  EXPECT_EQ(few.ends(), (Ranges::Ends{{10, 41}}));
+  EXPECT_EQ(few.count(), 4u);
+}
+
+// A file without records that has blocks of two sets belongs to one of them, whichever is found first.
+TEST_F(Repair, AFileOfTwoSetsIsTakenForTheSameOneAfterRepair) {
+  const std::size_t length = 5 * 3 * (kBlock - 16);
+  encode(paint(length, 1), 3, 2, kBlock);
+  const std::vector<char> stale = slurp(shard(1));
+  fs::remove_all(shards_);
+  encode(paint(length, 2), 3, 2, kBlock);
+  std::vector<char> mixed = slurp(shard(1));
+  std::copy_n(stale.begin() + 4096 + 2 * kBlock, kBlock, mixed.begin() + 4096 + 2 * kBlock);
+  std::fill_n(mixed.begin(), 4096, '?');
+  std::fill_n(mixed.end() - 4096, 4096, '?');
+  for (const char *name : {"0", "z"}) {  // the other set is found first, or last
+    spill(shards_ / name, stale);
+    spill(shard(1), mixed);
+    fs::remove(shard(0));
+    set_id_.clear();
+    ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+    EXPECT_EQ(repaired_.state, TANDEM_FILES_INTACT);
+    EXPECT_EQ(entries(shards_), 6u) << "mended in place, nothing was put beside it";
+    ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+    EXPECT_EQ(repaired_.written_bytes, 0u) << name;
+    fs::remove(shards_ / name);
+  }
+}
+
+TEST_F(Repair, SwappedNamesAreNoDamage) {
+  const std::vector<char> content = paint(9000);
+  encode(content, 3, 2, kBlock);
+  fs::rename(shard(0), root_ / "x");
+  fs::rename(shard(4), shard(0));
+  fs::rename(root_ / "x", shard(4));
+  EXPECT_EQ(verify().state, TANDEM_FILES_INTACT);
+  ASSERT_EQ(decode(shards_), TANDEM_OK);
+  EXPECT_EQ(slurp(root_ / "output"), content);
+  // Shard 0 is called 4 and 4 is lost: its name is taken by a file that is worth something.
+  fs::remove(shard(0));
+  ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(verify().state, TANDEM_FILES_INTACT);
+  EXPECT_EQ(entries(shards_), 5u);
+}
+
+// Of a read-only source come read-only shards; root may write to them all the same.
+TEST_F(Repair, AFileThatCannotBeOpenedForWritingIsRebuilt) {
+  encode(paint(9000), 3, 2, kBlock);
+  const auto before = contents(shards_);
+  for (const auto &[name, bytes] : before) ASSERT_EQ(chmod((shards_ / name).c_str(), 0444), 0);
+  {
+    std::fstream file;
+    ASSERT_EQ(chmod(shard(1).c_str(), 0644), 0);
+    damage(1, 4096 + 3 * kBlock, 1);
+    ASSERT_EQ(chmod(shard(1).c_str(), 0444), 0);
+  }
+  ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(contents(shards_), before);
+  EXPECT_EQ(repaired_.mended_file_count + repaired_.rebuilt_file_count, 1u);
+}
+
+TEST_F(Repair, CancelLeavesNoTemporary) {
+  encode(paint(200000), 3, 2, kBlock);
+  fs::remove(shard(1));
+  const std::string path = shards_.string();
+  const char *pointer = path.c_str();
+  tandem_files_search *search = nullptr;
+  ASSERT_EQ(tandem_files_search_create(&pointer, 1, &search), TANDEM_OK);
+  for (int calls = 1; calls <= 3; ++calls) {
+    static int left;
+    left = calls;
+    tandem_files_repair_options options = {};
+    options.struct_bytes = sizeof options;
+    options.progress = [](void *, std::uint64_t, std::uint64_t) -> std::int32_t { return --left == 0 ? 1 : 0; };
+    tandem_files_repair_result result = {};
+    result.struct_bytes = sizeof result;
+    EXPECT_EQ(tandem_files_repair(context_, search, &options, &result), TANDEM_ERROR_CANCELLED) << calls;
+    EXPECT_EQ(entries(shards_), 4u) << calls;
+  }
+  tandem_files_search_destroy(search);
+}
+
+// ---- hostile files: every checksum is right ----
+
+// Writes numbers into both records of a shard file and seals them.
+void forge(const fs::path &path, std::size_t at, std::uint64_t value, std::size_t bytes) {
+  std::vector<char> content = slurp(path);
+  for (const std::size_t record : {std::size_t{0}, content.size() - kRecordBytes}) {
+    for (std::size_t i = 0; i < bytes; ++i) content[record + at + i] = static_cast<char>(value >> (8 * i));
+    const std::uint64_t check = hash64(content.data() + record, kRecordBytes - 8);
+    for (unsigned i = 0; i < 8; ++i) content[record + kRecordBytes - 8 + i] = static_cast<char>(check >> (8 * i));
+  }
+  spill(path, content);
+}
+
+TEST_F(Repair, AnAbsurdContentLengthTakesNoTime) {
+  encode(paint(5000), 2, 1, 64);
+  for (unsigned i = 0; i < 3; ++i) forge(shard(i), 64, std::uint64_t{1} << 60, 8);
+  const auto before = contents(shards_);
+  const tandem_files_verify_result now = verify();
+  EXPECT_EQ(now.state, TANDEM_FILES_LOST);
+  EXPECT_GT(now.lost_stripe_count, std::uint64_t{1} << 50);
+  ASSERT_EQ(repair({shards_}, true), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(repaired_.state, TANDEM_FILES_LOST);
+  EXPECT_EQ(contents(shards_), before);
+}
+
+// Files of one set id that claim different shapes are different sets, and none of them is taken for the other.
+TEST_F(Repair, ASetWhoseFilesDisagree) {
+  encode(paint(5000), 2, 2, kBlock);
+  forge(shard(0), 32, 3, 4);  // k
+  forge(shard(1), 36, 1, 4);  // m
+  EXPECT_EQ(verify().missing_shard_count, 2u);
+  ASSERT_EQ(decode(shards_), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(slurp(root_ / "output"), paint(5000));
+  forge(shard(2), 52, 512, 4);  // block_bytes
+  EXPECT_NE(decode(shards_), TANDEM_OK);
+}
+
+// Two files that both say they are shard 0, both with right checksums: one of them lies.
+TEST_F(Repair, CopiesThatContradictEachOtherAreNoSuccess) {
+  encode(paint(200, 1), 2, 1, kBlock);
+  fs::copy(shard(0), shards_ / "another");
+  std::vector<char> liar = slurp(shard(0));
+  liar[4096] = static_cast<char>(~liar[4096]);
+  SetId set_id;
+  std::memcpy(set_id.data(), liar.data() + 16, set_id.size());
+  std::byte *payload = reinterpret_cast<std::byte *>(liar.data() + 4096);
+  write_check(block_check(set_id, 0, 0, payload, 100), payload + 100);
+  for (const fs::path &path : {shard(0), shards_ / "another"}) {
+    const std::vector<char> honest = slurp(path);
+    spill(path, liar);
+    const tandem_status status = decode(shards_);
+    if (status == TANDEM_OK) {
+      EXPECT_EQ(slurp(root_ / "output"), paint(200, 1));
+    } else {
+      EXPECT_EQ(status, TANDEM_ERROR_DAMAGED);
+    }
+    spill(path, honest);
+  }
+  spill(shard(0), liar);
+  spill(shards_ / "another", liar);
+  fs::remove(root_ / "output");
+  EXPECT_EQ(decode(shards_), TANDEM_ERROR_DAMAGED);
+  EXPECT_FALSE(fs::exists(root_ / "output"));
+}
+
+TEST_F(Repair, AFolderThatIsNotWritable) {
+  spill(root_ / "source", paint(1000));
+  fs::create_directory(shards_);
+  ASSERT_EQ(chmod(root_.c_str(), 0755), 0);
+  ASSERT_EQ(chmod(shards_.c_str(), 0555), 0);
+  const bool root = geteuid() == 0;  // who may write everywhere
+  if (root) {
+    ASSERT_EQ(seteuid(65534), 0);
+  }
+  tandem_files_encode_options options = encode_options(root_ / "source", 2, 1);
+  for (const int dry_run : {1, 0}) {
+    options.dry_run = dry_run;
+    EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_IO) << dry_run;
+    EXPECT_NE(std::string(tandem_last_error_message()).find("Permission denied"), std::string::npos);
+  }
+  if (root) {
+    ASSERT_EQ(seteuid(0), 0);
+  }
+  EXPECT_EQ(entries(shards_), 0u);
+}
+
+// Files in several folders that are all locked by others: one time for all of them.
+TEST_F(Repair, OneLockWaitForAllFolders) {
+  const std::vector<std::string> folders = {(root_ / "a").string(), (root_ / "b").string()};
+  const char *const pointers[] = {folders[0].c_str(), folders[1].c_str()};
+  spill(root_ / "source", paint(9000));
+  tandem_files_encode_options encoding = encode_options(root_ / "source", 3, 2, 256);
+  encoding.folders = pointers;
+  encoding.folder_count = 2;
+  ASSERT_EQ(tandem_files_encode(context_, &encoding, nullptr), TANDEM_OK) << tandem_last_error_message();
+  int locks[2];
+  for (const unsigned i : {0u, 1u}) {
+    fs::resize_file(fs::path(folders[i]) / ("source.00" + std::to_string(i) + ".tandem"), 5000);
+    locks[i] = open(pointers[i], O_RDONLY | O_DIRECTORY);
+    ASSERT_EQ(flock(locks[i], LOCK_EX | LOCK_NB), 0);
+  }
+  tandem_files_search *search = nullptr;
+  ASSERT_EQ(tandem_files_search_create(pointers, 2, &search), TANDEM_OK);
+  int naps = 0;
+  tandem_files_repair_options options = {};
+  options.struct_bytes = sizeof options;
+  options.no_sync = 1;
+  options.lock_wait_seconds = 1;
+  options.progress_user = &naps;
+  options.progress = [](void *user, std::uint64_t, std::uint64_t total_bytes) {
+    if (total_bytes == 0 && ++*static_cast<int *>(user) == 1) usleep(1100000);
+    return 0;
+  };
+  tandem_files_repair_result result = {};
+  result.struct_bytes = sizeof result;
+  EXPECT_EQ(tandem_files_repair(context_, search, &options, &result), TANDEM_ERROR_IO);
+  EXPECT_NE(std::string(tandem_last_error_message()).find("is locked by another process"), std::string::npos)
+      << tandem_last_error_message();
+  EXPECT_LE(naps, 1) << "the second folder had a time of its own";
+  for (const int lock : locks) close(lock);
+  tandem_files_search_destroy(search);
+}
+
+TEST_F(Repair, BadArgumentsAreNamed) {
+  encode(paint(100), 2, 1);
+  EXPECT_EQ(repair({root_ / "nowhere"}), TANDEM_ERROR_IO);
+  set_id_ = "zz";
+  EXPECT_EQ(repair({shards_}), TANDEM_ERROR_INVALID_ARGUMENT);
+  set_id_.clear();
+  EXPECT_EQ(tandem_files_repair(context_, nullptr, nullptr, nullptr), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(tandem_files_recover(nullptr, 0, nullptr, nullptr), TANDEM_ERROR_INVALID_ARGUMENT);
+}
+
+}  // namespace

@@ -1,0 +1,733 @@
+// Shard files through the C API and, for the parts of the format, from inside.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "files/format.hpp"
+#include "tests/files/kit.hpp"
+
+using namespace tandem::files;
+
+namespace {
+
+// ---- the format ----
+
+SetHeader sample_header() {
+  SetHeader header;
+  for (std::size_t i = 0; i < header.set_id.size(); ++i) header.set_id[i] = static_cast<std::uint8_t>(17 * i + 3);
+  header.k = 10;
+  header.m = 4;
+  header.matrix = 8;
+  header.block_bytes = 65536;
+  header.mode = 0640;
+  header.content_bytes = 123456789;
+  header.digest = {0x0123456789abcdef, 0xfedcba9876543210};
+  return header;
+}
+
+using RecordBytes = std::array<std::byte, kRecordBytes>;
+
+RecordBytes written(const Record &record) {
+  RecordBytes bytes;
+  write_record(record, bytes);
+  return bytes;
+}
+
+TEST(Format, RecordRoundTrips) {
+  for (const RecordEnd end : {RecordEnd::start, RecordEnd::end}) {
+    const Record record{sample_header(), 13, end};
+    Record back;
+    ASSERT_EQ(parse_record(written(record), &back), ParseResult::record);
+    EXPECT_EQ(back, record);
+  }
+}
+
+// The bytes that docs/FORMAT.md shows: a change here is a new format version.
+TEST(Format, RecordBytesArePinned) {
+  const RecordBytes bytes = written({sample_header(), 13, RecordEnd::end});
+  const unsigned char head[88] = {
+      0x89, 'T',  'N',  'D',  'M',  '\r', '\n', 0x1a, 1,    0,    0,    0,    2,    0,    0,    0,   3, 20,
+      37,   54,   71,   88,   105,  122,  139,  156,  173,  190,  207,  224,  241,  2,    10,   0,   0, 0,
+      4,    0,    0,    0,    8,    0,    0,    0,    0,    0,    0,    0,    13,   0,    0,    0,   0, 0,
+      1,    0,    0xa0, 1,    0,    0,    0,    0,    0,    0,    0x15, 0xcd, 0x5b, 7,    0,    0,   0, 0,
+      0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01, 0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe};
+  EXPECT_EQ(std::memcmp(bytes.data(), head, sizeof head), 0);
+  for (std::size_t i = sizeof head; i < kRecordBytes - 8; ++i) ASSERT_EQ(std::to_integer<int>(bytes[i]), 0) << i;
+}
+
+TEST(Format, EveryBitOfARecordCounts) {
+  const RecordBytes good = written({sample_header(), 13, RecordEnd::start});
+  Record back;
+  for (std::size_t bit = 0; bit < 8 * kRecordBytes; ++bit) {
+    RecordBytes bad = good;
+    bad[bit / 8] ^= static_cast<std::byte>(1u << (bit % 8));
+    ASSERT_NE(parse_record(bad, &back), ParseResult::record) << "bit " << bit;
+  }
+}
+
+// Intact checksums, absurd numbers: what an attacker or a defect would write.
+TEST(Format, NumbersOutOfLimitsAreRefused) {
+  struct Case {
+    std::size_t at;
+    std::uint64_t value;
+    std::size_t bytes;
+  };
+  const Case cases[] = {{32, 0, 4},
+                        {32, 253, 4},
+                        {32, UINT32_MAX, 4},
+                        {36, 247, 4},
+                        {36, UINT32_MAX, 4},
+                        {12, 0, 4},
+                        {12, 3, 4},
+                        {48, 14, 4},
+                        {48, UINT32_MAX, 4},
+                        {52, 0, 4},
+                        {52, 63, 4},
+                        {52, 65537, 4},
+                        {52, 1u << 25, 4},
+                        {52, UINT32_MAX, 4},
+                        {56, 01000, 4},
+                        {56, 04755, 4},
+                        {64, (1ull << 60) + 1, 8},
+                        {64, UINT64_MAX, 8}};
+  for (const Case &c : cases) {
+    RecordBytes bytes = written({sample_header(), 13, RecordEnd::start});
+    for (std::size_t i = 0; i < c.bytes; ++i) bytes[c.at + i] = static_cast<std::byte>(c.value >> (8 * i));
+    reseal(bytes);
+    Record back;
+    EXPECT_EQ(parse_record(bytes, &back), ParseResult::out_of_limits) << "offset " << c.at << " value " << c.value;
+  }
+  // 200 shards of 2 MiB a block: each within its limit, the stripe not.
+  SetHeader wide = sample_header();
+  wide.k = 190;
+  wide.m = 10;
+  wide.block_bytes = 2 << 20;
+  Record back;
+  EXPECT_EQ(parse_record(written({wide, 0, RecordEnd::start}), &back), ParseResult::out_of_limits);
+
+  RecordBytes later = written({sample_header(), 13, RecordEnd::start});
+  later[8] = std::byte{2};
+  reseal(later);
+  EXPECT_EQ(parse_record(later, &back), ParseResult::unknown_version);
+}
+
+TEST(Format, SealedNoiseNeverLeavesTheLimits) {
+  std::mt19937_64 random(7);
+  unsigned accepted_count = 0;
+  for (int round = 0; round < 20000; ++round) {
+    RecordBytes bytes = written({sample_header(), 13, RecordEnd::start});
+    for (int change = 0; change < 3; ++change) bytes[12 + random() % 76] = static_cast<std::byte>(random());
+    reseal(bytes);
+    Record back;
+    if (parse_record(bytes, &back) != ParseResult::record) continue;
+    ++accepted_count;
+    ASSERT_FALSE(out_of_limits(back.set));
+    ASSERT_LT(back.shard_index, back.set.shard_count());
+    ASSERT_LE(back.set.shard_file_bytes(), std::uint64_t{1} << 62);
+  }
+  EXPECT_GT(accepted_count, 0u);  // set id and digest are free
+}
+
+TEST(Format, GeometryAddsUp) {
+  SetHeader header = sample_header();
+  for (const std::uint32_t block : {64u, 128u, 4096u, 65536u}) {
+    for (const std::uint32_t k : {1u, 2u, 3u, 10u, 200u}) {
+      header.k = k;
+      header.block_bytes = block;
+      const std::uint64_t stripe = header.stripe_data_bytes();
+      for (const std::uint64_t content :
+           {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{k} - 1, std::uint64_t{k}, std::uint64_t{k} + 1,
+            stripe - 1, stripe, stripe + 1, 2 * stripe, 3 * stripe + k + 1, kMaxContentBytes - 1, kMaxContentBytes}) {
+        header.content_bytes = content;
+        const std::uint64_t count = header.stripe_count();
+        if (content == 0) {
+          EXPECT_EQ(count, 0u);
+          EXPECT_EQ(header.shard_file_bytes(), 2 * kRecordBytes);
+          continue;
+        }
+        const std::uint64_t last = header.content_bytes_of(count - 1);
+        EXPECT_EQ((count - 1) * stripe + last, content);
+        EXPECT_GE(last, 1u);
+        EXPECT_GE(header.payload_bytes_of(count - 1) * k, last);
+        EXPECT_LT(header.payload_bytes_of(count - 1) * k - last, k);
+        EXPECT_EQ(header.shard_file_bytes(),
+                  header.block_offset(count - 1) + header.payload_bytes_of(count - 1) + kCheckBytes + kRecordBytes);
+      }
+    }
+  }
+}
+
+// Section 5 of docs/FORMAT.md.
+TEST(Format, WorkedExample) {
+  SetHeader header = sample_header();
+  header.k = 3;
+  header.m = 1;
+  header.block_bytes = 128;
+  header.content_bytes = 1000;
+  EXPECT_EQ(header.stripe_count(), 3u);
+  EXPECT_EQ(header.content_bytes_of(2), 328u);
+  EXPECT_EQ(header.payload_bytes_of(2), 110u);
+  EXPECT_EQ(header.block_offset(2), 4352u);
+  EXPECT_EQ(header.shard_file_bytes(), 8574u);
+}
+
+TEST(Format, CheckBindsABlockToItsPlace) {
+  const SetHeader header = sample_header();
+  std::vector<std::byte> payload(1000);
+  for (std::size_t i = 0; i < payload.size(); ++i) payload[i] = static_cast<std::byte>(i % 251);
+  const Hash128 good = block_check(header.set_id, 3, 7, payload.data(), payload.size());
+  EXPECT_EQ(good, block_check(header.set_id, 3, 7, payload.data(), payload.size()));
+  SetId other = header.set_id;
+  other[15] ^= 1;
+  EXPECT_NE(good, block_check(other, 3, 7, payload.data(), payload.size()));
+  EXPECT_NE(good, block_check(header.set_id, 4, 7, payload.data(), payload.size()));
+  EXPECT_NE(good, block_check(header.set_id, 3, 8, payload.data(), payload.size()));
+  EXPECT_NE(good, block_check(header.set_id, 3, 7, payload.data(), payload.size() - 1));
+  payload[999] ^= std::byte{1};
+  EXPECT_NE(good, block_check(header.set_id, 3, 7, payload.data(), payload.size()));
+  std::byte stored[16];
+  write_check(good, stored);
+  EXPECT_EQ(read_check(stored), good);
+}
+
+// Values of xxHash's own command line tool: printf '' | xxhsum -H128, printf 'abc' | xxhsum -H128.
+TEST(Format, DigestIsXxhsums) {
+  StreamHash digest;
+  EXPECT_EQ(hexadecimal(printed_order(digest.value())), "99aa06d3014798d86001c324468d497f");
+  digest.update("a", 1);
+  digest.update("bc", 2);
+  EXPECT_EQ(hexadecimal(printed_order(digest.value())), "06b05ab6733a618578af5f94892f3950");
+}
+
+// ---- sets ----
+
+TEST_F(Files, EveryLengthRoundTrips) {
+  constexpr std::uint32_t k = 5, m = 3, block = 128;
+  const std::size_t stripe = k * (block - 16);
+  std::vector<std::size_t> lengths = {
+      0, 1, 2, 4, 5, 6, 7, stripe - 1, stripe, stripe + 1, stripe + 4, 2 * stripe, 7 * stripe + 3, 100000};
+  unsigned seed = 1;
+  for (const std::size_t length : lengths) {
+    fs::remove_all(shards_);
+    const std::vector<char> content = paint(length, seed++);
+    encode(content, k, m, block);
+    EXPECT_EQ(entries(shards_), k + m);
+    for (unsigned i = 0; i < k + m; ++i) EXPECT_EQ(fs::file_size(shard(i)), result_.written_bytes / (k + m));
+    // All there, the first m lost, a mix lost, all parity lost.
+    for (const std::vector<unsigned> &lost : {std::vector<unsigned>{}, {0, 1, 2}, {1, 4, 6}, {5, 6, 7}}) {
+      const fs::path some = root_ / "some";
+      fs::remove_all(some);
+      fs::copy(shards_, some);
+      for (const unsigned i : lost) fs::remove(some / shard(i).filename());
+      ASSERT_EQ(decode(some), TANDEM_OK) << tandem_last_error_message() << " length " << length;
+      ASSERT_EQ(slurp(root_ / "output"), content) << length;
+      EXPECT_LE(result_.shards_read, k);
+    }
+  }
+}
+
+TEST_F(Files, AnyKShardsUnderAnyNames) {
+  const std::vector<char> content = paint(70001);
+  encode(content, 3, 2, 1024);
+  for (unsigned pattern = 0; pattern < 32; ++pattern) {
+    const fs::path some = root_ / "some";
+    fs::remove_all(some);
+    fs::create_directory(some);
+    unsigned count = 0;
+    for (unsigned i = 0; i < 5; ++i)
+      if (pattern >> i & 1) {
+        fs::copy(shard(i), some / ("z" + std::to_string(9 - i) + " renamed.bin"));
+        ++count;
+      }
+    spill(some / "foreign.txt", paint(9000, 5));
+    spill(some / "tiny", paint(3, 5));
+    fs::remove(root_ / "output");
+    const tandem_status status = decode(some);
+    if (count >= 3) {
+      ASSERT_EQ(status, TANDEM_OK) << tandem_last_error_message();
+      ASSERT_EQ(slurp(root_ / "output"), content);
+      EXPECT_EQ(result_.shards_read, 3u);
+    } else {
+      ASSERT_EQ(status, TANDEM_ERROR_NOT_RECOVERABLE);
+      EXPECT_FALSE(fs::exists(root_ / "output"));
+    }
+  }
+}
+
+TEST_F(Files, IntactDataShardsAreReadOnceAndParityNotAtAll) {
+  encode(paint(1000000), 10, 4, 4096);
+  ASSERT_EQ(decode(shards_), TANDEM_OK);
+  EXPECT_EQ(result_.shards_read, 10u);
+  EXPECT_EQ(result_.rebuilt_block_count, 0u);
+  EXPECT_LT(result_.read_bytes, 1010000u);
+}
+
+TEST_F(Files, DamageInEveryFileIsRecovered) {
+  const std::vector<char> content = paint(40 * 5 * (256 - 16));
+  encode(content, 5, 3, 256);
+  // In stripe s blocks s, s+1, s+2 (mod 8) go bad: 3 in each stripe, every file damaged.
+  for (unsigned stripe = 0; stripe < 40; ++stripe)
+    for (unsigned j = 0; j < 3; ++j) damage((stripe + j) % 8, 4096 + stripe * 256 + (stripe * 5) % 256, 1);
+  tandem_files_verify_result found = verify();
+  EXPECT_EQ(found.state, TANDEM_FILES_RECOVERABLE);
+  EXPECT_EQ(found.bad_block_count, 120u);
+  EXPECT_EQ(found.damaged_file_count, 8u);
+  EXPECT_EQ(found.worst_bad_count, 3u);
+  ASSERT_EQ(decode(shards_), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(slurp(root_ / "output"), content);
+  EXPECT_GT(result_.bad_block_count, 0u);
+
+  fs::remove(root_ / "output");
+  damage(3, 4096 + 0 * 256, 1);  // a fourth one in stripe 0
+  found = verify();
+  EXPECT_EQ(found.state, TANDEM_FILES_LOST);
+  EXPECT_EQ(found.lost_stripe_count, 1u);
+  ASSERT_EQ(decode(shards_), TANDEM_ERROR_NOT_RECOVERABLE);
+  EXPECT_NE(std::string(tandem_last_error_message()).find("stripe 0"), std::string::npos);
+  EXPECT_EQ(entries(root_), 2u);  // source and shards: no output, no temporary
+}
+
+TEST_F(Files, VerifySeesAnyByteOfAnyBlockAndRecord) {
+  encode(paint(2 * 3 * 112 + 50), 3, 1, 128);
+  EXPECT_EQ(verify().state, TANDEM_FILES_INTACT);
+  const std::uint64_t bytes = fs::file_size(shard(1));
+  for (std::uint64_t at = 0; at < bytes; at += at < 4090 || at > bytes - 4000 ? 61 : 1) {
+    damage(1, at, 1);
+    ASSERT_EQ(verify().state, TANDEM_FILES_RECOVERABLE) << "byte " << at;
+    damage(1, at, 1);  // back
+  }
+  EXPECT_EQ(verify().state, TANDEM_FILES_INTACT);
+}
+
+TEST_F(Files, AllStartsOrAllEndsMayBeGone) {
+  const std::vector<char> content = paint(20000);
+  for (const bool start : {true, false}) {
+    fs::remove_all(shards_);
+    encode(content, 4, 2, 256);
+    for (unsigned i = 0; i < 6; ++i) damage(i, start ? 0 : fs::file_size(shard(i)) - 4096, 4096);
+    EXPECT_EQ(verify().state, TANDEM_FILES_RECOVERABLE);
+    ASSERT_EQ(decode(shards_), TANDEM_OK) << tandem_last_error_message();
+    EXPECT_EQ(slurp(root_ / "output"), content);
+  }
+}
+
+TEST_F(Files, TruncatedExtendedAndShiftedFilesStillServe) {
+  const std::vector<char> content = paint(50000);
+  encode(content, 2, 1, 512);
+  fs::remove(shard(2));
+  const std::vector<char> first = slurp(shard(0)), second = slurp(shard(1));
+  std::vector<char> longer = first;
+  longer.insert(longer.end(), 5000, 'x');
+  spill(shard(0), longer);  // the end record is not at the end any more
+  std::vector<char> shifted(777, 'y');
+  shifted.insert(shifted.end(), second.begin(), second.end());
+  spill(shard(1), shifted);  // the start record is not at the start any more
+  ASSERT_EQ(decode(shards_), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(slurp(root_ / "output"), content);
+
+  fs::remove_all(shards_);
+  encode(content, 2, 1, 512);
+  const std::uint64_t bytes = fs::file_size(shard(0));
+  fs::resize_file(shard(0), bytes - 4096 - 1000);  // the tail cut off
+  const std::vector<char> whole = slurp(shard(1));
+  spill(shard(1), std::vector<char>(whole.begin() + 4096 + 1000, whole.end()));  // the front cut off
+  ASSERT_EQ(decode(shards_), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(slurp(root_ / "output"), content);
+}
+
+TEST_F(Files, MisplacedAndStaleBlocksAreDamage) {
+  const std::vector<char> content = paint(30000, 1);
+  encode(content, 3, 2, 256);
+  const std::vector<char> stale = slurp(shard(0));
+  fs::remove_all(shards_);
+  encode(content, 3, 2, 256);  // the same content, another set
+  std::vector<char> bytes = slurp(shard(0));
+  std::copy_n(stale.begin() + 4096 + 256, 256, bytes.begin() + 4096 + 256);  // block 1 from the other set
+  std::swap_ranges(bytes.begin() + 4096 + 512, bytes.begin() + 4096 + 768, bytes.begin() + 4096 + 1024);  // 2 <-> 4
+  const std::vector<char> neighbour = slurp(shard(1));
+  std::copy_n(neighbour.begin() + 4096 + 1280, 256, bytes.begin() + 4096 + 1280);  // block 5 of the next shard
+  spill(shard(0), bytes);
+  EXPECT_EQ(verify().bad_block_count, 4u);
+  ASSERT_EQ(decode(shards_), TANDEM_OK);
+  EXPECT_EQ(slurp(root_ / "output"), content);
+}
+
+TEST_F(Files, TwoSetsInOneFolderAreToldApart) {
+  const std::vector<char> first = paint(5000, 1), second = paint(6000, 2);
+  encode(first, 3, 1);
+  const std::string first_id = hexadecimal(result_.set_id);
+  for (unsigned i = 0; i < 4; ++i) fs::rename(shard(i), shards_ / ("first" + std::to_string(i)));
+  encode(second, 3, 1);
+  const std::string second_id = hexadecimal(result_.set_id);
+  ASSERT_EQ(decode(shards_), TANDEM_ERROR_INVALID_ARGUMENT);
+  const std::string message = tandem_last_error_message();
+  EXPECT_NE(message.find(first_id), std::string::npos) << message;
+  EXPECT_NE(message.find(second_id), std::string::npos) << message;
+  ASSERT_EQ(decode(shards_, first_id), TANDEM_OK);
+  EXPECT_EQ(slurp(root_ / "output"), first);
+  ASSERT_EQ(decode(shards_, second_id.substr(0, 12)), TANDEM_OK);
+  EXPECT_EQ(slurp(root_ / "output"), second);
+  ASSERT_EQ(decode(shards_, "zz"), TANDEM_ERROR_INVALID_ARGUMENT);
+}
+
+TEST_F(Files, CopiesOfOneShardHelpEachOther) {
+  const std::vector<char> content = paint(20000);
+  encode(content, 2, 0, 256);
+  fs::copy(shard(0), shards_ / "copy of 0");
+  damage(0, 4096, 1);
+  {
+    std::fstream copy(shards_ / "copy of 0", std::ios::in | std::ios::out | std::ios::binary);
+    copy.seekp(4096 + 256 * 5 + 9);
+    copy.put('?').put('?');
+  }
+  ASSERT_EQ(decode(shards_), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(slurp(root_ / "output"), content);
+}
+
+// A writer with a defect: every checksum is right, the content is not what the digest says.
+TEST_F(Files, AWrongDigestIsNeverASuccess) {
+  encode(paint(5000), 2, 1, 256);
+  for (unsigned i = 0; i < 3; ++i) {
+    std::vector<char> bytes = slurp(shard(i));
+    for (const std::size_t at : {std::size_t{0}, bytes.size() - kRecordBytes}) {
+      RecordBytes record;
+      std::memcpy(record.data(), bytes.data() + at, kRecordBytes);
+      record[72] ^= std::byte{1};
+      reseal(record);
+      std::memcpy(bytes.data() + at, record.data(), kRecordBytes);
+    }
+    spill(shard(i), bytes);
+  }
+  EXPECT_EQ(decode(shards_), TANDEM_ERROR_DAMAGED) << tandem_last_error_message();
+  EXPECT_FALSE(fs::exists(root_ / "output"));
+}
+
+// Sealed headers that promise 2^60 bytes: refused for lack of blocks, without an allocation or a file of that size.
+TEST_F(Files, AnAbsurdContentLengthCostsNothing) {
+  encode(paint(5000), 2, 1, 256);
+  for (unsigned i = 0; i < 3; ++i) {
+    std::vector<char> bytes = slurp(shard(i));
+    RecordBytes record;
+    std::memcpy(record.data(), bytes.data(), kRecordBytes);
+    for (unsigned j = 0; j < 8; ++j) record[64 + j] = std::byte{0};
+    record[64 + 7] = std::byte{0x10};
+    reseal(record);
+    std::memcpy(bytes.data(), record.data(), kRecordBytes);
+    spill(shard(i), bytes);
+  }
+  EXPECT_EQ(decode(shards_), TANDEM_ERROR_NOT_RECOVERABLE) << tandem_last_error_message();
+  EXPECT_FALSE(fs::exists(root_ / "output"));
+}
+
+TEST_F(Files, StreamsOfEveryLengthRoundTrip) {
+  constexpr std::size_t stripe = 4 * (256 - 16);
+  for (const std::size_t length : {std::size_t{0}, std::size_t{1}, std::size_t{3}, std::size_t{5}, std::size_t{100},
+                                   std::size_t{239}, std::size_t{241}, std::size_t{500}, std::size_t{725}, stripe - 1,
+                                   stripe, stripe + 1, stripe + 481, 50 * stripe + 77}) {
+    fs::remove_all(shards_);
+    const std::vector<char> content = paint(length, 9);
+    int in[2];
+    ASSERT_EQ(pipe(in), 0);
+    std::thread writer([&] {
+      for (std::size_t done = 0; done < content.size();) {
+        const ssize_t moved = write(in[1], content.data() + done, std::min<std::size_t>(1000, content.size() - done));
+        if (moved <= 0) break;
+        done += static_cast<std::size_t>(moved);
+      }
+      close(in[1]);
+    });
+    tandem_files_encode_options options = encode_options("", 4, 2, 256);
+    options.source_path = nullptr;
+    options.source_descriptor = in[0];
+    options.name = "source";
+    const tandem_status status = tandem_files_encode(context_, &options, nullptr);
+    writer.join();
+    close(in[0]);
+    ASSERT_EQ(status, TANDEM_OK) << tandem_last_error_message();
+    fs::remove(shard(1));
+    fs::remove(shard(5));
+
+    int out[2];
+    ASSERT_EQ(pipe(out), 0);
+    std::vector<char> received;
+    std::thread reader([&] {
+      char buffer[4096];
+      for (ssize_t got; (got = read(out[0], buffer, sizeof buffer)) > 0;)
+        received.insert(received.end(), buffer, buffer + got);
+    });
+    const std::string path = shards_.string();
+    const char *pointer = path.c_str();
+    tandem_files_search *search = nullptr;
+    ASSERT_EQ(tandem_files_search_create(&pointer, 1, &search), TANDEM_OK);
+    tandem_files_decode_options back = {};
+    back.struct_bytes = sizeof back;
+    back.output_descriptor = out[1];
+    const tandem_status decoded = tandem_files_decode(context_, search, &back, nullptr);
+    tandem_files_search_destroy(search);
+    close(out[1]);
+    reader.join();
+    close(out[0]);
+    ASSERT_EQ(decoded, TANDEM_OK) << tandem_last_error_message();
+    ASSERT_EQ(received, content) << length;
+  }
+}
+
+// Somebody else's descriptor of a file tells as much as the file's name.
+TEST_F(Files, AFileThatChangesWhileItsDescriptorIsReadIsRefused) {
+  spill(root_ / "source", paint(5000));
+  const int source = open((root_ / "source").c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(source, 0);
+  tandem_files_encode_options options = encode_options("", 4, 2, 256);
+  options.source_path = nullptr;
+  options.source_descriptor = source;
+  options.progress = [](void *path, std::uint64_t, std::uint64_t) -> std::int32_t {
+    std::ofstream(*static_cast<fs::path *>(path), std::ios::app) << "more";
+    return 0;
+  };
+  fs::path path = root_ / "source";
+  options.progress_user = &path;
+  EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_IO);
+  EXPECT_NE(std::string(tandem_last_error_message()).find("changed while it was read"), std::string::npos)
+      << tandem_last_error_message();
+  EXPECT_FALSE(fs::exists(shards_));
+  ASSERT_EQ(lseek(source, 0, SEEK_SET), 0);
+  options.progress = nullptr;
+  EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_OK) << tandem_last_error_message();
+  close(source);
+}
+
+TEST_F(Files, ASilentPipeCanBeCancelled) {
+  int in[2];
+  ASSERT_EQ(pipe(in), 0);
+  tandem_files_encode_options options = encode_options("", 4, 2);
+  options.source_path = nullptr;
+  options.source_descriptor = in[0];
+  options.progress = [](void *, std::uint64_t, std::uint64_t total) -> std::int32_t {
+    return total == TANDEM_FILES_UNKNOWN_BYTES ? 1 : 0;
+  };
+  EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_CANCELLED);
+  EXPECT_FALSE(fs::exists(shards_));
+  close(in[0]);
+  close(in[1]);
+}
+
+TEST_F(Files, APipeThatNobodyReadsCanBeCancelled) {
+  encode(paint(5000), 3, 2);
+  const std::string path = shards_.string(), output = (root_ / "pipe").string();
+  ASSERT_EQ(mkfifo(output.c_str(), 0600), 0);
+  const char *pointer = path.c_str();
+  tandem_files_search *search = nullptr;
+  ASSERT_EQ(tandem_files_search_create(&pointer, 1, &search), TANDEM_OK);
+  tandem_files_decode_options options = {};
+  options.struct_bytes = sizeof options;
+  options.output_path = output.c_str();
+  int calls = 0;
+  options.progress = [](void *count, std::uint64_t, std::uint64_t) -> std::int32_t {
+    return ++*static_cast<int *>(count) == 3 ? 1 : 0;
+  };
+  options.progress_user = &calls;
+  EXPECT_EQ(tandem_files_decode(context_, search, &options, nullptr), TANDEM_ERROR_CANCELLED);
+  EXPECT_EQ(calls, 3);
+  tandem_files_search_destroy(search);
+}
+
+TEST_F(Files, ModeIsKeptAndSpecialBitsAreNot) {
+  const std::vector<char> content = paint(1000);
+  spill(root_ / "source", content);
+  for (const mode_t mode : {mode_t{0600}, mode_t{0644}, mode_t{06755}}) {
+    ASSERT_EQ(chmod((root_ / "source").c_str(), mode), 0);
+    tandem_files_encode_options options = encode_options(root_ / "source", 2, 1);
+    options.force = 1;
+    ASSERT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_OK) << tandem_last_error_message();
+    ASSERT_EQ(decode(shards_), TANDEM_OK);
+    for (const fs::path &path : {shard(0), shard(2), root_ / "output"}) {
+      struct stat status;
+      ASSERT_EQ(stat(path.c_str(), &status), 0);
+      EXPECT_EQ(status.st_mode & 07777, mode & 0777) << path;
+    }
+  }
+}
+
+TEST_F(Files, NothingIsReplacedWithoutForceAndNothingHalfIsLeft) {
+  const std::vector<char> content = paint(5000);
+  encode(content, 3, 2);
+  for (unsigned i = 0; i < 5; ++i)
+    if (i != 3) fs::remove(shard(i));
+  const std::vector<char> before = slurp(shard(3));
+  tandem_files_encode_options options = encode_options(root_ / "source", 3, 2);
+  EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_IO);
+  EXPECT_NE(std::string(tandem_last_error_message()).find("source.003.tandem"), std::string::npos);
+  EXPECT_EQ(entries(shards_), 1u);
+  EXPECT_EQ(slurp(shard(3)), before);
+
+  // With force, but a folder stands where shard 4 wants to go.
+  fs::create_directory(shard(4));
+  options.force = 1;
+  EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_IO);
+  EXPECT_EQ(entries(shards_), 2u);
+  EXPECT_EQ(slurp(shard(3)), before);
+  fs::remove(shard(4));
+  EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(entries(shards_), 5u);
+}
+
+// A source that grows or shrinks while it is read. The progress callback is the moment.
+TEST_F(Files, ASourceThatChangesIsRefused) {
+  const fs::path source = root_ / "source";
+  spill(source, paint(1000));
+  for (const std::uintmax_t bytes : {std::uintmax_t{400}, std::uintmax_t{90000}}) {
+    ASSERT_EQ(truncate(source.c_str(), 64 << 20), 0);  // sparse
+    static std::uintmax_t new_bytes;
+    static std::string path;
+    static std::atomic<bool> done;
+    new_bytes = bytes;
+    path = source.string();
+    done = false;
+    std::thread changer([] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      if (truncate(path.c_str(), static_cast<off_t>(new_bytes)) == 0) done = true;
+    });
+    tandem_files_encode_options options = encode_options(source, 2, 1, 64);  // tiny blocks: slow enough to be overtaken
+    options.thread_count = 1;
+    const tandem_status status = tandem_files_encode(context_, &options, nullptr);
+    changer.join();
+    ASSERT_TRUE(done);
+    EXPECT_EQ(status, TANDEM_ERROR_IO);
+    EXPECT_NE(std::string(tandem_last_error_message()).find("changed while it was read"), std::string::npos);
+    EXPECT_FALSE(fs::exists(shards_));
+  }
+}
+
+TEST_F(Files, SeveralFoldersAndThreadCounts) {
+  const std::vector<char> content = paint(3000000);
+  spill(root_ / "source", content);
+  tandem_files_encode_options options = encode_options(root_ / "source", 6, 3, 4096);
+  const std::string a = (root_ / "a").string(), b = (root_ / "b").string();
+  const char *folders[] = {a.c_str(), b.c_str()};
+  options.folders = folders;
+  options.folder_count = 2;
+  std::vector<std::vector<char>> first_run;
+  for (const std::uint32_t threads : {1u, 2u, 7u}) {
+    options.thread_count = threads;
+    options.force = 1;
+    ASSERT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_OK) << tandem_last_error_message();
+    EXPECT_EQ(entries(root_ / "a"), 5u);
+    EXPECT_EQ(entries(root_ / "b"), 4u);
+    const char *paths[] = {b.c_str(), a.c_str(), a.c_str()};
+    tandem_files_search *search = nullptr;
+    ASSERT_EQ(tandem_files_search_create(paths, 3, &search), TANDEM_OK);
+    ASSERT_EQ(tandem_files_search_set_count(search), 1u);
+    tandem_files_set set = {};
+    set.struct_bytes = sizeof set;
+    ASSERT_EQ(tandem_files_search_set(search, 0, &set), TANDEM_OK);
+    EXPECT_EQ(set.shard_count, 9u);
+    EXPECT_EQ(set.file_count, 9u);  // a folder named twice counts once
+    EXPECT_EQ(set.content_bytes, content.size());
+    tandem_files_search_destroy(search);
+  }
+}
+
+// Several workers code on their own threads, one worker lets the context's threads help: all small calls together count
+// as one, a large one as several chunks.
+TEST_F(Files, SeveralWorkersCodeInSmallCalls) {
+  for (const std::uint32_t workers : {3u, 1u}) {
+    tandem_context *context = nullptr;
+    tandem_context_options fresh = {};
+    fresh.struct_bytes = sizeof fresh;
+    fresh.thread_count = 3;
+    ASSERT_EQ(tandem_context_create(&fresh, &context), TANDEM_OK);
+    spill(root_ / "source", paint(12 << 20));
+    tandem_files_encode_options options = encode_options(root_ / "source", 4, 2, 1 << 20);
+    options.force = 1;
+    options.thread_count = workers;
+    tandem_files_result result = {};
+    result.struct_bytes = sizeof result;
+    EXPECT_EQ(tandem_files_encode(context, &options, &result), TANDEM_OK) << tandem_last_error_message();
+    EXPECT_EQ(result.thread_count, workers);
+    tandem_context_info info = {};
+    info.struct_bytes = sizeof info;
+    EXPECT_EQ(tandem_context_query(context, &info), TANDEM_OK);
+    if (workers == 1) {
+      EXPECT_GT(info.kernel_calls, 1u);
+    } else {
+      EXPECT_EQ(info.kernel_calls, 1u);
+    }
+    tandem_context_destroy(context);
+  }
+}
+
+TEST_F(Files, BadArgumentsAreNamed) {
+  spill(root_ / "source", paint(100));
+  const auto refused = [&](auto change, tandem_status expected) {
+    tandem_files_encode_options options = encode_options(root_ / "source", 4, 2);
+    change(options);
+    EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), expected) << tandem_last_error_message();
+    EXPECT_FALSE(fs::exists(shards_));
+  };
+  refused([](auto &o) { o.k = 0; }, TANDEM_ERROR_INVALID_ARGUMENT);
+  refused([](auto &o) { o.k = 200, o.m = 57; }, TANDEM_ERROR_INVALID_ARGUMENT);
+  refused([](auto &o) { o.k = UINT32_MAX, o.m = 2; }, TANDEM_ERROR_INVALID_ARGUMENT);
+  refused([](auto &o) { o.block_bytes = 100; }, TANDEM_ERROR_INVALID_ARGUMENT);
+  refused([](auto &o) { o.k = 200, o.block_bytes = 4 << 20; }, TANDEM_ERROR_INVALID_ARGUMENT);
+  refused([](auto &o) { o.matrix = TANDEM_MATRIX_CUSTOM; }, TANDEM_ERROR_UNSUPPORTED);
+  refused([](auto &o) { o.matrix = 77; }, TANDEM_ERROR_INVALID_ARGUMENT);
+  refused([](auto &o) { o.name = "../escape"; }, TANDEM_ERROR_INVALID_ARGUMENT);
+  refused([](auto &o) { o.folder_count = 0; }, TANDEM_ERROR_INVALID_ARGUMENT);
+  refused([](auto &o) { o.source_path = "/nonexistent/file"; }, TANDEM_ERROR_IO);
+  refused([](auto &o) { o.source_path = "/"; }, TANDEM_ERROR_IO);
+  refused([](auto &o) { o.struct_bytes = 0; }, TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(tandem_files_encode(context_, nullptr, nullptr), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(decode(root_ / "nowhere"), TANDEM_ERROR_IO);
+  fs::create_directory(shards_);
+  EXPECT_EQ(decode(shards_), TANDEM_ERROR_NOT_RECOVERABLE);
+}
+
+TEST_F(Files, EveryMatrixPresetRoundTrips) {
+  for (int matrix = TANDEM_MATRIX_ISAL_CAUCHY; matrix <= TANDEM_MATRIX_HDFS_RS_LEGACY; ++matrix) {
+    fs::remove_all(shards_);
+    const std::vector<char> content = paint(10000, static_cast<unsigned>(matrix));
+    spill(root_ / "source", content);
+    tandem_files_encode_options options = encode_options(root_ / "source", 4, 2, 512);
+    options.matrix = matrix;
+    options.allow_non_mds = 1;
+    ASSERT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_OK) << tandem_last_error_message();
+    fs::remove(shard(0));
+    ASSERT_EQ(decode(shards_), TANDEM_OK) << tandem_matrix_name(matrix) << ": " << tandem_last_error_message();
+    EXPECT_EQ(slurp(root_ / "output"), content);
+    EXPECT_EQ(result_.matrix, matrix);
+  }
+}
+
+// Memory: the bound of files.h is 256 MiB + 64 MiB a thread, for the widest stripe too.
+TEST_F(Files, TheWidestStripeKeepsTheMemoryBound) {
+  spill(root_ / "source", paint(100));
+  tandem_files_encode_options options = encode_options(root_ / "source", 200, 56, 1 << 20);
+  options.thread_count = 64;
+  result_ = {};
+  result_.struct_bytes = sizeof result_;
+  ASSERT_EQ(tandem_files_encode(context_, &options, &result_), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(result_.thread_count, 1u);
+  for (unsigned i = 0; i < 56; ++i) fs::remove(shard(i * 3));
+  ASSERT_EQ(decode(shards_), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(slurp(root_ / "output"), paint(100));
+}
+
+}  // namespace

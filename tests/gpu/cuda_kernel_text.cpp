@@ -1,0 +1,55 @@
+// Writes a kernel's CUDA C with any tuning value, for tests that compile it: what `tandem devices --kernel` prints, and
+// more.
+//     cuda_kernel_text K M ELEMENT_BYTES ROWS_PER_PASS TECHNIQUE MODE ACCESS LOADS ARCHITECTURE
+// Two zeros: the built-in tuning. The first line is a comment with both.
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <stdexcept>
+#include <string>
+
+#include "core/presets.hpp"
+#include "device/kernel_text.hpp"
+#include "gpu/device_code/tuning.hpp"
+
+namespace {
+
+using namespace tandem;
+using namespace tandem::core;
+
+template <class Value, class... Name>
+Value one_of(const std::string &given, const Name *...names) {
+  int value = 0, found = -1;
+  ((given == names ? found = value : 0, ++value), ...);
+  if (found < 0) throw std::runtime_error("unknown: " + given);
+  return static_cast<Value>(found);
+}
+
+unsigned number(const char *text) { return static_cast<unsigned>(std::strtoul(text, nullptr, 10)); }
+
+}  // namespace
+
+int main(int argc, char **argv) {
+  if (argc != 10) return 2;
+  try {
+    device::KernelSpec spec;
+    spec.dialect = device::Dialect::cuda_c;
+    spec.binding = device::Binding::arguments;
+    spec.tuning.element_bytes = number(argv[3]);
+    spec.tuning.rows_per_pass = number(argv[4]);
+    if (spec.tuning.element_bytes == 0 && spec.tuning.rows_per_pass == 0)
+      spec.tuning = tandem::gpu::built_in_tuning(number(argv[2]));
+    spec.technique = one_of<device::Technique>(argv[5], "compiled", "tables");
+    spec.mode = one_of<Mode>(argv[6], "assign", "accumulate", "compare");
+    spec.access = one_of<device::Access>(argv[7], "aligned", "shifted");
+    spec.tuning.loads = one_of<device::Loads>(argv[8], "plain", "streaming", "async");
+    spec.architecture = number(argv[9]);
+    std::printf("// %u %u\n", spec.tuning.element_bytes, spec.tuning.rows_per_pass);
+    std::fputs(device::generate_kernel(find_preset(0)->make(number(argv[1]), number(argv[2])), spec).text.c_str(),
+               stdout);
+  } catch (const std::exception &error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,1165 @@
+#include "tests/gpu/fake_driver.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "device/kernel_chooser.hpp"
+#include "gpu/device_code/names.hpp"
+#include "gpu/driver.hpp"
+#include "tests/support/expected.hpp"
+
+namespace tandem::test {
+
+using core::Mode;
+using device::Access;
+using device::Technique;
+
+namespace {
+
+constexpr std::uint8_t kOldByte = 0xa5;  // what memory holds at first
+constexpr int kSharedBytes = 48 << 10;   // of a block
+constexpr const char *kBinaryMark = "cubin:";
+const unsigned char kImage[] = "the kernels of technique tables";
+
+struct Made {
+  core::Matrix matrix{0, 0};
+  device::KernelSpec spec;
+};
+
+// What texts were made from, and what NVRTC made of them. Of the process: caches on disk outlive a driver.
+struct Registry {
+  std::mutex mutex;
+  std::map<std::string, Made> of_text;
+  std::map<std::string, std::string> text_of_binary;
+};
+Registry &registry() {
+  static Registry all;
+  return all;
+}
+
+struct Command {
+  std::function<void()> action;
+  std::vector<std::shared_ptr<Command>> before;  // the one in front of it in its stream; what its stream waits for
+  bool is_done = false;
+  bool kills = false;
+};
+
+struct FakeContext {
+  int device;
+};
+struct FakeStream {
+  FakeContext *context;
+  std::shared_ptr<Command> last;
+  bool is_capturing = false;
+  std::thread::id capturer;         // the thread that began it
+  bool is_capture_invalid = false;  // ended by a call of another thread
+};
+struct FakeEvent {
+  std::shared_ptr<Command> command;
+  bool waits_asleep = false;
+};
+struct FakePool {};
+struct FakeModule {
+  bool is_image;
+  Made made;
+  std::list<Made> functions;
+};
+struct FakeFunction {
+  Made made;
+};
+struct FakeProgram {
+  std::string text;
+  nvrtcProgram real = nullptr;
+};
+struct Range {
+  std::uint64_t bytes;
+  int device;
+  bool is_ours;  // a test's, not the backend's
+  // Of a pool: there from `made` on, in the order of streams, until `freed`.
+  std::shared_ptr<Command> made{}, freed{};
+  std::vector<std::shared_ptr<Command>> uses{};
+};
+
+// What a command reads or writes on the device.
+struct Use {
+  CUdeviceptr first;
+  std::uint64_t bytes;
+};
+
+thread_local std::vector<CUcontext> current;
+thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+}  // namespace
+
+std::size_t fake_context_depth() { return current.size(); }
+bool is_fake_capture_mode_global() { return capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL; }
+
+struct FakeCuda::State {
+  mutable std::recursive_mutex mutex;
+  tandem_cuda_module table{};
+  FakeCudaScript script;
+  std::uint64_t calls = 0, commands = 0, device_bytes = 0, most_device_bytes = 0, pinned_bytes = 0;
+  std::map<std::string, std::uint64_t> calls_of;
+  std::string failed;
+  CUresult death = CUDA_SUCCESS;
+  std::map<std::string, std::int64_t> live;
+  std::vector<std::string> violations;
+  FakeContext contexts[8] = {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}};
+  FakeContext other_contexts[8] = {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}};
+  std::map<std::uintptr_t, Range> device_memory, pinned_memory;
+  std::set<FakeStream *> streams;
+  std::map<void *, std::function<void()>> left;  // objects not released: a dead device's never are
+  std::vector<std::function<void()>> graph;
+  FakeStream legacy{&contexts[0], nullptr, false, {}, false};
+
+  void violate(std::string what) { violations.push_back(std::move(what)); }
+
+  void execute(const std::shared_ptr<Command> &command) {
+    if (command == nullptr || command->is_done) return;
+    command->is_done = true;
+    for (const auto &each : std::exchange(command->before, {})) execute(each);
+    if (command->kills && death == CUDA_SUCCESS) death = CUDA_ERROR_LAUNCH_FAILED;
+    if (death == CUDA_SUCCESS && command->action) command->action();
+    command->action = nullptr;
+  }
+  // Whether a capture is in the way of this thread: its own, where nothing but what is captured may happen here; or,
+  // all captures being of mode GLOBAL, another's that it has not stepped out of, which is invalid from now on.
+  bool is_capturing() {
+    bool is_in_the_way = false;
+    for (FakeStream *each : streams) {
+      if (!each->is_capturing) continue;
+      const bool is_own = each->capturer == std::this_thread::get_id();
+      if (!is_own && capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED) continue;
+      if (!is_own) each->is_capture_invalid = true;
+      is_in_the_way = true;
+    }
+    return is_in_the_way;
+  }
+};
+
+namespace {
+
+FakeCuda::State *state = nullptr;
+using Lock = std::lock_guard<std::recursive_mutex>;
+
+enum Needs : unsigned { kNothing = 0, kContext = 1, kNoCapture = 2 };
+
+// Counts a call, and says how it fails; CUDA_SUCCESS: it does not.
+CUresult begin(const char *function, unsigned needs) {
+  ++state->calls_of[function];
+  if ((needs & kContext) != 0 && current.empty()) {
+    state->violate(fmt::format("{} without a context", function));
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  if ((needs & kNoCapture) != 0 && state->is_capturing()) {
+    state->violate(fmt::format("{} while a stream is captured", function));
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  if (state->death != CUDA_SUCCESS) return state->death;
+  const std::uint64_t call = state->calls++;
+  const bool fails_on = state->script.fails_on && (needs & kNoCapture) != 0;
+  if (call < state->script.failing_call || (call != state->script.failing_call && !fails_on)) return CUDA_SUCCESS;
+  state->failed = function;
+  if (gpu::is_sticky(state->script.failing_error)) state->death = state->script.failing_error;
+  return state->script.failing_error;
+}
+// Of what releases: it is done in any case.
+void begin_release(const char *function) {
+  ++state->calls_of[function];
+  if (state->is_capturing()) state->violate(fmt::format("{} while a stream is captured", function));
+}
+#define BEGIN(function, needs)   \
+  const Lock lock(state->mutex); \
+  if (const CUresult failure = begin(#function, needs); failure != CUDA_SUCCESS) return failure
+
+template <class Made>
+Made *keep(Made *made) {
+  state->left[made] = [made] { delete made; };
+  return made;
+}
+template <class Made>
+void end(Made *made) {
+  state->left.erase(made);
+  delete made;
+}
+
+FakeStream *as(CUstream stream) {
+  return stream == CU_STREAM_LEGACY ? &state->legacy : reinterpret_cast<FakeStream *>(stream);
+}
+FakeEvent *as(CUevent event) { return reinterpret_cast<FakeEvent *>(event); }
+
+// The allocation that holds all of [first, first + bytes).
+template <class Ranges>
+auto *holder(Ranges &ranges, std::uintptr_t first, std::uint64_t bytes) {
+  auto found = ranges.upper_bound(first);
+  if (found == ranges.begin()) return static_cast<decltype(&*found)>(nullptr);
+  --found;
+  const std::uint64_t skip = first - found->first;
+  return skip < found->second.bytes && bytes <= found->second.bytes - skip ? &*found : nullptr;
+}
+
+// Whether `command` cannot begin before `first` is over, by their streams and events, or because somebody had waited
+// for `first` when `command` was put into its stream.
+bool comes_after(const Command &command, const Command &first) {
+  std::vector<const Command *> left = {&command};
+  std::set<const Command *> seen;
+  while (!left.empty() && !first.is_done) {
+    const Command *each = left.back();
+    left.pop_back();
+    if (each == &first) return true;
+    if (!seen.insert(each).second) continue;
+    for (const auto &before : each->before) left.push_back(before.get());
+  }
+  return first.is_done;
+}
+
+// Memory of a pool may be used by what comes after its allocation and before its release.
+void note_uses(const std::shared_ptr<Command> &command, const std::vector<Use> &uses, const char *who) {
+  for (const Use &use : uses) {
+    auto *found = holder(state->device_memory, use.first, use.bytes);
+    if (found == nullptr || found->second.is_ours) continue;
+    Range &range = found->second;
+    if (range.freed != nullptr) state->violate(fmt::format("{}: memory that was freed before", who));
+    if (!comes_after(*command, *range.made))
+      state->violate(fmt::format("{}: memory whose allocation may not have happened yet", who));
+    std::erase_if(range.uses, [](const std::shared_ptr<Command> &each) { return each->is_done; });
+    range.uses.push_back(command);
+  }
+}
+
+CUresult put(CUstream to, std::function<void()> action, std::shared_ptr<Command> also_before = nullptr,
+             std::shared_ptr<Command> *made = nullptr, bool is_work = true, const std::vector<Use> &uses = {},
+             const char *who = "") {
+  FakeStream *stream = as(to);
+  if (stream != &state->legacy && !state->streams.contains(stream)) {
+    state->violate("a command for a stream that is not there");
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  auto command = std::make_shared<Command>();
+  command->action = std::move(action);
+  if (is_work) {
+    if (state->commands == state->script.cancelling_command) state->script.control->cancel();
+    command->kills = state->commands++ == state->script.failing_command;
+  }
+  if (stream->is_capturing) {
+    state->graph.push_back(std::move(command->action));
+    return CUDA_SUCCESS;
+  }
+  if (stream->last != nullptr) command->before.push_back(stream->last);
+  if (also_before != nullptr) command->before.push_back(std::move(also_before));
+  stream->last = command;
+  note_uses(command, uses, who);
+  if (made != nullptr) *made = command;
+  return CUDA_SUCCESS;
+}
+
+CUresult put_work(CUstream to, const char *who, const std::vector<Use> &uses, std::function<void()> action) {
+  return put(to, std::move(action), nullptr, nullptr, true, uses, who);
+}
+
+bool on_device(CUdeviceptr first, std::uint64_t bytes, const char *who) {
+  if (holder(state->device_memory, first, bytes) != nullptr) return true;
+  state->violate(fmt::format("{}: {} bytes at {:#x} are not in device memory", who, bytes, first));
+  return false;
+}
+
+void account(std::uint64_t bytes) {
+  state->device_bytes += bytes;
+  state->most_device_bytes = std::max(state->most_device_bytes, state->device_bytes);
+}
+
+CUdeviceptr make_memory(std::uint64_t bytes, int device, bool is_ours) {
+  void *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  std::memset(memory, kOldByte, bytes);
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  state->device_memory[address] = {bytes, device, is_ours, {}, {}, {}};
+  return address;
+}
+
+// ---- kernels -----------------------------------------------------------------------------------------
+
+struct Call {
+  Made made;
+  device::KernelArguments arguments;
+};
+
+void compute(Call &call) {
+  const device::KernelArguments &arguments = call.arguments;
+  const device::KernelSpec &spec = call.made.spec;
+  const unsigned rows = arguments.rows, columns = arguments.columns;
+  const std::uint64_t length = arguments.length;
+  core::Matrix matrix(rows, columns);
+  if (spec.technique == Technique::tables) {
+    const std::uint64_t bytes = std::uint64_t{(rows + 3) / 4} * columns * device::kTableBytesPerColumn;
+    if (!on_device(reinterpret_cast<CUdeviceptr>(arguments.tables), bytes, "tables")) return;
+    for (unsigned r = 0; r < rows; ++r) {
+      for (unsigned c = 0; c < columns; ++c) {
+        const std::uint32_t word = arguments.tables[std::size_t{r / 4} * columns * 32 + c * 32 + 1];
+        matrix.at(r, c) = static_cast<std::uint8_t>(word >> r % 4 * 8);
+      }
+    }
+  } else {
+    matrix = call.made.matrix;
+    if (matrix.rows() != rows || matrix.columns() != columns) return state->violate("a kernel of another shape");
+  }
+  std::vector<const std::uint8_t *> inputs;
+  for (unsigned i = 0; i < rows + columns; ++i) {
+    const auto address = reinterpret_cast<CUdeviceptr>(arguments.shards[i]);
+    if (!on_device(address, length, "kernel")) return;
+    if (spec.access == Access::aligned && address % spec.tuning.element_bytes != 0)
+      state->violate(fmt::format("shard {} at {:#x} is not aligned to {}", i, address, spec.tuning.element_bytes));
+    if (i < columns) inputs.push_back(static_cast<const std::uint8_t *>(arguments.shards[i]));
+  }
+  const Shards product = expected(matrix.data(), rows, columns, inputs.data(), length);
+  const std::uint64_t tile_bytes = std::uint64_t{spec.tuning.element_bytes} * spec.tuning.elements_per_item *
+                                   spec.tuning.local[0] *
+                                   (spec.technique == Technique::tables ? spec.tuning.local[1] : 1);
+  const std::uint64_t tiles = (arguments.end - arguments.begin + tile_bytes - 1) / tile_bytes;
+  if (spec.mode == Mode::compare && !on_device(reinterpret_cast<CUdeviceptr>(arguments.records),
+                                               (tiles + 2) * rows * device::kRecordBytes, "records"))
+    return;
+  for (unsigned r = 0; r < rows; ++r) {
+    auto *output = static_cast<std::uint8_t *>(arguments.shards[columns + r]);
+    for (std::uint64_t i = 0; i < length; ++i) {
+      const std::uint8_t value = product[r][i];
+      if (spec.mode == Mode::assign) output[i] = value;
+      if (spec.mode == Mode::accumulate) output[i] ^= value;
+      if (spec.mode != Mode::compare || output[i] == value) continue;
+      std::uint64_t tile = tiles, position = i;
+      if (i >= arguments.end) {
+        tile = tiles + 1;
+        position = i - arguments.end;
+      } else if (i >= arguments.begin) {
+        tile = (i - arguments.begin) / tile_bytes;
+        position = (i - arguments.begin) % tile_bytes;
+      }
+      std::uint32_t *record = arguments.records + (tile * rows + r) * 2;
+      ++record[0];
+      record[1] = std::min(record[1], static_cast<std::uint32_t>(position));
+    }
+  }
+}
+
+// ---- the driver ----------------------------------------------------------------------------------------
+
+CUresult init(unsigned) {
+  BEGIN(cuInit, kNothing);
+  return state->script.init_error;
+}
+CUresult driver_version(int *out) {
+  BEGIN(cuDriverGetVersion, kNothing);
+  *out = state->script.driver_version;
+  return CUDA_SUCCESS;
+}
+CUresult error_name(CUresult error, const char **out) {
+  *out = error == CUDA_ERROR_OUT_OF_MEMORY             ? "CUDA_ERROR_OUT_OF_MEMORY"
+         : error == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES ? "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
+         : error == CUDA_ERROR_ILLEGAL_ADDRESS         ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+         : error == CUDA_ERROR_LAUNCH_FAILED           ? "CUDA_ERROR_LAUNCH_FAILED"
+         : error == CUDA_ERROR_UNSUPPORTED_PTX_VERSION ? "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
+                                                       : "CUDA_ERROR_OF_THE_FAKE";
+  return CUDA_SUCCESS;
+}
+CUresult error_string(CUresult, const char **out) {
+  *out = "by script";
+  return CUDA_SUCCESS;
+}
+CUresult device_count(int *out) {
+  BEGIN(cuDeviceGetCount, kNothing);
+  *out = static_cast<int>(state->script.devices.size());
+  return CUDA_SUCCESS;
+}
+CUresult device_get(CUdevice *out, int ordinal) {
+  BEGIN(cuDeviceGet, kNothing);
+  *out = ordinal;
+  return CUDA_SUCCESS;
+}
+const FakeGpu &gpu_of(CUdevice device) { return state->script.devices.at(static_cast<std::size_t>(device)); }
+
+CUresult device_name(char *out, int room, CUdevice device) {
+  BEGIN(cuDeviceGetName, kNothing);
+  std::strncpy(out, gpu_of(device).name.c_str(), static_cast<std::size_t>(room));
+  return CUDA_SUCCESS;
+}
+CUresult device_attribute(int *out, CUdevice_attribute what, CUdevice device) {
+  BEGIN(cuDeviceGetAttribute, kNothing);
+  const FakeGpu &gpu = gpu_of(device);
+  switch (what) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+      *out = gpu.major;
+      break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+      *out = gpu.minor;
+      break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
+      *out = gpu.compute_mode;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
+      *out = gpu.has_pools;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+      *out = 132;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
+      *out = kSharedBytes;
+      break;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+CUresult device_memory(std::size_t *out, CUdevice device) {
+  BEGIN(cuDeviceTotalMem, kNothing);
+  *out = gpu_of(device).memory_bytes;
+  return CUDA_SUCCESS;
+}
+CUresult retain(CUcontext *out, CUdevice device) {
+  BEGIN(cuDevicePrimaryCtxRetain, kNoCapture);
+  ++state->live["primary context"];
+  *out = reinterpret_cast<CUcontext>(&state->contexts[device]);
+  return CUDA_SUCCESS;
+}
+CUresult release(CUdevice) {
+  const Lock lock(state->mutex);
+  begin_release("cuDevicePrimaryCtxRelease");
+  --state->live["primary context"];
+  return CUDA_SUCCESS;
+}
+CUresult push(CUcontext context) {
+  BEGIN(cuCtxPushCurrent, kNothing);
+  current.push_back(context);
+  return CUDA_SUCCESS;
+}
+CUresult pop(CUcontext *out) {
+  if (current.empty()) {
+    state->violate("cuCtxPopCurrent without a context");
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  *out = current.back();
+  current.pop_back();
+  return CUDA_SUCCESS;
+}
+CUresult exchange_capture_mode(CUstreamCaptureMode *mode) {
+  std::swap(*mode, capture_mode);
+  return CUDA_SUCCESS;
+}
+int current_device() { return reinterpret_cast<FakeContext *>(current.back())->device; }
+
+CUresult memory_info(std::size_t *free, std::size_t *total) {
+  BEGIN(cuMemGetInfo, kContext | kNoCapture);
+  *free = gpu_of(current_device()).free_bytes;
+  *total = gpu_of(current_device()).memory_bytes;
+  return CUDA_SUCCESS;
+}
+CUresult host_alloc(void **out, std::size_t bytes, unsigned flags) {
+  BEGIN(cuMemHostAlloc, kContext | kNoCapture);
+  if ((flags & CU_MEMHOSTALLOC_PORTABLE) == 0) state->violate("pinned memory that is not portable");
+  if (bytes > state->script.pinned_limit_bytes - std::min(state->pinned_bytes, state->script.pinned_limit_bytes))
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  *out = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  if (*out == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  std::memset(*out, kOldByte, bytes);
+  state->pinned_bytes += bytes;
+  ++state->live["pinned memory"];
+  state->pinned_memory[reinterpret_cast<std::uintptr_t>(*out)] = {bytes, 0, false};
+  return CUDA_SUCCESS;
+}
+CUresult host_free(void *memory) {
+  const Lock lock(state->mutex);
+  begin_release("cuMemFreeHost");
+  // As the driver does: not before all that may use it is over.
+  for (FakeStream *each : state->streams) state->execute(each->last);
+  const auto found = state->pinned_memory.find(reinterpret_cast<std::uintptr_t>(memory));
+  if (found == state->pinned_memory.end()) {
+    state->violate("cuMemFreeHost of what is not there");
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  state->pinned_bytes -= found->second.bytes;
+  state->pinned_memory.erase(found);
+  --state->live["pinned memory"];
+  std::free(memory);
+  return CUDA_SUCCESS;
+}
+CUresult pool_create(CUmemoryPool *out, const CUmemPoolProps *) {
+  BEGIN(cuMemPoolCreate, kNoCapture);
+  ++state->live["pool"];
+  *out = reinterpret_cast<CUmemoryPool>(keep(new FakePool));
+  return CUDA_SUCCESS;
+}
+CUresult pool_destroy(CUmemoryPool pool) {
+  const Lock lock(state->mutex);
+  begin_release("cuMemPoolDestroy");
+  --state->live["pool"];
+  end(reinterpret_cast<FakePool *>(pool));
+  return CUDA_SUCCESS;
+}
+CUresult pool_attribute(CUmemoryPool, CUmemPool_attribute, void *) {
+  BEGIN(cuMemPoolSetAttribute, kNothing);
+  return CUDA_SUCCESS;
+}
+CUresult pool_trim(CUmemoryPool, std::size_t) {
+  const Lock lock(state->mutex);
+  begin_release("cuMemPoolTrimTo");
+  return CUDA_SUCCESS;
+}
+CUresult allocate_async(CUdeviceptr *out, std::size_t bytes, CUmemoryPool, CUstream stream) {
+  BEGIN(cuMemAllocFromPoolAsync, kContext | kNoCapture);
+  const FakeGpu &gpu = gpu_of(as(stream)->context->device);
+  if (bytes > gpu.available_bytes - std::min(state->device_bytes, gpu.available_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  account(bytes);
+  ++state->live["device memory"];
+  *out = make_memory(bytes, as(stream)->context->device, false);
+  return put(stream, nullptr, nullptr, &state->device_memory[*out].made, false);
+}
+CUresult free_async(CUdeviceptr memory, CUstream stream) {
+  const Lock lock(state->mutex);
+  begin_release("cuMemFreeAsync");
+  const auto found = state->device_memory.find(memory);
+  if (found == state->device_memory.end() || found->second.is_ours) {
+    state->violate("cuMemFreeAsync of what is not there");
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  state->device_bytes -= found->second.bytes;
+  --state->live["device memory"];
+  // In the order of the stream, and no earlier.
+  std::shared_ptr<Command> freed;
+  const CUresult result = put(
+      stream,
+      [memory] {
+        state->device_memory.erase(memory);
+        std::free(reinterpret_cast<void *>(memory));
+      },
+      nullptr, &freed, false);
+  if (freed == nullptr) return result;
+  if (!comes_after(*freed, *found->second.made)) state->violate("cuMemFreeAsync: before the allocation");
+  for (const auto &use : std::exchange(found->second.uses, {}))
+    if (!comes_after(*freed, *use)) state->violate("cuMemFreeAsync: of memory that may still be used");
+  found->second.freed = std::move(freed);
+  return result;
+}
+CUresult upload(CUdeviceptr to, const void *from, std::size_t bytes, CUstream stream) {
+  BEGIN(cuMemcpyHtoDAsync, kContext);
+  return put_work(stream, "cuMemcpyHtoDAsync", {{to, bytes}}, [=] {
+    if (on_device(to, bytes, "cuMemcpyHtoDAsync")) std::memcpy(reinterpret_cast<void *>(to), from, bytes);
+  });
+}
+CUresult download(void *to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
+  BEGIN(cuMemcpyDtoHAsync, kContext);
+  return put_work(stream, "cuMemcpyDtoHAsync", {{from, bytes}}, [=] {
+    if (on_device(from, bytes, "cuMemcpyDtoHAsync")) std::memcpy(to, reinterpret_cast<const void *>(from), bytes);
+  });
+}
+CUresult set(CUdeviceptr to, unsigned value, std::size_t count, CUstream stream) {
+  BEGIN(cuMemsetD32Async, kContext);
+  return put_work(stream, "cuMemsetD32Async", {{to, count * 4}}, [=] {
+    if (on_device(to, count * 4, "cuMemsetD32Async")) std::fill_n(reinterpret_cast<std::uint32_t *>(to), count, value);
+  });
+}
+CUresult pointer_attributes(unsigned count, CUpointer_attribute *what, void **out, CUdeviceptr pointer) {
+  BEGIN(cuPointerGetAttributes, kNothing);
+  const auto *device = holder(state->device_memory, pointer, 1), *pinned = holder(state->pinned_memory, pointer, 1);
+  const auto *found = device != nullptr ? device : pinned;
+  for (unsigned i = 0; i < count; ++i) {
+    switch (what[i]) {
+      case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *static_cast<unsigned *>(out[i]) = device != nullptr   ? unsigned{CU_MEMORYTYPE_DEVICE}
+                                           : pinned != nullptr ? unsigned{CU_MEMORYTYPE_HOST}
+                                                               : 0u;
+        break;
+      case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *static_cast<int *>(out[i]) = found != nullptr ? found->second.device : -2;
+        break;
+      case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        *static_cast<unsigned *>(out[i]) = 0;
+        break;
+      case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *static_cast<CUdeviceptr *>(out[i]) = found != nullptr ? found->first : 0;
+        break;
+      case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *static_cast<std::size_t *>(out[i]) = found != nullptr ? found->second.bytes : 0;
+        break;
+      default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+CUresult stream_create(CUstream *out, unsigned) {
+  BEGIN(cuStreamCreate, kContext | kNoCapture);
+  ++state->live["stream"];
+  auto *stream = new FakeStream{reinterpret_cast<FakeContext *>(current.back()), nullptr, false, {}, false};
+  state->streams.insert(stream);
+  *out = reinterpret_cast<CUstream>(stream);
+  return CUDA_SUCCESS;
+}
+CUresult stream_destroy(CUstream stream) {
+  const Lock lock(state->mutex);
+  begin_release("cuStreamDestroy");
+  --state->live["stream"];
+  state->execute(as(stream)->last);
+  state->streams.erase(as(stream));
+  delete as(stream);
+  return CUDA_SUCCESS;
+}
+CUresult stream_synchronize(CUstream stream) {
+  BEGIN(cuStreamSynchronize, kContext | kNoCapture);
+  if (as(stream)->is_capturing) {
+    state->violate("cuStreamSynchronize of a stream that is captured");
+    as(stream)->is_capture_invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  state->execute(as(stream)->last);
+  return state->death;
+}
+CUresult stream_wait(CUstream stream, CUevent event, unsigned) {
+  BEGIN(cuStreamWaitEvent, kContext | kNoCapture);
+  return put(stream, nullptr, as(event)->command, nullptr, false);
+}
+CUresult stream_is_capturing(CUstream stream, CUstreamCaptureStatus *out) {
+  BEGIN(cuStreamIsCapturing, kNothing);
+  *out = as(stream)->is_capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+CUresult stream_context(CUstream stream, CUcontext *out) {
+  BEGIN(cuStreamGetCtx, kNothing);
+  if (as(stream) != &state->legacy && !state->streams.contains(as(stream))) return CUDA_ERROR_INVALID_HANDLE;
+  *out = reinterpret_cast<CUcontext>(as(stream)->context);
+  return CUDA_SUCCESS;
+}
+CUresult event_create(CUevent *out, unsigned flags) {
+  BEGIN(cuEventCreate, kContext | kNoCapture);
+  ++state->live["event"];
+  *out = reinterpret_cast<CUevent>(keep(new FakeEvent{nullptr, (flags & CU_EVENT_BLOCKING_SYNC) != 0}));
+  return CUDA_SUCCESS;
+}
+CUresult event_destroy(CUevent event) {
+  const Lock lock(state->mutex);
+  begin_release("cuEventDestroy");
+  --state->live["event"];
+  end(as(event));
+  return CUDA_SUCCESS;
+}
+CUresult event_record(CUevent event, CUstream stream) {
+  BEGIN(cuEventRecord, kContext | kNoCapture);
+  return put(stream, nullptr, nullptr, &as(event)->command, false);
+}
+CUresult event_synchronize(CUevent event) {
+  BEGIN(cuEventSynchronize, kContext | kNoCapture);
+  if (!as(event)->waits_asleep) state->violate("cuEventSynchronize turns a core");
+  state->execute(as(event)->command);
+  return state->death;
+}
+
+// A cubin says itself how long it is.
+std::string binary_of(const void *image) {
+  const char *bytes = static_cast<const char *>(image);
+  if (std::memcmp(bytes, "\177ELF", 4) != 0) return bytes;  // a text: the fake's, or PTX
+  std::uint64_t sections = 0;
+  std::uint16_t entry_bytes = 0, entries = 0;
+  std::memcpy(&sections, bytes + 0x28, 8);
+  std::memcpy(&entry_bytes, bytes + 0x3a, 2);
+  std::memcpy(&entries, bytes + 0x3c, 2);
+  std::uint64_t segments = 0;
+  std::uint16_t segment_bytes = 0, segment_count = 0;
+  std::memcpy(&segments, bytes + 0x20, 8);
+  std::memcpy(&segment_bytes, bytes + 0x36, 2);
+  std::memcpy(&segment_count, bytes + 0x38, 2);
+  return {bytes, std::max(sections + std::uint64_t{entry_bytes} * entries,
+                          segments + std::uint64_t{segment_bytes} * segment_count)};
+}
+
+CUresult module_load(CUmodule *out, const void *image) {
+  BEGIN(cuModuleLoadData, kContext | kNoCapture);
+  auto module = std::make_unique<FakeModule>();
+  module->is_image = image == kImage;
+  if (module->is_image) {
+    if (state->script.refuses_image) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  } else {
+    if (state->script.refuses_cubins) return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+    std::string text = binary_of(image);
+    Registry &all = registry();
+    const std::lock_guard also(all.mutex);
+    if (text.starts_with(kBinaryMark)) {
+      text = text.substr(std::strlen(kBinaryMark));
+    } else {
+      const auto found = all.text_of_binary.find(text);
+      if (found == all.text_of_binary.end()) return CUDA_ERROR_INVALID_IMAGE;
+      text = found->second;
+    }
+    const auto made = all.of_text.find(text);
+    if (made == all.of_text.end()) return CUDA_ERROR_INVALID_IMAGE;
+    module->made = made->second;
+  }
+  ++state->live["module"];
+  *out = reinterpret_cast<CUmodule>(keep(module.release()));
+  return CUDA_SUCCESS;
+}
+CUresult module_unload(CUmodule module) {
+  const Lock lock(state->mutex);
+  begin_release("cuModuleUnload");
+  --state->live["module"];
+  end(reinterpret_cast<FakeModule *>(module));
+  return CUDA_SUCCESS;
+}
+CUresult module_function(CUfunction *out, CUmodule from, const char *name) {
+  BEGIN(cuModuleGetFunction, kContext | kNoCapture);
+  auto *module = reinterpret_cast<FakeModule *>(from);
+  Made made = module->made;
+  bool is_there = !module->is_image && made.spec.name == name;
+  if (module->is_image) {
+    for (const Mode mode : gpu::kTablesModes) {
+      for (const Access access : gpu::kTablesAccesses) {
+        for (const unsigned element : gpu::kTablesElementBytes) {
+          if (gpu::tables_kernel_name(mode, access, element) != name) continue;
+          made.spec = gpu::tables_kernel_spec(mode, access, element);
+          is_there = true;
+        }
+      }
+    }
+  }
+  if (!is_there) return CUDA_ERROR_NOT_FOUND;
+  *out = reinterpret_cast<CUfunction>(&module->functions.emplace_back(made));
+  return CUDA_SUCCESS;
+}
+CUresult function_attribute(int *out, CUfunction_attribute, CUfunction) {
+  BEGIN(cuFuncGetAttribute, kContext | kNoCapture);
+  *out = gpu_of(current_device()).most_threads;
+  return CUDA_SUCCESS;
+}
+CUresult launch(CUfunction function, unsigned grid, unsigned grid_y, unsigned grid_z, unsigned x, unsigned y,
+                unsigned z, unsigned shared_bytes, CUstream stream, void **parameters, void **) {
+  BEGIN(cuLaunchKernel, kContext);
+  Call call{*reinterpret_cast<Made *>(function), *static_cast<device::KernelArguments *>(parameters[0])};
+  device::KernelSpec &spec = call.made.spec;
+  spec.tuning.local = {x, y, z};
+  const device::KernelRange range = device::cut_kernel_range(
+      spec, call.arguments.length, reinterpret_cast<CUdeviceptr>(call.arguments.shards[call.arguments.columns]));
+  if (grid != range.group_count || grid_y != 1 || grid_z != 1)
+    state->violate(fmt::format("a grid of {} groups where {} belong", grid, range.group_count));
+  if (range.begin != call.arguments.begin || range.end != call.arguments.end)
+    state->violate("a range that the kernel does not have");
+  if (std::uint64_t{x} * y * z > static_cast<std::uint64_t>(gpu_of(current_device()).most_threads))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (const std::uint64_t wanted = device::kernel_shared_bytes(spec, call.arguments.columns); shared_bytes != wanted)
+    state->violate(fmt::format("{} bytes of shared memory where {} belong", shared_bytes, wanted));
+  if (shared_bytes > unsigned{kSharedBytes}) return CUDA_ERROR_INVALID_VALUE;
+  const device::KernelArguments &arguments = call.arguments;
+  std::vector<Use> uses;
+  for (unsigned i = 0; i < arguments.columns + arguments.rows; ++i)
+    uses.push_back({reinterpret_cast<CUdeviceptr>(arguments.shards[i]), arguments.length});
+  if (spec.mode == Mode::compare)
+    uses.push_back(
+        {reinterpret_cast<CUdeviceptr>(arguments.records), range.record_count * arguments.rows * device::kRecordBytes});
+  if (spec.technique == Technique::tables) uses.push_back({reinterpret_cast<CUdeviceptr>(arguments.tables), 4});
+  return put_work(stream, "cuLaunchKernel", uses, [call]() mutable { compute(call); });
+}
+
+// ---- NVRTC -----------------------------------------------------------------------------------------------
+
+struct RealNvrtc {
+#define DECLARE(name) decltype(&::name) name = nullptr;
+  TANDEM_NVRTC_FUNCTIONS(DECLARE)
+#undef DECLARE
+  bool is_there = false;
+};
+const RealNvrtc &real() {
+  static const RealNvrtc functions = [] {
+    RealNvrtc found;
+    void *library = nullptr;
+    for (const char *file : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "/usr/local/cuda/lib64/libnvrtc.so"})
+      if (library == nullptr) library = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (library == nullptr) return found;
+    found.is_there = true;
+#define TAKE(name)                                                            \
+  found.name = reinterpret_cast<decltype(found.name)>(dlsym(library, #name)); \
+  found.is_there = found.is_there && found.name != nullptr;
+    TANDEM_NVRTC_FUNCTIONS(TAKE)
+#undef TAKE
+    return found;
+  }();
+  return functions;
+}
+
+nvrtcResult rtc(const char *function) {
+  ++state->calls_of[function];
+  if (state->is_capturing()) state->violate(fmt::format("{} while a stream is captured", function));
+  if (state->calls++ != state->script.failing_call) return NVRTC_SUCCESS;
+  state->failed = function;
+  return NVRTC_ERROR_INTERNAL_ERROR;
+}
+#define BEGIN_RTC(function)      \
+  const Lock lock(state->mutex); \
+  if (const nvrtcResult failure = rtc(#function); failure != NVRTC_SUCCESS) return failure
+
+nvrtcResult rtc_version(int *major, int *minor) {
+  BEGIN_RTC(nvrtcVersion);
+  *major = 12;
+  *minor = 4;
+  return NVRTC_SUCCESS;
+}
+const char *rtc_error(nvrtcResult result) { return result == NVRTC_ERROR_COMPILATION ? "compilation" : "by script"; }
+nvrtcResult rtc_architecture_count(int *out) {
+  BEGIN_RTC(nvrtcGetNumSupportedArchs);
+  *out = static_cast<int>(state->script.architectures.size());
+  return NVRTC_SUCCESS;
+}
+nvrtcResult rtc_architectures(int *out) {
+  BEGIN_RTC(nvrtcGetSupportedArchs);
+  std::copy(state->script.architectures.begin(), state->script.architectures.end(), out);
+  return NVRTC_SUCCESS;
+}
+FakeProgram *as(nvrtcProgram program) { return reinterpret_cast<FakeProgram *>(program); }
+
+nvrtcResult rtc_create(nvrtcProgram *out, const char *text, const char *name, int, const char *const *,
+                       const char *const *) {
+  BEGIN_RTC(nvrtcCreateProgram);
+  auto program = std::make_unique<FakeProgram>();
+  program->text = text;
+  if (state->script.real_nvrtc)
+    if (const nvrtcResult result = real().nvrtcCreateProgram(&program->real, text, name, 0, nullptr, nullptr);
+        result != NVRTC_SUCCESS)
+      return result;
+  ++state->live["program"];
+  *out = reinterpret_cast<nvrtcProgram>(keep(program.release()));
+  return NVRTC_SUCCESS;
+}
+nvrtcResult rtc_destroy(nvrtcProgram *program) {
+  const Lock lock(state->mutex);
+  --state->live["program"];
+  if (as(*program)->real != nullptr) real().nvrtcDestroyProgram(&as(*program)->real);
+  end(as(*program));
+  *program = nullptr;
+  return NVRTC_SUCCESS;
+}
+nvrtcResult rtc_compile(nvrtcProgram program, int count, const char *const *options) {
+  BEGIN_RTC(nvrtcCompileProgram);
+  if (state->script.refuses_text) return NVRTC_ERROR_COMPILATION;
+  return as(program)->real != nullptr ? real().nvrtcCompileProgram(as(program)->real, count, options) : NVRTC_SUCCESS;
+}
+nvrtcResult rtc_log_size(nvrtcProgram program, std::size_t *out) {
+  BEGIN_RTC(nvrtcGetProgramLogSize);
+  if (as(program)->real != nullptr) return real().nvrtcGetProgramLogSize(as(program)->real, out);
+  *out = sizeof "fake: no";
+  return NVRTC_SUCCESS;
+}
+nvrtcResult rtc_log(nvrtcProgram program, char *out) {
+  BEGIN_RTC(nvrtcGetProgramLog);
+  if (as(program)->real != nullptr) return real().nvrtcGetProgramLog(as(program)->real, out);
+  std::strcpy(out, "fake: no");
+  return NVRTC_SUCCESS;
+}
+nvrtcResult rtc_size(nvrtcProgram program, std::size_t *out) {
+  BEGIN_RTC(nvrtcGetCUBINSize);
+  if (as(program)->real != nullptr) return real().nvrtcGetCUBINSize(as(program)->real, out);
+  *out = std::strlen(kBinaryMark) + as(program)->text.size() + 1;
+  return NVRTC_SUCCESS;
+}
+nvrtcResult rtc_binary(nvrtcProgram program, char *out) {
+  BEGIN_RTC(nvrtcGetCUBIN);
+  if (as(program)->real == nullptr) {
+    std::strcpy(out, (kBinaryMark + as(program)->text).c_str());
+    return NVRTC_SUCCESS;
+  }
+  const nvrtcResult result = real().nvrtcGetCUBIN(as(program)->real, out);
+  Registry &all = registry();
+  const std::lock_guard also(all.mutex);
+  all.text_of_binary[binary_of(out)] = as(program)->text;
+  return result;
+}
+
+// PTX, as far as the fake is concerned, is the same.
+nvrtcResult rtc_ptx_size(nvrtcProgram program, std::size_t *out) {
+  const Lock lock(state->mutex);
+  ++state->calls_of["nvrtcGetPTXSize"];
+  return rtc_size(program, out);
+}
+nvrtcResult rtc_ptx(nvrtcProgram program, char *out) { return rtc_binary(program, out); }
+
+// ---- what the module brings ---------------------------------------------------------------------------------
+
+// Takes memory as the real one does: some at once, more for what was found.
+int summarise(const tandem_cuda_summary *what) {
+  std::unique_lock lock(state->mutex);  // not held while the backend is called, which has locks of its own
+  ++state->calls_of["summarise"];
+  if (state->script.summarise == FakeSummarise::fails) {
+    std::snprintf(what->message_out, what->message_bytes, "no room, by script");
+    return 77;
+  }
+  if (current.empty()) state->violate("summarise without a context");
+  const std::uint64_t bytes = what->record_count * what->rows * device::kRecordBytes;
+  const auto stream = static_cast<CUstream>(what->stream);
+  std::vector<void *> memory;
+  const auto has_room = [&](std::uint64_t wanted) {
+    lock.unlock();
+    void *more = what->allocate(what->memory, wanted);
+    lock.lock();
+    if (more == nullptr) return false;
+    memory.push_back(more);
+    return put_work(stream, "summarise", {{reinterpret_cast<CUdeviceptr>(more), wanted}}, nullptr) == CUDA_SUCCESS;
+  };
+  const auto end = [&](int error) {
+    lock.unlock();
+    for (void *each : memory) what->release(what->memory, each);
+    return error;
+  };
+  if (!has_room(1024)) return end(TANDEM_CUDA_SUMMARISE_NO_MEMORY);
+  put_work(stream, "summarise", {{reinterpret_cast<CUdeviceptr>(what->records), bytes}}, nullptr);
+  state->execute(as(stream)->last);
+  if (!on_device(reinterpret_cast<CUdeviceptr>(what->records), bytes, "summarise")) return end(1);
+  // Records by the place of their bytes.
+  std::vector<std::uint64_t> order = {what->tile_count};
+  for (std::uint64_t i = 0; i < what->tile_count; ++i) order.push_back(i);
+  order.push_back(what->tile_count + 1);
+  *what->range_count_out = 0;
+  for (unsigned r = 0; r < what->rows; ++r) {
+    tandem_cuda_found &found = what->found_out[r];
+    found = {0, UINT64_MAX};
+    tandem_cuda_range range = {};
+    const auto close = [&] {
+      if (range.byte_count == 0 || what->ranges_out == nullptr) return;
+      if (*what->range_count_out < what->capacity) what->ranges_out[*what->range_count_out] = range;
+      ++*what->range_count_out;
+      range = {};
+    };
+    for (const std::uint64_t i : order) {
+      const std::uint32_t *record = what->records + (i * what->rows + r) * 2;
+      const std::uint32_t count = device::mismatch_count(record);
+      if (count == 0) {
+        close();
+        continue;
+      }
+      const bool is_head = i == what->tile_count, is_tail = i == what->tile_count + 1;
+      const std::uint64_t start = is_head ? 0 : is_tail ? what->end : what->begin + i * what->tile_bytes;
+      const std::uint64_t stop = is_head   ? what->begin
+                                 : is_tail ? what->length
+                                           : std::min(what->end, start + what->tile_bytes);
+      if (found.byte_count == 0) found.first_bytes = start + record[1];
+      found.byte_count += count;
+      if (range.byte_count == 0) range = {r, 0, start + record[1], 0, 0};
+      range.end_bytes = stop;
+      range.byte_count += count;
+    }
+    close();
+    if (found.byte_count != 0 && !has_room(found.byte_count * 8)) return end(TANDEM_CUDA_SUMMARISE_NO_MEMORY);
+  }
+  return end(0);
+}
+
+}  // namespace
+
+device::KernelText fake_cuda_generate(const core::Matrix &matrix, const device::KernelSpec &spec) {
+  device::KernelText text = device::generate_kernel(matrix, spec);
+  Registry &all = registry();
+  const std::lock_guard lock(all.mutex);
+  all.of_text[text.text] = {matrix, spec};
+  return text;
+}
+
+bool has_real_nvrtc() { return real().is_there; }
+
+FakeCuda::FakeCuda(const FakeCudaScript &script) {
+  state = new State;
+  state->script = script;
+  tandem_cuda_module &table = state->table;
+  table.version = TANDEM_CUDA_VERSION;
+  table.struct_bytes = sizeof table;
+  table.problem = script.problem;
+  table.nvrtc_problem = script.nvrtc_problem;
+  if (script.has_image) {
+    table.tables_image = kImage;
+    table.tables_image_bytes = sizeof kImage;
+  }
+  if (script.summarise != FakeSummarise::absent) table.summarise = summarise;
+  if (script.problem == nullptr) {
+    table.cuInit = init;
+    table.cuDriverGetVersion = driver_version;
+    table.cuGetErrorName = error_name;
+    table.cuGetErrorString = error_string;
+    table.cuDeviceGetCount = device_count;
+    table.cuDeviceGet = device_get;
+    table.cuDeviceGetName = device_name;
+    table.cuDeviceGetAttribute = device_attribute;
+    table.cuDeviceTotalMem = device_memory;
+    table.cuDevicePrimaryCtxRetain = retain;
+    table.cuDevicePrimaryCtxRelease = release;
+    table.cuCtxPushCurrent = push;
+    table.cuCtxPopCurrent = pop;
+    table.cuThreadExchangeStreamCaptureMode = exchange_capture_mode;
+    table.cuMemGetInfo = memory_info;
+    table.cuMemHostAlloc = host_alloc;
+    table.cuMemFreeHost = host_free;
+    table.cuMemPoolCreate = pool_create;
+    table.cuMemPoolDestroy = pool_destroy;
+    table.cuMemPoolSetAttribute = pool_attribute;
+    table.cuMemPoolTrimTo = pool_trim;
+    table.cuMemAllocFromPoolAsync = allocate_async;
+    table.cuMemFreeAsync = free_async;
+    table.cuMemcpyHtoDAsync = upload;
+    table.cuMemcpyDtoHAsync = download;
+    table.cuMemsetD32Async = set;
+    table.cuPointerGetAttributes = pointer_attributes;
+    table.cuStreamCreate = stream_create;
+    table.cuStreamDestroy = stream_destroy;
+    table.cuStreamSynchronize = stream_synchronize;
+    table.cuStreamWaitEvent = stream_wait;
+    table.cuStreamIsCapturing = stream_is_capturing;
+    table.cuStreamGetCtx = stream_context;
+    table.cuEventCreate = event_create;
+    table.cuEventDestroy = event_destroy;
+    table.cuEventRecord = event_record;
+    table.cuEventSynchronize = event_synchronize;
+    table.cuModuleLoadData = module_load;
+    table.cuModuleUnload = module_unload;
+    table.cuModuleGetFunction = module_function;
+    table.cuFuncGetAttribute = function_attribute;
+    table.cuLaunchKernel = launch;
+  }
+  if (script.nvrtc_problem == nullptr) {
+    table.nvrtcVersion = rtc_version;
+    table.nvrtcGetErrorString = rtc_error;
+    table.nvrtcGetNumSupportedArchs = rtc_architecture_count;
+    table.nvrtcGetSupportedArchs = rtc_architectures;
+    table.nvrtcCreateProgram = rtc_create;
+    table.nvrtcDestroyProgram = rtc_destroy;
+    table.nvrtcCompileProgram = rtc_compile;
+    table.nvrtcGetProgramLogSize = rtc_log_size;
+    table.nvrtcGetProgramLog = rtc_log;
+    table.nvrtcGetCUBINSize = rtc_size;
+    table.nvrtcGetCUBIN = rtc_binary;
+    table.nvrtcGetPTXSize = rtc_ptx_size;
+    table.nvrtcGetPTX = rtc_ptx;
+  }
+}
+
+FakeCuda::~FakeCuda() {
+  gpu::forget_given_up(state->table);
+  for (const auto &[address, range] : state->device_memory) std::free(reinterpret_cast<void *>(address));
+  for (const auto &[address, range] : state->pinned_memory)
+    if (!range.is_ours) std::free(reinterpret_cast<void *>(address));
+  for (FakeStream *each : state->streams) delete each;
+  for (const auto &[object, end_of] : state->left) end_of();
+  delete std::exchange(state, nullptr);
+}
+
+const tandem_cuda_module *FakeCuda::table() const noexcept { return &state->table; }
+
+void FakeCuda::set_script(const FakeCudaScript &script) {
+  const Lock lock(state->mutex);
+  state->script = script;
+  state->calls = state->commands = 0;
+  state->calls_of.clear();
+  state->failed.clear();
+  state->most_device_bytes = state->device_bytes;
+}
+std::uint64_t FakeCuda::call_count() const {
+  const Lock lock(state->mutex);
+  return state->calls;
+}
+std::uint64_t FakeCuda::command_count() const {
+  const Lock lock(state->mutex);
+  return state->commands;
+}
+std::uint64_t FakeCuda::calls_of(const std::string &function) const {
+  const Lock lock(state->mutex);
+  const auto found = state->calls_of.find(function);
+  return found == state->calls_of.end() ? 0 : found->second;
+}
+std::string FakeCuda::failed_call() const {
+  const Lock lock(state->mutex);
+  return state->failed;
+}
+bool FakeCuda::is_dead() const {
+  const Lock lock(state->mutex);
+  return state->death != CUDA_SUCCESS;
+}
+std::map<std::string, std::int64_t> FakeCuda::live() const {
+  const Lock lock(state->mutex);
+  auto live = state->live;
+  std::erase_if(live, [](const auto &each) { return each.second == 0; });
+  return live;
+}
+std::uint64_t FakeCuda::device_bytes() const {
+  const Lock lock(state->mutex);
+  return state->device_bytes;
+}
+std::uint64_t FakeCuda::most_device_bytes() const {
+  const Lock lock(state->mutex);
+  return state->most_device_bytes;
+}
+std::vector<std::string> FakeCuda::violations() const {
+  const Lock lock(state->mutex);
+  return state->violations;
+}
+
+CUcontext FakeCuda::context(int device) { return reinterpret_cast<CUcontext>(&state->contexts[device]); }
+CUdeviceptr FakeCuda::allocate(std::uint64_t bytes, int device) {
+  const Lock lock(state->mutex);
+  return make_memory(bytes, device, true);
+}
+void FakeCuda::free(CUdeviceptr memory) {
+  const Lock lock(state->mutex);
+  state->device_memory.erase(memory);
+  std::free(reinterpret_cast<void *>(memory));
+}
+CUstream FakeCuda::make_stream(int device, bool in_primary_context) {
+  const Lock lock(state->mutex);
+  auto *stream = new FakeStream{
+      in_primary_context ? &state->contexts[device] : &state->other_contexts[device], nullptr, false, {}, false};
+  state->streams.insert(stream);
+  return reinterpret_cast<CUstream>(stream);
+}
+void FakeCuda::destroy(CUstream stream) {
+  const Lock lock(state->mutex);
+  state->execute(as(stream)->last);
+  state->streams.erase(as(stream));
+  delete as(stream);
+}
+void FakeCuda::synchronize(CUstream stream) {
+  const Lock lock(state->mutex);
+  state->execute(as(stream)->last);
+}
+void FakeCuda::register_host(const void *memory, std::uint64_t bytes) {
+  const Lock lock(state->mutex);
+  state->pinned_memory[reinterpret_cast<std::uintptr_t>(memory)] = {bytes, 0, true};
+}
+void FakeCuda::unregister_host(const void *memory) {
+  const Lock lock(state->mutex);
+  state->pinned_memory.erase(reinterpret_cast<std::uintptr_t>(memory));
+}
+void FakeCuda::begin_capture(CUstream stream) {
+  const Lock lock(state->mutex);
+  state->graph.clear();
+  as(stream)->is_capturing = true;
+  as(stream)->is_capture_invalid = false;
+  as(stream)->capturer = std::this_thread::get_id();
+}
+std::size_t FakeCuda::end_capture(CUstream stream) {
+  const Lock lock(state->mutex);
+  as(stream)->is_capturing = false;
+  return state->graph.size();
+}
+bool FakeCuda::is_capture_invalid(CUstream stream) const {
+  const Lock lock(state->mutex);
+  return as(stream)->is_capture_invalid;
+}
+void FakeCuda::launch_graph() {
+  const Lock lock(state->mutex);
+  for (const auto &each : state->graph) {
+    auto again = each;
+    again();
+  }
+}
+
+}  // namespace tandem::test

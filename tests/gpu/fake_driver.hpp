@@ -1,0 +1,103 @@
+// A CUDA driver that does not exist: a table of functions over memory of the host. What is put into a stream is done
+// when somebody waits for it (or for what depends on it) and not before, so a wait that is missing shows as old bytes
+// every time. Calls and commands fail by script; memory, streams and modules are counted; a stream may be captured.
+// Kernels are not run: the fake knows from which matrix and spec a text was generated (fake_generate), and does what
+// device/kernel_text.hpp promises of it, with the slow reference's products. The texts are run by kernel_text_test, and
+// compiled here by the real NVRTC where that is asked for.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/backend.hpp"
+#include "device/kernel_text.hpp"
+#include "gpu/cuda_module.hpp"
+
+namespace tandem::test {
+
+// device::generate_kernel, remembering what the text was made from.
+device::KernelText fake_cuda_generate(const core::Matrix &matrix, const device::KernelSpec &spec);
+
+struct FakeGpu {
+  std::string name = "Fake GPU";
+  int major = 9, minor = 0;
+  int compute_mode = CU_COMPUTEMODE_DEFAULT;
+  bool has_pools = true;
+  std::uint64_t memory_bytes = 1 << 28;
+  std::uint64_t free_bytes = 1 << 28;       // what the driver says is free when it is asked
+  std::uint64_t available_bytes = 1 << 28;  // what can be allocated: less where others use it too
+  int most_threads = 1024;                  // of a block of any kernel
+};
+
+enum class FakeSummarise { absent, works, fails };
+
+struct FakeCudaScript {
+  std::vector<FakeGpu> devices = {FakeGpu()};
+  int driver_version = 12040;
+  CUresult init_error = CUDA_SUCCESS;
+  const char *problem = nullptr;                                // of the module: no driver
+  const char *nvrtc_problem = nullptr;                          // of the module: no NVRTC
+  std::uint64_t failing_call = UINT64_MAX;                      // the n-th call that can fail, from 0, does
+  CUresult failing_error = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;  // so; a sticky one kills the device
+  bool fails_on = false;                                        // and so do all after it that a capture forbids
+  std::uint64_t failing_command = UINT64_MAX;     // the n-th command is accepted, and kills the device when it is run
+  std::uint64_t cancelling_command = UINT64_MAX;  // the n-th command cancels `control` when it is put into its stream
+  core::Control *control = nullptr;
+  std::uint64_t pinned_limit_bytes = UINT64_MAX;
+  bool has_image = true;
+  bool refuses_image = false, refuses_cubins = false;
+  bool refuses_text = false;                                        // NVRTC: the log says "fake: no"
+  std::vector<int> architectures = {75, 80, 86, 89, 90, 100, 120};  // NVRTC's
+  bool real_nvrtc = false;                                          // that of this machine; has_real_nvrtc()
+  FakeSummarise summarise = FakeSummarise::absent;
+};
+
+bool has_real_nvrtc();
+
+// One at a time in a process: the table has no place for a pointer to it.
+class FakeCuda {
+ public:
+  explicit FakeCuda(const FakeCudaScript &script = {});
+  ~FakeCuda();
+  FakeCuda(const FakeCuda &) = delete;
+  FakeCuda &operator=(const FakeCuda &) = delete;
+
+  const tandem_cuda_module *table() const noexcept;
+
+  void set_script(const FakeCudaScript &script);  // counters begin again; the module's pointers stay
+  std::uint64_t call_count() const;               // of calls that can fail
+  std::uint64_t command_count() const;
+  std::uint64_t calls_of(const std::string &function) const;
+  std::string failed_call() const;                   // the function that the script made fail; "" if none yet
+  bool is_dead() const;                              // after a sticky error
+  std::map<std::string, std::int64_t> live() const;  // objects not released, by kind; without zeros
+  std::uint64_t device_bytes() const;                // of memory alive
+  std::uint64_t most_device_bytes() const;
+  std::vector<std::string> violations() const;  // what a driver could have crashed at, or would have refused
+
+  // The caller's side. The context of a device, in which the rest is made.
+  CUcontext context(int device = 0);
+  CUdeviceptr allocate(std::uint64_t bytes, int device = 0);
+  void free(CUdeviceptr memory);
+  CUstream make_stream(int device = 0, bool in_primary_context = true);
+  void destroy(CUstream stream);
+  void synchronize(CUstream stream);
+  void register_host(const void *memory, std::uint64_t bytes);  // as cuMemHostRegister
+  void unregister_host(const void *memory);
+  void begin_capture(CUstream stream);  // in mode GLOBAL, by this thread
+  bool is_capture_invalid(CUstream stream) const;
+  std::size_t end_capture(CUstream stream);  // how many commands the graph has
+  void launch_graph();                       // the one captured last
+
+  struct State;
+};
+
+// How many contexts are current on this thread, one over the other.
+std::size_t fake_context_depth();
+
+// Whether this thread's mode is as every thread's at first.
+bool is_fake_capture_mode_global();
+
+}  // namespace tandem::test

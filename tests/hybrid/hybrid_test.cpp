@@ -1,0 +1,830 @@
+// The hybrid as a backend: the conformance suite over its policies and members, and what happens when one of them
+// fails, hangs, is cancelled or is held back by the resources.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "hybrid/factory.hpp"
+#include "tests/conformance/fake_backend.hpp"
+#include "tests/conformance/suite.hpp"
+#include "tests/conformance/work.hpp"
+
+namespace tandem::test {
+namespace {
+
+using core::Mode;
+using hybrid::Member;
+using hybrid::Policy;
+
+constexpr std::size_t kShardBytes = 20'011;
+
+Member cpu(unsigned lanes = 2, FakeScript script = {}) {
+  Member member;
+  member.name = "cpu";
+  script.lanes = lanes;
+  member.backend = std::make_shared<FakeBackend>(script);
+  member.lanes = lanes;
+  member.is_in_place = true;
+  return member;
+}
+
+Member device(const std::string &name, FakeScript script = {}, unsigned lanes = 1) {
+  Member member;
+  member.name = name;
+  script.name = name;
+  script.lanes = lanes;
+  member.backend = std::make_shared<FakeBackend>(script);
+  member.lanes = lanes;
+  member.staging_bytes = 64 << 10;
+  return member;
+}
+
+hybrid::Options options(std::vector<Member> members, Policy policy) {
+  hybrid::Options given;
+  given.members = std::move(members);
+  given.policy = policy;
+  given.chunk_bytes = 16 << 10;
+  given.inline_bytes = 0;
+  given.least_deadline_seconds = 30;  // nothing hangs: on a busy machine threads wait for a core
+  return given;
+}
+
+std::unique_ptr<core::Backend> make(std::vector<Member> members, Policy policy, const base::Log &log = {}) {
+  return hybrid::make_backend(options(std::move(members), policy), log);
+}
+
+std::vector<BackendMaker> makers() {
+  FakeScript grain;
+  grain.granularity_bytes = 8;
+  std::vector<BackendMaker> list;
+  for (const auto &[name, policy] :
+       {std::pair("auto", Policy::automatic), {"budget", Policy::budget}, {"free", Policy::free}}) {
+    const Policy of = policy;
+    const std::string called = name;
+    list.push_back({"cpu_" + called, [of] { return make({cpu()}, of); }, ""});
+    list.push_back({"device_" + called, [of] { return make({device("gpu")}, of); }, ""});
+    list.push_back({"both_" + called, [of] { return make({cpu(), device("gpu", {}, 2)}, of); }, ""});
+    list.push_back({"many_" + called,
+                    [of, grain] {
+                      return make({cpu(1), cpu(2), device("gpu", grain), device("other")}, of);
+                    },
+                    ""});
+  }
+  list.push_back({"inline",
+                  [] {
+                    hybrid::Options given = options({cpu(), device("gpu")}, Policy::automatic);
+                    given.inline_bytes = 64 << 10;
+                    return hybrid::make_backend(given, {});
+                  },
+                  ""});
+  list.push_back({"alone",
+                  [] {
+                    hybrid::Options given = options({cpu()}, Policy::automatic);
+                    given.alone = std::make_shared<FakeBackend>();
+                    return hybrid::make_backend(given, {});
+                  },
+                  ""});
+  list.push_back({"alone_or_both",
+                  [] {
+                    hybrid::Options given = options({cpu(), device("gpu")}, Policy::automatic);
+                    given.alone = std::make_shared<FakeBackend>();
+                    return hybrid::make_backend(given, {});
+                  },
+                  ""});
+#if defined(__SANITIZE_THREAD__)  // minutes each: those with most threads
+  std::erase_if(list, [](const BackendMaker &each) { return each.name != "both_auto" && each.name != "many_free"; });
+#endif
+  return list;
+}
+
+INSTANTIATE_TEST_SUITE_P(Hybrid, BackendConformance, testing::ValuesIn(makers()), maker_name);
+
+// Holds up whoever comes through it while it is shut.
+class Gate {
+ public:
+  void shut() {
+    const std::lock_guard lock(mutex_);
+    is_shut_ = true;
+  }
+  void open() {
+    const std::lock_guard lock(mutex_);
+    is_shut_ = false;
+    opened_.notify_all();
+  }
+  void pass() {
+    std::unique_lock lock(mutex_);
+    if (is_shut_) ++waiting_;
+    came_.notify_all();
+    opened_.wait(lock, [this] { return !is_shut_; });
+    ++passed_;
+  }
+  bool somebody_waits() {
+    std::unique_lock lock(mutex_);
+    return came_.wait_for(lock, std::chrono::seconds(30), [this] { return waiting_ > 0; });
+  }
+  unsigned waited() {
+    const std::lock_guard lock(mutex_);
+    return waiting_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable opened_, came_;
+  bool is_shut_ = false;
+  unsigned waiting_ = 0, passed_ = 0;
+};
+
+// A stripe in memory that can be given back before the device is through.
+struct Stripe : Work {
+  explicit Stripe(std::size_t shard_bytes = kShardBytes) : Work(3, 5, shard_bytes) { reset(); }
+};
+
+TEST(HybridFault, AnOutputHalfDoneByAFailedDeviceIsDoneOnceByTheOthers) {
+  for (const Policy policy : {Policy::free, Policy::budget, Policy::automatic}) {
+    for (const Mode mode : {Mode::assign, Mode::accumulate}) {
+      FakeScript script;
+      script.failing_task = 1;
+      script.fails_for_ever = true;
+      script.fails_after_half = true;
+      Heard heard;
+      const Member broken = device("broken", script);
+      const auto backend = make({device("whole"), broken}, policy, heard.log());
+      Stripe stripe;
+      const auto prepared = backend->prepare(stripe.matrix);
+      for (int round = 0; round < 500 && !heard.has("it gets no more"); ++round) {
+        stripe.reset();
+        stripe.run(*backend, *prepared, mode);
+        EXPECT_TRUE(stripe.is_right(mode));
+      }
+      EXPECT_GT(static_cast<FakeBackend &>(*broken.backend).counts().tasks_failed, 0u);
+      EXPECT_TRUE(heard.has("broken failed")) << heard.text;
+      EXPECT_TRUE(heard.has("it gets no more")) << heard.text;
+    }
+  }
+}
+
+TEST(HybridFault, AHungDeviceIsNotWaitedForAndMayWriteAfterTheCallersMemoryIsGone) {
+  for (const Policy policy : {Policy::free, Policy::automatic}) {
+    for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare}) {
+      auto gate = std::make_shared<Gate>();
+      FakeScript script;
+      script.before_chunk = [gate](std::uint64_t, std::uint64_t) { gate->pass(); };
+      Heard heard;
+      hybrid::Options given = options({device("whole"), device("hung", script)}, policy);
+      given.least_deadline_seconds = 0.5;
+      auto backend = hybrid::make_backend(given, heard.log());
+      {
+        auto stripe = std::make_unique<Stripe>();
+        auto prepared = backend->prepare(stripe->matrix);
+        stripe->run(*backend, *prepared, mode);  // both are known
+        stripe->reset();
+        gate->shut();
+        for (int round = 0; round < 20 && gate->waited() == 0; ++round) {
+          stripe->reset();
+          stripe->run(*backend, *prepared, mode);
+          EXPECT_TRUE(stripe->is_right(mode));
+        }
+        ASSERT_GT(gate->waited(), 0u) << "the hung device never got any work";
+      }
+      // The stripe and the plan are gone; now the device writes.
+      gate->open();
+      auto stripe = std::make_unique<Stripe>();
+      const auto prepared = backend->prepare(stripe->matrix);
+      stripe->run(*backend, *prepared, Mode::assign);
+      EXPECT_TRUE(stripe->is_right(Mode::assign));
+      backend.reset();
+    }
+  }
+}
+
+TEST(HybridFault, ADeviceThatHangsForEverDoesNotHoldUpTheEnd) {
+  auto gate = std::make_shared<Gate>();
+  FakeScript script;
+  script.before_chunk = [gate](std::uint64_t, std::uint64_t) { gate->pass(); };
+  Heard heard;
+  const base::Log log = heard.log();
+  hybrid::Options given = options({device("whole"), device("hung", script)}, Policy::free);
+  given.least_deadline_seconds = 0.5;
+  auto backend = hybrid::make_backend(given, log);
+  Stripe stripe;
+  gate->shut();
+  for (int round = 0; round < 20 && gate->waited() == 0; ++round)
+    stripe.run(*backend, *backend->prepare(stripe.matrix), Mode::assign);
+  ASSERT_GT(gate->waited(), 0u);
+  backend.reset();
+  EXPECT_TRUE(heard.has("left behind")) << heard.text;
+  log.mute();  // as the end of a context does
+  gate->open();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // its thread ends: no leak is left
+}
+
+// Memory that a driver does not let go of, as one whose device hangs may do.
+class ClingingBackend : public FakeBackend {
+ public:
+  ClingingBackend(FakeScript script, std::shared_ptr<Gate> gate) : FakeBackend(std::move(script)), gate_(gate) {}
+  std::shared_ptr<std::byte> staging_memory(std::uint64_t bytes) override {
+    const auto memory = FakeBackend::staging_memory(bytes);
+    return {memory.get(), [memory, gate = gate_](std::byte *) { gate->pass(); }};
+  }
+
+ private:
+  std::shared_ptr<Gate> gate_;
+};
+
+TEST(HybridFault, ADriverThatDoesNotLetGoDoesNotHoldUpTheEnd) {
+  const auto gate = std::make_shared<Gate>();
+  Heard heard;
+  const base::Log log = heard.log();
+  FakeScript script;
+  script.lanes = 2;
+  Member clinging = device("clinging", {}, 2);
+  clinging.backend = std::make_shared<ClingingBackend>(script, gate);
+  auto backend = make({clinging}, Policy::free, log);
+  Stripe stripe(300'000);
+  stripe.run(*backend, *backend->prepare(stripe.matrix), Mode::assign);
+  EXPECT_TRUE(stripe.is_right(Mode::assign));
+  gate->shut();
+  backend.reset();
+  EXPECT_TRUE(gate->somebody_waits());
+  EXPECT_TRUE(heard.has("left behind")) << heard.text;
+  log.mute();
+  gate->open();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // its threads end: no leak is left
+}
+
+TEST(HybridFault, WithoutAnyDeviceLeftTheCallSaysSo) {
+  for (const Policy policy : {Policy::free, Policy::budget, Policy::automatic}) {
+    FakeScript script;
+    script.failing_task = 0;
+    script.fails_for_ever = true;
+    const auto backend = make({device("a", script), device("b", script, 2)}, policy);
+    Stripe stripe;
+    const auto prepared = backend->prepare(stripe.matrix);
+    for (int round = 0; round < 5; ++round) {
+      try {
+        stripe.run(*backend, *prepared, Mode::accumulate);
+        FAIL() << "no error";
+      } catch (const base::Error &error) {
+        EXPECT_EQ(error.status(), TANDEM_ERROR_DEVICE) << error.what();
+      }
+    }
+    EXPECT_TRUE(stripe.is_untouched());
+  }
+}
+
+TEST(HybridFault, AnErrorOfTheCpuEndsTheRun) {
+  FakeScript script;
+  script.failing_task = 2;
+  script.failure = TANDEM_ERROR_OUT_OF_MEMORY;
+  const auto backend = make({cpu(2, script), device("gpu")}, Policy::free);
+  Stripe stripe(200'000);
+  const auto prepared = backend->prepare(stripe.matrix);
+  try {
+    stripe.run(*backend, *prepared, Mode::assign);
+    FAIL() << "no error";
+  } catch (const base::Error &error) {
+    EXPECT_EQ(error.status(), TANDEM_ERROR_OUT_OF_MEMORY) << error.what();
+  }
+  stripe.run(*backend, *prepared, Mode::assign);  // the next one is none of its business
+  EXPECT_TRUE(stripe.is_right(Mode::assign));
+}
+
+TEST(HybridCancel, AtEveryStep) {
+  for (const Policy policy : {Policy::free, Policy::automatic}) {
+    for (std::uint64_t at = 0; at < 12; ++at) {
+      auto count = std::make_shared<std::atomic<std::uint64_t>>(0);
+      auto control = std::make_shared<core::Control>();
+      FakeScript script;
+      script.chunk_bytes = 1000;
+      script.before_chunk = [=](std::uint64_t, std::uint64_t) {
+        if (count->fetch_add(1) == at) control->cancel();
+      };
+      auto stripe = std::make_unique<Stripe>();
+      const auto backend = make({cpu(2, script), device("gpu", script)}, policy);
+      const auto prepared = backend->prepare(stripe->matrix);
+      const core::Task task = {prepared.get(), stripe->in.data(), stripe->out.data(), 0,
+                               stripe->bytes,  Mode::accumulate};
+      try {
+        backend->run({&task, 1}, *control);
+        EXPECT_TRUE(stripe->is_right(Mode::accumulate));  // it came too late
+      } catch (const base::Error &error) {
+        EXPECT_EQ(error.status(), TANDEM_ERROR_CANCELLED) << error.what();
+      }
+      EXPECT_GT(count->load(), at);
+      stripe.reset();  // nobody touches it any more
+      Stripe next;
+      next.run(*backend, *prepared, Mode::assign);
+      EXPECT_TRUE(next.is_right(Mode::assign));
+    }
+  }
+}
+
+TEST(HybridResources, TheBudgetIsNeverExceededAndMayChange) {
+  core::Budget budget;
+  budget.set("cpu", 1);
+  FakeScript script;
+  script.latency_seconds = 1e-3;
+  const Member four = cpu(4, script);
+  hybrid::Options given = options({four}, Policy::budget);
+  given.resources = &budget;
+  const auto backend = hybrid::make_backend(given, {});
+  Stripe stripe(100'000);
+  const auto prepared = backend->prepare(stripe.matrix);
+  stripe.run(*backend, *prepared, Mode::assign);
+  EXPECT_TRUE(stripe.is_right(Mode::assign));
+  EXPECT_EQ(static_cast<FakeBackend &>(*four.backend).counts().most_at_once, 1u);
+  budget.set("cpu", 3);
+  stripe.reset();
+  stripe.run(*backend, *prepared, Mode::accumulate);
+  EXPECT_TRUE(stripe.is_right(Mode::accumulate));
+  EXPECT_EQ(static_cast<FakeBackend &>(*four.backend).counts().most_at_once, 3u);
+}
+
+TEST(HybridResources, RaisedWhileARunIsUnderWay) {
+  core::Budget budget;
+  budget.set("cpu", 1);
+  std::atomic<unsigned> begun{0};
+  FakeScript script;
+  script.latency_seconds = 2e-3;
+  script.before_chunk = [&](std::uint64_t, std::uint64_t) {
+    if (begun.fetch_add(1) == 3) budget.set("cpu", 4);
+  };
+  const Member four = cpu(4, script);
+  hybrid::Options given = options({four}, Policy::budget);
+  given.resources = &budget;
+  const auto backend = hybrid::make_backend(given, {});
+  Stripe stripe(200'000);
+  stripe.run(*backend, *backend->prepare(stripe.matrix), Mode::assign);
+  EXPECT_TRUE(stripe.is_right(Mode::assign));
+  EXPECT_GT(static_cast<FakeBackend &>(*four.backend).counts().most_at_once, 1u);
+}
+
+TEST(HybridResources, WhatWillNeverBeThereIsAnErrorAtOnce) {
+  core::Budget budget;
+  budget.set("pinned_mib", 1);
+  Member gpu = device("gpu");
+  gpu.staging_bytes = 8 << 20;
+  hybrid::Options given = options({cpu(), gpu}, Policy::budget);
+  given.resources = &budget;
+  const auto backend = hybrid::make_backend(given, {});
+  Stripe stripe;
+  const auto prepared = backend->prepare(stripe.matrix);
+  try {
+    stripe.run(*backend, *prepared, Mode::assign);
+    FAIL() << "no error";
+  } catch (const base::Error &error) {
+    EXPECT_EQ(error.status(), TANDEM_ERROR_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(error.what()).find("pinned_mib"), std::string::npos) << error.what();
+  }
+  budget.set("pinned_mib", 8);
+  stripe.run(*backend, *prepared, Mode::assign);
+  EXPECT_TRUE(stripe.is_right(Mode::assign));
+  // Of a device that was named; one that was found is left out.
+  budget.set("pinned_mib", 1);
+  for (const bool is_optional : {false, true}) {
+    gpu.is_optional = is_optional;
+    hybrid::Options automatic = options({cpu(), gpu}, Policy::automatic);
+    automatic.resources = &budget;
+    automatic.alone = std::make_shared<FakeBackend>();
+    const auto other = hybrid::make_backend(automatic, {});
+    const auto status = status_of([&] { stripe.run(*other, *other->prepare(stripe.matrix), Mode::assign); }).first;
+    EXPECT_EQ(status, is_optional ? TANDEM_OK : TANDEM_ERROR_INVALID_ARGUMENT);
+  }
+}
+
+TEST(HybridThreads, RunsAtTheSameTime) {
+  for (const Policy policy : {Policy::budget, Policy::automatic}) {
+    core::Budget budget;
+    budget.set("cpu", 2);
+    hybrid::Options given = options({cpu(3), device("gpu", {}, 2)}, policy);
+    given.resources = &budget;
+    const auto backend = hybrid::make_backend(given, {});
+    std::vector<std::thread> callers;
+    for (int i = 0; i < 4; ++i) {
+      callers.emplace_back([&] {
+        Stripe stripe;
+        const auto prepared = backend->prepare(stripe.matrix);
+        for (int round = 0; round < 8; ++round) {
+          stripe.reset();
+          stripe.run(*backend, *prepared, Mode::accumulate);
+          EXPECT_TRUE(stripe.is_right(Mode::accumulate));
+        }
+      });
+    }
+    for (std::thread &each : callers) each.join();
+  }
+}
+
+TEST(HybridFork, AChildHasThreadsOfItsOwn) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the thread sanitizer knows no threads in a forked child";
+#endif
+  const auto backend = make({cpu(2)}, Policy::automatic);
+  Stripe stripe;
+  const auto prepared = backend->prepare(stripe.matrix);
+  stripe.run(*backend, *prepared, Mode::assign);
+  const pid_t child = fork();
+  if (child == 0) {
+    stripe.reset();
+    stripe.run(*backend, *prepared, Mode::assign);
+    _exit(stripe.is_right(Mode::assign) ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+TEST(HybridGain, ADeviceThatTakesMoreThanItBringsIsLeftOut) {
+  // While the device computes, the CPU's lanes get nothing done: as where both are the same cores.
+  auto at_work = std::make_shared<std::atomic<int>>(0);
+  FakeScript fast, thief;
+  fast.chunk_bytes = 4096;
+  fast.before_chunk = [at_work](std::uint64_t, std::uint64_t) {
+    std::this_thread::sleep_for(std::chrono::microseconds(at_work->load() > 0 ? 3000 : 300));
+  };
+  thief.chunk_bytes = UINT64_MAX;
+  thief.before_chunk = [at_work](std::uint64_t, std::uint64_t) {
+    ++*at_work;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    --*at_work;
+  };
+  const Member gpu = device("gpu", thief);
+  const auto backend = make({cpu(2, fast), gpu}, Policy::automatic);
+  Stripe stripe(300'000);
+  const auto prepared = backend->prepare(stripe.matrix);
+  const auto tasks = [&] { return static_cast<FakeBackend &>(*gpu.backend).counts().tasks_started; };
+  // How soon that is seen depends on how the threads happen to run (the rule itself: hybrid_speeds_test); that it is
+  // seen does not: there comes a time when several runs in a row leave the device out.
+  int in_a_row = 0, rounds = 0;
+  for (std::uint64_t before = 0; in_a_row < 4 && rounds < 200; ++rounds) {
+    stripe.reset();
+    stripe.run(*backend, *prepared, Mode::assign);
+    EXPECT_TRUE(stripe.is_right(Mode::assign));
+    in_a_row = before > 0 && tasks() == before ? in_a_row + 1 : 0;
+    before = tasks();
+  }
+  EXPECT_EQ(in_a_row, 4) << tasks() << " tasks of the device in " << rounds << " runs";
+}
+
+std::uint64_t tasks_of(const Member &member) {
+  return static_cast<FakeBackend &>(*member.backend).counts().tasks_started;
+}
+
+core::SpeedEntry known(const std::string &worker, double bytes_per_second, double alone = 0) {
+  core::SpeedEntry entry;
+  entry.machine = "here";
+  entry.worker = worker;
+  entry.k = 5;  // as Stripe
+  entry.m = 3;
+  entry.bytes_per_second = bytes_per_second;
+  entry.alone_bytes_per_second = alone;
+  entry.date = "2025-11-21T16:55:20Z";
+  return entry;
+}
+
+// A hybrid of a CPU and a device, with somebody who does alone what is not worth sharing.
+struct WithAlone {
+  explicit WithAlone(std::vector<core::SpeedEntry> remembered, const FakeScript &of_lanes = {})
+      : lanes(cpu(2, of_lanes)), given(options({lanes, gpu}, Policy::automatic)) {
+    given.alone = alone;
+    given.known = std::move(remembered);
+    given.machine = "here";
+    given.remember = [this](std::vector<core::SpeedEntry> entries) { told = std::move(entries); };
+  }
+  std::uint64_t tasks_alone() const { return alone->counts().tasks_started; }
+
+  Member lanes, gpu = device("gpu");
+  std::shared_ptr<FakeBackend> alone = std::make_shared<FakeBackend>();
+  hybrid::Options given;
+  std::vector<core::SpeedEntry> told;
+};
+
+FakeScript slow_lane() {
+  FakeScript slow;
+  slow.chunk_bytes = 2048;
+  slow.latency_seconds = 1e-3;
+  return slow;
+}
+
+TEST(HybridAlone, DoesWhatADeviceWouldNotMakeFaster) {
+  // As was remembered: with the device, half of what the CPU does alone.
+  WithAlone machine({known("cpu", 1e8, 1e9), known("gpu", 8e8)});
+  const auto backend = hybrid::make_backend(machine.given, {});
+  Stripe stripe(300'000);
+  const auto prepared = backend->prepare(stripe.matrix);
+  for (const Mode mode : {Mode::assign, Mode::compare}) stripe.run(*backend, *prepared, mode);
+  EXPECT_TRUE(stripe.is_right(Mode::assign));
+  EXPECT_EQ(machine.tasks_alone(), 2u);
+  EXPECT_EQ(tasks_of(machine.gpu), 0u);
+  EXPECT_EQ(tasks_of(machine.lanes), 0u);
+}
+
+TEST(HybridAlone, LeavesLongCallsToEverybodyWhereTheDeviceIsFast) {
+  WithAlone machine({known("cpu", 1e7, 1e7), known("gpu", 1e9)}, slow_lane());
+  auto backend = hybrid::make_backend(machine.given, {});
+  Stripe stripe(300'000);
+  stripe.run(*backend, *backend->prepare(stripe.matrix), Mode::assign);
+  EXPECT_TRUE(stripe.is_right(Mode::assign));
+  EXPECT_GT(tasks_of(machine.gpu), 0u);
+  EXPECT_EQ(machine.tasks_alone(), 0u);
+  // What takes the CPU 50 microseconds, as far as is remembered, is over before the device has begun.
+  backend = hybrid::make_backend(machine.given, {});
+  const std::uint64_t before = tasks_of(machine.gpu);
+  Stripe tiny(100);
+  tiny.run(*backend, *backend->prepare(tiny.matrix), Mode::assign);
+  EXPECT_TRUE(tiny.is_right(Mode::assign));
+  EXPECT_EQ(tasks_of(machine.gpu), before);
+  EXPECT_EQ(machine.tasks_alone(), 1u);
+}
+
+TEST(HybridAlone, WhatIsLearnedIsToldAtTheEndAndWhatWasKnownIsNot) {
+  WithAlone machine({});
+  {
+    const auto backend = hybrid::make_backend(machine.given, {});
+    Stripe stripe(300'000);
+    stripe.run(*backend, *backend->prepare(stripe.matrix), Mode::assign);
+  }
+  ASSERT_EQ(machine.told.size(), 1u) << "the CPU's speed, and of the device nothing";
+  const core::SpeedEntry &cpu_alone = machine.told.front();
+  EXPECT_EQ(cpu_alone.worker, "cpu");
+  EXPECT_EQ(cpu_alone.machine, "here");
+  EXPECT_EQ(cpu_alone.operation, core::TunedOperation::encode);
+  EXPECT_EQ(cpu_alone.k, 5u);
+  EXPECT_EQ(cpu_alone.m, 3u);
+  EXPECT_EQ(cpu_alone.lanes, 2u);
+  EXPECT_GT(cpu_alone.alone_bytes_per_second, 0);
+
+  WithAlone again({known("cpu", 1e7, 1e7), known("gpu", 1e12)}, slow_lane());
+  {
+    const auto backend = hybrid::make_backend(again.given, {});
+    Stripe stripe(300'000);
+    const auto prepared = backend->prepare(stripe.matrix);
+    for (int round = 0; round < 100 && tasks_of(again.gpu) < 20; ++round) stripe.run(*backend, *prepared, Mode::assign);
+  }
+  EXPECT_GE(tasks_of(again.gpu), 20u);
+  const bool has_gpu = std::any_of(again.told.begin(), again.told.end(),
+                                   [](const core::SpeedEntry &each) { return each.worker == "gpu"; });
+  EXPECT_TRUE(has_gpu) << "it is not as fast as was said";
+  WithAlone idle({known("cpu", 1e7, 1e7), known("gpu", 1e12)});
+  { const auto backend = hybrid::make_backend(idle.given, {}); }
+  EXPECT_TRUE(idle.told.empty());
+}
+
+TEST(HybridResources, WhoRunsAloneCountsToo) {
+  core::Budget budget;
+  budget.set("cpu", 1);
+  hybrid::Options given = options({cpu(2)}, Policy::automatic);
+  given.resources = &budget;
+  const auto backend = hybrid::make_backend(given, {});
+  Stripe stripe;
+  const auto prepared = backend->prepare(stripe.matrix);
+  budget.acquire_cpu();  // as another call's thread does
+  std::atomic<bool> is_over{false};
+  std::thread caller([&] {
+    stripe.run(*backend, *prepared, Mode::assign);
+    is_over = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(is_over.load());
+  EXPECT_TRUE(stripe.is_untouched());
+  budget.release_cpu();
+  caller.join();
+  EXPECT_TRUE(stripe.is_right(Mode::assign));
+  budget.acquire_cpu();  // comes back only if the unit was given back
+  budget.release_cpu();  // the other lane may be waiting for it
+}
+
+// Says how much staging memory is there.
+class CountingBackend : public FakeBackend {
+ public:
+  using FakeBackend::FakeBackend;
+  std::shared_ptr<std::byte> staging_memory(std::uint64_t bytes) override {
+    const unsigned now = ++*live;
+    for (unsigned seen = most->load(); now > seen && !most->compare_exchange_weak(seen, now);) {
+    }
+    const auto memory = FakeBackend::staging_memory(bytes);
+    return {memory.get(), [memory, counter = live](std::byte *) { --*counter; }};
+  }
+  std::shared_ptr<std::atomic<unsigned>> live = std::make_shared<std::atomic<unsigned>>(0),
+                                         most = std::make_shared<std::atomic<unsigned>>(0);
+};
+
+TEST(HybridResources, StagingIsHeldByNoMoreLanesThanItsAmountAllows) {
+  for (const std::uint64_t amount : {1, 2, 3}) {
+    core::Budget budget;
+    budget.set("pinned_mib", amount);  // a lane's 64 KiB are one
+    FakeScript script;
+    script.lanes = 3;
+    script.latency_seconds = 1e-3;
+    const auto counting = std::make_shared<CountingBackend>(script);
+    Member gpu = device("gpu", {}, 3);
+    gpu.backend = counting;
+    hybrid::Options given = options({gpu}, Policy::budget);
+    given.resources = &budget;
+    const auto backend = hybrid::make_backend(given, {});
+    Stripe stripe(100'000);
+    const auto prepared = backend->prepare(stripe.matrix);
+    for (int round = 0; round < 3; ++round) {
+      stripe.reset();
+      stripe.run(*backend, *prepared, Mode::accumulate);
+      EXPECT_TRUE(stripe.is_right(Mode::accumulate));
+    }
+    EXPECT_LE(counting->most->load(), amount);
+    EXPECT_GT(counting->most->load(), 0u);
+  }
+}
+
+// Others hold and want all that "cpu" allows, all of the time: the lanes have their turn.
+TEST(HybridResources, ASharedRunIsNotStarvedByWhoRunsAlone) {
+  core::Budget budget;
+  budget.set("cpu", 1);
+  hybrid::Options given = options({cpu(2), device("gpu")}, Policy::automatic);
+  given.resources = &budget;
+  const auto backend = hybrid::make_backend(given, {});
+  std::atomic<bool> stop{false};
+  std::atomic<unsigned> items{0};
+  std::vector<std::thread> others;
+  for (int i = 0; i < 2; ++i) {
+    others.emplace_back([&] {
+      core::CpuUnit unit(&budget);
+      while (!stop) {
+        unit.next_item();
+        ++items;
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+      }
+    });
+  }
+  while (items < 10) std::this_thread::yield();
+  Stripe stripe;
+  const auto prepared = backend->prepare(stripe.matrix);
+  for (int round = 0; round < 3; ++round) {
+    stripe.reset();
+    stripe.run(*backend, *prepared, Mode::assign);
+    EXPECT_TRUE(stripe.is_right(Mode::assign));
+  }
+  stop = true;
+  for (std::thread &each : others) each.join();
+}
+
+// Many runs one after another on lanes whose device is fast: none gets stuck, and the device stays in use.
+TEST(HybridAlone, AFastDeviceStaysInUse) {
+  FakeScript lane, fast;
+  lane.chunk_bytes = 2048;
+  lane.latency_seconds = 2e-4;
+  fast.latency_seconds = 1e-4;
+  hybrid::Options given = options({cpu(8, lane), device("gpu", fast, 2)}, Policy::automatic);
+  for (Member &each : given.members) {
+    each.latency_seconds = each.is_in_place ? 2e-4 : 1e-4;
+    each.knee_bytes = 4096;
+  }
+  given.alone = std::make_shared<FakeBackend>(lane);
+  given.known = {known("cpu", 2e6, 2e6), known("gpu", 2e8)};
+  const Member gpu = given.members[1];
+  const auto backend = hybrid::make_backend(given, {});
+  Stripe stripe(200'000);
+  const auto prepared = backend->prepare(stripe.matrix);
+  int last_run_with = -1;
+  for (int round = 0; round < 60; ++round) {
+    const std::uint64_t before = tasks_of(gpu);
+    stripe.reset();
+    stripe.run(*backend, *prepared, Mode::assign);
+    EXPECT_TRUE(stripe.is_right(Mode::assign));
+    if (tasks_of(gpu) > before) last_run_with = round;
+  }
+  EXPECT_GE(last_run_with, 30);
+}
+
+// What is found while runs are under way takes part from then on; nothing found, a search that fails or never was
+// asked for, and an end in the middle of it are no harm.
+TEST(HybridDiscovery, WhatIsFoundTakesPart) {
+  for (const int found : {0, 1, 2}) {
+    hybrid::Options given = options({cpu(2, slow_lane())}, Policy::automatic);
+    given.name = "cpu";
+    given.alone = std::make_shared<FakeBackend>();
+    given.discover_bytes = 5'000'000;
+    const Member gpu = device("gpu");
+    std::atomic<int> asked{0};
+    given.known = {known("cpu", 1e7, 1e7), known("gpu", 1e12)};
+    given.discover = [&]() -> std::vector<Member> {
+      ++asked;
+      if (found == 2) throw std::runtime_error("the driver is broken");
+      if (found == 0) return {};
+      return {gpu};
+    };
+    Heard heard;
+    {
+      const auto backend = hybrid::make_backend(given, heard.log());
+      Stripe stripe(100'000);
+      const auto prepared = backend->prepare(stripe.matrix);
+      stripe.run(*backend, *prepared, Mode::assign);
+      EXPECT_EQ(asked.load(), 0) << "too few bytes were moved";
+      EXPECT_EQ(backend->traits().name, "cpu");
+      for (int round = 0; round < 500 && (round < 20 || (found == 1 && tasks_of(gpu) == 0)); ++round) {
+        stripe.reset();
+        stripe.run(*backend, *prepared, Mode::assign);
+        EXPECT_TRUE(stripe.is_right(Mode::assign));
+      }
+      EXPECT_EQ(backend->traits().name, found == 1 ? "hybrid" : "cpu");
+    }
+    EXPECT_EQ(asked.load(), 1);
+    EXPECT_EQ(tasks_of(gpu) > 0, found == 1);
+    EXPECT_TRUE(heard.has(found == 0   ? "no device was found"
+                          : found == 1 ? "beside the CPU from now on: gpu"
+                                       : "the driver is broken"))
+        << heard.text;
+  }
+}
+
+TEST(HybridDiscovery, TheEndWaitsForASearch) {
+  std::atomic<bool> is_over{false};
+  hybrid::Options given = options({cpu()}, Policy::automatic);
+  given.alone = std::make_shared<FakeBackend>();
+  given.discover = [&]() -> std::vector<Member> {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    is_over = true;
+    return {device("gpu")};
+  };
+  auto backend = hybrid::make_backend(given, {});
+  Stripe stripe;
+  stripe.run(*backend, *backend->prepare(stripe.matrix), Mode::assign);
+  backend.reset();
+  EXPECT_TRUE(is_over.load());
+}
+
+// A device whose feeding takes a core is charged it, one that sleeps is not; and beside the former there is a lane less
+// of the CPU, where both begin in the time of its chunk.
+TEST(HybridResources, FeedingADeviceIsChargedToTheCpu) {
+  for (const bool spins : {true, false}) {
+    auto feeding = std::make_shared<std::atomic<bool>>(false);
+    auto at_once = std::make_shared<std::atomic<unsigned>>(0);
+    auto most = std::make_shared<std::atomic<unsigned>>(0);
+    FakeScript lane, fed;
+    lane.chunk_bytes = 2048;
+    lane.before_chunk = [=](std::uint64_t, std::uint64_t) {
+      const unsigned now = ++*at_once;
+      if (feeding->load()) most->store(std::max(most->load(), now));
+      std::this_thread::sleep_for(std::chrono::microseconds(500));
+      --*at_once;
+    };
+    fed.chunk_bytes = UINT64_MAX;
+    fed.before_chunk = [=](std::uint64_t, std::uint64_t) {
+      feeding->store(true);
+      timespec began = {}, now = {};
+      clock_gettime(CLOCK_THREAD_CPUTIME_ID, &began);
+      if (!spins) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+      for (now = began; spins && (now.tv_sec - began.tv_sec) * 1'000'000'000 + now.tv_nsec - began.tv_nsec < 3'000'000;)
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+      feeding->store(false);
+    };
+    hybrid::Options given = options({cpu(2, lane), device("gpu", fed)}, Policy::automatic);
+    given.known = {known("cpu", 8e6, 4e6), known("gpu", 1e7)};  // so it is worth it
+    Heard heard;
+    const auto backend = hybrid::make_backend(given, heard.log());
+    Stripe stripe(200'000);
+    const auto prepared = backend->prepare(stripe.matrix);
+    // Now and then, for how long a thread has to wait for a core is not ours to say.
+    bool is_charged = false, is_seen = false;
+    for (int round = 0; round < 1000 && !(is_charged && is_seen); ++round) {
+      stripe.reset();
+      most->store(0);
+      heard.clear();
+      stripe.run(*backend, *prepared, Mode::assign);
+      EXPECT_TRUE(stripe.is_right(Mode::assign));
+      const std::size_t told = heard.text.find("a lane of gpu takes ");
+      if (told == std::string::npos) continue;
+      const double share = std::stod(heard.text.substr(told + 20));
+      is_charged = is_charged || (spins ? share > 0.6 : share < 0.4);
+      is_seen = is_seen || most->load() == (spins ? 1u : 2u);
+    }
+    EXPECT_TRUE(is_charged) << (spins ? "of a thread that spins: " : "of one that sleeps: ") << heard.text;
+    EXPECT_TRUE(is_seen) << (spins ? "both lanes were at work beside a thread that spins"
+                                   : "a lane was held back for a thread that sleeps");
+  }
+}
+
+TEST(HybridTimeline, IsWrittenAtTheEnd) {
+  const std::string path = testing::TempDir() + "/tandem_timeline_" + std::to_string(getpid()) + ".json";
+  hybrid::Options given = options({cpu(2), device("gpu")}, Policy::free);
+  given.timeline_file = path;
+  {
+    const auto backend = hybrid::make_backend(given, {});
+    Stripe stripe;
+    stripe.run(*backend, *backend->prepare(stripe.matrix), Mode::assign);
+  }
+  std::ifstream file(path);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  EXPECT_NE(text.find("\"traceEvents\""), std::string::npos) << text;
+  EXPECT_NE(text.find("cpu/0"), std::string::npos) << text;
+  EXPECT_NE(text.find("assign 3x5"), std::string::npos) << text;
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace tandem::test

@@ -1,0 +1,230 @@
+// Machines as people write them: what they mean, and that nothing else passes.
+#include "hybrid/simulate/worker_text.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "tests/support/random.hpp"
+
+namespace tandem::test {
+namespace {
+
+using hybrid::parse_policy;
+using hybrid::parse_resources;
+using hybrid::parse_workers;
+using hybrid::Policy;
+using hybrid::WorkerDescription;
+using Texts = std::vector<std::string_view>;
+
+WorkerDescription one(std::string_view text) { return parse_workers(Texts{text}).front(); }
+
+template <class Call>
+std::string refusal(Call call) {
+  try {
+    call();
+  } catch (const base::Error &error) {
+    EXPECT_EQ(error.status(), TANDEM_ERROR_INVALID_ARGUMENT) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "accepted";
+  return {};
+}
+
+std::string refused(std::string_view text) {
+  SCOPED_TRACE(text);
+  return refusal([&] { parse_workers(Texts{text}); });
+}
+
+TEST(HybridWorkerText, SingleWorkers) {
+  const WorkerDescription cpu = one("cpu:4x0.3:latency=2ms:jitter=0.25");
+  EXPECT_EQ(cpu.name, "cpu");
+  EXPECT_FALSE(cpu.is_groups);
+  EXPECT_EQ(cpu.count, 4u);
+  EXPECT_EQ(cpu.members, 1u);
+  EXPECT_DOUBLE_EQ(cpu.bytes_per_second, 0.3e9);
+  EXPECT_DOUBLE_EQ(cpu.latency_seconds, 2e-3);
+  EXPECT_DOUBLE_EQ(cpu.jitter, 0.25);
+  EXPECT_EQ(cpu.claims, 1u);
+  EXPECT_DOUBLE_EQ(one("gpu:1x6:latency=30us").latency_seconds, 30e-6);
+  EXPECT_DOUBLE_EQ(one("gpu:1x6:latency=1.5s").latency_seconds, 1.5);
+  EXPECT_DOUBLE_EQ(one("gpu:1x1e2").bytes_per_second, 1e11);
+}
+
+TEST(HybridWorkerText, Groups) {
+  const WorkerDescription board = one("cpu:2x4x0.3:claim=inf");
+  EXPECT_TRUE(board.is_groups);
+  EXPECT_EQ(board.count, 2u);
+  EXPECT_EQ(board.members, 4u);
+  EXPECT_DOUBLE_EQ(board.bytes_per_second, 1.2e9);
+  EXPECT_EQ(board.claims, UINT64_MAX);
+  EXPECT_EQ(one("cpu:1x1x1:claim=7").claims, 7u);
+}
+
+TEST(HybridWorkerText, WorkersInTheOrderOfTheirDescriptions) {
+  const auto descriptions = parse_workers(Texts{"cpu:2x0.5", "gpu:1x6", "cpu:1x1"});
+  const auto known = to_workers(descriptions, true), unknown = to_workers(descriptions, false);
+  ASSERT_EQ(known.size(), 4u);
+  const double speeds[] = {0.5e9, 0.5e9, 6e9, 1e9};
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(known[i].name, i == 2 ? "gpu" : "cpu");
+    EXPECT_EQ(known[i].bytes_per_second, speeds[i]);
+    EXPECT_EQ(known[i].known_bytes_per_second, speeds[i]);
+    EXPECT_EQ(unknown[i].known_bytes_per_second, 0);
+  }
+}
+
+TEST(HybridWorkerText, RefusedWithASentence) {
+  EXPECT_EQ(refused("cpu"), "worker \"cpu\": it has no speed: NAME:COUNTxGBPS or NAME:GROUPSxMEMBERSxGBPS");
+  EXPECT_EQ(refused("cpu:0x1"), "worker \"cpu:0x1\": the number of workers is \"0\", not from 1 to 4096");
+  EXPECT_EQ(refused("cpu:1x4097x1"),
+            "worker \"cpu:1x4097x1\": the number of members of a group is \"4097\", not from 1 to 4096");
+  EXPECT_EQ(refused("cpu:64x65x1"), "worker \"cpu:64x65x1\": 4160 workers in all with it, more than 4096");
+  EXPECT_EQ(refused("cpu:4x-1"), "worker \"cpu:4x-1\": \"-1\" is no speed in GB/s");
+  EXPECT_EQ(refused("cpu:4x0"), "worker \"cpu:4x0\": \"0\" GB/s is not from 1e-06 to 1000000");
+  EXPECT_EQ(refused("cpu:4x1:latency=2"),
+            "worker \"cpu:4x1:latency=2\": latency is \"2\", no time such as 0.5s, 2ms, 30us");
+  EXPECT_EQ(refused("cpu:4x1:jitter=1"), "worker \"cpu:4x1:jitter=1\": jitter is \"1\", not from 0 to 0.9");
+  EXPECT_EQ(refused("cpu:4x1:claim=2"), "worker \"cpu:4x1:claim=2\": only groups claim: NAME:GROUPSxMEMBERSxGBPS");
+  EXPECT_EQ(refused("cpu:4x1:speed=2"),
+            "worker \"cpu:4x1:speed=2\": \"speed\" is unknown; known: latency, jitter, claim");
+  EXPECT_EQ(refused("cpu:4x1:jitter=0:jitter=0"), "worker \"cpu:4x1:jitter=0:jitter=0\": jitter is given twice");
+  EXPECT_EQ(refused("a\x1b[2J:1x1"),
+            "worker \"a?[2J:1x1\": \"a?[2J\" is no name: 1 to 31 letters, digits, '_', '-' or '.'");
+  for (const char *text : {"",
+                           ":",
+                           ":1x1",
+                           "cpu:",
+                           "cpu:x",
+                           "cpu:1x",
+                           "cpu:x1",
+                           "cpu:1",
+                           "cpu:1x1x",
+                           "cpu:1x1x1x1",
+                           "cpu:1x1:",
+                           "cpu:1x1:latency",
+                           "cpu:1x1:latency=",
+                           "cpu:1x1:latency=ms",
+                           "cpu:1x1:=2ms",
+                           "cpu:1x1:latency=-2ms",
+                           "cpu:1x1:latency=1e9s",
+                           "cpu:1x1:latency=nans",
+                           "cpu:1x1:latency=2 ms",
+                           "cpu:1x1:jitter=-0.1",
+                           "cpu:1x1:jitter=nan",
+                           "cpu:1x1:jitter=inf",
+                           "cpu:1x1x1:claim=0",
+                           "cpu:1x1x1:claim=-1",
+                           "cpu:1x1x1:claim=INF",
+                           "cpu:1x1x1:claim=1.5",
+                           "cpu:1x1x1:claim=99999999999999999999",
+                           "cpu:1xnan",
+                           "cpu:1xinf",
+                           "cpu:1x1e999",
+                           "cpu:1x1e-9",
+                           "cpu:1x1e7",
+                           "cpu:1.5x1",
+                           "cpu:99999999999999999999x1",
+                           "cpu:4294967297x1",
+                           "cpu:+1x1",
+                           "cpu:-1x1",
+                           "cpu:1x0x10",
+                           "cpu: 1x1",
+                           "cpu:1x1 ",
+                           "c p:1x1",
+                           "cpu=1:1x1",
+                           "cpu:1X1",
+                           "cpu:1x1gb",
+                           "cpu:1x0x1",
+                           "\xff:1x1"})
+    refused(text);
+  refused(std::string(32, 'a') + ":1x1");
+  refused(std::string("cpu:1x1\0", 8));
+  EXPECT_LT(refused(std::string(1'000'000, 'x')).size(), 400u);
+  EXPECT_NE(refusal([] { parse_workers({}); }), "");
+}
+
+TEST(HybridWorkerText, NamesAndSumsOverAll) {
+  EXPECT_EQ(refusal([] {
+              parse_workers(Texts{"cpu:1x1", "gpu:1x6", "cpu:1x4x1"});
+            }),
+            "worker \"cpu:1x4x1\": cpu is already the name of single workers");
+  EXPECT_EQ(refusal([] {
+              parse_workers(Texts{"cpu:4000x1", "gpu:97x6"});
+            }),
+            "worker \"gpu:97x6\": 4097 workers in all with it, more than 4096");
+  EXPECT_EQ(parse_workers(Texts{"cpu:4000x1", "gpu:96x6"}).size(), 2u);
+}
+
+TEST(HybridWorkerText, Policies) {
+  EXPECT_EQ(parse_policy("free"), Policy::free);
+  EXPECT_EQ(parse_policy("budget"), Policy::budget);
+  EXPECT_EQ(parse_policy("auto"), Policy::automatic);
+  for (const char *text : {"", "Auto", "automatic", "free "}) refusal([&] { parse_policy(text); });
+}
+
+TEST(HybridWorkerText, Resources) {
+  const auto workers = parse_workers(Texts{"cpu:4x1", "gpu:1x6"});
+  using Resources = std::vector<std::pair<std::string, std::uint64_t>>;
+  EXPECT_EQ(parse_resources("", workers), Resources{});
+  EXPECT_EQ(parse_resources("cpu=5,gpu=1", workers), (Resources{{"cpu", 5}, {"gpu", 1}}));
+  EXPECT_EQ(refusal([&] { parse_resources("gpu=1,fpga=5", workers); }), "resource \"fpga=5\": no worker has this name");
+  EXPECT_EQ(refusal([&] { parse_resources("cpu=0", workers); }), "resource \"cpu=0\": the amount is no number from 1");
+  EXPECT_EQ(refusal([&] { parse_resources("cpu=1,cpu=2", workers); }), "resource \"cpu=2\": it has an amount already");
+  for (const char *text :
+       {",", "cpu", "cpu=", "cpu=-1", "cpu=1.5", "cpu=1,", "=1", "cpu=99999999999999999999", "cpu=1 "})
+    refusal([&] { parse_resources(text, workers); });
+}
+
+// Whatever the text: a machine within the limits that can be simulated, or a refusal.
+TEST(HybridWorkerText, AnyText) {
+  Random random(41);
+  const std::string_view good[] = {"cpu:1x4x0.3:claim=inf", "gpu:1x6:latency=2ms", "a:16x1e2:jitter=0.3",
+                                   "b:2x3x0.001:claim=12:latency=10us"};
+  const std::string_view letters = "0123456789xxx:::==..abcglms-+einf ";
+  unsigned accepted = 0;
+  for (unsigned i = 0; i < 50'000; ++i) {
+    std::string text(good[random.below(std::size(good))]);
+    for (std::uint64_t n = random.below(4); n > 0; --n) {
+      const std::size_t at = random.below(text.size());
+      const char letter = letters[random.below(letters.size())];
+      if (random.chance(50)) {
+        text[at] = letter;
+      } else if (random.chance(50)) {
+        text.insert(at, 1, letter);
+      } else {
+        text.erase(at, random.between(1, 3));
+      }
+      if (text.empty()) break;
+    }
+    try {
+      const auto descriptions = parse_workers(Texts{text});
+      const WorkerDescription &it = descriptions.front();
+      ++accepted;
+      ASSERT_TRUE(it.count >= 1 && it.members >= 1 && it.count * it.members <= hybrid::kMostWorkers) << text;
+      ASSERT_TRUE(it.bytes_per_second >= 1e3 && it.bytes_per_second <= 4096e15) << text;
+      ASSERT_TRUE(it.latency_seconds >= 0 && it.latency_seconds <= 3600) << text;
+      ASSERT_TRUE(it.jitter >= 0 && it.jitter <= 0.9) << text;
+      ASSERT_GE(it.claims, 1u) << text;
+      if (it.count > 16) continue;
+      hybrid::Simulation simulation;
+      simulation.workers = to_workers(descriptions, random.chance(50));
+      simulation.work_bytes = 1 << 20;
+      simulation.chunk_bytes = 1 << 17;
+      simulation.policy = static_cast<Policy>(random.below(3));
+      const hybrid::SimulationResult result = simulate(simulation);
+      ASSERT_TRUE(result.completed) << text;
+      ASSERT_TRUE(std::isfinite(result.makespan_seconds) && result.makespan_seconds > 0) << text;
+    } catch (const base::Error &error) {
+      ASSERT_EQ(error.status(), TANDEM_ERROR_INVALID_ARGUMENT) << text;
+    }
+  }
+  EXPECT_GT(accepted, 10'000u);
+  EXPECT_LT(accepted, 45'000u);
+}
+
+}  // namespace
+}  // namespace tandem::test

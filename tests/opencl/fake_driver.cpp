@@ -1,0 +1,791 @@
+#include "tests/opencl/fake_driver.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <sstream>
+#include <thread>
+#include <utility>
+
+#include "tests/support/expected.hpp"
+
+namespace tandem::test {
+
+using core::Mode;
+using device::Access;
+using device::Binding;
+using device::Technique;
+
+namespace {
+
+struct Storage {
+  std::vector<std::uint8_t> bytes;
+  void *host = nullptr;  // CL_MEM_USE_HOST_PTR: copied in at first, and out when mapped, as a driver may
+};
+
+struct Command {
+  std::function<void()> action;
+  std::vector<std::shared_ptr<Command>> before;  // in its queue: done earlier, whether they failed or not
+  std::vector<std::shared_ptr<Command>> waits;   // if one of these failed it is not done
+  bool is_done = false;
+  bool has_failed = false;
+  bool fails_by_script = false;
+};
+
+struct Object {
+  const char *kind;
+  int references = 1;
+  virtual ~Object() = default;
+};
+
+struct FakeContext : Object {};
+struct FakeQueue : Object {
+  FakeContext *context;
+  cl_device_id device;
+  bool is_in_order = true;
+  std::vector<std::shared_ptr<Command>> pending;  // in order: the last one alone
+};
+struct FakeBuffer : Object {
+  FakeContext *context;
+  cl_mem_flags flags;
+  std::shared_ptr<Storage> storage;
+  bool on_device = true;
+};
+struct FakeProgram : Object {
+  std::string text;
+  bool is_built = false;
+};
+struct FakeKernel : Object {
+  std::string text;
+  std::vector<std::vector<std::uint8_t>> arguments;
+};
+struct FakeEvent : Object {
+  std::shared_ptr<Command> command;
+};
+
+constexpr const char *kBinaryMark = "binary:";
+constexpr std::uint8_t kOldByte = 0xa5;  // what memory of a device holds at first
+
+int platform_object, device_objects[8];
+
+}  // namespace
+
+struct FakeDriver::State {
+  mutable std::recursive_mutex mutex;
+  FakeDriverScript script;
+  std::uint64_t calls = 0, commands = 0, device_bytes = 0, most_device_bytes = 0;
+  std::map<std::string, std::uint64_t> calls_of;
+  std::string failed;
+  std::map<std::string, std::int64_t> live;
+  std::vector<std::string> violations;
+
+  void violate(std::string what) { violations.push_back(std::move(what)); }
+
+  void execute(const std::shared_ptr<Command> &command) {
+    if (command->is_done) return;
+    command->is_done = true;
+    for (const auto &each : std::exchange(command->before, {})) execute(each);
+    for (const auto &each : std::exchange(command->waits, {})) {
+      execute(each);
+      command->has_failed |= each->has_failed;
+    }
+    command->has_failed |= command->fails_by_script;
+    if (!command->has_failed) command->action();
+    command->action = nullptr;
+  }
+
+  // Out of order: what was put in last is done first.
+  void execute_all(std::vector<std::shared_ptr<Command>> queued) {
+    for (auto each = queued.rbegin(); each != queued.rend(); ++each) execute(*each);
+  }
+};
+
+namespace {
+
+FakeDriver::State *state = nullptr;
+using Lock = std::lock_guard<std::recursive_mutex>;
+
+template <class Made>
+Made *make_object(const char *kind) {
+  auto *made = new Made;
+  made->kind = kind;
+  ++state->live[kind];
+  return made;
+}
+
+template <class Handle>
+cl_int release_object(Handle handle) {
+  auto *object = reinterpret_cast<Object *>(handle);
+  if (--object->references > 0) return CL_SUCCESS;
+  if (auto *buffer = dynamic_cast<FakeBuffer *>(object); buffer != nullptr && buffer->on_device)
+    state->device_bytes -= buffer->storage->bytes.size();
+  if (auto *queue = dynamic_cast<FakeQueue *>(object)) state->execute_all(std::exchange(queue->pending, {}));
+  --state->live[object->kind];
+  delete object;
+  return CL_SUCCESS;
+}
+
+template <class Handle>
+cl_int retain_object(Handle handle) {
+  ++reinterpret_cast<Object *>(handle)->references;
+  return CL_SUCCESS;
+}
+
+// Counts a call; whether the script wants it to fail.
+bool fails(const char *function) {
+  ++state->calls_of[function];
+  if (state->calls++ != state->script.failing_call) return false;
+  state->failed = function;
+  return true;
+}
+
+cl_int write_value(const void *value, std::size_t bytes, std::size_t room, void *out, std::size_t *needed) {
+  if (needed != nullptr) *needed = bytes;
+  if (out == nullptr) return CL_SUCCESS;
+  if (room < bytes) return CL_INVALID_VALUE;
+  std::memcpy(out, value, bytes);
+  return CL_SUCCESS;
+}
+template <class Value>
+cl_int write_number(Value value, std::size_t room, void *out, std::size_t *needed) {
+  return write_value(&value, sizeof value, room, out, needed);
+}
+cl_int write_text(const std::string &text, std::size_t room, void *out, std::size_t *needed) {
+  return write_value(text.c_str(), text.size() + 1, room, out, needed);
+}
+
+FakeBuffer *as(cl_mem buffer) { return reinterpret_cast<FakeBuffer *>(buffer); }
+FakeQueue *as(cl_command_queue queue) { return reinterpret_cast<FakeQueue *>(queue); }
+
+// Puts a command into a queue.
+cl_int enqueue(cl_command_queue queue, cl_uint wait_count, const cl_event *waits, cl_event *event, bool blocking,
+               std::function<void()> action) {
+  auto command = std::make_shared<Command>();
+  command->action = std::move(action);
+  if (state->commands == state->script.cancelling_command) state->script.control->cancel();
+  command->fails_by_script = state->commands++ == state->script.failing_command;
+  auto &pending = as(queue)->pending;
+  if (as(queue)->is_in_order) command->before = std::exchange(pending, {});
+  for (cl_uint i = 0; i < wait_count; ++i) command->waits.push_back(reinterpret_cast<FakeEvent *>(waits[i])->command);
+  pending.push_back(command);
+  if (event != nullptr) {
+    auto *made = make_object<FakeEvent>("event");
+    made->command = command;
+    *event = reinterpret_cast<cl_event>(made);
+  }
+  if (!blocking) return CL_SUCCESS;
+  state->execute(command);
+  return command->has_failed ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
+}
+
+bool inside(const Storage &storage, std::uint64_t offset, std::uint64_t bytes, const char *who) {
+  if (offset <= storage.bytes.size() && bytes <= storage.bytes.size() - offset) return true;
+  state->violate(fmt::format("{}: {} bytes at {} of a buffer of {}", who, bytes, offset, storage.bytes.size()));
+  return false;
+}
+
+struct Parsed {
+  device::KernelSpec spec;
+  core::Matrix matrix{0, 0};
+};
+
+Parsed parse(const std::string &text) {
+  std::istringstream in(text);
+  std::string word;
+  int technique = 0, mode = 0, access = 0, binding = 0;
+  unsigned rows = 0, columns = 0;
+  Parsed parsed;
+  in >> word >> technique >> mode >> access >> binding >> parsed.spec.tuning.element_bytes >>
+      parsed.spec.tuning.elements_per_item >> rows >> columns;
+  parsed.spec.technique = static_cast<Technique>(technique);
+  parsed.spec.mode = static_cast<Mode>(mode);
+  parsed.spec.access = static_cast<Access>(access);
+  parsed.spec.binding = static_cast<Binding>(binding);
+  parsed.matrix = core::Matrix(rows, columns);
+  for (unsigned r = 0; r < rows; ++r) {
+    for (unsigned c = 0; c < columns; ++c) {
+      unsigned value = 0;
+      in >> value;
+      parsed.matrix.at(r, c) = static_cast<std::uint8_t>(value);
+    }
+  }
+  return parsed;
+}
+
+template <class Value>
+Value value_of(const std::vector<std::uint8_t> &argument) {
+  Value value{};
+  if (argument.size() != sizeof value) {
+    state->violate(fmt::format("an argument of {} bytes where {} belong", argument.size(), sizeof value));
+    return value;
+  }
+  std::memcpy(&value, argument.data(), sizeof value);
+  return value;
+}
+
+// What the kernel's arguments name, taken at the time of the call.
+struct Call {
+  Parsed parsed;
+  std::vector<std::shared_ptr<Storage>> shards;
+  std::shared_ptr<Storage> offsets, records, tables;
+  device::KernelRange range;
+  std::uint64_t group_count = 0;
+};
+
+void compute(Call &call) {
+  core::Matrix &matrix = call.parsed.matrix;
+  const device::KernelSpec &spec = call.parsed.spec;
+  const unsigned rows = matrix.rows(), columns = matrix.columns();
+  const device::KernelRange &range = call.range;
+  if (call.tables != nullptr) {
+    for (unsigned r = 0; r < rows; ++r) {
+      for (unsigned c = 0; c < columns; ++c) {
+        std::uint32_t word = 0;
+        std::memcpy(&word, call.tables->bytes.data() + (std::size_t{r / 4} * columns * 32 + c * 32 + 1) * 4, 4);
+        matrix.at(r, c) = static_cast<std::uint8_t>(word >> r % 4 * 8);
+      }
+    }
+  }
+  const auto shard = [&](unsigned i) -> std::uint8_t * {
+    std::uint64_t offset = 0;
+    std::memcpy(&offset, call.offsets->bytes.data() + std::size_t{i} * 8, 8);
+    Storage &storage = *call.shards[spec.binding == Binding::arguments ? i : static_cast<unsigned>(i >= columns)];
+    if (spec.access == Access::aligned && offset % spec.tuning.element_bytes != 0)
+      state->violate(fmt::format("shard {} at {} is not aligned to {}", i, offset, spec.tuning.element_bytes));
+    return inside(storage, offset, range.length, "kernel") ? storage.bytes.data() + offset : nullptr;
+  };
+  std::vector<const std::uint8_t *> inputs;
+  for (unsigned c = 0; c < columns; ++c) inputs.push_back(shard(c));
+  if (std::find(inputs.begin(), inputs.end(), nullptr) != inputs.end()) return;
+  const Shards product = expected(matrix.data(), rows, columns, inputs.data(), range.length);
+  const std::uint64_t tiles =
+      range.tile_bytes == 0 ? 0 : (range.end - range.begin + range.tile_bytes - 1) / range.tile_bytes;
+  for (unsigned r = 0; r < rows; ++r) {
+    std::uint8_t *output = shard(columns + r);
+    if (output == nullptr) return;
+    for (std::uint64_t i = 0; i < range.length; ++i) {
+      const std::uint8_t value = product[r][i];
+      if (spec.mode == Mode::assign) output[i] = value;
+      if (spec.mode == Mode::accumulate) output[i] ^= value;
+      if (spec.mode != Mode::compare || output[i] == value) continue;
+      std::uint64_t tile = tiles, position = i;
+      if (i >= range.end) {
+        tile = tiles + 1;
+        position = i - range.end;
+      } else if (i >= range.begin) {
+        tile = (i - range.begin) / range.tile_bytes;
+        position = (i - range.begin) % range.tile_bytes;
+      }
+      const std::uint64_t at = (tile * rows + r) * 8;
+      if (!inside(*call.records, at, 8, "records")) return;
+      std::uint32_t record[2];
+      std::memcpy(record, call.records->bytes.data() + at, 8);
+      ++record[0];
+      record[1] = std::min(record[1], static_cast<std::uint32_t>(position));
+      std::memcpy(call.records->bytes.data() + at, record, 8);
+    }
+  }
+}
+
+// ---- the table -------------------------------------------------------------------------------------
+
+cl_int CL_API_CALL get_platforms(cl_uint room, cl_platform_id *out, cl_uint *count) {
+  double seconds = 0;
+  {
+    const Lock lock(state->mutex);
+    if (fails("clGetPlatformIDs")) return CL_OUT_OF_HOST_MEMORY;
+    seconds = state->script.listing_seconds;
+  }
+  if (seconds > 0) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  if (count != nullptr) *count = 1;
+  if (room != 0) *out = reinterpret_cast<cl_platform_id>(&platform_object);
+  return CL_SUCCESS;
+}
+
+cl_int CL_API_CALL get_platform(cl_platform_id, cl_platform_info, std::size_t room, void *out, std::size_t *needed) {
+  const Lock lock(state->mutex);
+  if (fails("clGetPlatformInfo")) return CL_OUT_OF_HOST_MEMORY;
+  return write_text("Fake Platform", room, out, needed);
+}
+
+cl_int CL_API_CALL get_devices(cl_platform_id, cl_device_type, cl_uint room, cl_device_id *out, cl_uint *count) {
+  const Lock lock(state->mutex);
+  if (fails("clGetDeviceIDs")) return CL_OUT_OF_RESOURCES;
+  const auto there = static_cast<cl_uint>(state->script.devices.size());
+  if (there == 0) return CL_DEVICE_NOT_FOUND;
+  if (count != nullptr) *count = there;
+  for (cl_uint i = 0; i < std::min(room, there); ++i) out[i] = reinterpret_cast<cl_device_id>(&device_objects[i]);
+  return CL_SUCCESS;
+}
+
+const FakeDevice &device_of(cl_device_id id) {
+  return state->script.devices.at(static_cast<std::size_t>(reinterpret_cast<int *>(id) - device_objects));
+}
+
+cl_int CL_API_CALL get_device(cl_device_id id, cl_device_info what, std::size_t room, void *out, std::size_t *needed) {
+  const Lock lock(state->mutex);
+  if (fails("clGetDeviceInfo")) return CL_OUT_OF_RESOURCES;
+  const FakeDevice &device = device_of(id);
+  const auto number = [&](auto value) { return write_number(value, room, out, needed); };
+  switch (what) {
+    case CL_DEVICE_TYPE:
+      return number(device.type);
+    case CL_DEVICE_NAME:
+      return write_text(device.name, room, out, needed);
+    case CL_DEVICE_VENDOR:
+      return write_text("Fake Vendor", room, out, needed);
+    case CL_DRIVER_VERSION:
+      return write_text("1.0", room, out, needed);
+    case CL_DEVICE_GLOBAL_MEM_SIZE:
+      return number(cl_ulong{device.memory_bytes});
+    case CL_DEVICE_MAX_MEM_ALLOC_SIZE:
+      return number(cl_ulong{device.most_buffer_bytes});
+    case CL_DEVICE_LOCAL_MEM_SIZE:
+      return number(cl_ulong{device.local_bytes});
+    case CL_DEVICE_MAX_PARAMETER_SIZE:
+      return number(device.parameter_bytes);
+    case CL_DEVICE_MAX_WORK_GROUP_SIZE:
+      return number(device.most_group_items);
+    case CL_DEVICE_MAX_COMPUTE_UNITS:
+      return number(device.compute_units);
+    case CL_DEVICE_MEM_BASE_ADDR_ALIGN:
+      return number(cl_uint{8 * device.base_alignment_bytes});
+    case CL_DEVICE_HOST_UNIFIED_MEMORY:
+      return number(cl_bool{device.shares_memory});
+    case CL_DEVICE_AVAILABLE:
+      return number(cl_bool{device.is_available});
+    case CL_DEVICE_COMPILER_AVAILABLE:
+      return number(cl_bool{device.has_compiler});
+    case CL_DEVICE_ENDIAN_LITTLE:
+      return number(cl_bool{CL_TRUE});
+    case CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS:
+      return number(cl_uint{3});
+    case CL_DEVICE_MAX_WORK_ITEM_SIZES: {
+      const std::size_t sizes[] = {device.most_group_items, device.most_group_items, 64};
+      return write_value(sizes, sizeof sizes, room, out, needed);
+    }
+    default:
+      return CL_INVALID_VALUE;
+  }
+}
+
+cl_context CL_API_CALL create_context(const cl_context_properties *, cl_uint, const cl_device_id *,
+                                      void(CL_CALLBACK *)(const char *, const void *, std::size_t, void *), void *,
+                                      cl_int *error) {
+  const Lock lock(state->mutex);
+  *error = fails("clCreateContext") ? CL_DEVICE_NOT_AVAILABLE : CL_SUCCESS;
+  return *error != CL_SUCCESS ? nullptr : reinterpret_cast<cl_context>(make_object<FakeContext>("context"));
+}
+
+cl_command_queue CL_API_CALL create_queue(cl_context context, cl_device_id device,
+                                          cl_command_queue_properties properties, cl_int *error) {
+  const Lock lock(state->mutex);
+  *error = fails("clCreateCommandQueue") ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
+  if (*error != CL_SUCCESS) return nullptr;
+  auto *queue = make_object<FakeQueue>("queue");
+  queue->context = reinterpret_cast<FakeContext *>(context);
+  queue->device = device;
+  queue->is_in_order = (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) == 0;
+  return reinterpret_cast<cl_command_queue>(queue);
+}
+
+cl_int CL_API_CALL get_queue(cl_command_queue queue, cl_command_queue_info what, std::size_t room, void *out,
+                             std::size_t *needed) {
+  const Lock lock(state->mutex);
+  if (fails("clGetCommandQueueInfo")) return CL_OUT_OF_RESOURCES;
+  if (what == CL_QUEUE_CONTEXT) return write_number(as(queue)->context, room, out, needed);
+  if (what == CL_QUEUE_DEVICE) return write_number(as(queue)->device, room, out, needed);
+  return CL_INVALID_VALUE;
+}
+
+cl_mem CL_API_CALL create_buffer(cl_context context, cl_mem_flags flags, std::size_t bytes, void *host, cl_int *error) {
+  const Lock lock(state->mutex);
+  const bool on_device = (flags & (CL_MEM_ALLOC_HOST_PTR | CL_MEM_USE_HOST_PTR)) == 0;
+  *error = fails("clCreateBuffer") ? CL_MEM_OBJECT_ALLOCATION_FAILURE
+           : bytes == 0            ? CL_INVALID_BUFFER_SIZE
+                                   : CL_SUCCESS;
+  if (*error == CL_SUCCESS && (flags & CL_MEM_USE_HOST_PTR) != 0) {
+    const bool writes = (flags & CL_MEM_READ_ONLY) == 0;
+    if (writes && state->script.read_only.contains(host)) state->violate("a buffer to write to over read-only memory");
+    if (state->script.refuses_host_memory) *error = CL_INVALID_HOST_PTR;
+  }
+  if (*error == CL_SUCCESS && on_device && state->device_bytes + bytes > state->script.devices.front().memory_bytes)
+    *error = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+  if (*error != CL_SUCCESS) return nullptr;
+  auto *buffer = make_object<FakeBuffer>("buffer");
+  buffer->context = reinterpret_cast<FakeContext *>(context);
+  buffer->flags = flags;
+  buffer->on_device = on_device;
+  buffer->storage = std::make_shared<Storage>();
+  buffer->storage->bytes.assign(bytes, kOldByte);
+  if (host != nullptr) std::memcpy(buffer->storage->bytes.data(), host, bytes);
+  if ((flags & CL_MEM_USE_HOST_PTR) != 0) buffer->storage->host = host;
+  if (on_device) state->device_bytes += bytes;
+  state->most_device_bytes = std::max(state->most_device_bytes, state->device_bytes);
+  return reinterpret_cast<cl_mem>(buffer);
+}
+
+cl_int CL_API_CALL get_buffer(cl_mem mem, cl_mem_info what, std::size_t room, void *out, std::size_t *needed) {
+  const Lock lock(state->mutex);
+  if (fails("clGetMemObjectInfo")) return CL_OUT_OF_RESOURCES;
+  switch (what) {
+    case CL_MEM_TYPE:
+      return write_number(cl_mem_object_type{CL_MEM_OBJECT_BUFFER}, room, out, needed);
+    case CL_MEM_CONTEXT:
+      return write_number(as(mem)->context, room, out, needed);
+    case CL_MEM_SIZE:
+      return write_number(as(mem)->storage->bytes.size(), room, out, needed);
+    case CL_MEM_ASSOCIATED_MEMOBJECT:
+      return write_number(cl_mem{nullptr}, room, out, needed);
+    case CL_MEM_OFFSET:
+      return write_number(std::size_t{0}, room, out, needed);
+    case CL_MEM_FLAGS:
+      return write_number(as(mem)->flags, room, out, needed);
+    default:
+      return CL_INVALID_VALUE;
+  }
+}
+
+cl_program CL_API_CALL program_from_text(cl_context, cl_uint, const char **text, const std::size_t *bytes,
+                                         cl_int *error) {
+  const Lock lock(state->mutex);
+  *error = fails("clCreateProgramWithSource") ? CL_OUT_OF_HOST_MEMORY : CL_SUCCESS;
+  if (*error != CL_SUCCESS) return nullptr;
+  auto *program = make_object<FakeProgram>("program");
+  program->text.assign(text[0], bytes[0]);
+  return reinterpret_cast<cl_program>(program);
+}
+
+cl_program CL_API_CALL program_from_binary(cl_context, cl_uint, const cl_device_id *, const std::size_t *bytes,
+                                           const unsigned char **binary, cl_int *status, cl_int *error) {
+  const Lock lock(state->mutex);
+  *status = CL_SUCCESS;
+  *error = fails("clCreateProgramWithBinary") ? CL_OUT_OF_HOST_MEMORY : CL_SUCCESS;
+  const std::string all(reinterpret_cast<const char *>(binary[0]), bytes[0]);
+  if (state->script.refuses_binaries || !all.starts_with(kBinaryMark)) *error = *status = CL_INVALID_BINARY;
+  if (*error != CL_SUCCESS) return nullptr;
+  auto *program = make_object<FakeProgram>("program");
+  program->text = all.substr(std::strlen(kBinaryMark));
+  return reinterpret_cast<cl_program>(program);
+}
+
+cl_int CL_API_CALL build(cl_program program, cl_uint, const cl_device_id *, const char *,
+                         void(CL_CALLBACK *)(cl_program, void *), void *) {
+  const Lock lock(state->mutex);
+  if (fails("clBuildProgram")) return CL_OUT_OF_HOST_MEMORY;
+  if (state->script.refuses_text) return CL_BUILD_PROGRAM_FAILURE;
+  reinterpret_cast<FakeProgram *>(program)->is_built = true;
+  return CL_SUCCESS;
+}
+
+cl_int CL_API_CALL get_program(cl_program program, cl_program_info what, std::size_t room, void *out,
+                               std::size_t *needed) {
+  const Lock lock(state->mutex);
+  if (fails("clGetProgramInfo")) return CL_OUT_OF_RESOURCES;
+  const std::string binary = kBinaryMark + reinterpret_cast<FakeProgram *>(program)->text;
+  if (what == CL_PROGRAM_BINARY_SIZES) return write_number(binary.size(), room, out, needed);
+  if (what != CL_PROGRAM_BINARIES) return CL_INVALID_VALUE;
+  std::memcpy(*static_cast<unsigned char **>(out), binary.data(), binary.size());
+  return CL_SUCCESS;
+}
+
+cl_int CL_API_CALL get_build(cl_program, cl_device_id, cl_program_build_info, std::size_t room, void *out,
+                             std::size_t *needed) {
+  const Lock lock(state->mutex);
+  if (fails("clGetProgramBuildInfo")) return CL_OUT_OF_RESOURCES;
+  return write_text("fake: no", room, out, needed);
+}
+
+cl_kernel CL_API_CALL create_kernel(cl_program program, const char *, cl_int *error) {
+  const Lock lock(state->mutex);
+  *error = fails("clCreateKernel") ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
+  if (!reinterpret_cast<FakeProgram *>(program)->is_built) *error = CL_INVALID_PROGRAM_EXECUTABLE;
+  if (*error != CL_SUCCESS) return nullptr;
+  auto *kernel = make_object<FakeKernel>("kernel");
+  kernel->text = reinterpret_cast<FakeProgram *>(program)->text;
+  return reinterpret_cast<cl_kernel>(kernel);
+}
+
+cl_int CL_API_CALL set_argument(cl_kernel kernel, cl_uint index, std::size_t bytes, const void *value) {
+  const Lock lock(state->mutex);
+  if (fails("clSetKernelArg")) return CL_OUT_OF_RESOURCES;
+  auto &arguments = reinterpret_cast<FakeKernel *>(kernel)->arguments;
+  if (arguments.size() <= index) arguments.resize(index + 1);
+  arguments[index].assign(bytes, 0);
+  if (value != nullptr) std::memcpy(arguments[index].data(), value, bytes);
+  return CL_SUCCESS;
+}
+
+cl_int CL_API_CALL get_kernel(cl_kernel, cl_device_id id, cl_kernel_work_group_info, std::size_t room, void *out,
+                              std::size_t *needed) {
+  const Lock lock(state->mutex);
+  if (fails("clGetKernelWorkGroupInfo")) return CL_OUT_OF_RESOURCES;
+  return write_number(device_of(id).kernel_group_items, room, out, needed);
+}
+
+cl_int CL_API_CALL run_kernel(cl_command_queue queue, cl_kernel kernel, cl_uint, const std::size_t *,
+                              const std::size_t *global, const std::size_t *local, cl_uint wait_count,
+                              const cl_event *waits, cl_event *event) {
+  const Lock lock(state->mutex);
+  if (fails("clEnqueueNDRangeKernel")) return CL_OUT_OF_RESOURCES;
+  const FakeDevice &device = device_of(as(queue)->device);
+  if (local[0] * local[1] * local[2] > std::min(device.most_group_items, device.kernel_group_items))
+    return CL_INVALID_WORK_GROUP_SIZE;
+  const auto &arguments = reinterpret_cast<FakeKernel *>(kernel)->arguments;
+  if (parse(reinterpret_cast<FakeKernel *>(kernel)->text).spec.access == Access::aligned &&
+      device.base_alignment_bytes < 64)
+    state->violate("an aligned kernel, and buffers that are not");
+  auto call = std::make_shared<Call>();
+  call->parsed = parse(reinterpret_cast<FakeKernel *>(kernel)->text);
+  device::KernelSpec &spec = call->parsed.spec;
+  std::size_t at = 0;
+  const auto next = [&]() -> const std::vector<std::uint8_t> & {
+    static const std::vector<std::uint8_t> nothing;
+    return at < arguments.size() ? arguments[at++] : nothing;
+  };
+  const auto storage = [&]() -> std::shared_ptr<Storage> {
+    const auto mem = value_of<cl_mem>(next());
+    return mem != nullptr ? as(mem)->storage : nullptr;
+  };
+  const unsigned shard_count =
+      spec.binding == Binding::offsets ? 2 : call->parsed.matrix.rows() + call->parsed.matrix.columns();
+  for (unsigned i = 0; i < shard_count; ++i) call->shards.push_back(storage());
+  call->offsets = storage();
+  call->range.begin = value_of<cl_ulong>(next());
+  call->range.end = value_of<cl_ulong>(next());
+  call->range.length = value_of<cl_ulong>(next());
+  call->records = storage();
+  for (unsigned d = 0; d < 3; ++d) spec.tuning.local[d] = static_cast<unsigned>(local[d]);
+  if (spec.technique == Technique::tables) {
+    call->tables = storage();
+    const auto columns = value_of<cl_uint>(next());
+    const auto rows = value_of<cl_uint>(next());
+    call->parsed.matrix = core::Matrix(rows, columns);
+    if (next().size() != std::size_t{columns} * 128) state->violate("local space has another size than columns * 128");
+  }
+  if (at != arguments.size()) state->violate(fmt::format("{} arguments, {} belong", arguments.size(), at));
+  call->range.tile_bytes = std::uint64_t{spec.tuning.element_bytes} * spec.tuning.elements_per_item * local[0] *
+                           (spec.technique == Technique::tables ? local[1] : 1);
+  const std::uint64_t tiles =
+      (call->range.end - call->range.begin + call->range.tile_bytes - 1) / call->range.tile_bytes;
+  if (global[0] / local[0] != (tiles + local[2] - 1) / local[2] + 1 || global[1] != local[1] || global[2] != local[2])
+    state->violate(fmt::format("{} work-items for {} tiles", global[0], tiles));
+  return enqueue(queue, wait_count, waits, event, false, [call] { compute(*call); });
+}
+
+cl_int CL_API_CALL read_buffer(cl_command_queue queue, cl_mem mem, cl_bool blocking, std::size_t offset,
+                               std::size_t bytes, void *out, cl_uint wait_count, const cl_event *waits,
+                               cl_event *event) {
+  const Lock lock(state->mutex);
+  if (fails("clEnqueueReadBuffer")) return CL_OUT_OF_RESOURCES;
+  if (!inside(*as(mem)->storage, offset, bytes, "read")) return CL_INVALID_VALUE;
+  return enqueue(queue, wait_count, waits, event, blocking != CL_FALSE,
+                 [=, storage = as(mem)->storage] { std::memcpy(out, storage->bytes.data() + offset, bytes); });
+}
+
+cl_int CL_API_CALL write_buffer(cl_command_queue queue, cl_mem mem, cl_bool blocking, std::size_t offset,
+                                std::size_t bytes, const void *from, cl_uint wait_count, const cl_event *waits,
+                                cl_event *event) {
+  const Lock lock(state->mutex);
+  if (fails("clEnqueueWriteBuffer")) return CL_OUT_OF_RESOURCES;
+  if (!inside(*as(mem)->storage, offset, bytes, "write")) return CL_INVALID_VALUE;
+  return enqueue(queue, wait_count, waits, event, blocking != CL_FALSE,
+                 [=, storage = as(mem)->storage] { std::memcpy(storage->bytes.data() + offset, from, bytes); });
+}
+
+cl_int CL_API_CALL copy_buffer(cl_command_queue queue, cl_mem from, cl_mem to, std::size_t from_offset,
+                               std::size_t to_offset, std::size_t bytes, cl_uint wait_count, const cl_event *waits,
+                               cl_event *event) {
+  const Lock lock(state->mutex);
+  if (fails("clEnqueueCopyBuffer")) return CL_OUT_OF_RESOURCES;
+  if (!inside(*as(from)->storage, from_offset, bytes, "copy") || !inside(*as(to)->storage, to_offset, bytes, "copy"))
+    return CL_INVALID_VALUE;
+  return enqueue(queue, wait_count, waits, event, false, [=, source = as(from)->storage, target = as(to)->storage] {
+    std::memcpy(target->bytes.data() + to_offset, source->bytes.data() + from_offset, bytes);
+  });
+}
+
+cl_int CL_API_CALL fill_buffer(cl_command_queue queue, cl_mem mem, const void *pattern, std::size_t pattern_bytes,
+                               std::size_t offset, std::size_t bytes, cl_uint wait_count, const cl_event *waits,
+                               cl_event *event) {
+  const Lock lock(state->mutex);
+  if (fails("clEnqueueFillBuffer")) return CL_OUT_OF_RESOURCES;
+  if (!inside(*as(mem)->storage, offset, bytes, "fill") || bytes % pattern_bytes != 0) return CL_INVALID_VALUE;
+  const std::vector<std::uint8_t> one(static_cast<const std::uint8_t *>(pattern),
+                                      static_cast<const std::uint8_t *>(pattern) + pattern_bytes);
+  return enqueue(queue, wait_count, waits, event, false, [=, storage = as(mem)->storage] {
+    for (std::size_t i = 0; i < bytes; ++i) storage->bytes[offset + i] = one[i % one.size()];
+  });
+}
+
+void *CL_API_CALL map_buffer(cl_command_queue queue, cl_mem mem, cl_bool blocking, cl_map_flags, std::size_t offset,
+                             std::size_t bytes, cl_uint wait_count, const cl_event *waits, cl_event *event,
+                             cl_int *error) {
+  const Lock lock(state->mutex);
+  *error = fails("clEnqueueMapBuffer") ? CL_MAP_FAILURE : CL_SUCCESS;
+  if (*error != CL_SUCCESS || !inside(*as(mem)->storage, offset, bytes, "map")) return nullptr;
+  const auto storage = as(mem)->storage;
+  *error = enqueue(queue, wait_count, waits, event, blocking != CL_FALSE, [=] {
+    if (storage->host != nullptr) std::memcpy(storage->host, storage->bytes.data(), storage->bytes.size());
+  });
+  if (*error != CL_SUCCESS) return nullptr;
+  ++state->live["mapping"];
+  return storage->host != nullptr ? static_cast<std::uint8_t *>(storage->host) + offset
+                                  : storage->bytes.data() + offset;
+}
+
+cl_int CL_API_CALL unmap(cl_command_queue queue, cl_mem, void *, cl_uint wait_count, const cl_event *waits,
+                         cl_event *event) {
+  const Lock lock(state->mutex);
+  --state->live["mapping"];
+  if (fails("clEnqueueUnmapMemObject")) return CL_OUT_OF_RESOURCES;
+  return enqueue(queue, wait_count, waits, event, false, [] {});
+}
+
+cl_int CL_API_CALL wait_events(cl_uint count, const cl_event *events) {
+  const Lock lock(state->mutex);
+  if (fails("clWaitForEvents")) return CL_OUT_OF_RESOURCES;
+  bool failed = false;
+  for (cl_uint i = count; i-- > 0;) {  // the last one first: order comes from waits, or from the queue
+    const auto &command = reinterpret_cast<FakeEvent *>(events[i])->command;
+    state->execute(command);
+    failed |= command->has_failed;
+  }
+  return failed ? CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST : CL_SUCCESS;
+}
+
+cl_int CL_API_CALL flush(cl_command_queue) {
+  const Lock lock(state->mutex);
+  return fails("clFlush") ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
+}
+
+cl_int CL_API_CALL finish(cl_command_queue queue) {
+  const Lock lock(state->mutex);
+  if (fails("clFinish") || state->script.finish_fails) return CL_OUT_OF_RESOURCES;
+  state->execute_all(std::exchange(as(queue)->pending, {}));
+  return CL_SUCCESS;
+}
+
+template <class Handle>
+cl_int CL_API_CALL release(Handle handle) {
+  const Lock lock(state->mutex);
+  return release_object(handle);
+}
+template <class Handle>
+cl_int CL_API_CALL retain(Handle handle) {
+  const Lock lock(state->mutex);
+  if (fails("clRetain")) return CL_OUT_OF_RESOURCES;
+  return retain_object(handle);
+}
+
+const tandem_opencl_module kTable = {TANDEM_OPENCL_VERSION,
+                                     sizeof(tandem_opencl_module),
+                                     get_platforms,
+                                     get_platform,
+                                     get_devices,
+                                     get_device,
+                                     create_context,
+                                     retain<cl_context>,
+                                     release<cl_context>,
+                                     create_queue,
+                                     retain<cl_command_queue>,
+                                     release<cl_command_queue>,
+                                     get_queue,
+                                     create_buffer,
+                                     release<cl_mem>,
+                                     get_buffer,
+                                     program_from_text,
+                                     program_from_binary,
+                                     build,
+                                     get_program,
+                                     get_build,
+                                     release<cl_program>,
+                                     create_kernel,
+                                     release<cl_kernel>,
+                                     set_argument,
+                                     get_kernel,
+                                     run_kernel,
+                                     read_buffer,
+                                     write_buffer,
+                                     copy_buffer,
+                                     fill_buffer,
+                                     map_buffer,
+                                     unmap,
+                                     wait_events,
+                                     release<cl_event>,
+                                     flush,
+                                     finish};
+
+}  // namespace
+
+device::KernelText fake_generate(const core::Matrix &matrix, const device::KernelSpec &spec) {
+  const bool any_shape = spec.technique == Technique::tables && spec.binding == Binding::offsets;
+  std::string text =
+      fmt::format("kernel {} {} {} {} {} {} {} {}", static_cast<int>(spec.technique), static_cast<int>(spec.mode),
+                  static_cast<int>(spec.access), static_cast<int>(spec.binding), spec.tuning.element_bytes,
+                  spec.tuning.elements_per_item, any_shape ? 0 : matrix.rows(), any_shape ? 0 : matrix.columns());
+  for (unsigned r = 0; r < matrix.rows() && !any_shape; ++r)
+    for (unsigned c = 0; c < matrix.columns(); ++c)
+      text += fmt::format(" {}", spec.technique == Technique::compiled ? matrix.at(r, c) : 0);
+  device::KernelText made;
+  made.text = text;
+  return made;
+}
+
+FakeDriver::FakeDriver(const FakeDriverScript &script) {
+  state = new State;
+  state->script = script;
+}
+FakeDriver::~FakeDriver() { delete std::exchange(state, nullptr); }
+
+const tandem_opencl_module *FakeDriver::table() const noexcept { return &kTable; }
+
+void FakeDriver::set_script(const FakeDriverScript &script) {
+  const Lock lock(state->mutex);
+  state->script = script;
+  state->calls = state->commands = state->most_device_bytes = 0;
+  state->calls_of.clear();
+  state->failed.clear();
+}
+std::uint64_t FakeDriver::call_count() const {
+  const Lock lock(state->mutex);
+  return state->calls;
+}
+std::uint64_t FakeDriver::command_count() const {
+  const Lock lock(state->mutex);
+  return state->commands;
+}
+std::uint64_t FakeDriver::calls_of(const std::string &function) const {
+  const Lock lock(state->mutex);
+  return state->calls_of[function];
+}
+std::string FakeDriver::failed_call() const {
+  const Lock lock(state->mutex);
+  return state->failed;
+}
+std::map<std::string, std::int64_t> FakeDriver::live() const {
+  const Lock lock(state->mutex);
+  std::map<std::string, std::int64_t> left;
+  for (const auto &[kind, count] : state->live)
+    if (count != 0) left[kind] = count;
+  return left;
+}
+std::uint64_t FakeDriver::device_bytes() const {
+  const Lock lock(state->mutex);
+  return state->device_bytes;
+}
+std::uint64_t FakeDriver::most_device_bytes() const {
+  const Lock lock(state->mutex);
+  return state->most_device_bytes;
+}
+std::vector<std::string> FakeDriver::violations() const {
+  const Lock lock(state->mutex);
+  return state->violations;
+}
+
+}  // namespace tandem::test

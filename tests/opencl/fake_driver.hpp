@@ -1,0 +1,68 @@
+// An OpenCL driver that does not exist: a table of functions over memory of the host. Its devices do a command only
+// when somebody waits for it (or for one that depends on it), so a wait that is missing shows as old bytes every time.
+// Calls and commands fail by script, objects are counted. Its kernels are not C: fake_generate() writes down what a
+// kernel is to do, and the fake does that by the contract of device/kernel_text.hpp, with the slow reference's
+// products.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/backend.hpp"
+#include "device/kernel_text.hpp"
+#include "opencl/opencl_module.hpp"
+
+namespace tandem::test {
+
+device::KernelText fake_generate(const core::Matrix &matrix, const device::KernelSpec &spec);
+
+struct FakeDevice {
+  std::string name = "Fake 1";
+  cl_device_type type = CL_DEVICE_TYPE_GPU;
+  std::uint64_t memory_bytes = 1 << 30, most_buffer_bytes = 1 << 28, local_bytes = 48 << 10;
+  std::size_t most_group_items = 256, parameter_bytes = 1024, kernel_group_items = 256;
+  cl_uint compute_units = 8, base_alignment_bytes = 128;
+  bool shares_memory = false, has_compiler = true, is_available = true;
+};
+
+struct FakeDriverScript {
+  std::vector<FakeDevice> devices = {FakeDevice()};
+  std::uint64_t failing_call = UINT64_MAX;        // the n-th call of the table, from 0, fails
+  std::uint64_t failing_command = UINT64_MAX;     // the n-th command is accepted, and fails when it is done
+  std::uint64_t cancelling_command = UINT64_MAX;  // the n-th command cancels `control` when it is put into its queue
+  core::Control *control = nullptr;
+  bool finish_fails = false;  // clFinish does nothing and says so: what is in the queues is done when they are released
+  bool refuses_host_memory = false;  // no buffers over memory of the caller
+  std::set<const void *> read_only;  // where memory of the caller begins that nobody can write to
+  bool refuses_binaries = false;
+  bool refuses_text = false;   // a program does not build: the log says "fake: no"
+  double listing_seconds = 0;  // clGetPlatformIDs takes so long
+};
+
+// One at a time in a process: the table has no place for a pointer to it.
+class FakeDriver {
+ public:
+  explicit FakeDriver(const FakeDriverScript &script = {});
+  ~FakeDriver();
+  FakeDriver(const FakeDriver &) = delete;
+  FakeDriver &operator=(const FakeDriver &) = delete;
+
+  const tandem_opencl_module *table() const noexcept;
+
+  void set_script(const FakeDriverScript &script);  // counters begin again
+  std::uint64_t call_count() const;
+  std::uint64_t command_count() const;
+  std::uint64_t calls_of(const std::string &function) const;
+  std::string failed_call() const;                   // the function that the script made fail; "" if none yet
+  std::map<std::string, std::int64_t> live() const;  // objects not released, by kind; without zeros
+  std::uint64_t device_bytes() const;                // of buffers alive
+  std::uint64_t most_device_bytes() const;
+  std::vector<std::string> violations() const;  // what a driver could have crashed at
+
+  struct State;
+};
+
+}  // namespace tandem::test

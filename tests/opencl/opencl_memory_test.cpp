@@ -1,0 +1,267 @@
+// cl_mem shards through the C API, as a program that uses OpenCL itself hands them over: its own context and queue, one
+// buffer for all shards, one for each, and sub-buffers. NOT RUN without a device, unless TANDEM_TEST_REQUIRE_OPENCL is
+// set.
+#include <CL/cl.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <functional>
+
+#include "tandem/tandem.h"
+#include "tests/support/api.hpp"
+
+namespace tandem::test {
+namespace {
+
+constexpr unsigned kK = 5, kM = 3, kCount = kK + kM;
+constexpr std::size_t kBytes = 40'003;
+
+// The program's side: the first device of the first platform.
+class OwnOpencl {
+ public:
+  OwnOpencl() {
+    cl_uint count = 0;
+    cl_platform_id platform = nullptr;
+    if (clGetPlatformIDs(1, &platform, &count) != CL_SUCCESS || count == 0) return;
+    if (clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, &count) != CL_SUCCESS || count == 0) return;
+    cl_int error = CL_SUCCESS;
+    context = clCreateContext(nullptr, 1, &device, nullptr, nullptr, &error);
+    if (error == CL_SUCCESS) queue = clCreateCommandQueue(context, device, 0, &error);
+    is_there = error == CL_SUCCESS;
+  }
+  ~OwnOpencl() {
+    for (const cl_mem buffer : buffers) clReleaseMemObject(buffer);
+    if (queue != nullptr) clReleaseCommandQueue(queue);
+    if (context != nullptr) clReleaseContext(context);
+  }
+  OwnOpencl(const OwnOpencl &) = delete;
+  OwnOpencl &operator=(const OwnOpencl &) = delete;
+
+  cl_mem buffer(std::size_t bytes) {
+    cl_int error = CL_SUCCESS;
+    buffers.push_back(clCreateBuffer(context, CL_MEM_READ_WRITE, bytes, nullptr, &error));
+    EXPECT_EQ(error, CL_SUCCESS);
+    return buffers.back();
+  }
+  cl_mem part(cl_mem whole, std::size_t from, std::size_t bytes) {
+    const cl_buffer_region region = {from, bytes};
+    cl_int error = CL_SUCCESS;
+    buffers.push_back(clCreateSubBuffer(whole, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &error));
+    EXPECT_EQ(error, CL_SUCCESS);
+    return buffers.back();
+  }
+
+  cl_device_id device = nullptr;
+  cl_context context = nullptr;
+  cl_command_queue queue = nullptr;
+  std::vector<cl_mem> buffers;
+  bool is_there = false;
+};
+
+enum class Layout { one_buffer, one_buffer_skewed, own_buffers, own_buffers_skewed, sub_buffers };
+
+class OpenclMemory : public testing::TestWithParam<Layout> {
+ protected:
+  void SetUp() override {
+    if (!own_.is_there) {
+      if (std::getenv("TANDEM_TEST_REQUIRE_OPENCL") != nullptr) FAIL() << "no OpenCL device";
+      GTEST_SKIP() << "NOT RUN: no OpenCL device";
+    }
+    tandem_context_options options = context_options();
+    options.backend = "opencl:0:0";
+    options.executor = 0;
+    context_ = make_context(options);
+    codec_ = make_codec(kK, kM);
+    place();
+  }
+
+  void place() {
+    const bool skewed = GetParam() == Layout::one_buffer_skewed || GetParam() == Layout::own_buffers_skewed;
+    const std::size_t pitch = (kBytes + 4095) / 4096 * 4096 + (skewed ? 3 : 0);
+    const bool one = GetParam() == Layout::one_buffer || GetParam() == Layout::one_buffer_skewed;
+    const std::size_t all = (kCount + 1) * pitch + 16;
+    const cl_mem whole = one || GetParam() == Layout::sub_buffers ? own_.buffer(all) : nullptr;
+    for (unsigned i = 0; i <= kCount; ++i) {  // the last: new data of an update
+      cl_mem handle = whole;
+      std::uint64_t offset = i * pitch + (skewed ? 1 : 0);
+      if (!one) {
+        offset = skewed ? 1 + i : 0;
+        handle = whole != nullptr ? own_.part(whole, i * pitch, kBytes) : own_.buffer(kBytes + offset);
+      }
+      handles_.push_back(handle);
+      offsets_.push_back(offset);
+    }
+  }
+
+  void put(unsigned i, const Bytes &bytes) {
+    ASSERT_EQ(clEnqueueWriteBuffer(own_.queue, handles_[i], CL_FALSE, offsets_[i], bytes.size(), bytes.data(), 0,
+                                   nullptr, nullptr),
+              CL_SUCCESS);
+  }
+  Bytes get(unsigned i) {
+    Bytes bytes(kBytes);
+    EXPECT_EQ(
+        clEnqueueReadBuffer(own_.queue, handles_[i], CL_TRUE, offsets_[i], kBytes, bytes.data(), 0, nullptr, nullptr),
+        CL_SUCCESS);
+    return bytes;
+  }
+  void put_all(const Shards &shards) {
+    for (unsigned i = 0; i < kCount; ++i) put(i, shards[i]);
+  }
+
+  Plan plan(int32_t operation, const std::uint8_t *present = nullptr, std::uint32_t index = 0) {
+    return make_plan(context_.get(), codec_.get(), operation, present, nullptr, index, TANDEM_MEMORY_OPENCL);
+  }
+  tandem_plan_arguments arguments() {
+    tandem_plan_arguments made = {};
+    made.struct_bytes = sizeof made;
+    made.shards = reinterpret_cast<void *const *>(handles_.data());
+    made.shard_bytes = kBytes;
+    made.queue = own_.queue;
+    made.offsets = offsets_.data();
+    return made;
+  }
+
+  OwnOpencl own_;
+  Context context_;
+  Codec codec_;
+  std::vector<cl_mem> handles_;
+  std::vector<std::uint64_t> offsets_;
+};
+
+TEST_P(OpenclMemory, EncodeDecodeVerifyUpdate) {
+  Random random(99);
+  Stripe stripe(random, kK, kM, kBytes);
+  Shards shards = stripe.truth;
+  for (unsigned i = kK; i < kCount; ++i) shards[i].assign(kBytes, 0xee);
+  put_all(shards);
+  tandem_plan_arguments given = arguments();
+  const Plan encode = plan(TANDEM_OPERATION_ENCODE);
+  ASSERT_EQ(tandem_plan_run(encode.get(), &given), TANDEM_OK) << tandem_last_error_message();
+  for (unsigned i = 0; i < kCount; ++i) ASSERT_EQ(get(i), stripe.truth[i]) << i;
+
+  // Lost: 1, 4 and 6; the run is submitted, and the bytes put in just before it, without a wait, are those it reads.
+  std::uint8_t present[kCount] = {1, 0, 1, 1, 0, 1, 0, 1};
+  const Plan decode = plan(TANDEM_OPERATION_DECODE, present);
+  const Bytes trash(kBytes, 0x11);
+  for (unsigned i = 0; i < kCount; ++i) put(i, present[i] != 0 ? stripe.truth[i] : trash);
+  tandem_job *raw = nullptr;
+  ASSERT_EQ(tandem_plan_submit(decode.get(), &given, &raw), TANDEM_OK) << tandem_last_error_message();
+  const Job job(raw);
+  ASSERT_EQ(tandem_job_wait(job.get()), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(tandem_job_wait(job.get()), TANDEM_OK);
+  for (unsigned i = 0; i < kCount; ++i) ASSERT_EQ(get(i), stripe.truth[i]) << i;
+
+  const Plan verify = plan(TANDEM_OPERATION_VERIFY);
+  tandem_verify_result result = {};
+  result.struct_bytes = sizeof result;
+  given.verify_result = &result;
+  ASSERT_EQ(tandem_plan_run(verify.get(), &given), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(result.consistent, 1);
+  Bytes damaged = stripe.truth[2];
+  damaged[kBytes - 2] ^= 0x40;
+  put(2, damaged);
+  ASSERT_EQ(tandem_plan_run(verify.get(), &given), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(result.consistent, 0);
+  EXPECT_EQ(result.mismatch_byte_count, kM);
+  EXPECT_EQ(result.first_mismatch_bytes, kBytes - 2);
+  EXPECT_EQ(result.suspect_shard, 2u) << "found by reading the column from the device";
+
+  Bytes damaged_twice = damaged;
+  damaged_twice[100] ^= 1;
+  put(2, damaged_twice);
+  tandem_verify_range ranges[2 * kM] = {};
+  std::uint64_t range_count = 0;
+  given.verify_ranges = ranges;
+  given.verify_range_capacity = 2 * kM;
+  given.verify_range_count_out = &range_count;
+  ASSERT_EQ(tandem_plan_run(verify.get(), &given), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(range_count, 2 * kM);
+  for (unsigned i = 0; i < 2 * kM; ++i) {
+    EXPECT_EQ(ranges[i].shard, kK + i / 2) << i;
+    EXPECT_EQ(ranges[i].begin_bytes, i % 2 == 0 ? 100 : kBytes - 2) << i;
+    EXPECT_EQ(ranges[i].end_bytes, ranges[i].begin_bytes + 1) << i;
+  }
+  given = arguments();
+
+  // Update: shard 2 becomes `damaged`; parity must be what encode makes of that.
+  put(2, stripe.truth[2]);
+  put(kCount, damaged);
+  const Plan update = plan(TANDEM_OPERATION_UPDATE, nullptr, 2);
+  given.new_data = handles_[kCount];
+  given.new_data_offset = offsets_[kCount];
+  ASSERT_EQ(tandem_plan_run(update.get(), &given), TANDEM_OK) << tandem_last_error_message();
+  Shards parity;
+  for (unsigned i = kK; i < kCount; ++i) parity.push_back(get(i));
+  put(2, damaged);
+  given.new_data = nullptr;
+  given.new_data_offset = 0;
+  ASSERT_EQ(tandem_plan_run(encode.get(), &given), TANDEM_OK) << tandem_last_error_message();
+  for (unsigned i = kK; i < kCount; ++i) EXPECT_EQ(get(i), parity[i - kK]) << i;
+  EXPECT_GT(kernel_calls(context_.get()), 4u);
+}
+
+TEST_P(OpenclMemory, WrongArgumentsAreRefused) {
+  const Plan encode = plan(TANDEM_OPERATION_ENCODE);
+  tandem_plan_arguments given = arguments();
+  given.queue = nullptr;
+  EXPECT_TRUE(refused(tandem_plan_run(encode.get(), &given), TANDEM_ERROR_INVALID_ARGUMENT, {"queue"}));
+  given = arguments();
+  given.shard_bytes = 1 << 26;
+  EXPECT_TRUE(refused(tandem_plan_run(encode.get(), &given), TANDEM_ERROR_INVALID_ARGUMENT, {"67108864 bytes"}));
+  given = arguments();
+  std::vector<cl_mem> same = handles_;
+  std::vector<std::uint64_t> offsets = offsets_;
+  same[kK] = same[0];
+  offsets[kK] = offsets[0];
+  given.shards = reinterpret_cast<void *const *>(same.data());
+  given.offsets = offsets.data();
+  EXPECT_TRUE(refused(tandem_plan_run(encode.get(), &given), TANDEM_ERROR_OVERLAP, {"output 0", "input 0"}));
+  same[1] = nullptr;
+  EXPECT_TRUE(refused(tandem_plan_run(encode.get(), &given), TANDEM_ERROR_INVALID_ARGUMENT, {"data shard 1"}));
+
+  tandem_plan_options options = {};
+  options.struct_bytes = sizeof options;
+  options.memory = TANDEM_MEMORY_OPENCL;
+  const Context cpu = make_context();
+  tandem_plan *none = nullptr;
+  EXPECT_TRUE(refused(tandem_plan_create(cpu.get(), codec_.get(), &options, &none), TANDEM_ERROR_UNSUPPORTED));
+  const Plan on_host = make_plan(cpu.get(), codec_.get(), TANDEM_OPERATION_ENCODE);
+  given = arguments();
+  EXPECT_TRUE(refused(tandem_plan_run(on_host.get(), &given), TANDEM_ERROR_INVALID_ARGUMENT, {"host memory"}));
+}
+
+// What only the CPU uses is checked all the same.
+TEST(OpenclOptions, SenselessOnesAreRefused) {
+  const auto status = [](const std::function<void(tandem_context_options &)> &change) {
+    tandem_context_options options = {};
+    options.struct_bytes = sizeof options;
+    options.backend = "opencl";
+    options.tuning_file = "";
+    change(options);
+    tandem_context *made = nullptr;
+    const tandem_status found = tandem_context_create(&options, &made);
+    tandem_context_destroy(made);
+    return found;
+  };
+  EXPECT_EQ(status([](auto &) {}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(status([](auto &options) { options.executor = 99; }), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(status([](auto &options) { options.partition = 99; }), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(status([](auto &options) { options.schedule = -1; }), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(status([](auto &options) { options.thread_count = 100'000; }), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(status([](auto &options) { options.resources = "opencl_mib=0"; }), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(status([](auto &options) { options.resources = "cpu=1,opencl_mib=64"; }), TANDEM_OK);
+  setenv("TANDEM_EXECUTOR", "bogus", 1);
+  EXPECT_EQ(status([](auto &) {}), TANDEM_ERROR_UNAVAILABLE);
+  unsetenv("TANDEM_EXECUTOR");
+  setenv("TANDEM_THREADS", "x", 1);
+  EXPECT_EQ(status([](auto &) {}), TANDEM_ERROR_INVALID_ARGUMENT);
+  unsetenv("TANDEM_THREADS");
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, OpenclMemory,
+                         testing::Values(Layout::one_buffer, Layout::one_buffer_skewed, Layout::own_buffers,
+                                         Layout::own_buffers_skewed, Layout::sub_buffers));
+
+}  // namespace
+}  // namespace tandem::test

@@ -1,0 +1,634 @@
+// The search for tuning values, in virtual time on the fake backend.
+#include "tuning/autotune.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/error.hpp"
+#include "tests/conformance/fake_backend.hpp"
+#include "tests/support/random.hpp"
+#include "tests/support/thinned.hpp"
+
+namespace tandem::test {
+namespace {
+
+using core::TunedOperation;
+using core::TuningValues;
+using tuning::AutotuneCase;
+using tuning::AutotuneJournal;
+using tuning::AutotuneOptions;
+using tuning::AutotuneProgress;
+using tuning::AutotuneResult;
+using tuning::kLeastGain;
+
+constexpr double kBase = 1e9;
+
+// A machine whose clock is moved by the work alone.
+class AutotuneTest : public testing::Test {
+ protected:
+  AutotuneTest() {
+    script_.chunk_bytes = 1 << 20;
+    script_.pass_time = [this](double seconds) { now_ += seconds; };
+    script_.parameters = {{"local_x", 64, {16, 32, 64, 128}}, {"local_y", 1, {1, 2, 4}}, {"bytes", 16, {4, 8, 16}}};
+    script_.speed_of = [this](const TuningValues &values) {
+      tried_.insert(values);
+      return speed(values);
+    };
+    options_.cases = {{TunedOperation::encode, 3, 2}};
+    options_.shard_bytes = 4000;
+    options_.repeats = 3;
+    options_.sample_seconds = 1e-6;
+    options_.check_stripe_bytes = 0;  // the fake is slow
+    char name[] = "/tmp/tandem-autotune-XXXXXX";
+    folder_ = mkdtemp(name);
+  }
+  ~AutotuneTest() override { std::filesystem::remove_all(folder_); }
+
+  // The best: (32, 4, 8), twice as fast as the default.
+  virtual double speed(const TuningValues &values) {
+    const auto is = [&](const char *name, std::uint64_t value) { return values.at(name) == value; };
+    return kBase * (is("local_x", 32) ? 1.5 : 1) * (is("local_y", 4) ? 1.2 : 1) * (is("bytes", 8) ? 1.2 : 1);
+  }
+
+  AutotuneResult tune(AutotuneJournal &journal) {
+    FakeBackend backend(script_);
+    tuning::AutotuneHooks hooks;
+    hooks.seconds = [this] { return now_; };
+    hooks.date = [] { return std::string("2025-11-21T00:00:00Z"); };
+    hooks.progress = [this](const AutotuneProgress &progress) {
+      progress_.push_back(progress);
+      progress_.back().best = nullptr;  // lives no longer than the call
+      return !cancel_at_ || progress_.size() <= *cancel_at_;
+    };
+    hooks.found = [this](const tuning::TuningEntry &entry, bool complete) {
+      found_.push_back(entry);
+      EXPECT_TRUE(complete || options_.max_seconds > 0);
+    };
+    const AutotuneResult result = tuning::autotune(backend, options_, journal, hooks);
+    tasks_ = backend.counts().tasks_started;
+    return result;
+  }
+  AutotuneResult tune() {
+    AutotuneJournal journal;
+    return tune(journal);
+  }
+
+  std::string refusal(tandem_status status) {
+    try {
+      tune();
+    } catch (const base::Error &error) {
+      EXPECT_EQ(error.status(), status) << error.what();
+      return error.what();
+    }
+    ADD_FAILURE() << "accepted";
+    return {};
+  }
+
+  std::string path(const char *name) const { return folder_ + "/" + name; }
+  static std::string text_of(const std::string &file) {
+    std::ifstream stream(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(stream), {}};
+  }
+
+  FakeScript script_;
+  AutotuneOptions options_;
+  double now_ = 0;
+  std::set<TuningValues> tried_;
+  std::optional<std::uint64_t> cancel_at_;  // calls of progress
+  std::vector<AutotuneProgress> progress_;
+  std::vector<tuning::TuningEntry> found_;
+  std::uint64_t tasks_ = 0;
+  std::string folder_;
+};
+
+TEST_F(AutotuneTest, FindsTheBestOfTheGrid) {
+  const AutotuneResult result = tune();
+  EXPECT_EQ(tried_.size(), 4u * 3 * 3);
+  ASSERT_EQ(result.entries.size(), 1u);
+  const tuning::TuningEntry &entry = result.entries[0];
+  EXPECT_EQ(entry.values, (TuningValues{{"local_x", 32}, {"local_y", 4}, {"bytes", 8}}));
+  EXPECT_GT(entry.bytes_per_second, kLeastGain * entry.default_bytes_per_second);
+  EXPECT_NEAR(entry.bytes_per_second / entry.default_bytes_per_second, 1.5 * 1.2 * 1.2, 1e-6);
+  EXPECT_NEAR(entry.default_bytes_per_second, kBase * 3 / 5, 1e3);  // of data: 3 of 5 shards
+  EXPECT_EQ(entry.key.identity.device, "fake");
+  EXPECT_EQ(entry.key.kernel_hash, "f00d");
+  EXPECT_EQ(entry.key.k, 3u);
+  EXPECT_EQ(entry.key.m, 2u);
+  EXPECT_EQ(entry.shard_bytes, 4000u);
+  EXPECT_EQ(entry.repeats, 3u);
+  EXPECT_EQ(entry.date, "2025-11-21T00:00:00Z");
+  EXPECT_EQ(result.improved_count, 1u);
+  EXPECT_EQ(result.candidate_count, 36u);
+  EXPECT_TRUE(result.complete);
+  EXPECT_EQ(found_.size(), 1u);
+}
+
+// A compile of 3 ms, after which a run is three times as fast: it pays from where it has saved as much.
+TEST_F(AutotuneTest, WorksOutWhereAOneOffCostPays) {
+  script_.parameters = {{"local_x", 64, {32, 64}}, {"compile_after", 12345, {12345}, true}};
+  const auto is_compiled = [](const TuningValues &values) { return values.at("compile_after") == 0; };
+  script_.speed_of = [&](const TuningValues &values) {
+    EXPECT_TRUE(is_compiled(values) || values.at("compile_after") == core::kMostTuningValue);
+    return (values.at("local_x") == 32 ? 2 : 1) * (is_compiled(values) ? 3 * kBase : kBase);
+  };
+  script_.first_run_seconds = [&](const TuningValues &values) { return is_compiled(values) ? 3e-3 : 0.0; };
+  const AutotuneResult result = tune();
+  const TuningValues &values = result.entries.at(0).values;
+  EXPECT_EQ(values.at("local_x"), 32u);
+  // Inputs and outputs, 5 shards, pass at 2 or at 6 GB/s; inputs are 3 of 5.
+  const double saved_per_byte = (1 / (2 * kBase) - 1 / (6 * kBase)) * 5 / 3;
+  EXPECT_NEAR(static_cast<double>(values.at("compile_after")), 3e-3 / saved_per_byte, 20);
+  EXPECT_EQ(result.candidate_count, 2u);
+
+  script_.first_run_seconds = nullptr;
+  EXPECT_EQ(tune().entries.at(0).values.at("compile_after"), 0u);  // costs nothing: at once
+  script_.first_run_seconds = [](const TuningValues &) { return 1.0; };
+  script_.speed_of = [](const TuningValues &) { return kBase; };
+  EXPECT_EQ(tune().entries.at(0).values.at("compile_after"), core::kMostTuningValue);  // gains nothing: never
+
+  options_.ranges = {{"compile_after", {5, 7}}};  // the user's own: searched as any other
+  script_.speed_of = [](const TuningValues &each) { return each.at("compile_after") == 7 ? 2 * kBase : kBase; };
+  EXPECT_EQ(tune().entries.at(0).values.at("compile_after"), 7u);
+}
+
+TEST_F(AutotuneTest, EveryOperation) {
+  options_.cases.clear();
+  for (const TunedOperation operation :
+       {TunedOperation::encode, TunedOperation::decode, TunedOperation::verify, TunedOperation::update})
+    for (const unsigned k : {2u, 5u}) options_.cases.push_back({operation, k, 3});
+  script_.parameters.resize(2);
+  script_.speed_of = [](const TuningValues &values) { return values.at("local_x") == 128 ? 2 * kBase : kBase; };
+  const AutotuneResult result = tune();
+  ASSERT_EQ(result.entries.size(), 7u);  // k says nothing about an update
+  EXPECT_EQ(result.entries.back().key.k, 1u);
+  for (const tuning::TuningEntry &entry : result.entries) {
+    EXPECT_EQ(entry.values.at("local_x"), 128u);
+    EXPECT_NEAR(entry.bytes_per_second / entry.default_bytes_per_second, 2, 1e-6);
+  }
+}
+
+TEST_F(AutotuneTest, SlowOnesFallOut) {
+  options_.repeats = 5;
+  script_.speed_of = [](const TuningValues &values) {
+    const double grain = static_cast<double>(values.at("local_x"));  // 16, 32: 4 and 2 times slower than 64
+    return values.at("local_x") == 128 ? kBase / 1.2 : kBase * grain / 64;
+  };
+  const AutotuneResult result = tune();
+  EXPECT_EQ(result.dropped_count, 2u * 3 * 3);
+  // All 36 three times, the 18 that are left twice more, and the last comparison.
+  EXPECT_EQ(progress_.back().done_count, 3u * 36 + 2 * 18 + 5);
+  EXPECT_EQ(result.improved_count, 0u);
+  EXPECT_TRUE(result.entries[0].values.empty());
+}
+
+// One slow moment, on its first repeat, is no reason to drop the fastest.
+TEST_F(AutotuneTest, OneSlowSampleDropsNobody) {
+  script_.parameters = {{"local_x", 64, {16, 32, 64}}};
+  std::map<double, unsigned> runs;
+  script_.speed_of = [](const TuningValues &values) { return values.at("local_x") == 16 ? 1.2 * kBase : kBase; };
+  script_.pass_time = [&](double seconds) {
+    const bool of_fast_large = std::abs(seconds - 5 * 4000 / (1.2 * kBase)) < 1e-9;
+    now_ += of_fast_large && ++runs[seconds] <= 4 ? 3 * seconds : seconds;  // ready, timed, warm, the repeat
+  };
+  const AutotuneResult result = tune();
+  EXPECT_EQ(result.dropped_count, 0u);
+  EXPECT_EQ(result.entries[0].values, (TuningValues{{"local_x", 16}}));
+}
+
+// Nothing is faster than anything, but no two runs take the same time: the built-in values stay.
+TEST_F(AutotuneTest, NoiseIsNoReason) {
+  options_.repeats = 5;
+  unsigned improved = 0;
+  for (unsigned seed = 0; seed < thinned(40); ++seed) {
+    Random random(seed);
+    script_.speed_of = [](const TuningValues &) { return kBase; };
+    script_.pass_time = [&](double seconds) { now_ += seconds * (0.97 + 0.06 * random.below(1000) / 1000.0); };
+    const AutotuneResult result = tune();
+    improved += result.improved_count != 0;
+    EXPECT_EQ(result.entries[0].values.empty(), result.improved_count == 0);
+  }
+  EXPECT_LE(improved, thinned(8)) << "where any larger median wins, it is three of four";
+
+  // What helps is found nevertheless, and what makes no difference keeps its built-in value.
+  unsigned found = 0;
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    Random random(seed);
+    script_.speed_of = [](const TuningValues &values) { return values.at("local_x") == 16 ? 1.2 * kBase : kBase; };
+    script_.pass_time = [&](double seconds) { now_ += seconds * (0.98 + 0.04 * random.below(1000) / 1000.0); };
+    found += tune().entries[0].values == TuningValues{{"local_x", 16}};
+  }
+  EXPECT_GE(found, 17u);
+}
+
+// The machine becomes faster all the time: rates of an earlier race, or of another day, are no measure.
+TEST_F(AutotuneTest, RatesCompareWithinARaceOnly) {
+  script_.parameters = {{"local_x", 64, {1, 2, 4, 8, 16, 32, 64, 128, 256}},
+                        {"bytes", 16, {4, 8, 16, 32, 64, 128}},
+                        {"items", 1, {1, 2, 3, 4, 5, 6, 7, 8}},
+                        {"chunk", 3, {1, 2, 3, 4, 5, 6}}};
+  std::uint64_t passed = 0;
+  double faster = 1.0005;
+  script_.speed_of = [](const TuningValues &values) {
+    return kBase * (values.at("local_x") == 8 ? 1.2 : 1) * (values.at("chunk") == 5 ? 0.5 : 1);
+  };
+  script_.pass_time = [&](double seconds) { now_ += seconds / std::pow(faster, static_cast<double>(passed++)); };
+  EXPECT_EQ(tune().entries[0].values, (TuningValues{{"local_x", 8}}));
+
+  faster = 1;
+  const std::string file = path("journal");
+  cancel_at_ = 40;
+  progress_.clear();
+  double today = 1;
+  script_.pass_time = [&](double seconds) { now_ += seconds / today; };
+  {
+    AutotuneJournal journal(file, false);
+    EXPECT_THROW(tune(journal), base::Error);
+  }
+  cancel_at_.reset();
+  today = 3;  // what was measured yesterday looks slow, and is not
+  AutotuneJournal journal(file, false);
+  const AutotuneResult result = tune(journal);
+  EXPECT_GT(result.known_count, 20u);
+  EXPECT_EQ(result.entries[0].values, (TuningValues{{"local_x", 8}}));
+}
+
+// Each phase of a long search has its time, so that the last parameter is looked at, too.
+TEST_F(AutotuneTest, EveryParameterHasItsTime) {
+  script_.parameters = {{"local_x", 64, {1, 2, 4, 8, 16, 32, 64, 128, 256}},
+                        {"local_y", 1, {1, 2, 3, 4, 5, 6, 7, 8}},
+                        {"items", 1, {1, 2, 3, 4, 5, 6, 7, 8}},
+                        {"chunk", 3, {3, 5}}};
+  script_.speed_of = [&](const TuningValues &values) {
+    tried_.insert(values);
+    return kBase / 1e4 * (values.at("chunk") == 5 ? 1.5 : 1);
+  };
+  options_.max_seconds = 60;
+  const AutotuneResult result = tune();
+  EXPECT_FALSE(result.complete);
+  EXPECT_LT(tried_.size(), 72u + 10) << "the local sizes alone would have taken it all";
+  EXPECT_EQ(result.entries[0].values, (TuningValues{{"chunk", 5}}));
+}
+
+TEST_F(AutotuneTest, ARangeThatNothingRunsIsAnError) {
+  script_.speed_of = [&](const TuningValues &values) { return values.at("local_x") > 1000 ? 0 : speed(values); };
+  options_.ranges = {{"local_x", {2048, 4096}}, {"bytes", {16}}};
+  EXPECT_EQ(refusal(TANDEM_ERROR_UNAVAILABLE),
+            "fake runs none of the 6 candidates with the range given for local_x (encode 3, 2). The last refusal: "
+            "fake: these values are refused by script");
+  options_.ranges[0].values.push_back(32);
+  EXPECT_EQ(tune().entries[0].values.at("local_x"), 32u);
+}
+
+// Bytes that are wrong in long runs only: no small check sees them.
+TEST_F(AutotuneTest, LongRunsAreChecked) {
+  options_.shard_bytes = 20'000;
+  script_.wrong_from_bytes = 15'000;
+  script_.is_wrong = [](const TuningValues &values) { return values.at("local_x") == 32; };
+  for (const TunedOperation operation :
+       {TunedOperation::encode, TunedOperation::decode, TunedOperation::verify, TunedOperation::update}) {
+    options_.cases = {{operation, 3, 2}};
+    const AutotuneResult result = tune();
+    EXPECT_EQ(result.wrong_count, 9u) << static_cast<int>(operation);
+    EXPECT_FALSE(result.entries[0].values.contains("local_x"));
+  }
+}
+
+TEST_F(AutotuneTest, ADeviceThatStumblesIsAskedAgain) {
+  script_.parameters = {{"local_x", 64, {32, 64}}};
+  script_.speed_of = [](const TuningValues &) { return kBase; };
+  script_.failing_task = 8;  // the first six are those of the built-in values
+  const std::string file = path("journal");
+  {
+    AutotuneJournal journal(file, false);
+    EXPECT_EQ(tune(journal).refused_count, 1u);
+  }
+  EXPECT_EQ(text_of(file).find("\"refused\""), std::string::npos);
+}
+
+TEST_F(AutotuneTest, AWrongOneNeverWins) {
+  const auto fastest = [](const TuningValues &values) { return values.at("local_x") == 16; };
+  for (const TunedOperation operation :
+       {TunedOperation::encode, TunedOperation::decode, TunedOperation::verify, TunedOperation::update}) {
+    options_.cases = {{operation, 3, 2}};
+    script_.is_wrong = fastest;
+    script_.speed_of = [&](const TuningValues &values) { return fastest(values) ? 100 * kBase : speed(values); };
+    const AutotuneResult result = tune();
+    EXPECT_EQ(result.wrong_count, 9u);
+    EXPECT_EQ(result.entries[0].values.at("local_x"), 32u) << static_cast<int>(operation);
+  }
+  script_.is_wrong = [](const TuningValues &values) { return values.at("local_x") == 64; };
+  EXPECT_NE(refusal(TANDEM_ERROR_INTERNAL).find("wrong bytes for update (1, 2) with its own values"),
+            std::string::npos);
+}
+
+TEST_F(AutotuneTest, RefusedOnesAreSkippedAndCounted) {
+  script_.speed_of = [&](const TuningValues &values) {
+    return values.at("local_x") * values.at("local_y") > 64 ? 0 : speed(values);
+  };
+  AutotuneResult result = tune();
+  EXPECT_EQ(result.refused_count, 3u * (1 + 2 + 3));
+  EXPECT_EQ(result.entries[0].values.at("local_x"), 32u);
+  EXPECT_FALSE(result.entries[0].values.contains("local_y")) << "4 is refused, and 2 no faster than the built-in 1";
+
+  // Also the backend's own values may be: then there is nothing to compare with.
+  script_.speed_of = [&](const TuningValues &values) { return values.at("local_x") == 64 ? 0 : speed(values); };
+  result = tune();
+  EXPECT_EQ(result.entries[0].default_bytes_per_second, 0);
+  EXPECT_EQ(result.entries[0].values.at("local_x"), 32u);
+  script_.speed_of = [](const TuningValues &) { return 0.0; };
+  EXPECT_EQ(refusal(TANDEM_ERROR_UNAVAILABLE),
+            "36 of 36 candidates for encode (3, 2) were refused by fake, 0 gave wrong bytes; none is left. The last "
+            "refusal: fake: these values are refused by script");
+}
+
+TEST_F(AutotuneTest, TheDefaultStaysUnlessItIsBeaten) {
+  script_.speed_of = [](const TuningValues &) { return kBase; };
+  EXPECT_TRUE(tune().entries[0].values.empty());
+
+  // Fast while it races, slow in the last comparison: it has not won.
+  script_.parameters = {{"local_x", 64, {16, 64}}};
+  unsigned prepared_count = 0, runs_of_fast = 0;
+  for (const bool turns : {false, true}) {
+    prepared_count = runs_of_fast = 0;
+    script_.speed_of = [&](const TuningValues &values) {
+      ++prepared_count;
+      return values.at("local_x") == 16 ? kBase * 1.1 : kBase;
+    };
+    // Each task passes time once, as its shards are one chunk; the fast ones pass less.
+    double fast_seconds = 0;
+    script_.pass_time = [&](double seconds) {
+      if (fast_seconds == 0 || seconds < fast_seconds) fast_seconds = seconds;
+      const bool fast = seconds < fast_seconds * 1.05;
+      const bool racing = progress_.empty() || progress_.back().done_count < 6;
+      runs_of_fast += fast;
+      now_ += fast && turns && !racing ? seconds * 2 : seconds;
+    };
+    progress_.clear();
+    const AutotuneResult result = tune();
+    EXPECT_EQ(result.entries[0].values, turns ? TuningValues{} : (TuningValues{{"local_x", 16}}));
+    EXPECT_EQ(result.improved_count, turns ? 0u : 1u);
+    EXPECT_EQ(result.entries[0].bytes_per_second == result.entries[0].default_bytes_per_second, turns);
+    EXPECT_GT(runs_of_fast, 6u);
+    EXPECT_EQ(prepared_count, 2u);
+  }
+}
+
+TEST_F(AutotuneTest, LargeSpacesAreDescended) {
+  script_.parameters = {{"local_x", 64, {1, 2, 4, 8, 16, 32, 64, 128, 256, 512}},
+                        {"local_y", 1, {1, 2, 4, 8, 16, 32}},
+                        {"bytes", 16, {4, 8, 16, 32, 64}},
+                        {"items", 1, {1, 2, 3, 4, 5, 6, 7, 8}},
+                        {"chunk", 3, {1, 2, 3, 4, 5, 6, 7, 8}}};
+  script_.speed_of = [&](const TuningValues &values) {
+    tried_.insert(values);
+    const auto is = [&](const char *name, std::uint64_t value) { return values.at(name) == value; };
+    // Only together are 8 and 32 fast: a search along one of them at a time would not find it.
+    return kBase * (is("local_x", 8) && is("local_y", 32) ? 2 : 1) * (is("bytes", 32) ? 1.1 : 1) *
+           (is("items", 5) ? 1.1 : 1) * (is("chunk", 7) ? 1.1 : 1);
+  };
+  const AutotuneResult result = tune();
+  EXPECT_EQ(result.entries[0].values,
+            (TuningValues{{"local_x", 8}, {"local_y", 32}, {"bytes", 32}, {"items", 5}, {"chunk", 7}}));
+  EXPECT_LT(tried_.size(), 150u);
+
+  options_.ranges = {{"local_x", std::vector<std::uint64_t>(100, 1)}, {"local_y", std::vector<std::uint64_t>(100, 1)}};
+  EXPECT_EQ(refusal(TANDEM_ERROR_INVALID_ARGUMENT), "10000 combinations of local sizes; at most 4096 are tried");
+}
+
+TEST_F(AutotuneTest, RangesReplaceCandidates) {
+  options_.ranges = {{"local_x", {32, 48}}, {"local_y", {1}}, {"bytes", {8}}};
+  const AutotuneResult result = tune();
+  EXPECT_EQ(tried_, (std::set<TuningValues>{{{"local_x", 32}, {"local_y", 1}, {"bytes", 8}},
+                                            {{"local_x", 48}, {"local_y", 1}, {"bytes", 8}},
+                                            {{"local_x", 64}, {"local_y", 1}, {"bytes", 16}}}));
+  EXPECT_EQ(result.entries[0].values.at("local_x"), 32u);
+  options_.ranges = {{"nonsense", {1}}};
+  EXPECT_EQ(refusal(TANDEM_ERROR_INVALID_ARGUMENT),
+            "backend fake has no nonsense to tune; it has local_x, local_y, bytes");
+}
+
+TEST_F(AutotuneTest, WrongCases) {
+  for (const AutotuneCase at : {AutotuneCase{TunedOperation::encode, 0, 1},
+                                {TunedOperation::encode, 1, 0},
+                                {TunedOperation::decode, 200, 57},
+                                {TunedOperation::decode, UINT32_MAX, 2}}) {
+    options_.cases = {{TunedOperation::encode, 3, 2}, at};
+    refusal(TANDEM_ERROR_INVALID_ARGUMENT);
+    EXPECT_TRUE(tried_.empty()) << "measured before all was checked";
+  }
+  options_.cases = {};
+  refusal(TANDEM_ERROR_INVALID_ARGUMENT);
+  options_.cases = {{TunedOperation::encode, 3, 2}};
+  options_.shard_bytes = UINT64_MAX / 4;
+  refusal(TANDEM_ERROR_TOO_LARGE);
+  options_.shard_bytes = 1;
+  tune();
+  options_.repeats = 0;
+  refusal(TANDEM_ERROR_INVALID_ARGUMENT);
+  options_.repeats = 1;
+  script_.parameters = {};
+  EXPECT_EQ(refusal(TANDEM_ERROR_UNAVAILABLE), "backend fake has nothing to tune");
+}
+
+TEST_F(AutotuneTest, TimeIsShared) {
+  options_.cases = {{TunedOperation::encode, 3, 2}, {TunedOperation::decode, 3, 2}};
+  options_.shard_bytes = 100'000;
+  script_.speed_of = [&](const TuningValues &values) { return speed(values) / 2000; };  // a run takes about a second
+  options_.max_seconds = 100;  // 36 candidates, three repeats, two cases: about 700
+  const AutotuneResult result = tune();
+  EXPECT_FALSE(result.complete);
+  EXPECT_EQ(result.entries.size(), 2u);
+  EXPECT_LT(now_, 160);
+  EXPECT_GT(now_, 70);
+  for (const AutotuneProgress &progress : progress_) EXPECT_LE(progress.seconds_left, 100);
+  for (const tuning::TuningEntry &entry : result.entries)
+    EXPECT_EQ(entry.values.empty(), entry.bytes_per_second == entry.default_bytes_per_second);
+
+  options_.max_seconds = 1e-9;
+  EXPECT_EQ(tune().entries.size(), 2u) << "each case gets a result";
+}
+
+TEST_F(AutotuneTest, ProgressAddsUp) {
+  options_.cases = {{TunedOperation::encode, 3, 2}, {TunedOperation::encode, 4, 2}};
+  tune();
+  ASSERT_GT(progress_.size(), 100u);
+  std::uint64_t before = 0;
+  for (const AutotuneProgress &progress : progress_) {
+    EXPECT_GE(progress.done_count, before);
+    EXPECT_GE(progress.total_count, progress.done_count);
+    EXPECT_GE(progress.seconds_left, 0);
+    before = progress.done_count;
+  }
+  EXPECT_EQ(progress_.front().total_count, 2u * (36 + 1) * 3);
+  EXPECT_EQ(progress_.back().total_count, progress_.back().done_count);
+  EXPECT_NEAR(progress_.back().best_bytes_per_second / progress_.back().default_bytes_per_second, 2.16, 1e-6);
+}
+
+TEST_F(AutotuneTest, AnInterruptedRunGoesOn) {
+  const std::string file = path("journal");
+  options_.cases = {{TunedOperation::encode, 3, 2}, {TunedOperation::encode, 4, 2}};
+  const AutotuneResult whole = tune();
+  const std::uint64_t whole_tasks = tasks_;
+  found_.clear();
+
+  unsigned stops = 0;
+  for (std::uint64_t stop = 10;; stop += 17) {
+    cancel_at_ = stop;
+    progress_.clear();
+    try {
+      AutotuneJournal journal(file, false);
+      const AutotuneResult result = tune(journal);
+
+      EXPECT_EQ(result.entries.size(), 2u);
+      for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(result.entries[i].values, whole.entries[i].values);
+      EXPECT_GT(result.known_count, 3u);
+      EXPECT_LT(tasks_, whole_tasks * 2 / 3) << "measured again";
+      break;
+    } catch (const base::Error &error) {
+      ASSERT_EQ(error.status(), TANDEM_ERROR_CANCELLED);
+      EXPECT_STREQ(error.what(), "tuning was interrupted");
+      ++stops;
+    }
+    ASSERT_LT(stops, 100u);
+    // As a kill in the middle of a line leaves it.
+    const std::string text = text_of(file);
+    std::ofstream(file, std::ios::binary) << text.substr(0, text.size() - 5);
+  }
+  EXPECT_GT(stops, 3u);
+
+  // Nothing is left to measure.
+  cancel_at_.reset();
+  {
+    AutotuneJournal journal(file, false);
+    tune(journal);
+    EXPECT_EQ(tasks_, 0u);
+  }
+  // Unless it is asked for, or something else is.
+  {
+    AutotuneJournal journal(file, true);
+    tune(journal);
+    EXPECT_EQ(tasks_, whole_tasks);
+  }
+  {
+    AutotuneJournal journal(file, false);
+    options_.ranges = {{"bytes", {4, 8, 16, 32}}};
+    tried_.clear();
+    const AutotuneResult more = tune(journal);
+    EXPECT_EQ(more.entries[0].values, whole.entries[0].values);
+    EXPECT_GT(more.known_count, 0u);
+    options_.shard_bytes = 5000;
+    EXPECT_EQ(tune(journal).known_count, 0u);
+    options_.shard_bytes = 4000;
+    script_.identity.driver = "2";
+    EXPECT_EQ(tune(journal).known_count, 0u) << "measured with another driver";
+  }
+}
+
+TEST_F(AutotuneTest, SizesOnXAndYDoNotCollide) {
+  tuning::TuningEntry wide;
+  wide.key = {{"fake", "", "", ""}, "", TunedOperation::encode, 3, 2};
+  wide.shard_bytes = 1;
+  tuning::TuningEntry tall = wide;
+  wide.values = {{"local_x", 32}, {"local_y", 1}};
+  tall.values = {{"local_x", 1}, {"local_y", 32}};
+  AutotuneJournal journal;
+  journal.add_sample(wide, 7);
+  EXPECT_EQ(journal.measured(wide).bytes_per_second, std::vector<double>{7});
+  EXPECT_TRUE(journal.measured(tall).bytes_per_second.empty());
+}
+
+TEST_F(AutotuneTest, AFreshStartForgetsItsOwnCasesOnly) {
+  const std::string file = path("journal");
+  {
+    AutotuneJournal journal(file, false);
+    options_.cases = {{TunedOperation::encode, 3, 2}, {TunedOperation::encode, 4, 2}};
+    tune(journal);
+  }
+  const std::string whole = text_of(file);
+  options_.cases = {{TunedOperation::encode, 4, 2}};
+  options_.ranges = {{"nonsense", {1}}};
+  {
+    AutotuneJournal journal(file, true);
+    EXPECT_THROW(tune(journal), base::Error);
+  }
+  EXPECT_EQ(text_of(file), whole) << "emptied before it was clear that it can begin";
+  options_.ranges.clear();
+  {
+    AutotuneJournal journal(file, true);
+    EXPECT_EQ(tune(journal).known_count, 0u);
+  }
+  options_.cases = {{TunedOperation::encode, 3, 2}};
+  AutotuneJournal journal(file, false);
+  tune(journal);
+  EXPECT_EQ(tasks_, 0u) << "another case's measurements are gone";
+}
+
+TEST_F(AutotuneTest, AJournalNeverGrowsBeyondWhatIsRead) {
+  constexpr std::size_t kMost = 20'000;
+  const std::string file = path("journal");
+  tuning::TuningEntry one;
+  one.key = {{"fake", "", "", ""}, "", TunedOperation::encode, 3, 2};
+  one.shard_bytes = one.repeats = 1;
+  one.date = "2025-11-21T00:00:00Z";
+  tuning::TuningEntry other = one;
+  other.key.k = 4;
+  {
+    AutotuneJournal journal(file, false, kMost);
+    journal.add_sample(other, 5);
+    journal.add_done(one, "space");
+    for (unsigned i = 0; i < 1000; ++i) journal.add_sample(one, 7);
+  }
+  EXPECT_LE(text_of(file).size(), kMost);
+  EXPECT_GT(text_of(file).size(), kMost / 2);
+  {
+    const AutotuneJournal journal(file, false, kMost);
+    EXPECT_TRUE(journal.done(one, "space").has_value());
+    EXPECT_TRUE(journal.measured(one).bytes_per_second.empty()) << "of a finished case";
+    EXPECT_EQ(journal.measured(other).bytes_per_second.size(), 1u);
+  }
+  EXPECT_LT(text_of(file).size(), kMost / 2);
+  std::ofstream(file, std::ios::app) << std::string(kMost, 'x');
+  try {
+    const AutotuneJournal journal(file, false, kMost);
+    ADD_FAILURE() << "accepted";
+  } catch (const base::Error &error) {
+    EXPECT_NE(std::string(error.what()).find("--fresh"), std::string::npos);
+  }
+  const AutotuneJournal journal(file, true, kMost);
+  EXPECT_LT(text_of(file).size(), 100u);
+}
+
+TEST_F(AutotuneTest, JournalsThatAreNone) {
+  const auto status = [&](bool fresh) {
+    try {
+      AutotuneJournal journal(path("journal"), fresh);
+      return TANDEM_OK;
+    } catch (const base::Error &error) {
+      return static_cast<tandem_status_value>(error.status());
+    }
+  };
+  std::ofstream(path("journal")) << "a letter to my mother\n";
+  EXPECT_EQ(status(false), TANDEM_ERROR_DAMAGED);
+  EXPECT_EQ(text_of(path("journal")), "a letter to my mother\n");
+  std::ofstream(path("journal")) << "{\"tandem_tuning_journal\":2}\n";
+  EXPECT_EQ(status(false), TANDEM_ERROR_UNSUPPORTED);
+  EXPECT_EQ(status(true), TANDEM_OK);
+  std::ofstream(path("journal"), std::ios::app)
+      << "x\n{\"kind\":\"sample\"\n{\"kind\":\"sample\",}\n{\"kind\":\"\xff\n\n[[[[[\n";
+  EXPECT_EQ(status(false), TANDEM_OK);
+  const AutotuneJournal held(path("journal"), false);
+  EXPECT_EQ(status(false), TANDEM_ERROR_UNAVAILABLE);
+  EXPECT_EQ(status(true), TANDEM_ERROR_UNAVAILABLE);
+  EXPECT_GT(text_of(path("journal")).size(), 40u) << "emptied though another process holds it";
+}
+
+}  // namespace
+}  // namespace tandem::test

@@ -1,0 +1,128 @@
+// Ranges as people write them: what they mean, and that nothing else passes.
+#include "tuning/ranges.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/error.hpp"
+#include "tests/support/random.hpp"
+
+namespace tandem::test {
+namespace {
+
+using Values = std::vector<std::uint64_t>;
+
+Values range(std::string_view text, std::uint64_t least = 0, std::uint64_t most = UINT64_MAX) {
+  return tuning::parse_tuning_range(text, least, most);
+}
+
+std::string refusal(std::string_view text, std::uint64_t least = 0, std::uint64_t most = UINT64_MAX) {
+  try {
+    range(text, least, most);
+  } catch (const base::Error &error) {
+    EXPECT_EQ(error.status(), TANDEM_ERROR_INVALID_ARGUMENT) << text;
+    return error.what();
+  }
+  ADD_FAILURE() << "accepted: " << text;
+  return {};
+}
+
+TEST(TuningRanges, FormOfTheReport) {
+  EXPECT_EQ(range("1<<v, v=4:10"), (Values{16, 32, 64, 128, 256, 512, 1024}));
+  EXPECT_EQ(range("1 << v , v = 4:4"), Values{16});
+  EXPECT_EQ(range("16*v+8, v=0:3"), (Values{8, 24, 40, 56}));
+  EXPECT_EQ(range("v,v=1:3"), (Values{1, 2, 3}));
+  EXPECT_EQ(range("(1<<wide)-1, wide=1:3"), (Values{1, 3, 7}));
+  EXPECT_EQ(range("10-v, v=0:2"), (Values{10, 9, 8}));
+  EXPECT_EQ(range("7, v=1:5"), Values{7});  // each once
+  EXPECT_EQ(range("1<<v, v=62:63"), (Values{std::uint64_t{1} << 62, std::uint64_t{1} << 63}));
+}
+
+TEST(TuningRanges, PrecedenceIsThatOfC) {
+  EXPECT_EQ(range("1+2*3"), Values{7});
+  EXPECT_EQ(range("1<<2+1"), Values{8});
+  EXPECT_EQ(range("2*(1+2)<<1"), Values{12});
+  EXPECT_EQ(range("9-3-2"), Values{4});
+}
+
+TEST(TuningRanges, Lists) {
+  EXPECT_EQ(range("32,64,96"), (Values{32, 64, 96}));
+  EXPECT_EQ(range("4, 8:10, 1<<6"), (Values{4, 8, 9, 10, 64}));
+  EXPECT_EQ(range("5"), Values{5});
+}
+
+TEST(TuningRanges, RefusedWithASentence) {
+  EXPECT_EQ(refusal("1<<v, v=9:4"), "range \"1<<v, v=9:4\": 9:4 is empty");
+  EXPECT_EQ(refusal("1<<v"), "range \"1<<v\": \"v\" has no values: end with \", v=FIRST:LAST\"");
+  EXPECT_EQ(refusal("1<<w, v=1:2"), "range \"1<<w, v=1:2\": \"w\" has no values, only \"v\" has");
+  EXPECT_EQ(refusal("1<<v, v=60:64"), "range \"1<<v, v=60:64\": a value does not fit 64 bits");
+  EXPECT_EQ(refusal("3-v, v=1:4"), "range \"3-v, v=1:4\": 3-4 is negative");
+  EXPECT_EQ(refusal("0,1", 1, 10), "range \"0,1\": 0 is not from 1 to 10");
+  EXPECT_EQ(refusal("1:11", 1, 10), "range \"1:11\": 11 is not from 1 to 10");
+  for (const char *text : {"",
+                           " ",
+                           ",",
+                           "1,",
+                           "1,,2",
+                           "a",
+                           "1 2",
+                           "1<2",
+                           "1+",
+                           "*3",
+                           "(1",
+                           "1)",
+                           "v=1:2",
+                           ",v=1:2",
+                           "v,=1:2",
+                           "v, 1=1:2",
+                           "v, v=1",
+                           "v, v=:2",
+                           "v, v=1:",
+                           "v, v=1:2:3",
+                           "v, v=1:2, w=1:2",
+                           "v, v==1:2",
+                           "1/2",
+                           "-1",
+                           "0x10",
+                           "1.5",
+                           "v, v=0:1024",
+                           "0:1024",
+                           "99999999999999999999",
+                           "1<<1<<63",
+                           "18446744073709551615+1",
+                           "4294967296*4294967296",
+                           "1\n",
+                           "\xff",
+                           "v;v=1:2"})
+    refusal(text);
+  refusal(std::string(300, '1'));
+  refusal(std::string(100, '(') + "1" + std::string(100, ')'));
+  refusal(std::string("1\0", 2));
+  EXPECT_EQ(range("0:1023").size(), tuning::kMostRangeValues);
+  EXPECT_EQ(range("18446744073709551614:18446744073709551615").size(), 2u);
+}
+
+// Whatever the text: a list of values within the limits, or a refusal.
+TEST(TuningRanges, AnyText) {
+  const std::string_view letters = "0123456789v,=:+-*<<() ";
+  Random random(3);
+  unsigned accepted = 0;
+  for (unsigned i = 0; i < 50'000; ++i) {
+    std::string text;
+    for (unsigned n = random.below(12); n != 0; --n)
+      text += letters[random.below(static_cast<unsigned>(letters.size()))];
+    try {
+      const Values values = range(text, 1, 1000);
+      ++accepted;
+      ASSERT_FALSE(values.empty()) << text;
+      for (const std::uint64_t value : values) ASSERT_TRUE(value >= 1 && value <= 1000) << text;
+    } catch (const base::Error &error) {
+      ASSERT_EQ(error.status(), TANDEM_ERROR_INVALID_ARGUMENT);
+    }
+  }
+  EXPECT_GT(accepted, 250u);
+}
+
+}  // namespace
+}  // namespace tandem::test

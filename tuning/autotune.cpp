@@ -1,0 +1,868 @@
+#include "tuning/autotune.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <new>
+#include <optional>
+#include <random>
+#include <set>
+#include <utility>
+
+#include "base/error.hpp"
+#include "core/codec.hpp"
+#include "core/gf.hpp"
+#include "core/plan.hpp"
+
+namespace tandem::tuning {
+namespace {
+
+constexpr std::size_t kLine = 64;
+constexpr std::uint64_t kLeastCheckBytes = 8 << 10, kCheckTail = 13, kCheckMargin = 64;  // of a shard
+constexpr std::uint64_t kCheckedColumns = 256;                                           // of a whole run
+constexpr double kLocalSizesShare = 0.4;       // of the search's time, where values are searched one after the other
+constexpr double kSearchShare = 0.8;           // of a case's time; the rest is for the last comparison
+constexpr unsigned kLeastComparisons = 3;      // though the time is over: one alone would be luck
+constexpr std::uint64_t kMostCalls = 1 << 20;  // in one repeat
+
+struct AlignedFree {
+  void operator()(std::byte *p) const noexcept { ::operator delete (p, std::align_val_t{kLine}); }
+};
+
+void fill(std::byte *at, std::size_t count, std::uint64_t seed) {
+  std::uint64_t state = seed * 0x9e3779b97f4a7c15 + 1;
+  for (std::size_t i = 0; i < count; ++i) {
+    state = state * 6364136223846793005 + 1442695040888963407;  // Knuth's MMIX
+    at[i] = static_cast<std::byte>(state >> 56);
+  }
+}
+
+// Shards side by side, an odd number of cache lines apart, so that they do not collide in a cache.
+class Shards {
+ public:
+  Shards(unsigned count, std::uint64_t bytes) {
+    const std::uint64_t pitch = ((bytes + kLine - 1) / kLine | 1) * kLine;
+    std::uint64_t total = 0;
+    if (bytes > UINT64_MAX / 2 || __builtin_mul_overflow(pitch, std::uint64_t{count}, &total) || total > SIZE_MAX / 2)
+      base::fail(TANDEM_ERROR_TOO_LARGE, fmt::format("{} shards of {} bytes do not fit memory", count, bytes));
+    memory_.reset(
+        static_cast<std::byte *>(::operator new (std::max<std::uint64_t>(total, 1), std::align_val_t{kLine})));
+    for (unsigned i = 0; i < count; ++i) pointers_.push_back(memory_.get() + i * pitch);
+  }
+  std::byte *const *pointers() const noexcept { return pointers_.data(); }
+  std::byte *operator[](unsigned i) const noexcept { return pointers_[i]; }
+
+ private:
+  std::unique_ptr<std::byte, AlignedFree> memory_;
+  std::vector<std::byte *> pointers_;
+};
+
+// The matrix that an operation of this kind applies.
+core::Matrix matrix_of(const AutotuneCase &at) {
+  tandem_codec_options options = {};
+  options.struct_bytes = sizeof options;
+  options.k = at.operation == core::TunedOperation::update ? 2 : at.k;
+  options.m = at.m;
+  const core::Codec codec(options);
+  core::ShardSet parity;
+  for (unsigned r = 0; r < codec.m(); ++r) parity.set(codec.k() + r);
+  if (at.operation == core::TunedOperation::update) return update_matrix(codec.column(1, parity).coefficients);
+  if (at.operation != core::TunedOperation::decode) return codec.encode(parity).coefficients;
+  core::ShardSet lost, present;  // the first m shards
+  for (unsigned i = 0; i < codec.shard_count(); ++i) (i < codec.m() ? lost : present).set(i);
+  return codec.decode(present, lost)->coefficients;
+}
+
+// What one cell of the product adds, without a kernel: core/gf.hpp alone.
+std::uint8_t product_at(const core::Matrix &matrix, const Shards &inputs, unsigned row, std::uint64_t at) {
+  std::uint8_t sum = 0;
+  for (unsigned c = 0; c < matrix.columns(); ++c)
+    sum ^= core::gf::multiply(matrix.at(row, c), std::to_integer<std::uint8_t>(inputs[c][at]));
+  return sum;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+struct Candidate {
+  core::TuningValues values;
+  bool is_default = false;
+  std::vector<double> bytes_per_second;
+  double score = 0;  // of its last race; 0: none yet
+  std::optional<TuningFailure> failure;
+  bool dropped = false;
+  std::shared_ptr<const core::Prepared> prepared;
+  std::uint64_t calls = 0;  // in one repeat; 0: has not run yet
+
+  bool alive() const { return !failure && !dropped; }
+  bool timed() const { return !failure && !bytes_per_second.empty(); }
+  double rate() const { return median(bytes_per_second); }
+};
+
+// The whole run's figures, and who hears of them.
+class Run {
+ public:
+  Run(const AutotuneOptions &its_options, AutotuneJournal &its_journal, const AutotuneHooks &its_hooks)
+      : options(its_options), journal(its_journal), hooks(its_hooks), started_(its_hooks.seconds()) {}
+
+  double elapsed() const { return hooks.seconds() - started_; }
+
+  // `left`: repeats that are still to come, of all cases. Throws Error (CANCELLED).
+  void tell(AutotuneProgress progress, std::uint64_t left) {
+    if (!hooks.progress) return;
+    progress.done_count = done_count;
+    progress.total_count = done_count + left;
+    const std::uint64_t measured = done_count - result.known_count;
+    progress.seconds_left = measured == 0 ? 0 : elapsed() / static_cast<double>(measured) * static_cast<double>(left);
+    if (options.max_seconds > 0)
+      progress.seconds_left = std::min(progress.seconds_left, std::max(0.0, options.max_seconds - elapsed()));
+    if (!hooks.progress(progress)) base::fail(TANDEM_ERROR_CANCELLED, "tuning was interrupted");
+  }
+
+  const AutotuneOptions &options;
+  AutotuneJournal &journal;
+  const AutotuneHooks &hooks;
+  AutotuneResult result;
+  std::uint64_t done_count = 0;
+
+ private:
+  double started_;
+};
+
+std::vector<core::TuningParameter> parameters_of(core::Backend &backend, const core::Matrix &matrix, core::Mode mode,
+                                                 const AutotuneOptions &options) {
+  std::vector<core::TuningParameter> parameters = backend.tuning_parameters(matrix.rows(), matrix.columns(), mode);
+  if (parameters.empty())
+    base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("backend {} has nothing to tune", backend.traits().name));
+  for (const TuningRange &range : options.ranges) {
+    const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const core::TuningParameter &parameter) {
+      return parameter.name == range.name;
+    });
+    if (found == parameters.end()) {
+      std::string names;
+      for (const core::TuningParameter &parameter : parameters) names += (names.empty() ? "" : ", ") + parameter.name;
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+                 fmt::format("backend {} has no {} to tune; it has {}", backend.traits().name, range.name, names));
+    }
+    if (range.values.empty()) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("no values for {}", range.name));
+    found->candidates = range.values;
+    found->is_switch_over = false;  // the user's to choose
+  }
+  for (core::TuningParameter &parameter : parameters)
+    if (parameter.is_switch_over) parameter.candidates = {0};
+  return parameters;
+}
+
+// One case: its buffers, its candidates, the search.
+class Search {
+ public:
+  // `other_repeats`: those of the cases that follow, by estimate.
+  Search(core::Backend &backend, const AutotuneCase &at, Run &run, double seconds, std::uint64_t other_repeats)
+      : backend_(backend),
+        at_(at),
+        run_(run),
+        matrix_(matrix_of(at)),
+        mode_(core::tuned_operation_mode(at.operation)),
+        parameters_(parameters_of(backend, matrix_, mode_, run.options)),
+        other_repeats_(other_repeats) {
+    const unsigned shards = matrix_.rows() + matrix_.columns();
+    template_.key = {backend.tuning_identity(), backend.tuning_kernel_hash(), at.operation, at.k, at.m};
+    template_.shard_bytes = run.options.shard_bytes != 0 ? run.options.shard_bytes : default_shard_bytes(shards);
+    template_.repeats = run.options.repeats;
+    template_.date = run.hooks.date();
+    const double data_shards = at.operation == core::TunedOperation::update ? 1 : matrix_.columns();
+    data_bytes_ = data_shards * static_cast<double>(template_.shard_bytes);
+    started_ = run.elapsed();
+    deadline_ = seconds > 0 ? started_ + seconds : HUGE_VAL;
+    default_ = &candidate(default_values());
+    default_->is_default = true;
+  }
+
+  TuningEntry find_best() {
+    const std::string space = space_hash();
+    if (const std::optional<TuningEntry> known = run_.journal.done(template_, space)) {
+      run_.result.known_count += known->repeats;
+      run_.done_count += known->repeats;
+      return *known;
+    }
+    // Later than the questions that may need no answer: this is work, and memory.
+    make_buffers();
+    search_deadline_ = started_ + kSearchShare * (deadline_ - started_);
+    explore();
+    refuse_dead_ranges();
+    TuningEntry entry = last_comparison();
+    for (const core::TuningParameter &parameter : parameters_)
+      if (parameter.is_switch_over) entry.values[parameter.name] = switch_over_bytes(parameter, entry.values);
+    for (const core::TuningParameter &parameter : parameters_)  // another machine's own value may fit that one better
+      if (entry.values[parameter.name] == parameter.value) entry.values.erase(parameter.name);
+    if (!cut_short_) run_.journal.add_done(entry, space);
+    run_.result.complete = run_.result.complete && !cut_short_;
+    return entry;
+  }
+
+  // Repeats of the whole search, before anything falls out.
+  // Throws Error (INVALID_ARGUMENT) where these are too many to be tried.
+  std::uint64_t planned_repeats() const {
+    const std::size_t grid = combinations(parameters_);
+    std::uint64_t count = grid;
+    if (grid > kMostGrid) {
+      count = combinations(local_sizes());
+      if (count > kMostCombinations) {
+        base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+                   fmt::format("{} combinations of local sizes; at most {} are tried", count, kMostCombinations));
+      }
+      for (const core::TuningParameter &parameter : parameters_) count += 2 * parameter.candidates.size();
+    }
+    return count * run_.options.repeats + comparison_turns();
+  }
+
+  const TuningEntry &place() const { return template_; }
+  bool complete() const { return !cut_short_; }
+
+ private:
+  static std::uint64_t default_shard_bytes(unsigned shards) {
+    constexpr std::uint64_t kStripe = 64 << 20, kLeast = 64 << 10, kMost = 16 << 20;
+    std::uint64_t bytes = kLeast;
+    while (bytes < kMost && 2 * bytes * shards <= kStripe) bytes *= 2;
+    return bytes;
+  }
+
+  core::TuningValues default_values() const {
+    core::TuningValues values;
+    for (const core::TuningParameter &parameter : parameters_)
+      values[parameter.name] = parameter.is_switch_over ? 0 : parameter.value;
+    return values;
+  }
+
+  std::string space_hash() const {
+    std::string text = fmt::format("repeats {}", run_.options.repeats);
+    for (const core::TuningParameter &parameter : parameters_)
+      text += fmt::format("; {} {}: {}", parameter.name, parameter.value, fmt::join(parameter.candidates, " "));
+    return core::tuning_hash(text);
+  }
+
+  static std::size_t combinations(const std::vector<core::TuningParameter> &parameters) {
+    std::size_t count = 1;
+    for (const core::TuningParameter &parameter : parameters)
+      if (__builtin_mul_overflow(count, parameter.candidates.size(), &count)) return SIZE_MAX;
+    return count;
+  }
+
+  std::vector<core::TuningParameter> local_sizes() const {
+    std::vector<core::TuningParameter> sizes;
+    for (const core::TuningParameter &parameter : parameters_)
+      if (parameter.name.starts_with("local_")) sizes.push_back(parameter);
+    return sizes;
+  }
+
+  Candidate &candidate(const core::TuningValues &values) {
+    Candidate &found = candidates_[values];
+    found.values = values;
+    return found;
+  }
+
+  // Every combination of `parameters`, the rest as in `base`.
+  std::vector<Candidate *> product(const std::vector<core::TuningParameter> &parameters,
+                                   const core::TuningValues &base) {
+    const std::size_t count = combinations(parameters);
+    std::vector<Candidate *> list;
+    for (std::size_t i = 0; i < count; ++i) {
+      core::TuningValues values = base;
+      std::size_t rest = i;
+      for (const core::TuningParameter &parameter : parameters) {
+        values[parameter.name] = parameter.candidates[rest % parameter.candidates.size()];
+        rest /= parameter.candidates.size();
+      }
+      list.push_back(&candidate(values));
+    }
+    return list;
+  }
+
+  // The moment at which this share of the search's time that is left will be over.
+  double part_of_time(double share) const { return run_.elapsed() + share * (search_deadline_ - run_.elapsed()); }
+
+  void explore() {
+    recall_default();
+    if (combinations(parameters_) <= kMostGrid) return race(product(parameters_, default_->values), search_deadline_);
+    race(product(local_sizes(), default_->values), part_of_time(kLocalSizesShare));
+    for (unsigned pass = 0; pass < kMostPasses; ++pass) {
+      const Candidate *before = base_;
+      for (std::size_t i = 0; i < parameters_.size(); ++i) {
+        if (run_.elapsed() >= search_deadline_) {
+          cut_short_ = true;
+          return;
+        }
+        race(product({parameters_[i]}, base_ != nullptr ? base_->values : default_->values),
+             part_of_time(1.0 / static_cast<double>(parameters_.size() - i)));
+      }
+      if (base_ == before) return;
+    }
+  }
+
+  // The backend's own values race in any case. What was asked for must not fall out in silence.
+  void refuse_dead_ranges() const {
+    for (const TuningRange &range : run_.options.ranges) {
+      std::size_t count = 0, failed = 0;
+      for (const auto &[values, each] : candidates_) {
+        if (std::find(range.values.begin(), range.values.end(), values.at(range.name)) == range.values.end()) continue;
+        ++count;
+        failed += each.failure.has_value();
+      }
+      if (count == 0 || failed < count) continue;
+      base::fail(TANDEM_ERROR_UNAVAILABLE,
+                 fmt::format("{} runs none of the {} candidates with the range given for {} ({} {}, {}){}{}",
+                             backend_.traits().name, count, range.name, core::tuned_operation_name(at_.operation),
+                             at_.k, at_.m, last_refusal_.empty() ? "" : ". The last refusal: ", last_refusal_));
+    }
+  }
+
+  void make_buffers() {
+    const unsigned columns = matrix_.columns(), rows = matrix_.rows();
+    inputs_.emplace(columns, template_.shard_bytes);
+    outputs_.emplace(rows, template_.shard_bytes);
+    for (unsigned c = 0; c < columns; ++c) fill((*inputs_)[c], template_.shard_bytes, c + 1);
+    for (unsigned r = 0; r < rows; ++r) std::memset((*outputs_)[r], 0, template_.shard_bytes);
+
+    check_bytes_ = std::max(kLeastCheckBytes, run_.options.check_stripe_bytes / (rows + columns)) + kCheckTail;
+    const std::uint64_t bytes = check_bytes_ + kCheckMargin;
+    check_inputs_.emplace(columns, bytes);
+    check_outputs_.emplace(rows, bytes);
+    products_.assign(rows, std::vector<std::byte>(bytes));
+    for (unsigned c = 0; c < columns; ++c) {
+      fill((*check_inputs_)[c], bytes, 1000 + c);
+      for (unsigned r = 0; r < rows; ++r) {
+        std::array<std::byte, 256> times;
+        for (unsigned x = 0; x < 256; ++x)
+          times[x] = std::byte{core::gf::multiply(matrix_.at(r, c), static_cast<std::uint8_t>(x))};
+        for (std::uint64_t i = 0; i < bytes; ++i)
+          products_[r][i] ^= times[std::to_integer<std::uint8_t>((*check_inputs_)[c][i])];
+      }
+    }
+    if (mode_ != core::Mode::compare) return;
+    // Verify is timed over parity that is right, as it nearly always is.
+    const std::shared_ptr<const core::Prepared> prepared = backend_.prepare(matrix_);
+    core::Control control;
+    const core::Task task = {prepared.get(),        inputs_->pointers(), outputs_->pointers(), 0,
+                             template_.shard_bytes, core::Mode::assign};
+    backend_.run(std::span(&task, 1), control);
+    if (!columns_are_right()) fail_default();
+  }
+
+  [[noreturn]] void fail_default() const {
+    base::fail(TANDEM_ERROR_INTERNAL,
+               fmt::format("backend {} computes wrong bytes for {} ({}, {}) with its own values",
+                           backend_.traits().name, core::tuned_operation_name(at_.operation), at_.k, at_.m));
+  }
+
+  // Some bytes of the large outputs, first and last among them.
+  bool columns_are_right() const {
+    const std::uint64_t last = template_.shard_bytes - 1, count = std::min(kCheckedColumns, last + 1);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      // Not last * i / count: that could overflow. The odd stride keeps off a multiple of every block size.
+      const std::uint64_t at = i + 1 == count ? last : std::min(last, i * (last / count | 1));
+      for (unsigned r = 0; r < matrix_.rows(); ++r)
+        if (std::to_integer<std::uint8_t>((*outputs_)[r][at]) != product_at(matrix_, *inputs_, r, at)) return false;
+    }
+    return true;
+  }
+
+  // The small shards with this candidate, on a range that is neither all of them nor at their start, too.
+  bool is_right(const core::Prepared &prepared) {
+    const std::uint64_t grain = backend_.traits().granularity_bytes, offset = (5 + grain - 1) / grain * grain;
+    for (const bool last_too : {false, true}) {
+      if (!check_range(prepared, 0, check_bytes_, last_too)) return false;
+      if (!check_range(prepared, offset, check_bytes_ - offset - 12, last_too)) return false;
+      if (mode_ != core::Mode::compare) break;
+    }
+    return true;
+  }
+
+  // Where compare has to find a difference. Without the last byte, a product that is wrong there shows as one too many.
+  static std::vector<std::uint64_t> flipped(std::uint64_t offset, std::uint64_t length, bool last_too) {
+    if (!last_too) return {offset + length / 3};
+    return {offset, offset + length / 3, offset + length - 1};
+  }
+
+  bool check_range(const core::Prepared &prepared, std::uint64_t offset, std::uint64_t length, bool last_too) {
+    constexpr std::byte kBefore{0xa5}, kFlip{0x40};
+    const unsigned rows = matrix_.rows();
+    const std::uint64_t bytes = check_bytes_ + kCheckMargin, end = offset + length;
+    for (unsigned r = 0; r < rows; ++r) {
+      if (mode_ != core::Mode::compare) {
+        std::memset((*check_outputs_)[r], std::to_integer<int>(kBefore), bytes);
+        continue;
+      }
+      std::memcpy((*check_outputs_)[r], products_[r].data(), bytes);
+      for (const std::uint64_t i : flipped(offset, length, last_too)) (*check_outputs_)[r][i] ^= kFlip;
+      (*check_outputs_)[r][end] ^= kFlip;  // outside: not to be seen
+      if (offset != 0) (*check_outputs_)[r][offset - 1] ^= kFlip;
+    }
+    std::vector<core::Mismatch> found(rows);
+    core::Control control;
+    core::Task task = {&prepared, check_inputs_->pointers(), check_outputs_->pointers(), offset, length, mode_};
+    task.mismatches = found.data();
+    backend_.run(std::span(&task, 1), control);
+
+    for (unsigned r = 0; r < rows; ++r) {
+      if (mode_ == core::Mode::compare) {
+        const std::vector<std::uint64_t> places = flipped(offset, length, last_too);
+        const core::Mismatch want = {places.size(), places.front()};
+        if (found[r].byte_count != want.byte_count || found[r].first_bytes != want.first_bytes) return false;
+        continue;
+      }
+      for (std::uint64_t i = 0; i < bytes; ++i) {
+        const bool inside = i >= offset && i < end;
+        const std::byte sum = mode_ == core::Mode::accumulate ? products_[r][i] ^ kBefore : products_[r][i];
+        if ((*check_outputs_)[r][i] != (inside ? sum : kBefore)) return false;
+      }
+    }
+    return true;
+  }
+
+  TuningEntry at(const Candidate &of) const {
+    TuningEntry entry = template_;
+    entry.values = of.values;
+    return entry;
+  }
+
+  void give_up(Candidate &of, TuningFailure failure, bool for_good = true) {
+    of.failure = failure;
+    of.prepared = nullptr;
+    ++(failure == TuningFailure::refused ? run_.result.refused_count : run_.result.wrong_count);
+    if (for_good) run_.journal.add_failure(at(of), failure);
+    if (failure == TuningFailure::wrong && of.is_default) fail_default();
+  }
+
+  // Runs body; an Error of the device gives the candidate up. Returns whether it is still in.
+  template <class Body>
+  bool attempt(Candidate &of, const Body &body) {
+    bool right = false;
+    try {
+      right = body();
+    } catch (const base::Error &error) {
+      if (error.status() == TANDEM_ERROR_CANCELLED) throw;
+      last_refusal_ = error.what();
+      // A device that stumbles may run it next time.
+      give_up(of, TuningFailure::refused,
+              error.status() != TANDEM_ERROR_DEVICE && error.status() != TANDEM_ERROR_OUT_OF_MEMORY);
+      return false;
+    }
+    if (!right) give_up(of, TuningFailure::wrong);
+    return !of.failure;
+  }
+
+  // Whether compare, which is shown bytes that are right, says so.
+  bool run_whole(const Candidate &of, std::uint64_t calls) {
+    std::vector<core::Mismatch> found(matrix_.rows());
+    core::Control control;
+    core::Task task = {of.prepared.get(), inputs_->pointers(), outputs_->pointers(), 0, template_.shard_bytes, mode_};
+    task.mismatches = found.data();
+    for (std::uint64_t i = 0; i < calls; ++i) backend_.run(std::span(&task, 1), control);
+    return std::all_of(found.begin(), found.end(),
+                       [](const core::Mismatch &mismatch) { return mismatch.byte_count == 0; });
+  }
+
+  // Prepared, checked, and run once. Returns whether it is still in.
+  bool make_ready(Candidate &of) {
+    if (of.prepared != nullptr) return true;
+    return attempt(of, [&] {
+      of.prepared = backend_.prepare_tuned(matrix_, of.values);
+      if (!is_right(*of.prepared)) return false;
+      if (mode_ != core::Mode::compare)
+        for (unsigned r = 0; r < matrix_.rows(); ++r)
+          std::memset((*outputs_)[r], mode_ == core::Mode::assign ? 0xa5 : 0, template_.shard_bytes);
+      if (!run_whole(of, 1)) return false;  // a first run may compile or allocate
+      if (mode_ != core::Mode::compare && !columns_are_right()) return false;
+      const double before = run_.hooks.seconds();
+      run_whole(of, 1);
+      const double one = std::max(run_.hooks.seconds() - before, 1e-9);
+      of.calls = static_cast<std::uint64_t>(
+          std::clamp(std::ceil(run_.options.sample_seconds / one), 1.0, static_cast<double>(kMostCalls)));
+      return true;
+    });
+  }
+
+  // One repeat, in bytes of data per second; 0 where the candidate fell out.
+  double measure(Candidate &of) {
+    if (!make_ready(of)) return 0;
+    double rate = 0;
+    attempt(of, [&] {
+      run_whole(of, 1);  // brings caches and clocks where the repeat wants them
+      const double before = run_.hooks.seconds();
+      run_whole(of, of.calls);
+      const double seconds = std::max(run_.hooks.seconds() - before, 1e-9);
+      rate = data_bytes_ * static_cast<double>(of.calls) / seconds;
+      return true;
+    });
+    return of.failure ? 0 : rate;
+  }
+
+  Candidate *best() {
+    Candidate *found = nullptr;
+    for (auto &[values, each] : candidates_)
+      if (each.timed() && (found == nullptr || each.rate() > found->rate())) found = &each;
+    return found;
+  }
+
+  unsigned least_samples() const { return std::min(kLeastSamples, run_.options.repeats); }
+  unsigned comparison_turns() const { return std::max(kLeastComparisons, run_.options.repeats); }
+
+  // Neither the backend's own values nor the best so far: the others are compared with these.
+  void drop_slow(const std::vector<Candidate *> &racing) {
+    const auto has_enough = [&](const Candidate *each) {
+      return each->alive() && each->bytes_per_second.size() >= least_samples();
+    };
+    double fastest = 0;
+    for (const Candidate *each : racing)
+      if (has_enough(each)) fastest = std::max(fastest, each->rate());
+    for (Candidate *each : racing) {
+      if (each == default_ || each == base_ || !has_enough(each) || each->rate() >= fastest / kDropFactor) continue;
+      each->dropped = true;
+      each->prepared = nullptr;
+      ++run_.result.dropped_count;
+    }
+  }
+
+  // comparison_left: repeats of the last comparison that are to come.
+  void tell(const std::vector<Candidate *> &racing, std::uint64_t comparison_left) {
+    std::uint64_t left = other_repeats_ + comparison_left;
+    for (const Candidate *each : racing)
+      if (each->alive())
+        left += run_.options.repeats - std::min<std::size_t>(run_.options.repeats, each->bytes_per_second.size());
+    const Candidate *fastest = best();
+    AutotuneProgress progress = {};
+    progress.at = at_;
+    progress.best = fastest != nullptr ? &fastest->values : nullptr;
+    progress.best_bytes_per_second = fastest != nullptr ? fastest->rate() : 0;
+    progress.default_bytes_per_second = default_->timed() ? default_->rate() : 0;
+    run_.tell(progress, left);
+  }
+
+  void add_sample(Candidate &of, double rate) {
+    of.bytes_per_second.push_back(rate);
+    run_.journal.add_sample(at(of), rate);
+    ++run_.done_count;
+  }
+
+  // The journal may be of another day. Its rates count as far as those of the backend's own values have changed since.
+  void recall_default() {
+    recalled_.insert(default_);
+    ++run_.result.candidate_count;
+    const TuningMeasurement known = run_.journal.measured(at(*default_));
+    if (known.failure || known.bytes_per_second.empty()) return;
+    for (unsigned i = 0; i < least_samples(); ++i) {
+      if (i != 0 && run_.elapsed() >= search_deadline_) break;
+      tell({default_}, comparison_turns());
+      const double rate = measure(*default_);
+      if (rate <= 0) return;
+      add_sample(*default_, rate);
+    }
+    now_over_then_ = default_->rate() / median(known.bytes_per_second);
+  }
+
+  // Takes over what the journal knows of it.
+  void recall(Candidate &of) {
+    if (!recalled_.insert(&of).second) return;
+    ++run_.result.candidate_count;
+    const TuningMeasurement known = run_.journal.measured(at(of));
+    if (known.failure && !of.is_default) {
+      of.failure = known.failure;
+      ++(*known.failure == TuningFailure::refused ? run_.result.refused_count : run_.result.wrong_count);
+      return;
+    }
+    of.bytes_per_second = known.bytes_per_second;
+    if (of.bytes_per_second.size() > run_.options.repeats) of.bytes_per_second.resize(run_.options.repeats);
+    for (double &rate : of.bytes_per_second) rate *= now_over_then_;
+    run_.result.known_count += of.bytes_per_second.size();
+    run_.done_count += of.bytes_per_second.size();
+  }
+
+  // Round-robin: one repeat of each, then the next, beginning one further each time.
+  void race(std::vector<Candidate *> racing, double deadline) {
+    if (base_ != nullptr) put_first(racing, base_);
+    put_first(racing, default_);  // what the others have to beat, and what is left if time is short
+    for (Candidate *each : racing) recall(*each);
+    const bool is_new = std::any_of(racing.begin(), racing.end(), [&](const Candidate *each) {
+      return each->alive() && (each->score == 0 || each->bytes_per_second.size() < run_.options.repeats);
+    });
+    if (!is_new) return;
+    for (Candidate *each : {default_, base_})  // rates of an earlier race are of another minute
+      if (each != nullptr && each->alive() && each->score > 0) each->bytes_per_second.clear();
+    drop_slow(racing);
+    run_race(racing, deadline);
+    score(racing);
+    tell(racing, comparison_turns());
+  }
+
+  static void put_first(std::vector<Candidate *> &list, Candidate *one) {
+    std::erase(list, one);
+    list.insert(list.begin(), one);
+  }
+
+  void run_race(const std::vector<Candidate *> &racing, double deadline) {
+    for (unsigned repeat = 0; repeat < run_.options.repeats; ++repeat) {
+      for (std::size_t turn = 0; turn < racing.size(); ++turn) {
+        Candidate &now = *racing[(turn + repeat) % racing.size()];
+        if (!now.alive() || now.bytes_per_second.size() > repeat) continue;
+        const bool any = std::any_of(racing.begin(), racing.end(), [](const Candidate *each) { return each->timed(); });
+        if (any && run_.elapsed() >= deadline) {
+          cut_short_ = true;
+          return;
+        }
+        tell(racing, comparison_turns());
+        if (const double rate = measure(now); rate > 0) {
+          add_sample(now, rate);
+          drop_slow(racing);
+        }
+      }
+    }
+  }
+
+  // Against the backend's own values in the same race, so that candidates of different races compare.
+  void score(const std::vector<Candidate *> &racing) {
+    const double own = default_->timed() ? default_->rate() : 1;
+    std::vector<Candidate *> scored;
+    for (Candidate *each : racing) {
+      if (!each->timed()) continue;
+      each->score = each->rate() / own;
+      if (!each->dropped) scored.push_back(each);
+    }
+    if (!scored.empty()) base_ = simplest(scored, [](const Candidate *each) { return each->score; });
+  }
+
+  unsigned changes(const Candidate &of) const {
+    unsigned count = 0;
+    for (const auto &[name, value] : of.values) count += default_->values.at(name) != value;
+    return count;
+  }
+
+  // Of those that are as good as the best, but for noise, the one with most of the backend's own values.
+  template <class Rating>
+  Candidate *simplest(const std::vector<Candidate *> &list, const Rating &rating) const {
+    double best = 0;
+    for (const Candidate *each : list) best = std::max(best, rating(each));
+    Candidate *found = nullptr;
+    for (Candidate *each : list) {
+      if (rating(each) * kLeastGain < best) continue;
+      if (found == nullptr || changes(*each) < changes(*found) ||
+          (changes(*each) == changes(*found) && rating(each) > rating(found)))
+        found = each;
+    }
+    return found;
+  }
+
+  // The backend's own values and the best others, as far as they can run.
+  std::vector<Candidate *> finalists() {
+    std::vector<Candidate *> others;
+    for (auto &[values, each] : candidates_)
+      if (each.score > 0 && !each.failure && !each.is_default) others.push_back(&each);
+    std::stable_sort(others.begin(), others.end(),
+                     [](const Candidate *a, const Candidate *b) { return a->score > b->score; });
+    if (others.size() > kFinalists) others.resize(kFinalists);
+    if (base_ != nullptr && !base_->failure && !base_->is_default &&
+        std::find(others.begin(), others.end(), base_) == others.end())
+      others.push_back(base_);
+    if (!default_->failure) others.insert(others.begin(), default_);
+    return others;
+  }
+
+  using Rates = std::map<const Candidate *, std::vector<double>>;
+
+  // Turn by turn against the backend's own values: a single lucky turn makes no winner.
+  Candidate *winner_of(const std::vector<Candidate *> &list, const Rates &rates) const {
+    if (default_->failure) return simplest(list, [&](const Candidate *each) { return median(rates.at(each)); });
+    const std::vector<double> &own = rates.at(default_);
+    std::map<const Candidate *, double> gains;
+    std::vector<Candidate *> better;
+    for (Candidate *each : list) {
+      std::vector<double> ratios;
+      for (std::size_t turn = 0; turn < own.size(); ++turn) ratios.push_back(rates.at(each)[turn] / own[turn]);
+      const auto wins =
+          static_cast<std::size_t>(std::count_if(ratios.begin(), ratios.end(), [](double ratio) { return ratio > 1; }));
+      gains[each] = std::min(median(ratios), median(rates.at(each)) / median(own));
+      if (gains[each] >= kLeastGain && 5 * wins >= 4 * ratios.size()) better.push_back(each);
+    }
+    return better.empty() ? default_ : simplest(better, [&](const Candidate *each) { return gains.at(each); });
+  }
+
+  // One that fails now gives way to the next best.
+  TuningEntry last_comparison() {
+    for (;;) {
+      const std::vector<Candidate *> last = finalists();
+      if (last.empty()) fail_all();
+      Rates rates;
+      if (!compare_in_turns(last, rates)) continue;
+      tell({}, 0);
+      const Candidate *winner = winner_of(last, rates);
+      TuningEntry entry = at(*winner);
+      entry.bytes_per_second = median(rates[winner]);
+      entry.default_bytes_per_second = default_->failure ? 0 : median(rates[default_]);
+      return entry;
+    }
+  }
+
+  // False: one has failed.
+  bool compare_in_turns(const std::vector<Candidate *> &list, Rates &rates) {
+    for (unsigned repeat = 0; repeat < comparison_turns(); ++repeat) {
+      if (repeat >= kLeastComparisons && run_.elapsed() >= deadline_) {
+        cut_short_ = true;
+        return true;
+      }
+      tell({}, comparison_turns() - repeat);
+      for (std::size_t turn = 0; turn < list.size(); ++turn) {
+        Candidate &now = *list[(turn + repeat) % list.size()];
+        const double rate = measure(now);
+        if (now.failure) return false;
+        rates[&now].push_back(rate);
+      }
+      ++run_.done_count;
+    }
+    return true;
+  }
+
+  // Another matrix of the same shape, one that no cache has.
+  core::Matrix new_matrix() const {
+    core::Matrix matrix(matrix_.rows(), matrix_.columns());
+    std::random_device random;
+    for (unsigned r = 0; r < matrix.rows(); ++r)
+      for (unsigned c = 0; c < matrix.columns(); ++c) matrix.at(r, c) = static_cast<std::uint8_t>(1 + random() % 255);
+    return matrix;
+  }
+
+  double seconds_of_run(const core::Prepared &prepared) {
+    core::Control control;
+    const core::Task task = {&prepared, inputs_->pointers(),   outputs_->pointers(),
+                             0,         template_.shard_bytes, core::Mode::assign};
+    const double before = run_.hooks.seconds();
+    backend_.run(std::span(&task, 1), control);
+    return run_.hooks.seconds() - before;
+  }
+
+  // Overwrites the outputs: the last thing that a search does. Assign stands for every mode: the cost is that of the
+  // matrix, and compare would find differences everywhere.
+  std::uint64_t switch_over_bytes(const core::TuningParameter &parameter, core::TuningValues values) {
+    std::vector<double> costs, with, without;
+    try {
+      values[parameter.name] = core::kMostTuningValue;
+      const std::shared_ptr<const core::Prepared> never = backend_.prepare_tuned(new_matrix(), values);
+      seconds_of_run(*never);
+      values[parameter.name] = 0;
+      for (unsigned repeat = 0; repeat < kLeastComparisons; ++repeat) {
+        if (repeat != 0 && run_.elapsed() >= deadline_) {
+          cut_short_ = true;
+          break;
+        }
+        tell({}, 0);
+        const std::shared_ptr<const core::Prepared> at_once = backend_.prepare_tuned(new_matrix(), values);
+        const double first = seconds_of_run(*at_once);
+        with.push_back(seconds_of_run(*at_once));
+        costs.push_back(first - with.back());
+        without.push_back(seconds_of_run(*never));
+      }
+    } catch (const base::Error &error) {
+      if (error.status() == TANDEM_ERROR_CANCELLED) throw;
+      return parameter.value;
+    }
+    const double cost = median(costs), gain = median(without) - median(with);
+    if (cost <= 0) return 0;
+    const double bytes_of_run = static_cast<double>(matrix_.columns()) * static_cast<double>(template_.shard_bytes);
+    const double bytes = gain <= 0 ? HUGE_VAL : cost / gain * bytes_of_run;
+    return bytes < static_cast<double>(core::kMostTuningValue) ? static_cast<std::uint64_t>(bytes)
+                                                               : core::kMostTuningValue;
+  }
+
+  [[noreturn]] void fail_all() const {
+    std::uint64_t refused = 0, wrong = 0;
+    for (const auto &[values, each] : candidates_) {
+      refused += each.failure == TuningFailure::refused;
+      wrong += each.failure == TuningFailure::wrong;
+    }
+    base::fail(
+        TANDEM_ERROR_UNAVAILABLE,
+        fmt::format("{} of {} candidates for {} ({}, {}) were refused by {}, {} gave wrong bytes; none is left{}{}",
+                    refused, candidates_.size(), core::tuned_operation_name(at_.operation), at_.k, at_.m,
+                    backend_.traits().name, wrong, last_refusal_.empty() ? "" : ". The last refusal: ", last_refusal_));
+  }
+
+  core::Backend &backend_;
+  const AutotuneCase at_;
+  Run &run_;
+  const core::Matrix matrix_;
+  const core::Mode mode_;
+  const std::vector<core::TuningParameter> parameters_;
+  const std::uint64_t other_repeats_;
+  TuningEntry template_;  // all but values and rates
+  double data_bytes_;
+  double started_, deadline_, search_deadline_ = HUGE_VAL;
+  bool cut_short_ = false;
+
+  std::map<core::TuningValues, Candidate> candidates_;
+  std::set<const Candidate *> recalled_;
+  Candidate *default_;
+  Candidate *base_ = nullptr;  // the best so far
+  double now_over_then_ = 1;
+  std::string last_refusal_;
+
+  std::optional<Shards> inputs_, outputs_, check_inputs_, check_outputs_;
+  std::uint64_t check_bytes_ = 0;
+  std::vector<std::vector<std::byte>> products_;
+};
+
+// As the keys of entries have them, each once.
+std::vector<AutotuneCase> distinct(const std::vector<AutotuneCase> &cases) {
+  std::vector<AutotuneCase> list;
+  for (AutotuneCase at : cases) {
+    if (at.k < 1 || at.m < 1 || at.k > core::kMaxShards || at.m > core::kMaxShards || at.k + at.m > core::kMaxShards) {
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+                 fmt::format("({}, {}) cannot be tuned: k and m are at least 1 and together at most {}", at.k, at.m,
+                             core::kMaxShards));
+    }
+    if (at.operation == core::TunedOperation::update) at.k = 1;
+    const bool known = std::any_of(list.begin(), list.end(), [&](const AutotuneCase &other) {
+      return other.operation == at.operation && other.k == at.k && other.m == at.m;
+    });
+    if (!known) list.push_back(at);
+  }
+  if (list.empty()) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "no operation, k or m to tune");
+  return list;
+}
+
+}  // namespace
+
+AutotuneResult autotune(core::Backend &backend, const AutotuneOptions &options, AutotuneJournal &journal,
+                        const AutotuneHooks &hooks) {
+  if (options.repeats == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "at least 1 repeat is needed");
+  const std::vector<AutotuneCase> cases = distinct(options.cases);
+  Run run(options, journal, hooks);
+  // Every case is looked at before the first is measured: wrong ranges show at once.
+  std::vector<std::uint64_t> planned;
+  std::vector<TuningEntry> places;
+  for (const AutotuneCase &at : cases) {
+    const Search search(backend, at, run, 0, 0);
+    planned.push_back(search.planned_repeats());
+    places.push_back(search.place());
+  }
+  if (journal.fresh()) journal.forget(places);
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    std::uint64_t after = 0;
+    for (std::size_t j = i + 1; j < cases.size(); ++j) after += planned[j];
+    const double seconds = options.max_seconds > 0 ? std::max(options.max_seconds - run.elapsed(), 1e-3) /
+                                                         static_cast<double>(cases.size() - i)
+                                                   : 0;
+    Search search(backend, cases[i], run, seconds, after);
+    const TuningEntry entry = search.find_best();
+    run.result.improved_count += entry.bytes_per_second > entry.default_bytes_per_second;
+    run.result.entries.push_back(entry);
+    if (hooks.found) hooks.found(entry, search.complete());
+  }
+  return run.result;
+}
+
+}  // namespace tandem::tuning

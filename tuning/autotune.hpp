@@ -1,0 +1,91 @@
+// The search for tuning values on one backend (docs/TUNING.md). Knows no device: a parameter is a name with candidates.
+//
+// For each case every candidate is prepared, compared with an independent product, and timed round-robin over the
+// repeats; whoever is 1.25 times slower than the best after kLeastSamples falls out. The kFinalists best and the
+// backend's own values are then timed once more, in turns: one of them is kept only if it is kLeastGain times faster
+// there, and faster in four of five turns. Of several that are as fast, the one with most of the backend's own values
+// is.
+//
+// All combinations are tried where there are at most kMostGrid. Beyond that: all combinations of the local sizes with
+// everything else at the backend's own values, then one parameter after the other, the rest at the best so far, until a
+// pass over all of them changes nothing (at most kMostPasses). Each of these races measures the backend's own values
+// and the best so far anew, and rates compare within a race only. With max_seconds each has its part of the time.
+//
+// A parameter that is a switch-over is not searched, unless a range is given for it: all are timed with 0, and in the
+// end it is worked out for the winner, from a new matrix' first run, its later ones, and those of another without the
+// cost.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/backend.hpp"
+#include "tuning/journal.hpp"
+#include "tuning/table.hpp"
+
+namespace tandem::tuning {
+
+inline constexpr std::size_t kMostGrid = 512;
+inline constexpr std::size_t kMostCombinations = 4096;  // of local sizes
+inline constexpr unsigned kMostPasses = 3;
+inline constexpr double kDropFactor = 1.25;
+inline constexpr unsigned kLeastSamples =
+    3;                                      // of both, before one is dropped as slower; unless there are fewer repeats
+inline constexpr double kLeastGain = 1.02;  // less is taken for noise: the backend's own values stay
+inline constexpr std::size_t kFinalists = 3;
+
+struct AutotuneCase {
+  core::TunedOperation operation = core::TunedOperation::encode;
+  unsigned k = 0, m = 0;  // as in TuningKey, but k of update may be anything
+};
+
+struct TuningRange {
+  std::string name;
+  std::vector<std::uint64_t> values;
+};
+
+struct AutotuneOptions {
+  std::vector<AutotuneCase> cases;
+  std::vector<TuningRange> ranges;  // in place of a parameter's own candidates
+  std::uint64_t shard_bytes = 0;    // 0: so that a stripe has 32 to 64 MiB
+  unsigned repeats = 5;
+  double max_seconds = 0;        // 0: no limit. The cases share what is left; each gets a result
+  double sample_seconds = 0.02;  // a repeat times as many calls as fill this
+  // At least what the check of a candidate moves: enough that every backend spreads it over its threads or groups.
+  std::uint64_t check_stripe_bytes = 512 << 10;
+};
+
+struct AutotuneProgress {
+  std::uint64_t done_count, total_count;  // repeats; the total falls as candidates fall out
+  double seconds_left;
+  AutotuneCase at;
+  double best_bytes_per_second, default_bytes_per_second;  // 0: not known yet
+  const core::TuningValues *best;                          // null: none yet
+};
+
+struct AutotuneHooks {
+  std::function<double()> seconds;                         // a clock that does not run backwards
+  std::function<std::string()> date = tuning_date_now;     // of entries
+  std::function<bool(const AutotuneProgress &)> progress;  // false: cancel. May be empty
+  // Each case's result, as soon as it stands. `complete`: its time was not cut short. May be empty.
+  std::function<void(const TuningEntry &, bool complete)> found;
+};
+
+struct AutotuneResult {
+  std::vector<TuningEntry> entries;  // one a case, in their order
+  std::uint64_t improved_count = 0;  // entries that beat the backend's own values
+  std::uint64_t candidate_count = 0, refused_count = 0, wrong_count = 0, dropped_count = 0;
+  std::uint64_t known_count = 0;  // repeats that the journal had
+  bool complete = true;           // false: max_seconds cut the search short
+};
+
+// Throws Error: INVALID_ARGUMENT (cases, a range's name, too many combinations), UNAVAILABLE (nothing to tune, or the
+// device refused every candidate, or every one with the values of a range), CANCELLED, INTERNAL (the backend's own
+// values give wrong bytes), and what the journal throws. What was measured is in the journal then, and finished cases
+// went through hooks.found.
+AutotuneResult autotune(core::Backend &backend, const AutotuneOptions &options, AutotuneJournal &journal,
+                        const AutotuneHooks &hooks);
+
+}  // namespace tandem::tuning

@@ -1,0 +1,546 @@
+#include "tuning/table.hpp"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <limits.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <tuple>
+#include <utility>
+
+#include "base/error.hpp"
+#include "core/backend.hpp"
+#include "core/codec.hpp"
+
+namespace tandem::tuning {
+namespace {
+
+// Read with a map: the ordered form looks through all members of an object for each that is added.
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;
+
+constexpr unsigned kVersion = 1;
+constexpr std::size_t kMostDepth = 8;
+constexpr std::uint64_t kMostLanes = 65'536;
+constexpr double kMostRate = 1e15, kMostStartUpSeconds = 1e4;
+constexpr std::size_t kMostTextBytes = 256;  // of a name of a device and the like
+
+[[noreturn]] void fail_io(const char *what, const std::string &path, int error) {
+  base::fail(TANDEM_ERROR_IO, fmt::format("cannot {} {}: {}", what, path, std::strerror(error)));
+}
+
+// Nesting as the brackets outside of strings say. Asked before the parser is, whose memory grows with it.
+bool nested_too_deep(std::string_view text) {
+  std::size_t depth = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '{' || c == '[') {
+      if (++depth > kMostDepth) return true;
+    } else if ((c == '}' || c == ']') && depth != 0) {
+      --depth;
+    }
+  }
+  return false;
+}
+
+Json parse_json(std::string_view text) {
+  // The parser takes a zero byte for the end.
+  if (nested_too_deep(text) || text.find('\0') != std::string_view::npos) return Json(Json::value_t::discarded);
+  return Json::parse(text, nullptr, false);
+}
+
+// The member, or null where `object` has none such.
+const Json *member(const Json &object, const char *name) {
+  if (!object.is_object()) return nullptr;
+  const auto found = object.find(name);
+  return found != object.end() ? &*found : nullptr;
+}
+
+bool read_text(const Json &object, const char *name, std::string *out) {
+  const Json *value = member(object, name);
+  if (value == nullptr || !value->is_string()) return false;
+  const std::string &text = value->get_ref<const std::string &>();
+  if (text.size() > kMostTextBytes) return false;
+  for (const char c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) return false;  // it is printed on terminals
+  *out = text;
+  return true;
+}
+
+bool read_number(const Json &object, const char *name, std::uint64_t least, std::uint64_t most, std::uint64_t *out) {
+  const Json *value = member(object, name);
+  if (value == nullptr || !value->is_number_unsigned()) return false;
+  *out = value->get<std::uint64_t>();
+  return *out >= least && *out <= most;
+}
+
+bool read_rate(const Json &object, const char *name, double *out) {
+  const Json *value = member(object, name);
+  if (value == nullptr || !value->is_number()) return false;
+  *out = value->get<double>();
+  return std::isfinite(*out) && *out >= 0;
+}
+
+bool valid_date(const std::string &date) {
+  constexpr std::string_view kForm = "dddd-dd-ddTdd:dd:ddZ";
+  if (date.size() != kForm.size()) return false;
+  for (std::size_t i = 0; i < date.size(); ++i) {
+    const bool digit = date[i] >= '0' && date[i] <= '9';
+    if (kForm[i] == 'd' ? !digit : date[i] != kForm[i]) return false;
+  }
+  return true;
+}
+
+bool read_values(const Json &object, core::TuningValues *out) {
+  const Json *values = member(object, "values");
+  if (values == nullptr || !values->is_object() || values->size() > kMostTuningValues) return false;
+  for (const auto &[name, value] : values->items()) {
+    if (!valid_tuning_name(name) || !value.is_number_unsigned()) return false;
+    const auto number = value.get<std::uint64_t>();
+    if (number > core::kMostTuningValue) return false;
+    (*out)[name] = number;
+  }
+  return true;
+}
+
+std::optional<TuningEntry> entry_from(const Json &object) {
+  TuningEntry entry;
+  TuningKey &key = entry.key;
+  std::string operation;
+  std::uint64_t k = 0, m = 0, repeats = 0;
+  const bool whole =
+      read_text(object, "backend", &key.identity.backend) && read_text(object, "vendor", &key.identity.vendor) &&
+      read_text(object, "device", &key.identity.device) && read_text(object, "driver", &key.identity.driver) &&
+      read_text(object, "kernel_hash", &key.kernel_hash) && read_text(object, "operation", &operation) &&
+      read_number(object, "k", 1, core::kMaxShards, &k) && read_number(object, "m", 1, core::kMaxShards, &m) &&
+      read_values(object, &entry.values) && read_rate(object, "bytes_per_second", &entry.bytes_per_second) &&
+      read_rate(object, "default_bytes_per_second", &entry.default_bytes_per_second) &&
+      read_number(object, "shard_bytes", 1, UINT64_MAX, &entry.shard_bytes) &&
+      read_number(object, "repeats", 1, UINT32_MAX, &repeats) && read_text(object, "date", &entry.date);
+  const std::optional<core::TunedOperation> known = core::tuned_operation_from_name(operation);
+  if (!whole || !known || !valid_date(entry.date)) return std::nullopt;
+  key.operation = *known;
+  key.k = static_cast<unsigned>(k);
+  key.m = static_cast<unsigned>(m);
+  entry.repeats = static_cast<unsigned>(repeats);
+  return entry;
+}
+
+OrderedJson to_object(const TuningEntry &entry) {
+  const TuningKey &key = entry.key;
+  OrderedJson values = OrderedJson::object();
+  for (const auto &[name, value] : entry.values) values[name] = value;
+  return {{"backend", key.identity.backend},
+          {"vendor", key.identity.vendor},
+          {"device", key.identity.device},
+          {"driver", key.identity.driver},
+          {"kernel_hash", key.kernel_hash},
+          {"operation", core::tuned_operation_name(key.operation)},
+          {"k", key.k},
+          {"m", key.m},
+          {"values", std::move(values)},
+          {"bytes_per_second", entry.bytes_per_second},
+          {"default_bytes_per_second", entry.default_bytes_per_second},
+          {"shard_bytes", entry.shard_bytes},
+          {"repeats", entry.repeats},
+          {"date", entry.date}};
+}
+
+std::optional<core::SpeedEntry> speed_from(const Json &object) {
+  core::SpeedEntry entry;
+  std::string operation;
+  std::uint64_t k = 0, m = 0, lanes = 0;
+  const bool whole =
+      read_text(object, "machine", &entry.machine) && read_text(object, "worker", &entry.worker) &&
+      read_text(object, "operation", &operation) && read_number(object, "k", 1, core::kMaxShards, &k) &&
+      read_number(object, "m", 1, core::kMaxShards, &m) && read_number(object, "lanes", 1, kMostLanes, &lanes) &&
+      read_rate(object, "bytes_per_second", &entry.bytes_per_second) &&
+      read_rate(object, "alone_bytes_per_second", &entry.alone_bytes_per_second) &&
+      read_rate(object, "start_up_seconds", &entry.start_up_seconds) && read_text(object, "date", &entry.date);
+  const std::optional<core::TunedOperation> known = core::tuned_operation_from_name(operation);
+  if (!whole || !known || !valid_date(entry.date) || entry.bytes_per_second < 1 ||
+      std::max(entry.bytes_per_second, entry.alone_bytes_per_second) > kMostRate ||
+      entry.start_up_seconds > kMostStartUpSeconds)
+    return std::nullopt;
+  entry.operation = *known;
+  entry.k = static_cast<unsigned>(k);
+  entry.m = static_cast<unsigned>(m);
+  entry.lanes = static_cast<unsigned>(lanes);
+  return entry;
+}
+
+OrderedJson to_object(const core::SpeedEntry &entry) {
+  return {{"machine", entry.machine},
+          {"worker", entry.worker},
+          {"operation", core::tuned_operation_name(entry.operation)},
+          {"k", entry.k},
+          {"m", entry.m},
+          {"lanes", entry.lanes},
+          {"bytes_per_second", entry.bytes_per_second},
+          {"alone_bytes_per_second", entry.alone_bytes_per_second},
+          {"start_up_seconds", entry.start_up_seconds},
+          {"date", entry.date}};
+}
+
+std::string dumped(const OrderedJson &object, int indent) {
+  return object.dump(indent, ' ', false, OrderedJson::error_handler_t::replace);  // names of devices may be no UTF-8
+}
+
+// How unlike two codes are: sizes count by their ratio. k says nothing about an update.
+double distance(const TuningEntry &entry, const core::TuningQuery &query) {
+  const auto ratio = [](unsigned a, unsigned b) {
+    return std::fabs(std::log2(std::max(a, 1u)) - std::log2(std::max(b, 1u)));
+  };
+  const double of_m = ratio(entry.key.m, query.rows);
+  return query.mode == core::Mode::accumulate ? of_m : of_m + ratio(entry.key.k, query.columns);
+}
+
+// No text that an entry may have holds the character between the parts.
+std::string key_text(const TuningEntry &entry) {
+  const TuningKey &key = entry.key;
+  return fmt::format("{1}{0}{2}{0}{3}{0}{4}{0}{5}{0}{6}{0}{7}{0}{8}", '\x1f', key.identity.backend, key.identity.vendor,
+                     key.identity.device, key.identity.driver, key.kernel_hash, static_cast<int>(key.operation), key.k,
+                     key.m);
+}
+
+std::string key_text(const core::SpeedEntry &entry) {
+  return fmt::format("{1}{0}{2}{0}{3}{0}{4}{0}{5}", '\x1f', entry.machine, entry.worker,
+                     static_cast<int>(entry.operation), entry.k, entry.m);
+}
+
+// The entries of one list of the file; of the same key the newest, and of the same date the last one.
+template <class Entry>
+std::vector<Entry> list_from(const Json &root, const char *name, std::optional<Entry> (*read)(const Json &),
+                             std::string (*key)(const Entry &), std::size_t *refused) {
+  std::vector<Entry> list;
+  std::map<std::string, std::size_t> places;
+  const Json *objects = member(root, name);
+  if (objects == nullptr) return list;
+  if (!objects->is_array()) base::fail(TANDEM_ERROR_DAMAGED, fmt::format("\"{}\" is no list", name));
+  if (objects->size() > TuningTable::kMostEntries) {
+    base::fail(TANDEM_ERROR_DAMAGED,
+               fmt::format("{} \"{}\", more than {}", objects->size(), name, TuningTable::kMostEntries));
+  }
+  for (const Json &object : *objects) {
+    std::optional<Entry> entry = read(object);
+    if (!entry) {
+      ++*refused;
+      continue;
+    }
+    const auto [place, is_new] = places.emplace(key(*entry), list.size());
+    if (is_new) {
+      list.push_back(std::move(*entry));
+    } else if (Entry &same = list[place->second]; entry->date >= same.date) {
+      same = std::move(*entry);
+    }
+  }
+  return list;
+}
+
+class File {
+ public:
+  explicit File(int descriptor) : descriptor_(descriptor) {}
+  File(const std::string &path, int flags, mode_t mode = 0)
+      : descriptor_(open(path.c_str(), flags | O_CLOEXEC, mode)) {}
+  ~File() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  File(const File &) = delete;
+  File &operator=(const File &) = delete;
+  int descriptor() const noexcept { return descriptor_; }
+  bool is_open() const noexcept { return descriptor_ >= 0; }
+
+ private:
+  int descriptor_;
+};
+
+// Where a link leads to: it stays one, and that is read, locked and replaced.
+std::string real_path(const std::string &path) {
+  char real[PATH_MAX];
+  return realpath(path.c_str(), real) != nullptr ? real : path;
+}
+
+}  // namespace
+
+bool operator==(const TuningKey &a, const TuningKey &b) noexcept {
+  const auto all = [](const TuningKey &key) {
+    const core::TuningIdentity &identity = key.identity;
+    return std::tie(identity.backend, identity.vendor, identity.device, identity.driver, key.kernel_hash, key.operation,
+                    key.k, key.m);
+  };
+  return all(a) == all(b);
+}
+
+bool valid_tuning_name(std::string_view name) noexcept {
+  if (name.empty() || name.size() > 64) return false;
+  return std::all_of(name.begin(), name.end(),
+                     [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
+}
+
+std::string tuning_entry_line(const TuningEntry &entry) { return dumped(to_object(entry), -1); }
+
+std::optional<TuningEntry> parse_tuning_entry(std::string_view line) {
+  const Json object = parse_json(line);
+  return object.is_discarded() ? std::nullopt : entry_from(object);
+}
+
+TuningTable TuningTable::parse(std::string_view text, std::size_t *refused_count) {
+  if (text.size() > kMostFileBytes)
+    base::fail(TANDEM_ERROR_DAMAGED, fmt::format("{} bytes, more than {}", text.size(), kMostFileBytes));
+  const Json root = parse_json(text);
+  if (root.is_discarded()) base::fail(TANDEM_ERROR_DAMAGED, "it is no whole JSON text");
+  std::uint64_t version = 0;
+  if (!read_number(root, "tandem_tuning", 1, UINT64_MAX, &version))
+    base::fail(TANDEM_ERROR_DAMAGED, "it has no version \"tandem_tuning\"");
+  if (version > kVersion) {
+    base::fail(TANDEM_ERROR_UNSUPPORTED,
+               fmt::format("it is of version {}; this Tandem knows versions up to {}", version, kVersion));
+  }
+  if (member(root, "entries") == nullptr) base::fail(TANDEM_ERROR_DAMAGED, "it has no list \"entries\"");
+  TuningTable table;
+  std::size_t refused = 0;
+  table.entries_ = list_from<TuningEntry>(root, "entries", entry_from, key_text, &refused);
+  table.speeds_ = list_from<core::SpeedEntry>(root, "speeds", speed_from, key_text, &refused);
+  if (refused_count != nullptr) *refused_count = refused;
+  return table;
+}
+
+std::string TuningTable::to_json() const {
+  OrderedJson root = {{"tandem_tuning", kVersion}, {"entries", OrderedJson::array()}};
+  for (const TuningEntry &entry : entries_) root["entries"].push_back(to_object(entry));
+  if (!speeds_.empty()) root["speeds"] = OrderedJson::array();
+  for (const core::SpeedEntry &entry : speeds_) root["speeds"].push_back(to_object(entry));
+  return dumped(root, 1) + "\n";
+}
+
+TuningEntry *TuningTable::entry_of(const TuningKey &key) noexcept {
+  const auto same =
+      std::find_if(entries_.begin(), entries_.end(), [&](const TuningEntry &known) { return known.key == key; });
+  return same != entries_.end() ? &*same : nullptr;
+}
+
+void TuningTable::put(TuningEntry entry) {
+  const TuningEntry *same = entry_of(entry.key);
+  if (same == nullptr || entry.date >= same->date) replace(std::move(entry));
+}
+
+void TuningTable::replace(TuningEntry entry) {
+  if (TuningEntry *same = entry_of(entry.key)) {
+    *same = std::move(entry);
+  } else {
+    entries_.push_back(std::move(entry));
+  }
+}
+
+core::SpeedEntry *TuningTable::entry_of(const core::SpeedEntry &like) noexcept {
+  const auto same = std::find_if(speeds_.begin(), speeds_.end(),
+                                 [&](const core::SpeedEntry &known) { return same_key(known, like); });
+  return same != speeds_.end() ? &*same : nullptr;
+}
+
+void TuningTable::put(core::SpeedEntry entry) {
+  const core::SpeedEntry *same = entry_of(entry);
+  if (same == nullptr || entry.date >= same->date) replace(std::move(entry));
+}
+
+void TuningTable::replace(core::SpeedEntry entry) {
+  if (core::SpeedEntry *same = entry_of(entry)) {
+    *same = std::move(entry);
+  } else {
+    speeds_.push_back(std::move(entry));
+  }
+}
+
+void TuningTable::merge(const TuningTable &other) {
+  for (const TuningEntry &entry : other.entries_) put(entry);
+  for (const core::SpeedEntry &entry : other.speeds_) put(entry);
+}
+
+bool TuningTable::knows(const core::TuningIdentity &identity) const noexcept {
+  return std::any_of(entries_.begin(), entries_.end(), [&](const TuningEntry &entry) {
+    return entry.key.identity.backend == identity.backend && entry.key.identity.vendor == identity.vendor;
+  });
+}
+
+bool TuningTable::has_backend(const std::string &name) const noexcept {
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [&](const TuningEntry &entry) { return entry.key.identity.backend == name; });
+}
+
+core::TuningChoice TuningTable::find(const core::TuningQuery &query) const {
+  // The least wins: another device, another driver or kernel, the distance, and decode where encode is as near (a
+  // matrix does not say which of the two it is for). Of equals the newest.
+  using Rank = std::tuple<bool, unsigned, double, bool>;
+  const TuningEntry *best = nullptr;
+  Rank best_rank;
+  for (const TuningEntry &entry : entries_) {
+    const core::TuningIdentity &identity = entry.key.identity;
+    if (identity.backend != query.identity.backend || identity.vendor != query.identity.vendor ||
+        core::tuned_operation_mode(entry.key.operation) != query.mode)
+      continue;
+    const Rank rank = {identity.device != query.identity.device,
+                       (identity.driver != query.identity.driver) + (entry.key.kernel_hash != query.kernel_hash),
+                       distance(entry, query), entry.key.operation == core::TunedOperation::decode};
+    if (best == nullptr || rank < best_rank || (rank == best_rank && entry.date > best->date)) {
+      best = &entry;
+      best_rank = rank;
+    }
+  }
+  if (best == nullptr) return {};
+  const auto &[other_device, others, far, decode] = best_rank;
+  const std::string what =
+      query.mode == core::Mode::accumulate
+          ? fmt::format("update of {} parity shards", best->key.m)
+          : fmt::format("{} ({}, {})", core::tuned_operation_name(best->key.operation), best->key.k, best->key.m);
+  const char *const exactness = far == 0 ? "" : ", the nearest that was tuned,";
+  const std::string where =
+      other_device ? fmt::format("another device of {}: {}", query.identity.vendor, best->key.identity.device)
+      : others     ? std::string("this device with another driver or other kernels")
+                   : std::string("this device");
+  return {best->values, fmt::format("measured for {}{} on {}, {}", what, exactness, where, best->date),
+          !other_device && best->key.identity.driver == query.identity.driver};
+}
+
+std::string tuning_file_path(const char *given, bool *named_out) {
+  if (named_out != nullptr) *named_out = true;
+  if (given != nullptr) return given;
+  if (const char *variable = std::getenv("TANDEM_TUNING"); variable != nullptr) return variable;
+  if (named_out != nullptr) *named_out = false;
+  constexpr const char *kName = "/tandem/tuning.json";
+  // The specification has relative folders ignored.
+  if (const char *data = std::getenv("XDG_DATA_HOME"); data != nullptr && *data == '/')
+    return std::string(data) + kName;
+  if (const char *home = std::getenv("HOME"); home != nullptr && *home == '/')
+    return std::string(home) + "/.local/share" + kName;
+  return {};
+}
+
+std::optional<std::string> read_regular_file(const std::string &path, std::size_t most_bytes) {
+  const File file(path, O_RDONLY | O_NONBLOCK);  // opening a pipe must not wait for its writer
+  if (!file.is_open()) {
+    if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
+    fail_io("open", path, errno);
+  }
+  struct stat status = {};
+  if (fstat(file.descriptor(), &status) != 0) fail_io("read", path, errno);
+  if (!S_ISREG(status.st_mode)) base::fail(TANDEM_ERROR_IO, fmt::format("{} is no regular file", path));
+  std::string text;
+  char buffer[1 << 14];
+  for (;;) {
+    const ssize_t got = read(file.descriptor(), buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_io("read", path, errno);
+    if (got == 0) return text;
+    text.append(buffer, static_cast<std::size_t>(got));
+    if (text.size() > most_bytes)
+      base::fail(TANDEM_ERROR_DAMAGED, fmt::format("{} is larger than {} bytes", path, most_bytes));
+  }
+}
+
+TuningTable read_tuning_file(const std::string &path, std::size_t *refused_count) {
+  if (refused_count != nullptr) *refused_count = 0;
+  const std::optional<std::string> text = read_regular_file(path, TuningTable::kMostFileBytes);
+  if (!text) return {};
+  try {
+    return TuningTable::parse(*text, refused_count);
+  } catch (const base::Error &error) {
+    base::fail(error.status(), fmt::format("tuning file {}: {}", path, error.what()));
+  }
+}
+
+std::unique_ptr<const TuningTable> load_tuning_file(const std::string &path, bool named, const base::Log &log) {
+  if (path.empty()) return nullptr;
+  try {
+    if (named && access(path.c_str(), F_OK) != 0) {
+      log.say(TANDEM_LOG_WARNING, fmt::format("tuning file {} does not exist: built-in values are used", path));
+      return nullptr;
+    }
+    std::size_t refused = 0;
+    auto table = std::make_unique<TuningTable>(read_tuning_file(path, &refused));
+    if (refused != 0) {
+      log.say(TANDEM_LOG_WARNING, fmt::format("tuning file {}: {} of {} entries make no sense and are ignored", path,
+                                              refused, refused + table->entries().size() + table->speeds().size()));
+    }
+    if (table->empty()) return nullptr;
+    return table;
+  } catch (const base::Error &error) {
+    log.say(TANDEM_LOG_WARNING, fmt::format("{}: ignored", error.what()));
+    return nullptr;
+  }
+}
+
+void make_parent_folders(const std::string &path) {
+  for (std::size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1)) {
+    const std::string folder = path.substr(0, slash);
+    if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST && access(folder.c_str(), X_OK) != 0)  // 0700: as XDG says
+      fail_io("make folder", folder, errno);
+  }
+}
+
+TuningFileTurn::TuningFileTurn(const std::string &path) {
+  constexpr int kMostNaps = 400;
+  constexpr timespec kNap = {0, 5'000'000};
+  const std::string target = real_path(path);
+  const std::size_t slash = target.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : target.substr(0, slash + 1);
+  folder_ = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  for (int i = 0; folder_ >= 0 && i < kMostNaps && flock(folder_, LOCK_EX | LOCK_NB) != 0; ++i) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return;
+    nanosleep(&kNap, nullptr);
+  }
+}
+
+TuningFileTurn::~TuningFileTurn() {
+  if (folder_ < 0) return;
+  flock(folder_, LOCK_UN);  // a child that was forked meanwhile has the descriptor, too
+  close(folder_);
+}
+
+void write_tuning_file(const std::string &path, const TuningTable &table) {
+  const std::size_t count = std::max(table.entries().size(), table.speeds().size());
+  if (count > TuningTable::kMostEntries) {
+    base::fail(TANDEM_ERROR_TOO_LARGE,
+               fmt::format("{} entries do not fit {}: at most {}", count, path, TuningTable::kMostEntries));
+  }
+  make_parent_folders(path);
+  const std::string target = real_path(path);
+  const std::string text = table.to_json();
+  std::string temporary = target + ".XXXXXX.tmp";  // of its own for each thread and container
+  int error = 0;
+  {
+    const File file(mkostemps(temporary.data(), 4, O_CLOEXEC));
+    if (!file.is_open()) fail_io("make", temporary, errno);
+    if (fchmod(file.descriptor(), 0644) != 0) error = errno;
+    for (std::size_t done = 0; error == 0 && done < text.size();) {
+      const ssize_t wrote = write(file.descriptor(), text.data() + done, text.size() - done);
+      if (wrote >= 0) {
+        done += static_cast<std::size_t>(wrote);
+      } else if (errno != EINTR) {
+        error = errno;
+      }
+    }
+    if (error == 0 && fsync(file.descriptor()) != 0) error = errno;
+  }
+  if (error == 0 && rename(temporary.c_str(), target.c_str()) != 0) error = errno;
+  if (error == 0) return;
+  unlink(temporary.c_str());
+  fail_io("write", path, error);
+}
+
+}  // namespace tandem::tuning
