@@ -18,8 +18,8 @@ Prepared::~Prepared() = default;
 Ticket::~Ticket() = default;
 Backend::~Backend() = default;
 
-std::shared_ptr<const Prepared> Backend::prepare_tuned(const Matrix &coefficients, const TuningValues &) {
-  return prepare(coefficients);
+std::shared_ptr<const Prepared> Backend::prepare_tuned(const Operator &what, const TuningValues &) {
+  return prepare(what);
 }
 std::vector<TuningParameter> Backend::tuning_parameters(unsigned, unsigned, Mode) const { return {}; }
 TuningIdentity Backend::tuning_identity() const { return {traits().name, "", "", ""}; }

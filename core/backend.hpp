@@ -1,6 +1,6 @@
 // The one interface behind which everything that can code stands: the CPU, each device, the hybrid of several, and in
-// tests a fake. A backend applies a prepared coefficient matrix to byte ranges of shards, and knows nothing of k, m,
-// erasures or files.
+// tests a fake. A backend applies a prepared operator to byte ranges of shards, and knows nothing of k, m, erasures or
+// files.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "core/matrix.hpp"
+#include "core/operator.hpp"
 #include "core/tuning.hpp"
 #include "tandem/tandem.h"
 
@@ -21,9 +21,9 @@ class Budget;
 struct MismatchRanges;  // core/mismatch_ranges.hpp
 
 enum class Mode {
-  assign,      // outputs = M * inputs
-  accumulate,  // outputs ^= M * inputs
-  compare      // outputs are only read; differences from M * inputs are recorded
+  assign,      // outputs = operator(inputs)
+  accumulate,  // outputs ^= operator(inputs)
+  compare      // outputs are only read; differences from operator(inputs) are recorded
 };
 
 const char *name_of(Mode mode) noexcept;  // "assign"
@@ -46,20 +46,24 @@ struct Mismatch {
   }
 };
 
-// A matrix in a backend's own form: tables, a compiled kernel. Immutable; may be used by many threads. Made by
+// An operator in a backend's own form: tables, a compiled kernel. Immutable; may be used by many threads. Made by
 // Backend::prepare and run only by that backend, but may be destroyed after it (plans are kept in per-thread caches).
 class Prepared {
  public:
-  Prepared(unsigned rows, unsigned columns) : rows_(rows), columns_(columns) {}
+  explicit Prepared(const Operator &of)
+      : rows_(of.output_count()), columns_(of.input_count()), granularity_bytes_(of.granularity_bytes()) {}
   virtual ~Prepared();
-  unsigned rows() const noexcept { return rows_; }
-  unsigned columns() const noexcept { return columns_; }
+  unsigned rows() const noexcept { return rows_; }        // outputs
+  unsigned columns() const noexcept { return columns_; }  // inputs
+  // Ranges of shards are cut at multiples of this.
+  std::uint64_t granularity_bytes() const noexcept { return granularity_bytes_; }
 
  private:
   unsigned rows_, columns_;
+  std::uint64_t granularity_bytes_;
 };
 
-// One matrix applied to the bytes [offset_bytes, offset_bytes + length_bytes) of one stripe's shards. Plain pointers:
+// One operator applied to the bytes [offset_bytes, offset_bytes + length_bytes) of one stripe's shards. Plain pointers:
 // the caller keeps all of it alive until the run is over.
 struct Task {
   const Prepared *prepared;
@@ -110,12 +114,13 @@ class Backend {
 
   virtual const Traits &traits() const noexcept = 0;
 
-  // Brings a matrix (rows = outputs, columns = inputs; both may be 0) into this backend's form. Throws Error.
-  virtual std::shared_ptr<const Prepared> prepare(const Matrix &coefficients) = 0;
+  // Brings an operator (which may have no inputs, and no outputs) into this backend's form. Throws Error, also
+  // UNSUPPORTED with the backend's name for a form that it cannot run.
+  virtual std::shared_ptr<const Prepared> prepare(const Operator &what) = 0;
 
   // The same with values that are used as they are, whatever was measured before: autotune's way in. Throws Error, also
   // INVALID_ARGUMENT or UNAVAILABLE for values that this device cannot run. The default knows no values.
-  virtual std::shared_ptr<const Prepared> prepare_tuned(const Matrix &coefficients, const TuningValues &values);
+  virtual std::shared_ptr<const Prepared> prepare_tuned(const Operator &what, const TuningValues &values);
 
   // What may be tuned for a matrix of this shape, and under whose name the result is kept.
   virtual std::vector<TuningParameter> tuning_parameters(unsigned rows, unsigned columns, Mode mode) const;

@@ -85,11 +85,11 @@ using KnownOfModes = std::array<std::shared_ptr<const Known>, kModeCount>;
 
 class CpuPrepared final : public core::Prepared {
  public:
-  CpuPrepared(const Kernel &kernel, const Matrix &matrix, unsigned slice_count, const KnownOfModes &known_of_modes)
-      : Prepared(matrix.rows(), matrix.columns()),
-        whole(make_slice(kernel, matrix, 0, matrix.rows())),
-        known_of_modes_(known_of_modes) {
+  CpuPrepared(const Kernel &kernel, const core::Operator &what, unsigned slice_count,
+              const KnownOfModes &known_of_modes)
+      : Prepared(what), whole(make_slice(kernel, what.dense(), 0, rows())), known_of_modes_(known_of_modes) {
     if (slice_count <= 1) return;
+    const Matrix &matrix = what.dense();
     for (unsigned i = 0; i < slice_count; ++i) {
       const unsigned first = matrix.rows() * i / slice_count, end = matrix.rows() * (i + 1) / slice_count;
       if (first < end) slices.push_back(make_slice(kernel, matrix, first, end - first));
@@ -150,18 +150,19 @@ class CpuBackend final : public core::Backend {
 
   const core::Traits &traits() const noexcept override { return traits_; }
 
-  std::shared_ptr<const core::Prepared> prepare(const Matrix &matrix) override {
+  std::shared_ptr<const core::Prepared> prepare(const core::Operator &what) override {
     KnownOfModes known = {own_, own_, own_};
     if (tuning_ != nullptr)
       for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare})
-        known[static_cast<std::size_t>(mode)] = known_values(matrix, mode);
-    return prepared_with(matrix, known);
+        known[static_cast<std::size_t>(mode)] = known_values(what, mode);
+    return prepared_with(what, known);
   }
 
-  std::shared_ptr<const core::Prepared> prepare_tuned(const Matrix &matrix, const core::TuningValues &tuned) override {
+  std::shared_ptr<const core::Prepared> prepare_tuned(const core::Operator &what,
+                                                      const core::TuningValues &tuned) override {
     const auto known = known_from(
         values_from(tuned, [](const std::string &why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "cpu: " + why); }));
-    return prepared_with(matrix, {known, known, known});
+    return prepared_with(what, {known, known, known});
   }
 
   std::vector<core::TuningParameter> tuning_parameters(unsigned, unsigned, Mode mode) const override {
@@ -213,8 +214,8 @@ class CpuBackend final : public core::Backend {
   std::uint64_t kernel_calls() const noexcept override { return kernel_calls_.load(std::memory_order_relaxed); }
 
  private:
-  std::shared_ptr<const core::Prepared> prepared_with(const Matrix &matrix, const KnownOfModes &known) const {
-    return std::make_shared<CpuPrepared>(kernel_, matrix, by_parity_ ? executor_->thread_count() : 1, known);
+  std::shared_ptr<const core::Prepared> prepared_with(const core::Operator &what, const KnownOfModes &known) const {
+    return std::make_shared<CpuPrepared>(kernel_, what, by_parity_ ? executor_->thread_count() : 1, known);
   }
 
   static std::shared_ptr<Known> known_from(const Values &values) {
@@ -243,20 +244,21 @@ class CpuBackend final : public core::Backend {
   }
 
   // What the tuning file says of matrices of this shape. Asked, and told to the log, once for each.
-  std::shared_ptr<const Known> known_values(const Matrix &matrix, Mode mode) {
+  std::shared_ptr<const Known> known_values(const core::Operator &what, Mode mode) {
     KnownShapes &shapes = shapes_.get();
     const std::lock_guard lock(shapes.mutex);
-    const auto shape = std::make_tuple(mode, matrix.rows(), matrix.columns());
+    const auto shape = std::make_tuple(mode, what.output_count(), what.input_count());
     if (const auto found = shapes.known.find(shape); found != shapes.known.end()) return found->second;
-    core::TuningChoice choice = tuning_->find({identity_, kernel_hash_, mode, matrix.columns(), matrix.rows()});
+    core::TuningChoice choice = tuning_->find({identity_, kernel_hash_, mode, what.input_count(), what.output_count()});
     if (!choice.same_machine)  // another number of cores, other caches
       for (const char *name : {kThreads, kOutOfCacheBytes}) choice.values.erase(name);
     const auto known = known_from(values_from(choice.values, [](const std::string &) {}));
     if (!choice.reason.empty()) {
       constexpr const char *kModes[] = {"coding", "adding", "comparing"};
-      known->news = fmt::format(
-          "cpu: {} ({}, {}) with {}: {}", kModes[static_cast<std::size_t>(mode)], matrix.columns(), matrix.rows(),
-          choice.values.empty() ? "the built-in values" : core::tuning_values_text(choice.values), choice.reason);
+      known->news = fmt::format("cpu: {} ({}, {}) with {}: {}", kModes[static_cast<std::size_t>(mode)],
+                                what.input_count(), what.output_count(),
+                                choice.values.empty() ? "the built-in values" : core::tuning_values_text(choice.values),
+                                choice.reason);
     }
     return shapes.known.emplace(shape, known).first->second;
   }

@@ -72,9 +72,9 @@ DeviceSettings with_values(DeviceSettings settings, const core::TuningValues &va
   return settings;
 }
 
-DevicePrepared::DevicePrepared(const core::Matrix &coefficients, std::optional<DeviceSettings> forced_settings)
-    : core::Prepared(coefficients.rows(), coefficients.columns()),
-      matrix(coefficients),
+DevicePrepared::DevicePrepared(const core::Operator &what, std::optional<DeviceSettings> forced_settings)
+    : core::Prepared(what),
+      matrix(what.dense()),
       forced(std::move(forced_settings)),
       id([] {
         static std::atomic<std::uint64_t> next{1};

@@ -36,10 +36,10 @@ DeviceSettings with_values(DeviceSettings settings, const core::TuningValues &va
 // Powers of two from `least` to `most`, and `value`: candidates of a tuning parameter.
 std::vector<std::uint64_t> powers_of_two(std::uint64_t least, std::uint64_t most, std::uint64_t value);
 
-// A matrix as a device's backend keeps it.
+// An operator as the backend of a device keeps it.
 class DevicePrepared : public core::Prepared {
  public:
-  DevicePrepared(const core::Matrix &coefficients, std::optional<DeviceSettings> forced);
+  DevicePrepared(const core::Operator &what, std::optional<DeviceSettings> forced);
 
   const core::Matrix matrix;
   const std::optional<DeviceSettings> forced;  // by prepare_tuned

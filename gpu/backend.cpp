@@ -17,7 +17,6 @@ namespace tandem::gpu {
 namespace {
 
 using core::Control;
-using core::Matrix;
 using core::MemoryKind;
 using core::Mode;
 using core::Task;
@@ -31,17 +30,18 @@ class CudaBackend final : public core::Backend {
 
   const core::Traits &traits() const noexcept override { return *traits_.load(std::memory_order_acquire); }
 
-  std::shared_ptr<const core::Prepared> prepare(const Matrix &matrix) override {
+  std::shared_ptr<const core::Prepared> prepare(const core::Operator &what) override {
     device();  // says early what the machine lacks
-    return std::make_shared<CudaPrepared>(matrix, std::nullopt);
+    return std::make_shared<CudaPrepared>(what, std::nullopt);
   }
 
-  std::shared_ptr<const core::Prepared> prepare_tuned(const Matrix &matrix, const core::TuningValues &values) override {
+  std::shared_ptr<const core::Prepared> prepare_tuned(const core::Operator &what,
+                                                      const core::TuningValues &values) override {
     device();
     const device::DeviceSettings settings =
-        device::with_values(default_settings(matrix.rows()), values, kMostElementBytes, most_loads(device_),
+        device::with_values(default_settings(what.output_count()), values, kMostElementBytes, most_loads(device_),
                             [](const std::string &why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "CUDA: " + why); });
-    return std::make_shared<CudaPrepared>(matrix, settings);
+    return std::make_shared<CudaPrepared>(what, settings);
   }
 
   std::vector<core::TuningParameter> tuning_parameters(unsigned rows, unsigned, Mode) const override {

@@ -44,8 +44,8 @@ class HybridBackend final : public core::Backend {
 
   const core::Traits &traits() const noexcept override { return *traits_.load(std::memory_order_acquire); }
 
-  std::shared_ptr<const core::Prepared> prepare(const core::Matrix &matrix) override {
-    auto prepared = std::make_shared<HybridPrepared>(matrix, small().prepare(matrix));
+  std::shared_ptr<const core::Prepared> prepare(const core::Operator &what) override {
+    auto prepared = std::make_shared<HybridPrepared>(what, small().prepare(what));
     // Whoever was asked for by name must be there, when the first matrix is prepared. Later, and in a child, a device
     // that is lost is one whose work goes to the others.
     if (was_complete_.load(std::memory_order_relaxed)) return prepared;
@@ -57,9 +57,9 @@ class HybridBackend final : public core::Backend {
   }
 
   // What is tuned is the backend that does what is small; the devices are tuned by their own names.
-  std::shared_ptr<const core::Prepared> prepare_tuned(const core::Matrix &matrix,
+  std::shared_ptr<const core::Prepared> prepare_tuned(const core::Operator &what,
                                                       const core::TuningValues &values) override {
-    return std::make_shared<HybridPrepared>(matrix, small().prepare_tuned(matrix, values));
+    return std::make_shared<HybridPrepared>(what, small().prepare_tuned(what, values));
   }
   std::vector<core::TuningParameter> tuning_parameters(unsigned rows, unsigned columns,
                                                        core::Mode mode) const override {

@@ -13,7 +13,6 @@ namespace tandem::opencl {
 namespace {
 
 using core::Control;
-using core::Matrix;
 using core::MemoryKind;
 using core::Mode;
 using core::Task;
@@ -37,16 +36,17 @@ class OpenclBackend final : public core::Backend {
 
   const core::Traits &traits() const noexcept override { return *traits_.load(std::memory_order_acquire); }
 
-  std::shared_ptr<const core::Prepared> prepare(const Matrix &matrix) override {
+  std::shared_ptr<const core::Prepared> prepare(const core::Operator &what) override {
     device();  // says early what the machine lacks
-    return std::make_shared<device::DevicePrepared>(matrix, std::nullopt);
+    return std::make_shared<device::DevicePrepared>(what, std::nullopt);
   }
 
-  std::shared_ptr<const core::Prepared> prepare_tuned(const Matrix &matrix, const core::TuningValues &values) override {
+  std::shared_ptr<const core::Prepared> prepare_tuned(const core::Operator &what,
+                                                      const core::TuningValues &values) override {
     const device::DeviceSettings settings = device::with_values(
         default_settings(device()), values, kMostElementBytes, device::Loads::plain,
         [](const std::string &why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "OpenCL: " + why); });
-    const auto prepared = std::make_shared<device::DevicePrepared>(matrix, settings);
+    const auto prepared = std::make_shared<device::DevicePrepared>(what, settings);
     const auto &local = settings.kernel.local;
     const Device &on = device();
     for (unsigned d = 0; d < 3; ++d) {

@@ -2,8 +2,8 @@
 
 namespace tandem::hybrid {
 
-HybridPrepared::HybridPrepared(const core::Matrix &matrix, std::shared_ptr<const core::Prepared> of_small)
-    : Prepared(matrix.rows(), matrix.columns()), small(std::move(of_small)), matrix_(matrix) {}
+HybridPrepared::HybridPrepared(const core::Operator &what, std::shared_ptr<const core::Prepared> of_small)
+    : Prepared(what), small(std::move(of_small)), what_(what) {}
 
 std::shared_ptr<const core::Prepared> HybridPrepared::of(std::size_t member, core::Backend &backend) const {
   Forms &forms = forms_.get();
@@ -11,7 +11,7 @@ std::shared_ptr<const core::Prepared> HybridPrepared::of(std::size_t member, cor
     const std::lock_guard lock(forms.mutex);
     if (member < forms.of.size() && forms.of[member] != nullptr) return forms.of[member];
   }
-  std::shared_ptr<const core::Prepared> made = backend.prepare(matrix_);
+  std::shared_ptr<const core::Prepared> made = backend.prepare(what_);
   const std::lock_guard lock(forms.mutex);
   if (forms.of.size() <= member) forms.of.resize(member + 1);
   if (forms.of[member] == nullptr) forms.of[member] = std::move(made);

@@ -1,4 +1,4 @@
-// A matrix in the forms of a hybrid's members, each brought into being by its first use.
+// An operator as the members of a hybrid prepare it, each at its first use.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace tandem::hybrid {
 
 class HybridPrepared final : public core::Prepared, public std::enable_shared_from_this<HybridPrepared> {
  public:
-  HybridPrepared(const core::Matrix &matrix, std::shared_ptr<const core::Prepared> small);
+  HybridPrepared(const core::Operator &what, std::shared_ptr<const core::Prepared> small);
 
   const std::shared_ptr<const core::Prepared> small;  // by whoever does what is too small to share
 
@@ -25,7 +25,7 @@ class HybridPrepared final : public core::Prepared, public std::enable_shared_fr
     std::vector<std::shared_ptr<const core::Prepared>> of;
   };
 
-  const core::Matrix matrix_;
+  const core::Operator what_;
   mutable base::ForkLocal<Forms> forms_;
 };
 

@@ -19,8 +19,7 @@ using core::Task;
 
 class FakePrepared final : public core::Prepared {
  public:
-  explicit FakePrepared(const core::Matrix &coefficients)
-      : Prepared(coefficients.rows(), coefficients.columns()), matrix(coefficients) {}
+  explicit FakePrepared(const core::Operator &what) : Prepared(what), matrix(what.dense()) {}
   const core::Matrix matrix;
   std::optional<double> bytes_per_second;
   bool wrong = false;
@@ -150,14 +149,14 @@ FakeBackend::~FakeBackend() = default;
 
 const core::Traits &FakeBackend::traits() const noexcept { return state_->traits; }
 
-std::shared_ptr<const core::Prepared> FakeBackend::prepare(const core::Matrix &coefficients) {
-  return std::make_shared<FakePrepared>(coefficients);
+std::shared_ptr<const core::Prepared> FakeBackend::prepare(const core::Operator &what) {
+  return std::make_shared<FakePrepared>(what);
 }
 
-std::shared_ptr<const core::Prepared> FakeBackend::prepare_tuned(const core::Matrix &coefficients,
+std::shared_ptr<const core::Prepared> FakeBackend::prepare_tuned(const core::Operator &what,
                                                                  const core::TuningValues &values) {
   const FakeScript &script = state_->script;
-  auto prepared = std::make_shared<FakePrepared>(coefficients);
+  auto prepared = std::make_shared<FakePrepared>(what);
   if (script.speed_of) prepared->bytes_per_second = script.speed_of(values);
   if (prepared->bytes_per_second == 0.0)
     base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{}: these values are refused by script", script.name));

@@ -53,10 +53,10 @@ class FakeBackend : public core::Backend {
   ~FakeBackend() override;
 
   const core::Traits &traits() const noexcept override;
-  std::shared_ptr<const core::Prepared> prepare(const core::Matrix &coefficients) override;
+  std::shared_ptr<const core::Prepared> prepare(const core::Operator &what) override;
   void run(std::span<const core::Task> tasks, core::Control &control) override;
   std::uint64_t kernel_calls() const noexcept override;
-  std::shared_ptr<const core::Prepared> prepare_tuned(const core::Matrix &coefficients,
+  std::shared_ptr<const core::Prepared> prepare_tuned(const core::Operator &what,
                                                       const core::TuningValues &values) override;
   std::vector<core::TuningParameter> tuning_parameters(unsigned rows, unsigned columns, core::Mode mode) const override;
   core::TuningIdentity tuning_identity() const override;

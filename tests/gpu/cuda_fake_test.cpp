@@ -73,9 +73,7 @@ class FakeBackend final : public core::Backend {
     backend_ = gpu::make_backend(options, base::Log());
   }
   const core::Traits &traits() const noexcept override { return backend_->traits(); }
-  std::shared_ptr<const core::Prepared> prepare(const core::Matrix &matrix) override {
-    return backend_->prepare(matrix);
-  }
+  std::shared_ptr<const core::Prepared> prepare(const core::Operator &what) override { return backend_->prepare(what); }
   void run(std::span<const core::Task> tasks, core::Control &control) override {
     if (!is_pinned_) return backend_->run(tasks, control);
     const Registered registered(*driver_, tasks);
