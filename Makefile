@@ -4,13 +4,14 @@ BUILD ?= build
 JOBS ?= $(shell nproc)
 CMAKE_FLAGS ?=
 
-.PHONY: help demo test build configure deps deps-demo format clean
+.PHONY: help demo test test-all build configure deps deps-demo format clean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
 help:
 	@echo "make demo     encode a real file, delete four shards, get it back; damage all, repair (FILE=..., DEMO_DIR=...)"
-	@echo "make test     build and run every test"
+	@echo "make test     build and run every test; of thousands of like cases a random slice"
+	@echo "make test-all build and run every test with every case"
 	@echo "make build    build everything that this machine can build, into $(BUILD)/"
 	@echo "make deps     install what building and testing needs and this machine lacks"
 	@echo "make format   format the sources with clang-format 14"
@@ -25,6 +26,9 @@ demo: deps-demo configure
 test: deps configure
 	cmake --build $(BUILD) --parallel $(JOBS)
 	cd $(BUILD) && ctest -j2 --output-on-failure
+
+test-all: export TANDEM_TEST_ALL = 1
+test-all: test
 
 build: configure
 	cmake --build $(BUILD) --parallel $(JOBS)

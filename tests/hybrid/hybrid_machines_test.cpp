@@ -15,6 +15,7 @@
 
 #include "hybrid/simulate/simulate.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/slice.hpp"
 
 namespace tandem::test {
 namespace {
@@ -26,19 +27,8 @@ using hybrid::SimulatedWorker;
 using hybrid::Simulation;
 using hybrid::SimulationResult;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t kSlower = 25;  // times fewer machines
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr std::uint64_t kSlower = 25;
-#else
-constexpr std::uint64_t kSlower = 1;
-#endif
-#else
-constexpr std::uint64_t kSlower = 1;
-#endif
-
-constexpr std::uint64_t kMachines = 5000 / kSlower;
+constexpr std::uint64_t kMachines = 5000, kFaultyMachines = 1500;
+constexpr unsigned kOneIn = 4;
 constexpr double kKnownWithin = 0.2;
 
 double between(Random &random, double low, double high) {
@@ -119,7 +109,8 @@ void say(const char *what, const std::vector<Figure> &figures, bool high = false
 
 std::vector<Figure> efficiencies(bool speeds_known) {
   std::vector<Figure> all;
-  for (std::uint64_t seed = 0; seed < kMachines; ++seed) {
+  Slice slice(kOneIn);
+  for (std::uint64_t seed = slice.first(); seed < kMachines; seed += slice.step()) {
     Simulation simulation = random_machine(seed);
     if (!speeds_known)
       for (SimulatedWorker &each : simulation.workers) each.known_bytes_per_second = 0;
@@ -164,7 +155,8 @@ constexpr std::uint64_t kSeeds = 31;
 // of three sizes.
 TEST(HybridMachines, AutoAgainstTheBestBudget) {
   std::vector<Figure> all;
-  for (std::uint64_t seed = 0; seed < std::max<std::uint64_t>(48 / kSlower, 2); ++seed) {
+  Slice slice(kOneIn);
+  for (std::uint64_t seed = slice.first(); seed < 48u; seed += slice.step()) {
     Random random(1'000'000 + seed);
     Simulation simulation;
     simulation.work_bytes = static_cast<std::uint64_t>(log_between(random, 1e9, 3e10));
@@ -203,7 +195,8 @@ TEST(HybridMachines, AutoAgainstTheBestBudget) {
 // Speeds of real devices: jobs of 10 ms and more.
 TEST(HybridMachines, AutoAgainstTheFastestAlone) {
   std::vector<Figure> all;
-  for (std::uint64_t seed = 0; seed < std::max<std::uint64_t>(100 / kSlower, 4); ++seed) {
+  Slice slice(kOneIn);
+  for (std::uint64_t seed = slice.first(); seed < 100u; seed += slice.step()) {
     Simulation simulation = random_machine(2'000'000 + seed);
     const auto fastest = std::max_element(
         simulation.workers.begin(), simulation.workers.end(),
@@ -291,8 +284,9 @@ Figure over_the_omniscient(std::uint64_t seed, Fault fault) {
 
 std::vector<Figure> all_over_the_omniscient(Fault fault) {
   std::vector<Figure> all;
-  for (std::uint64_t seed = 3'000'000; seed < 3'000'000 + 1500 / kSlower; ++seed)
-    all.push_back(over_the_omniscient(seed, fault));
+  Slice slice(kOneIn);
+  for (std::uint64_t seed = slice.first(); seed < kFaultyMachines; seed += slice.step())
+    all.push_back(over_the_omniscient(3'000'000 + seed, fault));
   // A slow worker hangs with its last chunk, all else is done: found among 5000, once too late to be rescued in time.
   for (const std::uint64_t seed : {3'000'355u, 3'004'117u}) all.push_back(over_the_omniscient(seed, fault));
   return all;
