@@ -26,3 +26,13 @@ if(missing)
   message(FATAL_ERROR "Not found: ${missing_text}.\n"
     "Run `make deps`, or on Debian and Ubuntu: apt-get install ${packages_text}")
 endif()
+
+# tandem_fmt: fmt 9 compiled once, other versions as headers. Its objects become part of what links it.
+if(fmt_VERSION VERSION_GREATER_EQUAL 9 AND fmt_VERSION VERSION_LESS 10)
+  add_library(tandem_fmt STATIC ${PROJECT_SOURCE_DIR}/cmake/fmt.cpp)
+  get_target_property(fmt_include fmt::fmt-header-only INTERFACE_INCLUDE_DIRECTORIES)
+  target_include_directories(tandem_fmt SYSTEM PUBLIC ${fmt_include})
+else()
+  add_library(tandem_fmt INTERFACE)
+  target_link_libraries(tandem_fmt INTERFACE fmt::fmt-header-only)
+endif()

@@ -4,7 +4,7 @@
 function(tandem_test_kit name)
   add_library(${name} OBJECT ${ARGN})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
-  target_link_libraries(${name} PRIVATE GTest::gtest fmt::fmt-header-only)
+  target_link_libraries(${name} PRIVATE GTest::gtest tandem_fmt)
 endfunction()
 
 # tandem_test(FILE [INSIDE] [SOURCES more...] [KITS kit...] [LABELS label...] [TIMEOUT seconds]): a GoogleTest program named
@@ -32,7 +32,7 @@ function(tandem_test file)
     set(library tandem_internals)
   endif()
   target_link_libraries(${name} PRIVATE ${library} tandem_reference GTest::gtest GTest::gtest_main
-    nlohmann_json::nlohmann_json fmt::fmt-header-only Threads::Threads ${CMAKE_DL_LIBS})
+    nlohmann_json::nlohmann_json tandem_fmt Threads::Threads ${CMAKE_DL_LIBS})
   # One entry a program, not one a test: a thousand short processes cost more than the tests.
   add_test(NAME ${name} COMMAND ${name})
   tandem_test_properties(${name} TIMEOUT ${arg_TIMEOUT} LABELS ${arg_LABELS})
