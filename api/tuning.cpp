@@ -61,7 +61,7 @@ std::vector<core::TunedOperation> operations_of(std::string_view list) {
 
 std::vector<tuning::AutotuneCase> cases_of(const tandem_autotune_options &given) {
   const auto range = [](const char *text, const char *other) {
-    return tuning::parse_tuning_range(text != nullptr ? text : other, 1, core::kMaxShards - 1);
+    return tuning::parse_range(text != nullptr ? text : other, 1, core::kMaxShards - 1);
   };
   const std::vector<std::uint64_t> ks = range(given.ks, "10"), ms = range(given.ms, "4");
   std::vector<tuning::AutotuneCase> cases;
@@ -82,12 +82,12 @@ std::vector<tuning::TuningRange> ranges_of(const tandem_autotune_options &given)
     const std::string_view name = text.substr(0, text.find('='));
     if (name.size() == text.size() || !tuning::valid_tuning_name(name)) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 fmt::format("\"{}\" is not NAME=RANGE, such as \"local_x=1<<v, v=4:10\"", text.substr(0, 80)));
+                 fmt::format("\"{}\" is not NAME=RANGE, such as \"local_x=16:1024:x2\"", text.substr(0, 80)));
     }
     const bool twice =
         std::any_of(ranges.begin(), ranges.end(), [&](const tuning::TuningRange &range) { return range.name == name; });
     if (twice) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("two ranges for {}", name));
-    ranges.push_back({std::string(name), tuning::parse_tuning_range(text.substr(name.size() + 1), 0, core::kMostTuningValue)});
+    ranges.push_back({std::string(name), tuning::parse_range(text.substr(name.size() + 1), 0, core::kMostTuningValue)});
   }
   return ranges;
 }
