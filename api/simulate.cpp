@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/gate.hpp"
@@ -26,16 +25,7 @@ constexpr std::size_t kMostWorkersOfAuto = 512;  // its time grows with their cu
 constexpr std::uint64_t kChunkBytes = std::uint64_t{8} << 20;
 
 std::vector<hybrid::WorkerDescription> descriptions_of(const tandem_simulate_options &given) {
-  if (given.worker_count > hybrid::kMostWorkers || (given.workers == nullptr && given.worker_count != 0)) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("workers is NULL, or worker_count {} more than {}",
-                                                          given.worker_count, hybrid::kMostWorkers));
-  }
-  std::vector<std::string_view> texts;
-  for (std::size_t i = 0; i < given.worker_count; ++i) {
-    if (given.workers[i] == nullptr) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("workers[{}] is NULL", i));
-    texts.push_back(given.workers[i]);
-  }
-  return hybrid::parse_workers(texts);
+  return hybrid::parse_workers(base::read_strings(given.workers, given.worker_count, "workers", hybrid::kMostWorkers));
 }
 
 hybrid::Simulation simulation_of(const tandem_simulate_options &given,
@@ -106,8 +96,7 @@ std::vector<tandem_simulated_worker> workers_of(const std::vector<hybrid::Worker
 tandem_simulate_result room_of(const tandem_simulate_result *given) {
   tandem_simulate_result room = {};
   constexpr std::size_t kSetBytes = offsetof(tandem_simulate_result, worker_count);
-  if (base::check_result_size(given, "tandem_simulate_result") < kSetBytes)
-    base::fail_size(given->struct_bytes, sizeof room, "tandem_simulate_result");
+  base::check_result_size(given, "tandem_simulate_result", kSetBytes);
   std::memcpy(&room, given, kSetBytes);
   if (room.worker_capacity != 0 &&
       (room.workers == nullptr || room.worker_stride_bytes < sizeof(tandem_simulated_worker))) {

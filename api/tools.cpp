@@ -5,11 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "api/backends.hpp"
 #include "base/gate.hpp"
 #include "base/lists.hpp"
 #include "cpu/factory.hpp"
-#include "gpu/factory.hpp"
-#include "opencl/factory.hpp"
 
 namespace {
 
@@ -24,34 +23,17 @@ extern "C" {
 
 tandem_status tandem_devices(tandem_device *devices_out, size_t capacity, size_t stride_bytes, size_t *count_out) {
   return base::guarded([&] {
-    tandem_device cpu = {};
-    base::copy_text(cpu.name, "cpu");
-    base::copy_text(cpu.kind, "cpu");
-    base::copy_text(cpu.description, cpu::describe_cpu());
-    for (const cpu::KernelDescription &kernel : cpu::describe_kernels()) {
-      if (!kernel.available) continue;
-      base::copy_text(cpu.kernel, kernel.name);
-      break;
-    }
-    cpu.thread_count = cpu::allowed_core_count();
-    std::vector<tandem_device> list = {cpu};
-    for (const opencl::DeviceDescription &found : opencl::describe_devices(kPatience)) {
-      tandem_device device = {};
-      base::copy_text(device.name, found.name);
-      base::copy_text(device.kind, "opencl-" + found.kind);
-      base::copy_text(device.description, found.description);
-      base::copy_text(device.kernel, "auto");
-      device.thread_count = found.compute_unit_count;
-      list.push_back(device);
-    }
-    for (const gpu::DeviceDescription &found : gpu::describe_devices(kPatience).devices) {
-      tandem_device device = {};
-      base::copy_text(device.name, found.name);
-      base::copy_text(device.kind, "cuda-gpu");
-      base::copy_text(device.description, found.description);
-      base::copy_text(device.kernel, "auto");
-      device.thread_count = found.multiprocessor_count;
-      list.push_back(device);
+    std::vector<tandem_device> list;
+    for (const api::BackendKind &kind : api::backend_kinds()) {
+      for (const api::FoundDevice &found : kind.devices(kPatience)) {
+        tandem_device device = {};
+        base::copy_text(device.name, found.name);
+        base::copy_text(device.kind, found.kind);
+        base::copy_text(device.description, found.description);
+        base::copy_text(device.kernel, found.kernel);
+        device.thread_count = found.thread_count;
+        list.push_back(device);
+      }
     }
     base::write_list(list, devices_out, capacity, stride_bytes, count_out);
   });
@@ -61,11 +43,12 @@ tandem_status tandem_missing_devices(tandem_missing_device *missing_out, size_t 
                                      size_t *count_out) {
   return base::guarded([&] {
     std::vector<tandem_missing_device> list;
-    const gpu::Listing listing = gpu::describe_devices(kPatience);
-    if (listing.devices.empty()) {
+    for (const api::BackendKind &kind : api::backend_kinds()) {
+      const std::string reason = kind.missing != nullptr ? kind.missing(kPatience) : "";
+      if (reason.empty()) continue;
       tandem_missing_device missing = {};
-      base::copy_text(missing.backend, "cuda");
-      base::copy_text(missing.reason, listing.missing);
+      base::copy_text(missing.backend, kind.name);
+      base::copy_text(missing.reason, reason);
       list.push_back(missing);
     }
     base::write_list(list, missing_out, capacity, stride_bytes, count_out);

@@ -61,7 +61,7 @@ std::vector<core::TunedOperation> operations_of(std::string_view list) {
 
 std::vector<tuning::AutotuneCase> cases_of(const tandem_autotune_options &given) {
   const auto range = [](const char *text, const char *other) {
-    return tuning::parse_tuning_range(text != nullptr ? text : other, 1, core::kMaxShards - 1);
+    return tuning::parse_range(text != nullptr ? text : other, 1, core::kMaxShards - 1);
   };
   const std::vector<std::uint64_t> ks = range(given.ks, "10"), ms = range(given.ms, "4");
   std::vector<tuning::AutotuneCase> cases;
@@ -77,22 +77,17 @@ std::vector<tuning::AutotuneCase> cases_of(const tandem_autotune_options &given)
 }
 
 std::vector<tuning::TuningRange> ranges_of(const tandem_autotune_options &given) {
-  if (given.range_count > kMostRanges || (given.ranges == nullptr && given.range_count != 0))
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("ranges is NULL, or more than {}", kMostRanges));
   std::vector<tuning::TuningRange> ranges;
-  for (std::size_t i = 0; i < given.range_count; ++i) {
-    if (given.ranges[i] == nullptr) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("ranges[{}] is NULL", i));
-    const std::string_view text = given.ranges[i];
+  for (const std::string_view text : base::read_strings(given.ranges, given.range_count, "ranges", kMostRanges)) {
     const std::string_view name = text.substr(0, text.find('='));
     if (name.size() == text.size() || !tuning::valid_tuning_name(name)) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 fmt::format("\"{}\" is not NAME=RANGE, such as \"local_x=1<<v, v=4:10\"", text.substr(0, 80)));
+                 fmt::format("\"{}\" is not NAME=RANGE, such as \"local_x=16:1024:x2\"", text.substr(0, 80)));
     }
     const bool twice =
         std::any_of(ranges.begin(), ranges.end(), [&](const tuning::TuningRange &range) { return range.name == name; });
     if (twice) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("two ranges for {}", name));
-    ranges.push_back(
-        {std::string(name), tuning::parse_tuning_range(text.substr(name.size() + 1), 0, core::kMostTuningValue)});
+    ranges.push_back({std::string(name), tuning::parse_range(text.substr(name.size() + 1), 0, core::kMostTuningValue)});
   }
   return ranges;
 }
@@ -258,7 +253,7 @@ tandem_status tandem_tuning_read(const char *file, tandem_tuning_entry *entries_
 tandem_status tandem_tuning_merge(const char *const *files, size_t file_count, const char *output,
                                   size_t *entry_count_out) {
   return base::guarded([&] {
-    if (files == nullptr && file_count != 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "files is NULL");
+    const std::vector<std::string_view> others = base::read_strings(files, file_count, "files");
     const std::string path = api::tuning_file(output);
     const auto lock = api::lock_tuning_file(path);
     const tuning::TuningFileTurn turn(path);

@@ -1,61 +1,61 @@
-// Structs that travel with their size: what a caller compiled against another version passes is brought to this one's
-// form.
+// Structs and lists that a caller passes: what a caller compiled against another version passes is brought to this
+// one's form.
 #pragma once
 
 #include <cstddef>
-#include <cstring>
-
-#include <string>
-
-#include "base/error.hpp"
+#include <cstdint>
+#include <string_view>
+#include <vector>
 
 namespace tandem::base {
 
-inline constexpr std::size_t kMostStructBytes = 65536;  // anything larger is an uninitialised size
-
-[[noreturn]] inline void fail_size(std::size_t given_bytes, std::size_t our_bytes, const char *name) {
-  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, std::string(name) + ".struct_bytes is " + std::to_string(given_bytes) +
-                                                "; set it to sizeof(" + name + "), " + std::to_string(our_bytes));
+// What a struct is, for the functions below: its name in messages, and its size and alignment in this version.
+struct StructKind {
+  const char *name;
+  std::size_t bytes, alignment;
+};
+template <class Struct>
+constexpr StructKind kind_of(const char *name) {
+  return {name, sizeof(Struct), alignof(Struct)};
 }
 
-// Copies a caller's struct, which begins with its own size. Shorter than ours: the rest is zero, which means default.
-// Longer: the bytes we do not know must be zero.
+// The size that the struct begins with. Accepted is what any version's sizeof can be: a multiple of the alignment, and
+// there no field is cut in two. Throws Error (INVALID_ARGUMENT) for another size, and for one smaller than least_bytes.
+std::size_t checked_struct_bytes(const void *given, const StructKind &kind, std::size_t least_bytes);
+
+// Copies `given` to `ours`, which is all zero. Throws Error (UNSUPPORTED) where a byte is set that ours does not have.
+void copy_options(const void *given, void *ours, const StructKind &kind);
+// Throws Error (UNSUPPORTED) unless it is zero.
+void check_reserved(std::int64_t reserved, const StructKind &kind);
+
+// Copies a caller's struct, which begins with its own size; NULL is all defaults. Shorter than ours: the rest is zero,
+// which means default. Longer: the bytes we do not know must be zero, as what is reserved.
 template <class Options>
 Options read_options(const Options *given, const char *name) {
   Options ours{};
   if (given == nullptr) return ours;
-  std::size_t given_bytes = 0;
-  std::memcpy(&given_bytes, given, sizeof given_bytes);
-  if (given_bytes < sizeof given_bytes || given_bytes > kMostStructBytes) fail_size(given_bytes, sizeof ours, name);
-  const auto *bytes = reinterpret_cast<const unsigned char *>(given);
-  for (std::size_t i = sizeof ours; i < given_bytes; ++i) {
-    if (bytes[i] != 0) {
-      base::fail(TANDEM_ERROR_UNSUPPORTED, std::string(name) + ": byte " + std::to_string(i) + " of " +
-                                               std::to_string(given_bytes) +
-                                               " is set; it belongs to an option newer than this library");
-    }
-  }
-  std::memcpy(&ours, given, given_bytes < sizeof ours ? given_bytes : sizeof ours);
+  copy_options(given, &ours, kind_of<Options>(name));
+  if constexpr (requires { ours.reserved; }) check_reserved(ours.reserved, kind_of<Options>(name));
   return ours;
 }
 
 // The size of a caller's struct that is to be filled, refused before the work that fills it. Nothing but the size is
 // read: the rest may be uninitialised. Returns it.
 template <class Result>
-std::size_t check_result_size(const Result *given, const char *name) {
-  std::size_t given_bytes = 0;
-  std::memcpy(&given_bytes, given, sizeof given_bytes);
-  if (given_bytes <= sizeof given_bytes || given_bytes > kMostStructBytes) fail_size(given_bytes, sizeof *given, name);
-  return given_bytes;
+std::size_t check_result_size(const Result *given, const char *name,
+                              std::size_t least_bytes = sizeof(std::size_t) + 1) {
+  return checked_struct_bytes(given, kind_of<Result>(name), least_bytes);
 }
 
 // Fills a caller's struct, which begins with its own size: as much of ours as fits, the rest of theirs untouched.
+void copy_result(const void *ours, void *given, const StructKind &kind);
 template <class Result>
-void write_result(Result ours, Result *given, const char *name) {
-  const std::size_t given_bytes = check_result_size(given, name);
-  const std::size_t known = given_bytes < sizeof ours ? given_bytes : sizeof ours;
-  std::memcpy(reinterpret_cast<char *>(given) + sizeof given_bytes,
-              reinterpret_cast<const char *>(&ours) + sizeof given_bytes, known - sizeof given_bytes);
+void write_result(const Result &ours, Result *given, const char *name) {
+  copy_result(&ours, given, kind_of<Result>(name));
 }
+
+// A caller's array of strings. Throws Error (INVALID_ARGUMENT) naming the list, and the entry where one is NULL.
+std::vector<std::string_view> read_strings(const char *const *list, std::size_t count, const char *name,
+                                           std::size_t most_count = SIZE_MAX);
 
 }  // namespace tandem::base

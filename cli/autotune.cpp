@@ -201,7 +201,7 @@ void add_autotune_command(CLI::App &app, Invocation &invocation) {
   command->add_option("-m,--parity", flags->ms, "Parity shards, each with every k; default: 4")->type_name("RANGE");
   command
       ->add_option("--local-size", flags->local_sizes,
-                   "Sizes of a work-group to try, once for each dimension: 32,64,96 or '1<<v, v=4:10'")
+                   "Sizes of a work-group to try, once for each dimension: 32,64,96 or 16:1024:x2")
       ->type_name("RANGE")
       ->allow_extra_args(false);
   command->add_option("--set", flags->settings, "NAME=RANGE: what to try for another value (repeatable)")

@@ -15,6 +15,7 @@
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
+#include "base/options.hpp"
 #include "core/gf.hpp"
 #include "core/presets.hpp"
 
@@ -35,33 +36,6 @@ std::string list_of(std::span<const std::uint16_t> indices) {
       fmt::format("{}", fmt::join(indices.begin(), indices.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
   if (indices.size() > shown) text += fmt::format(" and {} more", indices.size() - shown);
   return text;
-}
-
-// The caller's options as this version's struct: what an older caller does not have is zero, what a newer one has and
-// uses is refused.
-tandem_codec_options read_options(const tandem_codec_options &given) {
-  constexpr std::size_t kLeastBytes = offsetof(tandem_codec_options, m) + sizeof(given.m);
-  constexpr std::size_t kMostBytes = 4096;  // a larger one is an uninitialised struct: its bytes must not be touched
-  const std::size_t given_bytes = given.struct_bytes;
-  if (given_bytes < kLeastBytes || given_bytes > kMostBytes) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("codec options: struct_bytes is {}, expected sizeof(tandem_codec_options), here {}",
-                           given_bytes, sizeof(tandem_codec_options)));
-  }
-  tandem_codec_options options{};
-  const auto *bytes = reinterpret_cast<const unsigned char *>(&given);
-  std::memcpy(&options, bytes, std::min(given_bytes, sizeof options));
-  for (std::size_t i = sizeof options; i < given_bytes; ++i) {
-    if (bytes[i] != 0) {
-      base::fail(TANDEM_ERROR_UNSUPPORTED,
-                 fmt::format("codec options: byte {} of {} is set, this version knows {} bytes", i, given_bytes,
-                             sizeof options));
-    }
-  }
-  if (options.reserved != 0) {
-    base::fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("codec options: reserved is {}, must be 0", options.reserved));
-  }
-  return options;
 }
 
 void check_shape(const tandem_codec_options &options) {
@@ -219,7 +193,7 @@ class Codec::DecodeCache {
 };
 
 Codec::Codec(const tandem_codec_options &given) {
-  const tandem_codec_options options = read_options(given);
+  const tandem_codec_options options = base::read_options(&given, "tandem_codec_options");
   check_shape(options);
   const bool allow_non_mds = options.allow_non_mds != 0;
   k_ = options.k;

@@ -1,10 +1,10 @@
-// Ranges of tuning values as people write them, in the form of the Mont-Blanc project's OmpSs profiler:
+// Ranges of tuning values as people write them:
 //
-//     1<<v, v=4:10          the expression for v = 4, 5 ... 10
-//     16*v+8, v=0:3
-//     32,64,96              a list; each an expression without a variable, or first:last
-//
-// Unsigned integers, + - * << and parentheses, C's precedence, one variable of any name.
+//     32,64,96                      a list, of numbers and of the next two forms
+//     2:5                           2, 3, 4, 5
+//     16:1024:x2                    16, 32 ... 1024
+//     1<<v, v=4:8                   16, 32 ... 256: the form of the Mont-Blanc project's OmpSs profiler
+//     {/ (1 << i), i = 4:5 /}       the same as its report writes it
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,6 @@ inline constexpr std::size_t kMostRangeValues = 1024;
 
 // In the order in which they are written, each once. Throws Error (INVALID_ARGUMENT) with a sentence that quotes the
 // text, for anything that is no such range, is empty, or has a value below `least` or above `most`.
-std::vector<std::uint64_t> parse_tuning_range(std::string_view text, std::uint64_t least, std::uint64_t most);
+std::vector<std::uint64_t> parse_range(std::string_view text, std::uint64_t least, std::uint64_t most);
 
 }  // namespace tandem::tuning

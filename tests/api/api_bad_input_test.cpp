@@ -85,6 +85,29 @@ TEST_F(BadCodec, StructSizes) {
   EXPECT_TRUE(refused_with(options, TANDEM_ERROR_UNSUPPORTED, {"9"}));
 }
 
+TEST_F(BadCodec, ReservedOptionsOfTools) {
+  const Codec good = make_codec(4, 2);
+  tandem_kernel_text_options text = {};
+  text.struct_bytes = sizeof text;
+  text.reserved = 9;
+  tandem_kernel_text_info info = {};
+  info.struct_bytes = sizeof info;
+  EXPECT_TRUE(refused(tandem_kernel_text(good.get(), &text, nullptr, 0, &info), TANDEM_ERROR_UNSUPPORTED,
+                      {"tandem_kernel_text_options.reserved is 9"}));
+  const char *workers[] = {"cpu:4x0.3", nullptr};
+  tandem_simulate_options simulated = {};
+  simulated.struct_bytes = sizeof simulated;
+  simulated.workers = workers;
+  simulated.worker_count = 2;
+  simulated.work_bytes = 1 << 20;
+  tandem_simulate_result result = {};
+  result.struct_bytes = sizeof result;
+  EXPECT_TRUE(refused(tandem_simulate(&simulated, &result), TANDEM_ERROR_INVALID_ARGUMENT, {"workers[1] is NULL"}));
+  simulated.worker_count = 1;
+  simulated.reserved = 9;
+  EXPECT_TRUE(refused(tandem_simulate(&simulated, &result), TANDEM_ERROR_UNSUPPORTED, {"reserved is 9"}));
+}
+
 struct FutureCodecOptions {
   tandem_codec_options known;
   std::uint8_t more[24];
@@ -444,6 +467,15 @@ TEST_F(BadCall, Plans) {
   EXPECT_TRUE(refused_plan(TANDEM_ERROR_INVALID_ARGUMENT, {"10"}));
   options.struct_bytes = 4;
   EXPECT_TRUE(refused_plan(TANDEM_ERROR_INVALID_ARGUMENT, {"4"}));
+  const Bytes all_but_one = [] {
+    Bytes flags(kK + kM, 1);
+    flags[0] = 0;
+    return flags;
+  }();
+  options.operation = TANDEM_OPERATION_DECODE;
+  options.present = all_but_one.data();
+  options.struct_bytes = offsetof(tandem_plan_options, present) + sizeof options.present / 2;
+  EXPECT_TRUE(refused_plan(TANDEM_ERROR_INVALID_ARGUMENT, {"struct_bytes is 20"}));
   options.first = 1;
   EXPECT_TRUE(refused_plan(TANDEM_ERROR_INVALID_ARGUMENT, {"first"}));
   Bytes flags(kK + kM, 1);

@@ -73,7 +73,7 @@ void fuzz_file(std::string_view text) {
 
 void fuzz_range(std::string_view text) {
   try {
-    const auto values = tuning::parse_tuning_range(text, 1, 5000);
+    const auto values = tuning::parse_range(text, 1, 5000);
     if (values.empty() || values.size() > tuning::kMostRangeValues) wrong("a range's size");
     for (const std::uint64_t value : values)
       if (value < 1 || value > 5000) wrong("a range's limits");

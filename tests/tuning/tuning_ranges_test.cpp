@@ -14,7 +14,7 @@ namespace {
 using Values = std::vector<std::uint64_t>;
 
 Values range(std::string_view text, std::uint64_t least = 0, std::uint64_t most = UINT64_MAX) {
-  return tuning::parse_tuning_range(text, least, most);
+  return tuning::parse_range(text, least, most);
 }
 
 std::string refusal(std::string_view text, std::uint64_t least = 0, std::uint64_t most = UINT64_MAX) {
@@ -29,35 +29,41 @@ std::string refusal(std::string_view text, std::uint64_t least = 0, std::uint64_
 }
 
 TEST(TuningRanges, FormOfTheReport) {
-  EXPECT_EQ(range("1<<v, v=4:10"), (Values{16, 32, 64, 128, 256, 512, 1024}));
+  EXPECT_EQ(range("1<<v, v=4:8"), (Values{16, 32, 64, 128, 256}));
+  EXPECT_EQ(range("{/ (1 << i), i = 4:5 /}"), (Values{16, 32}));
+  EXPECT_EQ(range("{/1<<i,i=4:5/}"), (Values{16, 32}));
+  EXPECT_EQ(range("(3 << wide) , wide = 0:2"), (Values{3, 6, 12}));
   EXPECT_EQ(range("1 << v , v = 4:4"), Values{16});
-  EXPECT_EQ(range("16*v+8, v=0:3"), (Values{8, 24, 40, 56}));
-  EXPECT_EQ(range("v,v=1:3"), (Values{1, 2, 3}));
-  EXPECT_EQ(range("(1<<wide)-1, wide=1:3"), (Values{1, 3, 7}));
-  EXPECT_EQ(range("10-v, v=0:2"), (Values{10, 9, 8}));
-  EXPECT_EQ(range("7, v=1:5"), Values{7});  // each once
   EXPECT_EQ(range("1<<v, v=62:63"), (Values{std::uint64_t{1} << 62, std::uint64_t{1} << 63}));
-}
-
-TEST(TuningRanges, PrecedenceIsThatOfC) {
-  EXPECT_EQ(range("1+2*3"), Values{7});
-  EXPECT_EQ(range("1<<2+1"), Values{8});
-  EXPECT_EQ(range("2*(1+2)<<1"), Values{12});
-  EXPECT_EQ(range("9-3-2"), Values{4});
+  EXPECT_EQ(range("0<<v, v=0:63"), Values{0});  // each once
 }
 
 TEST(TuningRanges, Lists) {
   EXPECT_EQ(range("32,64,96"), (Values{32, 64, 96}));
-  EXPECT_EQ(range("4, 8:10, 1<<6"), (Values{4, 8, 9, 10, 64}));
+  EXPECT_EQ(range("4, 8:10, 64"), (Values{4, 8, 9, 10, 64}));
   EXPECT_EQ(range("5"), Values{5});
+  EXPECT_EQ(range(" 5 , 5 "), Values{5});
+}
+
+TEST(TuningRanges, FactorsEndAtOrBeforeTheLast) {
+  EXPECT_EQ(range("16:256:x2"), (Values{16, 32, 64, 128, 256}));
+  EXPECT_EQ(range("16:255:x2"), (Values{16, 32, 64, 128}));
+  EXPECT_EQ(range("3 : 3 : x 7"), Values{3});
+  EXPECT_EQ(range("1:100:x10, 7"), (Values{1, 10, 100, 7}));
+  EXPECT_EQ(range("1:18446744073709551615:x4294967296"), (Values{1, std::uint64_t{1} << 32}));
+  EXPECT_EQ(range("1:18446744073709551615:x2").size(), 64u);
 }
 
 TEST(TuningRanges, RefusedWithASentence) {
   EXPECT_EQ(refusal("1<<v, v=9:4"), "range \"1<<v, v=9:4\": 9:4 is empty");
-  EXPECT_EQ(refusal("1<<v"), "range \"1<<v\": \"v\" has no values: end with \", v=FIRST:LAST\"");
+  EXPECT_EQ(refusal("1<<v"), "range \"1<<v\": \",\" is missing before \"\"");
   EXPECT_EQ(refusal("1<<w, v=1:2"), "range \"1<<w, v=1:2\": \"w\" has no values, only \"v\" has");
   EXPECT_EQ(refusal("1<<v, v=60:64"), "range \"1<<v, v=60:64\": a value does not fit 64 bits");
-  EXPECT_EQ(refusal("3-v, v=1:4"), "range \"3-v, v=1:4\": 3-4 is negative");
+  EXPECT_EQ(refusal("3<<v, v=60:63"), "range \"3<<v, v=60:63\": a value does not fit 64 bits");
+  EXPECT_EQ(refusal("8:4:x2"), "range \"8:4:x2\": 8:4 is empty");
+  EXPECT_EQ(refusal("8:64:x1"), "range \"8:64:x1\": 8 times 1 again and again does not grow");
+  EXPECT_EQ(refusal("0:64:x2"), "range \"0:64:x2\": 0 times 2 again and again does not grow");
+  EXPECT_EQ(refusal("16*v+8, v=0:3"), "range \"16*v+8, v=0:3\": \"*v+8, v=0:3\" is not understood");
   EXPECT_EQ(refusal("0,1", 1, 10), "range \"0,1\": 0 is not from 1 to 10");
   EXPECT_EQ(refusal("1:11", 1, 10), "range \"1:11\": 11 is not from 1 to 10");
   for (const char *text : {"",
@@ -94,6 +100,23 @@ TEST(TuningRanges, RefusedWithASentence) {
                            "4294967296*4294967296",
                            "1\n",
                            "\xff",
+                           "1:2:3",
+                           "1:2:2x",
+                           "1:2:x",
+                           "1:x2",
+                           "1:2:x2:3",
+                           "1<<v, v=1:2:x2",
+                           "1<<v, v=1",
+                           "1<<v, v=1:2, 3",
+                           "1<<2",
+                           "1<<v, v=0:99999999999999999999",
+                           "{/ 1,2 /}",
+                           "{/ (1 << i), i = 4:5",
+                           "{/ (1 << i, i = 4:5 /}",
+                           "(1 << i), i = 4:5 /}",
+                           "{/ (1 << i), i = 4:5 /} 6",
+                           "1<<(v), v=1:2",
+                           "1<<v+1, v=1:2",
                            "v;v=1:2"})
     refusal(text);
   refusal(std::string(300, '1'));
@@ -105,7 +128,7 @@ TEST(TuningRanges, RefusedWithASentence) {
 
 // Whatever the text: a list of values within the limits, or a refusal.
 TEST(TuningRanges, AnyText) {
-  const std::string_view letters = "0123456789v,=:+-*<<() ";
+  const std::string_view letters = "0123456789v,=:+-*<<() x{/}";
   Random random(3);
   unsigned accepted = 0;
   for (unsigned i = 0; i < 50'000; ++i) {

@@ -1,0 +1,212 @@
+#include "api/backends.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/error.hpp"
+#include "cpu/factory.hpp"
+#include "device/disk_cache.hpp"
+#include "gpu/factory.hpp"
+#include "opencl/factory.hpp"
+
+namespace tandem::api {
+namespace {
+
+using std::chrono::milliseconds;
+
+// ---- the CPU
+
+std::vector<FoundDevice> find_cpu(milliseconds) {
+  FoundDevice cpu{"cpu", "cpu", cpu::describe_cpu(), "", cpu::allowed_core_count()};
+  const std::vector<cpu::KernelDescription> kernels = cpu::describe_kernels();
+  const auto best = std::find_if(kernels.begin(), kernels.end(), [](const auto &each) { return each.available; });
+  if (best != kernels.end()) cpu.kernel = best->name;
+  return {std::move(cpu)};
+}
+
+cpu::Options cpu_options(const tandem_context &context, const Settings &settings) {
+  cpu::Options options;
+  options.kernel = settings.kernel;
+  options.thread_count = settings.thread_count;
+  options.executor = settings.executor;
+  options.partition = settings.partition;
+  options.schedule = settings.schedule;
+  options.pin_threads = settings.pin_threads;
+  options.budget = context.budget.get();
+  options.tuning = context.tuning.get();
+  return options;
+}
+
+// Said once: the backends say which values they take, not that there are none. Of the CPU only: a device is not touched
+// before it is needed.
+void say_what_is_known(const tandem_context &context, const core::Backend &cpu, bool named) {
+  if (context.tuning == nullptr || context.tuning->entries().empty()) return;
+  const core::TuningIdentity identity = cpu.tuning_identity();
+  const std::size_t count = context.tuning->entries().size();
+  if (context.tuning->knows(identity)) {
+    context.log.say(TANDEM_LOG_INFO, fmt::format("tuning file {}: {} entries", context.tuning_path, count));
+  } else if (named || context.tuning->has_backend(identity.backend)) {  // else it is another backend's business
+    context.log.say(TANDEM_LOG_WARNING,
+                    fmt::format("tuning file {}: none of its {} entries was measured on {} or another device of {}: "
+                                "ignored",
+                                context.tuning_path, count, identity.device, identity.vendor));
+  }
+}
+
+std::unique_ptr<core::Backend> make_cpu(const BackendKind &, tandem_context &context, const Settings &settings,
+                                        const std::string &) {
+  cpu::Choice choice = {};
+  std::unique_ptr<core::Backend> backend = cpu::make_backend(cpu_options(context, settings), context.log, &choice);
+  context.kernel_name = choice.kernel;
+  context.executor_name = choice.executor;
+  context.thread_count = context.caller_count = choice.thread_count;
+  context.inline_bytes = choice.inline_bytes;
+  say_what_is_known(context, *backend, settings.tuning_is_named);
+  return backend;
+}
+
+// One for each NUMA node. Each lane codes its own chunk, so the executor is serial; what "cpu" allows at once the
+// hybrid counts.
+std::vector<hybrid::Member> cpu_members(const BackendKind &kind, tandem_context &context, const Settings &settings,
+                                        const std::string &) {
+  const std::vector<std::vector<unsigned>> nodes = cpu::core_groups();
+  unsigned left = settings.thread_count != 0 ? settings.thread_count : cpu::allowed_core_count();
+  cpu::Options options = cpu_options(context, settings);
+  options.executor = TANDEM_EXECUTOR_SERIAL;
+  options.partition = TANDEM_PARTITION_DEFAULT;
+  options.thread_count = 1;
+  options.pin_threads = false;
+  options.budget = nullptr;
+  std::vector<hybrid::Member> members;
+  for (std::size_t i = 0; i < nodes.size() && left > 0; ++i) {
+    hybrid::Member member;
+    member.name = nodes.size() == 1 ? "cpu" : fmt::format("cpu:{}", i);
+    cpu::Choice choice = {};
+    member.backend = cpu::make_backend(options, context.log, &choice);
+    const unsigned here = static_cast<unsigned>(nodes[i].size());
+    member.lanes = i + 1 == nodes.size() ? left : std::min(left, here);
+    left -= member.lanes;
+    member.is_in_place = true;
+    member.latency_seconds = kind.latency_seconds;
+    member.knee_bytes = kind.knee_bytes;
+    if (nodes.size() > 1) member.enter_thread = [cores = nodes[i]] { cpu::bind_this_thread(cores); };
+    members.push_back(std::move(member));
+  }
+  return members;
+}
+
+// ---- devices
+
+std::vector<FoundDevice> find_opencl(milliseconds patience) {
+  std::vector<FoundDevice> found;
+  for (const opencl::DeviceDescription &each : opencl::describe_devices(patience))
+    found.push_back({each.name, "opencl-" + each.kind, each.description, "auto", each.compute_unit_count});
+  return found;
+}
+
+std::vector<FoundDevice> find_cuda(milliseconds patience) {
+  std::vector<FoundDevice> found;
+  for (const gpu::DeviceDescription &each : gpu::describe_devices(patience).devices)
+    found.push_back({each.name, "cuda-gpu", each.description, "auto", each.multiprocessor_count});
+  return found;
+}
+std::string missing_cuda(milliseconds patience) {
+  const gpu::Listing listing = gpu::describe_devices(patience);
+  return listing.devices.empty() ? listing.missing : "";
+}
+
+template <class Options>
+using Factory = std::unique_ptr<core::Backend> (*)(const Options &, const base::Log &);
+
+template <class Options, Factory<Options> kFactory>
+std::unique_ptr<core::Backend> open_device(const BackendKind &kind, const tandem_context &context,
+                                           const std::string &name, const std::string &technique) {
+  Options options;
+  options.device = name;
+  options.technique = technique;
+  options.tuning = context.tuning.get();
+  options.resources = context.budget.get();
+  options.cache_folder = device::default_cache_folder(kind.name);
+  return kFactory(options, context.log);
+}
+
+// Threads and executors are the CPU's; a device has none.
+template <class Options, Factory<Options> kFactory>
+std::unique_ptr<core::Backend> make_device(const BackendKind &kind, tandem_context &context, const Settings &settings,
+                                           const std::string &name) {
+  const std::string &technique = settings.kernel;
+  auto backend = open_device<Options, kFactory>(kind, context, name, technique);
+  context.kernel_name = technique == "compiled" ? "compiled" : technique == "tables" ? "tables" : "auto";
+  context.executor_name = "device";
+  context.caller_count = cpu::allowed_core_count() + backend->traits().lanes;
+  return backend;
+}
+
+template <class Options, Factory<Options> kFactory>
+std::vector<hybrid::Member> device_members(const BackendKind &kind, tandem_context &context, const Settings &,
+                                           const std::string &name) {
+  hybrid::Member member;
+  member.name = name;
+  member.backend = open_device<Options, kFactory>(kind, context, name, "");
+  member.keeps = std::make_shared<std::pair<std::shared_ptr<core::Budget>, std::shared_ptr<const tuning::TuningTable>>>(
+      context.budget, context.tuning);
+  member.lanes = member.backend->traits().lanes;
+  member.start_up_seconds = kind.start_up_seconds;
+  member.latency_seconds = kind.latency_seconds;
+  member.knee_bytes = kind.knee_bytes;
+  member.staging_bytes = kind.staging_bytes;
+  std::vector<hybrid::Member> members;
+  members.push_back(std::move(member));
+  return members;
+}
+
+// ---- the table
+
+template <class Options, Factory<Options> kFactory>
+constexpr BackendKind device_kind(BackendKind kind) {
+  kind.start_up_seconds = 0.5;
+  kind.latency_seconds = hybrid::kDeviceLatencySeconds;
+  kind.knee_bytes = 1 << 20;
+  kind.staging_bytes = 32 << 20;
+  kind.make = make_device<Options, kFactory>;
+  kind.members = device_members<Options, kFactory>;
+  return kind;
+}
+
+constexpr BackendKind kKinds[] = {
+    {.name = "cpu",
+     .forms = "cpu",
+     .latency_seconds = hybrid::kCpuLatencySeconds,
+     .knee_bytes = 256 << 10,
+     .is_name = [](const std::string &name) { return name == "cpu"; },
+     .may_have_devices = [] { return true; },
+     .devices = find_cpu,
+     .make = make_cpu,
+     .members = cpu_members},
+    device_kind<opencl::Options, opencl::make_backend>({.name = "opencl",
+                                                        .forms = "opencl, opencl:PLATFORM:DEVICE",
+                                                        .is_name = opencl::is_device_name,
+                                                        .may_have_devices = [] { return opencl::may_have_gpus(); },
+                                                        .devices = find_opencl}),
+    device_kind<gpu::Options, gpu::make_backend>({.name = "cuda",
+                                                  .forms = "cuda, cuda:N",
+                                                  .vendor = "NVIDIA",
+                                                  .is_name = gpu::is_device_name,
+                                                  .may_have_devices = [] { return gpu::may_have_devices(); },
+                                                  .devices = find_cuda,
+                                                  .missing = missing_cuda}),
+};
+
+}  // namespace
+
+std::span<const BackendKind> backend_kinds() { return kKinds; }
+
+const BackendKind *find_backend_kind(const std::string &name) {
+  const auto found =
+      std::find_if(std::begin(kKinds), std::end(kKinds), [&](const BackendKind &kind) { return kind.is_name(name); });
+  return found != std::end(kKinds) ? found : nullptr;
+}
+
+}  // namespace tandem::api

@@ -1,0 +1,56 @@
+// The one table of backends: their names, what the machine has of them, how each is made, and what it costs.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "api/objects.hpp"
+#include "hybrid/factory.hpp"
+
+namespace tandem::api {
+
+// What a context's options ask for, or else the environment.
+struct Settings {
+  std::string backend, kernel, timeline_file;
+  hybrid::Policy policy;
+  std::uint32_t thread_count;
+  std::int32_t executor, partition, schedule;
+  bool pin_threads;
+  bool tuning_is_named = false;  // somebody named the tuning file
+};
+
+struct FoundDevice {
+  std::string name, kind, description;  // as tandem_device
+  std::string kernel = "auto";
+  unsigned thread_count;
+};
+
+// One row. A backend that is new needs no other change outside its own folder, but for its CMake file and tests.
+struct BackendKind {
+  const char *name;
+  const char *forms;             // of its devices' names, for messages
+  const char *vendor = nullptr;  // a word in the description of its devices, which earlier kinds may find too
+  double start_up_seconds = 0, latency_seconds = 0;  // of a hybrid's member, until they are measured
+  std::uint64_t knee_bytes = 0, staging_bytes = 0;   // as hybrid::Member
+
+  bool (*is_name)(const std::string &);
+  bool (*may_have_devices)();  // a look that loads no driver
+  std::vector<FoundDevice> (*devices)(std::chrono::milliseconds patience);
+  std::string (*missing)(std::chrono::milliseconds patience) = nullptr;  // why there are none, or ""; null: not known
+
+  // The backend of a context, into which what was decided is written.
+  std::unique_ptr<core::Backend> (*make)(const BackendKind &, tandem_context &, const Settings &,
+                                         const std::string &name) = nullptr;
+  std::vector<hybrid::Member> (*members)(const BackendKind &, tandem_context &, const Settings &,
+                                         const std::string &name) = nullptr;
+};
+
+std::span<const BackendKind> backend_kinds();                   // first the CPU, which is always there
+const BackendKind *find_backend_kind(const std::string &name);  // null: none takes the name
+inline const BackendKind &cpu_kind() { return backend_kinds().front(); }
+inline std::span<const BackendKind> device_kinds() { return backend_kinds().subspan(1); }
+
+}  // namespace tandem::api

@@ -1,0 +1,65 @@
+#include "base/options.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.hpp"
+
+namespace tandem::base {
+namespace {
+
+constexpr std::size_t kMostStructBytes = 65536;  // anything larger is an uninitialised size
+
+}  // namespace
+
+std::size_t checked_struct_bytes(const void *given, const StructKind &kind, std::size_t least_bytes) {
+  std::size_t bytes = 0;
+  std::memcpy(&bytes, given, sizeof bytes);
+  if (bytes < least_bytes || bytes > kMostStructBytes || bytes % kind.alignment != 0) {
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         fmt::format("{0}.struct_bytes is {1}; set it to sizeof({0}), {2}", kind.name, bytes, kind.bytes));
+  }
+  return bytes;
+}
+
+void copy_options(const void *given, void *ours, const StructKind &kind) {
+  const std::size_t given_bytes = checked_struct_bytes(given, kind, sizeof given_bytes);
+  const auto *bytes = static_cast<const unsigned char *>(given);
+  for (std::size_t i = kind.bytes; i < given_bytes; ++i) {
+    if (bytes[i] != 0) {
+      fail(TANDEM_ERROR_UNSUPPORTED,
+           fmt::format("{}: byte {} of {} is set; it belongs to an option newer than this library", kind.name, i,
+                       given_bytes));
+    }
+  }
+  std::memcpy(ours, given, std::min(given_bytes, kind.bytes));
+}
+
+void check_reserved(std::int64_t reserved, const StructKind &kind) {
+  if (reserved != 0) fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("{}.reserved is {}, must be 0", kind.name, reserved));
+}
+
+void copy_result(const void *ours, void *given, const StructKind &kind) {
+  const std::size_t size_bytes = sizeof(std::size_t);
+  const std::size_t bytes = std::min(checked_struct_bytes(given, kind, size_bytes + 1), kind.bytes);
+  std::memcpy(static_cast<char *>(given) + size_bytes, static_cast<const char *>(ours) + size_bytes,
+              bytes - size_bytes);
+}
+
+std::vector<std::string_view> read_strings(const char *const *list, std::size_t count, const char *name,
+                                           std::size_t most_count) {
+  if (count > most_count)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} {}; at most {}", count, name, most_count));
+  if (list == nullptr && count != 0)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is NULL, but there are to be {}", name, count));
+  std::vector<std::string_view> strings;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (list[i] == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{}[{}] is NULL", name, i));
+    strings.push_back(list[i]);
+  }
+  return strings;
+}
+
+}  // namespace tandem::base
