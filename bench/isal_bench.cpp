@@ -32,6 +32,7 @@ struct Library {
   decltype(&gf_vect_mul_init) init_vector;
   decltype(&gf_invert_matrix) invert;
   decltype(&gf_gen_cauchy1_matrix) cauchy;
+  decltype(&gf_gen_rs_matrix) vandermonde;
   decltype(&gf_mul) multiply;
   decltype(&xor_gen) xor_generate;
   decltype(&xor_check) xor_verify;
@@ -59,6 +60,7 @@ Library open(const std::string &path) {
   find(handle, "gf_vect_mul_init", &library.init_vector);
   find(handle, "gf_invert_matrix", &library.invert);
   find(handle, "gf_gen_cauchy1_matrix", &library.cauchy);
+  find(handle, "gf_gen_rs_matrix", &library.vandermonde);
   find(handle, "gf_mul", &library.multiply);
   find(handle, "xor_gen", &library.xor_generate);
   find(handle, "xor_check", &library.xor_verify);
@@ -101,7 +103,8 @@ struct Options {
   unsigned repeats = 15;
   double slice_seconds = 0.02;
   std::string only, output;
-  std::vector<std::string> codes = {"4+2", "6+3", "8+4", "10+4", "12+4", "16+4", "10+8", "20+10", "32+8", "128+32"};
+  std::vector<std::string> codes = {"4+2",    "6+3", "8+4",  "10+4", "12+4", "16+4", "10+8",  "20+10", "32+8",
+                                    "128+32", "8+5", "10+5", "6+6",  "8+6",  "8+5v", "10+5v", "6+6v",  "8+6v"};
 };
 
 class Bench {
@@ -154,20 +157,20 @@ class Bench {
   nlohmann::ordered_json results_ = nlohmann::ordered_json::array();
 };
 
-Bytes tables_of(const Library &library, int k, int rows) {
+Bytes tables_of(const Library &library, int k, int rows, bool vandermonde = false) {
   Bytes matrix(static_cast<std::size_t>(k + rows) * static_cast<std::size_t>(k));
   Bytes tables(std::size_t{32} * static_cast<std::size_t>(k * rows));
-  library.cauchy(matrix.data(), k + rows, k);
+  (vandermonde ? library.vandermonde : library.cauchy)(matrix.data(), k + rows, k);
   library.init_tables(k, rows, matrix.data() + k * k, tables.data());
   return tables;
 }
 
-void measure_codes(Bench &bench, int k, int rows, std::size_t bytes, Placement placed) {
+void measure_codes(Bench &bench, int k, int rows, bool vandermonde, std::size_t bytes, Placement placed) {
   const auto vectors = std::make_shared<Vectors>(static_cast<unsigned>(k + rows), bytes, placed);
   const int length = static_cast<int>(bytes);
-  const std::string shape = fmt::format("{}+{}", k, rows), placement = name_of(placed);
+  const std::string shape = fmt::format("{}+{}{}", k, rows, vandermonde ? "v" : ""), placement = name_of(placed);
   bench.measure("encode", shape, bytes, placement, [=](const Library &library) {
-    return [=, tables = tables_of(library, k, rows), encode = library.encode]() mutable {
+    return [=, tables = tables_of(library, k, rows, vandermonde), encode = library.encode]() mutable {
       encode(length, k, rows, tables.data(), vectors->at(0), vectors->at(static_cast<unsigned>(k)));
     };
   });
@@ -257,7 +260,9 @@ int main(int argument_count, char **arguments) {
   app.add_option("--only", options.only, "functions whose name has this in it");
   app.add_option("--repeats", options.repeats, "rounds; the median counts");
   app.add_option("--seconds", options.slice_seconds, "of one library in one round");
-  app.add_option("--code", options.codes, "codes, K+M")->delimiter(',');
+  app.add_option("--code", options.codes,
+                 "codes, K+M; with a v behind it ISA-L's Vandermonde matrix, else its Cauchy matrix")
+      ->delimiter(',');
   CLI11_PARSE(app, argument_count, arguments);
   try {
     std::vector<Library> libraries;
@@ -267,13 +272,14 @@ int main(int argument_count, char **arguments) {
       const std::size_t plus = code.find('+');
       if (plus == std::string::npos) throw std::runtime_error(fmt::format("a code is K+M, not {}", code));
       const int k = std::stoi(code.substr(0, plus)), rows = std::stoi(code.substr(plus + 1));
+      const bool vandermonde = code.back() == 'v';
       if (k < 1 || rows < 1 || k + rows > 256) throw std::runtime_error(fmt::format("{} is out of the field", code));
       for (const std::size_t bytes : {64, 100, 512, 1024, 2048, 4096, 8192, 16384})
-        measure_codes(bench, k, rows, bytes, Placement::contiguous);
+        measure_codes(bench, k, rows, vandermonde, bytes, Placement::contiguous);
       const auto width = static_cast<std::size_t>(k + rows);
       for (const std::size_t all_bytes : {512 << 10, 64 << 20}) {
         for (const Placement placed : {Placement::contiguous, Placement::pages, Placement::scattered})
-          measure_codes(bench, k, rows, all_bytes / width / 64 * 64, placed);
+          measure_codes(bench, k, rows, vandermonde, all_bytes / width / 64 * 64, placed);
       }
     }
     for (const std::size_t bytes : {64, 512, 4096, 32768, 4 << 20}) measure_vectors(bench, 10, bytes);

@@ -17,7 +17,8 @@ struct Isa {
   static constexpr bool kMasks = false;      // load_part and store_part cost no more than whole ones
   static constexpr bool kMergesTwo = false;  // multiply_add2 is cheaper than two multiply_add
   // The largest blocks whose sums stay in registers, and how many vectors side by side.
-  static constexpr unsigned kMostQuads = 0, kMostPairs = 2, kMostPairsBesideQuad = 0, kMostSingles = 4;
+  static constexpr unsigned kMostQuads = 0, kMostPairs = 2, kMostPairsBesideQuad = 0, kMostSinglesBesideQuad = 0,
+                            kMostSingles = 4;
   static constexpr unsigned kOnePairSteps = 2, kPairSteps = 1, kTwoSingleSteps = 2, kSingleSteps = 2;
   static constexpr size_t kPrefetchBytes = 256;
   static constexpr unsigned kSpreadSteps = 1, kRaidSteps = 4, kXorSteps = 8;
@@ -54,6 +55,11 @@ struct Isa {
   static void multiply_add2(Vector &sum, const uint8_t *a, Source x, const uint8_t *b, Source y) {
     multiply_add(sum, a, x);
     multiply_add(sum, b, y);
+  }
+  // A prepared coefficient that kSteps vectors are multiplied by.
+  template <unsigned kSteps>
+  static const uint8_t *operand(const uint8_t *coefficient) {
+    return coefficient;
   }
   static void prepare(uint8_t coefficient, uint8_t *out) { write_nibbles(coefficient, out); }
   // Of a coefficient that stands in a nibble table: the table itself.

@@ -16,7 +16,8 @@ struct Isa {
   static constexpr bool kMasks = true;      // load_part and store_part cost no more than whole ones
   static constexpr bool kMergesTwo = true;  // multiply_add2 is cheaper than two multiply_add
   // The largest blocks whose sums stay in registers, and how many vectors side by side.
-  static constexpr unsigned kMostQuads = 2, kMostPairs = 4, kMostPairsBesideQuad = 1, kMostSingles = 4;
+  static constexpr unsigned kMostQuads = 2, kMostPairs = 4, kMostPairsBesideQuad = 1, kMostSinglesBesideQuad = 1,
+                            kMostSingles = 6;
   static constexpr unsigned kOnePairSteps = 2, kPairSteps = 2, kTwoSingleSteps = 4, kSingleSteps = 2;
   static constexpr size_t kPrefetchBytes = 256;
   static constexpr unsigned kSpreadSteps = 2, kRaidSteps = 4, kXorSteps = 8;
@@ -34,24 +35,39 @@ struct Isa {
   static Source add(Source a, Source b) { return _mm512_xor_si512(a, b); }
   static Vector add3(Vector a, Vector b, Vector c) { return _mm512_ternarylogic_epi64(a, b, c, 0x96); }
 
-  // By hand: GCC 12 broadcasts the coefficient in an instruction of its own (a sixth of all), and LLVM 14 encodes the
-  // displacement of this instruction's broadcast operand 8 times too large, from intrinsics as from assembly.
-  static Vector multiply(const uint8_t *coefficient, Source x) {
-    const AffineWord &word = *reinterpret_cast<const AffineWord *>(coefficient);
-    Vector product;
+  // A prepared coefficient that kSteps vectors are multiplied by: broadcast once for several (Zen 5 loads two vectors a
+  // cycle, and multiplies as many), for one vector the instruction's own operand.
+  //
+  // That by hand: GCC 12 broadcasts the coefficient in an instruction of its own (a sixth of all), and LLVM 14 encodes
+  // the displacement of this instruction's broadcast operand 8 times too large, from intrinsics as from assembly.
+  template <unsigned kSteps>
+  static auto operand(const uint8_t *coefficient) {
 #if defined(__clang__)
-    Vector wide;
-    asm("vpbroadcastq %1, %0" : "=v"(wide) : "m"(word));
-    product = _mm512_gf2p8affine_epi64_epi8(x, wide, 0);
+    constexpr bool kBroadcast = true;
 #else
-    asm("vgf2p8affineqb $0, %2%{1to8%}, %1, %0" : "=v"(product) : "v"(x), "m"(word));
+    constexpr bool kBroadcast = kSteps > 1;
 #endif
+    const AffineWord *word = reinterpret_cast<const AffineWord *>(coefficient);
+    if constexpr (kBroadcast) {
+      Vector wide;
+      asm("vpbroadcastq %1, %0" : "=v"(wide) : "m"(*word));
+      return wide;
+    } else {
+      return word;
+    }
+  }
+  static Vector multiply(Vector operand, Source x) { return times(operand, x); }
+  static Vector multiply(const AffineWord *operand, Source x) {
+    Vector product;
+    asm("vgf2p8affineqb $0, %2%{1to8%}, %1, %0" : "=v"(product) : "v"(x), "m"(*operand));
     return product;
   }
-  static void multiply_add(Vector &sum, const uint8_t *coefficient, Source x) {
-    sum = _mm512_xor_si512(sum, multiply(coefficient, x));
+  template <class Operand>
+  static void multiply_add(Vector &sum, Operand a, Source x) {
+    sum = _mm512_xor_si512(sum, multiply(a, x));
   }
-  static void multiply_add2(Vector &sum, const uint8_t *a, Source x, const uint8_t *b, Source y) {
+  template <class Operand>
+  static void multiply_add2(Vector &sum, Operand a, Source x, Operand b, Source y) {
     sum = add3(sum, multiply(a, x), multiply(b, y));
   }
   static void prepare(uint8_t coefficient, uint8_t *table) { write_affine(coefficient, table); }
