@@ -17,7 +17,7 @@ nlohmann::ordered_json report(const char *command, const tandem_files_result &re
   const double data_bytes = static_cast<double>(result.content_bytes);
   return {{"command", command},
           {"set_id", hexadecimal(result.set_id)},
-          {"digest_xxh3_128", hexadecimal(result.digest)},
+          {"digest", hexadecimal(result.digest)},
           {"k", result.k},
           {"m", result.m},
           {"matrix", matrix_name(result.matrix)},

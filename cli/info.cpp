@@ -20,7 +20,7 @@ std::string mode_text(std::uint32_t mode) { return mode == UINT32_MAX ? "unknown
 
 nlohmann::ordered_json to_json(const tandem_files_search *found, std::size_t index, const tandem_files_set &set) {
   nlohmann::ordered_json object = {{"set_id", hexadecimal(set.set_id)},
-                                   {"digest_xxh3_128", hexadecimal(set.digest)},
+                                   {"digest", hexadecimal(set.digest)},
                                    {"k", set.k},
                                    {"m", set.m},
                                    {"matrix", matrix_name(set.matrix)},
@@ -47,7 +47,7 @@ nlohmann::ordered_json to_json(const tandem_files_search *found, std::size_t ind
 
 void print(const tandem_files_search *found, std::size_t index, const tandem_files_set &set) {
   fmt::print("set {}\n", hexadecimal(set.set_id));
-  fmt::print("  content  {} bytes, XXH3-128 {}, mode {}\n", set.content_bytes, hexadecimal(set.digest),
+  fmt::print("  content  {} bytes, digest {}, mode {}\n", set.content_bytes, hexadecimal(set.digest),
              mode_text(set.mode));
   fmt::print("  code     {} data + {} parity shards, matrix {}\n", set.k, set.m, matrix_name(set.matrix));
   fmt::print("  layout   {} of {} blocks, {} bytes a block, {} bytes a shard file\n",

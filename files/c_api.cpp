@@ -1,16 +1,20 @@
-// extern "C" of files.h: structs that travel with their size, and exceptions turned into status codes.
+// extern "C" of files.h.
 #include <fmt/format.h>
 
 #include <cstring>
-#include <new>
+#include <memory>
+#include <span>
 
 #include "base/gate.hpp"
+#include "base/options.hpp"
 #include "files/decode.hpp"
 #include "files/encode.hpp"
 #include "files/error.hpp"
+#include "files/range_reader.hpp"
 #include "files/recovery.hpp"
 #include "files/repair.hpp"
 #include "files/search.hpp"
+#include "files/set_writer.hpp"
 #include "files/verify.hpp"
 #include "tandem/files.h"
 
@@ -18,48 +22,39 @@ struct tandem_files_search {
   tandem::files::Search found;
 };
 
+struct tandem_files_writer {
+  tandem::files::SetWriter set;
+};
+
+struct tandem_files_reader {
+  tandem::files::RangeReader range;
+};
+
 namespace tandem::files {
 namespace {
 
+using base::check_result_size;
 using base::guarded;
+using base::write_result;
 
 // Whoever only reads can do so without cleaning up.
 constexpr std::uint32_t kRecoverLockSeconds = 2;
-constexpr std::size_t kMostStructBytes = 65536;  // anything larger is an uninitialised size
-
-template <class Struct>
-std::size_t size_of(const Struct *given, const char *name) {
-  if (given == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is NULL", name));
-  std::size_t bytes = 0;
-  std::memcpy(&bytes, given, sizeof bytes);
-  if (bytes <= sizeof bytes || bytes > kMostStructBytes) {
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("{0}.struct_bytes is {1}; set it to sizeof({0}), {2}", name, bytes, sizeof(Struct)));
-  }
-  return bytes;
-}
-
-template <class Options>
-Options read_options(const Options *given, const char *name) {
-  const std::size_t bytes = size_of(given, name);
-  const auto *raw = reinterpret_cast<const unsigned char *>(given);
-  for (std::size_t i = sizeof(Options); i < bytes; ++i)
-    if (raw[i] != 0)
-      fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("{}: byte {} belongs to an option newer than this library", name, i));
-  Options ours = {};
-  std::memcpy(&ours, given, std::min(bytes, sizeof ours));
-  return ours;
-}
-
-template <class Result>
-void write_result(const Result &ours, Result *given, std::size_t given_bytes) {
-  std::memcpy(reinterpret_cast<char *>(given) + sizeof given_bytes,
-              reinterpret_cast<const char *>(&ours) + sizeof given_bytes,
-              std::min(given_bytes, sizeof ours) - sizeof given_bytes);
-}
 
 void require(const void *pointer, const char *name) {
   if (pointer == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is NULL", name));
+}
+
+// What a call does is in its options: without them there is nothing to do.
+template <class Options>
+Options read_options(const Options *given, const char *name) {
+  require(given, name);
+  return base::read_options(given, name);
+}
+
+// The size is refused before the work that the result is about.
+template <class Result>
+void check_result(const Result *given, const char *name) {
+  if (given != nullptr) check_result_size(given, name);
 }
 
 std::vector<std::string> read_paths(const char *const *paths, std::size_t path_count) {
@@ -84,6 +79,14 @@ void describe(const SetHeader &set, Struct *out) {
   out->block_bytes = set.block_bytes;
   out->content_bytes = set.content_bytes;
   out->stripe_count = set.stripe_count();
+}
+
+tandem_files_set set_of(const SetHeader &header) {
+  tandem_files_set set = {};
+  describe(header, &set);
+  set.shard_file_bytes = header.shard_file_bytes();
+  set.mode = header.mode;
+  return set;
 }
 
 tandem_files_result result_of(const Outcome &outcome) {
@@ -119,9 +122,9 @@ tandem_status tandem_files_encode(tandem_context *context, const tandem_files_en
   return guarded([&] {
     require(context, "context");
     const tandem_files_encode_options ours = read_options(options, "tandem_files_encode_options");
-    const std::size_t bytes = result_out != nullptr ? size_of(result_out, "tandem_files_result") : 0;
+    check_result(result_out, "tandem_files_result");
     const Outcome outcome = encode(context, ours);
-    if (result_out != nullptr) write_result(result_of(outcome), result_out, bytes);
+    if (result_out != nullptr) write_result(result_of(outcome), result_out, "tandem_files_result");
   });
 }
 
@@ -146,14 +149,11 @@ size_t tandem_files_search_ignored_count(const tandem_files_search *search) {
 tandem_status tandem_files_search_set(const tandem_files_search *search, size_t set_index, tandem_files_set *set_out) {
   return guarded([&] {
     const ShardSet &set = set_at(search, set_index);
-    const std::size_t bytes = size_of(set_out, "tandem_files_set");
-    tandem_files_set ours = {};
-    describe(set.header, &ours);
-    ours.shard_file_bytes = set.header.shard_file_bytes();
-    ours.mode = set.header.mode;
+    require(set_out, "tandem_files_set");
+    tandem_files_set ours = set_of(set.header);
     ours.shard_count = set.shard_count;
     ours.file_count = set.files.size();
-    write_result(ours, set_out, bytes);
+    write_result(ours, set_out, "tandem_files_set");
   });
 }
 
@@ -161,7 +161,7 @@ tandem_status tandem_files_search_shard(const tandem_files_search *search, size_
                                         tandem_files_shard *shard_out) {
   return guarded([&] {
     const ShardSet &set = set_at(search, set_index);
-    const std::size_t bytes = size_of(shard_out, "tandem_files_shard");
+    require(shard_out, "tandem_files_shard");
     if (file_index >= set.files.size())
       fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("shard file {} of {}", file_index, set.files.size()));
     const ShardFile &file = set.files[file_index];
@@ -170,7 +170,7 @@ tandem_status tandem_files_search_shard(const tandem_files_search *search, size_
     ours.index = file.index;
     ours.condition = file.condition;
     ours.file_bytes = file.file_bytes;
-    write_result(ours, shard_out, bytes);
+    write_result(ours, shard_out, "tandem_files_shard");
   });
 }
 
@@ -199,11 +199,95 @@ tandem_status tandem_files_decode(tandem_context *context, const tandem_files_se
     require(context, "context");
     require(search, "search");
     const tandem_files_decode_options ours = read_options(options, "tandem_files_decode_options");
-    const std::size_t bytes = result_out != nullptr ? size_of(result_out, "tandem_files_result") : 0;
+    check_result(result_out, "tandem_files_result");
     const Outcome outcome = decode(context, search->found, ours);
-    if (result_out != nullptr) write_result(result_of(outcome), result_out, bytes);
+    if (result_out != nullptr) write_result(result_of(outcome), result_out, "tandem_files_result");
   });
 }
+
+tandem_status tandem_files_writer_begin(tandem_context *context, const tandem_files_encode_options *options,
+                                        uint64_t content_bytes, int32_t attach, tandem_files_writer **writer_out) {
+  return guarded([&] {
+    require(context, "context");
+    require(writer_out, "writer_out");
+    const tandem_files_encode_options ours = read_options(options, "tandem_files_encode_options");
+    if (ours.source_path != nullptr || ours.source_descriptor != 0 || ours.dry_run != 0)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, "a writer has no source and no dry_run: its content comes by calls");
+    require(ours.name, "name");
+    if (attach != 0) require(ours.set_id, "set_id, which a writer that attaches needs,");
+    if (content_bytes > kMaxContentBytes)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           fmt::format("the content has {} bytes; at most {} are possible", content_bytes, kMaxContentBytes));
+    const auto check_cancelled = [progress = ours.progress, user = ours.progress_user] {
+      if (progress != nullptr && progress(user, 0, 0) != 0) fail(TANDEM_ERROR_CANCELLED, "cancelled");
+    };
+    std::unique_ptr<tandem_files_writer> writer(
+        new tandem_files_writer{{context, ours, content_bytes, kModeUnknown, check_cancelled}});
+    writer->set.begin(attach != 0);
+    *writer_out = writer.release();
+  });
+}
+
+tandem_status tandem_files_writer_query(const tandem_files_writer *writer, tandem_files_set *set_out) {
+  return guarded([&] {
+    require(writer, "writer");
+    require(set_out, "tandem_files_set");
+    write_result(set_of(writer->set.header()), set_out, "tandem_files_set");
+  });
+}
+
+tandem_status tandem_files_writer_write(tandem_files_writer *writer, uint64_t first_stripe, uint64_t stripe_count,
+                                        const void *content, size_t content_bytes, void *hashes_out) {
+  return guarded([&] {
+    require(writer, "writer");
+    if (content_bytes != 0) require(content, "content");
+    writer->set.write_range(first_stripe, stripe_count, {static_cast<const std::byte *>(content), content_bytes},
+                            static_cast<std::byte *>(hashes_out));
+  });
+}
+
+tandem_status tandem_files_writer_add(tandem_files_writer *writer, uint64_t first_stripe, uint64_t stripe_count,
+                                      const void *hashes, size_t hash_bytes) {
+  return guarded([&] {
+    require(writer, "writer");
+    if (hash_bytes != 0) require(hashes, "hashes");
+    writer->set.add_range(first_stripe, stripe_count, {static_cast<const std::byte *>(hashes), hash_bytes});
+  });
+}
+
+tandem_status tandem_files_writer_commit(tandem_files_writer *writer, tandem_files_result *result_out) {
+  return guarded([&] {
+    require(writer, "writer");
+    check_result(result_out, "tandem_files_result");
+    writer->set.commit(writer->set.header().content_bytes, [] {});
+    if (result_out != nullptr) write_result(result_of(writer->set.outcome()), result_out, "tandem_files_result");
+  });
+}
+
+void tandem_files_writer_destroy(tandem_files_writer *writer) { delete writer; }
+
+tandem_status tandem_files_reader_create(tandem_context *context, const tandem_files_search *search,
+                                         const tandem_files_reader_options *options, tandem_files_reader **reader_out) {
+  return guarded([&] {
+    require(context, "context");
+    require(search, "search");
+    require(reader_out, "reader_out");
+    const tandem_files_reader_options ours = tandem::base::read_options(options, "tandem_files_reader_options");
+    const std::size_t set = search->found.choose(ours.set_id_prefix != nullptr ? ours.set_id_prefix : "");
+    *reader_out = new tandem_files_reader{{context, search->found.sets[set], ours.thread_count}};
+  });
+}
+
+tandem_status tandem_files_reader_read(tandem_files_reader *reader, uint64_t offset, void *content_out,
+                                       size_t content_bytes) {
+  return guarded([&] {
+    require(reader, "reader");
+    if (content_bytes != 0) require(content_out, "content_out");
+    reader->range.read(offset, content_bytes, static_cast<std::byte *>(content_out));
+  });
+}
+
+void tandem_files_reader_destroy(tandem_files_reader *reader) { delete reader; }
 
 tandem_status tandem_files_verify(tandem_context *context, const tandem_files_search *search,
                                   const tandem_files_verify_options *options, tandem_files_verify_result *result_out) {
@@ -211,8 +295,9 @@ tandem_status tandem_files_verify(tandem_context *context, const tandem_files_se
     require(context, "context");
     require(search, "search");
     const tandem_files_verify_options ours = read_options(options, "tandem_files_verify_options");
-    const std::size_t bytes = size_of(result_out, "tandem_files_verify_result");
-    write_result(verify(context, search->found, ours), result_out, bytes);
+    require(result_out, "tandem_files_verify_result");
+    check_result(result_out, "tandem_files_verify_result");
+    write_result(verify(context, search->found, ours), result_out, "tandem_files_verify_result");
   });
 }
 
@@ -222,8 +307,9 @@ tandem_status tandem_files_repair(tandem_context *context, const tandem_files_se
     require(context, "context");
     require(search, "search");
     const tandem_files_repair_options ours = read_options(options, "tandem_files_repair_options");
-    const std::size_t bytes = size_of(result_out, "tandem_files_repair_result");
-    write_result(repair(context, search->found, ours), result_out, bytes);
+    require(result_out, "tandem_files_repair_result");
+    check_result(result_out, "tandem_files_repair_result");
+    write_result(repair(context, search->found, ours), result_out, "tandem_files_repair_result");
   });
 }
 
@@ -232,9 +318,8 @@ tandem_status tandem_files_recover(const char *const *paths, size_t path_count,
                                    tandem_files_recover_result *result_out) {
   return guarded([&] {
     const std::vector<std::string> list = read_paths(paths, path_count);
-    tandem_files_recover_options ours = {};
-    if (options != nullptr) ours = read_options(options, "tandem_files_recover_options");
-    const std::size_t bytes = result_out != nullptr ? size_of(result_out, "tandem_files_recover_result") : 0;
+    const tandem_files_recover_options ours = tandem::base::read_options(options, "tandem_files_recover_options");
+    check_result(result_out, "tandem_files_recover_result");
     const LockWait wait{.seconds = ours.lock_wait_seconds != 0 ? ours.lock_wait_seconds : kRecoverLockSeconds};
     const Recovered recovered = recover(list, ours.dry_run != 0, wait);
     if (ours.note != nullptr)
@@ -244,7 +329,7 @@ tandem_status tandem_files_recover(const char *const *paths, size_t path_count,
     result.removed_set_count = recovered.removed_set_count;
     result.removed_file_count = recovered.removed_file_count;
     result.left_count = recovered.left_count;
-    if (result_out != nullptr) write_result(result, result_out, bytes);
+    if (result_out != nullptr) write_result(result, result_out, "tandem_files_recover_result");
   });
 }
 

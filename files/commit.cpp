@@ -50,10 +50,9 @@ std::optional<SetId> parse_set_id(std::string_view text) {
   return id;
 }
 
-// ---- offsets in a record; docs/FORMAT.md section 7 ----
+// ---- offsets in a record; docs/FORMAT.md section 8 ----
 
 constexpr unsigned char kMagic[8] = {0x89, 'T', 'N', 'D', 'C', '\r', '\n', 0x1a};
-constexpr std::uint32_t kFirstRecordVersion = 1;  // has nothing behind kAtStale
 enum : std::size_t {
   kAtMagic = 0,
   kAtVersion = 8,
@@ -69,6 +68,7 @@ enum : std::size_t {
   kAtDone = 592,
   kAtGivenUpCount = 624,
   kAtGivenUp = 632,
+  kAtGeometry = 888,
   kAtCheck = kCommitRecordBytes - 8
 };
 
@@ -321,6 +321,7 @@ void write_commit_record(const CommitRecord &record, std::span<std::byte, kCommi
   store(at + kAtGivenUpCount, static_cast<std::uint32_t>(record.given_up.size()));
   for (std::size_t i = 0; i < record.given_up.size(); ++i)
     std::memcpy(at + kAtGivenUp + i * sizeof(SetId), record.given_up[i].data(), sizeof(SetId));
+  store(at + kAtGeometry, record.geometry);
   store(at + kAtCheck, hash64(at, kAtCheck));
 }
 
@@ -333,8 +334,7 @@ std::optional<std::uint32_t> commit_record_version(std::span<const std::byte, kC
 
 bool parse_commit_record(std::span<const std::byte, kCommitRecordBytes> bytes, CommitRecord *record_out) {
   const std::byte *at = bytes.data();
-  const std::optional<std::uint32_t> version = commit_record_version(bytes);
-  if (version != kCommitRecordVersion && version != kFirstRecordVersion) return false;
+  if (commit_record_version(bytes) != kCommitRecordVersion) return false;
   CommitRecord record;
   const auto force = load<std::uint32_t>(at + kAtForce), name_bytes = load<std::uint32_t>(at + kAtNameBytes);
   std::memcpy(record.set_id.data(), at + kAtSetId, record.set_id.size());
@@ -351,16 +351,13 @@ bool parse_commit_record(std::span<const std::byte, kCommitRecordBytes> bytes, C
   for (std::uint32_t i = 0; i < record.shard_count; ++i)
     if (record.folder_of[i] >= record.folder_count) return false;
   record.stale = load_bits(at + kAtStale);
-  if (version == kFirstRecordVersion) {
-    *record_out = std::move(record);
-    return true;
-  }
   record.done = load_bits(at + kAtDone);
   const auto given_up_count = load<std::uint32_t>(at + kAtGivenUpCount);
   if (given_up_count > kMaxGivenUpCount) return false;
   record.given_up.resize(given_up_count);
   for (std::size_t i = 0; i < given_up_count; ++i)
     std::memcpy(record.given_up[i].data(), at + kAtGivenUp + i * sizeof(SetId), sizeof(SetId));
+  record.geometry = load<std::uint64_t>(at + kAtGeometry);
   *record_out = std::move(record);
   return true;
 }
@@ -459,6 +456,10 @@ void check_names_free(const std::string &folder, const std::string &name, std::u
 NewSet::NewSet(Options options) : options_(std::move(options)) {}
 
 NewSet::NewSet(Options options, const std::vector<std::string> &folder_of_shard) : NewSet(std::move(options)) {
+  if (options_.attach) {
+    attach(folder_of_shard);
+    return;
+  }
   make_folders(folder_of_shard);
   check_open_files();
   const FoldersLock lock(folders_, options_.wait);
@@ -470,6 +471,36 @@ NewSet::NewSet(Options options, const std::vector<std::string> &folder_of_shard)
   make_records();
   for (std::uint32_t i = 0; i < folder_of_.size(); ++i)
     files_.emplace_back(folders_[folder_of_[i]], own_name({OwnKind::set_temporary, options_.set_id, i}), options_.mode);
+}
+
+void NewSet::attach(const std::vector<std::string> &folder_of_shard) {
+  for (const std::string &path : folder_of_shard)
+    folder_of_.push_back(static_cast<std::uint8_t>(add_folder(folders_, path)));
+  check_open_files();
+  const std::string id = hexadecimal(options_.set_id), name = own_name({OwnKind::pending_record, options_.set_id});
+  for (std::size_t i = 0; i < folders_.size(); ++i) {
+    const Folder &folder = *folders_[i];
+    const Descriptor file = open_to_lock(folder, name);
+    if (!file && errno != ENOENT) fail_io("open", folder.path_of(name), errno);
+    if (!file || lock_file(file) == Lock::ours)
+      fail(TANDEM_ERROR_IO, fmt::format("set {} is not being written to {}: a writer can attach while the leading one "
+                                        "lives that has made its files",
+                                        id, folder.path()));
+    std::array<std::byte, kCommitRecordBytes> bytes;
+    CommitRecord record;
+    if (read_at(file.get(), bytes.data(), bytes.size(), 0) != static_cast<std::int64_t>(bytes.size()) ||
+        !parse_commit_record(bytes, &record))
+      fail(TANDEM_ERROR_IO, fmt::format("{} is damaged", folder.path_of(name)));
+    if (record.geometry != options_.geometry || record.name != options_.name || record.folder != i ||
+        record.folder_count != folders_.size() || record.shard_count != folder_of_.size() ||
+        !std::equal(folder_of_.begin(), folder_of_.end(), record.folder_of.begin()))
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           fmt::format("set {} is being written to {} with other options: all writers of a set give the same k, m, "
+                       "matrix, block_bytes, mode, name, folders and length of the content",
+                       id, folder.path()));
+  }
+  for (std::uint32_t i = 0; i < folder_of_.size(); ++i)
+    files_.emplace_back(folders_[folder_of_[i]], own_name({OwnKind::set_temporary, options_.set_id, i}));
 }
 
 // Found out before anything is made. Files that are replaced stay open only while there is room.
@@ -509,9 +540,16 @@ void NewSet::make_folders(const std::vector<std::string> &folder_of_shard) {
   }
 }
 
+// A file of the same set at a final name would count as this one's own, finished before.
 void NewSet::check_names() const {
-  for (std::uint32_t i = 0; i < folder_of_.size(); ++i)
-    check_names_free(folders_[folder_of_[i]]->path(), options_.name, i, options_.force);
+  for (std::uint32_t i = 0; i < folder_of_.size(); ++i) {
+    const Folder &folder = *folders_[folder_of_[i]];
+    check_names_free(folder.path(), options_.name, i, options_.force);
+    if (const std::string name = shard_file_name(options_.name, i);
+        options_.force && is_shard_of(folder, name, options_.set_id, i))
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is of set {} already: a new set needs an id of its own",
+                                                      folder.path_of(name), hexadecimal(options_.set_id)));
+  }
 }
 
 void NewSet::make_records() {
@@ -520,6 +558,7 @@ void NewSet::make_records() {
   record.shard_count = static_cast<std::uint32_t>(folder_of_.size());
   record.folder_count = static_cast<std::uint32_t>(folders_.size());
   record.force = options_.force;
+  record.geometry = options_.geometry;
   record.name = options_.name;
   std::copy(folder_of_.begin(), folder_of_.end(), record.folder_of.begin());
   const std::string name = own_name({OwnKind::pending_record, options_.set_id});

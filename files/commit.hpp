@@ -1,4 +1,4 @@
-// How a set appears all at once, in one folder or several (docs/FORMAT.md, section 7): each folder holds a record,
+// How a set appears all at once, in one folder or several (docs/FORMAT.md, section 8): each folder holds a record,
 // whose name says whether the set counts, and temporaries; renaming the first folder's record is the moment.
 #pragma once
 
@@ -41,6 +41,7 @@ struct CommitRecord {
   std::uint32_t shard_count = 0;
   std::uint32_t folder_count = 0, folder = 0;  // folder 0 leads: its record decides
   bool force = false;
+  std::uint64_t geometry = 0;                            // geometry_hash() of the set; 0: not known, of a stream
   std::string name;                                      // of the set: a plain part of a file name
   std::array<std::uint8_t, kMaxShardCount> folder_of{};  // by shard
   std::bitset<kMaxShardCount> stale;                     // files of this name, here, that the set replaces
@@ -101,7 +102,9 @@ class NewSet {
     SetId set_id{};
     std::string name;
     std::uint32_t mode = kModeUnknown;
+    std::uint64_t geometry = 0;
     bool force = false, no_sync = false;
+    bool attach = false;  // writes into the files that another one has made; commit() is for that one
     LockWait wait{};
     std::function<void(const std::string &)> note{};  // hears of what is cleaned up and given up
   };
@@ -120,6 +123,7 @@ class NewSet {
 
  private:
   explicit NewSet(Options options);
+  void attach(const std::vector<std::string> &folder_of_shard);
   void make_folders(const std::vector<std::string> &folder_of_shard);
   void make_records();
   void check_open_files() const;

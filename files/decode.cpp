@@ -125,9 +125,9 @@ class Decoder {
     const unsigned thread_count = crew_size(context_, options_.thread_count, stripe_bytes, header_.stripe_count());
     source_.set_caller_count(thread_count);
     crew_.run(thread_count, [this](unsigned) { work(); });
-    if (const Hash128 digest = digest_.value(); !(digest == header_.digest)) {
+    if (const Hash128 digest = digest_.value(header_.content_bytes); !(digest == header_.digest)) {
       fail(TANDEM_ERROR_DAMAGED,
-           fmt::format("the digest of the {} decoded bytes is {}, that of the source was {}", header_.content_bytes,
+           fmt::format("the digest of the {} decoded bytes is {}, the set's is {}", header_.content_bytes,
                        hexadecimal(printed_order(digest)), hexadecimal(printed_order(header_.digest))));
     }
     sink_->complete(options_);
@@ -152,27 +152,25 @@ class Decoder {
     while (!crew_.stopped().load(std::memory_order_relaxed)) {
       const std::uint64_t stripe = next_stripe_.fetch_add(1);
       if (stripe >= stripe_count) return;
-      read_stripe(stripe, buffers);
+      const std::vector<Hash128> hashes = read_stripe(stripe, buffers);
       std::vector<iovec> pieces = content_pieces(buffers, header_, stripe);
       if (!crew_.enter(stripe)) return;
-      for (const iovec &piece : pieces) {
-        digest_.update(piece.iov_base, piece.iov_len);
+      digest_.add(hashes);
+      for (const iovec &piece : pieces)
         if (sink_->is_stream()) sink_->write_next(piece, crew_.stopped());
-      }
       crew_.leave(stripe);
       if (!sink_->is_stream()) sink_->write_pieces(pieces, stripe * header_.stripe_data_bytes());
       crew_.add_done(header_.content_bytes_of(stripe));
     }
   }
 
-  void read_stripe(std::uint64_t stripe, const ShardBuffers &buffers) {
-    const StripeSource::Stripe got = source_.bring(stripe, wanted_, buffers);
-    if (got.complete) return;
-    fail(TANDEM_ERROR_NOT_RECOVERABLE,
-         fmt::format("stripe {} of {} has {} intact blocks, {} are needed: {} shards are missing and {} of its blocks "
-                     "are damaged",
-                     stripe, header_.stripe_count(), got.good_count, header_.k, header_.shard_count() - shard_count_,
-                     shard_count_ - got.good_count));
+  // The hashes of the data payloads. What was read has been hashed to be checked; what was computed has not.
+  std::vector<Hash128> read_stripe(std::uint64_t stripe, const ShardBuffers &buffers) {
+    StripeSource::Stripe got = source_.demand(stripe, wanted_, buffers);
+    got.hashes.resize(header_.k);
+    for (std::uint32_t i = 0; i < header_.k; ++i)
+      if (got.present[i] == 0) got.hashes[i] = hash128(buffers.at(i), header_.payload_bytes_of(stripe));
+    return std::move(got.hashes);
   }
 
   tandem_context *context_;
@@ -185,7 +183,7 @@ class Decoder {
   Crew crew_;
   std::optional<Sink> sink_;
   std::atomic<std::uint64_t> next_stripe_{0};
-  StreamHash digest_;  // by the worker whose turn it is
+  ContentDigest digest_;  // by the worker whose turn it is
 };
 
 }  // namespace

@@ -182,6 +182,11 @@ PendingFile::PendingFile(std::shared_ptr<Folder> folder, std::string temporary_n
   lock_file(descriptor_);
 }
 
+PendingFile::PendingFile(std::shared_ptr<Folder> folder, std::string temporary_name)
+    : folder_(std::move(folder)), name_(std::move(temporary_name)), descriptor_(folder_->open_file(name_, O_RDWR)) {
+  if (!descriptor_) fail_io("open", path(), errno);
+}
+
 PendingFile::PendingFile(PendingFile &&other) noexcept
     : folder_(std::move(other.folder_)),
       name_(std::move(other.name_)),

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "files/error.hpp"
+#include "files/format.hpp"
 #include "files/io.hpp"
 
 namespace tandem::files {
@@ -102,6 +103,8 @@ class PendingFile {
   // refused.
   // mode: permission bits, or kModeUnknown: 0666 less the process' umask.
   PendingFile(std::shared_ptr<Folder> folder, std::string temporary_name, std::uint32_t mode);
+  // One that another writer has made; it stays the other's to remove.
+  PendingFile(std::shared_ptr<Folder> folder, std::string temporary_name);
   PendingFile(PendingFile &&other) noexcept;
   PendingFile &operator=(PendingFile &&) = delete;
   ~PendingFile();
@@ -119,7 +122,7 @@ class PendingFile {
   std::shared_ptr<Folder> folder_;
   std::string name_;
   Descriptor descriptor_;
-  std::uint32_t mode_;
+  std::uint32_t mode_ = kModeUnknown;
   bool exists_ = false;
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -74,16 +75,29 @@ void write_record(const Record &record, std::span<std::byte, kRecordBytes> bytes
   store(at + kAtBlockBytes, record.set.block_bytes);
   store(at + kAtMode, record.set.mode);
   store(at + kAtContentBytes, record.set.content_bytes);
-  store(at + kAtDigest, record.set.digest.low);
-  store(at + kAtDigest + 8, record.set.digest.high);
+  write_check(record.set.digest, at + kAtDigest);
   store(at + kAtCheck, hash64(at, kAtCheck));
+}
+
+std::uint64_t geometry_hash(const SetHeader &header) {
+  std::array<std::byte, kRecordBytes> bytes;
+  write_record({header, 0, RecordEnd::start}, bytes);
+  return std::max(hash64(bytes.data() + kAtSetId, kAtDigest - kAtSetId), std::uint64_t{1});
+}
+
+std::optional<std::uint32_t> record_version(std::span<const std::byte, kRecordBytes> bytes) {
+  const std::byte *at = bytes.data();
+  if (std::memcmp(at + kAtMagic, kMagic, sizeof kMagic) != 0) return {};
+  if (load<std::uint64_t>(at + kAtCheck) != hash64(at, kAtCheck)) return {};
+  return load<std::uint32_t>(at + kAtVersion);
 }
 
 ParseResult parse_record(std::span<const std::byte, kRecordBytes> bytes, Record *record_out) {
   const std::byte *at = bytes.data();
   if (std::memcmp(at + kAtMagic, kMagic, sizeof kMagic) != 0) return ParseResult::not_a_record;
-  if (load<std::uint64_t>(at + kAtCheck) != hash64(at, kAtCheck)) return ParseResult::damaged;
-  if (load<std::uint32_t>(at + kAtVersion) != kFormatVersion) return ParseResult::unknown_version;
+  const std::optional<std::uint32_t> version = record_version(bytes);
+  if (!version) return ParseResult::damaged;
+  if (version != kFormatVersion) return ParseResult::unknown_version;
 
   Record record;
   const auto end = load<std::uint32_t>(at + kAtEnd);
@@ -96,7 +110,7 @@ ParseResult parse_record(std::span<const std::byte, kRecordBytes> bytes, Record 
   record.set.block_bytes = load<std::uint32_t>(at + kAtBlockBytes);
   record.set.mode = load<std::uint32_t>(at + kAtMode);
   record.set.content_bytes = load<std::uint64_t>(at + kAtContentBytes);
-  record.set.digest = {load<std::uint64_t>(at + kAtDigest), load<std::uint64_t>(at + kAtDigest + 8)};
+  record.set.digest = read_check(at + kAtDigest);
 
   if (end != static_cast<std::uint32_t>(RecordEnd::start) && end != static_cast<std::uint32_t>(RecordEnd::end))
     return ParseResult::out_of_limits;
@@ -121,14 +135,29 @@ Hash128 block_check(const SetId &set_id, std::uint32_t shard_index, std::uint64_
   store(bound + 20, std::uint32_t{0});
   store(bound + 24, block_number);
   store(bound + 32, payload_bytes);
-  store(bound + 40, payload_hash.low);
-  store(bound + 48, payload_hash.high);
+  write_check(payload_hash, bound + 40);
   return hash128(bound, sizeof bound);
 }
 
-void write_check(const Hash128 &check, std::byte *bytes_out) {
-  store(bytes_out, check.low);
-  store(bytes_out + 8, check.high);
+void ContentDigest::add(std::span<const Hash128> payload_hashes) {
+  std::byte bytes[kHashBytes];
+  for (const Hash128 &hash : payload_hashes) {
+    write_check(hash, bytes);
+    hash_.update(bytes, sizeof bytes);
+  }
+}
+
+Hash128 ContentDigest::value(std::uint64_t content_bytes) const {
+  std::byte bytes[8];
+  store(bytes, content_bytes);
+  StreamHash hash = hash_;
+  hash.update(bytes, sizeof bytes);
+  return hash.value();
+}
+
+void write_check(const Hash128 &hash, std::byte *bytes_out) {
+  store(bytes_out, hash.low);
+  store(bytes_out + 8, hash.high);
 }
 
 Hash128 read_check(const std::byte *bytes) { return {load<std::uint64_t>(bytes), load<std::uint64_t>(bytes + 8)}; }

@@ -13,9 +13,10 @@
 
 namespace tandem::files {
 
-constexpr std::uint32_t kFormatVersion = 1;
+constexpr std::uint32_t kFormatVersion = 2;
 constexpr std::size_t kRecordBytes = 4096;  // a page: blocks of whole pages stay on page boundaries
 constexpr std::uint32_t kCheckBytes = 16;   // at the end of each block
+constexpr std::size_t kHashBytes = 16;      // of a payload, as the digest is made of them
 constexpr std::uint32_t kBlockGranularityBytes = 64;
 constexpr std::uint32_t kMinBlockBytes = 64;
 constexpr std::uint32_t kMaxBlockBytes = 16u << 20;
@@ -35,7 +36,7 @@ struct SetHeader {
   std::uint32_t block_bytes = 0;
   std::uint32_t mode = kModeUnknown;
   std::uint64_t content_bytes = 0;
-  Hash128 digest;
+  Hash128 digest;  // of the content; see ContentDigest
   bool operator==(const SetHeader &) const = default;
 
   std::uint32_t shard_count() const { return k + m; }
@@ -77,6 +78,12 @@ enum class ParseResult {
   out_of_limits     // intact, but no writer makes such a record
 };
 
+// What the blocks of a set depend on, and its mode: writers of one set agree on it before there is a record. Not 0.
+std::uint64_t geometry_hash(const SetHeader &header);
+
+// Of bytes that are an intact record, also one of another version.
+std::optional<std::uint32_t> record_version(std::span<const std::byte, kRecordBytes> bytes);
+
 // Trusts nothing: record_out is written only for ParseResult::record, and then within limits.
 ParseResult parse_record(std::span<const std::byte, kRecordBytes> bytes, Record *record_out);
 
@@ -88,8 +95,19 @@ Hash128 block_check(const SetId &set_id, std::uint32_t shard_index, std::uint64_
 Hash128 block_check(const SetId &set_id, std::uint32_t shard_index, std::uint64_t block_number,
                     const Hash128 &payload_hash, std::uint64_t payload_bytes);
 
-// The 16 bytes behind a payload.
-void write_check(const Hash128 &check, std::byte *bytes_out);
+// The digest of the content: XXH3-128 of the data payloads' XXH3-128, stripe by stripe, shards 0 to k-1 of each, and of
+// the content's length: padding is hashed like content, and would be taken for it.
+class ContentDigest {
+ public:
+  void add(std::span<const Hash128> payload_hashes);
+  Hash128 value(std::uint64_t content_bytes) const;
+
+ private:
+  StreamHash hash_;
+};
+
+// A hash as 16 bytes: the checksum behind a payload, a payload's hash in the digest.
+void write_check(const Hash128 &hash, std::byte *bytes_out);
 Hash128 read_check(const std::byte *bytes);
 
 std::string hexadecimal(std::span<const std::uint8_t> bytes);

@@ -1,8 +1,7 @@
 // XXH3 (64 and 128 bits) from xxHash. Why xxHash: it runs at memory speed (AVX2: 48 GB/s in cache on one core, SSE2:
-// 20), so that checking every byte costs a few percent of reading it; it is well kept, its XXH3 output has been frozen
-// since 0.8.0, and the digest of a whole file can be compared with `xxhsum -H128`. It is no cryptographic hash: it
-// finds accidents, not attackers. BLAKE3 would stop those too, but is several times slower per core, and somebody who
-// can change the shards can change a digest that lies beside them.
+// 20), so that checking every byte costs a few percent of reading it; it is well kept, and its XXH3 output has been
+// frozen since 0.8.0. It is no cryptographic hash: it finds accidents, not attackers. BLAKE3 would stop those too, but
+// is several times slower per core, and somebody who can change the shards can change a digest that lies beside them.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +25,9 @@ struct HashFunctions {
 
 Hash128 hash128(const void *bytes, std::size_t byte_count);
 std::uint64_t hash64(const void *bytes, std::size_t byte_count);
+
+// Bytes that all calls of this process have hashed so far: tests hold the code to one hash for each byte of content.
+std::uint64_t hashed_bytes() noexcept;
 
 // XXH3-128 of a stream of bytes.
 class StreamHash {

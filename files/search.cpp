@@ -63,6 +63,7 @@ class Searcher {
     std::size_t folder;
     std::uint64_t file_bytes;
     std::string why;
+    bool is_other_version;
   };
 
   void look_at(const std::string &path, std::size_t folder, const Hidden &hidden) {
@@ -80,13 +81,18 @@ class Searcher {
     const auto file_bytes = static_cast<std::uint64_t>(status.st_size);
     if (file_bytes < kRecordBytes) return ignore(path, "no shard file");
     Record start, end;
-    const ParseResult start_result = parse_at(file.get(), 0, &start);
-    const ParseResult end_result = parse_at(file.get(), file_bytes - kRecordBytes, &end);
+    std::uint32_t version = kFormatVersion;  // of a record that is not of this one
+    const ParseResult start_result = parse_at(file.get(), 0, &start, &version);
+    const ParseResult end_result = parse_at(file.get(), file_bytes - kRecordBytes, &end, &version);
     const bool start_good = start_result == ParseResult::record && start.end == RecordEnd::start;
     bool end_good = end_result == ParseResult::record && end.end == RecordEnd::end;
     if (!start_good && !end_good) {
-      headless_.push_back(
-          {path, {status.st_dev, status.st_ino}, folder, file_bytes, why_ignored(start_result, end_result)});
+      headless_.push_back({path,
+                           {status.st_dev, status.st_ino},
+                           folder,
+                           file_bytes,
+                           why_ignored(start_result, end_result, version),
+                           version != kFormatVersion});
       return;
     }
     // The end belongs to another set or shard: overwritten by a longer file, say. The blocks' checksums tell what is
@@ -117,16 +123,20 @@ class Searcher {
     }
   }
 
-  static ParseResult parse_at(int file, std::uint64_t offset, Record *record_out) {
+  static ParseResult parse_at(int file, std::uint64_t offset, Record *record_out, std::uint32_t *version_out) {
     std::array<std::byte, kRecordBytes> bytes;
     if (read_at(file, bytes.data(), bytes.size(), offset) != static_cast<std::int64_t>(bytes.size()))
       return ParseResult::not_a_record;
-    return parse_record(bytes, record_out);
+    const ParseResult result = parse_record(bytes, record_out);
+    if (result == ParseResult::unknown_version) *version_out = *record_version(bytes);
+    return result;
   }
 
-  static std::string why_ignored(ParseResult start, ParseResult end) {
+  static std::string why_ignored(ParseResult start, ParseResult end, std::uint32_t version) {
     const auto either = [&](ParseResult result) { return start == result || end == result; };
-    if (either(ParseResult::unknown_version)) return "a shard file of a version that this program does not know";
+    if (either(ParseResult::unknown_version))
+      return fmt::format("a shard file of version {}, this Tandem reads version {}; use the Tandem that made it",
+                         version, kFormatVersion);
     if (either(ParseResult::out_of_limits)) return "its header is out of the format's limits";
     if (either(ParseResult::damaged)) return "a shard file whose header is damaged at both ends";
     if (either(ParseResult::record)) return "half a shard file: its record is at the wrong end";
@@ -146,7 +156,11 @@ class Searcher {
       best_index = index;
       most_votes = votes;
     }
-    if (best_set == nullptr) return ignore(headless.path, headless.why);
+    if (best_set == nullptr) {
+      ignore(headless.path, headless.why);
+      if (headless.is_other_version && found_.other_version.empty()) found_.other_version = found_.ignored.back();
+      return;
+    }
     ShardFile shard;
     shard.path = headless.path;
     shard.identity = headless.identity;
@@ -194,6 +208,7 @@ class Searcher {
 
 std::size_t Search::choose(const std::string &set_id_prefix) const {
   if (sets.empty()) {
+    if (!other_version.empty()) fail(TANDEM_ERROR_UNSUPPORTED, other_version);
     fail(TANDEM_ERROR_NOT_RECOVERABLE,
          fmt::format("no shard file found ({} other file{})", ignored.size(), ignored.size() == 1 ? "" : "s"));
   }

@@ -34,9 +34,11 @@ struct ShardSet {
 struct Search {
   std::vector<ShardSet> sets;  // most complete first
   std::vector<std::string> ignored;
+  std::string other_version;         // of these, the first that is a shard file of another format version
   std::vector<std::string> folders;  // that were named, or hold files that were; each once
 
-  // Throws INVALID_ARGUMENT (ambiguous or unknown) or NOT_RECOVERABLE (nothing there). An empty prefix means any. Of
+  // Throws INVALID_ARGUMENT (ambiguous or unknown), NOT_RECOVERABLE (nothing there) or UNSUPPORTED (what is there is of
+  // another version). An empty prefix means any. Of
   // several sets it is the only one with k shards or more.
   std::size_t choose(const std::string &set_id_prefix) const;
 };

@@ -20,13 +20,13 @@ SetReader::SetReader(const ShardSet &set)
   for (std::size_t i = 0; i < set.files.size(); ++i) files_of_[set.files[i].index].push_back(i);
 }
 
-bool SetReader::read_block(std::uint32_t shard, std::uint64_t stripe, std::byte *block_out) {
+bool SetReader::read_block(std::uint32_t shard, std::uint64_t stripe, std::byte *block_out, Hash128 *hash_out) {
   for (const std::size_t file : files_of_[shard])
-    if (read_block_of_file(file, stripe, block_out)) return true;
+    if (read_block_of_file(file, stripe, block_out, hash_out)) return true;
   return false;
 }
 
-bool SetReader::read_block_of_file(std::size_t file, std::uint64_t stripe, std::byte *block_out) {
+bool SetReader::read_block_of_file(std::size_t file, std::uint64_t stripe, std::byte *block_out, Hash128 *hash_out) {
   const SetHeader &header = set_.header;
   const ShardFile &shard = set_.files[file];
   OpenFile &open = open_[file];
@@ -40,9 +40,11 @@ bool SetReader::read_block_of_file(std::size_t file, std::uint64_t stripe, std::
     // A read error counts as a bad block: the other shards can make up for it.
     const std::int64_t got = read_at(descriptor->get(), block_out, block_bytes, static_cast<std::uint64_t>(offset));
     if (got > 0) read_bytes_.fetch_add(static_cast<std::uint64_t>(got), std::memory_order_relaxed);
-    good = got == static_cast<std::int64_t>(block_bytes) &&
-           block_check(header.set_id, shard.index, stripe, block_out, payload_bytes) ==
-               read_check(block_out + payload_bytes);
+    if (got != static_cast<std::int64_t>(block_bytes)) continue;
+    const Hash128 hash = hash128(block_out, payload_bytes);
+    if (hash_out != nullptr) *hash_out = hash;
+    good =
+        block_check(header.set_id, shard.index, stripe, hash, payload_bytes) == read_check(block_out + payload_bytes);
   }
   if (!open.used.load(std::memory_order_relaxed)) open.used.store(true, std::memory_order_relaxed);
   if (!good) bad_block_count_.fetch_add(1, std::memory_order_relaxed);

@@ -24,10 +24,11 @@ class SetReader {
   // Places in ShardSet::files.
   const std::vector<std::size_t> &files_of(std::uint32_t shard) const { return files_of_[shard]; }
 
-  // Reads block `stripe` of a shard into block_bytes at `block_out`. False when no file has it intact; `block_out` is
-  // then undefined. Throws IO where no more files can be opened. Any thread.
-  bool read_block(std::uint32_t shard, std::uint64_t stripe, std::byte *block_out);
-  bool read_block_of_file(std::size_t file, std::uint64_t stripe, std::byte *block_out);
+  // Reads block `stripe` of a shard into block_bytes at `block_out`; its payload's hash too, unless that is NULL. False
+  // when no file has it intact; what is at `block_out` and `hash_out` is then undefined. Throws IO where no more files
+  // can be opened. Any thread.
+  bool read_block(std::uint32_t shard, std::uint64_t stripe, std::byte *block_out, Hash128 *hash_out = nullptr);
+  bool read_block_of_file(std::size_t file, std::uint64_t stripe, std::byte *block_out, Hash128 *hash_out = nullptr);
 
   std::uint64_t read_bytes() const { return read_bytes_.load(); }
   std::uint64_t bad_block_count() const { return bad_block_count_.load(); }

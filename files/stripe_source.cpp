@@ -1,5 +1,7 @@
 #include "files/stripe_source.hpp"
 
+#include <fmt/format.h>
+
 #include <chrono>
 
 #include "files/error.hpp"
@@ -13,8 +15,9 @@ StripeSource::Stripe StripeSource::bring(std::uint64_t stripe, const std::vector
   const std::uint32_t shard_count = header_.shard_count();
   Stripe got;
   got.present.assign(shard_count, 0);
+  got.hashes.resize(shard_count);
   const auto read = [&](std::uint32_t shard) {
-    if (!reader_.has(shard) || !reader_.read_block(shard, stripe, buffers.at(shard))) return false;
+    if (!reader_.has(shard) || !reader_.read_block(shard, stripe, buffers.at(shard), &got.hashes[shard])) return false;
     got.present[shard] = 1;
     ++got.good_count;
     return true;
@@ -50,6 +53,20 @@ StripeSource::Stripe StripeSource::bring(std::uint64_t stripe, const std::vector
   computed_count_.fetch_add(missing_count, std::memory_order_relaxed);
   got.complete = true;
   return got;
+}
+
+StripeSource::Stripe StripeSource::demand(std::uint64_t stripe, const std::vector<std::uint8_t> &wanted,
+                                          const ShardBuffers &buffers) {
+  Stripe got = bring(stripe, wanted, buffers);
+  if (got.complete) return got;
+  std::uint32_t shard_count = 0;  // that there are
+  for (std::uint32_t shard = 0; shard < header_.shard_count(); ++shard) shard_count += reader_.has(shard) ? 1 : 0;
+  fail(
+      TANDEM_ERROR_NOT_RECOVERABLE,
+      fmt::format("stripe {} of {} has {} intact blocks, {} are needed: {} shards are missing and {} of its blocks are "
+                  "damaged",
+                  stripe, header_.stripe_count(), got.good_count, header_.k, header_.shard_count() - shard_count,
+                  shard_count - got.good_count));
 }
 
 }  // namespace tandem::files

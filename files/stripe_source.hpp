@@ -18,6 +18,7 @@ class StripeSource {
 
   struct Stripe {
     std::vector<std::uint8_t> present;  // by shard: read, and intact
+    std::vector<Hash128> hashes;        // by shard: of the payloads of these
     std::uint32_t good_count = 0;       // of these
     bool complete = false;              // every wanted block is in the buffers
   };
@@ -25,6 +26,9 @@ class StripeSource {
   // wanted: by shard, non-zero. Reads these and, where one is missing, others until there are enough. A computed block
   // has no checksum behind it yet. Any thread.
   Stripe bring(std::uint64_t stripe, const std::vector<std::uint8_t> &wanted, const ShardBuffers &buffers);
+
+  // The same, and throws NOT_RECOVERABLE where it is not complete.
+  Stripe demand(std::uint64_t stripe, const std::vector<std::uint8_t> &wanted, const ShardBuffers &buffers);
 
   // So many threads are going to call bring().
   void set_caller_count(unsigned count) { piece_bytes_ = piece_bytes(context_, count, header_.shard_count()); }

@@ -1,5 +1,7 @@
 #include "files/verify.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 
@@ -29,6 +31,7 @@ class Inspector {
   Findings run() {
     crew_.run(crew_size(context_, thread_count_, header_.block_bytes, stripes_.count()), [this](unsigned) { work(); });
     lose_the_rest();
+    if (data_is_intact_ && found_.lost.empty()) found_.digest = digest_.value(header_.content_bytes);
     if (header_.stripe_count() == 0) look_at_empty_content();
     found_.read_bytes = reader_.read_bytes() + 2 * kRecordBytes * set_.files.size();
     return std::move(found_);
@@ -98,6 +101,7 @@ class Inspector {
   void work() {
     std::vector<std::byte> block(header_.block_bytes);
     std::vector<std::uint8_t> present(header_.shard_count());
+    std::vector<Hash128> hashes(header_.shard_count());
     std::vector<std::size_t> bad_files;
     while (!crew_.stopped().load(std::memory_order_relaxed)) {
       const std::uint64_t place = next_.fetch_add(1);
@@ -106,12 +110,18 @@ class Inspector {
       std::fill(present.begin(), present.end(), std::uint8_t{0});
       bad_files.clear();
       for (std::size_t file = 0; file < set_.files.size(); ++file) {
-        if (reader_.read_block_of_file(file, stripe, block.data())) {
-          present[set_.files[file].index] = 1;
+        const std::uint32_t shard = set_.files[file].index;
+        if (Hash128 hash; reader_.read_block_of_file(file, stripe, block.data(), &hash)) {
+          if (present[shard] == 0) hashes[shard] = hash;  // as decode: the first of several copies
+          present[shard] = 1;
         } else {
           bad_files.push_back(file);
         }
       }
+      if (!crew_.enter(place)) return;
+      digest_.add(std::span(hashes).first(header_.k));
+      if (std::count(present.begin(), present.begin() + header_.k, 1) != header_.k) data_is_intact_ = false;
+      crew_.leave(place);
       crew_.add_done(set_.files.size() * (header_.payload_bytes_of(stripe) + kCheckBytes));
       const auto bad_count = static_cast<std::uint32_t>(std::count(present.begin(), present.end(), 0));
       if (bad_count == 0 && bad_files.empty()) continue;
@@ -139,6 +149,8 @@ class Inspector {
   std::uint32_t thread_count_;
   Crew crew_;
   std::atomic<std::uint64_t> next_{0};
+  ContentDigest digest_;  // this and the next: by the worker whose turn it is
+  bool data_is_intact_ = true;
   std::mutex mutex_;  // found_, while threads run
 };
 
@@ -196,6 +208,12 @@ tandem_files_verify_result verify(tandem_context *context, const Search &search,
   const ShardSet &set = search.sets[search.choose(options.set_id_prefix != nullptr ? options.set_id_prefix : "")];
   const Findings findings = inspect(context, set, options.thread_count, options.progress, options.progress_user);
   report(set, findings, options.report, options.report_user);
+  if (findings.digest && findings.digest != set.header.digest)
+    fail(TANDEM_ERROR_DAMAGED,
+         fmt::format("every data block of set {} is intact, but their digest is {} and the set's {}: "
+                     "its writer had a defect, or somebody changed it",
+                     hexadecimal(set.header.set_id), hexadecimal(printed_order(*findings.digest)),
+                     hexadecimal(printed_order(set.header.digest))));
 
   tandem_files_verify_result result = {};
   result.missing_shard_count = set.header.shard_count() - set.shard_count;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "files/ranges.hpp"
@@ -19,6 +20,7 @@ struct Findings {
   std::uint32_t worst_bad_count = 0;      // in one stripe
   std::uint64_t read_bytes = 0;
   bool recoverable = true;
+  std::optional<Hash128> digest;  // where no data block is bad
 };
 
 Findings inspect(tandem_context *context, const ShardSet &set, std::uint32_t thread_count,

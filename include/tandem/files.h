@@ -82,12 +82,15 @@ typedef struct tandem_files_encode_options {
   uint32_t reserved;          /* 0 */
   tandem_files_note note;     /* of what was cleaned up or given up; NULL = none */
   void *note_user;
+  const uint8_t *set_id; /* 16 bytes, which no other set may have; NULL = random */
+  uint32_t mode;         /* permission bits of the set, 0777 at most; 0 = those of source_path, or not known */
+  uint32_t reserved2;    /* 0 */
 } tandem_files_encode_options;
 
 typedef struct tandem_files_result {
   size_t struct_bytes; /* set by the caller: sizeof(tandem_files_result) */
   uint8_t set_id[16];
-  uint8_t digest[16]; /* XXH3-128 of the content, in the order that `xxhsum -H128` prints */
+  uint8_t digest[16]; /* of the content, as k and block_bytes cut it into blocks: docs/FORMAT.md, section 4 */
   uint32_t k, m;
   int32_t matrix;
   uint32_t block_bytes;
@@ -202,6 +205,112 @@ typedef struct tandem_files_decode_options {
 TANDEM_API tandem_status tandem_files_decode(tandem_context *context, const tandem_files_search *search,
                                              const tandem_files_decode_options *options,
                                              tandem_files_result *result_out);
+
+/* ---- set writer ---------------------------------------------------------------------------------- */
+
+/* Writes a set stripe by stripe, from memory. Several processes can share one set:
+ *
+ *     leading process                            every other process
+ *     tandem_files_writer_begin, attach = 0      (waits until the leading one has begun)
+ *     (tells the others the set's id)            tandem_files_writer_begin, attach = 1, with that id
+ *     tandem_files_writer_write ...              tandem_files_writer_write ..., keeps the hashes
+ *                                                tandem_files_writer_commit, then hands over the hashes
+ *     tandem_files_writer_add, all of those      tandem_files_writer_destroy
+ *     tandem_files_writer_commit
+ *     tandem_files_writer_destroy
+ *
+ * A stripe is k * (block_bytes - 16) bytes of content, the last one what is left; tandem_files_writer_query tells. The
+ * files are those that tandem_files_encode makes of the same content with the same options, byte for byte. Until the
+ * leading writer commits, an older set is untouched. */
+typedef struct tandem_files_writer tandem_files_writer;
+
+/* Begins a set, or joins one that is being written.
+ *   options         as for tandem_files_encode, but without source and dry_run, and with a name. All writers of a set
+ *                   give the same. progress hears of the bytes of one call
+ *   content_bytes   of the whole set
+ *   attach          0: this writer leads: it makes the records and the files. Else it writes into the files that the
+ *                   leading one has made, which must live meanwhile; options->set_id says which set
+ *   writer_out      the writer; tandem_files_writer_destroy ends it. The context must live as long
+ * Ownership: what options points to is not needed afterwards, callbacks and their users are.
+ * Status: INVALID_ARGUMENT (also: attach with other options than the leading writer's), UNSUPPORTED (custom matrix),
+ *   NOT_MDS, OUT_OF_MEMORY, CANCELLED, IO (also: nothing to attach to).
+ * On failure *writer_out is not written, and what was made is removed.
+ * Threads: any. A child after fork must not use a writer of its parent, nor destroy it. */
+TANDEM_API tandem_status tandem_files_writer_begin(tandem_context *context, const tandem_files_encode_options *options,
+                                                   uint64_t content_bytes, int32_t attach,
+                                                   tandem_files_writer **writer_out);
+
+/* What the set is going to be.
+ *   set_out   struct_bytes is set by the caller. digest, shard_count and file_count are 0
+ * Status: INVALID_ARGUMENT. On failure *set_out is not written. Threads: any, at any time but during a commit. */
+TANDEM_API tandem_status tandem_files_writer_query(const tandem_files_writer *writer, tandem_files_set *set_out);
+
+/* Codes and writes stripes first_stripe .. first_stripe + stripe_count - 1.
+ *   content         their content, content_bytes bytes: all of it, and no more. Read until the call returns; no
+ * alignment hashes_out      stripe_count * k * 16 bytes for the hashes of their data blocks, which
+ * tandem_files_writer_add takes; NULL = not wanted. Does not overlap content Memory: a leading writer keeps 16 bytes
+ * for each data block until all stripes before it are known. Status: INVALID_ARGUMENT (stripes that are not of the set,
+ * that were written or added before, or another length of content; the message has the numbers), OUT_OF_MEMORY, IO,
+ * CANCELLED, DEVICE. On failure hashes_out is undefined, the stripes count as not written and can be written again;
+ * others are as before. Threads: several may write and add with one writer at once. */
+TANDEM_API tandem_status tandem_files_writer_write(tandem_files_writer *writer, uint64_t first_stripe,
+                                                   uint64_t stripe_count, const void *content, size_t content_bytes,
+                                                   void *hashes_out);
+
+/* Tells the leading writer that another one has written stripes first_stripe .. first_stripe + stripe_count - 1. What
+ * lies in the files is not read: a hash that is not that of the block makes a set that does not decode.
+ *   hashes   what tandem_files_writer_write gave for these stripes, hash_bytes bytes
+ * Status: INVALID_ARGUMENT (as write; an attached writer; another length), OUT_OF_MEMORY. On failure nothing is
+ * changed. Threads: as write. */
+TANDEM_API tandem_status tandem_files_writer_add(tandem_files_writer *writer, uint64_t first_stripe,
+                                                 uint64_t stripe_count, const void *hashes, size_t hash_bytes);
+
+/* A leading writer: completes the files, and the set counts. An attached one: what it wrote is on the disk; only then
+ * may its hashes go to the leading writer. Nothing can be written afterwards.
+ *   result_out   NULL, or a struct whose struct_bytes is set. read_bytes and written_bytes are this writer's own,
+ * digest is 0 of an attached one Status: INVALID_ARGUMENT (stripes are missing: the message says how many and the
+ * first), OUT_OF_MEMORY, IO, CANCELLED. On failure *result_out is not written. After INVALID_ARGUMENT for missing
+ * stripes the writer goes on; after any other failure it can only be destroyed. Threads: no other call with this writer
+ * at the same time. */
+TANDEM_API tandem_status tandem_files_writer_commit(tandem_files_writer *writer, tandem_files_result *result_out);
+
+/* Ends a writer; NULL is fine. A leading one that has not committed abandons the set: its files and records, and
+ * folders that it made, are removed. An attached one leaves its stripes to the leading one. Threads: no other call with
+ * this writer at the same time or later. */
+TANDEM_API void tandem_files_writer_destroy(tandem_files_writer *writer);
+
+/* ---- range reader -------------------------------------------------------------------------------- */
+
+/* Reads any bytes of a set's content. */
+typedef struct tandem_files_reader tandem_files_reader;
+
+typedef struct tandem_files_reader_options {
+  size_t struct_bytes;       /* sizeof(tandem_files_reader_options) */
+  const char *set_id_prefix; /* as tandem_files_search_choose */
+  uint32_t thread_count;     /* of a call; 0 = the context's caller_count */
+  uint32_t reserved;         /* 0 */
+} tandem_files_reader_options;
+
+/* Chooses a set and opens nothing yet; files stay open from the first read on.
+ *   options      NULL = defaults
+ *   reader_out   the reader; tandem_files_reader_destroy ends it. The context must live as long, the search need not
+ * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (there is no shard file), UNSUPPORTED, OUT_OF_MEMORY.
+ * On failure *reader_out is not written. Threads: any. */
+TANDEM_API tandem_status tandem_files_reader_create(tandem_context *context, const tandem_files_search *search,
+                                                    const tandem_files_reader_options *options,
+                                                    tandem_files_reader **reader_out);
+
+/* Reads content_bytes bytes of the content from `offset` on. Every block is checked by its checksum; what is damaged or
+ * missing is computed, only where it is asked for. The digest of the whole content is not checked.
+ *   content_out   content_bytes bytes; no alignment
+ * Status: INVALID_ARGUMENT (not all of the bytes are of the content; the message has the numbers), NOT_RECOVERABLE
+ * (says which stripe), OUT_OF_MEMORY, IO, DEVICE. On failure content_out is undefined. Threads: several may read with
+ * one reader at once. A call for more than one stripe starts threads. */
+TANDEM_API tandem_status tandem_files_reader_read(tandem_files_reader *reader, uint64_t offset, void *content_out,
+                                                  size_t content_bytes);
+
+/* Closes the files; NULL is fine. Threads: no other call with this reader at the same time or later. */
+TANDEM_API void tandem_files_reader_destroy(tandem_files_reader *reader);
 
 /* ---- verify -------------------------------------------------------------------------------------- */
 

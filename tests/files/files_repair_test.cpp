@@ -334,7 +334,7 @@ TEST_F(Repair, ForeignFilesAreNotReplacedWithoutForce) {
   const auto before = contents(shards_);
   const std::vector<char> notes = {'n', 'o', 't', 'e', 's'}, nothing;
   std::vector<char> newer = slurp(shard(1));
-  newer[8] = newer[newer.size() - kRecordBytes + 8] = 2;  // of a version that is not known, by its magic
+  newer[8] = newer[newer.size() - kRecordBytes + 8] = 3;  // of a version that is not known, by its magic
   spill(shard(0), notes);
   spill(shard(1), newer);
   spill(shard(2), nothing);

@@ -64,7 +64,7 @@ TEST(Format, RecordRoundTrips) {
 TEST(Format, RecordBytesArePinned) {
   const RecordBytes bytes = written({sample_header(), 13, RecordEnd::end});
   const unsigned char head[88] = {
-      0x89, 'T',  'N',  'D',  'M',  '\r', '\n', 0x1a, 1,    0,    0,    0,    2,    0,    0,    0,   3, 20,
+      0x89, 'T',  'N',  'D',  'M',  '\r', '\n', 0x1a, 2,    0,    0,    0,    2,    0,    0,    0,   3, 20,
       37,   54,   71,   88,   105,  122,  139,  156,  173,  190,  207,  224,  241,  2,    10,   0,   0, 0,
       4,    0,    0,    0,    8,    0,    0,    0,    0,    0,    0,    0,    13,   0,    0,    0,   0, 0,
       1,    0,    0xa0, 1,    0,    0,    0,    0,    0,    0,    0x15, 0xcd, 0x5b, 7,    0,    0,   0, 0,
@@ -123,10 +123,15 @@ TEST(Format, NumbersOutOfLimitsAreRefused) {
   Record back;
   EXPECT_EQ(parse_record(written({wide, 0, RecordEnd::start}), &back), ParseResult::out_of_limits);
 
-  RecordBytes later = written({sample_header(), 13, RecordEnd::start});
-  later[8] = std::byte{2};
-  reseal(later);
-  EXPECT_EQ(parse_record(later, &back), ParseResult::unknown_version);
+  for (const unsigned version : {0u, 1u, 3u}) {
+    RecordBytes other = written({sample_header(), 13, RecordEnd::start});
+    other[8] = static_cast<std::byte>(version);
+    reseal(other);
+    EXPECT_EQ(parse_record(other, &back), ParseResult::unknown_version);
+    EXPECT_EQ(record_version(other), version);
+    other[100] = std::byte{1};
+    EXPECT_EQ(record_version(other), std::nullopt);
+  }
 }
 
 TEST(Format, SealedNoiseNeverLeavesTheLimits) {
@@ -175,7 +180,7 @@ TEST(Format, GeometryAddsUp) {
   }
 }
 
-// Section 5 of docs/FORMAT.md.
+// Section 6 of docs/FORMAT.md.
 TEST(Format, WorkedExample) {
   SetHeader header = sample_header();
   header.k = 3;
@@ -209,12 +214,28 @@ TEST(Format, CheckBindsABlockToItsPlace) {
 }
 
 // Values of xxHash's own command line tool: printf '' | xxhsum -H128, printf 'abc' | xxhsum -H128.
-TEST(Format, DigestIsXxhsums) {
-  StreamHash digest;
-  EXPECT_EQ(hexadecimal(printed_order(digest.value())), "99aa06d3014798d86001c324468d497f");
-  digest.update("a", 1);
-  digest.update("bc", 2);
-  EXPECT_EQ(hexadecimal(printed_order(digest.value())), "06b05ab6733a618578af5f94892f3950");
+TEST(Format, HashIsXxhsums) {
+  StreamHash hash;
+  EXPECT_EQ(hexadecimal(printed_order(hash.value())), "99aa06d3014798d86001c324468d497f");
+  hash.update("a", 1);
+  hash.update("bc", 2);
+  EXPECT_EQ(hexadecimal(printed_order(hash.value())), "06b05ab6733a618578af5f94892f3950");
+}
+
+// Section 4 of docs/FORMAT.md, with the bytes written down: low half first, then the length.
+TEST(Format, DigestIsOfThePayloadsHashesInOrder) {
+  const Hash128 a{0x0706050403020100, 0x0f0e0d0c0b0a0908}, b{0x1716151413121110, 0x1f1e1d1c1b1a1918};
+  unsigned char bytes[40] = {};
+  for (unsigned char i = 0; i < 32; ++i) bytes[i] = i;
+  bytes[32] = 5;
+  ContentDigest digest;
+  digest.add(std::array{a});
+  digest.add(std::array{b});
+  EXPECT_EQ(digest.value(5), hash128(bytes, sizeof bytes));
+  EXPECT_NE(digest.value(6), digest.value(5));
+  ContentDigest swapped;
+  swapped.add(std::array{b, a});
+  EXPECT_NE(swapped.value(5), digest.value(5));
 }
 
 // ---- sets ----

@@ -86,7 +86,8 @@ void fuzz_record(FuzzInput &input, bool sum) {
   if (!has_magic) return result == ParseResult::not_a_record ? void() : wrong("a record without magic number");
   if (!sum && load<std::uint64_t>(at + 4088) != hash64(at, 4088))
     return result == ParseResult::damaged ? void() : wrong("a record with a wrong checksum");
-  if (word(8) != 1) return result == ParseResult::unknown_version ? void() : wrong("a record of another version");
+  if (record_version(bytes) != word(8)) wrong("the version");
+  if (word(8) != 2) return result == ParseResult::unknown_version ? void() : wrong("a record of another version");
   if ((result == ParseResult::record) != in_limits) wrong("limits");
   if (!in_limits) return;
   check_geometry(record.set);

@@ -1,0 +1,30 @@
+// Reads any bytes of a set's content; computes what is damaged or missing.
+#pragma once
+
+#include <cstdint>
+
+#include "files/stripe_source.hpp"
+
+namespace tandem::files {
+
+class RangeReader {
+ public:
+  RangeReader(tandem_context *context, ShardSet set, std::uint32_t thread_count);
+
+  const SetHeader &header() const { return set_.header; }
+  // Content bytes offset .. offset + byte_count - 1. Any thread.
+  void read(std::uint64_t offset, std::uint64_t byte_count, std::byte *content_out);
+
+ private:
+  void read_stripe(std::uint64_t stripe, std::uint64_t first, std::uint64_t end, const ShardBuffers &buffers,
+                   std::byte *content_out);
+  unsigned thread_count_for(std::uint64_t stripe_count) const;
+
+  tandem_context *context_;
+  const ShardSet set_;
+  std::uint32_t thread_count_;
+  Codec codec_;
+  StripeSource source_;
+};
+
+}  // namespace tandem::files

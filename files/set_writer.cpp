@@ -1,0 +1,291 @@
+#include "files/set_writer.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "files/crew.hpp"
+#include "files/error.hpp"
+#include "files/io.hpp"
+#include "files/recovery.hpp"
+
+namespace tandem::files {
+namespace {
+
+std::string set_name(const tandem_files_encode_options &options) {
+  std::string name = options.name != nullptr          ? options.name
+                     : options.source_path != nullptr ? name_of(options.source_path)
+                                                      : "stdin";
+  if (!is_set_name(name))
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("\"{}\" cannot be the name of shard files: it is empty, has a / or "
+                                                    "more than {} bytes",
+                                                    name, kMaxSetNameBytes));
+  return name;
+}
+
+std::vector<std::string> folders_of_shards(const tandem_files_encode_options &options, std::uint32_t shard_count) {
+  std::vector<std::string> folders;
+  for (std::uint32_t i = 0; i < shard_count; ++i)
+    folders.push_back(without_trailing_slashes(options.folders[i % options.folder_count]));
+  return folders;
+}
+
+SetHeader new_header(const tandem_files_encode_options &options, std::uint64_t content_bytes, std::uint32_t mode) {
+  SetHeader header;
+  header.k = options.k;
+  header.m = options.m;
+  header.matrix = options.matrix;
+  header.field = TANDEM_FIELD_GF8;
+  header.mode = options.mode != 0 ? options.mode : mode;
+  if (content_bytes != TANDEM_FILES_UNKNOWN_BYTES) header.content_bytes = content_bytes;
+  if (options.k >= 1 && options.k <= kMaxShardCount && options.m <= kMaxShardCount - options.k)
+    header.block_bytes = options.block_bytes != 0 ? options.block_bytes : default_block_bytes(options.k + options.m);
+  if (const auto why = out_of_limits(header)) fail(TANDEM_ERROR_INVALID_ARGUMENT, *why);
+  if (options.matrix == TANDEM_MATRIX_CUSTOM)
+    fail(TANDEM_ERROR_UNSUPPORTED, "a shard set cannot hold a custom matrix; choose a preset");
+  if (options.set_id != nullptr) {
+    std::memcpy(header.set_id.data(), options.set_id, header.set_id.size());
+  } else {
+    random_bytes(header.set_id);
+  }
+  return header;
+}
+
+}  // namespace
+
+SetWriter::SetWriter(tandem_context *context, const tandem_files_encode_options &options, std::uint64_t content_bytes,
+                     std::uint32_t mode, std::function<void()> check_cancelled)
+    : context_(context),
+      thread_count_(options.thread_count),
+      progress_(options.progress),
+      progress_user_(options.progress_user),
+      is_stream_(content_bytes == TANDEM_FILES_UNKNOWN_BYTES) {
+  if (options.folders == nullptr || options.folder_count == 0 || options.folder_count > kMaxShardCount)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} folders given; 1 to k + m are possible", options.folder_count));
+  header_ = new_header(options, content_bytes, mode);
+  codec_ = make_codec(header_, options.allow_non_mds != 0);
+  folders_ = folders_of_shards(options, header_.shard_count());
+  options_.set_id = header_.set_id;
+  options_.name = set_name(options);
+  options_.mode = header_.mode;
+  options_.geometry = is_stream_ ? 0 : geometry_hash(header_);
+  options_.force = options.force != 0;
+  options_.no_sync = options.no_sync != 0;
+  if (options.lock_wait_seconds != 0) options_.wait.seconds = options.lock_wait_seconds;
+  options_.wait.check_cancelled = std::move(check_cancelled);
+  options_.note = [note = options.note, user = options.note_user](const std::string &text) {
+    if (note != nullptr) note(user, text.c_str());
+  };
+}
+
+void SetWriter::check_folders() {
+  std::map<dev_t, std::uint64_t> needed_bytes;
+  Folders there;
+  for (const std::string &folder : folders_) {
+    struct stat status;
+    const bool exists = stat(folder.c_str(), &status) == 0;
+    const std::string writable = exists ? folder : folder_of(folder);
+    if (!exists && (errno != ENOENT || stat(writable.c_str(), &status) != 0)) fail_io("make the folder", folder, errno);
+    if (!S_ISDIR(status.st_mode)) fail_io("write to", writable, ENOTDIR);
+    if (faccessat(AT_FDCWD, writable.c_str(), W_OK | X_OK, AT_EACCESS) != 0) fail_io("write to", writable, errno);
+    if (exists) add_folder(there, folder);
+    struct statvfs space;
+    std::uint64_t &needed = needed_bytes[status.st_dev];
+    needed += is_stream_ ? 0 : header_.shard_file_bytes();
+    if (statvfs(writable.c_str(), &space) == 0 && needed > std::uint64_t{space.f_bavail} * space.f_frsize)
+      fail(TANDEM_ERROR_IO, fmt::format("{} has {} bytes free, and at least {} are needed", writable,
+                                        std::uint64_t{space.f_bavail} * space.f_frsize, needed));
+  }
+  check_unfinished(there);
+  for (std::uint32_t i = 0; i < header_.shard_count(); ++i)
+    check_names_free(folders_[i], options_.name, i, options_.force);
+}
+
+// As a run would find the folders when it had cleaned up.
+void SetWriter::check_unfinished(const Folders &folders) {
+  const FoldersLock lock(folders, options_.wait);
+  const Recovered recovered = recover(folders, true);
+  for (const std::string &text : recovered.notes) options_.note(text);
+  const std::vector<std::vector<SetId>> given_up =
+      refuse_unfinished(folders, options_.name, recovered.would_finish, options_.force);
+  for (std::size_t folder = 0; folder < given_up.size(); ++folder)
+    for (const SetId &id : given_up[folder])
+      options_.note(fmt::format("would give up what {} holds of the unfinished set {}", folders[folder]->path(),
+                                hexadecimal(id)));
+}
+
+void SetWriter::begin(bool attach) {
+  attached_ = attach;
+  options_.attach = attach;
+  files_.emplace(options_, folders_);
+}
+
+std::vector<Hash128> SetWriter::hash_data(std::uint64_t content_bytes, const ShardBuffers &buffers) const {
+  const std::uint64_t payload_bytes = (content_bytes + header_.k - 1) / header_.k;
+  std::vector<Hash128> hashes(header_.k);
+  for (std::uint32_t i = 0; i < header_.k; ++i) {
+    const std::uint64_t length = std::min(payload_bytes, content_bytes - std::min(i * payload_bytes, content_bytes));
+    if (length < payload_bytes) std::memset(buffers.at(i) + length, 0, payload_bytes - length);
+    hashes[i] = hash128(buffers.at(i), payload_bytes);
+  }
+  return hashes;
+}
+
+void SetWriter::write_stripe(std::uint64_t stripe, std::uint64_t content_bytes, std::span<const Hash128> hashes,
+                             const ShardBuffers &buffers, std::uint64_t piece_bytes) {
+  const std::uint32_t k = header_.k, n = header_.shard_count();
+  const std::uint64_t payload_bytes = (content_bytes + k - 1) / k;
+  const Clock::time_point coding = Clock::now();
+  if (header_.m != 0) {
+    void *shards[kMaxShardCount];
+    check(code_in_pieces(piece_bytes, payload_bytes, [&](std::uint64_t offset, std::uint64_t bytes) {
+      for (std::uint32_t i = 0; i < n; ++i) shards[i] = buffers.at(i) + offset;
+      return tandem_encode(context_, codec_.get(), shards, shards + k, bytes);
+    }));
+  }
+  coding_nanoseconds_.fetch_add(static_cast<std::uint64_t>((Clock::now() - coding).count()), std::memory_order_relaxed);
+
+  // Each worker starts at another file: two writers to one file wait for each other in the kernel.
+  const std::uint32_t first = static_cast<std::uint32_t>(stripe * 7 % n);
+  for (std::uint32_t step = 0; step < n; ++step) {
+    const std::uint32_t i = (first + step) % n;
+    std::byte *block = buffers.at(i);
+    const Hash128 hash = i < k ? hashes[i] : hash128(block, payload_bytes);
+    write_check(block_check(header_.set_id, i, stripe, hash, payload_bytes), block + payload_bytes);
+    if (!write_at(files_->descriptor(i), block, payload_bytes + kCheckBytes, header_.block_offset(stripe)))
+      fail_io("write", files_->path(i), errno);
+  }
+  content_bytes_.fetch_add(content_bytes, std::memory_order_relaxed);
+  written_bytes_.fetch_add(n * (payload_bytes + kCheckBytes), std::memory_order_relaxed);
+}
+
+void SetWriter::check_open() const {
+  if (!over_.empty()) fail(TANDEM_ERROR_INVALID_ARGUMENT, over_);
+}
+
+void SetWriter::write_range(std::uint64_t first_stripe, std::uint64_t stripe_count, std::span<const std::byte> content,
+                            std::byte *hashes_out) {
+  check_open();
+  written_.take(first_stripe, stripe_count, header_.stripe_count());
+  if (stripe_count == 0) return;
+  try {
+    const std::uint64_t first_byte = first_stripe * header_.stripe_data_bytes();
+    const std::uint64_t bytes =
+        (stripe_count - 1) * header_.stripe_data_bytes() + header_.content_bytes_of(first_stripe + stripe_count - 1);
+    if (content.size() != bytes)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} stripes from {} on have {} bytes of content, {} are given",
+                                                      stripe_count, first_stripe, bytes, content.size()));
+    std::vector<Hash128> hashes(stripe_count * header_.k);
+    const unsigned thread_count =
+        crew_size(context_, thread_count_, std::uint64_t{header_.shard_count()} * header_.block_bytes, stripe_count);
+    const std::uint64_t most_piece_bytes = piece_bytes(context_, thread_count, header_.shard_count());
+    Crew crew(progress_, progress_user_, bytes);
+    std::atomic<std::uint64_t> next{0};
+    crew.run(thread_count, [&](unsigned) {
+      const ShardBuffers buffers(header_.shard_count(), header_.block_bytes);
+      for (std::uint64_t i; !crew.stopped().load() && (i = next.fetch_add(1)) < stripe_count;) {
+        const std::uint64_t stripe = first_stripe + i, stripe_bytes = header_.content_bytes_of(stripe);
+        const std::byte *from = content.data() + (stripe * header_.stripe_data_bytes() - first_byte);
+        for (const iovec &piece : content_pieces(buffers, header_, stripe)) {
+          std::memcpy(piece.iov_base, from, piece.iov_len);
+          from += piece.iov_len;
+        }
+        const std::vector<Hash128> of_stripe = hash_data(stripe_bytes, buffers);
+        write_stripe(stripe, stripe_bytes, of_stripe, buffers, most_piece_bytes);
+        std::copy(of_stripe.begin(), of_stripe.end(), hashes.begin() + static_cast<std::ptrdiff_t>(i * header_.k));
+        crew.add_done(stripe_bytes);
+      }
+    });
+    for (std::size_t i = 0; hashes_out != nullptr && i < hashes.size(); ++i)
+      write_check(hashes[i], hashes_out + i * kHashBytes);
+    if (attached_) hashes.clear();
+    written_.add(first_stripe, std::move(hashes));
+  } catch (...) {
+    written_.give_back(first_stripe);
+    throw;
+  }
+}
+
+void SetWriter::add_range(std::uint64_t first_stripe, std::uint64_t stripe_count, std::span<const std::byte> bytes) {
+  check_open();
+  if (attached_) fail(TANDEM_ERROR_INVALID_ARGUMENT, "an attached writer takes no hashes: the leading one commits");
+  written_.take(first_stripe, stripe_count, header_.stripe_count());
+  if (stripe_count == 0) return;
+  try {
+    const std::uint64_t count = stripe_count * header_.k;
+    if (bytes.size() != count * kHashBytes)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} stripes of {} data blocks have {} bytes of hashes, {} given",
+                                                      stripe_count, header_.k, count * kHashBytes, bytes.size()));
+    std::vector<Hash128> hashes(count);
+    for (std::size_t i = 0; i < count; ++i) hashes[i] = read_check(bytes.data() + i * kHashBytes);
+    written_.add(first_stripe, std::move(hashes));
+  } catch (...) {
+    written_.give_back(first_stripe);
+    throw;
+  }
+}
+
+void SetWriter::write_records() {
+  std::array<std::byte, kRecordBytes> bytes;
+  for (std::uint32_t i = 0; i < header_.shard_count(); ++i)
+    for (const RecordEnd end : {RecordEnd::end, RecordEnd::start}) {
+      write_record({header_, i, end}, bytes);
+      const std::uint64_t at = end == RecordEnd::start ? 0 : header_.shard_file_bytes() - kRecordBytes;
+      if (!write_at(files_->descriptor(i), bytes.data(), bytes.size(), at)) fail_io("write", files_->path(i), errno);
+      written_bytes_.fetch_add(bytes.size());
+    }
+}
+
+void SetWriter::commit(std::uint64_t content_bytes, const std::function<void()> &check_source) {
+  check_open();
+  header_.content_bytes = content_bytes;
+  if (!attached_) written_.check_complete(header_.stripe_count());
+  over_ = "the writer's commit has failed; it can only be destroyed";
+  if (!attached_) {
+    header_.digest = written_.digest(content_bytes);
+    write_records();
+  }
+  for (std::uint32_t i = 0; i < header_.shard_count(); ++i) {
+    files_->finish(i);
+    options_.wait.check_cancelled();  // a sync can take long
+  }
+  check_source();
+  if (!attached_) let_go(files_->commit());
+  over_ = "the writer's commit has ended; nothing more can be written";
+}
+
+// The last descriptor of a file that has no name any more: the kernel gives back what it took. For the pages of a
+// memory-backed file that is a third of what writing them costs.
+void SetWriter::let_go(std::vector<Descriptor> replaced) const {
+  if (replaced.empty()) return;
+  std::atomic<std::size_t> next{0};
+  try {
+    Crew crew(nullptr, nullptr, 0);
+    crew.run(crew_size(context_, thread_count_, 0, replaced.size()), [&](unsigned) {
+      for (std::size_t i; (i = next.fetch_add(1)) < replaced.size();) replaced[i].reset();
+    });
+  } catch (const std::exception &) {
+    // No thread to be had; the set is complete, and they are closed here.
+  }
+}
+
+Outcome SetWriter::outcome() const {
+  Outcome outcome;
+  outcome.set = header_;
+  outcome.read_bytes = content_bytes_.load();
+  outcome.written_bytes = written_bytes_.load();
+  outcome.coding_seconds = static_cast<double>(coding_nanoseconds_.load()) * 1e-9;
+  outcome.seconds = std::chrono::duration<double>(Clock::now() - began_).count();
+  return outcome;
+}
+
+}  // namespace tandem::files

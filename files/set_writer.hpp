@@ -1,0 +1,81 @@
+// Writes a set: codes stripes, puts checksums behind their blocks, and makes the set count. What encode and the writer
+// of files.h are built on.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "files/commit.hpp"
+#include "files/handles.hpp"
+#include "files/outcome.hpp"
+#include "files/written_stripes.hpp"
+#include "tandem/files.h"
+
+namespace tandem::files {
+
+class SetWriter {
+ public:
+  // Checks the options and touches nothing. Keeps no pointer of theirs but the callbacks.
+  //   content_bytes     TANDEM_FILES_UNKNOWN_BYTES: see commit()
+  //   mode              of the source; options.mode comes before it
+  //   check_cancelled   throws; is called where a call waits
+  SetWriter(tandem_context *context, const tandem_files_encode_options &options, std::uint64_t content_bytes,
+            std::uint32_t mode, std::function<void()> check_cancelled);
+
+  const SetHeader &header() const { return header_; }
+
+  // What can be known of the folders without writing to them. Throws as begin() would.
+  void check_folders();
+  // Leads: makes the records and the files. Attaches: opens the files that another writer has made.
+  void begin(bool attach);
+
+  // Pads the data payloads of a stripe in `buffers` and returns their hashes. Any thread.
+  std::vector<Hash128> hash_data(std::uint64_t content_bytes, const ShardBuffers &buffers) const;
+  // Codes such a stripe and writes its blocks. Any thread. piece_bytes: see crew.hpp.
+  void write_stripe(std::uint64_t stripe, std::uint64_t content_bytes, std::span<const Hash128> hashes,
+                    const ShardBuffers &buffers, std::uint64_t piece_bytes);
+  // What is told to the digest, and asked when it is time to commit. Any thread.
+  WrittenStripes &written() { return written_; }
+
+  // The functions of files.h.
+  void write_range(std::uint64_t first_stripe, std::uint64_t stripe_count, std::span<const std::byte> content,
+                   std::byte *hashes_out);
+  void add_range(std::uint64_t first_stripe, std::uint64_t stripe_count, std::span<const std::byte> hashes);
+
+  // Both records of each file, then everything on disk, then the names. An attached writer's part ends on disk.
+  //   content_bytes        of the set, where they were not known before
+  //   check_source         throws where the content was not what it should be
+  void commit(std::uint64_t content_bytes, const std::function<void()> &check_source);
+
+  Outcome outcome() const;
+
+ private:
+  void check_unfinished(const Folders &folders);
+  void check_open() const;
+  void write_records();
+  void let_go(std::vector<Descriptor> replaced) const;
+
+  using Clock = std::chrono::steady_clock;
+
+  tandem_context *context_;
+  SetHeader header_;
+  Codec codec_;
+  NewSet::Options options_;
+  std::vector<std::string> folders_;  // by shard
+  std::uint32_t thread_count_;
+  tandem_files_progress progress_;
+  void *progress_user_;
+  bool is_stream_;
+  bool attached_ = false;
+  std::string over_;  // why there is nothing more to be written
+  std::optional<NewSet> files_;
+  WrittenStripes written_;
+  std::atomic<std::uint64_t> coding_nanoseconds_{0}, content_bytes_{0}, written_bytes_{0};
+  Clock::time_point began_ = Clock::now();
+};
+
+}  // namespace tandem::files

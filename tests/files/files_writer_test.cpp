@@ -1,0 +1,508 @@
+// The set writer and the range reader of files.h, and how often content is hashed, which is counted inside the library.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "files/format.hpp"
+#include "tests/files/kit.hpp"
+
+using namespace tandem::files;
+
+namespace {
+
+constexpr std::uint32_t kK = 4, kM = 2, kBlock = 256;
+constexpr std::size_t kStripe = kK * (kBlock - 16);
+constexpr std::uint8_t kId[16] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+
+struct DestroyWriter {
+  void operator()(tandem_files_writer *writer) const { tandem_files_writer_destroy(writer); }
+};
+using Writer = std::unique_ptr<tandem_files_writer, DestroyWriter>;
+
+struct Part {
+  std::uint64_t first, count;
+};
+
+class SetWriterTest : public Files {
+ protected:
+  tandem_files_encode_options writer_options(const fs::path &folder, std::uint32_t m = kM) {
+    writer_folder_ = folder.string();
+    writer_folder_pointer_ = writer_folder_.c_str();
+    tandem_files_encode_options options = {};
+    options.struct_bytes = sizeof options;
+    options.k = kK;
+    options.m = m;
+    options.block_bytes = kBlock;
+    options.folders = &writer_folder_pointer_;
+    options.folder_count = 1;
+    options.name = "source";
+    options.no_sync = 1;
+    options.set_id = kId;
+    options.mode = 0644;
+    return options;
+  }
+
+  tandem_status begin(const fs::path &folder, std::uint64_t content_bytes, bool attach, Writer *writer_out,
+                      bool force = false) {
+    tandem_files_encode_options options = writer_options(folder);
+    options.force = force;
+    tandem_files_writer *raw = nullptr;
+    const tandem_status status = tandem_files_writer_begin(context_, &options, content_bytes, attach, &raw);
+    writer_out->reset(raw);
+    return status;
+  }
+
+  static std::vector<std::uint8_t> write(const Writer &writer, const std::vector<char> &content, Part part) {
+    const std::uint64_t from = part.first * kStripe;
+    const std::uint64_t bytes = std::min<std::uint64_t>(part.count * kStripe, content.size() - from);
+    std::vector<std::uint8_t> hashes(part.count * kK * 16);
+    EXPECT_EQ(
+        tandem_files_writer_write(writer.get(), part.first, part.count, content.data() + from, bytes, hashes.data()),
+        TANDEM_OK)
+        << tandem_last_error_message();
+    return hashes;
+  }
+
+  std::map<std::string, std::vector<char>> files_of(const fs::path &folder) const {
+    std::map<std::string, std::vector<char>> files;
+    for (const auto &entry : fs::directory_iterator(folder)) files[entry.path().filename()] = slurp(entry.path());
+    return files;
+  }
+
+  // What encode makes of the content with the same set id.
+  std::map<std::string, std::vector<char>> encoded(const std::vector<char> &content) {
+    spill(root_ / "source", content);
+    const std::string source = (root_ / "source").string();
+    tandem_files_encode_options options = writer_options(root_ / "encoded");
+    options.source_path = source.c_str();
+    EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_OK) << tandem_last_error_message();
+    auto files = files_of(root_ / "encoded");
+    fs::remove_all(root_ / "encoded");
+    return files;
+  }
+
+  void expect_refused(tandem_status status, const std::string &sentence) {
+    EXPECT_EQ(status, TANDEM_ERROR_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(tandem_last_error_message()).find(sentence), std::string::npos)
+        << tandem_last_error_message();
+  }
+
+  std::string writer_folder_;
+  const char *writer_folder_pointer_ = nullptr;
+};
+
+// ---- each byte is hashed once ----
+
+std::uint64_t hashed(const std::function<void()> &work) {
+  const std::uint64_t before = hashed_bytes();
+  work();
+  return hashed_bytes() - before;
+}
+
+TEST_F(SetWriterTest, EncodeHashesEachByteOnce) {
+  constexpr std::uint64_t kStripes = 50;
+  std::uint64_t with_one_stripe = 0;
+  for (const std::uint64_t stripes : {std::uint64_t{1}, 1 + kStripes}) {
+    fs::remove_all(shards_);
+    const std::uint64_t bytes = hashed([&] { encode(paint(stripes * kStripe), kK, kM, kBlock); });
+    if (stripes == 1) {
+      with_one_stripe = bytes;  // and the records, whose number does not change
+    } else {                    // all payloads, what binds them to their places, and the hashes in the digest
+      EXPECT_EQ(bytes - with_one_stripe, kStripes * ((kK + kM) * (kBlock - 16 + 56) + kK * 16));
+    }
+  }
+}
+
+TEST_F(SetWriterTest, DecodeAndVerifyHashWhatTheyReadOnce) {
+  constexpr std::uint64_t kStripes = 50;
+  constexpr std::uint64_t kBlockHash = kBlock - 16 + 56;
+  encode(paint(kStripes * kStripe), kK, kM, kBlock);
+  const std::uint64_t digest = kStripes * kK * 16 + 8;
+  const auto search_only = [&] {
+    return hashed([&] { EXPECT_EQ(decode(shards_, "ffff"), TANDEM_ERROR_INVALID_ARGUMENT); });
+  };
+  const std::uint64_t searched = search_only();
+  EXPECT_EQ(hashed([&] { EXPECT_EQ(decode(shards_), TANDEM_OK); }), searched + kStripes * kK * kBlockHash + digest);
+  EXPECT_EQ(hashed([&] { EXPECT_EQ(verify().state, TANDEM_FILES_INTACT); }),
+            searched + kStripes * (kK + kM) * kBlockHash + digest);
+  fs::remove(shard(1));
+  const std::uint64_t searched_without = search_only();
+  EXPECT_EQ(hashed([&] { EXPECT_EQ(decode(shards_), TANDEM_OK); }),
+            searched_without + kStripes * (kK * kBlockHash + kBlock - 16) + digest);
+}
+
+// ---- the set writer ----
+
+TEST_F(SetWriterTest, AnyWritersInAnyOrderMakeTheBytesOfEncode) {
+  std::mt19937 random(std::random_device{}());
+  const unsigned seed = random();
+  std::printf("seed %u\n", seed);
+  random.seed(seed);
+  for (const std::size_t length : {std::size_t{0}, std::size_t{1}, kStripe, 3 * kStripe + 7, 40 * kStripe + 333}) {
+    const std::vector<char> content = paint(length, 5);
+    const auto expected = encoded(content);
+    for (unsigned round = 0; round < 9; ++round) {
+      const std::size_t writer_count = 1 + round % 3;
+      Writer writers[3];
+      for (std::size_t i = 0; i < writer_count; ++i)
+        ASSERT_EQ(begin(shards_, length, i != 0, &writers[i]), TANDEM_OK) << tandem_last_error_message();
+      tandem_files_set set = {};
+      set.struct_bytes = sizeof set;
+      ASSERT_EQ(tandem_files_writer_query(writers[writer_count - 1].get(), &set), TANDEM_OK);
+      EXPECT_EQ(set.stripe_count, (length + kStripe - 1) / kStripe);
+      EXPECT_TRUE(std::equal(kId, kId + 16, set.set_id));
+      EXPECT_EQ(set.mode, 0644u);
+
+      std::vector<Part> parts;
+      for (std::uint64_t first = 0; first < set.stripe_count;) {
+        const std::uint64_t count = std::min<std::uint64_t>(1 + random() % 7, set.stripe_count - first);
+        parts.push_back({first, count});
+        first += count;
+      }
+      std::shuffle(parts.begin(), parts.end(), random);
+      std::vector<std::pair<Part, std::vector<std::uint8_t>>> of_others;
+      for (const Part part : parts) {
+        const std::size_t by = random() % writer_count;
+        const std::vector<std::uint8_t> hashes = write(writers[by], content, part);
+        if (by != 0) of_others.emplace_back(part, hashes);
+      }
+      for (std::size_t i = 1; i < writer_count; ++i)
+        ASSERT_EQ(tandem_files_writer_commit(writers[i].get(), nullptr), TANDEM_OK) << tandem_last_error_message();
+      EXPECT_FALSE(fs::exists(shard(0)));
+      for (const auto &[part, hashes] : of_others)
+        ASSERT_EQ(tandem_files_writer_add(writers[0].get(), part.first, part.count, hashes.data(), hashes.size()),
+                  TANDEM_OK)
+            << tandem_last_error_message();
+      tandem_files_result result = {};
+      result.struct_bytes = sizeof result;
+      ASSERT_EQ(tandem_files_writer_commit(writers[0].get(), &result), TANDEM_OK) << tandem_last_error_message();
+      for (Writer &writer : writers) writer.reset();
+      ASSERT_EQ(files_of(shards_), expected) << length << " bytes, " << writer_count << " writers";
+      fs::remove_all(shards_);
+    }
+  }
+}
+
+// The child exits with 0 when it has written its part, and sends its hashes down the pipe.
+TEST_F(SetWriterTest, ProcessesShareASet) {
+  const std::vector<char> content = paint(300 * kStripe + 5, 6);
+  const auto expected = encoded(content);
+  Writer leading;
+  ASSERT_EQ(begin(shards_, content.size(), false, &leading), TANDEM_OK) << tandem_last_error_message();
+  struct Child {
+    pid_t id;
+    int pipe;
+    Part part;
+  };
+  std::vector<Child> children;
+  for (const Part part : {Part{200, 101}, Part{100, 100}}) {
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      Writer writer;
+      if (begin(shards_, content.size(), true, &writer) != TANDEM_OK) _exit(1);
+      for (std::uint64_t done = 0; done < part.count; done += 20) {
+        const std::vector<std::uint8_t> hashes =
+            write(writer, content, {part.first + done, std::min<std::uint64_t>(20, part.count - done)});
+        if (::write(ends[1], hashes.data(), hashes.size()) != static_cast<ssize_t>(hashes.size())) _exit(2);
+      }
+      _exit(tandem_files_writer_commit(writer.get(), nullptr) == TANDEM_OK ? 0 : 3);
+    }
+    close(ends[1]);
+    children.push_back({child, ends[0], part});
+  }
+  write(leading, content, {0, 100});
+  for (const Child &child : children) {
+    std::vector<std::uint8_t> hashes(child.part.count * kK * 16);
+    for (std::size_t done = 0; done < hashes.size();) {
+      const ssize_t got = read(child.pipe, hashes.data() + done, hashes.size() - done);
+      ASSERT_GT(got, 0);
+      done += static_cast<std::size_t>(got);
+    }
+    close(child.pipe);
+    int status = 0;
+    ASSERT_EQ(waitpid(child.id, &status, 0), child.id);
+    ASSERT_EQ(status, 0);
+    ASSERT_EQ(tandem_files_writer_add(leading.get(), child.part.first, child.part.count, hashes.data(), hashes.size()),
+              TANDEM_OK);
+  }
+  ASSERT_EQ(tandem_files_writer_commit(leading.get(), nullptr), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(files_of(shards_), expected);
+}
+
+TEST_F(SetWriterTest, ThreadsShareAWriter) {
+  const std::vector<char> content = paint(120 * kStripe, 7);
+  const auto expected = encoded(content);
+  Writer writer;
+  ASSERT_EQ(begin(shards_, content.size(), false, &writer), TANDEM_OK) << tandem_last_error_message();
+  std::vector<std::thread> threads;
+  for (std::uint64_t i = 0; i < 4; ++i)
+    threads.emplace_back([&, i] {
+      for (std::uint64_t part = 0; part < 6; ++part) write(writer, content, {(part * 4 + i) * 5, 5});
+    });
+  for (std::thread &thread : threads) thread.join();
+  ASSERT_EQ(tandem_files_writer_commit(writer.get(), nullptr), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(files_of(shards_), expected);
+}
+
+TEST_F(SetWriterTest, BadRangesAreRefusedWithNumbersAndNothingIsLost) {
+  const std::vector<char> content = paint(10 * kStripe - 3, 8);
+  const auto expected = encoded(content);
+  Writer writer;
+  ASSERT_EQ(begin(shards_, content.size(), false, &writer), TANDEM_OK) << tandem_last_error_message();
+  const auto try_write = [&](std::uint64_t first, std::uint64_t count, std::size_t bytes) {
+    const std::vector<char> noise(std::min<std::size_t>(bytes, 1 << 20), 'x');
+    return tandem_files_writer_write(writer.get(), first, count, noise.data(), bytes, nullptr);
+  };
+  expect_refused(tandem_files_writer_commit(writer.get(), nullptr),
+                 "10 of 10 stripes are not written, the first of them is 0");
+  expect_refused(try_write(8, 3, 3 * kStripe), "3 stripes from 8 on are not all of the set, which has 10");
+  expect_refused(try_write(UINT64_MAX, 2, 2 * kStripe), "which has 10");
+  expect_refused(try_write(1, UINT64_MAX, 2 * kStripe), "which has 10");
+  expect_refused(try_write(2, 2, 2 * kStripe - 1), "2 stripes from 2 on have 1920 bytes of content, 1919 are given");
+  expect_refused(try_write(9, 1, kStripe), "1 stripes from 9 on have 957 bytes of content, 960 are given");
+  expect_refused(try_write(0, 1, 0), "0 are given");
+  write(writer, content, {3, 3});
+  for (const Part part : {Part{3, 3}, Part{5, 1}, Part{4, 1}, Part{1, 3}, Part{5, 4}, Part{0, 10}}) {
+    const std::uint64_t taken = std::max<std::uint64_t>(part.first, 3);
+    expect_refused(try_write(part.first, part.count, part.count * kStripe),
+                   "stripe " + std::to_string(taken) + " was written before");
+  }
+  std::vector<std::uint8_t> hashes(2 * kK * 16);
+  expect_refused(tandem_files_writer_add(writer.get(), 5, 2, hashes.data(), hashes.size()),
+                 "stripe 5 was written before");
+  expect_refused(tandem_files_writer_add(writer.get(), 6, 2, hashes.data(), hashes.size() - 1),
+                 "2 stripes of 4 data blocks have 128 bytes of hashes, 127 given");
+  expect_refused(tandem_files_writer_add(writer.get(), 9, 2, hashes.data(), hashes.size()), "which has 10");
+  expect_refused(tandem_files_writer_commit(writer.get(), nullptr),
+                 "7 of 10 stripes are not written, the first of them is 0");
+  write(writer, content, {0, 3});
+  write(writer, content, {7, 3});
+  expect_refused(try_write(0, 1, kStripe), "stripe 0 was written before");
+  expect_refused(tandem_files_writer_commit(writer.get(), nullptr),
+                 "1 of 10 stripes are not written, the first of them is 6");
+  EXPECT_EQ(tandem_files_writer_write(writer.get(), 10, 0, nullptr, 0, nullptr), TANDEM_OK);
+  write(writer, content, {6, 1});
+  ASSERT_EQ(tandem_files_writer_commit(writer.get(), nullptr), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(files_of(shards_), expected);
+  expect_refused(try_write(0, 1, kStripe), "nothing more can be written");
+  expect_refused(tandem_files_writer_commit(writer.get(), nullptr), "nothing more can be written");
+  EXPECT_EQ(files_of(shards_), expected);
+}
+
+TEST_F(SetWriterTest, OptionsThatAWriterCannotHaveAreNamed) {
+  const auto refused = [&](auto change, bool attach, const std::string &sentence) {
+    tandem_files_encode_options options = writer_options(shards_);
+    change(options);
+    tandem_files_writer *raw = nullptr;
+    expect_refused(tandem_files_writer_begin(context_, &options, 1000, attach, &raw), sentence);
+    EXPECT_EQ(raw, nullptr);
+    EXPECT_FALSE(fs::exists(shards_));
+  };
+  refused([](auto &o) { o.source_path = "/etc/passwd"; }, false, "no source");
+  refused([](auto &o) { o.dry_run = 1; }, false, "dry_run");
+  refused([](auto &o) { o.name = nullptr; }, false, "name");
+  refused([](auto &o) { o.mode = 01777; }, false, "mode is 1777");
+  refused([](auto &o) { o.k = 0; }, false, "k = 0");
+  refused([](auto &o) { o.set_id = nullptr; }, true, "set_id");
+  tandem_files_writer *raw = nullptr;
+  const tandem_files_encode_options options = writer_options(shards_);
+  expect_refused(tandem_files_writer_begin(context_, &options, (1ull << 60) + 1, 0, &raw), "1152921504606846977");
+  expect_refused(tandem_files_writer_begin(context_, nullptr, 1, 0, &raw), "tandem_files_encode_options is NULL");
+  expect_refused(tandem_files_writer_begin(context_, &options, 1, 0, nullptr), "writer_out");
+}
+
+TEST_F(SetWriterTest, AnAbandonedSetLeavesNothing) {
+  const std::vector<char> content = paint(20 * kStripe, 9);
+  {
+    Writer leading, other;
+    ASSERT_EQ(begin(shards_, content.size(), false, &leading), TANDEM_OK);
+    ASSERT_EQ(begin(shards_, content.size(), true, &other), TANDEM_OK);
+    write(leading, content, {0, 5});
+    write(other, content, {5, 5});
+    EXPECT_EQ(entries(shards_), kK + kM + 1);
+    leading.reset();
+    EXPECT_FALSE(fs::exists(shards_));
+    write(other, content, {10, 5});  // into files that have no name any more
+  }
+  EXPECT_FALSE(fs::exists(shards_));
+
+  encode(content, kK, kM, kBlock);
+  const auto before = files_of(shards_);
+  Writer leading;
+  ASSERT_EQ(begin(shards_, 100, false, &leading, true), TANDEM_OK) << tandem_last_error_message();
+  write(leading, paint(100), {0, 1});
+  leading.reset();
+  EXPECT_EQ(files_of(shards_), before);
+}
+
+TEST_F(SetWriterTest, OnlyAWriterOfTheSameSetCanAttach) {
+  Writer leading, other;
+  EXPECT_EQ(begin(root_, 100, true, &other), TANDEM_ERROR_IO);
+  EXPECT_NE(std::string(tandem_last_error_message()).find("is not being written to"), std::string::npos);
+  ASSERT_EQ(begin(shards_, 100, false, &leading), TANDEM_OK);
+  EXPECT_EQ(begin(shards_, 100, false, &other), TANDEM_ERROR_IO) << "a second one that leads";
+  EXPECT_EQ(entries(shards_), kK + kM + 1);
+  const auto refused = [&](auto change, std::uint64_t content_bytes) {
+    tandem_files_encode_options options = writer_options(shards_);
+    change(options);
+    tandem_files_writer *raw = nullptr;
+    expect_refused(tandem_files_writer_begin(context_, &options, content_bytes, 1, &raw), "with other options");
+  };
+  refused([](auto &) {}, 101);
+  refused([](auto &o) { o.k = 3, o.m = 3; }, 100);
+  refused([](auto &o) { o.m = 1; }, 100);
+  refused([](auto &o) { o.block_bytes = 512; }, 100);
+  refused([](auto &o) { o.matrix = TANDEM_MATRIX_JERASURE_VANDERMONDE; }, 100);
+  refused([](auto &o) { o.mode = 0600; }, 100);
+  refused([](auto &o) { o.name = "another"; }, 100);
+  write(leading, paint(100), {0, 1});
+  ASSERT_EQ(tandem_files_writer_commit(leading.get(), nullptr), TANDEM_OK);
+  EXPECT_EQ(begin(shards_, 100, true, &other), TANDEM_ERROR_IO);
+}
+
+// Files of the same id at the final names would be taken for those that the new set has made.
+TEST_F(SetWriterTest, ASetIsNotReplacedByOneOfItsOwnId) {
+  Writer writer;
+  ASSERT_EQ(begin(shards_, 100, false, &writer), TANDEM_OK);
+  write(writer, paint(100), {0, 1});
+  ASSERT_EQ(tandem_files_writer_commit(writer.get(), nullptr), TANDEM_OK);
+  const auto before = files_of(shards_);
+  expect_refused(begin(shards_, 200, false, &writer, true), "a new set needs an id of its own");
+  EXPECT_EQ(files_of(shards_), before);
+}
+
+// A leading process that dies at any moment leaves the old set or the new one.
+TEST_F(SetWriterTest, AKilledWriterLeavesTheOldSetOrTheNewOne) {
+  const std::vector<char> old_content = paint(30 * kStripe, 10), new_content = paint(25 * kStripe + 1, 11);
+  std::mt19937 random(std::random_device{}());
+  unsigned old_count = 0, new_count = 0;
+  for (unsigned round = 0; round < 60; ++round) {
+    fs::remove_all(shards_);
+    encode(old_content, kK, kM, kBlock);
+    int begun[2];
+    ASSERT_EQ(pipe(begun), 0);
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      Writer writer, other;
+      if (begin(shards_, new_content.size(), false, &writer, true) != TANDEM_OK ||
+          begin(shards_, new_content.size(), true, &other) != TANDEM_OK)
+        _exit(1);
+      if (::write(begun[1], "x", 1) != 1) _exit(1);
+      const std::vector<std::uint8_t> hashes = write(other, new_content, {0, 13});
+      write(writer, new_content, {13, 13});
+      tandem_files_writer_add(writer.get(), 0, 13, hashes.data(), hashes.size());
+      _exit(tandem_files_writer_commit(writer.get(), nullptr) == TANDEM_OK ? 0 : 2);
+    }
+    close(begun[1]);
+    char byte;
+    ASSERT_EQ(read(begun[0], &byte, 1), 1);
+    close(begun[0]);
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));
+    kill(child, SIGKILL);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status) || status == 0) << status;
+    const std::string path = shards_.string();
+    const char *const pointer = path.c_str();
+    if (round % 2 == 0) {
+      ASSERT_EQ(tandem_files_recover(&pointer, 1, nullptr, nullptr), TANDEM_OK);
+    }
+    ASSERT_EQ(decode(shards_), TANDEM_OK) << tandem_last_error_message();
+    const std::vector<char> found = slurp(root_ / "output");
+    ++(found == old_content ? old_count : new_count);
+    ASSERT_TRUE(found == old_content || (found == new_content));
+    if (round % 2 == 0) {
+      EXPECT_EQ(entries(shards_), kK + kM);
+    }
+  }
+  std::printf("%u times the old set, %u times the new one\n", old_count, new_count);
+}
+
+// ---- the range reader ----
+
+TEST_F(SetWriterTest, RangesOfDamagedSetsAreTheContent) {
+  std::mt19937 random(12);
+  const std::vector<char> content = paint(60 * kStripe + 123, 13);
+  encode(content, kK, kM, kBlock);
+  const std::string path = shards_.string();
+  const char *const pointer = path.c_str();
+  const auto check_ranges = [&](std::uint32_t thread_count) {
+    tandem_files_search *search = nullptr;
+    ASSERT_EQ(tandem_files_search_create(&pointer, 1, &search), TANDEM_OK);
+    tandem_files_reader_options options = {};
+    options.struct_bytes = sizeof options;
+    options.thread_count = thread_count;
+    tandem_files_reader *reader = nullptr;
+    ASSERT_EQ(tandem_files_reader_create(context_, search, &options, &reader), TANDEM_OK)
+        << tandem_last_error_message();
+    tandem_files_search_destroy(search);
+    std::vector<char> out;
+    const auto expect_range = [&](std::uint64_t offset, std::uint64_t bytes) {
+      out.assign(bytes + 2, '#');
+      ASSERT_EQ(tandem_files_reader_read(reader, offset, out.data() + 1, bytes), TANDEM_OK)
+          << tandem_last_error_message();
+      ASSERT_TRUE(std::equal(out.begin() + 1, out.end() - 1, content.begin() + static_cast<std::ptrdiff_t>(offset)))
+          << bytes << " bytes at " << offset;
+      ASSERT_TRUE(out.front() == '#' && out.back() == '#');
+    };
+    expect_range(0, content.size());
+    expect_range(content.size(), 0);
+    for (const std::uint64_t edge :
+         {std::uint64_t{240}, std::uint64_t{kStripe}, std::uint64_t{60 * kStripe}, std::uint64_t{60 * kStripe + 31}})
+      for (const int before : {-1, 0, 1})
+        for (const std::uint64_t bytes : {1u, 2u, 50u}) expect_range(edge + static_cast<std::uint64_t>(before), bytes);
+    for (unsigned i = 0; i < 300; ++i) {
+      const std::uint64_t offset = random() % content.size();
+      expect_range(offset, random() % (content.size() - offset + 1) >> random() % 12);
+    }
+    expect_refused(tandem_files_reader_read(reader, content.size(), out.data(), 1),
+                   "1 bytes from " + std::to_string(content.size()) + " on are not all of the content");
+    expect_refused(tandem_files_reader_read(reader, UINT64_MAX, out.data(), 2), "not all of the content");
+    expect_refused(tandem_files_reader_read(reader, 0, nullptr, 2), "content_out is NULL");
+    tandem_files_reader_destroy(reader);
+  };
+  check_ranges(0);
+  fs::remove(shard(1));
+  check_ranges(1);
+  for (unsigned stripe = 0; stripe < 60; ++stripe) damage(stripe % 2 == 0 ? 0 : 4, 4096 + stripe * kBlock + stripe, 1);
+  check_ranges(3);
+}
+
+// Bytes of intact blocks can be read even where the set as a whole is lost.
+TEST_F(SetWriterTest, ARangeThatIsLostIsNamedAndOthersAreRead) {
+  const std::vector<char> content = paint(10 * kStripe, 14);
+  encode(content, kK, kM, kBlock);
+  for (const unsigned shard_index : {0u, 1u, 4u}) damage(shard_index, 4096 + 7 * kBlock, 1);
+  const std::string path = shards_.string();
+  const char *const pointer = path.c_str();
+  tandem_files_search *search = nullptr;
+  ASSERT_EQ(tandem_files_search_create(&pointer, 1, &search), TANDEM_OK);
+  tandem_files_reader *reader = nullptr;
+  ASSERT_EQ(tandem_files_reader_create(context_, search, nullptr, &reader), TANDEM_OK);
+  std::vector<char> out(content.size());
+  EXPECT_EQ(tandem_files_reader_read(reader, 0, out.data(), out.size()), TANDEM_ERROR_NOT_RECOVERABLE);
+  EXPECT_NE(std::string(tandem_last_error_message()).find("stripe 7 of 10 has 3 intact blocks"), std::string::npos)
+      << tandem_last_error_message();
+  EXPECT_EQ(tandem_files_reader_read(reader, 0, out.data(), 7 * kStripe), TANDEM_OK);
+  EXPECT_EQ(tandem_files_reader_read(reader, 7 * kStripe + 480, out.data(), 3 * kStripe - 480), TANDEM_OK);
+  tandem_files_reader_destroy(reader);
+  tandem_files_search_destroy(search);
+}
+
+}  // namespace
