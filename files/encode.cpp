@@ -315,6 +315,7 @@ class Encoder {
 
   // Both records of each file, then everything on disk, then the names.
   void complete() {
+    header_.folder_count = files_->folders_in_turn();
     std::array<std::byte, kRecordBytes> bytes;
     for (std::uint32_t i = 0; i < header_.shard_count(); ++i) {
       for (const RecordEnd end : {RecordEnd::end, RecordEnd::start}) {
