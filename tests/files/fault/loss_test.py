@@ -6,7 +6,7 @@ One run of each encode is recorded. Its calls are replayed on a copy of the tree
 run of encode. The commands that clean up after it are recorded and cut off in the same way.
 
 Usage: loss_test.py TANDEM FAULT_LIBRARY [--points N] [--seed S] [--only ROUND:POINT]
-With TANDEM_TEST_ALL=1 in the environment: every point of 40 rounds.
+With TANDEM_TEST_ALL=1 in the environment: every point of 16 rounds.
 """
 import argparse
 import os
@@ -18,7 +18,7 @@ from kit import CHANGES, SYNCS, Sandbox, after_power_loss
 
 MOST_FAILURES = 10  # then it ends early
 POINTS_PER_ROUND = 120  # of a slice
-ROUNDS_OF_ALL = 40
+ROUNDS_OF_ALL = 16
 
 
 class Wrong(Exception):
