@@ -86,6 +86,8 @@ int repair(const RepairFlags &flags) {
   options.lock_wait_seconds = flags.lock_wait_seconds;
   options.dry_run = flags.dry_run;
   options.thread_count = flags.context.thread_count;
+  if (!flags.output.quiet)
+    options.note = [](void *, const char *note) { fmt::print(stderr, "tandem: note: {}\n", note); };
   options.report = collect;
   options.report_user = &findings;
   tandem_files_repair_result result = {};

@@ -73,10 +73,7 @@ DeviceSettings with_values(DeviceSettings settings, const core::TuningValues &va
 }
 
 DevicePrepared::DevicePrepared(const core::Operator &what, std::optional<DeviceSettings> forced_settings)
-    : core::Prepared(what),
-      matrix(what.dense()),
-      forced(std::move(forced_settings)),
-      id([] {
+    : core::Prepared(what), matrix(what.dense()), forced(std::move(forced_settings)), id([] {
         static std::atomic<std::uint64_t> next{1};
         return next.fetch_add(1, std::memory_order_relaxed);
       }()) {}

@@ -227,11 +227,13 @@ void make_committed(Member &member) {
 }
 
 // Throws when that cannot be known: a file that is refused may be a shard file.
-std::optional<Record> record_of(const Folder &folder, const std::string &name) {
+std::optional<Record> record_of(const Folder &folder, const std::string &name,
+                                std::uint64_t *file_bytes_out = nullptr) {
   const Descriptor file = folder.open_file(name, O_RDONLY);
   if (!file && (errno == ENOENT || errno == ELOOP || errno == EINVAL)) return {};  // nothing, a link, no regular file
   struct stat status;
   if (!file || fstat(file.get(), &status) != 0) fail_io("open", folder.path_of(name), errno);
+  if (file_bytes_out != nullptr) *file_bytes_out = static_cast<std::uint64_t>(status.st_size);
   std::array<std::byte, kRecordBytes> bytes;
   int error = 0;
   for (const RecordEnd end : {RecordEnd::start, RecordEnd::end}) {
@@ -369,6 +371,16 @@ bool is_shard_of(const Folder &folder, const std::string &name, const SetId &set
   return record && record->set.set_id == set_id && record->shard_index == index;
 }
 
+std::optional<SetHeader> whole_shard_of(const Folder &folder, const std::string &name, const SetId &set_id,
+                                        std::uint32_t index) {
+  std::uint64_t file_bytes = 0;
+  const std::optional<Record> record = record_of(folder, name, &file_bytes);
+  if (!record || record->set.set_id != set_id || record->shard_index != index ||
+      record->set.shard_file_bytes() != file_bytes)
+    return {};
+  return record->set;
+}
+
 std::vector<std::uint32_t> missing_here(const Folder &folder, const CommitRecord &record) {
   std::vector<std::uint32_t> missing;
   for (std::uint32_t i = 0; i < record.shard_count; ++i)
@@ -501,6 +513,13 @@ void NewSet::attach(const std::vector<std::string> &folder_of_shard) {
   }
   for (std::uint32_t i = 0; i < folder_of_.size(); ++i)
     files_.emplace_back(folders_[folder_of_[i]], own_name({OwnKind::set_temporary, options_.set_id, i}));
+}
+
+std::uint32_t NewSet::folders_in_turn() const {
+  const auto count = static_cast<std::uint32_t>(folders_.size());
+  for (std::uint32_t i = 0; i < folder_of_.size(); ++i)
+    if (folder_of_[i] != i % count) return 0;
+  return count;
 }
 
 // Found out before anything is made. Files that are replaced stay open only while there is room.

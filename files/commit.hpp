@@ -93,6 +93,9 @@ bool roll_back(std::vector<Member> &members, bool no_sync);
 // A shard file, or shard file `index` of that set, as far as one of its ends says. Throw where reading is refused.
 bool is_shard_file(const Folder &folder, const std::string &name);
 bool is_shard_of(const Folder &folder, const std::string &name, const SetId &set_id, std::uint32_t index);
+// The set of such a file, if it also has its full length.
+std::optional<SetHeader> whole_shard_of(const Folder &folder, const std::string &name, const SetId &set_id,
+                                        std::uint32_t index);
 
 // ---- a set that is being written ----
 
@@ -118,6 +121,8 @@ class NewSet {
   int descriptor(std::uint32_t shard) const { return files_[shard].descriptor(); }
   std::string path(std::uint32_t shard) const { return files_[shard].path(); }
   void finish(std::uint32_t shard) { files_[shard].finish(options_.no_sync); }
+  // SetHeader::folder_count.
+  std::uint32_t folders_in_turn() const;
   // All files are finished: from somewhere in here on the set counts. Returns Finished::replaced.
   std::vector<Descriptor> commit();
 

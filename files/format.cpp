@@ -27,7 +27,7 @@ enum : std::size_t {
   kAtShardIndex = 48,
   kAtBlockBytes = 52,
   kAtMode = 56,
-  kAtFlags = 60,
+  kAtFolderCount = 60,
   kAtContentBytes = 64,
   kAtDigest = 72,
   kAtZeros = 88,
@@ -57,6 +57,8 @@ std::optional<std::string> out_of_limits(const SetHeader &header) {
   if (header.content_bytes > kMaxContentBytes)
     return fmt::format("the content has {} bytes; at most {} are possible", header.content_bytes, kMaxContentBytes);
   if (header.mode != kModeUnknown && header.mode > 0777) return fmt::format("mode is {:o} (octal)", header.mode);
+  if (header.folder_count > header.shard_count())
+    return fmt::format("{} shards lie in {} folders", header.shard_count(), header.folder_count);
   return std::nullopt;
 }
 
@@ -74,6 +76,7 @@ void write_record(const Record &record, std::span<std::byte, kRecordBytes> bytes
   store(at + kAtShardIndex, record.shard_index);
   store(at + kAtBlockBytes, record.set.block_bytes);
   store(at + kAtMode, record.set.mode);
+  store(at + kAtFolderCount, record.set.folder_count);
   store(at + kAtContentBytes, record.set.content_bytes);
   write_check(record.set.digest, at + kAtDigest);
   store(at + kAtCheck, hash64(at, kAtCheck));
@@ -109,6 +112,7 @@ ParseResult parse_record(std::span<const std::byte, kRecordBytes> bytes, Record 
   record.shard_index = load<std::uint32_t>(at + kAtShardIndex);
   record.set.block_bytes = load<std::uint32_t>(at + kAtBlockBytes);
   record.set.mode = load<std::uint32_t>(at + kAtMode);
+  record.set.folder_count = load<std::uint32_t>(at + kAtFolderCount);
   record.set.content_bytes = load<std::uint64_t>(at + kAtContentBytes);
   record.set.digest = read_check(at + kAtDigest);
 
@@ -116,8 +120,7 @@ ParseResult parse_record(std::span<const std::byte, kRecordBytes> bytes, Record 
     return ParseResult::out_of_limits;
   record.end = static_cast<RecordEnd>(end);
   if (out_of_limits(record.set) || record.shard_index >= record.set.shard_count()) return ParseResult::out_of_limits;
-  // Flags and the rest are for later versions that this one can still read; the ones that it cannot have another
-  // number.
+  // The rest is for later versions that this one can still read; the ones that it cannot have another number.
   *record_out = record;
   return ParseResult::record;
 }

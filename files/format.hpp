@@ -35,6 +35,7 @@ struct SetHeader {
   std::uint32_t field = 0;
   std::uint32_t block_bytes = 0;
   std::uint32_t mode = kModeUnknown;
+  std::uint32_t folder_count = 0;  // encode put shard i into folder i % folder_count; 0: in another way
   std::uint64_t content_bytes = 0;
   Hash128 digest;  // of the content; see ContentDigest
   bool operator==(const SetHeader &) const = default;

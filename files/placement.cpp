@@ -8,6 +8,8 @@
 #include <set>
 
 #include "files/commit.hpp"
+#include "files/error.hpp"
+#include "files/folder.hpp"
 
 namespace tandem::files {
 namespace {
@@ -23,56 +25,61 @@ std::string common_name(const ShardSet &set) {
   return most != votes.end() ? most->first : hexadecimal(set.header.set_id);
 }
 
-constexpr std::size_t kNoFolder = SIZE_MAX;
-
-// The smallest number of folders so that shard i lies in folder i % number, each remainder in a folder of its own; what
-// folder a remainder has, where a file tells. Empty where there is no such number.
-std::vector<std::size_t> folders_in_turn(const ShardSet &set) {
-  for (std::size_t count = 1; count <= set.header.shard_count(); ++count) {
-    std::vector<std::size_t> folders(count, kNoFolder);
-    std::set<std::size_t> taken;
-    bool fits = true;
-    for (const ShardFile &file : set.files) {
-      std::size_t &folder = folders[file.index % count];
-      if (folder == kNoFolder) {
-        folder = file.folder;
-        fits = taken.insert(file.folder).second;
-      }
-      fits = fits && folder == file.folder;
-      if (!fits) break;
-    }
-    if (fits) return folders;
-  }
-  return {};
+std::size_t place_of(std::vector<std::size_t>::const_iterator element, const std::vector<std::size_t> &list) {
+  return static_cast<std::size_t>(element - list.begin());
 }
 
-class Placement {
- public:
-  Placement(const Search &search, const ShardSet &set)
-      : in_turn_(folders_in_turn(set)), file_counts_(search.folders.size(), 0) {
-    for (const ShardFile &file : set.files) ++file_counts_[file.folder];
+// The places, in Search::folders, of the folders for these shards. Encode put shard i into folder i % folder_count, so
+// a shard goes where most files of its turn lie. A turn without a file gets a folder that holds nothing of the set:
+// that one was replaced.
+std::vector<std::size_t> folders_in_turn(const Search &search, const ShardSet &set,
+                                         const std::vector<std::uint32_t> &shards, std::string *note_out) {
+  const std::uint32_t shard_count = set.header.shard_count();
+  // Where encode did otherwise, each shard has a turn of its own.
+  const std::uint32_t turn_count = set.header.folder_count != 0 ? set.header.folder_count : shard_count;
+  std::vector<std::size_t> file_counts(search.folders.size(), 0);
+  std::vector<std::vector<std::size_t>> of_turn(turn_count, file_counts);
+  for (const ShardFile &file : set.files) {
+    ++file_counts[file.folder];
+    ++of_turn[file.index % turn_count][file.folder];
   }
-
-  // The folder whose turn it is, if known; else one that holds nothing of the set, or the least.
-  std::size_t folder_for(std::uint32_t shard) {
-    std::size_t unknown = kNoFolder;
-    std::size_t &turn = in_turn_.empty() ? unknown : in_turn_[shard % in_turn_.size()];
-    if (turn == kNoFolder)
-      turn =
-          static_cast<std::size_t>(std::min_element(file_counts_.begin(), file_counts_.end()) - file_counts_.begin());
-    ++file_counts_[turn];
-    return turn;
+  std::vector<std::size_t> folders;
+  std::size_t crowded_count = 0;
+  for (const std::uint32_t shard : shards) {
+    std::vector<std::size_t> &here = of_turn[shard % turn_count];
+    std::size_t folder = place_of(std::max_element(here.begin(), here.end()), here);
+    if (here[folder] == 0) {
+      folder = place_of(std::min_element(file_counts.begin(), file_counts.end()), file_counts);
+      (file_counts[folder] == 0 ? here[folder] : crowded_count) += 1;
+    }
+    folders.push_back(folder);
+    ++file_counts[folder];
   }
+  if (crowded_count == 0) return folders;
+  const std::size_t most = place_of(std::max_element(file_counts.begin(), file_counts.end()), file_counts);
+  *note_out = fmt::format(
+      "the layout of the encode cannot be restored: {}, and {} named. {} missing shard{} to folders with other shards; "
+      "{} then holds {} of the {} shards",
+      set.header.folder_count != 0 ? fmt::format("it used {} folders", set.header.folder_count)
+                                   : "the headers do not say how it used its folders",
+      search.folders.size() == 1 ? "1 is" : fmt::format("{} are", search.folders.size()), crowded_count,
+      crowded_count == 1 ? " goes" : "s go", search.folders[most], file_counts[most], shard_count);
+  return folders;
+}
 
- private:
-  std::vector<std::size_t> in_turn_;
-  std::vector<std::size_t> file_counts_;  // of the set, by folder
-};
+// Another repair made it since the search: a second file of the shard is not wanted.
+bool holds_shard(const Place &place, const ShardSet &set, std::uint32_t shard) {
+  try {
+    return is_shard_of(Folder(place.folder, FolderUse::enter), place.name, set.header.set_id, shard);
+  } catch (const Error &) {
+    return false;
+  }
+}
 
 }  // namespace
 
-std::vector<Place> places_for(const Search &search, const ShardSet &set, const std::vector<std::uint32_t> &shards,
-                              const std::vector<std::string> &given, bool may_replace) {
+Places places_for(const Search &search, const ShardSet &set, const std::vector<std::uint32_t> &shards,
+                  const std::vector<std::string> &given, bool may_replace) {
   const std::string common = common_name(set), own = hexadecimal(set.header.set_id);
   std::set<std::pair<dev_t, ino_t>> of_this_set;
   for (const ShardFile &file : set.files) of_this_set.insert(file.identity);
@@ -82,15 +89,17 @@ std::vector<Place> places_for(const Search &search, const ShardSet &set, const s
     return lstat((place.folder + "/" + place.name).c_str(), &status) != 0 ||
            (may_replace && !S_ISDIR(status.st_mode) && !of_this_set.contains({status.st_dev, status.st_ino}));
   };
-  Placement placement(search, set);
-  std::vector<Place> places;
-  for (const std::uint32_t shard : shards) {
+  Places places;
+  std::vector<std::size_t> folders;
+  if (given.empty()) folders = folders_in_turn(search, set, shards, &places.note);
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const std::uint32_t shard = shards[i];
     Place place;
-    place.folder = given.empty() ? search.folders[placement.folder_for(shard)] : given[shard % given.size()];
+    place.folder = given.empty() ? search.folders[folders[i]] : given[shard % given.size()];
     place.name = shard_file_name(common, shard);
-    for (unsigned number = 0; !is_free(place); ++number)
+    for (unsigned number = 0; !is_free(place) && !holds_shard(place, set, shard); ++number)
       place.name = shard_file_name(number == 0 ? own : fmt::format("{}-{}", own, number), shard);
-    places.push_back(std::move(place));
+    places.of.push_back(std::move(place));
   }
   return places;
 }

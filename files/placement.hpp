@@ -12,9 +12,15 @@ struct Place {
   std::string folder, name;
 };
 
-// Places for these shards. `given`: folders to use in turn, as encode does; empty: the folders of the others.
-// may_replace: the name may be that of a file that does not belong to the set; else nothing has that name.
-std::vector<Place> places_for(const Search &search, const ShardSet &set, const std::vector<std::uint32_t> &shards,
-                              const std::vector<std::string> &given, bool may_replace);
+struct Places {
+  std::vector<Place> of;  // these shards, in order
+  std::string note;       // says so where the shards cannot go back to folders as encode used them; else empty
+};
+
+// `given`: folders to use in turn, as encode does; empty: those that encode used, as far as the search knows them.
+// may_replace: the name may be that of a file that does not belong to the set. Else nothing has that name, unless it is
+// the very shard, which came there after the search.
+Places places_for(const Search &search, const ShardSet &set, const std::vector<std::uint32_t> &shards,
+                  const std::vector<std::string> &given, bool may_replace);
 
 }  // namespace tandem::files

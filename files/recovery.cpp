@@ -23,18 +23,34 @@ struct Part {
   std::optional<std::uint32_t> strange_version;  // the record is intact, and of a version that this code does not know
 };
 
+// What all folders hold of one set.
+struct Unfinished {
+  std::vector<Part> parts;
+  bool counts = false;  // a commit record says so, or a file that has its name already: none has before the set counts
+  // It counts, would replace older files, and these folders hold fewer of its shards than its content needs.
+  bool held_back = false;
+  std::uint32_t shard_count = 0, needed_count = 0;  // of one that would replace older files
+};
+
 enum class Verdict {
-  forward,   // the set counts
-  back,      // it does not
-  waits,     // so here: nothing is left but a record, which tells the lead so when it is named
-  asks_lead  // that is written in a folder that is not here, or cannot be read
+  forward,    // the set counts
+  held_back,  // it counts, and what it would replace may be better than what there is of it
+  back,       // it does not count
+  waits,      // so here: nothing is left but a record, which tells the lead so when it is named
+  asks_lead   // that is written in a folder that is not here, or cannot be read
 };
 
 struct Survey {
-  std::map<SetId, std::vector<Part>> sets;
+  std::map<SetId, Unfinished> sets;
   std::vector<std::pair<std::size_t, SetId>> lone;  // folder, random number
   std::map<SetId, std::vector<Part>> given_up;      // for a set that counts: it removes them
 };
+
+const Part *lead_of(const std::vector<Part> &parts) {
+  const auto lead =
+      std::find_if(parts.begin(), parts.end(), [](const Part &p) { return p.record && p.record->folder == 0; });
+  return lead != parts.end() ? &*lead : nullptr;
+}
 
 std::string record_name(const SetId &set_id, const Part &part) {
   return own_name({part.has_commit ? OwnKind::commit_record : OwnKind::pending_record, set_id});
@@ -51,26 +67,79 @@ void read_record(const Descriptor &file, const SetId &set_id, Part *part) {
   }
 }
 
-Verdict verdict_on(const Part &part, const std::vector<Part> &all, std::size_t named_count) {
+Verdict verdict_on(const Part &part, const Unfinished &set, std::size_t named_count) {
   if (!part.has_pending && !part.has_commit) return Verdict::back;  // a rebuilt file that was not finished
   if (part.strange_version) return Verdict::asks_lead;
   if (!part.record) return part.has_pending && part.temporaries.empty() ? Verdict::back : Verdict::asks_lead;
-  if (part.has_commit) return Verdict::forward;
-  if (part.record->folder == 0) return Verdict::back;
-  const auto lead =
-      std::find_if(all.begin(), all.end(), [](const Part &p) { return p.record && p.record->folder == 0; });
-  if (lead != all.end()) return lead->has_commit ? Verdict::forward : Verdict::back;
+  if (set.counts) return set.held_back ? Verdict::held_back : Verdict::forward;
+  if (lead_of(set.parts) != nullptr) return Verdict::back;
   // Temporaries are made when all records are there, and their names only change when the record here says committed.
   if (!part.temporaries.empty()) return Verdict::asks_lead;
   return named_count < part.record->folder_count ? Verdict::waits : Verdict::back;  // back: there is no lead any more
 }
 
+// For a reader, a file that cannot be read is none.
+bool reads_as_shard_of(const Folder &folder, const std::string &name, const SetId &set_id, std::uint32_t index) {
+  try {
+    return is_shard_of(folder, name, set_id, index);
+  } catch (const Error &) {
+    return false;
+  }
+}
+
+// A shard of the set has its name in one of these folders.
+bool is_named(const CommitRecord &record, const Folders &folders) {
+  for (std::uint32_t i = 0; i < record.shard_count; ++i)
+    for (const auto &folder : folders)
+      if (reads_as_shard_of(*folder, shard_file_name(record.name, i), record.set_id, i)) return true;
+  return false;
+}
+
+const CommitRecord *any_record(const Unfinished &set) {
+  const auto part = std::find_if(set.parts.begin(), set.parts.end(), [](const Part &p) { return p.record; });
+  return part != set.parts.end() ? &*part->record : nullptr;
+}
+
+bool is_proven(const Unfinished &set, const Folders &folders) {
+  const auto any = [&](auto of_part) { return std::any_of(set.parts.begin(), set.parts.end(), of_part); };
+  if (any([](const Part &p) { return p.has_commit; })) return true;
+  const CommitRecord *record = any_record(set);
+  return record != nullptr && lead_of(set.parts) == nullptr &&
+         any([](const Part &p) { return !p.temporaries.empty(); }) && is_named(*record, folders);
+}
+
+// Counts the shards that lie here, whole, under either name.
+void hold_back(Unfinished &set, const Folders &folders) {
+  const CommitRecord *record = any_record(set);
+  if (!set.counts || record == nullptr || !record->force) return;
+  for (std::uint32_t i = 0; i < record->shard_count; ++i) {
+    const auto is_whole = [&](const Folder &folder, const std::string &name) {
+      try {
+        const auto header = whole_shard_of(folder, name, record->set_id, i);
+        if (header) set.needed_count = header->k;
+        return header.has_value();
+      } catch (const Error &) {
+        return false;  // not readable: proves nothing
+      }
+    };
+    if (std::any_of(set.parts.begin(), set.parts.end(),
+                    [&](const Part &part) {
+                      return part.temporaries.contains(i) &&
+                             is_whole(*folders[part.folder], own_name({OwnKind::set_temporary, record->set_id, i}));
+                    }) ||
+        std::any_of(folders.begin(), folders.end(),
+                    [&](const auto &folder) { return is_whole(*folder, shard_file_name(record->name, i)); }))
+      ++set.shard_count;
+  }
+  set.held_back = set.shard_count == 0 || set.shard_count < set.needed_count;
+}
+
 // What a set that counts has given up is none any more, whatever its own lead says.
 void set_given_up_aside(Survey &found, std::size_t named_count) {
   std::set<std::pair<std::size_t, SetId>> given_up;  // folder, set
-  for (const auto &[set_id, parts] : found.sets)
-    for (const Part &part : parts)
-      if (part.record && verdict_on(part, parts, named_count) == Verdict::forward)
+  for (const auto &[set_id, unfinished] : found.sets)
+    for (const Part &part : unfinished.parts)
+      if (part.record && verdict_on(part, unfinished, named_count) == Verdict::forward)
         for (const SetId &id : part.record->given_up)
           if (id != set_id) given_up.emplace(part.folder, id);
   for (const auto &entry : given_up) {
@@ -78,7 +147,7 @@ void set_given_up_aside(Survey &found, std::size_t named_count) {
     const SetId &id = entry.second;
     const auto set = found.sets.find(id);
     if (set == found.sets.end()) continue;
-    std::vector<Part> &parts = set->second;
+    std::vector<Part> &parts = set->second.parts;
     const auto part = std::find_if(parts.begin(), parts.end(), [&](const Part &p) { return p.folder == folder; });
     if (part == parts.end()) continue;
     found.given_up[id].push_back(std::move(*part));
@@ -108,10 +177,12 @@ Survey survey(const Folders &folders) {
     for (auto &[set_id, part] : parts) {
       if (part.has_pending || part.has_commit)
         read_record(folders[folder]->open_file(record_name(set_id, part), O_RDONLY), set_id, &part);
-      found.sets[set_id].push_back(std::move(part));
+      found.sets[set_id].parts.push_back(std::move(part));
     }
   }
+  for (auto &[set_id, set] : found.sets) set.counts = is_proven(set, folders);
   set_given_up_aside(found, folders.size());
+  for (auto &[set_id, set] : found.sets) hold_back(set, folders);
   return found;
 }
 
@@ -130,9 +201,9 @@ class Recovery {
   Recovery(const Folders &folders, bool dry_run) : folders_(folders), dry_run_(dry_run), survey_(survey(folders)) {}
 
   Recovered run() {
-    for (auto &[set_id, parts] : survey_.sets) {
+    for (auto &[set_id, set] : survey_.sets) {
       try {
-        recover_set(set_id, parts);
+        recover_set(set_id, set);
       } catch (const Error &error) {
         leave(fmt::format("what a run left of set {} stays for now: {}", hexadecimal(set_id), error.what()));
       }
@@ -143,11 +214,16 @@ class Recovery {
   }
 
  private:
-  void recover_set(const SetId &set_id, std::vector<Part> &parts) {
+  void recover_set(const SetId &set_id, Unfinished &set) {
     const std::string id = hexadecimal(set_id);
+    if (set.held_back)
+      return leave(fmt::format(
+          "set {} is complete, but {} of its shards are in these folders and {} are needed: nothing older is replaced "
+          "with it before all folders of its encode are named",
+          id, set.shard_count, set.needed_count));
     std::vector<Member> forward, back;
     std::vector<std::pair<std::size_t, std::string>> loose;  // folder, name
-    for (Part &part : parts) {
+    for (Part &part : set.parts) {
       const std::shared_ptr<Folder> &folder = folders_[part.folder];
       if (!part.has_pending && !part.has_commit) {
         for (const std::uint32_t index : part.temporaries)
@@ -160,7 +236,7 @@ class Recovery {
       if (const Lock lock = lock_file(file); lock != Lock::ours)
         return leave(lock == Lock::held_by_another ? fmt::format("set {} is being written to {}", id, folder->path())
                                                    : cannot_lock(folder->path_of(name), errno));
-      const Verdict verdict = verdict_on(part, parts, folders_.size());
+      const Verdict verdict = verdict_on(part, set, folders_.size());
       if (verdict == Verdict::waits) continue;
       if (part.strange_version)
         return leave(fmt::format("{}; what it left of set {} stays as it is",
@@ -285,10 +361,10 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
                        folder, kMaxGivenUpCount, set_name, hexadecimal(set_id), record_name(set_id, part)));
     here.push_back(set_id);
   };
-  for (const auto &[set_id, parts] : found.sets) {
+  for (const auto &[set_id, set] : found.sets) {
     if (std::find(except.begin(), except.end(), set_id) != except.end()) continue;
-    for (const Part &part : parts) {
-      const Verdict verdict = verdict_on(part, parts, folders.size());
+    for (const Part &part : set.parts) {
+      const Verdict verdict = verdict_on(part, set, folders.size());
       if (verdict == Verdict::back || verdict == Verdict::waits) continue;
       if (part.record && part.record->name != set_name) continue;
       const Folder &folder = *folders[part.folder];
@@ -306,9 +382,8 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
              fmt::format("{} is damaged: it may be of an unfinished set called {} too. When no file of that set is "
                          "wanted any more, remove it and {}/.{}.*.tandem-tmp",
                          path, set_name, folder.path(), hexadecimal(set_id)));
-      const bool lead_is_here =
-          std::any_of(parts.begin(), parts.end(), [](const Part &p) { return p.record && p.record->folder == 0; });
-      if (force && !lead_is_here && lock == Lock::ours) {
+      const bool may_be_lost = lead_of(set.parts) == nullptr || verdict == Verdict::held_back;
+      if (force && may_be_lost && lock == Lock::ours) {
         give_up(set_id, part);
         // What that set has given up itself, and not removed yet, would come back without it.
         for (const auto &[older_id, older_parts] : found.given_up)
@@ -319,8 +394,8 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
         continue;
       }
       const std::string way_out =
-          lead_is_here ? ""
-          : !force     ? "; where the folder is lost that its encode named first, force gives it up"
+          !may_be_lost ? ""
+          : !force     ? "; where folders of it are lost, force gives it up"
           : lock == Lock::held_by_another
               ? "; force does not give it up while a live process holds the record"
               : fmt::format("; force does not give it up where the record cannot be locked (errno {})", error);
@@ -367,15 +442,6 @@ Recovered recover(const std::vector<std::string> &paths, bool dry_run, const Loc
 
 namespace {
 
-// For a reader, a file that cannot be read is none.
-bool reads_as_shard_of(const Folder &folder, const std::string &name, const SetId &set_id, std::uint32_t index) {
-  try {
-    return is_shard_of(folder, name, set_id, index);
-  } catch (const Error &) {
-    return false;
-  }
-}
-
 // As roll_forward does it: only a folder that has all its shards loses its stale files.
 bool removes_stale(const Folder &folder, const CommitRecord &record) {
   try {
@@ -398,11 +464,13 @@ std::vector<Hidden> hidden_names(const Folders &folders) {
       for (const std::uint32_t index : part.temporaries)
         hidden[part.folder][own_name({OwnKind::set_temporary, set_id, index})] = "";
     }
-  for (const auto &[set_id, parts] : found.sets) {
-    for (const Part &part : parts) {
+  for (const auto &[set_id, set] : found.sets) {
+    for (const Part &part : set.parts) {
       Hidden &here = hidden[part.folder];
       for (const OwnKind kind : {OwnKind::pending_record, OwnKind::commit_record}) here[own_name({kind, set_id})] = "";
-      const bool counts = verdict_on(part, parts, folders.size()) == Verdict::forward;
+      const Verdict verdict = verdict_on(part, set, folders.size());
+      if (verdict == Verdict::held_back) continue;  // what there is of both sets is shown
+      const bool counts = verdict == Verdict::forward;
       for (const std::uint32_t index : part.temporaries) {
         const std::string temporary = own_name({OwnKind::set_temporary, set_id, index});
         if (!counts || !part.record->is_here(index)) {

@@ -85,7 +85,26 @@ class Repair {
  private:
   // ---- what is to be done ----
 
+  void note(const std::string &text) const {
+    if (options_.note != nullptr) options_.note(options_.note_user, text.c_str());
+  }
+
+  // Headers may claim any length, and a rebuilt file has it: k shards have to hold half of it at least.
+  bool is_length_credible() const {
+    std::vector<bool> agrees(header_.shard_count(), false);
+    for (const ShardFile &file : set_.files)
+      if (file.file_bytes >= header_.shard_file_bytes() / 2) agrees[file.index] = true;
+    const auto count = static_cast<std::uint32_t>(std::count(agrees.begin(), agrees.end(), true));
+    if (count >= header_.k) return true;
+    note(
+        fmt::format("nothing is written: {} shard{} a file of at least half of the {} bytes that the headers claim, {} "
+                    "are needed",
+                    count, count == 1 ? " has" : "s have", header_.shard_file_bytes(), header_.k));
+    return false;
+  }
+
   void plan() {
+    if (!is_length_credible()) return;
     const std::size_t most_ranges = Ranges::share_of(set_.files.size() + header_.shard_count());
     for (std::size_t file = 0; file < set_.files.size(); ++file) {
       const ShardFile &shard = set_.files[file];
@@ -102,12 +121,14 @@ class Repair {
     const std::uint64_t stripe_count = header_.stripe_count();
     const bool worth_it = stripe_count == 0 ? findings_.recoverable : findings_.lost.count() < stripe_count;
     const std::vector<std::uint32_t> missing = missing_shards(set_);
-    const std::vector<Place> places = places_for(search_, set_, missing, given_, options_.force != 0);
-    for (std::size_t i = 0; worth_it && i < missing.size(); ++i) {
+    if (!worth_it || missing.empty()) return;
+    const Places places = places_for(search_, set_, missing, given_, options_.force != 0);
+    if (!places.note.empty()) note(places.note);
+    for (std::size_t i = 0; i < missing.size(); ++i) {
       Target target(most_ranges);
       target.shard = missing[i];
       target.action = TANDEM_FILES_REBUILD;
-      target.place = places[i];
+      target.place = places.of[i];
       targets_.push_back(std::move(target));
     }
   }
@@ -174,7 +195,12 @@ class Repair {
         const FoldersLock lock(folders, lock_wait());
         OwnName name{OwnKind::lone_temporary};
         random_bytes(name.set_id);
-        target.pending.emplace(folders[0], own_name(name), header_.mode);
+        const std::string &model = set_.files[target.file != kNoFile ? target.file : 0].path;
+        struct stat status;
+        if (stat(model.c_str(), &status) != 0) fail_io("stat", model, errno);
+        target.pending.emplace(folders[0], own_name(name), status.st_mode & 0777);
+        // Who may not give files away keeps them.
+        [[maybe_unused]] const int owned = fchown(target.pending->descriptor(), status.st_uid, status.st_gid);
         if (ftruncate(target.pending->descriptor(), static_cast<off_t>(header_.shard_file_bytes())) != 0)
           fail_io("extend", target.pending->path(), errno);
       });
@@ -221,6 +247,7 @@ class Repair {
           write_block(*target, stripe, buffers.at(target->shard), payload_bytes + kCheckBytes);
         } else {
           leave_block(*target, stripe);
+          if (target->pending && target->file != kNoFile) keep_block(*target, stripe, buffers.at(target->shard));
         }
       }
     });
@@ -250,6 +277,20 @@ class Repair {
       target.failure =
           fmt::format("block {} of {} cannot be computed: other blocks of its stripe cannot be read any more", stripe,
                       path_of(target));
+  }
+
+  // A block of the old file that nothing can make good again: what it holds may still be of use.
+  void keep_block(Target &target, std::uint64_t stripe, std::byte *block) {
+    const std::uint64_t bytes = header_.payload_bytes_of(stripe) + kCheckBytes;
+    const bool is_read = source_.reader().read_raw_block(target.file, stripe, block);
+    if (is_read && write_at(target.descriptor(), block, bytes, header_.block_offset(stripe))) return;
+    const int error = errno;
+    const std::lock_guard lock(mutex_);
+    if (target.failure.empty())
+      target.failure = fmt::format(
+          "block {} of {}, which cannot be computed, cannot be {} (errno {}); the file is left "
+          "alone",
+          stripe, path_of(target), is_read ? "copied" : "read", error);
   }
 
   std::vector<RecordEnd> ends_to_write(const Target &target) const {

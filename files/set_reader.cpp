@@ -26,29 +26,52 @@ bool SetReader::read_block(std::uint32_t shard, std::uint64_t stripe, std::byte 
   return false;
 }
 
-bool SetReader::read_block_of_file(std::size_t file, std::uint64_t stripe, std::byte *block_out, Hash128 *hash_out) {
+bool SetReader::read_block_at(const Descriptor &descriptor, const ShardFile &shard, std::int64_t base,
+                              std::uint64_t stripe, std::byte *block_out, Hash128 *hash_out) {
   const SetHeader &header = set_.header;
+  const std::uint64_t payload_bytes = header.payload_bytes_of(stripe);
+  const std::uint64_t block_bytes = payload_bytes + kCheckBytes;
+  const std::int64_t offset = static_cast<std::int64_t>(header.block_offset(stripe)) + base;
+  if (offset < 0) return false;
+  // A read error counts as a bad block: the other shards can make up for it.
+  const std::int64_t got = read_at(descriptor.get(), block_out, block_bytes, static_cast<std::uint64_t>(offset));
+  if (got > 0) read_bytes_.fetch_add(static_cast<std::uint64_t>(got), std::memory_order_relaxed);
+  if (got != static_cast<std::int64_t>(block_bytes)) return false;
+  const Hash128 hash = hash128(block_out, payload_bytes);
+  if (hash_out != nullptr) *hash_out = hash;
+  return block_check(header.set_id, shard.index, stripe, hash, payload_bytes) == read_check(block_out + payload_bytes);
+}
+
+bool SetReader::read_block_of_file(std::size_t file, std::uint64_t stripe, std::byte *block_out, Hash128 *hash_out) {
   const ShardFile &shard = set_.files[file];
   OpenFile &open = open_[file];
   const std::shared_ptr<Descriptor> descriptor = descriptor_of(file);
-  const std::uint64_t payload_bytes = header.payload_bytes_of(stripe);
-  const std::uint64_t block_bytes = payload_bytes + kCheckBytes;
   bool good = false;
-  for (std::uint32_t i = 0; descriptor && i < shard.base_count && !good; ++i) {
-    const std::int64_t offset = static_cast<std::int64_t>(header.block_offset(stripe)) + shard.bases[i];
-    if (offset < 0) continue;
-    // A read error counts as a bad block: the other shards can make up for it.
-    const std::int64_t got = read_at(descriptor->get(), block_out, block_bytes, static_cast<std::uint64_t>(offset));
-    if (got > 0) read_bytes_.fetch_add(static_cast<std::uint64_t>(got), std::memory_order_relaxed);
-    if (got != static_cast<std::int64_t>(block_bytes)) continue;
-    const Hash128 hash = hash128(block_out, payload_bytes);
-    if (hash_out != nullptr) *hash_out = hash;
-    good =
-        block_check(header.set_id, shard.index, stripe, hash, payload_bytes) == read_check(block_out + payload_bytes);
-  }
+  for (std::uint32_t i = 0; descriptor && i < shard.base_count && !good; ++i)
+    good = read_block_at(*descriptor, shard, shard.bases[i], stripe, block_out, hash_out);
   if (!open.used.load(std::memory_order_relaxed)) open.used.store(true, std::memory_order_relaxed);
   if (!good) bad_block_count_.fetch_add(1, std::memory_order_relaxed);
   return good;
+}
+
+bool SetReader::read_raw_block(std::size_t file, std::uint64_t stripe, std::byte *block_out) {
+  const SetHeader &header = set_.header;
+  const ShardFile &shard = set_.files[file];
+  const std::shared_ptr<Descriptor> descriptor = descriptor_of(file);
+  if (!descriptor) return false;
+  // A file that something was cut out of, or put into, has two places for the block: it lies beside its neighbours.
+  std::int64_t base = shard.bases[0];
+  for (std::uint32_t i = shard.base_count; i-- > 0;)
+    if ((stripe != 0 && read_block_at(*descriptor, shard, shard.bases[i], stripe - 1, block_out)) ||
+        (stripe + 1 < header.stripe_count() &&
+         read_block_at(*descriptor, shard, shard.bases[i], stripe + 1, block_out)))
+      base = shard.bases[i];
+  const std::uint64_t block_bytes = header.payload_bytes_of(stripe) + kCheckBytes;
+  const std::int64_t offset = static_cast<std::int64_t>(header.block_offset(stripe)) + base;
+  const std::uint64_t cut_off = offset < 0 ? std::min(static_cast<std::uint64_t>(-offset), block_bytes) : 0;
+  std::fill_n(block_out, block_bytes, std::byte{0});
+  return cut_off == block_bytes || read_at(descriptor->get(), block_out + cut_off, block_bytes - cut_off,
+                                           static_cast<std::uint64_t>(std::max<std::int64_t>(offset, 0))) >= 0;
 }
 
 std::shared_ptr<Descriptor> SetReader::descriptor_of(std::size_t file) {

@@ -29,6 +29,9 @@ class SetReader {
   // can be opened. Any thread.
   bool read_block(std::uint32_t shard, std::uint64_t stripe, std::byte *block_out, Hash128 *hash_out = nullptr);
   bool read_block_of_file(std::size_t file, std::uint64_t stripe, std::byte *block_out, Hash128 *hash_out = nullptr);
+  // The bytes that lie where that block belongs, good or bad; zeros where the file has none. False when they cannot be
+  // read.
+  bool read_raw_block(std::size_t file, std::uint64_t stripe, std::byte *block_out);
 
   std::uint64_t read_bytes() const { return read_bytes_.load(); }
   std::uint64_t bad_block_count() const { return bad_block_count_.load(); }
@@ -43,6 +46,8 @@ class SetReader {
   };
 
   std::shared_ptr<Descriptor> descriptor_of(std::size_t file);
+  bool read_block_at(const Descriptor &descriptor, const ShardFile &shard, std::int64_t base, std::uint64_t stripe,
+                     std::byte *block_out, Hash128 *hash_out = nullptr);
   void close_all();
 
   const ShardSet &set_;

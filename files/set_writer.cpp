@@ -252,6 +252,7 @@ void SetWriter::commit(std::uint64_t content_bytes, const std::function<void()> 
   over_ = "the writer's commit has failed; it can only be destroyed";
   if (!attached_) {
     header_.digest = written_.digest(content_bytes);
+    header_.folder_count = files_->folders_in_turn();
     write_records();
   }
   for (std::uint32_t i = 0; i < header_.shard_count(); ++i) {

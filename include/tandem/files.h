@@ -394,6 +394,9 @@ typedef struct tandem_files_repair_options {
   void *progress_user;
   uint32_t lock_wait_seconds; /* as encode; of the folders of all files that are rebuilt */
   uint32_t reserved;          /* 0 */
+  tandem_files_note note; /* NULL = none. Hears where the layout of the encode cannot be restored, and why nothing is
+                             written to a set that too few shards agree on */
+  void *note_user;
 } tandem_files_repair_options;
 
 typedef struct tandem_files_repair_result {
@@ -413,21 +416,23 @@ typedef struct tandem_files_repair_result {
 /* Mends a set: rewrites bad blocks and damaged records in place, and writes shard files anew that are missing, have a
  * wrong length or cannot be written to, beside the old ones, then renames them. What was written is read back (from the
  * disk; with no_sync it may come from memory) and compared with its checksums. Stripes with too few good blocks stay as
- * they are; everything else is mended.
+ * they are, in a rebuilt file too; everything else is mended. Nothing is written where fewer than k shards have a file
+ * of at least half the length that the headers claim. A rebuilt file gets mode and owner of the file that it replaces,
+ * a missing shard's those of the first file of the set.
  *
  * A kill at any moment costs nothing: blocks that are good are never written to, and a rebuilt file gets its name when
  * it is complete. It replaces the file that was searched only: where another one has that name by then, that one stays,
  * and the call fails with IO.
  *
  * A missing shard's file is called as the others are ("NAME.003.tandem"), or by the set id where they have no common
- * name; so also where anything else has that name, unless `force`. It goes to the folder of the others.
- * Where these lie in several folders, encode's order is recognised (shard i in folder i % folder_count); a shard whose
- * folder is not among them goes to a folder of the search that holds nothing of the set (a new disk), else to the one
- * that holds the fewest.
- * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (there is no shard file), OUT_OF_MEMORY, CANCELLED (what was mended stays
- *   so), DEVICE, IO (something could not be written, could not be read any more, or reads back wrong: the rest was
- *   mended; or the process may not open more files). What cannot be recovered is a result, not an error: state is
- *   TANDEM_FILES_LOST. */
+ * name; so also where anything else has that name, unless `force`. It goes to the folder where encode put it: the
+ * headers tell encode's number of folders (shard i lies in folder i % that), the other files of that folder tell where
+ * it is. Where there is none of these, a folder of the search that holds nothing of the set (a new disk) takes its
+ * place; if no such folder is left, the shard goes to the folder that holds the fewest, and a note says so. Status:
+ * INVALID_ARGUMENT, NOT_RECOVERABLE (there is no shard file), OUT_OF_MEMORY, CANCELLED (what was mended stays so),
+ * DEVICE, IO (something could not be written, could not be read any more, or reads back wrong: the rest was mended; or
+ * the process may not open more files). What cannot be recovered is a result, not an error: state is TANDEM_FILES_LOST.
+ */
 TANDEM_API tandem_status tandem_files_repair(tandem_context *context, const tandem_files_search *search,
                                              const tandem_files_repair_options *options,
                                              tandem_files_repair_result *result_out);

@@ -18,12 +18,15 @@
 #include "files/format.hpp"
 #include "files/ranges.hpp"
 #include "tests/files/kit.hpp"
+#include "tests/support/random.hpp"
+#include "tests/support/thinned.hpp"
 
 using namespace tandem::files;
 
 namespace {
 
 std::atomic<bool> reads_fail{false};
+std::atomic<off_t> failing_offset{-1};
 std::mutex synced_mutex;
 std::vector<ino_t> synced;
 
@@ -32,7 +35,7 @@ std::vector<ino_t> synced;
 // The library's own calls come here too.
 extern "C" __attribute__((visibility("default"))) ssize_t preadv(int descriptor, const iovec *pieces, int count,
                                                                  off_t offset) {
-  if (reads_fail.load()) {
+  if (reads_fail.load() || offset == failing_offset.load()) {
     errno = EIO;
     return -1;
   }
@@ -95,6 +98,9 @@ class Repair : public Files {
     during_count_ = 0;
     options.folders = given_.empty() ? nullptr : given_.data();
     options.folder_count = given_.size();
+    notes_.clear();
+    options.note = [](void *user, const char *note) { static_cast<std::string *>(user)->append(note).append("\n"); };
+    options.note_user = &notes_;
     if (!set_id_.empty()) options.set_id_prefix = set_id_.c_str();
     repaired_ = {};
     repaired_.struct_bytes = sizeof repaired_;
@@ -125,7 +131,7 @@ class Repair : public Files {
   std::vector<Told> told_;
   tandem_files_repair_result repaired_ = {};
   std::vector<const char *> given_;
-  std::string set_id_;
+  std::string set_id_, notes_;
   std::int32_t no_sync_ = 1;
   // Called between the passes over the content, with the number of those that have ended (1: the damage is known; 2:
   // all is written; 3: it was read back): what somebody else does meanwhile.
@@ -223,6 +229,89 @@ TEST_F(Repair, WhatIsLostStaysAndTheRestIsMended) {
   EXPECT_EQ(now.lost_stripe_count, 1u);
 }
 
+// A file that is written anew has the bytes of its lost blocks as they were, wherever in the old file they lie.
+TEST_F(Repair, LostBlocksKeepTheirBytesInARebuiltFile) {
+  constexpr std::uint64_t kLost[] = {0, 6, 9};
+  for (const std::string change : {"extended", "cut", "longer before a lost block", "shorter before a lost block"}) {
+    fs::remove_all(shards_);
+    encode(paint(10 * 3 * (kBlock - 16) - 50), 3, 2, kBlock);
+    for (const std::uint64_t block : kLost)
+      for (const unsigned i : {0, 1}) damage(i, 4096 + block * kBlock + 7 * i, 3);
+    const auto before = contents(shards_);
+    std::vector<char> file = slurp(shard(1));
+    const auto middle = file.begin() + 4096 + 3 * kBlock;
+    if (change == "extended") file.insert(file.end(), 5, 'x');
+    if (change == "cut") file.resize(file.size() - 4096);
+    if (change == "longer before a lost block") file.insert(middle, 77, 'x');
+    if (change == "shorter before a lost block") file.erase(middle, middle + 100);
+    spill(shard(1), file);
+    fs::remove(shard(2));
+    ASSERT_EQ(repair({shards_}), TANDEM_OK) << change << ": " << tandem_last_error_message();
+    EXPECT_EQ(repaired_.state, TANDEM_FILES_LOST);
+    EXPECT_EQ(repaired_.lost_stripe_count, 3u);
+    EXPECT_EQ(repaired_.rebuilt_file_count, 2u);
+    EXPECT_EQ(slurp(shard(1)), before[1].second) << change;
+    // With what survived of the others the content is whole again.
+    std::vector<char> whole = slurp(shard(1));
+    for (const std::uint64_t block : kLost)
+      for (unsigned i = 0; i < 3; ++i) {
+        char &c = whole[4096 + block * kBlock + 7 + i];
+        c = static_cast<char>(~c);
+      }
+    spill(shard(1), whole);
+    ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+    EXPECT_EQ(repaired_.state, TANDEM_FILES_INTACT);
+  }
+}
+
+// Where the old bytes cannot be read just now, the old file is the only one that may still have them.
+TEST_F(Repair, ALostBlockThatCannotBeReadKeepsItsFile) {
+  encode(paint(10 * 3 * (kBlock - 16)), 3, 2, kBlock);
+  for (const unsigned i : {0, 1, 4}) damage(i, 4096 + 6 * kBlock, 1);
+  spill(shard(1), [&] {
+    std::vector<char> file = slurp(shard(1));
+    file.push_back('x');
+    return file;
+  }());
+  const auto before = contents(shards_);
+  failing_offset = 4096 + 6 * kBlock;
+  EXPECT_EQ(repair({shards_}), TANDEM_ERROR_IO);
+  failing_offset = -1;
+  EXPECT_EQ(contents(shards_), before);
+}
+
+TEST_F(Repair, ARebuiltFileKeepsModeAndOwner) {
+  encode(paint(9000), 3, 2, kBlock);
+  for (unsigned i = 0; i < 5; ++i) {
+    ASSERT_EQ(chmod(shard(i).c_str(), i == 1 ? 0640 : 0600), 0);
+    if (geteuid() == 0) {
+      ASSERT_EQ(chown(shard(i).c_str(), 65534, 65534), 0);
+    }
+  }
+  fs::resize_file(shard(1), fs::file_size(shard(1)) + 1);
+  fs::remove(shard(2));
+  ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(repaired_.rebuilt_file_count, 2u);
+  for (unsigned i = 0; i < 5; ++i) {
+    struct stat status;
+    ASSERT_EQ(stat(shard(i).c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 07777, i == 1 ? 0640u : 0600u) << i;
+    EXPECT_EQ(status.st_uid, geteuid() == 0 ? 65534 : geteuid()) << i;
+  }
+}
+
+// Another repair makes the missing shard after this one has searched.
+TEST_F(Repair, AShardThatAppearsIsNotMadeTwice) {
+  encode(paint(9000), 3, 2, kBlock);
+  const auto before = contents(shards_);
+  fs::remove(shard(1));
+  during_ = [&](int pass) {
+    if (pass == 1) spill(shard(1), before[1].second);
+  };
+  EXPECT_EQ(repair({shards_}), TANDEM_ERROR_IO);
+  EXPECT_EQ(contents(shards_), before);
+}
+
 TEST_F(Repair, TooFewShardsAreLeftAlone) {
   encode(paint(5000), 3, 2, kBlock);
   for (const unsigned i : {0, 1, 2}) fs::remove(shard(i));
@@ -274,6 +363,76 @@ TEST_F(Repair, FoldersInTurnAreRecognised) {
   given_ = {other.c_str()};
   ASSERT_EQ(repair({names[0], names[2]}), TANDEM_OK) << tandem_last_error_message();
   EXPECT_EQ(contents(other), b);
+}
+
+// Whatever is lost of a set that can be recovered, from whichever folders: it comes back where it was.
+TEST_F(Repair, EveryLayoutIsRestored) {
+  const bool all = std::getenv("TANDEM_TEST_ALL") != nullptr;
+  const std::uint64_t seed = all ? 1 : std::random_device{}();
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  tandem::test::Random random(seed);
+  unsigned replaced_count = 0;
+  for (std::uint64_t round = 0; round < tandem::test::thinned(all ? 5000 : 500); ++round) {
+    const auto k = static_cast<std::uint32_t>(random.between(1, 8)),
+               m = static_cast<std::uint32_t>(random.between(1, 6));
+    const auto folder_count = static_cast<unsigned>(random.between(1, k + m + 1));
+    std::vector<std::string> names;
+    std::vector<const char *> pointers;
+    for (unsigned i = 0; i < folder_count; ++i) names.push_back((root_ / std::to_string(i)).string());
+    for (const std::string &name : names) pointers.push_back(name.c_str());
+    spill(root_ / "source", paint(random.below(3000)));
+    tandem_files_encode_options options = encode_options(root_ / "source", k, m, 64);
+    options.folders = pointers.data();
+    options.folder_count = folder_count;
+    ASSERT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_OK) << tandem_last_error_message();
+    std::vector<fs::path> folders;
+    for (const std::string &name : names)
+      if (fs::exists(name)) folders.emplace_back(name);
+    std::vector<std::vector<std::pair<std::string, std::vector<char>>>> before;
+    for (const fs::path &folder : folders) before.push_back(contents(folder));
+
+    unsigned lost = 0;
+    for (const unsigned i : random.pick(static_cast<unsigned>(folders.size()), static_cast<unsigned>(folders.size()))) {
+      if (lost + before[i].size() > m || random.chance(30)) continue;
+      for (const auto &[name, bytes] : before[i]) fs::remove(folders[i] / name);
+      lost += static_cast<unsigned>(before[i].size());
+      ++replaced_count;
+    }
+    while (lost < m && random.chance(50)) {  // and single files
+      const std::size_t i = random.below(folders.size());
+      if (before[i].empty()) continue;
+      lost += fs::remove(folders[i] / before[i][random.below(before[i].size())].first) ? 1 : 0;
+    }
+    ASSERT_EQ(repair(folders), TANDEM_OK) << tandem_last_error_message();
+    EXPECT_EQ(repaired_.state, TANDEM_FILES_INTACT);
+    EXPECT_EQ(notes_, "");
+    for (std::size_t i = 0; i < folders.size(); ++i) {
+      ASSERT_EQ(contents(folders[i]), before[i]) << "round " << round << " of seed " << seed << ": " << k << "+" << m
+                                                 << ", folder " << i << " of " << folder_count;
+      fs::remove_all(folders[i]);
+    }
+  }
+  EXPECT_GT(replaced_count, 0u);
+}
+
+// The replaced disk is not named: its shards go beside others, and repair says so.
+TEST_F(Repair, ALayoutThatCannotBeRestoredIsTold) {
+  std::vector<std::string> names;
+  for (const char *name : {"a", "b", "c"}) names.push_back((root_ / name).string());
+  const char *folders[] = {names[0].c_str(), names[1].c_str(), names[2].c_str()};
+  spill(root_ / "source", paint(9000));
+  tandem_files_encode_options options = encode_options(root_ / "source", 3, 3, kBlock);
+  options.folders = folders;
+  options.folder_count = 3;
+  ASSERT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_OK) << tandem_last_error_message();
+  fs::remove_all(names[1]);
+  ASSERT_EQ(repair({names[0], names[2]}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(notes_,
+            "the layout of the encode cannot be restored: it used 3 folders, and 2 are named. 2 missing shards go to "
+            "folders with other shards; " +
+                names[0] + " then holds 3 of the 6 shards\n");
+  EXPECT_EQ(entries(names[0]), 3u);  // neither folder alone has more than m
+  EXPECT_EQ(entries(names[2]), 3u);
 }
 
 // One shard of the folder is left over from the generation before.
@@ -607,6 +766,24 @@ TEST_F(Repair, AnAbsurdContentLengthTakesNoTime) {
   ASSERT_EQ(repair({shards_}, true), TANDEM_OK) << tandem_last_error_message();
   EXPECT_EQ(repaired_.state, TANDEM_FILES_LOST);
   EXPECT_EQ(contents(shards_), before);
+}
+
+// Each claims files of 550 GB. Nothing is written for that, whether k shards say so or fewer.
+TEST_F(Repair, AnAbsurdContentLengthWritesNothing) {
+  for (const unsigned kept : {3, 1}) {
+    fs::remove_all(shards_);
+    encode({}, 2, 1, kBlock);
+    for (unsigned i = 0; i < 3; ++i) forge(shard(i), 64, std::uint64_t{1} << 40, 8);
+    for (unsigned i = kept; i < 3; ++i) fs::remove(shard(i));
+    const auto before = contents(shards_);
+    during_ = [&](int) { EXPECT_EQ(entries(shards_), kept) << "something is written"; };
+    ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+    EXPECT_EQ(repaired_.state, TANDEM_FILES_LOST);
+    EXPECT_EQ(repaired_.written_bytes, 0u);
+    EXPECT_NE(notes_.find("nothing is written: 0 shards have a file of at least half of the"), std::string::npos)
+        << notes_;
+    EXPECT_EQ(contents(shards_), before);
+  }
 }
 
 // Files of one set id that claim different shapes are different sets, and none of them is taken for the other.

@@ -38,6 +38,7 @@ SetHeader sample_header() {
   header.matrix = 8;
   header.block_bytes = 65536;
   header.mode = 0640;
+  header.folder_count = 7;
   header.content_bytes = 123456789;
   header.digest = {0x0123456789abcdef, 0xfedcba9876543210};
   return header;
@@ -67,7 +68,7 @@ TEST(Format, RecordBytesArePinned) {
       0x89, 'T',  'N',  'D',  'M',  '\r', '\n', 0x1a, 2,    0,    0,    0,    2,    0,    0,    0,   3, 20,
       37,   54,   71,   88,   105,  122,  139,  156,  173,  190,  207,  224,  241,  2,    10,   0,   0, 0,
       4,    0,    0,    0,    8,    0,    0,    0,    0,    0,    0,    0,    13,   0,    0,    0,   0, 0,
-      1,    0,    0xa0, 1,    0,    0,    0,    0,    0,    0,    0x15, 0xcd, 0x5b, 7,    0,    0,   0, 0,
+      1,    0,    0xa0, 1,    0,    0,    7,    0,    0,    0,    0x15, 0xcd, 0x5b, 7,    0,    0,   0, 0,
       0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01, 0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe};
   EXPECT_EQ(std::memcmp(bytes.data(), head, sizeof head), 0);
   for (std::size_t i = sizeof head; i < kRecordBytes - 8; ++i) ASSERT_EQ(std::to_integer<int>(bytes[i]), 0) << i;
@@ -106,6 +107,8 @@ TEST(Format, NumbersOutOfLimitsAreRefused) {
                         {52, UINT32_MAX, 4},
                         {56, 01000, 4},
                         {56, 04755, 4},
+                        {60, 15, 4},
+                        {60, UINT32_MAX, 4},
                         {64, (1ull << 60) + 1, 8},
                         {64, UINT64_MAX, 8}};
   for (const Case &c : cases) {

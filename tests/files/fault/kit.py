@@ -1,5 +1,6 @@
 """What the tests in this folder share: `tandem` run with faults (fault.c), trees of files as values, and what a loss of
 power may leave of them."""
+import copy
 import os
 import shutil
 import signal
@@ -24,6 +25,12 @@ class Call:
 
 class Done:
     """A run that ended."""
+
+    def until(self, count):
+        """The same run, ended after so many of its calls."""
+        part = copy.copy(self)
+        part.calls = self.calls[:count]
+        return part
 
     def __init__(self, process, calls, data):
         self.status, self.stdout, self.stderr = process.returncode, process.stdout, process.stderr.decode()
@@ -142,7 +149,8 @@ class _Change:
 
 
 def after_power_loss(root, start, done, random):
-    """One of the trees that the run `done`, begun with the tree `start`, may leave when the power goes at its end."""
+    """One of the trees that the run `done`, begun with the tree `start`, may leave when the power goes at its end. Without
+    `random` the tree that it leaves when it is killed there."""
     names, changes, data_at = {root: "folder"}, [], 0
     for path, content in start.items():
         names[os.path.join(root, path)] = "folder" if content is None else _File(content)
@@ -184,10 +192,10 @@ def after_power_loss(root, start, done, random):
         elif call.name == "fallocate":
             raise NotImplementedError("the model knows no fallocate")
 
-    survival, as_journal = random.choice((0, 0.3, 0.7, 1)), random.random() < 0.5
+    survival, as_journal = (random.choice((0, 0.3, 0.7, 1)), random.random() < 0.5) if random else (1, False)
     lost_folders, lost_names, left = set(), set(), dict(at_first)
     for each in changes:
-        lost = not each.safe and (random.random() >= survival or lost_names & set(each.after)
+        lost = random and not each.safe and (random.random() >= survival or lost_names & set(each.after)
                                   or as_journal and lost_folders & each.folders)
         if lost:
             lost_folders |= each.folders
@@ -195,7 +203,7 @@ def after_power_loss(root, start, done, random):
         else:
             left.update(each.after)
 
-    fates = random.choice((("keep",), ("drop",), ("zero",), ("keep", "drop", "zero")))
+    fates = () if not random else random.choice((("keep",), ("drop",), ("zero",), ("keep", "drop", "zero")))
     tree, contents = {}, {}
     for path, thing in sorted(left.items(), key=lambda entry: entry[0]):
         name = os.path.relpath(path, root)
@@ -204,6 +212,6 @@ def after_power_loss(root, start, done, random):
         if os.path.dirname(name) and os.path.dirname(name) not in tree:
             continue  # its folder was never there
         if thing != "folder" and thing not in contents:  # once for all names of a file
-            contents[thing] = thing.content(lambda: random.choice(fates))
+            contents[thing] = thing.content(lambda: random.choice(fates) if random else "keep")
         tree[name] = contents.get(thing)
     return tree
