@@ -227,8 +227,8 @@ tandem_status tandem_context_create(const tandem_context_options *options, tande
     const std::string resources = api::text_option(given.resources, "TANDEM_RESOURCES");
     if (!resources.empty()) context->budget->set_all(resources);
     api::Settings settings = api::settings_of(given);
-    context->tuning_path = tuning::tuning_file_path(given.tuning_file, &settings.tuning_is_named);
-    context->tuning = tuning::load_tuning_file(context->tuning_path, settings.tuning_is_named, context->log);
+    context->tuning_path = tuning::file_path(given.tuning_file, &settings.tuning_is_named);
+    context->tuning = tuning::load_file(context->tuning_path, settings.tuning_is_named, context->log);
     context->backend = api::make_backend(*context, settings);
     *context_out = context.release();
   });
