@@ -1,6 +1,7 @@
 // The plain functions.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <new>
 
 #include "api/run.hpp"
@@ -44,9 +45,12 @@ void write_report(const core::VerifyReport &report, tandem_verify_result *result
 namespace {
 
 // Where the plan's outputs are parity shards only: their pointers in plan order.
-void gather_parity(const core::Plan &plan, void *const *parity, std::byte **outputs) {
-  for (const std::uint16_t index : plan.outputs())
-    *outputs++ = static_cast<std::byte *>(parity[index - plan.codec().k()]);
+void run_on_parity(const core::Plan &plan, const std::byte *const *inputs, void *const *parity,
+                   std::size_t shard_bytes) {
+  CallArray<std::byte *, 32> outputs(plan.outputs().size());
+  std::transform(plan.outputs().begin(), plan.outputs().end(), outputs.begin(),
+                 [&](std::uint16_t index) { return static_cast<std::byte *>(parity[index - plan.codec().k()]); });
+  run_stripe(plan, inputs, outputs.data(), shard_bytes);
 }
 
 void encode(tandem_context &context, const tandem_codec &codec, const void *const *data, void *const *parity,
@@ -58,27 +62,18 @@ void encode(tandem_context &context, const tandem_codec &codec, const void *cons
 
   const core::Shape shape = parity_shape(*codec.codec, core::Operation::encode, parity);
   if (shape.wanted.none()) return;
-  const core::Plan &plan = cached_plan(context, codec, shape);
-  std::byte *outputs[core::kMaxShards];
-  gather_parity(plan, parity, outputs);
-  run_stripe(plan, as_inputs(data), outputs, shard_bytes);
+  run_on_parity(cached_plan(context, codec, shape), as_inputs(data), parity, shard_bytes);
 }
 
 // update and accumulate: one column of the matrix, into the parities that have a pointer.
 void apply_column(tandem_context &context, const tandem_codec &codec, core::Shape shape, std::uint32_t index,
                   const void *first, const void *second, void *const *parity, std::size_t shard_bytes) {
   check_shard_bytes(shard_bytes, codec.codec->shard_count());
-  if (index >= codec.codec->k()) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("index is {}, but there are {} data shards", index, codec.codec->k()));
-  }
+  check_index(index, *codec.codec);
   if (shape.wanted.none()) return;
   shape.index = index;
-  const core::Plan &plan = cached_plan(context, codec, shape);
   const std::byte *inputs[] = {static_cast<const std::byte *>(first), static_cast<const std::byte *>(second)};
-  std::byte *outputs[core::kMaxShards];
-  gather_parity(plan, parity, outputs);
-  run_stripe(plan, inputs, outputs, shard_bytes);
+  run_on_parity(cached_plan(context, codec, shape), inputs, parity, shard_bytes);
 }
 
 void verify(tandem_context &context, const tandem_codec &codec, const void *const *shards, std::size_t shard_bytes,
@@ -89,12 +84,12 @@ void verify(tandem_context &context, const tandem_codec &codec, const void *cons
   shape.operation = core::Operation::verify;
   shape.wanted = all_parity(*codec.codec);
   const core::Plan &plan = cached_plan(context, codec, shape);
-  Pointers pointers;
+  Pointers pointers(plan);
   gather(plan, const_cast<void *const *>(shards), &pointers);
-  check_pointers(plan, pointers.inputs, pointers.outputs, shard_bytes);
-  core::Mismatch mismatches[core::kMaxShards];
-  core::Task task = plan.task(pointers.inputs, pointers.outputs, shard_bytes);
-  task.mismatches = mismatches;
+  check_pointers(plan, pointers.inputs.data(), pointers.outputs.data(), shard_bytes);
+  CallArray<core::Mismatch, 16> mismatches(plan.outputs().size());
+  core::Task task = plan.task(pointers.inputs.data(), pointers.outputs.data(), shard_bytes);
+  task.mismatches = mismatches.data();
   core::Control control;
   plan.backend().run({&task, 1}, control);
   write_report(core::explain(plan, task, control), result_out);
@@ -129,9 +124,9 @@ tandem_status tandem_decode(tandem_context *context, const tandem_codec *codec, 
     const tandem::core::Shape shape = decode_shape(*codec->codec, shards, present);
     if (shape.wanted.none()) return;
     const tandem::core::Plan &plan = cached_plan(*context, *codec, shape);
-    Pointers pointers;
+    Pointers pointers(plan);
     gather(plan, shards, &pointers);
-    run_stripe(plan, pointers.inputs, pointers.outputs, shard_bytes);
+    run_stripe(plan, pointers.inputs.data(), pointers.outputs.data(), shard_bytes);
   });
 }
 

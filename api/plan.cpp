@@ -41,11 +41,8 @@ Shape plan_shape(const core::Backend &backend, const Codec &codec, const tandem_
   }
   Shape shape;
   shape.operation = static_cast<Operation>(options.operation);
-  const bool one_column = shape.operation == Operation::update || shape.operation == Operation::accumulate;
-  if (one_column) {
-    if (options.index >= codec.k())
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 fmt::format("index is {}, but there are {} data shards", options.index, codec.k()));
+  if (shape.operation == Operation::update || shape.operation == Operation::accumulate) {
+    check_index(options.index, codec);
     shape.index = options.index;
     shape.overwrite = options.first != 0;
   }
@@ -97,9 +94,9 @@ void read_arguments(const Plan &plan, core::MemoryKind memory, const tandem_plan
     check_ranges(arguments);
   }
   if (memory == core::MemoryKind::host) {
-    check_pointers(plan, out->inputs, out->outputs, arguments.shard_bytes);
+    check_pointers(plan, out->inputs.data(), out->outputs.data(), arguments.shard_bytes);
   } else {
-    check_given(plan, out->inputs, out->outputs);  // what lies where, the backend asks its driver
+    check_given(plan, out->inputs.data(), out->outputs.data());  // what lies where, the backend asks its driver
   }
 }
 
@@ -108,11 +105,12 @@ class Run {
  public:
   Run(const tandem_plan &plan, const tandem_plan_arguments &arguments)
       : plan_(plan.plan),
+        pointers_(*plan_),
         result_(arguments.verify_result),
         ranges_out_(arguments.verify_ranges),
         range_count_out_(arguments.verify_range_count_out) {
     read_arguments(*plan_, plan.memory, arguments, &pointers_);
-    task_ = plan_->task(pointers_.inputs, pointers_.outputs, arguments.shard_bytes);
+    task_ = plan_->task(pointers_.inputs.data(), pointers_.outputs.data(), arguments.shard_bytes);
     if (plan.memory != core::MemoryKind::host) take_device_memory(plan.memory, arguments);
     if (plan_->mode() == core::Mode::compare) {
       mismatches_.resize(plan_->outputs().size());
