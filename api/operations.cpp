@@ -24,6 +24,7 @@ core::Shape decode_shape(const core::Codec &codec, void *const *shards, const st
 }
 
 core::Shape parity_shape(const core::Codec &codec, core::Operation operation, void *const *parity) {
+  check_parity(parity, codec);
   core::Shape shape;
   shape.operation = operation;
   for (unsigned r = 0; r < codec.m(); ++r)
@@ -56,8 +57,8 @@ void run_on_parity(const core::Plan &plan, const std::byte *const *inputs, void 
 void encode(tandem_context &context, const tandem_codec &codec, const void *const *data, void *const *parity,
             std::size_t shard_bytes) {
   check_shard_bytes(shard_bytes, codec.codec->shard_count());
-  const unsigned m = codec.codec->m();
-  if (!any_null(parity, m))
+  check_parity(parity, *codec.codec);
+  if (!any_null(parity, codec.codec->m()))
     return run_stripe(cached_encode_plan(context, codec), as_inputs(data), as_outputs(parity), shard_bytes);
 
   const core::Shape shape = parity_shape(*codec.codec, core::Operation::encode, parity);
@@ -96,7 +97,6 @@ void verify(tandem_context &context, const tandem_codec &codec, const void *cons
 }
 
 constexpr std::size_t kLine = 64;  // bytes of a cache line
-constexpr const char *kNullArgument = "a pointer argument is NULL";
 
 }  // namespace
 }  // namespace tandem::api
@@ -110,16 +110,13 @@ extern "C" {
 
 tandem_status tandem_encode(tandem_context *context, const tandem_codec *codec, const void *const *data,
                             void *const *parity, size_t shard_bytes) {
-  if (context == nullptr || codec == nullptr || data == nullptr || (parity == nullptr && codec->codec->m() != 0))
-    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
-  return base::guarded([&] { encode(*context, *codec, data, parity, shard_bytes); });
+  return base::guarded({{"context", context}, {"codec", codec}, {"data", data}},
+                       [&] { encode(*context, *codec, data, parity, shard_bytes); });
 }
 
 tandem_status tandem_decode(tandem_context *context, const tandem_codec *codec, void *const *shards,
                             const uint8_t *present, size_t shard_bytes) {
-  if (context == nullptr || codec == nullptr || shards == nullptr || present == nullptr)
-    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
-  return base::guarded([&] {
+  return base::guarded({{"context", context}, {"codec", codec}, {"shards", shards}, {"present", present}}, [&] {
     check_shard_bytes(shard_bytes, codec->codec->shard_count());
     const tandem::core::Shape shape = decode_shape(*codec->codec, shards, present);
     if (shape.wanted.none()) return;
@@ -132,17 +129,13 @@ tandem_status tandem_decode(tandem_context *context, const tandem_codec *codec, 
 
 tandem_status tandem_verify(tandem_context *context, const tandem_codec *codec, const void *const *shards,
                             size_t shard_bytes, tandem_verify_result *result_out) {
-  if (context == nullptr || codec == nullptr || shards == nullptr || result_out == nullptr)
-    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
-  return base::guarded([&] { verify(*context, *codec, shards, shard_bytes, result_out); });
+  return base::guarded({{"context", context}, {"codec", codec}, {"shards", shards}, {"result_out", result_out}},
+                       [&] { verify(*context, *codec, shards, shard_bytes, result_out); });
 }
 
 tandem_status tandem_update(tandem_context *context, const tandem_codec *codec, uint32_t index, const void *old_data,
                             const void *new_data, void *const *parity, size_t shard_bytes) {
-  if (context == nullptr || codec == nullptr || old_data == nullptr || new_data == nullptr ||
-      (parity == nullptr && codec->codec->m() != 0))
-    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
-  return base::guarded([&] {
+  return base::guarded({{"context", context}, {"codec", codec}, {"old_data", old_data}, {"new_data", new_data}}, [&] {
     apply_column(*context, *codec, parity_shape(*codec->codec, Operation::update, parity), index, old_data, new_data,
                  parity, shard_bytes);
   });
@@ -150,9 +143,7 @@ tandem_status tandem_update(tandem_context *context, const tandem_codec *codec, 
 
 tandem_status tandem_accumulate(tandem_context *context, const tandem_codec *codec, uint32_t index, const void *data,
                                 void *const *parity, size_t shard_bytes, int32_t first) {
-  if (context == nullptr || codec == nullptr || data == nullptr || (parity == nullptr && codec->codec->m() != 0))
-    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
-  return base::guarded([&] {
+  return base::guarded({{"context", context}, {"codec", codec}, {"data", data}}, [&] {
     tandem::core::Shape shape = parity_shape(*codec->codec, Operation::accumulate, parity);
     shape.overwrite = first != 0;
     apply_column(*context, *codec, shape, index, data, nullptr, parity, shard_bytes);
@@ -160,8 +151,7 @@ tandem_status tandem_accumulate(tandem_context *context, const tandem_codec *cod
 }
 
 tandem_status tandem_shards_allocate(size_t count, size_t shard_bytes, void **shards_out) {
-  if (shards_out == nullptr) return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
-  return base::guarded([&] {
+  return base::guarded({{"shards_out", shards_out}}, [&] {
     if (count == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "count is 0");
     constexpr std::size_t kMost = static_cast<std::size_t>(PTRDIFF_MAX) / 2;
     if (shard_bytes == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shard_bytes is 0");

@@ -189,9 +189,7 @@ extern "C" {
 
 tandem_status tandem_plan_create(tandem_context *context, const tandem_codec *codec, const tandem_plan_options *options,
                                  tandem_plan **plan_out) {
-  if (context == nullptr || codec == nullptr || options == nullptr || plan_out == nullptr)
-    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
-  return base::guarded([&] {
+  return base::guarded({{"context", context}, {"codec", codec}, {"options", options}, {"plan_out", plan_out}}, [&] {
     const tandem_plan_options given = base::read_options(options, "tandem_plan_options");
     const Shape shape = plan_shape(*context->backend, *codec->codec, given);
     const auto memory = static_cast<tandem::core::MemoryKind>(given.memory);
@@ -206,19 +204,16 @@ tandem_status tandem_plan_create(tandem_context *context, const tandem_codec *co
 void tandem_plan_destroy(tandem_plan *plan) { delete plan; }
 
 tandem_status tandem_plan_shards_to_read(const tandem_plan *plan, uint8_t *read_out) {
-  if (plan == nullptr || read_out == nullptr)
-    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
-  for (unsigned i = 0; i < plan->plan->codec().shard_count(); ++i) read_out[i] = 0;
-  for (const std::uint16_t index : plan->plan->inputs()) read_out[index] = 1;
-  if (plan->plan->mode() != tandem::core::Mode::assign)  // compared with, or added to
-    for (const std::uint16_t index : plan->plan->outputs()) read_out[index] = 1;
-  return TANDEM_OK;
+  return base::guarded({{"plan", plan}, {"read_out", read_out}}, [&] {
+    for (unsigned i = 0; i < plan->plan->codec().shard_count(); ++i) read_out[i] = 0;
+    for (const std::uint16_t index : plan->plan->inputs()) read_out[index] = 1;
+    if (plan->plan->mode() != tandem::core::Mode::assign)  // compared with, or added to
+      for (const std::uint16_t index : plan->plan->outputs()) read_out[index] = 1;
+  });
 }
 
 tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_plan_arguments *arguments) {
-  if (plan == nullptr || arguments == nullptr)
-    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
-  return base::guarded([&] {
+  return base::guarded({{"plan", plan}, {"arguments", arguments}}, [&] {
     const tandem_plan_arguments given = base::read_options(arguments, "tandem_plan_arguments");
     Run run(*plan, given);
     plan->plan->backend().run(run.tasks(), run.control());
@@ -228,9 +223,7 @@ tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_plan_argumen
 
 tandem_status tandem_plan_submit(const tandem_plan *plan, const tandem_plan_arguments *arguments,
                                  tandem_job **job_out) {
-  if (plan == nullptr || arguments == nullptr || job_out == nullptr)
-    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
-  return base::guarded([&] {
+  return base::guarded({{"plan", plan}, {"arguments", arguments}, {"job_out", job_out}}, [&] {
     const tandem_plan_arguments given = base::read_options(arguments, "tandem_plan_arguments");
     auto job = std::make_unique<tandem_job>();
     job->message.reserve(512);  // a whole message: wait, which keeps it, must not have to allocate
@@ -258,9 +251,7 @@ tandem_status tandem_job_wait(tandem_job *job) {
 }
 
 tandem_status tandem_job_cancel(tandem_job *job) {
-  if (job == nullptr) return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "job is NULL");
-  job->run->control().cancel();
-  return TANDEM_OK;
+  return base::guarded({{"job", job}}, [&] { job->run->control().cancel(); });
 }
 
 void tandem_job_destroy(tandem_job *job) {
