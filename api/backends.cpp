@@ -150,7 +150,7 @@ std::vector<hybrid::Member> device_members(const BackendKind &kind, tandem_conte
   hybrid::Member member;
   member.name = name;
   member.backend = open_device<Options, kFactory>(kind, context, name, "");
-  member.keeps = std::make_shared<std::pair<std::shared_ptr<core::Budget>, std::shared_ptr<const tuning::TuningTable>>>(
+  member.keeps = std::make_shared<std::pair<std::shared_ptr<core::Budget>, std::shared_ptr<const tuning::Table>>>(
       context.budget, context.tuning);
   member.lanes = member.backend->traits().lanes;
   member.start_up_seconds = kind.start_up_seconds;

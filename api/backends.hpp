@@ -28,7 +28,7 @@ struct FoundDevice {
   unsigned thread_count;
 };
 
-// One row. A backend that is new needs no other change outside its own folder, but for its CMake file and tests.
+// One row. A new backend adds one; in core/ only the name of its memory resource (core/budget.hpp).
 struct BackendKind {
   const char *name;
   const char *forms;             // of its devices' names, for messages

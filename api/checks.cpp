@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "api/call_array.hpp"
 #include "base/error.hpp"
 #include "base/overlap.hpp"
 
@@ -27,14 +28,14 @@ std::string shard_name(const core::Codec &codec, unsigned index) {
 
 void check_overlap(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs,
                    std::uint64_t shard_bytes) {
-  base::Extent extents[2 * core::kMaxShards];
+  CallArray<base::Extent, 48> extents(plan.outputs().size() + plan.inputs().size());
   std::size_t count = 0;
   for (std::size_t i = 0; i < plan.outputs().size(); ++i)
     extents[count++] = {outputs[i], static_cast<std::size_t>(shard_bytes), true, plan.outputs()[i]};
   for (std::size_t i = 0; i < plan.inputs().size(); ++i)
     extents[count++] = {inputs[i], static_cast<std::size_t>(shard_bytes), false, plan.inputs()[i]};
   base::Overlap found;
-  if (!base::find_overlap({extents, count}, &found)) return;
+  if (!base::find_overlap({extents.data(), count}, &found)) return;
   base::fail(TANDEM_ERROR_OVERLAP,
              fmt::format("{} (written, {} bytes) overlaps {} ({})", shard_name(plan.codec(), found.output), shard_bytes,
                          shard_name(plan.codec(), found.other), found.other_is_output ? "written too" : "read"));
@@ -44,12 +45,17 @@ void check_overlap(const core::Plan &plan, const std::byte *const *inputs, std::
 
 void check_shard_bytes(std::uint64_t shard_bytes, std::uint64_t shard_count) {
   if (shard_bytes == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shard_bytes is 0");
-  if (shard_bytes <= static_cast<std::uint64_t>(PTRDIFF_MAX) / core::kMaxShards) [[likely]]
-    return;  // without a division
-  if (shard_bytes > static_cast<std::uint64_t>(PTRDIFF_MAX) / shard_count) {
+  std::uint64_t bytes = 0;
+  if (__builtin_mul_overflow(shard_bytes, shard_count, &bytes) || bytes > PTRDIFF_MAX) {
     base::fail(TANDEM_ERROR_TOO_LARGE,
                fmt::format("{} shards of {} bytes do not fit the address space", shard_count, shard_bytes));
   }
+}
+
+void check_index(std::uint32_t index, const core::Codec &codec) {
+  if (index >= codec.k())
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+               fmt::format("index is {}, but there are {} data shards", index, codec.k()));
 }
 
 void check_given(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/error.hpp"
 #include "core/plan.hpp"
 
 namespace tandem::api {
@@ -27,6 +28,14 @@ bool any_null(const Pointer *pointers, std::size_t count) {
 
 // shard_bytes >= 1, and shard_count shards of it fit the address space. Throws Error.
 void check_shard_bytes(std::uint64_t shard_bytes, std::uint64_t shard_count);
+
+// The array of m parity pointers is there. Throws Error.
+inline void check_parity(void *const *parity, const core::Codec &codec) {
+  if (parity == nullptr && codec.m() != 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "parity is NULL");
+}
+
+// Of a data shard. Throws Error.
+void check_index(std::uint32_t index, const core::Codec &codec);
 
 // The pointers of one stripe in plan order: none NULL. Throws Error naming the shard.
 void check_given(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs);

@@ -11,20 +11,18 @@ using namespace tandem;
 extern "C" {
 
 tandem_status tandem_codec_create(const tandem_codec_options *options, tandem_codec **codec_out) {
-  if (options == nullptr) return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "options is NULL: k is needed");
-  if (codec_out == nullptr) return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "codec_out is NULL");
-  return base::guarded([&] { *codec_out = new tandem_codec{std::make_shared<const Codec>(*options)}; });
+  return base::guarded({{"options", options}, {"codec_out", codec_out}},
+                       [&] { *codec_out = new tandem_codec{std::make_shared<const Codec>(*options)}; });
 }
 
 void tandem_codec_destroy(tandem_codec *codec) { delete codec; }
 
 tandem_status tandem_codec_coefficients(const tandem_codec *codec, uint8_t *coefficients_out, size_t capacity_bytes) {
-  if (codec == nullptr) return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "codec is NULL");
-  const tandem::core::Matrix &parity = codec->codec->parity();
-  const std::size_t bytes = std::size_t{parity.rows()} * parity.columns();
-  if (coefficients_out == nullptr && bytes != 0)
-    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "coefficients_out is NULL");
-  return base::guarded([&] {
+  return base::guarded({{"codec", codec}}, [&] {
+    const tandem::core::Matrix &parity = codec->codec->parity();
+    const std::size_t bytes = std::size_t{parity.rows()} * parity.columns();
+    if (coefficients_out == nullptr && bytes != 0)
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "coefficients_out is NULL");
     if (capacity_bytes < bytes) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "capacity_bytes is " + std::to_string(capacity_bytes) +
                                                     ", the matrix has " + std::to_string(bytes) + " bytes");
@@ -40,9 +38,7 @@ const char *tandem_matrix_name(int32_t matrix) {
 }
 
 tandem_status tandem_matrix_from_name(const char *name, int32_t *matrix_out) {
-  if (name == nullptr || matrix_out == nullptr)
-    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "name or matrix_out is NULL");
-  return base::guarded([&] {
+  return base::guarded({{"name", name}, {"matrix_out", matrix_out}}, [&] {
     const tandem::core::Preset *preset = tandem::core::find_preset(std::string(name));
     if (preset == nullptr) {
       std::string known;

@@ -217,8 +217,7 @@ using namespace tandem;
 extern "C" {
 
 tandem_status tandem_context_create(const tandem_context_options *options, tandem_context **context_out) {
-  if (context_out == nullptr) return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "context_out is NULL");
-  return base::guarded([&] {
+  return base::guarded({{"context_out", context_out}}, [&] {
     static std::atomic<std::uint64_t> next_id{1};
     const tandem_context_options given = base::read_options(options, "tandem_context_options");
     auto context = std::make_unique<tandem_context>();
@@ -227,8 +226,8 @@ tandem_status tandem_context_create(const tandem_context_options *options, tande
     const std::string resources = api::text_option(given.resources, "TANDEM_RESOURCES");
     if (!resources.empty()) context->budget->set_all(resources);
     api::Settings settings = api::settings_of(given);
-    context->tuning_path = tuning::tuning_file_path(given.tuning_file, &settings.tuning_is_named);
-    context->tuning = tuning::load_tuning_file(context->tuning_path, settings.tuning_is_named, context->log);
+    context->tuning_path = tuning::file_path(given.tuning_file, &settings.tuning_is_named);
+    context->tuning = tuning::load_file(context->tuning_path, settings.tuning_is_named, context->log);
     context->backend = api::make_backend(*context, settings);
     *context_out = context.release();
   });
@@ -242,15 +241,11 @@ void tandem_context_destroy(tandem_context *context) {
 }
 
 tandem_status tandem_context_set_resource(tandem_context *context, const char *name, uint64_t amount) {
-  if (context == nullptr || name == nullptr)
-    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "context or name is NULL");
-  return base::guarded([&] { context->budget->set(name, amount); });
+  return base::guarded({{"context", context}, {"name", name}}, [&] { context->budget->set(name, amount); });
 }
 
 tandem_status tandem_context_query(const tandem_context *context, tandem_context_info *info_out) {
-  if (context == nullptr || info_out == nullptr)
-    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "context or info_out is NULL");
-  return base::guarded([&] {
+  return base::guarded({{"context", context}, {"info_out", info_out}}, [&] {
     tandem_context_info info = {};
     info.backend = context->backend->traits().name.c_str();
     info.kernel = context->kernel_name;

@@ -65,11 +65,9 @@ std::pair<core::Matrix, core::Mode> application(const core::Matrix &parity, std:
 
 extern "C" tandem_status tandem_kernel_text(const tandem_codec *codec, const tandem_kernel_text_options *options,
                                             char *text_out, size_t capacity_bytes, tandem_kernel_text_info *info_out) {
-  if (codec == nullptr || info_out == nullptr)
-    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "codec or info_out is NULL");
-  if (text_out == nullptr && capacity_bytes != 0)
-    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "text_out is NULL, and capacity_bytes is not 0");
-  return base::guarded([&] {
+  return base::guarded({{"codec", codec}, {"info_out", info_out}}, [&] {
+    if (text_out == nullptr && capacity_bytes != 0)
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "text_out is NULL, and capacity_bytes is not 0");
     const tandem_kernel_text_options given = base::read_options(options, "tandem_kernel_text_options");
     base::check_result_size(info_out, "tandem_kernel_text_info");
     device::KernelSpec spec;

@@ -22,8 +22,8 @@ struct tandem_context {
   // Shared with threads that a driver may hold up beyond the context's end.
   std::shared_ptr<tandem::core::Budget> budget = std::make_shared<tandem::core::Budget>();
   std::string tuning_path;
-  std::shared_ptr<const tandem::tuning::TuningTable> tuning;  // null: nothing is known
-  std::unique_ptr<tandem::core::Backend> backend;             // after the budget and the table that it uses
+  std::shared_ptr<const tandem::tuning::Table> tuning;  // null: nothing is known
+  std::unique_ptr<tandem::core::Backend> backend;       // after the budget and the table that it uses
   const char *kernel_name;
   const char *executor_name;
   unsigned thread_count = 0;

@@ -1,6 +1,7 @@
 // The plain functions.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <new>
 
 #include "api/run.hpp"
@@ -23,6 +24,7 @@ core::Shape decode_shape(const core::Codec &codec, void *const *shards, const st
 }
 
 core::Shape parity_shape(const core::Codec &codec, core::Operation operation, void *const *parity) {
+  check_parity(parity, codec);
   core::Shape shape;
   shape.operation = operation;
   for (unsigned r = 0; r < codec.m(); ++r)
@@ -44,41 +46,35 @@ void write_report(const core::VerifyReport &report, tandem_verify_result *result
 namespace {
 
 // Where the plan's outputs are parity shards only: their pointers in plan order.
-void gather_parity(const core::Plan &plan, void *const *parity, std::byte **outputs) {
-  for (const std::uint16_t index : plan.outputs())
-    *outputs++ = static_cast<std::byte *>(parity[index - plan.codec().k()]);
+void run_on_parity(const core::Plan &plan, const std::byte *const *inputs, void *const *parity,
+                   std::size_t shard_bytes) {
+  CallArray<std::byte *, 32> outputs(plan.outputs().size());
+  std::transform(plan.outputs().begin(), plan.outputs().end(), outputs.begin(),
+                 [&](std::uint16_t index) { return static_cast<std::byte *>(parity[index - plan.codec().k()]); });
+  run_stripe(plan, inputs, outputs.data(), shard_bytes);
 }
 
 void encode(tandem_context &context, const tandem_codec &codec, const void *const *data, void *const *parity,
             std::size_t shard_bytes) {
   check_shard_bytes(shard_bytes, codec.codec->shard_count());
-  const unsigned m = codec.codec->m();
-  if (!any_null(parity, m))
+  check_parity(parity, *codec.codec);
+  if (!any_null(parity, codec.codec->m()))
     return run_stripe(cached_encode_plan(context, codec), as_inputs(data), as_outputs(parity), shard_bytes);
 
   const core::Shape shape = parity_shape(*codec.codec, core::Operation::encode, parity);
   if (shape.wanted.none()) return;
-  const core::Plan &plan = cached_plan(context, codec, shape);
-  std::byte *outputs[core::kMaxShards];
-  gather_parity(plan, parity, outputs);
-  run_stripe(plan, as_inputs(data), outputs, shard_bytes);
+  run_on_parity(cached_plan(context, codec, shape), as_inputs(data), parity, shard_bytes);
 }
 
 // update and accumulate: one column of the matrix, into the parities that have a pointer.
 void apply_column(tandem_context &context, const tandem_codec &codec, core::Shape shape, std::uint32_t index,
                   const void *first, const void *second, void *const *parity, std::size_t shard_bytes) {
   check_shard_bytes(shard_bytes, codec.codec->shard_count());
-  if (index >= codec.codec->k()) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("index is {}, but there are {} data shards", index, codec.codec->k()));
-  }
+  check_index(index, *codec.codec);
   if (shape.wanted.none()) return;
   shape.index = index;
-  const core::Plan &plan = cached_plan(context, codec, shape);
   const std::byte *inputs[] = {static_cast<const std::byte *>(first), static_cast<const std::byte *>(second)};
-  std::byte *outputs[core::kMaxShards];
-  gather_parity(plan, parity, outputs);
-  run_stripe(plan, inputs, outputs, shard_bytes);
+  run_on_parity(cached_plan(context, codec, shape), inputs, parity, shard_bytes);
 }
 
 void verify(tandem_context &context, const tandem_codec &codec, const void *const *shards, std::size_t shard_bytes,
@@ -89,19 +85,18 @@ void verify(tandem_context &context, const tandem_codec &codec, const void *cons
   shape.operation = core::Operation::verify;
   shape.wanted = all_parity(*codec.codec);
   const core::Plan &plan = cached_plan(context, codec, shape);
-  Pointers pointers;
+  Pointers pointers(plan);
   gather(plan, const_cast<void *const *>(shards), &pointers);
-  check_pointers(plan, pointers.inputs, pointers.outputs, shard_bytes);
-  core::Mismatch mismatches[core::kMaxShards];
-  core::Task task = plan.task(pointers.inputs, pointers.outputs, shard_bytes);
-  task.mismatches = mismatches;
+  check_pointers(plan, pointers.inputs.data(), pointers.outputs.data(), shard_bytes);
+  CallArray<core::Mismatch, 16> mismatches(plan.outputs().size());
+  core::Task task = plan.task(pointers.inputs.data(), pointers.outputs.data(), shard_bytes);
+  task.mismatches = mismatches.data();
   core::Control control;
   plan.backend().run({&task, 1}, control);
   write_report(core::explain(plan, task, control), result_out);
 }
 
 constexpr std::size_t kLine = 64;  // bytes of a cache line
-constexpr const char *kNullArgument = "a pointer argument is NULL";
 
 }  // namespace
 }  // namespace tandem::api
@@ -115,39 +110,32 @@ extern "C" {
 
 tandem_status tandem_encode(tandem_context *context, const tandem_codec *codec, const void *const *data,
                             void *const *parity, size_t shard_bytes) {
-  if (context == nullptr || codec == nullptr || data == nullptr || (parity == nullptr && codec->codec->m() != 0))
-    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
-  return base::guarded([&] { encode(*context, *codec, data, parity, shard_bytes); });
+  return base::guarded({{"context", context}, {"codec", codec}, {"data", data}},
+                       [&] { encode(*context, *codec, data, parity, shard_bytes); });
 }
 
 tandem_status tandem_decode(tandem_context *context, const tandem_codec *codec, void *const *shards,
                             const uint8_t *present, size_t shard_bytes) {
-  if (context == nullptr || codec == nullptr || shards == nullptr || present == nullptr)
-    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
-  return base::guarded([&] {
+  return base::guarded({{"context", context}, {"codec", codec}, {"shards", shards}, {"present", present}}, [&] {
     check_shard_bytes(shard_bytes, codec->codec->shard_count());
     const tandem::core::Shape shape = decode_shape(*codec->codec, shards, present);
     if (shape.wanted.none()) return;
     const tandem::core::Plan &plan = cached_plan(*context, *codec, shape);
-    Pointers pointers;
+    Pointers pointers(plan);
     gather(plan, shards, &pointers);
-    run_stripe(plan, pointers.inputs, pointers.outputs, shard_bytes);
+    run_stripe(plan, pointers.inputs.data(), pointers.outputs.data(), shard_bytes);
   });
 }
 
 tandem_status tandem_verify(tandem_context *context, const tandem_codec *codec, const void *const *shards,
                             size_t shard_bytes, tandem_verify_result *result_out) {
-  if (context == nullptr || codec == nullptr || shards == nullptr || result_out == nullptr)
-    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
-  return base::guarded([&] { verify(*context, *codec, shards, shard_bytes, result_out); });
+  return base::guarded({{"context", context}, {"codec", codec}, {"shards", shards}, {"result_out", result_out}},
+                       [&] { verify(*context, *codec, shards, shard_bytes, result_out); });
 }
 
 tandem_status tandem_update(tandem_context *context, const tandem_codec *codec, uint32_t index, const void *old_data,
                             const void *new_data, void *const *parity, size_t shard_bytes) {
-  if (context == nullptr || codec == nullptr || old_data == nullptr || new_data == nullptr ||
-      (parity == nullptr && codec->codec->m() != 0))
-    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
-  return base::guarded([&] {
+  return base::guarded({{"context", context}, {"codec", codec}, {"old_data", old_data}, {"new_data", new_data}}, [&] {
     apply_column(*context, *codec, parity_shape(*codec->codec, Operation::update, parity), index, old_data, new_data,
                  parity, shard_bytes);
   });
@@ -155,9 +143,7 @@ tandem_status tandem_update(tandem_context *context, const tandem_codec *codec, 
 
 tandem_status tandem_accumulate(tandem_context *context, const tandem_codec *codec, uint32_t index, const void *data,
                                 void *const *parity, size_t shard_bytes, int32_t first) {
-  if (context == nullptr || codec == nullptr || data == nullptr || (parity == nullptr && codec->codec->m() != 0))
-    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
-  return base::guarded([&] {
+  return base::guarded({{"context", context}, {"codec", codec}, {"data", data}}, [&] {
     tandem::core::Shape shape = parity_shape(*codec->codec, Operation::accumulate, parity);
     shape.overwrite = first != 0;
     apply_column(*context, *codec, shape, index, data, nullptr, parity, shard_bytes);
@@ -165,8 +151,7 @@ tandem_status tandem_accumulate(tandem_context *context, const tandem_codec *cod
 }
 
 tandem_status tandem_shards_allocate(size_t count, size_t shard_bytes, void **shards_out) {
-  if (shards_out == nullptr) return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, kNullArgument);
-  return base::guarded([&] {
+  return base::guarded({{"shards_out", shards_out}}, [&] {
     if (count == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "count is 0");
     constexpr std::size_t kMost = static_cast<std::size_t>(PTRDIFF_MAX) / 2;
     if (shard_bytes == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shard_bytes is 0");

@@ -41,11 +41,8 @@ Shape plan_shape(const core::Backend &backend, const Codec &codec, const tandem_
   }
   Shape shape;
   shape.operation = static_cast<Operation>(options.operation);
-  const bool one_column = shape.operation == Operation::update || shape.operation == Operation::accumulate;
-  if (one_column) {
-    if (options.index >= codec.k())
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 fmt::format("index is {}, but there are {} data shards", options.index, codec.k()));
+  if (shape.operation == Operation::update || shape.operation == Operation::accumulate) {
+    check_index(options.index, codec);
     shape.index = options.index;
     shape.overwrite = options.first != 0;
   }
@@ -97,9 +94,9 @@ void read_arguments(const Plan &plan, core::MemoryKind memory, const tandem_plan
     check_ranges(arguments);
   }
   if (memory == core::MemoryKind::host) {
-    check_pointers(plan, out->inputs, out->outputs, arguments.shard_bytes);
+    check_pointers(plan, out->inputs.data(), out->outputs.data(), arguments.shard_bytes);
   } else {
-    check_given(plan, out->inputs, out->outputs);  // what lies where, the backend asks its driver
+    check_given(plan, out->inputs.data(), out->outputs.data());  // what lies where, the backend asks its driver
   }
 }
 
@@ -108,11 +105,12 @@ class Run {
  public:
   Run(const tandem_plan &plan, const tandem_plan_arguments &arguments)
       : plan_(plan.plan),
+        pointers_(*plan_),
         result_(arguments.verify_result),
         ranges_out_(arguments.verify_ranges),
         range_count_out_(arguments.verify_range_count_out) {
     read_arguments(*plan_, plan.memory, arguments, &pointers_);
-    task_ = plan_->task(pointers_.inputs, pointers_.outputs, arguments.shard_bytes);
+    task_ = plan_->task(pointers_.inputs.data(), pointers_.outputs.data(), arguments.shard_bytes);
     if (plan.memory != core::MemoryKind::host) take_device_memory(plan.memory, arguments);
     if (plan_->mode() == core::Mode::compare) {
       mismatches_.resize(plan_->outputs().size());
@@ -191,9 +189,7 @@ extern "C" {
 
 tandem_status tandem_plan_create(tandem_context *context, const tandem_codec *codec, const tandem_plan_options *options,
                                  tandem_plan **plan_out) {
-  if (context == nullptr || codec == nullptr || options == nullptr || plan_out == nullptr)
-    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
-  return base::guarded([&] {
+  return base::guarded({{"context", context}, {"codec", codec}, {"options", options}, {"plan_out", plan_out}}, [&] {
     const tandem_plan_options given = base::read_options(options, "tandem_plan_options");
     const Shape shape = plan_shape(*context->backend, *codec->codec, given);
     const auto memory = static_cast<tandem::core::MemoryKind>(given.memory);
@@ -208,19 +204,16 @@ tandem_status tandem_plan_create(tandem_context *context, const tandem_codec *co
 void tandem_plan_destroy(tandem_plan *plan) { delete plan; }
 
 tandem_status tandem_plan_shards_to_read(const tandem_plan *plan, uint8_t *read_out) {
-  if (plan == nullptr || read_out == nullptr)
-    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
-  for (unsigned i = 0; i < plan->plan->codec().shard_count(); ++i) read_out[i] = 0;
-  for (const std::uint16_t index : plan->plan->inputs()) read_out[index] = 1;
-  if (plan->plan->mode() != tandem::core::Mode::assign)  // compared with, or added to
-    for (const std::uint16_t index : plan->plan->outputs()) read_out[index] = 1;
-  return TANDEM_OK;
+  return base::guarded({{"plan", plan}, {"read_out", read_out}}, [&] {
+    for (unsigned i = 0; i < plan->plan->codec().shard_count(); ++i) read_out[i] = 0;
+    for (const std::uint16_t index : plan->plan->inputs()) read_out[index] = 1;
+    if (plan->plan->mode() != tandem::core::Mode::assign)  // compared with, or added to
+      for (const std::uint16_t index : plan->plan->outputs()) read_out[index] = 1;
+  });
 }
 
 tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_plan_arguments *arguments) {
-  if (plan == nullptr || arguments == nullptr)
-    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
-  return base::guarded([&] {
+  return base::guarded({{"plan", plan}, {"arguments", arguments}}, [&] {
     const tandem_plan_arguments given = base::read_options(arguments, "tandem_plan_arguments");
     Run run(*plan, given);
     plan->plan->backend().run(run.tasks(), run.control());
@@ -230,9 +223,7 @@ tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_plan_argumen
 
 tandem_status tandem_plan_submit(const tandem_plan *plan, const tandem_plan_arguments *arguments,
                                  tandem_job **job_out) {
-  if (plan == nullptr || arguments == nullptr || job_out == nullptr)
-    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
-  return base::guarded([&] {
+  return base::guarded({{"plan", plan}, {"arguments", arguments}, {"job_out", job_out}}, [&] {
     const tandem_plan_arguments given = base::read_options(arguments, "tandem_plan_arguments");
     auto job = std::make_unique<tandem_job>();
     job->message.reserve(512);  // a whole message: wait, which keeps it, must not have to allocate
@@ -260,9 +251,7 @@ tandem_status tandem_job_wait(tandem_job *job) {
 }
 
 tandem_status tandem_job_cancel(tandem_job *job) {
-  if (job == nullptr) return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "job is NULL");
-  job->run->control().cancel();
-  return TANDEM_OK;
+  return base::guarded({{"job", job}}, [&] { job->run->control().cancel(); });
 }
 
 void tandem_job_destroy(tandem_job *job) {

@@ -1,16 +1,20 @@
 // Steps that every operation shares: bring a stripe's pointers into plan order, check them, run.
 #pragma once
 
+#include <algorithm>
+
+#include "api/call_array.hpp"
 #include "api/checks.hpp"
 #include "api/plan_cache.hpp"
 #include "core/verify.hpp"
 
 namespace tandem::api {
 
-// A stripe's pointers in plan order.
+// A stripe's pointers in plan order. Update: old and new data beside each other.
 struct Pointers {
-  const std::byte *inputs[core::kMaxShards + 1];  // update: old and new data beside each other
-  std::byte *outputs[core::kMaxShards];
+  explicit Pointers(const core::Plan &plan) : inputs(plan.inputs().size()), outputs(plan.outputs().size()) {}
+  CallArray<const std::byte *, 32> inputs;
+  CallArray<std::byte *, 32> outputs;
 };
 
 inline const std::byte *const *as_inputs(const void *const *pointers) {
@@ -20,10 +24,10 @@ inline std::byte *const *as_outputs(void *const *pointers) { return reinterpret_
 
 // Picks the plan's inputs and outputs out of a stripe's k+m pointers, data first.
 inline void gather(const core::Plan &plan, void *const *shards, Pointers *out) {
-  const std::byte **input = out->inputs;
-  for (const std::uint16_t index : plan.inputs()) *input++ = static_cast<const std::byte *>(shards[index]);
-  std::byte **output = out->outputs;
-  for (const std::uint16_t index : plan.outputs()) *output++ = static_cast<std::byte *>(shards[index]);
+  std::transform(plan.inputs().begin(), plan.inputs().end(), out->inputs.begin(),
+                 [&](std::uint16_t index) { return static_cast<const std::byte *>(shards[index]); });
+  std::transform(plan.outputs().begin(), plan.outputs().end(), out->outputs.begin(),
+                 [&](std::uint16_t index) { return static_cast<std::byte *>(shards[index]); });
 }
 
 // Checks the pointers, then runs the plan on one stripe. Not for verify. Throws Error.

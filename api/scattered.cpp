@@ -130,9 +130,7 @@ extern "C" {
 
 tandem_status tandem_encode_scattered(tandem_context *context, const tandem_codec *codec,
                                       const tandem_scattered_shard *shards, size_t shard_bytes) {
-  if (context == nullptr || codec == nullptr || shards == nullptr)
-    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
-  return base::guarded([&] {
+  return base::guarded({{"context", context}, {"codec", codec}, {"shards", shards}}, [&] {
     check_shard_bytes(shard_bytes, codec->codec->shard_count());
     const std::vector<void *> given = given_shards(*codec->codec, shards);
     const tandem::core::Shape shape =
@@ -144,9 +142,7 @@ tandem_status tandem_encode_scattered(tandem_context *context, const tandem_code
 tandem_status tandem_decode_scattered(tandem_context *context, const tandem_codec *codec,
                                       const tandem_scattered_shard *shards, const uint8_t *present,
                                       size_t shard_bytes) {
-  if (context == nullptr || codec == nullptr || shards == nullptr || present == nullptr)
-    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
-  return base::guarded([&] {
+  return base::guarded({{"context", context}, {"codec", codec}, {"shards", shards}, {"present", present}}, [&] {
     check_shard_bytes(shard_bytes, codec->codec->shard_count());
     const tandem::core::Shape shape = decode_shape(*codec->codec, given_shards(*codec->codec, shards).data(), present);
     if (shape.wanted.any()) run_scattered(*context, *shared_plan(*context, *codec, shape), shards, shard_bytes);

@@ -113,9 +113,7 @@ tandem_simulate_result room_of(const tandem_simulate_result *given) {
 using namespace tandem;
 
 extern "C" tandem_status tandem_simulate(const tandem_simulate_options *options, tandem_simulate_result *result_out) {
-  return base::guarded([&] {
-    if (options == nullptr || result_out == nullptr)
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
+  return base::guarded({{"options", options}, {"result_out", result_out}}, [&] {
     const auto given = base::read_options(options, "tandem_simulate_options");
     tandem_simulate_result told = api::room_of(result_out);
     const std::vector<hybrid::WorkerDescription> descriptions = api::descriptions_of(given);

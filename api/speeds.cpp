@@ -65,7 +65,7 @@ tandem_speed for_caller(const core::SpeedEntry &entry, const std::vector<core::S
 
 std::string machine_name() { return cpu::describe_cpu(); }
 
-std::vector<core::SpeedEntry> speeds_of_this_machine(const tuning::TuningTable &table) {
+std::vector<core::SpeedEntry> speeds_of_this_machine(const tuning::Table &table) {
   std::vector<core::SpeedEntry> own;
   const std::string machine = machine_name();
   std::copy_if(table.speeds().begin(), table.speeds().end(), std::back_inserter(own),
@@ -73,11 +73,11 @@ std::vector<core::SpeedEntry> speeds_of_this_machine(const tuning::TuningTable &
   return own;
 }
 
-std::unique_ptr<tuning::AutotuneJournal> lock_tuning_file(const std::string &file) {
+std::unique_ptr<tuning::Journal> lock_tuning_file(const std::string &file) {
   const std::string path = file + ".journal";
   if (access(path.c_str(), F_OK) != 0) return nullptr;
   try {
-    return std::make_unique<tuning::AutotuneJournal>(path, false);
+    return std::make_unique<tuning::Journal>(path, false);
   } catch (const base::Error &error) {
     if (error.status() == TANDEM_ERROR_UNAVAILABLE) throw;
     return nullptr;  // what is wrong with the journal is not the merger's business
@@ -86,13 +86,12 @@ std::unique_ptr<tuning::AutotuneJournal> lock_tuning_file(const std::string &fil
 
 void remember_speeds(const std::string &path, std::vector<core::SpeedEntry> entries) {
   const auto lock = lock_tuning_file(path);
-  const tuning::TuningFileTurn turn(path);
-  tuning::TuningTable table = tuning::read_tuning_file(path);
-  for (core::SpeedEntry &each : entries) {
-    each.date = tuning::tuning_date_now();
-    table.replace(std::move(each));
-  }
-  tuning::write_tuning_file(path, table);
+  tuning::update_file(path, [&](tuning::Table &table) {
+    for (core::SpeedEntry &each : entries) {
+      each.date = tuning::date_now();
+      table.replace(std::move(each));
+    }
+  });
 }
 
 }  // namespace tandem::api
@@ -104,8 +103,8 @@ extern "C" {
 tandem_status tandem_speeds(const char *file, tandem_speed *speeds_out, size_t capacity, size_t stride_bytes,
                             size_t *count_out) {
   return base::guarded([&] {
-    const std::string path = tuning::tuning_file_path(file);
-    const tuning::TuningTable table = path.empty() ? tuning::TuningTable() : tuning::read_tuning_file(path);
+    const std::string path = tuning::file_path(file);
+    const tuning::Table table = path.empty() ? tuning::Table() : tuning::read_file(path);
     const std::string machine = api::machine_name();
     std::vector<tandem_speed> list;
     for (const core::SpeedEntry &each : table.speeds()) list.push_back(api::for_caller(each, table.speeds(), machine));

@@ -12,13 +12,13 @@ namespace tandem::api {
 
 std::string machine_name();  // as SpeedEntry::machine
 
-std::vector<core::SpeedEntry> speeds_of_this_machine(const tuning::TuningTable &table);
+std::vector<core::SpeedEntry> speeds_of_this_machine(const tuning::Table &table);
 
 // So that nobody tunes into the file meanwhile. Where nobody ever has, there is no journal, and none is made: null.
 // Throws Error (UNAVAILABLE) while a process tunes.
-std::unique_ptr<tuning::AutotuneJournal> lock_tuning_file(const std::string &file);
+std::unique_ptr<tuning::Journal> lock_tuning_file(const std::string &file);
 
-// Puts the entries, dated now, into a tuning file. Throws Error: as read_tuning_file and write_tuning_file; UNAVAILABLE
+// Puts the entries, dated now, into a tuning file. Throws Error: as read_file and write_file; UNAVAILABLE
 // while a process tunes into it.
 void remember_speeds(const std::string &path, std::vector<core::SpeedEntry> entries);
 

@@ -20,7 +20,8 @@ Stripe &stripe_at(Stripe *stripes, std::size_t index, std::size_t stride_bytes) 
   return *reinterpret_cast<Stripe *>(reinterpret_cast<Byte *>(stripes) + index * stride_bytes);
 }
 
-void check_array(std::size_t stripe_count, std::size_t stride_bytes) {
+void check_array(const tandem_stripe *stripes, std::size_t stripe_count, std::size_t stride_bytes) {
+  if (stripes == nullptr && stripe_count != 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "stripes is NULL");
   if (stride_bytes < sizeof(tandem_stripe) || stride_bytes % alignof(tandem_stripe) != 0) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                fmt::format("stride_bytes is {}: not a multiple of {}, or smaller than a tandem_stripe ({})",
@@ -125,7 +126,7 @@ std::shared_ptr<const core::Plan> encode_plan(const tandem_context &context, con
 
 void encode_stripes(tandem_context &context, const tandem_codec &codec, const tandem_stripe *stripes,
                     std::size_t stripe_count, std::size_t stride_bytes) {
-  check_array(stripe_count, stride_bytes);
+  check_array(stripes, stripe_count, stride_bytes);
   Group group(context, *codec.codec, stripe_count);
   // The plans are kept for the second pass: made there, they could fail after the first bytes were written.
   std::vector<Stretch> stretches;
@@ -156,7 +157,7 @@ void encode_stripes(tandem_context &context, const tandem_codec &codec, const ta
 
 void decode_stripes(tandem_context &context, const tandem_codec &codec, tandem_stripe *stripes,
                     std::size_t stripe_count, std::size_t stride_bytes) {
-  check_array(stripe_count, stride_bytes);
+  check_array(stripes, stripe_count, stride_bytes);
   // What stays with the stripes that were not begun, should this function throw.
   for (std::size_t i = 0; i < stripe_count; ++i) stripe_at(stripes, i, stride_bytes).status = TANDEM_ERROR_CANCELLED;
   Group group(context, *codec.codec, stripe_count);
@@ -199,16 +200,14 @@ extern "C" {
 
 tandem_status tandem_encode_stripes(tandem_context *context, const tandem_codec *codec, const tandem_stripe *stripes,
                                     size_t stripe_count, size_t stride_bytes) {
-  if (context == nullptr || codec == nullptr || (stripes == nullptr && stripe_count != 0))
-    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
-  return base::guarded([&] { encode_stripes(*context, *codec, stripes, stripe_count, stride_bytes); });
+  return base::guarded({{"context", context}, {"codec", codec}},
+                       [&] { encode_stripes(*context, *codec, stripes, stripe_count, stride_bytes); });
 }
 
 tandem_status tandem_decode_stripes(tandem_context *context, const tandem_codec *codec, tandem_stripe *stripes,
                                     size_t stripe_count, size_t stride_bytes) {
-  if (context == nullptr || codec == nullptr || (stripes == nullptr && stripe_count != 0))
-    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "a pointer argument is NULL");
-  return base::guarded([&] { decode_stripes(*context, *codec, stripes, stripe_count, stride_bytes); });
+  return base::guarded({{"context", context}, {"codec", codec}},
+                       [&] { decode_stripes(*context, *codec, stripes, stripe_count, stride_bytes); });
 }
 
 }  // extern "C"

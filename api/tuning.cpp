@@ -25,19 +25,16 @@
 namespace tandem::api {
 namespace {
 
-using core::TunedOperation;
-using tuning::TuningTable;
-
 static_assert(static_cast<int>(core::TunedOperation::encode) == TANDEM_OPERATION_ENCODE);
 static_assert(static_cast<int>(core::TunedOperation::decode) == TANDEM_OPERATION_DECODE);
 static_assert(static_cast<int>(core::TunedOperation::verify) == TANDEM_OPERATION_VERIFY);
 static_assert(static_cast<int>(core::TunedOperation::update) == TANDEM_OPERATION_UPDATE);
 
 constexpr std::size_t kMostCases = 1024;
-constexpr std::size_t kMostRanges = tuning::kMostTuningValues;
+constexpr std::size_t kMostRanges = tuning::kMostValues;
 
 std::string tuning_file(const char *given) {
-  const std::string path = tuning::tuning_file_path(given);
+  const std::string path = tuning::file_path(given);
   if (path.empty())
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "no tuning file: name one, or set HOME, XDG_DATA_HOME or TANDEM_TUNING");
   return path;
@@ -59,12 +56,12 @@ std::vector<core::TunedOperation> operations_of(std::string_view list) {
   }
 }
 
-std::vector<tuning::AutotuneCase> cases_of(const tandem_autotune_options &given) {
+std::vector<tuning::Case> cases_of(const tandem_autotune_options &given) {
   const auto range = [](const char *text, const char *other) {
     return tuning::parse_range(text != nullptr ? text : other, 1, core::kMaxShards - 1);
   };
   const std::vector<std::uint64_t> ks = range(given.ks, "10"), ms = range(given.ms, "4");
-  std::vector<tuning::AutotuneCase> cases;
+  std::vector<tuning::Case> cases;
   for (const core::TunedOperation operation :
        operations_of(given.operations != nullptr ? given.operations : "encode,decode"))
     for (const std::uint64_t k : ks)
@@ -76,25 +73,25 @@ std::vector<tuning::AutotuneCase> cases_of(const tandem_autotune_options &given)
   return cases;
 }
 
-std::vector<tuning::TuningRange> ranges_of(const tandem_autotune_options &given) {
-  std::vector<tuning::TuningRange> ranges;
+std::vector<tuning::NamedValues> ranges_of(const tandem_autotune_options &given) {
+  std::vector<tuning::NamedValues> ranges;
   for (const std::string_view text : base::read_strings(given.ranges, given.range_count, "ranges", kMostRanges)) {
     const std::string_view name = text.substr(0, text.find('='));
-    if (name.size() == text.size() || !tuning::valid_tuning_name(name)) {
+    if (name.size() == text.size() || !tuning::valid_name(name)) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                  fmt::format("\"{}\" is not NAME=RANGE, such as \"local_x=16:1024:x2\"", text.substr(0, 80)));
     }
     const bool twice =
-        std::any_of(ranges.begin(), ranges.end(), [&](const tuning::TuningRange &range) { return range.name == name; });
+        std::any_of(ranges.begin(), ranges.end(), [&](const tuning::NamedValues &range) { return range.name == name; });
     if (twice) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("two ranges for {}", name));
     ranges.push_back({std::string(name), tuning::parse_range(text.substr(name.size() + 1), 0, core::kMostTuningValue)});
   }
   return ranges;
 }
 
-tuning::AutotuneOptions engine_options(const tandem_autotune_options &given) {
+tuning::Options engine_options(const tandem_autotune_options &given) {
   constexpr std::uint32_t kMostRepeats = 1000;
-  tuning::AutotuneOptions options;
+  tuning::Options options;
   options.cases = cases_of(given);
   options.ranges = ranges_of(given);
   options.shard_bytes = given.shard_bytes;
@@ -112,7 +109,7 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-bool tell(const tandem_autotune_options &given, const tuning::AutotuneProgress &progress) {
+bool tell(const tandem_autotune_options &given, const tuning::Progress &progress) {
   if (given.progress == nullptr) return true;
   const std::string values = progress.best != nullptr ? core::tuning_values_text(*progress.best) : "";
   tandem_autotune_progress told = {};
@@ -152,34 +149,28 @@ std::unique_ptr<tandem_context, DestroyContext> make_context(const tandem_contex
 }
 
 // Whether the table has an entry of this key that gained more: one of a search that had more time.
-bool has_more(const tuning::TuningTable &table, const tuning::TuningEntry &entry) {
-  const auto gain = [](const tuning::TuningEntry &of) {
+bool has_more(const tuning::Table &table, const tuning::Entry &entry) {
+  const auto gain = [](const tuning::Entry &of) {
     return of.default_bytes_per_second > 0 ? of.bytes_per_second / of.default_bytes_per_second : HUGE_VAL;
   };
-  return std::any_of(table.entries().begin(), table.entries().end(), [&](const tuning::TuningEntry &known) {
-    return known.key == entry.key && gain(known) > gain(entry);
-  });
+  return std::any_of(table.entries().begin(), table.entries().end(),
+                     [&](const tuning::Entry &known) { return known.key == entry.key && gain(known) > gain(entry); });
 }
 
 tandem_autotune_result run(const tandem_context_options *where, const tandem_autotune_options &given) {
-  const tuning::AutotuneOptions options = engine_options(given);
+  const tuning::Options options = engine_options(given);
   const std::string output = tuning_file(given.output);
   const auto context = make_context(where);
-  tuning::read_tuning_file(output);  // one that cannot be read is not replaced, and that is to be said now
-  tuning::AutotuneJournal journal(output + ".journal", given.fresh != 0);
+  tuning::read_file(output);  // one that cannot be read is not replaced, and that is to be said now
+  tuning::Journal journal(output + ".journal", given.fresh != 0);
 
-  tuning::AutotuneHooks hooks;
+  tuning::Hooks hooks;
   hooks.seconds = seconds_now;
-  hooks.progress = [&](const tuning::AutotuneProgress &progress) { return tell(given, progress); };
-  hooks.found = [&](const tuning::TuningEntry &entry, bool complete) {
-    {
-      const tuning::TuningFileTurn turn(output);
-      tuning::TuningTable table = tuning::read_tuning_file(output);
-      if (complete || !has_more(table, entry)) {
-        table.replace(entry);
-        tuning::write_tuning_file(output, table);
-      }
-    }
+  hooks.progress = [&](const tuning::Progress &progress) { return tell(given, progress); };
+  hooks.found = [&](const tuning::Entry &entry, bool complete) {
+    tuning::update_file(output, [&](tuning::Table &table) {
+      if (complete || !has_more(table, entry)) table.replace(entry);
+    });
     context->log.say(
         TANDEM_LOG_INFO,
         fmt::format("{}: {} ({}, {}): {}; {:.2f} GB/s of data, {:.2f} with the built-in values",
@@ -188,7 +179,7 @@ tandem_autotune_result run(const tandem_context_options *where, const tandem_aut
                     entry.bytes_per_second / 1e9, entry.default_bytes_per_second / 1e9));
   };
   const double started = seconds_now();
-  const tuning::AutotuneResult found = tuning::autotune(*context->backend, options, journal, hooks);
+  const tuning::Result found = tuning::autotune(*context->backend, options, journal, hooks);
 
   tandem_autotune_result result = {};
   result.case_count = static_cast<std::uint32_t>(found.entries.size());
@@ -203,9 +194,9 @@ tandem_autotune_result run(const tandem_context_options *where, const tandem_aut
   return result;
 }
 
-tandem_tuning_entry for_caller(const tuning::TuningEntry &entry) {
+tandem_tuning_entry for_caller(const tuning::Entry &entry) {
   tandem_tuning_entry out = {};
-  const tuning::TuningKey &key = entry.key;
+  const tuning::EntryKey &key = entry.key;
   base::copy_text(out.backend, key.identity.backend);
   base::copy_text(out.vendor, key.identity.vendor);
   base::copy_text(out.device, key.identity.device);
@@ -243,9 +234,9 @@ tandem_status tandem_autotune(const tandem_context_options *context, const tande
 tandem_status tandem_tuning_read(const char *file, tandem_tuning_entry *entries_out, size_t capacity,
                                  size_t stride_bytes, size_t *count_out) {
   return base::guarded([&] {
-    const tuning::TuningTable table = tuning::read_tuning_file(api::tuning_file(file));
+    const tuning::Table table = tuning::read_file(api::tuning_file(file));
     std::vector<tandem_tuning_entry> list;
-    for (const tuning::TuningEntry &entry : table.entries()) list.push_back(api::for_caller(entry));
+    for (const tuning::Entry &entry : table.entries()) list.push_back(api::for_caller(entry));
     base::write_list(list, entries_out, capacity, stride_bytes, count_out);
   });
 }
@@ -256,22 +247,21 @@ tandem_status tandem_tuning_merge(const char *const *files, size_t file_count, c
     const std::vector<std::string_view> others = base::read_strings(files, file_count, "files");
     const std::string path = api::tuning_file(output);
     const auto lock = api::lock_tuning_file(path);
-    const tuning::TuningFileTurn turn(path);
-    tuning::TuningTable table = tuning::read_tuning_file(path);
-    for (size_t i = 0; i < file_count; ++i) {
-      if (files[i] == nullptr) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("files[{}] is NULL", i));
-      if (!tuning::read_regular_file(files[i], tuning::TuningTable::kMostFileBytes))
-        base::fail(TANDEM_ERROR_IO, fmt::format("{} does not exist", files[i]));
-      table.merge(tuning::read_tuning_file(files[i]));
-    }
-    tuning::write_tuning_file(path, table);
+    const tuning::Table table = tuning::update_file(path, [&](tuning::Table &merged) {
+      for (const std::string_view each : others) {
+        const std::string other(each);
+        if (!tuning::read_regular_file(other, tuning::Table::kMostFileBytes))
+          base::fail(TANDEM_ERROR_IO, fmt::format("{} does not exist", other));
+        merged.merge(tuning::read_file(other));
+      }
+    });
     if (entry_count_out != nullptr) *entry_count_out = table.entries().size() + table.speeds().size();
   });
 }
 
 tandem_status tandem_tuning_path(const char *tuning_file, char *path_out, size_t capacity_bytes) {
   return base::guarded([&] {
-    const std::string path = tuning::tuning_file_path(tuning_file);
+    const std::string path = tuning::file_path(tuning_file);
     if (path_out == nullptr || capacity_bytes <= path.size()) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                  fmt::format("path_out is NULL, or {} bytes are too few for {}", capacity_bytes, path.size() + 1));

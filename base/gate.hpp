@@ -1,7 +1,9 @@
 // The one gate between exceptions inside and status codes outside.
 #pragma once
 
+#include <initializer_list>
 #include <new>
+#include <string>
 #include <string_view>
 
 #include "base/error.hpp"
@@ -29,6 +31,21 @@ tandem_status guarded(Body &&body) noexcept {
   } catch (...) {
     return refuse(TANDEM_ERROR_INTERNAL, "an unknown exception");
   }
+}
+
+// A caller's pointer that must not be NULL.
+struct Argument {
+  const char *name;
+  const void *pointer;
+};
+
+template <class Body>
+tandem_status guarded(std::initializer_list<Argument> arguments, Body &&body) noexcept {
+  return guarded([&] {
+    for (const Argument &each : arguments)
+      if (each.pointer == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, std::string(each.name) + " is NULL");
+    body();
+  });
 }
 
 }  // namespace tandem::base

@@ -9,8 +9,8 @@
 #include "base/error.hpp"
 #include "base/fork.hpp"
 #include "base/signals.hpp"
-#include "hybrid/runtime/crew.hpp"
 #include "hybrid/runtime/prepared.hpp"
+#include "hybrid/runtime/runtime.hpp"
 
 namespace tandem::hybrid {
 namespace {
@@ -36,10 +36,10 @@ class HybridBackend final : public core::Backend {
     Shared *shared = is_asked ? &shared_.get() : shared_.get_if_made();
     if (shared == nullptr) return;  // in a child the parent's threads are not there
     if (shared->search.joinable()) shared->search.join();
-    if (shared->crew == nullptr && is_asked) shared->crew = std::make_shared<Crew>(options_, log_);
-    if (shared->crew == nullptr) return;
-    shared->crew->stop();
-    remember(*shared->crew);
+    if (shared->runtime == nullptr && is_asked) shared->runtime = std::make_shared<Runtime>(options_, log_);
+    if (shared->runtime == nullptr) return;
+    shared->runtime->stop();
+    remember(*shared->runtime);
   }
 
   const core::Traits &traits() const noexcept override { return *traits_.load(std::memory_order_acquire); }
@@ -91,11 +91,11 @@ class HybridBackend final : public core::Backend {
       return;
     }
     look_for_more(moved);
-    Crew &all = crew(shared_.get());
+    Runtime &all = runtime(shared_.get());
     const WorkKind kind = kind_of(shared.front(), moved);
     if (is_shared(all, kind, moved)) return all.run(shared, control);
     for (Task &task : shared) task.prepared = hybrid_of(task).small.get();
-    run_alone(all, kind, moved, Crew::Alone::by_all_of_the_cpu, [&] { options_.alone->run(shared, control); });
+    run_alone(all, kind, moved, Runtime::Alone::by_all_of_the_cpu, [&] { options_.alone->run(shared, control); });
   }
 
   std::unique_ptr<core::Ticket> submit(std::span<const Task> tasks, Control &control) override {
@@ -122,8 +122,8 @@ class HybridBackend final : public core::Backend {
     std::uint64_t calls = options_.alone != nullptr ? options_.alone->kernel_calls() : 0;
     if (Shared *shared = shared_.get_if_made()) {
       const std::lock_guard lock(shared->mutex);
-      if (shared->crew != nullptr) {  // with what was discovered
-        for (const auto &each : shared->crew->backends()) calls += each->kernel_calls();
+      if (shared->runtime != nullptr) {  // with what was discovered
+        for (const auto &each : shared->runtime->backends()) calls += each->kernel_calls();
         return calls;
       }
     }
@@ -135,7 +135,7 @@ class HybridBackend final : public core::Backend {
   // What belongs to one process.
   struct Shared {
     std::mutex mutex;
-    std::shared_ptr<Crew> crew;
+    std::shared_ptr<Runtime> runtime;
     std::thread search;  // for more members
     bool has_searched = false;
     std::uint64_t moved_bytes = 0;  // by all runs
@@ -173,10 +173,10 @@ class HybridBackend final : public core::Backend {
     return traits;
   }
 
-  Crew &crew(Shared &state) {
+  Runtime &runtime(Shared &state) {
     const std::lock_guard lock(state.mutex);
-    if (state.crew == nullptr) state.crew = std::make_shared<Crew>(options_, log_);
-    return *state.crew;
+    if (state.runtime == nullptr) state.runtime = std::make_shared<Runtime>(options_, log_);
+    return *state.runtime;
   }
 
   core::Backend &small() const noexcept {
@@ -190,23 +190,23 @@ class HybridBackend final : public core::Backend {
   void run_small(Task task, Control &control) {
     task.prepared = hybrid_of(task).small.get();
     if (options_.timeline_file.empty()) return small().run({&task, 1}, control);
-    run_alone(crew(shared_.get()), kind_of(task, moved_bytes(task)), moved_bytes(task), Crew::Alone::by_its_caller,
-              [&] {
+    run_alone(runtime(shared_.get()), kind_of(task, moved_bytes(task)), moved_bytes(task),
+              Runtime::Alone::by_its_caller, [&] {
                 small().run({&task, 1}, control);
               });
   }
 
-  bool is_shared(Crew &all, const WorkKind &kind, std::uint64_t moved) const {
+  bool is_shared(Runtime &all, const WorkKind &kind, std::uint64_t moved) const {
     if (options_.alone == nullptr) return true;
     return options_.policy == Policy::automatic ? all.is_worth_sharing(kind, moved) : all.has_devices();
   }
 
   template <class Body>
-  static void run_alone(Crew &all, const WorkKind &kind, std::uint64_t moved, Crew::Alone how, Body body) {
-    const Crew::AloneRun run = all.begin_alone();
+  static void run_alone(Runtime &all, const WorkKind &kind, std::uint64_t moved, Runtime::Alone how, Body body) {
+    const Runtime::AloneRun run = all.begin_alone();
     struct End {
-      ~End() { crew.end_alone(); }
-      Crew &crew;
+      ~End() { runtime.end_alone(); }
+      Runtime &runtime;
     } const end{all};
     body();
     all.ran_alone(run, kind, moved, how);
@@ -218,7 +218,7 @@ class HybridBackend final : public core::Backend {
   }
 
   std::pair<std::size_t, std::shared_ptr<core::Backend>> member_for(MemoryKind memory) {
-    const auto backends = crew(shared_.get()).backends();
+    const auto backends = runtime(shared_.get()).backends();
     for (std::size_t i = 0; i < backends.size(); ++i) {
       const auto &memories = backends[i]->traits().memories;
       if (std::find(memories.begin(), memories.end(), memory) != memories.end()) return {i, backends[i]};
@@ -247,7 +247,7 @@ class HybridBackend final : public core::Backend {
         all.insert(all.end(), found.begin(), found.end());
         // In a child the parent's description is there already, and may be in use.
         if (traits_.load() != &found_traits_) found_traits_ = traits_for(all, "hybrid");
-        crew(state).add(std::move(found));
+        runtime(state).add(std::move(found));
         traits_.store(&found_traits_, std::memory_order_release);
       } catch (const std::exception &error) {
         log_.say(TANDEM_LOG_WARNING, fmt::format("hybrid: looking for devices failed: {}", error.what()));
@@ -260,11 +260,11 @@ class HybridBackend final : public core::Backend {
     }
   }
 
-  void remember(const Crew &crew) const noexcept {
+  void remember(const Runtime &runtime) const noexcept {
     // Other policies do not find out what the CPU does alone.
     if (!options_.remember || options_.policy != Policy::automatic) return;
     try {
-      std::vector<core::SpeedEntry> learned = crew.learned();
+      std::vector<core::SpeedEntry> learned = runtime.learned();
       if (!learned.empty()) options_.remember(std::move(learned));
     } catch (const std::exception &error) {
       log_.say(TANDEM_LOG_INFO, fmt::format("hybrid: what was learned is not remembered: {}", error.what()));

@@ -62,7 +62,7 @@ class Shards {
 };
 
 // The matrix that an operation of this kind applies.
-core::Matrix matrix_of(const AutotuneCase &at) {
+core::Matrix matrix_of(const Case &at) {
   tandem_codec_options options = {};
   options.struct_bytes = sizeof options;
   options.k = at.operation == core::TunedOperation::update ? 2 : at.k;
@@ -96,7 +96,7 @@ struct Candidate {
   bool is_default = false;
   std::vector<double> bytes_per_second;
   double score = 0;  // of its last race; 0: none yet
-  std::optional<TuningFailure> failure;
+  std::optional<Failure> failure;
   bool dropped = false;
   std::shared_ptr<const core::Prepared> prepared;
   std::uint64_t calls = 0;  // in one repeat; 0: has not run yet
@@ -109,13 +109,13 @@ struct Candidate {
 // The whole run's figures, and who hears of them.
 class Run {
  public:
-  Run(const AutotuneOptions &its_options, AutotuneJournal &its_journal, const AutotuneHooks &its_hooks)
+  Run(const Options &its_options, Journal &its_journal, const Hooks &its_hooks)
       : options(its_options), journal(its_journal), hooks(its_hooks), started_(its_hooks.seconds()) {}
 
   double elapsed() const { return hooks.seconds() - started_; }
 
   // `left`: repeats that are still to come, of all cases. Throws Error (CANCELLED).
-  void tell(AutotuneProgress progress, std::uint64_t left) {
+  void tell(Progress progress, std::uint64_t left) {
     if (!hooks.progress) return;
     progress.done_count = done_count;
     progress.total_count = done_count + left;
@@ -126,10 +126,10 @@ class Run {
     if (!hooks.progress(progress)) base::fail(TANDEM_ERROR_CANCELLED, "tuning was interrupted");
   }
 
-  const AutotuneOptions &options;
-  AutotuneJournal &journal;
-  const AutotuneHooks &hooks;
-  AutotuneResult result;
+  const Options &options;
+  Journal &journal;
+  const Hooks &hooks;
+  Result result;
   std::uint64_t done_count = 0;
 
  private:
@@ -137,11 +137,11 @@ class Run {
 };
 
 std::vector<core::TuningParameter> parameters_of(core::Backend &backend, const core::Matrix &matrix, core::Mode mode,
-                                                 const AutotuneOptions &options) {
+                                                 const Options &options) {
   std::vector<core::TuningParameter> parameters = backend.tuning_parameters(matrix.rows(), matrix.columns(), mode);
   if (parameters.empty())
     base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("backend {} has nothing to tune", backend.traits().name));
-  for (const TuningRange &range : options.ranges) {
+  for (const NamedValues &range : options.ranges) {
     const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const core::TuningParameter &parameter) {
       return parameter.name == range.name;
     });
@@ -164,7 +164,7 @@ std::vector<core::TuningParameter> parameters_of(core::Backend &backend, const c
 class Search {
  public:
   // `other_repeats`: those of the cases that follow, by estimate.
-  Search(core::Backend &backend, const AutotuneCase &at, Run &run, double seconds, std::uint64_t other_repeats)
+  Search(core::Backend &backend, const Case &at, Run &run, double seconds, std::uint64_t other_repeats)
       : backend_(backend),
         at_(at),
         run_(run),
@@ -185,9 +185,9 @@ class Search {
     default_->is_default = true;
   }
 
-  TuningEntry find_best() {
+  Entry find_best() {
     const std::string space = space_hash();
-    if (const std::optional<TuningEntry> known = run_.journal.done(template_, space)) {
+    if (const std::optional<Entry> known = run_.journal.done(template_, space)) {
       run_.result.known_count += known->repeats;
       run_.done_count += known->repeats;
       return *known;
@@ -197,7 +197,7 @@ class Search {
     search_deadline_ = started_ + kSearchShare * (deadline_ - started_);
     explore();
     refuse_dead_ranges();
-    TuningEntry entry = last_comparison();
+    Entry entry = last_comparison();
     for (const core::TuningParameter &parameter : parameters_)
       if (parameter.is_switch_over) entry.values[parameter.name] = switch_over_bytes(parameter, entry.values);
     for (const core::TuningParameter &parameter : parameters_)  // another machine's own value may fit that one better
@@ -223,7 +223,7 @@ class Search {
     return count * run_.options.repeats + comparison_turns();
   }
 
-  const TuningEntry &place() const { return template_; }
+  const Entry &place() const { return template_; }
   bool complete() const { return !cut_short_; }
 
  private:
@@ -308,7 +308,7 @@ class Search {
 
   // The backend's own values race in any case. What was asked for must not fall out in silence.
   void refuse_dead_ranges() const {
-    for (const TuningRange &range : run_.options.ranges) {
+    for (const NamedValues &range : run_.options.ranges) {
       std::size_t count = 0, failed = 0;
       for (const auto &[values, each] : candidates_) {
         if (std::find(range.values.begin(), range.values.end(), values.at(range.name)) == range.values.end()) continue;
@@ -426,18 +426,18 @@ class Search {
     return true;
   }
 
-  TuningEntry at(const Candidate &of) const {
-    TuningEntry entry = template_;
+  Entry at(const Candidate &of) const {
+    Entry entry = template_;
     entry.values = of.values;
     return entry;
   }
 
-  void give_up(Candidate &of, TuningFailure failure, bool for_good = true) {
+  void give_up(Candidate &of, Failure failure, bool for_good = true) {
     of.failure = failure;
     of.prepared = nullptr;
-    ++(failure == TuningFailure::refused ? run_.result.refused_count : run_.result.wrong_count);
+    ++(failure == Failure::refused ? run_.result.refused_count : run_.result.wrong_count);
     if (for_good) run_.journal.add_failure(at(of), failure);
-    if (failure == TuningFailure::wrong && of.is_default) fail_default();
+    if (failure == Failure::wrong && of.is_default) fail_default();
   }
 
   // Runs body; an Error of the device gives the candidate up. Returns whether it is still in.
@@ -450,11 +450,11 @@ class Search {
       if (error.status() == TANDEM_ERROR_CANCELLED) throw;
       last_refusal_ = error.what();
       // A device that stumbles may run it next time.
-      give_up(of, TuningFailure::refused,
+      give_up(of, Failure::refused,
               error.status() != TANDEM_ERROR_DEVICE && error.status() != TANDEM_ERROR_OUT_OF_MEMORY);
       return false;
     }
-    if (!right) give_up(of, TuningFailure::wrong);
+    if (!right) give_up(of, Failure::wrong);
     return !of.failure;
   }
 
@@ -537,7 +537,7 @@ class Search {
       if (each->alive())
         left += run_.options.repeats - std::min<std::size_t>(run_.options.repeats, each->bytes_per_second.size());
     const Candidate *fastest = best();
-    AutotuneProgress progress = {};
+    Progress progress = {};
     progress.at = at_;
     progress.best = fastest != nullptr ? &fastest->values : nullptr;
     progress.best_bytes_per_second = fastest != nullptr ? fastest->rate() : 0;
@@ -555,7 +555,7 @@ class Search {
   void recall_default() {
     recalled_.insert(default_);
     ++run_.result.candidate_count;
-    const TuningMeasurement known = run_.journal.measured(at(*default_));
+    const Measurement known = run_.journal.measured(at(*default_));
     if (known.failure || known.bytes_per_second.empty()) return;
     for (unsigned i = 0; i < least_samples(); ++i) {
       if (i != 0 && run_.elapsed() >= search_deadline_) break;
@@ -571,10 +571,10 @@ class Search {
   void recall(Candidate &of) {
     if (!recalled_.insert(&of).second) return;
     ++run_.result.candidate_count;
-    const TuningMeasurement known = run_.journal.measured(at(of));
+    const Measurement known = run_.journal.measured(at(of));
     if (known.failure && !of.is_default) {
       of.failure = known.failure;
-      ++(*known.failure == TuningFailure::refused ? run_.result.refused_count : run_.result.wrong_count);
+      ++(*known.failure == Failure::refused ? run_.result.refused_count : run_.result.wrong_count);
       return;
     }
     of.bytes_per_second = known.bytes_per_second;
@@ -693,7 +693,7 @@ class Search {
   }
 
   // One that fails now gives way to the next best.
-  TuningEntry last_comparison() {
+  Entry last_comparison() {
     for (;;) {
       const std::vector<Candidate *> last = finalists();
       if (last.empty()) fail_all();
@@ -701,7 +701,7 @@ class Search {
       if (!compare_in_turns(last, rates)) continue;
       tell({}, 0);
       const Candidate *winner = winner_of(last, rates);
-      TuningEntry entry = at(*winner);
+      Entry entry = at(*winner);
       entry.bytes_per_second = median(rates[winner]);
       entry.default_bytes_per_second = default_->failure ? 0 : median(rates[default_]);
       return entry;
@@ -781,8 +781,8 @@ class Search {
   [[noreturn]] void fail_all() const {
     std::uint64_t refused = 0, wrong = 0;
     for (const auto &[values, each] : candidates_) {
-      refused += each.failure == TuningFailure::refused;
-      wrong += each.failure == TuningFailure::wrong;
+      refused += each.failure == Failure::refused;
+      wrong += each.failure == Failure::wrong;
     }
     base::fail(
         TANDEM_ERROR_UNAVAILABLE,
@@ -792,13 +792,13 @@ class Search {
   }
 
   core::Backend &backend_;
-  const AutotuneCase at_;
+  const Case at_;
   Run &run_;
   const core::Matrix matrix_;
   const core::Mode mode_;
   const std::vector<core::TuningParameter> parameters_;
   const std::uint64_t other_repeats_;
-  TuningEntry template_;  // all but values and rates
+  Entry template_;  // all but values and rates
   double data_bytes_;
   double started_, deadline_, search_deadline_ = HUGE_VAL;
   bool cut_short_ = false;
@@ -816,16 +816,16 @@ class Search {
 };
 
 // As the keys of entries have them, each once.
-std::vector<AutotuneCase> distinct(const std::vector<AutotuneCase> &cases) {
-  std::vector<AutotuneCase> list;
-  for (AutotuneCase at : cases) {
+std::vector<Case> distinct(const std::vector<Case> &cases) {
+  std::vector<Case> list;
+  for (Case at : cases) {
     if (at.k < 1 || at.m < 1 || at.k > core::kMaxShards || at.m > core::kMaxShards || at.k + at.m > core::kMaxShards) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                  fmt::format("({}, {}) cannot be tuned: k and m are at least 1 and together at most {}", at.k, at.m,
                              core::kMaxShards));
     }
     if (at.operation == core::TunedOperation::update) at.k = 1;
-    const bool known = std::any_of(list.begin(), list.end(), [&](const AutotuneCase &other) {
+    const bool known = std::any_of(list.begin(), list.end(), [&](const Case &other) {
       return other.operation == at.operation && other.k == at.k && other.m == at.m;
     });
     if (!known) list.push_back(at);
@@ -836,15 +836,14 @@ std::vector<AutotuneCase> distinct(const std::vector<AutotuneCase> &cases) {
 
 }  // namespace
 
-AutotuneResult autotune(core::Backend &backend, const AutotuneOptions &options, AutotuneJournal &journal,
-                        const AutotuneHooks &hooks) {
+Result autotune(core::Backend &backend, const Options &options, Journal &journal, const Hooks &hooks) {
   if (options.repeats == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "at least 1 repeat is needed");
-  const std::vector<AutotuneCase> cases = distinct(options.cases);
+  const std::vector<Case> cases = distinct(options.cases);
   Run run(options, journal, hooks);
   // Every case is looked at before the first is measured: wrong ranges show at once.
   std::vector<std::uint64_t> planned;
-  std::vector<TuningEntry> places;
-  for (const AutotuneCase &at : cases) {
+  std::vector<Entry> places;
+  for (const Case &at : cases) {
     const Search search(backend, at, run, 0, 0);
     planned.push_back(search.planned_repeats());
     places.push_back(search.place());
@@ -857,7 +856,7 @@ AutotuneResult autotune(core::Backend &backend, const AutotuneOptions &options, 
                                                          static_cast<double>(cases.size() - i)
                                                    : 0;
     Search search(backend, cases[i], run, seconds, after);
-    const TuningEntry entry = search.find_best();
+    const Entry entry = search.find_best();
     run.result.improved_count += entry.bytes_per_second > entry.default_bytes_per_second;
     run.result.entries.push_back(entry);
     if (hooks.found) hooks.found(entry, search.complete());

@@ -36,19 +36,19 @@ inline constexpr unsigned kLeastSamples =
 inline constexpr double kLeastGain = 1.02;  // less is taken for noise: the backend's own values stay
 inline constexpr std::size_t kFinalists = 3;
 
-struct AutotuneCase {
+struct Case {
   core::TunedOperation operation = core::TunedOperation::encode;
-  unsigned k = 0, m = 0;  // as in TuningKey, but k of update may be anything
+  unsigned k = 0, m = 0;  // as in EntryKey, but k of update may be anything
 };
 
-struct TuningRange {
+struct NamedValues {
   std::string name;
   std::vector<std::uint64_t> values;
 };
 
-struct AutotuneOptions {
-  std::vector<AutotuneCase> cases;
-  std::vector<TuningRange> ranges;  // in place of a parameter's own candidates
+struct Options {
+  std::vector<Case> cases;
+  std::vector<NamedValues> ranges;  // in place of a parameter's own candidates
   std::uint64_t shard_bytes = 0;    // 0: so that a stripe has 32 to 64 MiB
   unsigned repeats = 5;
   double max_seconds = 0;        // 0: no limit. The cases share what is left; each gets a result
@@ -57,24 +57,24 @@ struct AutotuneOptions {
   std::uint64_t check_stripe_bytes = 512 << 10;
 };
 
-struct AutotuneProgress {
+struct Progress {
   std::uint64_t done_count, total_count;  // repeats; the total falls as candidates fall out
   double seconds_left;
-  AutotuneCase at;
+  Case at;
   double best_bytes_per_second, default_bytes_per_second;  // 0: not known yet
   const core::TuningValues *best;                          // null: none yet
 };
 
-struct AutotuneHooks {
-  std::function<double()> seconds;                         // a clock that does not run backwards
-  std::function<std::string()> date = tuning_date_now;     // of entries
-  std::function<bool(const AutotuneProgress &)> progress;  // false: cancel. May be empty
+struct Hooks {
+  std::function<double()> seconds;                 // a clock that does not run backwards
+  std::function<std::string()> date = date_now;    // of entries
+  std::function<bool(const Progress &)> progress;  // false: cancel. May be empty
   // Each case's result, as soon as it stands. `complete`: its time was not cut short. May be empty.
-  std::function<void(const TuningEntry &, bool complete)> found;
+  std::function<void(const Entry &, bool complete)> found;
 };
 
-struct AutotuneResult {
-  std::vector<TuningEntry> entries;  // one a case, in their order
+struct Result {
+  std::vector<Entry> entries;        // one a case, in their order
   std::uint64_t improved_count = 0;  // entries that beat the backend's own values
   std::uint64_t candidate_count = 0, refused_count = 0, wrong_count = 0, dropped_count = 0;
   std::uint64_t known_count = 0;  // repeats that the journal had
@@ -85,7 +85,6 @@ struct AutotuneResult {
 // device refused every candidate, or every one with the values of a range), CANCELLED, INTERNAL (the backend's own
 // values give wrong bytes), and what the journal throws. What was measured is in the journal then, and finished cases
 // went through hooks.found.
-AutotuneResult autotune(core::Backend &backend, const AutotuneOptions &options, AutotuneJournal &journal,
-                        const AutotuneHooks &hooks);
+Result autotune(core::Backend &backend, const Options &options, Journal &journal, const Hooks &hooks);
 
 }  // namespace tandem::tuning

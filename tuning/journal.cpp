@@ -27,16 +27,14 @@ constexpr std::string_view kSample = "sample", kRefused = "refused", kWrong = "w
 // No text that an entry may have holds this character.
 constexpr char kBetween = '\x1f';
 
-std::string place(const TuningEntry &at) {
-  const TuningKey &key = at.key;
+std::string place(const Entry &at) {
+  const EntryKey &key = at.key;
   return fmt::format("{1}{0}{2}{0}{3}{0}{4}{0}{5}{0}{6}{0}{7}{0}{8}{0}{9}", kBetween, key.identity.backend,
                      key.identity.vendor, key.identity.device, key.identity.driver, key.kernel_hash,
                      core::tuned_operation_name(key.operation), key.k, key.m, at.shard_bytes);
 }
 
-std::string place_with_values(const TuningEntry &at) {
-  return place(at) + kBetween + core::tuning_values_text(at.values);
-}
+std::string place_with_values(const Entry &at) { return place(at) + kBetween + core::tuning_values_text(at.values); }
 
 [[noreturn]] void fail_io(const char *what, const std::string &path) {
   base::fail(TANDEM_ERROR_IO, fmt::format("cannot {} {}: {}", what, path, std::strerror(errno)));
@@ -63,14 +61,14 @@ void for_each_entry(std::string_view rest, const Body &body) {
     if (!line.starts_with(kKindStart)) continue;
     const std::size_t end = line.find(kKindEnd, kKindStart.size());
     if (end == std::string_view::npos) continue;
-    const std::optional<TuningEntry> entry = parse_tuning_entry(line);
+    const std::optional<Entry> entry = parse_entry(line);
     if (entry) body(line, std::string(line.substr(kKindStart.size(), end - kKindStart.size())), *entry);
   }
 }
 
 }  // namespace
 
-std::string tuning_date_now() {
+std::string date_now() {
   const time_t now = time(nullptr);
   tm parts = {};
   gmtime_r(&now, &parts);
@@ -79,7 +77,7 @@ std::string tuning_date_now() {
   return text;
 }
 
-AutotuneJournal::AutotuneJournal(const std::string &path, bool fresh, std::size_t most_bytes)
+Journal::Journal(const std::string &path, bool fresh, std::size_t most_bytes)
     : path_(path), fresh_(fresh), most_bytes_(most_bytes) {
   make_parent_folders(path);
   descriptor_ = open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
@@ -103,7 +101,7 @@ AutotuneJournal::AutotuneJournal(const std::string &path, bool fresh, std::size_
       if (text.size() > most_bytes / 2) {
         std::set<std::string> over;
         for (const auto &[name, entry] : done_) over.insert(place(entry));
-        rewrite(text, [&](const std::string &kind, const TuningEntry &entry) {
+        rewrite(text, [&](const std::string &kind, const Entry &entry) {
           return kind.starts_with(kDone) || !over.contains(place(entry));
         });
       }
@@ -114,24 +112,24 @@ AutotuneJournal::AutotuneJournal(const std::string &path, bool fresh, std::size_
   }
 }
 
-AutotuneJournal::~AutotuneJournal() {
+Journal::~Journal() {
   if (descriptor_ >= 0) close(descriptor_);
 }
 
-void AutotuneJournal::read(const std::string &text) {
+void Journal::read(const std::string &text) {
   const std::string_view header = first_line(text);
   if (header != kHeader) {
     if (header.starts_with(kHeaderStart))
       base::fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("{} is of another version; --fresh replaces it", path_));
     base::fail(TANDEM_ERROR_DAMAGED, fmt::format("{} is no journal of tandem autotune; --fresh replaces it", path_));
   }
-  for_each_entry(text, [&](std::string_view, const std::string &kind, const TuningEntry &entry) { take(kind, entry); });
+  for_each_entry(text, [&](std::string_view, const std::string &kind, const Entry &entry) { take(kind, entry); });
 }
 
 // A kill in the middle costs measurements, no results.
-void AutotuneJournal::rewrite(const std::string &text, const Keep &keep) {
+void Journal::rewrite(const std::string &text, const Keep &keep) {
   std::string kept = std::string(kHeader) + "\n";
-  for_each_entry(text, [&](std::string_view line, const std::string &kind, const TuningEntry &entry) {
+  for_each_entry(text, [&](std::string_view line, const std::string &kind, const Entry &entry) {
     if (keep(kind, entry)) kept.append(line).push_back('\n');
   });
   if (ftruncate(descriptor_, 0) != 0) fail_io("empty", path_);
@@ -142,58 +140,56 @@ void AutotuneJournal::rewrite(const std::string &text, const Keep &keep) {
   read(kept);
 }
 
-void AutotuneJournal::forget(const std::vector<TuningEntry> &cases) {
+void Journal::forget(const std::vector<Entry> &cases) {
   if (descriptor_ < 0) return;
   std::set<std::string> places;
-  for (const TuningEntry &each : cases) places.insert(place(each));
+  for (const Entry &each : cases) places.insert(place(each));
   rewrite(read_regular_file(path_, most_bytes_).value_or(""),
-          [&](const std::string &, const TuningEntry &entry) { return !places.contains(place(entry)); });
+          [&](const std::string &, const Entry &entry) { return !places.contains(place(entry)); });
 }
 
-void AutotuneJournal::take(const std::string &kind, const TuningEntry &entry) {
+void Journal::take(const std::string &kind, const Entry &entry) {
   if (kind == kSample && entry.bytes_per_second > 0) {
     measured_[place_with_values(entry)].bytes_per_second.push_back(entry.bytes_per_second);
   } else if (kind == kRefused) {
-    measured_[place_with_values(entry)].failure = TuningFailure::refused;
+    measured_[place_with_values(entry)].failure = Failure::refused;
   } else if (kind == kWrong) {
-    measured_[place_with_values(entry)].failure = TuningFailure::wrong;
+    measured_[place_with_values(entry)].failure = Failure::wrong;
   } else if (kind.starts_with(kDone)) {
     done_[place(entry) + kBetween + kind.substr(kDone.size())] = entry;
   }
 }
 
-TuningMeasurement AutotuneJournal::measured(const TuningEntry &at) const {
+Measurement Journal::measured(const Entry &at) const {
   const auto found = measured_.find(place_with_values(at));
-  return found != measured_.end() ? found->second : TuningMeasurement();
+  return found != measured_.end() ? found->second : Measurement();
 }
 
-void AutotuneJournal::add_sample(TuningEntry at, double bytes_per_second) {
+void Journal::add_sample(Entry at, double bytes_per_second) {
   at.bytes_per_second = bytes_per_second;
   append(std::string(kSample), at);
 }
 
-void AutotuneJournal::add_failure(TuningEntry at, TuningFailure failure) {
-  append(std::string(failure == TuningFailure::refused ? kRefused : kWrong), at);
+void Journal::add_failure(Entry at, Failure failure) {
+  append(std::string(failure == Failure::refused ? kRefused : kWrong), at);
 }
 
-std::optional<TuningEntry> AutotuneJournal::done(const TuningEntry &at, const std::string &space) const {
+std::optional<Entry> Journal::done(const Entry &at, const std::string &space) const {
   const auto found = done_.find(place(at) + kBetween + space);
   return found != done_.end() ? std::optional(found->second) : std::nullopt;
 }
 
-void AutotuneJournal::add_done(const TuningEntry &entry, const std::string &space) {
-  append(std::string(kDone) + space, entry);
-}
+void Journal::add_done(const Entry &entry, const std::string &space) { append(std::string(kDone) + space, entry); }
 
-void AutotuneJournal::append(const std::string &kind, const TuningEntry &entry) {
+void Journal::append(const std::string &kind, const Entry &entry) {
   take(kind, entry);
   if (descriptor_ < 0) return;
-  const std::string line = fmt::format("{}{}{}{}\n", kKindStart, kind, kKindEnd, tuning_entry_line(entry).substr(1));
+  const std::string line = fmt::format("{}{}{}{}\n", kKindStart, kind, kKindEnd, entry_line(entry).substr(1));
   if (line.size() <= most_bytes_ - std::min(most_bytes_, file_bytes_)) write(line);  // else it could not be read again
 }
 
 // In one piece, so that a kill leaves whole lines.
-void AutotuneJournal::write(const std::string &line) {
+void Journal::write(const std::string &line) {
   for (std::size_t done = 0; done < line.size();) {
     const ssize_t wrote = ::write(descriptor_, line.data() + done, line.size() - done);
     if (wrote >= 0) {

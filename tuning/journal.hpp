@@ -13,55 +13,55 @@
 
 namespace tandem::tuning {
 
-enum class TuningFailure { refused, wrong };  // the device cannot run it; its bytes were not the expected ones
+enum class Failure { refused, wrong };  // the device cannot run it; its bytes were not the expected ones
 
-struct TuningMeasurement {
+struct Measurement {
   std::vector<double> bytes_per_second;  // one a repeat
-  std::optional<TuningFailure> failure;
+  std::optional<Failure> failure;
 };
 
-class AutotuneJournal {
+class Journal {
  public:
   static constexpr std::size_t kMostFileBytes = std::size_t{64} << 20;
 
-  AutotuneJournal() = default;  // keeps nothing beyond this object
+  Journal() = default;  // keeps nothing beyond this object
   // Reads what is there and locks the file against other processes. `fresh`: a file that is no journal is replaced, and
   // the search forgets its own cases once it knows that it can begin. A file that is more than half full loses what
   // finished cases measured; one that is full gets no more. Throws Error: IO, UNAVAILABLE (another process holds it),
   // UNSUPPORTED (of a newer version), DAMAGED (no journal).
-  AutotuneJournal(const std::string &path, bool fresh, std::size_t most_bytes = kMostFileBytes);
-  ~AutotuneJournal();
-  AutotuneJournal(const AutotuneJournal &) = delete;
-  AutotuneJournal &operator=(const AutotuneJournal &) = delete;
+  Journal(const std::string &path, bool fresh, std::size_t most_bytes = kMostFileBytes);
+  ~Journal();
+  Journal(const Journal &) = delete;
+  Journal &operator=(const Journal &) = delete;
 
   // `at` says of what: key, values and shard_bytes.
-  TuningMeasurement measured(const TuningEntry &at) const;
-  void add_sample(TuningEntry at, double bytes_per_second);
-  void add_failure(TuningEntry at, TuningFailure failure);
+  Measurement measured(const Entry &at) const;
+  void add_sample(Entry at, double bytes_per_second);
+  void add_failure(Entry at, Failure failure);
 
   // A case whose search is over. `space` names what was searched.
-  std::optional<TuningEntry> done(const TuningEntry &at, const std::string &space) const;
-  void add_done(const TuningEntry &entry, const std::string &space);
+  std::optional<Entry> done(const Entry &at, const std::string &space) const;
+  void add_done(const Entry &entry, const std::string &space);
 
   bool fresh() const noexcept { return fresh_; }
-  void forget(const std::vector<TuningEntry> &cases);  // whatever the values
+  void forget(const std::vector<Entry> &cases);  // whatever the values
 
  private:
-  using Keep = std::function<bool(const std::string &kind, const TuningEntry &entry)>;
+  using Keep = std::function<bool(const std::string &kind, const Entry &entry)>;
   void rewrite(const std::string &text, const Keep &keep);
   void read(const std::string &text);
-  void take(const std::string &kind, const TuningEntry &entry);
-  void append(const std::string &kind, const TuningEntry &entry);
+  void take(const std::string &kind, const Entry &entry);
+  void append(const std::string &kind, const Entry &entry);
   void write(const std::string &line);
 
   std::string path_;
   int descriptor_ = -1;
   bool fresh_ = false;
   std::size_t most_bytes_ = kMostFileBytes, file_bytes_ = 0;
-  std::map<std::string, TuningMeasurement> measured_;
-  std::map<std::string, TuningEntry> done_;
+  std::map<std::string, Measurement> measured_;
+  std::map<std::string, Entry> done_;
 };
 
-std::string tuning_date_now();  // UTC, as TuningEntry::date
+std::string date_now();  // UTC, as Entry::date
 
 }  // namespace tandem::tuning

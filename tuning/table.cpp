@@ -109,9 +109,9 @@ bool valid_date(const std::string &date) {
 
 bool read_values(const Json &object, core::TuningValues *out) {
   const Json *values = member(object, "values");
-  if (values == nullptr || !values->is_object() || values->size() > kMostTuningValues) return false;
+  if (values == nullptr || !values->is_object() || values->size() > kMostValues) return false;
   for (const auto &[name, value] : values->items()) {
-    if (!valid_tuning_name(name) || !value.is_number_unsigned()) return false;
+    if (!valid_name(name) || !value.is_number_unsigned()) return false;
     const auto number = value.get<std::uint64_t>();
     if (number > core::kMostTuningValue) return false;
     (*out)[name] = number;
@@ -119,9 +119,9 @@ bool read_values(const Json &object, core::TuningValues *out) {
   return true;
 }
 
-std::optional<TuningEntry> entry_from(const Json &object) {
-  TuningEntry entry;
-  TuningKey &key = entry.key;
+std::optional<Entry> entry_from(const Json &object) {
+  Entry entry;
+  EntryKey &key = entry.key;
   std::string operation;
   std::uint64_t k = 0, m = 0, repeats = 0;
   const bool whole =
@@ -142,8 +142,8 @@ std::optional<TuningEntry> entry_from(const Json &object) {
   return entry;
 }
 
-OrderedJson to_object(const TuningEntry &entry) {
-  const TuningKey &key = entry.key;
+OrderedJson to_object(const Entry &entry) {
+  const EntryKey &key = entry.key;
   OrderedJson values = OrderedJson::object();
   for (const auto &[name, value] : entry.values) values[name] = value;
   return {{"backend", key.identity.backend},
@@ -203,7 +203,7 @@ std::string dumped(const OrderedJson &object, int indent) {
 }
 
 // How unlike two codes are: sizes count by their ratio. k says nothing about an update.
-double distance(const TuningEntry &entry, const core::TuningQuery &query) {
+double distance(const Entry &entry, const core::TuningQuery &query) {
   const auto ratio = [](unsigned a, unsigned b) {
     return std::fabs(std::log2(std::max(a, 1u)) - std::log2(std::max(b, 1u)));
   };
@@ -212,8 +212,8 @@ double distance(const TuningEntry &entry, const core::TuningQuery &query) {
 }
 
 // No text that an entry may have holds the character between the parts.
-std::string key_text(const TuningEntry &entry) {
-  const TuningKey &key = entry.key;
+std::string key_text(const Entry &entry) {
+  const EntryKey &key = entry.key;
   return fmt::format("{1}{0}{2}{0}{3}{0}{4}{0}{5}{0}{6}{0}{7}{0}{8}", '\x1f', key.identity.backend, key.identity.vendor,
                      key.identity.device, key.identity.driver, key.kernel_hash, static_cast<int>(key.operation), key.k,
                      key.m);
@@ -225,20 +225,20 @@ std::string key_text(const core::SpeedEntry &entry) {
 }
 
 // The entries of one list of the file; of the same key the newest, and of the same date the last one.
-template <class Entry>
-std::vector<Entry> list_from(const Json &root, const char *name, std::optional<Entry> (*read)(const Json &),
-                             std::string (*key)(const Entry &), std::size_t *refused) {
-  std::vector<Entry> list;
+template <class Any>
+std::vector<Any> list_from(const Json &root, const char *name, std::optional<Any> (*read)(const Json &),
+                           std::string (*key)(const Any &), std::size_t *refused) {
+  std::vector<Any> list;
   std::map<std::string, std::size_t> places;
   const Json *objects = member(root, name);
   if (objects == nullptr) return list;
   if (!objects->is_array()) base::fail(TANDEM_ERROR_DAMAGED, fmt::format("\"{}\" is no list", name));
-  if (objects->size() > TuningTable::kMostEntries) {
+  if (objects->size() > Table::kMostEntries) {
     base::fail(TANDEM_ERROR_DAMAGED,
-               fmt::format("{} \"{}\", more than {}", objects->size(), name, TuningTable::kMostEntries));
+               fmt::format("{} \"{}\", more than {}", objects->size(), name, Table::kMostEntries));
   }
   for (const Json &object : *objects) {
-    std::optional<Entry> entry = read(object);
+    std::optional<Any> entry = read(object);
     if (!entry) {
       ++*refused;
       continue;
@@ -246,7 +246,7 @@ std::vector<Entry> list_from(const Json &root, const char *name, std::optional<E
     const auto [place, is_new] = places.emplace(key(*entry), list.size());
     if (is_new) {
       list.push_back(std::move(*entry));
-    } else if (Entry &same = list[place->second]; entry->date >= same.date) {
+    } else if (Any &same = list[place->second]; entry->date >= same.date) {
       same = std::move(*entry);
     }
   }
@@ -276,10 +276,37 @@ std::string real_path(const std::string &path) {
   return realpath(path.c_str(), real) != nullptr ? real : path;
 }
 
+// The lock of a file's folder, held while the object lives.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::string &path) {
+    constexpr int kMostNaps = 400;
+    constexpr timespec kNap = {0, 5'000'000};
+    const std::string target = real_path(path);
+    const std::size_t slash = target.rfind('/');
+    const std::string folder = slash == std::string::npos ? "." : target.substr(0, slash + 1);
+    folder_ = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int i = 0; folder_ >= 0 && i < kMostNaps && flock(folder_, LOCK_EX | LOCK_NB) != 0; ++i) {
+      if (errno != EWOULDBLOCK && errno != EINTR) return;
+      nanosleep(&kNap, nullptr);
+    }
+  }
+  ~FolderLock() {
+    if (folder_ < 0) return;
+    flock(folder_, LOCK_UN);  // a child that was forked meanwhile has the descriptor, too
+    close(folder_);
+  }
+  FolderLock(const FolderLock &) = delete;
+  FolderLock &operator=(const FolderLock &) = delete;
+
+ private:
+  int folder_;
+};
+
 }  // namespace
 
-bool operator==(const TuningKey &a, const TuningKey &b) noexcept {
-  const auto all = [](const TuningKey &key) {
+bool operator==(const EntryKey &a, const EntryKey &b) noexcept {
+  const auto all = [](const EntryKey &key) {
     const core::TuningIdentity &identity = key.identity;
     return std::tie(identity.backend, identity.vendor, identity.device, identity.driver, key.kernel_hash, key.operation,
                     key.k, key.m);
@@ -287,20 +314,20 @@ bool operator==(const TuningKey &a, const TuningKey &b) noexcept {
   return all(a) == all(b);
 }
 
-bool valid_tuning_name(std::string_view name) noexcept {
+bool valid_name(std::string_view name) noexcept {
   if (name.empty() || name.size() > 64) return false;
   return std::all_of(name.begin(), name.end(),
                      [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
 }
 
-std::string tuning_entry_line(const TuningEntry &entry) { return dumped(to_object(entry), -1); }
+std::string entry_line(const Entry &entry) { return dumped(to_object(entry), -1); }
 
-std::optional<TuningEntry> parse_tuning_entry(std::string_view line) {
+std::optional<Entry> parse_entry(std::string_view line) {
   const Json object = parse_json(line);
   return object.is_discarded() ? std::nullopt : entry_from(object);
 }
 
-TuningTable TuningTable::parse(std::string_view text, std::size_t *refused_count) {
+Table Table::parse(std::string_view text, std::size_t *refused_count) {
   if (text.size() > kMostFileBytes)
     base::fail(TANDEM_ERROR_DAMAGED, fmt::format("{} bytes, more than {}", text.size(), kMostFileBytes));
   const Json root = parse_json(text);
@@ -313,53 +340,53 @@ TuningTable TuningTable::parse(std::string_view text, std::size_t *refused_count
                fmt::format("it is of version {}; this Tandem knows versions up to {}", version, kVersion));
   }
   if (member(root, "entries") == nullptr) base::fail(TANDEM_ERROR_DAMAGED, "it has no list \"entries\"");
-  TuningTable table;
+  Table table;
   std::size_t refused = 0;
-  table.entries_ = list_from<TuningEntry>(root, "entries", entry_from, key_text, &refused);
+  table.entries_ = list_from<Entry>(root, "entries", entry_from, key_text, &refused);
   table.speeds_ = list_from<core::SpeedEntry>(root, "speeds", speed_from, key_text, &refused);
   if (refused_count != nullptr) *refused_count = refused;
   return table;
 }
 
-std::string TuningTable::to_json() const {
+std::string Table::to_json() const {
   OrderedJson root = {{"tandem_tuning", kVersion}, {"entries", OrderedJson::array()}};
-  for (const TuningEntry &entry : entries_) root["entries"].push_back(to_object(entry));
+  for (const Entry &entry : entries_) root["entries"].push_back(to_object(entry));
   if (!speeds_.empty()) root["speeds"] = OrderedJson::array();
   for (const core::SpeedEntry &entry : speeds_) root["speeds"].push_back(to_object(entry));
   return dumped(root, 1) + "\n";
 }
 
-TuningEntry *TuningTable::entry_of(const TuningKey &key) noexcept {
+Entry *Table::entry_of(const EntryKey &key) noexcept {
   const auto same =
-      std::find_if(entries_.begin(), entries_.end(), [&](const TuningEntry &known) { return known.key == key; });
+      std::find_if(entries_.begin(), entries_.end(), [&](const Entry &known) { return known.key == key; });
   return same != entries_.end() ? &*same : nullptr;
 }
 
-void TuningTable::put(TuningEntry entry) {
-  const TuningEntry *same = entry_of(entry.key);
+void Table::put(Entry entry) {
+  const Entry *same = entry_of(entry.key);
   if (same == nullptr || entry.date >= same->date) replace(std::move(entry));
 }
 
-void TuningTable::replace(TuningEntry entry) {
-  if (TuningEntry *same = entry_of(entry.key)) {
+void Table::replace(Entry entry) {
+  if (Entry *same = entry_of(entry.key)) {
     *same = std::move(entry);
   } else {
     entries_.push_back(std::move(entry));
   }
 }
 
-core::SpeedEntry *TuningTable::entry_of(const core::SpeedEntry &like) noexcept {
+core::SpeedEntry *Table::entry_of(const core::SpeedEntry &like) noexcept {
   const auto same = std::find_if(speeds_.begin(), speeds_.end(),
                                  [&](const core::SpeedEntry &known) { return same_key(known, like); });
   return same != speeds_.end() ? &*same : nullptr;
 }
 
-void TuningTable::put(core::SpeedEntry entry) {
+void Table::put(core::SpeedEntry entry) {
   const core::SpeedEntry *same = entry_of(entry);
   if (same == nullptr || entry.date >= same->date) replace(std::move(entry));
 }
 
-void TuningTable::replace(core::SpeedEntry entry) {
+void Table::replace(core::SpeedEntry entry) {
   if (core::SpeedEntry *same = entry_of(entry)) {
     *same = std::move(entry);
   } else {
@@ -367,29 +394,29 @@ void TuningTable::replace(core::SpeedEntry entry) {
   }
 }
 
-void TuningTable::merge(const TuningTable &other) {
-  for (const TuningEntry &entry : other.entries_) put(entry);
+void Table::merge(const Table &other) {
+  for (const Entry &entry : other.entries_) put(entry);
   for (const core::SpeedEntry &entry : other.speeds_) put(entry);
 }
 
-bool TuningTable::knows(const core::TuningIdentity &identity) const noexcept {
-  return std::any_of(entries_.begin(), entries_.end(), [&](const TuningEntry &entry) {
+bool Table::knows(const core::TuningIdentity &identity) const noexcept {
+  return std::any_of(entries_.begin(), entries_.end(), [&](const Entry &entry) {
     return entry.key.identity.backend == identity.backend && entry.key.identity.vendor == identity.vendor;
   });
 }
 
-bool TuningTable::has_backend(const std::string &name) const noexcept {
+bool Table::has_backend(const std::string &name) const noexcept {
   return std::any_of(entries_.begin(), entries_.end(),
-                     [&](const TuningEntry &entry) { return entry.key.identity.backend == name; });
+                     [&](const Entry &entry) { return entry.key.identity.backend == name; });
 }
 
-core::TuningChoice TuningTable::find(const core::TuningQuery &query) const {
+core::TuningChoice Table::find(const core::TuningQuery &query) const {
   // The least wins: another device, another driver or kernel, the distance, and decode where encode is as near (a
   // matrix does not say which of the two it is for). Of equals the newest.
   using Rank = std::tuple<bool, unsigned, double, bool>;
-  const TuningEntry *best = nullptr;
+  const Entry *best = nullptr;
   Rank best_rank;
-  for (const TuningEntry &entry : entries_) {
+  for (const Entry &entry : entries_) {
     const core::TuningIdentity &identity = entry.key.identity;
     if (identity.backend != query.identity.backend || identity.vendor != query.identity.vendor ||
         core::tuned_operation_mode(entry.key.operation) != query.mode)
@@ -417,7 +444,7 @@ core::TuningChoice TuningTable::find(const core::TuningQuery &query) const {
           !other_device && best->key.identity.driver == query.identity.driver};
 }
 
-std::string tuning_file_path(const char *given, bool *named_out) {
+std::string file_path(const char *given, bool *named_out) {
   if (named_out != nullptr) *named_out = true;
   if (given != nullptr) return given;
   if (const char *variable = std::getenv("TANDEM_TUNING"); variable != nullptr) return variable;
@@ -453,18 +480,18 @@ std::optional<std::string> read_regular_file(const std::string &path, std::size_
   }
 }
 
-TuningTable read_tuning_file(const std::string &path, std::size_t *refused_count) {
+Table read_file(const std::string &path, std::size_t *refused_count) {
   if (refused_count != nullptr) *refused_count = 0;
-  const std::optional<std::string> text = read_regular_file(path, TuningTable::kMostFileBytes);
+  const std::optional<std::string> text = read_regular_file(path, Table::kMostFileBytes);
   if (!text) return {};
   try {
-    return TuningTable::parse(*text, refused_count);
+    return Table::parse(*text, refused_count);
   } catch (const base::Error &error) {
     base::fail(error.status(), fmt::format("tuning file {}: {}", path, error.what()));
   }
 }
 
-std::unique_ptr<const TuningTable> load_tuning_file(const std::string &path, bool named, const base::Log &log) {
+std::unique_ptr<const Table> load_file(const std::string &path, bool named, const base::Log &log) {
   if (path.empty()) return nullptr;
   try {
     if (named && access(path.c_str(), F_OK) != 0) {
@@ -472,7 +499,7 @@ std::unique_ptr<const TuningTable> load_tuning_file(const std::string &path, boo
       return nullptr;
     }
     std::size_t refused = 0;
-    auto table = std::make_unique<TuningTable>(read_tuning_file(path, &refused));
+    auto table = std::make_unique<Table>(read_file(path, &refused));
     if (refused != 0) {
       log.say(TANDEM_LOG_WARNING, fmt::format("tuning file {}: {} of {} entries make no sense and are ignored", path,
                                               refused, refused + table->entries().size() + table->speeds().size()));
@@ -493,30 +520,11 @@ void make_parent_folders(const std::string &path) {
   }
 }
 
-TuningFileTurn::TuningFileTurn(const std::string &path) {
-  constexpr int kMostNaps = 400;
-  constexpr timespec kNap = {0, 5'000'000};
-  const std::string target = real_path(path);
-  const std::size_t slash = target.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : target.substr(0, slash + 1);
-  folder_ = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  for (int i = 0; folder_ >= 0 && i < kMostNaps && flock(folder_, LOCK_EX | LOCK_NB) != 0; ++i) {
-    if (errno != EWOULDBLOCK && errno != EINTR) return;
-    nanosleep(&kNap, nullptr);
-  }
-}
-
-TuningFileTurn::~TuningFileTurn() {
-  if (folder_ < 0) return;
-  flock(folder_, LOCK_UN);  // a child that was forked meanwhile has the descriptor, too
-  close(folder_);
-}
-
-void write_tuning_file(const std::string &path, const TuningTable &table) {
+void write_file(const std::string &path, const Table &table) {
   const std::size_t count = std::max(table.entries().size(), table.speeds().size());
-  if (count > TuningTable::kMostEntries) {
+  if (count > Table::kMostEntries) {
     base::fail(TANDEM_ERROR_TOO_LARGE,
-               fmt::format("{} entries do not fit {}: at most {}", count, path, TuningTable::kMostEntries));
+               fmt::format("{} entries do not fit {}: at most {}", count, path, Table::kMostEntries));
   }
   make_parent_folders(path);
   const std::string target = real_path(path);
@@ -541,6 +549,14 @@ void write_tuning_file(const std::string &path, const TuningTable &table) {
   if (error == 0) return;
   unlink(temporary.c_str());
   fail_io("write", path, error);
+}
+
+Table update_file(const std::string &path, const std::function<void(Table &)> &change) {
+  const FolderLock lock(path);
+  Table table = read_file(path);
+  change(table);
+  write_file(path, table);
+  return table;
 }
 
 }  // namespace tandem::tuning

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,16 +17,16 @@ namespace tandem::tuning {
 
 // What a measurement is of. m of decode: how many shards are lost. k of update is 1: one data shard changes, whatever
 // the code.
-struct TuningKey {
+struct EntryKey {
   core::TuningIdentity identity;
   std::string kernel_hash;
   core::TunedOperation operation = core::TunedOperation::encode;
   unsigned k = 0, m = 0;
 };
-bool operator==(const TuningKey &a, const TuningKey &b) noexcept;
+bool operator==(const EntryKey &a, const EntryKey &b) noexcept;
 
-struct TuningEntry {
-  TuningKey key;
+struct Entry {
+  EntryKey key;
   core::TuningValues values;                                  // those that are not the backend's own
   double bytes_per_second = 0, default_bytes_per_second = 0;  // of data; measured alternately in the same run
   std::uint64_t shard_bytes = 0;
@@ -34,25 +35,25 @@ struct TuningEntry {
 };
 
 // Immutable once it is given to a backend; then any number of threads may ask it.
-class TuningTable final : public core::TuningSource {
+class Table final : public core::TuningSource {
  public:
   static constexpr std::size_t kMostFileBytes = std::size_t{8} << 20;
   static constexpr std::size_t kMostEntries = 10'000;  // of each kind
 
   // Throws Error: DAMAGED (no JSON, or not of this form), UNSUPPORTED (a newer version). An entry that makes no sense
   // is left out, and counted in *refused_count if that is given.
-  static TuningTable parse(std::string_view text, std::size_t *refused_count = nullptr);
+  static Table parse(std::string_view text, std::size_t *refused_count = nullptr);
   std::string to_json() const;
 
   // Of the same key the newer one stays; of the same date the one that came last.
-  void put(TuningEntry entry);
+  void put(Entry entry);
   void put(core::SpeedEntry entry);
   // Whatever the date of the one that was there: a clock may have been wrong.
-  void replace(TuningEntry entry);
+  void replace(Entry entry);
   void replace(core::SpeedEntry entry);
-  void merge(const TuningTable &other);
+  void merge(const Table &other);
 
-  const std::vector<TuningEntry> &entries() const noexcept { return entries_; }
+  const std::vector<Entry> &entries() const noexcept { return entries_; }
   const std::vector<core::SpeedEntry> &speeds() const noexcept { return speeds_; }
   bool empty() const noexcept { return entries_.empty() && speeds_.empty(); }
 
@@ -62,44 +63,35 @@ class TuningTable final : public core::TuningSource {
   bool has_backend(const std::string &name) const noexcept;
 
  private:
-  TuningEntry *entry_of(const TuningKey &key) noexcept;
+  Entry *entry_of(const EntryKey &key) noexcept;
   core::SpeedEntry *entry_of(const core::SpeedEntry &like) noexcept;
 
-  std::vector<TuningEntry> entries_;
+  std::vector<Entry> entries_;
   std::vector<core::SpeedEntry> speeds_;
 };
 
-bool valid_tuning_name(std::string_view name) noexcept;  // of a value: [a-z0-9_]{1,64}
-inline constexpr std::size_t kMostTuningValues = 64;
+bool valid_name(std::string_view name) noexcept;  // of a value: [a-z0-9_]{1,64}
+inline constexpr std::size_t kMostValues = 64;
 
 // The parts of the file's text that the journal of autotune shares; `line` is one JSON object without line breaks.
-std::string tuning_entry_line(const TuningEntry &entry);
-std::optional<TuningEntry> parse_tuning_entry(std::string_view line);
+std::string entry_line(const Entry &entry);
+std::optional<Entry> parse_entry(std::string_view line);
 
 // Where the file is: `given` if not null, else TANDEM_TUNING, else tandem/tuning.json in XDG_DATA_HOME or
 // ~/.local/share. Empty: there is none. *named_out: somebody named it, so that its absence is worth a word.
-std::string tuning_file_path(const char *given, bool *named_out = nullptr);
+std::string file_path(const char *given, bool *named_out = nullptr);
 
 // Throws Error: IO (with errno's text), DAMAGED, UNSUPPORTED; the message has the path. No file: an empty table.
-TuningTable read_tuning_file(const std::string &path, std::size_t *refused_count = nullptr);
+Table read_file(const std::string &path, std::size_t *refused_count = nullptr);
 // The same for coding: whatever is wrong is a warning, and null is returned, as for a table without entries.
-std::unique_ptr<const TuningTable> load_tuning_file(const std::string &path, bool named, const base::Log &log);
+std::unique_ptr<const Table> load_file(const std::string &path, bool named, const base::Log &log);
 // Makes missing folders; writes beside it and renames. Throws Error (IO).
-void write_tuning_file(const std::string &path, const TuningTable &table);
+void write_file(const std::string &path, const Table &table);
 
-// From reading a tuning file to having written it back, one at a time among threads and processes (flock of its
-// folder). Waits two seconds at most, and goes without where there is no lock to be had: what is overwritten then is
-// measured again.
-class TuningFileTurn {
- public:
-  explicit TuningFileTurn(const std::string &path);
-  ~TuningFileTurn();
-  TuningFileTurn(const TuningFileTurn &) = delete;
-  TuningFileTurn &operator=(const TuningFileTurn &) = delete;
-
- private:
-  int folder_;
-};
+// Reads the file, changes the table, writes it back, and returns it: one at a time among threads and processes (flock
+// of the folder). Waits two seconds at most, and goes without where there is no lock to be had: what is overwritten
+// then is measured again. Throws Error as reading and writing do, and what `change` throws.
+Table update_file(const std::string &path, const std::function<void(Table &)> &change);
 
 // At most `most_bytes` of a regular file; nothing if there is no such file. Throws Error (IO).
 std::optional<std::string> read_regular_file(const std::string &path, std::size_t most_bytes);

@@ -42,8 +42,8 @@ std::uint64_t Work::cut(std::uint64_t position) const noexcept {
   return left <= step - rest ? starts_[i + 1] : position + (step - rest);
 }
 
-std::vector<Piece> Work::pieces(const Range &range) const {
-  std::vector<Piece> list;
+std::vector<TaskPart> Work::parts(const Range &range) const {
+  std::vector<TaskPart> list;
   for (std::uint64_t at = range.begin; at < range.end;) {
     const std::size_t i = task_at(at);
     const std::uint64_t end = std::min(range.end, starts_[i + 1]);

@@ -1,5 +1,5 @@
 // The tasks of one run laid end to end, so that the ledger deals in ranges of one long axis. A position counts the
-// bytes that are moved, inputs and outputs, up to there; where tasks may be cut, and which pieces of them a range is,
+// bytes that are moved, inputs and outputs, up to there; where tasks may be cut, and which parts of them a range is,
 // this says.
 #pragma once
 
@@ -13,7 +13,7 @@
 namespace tandem::hybrid {
 
 // A range of bytes of one task's shards.
-struct Piece {
+struct TaskPart {
   std::size_t task;
   std::uint64_t offset_bytes, length_bytes;
 };
@@ -25,7 +25,7 @@ class Work {
 
   std::uint64_t bytes() const noexcept { return starts_.back(); }
   std::uint64_t cut(std::uint64_t position) const noexcept;  // the first cut there or beyond
-  std::vector<Piece> pieces(const Range &range) const;       // of a range between two cuts
+  std::vector<TaskPart> parts(const Range &range) const;     // of a range between two cuts
   const core::Task &task(std::size_t index) const noexcept { return tasks_[index]; }
   std::size_t task_count() const noexcept { return tasks_.size(); }
 

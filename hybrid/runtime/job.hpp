@@ -48,9 +48,9 @@ class Staging {
   explicit Staging(core::Backend &backend) : backend_(&backend) {}
 
   // The chunk's tasks on this memory. Throws Error (OUT_OF_MEMORY).
-  void lay_out(const Work &work, const std::vector<Piece> &pieces, std::uint64_t least_bytes);
+  void lay_out(const Work &work, const std::vector<TaskPart> &parts, std::uint64_t least_bytes);
 
-  // Prepared matrices of the pieces, in their order; they live as long as the staging is in use.
+  // Prepared matrices of the parts, in their order; they live as long as the staging is in use.
   std::vector<std::shared_ptr<const core::Prepared>> prepared;
 
   void release() noexcept;  // its memory
@@ -64,7 +64,7 @@ class Staging {
 
  private:
   struct Place {
-    Piece piece;
+    TaskPart part;
     std::size_t first_input, first_output;  // of the pointers below
   };
 
@@ -81,12 +81,12 @@ class Staging {
 // A chunk done where the caller's shards lie, by a backend that can neither fail half-way nor hang.
 class InPlace {
  public:
-  InPlace(const Work &work, const std::vector<Piece> &pieces, std::size_t member, core::Backend &backend);
+  InPlace(const Work &work, const std::vector<TaskPart> &parts, std::size_t member, core::Backend &backend);
   void run(core::Backend &backend, core::Control &control) { backend.run(tasks_, control); }
   void merge_mismatches(const Work &work) const;
 
  private:
-  std::vector<Piece> pieces_;
+  std::vector<TaskPart> parts_;
   std::vector<std::shared_ptr<const core::Prepared>> prepared_;
   std::vector<core::Mismatch> mismatches_;
   std::vector<core::Task> tasks_;

@@ -165,9 +165,10 @@ typedef struct tandem_autotune_result {
 
 /* Finds the fastest tuning values of one backend for every (operation, k, m), and keeps them in the file.
  *   context   where to run: as tandem_context_create takes it; its tuning_file is not read. NULL = all defaults
- *   options   NULL = all defaults. A RANGE is a list such as "32,64,96"; "1:4" is 1, 2, 3, 4; "16:1024:x2" is 16, 32
- * ... 1024, and so is "1<<v, v=4:10" result_out   NULL, or struct_bytes set by the caller; the rest is written on
- * TANDEM_OK Every candidate is checked before it is timed. The best one is kept only if it is clearly faster than the
+ *   options   NULL = all defaults. A RANGE is a list such as "32,64,96"; "1:4" is 1, 2, 3, 4; "16:1024:x2" and
+ *             "1<<v, v=4:10" are 16, 32 ... 1024
+ *   result_out   NULL, or struct_bytes set by the caller; the rest is written on TANDEM_OK
+ * Every candidate is checked before it is timed. The best one is kept only if it is clearly faster than the
  * backend's own values when they are measured in turns, and of it those values that are not the backend's own.
  * Every measurement is also appended to a journal beside the file (OUTPUT.journal): a run that was cancelled or
  * killed goes on from there, and one that was finished measures only what is new. Each result is written as soon as

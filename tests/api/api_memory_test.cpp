@@ -2,6 +2,7 @@
 // works.
 #include <functional>
 #include <thread>
+#include <tuple>
 
 #include "tests/support/api.hpp"
 #include "tests/support/failing_memory.hpp"
@@ -222,29 +223,50 @@ TEST_P(OutOfMemory, VerifyAndUpdate) {
       [&](bool ok) { ASSERT_EQ(stripe_.intact(), !ok); });
 }
 
-// Small calls of a shape that is known allocate nothing.
+// Small calls of a shape that is known allocate nothing: of few shards, of more than fit the arrays on the stack, and
+// with sizes at which overlaps are looked for.
 TEST(Allocations, NoneInASmallRepeatedCall) {
-  Random random(kSeed + 1);
-  const Context context = make_context();
-  const Codec codec = make_codec(10, 4);
-  Stripe stripe(random, 10, 4, 64);
-  tandem_verify_result result = {};
-  result.struct_bytes = sizeof result;
-  stripe.lose_all(std::vector{0, 11});
-  for (const bool counting : {false, true}) {
-    if (counting) {
-      failed_allocations.store(0);
-      allowed_allocations.store(0);  // the first one fails
+  for (const auto &[k, m, bytes] : {std::tuple{10u, 4u, std::size_t{64}},
+                                    {10u, 4u, std::size_t{8 << 10}},
+                                    {200u, 56u, std::size_t{64}},
+                                    {200u, 56u, std::size_t{900}}}) {
+    SCOPED_TRACE(testing::Message() << k << "+" << m << ", " << bytes << " bytes");
+    Random random(kSeed + 1);
+    const Context context = make_context();
+    const Codec codec = make_codec(k, m);
+    Stripe stripe(random, k, m, bytes);
+    const Bytes same(stripe.shards[2]);
+    stripe.lose_all(std::vector{0u, k + 1});
+    tandem_verify_result result = {};
+    result.struct_bytes = sizeof result;
+    tandem_plan_options options = {};
+    options.struct_bytes = sizeof options;
+    tandem_plan *plan = nullptr;
+    ASSERT_EQ(tandem_plan_create(context.get(), codec.get(), &options, &plan), TANDEM_OK);
+    tandem_plan_arguments arguments = {};
+    arguments.struct_bytes = sizeof arguments;
+    arguments.shards = stripe.all();
+    arguments.shard_bytes = bytes;
+    std::vector<void *> some(stripe.parity(), stripe.parity() + m);
+    some[0] = nullptr;
+    for (const bool counting : {false, true}) {
+      if (counting) {
+        failed_allocations.store(0);
+        allowed_allocations.store(0);  // the first one fails
+      }
+      const tandem_status statuses[] = {
+          tandem_decode(context.get(), codec.get(), stripe.all(), stripe.present.data(), bytes),
+          tandem_encode(context.get(), codec.get(), stripe.data(), stripe.parity(), bytes),
+          tandem_encode(context.get(), codec.get(), stripe.data(), some.data(), bytes),
+          tandem_update(context.get(), codec.get(), 2, stripe.pointers[2], same.data(), stripe.parity(), bytes),
+          tandem_verify(context.get(), codec.get(), stripe.all(), bytes, &result),
+          tandem_plan_run(plan, &arguments)};
+      allowed_allocations.store(-1);
+      for (const tandem_status status : statuses) EXPECT_EQ(status, TANDEM_OK) << &status - statuses;
+      EXPECT_EQ(failed_allocations.load(), 0);
+      EXPECT_EQ(result.consistent, 1);
     }
-    const tandem_status encode = tandem_encode(context.get(), codec.get(), stripe.data(), stripe.parity(), 64);
-    const tandem_status decode = tandem_decode(context.get(), codec.get(), stripe.all(), stripe.present.data(), 64);
-    const tandem_status update =
-        tandem_update(context.get(), codec.get(), 2, stripe.pointers[2], stripe.pointers[2], stripe.parity(), 64);
-    allowed_allocations.store(-1);
-    EXPECT_EQ(encode, TANDEM_OK);
-    EXPECT_EQ(decode, TANDEM_OK);
-    EXPECT_EQ(update, TANDEM_OK);
-    EXPECT_EQ(failed_allocations.load(), 0);
+    tandem_plan_destroy(plan);
   }
 }
 

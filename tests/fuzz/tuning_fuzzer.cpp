@@ -22,18 +22,18 @@ using namespace tandem::core;
   std::abort();
 }
 
-void check_entry(const tuning::TuningEntry &entry) {
+void check_entry(const tuning::Entry &entry) {
   if (entry.key.k < 1 || entry.key.k > 256 || entry.key.m < 1 || entry.key.m > 256) wrong("k or m");
   if (entry.values.size() > 64) wrong("many values");
   for (const auto &[name, value] : entry.values)
-    if (value > std::uint64_t{1} << 40 || !tuning::valid_tuning_name(name)) wrong("a value");
+    if (value > std::uint64_t{1} << 40 || !tuning::valid_name(name)) wrong("a value");
   if (!std::isfinite(entry.bytes_per_second) || entry.bytes_per_second < 0) wrong("a rate");
   if (entry.date.size() != 20 || entry.repeats == 0 || entry.shard_bytes == 0) wrong("a number");
   for (const std::string *text : {&entry.key.identity.backend, &entry.key.identity.vendor, &entry.key.identity.device,
                                   &entry.key.identity.driver, &entry.key.kernel_hash})
     if (text->size() > 256 || std::any_of(text->begin(), text->end(), [](unsigned char c) { return c < 32; }))
       wrong("a text");
-  const std::optional<tuning::TuningEntry> again = tuning::parse_tuning_entry(tuning::tuning_entry_line(entry));
+  const std::optional<tuning::Entry> again = tuning::parse_entry(tuning::entry_line(entry));
   if (!again || !(again->key == entry.key) || again->values != entry.values || again->date != entry.date)
     wrong("an entry that reads back differently");
 }
@@ -48,14 +48,14 @@ void check_speed(const SpeedEntry &speed) {
 }
 
 void fuzz_file(std::string_view text) {
-  tuning::TuningTable table;
+  tuning::Table table;
   try {
-    table = tuning::TuningTable::parse(text);
+    table = tuning::Table::parse(text);
   } catch (const base::Error &error) {
     if (error.status() != TANDEM_ERROR_DAMAGED && error.status() != TANDEM_ERROR_UNSUPPORTED) wrong("status");
     return;
   }
-  for (const tuning::TuningEntry &entry : table.entries()) {
+  for (const tuning::Entry &entry : table.entries()) {
     check_entry(entry);
     const TuningChoice choice = table.find({entry.key.identity, entry.key.kernel_hash,
                                             tuned_operation_mode(entry.key.operation), entry.key.k, entry.key.m});
@@ -63,8 +63,8 @@ void fuzz_file(std::string_view text) {
   }
   for (const SpeedEntry &speed : table.speeds()) check_speed(speed);
   const std::string written = table.to_json();
-  if (tuning::TuningTable::parse(written).to_json() != written) wrong("a file that reads back differently");
-  tuning::TuningTable merged;
+  if (tuning::Table::parse(written).to_json() != written) wrong("a file that reads back differently");
+  tuning::Table merged;
   merged.merge(table);
   merged.merge(table);
   if (merged.entries().size() > table.entries().size() || merged.speeds().size() > table.speeds().size())

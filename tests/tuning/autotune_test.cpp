@@ -22,12 +22,12 @@ namespace {
 
 using core::TunedOperation;
 using core::TuningValues;
-using tuning::AutotuneCase;
-using tuning::AutotuneJournal;
-using tuning::AutotuneOptions;
-using tuning::AutotuneProgress;
-using tuning::AutotuneResult;
+using tuning::Case;
+using tuning::Journal;
 using tuning::kLeastGain;
+using tuning::Options;
+using tuning::Progress;
+using tuning::Result;
 
 constexpr double kBase = 1e9;
 
@@ -58,26 +58,26 @@ class AutotuneTest : public testing::Test {
     return kBase * (is("local_x", 32) ? 1.5 : 1) * (is("local_y", 4) ? 1.2 : 1) * (is("bytes", 8) ? 1.2 : 1);
   }
 
-  AutotuneResult tune(AutotuneJournal &journal) {
+  Result tune(Journal &journal) {
     FakeBackend backend(script_);
-    tuning::AutotuneHooks hooks;
+    tuning::Hooks hooks;
     hooks.seconds = [this] { return now_; };
     hooks.date = [] { return std::string("2025-11-21T00:00:00Z"); };
-    hooks.progress = [this](const AutotuneProgress &progress) {
+    hooks.progress = [this](const Progress &progress) {
       progress_.push_back(progress);
       progress_.back().best = nullptr;  // lives no longer than the call
       return !cancel_at_ || progress_.size() <= *cancel_at_;
     };
-    hooks.found = [this](const tuning::TuningEntry &entry, bool complete) {
+    hooks.found = [this](const tuning::Entry &entry, bool complete) {
       found_.push_back(entry);
       EXPECT_TRUE(complete || options_.max_seconds > 0);
     };
-    const AutotuneResult result = tuning::autotune(backend, options_, journal, hooks);
+    const Result result = tuning::autotune(backend, options_, journal, hooks);
     tasks_ = backend.counts().tasks_started;
     return result;
   }
-  AutotuneResult tune() {
-    AutotuneJournal journal;
+  Result tune() {
+    Journal journal;
     return tune(journal);
   }
 
@@ -99,21 +99,21 @@ class AutotuneTest : public testing::Test {
   }
 
   FakeScript script_;
-  AutotuneOptions options_;
+  Options options_;
   double now_ = 0;
   std::set<TuningValues> tried_;
   std::optional<std::uint64_t> cancel_at_;  // calls of progress
-  std::vector<AutotuneProgress> progress_;
-  std::vector<tuning::TuningEntry> found_;
+  std::vector<Progress> progress_;
+  std::vector<tuning::Entry> found_;
   std::uint64_t tasks_ = 0;
   std::string folder_;
 };
 
 TEST_F(AutotuneTest, FindsTheBestOfTheGrid) {
-  const AutotuneResult result = tune();
+  const Result result = tune();
   EXPECT_EQ(tried_.size(), 4u * 3 * 3);
   ASSERT_EQ(result.entries.size(), 1u);
-  const tuning::TuningEntry &entry = result.entries[0];
+  const tuning::Entry &entry = result.entries[0];
   EXPECT_EQ(entry.values, (TuningValues{{"local_x", 32}, {"local_y", 4}, {"bytes", 8}}));
   EXPECT_GT(entry.bytes_per_second, kLeastGain * entry.default_bytes_per_second);
   EXPECT_NEAR(entry.bytes_per_second / entry.default_bytes_per_second, 1.5 * 1.2 * 1.2, 1e-6);
@@ -140,7 +140,7 @@ TEST_F(AutotuneTest, WorksOutWhereAOneOffCostPays) {
     return (values.at("local_x") == 32 ? 2 : 1) * (is_compiled(values) ? 3 * kBase : kBase);
   };
   script_.first_run_seconds = [&](const TuningValues &values) { return is_compiled(values) ? 3e-3 : 0.0; };
-  const AutotuneResult result = tune();
+  const Result result = tune();
   const TuningValues &values = result.entries.at(0).values;
   EXPECT_EQ(values.at("local_x"), 32u);
   // Inputs and outputs, 5 shards, pass at 2 or at 6 GB/s; inputs are 3 of 5.
@@ -166,10 +166,10 @@ TEST_F(AutotuneTest, EveryOperation) {
     for (const unsigned k : {2u, 5u}) options_.cases.push_back({operation, k, 3});
   script_.parameters.resize(2);
   script_.speed_of = [](const TuningValues &values) { return values.at("local_x") == 128 ? 2 * kBase : kBase; };
-  const AutotuneResult result = tune();
+  const Result result = tune();
   ASSERT_EQ(result.entries.size(), 7u);  // k says nothing about an update
   EXPECT_EQ(result.entries.back().key.k, 1u);
-  for (const tuning::TuningEntry &entry : result.entries) {
+  for (const tuning::Entry &entry : result.entries) {
     EXPECT_EQ(entry.values.at("local_x"), 128u);
     EXPECT_NEAR(entry.bytes_per_second / entry.default_bytes_per_second, 2, 1e-6);
   }
@@ -181,7 +181,7 @@ TEST_F(AutotuneTest, SlowOnesFallOut) {
     const double grain = static_cast<double>(values.at("local_x"));  // 16, 32: 4 and 2 times slower than 64
     return values.at("local_x") == 128 ? kBase / 1.2 : kBase * grain / 64;
   };
-  const AutotuneResult result = tune();
+  const Result result = tune();
   EXPECT_EQ(result.dropped_count, 2u * 3 * 3);
   // All 36 three times, the 18 that are left twice more, and the last comparison.
   EXPECT_EQ(progress_.back().done_count, 3u * 36 + 2 * 18 + 5);
@@ -198,7 +198,7 @@ TEST_F(AutotuneTest, OneSlowSampleDropsNobody) {
     const bool of_fast_large = std::abs(seconds - 5 * 4000 / (1.2 * kBase)) < 1e-9;
     now_ += of_fast_large && ++runs[seconds] <= 4 ? 3 * seconds : seconds;  // ready, timed, warm, the repeat
   };
-  const AutotuneResult result = tune();
+  const Result result = tune();
   EXPECT_EQ(result.dropped_count, 0u);
   EXPECT_EQ(result.entries[0].values, (TuningValues{{"local_x", 16}}));
 }
@@ -211,7 +211,7 @@ TEST_F(AutotuneTest, NoiseIsNoReason) {
     Random random(seed);
     script_.speed_of = [](const TuningValues &) { return kBase; };
     script_.pass_time = [&](double seconds) { now_ += seconds * (0.97 + 0.06 * random.below(1000) / 1000.0); };
-    const AutotuneResult result = tune();
+    const Result result = tune();
     improved += result.improved_count != 0;
     EXPECT_EQ(result.entries[0].values.empty(), result.improved_count == 0);
   }
@@ -249,13 +249,13 @@ TEST_F(AutotuneTest, RatesCompareWithinARaceOnly) {
   double today = 1;
   script_.pass_time = [&](double seconds) { now_ += seconds / today; };
   {
-    AutotuneJournal journal(file, false);
+    Journal journal(file, false);
     EXPECT_THROW(tune(journal), base::Error);
   }
   cancel_at_.reset();
   today = 3;  // what was measured yesterday looks slow, and is not
-  AutotuneJournal journal(file, false);
-  const AutotuneResult result = tune(journal);
+  Journal journal(file, false);
+  const Result result = tune(journal);
   EXPECT_GT(result.known_count, 20u);
   EXPECT_EQ(result.entries[0].values, (TuningValues{{"local_x", 8}}));
 }
@@ -271,7 +271,7 @@ TEST_F(AutotuneTest, EveryParameterHasItsTime) {
     return kBase / 1e4 * (values.at("chunk") == 5 ? 1.5 : 1);
   };
   options_.max_seconds = 60;
-  const AutotuneResult result = tune();
+  const Result result = tune();
   EXPECT_FALSE(result.complete);
   EXPECT_LT(tried_.size(), 72u + 10) << "the local sizes alone would have taken it all";
   EXPECT_EQ(result.entries[0].values, (TuningValues{{"chunk", 5}}));
@@ -295,7 +295,7 @@ TEST_F(AutotuneTest, LongRunsAreChecked) {
   for (const TunedOperation operation :
        {TunedOperation::encode, TunedOperation::decode, TunedOperation::verify, TunedOperation::update}) {
     options_.cases = {{operation, 3, 2}};
-    const AutotuneResult result = tune();
+    const Result result = tune();
     EXPECT_EQ(result.wrong_count, 9u) << static_cast<int>(operation);
     EXPECT_FALSE(result.entries[0].values.contains("local_x"));
   }
@@ -307,7 +307,7 @@ TEST_F(AutotuneTest, ADeviceThatStumblesIsAskedAgain) {
   script_.failing_task = 8;  // the first six are those of the built-in values
   const std::string file = path("journal");
   {
-    AutotuneJournal journal(file, false);
+    Journal journal(file, false);
     EXPECT_EQ(tune(journal).refused_count, 1u);
   }
   EXPECT_EQ(text_of(file).find("\"refused\""), std::string::npos);
@@ -320,7 +320,7 @@ TEST_F(AutotuneTest, AWrongOneNeverWins) {
     options_.cases = {{operation, 3, 2}};
     script_.is_wrong = fastest;
     script_.speed_of = [&](const TuningValues &values) { return fastest(values) ? 100 * kBase : speed(values); };
-    const AutotuneResult result = tune();
+    const Result result = tune();
     EXPECT_EQ(result.wrong_count, 9u);
     EXPECT_EQ(result.entries[0].values.at("local_x"), 32u) << static_cast<int>(operation);
   }
@@ -333,7 +333,7 @@ TEST_F(AutotuneTest, RefusedOnesAreSkippedAndCounted) {
   script_.speed_of = [&](const TuningValues &values) {
     return values.at("local_x") * values.at("local_y") > 64 ? 0 : speed(values);
   };
-  AutotuneResult result = tune();
+  Result result = tune();
   EXPECT_EQ(result.refused_count, 3u * (1 + 2 + 3));
   EXPECT_EQ(result.entries[0].values.at("local_x"), 32u);
   EXPECT_FALSE(result.entries[0].values.contains("local_y")) << "4 is refused, and 2 no faster than the built-in 1";
@@ -372,7 +372,7 @@ TEST_F(AutotuneTest, TheDefaultStaysUnlessItIsBeaten) {
       now_ += fast && turns && !racing ? seconds * 2 : seconds;
     };
     progress_.clear();
-    const AutotuneResult result = tune();
+    const Result result = tune();
     EXPECT_EQ(result.entries[0].values, turns ? TuningValues{} : (TuningValues{{"local_x", 16}}));
     EXPECT_EQ(result.improved_count, turns ? 0u : 1u);
     EXPECT_EQ(result.entries[0].bytes_per_second == result.entries[0].default_bytes_per_second, turns);
@@ -394,7 +394,7 @@ TEST_F(AutotuneTest, LargeSpacesAreDescended) {
     return kBase * (is("local_x", 8) && is("local_y", 32) ? 2 : 1) * (is("bytes", 32) ? 1.1 : 1) *
            (is("items", 5) ? 1.1 : 1) * (is("chunk", 7) ? 1.1 : 1);
   };
-  const AutotuneResult result = tune();
+  const Result result = tune();
   EXPECT_EQ(result.entries[0].values,
             (TuningValues{{"local_x", 8}, {"local_y", 32}, {"bytes", 32}, {"items", 5}, {"chunk", 7}}));
   EXPECT_LT(tried_.size(), 150u);
@@ -405,7 +405,7 @@ TEST_F(AutotuneTest, LargeSpacesAreDescended) {
 
 TEST_F(AutotuneTest, RangesReplaceCandidates) {
   options_.ranges = {{"local_x", {32, 48}}, {"local_y", {1}}, {"bytes", {8}}};
-  const AutotuneResult result = tune();
+  const Result result = tune();
   EXPECT_EQ(tried_, (std::set<TuningValues>{{{"local_x", 32}, {"local_y", 1}, {"bytes", 8}},
                                             {{"local_x", 48}, {"local_y", 1}, {"bytes", 8}},
                                             {{"local_x", 64}, {"local_y", 1}, {"bytes", 16}}}));
@@ -416,10 +416,10 @@ TEST_F(AutotuneTest, RangesReplaceCandidates) {
 }
 
 TEST_F(AutotuneTest, WrongCases) {
-  for (const AutotuneCase at : {AutotuneCase{TunedOperation::encode, 0, 1},
-                                {TunedOperation::encode, 1, 0},
-                                {TunedOperation::decode, 200, 57},
-                                {TunedOperation::decode, UINT32_MAX, 2}}) {
+  for (const Case at : {Case{TunedOperation::encode, 0, 1},
+                        {TunedOperation::encode, 1, 0},
+                        {TunedOperation::decode, 200, 57},
+                        {TunedOperation::decode, UINT32_MAX, 2}}) {
     options_.cases = {{TunedOperation::encode, 3, 2}, at};
     refusal(TANDEM_ERROR_INVALID_ARGUMENT);
     EXPECT_TRUE(tried_.empty()) << "measured before all was checked";
@@ -443,13 +443,13 @@ TEST_F(AutotuneTest, TimeIsShared) {
   options_.shard_bytes = 100'000;
   script_.speed_of = [&](const TuningValues &values) { return speed(values) / 2000; };  // a run takes about a second
   options_.max_seconds = 100;  // 36 candidates, three repeats, two cases: about 700
-  const AutotuneResult result = tune();
+  const Result result = tune();
   EXPECT_FALSE(result.complete);
   EXPECT_EQ(result.entries.size(), 2u);
   EXPECT_LT(now_, 160);
   EXPECT_GT(now_, 70);
-  for (const AutotuneProgress &progress : progress_) EXPECT_LE(progress.seconds_left, 100);
-  for (const tuning::TuningEntry &entry : result.entries)
+  for (const Progress &progress : progress_) EXPECT_LE(progress.seconds_left, 100);
+  for (const tuning::Entry &entry : result.entries)
     EXPECT_EQ(entry.values.empty(), entry.bytes_per_second == entry.default_bytes_per_second);
 
   options_.max_seconds = 1e-9;
@@ -461,7 +461,7 @@ TEST_F(AutotuneTest, ProgressAddsUp) {
   tune();
   ASSERT_GT(progress_.size(), 100u);
   std::uint64_t before = 0;
-  for (const AutotuneProgress &progress : progress_) {
+  for (const Progress &progress : progress_) {
     EXPECT_GE(progress.done_count, before);
     EXPECT_GE(progress.total_count, progress.done_count);
     EXPECT_GE(progress.seconds_left, 0);
@@ -475,7 +475,7 @@ TEST_F(AutotuneTest, ProgressAddsUp) {
 TEST_F(AutotuneTest, AnInterruptedRunGoesOn) {
   const std::string file = path("journal");
   options_.cases = {{TunedOperation::encode, 3, 2}, {TunedOperation::encode, 4, 2}};
-  const AutotuneResult whole = tune();
+  const Result whole = tune();
   const std::uint64_t whole_tasks = tasks_;
   found_.clear();
 
@@ -484,8 +484,8 @@ TEST_F(AutotuneTest, AnInterruptedRunGoesOn) {
     cancel_at_ = stop;
     progress_.clear();
     try {
-      AutotuneJournal journal(file, false);
-      const AutotuneResult result = tune(journal);
+      Journal journal(file, false);
+      const Result result = tune(journal);
 
       EXPECT_EQ(result.entries.size(), 2u);
       for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(result.entries[i].values, whole.entries[i].values);
@@ -507,21 +507,21 @@ TEST_F(AutotuneTest, AnInterruptedRunGoesOn) {
   // Nothing is left to measure.
   cancel_at_.reset();
   {
-    AutotuneJournal journal(file, false);
+    Journal journal(file, false);
     tune(journal);
     EXPECT_EQ(tasks_, 0u);
   }
   // Unless it is asked for, or something else is.
   {
-    AutotuneJournal journal(file, true);
+    Journal journal(file, true);
     tune(journal);
     EXPECT_EQ(tasks_, whole_tasks);
   }
   {
-    AutotuneJournal journal(file, false);
+    Journal journal(file, false);
     options_.ranges = {{"bytes", {4, 8, 16, 32}}};
     tried_.clear();
-    const AutotuneResult more = tune(journal);
+    const Result more = tune(journal);
     EXPECT_EQ(more.entries[0].values, whole.entries[0].values);
     EXPECT_GT(more.known_count, 0u);
     options_.shard_bytes = 5000;
@@ -533,13 +533,13 @@ TEST_F(AutotuneTest, AnInterruptedRunGoesOn) {
 }
 
 TEST_F(AutotuneTest, SizesOnXAndYDoNotCollide) {
-  tuning::TuningEntry wide;
+  tuning::Entry wide;
   wide.key = {{"fake", "", "", ""}, "", TunedOperation::encode, 3, 2};
   wide.shard_bytes = 1;
-  tuning::TuningEntry tall = wide;
+  tuning::Entry tall = wide;
   wide.values = {{"local_x", 32}, {"local_y", 1}};
   tall.values = {{"local_x", 1}, {"local_y", 32}};
-  AutotuneJournal journal;
+  Journal journal;
   journal.add_sample(wide, 7);
   EXPECT_EQ(journal.measured(wide).bytes_per_second, std::vector<double>{7});
   EXPECT_TRUE(journal.measured(tall).bytes_per_second.empty());
@@ -548,7 +548,7 @@ TEST_F(AutotuneTest, SizesOnXAndYDoNotCollide) {
 TEST_F(AutotuneTest, AFreshStartForgetsItsOwnCasesOnly) {
   const std::string file = path("journal");
   {
-    AutotuneJournal journal(file, false);
+    Journal journal(file, false);
     options_.cases = {{TunedOperation::encode, 3, 2}, {TunedOperation::encode, 4, 2}};
     tune(journal);
   }
@@ -556,17 +556,17 @@ TEST_F(AutotuneTest, AFreshStartForgetsItsOwnCasesOnly) {
   options_.cases = {{TunedOperation::encode, 4, 2}};
   options_.ranges = {{"nonsense", {1}}};
   {
-    AutotuneJournal journal(file, true);
+    Journal journal(file, true);
     EXPECT_THROW(tune(journal), base::Error);
   }
   EXPECT_EQ(text_of(file), whole) << "emptied before it was clear that it can begin";
   options_.ranges.clear();
   {
-    AutotuneJournal journal(file, true);
+    Journal journal(file, true);
     EXPECT_EQ(tune(journal).known_count, 0u);
   }
   options_.cases = {{TunedOperation::encode, 3, 2}};
-  AutotuneJournal journal(file, false);
+  Journal journal(file, false);
   tune(journal);
   EXPECT_EQ(tasks_, 0u) << "another case's measurements are gone";
 }
@@ -574,14 +574,14 @@ TEST_F(AutotuneTest, AFreshStartForgetsItsOwnCasesOnly) {
 TEST_F(AutotuneTest, AJournalNeverGrowsBeyondWhatIsRead) {
   constexpr std::size_t kMost = 20'000;
   const std::string file = path("journal");
-  tuning::TuningEntry one;
+  tuning::Entry one;
   one.key = {{"fake", "", "", ""}, "", TunedOperation::encode, 3, 2};
   one.shard_bytes = one.repeats = 1;
   one.date = "2025-11-21T00:00:00Z";
-  tuning::TuningEntry other = one;
+  tuning::Entry other = one;
   other.key.k = 4;
   {
-    AutotuneJournal journal(file, false, kMost);
+    Journal journal(file, false, kMost);
     journal.add_sample(other, 5);
     journal.add_done(one, "space");
     for (unsigned i = 0; i < 1000; ++i) journal.add_sample(one, 7);
@@ -589,7 +589,7 @@ TEST_F(AutotuneTest, AJournalNeverGrowsBeyondWhatIsRead) {
   EXPECT_LE(text_of(file).size(), kMost);
   EXPECT_GT(text_of(file).size(), kMost / 2);
   {
-    const AutotuneJournal journal(file, false, kMost);
+    const Journal journal(file, false, kMost);
     EXPECT_TRUE(journal.done(one, "space").has_value());
     EXPECT_TRUE(journal.measured(one).bytes_per_second.empty()) << "of a finished case";
     EXPECT_EQ(journal.measured(other).bytes_per_second.size(), 1u);
@@ -597,19 +597,19 @@ TEST_F(AutotuneTest, AJournalNeverGrowsBeyondWhatIsRead) {
   EXPECT_LT(text_of(file).size(), kMost / 2);
   std::ofstream(file, std::ios::app) << std::string(kMost, 'x');
   try {
-    const AutotuneJournal journal(file, false, kMost);
+    const Journal journal(file, false, kMost);
     ADD_FAILURE() << "accepted";
   } catch (const base::Error &error) {
     EXPECT_NE(std::string(error.what()).find("--fresh"), std::string::npos);
   }
-  const AutotuneJournal journal(file, true, kMost);
+  const Journal journal(file, true, kMost);
   EXPECT_LT(text_of(file).size(), 100u);
 }
 
 TEST_F(AutotuneTest, JournalsThatAreNone) {
   const auto status = [&](bool fresh) {
     try {
-      AutotuneJournal journal(path("journal"), fresh);
+      Journal journal(path("journal"), fresh);
       return TANDEM_OK;
     } catch (const base::Error &error) {
       return static_cast<tandem_status_value>(error.status());
@@ -624,7 +624,7 @@ TEST_F(AutotuneTest, JournalsThatAreNone) {
   std::ofstream(path("journal"), std::ios::app)
       << "x\n{\"kind\":\"sample\"\n{\"kind\":\"sample\",}\n{\"kind\":\"\xff\n\n[[[[[\n";
   EXPECT_EQ(status(false), TANDEM_OK);
-  const AutotuneJournal held(path("journal"), false);
+  const Journal held(path("journal"), false);
   EXPECT_EQ(status(false), TANDEM_ERROR_UNAVAILABLE);
   EXPECT_EQ(status(true), TANDEM_ERROR_UNAVAILABLE);
   EXPECT_GT(text_of(path("journal")).size(), 40u) << "emptied though another process holds it";

@@ -24,11 +24,11 @@ using core::Mode;
 using core::TunedOperation;
 using core::TuningQuery;
 using nlohmann::json;
-using tuning::TuningEntry;
-using tuning::TuningTable;
+using tuning::Entry;
+using tuning::Table;
 
-TuningEntry entry(TunedOperation operation, unsigned k, unsigned m, std::uint64_t local_x) {
-  TuningEntry made;
+Entry entry(TunedOperation operation, unsigned k, unsigned m, std::uint64_t local_x) {
+  Entry made;
   made.key = {{"opencl", "AMD", "gfx90a", "3558.0"}, "0123456789abcdef", operation, k, m};
   made.values = {{"local_x", local_x}, {"local_y", 1}};
   made.bytes_per_second = 2.5e11;
@@ -39,11 +39,11 @@ TuningEntry entry(TunedOperation operation, unsigned k, unsigned m, std::uint64_
   return made;
 }
 
-TuningQuery query(const TuningEntry &like, Mode mode) {
+TuningQuery query(const Entry &like, Mode mode) {
   return {like.key.identity, like.key.kernel_hash, mode, like.key.k, like.key.m};
 }
 
-std::uint64_t local_x(const TuningTable &table, const TuningQuery &asked) {
+std::uint64_t local_x(const Table &table, const TuningQuery &asked) {
   const core::TuningChoice choice = table.find(asked);
   const auto found = choice.values.find("local_x");
   EXPECT_EQ(found == choice.values.end(), choice.reason.empty());
@@ -66,7 +66,7 @@ core::SpeedEntry speed(const std::string &worker, unsigned k, double bytes_per_s
 
 tandem_status status_of(const std::string &text) {
   try {
-    TuningTable::parse(text);
+    Table::parse(text);
     return TANDEM_OK;
   } catch (const base::Error &error) {
     EXPECT_STRNE(error.what(), "");
@@ -74,9 +74,9 @@ tandem_status status_of(const std::string &text) {
   }
 }
 
-TuningTable table_of(const std::vector<TuningEntry> &entries) {
-  TuningTable table;
-  for (const TuningEntry &each : entries) table.put(each);
+Table table_of(const std::vector<Entry> &entries) {
+  Table table;
+  for (const Entry &each : entries) table.put(each);
   return table;
 }
 
@@ -103,12 +103,11 @@ struct BadForms {
   std::vector<json> list;
 };
 
-TEST(TuningTable, ReadsBackWhatItWrote) {
-  const TuningTable table =
-      table_of({entry(TunedOperation::encode, 10, 4, 64), entry(TunedOperation::update, 1, 4, 32)});
-  const TuningTable again = TuningTable::parse(table.to_json());
+TEST(Table, ReadsBackWhatItWrote) {
+  const Table table = table_of({entry(TunedOperation::encode, 10, 4, 64), entry(TunedOperation::update, 1, 4, 32)});
+  const Table again = Table::parse(table.to_json());
   ASSERT_EQ(again.entries().size(), 2u);
-  const TuningEntry &first = again.entries()[0];
+  const Entry &first = again.entries()[0];
   EXPECT_TRUE(first.key == table.entries()[0].key);
   EXPECT_EQ(first.values, table.entries()[0].values);
   EXPECT_EQ(first.bytes_per_second, 2.5e11);
@@ -117,18 +116,18 @@ TEST(TuningTable, ReadsBackWhatItWrote) {
   EXPECT_EQ(first.repeats, 7u);
   EXPECT_EQ(first.date, "2025-11-21T16:55:20Z");
   EXPECT_EQ(again.to_json(), table.to_json());
-  EXPECT_EQ(tuning::parse_tuning_entry(tuning::tuning_entry_line(first))->values, first.values);
+  EXPECT_EQ(tuning::parse_entry(tuning::entry_line(first))->values, first.values);
 }
 
-TEST(TuningTable, SizesOnXAndYDoNotCollide) {
-  TuningEntry wide = entry(TunedOperation::encode, 10, 4, 32), tall = wide;
+TEST(Table, SizesOnXAndYDoNotCollide) {
+  Entry wide = entry(TunedOperation::encode, 10, 4, 32), tall = wide;
   wide.values = {{"local_x", 32}, {"local_y", 1}};
   tall.values = {{"local_x", 1}, {"local_y", 32}};
   EXPECT_NE(core::tuning_values_text(wide.values), core::tuning_values_text(tall.values));
-  EXPECT_NE(tuning::tuning_entry_line(wide), tuning::tuning_entry_line(tall));
+  EXPECT_NE(tuning::entry_line(wide), tuning::entry_line(tall));
 }
 
-TEST(TuningTable, EveryTruncationIsRefused) {
+TEST(Table, EveryTruncationIsRefused) {
   std::string text = table_of({entry(TunedOperation::encode, 10, 4, 64)}).to_json();
   while (text.back() == '\n') text.pop_back();
   ASSERT_EQ(status_of(text), TANDEM_OK);
@@ -136,11 +135,11 @@ TEST(TuningTable, EveryTruncationIsRefused) {
     EXPECT_EQ(status_of(text.substr(0, length)), TANDEM_ERROR_DAMAGED) << length;
 }
 
-TEST(TuningTable, SpeedsAreReadBackToo) {
-  TuningTable table = table_of({entry(TunedOperation::encode, 10, 4, 64)});
+TEST(Table, SpeedsAreReadBackToo) {
+  Table table = table_of({entry(TunedOperation::encode, 10, 4, 64)});
   table.put(speed("cpu", 10, 5e9));
   table.put(speed("cuda:0", 10, 3e10));
-  const TuningTable again = TuningTable::parse(table.to_json());
+  const Table again = Table::parse(table.to_json());
   EXPECT_EQ(again.entries().size(), 1u);
   ASSERT_EQ(again.speeds().size(), 2u);
   const core::SpeedEntry &gpu = again.speeds()[1];
@@ -150,17 +149,17 @@ TEST(TuningTable, SpeedsAreReadBackToo) {
   EXPECT_EQ(again.speeds()[0].alone_bytes_per_second, 1e10);
   EXPECT_EQ(gpu.lanes, 2u);
   EXPECT_EQ(again.to_json(), table.to_json());
-  TuningTable of_speeds;
+  Table of_speeds;
   of_speeds.put(speed("cpu", 10, 5e9));
   EXPECT_FALSE(of_speeds.empty());
-  EXPECT_EQ(TuningTable::parse(of_speeds.to_json()).speeds().size(), 1u);
+  EXPECT_EQ(Table::parse(of_speeds.to_json()).speeds().size(), 1u);
 }
 
-TEST(TuningTable, OfTheSameSpeedTheNewerStays) {
+TEST(Table, OfTheSameSpeedTheNewerStays) {
   core::SpeedEntry old = speed("cpu", 10, 1e9), fresh = speed("cpu", 10, 2e9);
   old.date = "2024-01-01T00:00:00Z";
   for (const bool old_first : {true, false}) {
-    TuningTable a, b;
+    Table a, b;
     a.put(old_first ? old : fresh);
     b.put(old_first ? fresh : old);
     b.put(speed("cpu", 11, 1));
@@ -169,15 +168,15 @@ TEST(TuningTable, OfTheSameSpeedTheNewerStays) {
     ASSERT_EQ(a.speeds().size(), 3u);
     EXPECT_EQ(a.speeds()[0].bytes_per_second, 2e9);
   }
-  TuningTable table;
+  Table table;
   table.put(fresh);
   table.replace(old);
   ASSERT_EQ(table.speeds().size(), 1u);
   EXPECT_EQ(table.speeds()[0].bytes_per_second, 1e9);
 }
 
-TEST(TuningTable, SpeedsThatMakeNoSenseAreLeftOut) {
-  TuningTable one;
+TEST(Table, SpeedsThatMakeNoSenseAreLeftOut) {
+  Table one;
   one.put(speed("cpu", 10, 5e9));
   const json file = json::parse(one.to_json());
   const json good = file["speeds"][0];
@@ -193,16 +192,16 @@ TEST(TuningTable, SpeedsThatMakeNoSenseAreLeftOut) {
   all["speeds"] = bad;
   all["speeds"].push_back(good);
   std::size_t refused = 0;
-  const TuningTable table = TuningTable::parse(all.dump(), &refused);
+  const Table table = Table::parse(all.dump(), &refused);
   EXPECT_EQ(refused, bad.size());
   EXPECT_EQ(table.speeds().size(), 1u);
   all["speeds"] = 7;
   EXPECT_EQ(status_of(all.dump()), TANDEM_ERROR_DAMAGED);
-  all["speeds"] = std::vector<int>(TuningTable::kMostEntries + 1, 0);
+  all["speeds"] = std::vector<int>(Table::kMostEntries + 1, 0);
   EXPECT_EQ(status_of(all.dump()), TANDEM_ERROR_DAMAGED);
 }
 
-TEST(TuningTable, NewerVersionAndOtherForms) {
+TEST(Table, NewerVersionAndOtherForms) {
   json file = json::parse(table_of({entry(TunedOperation::encode, 10, 4, 64)}).to_json());
   file["tandem_tuning"] = 2;
   EXPECT_EQ(status_of(file.dump()), TANDEM_ERROR_UNSUPPORTED);
@@ -220,30 +219,30 @@ TEST(TuningTable, NewerVersionAndOtherForms) {
   EXPECT_EQ(status_of("{\"tandem_tuning\":1,\"entries\":[],\"later\":{\"a\":[1]}}"), TANDEM_OK);
 }
 
-TEST(TuningTable, DeepAndLargeFilesAreRefused) {
+TEST(Table, DeepAndLargeFilesAreRefused) {
   EXPECT_EQ(status_of("{\"tandem_tuning\":1,\"entries\":" + std::string(1'000'000, '[')), TANDEM_ERROR_DAMAGED);
   const std::string nested = std::string(200'000, '[') + std::string(200'000, ']');
   EXPECT_EQ(status_of("{\"tandem_tuning\":1,\"entries\":[],\"x\":" + nested + "}"), TANDEM_ERROR_DAMAGED);
-  EXPECT_EQ(status_of(std::string(TuningTable::kMostFileBytes + 1, ' ')), TANDEM_ERROR_DAMAGED);
+  EXPECT_EQ(status_of(std::string(Table::kMostFileBytes + 1, ' ')), TANDEM_ERROR_DAMAGED);
   std::string many = "{\"tandem_tuning\":1,\"entries\":[0";
-  for (std::size_t i = 0; i < TuningTable::kMostEntries; ++i) many += ",0";
+  for (std::size_t i = 0; i < Table::kMostEntries; ++i) many += ",0";
   EXPECT_EQ(status_of(many + "]}"), TANDEM_ERROR_DAMAGED);
   EXPECT_EQ(status_of("{\"tandem_tuning\":1,\"entries\":[],\"x\":\"[[[[[[[[[[[[[[[[\\\"[[[[[[\"}"), TANDEM_OK);
 }
 
 // As large as a file may be, and one object's members alone: done in seconds, or the alarm ends the test.
-TEST(TuningTable, ManyMembersAreReadInTime) {
+TEST(Table, ManyMembersAreReadInTime) {
   std::string text = "{\"tandem_tuning\":1,\"entries\":[]";
-  for (unsigned i = 0; text.size() < TuningTable::kMostFileBytes - 20; ++i) text += ",\"" + std::to_string(i) + "\":0";
+  for (unsigned i = 0; text.size() < Table::kMostFileBytes - 20; ++i) text += ",\"" + std::to_string(i) + "\":0";
   alarm(120);
   EXPECT_EQ(status_of(text + "}"), TANDEM_OK);
   text.replace(0, 1, "{\"kind\":\"sample\",");
-  EXPECT_FALSE(tuning::parse_tuning_entry(text + "}").has_value());
+  EXPECT_FALSE(tuning::parse_entry(text + "}").has_value());
   alarm(0);
 }
 
-TEST(TuningTable, EntriesThatMakeNoSenseAreLeftOut) {
-  const json good = json::parse(tuning::tuning_entry_line(entry(TunedOperation::encode, 10, 4, 64)));
+TEST(Table, EntriesThatMakeNoSenseAreLeftOut) {
+  const json good = json::parse(tuning::entry_line(entry(TunedOperation::encode, 10, 4, 64)));
   BadForms forms(good);
   std::vector<json> &bad = forms.list;
   bad = {json(1), json::object(), json::array(), json(nullptr)};
@@ -267,14 +266,14 @@ TEST(TuningTable, EntriesThatMakeNoSenseAreLeftOut) {
   more["unknown"] = {{"later", 1}};
   file["entries"].push_back(more);
   std::size_t refused = 0;
-  const TuningTable table = TuningTable::parse(file.dump(), &refused);
+  const Table table = Table::parse(file.dump(), &refused);
   EXPECT_EQ(refused, bad.size());
   ASSERT_EQ(table.entries().size(), 1u);
   EXPECT_EQ(table.entries()[0].values.at("local_x"), 64u);
 }
 
 // Bytes changed at random: read, or refused with one of two statuses.
-TEST(TuningTable, DamagedFiles) {
+TEST(Table, DamagedFiles) {
   const std::string whole =
       table_of({entry(TunedOperation::encode, 10, 4, 64), entry(TunedOperation::verify, 4, 2, 8)}).to_json();
   Random random(5);
@@ -287,23 +286,23 @@ TEST(TuningTable, DamagedFiles) {
   }
 }
 
-TEST(TuningTable, OfTheSameKeyTheNewerStays) {
-  TuningEntry old = entry(TunedOperation::encode, 10, 4, 8), fresh = entry(TunedOperation::encode, 10, 4, 16);
+TEST(Table, OfTheSameKeyTheNewerStays) {
+  Entry old = entry(TunedOperation::encode, 10, 4, 8), fresh = entry(TunedOperation::encode, 10, 4, 16);
   old.date = "2024-01-01T00:00:00Z";
-  TuningEntry other = fresh;
+  Entry other = fresh;
   other.key.identity.driver = "3559.0";
   for (const bool old_first : {true, false}) {
-    TuningTable a = table_of({old_first ? old : fresh}), b = table_of({old_first ? fresh : old, other});
+    Table a = table_of({old_first ? old : fresh}), b = table_of({old_first ? fresh : old, other});
     a.merge(b);
     ASSERT_EQ(a.entries().size(), 2u);
     EXPECT_EQ(a.entries()[0].values.at("local_x"), 16u);
   }
 }
 
-TEST(TuningTable, OwnResultsReplaceWhateverTheDate) {
-  TuningEntry old = entry(TunedOperation::encode, 10, 4, 8), fresh = entry(TunedOperation::encode, 10, 4, 16);
+TEST(Table, OwnResultsReplaceWhateverTheDate) {
+  Entry old = entry(TunedOperation::encode, 10, 4, 8), fresh = entry(TunedOperation::encode, 10, 4, 16);
   old.date = "2099-01-01T00:00:00Z";  // of a day when the clock was wrong
-  TuningTable table = table_of({old});
+  Table table = table_of({old});
   table.put(fresh);
   EXPECT_EQ(table.entries()[0].values.at("local_x"), 8u);
   table.replace(fresh);
@@ -311,18 +310,18 @@ TEST(TuningTable, OwnResultsReplaceWhateverTheDate) {
   EXPECT_EQ(table.entries()[0].values.at("local_x"), 16u);
 }
 
-TEST(TuningTable, AKeyIsReadOnce) {
-  TuningEntry old = entry(TunedOperation::encode, 10, 4, 8), fresh = entry(TunedOperation::encode, 10, 4, 16);
+TEST(Table, AKeyIsReadOnce) {
+  Entry old = entry(TunedOperation::encode, 10, 4, 8), fresh = entry(TunedOperation::encode, 10, 4, 16);
   old.date = "2024-01-01T00:00:00Z";
-  const auto line = [](const TuningEntry &each) { return tuning::tuning_entry_line(each); };
-  const TuningTable table =
-      TuningTable::parse("{\"tandem_tuning\":1,\"entries\":[" + line(old) + "," + line(fresh) + "," + line(old) + "]}");
+  const auto line = [](const Entry &each) { return tuning::entry_line(each); };
+  const Table table =
+      Table::parse("{\"tandem_tuning\":1,\"entries\":[" + line(old) + "," + line(fresh) + "," + line(old) + "]}");
   ASSERT_EQ(table.entries().size(), 1u);
   EXPECT_EQ(table.entries()[0].values.at("local_x"), 16u);
 }
 
-TEST(TuningTable, SaysWhoseMachineItWas) {
-  const TuningEntry one = entry(TunedOperation::encode, 10, 4, 1);
+TEST(Table, SaysWhoseMachineItWas) {
+  const Entry one = entry(TunedOperation::encode, 10, 4, 1);
   TuningQuery asked = query(one, Mode::assign);
   asked.kernel_hash = "other";
   EXPECT_TRUE(table_of({one}).find(asked).same_machine);
@@ -333,12 +332,12 @@ TEST(TuningTable, SaysWhoseMachineItWas) {
   EXPECT_FALSE(table_of({one}).find(asked).same_machine);
 }
 
-TEST(TuningTable, LookUpOrder) {
-  const TuningEntry exact = entry(TunedOperation::encode, 10, 4, 1);
-  TuningEntry near = entry(TunedOperation::encode, 12, 4, 2), far = entry(TunedOperation::encode, 100, 4, 3);
-  TuningEntry driver = entry(TunedOperation::encode, 10, 4, 4), hash = entry(TunedOperation::encode, 10, 4, 5);
-  TuningEntry vendor = entry(TunedOperation::encode, 10, 4, 6), foreign = entry(TunedOperation::encode, 10, 4, 7);
-  TuningEntry other_backend = entry(TunedOperation::encode, 10, 4, 8);
+TEST(Table, LookUpOrder) {
+  const Entry exact = entry(TunedOperation::encode, 10, 4, 1);
+  Entry near = entry(TunedOperation::encode, 12, 4, 2), far = entry(TunedOperation::encode, 100, 4, 3);
+  Entry driver = entry(TunedOperation::encode, 10, 4, 4), hash = entry(TunedOperation::encode, 10, 4, 5);
+  Entry vendor = entry(TunedOperation::encode, 10, 4, 6), foreign = entry(TunedOperation::encode, 10, 4, 7);
+  Entry other_backend = entry(TunedOperation::encode, 10, 4, 8);
   driver.key.identity.driver = "1.0";
   driver.key.kernel_hash = "other";
   hash.key.kernel_hash = "other";
@@ -346,14 +345,14 @@ TEST(TuningTable, LookUpOrder) {
   foreign.key.identity.vendor = "NVIDIA";
   other_backend.key.identity.backend = "cuda";
   const TuningQuery asked = query(exact, Mode::assign);
-  std::vector<TuningEntry> all = {other_backend, foreign, vendor, driver, hash, far, near, exact};
+  std::vector<Entry> all = {other_backend, foreign, vendor, driver, hash, far, near, exact};
   for (const std::uint64_t want : {1, 2, 3, 5, 4, 6, 0, 0}) {
     EXPECT_EQ(local_x(table_of(all), asked), want);
     all.pop_back();
   }
-  EXPECT_EQ(TuningTable().find(asked).reason, "");
+  EXPECT_EQ(Table().find(asked).reason, "");
 
-  const auto reason = [&](const TuningEntry &only) { return table_of({only}).find(asked).reason; };
+  const auto reason = [&](const Entry &only) { return table_of({only}).find(asked).reason; };
   EXPECT_EQ(reason(exact), "measured for encode (10, 4) on this device, 2025-11-21T16:55:20Z");
   EXPECT_EQ(reason(near),
             "measured for encode (12, 4), the nearest that was tuned, on this device, 2025-11-21T16:55:20Z");
@@ -362,15 +361,15 @@ TEST(TuningTable, LookUpOrder) {
   EXPECT_EQ(reason(vendor), "measured for encode (10, 4) on another device of AMD: gfx1030, 2025-11-21T16:55:20Z");
 }
 
-TEST(TuningTable, OperationsAndModes) {
-  const TuningEntry encode = entry(TunedOperation::encode, 10, 4, 1), decode = entry(TunedOperation::decode, 10, 2, 2),
-                    verify = entry(TunedOperation::verify, 10, 4, 3), update = entry(TunedOperation::update, 1, 4, 4);
-  const TuningTable table = table_of({encode, decode, verify, update});
+TEST(Table, OperationsAndModes) {
+  const Entry encode = entry(TunedOperation::encode, 10, 4, 1), decode = entry(TunedOperation::decode, 10, 2, 2),
+              verify = entry(TunedOperation::verify, 10, 4, 3), update = entry(TunedOperation::update, 1, 4, 4);
+  const Table table = table_of({encode, decode, verify, update});
   TuningQuery asked = query(encode, Mode::assign);
   EXPECT_EQ(local_x(table, asked), 1u);
   asked.rows = 2;
   EXPECT_EQ(local_x(table, asked), 2u);  // a decode of two lost shards
-  TuningEntry as_near = entry(TunedOperation::decode, 10, 4, 9);
+  Entry as_near = entry(TunedOperation::decode, 10, 4, 9);
   as_near.date = "2026-01-01T00:00:00Z";
   EXPECT_EQ(local_x(table_of({as_near, encode}), query(encode, Mode::assign)), 1u);
   asked.mode = Mode::compare;
@@ -402,20 +401,20 @@ class TuningFile : public testing::Test {
     const base::Log log(
         [](void *user, std::int32_t, const char *message) { *static_cast<std::string *>(user) += message; }, &heard,
         TANDEM_LOG_WARNING);
-    loaded_ = tuning::load_tuning_file(path, named, log);
+    loaded_ = tuning::load_file(path, named, log);
     return heard;
   }
 
   std::string folder_;
-  std::unique_ptr<const TuningTable> loaded_;
+  std::unique_ptr<const Table> loaded_;
 };
 
 TEST_F(TuningFile, IsWrittenWholeWithItsFolders) {
   const std::string file = path("a/b/tuning.json");
-  tuning::write_tuning_file(file, table_of({entry(TunedOperation::encode, 10, 4, 64)}));
-  EXPECT_EQ(tuning::read_tuning_file(file).entries().size(), 1u);
-  tuning::write_tuning_file(file, table_of({}));
-  EXPECT_TRUE(tuning::read_tuning_file(file).empty());
+  tuning::write_file(file, table_of({entry(TunedOperation::encode, 10, 4, 64)}));
+  EXPECT_EQ(tuning::read_file(file).entries().size(), 1u);
+  tuning::write_file(file, table_of({}));
+  EXPECT_TRUE(tuning::read_file(file).empty());
   unsigned count = 0;
   for ([[maybe_unused]] const auto &each : std::filesystem::directory_iterator(path("a/b"))) ++count;
   EXPECT_EQ(count, 1u) << "something was left beside it";
@@ -423,51 +422,47 @@ TEST_F(TuningFile, IsWrittenWholeWithItsFolders) {
   ASSERT_EQ(stat(file.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0133, 0u);
   std::filesystem::create_symlink("a/b/tuning.json", path("link"));
-  tuning::write_tuning_file(path("link"), table_of({entry(TunedOperation::encode, 10, 4, 64)}));
+  tuning::write_file(path("link"), table_of({entry(TunedOperation::encode, 10, 4, 64)}));
   EXPECT_TRUE(std::filesystem::is_symlink(path("link")));
-  EXPECT_EQ(tuning::read_tuning_file(file).entries().size(), 1u);
-  EXPECT_TRUE(tuning::read_tuning_file(path("none")).empty());
+  EXPECT_EQ(tuning::read_file(file).entries().size(), 1u);
+  EXPECT_TRUE(tuning::read_file(path("none")).empty());
   put(path("plain"), "x");
-  EXPECT_THROW(tuning::write_tuning_file(path("plain/tuning.json"), {}), base::Error);
+  EXPECT_THROW(tuning::write_file(path("plain/tuning.json"), {}), base::Error);
 }
 
 TEST_F(TuningFile, NobodyOverwritesWhatAnotherAdds) {
   constexpr unsigned kThreads = 3, kEach = 5;
   const std::string file = path("t.json");
-  tuning::write_tuning_file(file, {});
+  tuning::write_file(file, {});
   std::vector<std::thread> threads;
   for (unsigned t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       for (unsigned i = 0; i < kEach; ++i) {
-        const tuning::TuningFileTurn turn(file);
-        TuningTable table = tuning::read_tuning_file(file);
-        table.replace(speed("cpu", 1 + t * kEach + i, 1e9));
-        tuning::write_tuning_file(file, table);
+        tuning::update_file(file, [&](Table &table) { table.replace(speed("cpu", 1 + t * kEach + i, 1e9)); });
       }
     });
   }
   for (std::thread &thread : threads) thread.join();
-  EXPECT_EQ(tuning::read_tuning_file(file).speeds().size(), kThreads * kEach);
+  EXPECT_EQ(tuning::read_file(file).speeds().size(), kThreads * kEach);
 }
 
-// In a process that was forked meanwhile the lock is not held on; and without a folder nobody waits.
-TEST_F(TuningFile, ATurnEnds) {
+// A process that was forked meanwhile does not hold the lock; and where there is no folder, no thread waits.
+TEST_F(TuningFile, AnUpdateEnds) {
   const std::string file = path("t.json");
-  tuning::write_tuning_file(file, {});
+  tuning::write_file(file, {});
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   pid_t child = 0;
-  {
-    const tuning::TuningFileTurn turn(file);
+  tuning::update_file(file, [&](Table &) {
     child = fork();
     if (child == 0) {
       char byte = 0;
       _exit(read(ends[0], &byte, 1) == 1 ? 0 : 1);
     }
-  }
+  });
   const auto began = std::chrono::steady_clock::now();
-  { const tuning::TuningFileTurn turn(file); }
-  { const tuning::TuningFileTurn turn(file + "/no/such/folder.json"); }
+  tuning::update_file(file, [](Table &) {});
+  EXPECT_THROW(tuning::update_file(file + "/no/such/folder.json", [](Table &) {}), base::Error);
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(1900));
   EXPECT_EQ(write(ends[1], "x", 1), 1);
   int status = 1;
@@ -487,8 +482,8 @@ TEST_F(TuningFile, WhatIsWrongIsAWarning) {
   put(path("new"), "{\"tandem_tuning\":7,\"entries\":[]}");
   EXPECT_NE(warnings(path("new"), false).find("of version 7; this Tandem knows versions up to 1"), std::string::npos);
   EXPECT_EQ(loaded_, nullptr);
-  put(path("half"), "{\"tandem_tuning\":1,\"entries\":[0," +
-                        tuning::tuning_entry_line(entry(TunedOperation::encode, 10, 4, 64)) + "]}");
+  put(path("half"),
+      "{\"tandem_tuning\":1,\"entries\":[0," + tuning::entry_line(entry(TunedOperation::encode, 10, 4, 64)) + "]}");
   EXPECT_NE(warnings(path("half"), false).find("1 of 2 entries make no sense and are ignored"), std::string::npos);
   ASSERT_NE(loaded_, nullptr);
   EXPECT_EQ(loaded_->entries().size(), 1u);
@@ -497,22 +492,22 @@ TEST_F(TuningFile, WhatIsWrongIsAWarning) {
 TEST_F(TuningFile, WhereItIs) {
   bool named = false;
   setenv("TANDEM_TUNING", "/from/variable", 1);
-  EXPECT_EQ(tuning::tuning_file_path("/given", &named), "/given");
+  EXPECT_EQ(tuning::file_path("/given", &named), "/given");
   EXPECT_TRUE(named);
-  EXPECT_EQ(tuning::tuning_file_path(nullptr, &named), "/from/variable");
+  EXPECT_EQ(tuning::file_path(nullptr, &named), "/from/variable");
   EXPECT_TRUE(named);
   setenv("TANDEM_TUNING", "", 1);
-  EXPECT_EQ(tuning::tuning_file_path(nullptr), "");
+  EXPECT_EQ(tuning::file_path(nullptr), "");
   unsetenv("TANDEM_TUNING");
   setenv("XDG_DATA_HOME", "/data", 1);
-  EXPECT_EQ(tuning::tuning_file_path(nullptr, &named), "/data/tandem/tuning.json");
+  EXPECT_EQ(tuning::file_path(nullptr, &named), "/data/tandem/tuning.json");
   EXPECT_FALSE(named);
   setenv("XDG_DATA_HOME", "relative", 1);
   setenv("HOME", "/home/me", 1);
-  EXPECT_EQ(tuning::tuning_file_path(nullptr), "/home/me/.local/share/tandem/tuning.json");
+  EXPECT_EQ(tuning::file_path(nullptr), "/home/me/.local/share/tandem/tuning.json");
   setenv("HOME", "", 1);
-  EXPECT_EQ(tuning::tuning_file_path(nullptr), "");
-  EXPECT_EQ(tuning::tuning_file_path(""), "");
+  EXPECT_EQ(tuning::file_path(nullptr), "");
+  EXPECT_EQ(tuning::file_path(""), "");
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
-// What a crew learns, what it makes of that, and what it tells: the log and the timeline.
+// What a runtime learns, what it makes of that, and what it tells: the log and the timeline.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
-#include "hybrid/runtime/crew.hpp"
+#include "hybrid/runtime/runtime.hpp"
 
 namespace tandem::hybrid {
 namespace {
@@ -36,7 +36,7 @@ bool is_far(double a, double b) { return std::abs(a - b) > kWorthRemembering * s
 }  // namespace
 
 // What earlier processes knew of the member.
-void Crew::recall(std::size_t index) {
+void Runtime::recall(std::size_t index) {
   MemberState &state = *members_[index];
   for (const core::SpeedEntry &entry : options_.known) {
     if (entry.worker != state.member.name) continue;
@@ -58,7 +58,7 @@ void Crew::recall(std::size_t index) {
   }
 }
 
-std::vector<core::SpeedEntry> Crew::learned() const {
+std::vector<core::SpeedEntry> Runtime::learned() const {
   const Lock lock(mutex_);
   std::vector<core::SpeedEntry> list;
   for (const auto &[of, estimate] : speeds_.estimates()) {
@@ -96,23 +96,23 @@ std::vector<core::SpeedEntry> Crew::learned() const {
   return list;
 }
 
-double Crew::start_up_seconds(const MemberState &state) const noexcept {
+double Runtime::start_up_seconds(const MemberState &state) const noexcept {
   // Many short runs are worth it as well as one long: what was missed is at most what the start costs.
   const bool is_due = state.missed_seconds >= kStartUps * state.start_up_seconds;
   return state.is_started || is_due ? 0 : state.start_up_seconds;
 }
 
-Party Crew::party(std::size_t index, double bytes_per_second) const {
+Party Runtime::party(std::size_t index, double bytes_per_second) const {
   const MemberState &state = *members_[index];
   return {bytes_per_second, state.member.lanes, state.member.latency_seconds, start_up_seconds(state)};
 }
 
-bool Crew::has_devices() const {
+bool Runtime::has_devices() const {
   const Lock lock(mutex_);
   return std::any_of(members_.begin(), members_.end(), [](const auto &each) { return !each->member.is_in_place; });
 }
 
-bool Crew::is_worth_sharing(const WorkKind &kind, std::uint64_t bytes) {
+bool Runtime::is_worth_sharing(const WorkKind &kind, std::uint64_t bytes) {
   const Lock lock(mutex_);
   sync_resources();
   const CpuLanes lanes = cpu_lanes();
@@ -141,19 +141,19 @@ bool Crew::is_worth_sharing(const WorkKind &kind, std::uint64_t bytes) {
   return (is_unknown && is_long) || hybrid::is_worth_sharing(together, {&cpu_alone, 1}, static_cast<double>(bytes));
 }
 
-Crew::AloneRun Crew::begin_alone() {
+Runtime::AloneRun Runtime::begin_alone() {
   const Lock lock(mutex_);
   const bool is_quiet = alone_under_way_++ == 0 && jobs_.empty();
   ++runs_begun_;
   return {now(), is_quiet ? runs_begun_ : 0};
 }
 
-void Crew::end_alone() noexcept {
+void Runtime::end_alone() noexcept {
   const Lock lock(mutex_);
   --alone_under_way_;
 }
 
-void Crew::ran_alone(const AloneRun &run, const WorkKind &kind, std::uint64_t bytes, Alone how) {
+void Runtime::ran_alone(const AloneRun &run, const WorkKind &kind, std::uint64_t bytes, Alone how) {
   const double end = now(), took = end - run.start_seconds, moved = static_cast<double>(bytes);
   if (took <= 0) return;
   const Lock lock(mutex_);
@@ -168,7 +168,7 @@ void Crew::ran_alone(const AloneRun &run, const WorkKind &kind, std::uint64_t by
   add_spans({{row, text_of(kind), {0, bytes}, data, run.start_seconds, end, true}});
 }
 
-void Crew::learn_from_cpu(const WorkKind &kind, double moved, double took) {
+void Runtime::learn_from_cpu(const WorkKind &kind, double moved, double took) {
   const CpuLanes lanes = cpu_lanes();
   speeds_.cpu_run(kind, moved, took, lanes.alone);
   const double latency = members_.front()->member.latency_seconds;
@@ -177,7 +177,7 @@ void Crew::learn_from_cpu(const WorkKind &kind, double moved, double took) {
     if (!each->is_started) each->missed_seconds += took;
 }
 
-void Crew::tell(const Job &job) {
+void Runtime::tell(const Job &job) {
   if (!log_.hears(TANDEM_LOG_DEBUG)) return;
   std::vector<std::uint64_t> bytes(members_.size());
   for (const TimelineSpan &span : job.spans)
@@ -196,7 +196,7 @@ void Crew::tell(const Job &job) {
 }
 
 // Whether devices are worth it for this kind of work, once it is known, and when it changes.
-void Crew::tell_worth(const WorkKind &kind) {
+void Runtime::tell_worth(const WorkKind &kind) {
   const CpuLanes lanes = cpu_lanes();
   const double gain = speeds_.gain(kind, lanes);
   if (gain == 0 || options_.policy != Policy::automatic) return;
@@ -222,7 +222,7 @@ void Crew::tell_worth(const WorkKind &kind) {
                                         text_of(kind), gain, sizes));
 }
 
-void Crew::add_spans(const std::vector<TimelineSpan> &more) {
+void Runtime::add_spans(const std::vector<TimelineSpan> &more) {
   if (spans_.size() + more.size() <= kMostSpans) {
     spans_.insert(spans_.end(), more.begin(), more.end());
   } else if (!std::exchange(timeline_is_full_, true)) {
@@ -230,7 +230,7 @@ void Crew::add_spans(const std::vector<TimelineSpan> &more) {
   }
 }
 
-void Crew::write_timeline() noexcept {
+void Runtime::write_timeline() noexcept {
   if (options_.timeline_file.empty()) return;
   try {
     std::vector<std::string> names;

@@ -1,4 +1,4 @@
-#include "hybrid/runtime/crew.hpp"
+#include "hybrid/runtime/runtime.hpp"
 
 #include <fmt/format.h>
 
@@ -45,20 +45,20 @@ unsigned left_beside(unsigned lanes, double cores) {
 
 }  // namespace
 
-Crew::Crew(const Options &options, const base::Log &log) : options_(options), log_(log) {
+Runtime::Runtime(const Options &options, const base::Log &log) : options_(options), log_(log) {
   cpu_ = pool_.index(core::resource_name(core::Resource::cpu));
   gpu_ = pool_.index(core::resource_name(core::Resource::gpu));
   pinned_mib_ = pool_.index(core::resource_name(core::Resource::pinned_mib));
   add(options.members);
 }
 
-Crew::~Crew() = default;
+Runtime::~Runtime() = default;
 
-double Crew::now() const {
+double Runtime::now() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-void Crew::add(std::vector<Member> members) {
+void Runtime::add(std::vector<Member> members) {
   const Lock lock(mutex_);
   for (Member &each : members) {
     members_.push_back(std::make_unique<MemberState>(std::move(each)));
@@ -72,7 +72,7 @@ void Crew::add(std::vector<Member> members) {
   }
 }
 
-std::vector<std::shared_ptr<core::Backend>> Crew::backends() const {
+std::vector<std::shared_ptr<core::Backend>> Runtime::backends() const {
   const Lock lock(mutex_);
   std::vector<std::shared_ptr<core::Backend>> list;
   for (const auto &each : members_) list.push_back(each->member.backend);
@@ -80,7 +80,7 @@ std::vector<std::shared_ptr<core::Backend>> Crew::backends() const {
 }
 
 // As many as may work at once.
-CpuLanes Crew::cpu_lanes() const {
+CpuLanes Runtime::cpu_lanes() const {
   unsigned count = 0;
   for (const auto &each : members_)
     if (each->member.is_in_place) count += each->member.lanes;
@@ -95,7 +95,7 @@ CpuLanes Crew::cpu_lanes() const {
   return {count, left_beside(count, cores)};
 }
 
-void Crew::sync_resources() {
+void Runtime::sync_resources() {
   if (options_.resources != nullptr) {
     pool_.set(cpu_, options_.resources->amount(core::Resource::cpu));
     pool_.set(gpu_, options_.resources->amount(core::Resource::gpu));
@@ -110,15 +110,15 @@ void Crew::sync_resources() {
 }
 
 // With the lock. False: there is not one.
-bool Crew::start_threads() {
+bool Runtime::start_threads() {
   if (thread_count_ == lanes_.size()) return true;
   const base::SignalsBlocked blocked;
   for (const auto &lane : lanes_) {
     if (lane->thread.joinable()) continue;
     Lane *const own = lane.get();
     try {
-      // It holds the crew: one that is left behind needs it.
-      lane->thread = std::thread([crew = shared_from_this(), own] { crew->work(*own); });
+      // It holds the runtime: one that is left behind needs it.
+      lane->thread = std::thread([runtime = shared_from_this(), own] { runtime->work(*own); });
       ++thread_count_;
       has_cpu_thread_ = has_cpu_thread_ || members_[lane->member]->member.is_in_place;
     } catch (const std::system_error &) {  // perhaps the next time
@@ -129,7 +129,7 @@ bool Crew::start_threads() {
 }
 
 // Lanes whose thread could not be started are neither retired nor there.
-bool Crew::nobody_can_work(const Job &job) const {
+bool Runtime::nobody_can_work(const Job &job) const {
   if (thread_count_ == lanes_.size()) return false;  // the ledger knows all there is to know
   return std::none_of(lanes_.begin(), lanes_.end(), [&](const auto &lane) {
     return lane->thread.joinable() && lane->index < job.ledger.worker_count() &&
@@ -137,12 +137,12 @@ bool Crew::nobody_can_work(const Job &job) const {
   });
 }
 
-Needs Crew::needs_of(const Member &member) const {
+Needs Runtime::needs_of(const Member &member) const {
   if (member.is_in_place) return {{cpu_, 1}};
   return {{gpu_, 1}, {pinned_mib_, mib(member.staging_bytes)}};
 }
 
-std::shared_ptr<Job> Crew::open_job(std::span<const core::Task> tasks, core::Control &control) {
+std::shared_ptr<Job> Runtime::open_job(std::span<const core::Task> tasks, core::Control &control) {
   std::uint64_t granularity = 1;
   for (const auto &each : members_)
     granularity = std::lcm(granularity, each->member.backend->traits().granularity_bytes);
@@ -186,7 +186,7 @@ std::shared_ptr<Job> Crew::open_job(std::span<const core::Task> tasks, core::Con
   return job;
 }
 
-void Crew::run(std::span<const core::Task> tasks, core::Control &control) {
+void Runtime::run(std::span<const core::Task> tasks, core::Control &control) {
   if (control.cancelled()) base::fail(TANDEM_ERROR_CANCELLED, kCancelled);
   Lock lock(mutex_);
   if (!start_threads()) base::fail(TANDEM_ERROR_OUT_OF_MEMORY, "hybrid: no thread could be started");
@@ -220,7 +220,7 @@ void Crew::run(std::span<const core::Task> tasks, core::Control &control) {
 }
 
 // Nobody touches the caller's memory any more when this returns.
-void Crew::close_job(Job &job, Lock &lock) {
+void Runtime::close_job(Job &job, Lock &lock) {
   job.closed = true;
   job.device_control.cancel();
   job.changed.wait(lock, [&] { return job.touching == 0; });
@@ -247,7 +247,7 @@ void Crew::close_job(Job &job, Lock &lock) {
 }
 
 // A device that has not answered for long is not waited for. Its range goes to the others.
-void Crew::give_up_late_lanes(double at) {
+void Runtime::give_up_late_lanes(double at) {
   for (const auto &lane : lanes_) {
     if (!lane->on_device_since || lane->is_given_up) continue;
     Job &job = *lane->job;
@@ -269,7 +269,7 @@ void Crew::give_up_late_lanes(double at) {
   }
 }
 
-void Crew::stop() noexcept {
+void Runtime::stop() noexcept {
   Lock lock(mutex_);
   stopping_ = true;
   work_there_.notify_all();
@@ -291,7 +291,7 @@ void Crew::stop() noexcept {
   write_timeline();
 }
 
-void Crew::work(Lane &lane) {
+void Runtime::work(Lane &lane) {
   Lock lock(mutex_);
   const Member &member = members_[lane.member]->member;
   lock.unlock();
@@ -341,7 +341,7 @@ void Crew::work(Lane &lane) {
 }
 
 // Of the policy `automatic`: devices begin when the CPU's own speed is known, and stop where they are no gain.
-bool Crew::may_work(const Lane &lane, const Job &job) const {
+bool Runtime::may_work(const Lane &lane, const Job &job) const {
   if (options_.policy != Policy::automatic || members_[lane.member]->member.is_in_place) return true;
   const CpuLanes lanes = cpu_lanes();
   if (lanes.alone == 0 || !has_cpu_thread_) return true;
@@ -349,7 +349,7 @@ bool Crew::may_work(const Lane &lane, const Job &job) const {
 }
 
 // The first chunk that a run has for this lane, the oldest run first.
-std::optional<Chunk> Crew::find_chunk(Lane &lane, double *look_again) {
+std::optional<Chunk> Runtime::find_chunk(Lane &lane, double *look_again) {
   const double at = now();
   sync_resources();
   // Of several runs the one with the fewest lanes first, so that a small one does not wait for a large one's end.
@@ -384,8 +384,8 @@ std::optional<Chunk> Crew::find_chunk(Lane &lane, double *look_again) {
 }
 
 // What runs on Options::alone, perhaps in other calls at the same time, counts its tasks in Options::resources too.
-// Without room in the crew's own count there is nothing to wait for there.
-bool Crew::take_cpu(Lane &lane) {
+// Without room in the runtime's own count there is nothing to wait for there.
+bool Runtime::take_cpu(Lane &lane) {
   if (options_.resources == nullptr || options_.policy == Policy::free || !members_[lane.member]->member.is_in_place)
     return true;
   lane.holds_cpu = lane.holds_cpu || options_.resources->try_acquire_cpu();
@@ -394,7 +394,7 @@ bool Crew::take_cpu(Lane &lane) {
 }
 
 // In the order of asking, among all that ask.
-void Crew::wait_for_cpu(Lane &lane, Lock &lock) {
+void Runtime::wait_for_cpu(Lane &lane, Lock &lock) {
   lane.wants_cpu = false;
   {
     const Unlocked unlocked(lock);
@@ -404,16 +404,16 @@ void Crew::wait_for_cpu(Lane &lane, Lock &lock) {
   for (const std::shared_ptr<Job> &each : jobs_) set_away(lane, *each, false);
 }
 
-void Crew::give_cpu_back(Lane &lane) {
+void Runtime::give_cpu_back(Lane &lane) {
   if (std::exchange(lane.holds_cpu, false)) options_.resources->release_cpu();
 }
 
 // The lane is with another run, or not any more.
-void Crew::set_away(const Lane &lane, Job &job, bool away) {
+void Runtime::set_away(const Lane &lane, Job &job, bool away) {
   if (lane.index < job.ledger.worker_count()) job.ledger.set_away(lane.index, away || !may_work(lane, job));
 }
 
-void Crew::note(const Lane &lane, Job &job, const Chunk &chunk, double start, std::uint64_t committed) {
+void Runtime::note(const Lane &lane, Job &job, const Chunk &chunk, double start, std::uint64_t committed) {
   if (options_.timeline_file.empty() && !log_.hears(TANDEM_LOG_DEBUG)) return;
   const std::uint64_t shards = job.kind.columns + job.kind.rows;
   job.spans.push_back(
@@ -421,18 +421,18 @@ void Crew::note(const Lane &lane, Job &job, const Chunk &chunk, double start, st
 }
 
 // For how long, so far, any device was at work.
-double Crew::devices_at_work_until(double at) const noexcept {
+double Runtime::devices_at_work_until(double at) const noexcept {
   return devices_at_work_seconds_ + (devices_at_work_ > 0 ? at - devices_changed_ : 0);
 }
 
-void Crew::devices_at_work(int change) noexcept {
+void Runtime::devices_at_work(int change) noexcept {
   const double at = now();
   devices_at_work_seconds_ = devices_at_work_until(at);
   devices_changed_ = at;
   devices_at_work_ += static_cast<unsigned>(change);
 }
 
-void Crew::do_in_place(Lane &lane, Job &job, const Chunk &chunk, Lock &lock) {
+void Runtime::do_in_place(Lane &lane, Job &job, const Chunk &chunk, Lock &lock) {
   core::Backend &backend = *members_[lane.member]->member.backend;
   const Touch touch(job);
   const double start = now();
@@ -441,7 +441,7 @@ void Crew::do_in_place(Lane &lane, Job &job, const Chunk &chunk, Lock &lock) {
   std::optional<InPlace> run;
   try {
     const Unlocked unlocked(lock);
-    run.emplace(job.work, job.work.pieces(chunk.range), lane.member, backend);
+    run.emplace(job.work, job.work.parts(chunk.range), lane.member, backend);
     run->run(backend, *job.control);
   } catch (...) {
     error = std::current_exception();
@@ -468,23 +468,23 @@ void Crew::do_in_place(Lane &lane, Job &job, const Chunk &chunk, Lock &lock) {
 
 // From the caller's shards through the device into staging. What the device may hold up is done while the lane touches
 // nothing of the caller's.
-std::exception_ptr Crew::run_on_device(Lane &lane, Job &job, const Chunk &chunk, Staging &staging, bool *ran,
-                                       Lock &lock) {
+std::exception_ptr Runtime::run_on_device(Lane &lane, Job &job, const Chunk &chunk, Staging &staging, bool *ran,
+                                          Lock &lock) {
   const Member &member = members_[lane.member]->member;
   try {
-    std::vector<Piece> pieces;
+    std::vector<TaskPart> parts;
     std::vector<std::shared_ptr<const HybridPrepared>> matrices;  // they may outlive the call
     {
       const Touch touch(job);
       const Unlocked unlocked(lock);
-      pieces = job.work.pieces(chunk.range);
-      for (const Piece &piece : pieces) matrices.push_back(hybrid_of(job.work.task(piece.task)).shared_from_this());
+      parts = job.work.parts(chunk.range);
+      for (const TaskPart &part : parts) matrices.push_back(hybrid_of(job.work.task(part.task)).shared_from_this());
     }
     {
       const Unlocked unlocked(lock);
       staging.prepared.clear();
       for (const auto &each : matrices) staging.prepared.push_back(each->of(lane.member, *member.backend));
-      staging.lay_out(job.work, pieces, member.staging_bytes);
+      staging.lay_out(job.work, parts, member.staging_bytes);
     }
     if (!job.is_open()) return nullptr;
     {
@@ -501,7 +501,7 @@ std::exception_ptr Crew::run_on_device(Lane &lane, Job &job, const Chunk &chunk,
   return nullptr;
 }
 
-void Crew::do_staged(Lane &lane, Job &job, const Chunk &chunk, Staging &staging, Lock &lock) {
+void Runtime::do_staged(Lane &lane, Job &job, const Chunk &chunk, Staging &staging, Lock &lock) {
   MemberState &state = *members_[lane.member];
   const double start = now();
   const double own_start = thread_seconds();
@@ -577,7 +577,7 @@ void Crew::do_staged(Lane &lane, Job &job, const Chunk &chunk, Staging &staging,
 }
 
 // Whether its lanes cannot all have their staging at once.
-bool Crew::is_limited(const MemberState &state) const noexcept {
+bool Runtime::is_limited(const MemberState &state) const noexcept {
   std::uint64_t lanes = 0;
   for (const auto &each : members_)
     if (!each->member.is_in_place) lanes += each->member.lanes;
@@ -586,13 +586,13 @@ bool Crew::is_limited(const MemberState &state) const noexcept {
 }
 
 // In all runs under way.
-void Crew::retire_everywhere(std::size_t member) {
+void Runtime::retire_everywhere(std::size_t member) {
   for (const auto &lane : lanes_)
     for (const std::shared_ptr<Job> &job : jobs_)
       if (lane->member == member && lane->index < job->ledger.worker_count()) job->ledger.retire(lane->index);
 }
 
-void Crew::device_failed(Lane &lane, Job &job, const Chunk &chunk, std::exception_ptr error) {
+void Runtime::device_failed(Lane &lane, Job &job, const Chunk &chunk, std::exception_ptr error) {
   MemberState &state = *members_[lane.member];
   if (job.closed || job.device_control.cancelled()) {
     job.ledger.fail(chunk.id);

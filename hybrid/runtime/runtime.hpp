@@ -17,12 +17,12 @@
 
 namespace tandem::hybrid {
 
-class Crew : public std::enable_shared_from_this<Crew> {
+class Runtime : public std::enable_shared_from_this<Runtime> {
  public:
-  Crew(const Options &options, const base::Log &log);
-  ~Crew();
-  Crew(const Crew &) = delete;
-  Crew &operator=(const Crew &) = delete;
+  Runtime(const Options &options, const base::Log &log);
+  ~Runtime();
+  Runtime(const Runtime &) = delete;
+  Runtime &operator=(const Runtime &) = delete;
 
   // More members, for the runs that come.
   void add(std::vector<Member> members);
@@ -82,8 +82,8 @@ class Crew : public std::enable_shared_from_this<Crew> {
     bool is_given_up = false;
     bool has_ended = false;
     bool counts = false;     // among the devices at work: it is not being started
-    bool wants_cpu = false;  // there was none, though this crew may have one more
-    bool holds_cpu = false;  // a unit of Options::resources, whose other holders are not of this crew
+    bool wants_cpu = false;  // there was none, though this runtime may have one more
+    bool holds_cpu = false;  // a unit of Options::resources, whose other holders are not of this runtime
   };
   using Lock = std::unique_lock<std::mutex>;
 
