@@ -50,7 +50,9 @@ bool open_library(Library *out) {
   if (folder_bytes == 0 || folder_bytes + sizeof kPathToTandem > sizeof path) return false;
   std::memcpy(path, self.dli_fname, folder_bytes);
   std::memcpy(path + folder_bytes, kPathToTandem, sizeof kPathToTandem);
-  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);  // stays: it is linked never to be unloaded
+  // Both stay, whatever the program closes: libtandem is linked never to be unloaded, and it is what `state` leads to.
+  if (dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE) == nullptr) return false;
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   return library != nullptr && find(library, "tandem_context_create", &out->context_create) &&
          find(library, "tandem_codec_create", &out->codec_create) &&
          find(library, "tandem_codec_destroy", &out->codec_destroy) && find(library, "tandem_encode", &out->encode) &&
