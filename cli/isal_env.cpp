@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -87,7 +88,19 @@ struct Places {
 };
 
 // Whether something, be it a link to nowhere, has this name.
-bool occupied(const fs::path &path) { return fs::symlink_status(path).type() != fs::file_type::not_found; }
+bool occupied(const fs::path &path) {
+  std::error_code error;
+  const fs::file_type type = fs::symlink_status(path, error).type();
+  if (type == fs::file_type::none) {
+    fail(kExitInputOutput, fmt::format("cannot look for {}: {}", path.string(), error.message()));
+  }
+  return type != fs::file_type::not_found;
+}
+
+bool there(const fs::path &path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
 
 std::string read_file(const fs::path &path) {
   const fs::file_status status = fs::status(path);
@@ -316,24 +329,74 @@ void refuse_strangers(const Places &places, const Flags &flags, std::string_view
   if (occupied(places.pyeclib()) && fs::read_symlink(places.pyeclib(), error) != kLibraryName) refuse(places.pyeclib());
 }
 
-int install(const Flags &flags) {
-  const Places places(flags);
-  const fs::path from = places.isal / kTemplateName;
-  std::string content = read_file(from);
-  std::size_t offset_bytes = 0, room_bytes = 0;
-  try {
-    const SharedObject object = read_shared_object(content);
-    const NeededName *placeholder = real_library_of(object);
-    if (placeholder == nullptr || placeholder->name.compare(0, kPlaceholder.size(), kPlaceholder) != 0) {
-      throw std::invalid_argument("it names no library to be replaced");
+// What the chained library is made from.
+struct Template {
+  std::string content;
+  std::size_t offset_bytes = 0, room_bytes = 0;  // of the path of the real library
+
+  explicit Template(const Places &places) {
+    const fs::path from = places.isal / kTemplateName;
+    content = read_file(from);
+    try {
+      const SharedObject object = read_shared_object(content);
+      const NeededName *placeholder = real_library_of(object);
+      if (placeholder == nullptr || placeholder->name.compare(0, kPlaceholder.size(), kPlaceholder) != 0) {
+        throw std::invalid_argument("it names no library to be replaced");
+      }
+      offset_bytes = placeholder->offset_bytes;
+      room_bytes = placeholder->name.size();
+    } catch (const std::invalid_argument &reason) {
+      fail(kExitInputOutput, fmt::format("{} is not as it was installed: {}", from.string(), reason.what()));
     }
-    offset_bytes = placeholder->offset_bytes;
-    room_bytes = placeholder->name.size();
-  } catch (const std::invalid_argument &reason) {
-    fail(kExitInputOutput, fmt::format("{} is not as it was installed: {}", from.string(), reason.what()));
   }
-  const std::string real = real_library(flags, places, room_bytes);
-  content.replace(offset_bytes, room_bytes, real + std::string(room_bytes - real.size(), '\0'));
+
+  std::string chained_to(const std::string &real) const {
+    std::string made = content;
+    return made.replace(offset_bytes, room_bytes, real + std::string(room_bytes - real.size(), '\0'));
+  }
+};
+
+// Whether the chained build, which leads to `real`, is what --install would make: not after an upgrade of Tandem.
+bool is_current(const Places &places, const std::string &real) {
+  const Template from(places);
+  return real.size() <= from.room_bytes && read_file(places.chained()) == from.chained_to(real);
+}
+
+constexpr const char *kRefresh = "made by another version of Tandem: tandem isal-env --install makes it anew";
+
+// Folders that --install makes: as open to others as ours, whatever the umask is, and gone again where it fails.
+class NewFolders {
+ public:
+  NewFolders() = default;
+  ~NewFolders() {
+    for (auto path = made_.rbegin(); path != made_.rend(); ++path) rmdir(path->c_str());
+  }
+  NewFolders(const NewFolders &) = delete;
+  NewFolders &operator=(const NewFolders &) = delete;
+
+  void make(const fs::path &folder, mode_t mode) {
+    if (occupied(folder)) return;
+    make(folder.parent_path(), mode);
+    if (mkdir(folder.c_str(), mode) != 0) fail_at("make the folder", folder);
+    made_.push_back(folder);
+    if (chmod(folder.c_str(), mode) != 0) fail_at("open to others the folder", folder);
+  }
+  void keep() { made_.clear(); }
+
+ private:
+  std::vector<fs::path> made_;  // outermost first
+};
+
+int install(Flags flags) {
+  const Places places(flags);
+  const Template from(places);
+  // A build that leads somewhere keeps doing so.
+  if (flags.real.empty() && occupied(places.chained())) {
+    const std::string before = chained_to(places.chained());
+    if (!before.empty() && there(before)) flags.real = before;
+  }
+  const std::string real = real_library(flags, places, from.room_bytes);
+  const std::string content = from.chained_to(real);
 
   refuse_strangers(places, flags, "replaces");
   std::error_code error;
@@ -343,10 +406,11 @@ int install(const Flags &flags) {
     fmt::print("{} is there already, in front of {}\n", places.chained().string(), real);
     return kExitDone;
   }
-  fs::create_directories(places.chained_folder.parent_path());
-  fs::create_directory(places.chained_folder, places.isal);  // as open to others as that is
+  NewFolders folders;
+  folders.make(places.chained_folder, static_cast<mode_t>(fs::status(places.isal).permissions()));
   if (!same) replace_file(places.chained(), content, 0755);
   if (!same_link) replace_link(places.pyeclib(), kLibraryName);
+  folders.keep();
   fmt::print("made {}\n  in front of {}, which keeps everything but erasure code and RAID\n", places.chained().string(),
              real);
   const fs::path tandem = places.chained_folder / "../../.." / fmt::format("libtandem.so.{}", TANDEM_VERSION_MAJOR);
@@ -392,13 +456,15 @@ int status(const Flags &flags) {
   const std::string version = interface_version(places.standalone());
   const bool installed = occupied(places.chained());
   const std::string real = installed ? chained_to(places.chained()) : "";
-  const bool real_exists = !real.empty() && fs::exists(real);
+  const bool real_exists = !real.empty() && there(real);
+  const bool current = !real.empty() && is_current(places, real);
   const std::string by_default = installed ? "chained" : "standalone";
   if (flags.json) {
     nlohmann::ordered_json chained = {
         {"name", "chained"}, {"library", places.chained().string()}, {"installed", installed}};
     chained["real_library"] = real.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(real);
     chained["real_library_exists"] = real_exists;
+    chained["current"] = current;
     const nlohmann::ordered_json standalone = {
         {"name", "standalone"}, {"library", places.standalone().string()}, {"installed", true}};
     const nlohmann::ordered_json object = {{"command", "isal-env"},
@@ -415,6 +481,7 @@ int status(const Flags &flags) {
   fmt::print("interface   ISA-L {}, erasure code and RAID\n", version);
   fmt::print("standalone  {}\n", places.standalone().string());
   fmt::print("chained     {}\n            {}\n", places.chained().string(), state);
+  if (!real.empty() && !current) fmt::print("            {}\n", kRefresh);
   fmt::print("default     {}\n", by_default);
   return kExitDone;
 }
@@ -435,10 +502,11 @@ fs::path chosen_library(const Flags &flags, const Places &places) {
   }
   const std::string real = chained_to(places.chained());
   if (real.empty()) fail(kExitInputOutput, fmt::format("{} is not Tandem's", places.chained().string()));
-  if (!fs::exists(real)) {
+  if (!there(real)) {
     fail(kExitInputOutput, fmt::format("{} leads to {}, which is gone; `tandem isal-env --install` leads it elsewhere",
                                        places.chained().string(), real));
   }
+  if (!is_current(places, real)) fmt::print(stderr, "tandem: note: {} is {}\n", places.chained().string(), kRefresh);
   return places.chained();
 }
 
@@ -480,7 +548,54 @@ int print(const Flags &flags) {
   return kExitDone;
 }
 
+// The file that execvp takes for a command; empty: it finds none.
+fs::path program_of(const std::string &command) {
+  if (command.find('/') != std::string::npos) return command;
+  const char *path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "/bin:/usr/bin");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const fs::path candidate = fs::path(folder.empty() ? "." : folder) / command;
+    std::error_code error;
+    if (fs::is_regular_file(candidate, error) && access(candidate.c_str(), X_OK) == 0) return candidate;
+  }
+  return {};
+}
+
+// The libisal that a program has by its own DT_RPATH, where the loader looks before LD_LIBRARY_PATH; empty: none.
+std::string libisal_by_rpath(const fs::path &program) {
+  try {
+    const SharedObject object = read_shared_object(read_file(program), ObjectKind::program_too);
+    const std::string origin = fs::canonical(program).parent_path().string();
+    std::istringstream folders(object.rpath);
+    for (std::string folder; std::getline(folders, folder, ':');) {
+      for (const std::string_view word : {"$ORIGIN", "${ORIGIN}"}) {
+        std::size_t at = 0;
+        for (; (at = folder.find(word, at)) != std::string::npos; at += origin.size())
+          folder.replace(at, word.size(), origin);
+      }
+      for (const char *name : {kLibraryName, kPyeclibName}) {
+        const fs::path library = fs::path(folder.empty() ? "." : folder) / name;
+        if (there(library)) return library.string();
+      }
+    }
+  } catch (const std::exception &) {  // a script, a file that only execvp can say something about
+  } catch (const Failure &) {
+  }
+  return "";
+}
+
 int run_command(const Flags &flags, std::vector<std::string> words) {
+  if (!flags.preload) {
+    const fs::path program = program_of(words[0]);
+    const std::string library = program.empty() ? "" : libisal_by_rpath(program);
+    if (!library.empty()) {
+      fmt::print(
+          stderr,
+          "tandem: note: {} has a DT_RPATH, which the loader heeds before LD_LIBRARY_PATH: it gets {}; --preload "
+          "goes before that\n",
+          program.string(), library);
+    }
+  }
   for (const Assignment &wanted : assignments(flags)) {
     if (setenv(wanted.variable, wanted.value.c_str(), 1) != 0) fail(kExitInputOutput, std::strerror(errno));
   }

@@ -65,7 +65,7 @@ std::string_view bytes_at(std::string_view content, const Segments &segments, st
 
 }  // namespace
 
-SharedObject read_shared_object(std::string_view content) {
+SharedObject read_shared_object(std::string_view content, ObjectKind kind) {
   if (content.size() < EI_NIDENT || content.substr(0, SELFMAG) != std::string_view(ELFMAG, SELFMAG)) {
     throw std::invalid_argument("it is no ELF file");
   }
@@ -79,12 +79,14 @@ SharedObject read_shared_object(std::string_view content) {
   if (header.e_machine != native_machine()) {
     throw std::invalid_argument(fmt::format("it is made for another machine (ELF machine {})", header.e_machine));
   }
-  if (header.e_type != ET_DYN) throw std::invalid_argument("it is no shared object");
+  if (header.e_type != ET_DYN && (kind == ObjectKind::library || header.e_type != ET_EXEC))
+    throw std::invalid_argument("it is no shared object");
 
   const Segments segments = read_segments(content, header);
   std::uint64_t names_address = 0, names_bytes = 0;
   std::vector<std::uint64_t> needed;
-  std::uint64_t soname = UINT64_MAX;
+  std::uint64_t soname = UINT64_MAX, rpath = UINT64_MAX;
+  bool has_runpath = false;  // then the loader ignores DT_RPATH
   for (std::uint64_t i = 0; i < segments.dynamic.p_filesz / sizeof(ElfW(Dyn)); ++i) {
     if (segments.dynamic.p_offset > content.size())
       throw std::invalid_argument("its dynamic section lies outside of it");
@@ -93,6 +95,8 @@ SharedObject read_shared_object(std::string_view content) {
     if (entry.d_tag == DT_STRTAB) names_address = entry.d_un.d_ptr;
     if (entry.d_tag == DT_STRSZ) names_bytes = entry.d_un.d_val;
     if (entry.d_tag == DT_SONAME) soname = entry.d_un.d_val;
+    if (entry.d_tag == DT_RPATH) rpath = entry.d_un.d_val;
+    if (entry.d_tag == DT_RUNPATH) has_runpath = true;
     if (entry.d_tag == DT_NEEDED) needed.push_back(entry.d_un.d_val);
   }
   std::string_view names = bytes_at(content, segments, names_address);
@@ -105,6 +109,7 @@ SharedObject read_shared_object(std::string_view content) {
 
   SharedObject object;
   if (soname != UINT64_MAX) object.soname = name_at(soname);
+  if (rpath != UINT64_MAX && !has_runpath) object.rpath = name_at(rpath);
   for (const std::uint64_t offset : needed) {
     const std::string_view name = name_at(offset);
     object.needed.push_back({std::string(name), static_cast<std::size_t>(name.data() - content.data())});

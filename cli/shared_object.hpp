@@ -16,10 +16,13 @@ struct NeededName {
 struct SharedObject {
   std::string soname;  // empty: none
   std::vector<NeededName> needed;
+  std::string rpath;  // DT_RPATH where the loader heeds it, ahead of LD_LIBRARY_PATH; empty: none
 };
 
+enum class ObjectKind { library, program_too };
+
 // content: the whole file, which may be anything. Throws std::invalid_argument, its text a phrase such as "it is no ELF
-// file", unless it is a shared object for this kind of machine.
-SharedObject read_shared_object(std::string_view content);
+// file", unless it is a shared object for this kind of machine, or a program that the loader starts if that will do.
+SharedObject read_shared_object(std::string_view content, ObjectKind kind = ObjectKind::library);
 
 }  // namespace tandem::cli

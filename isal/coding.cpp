@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 
 #include "isal/abi.hpp"
 #include "isal/offload.hpp"
@@ -13,9 +14,45 @@
 namespace tandem::isal {
 namespace {
 
-// Callers may have little stack (coroutines, threads of a storage engine's own): no call takes 16 KiB of it. Kernel
-// tables are prepared in this much, a slice of rows at a time.
+// Callers may have little stack (coroutines, threads of a storage engine's own): no call takes more than 4 KiB of it,
+// and none allocates. So kernel tables are prepared in memory of the library's own, a slice of rows at a time: a place
+// for each call that is under way. A call beyond that many does without. So does, in a child of fork, a call that finds
+// the places still taken by calls that other threads of the parent were in.
 constexpr std::size_t kPreparedBytes = 8 << 10;
+constexpr std::size_t kPlaces = 256;
+
+struct Place {
+  alignas(64) std::uint8_t prepared[kPreparedBytes];
+  std::uint8_t coefficients[kPreparedBytes / 8];  // a kernel's table of one takes 8 bytes at least
+  std::atomic<bool> taken;
+};
+
+Place places[kPlaces];  // what no call has used takes no memory
+
+// A place of this call's own, or none.
+class OwnPlace {
+ public:
+  OwnPlace() {
+    // A thread finds the place of its last call again, which is in its caches.
+    const std::size_t first = reinterpret_cast<std::uintptr_t>(this) / 4096;
+    for (std::size_t i = 0; i < kPlaces && place_ == nullptr; ++i) {
+      Place &tried = places[(first + i) % kPlaces];
+      if (!tried.taken.load(std::memory_order_relaxed) && !tried.taken.exchange(true, std::memory_order_acquire))
+        place_ = &tried;
+    }
+  }
+  ~OwnPlace() {
+    if (place_ != nullptr) place_->taken.store(false, std::memory_order_release);
+  }
+  OwnPlace(const OwnPlace &) = delete;
+  OwnPlace &operator=(const OwnPlace &) = delete;
+
+  Place *get() const { return place_; }
+
+ private:
+  Place *place_ = nullptr;
+};
+
 constexpr std::uint32_t kLeastSlice = 4;  // of fewer rows nothing is gained
 // Where there are several slices they go over so many source bytes in turn, which stay in the L2 cache meanwhile.
 constexpr std::size_t kTileBytes = 512 << 10;
@@ -72,9 +109,9 @@ std::uint32_t slice_of(const cpu::Kernel &kernel, std::uint32_t columns, std::ui
 }
 
 // Whether so many sources start at the same place of a page that their cache lines push each other out. Kernels would
-// copy them side by side first, for which there is no room here; then going once through the caller's tables is better
-// (20+10 in cache: 1.10 of ISA-L 2.32.1 for 0.88). Not for very many: there both are slow (128+32: 0.61 and 0.55 to
-// 0.7; blocks of eight rows would do, which take more stack than there may be).
+// copy them side by side first, for which a small stack has no room; then going once through the caller's tables is
+// better (20+10 in cache: 1.10 of ISA-L 2.32.1 for 0.88). Not for very many: there both are slow (128+32: 0.61 and 0.55
+// to 0.7).
 bool collide(const std::uint8_t *const *data, std::uint32_t columns) noexcept {
   constexpr std::uint32_t kWays = 16, kMany = 64;
   if (columns > kMany) return false;
@@ -85,12 +122,10 @@ bool collide(const std::uint8_t *const *data, std::uint32_t columns) noexcept {
 }
 
 void encode_prepared(const cpu::Kernel &kernel, std::size_t length_bytes, std::uint32_t columns, std::uint32_t rows,
-                     std::uint32_t slice, bool far, const std::uint8_t *tables, const std::uint8_t *const *data,
-                     std::uint8_t *const *coding) noexcept {
-  alignas(64) std::uint8_t prepared[kPreparedBytes];
-  std::uint8_t coefficients[kPreparedBytes / 8];  // a kernel's table of one takes 8 bytes at least
+                     std::uint32_t slice, bool far, Place *place, const std::uint8_t *tables,
+                     const std::uint8_t *const *data, std::uint8_t *const *coding) noexcept {
   cpu::KernelCall call = {};
-  call.tables = prepared;
+  call.tables = place->prepared;
   call.inputs = data;
   call.columns = columns;
   call.out_of_cache = far;
@@ -105,9 +140,77 @@ void encode_prepared(const cpu::Kernel &kernel, std::size_t length_bytes, std::u
       call.rows = std::min(slice, rows - done);
       call.outputs = coding + done;
       for (std::size_t i = 0; i < std::size_t{call.rows} * columns; ++i, table += kTableBytes)
-        coefficients[i] = coefficient_of(table);
-      kernel.prepare(coefficients, call.rows, columns, prepared);
+        place->coefficients[i] = coefficient_of(table);
+      kernel.prepare(place->coefficients, call.rows, columns, place->prepared);
       kernel.apply(call);
+    }
+  }
+}
+
+// Outputs that are inputs too, at the same address. ISA-L, which reads every input of a column of 64 bytes before it
+// writes there, gets up to six rows of them right; here so many rows as the kernel computes at once are right by
+// themselves, and for more the sums stand in a buffer until all rows of a column have read it.
+constexpr std::size_t kColumnBufferBytes = 1024;
+constexpr std::uint32_t kRowsOfCall = 8, kColumnsOfCall = 32;
+
+bool in_place(std::uint32_t columns, std::uint32_t rows, const std::uint8_t *const *data,
+              const std::uint8_t *const *coding) noexcept {
+  // Mostly no input lies between the outputs, which is soon seen.
+  const auto address = [](const std::uint8_t *shard) { return reinterpret_cast<std::uintptr_t>(shard); };
+  std::uintptr_t first = address(coding[0]), last = first;
+  for (std::uint32_t r = 1; r < rows; ++r) {
+    first = std::min(first, address(coding[r]));
+    last = std::max(last, address(coding[r]));
+  }
+  std::uint32_t between = 0;
+  for (std::uint32_t c = 0; c < columns; ++c) between += address(data[c]) - first <= last - first;
+  for (std::uint32_t c = 0; between != 0 && c < columns; ++c)
+    for (std::uint32_t r = 0; r < rows; ++r)
+      if (data[c] == coding[r]) return true;
+  return false;
+}
+
+[[gnu::noinline]] void encode_in_place(std::size_t length_bytes, std::uint32_t columns, std::uint32_t rows,
+                                       const std::uint8_t *tables, const std::uint8_t *const *data,
+                                       std::uint8_t *const *coding) noexcept {
+  alignas(64) std::uint8_t sums[kColumnBufferBytes];
+  const std::uint8_t *inputs[kColumnsOfCall];
+  std::uint8_t *outputs[kRowsOfCall];
+  cpu::NibbleCall call = {};
+  call.row_bytes = columns * kTableBytes;
+  call.inputs = inputs;
+  call.outputs = outputs;
+  const std::size_t pitch = sizeof sums / rows < 64 ? sizeof sums / rows : sizeof sums / rows / 64 * 64;
+  for (std::size_t at = 0; at < length_bytes; at += pitch) {
+    call.length_bytes = std::min(pitch, length_bytes - at);
+    for (std::uint32_t r = 0; r < rows; r += call.rows) {
+      call.rows = std::min(kRowsOfCall, rows - r);
+      for (std::uint32_t i = 0; i < call.rows; ++i) outputs[i] = sums + (r + i) * pitch;
+      for (std::uint32_t c = 0; c < columns; c += call.columns) {
+        call.columns = std::min(kColumnsOfCall, columns - c);
+        for (std::uint32_t i = 0; i < call.columns; ++i) inputs[i] = data[c + i] + at;
+        call.tables = tables + r * call.row_bytes + c * kTableBytes;
+        call.accumulate = c != 0;
+        kernel().apply_nibbles(call);
+      }
+    }
+    for (std::uint32_t r = 0; r < rows; ++r) std::memcpy(coding[r] + at, sums + r * pitch, call.length_bytes);
+  }
+}
+
+[[gnu::noinline]] void update_in_place(std::size_t length_bytes, std::uint32_t rows, std::size_t row_bytes,
+                                       const std::uint8_t *tables, const std::uint8_t *data,
+                                       std::uint8_t *const *coding) noexcept {
+  alignas(64) std::uint8_t copy[kColumnBufferBytes];
+  const std::uint8_t *const input = copy;
+  std::uint8_t *outputs[kRowsOfCall];
+  for (std::size_t at = 0; at < length_bytes; at += sizeof copy) {
+    const std::size_t bytes = std::min(sizeof copy, length_bytes - at);
+    std::memcpy(copy, data + at, bytes);
+    for (std::uint32_t r = 0, count; r < rows; r += count) {
+      count = std::min(kRowsOfCall, rows - r);
+      for (std::uint32_t i = 0; i < count; ++i) outputs[i] = coding[r + i] + at;
+      kernel().apply_nibbles({tables + r * row_bytes, row_bytes, &input, outputs, bytes, count, 1, true, false});
     }
   }
 }
@@ -136,24 +239,43 @@ namespace {
 [[gnu::noinline]] void encode_long(std::size_t length_bytes, std::uint32_t columns, std::uint32_t rows,
                                    const std::uint8_t *tables, const std::uint8_t *const *data,
                                    std::uint8_t *const *coding) noexcept {
-  if (offload_encode(length_bytes, columns, rows, tables, data, coding)) return;
+  const bool aliased = rows <= kColumnBufferBytes && in_place(columns, rows, data, coding);
+  const cpu::Kernel &kernel = isal::kernel();
+  if (aliased && rows > kernel.rows_at_once) return encode_in_place(length_bytes, columns, rows, tables, data, coding);
+  if (!aliased && offload_encode(length_bytes, columns, rows, tables, data, coding)) return;
   const std::size_t least = std::uint64_t{columns} * rows < kLargeProducts ? kDirectBytes : kDirectBytesOfLarge;
   const bool far = out_of_cache(std::uint64_t{length_bytes} * (std::uint64_t{columns} + rows));
-  const cpu::Kernel &kernel = isal::kernel();
-  const std::uint32_t slice = length_bytes < least || columns > kMostColumns || (!far && collide(data, columns))
-                                  ? 0
-                                  : slice_of(kernel, columns, rows);
-  if (slice == 0)
-    return kernel.apply_nibbles({tables, columns * kTableBytes, data, coding, length_bytes, rows, columns, false, far});
-  encode_prepared(kernel, length_bytes, columns, rows, slice, far, tables, data, coding);
+  if (length_bytes >= least && columns <= kMostColumns && !aliased && (far || !collide(data, columns))) {
+    const std::uint32_t slice = slice_of(kernel, columns, rows);
+    const OwnPlace own;
+    if (slice != 0 && own.get() != nullptr)
+      return encode_prepared(kernel, length_bytes, columns, rows, slice, far, own.get(), tables, data, coding);
+  }
+  kernel.apply_nibbles({tables, columns * kTableBytes, data, coding, length_bytes, rows, columns, false, far});
 }
 
+// Short calls of so many rows go straight to the kernel: each computes them at once.
+constexpr std::uint32_t kFewRows = 4;
+
+[[gnu::noinline]] void encode_short(std::size_t length_bytes, std::uint32_t columns, std::uint32_t rows,
+                                    const std::uint8_t *tables, const std::uint8_t *const *data,
+                                    std::uint8_t *const *coding) noexcept {
+  if (rows > kernel().rows_at_once && rows <= kColumnBufferBytes && in_place(columns, rows, data, coding))
+    return encode_in_place(length_bytes, columns, rows, tables, data, coding);
+  apply_short({tables, columns * kTableBytes, data, coding, length_bytes, rows, columns, false, false});
+}
+
+// Also the few short ones that are not to be passed straight on.
 [[gnu::noinline]] void update_long(std::size_t length_bytes, std::uint32_t columns, std::uint32_t rows,
                                    std::uint32_t column, const std::uint8_t *tables, const std::uint8_t *data,
                                    std::uint8_t *const *coding) noexcept {
-  if (offload_update(length_bytes, columns, rows, column, tables, data, coding)) return;
-  kernel().apply_nibbles({tables + column * kTableBytes, columns * kTableBytes, &data, coding, length_bytes, rows, 1,
-                          true, out_of_cache(std::uint64_t{length_bytes} * (std::uint64_t{rows} + 1))});
+  const bool aliased = in_place(1, rows, &data, coding);
+  const std::size_t row_bytes = columns * kTableBytes;
+  if (aliased && rows > kernel().rows_at_once)
+    return update_in_place(length_bytes, rows, row_bytes, tables + column * kTableBytes, data, coding);
+  if (!aliased && offload_update(length_bytes, columns, rows, column, tables, data, coding)) return;
+  kernel().apply_nibbles({tables + column * kTableBytes, row_bytes, &data, coding, length_bytes, rows, 1, true,
+                          out_of_cache(std::uint64_t{length_bytes} * (std::uint64_t{rows} + 1))});
 }
 
 [[gnu::always_inline]] inline void encode(int len, int k, int rows, const unsigned char *gftbls,
@@ -162,6 +284,7 @@ namespace {
   const auto length_bytes = static_cast<std::size_t>(len);
   const auto columns = static_cast<std::uint32_t>(k), row_count = static_cast<std::uint32_t>(rows);
   if (length_bytes >= kDirectBytesOfLarge) return encode_long(length_bytes, columns, row_count, gftbls, data, coding);
+  if (row_count > kFewRows) return encode_short(length_bytes, columns, row_count, gftbls, data, coding);
   apply_short({gftbls, columns * kTableBytes, data, coding, length_bytes, row_count, columns, false, false});
 }
 
@@ -171,7 +294,7 @@ namespace {
   const auto length_bytes = static_cast<std::size_t>(len);
   const auto columns = static_cast<std::uint32_t>(k), row_count = static_cast<std::uint32_t>(rows);
   const auto column = static_cast<std::uint32_t>(vec_i);
-  if (length_bytes >= kDirectBytesOfLarge)
+  if (length_bytes >= kDirectBytesOfLarge || row_count > kFewRows)
     return update_long(length_bytes, columns, row_count, column, gftbls, data, coding);
   apply_short(
       {gftbls + column * kTableBytes, columns * kTableBytes, &data, coding, length_bytes, row_count, 1, true, false});

@@ -1,6 +1,8 @@
 #include "isal/offload.hpp"
 
 #include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -48,7 +50,9 @@ bool open_library(Library *out) {
   if (folder_bytes == 0 || folder_bytes + sizeof kPathToTandem > sizeof path) return false;
   std::memcpy(path, self.dli_fname, folder_bytes);
   std::memcpy(path + folder_bytes, kPathToTandem, sizeof kPathToTandem);
-  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);  // stays: it is linked never to be unloaded
+  // Both stay, whatever the program closes: libtandem is linked never to be unloaded, and it is what `state` leads to.
+  if (dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE) == nullptr) return false;
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   return library != nullptr && find(library, "tandem_context_create", &out->context_create) &&
          find(library, "tandem_codec_create", &out->codec_create) &&
          find(library, "tandem_codec_destroy", &out->codec_destroy) && find(library, "tandem_encode", &out->encode) &&
@@ -162,12 +166,12 @@ tandem_codec *make_codec(std::uint32_t columns, std::uint32_t rows, const std::u
   return state.library.codec_create(&options, &codec) == TANDEM_OK ? codec : nullptr;
 }
 
-// The codec for one call that is large enough and wanted elsewhere; else none. One of those that are kept, or, where
+// The codec for one call, or none where libtandem is not to be had. One of those that are kept, or, where
 // they are many or another thread is adding one, of this call alone.
 class CallCodec {
  public:
-  CallCodec(std::uint64_t moved_bytes, std::uint32_t columns, std::uint32_t rows, const std::uint8_t *tables) {
-    if (moved_bytes < kLeastMovedBytes || !wanted() || columns + rows > kMostShards || !state_works()) return;
+  CallCodec(std::uint32_t columns, std::uint32_t rows, const std::uint8_t *tables) {
+    if (!state_works()) return;
     codec_ = kept(columns, rows, tables);
     if (codec_ != nullptr) return;
     const std::size_t cell_count = std::size_t{columns} * rows;
@@ -209,24 +213,69 @@ class CallCodec {
   tandem_codec *own_ = nullptr;  // ends with the call
 };
 
+bool fits(std::uint64_t moved_bytes, std::uint32_t shard_count) {
+  return moved_bytes >= kLeastMovedBytes && shard_count <= kMostShards && wanted();
+}
+
+// libtandem, and the loader that opens it, take as much stack as they like: on a thread of their own, which lasts as
+// long as the call. No signal comes to it, and it is joined whatever happens to the caller.
+constexpr std::size_t kStackBytes = 1 << 20;
+
+template <class Body>
+bool on_own_stack(const Body &body) {
+  struct Call {
+    const Body &body;
+    bool done;
+  } call = {body, false};
+  const auto run = [](void *argument) -> void * {
+    auto *const here = static_cast<Call *>(argument);
+    here->done = here->body();
+    return nullptr;
+  };
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) != 0) return false;
+  sigset_t every, before;
+  sigfillset(&every);
+  pthread_t thread;
+  int error = pthread_attr_setstacksize(&attributes, kStackBytes);
+  if (error == 0) error = pthread_sigmask(SIG_SETMASK, &every, &before);
+  if (error == 0) {
+    error = pthread_create(&thread, &attributes, run, &call);
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+  pthread_attr_destroy(&attributes);
+  if (error != 0) return false;
+  int cancel_state = 0;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+  pthread_join(thread, nullptr);
+  pthread_setcancelstate(cancel_state, &cancel_state);
+  return call.done;
+}
+
 }  // namespace
 
 // Any status but OK is no loss. encode: the caller writes all of it again. update: a libtandem with CPU backends fails
 // before it writes; a device that fails in the middle of host memory must not have written either.
 bool offload_encode(std::size_t length_bytes, std::uint32_t columns, std::uint32_t rows, const std::uint8_t *tables,
                     const std::uint8_t *const *data, std::uint8_t *const *coding) noexcept {
-  const CallCodec codec(std::uint64_t{length_bytes} * (columns + rows), columns, rows, tables);
-  return codec.get() != nullptr &&
-         state.library.encode(state.context, codec.get(), reinterpret_cast<const void *const *>(data),
-                              reinterpret_cast<void *const *>(coding), length_bytes) == TANDEM_OK;
+  if (!fits(std::uint64_t{length_bytes} * (std::uint64_t{columns} + rows), columns + rows)) return false;
+  return on_own_stack([&] {
+    const CallCodec codec(columns, rows, tables);
+    return codec.get() != nullptr &&
+           state.library.encode(state.context, codec.get(), reinterpret_cast<const void *const *>(data),
+                                reinterpret_cast<void *const *>(coding), length_bytes) == TANDEM_OK;
+  });
 }
 
 bool offload_update(std::size_t length_bytes, std::uint32_t columns, std::uint32_t rows, std::uint32_t column,
                     const std::uint8_t *tables, const std::uint8_t *data, std::uint8_t *const *coding) noexcept {
-  const CallCodec codec(std::uint64_t{length_bytes} * (rows + 1), columns, rows, tables);
-  return codec.get() != nullptr &&
-         state.library.accumulate(state.context, codec.get(), column, data, reinterpret_cast<void *const *>(coding),
-                                  length_bytes, 0) == TANDEM_OK;
+  if (!fits(std::uint64_t{length_bytes} * (std::uint64_t{rows} + 1), columns + rows)) return false;
+  return on_own_stack([&] {
+    const CallCodec codec(columns, rows, tables);
+    return codec.get() != nullptr &&
+           state.library.accumulate(state.context, codec.get(), column, data, reinterpret_cast<void *const *>(coding),
+                                    length_bytes, 0) == TANDEM_OK;
+  });
 }
 
 }  // namespace tandem::isal

@@ -17,8 +17,8 @@ constexpr int kWordBytes = sizeof(long);  // pq_gen_base goes word by word
 
 std::uint8_t *byte_pointer(void *vector) { return static_cast<std::uint8_t *>(vector); }
 
-// The checks compute piece by piece, into buffers that stay in the L1 cache.
-constexpr std::size_t kPieceBytes = 2048;
+// The checks compute piece by piece, into buffers on the stack, of which no call takes more than 4 KiB.
+constexpr std::size_t kPieceBytes = 2048;  // p and q share it
 
 const std::uint8_t *const *inputs_of(void *const *array) {
   return reinterpret_cast<const std::uint8_t *const *>(array);
@@ -39,9 +39,9 @@ bool adds_up(std::uint32_t count, std::size_t length_bytes, void *const *array) 
 // Whether the last two vectors are the p and q of the others.
 bool agrees(std::uint32_t vector_count, std::size_t length_bytes, void *const *array) noexcept {
   const std::uint32_t count = vector_count - 2;
-  alignas(64) std::uint8_t p[kPieceBytes], q[kPieceBytes];
-  for (std::size_t done = 0; done < length_bytes; done += kPieceBytes) {
-    const std::size_t bytes = std::min(kPieceBytes, length_bytes - done);
+  alignas(64) std::uint8_t p[kPieceBytes / 2], q[kPieceBytes / 2];
+  for (std::size_t done = 0; done < length_bytes; done += sizeof p) {
+    const std::size_t bytes = std::min(sizeof p, length_bytes - done);
     const std::uint8_t *const p_there = byte_pointer(array[count]) + done;
     const std::uint8_t *const q_there = byte_pointer(array[count + 1]) + done;
     for (std::size_t at = 0; at < bytes; at += 64) {  // on their way while p and q are computed

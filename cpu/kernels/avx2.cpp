@@ -93,6 +93,7 @@ bool supported(const CpuFeatures &features) { return features.avx2; }
 }  // namespace
 
 extern const Kernel kKernelAvx2;
-const Kernel kKernelAvx2 = {"avx2", "AVX2", supported, tables_bytes, prepare, apply, apply_nibbles, raid};
+const Kernel kKernelAvx2 = {"avx2", "AVX2",        supported, tables_bytes,     prepare,
+                            apply,  apply_nibbles, raid,      Isa::kMostSingles};
 
 }  // namespace tandem::cpu

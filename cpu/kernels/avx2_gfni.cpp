@@ -81,7 +81,7 @@ bool supported(const CpuFeatures &features) { return features.avx2 && features.g
 }  // namespace
 
 extern const Kernel kKernelAvx2Gfni;
-const Kernel kKernelAvx2Gfni = {"avx2-gfni", "AVX2; GFNI", supported,     tables_bytes,
-                                prepare,     apply,        apply_nibbles, raid};
+const Kernel kKernelAvx2Gfni = {"avx2-gfni", "AVX2; GFNI",  supported, tables_bytes,     prepare,
+                                apply,       apply_nibbles, raid,      Isa::kMostSingles};
 
 }  // namespace tandem::cpu

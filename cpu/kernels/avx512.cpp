@@ -86,7 +86,7 @@ bool supported(const CpuFeatures &features) { return features.avx512; }
 }  // namespace
 
 extern const Kernel kKernelAvx512;
-const Kernel kKernelAvx512 = {"avx512", "AVX-512 F, BW, VL, DQ", supported, tables_bytes, prepare,
-                              apply,    apply_nibbles,           raid};
+const Kernel kKernelAvx512 = {"avx512", "AVX-512 F, BW, VL, DQ", supported, tables_bytes,     prepare,
+                              apply,    apply_nibbles,           raid,      Isa::kMostSingles};
 
 }  // namespace tandem::cpu

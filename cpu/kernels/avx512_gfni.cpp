@@ -97,6 +97,7 @@ bool supported(const CpuFeatures &features) { return features.avx512 && features
 
 extern const Kernel kKernelAvx512Gfni;
 const Kernel kKernelAvx512Gfni = {
-    "avx512-gfni", "AVX-512 F, BW, VL, DQ; GFNI", supported, tables_bytes, prepare, apply, apply_nibbles, raid};
+    "avx512-gfni",    "AVX-512 F, BW, VL, DQ; GFNI", supported, tables_bytes, prepare, apply, apply_nibbles, raid,
+    Isa::kMostSingles};
 
 }  // namespace tandem::cpu

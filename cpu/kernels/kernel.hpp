@@ -23,7 +23,7 @@ struct KernelCall {
   bool out_of_cache;        // prefetch inputs, and write outputs past the cache where that is allowed
   uint32_t tile_bytes;      // columns worked on at a time; 0 = the kernel's own choice
   uint32_t prefetch_bytes;  // how far ahead; 0 = the kernel's own choice
-  bool small_stack;         // take less than 4 KiB of it, at some cost in speed
+  bool small_stack;         // take less than 3 KiB of it, at some cost in speed
 };
 
 // A coefficient as ISA-L's tables hold it: its products with 0..15, then with 0x00, 0x10, .. 0xf0.
@@ -62,10 +62,12 @@ struct Kernel {
   const char *needs;  // for people: "AVX-512 F/BW/VL, GFNI"
   bool (*supported)(const CpuFeatures &features);
   size_t (*tables_bytes)(uint32_t rows, uint32_t columns);  // what prepare writes; 64-byte aligned storage
-  void (*prepare)(const uint8_t *coefficients, uint32_t rows, uint32_t columns, void *tables);  // row-major
+  // coefficients: row-major. Takes less than 3 KiB of stack, as apply_nibbles and raid do.
+  void (*prepare)(const uint8_t *coefficients, uint32_t rows, uint32_t columns, void *tables);
   void (*apply)(const KernelCall &call);
   void (*apply_nibbles)(const NibbleCall &call);
   void (*raid)(const RaidCall &call);
+  uint32_t rows_at_once;  // of so many rows apply_nibbles reads all inputs at a place before it writes there
 };
 
 // Every kernel that was compiled in, best first; the last one ("scalar") runs anywhere.

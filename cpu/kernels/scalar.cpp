@@ -50,21 +50,32 @@ void apply(const KernelCall &call) {
   if (at < end) apply_word(call, at, end - at);
 }
 
-// The same from nibble tables, which hold the eight products that `multiply` wants.
-void apply_nibbles(const NibbleCall &call) {
-  for (uint32_t r = 0; r < call.rows; ++r) {
-    for (uint32_t c = 0; c < call.columns; ++c) {
-      const uint8_t *table = call.tables + r * call.row_bytes + c * kNibbleTableBytes;
+constexpr uint32_t kRowsAtOnce = 6;
+constexpr size_t kColumnBytes = 64, kColumnWords = kColumnBytes / 8;
+
+// One column of up to 64 bytes for up to kRowsAtOnce rows, from nibble tables, which hold the eight products that
+// `multiply` wants.
+void nibble_column(const NibbleCall &call, uint32_t row, uint32_t rows, size_t at, size_t bytes) {
+  uint64_t sum[kRowsAtOnce][kColumnWords] = {};
+  if (call.accumulate)
+    for (uint32_t r = 0; r < rows; ++r) __builtin_memcpy(sum[r], call.outputs[row + r] + at, bytes);
+  for (uint32_t c = 0; c < call.columns; ++c) {
+    uint64_t x[kColumnWords] = {};
+    __builtin_memcpy(x, call.inputs[c] + at, bytes);
+    for (uint32_t r = 0; r < rows; ++r) {
+      const uint8_t *table = call.tables + (row + r) * call.row_bytes + c * kNibbleTableBytes;
       const uint8_t products[8] = {table[1], table[2], table[4], table[8], table[17], table[18], table[20], table[24]};
-      const bool add = call.accumulate || c != 0;
-      uint8_t *to = call.outputs[r];
-      const uint8_t *from = call.inputs[c];
-      for (size_t at = 0; at < call.length_bytes; at += 8) {
-        const size_t bytes = call.length_bytes - at < 8 ? call.length_bytes - at : 8;
-        const uint64_t sum = (add ? load(to + at, bytes) : 0) ^ multiply(products, load(from + at, bytes));
-        __builtin_memcpy(to + at, &sum, bytes);
-      }
+      for (size_t i = 0; i * 8 < bytes; ++i) sum[r][i] ^= multiply(products, x[i]);
     }
+  }
+  for (uint32_t r = 0; r < rows; ++r) __builtin_memcpy(call.outputs[row + r] + at, sum[r], bytes);
+}
+
+void apply_nibbles(const NibbleCall &call) {
+  for (uint32_t row = 0; row < call.rows; row += kRowsAtOnce) {
+    const uint32_t rows = call.rows - row < kRowsAtOnce ? call.rows - row : kRowsAtOnce;
+    for (size_t at = 0; at < call.length_bytes; at += kColumnBytes)
+      nibble_column(call, row, rows, at, call.length_bytes - at < kColumnBytes ? call.length_bytes - at : kColumnBytes);
   }
 }
 
@@ -90,6 +101,7 @@ bool supported(const CpuFeatures &) { return true; }
 }  // namespace
 
 extern const Kernel kKernelScalar;
-const Kernel kKernelScalar = {"scalar", "any CPU", supported, tables_bytes, prepare, apply, apply_nibbles, raid};
+const Kernel kKernelScalar = {"scalar", "any CPU",     supported, tables_bytes, prepare,
+                              apply,    apply_nibbles, raid,      kRowsAtOnce};
 
 }  // namespace tandem::cpu

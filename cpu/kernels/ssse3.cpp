@@ -87,6 +87,7 @@ bool supported(const CpuFeatures &features) { return features.ssse3; }
 }  // namespace
 
 extern const Kernel kKernelSsse3;
-const Kernel kKernelSsse3 = {"ssse3", "SSSE3", supported, tables_bytes, prepare, apply, apply_nibbles, raid};
+const Kernel kKernelSsse3 = {"ssse3", "SSSE3",       supported, tables_bytes,     prepare,
+                             apply,   apply_nibbles, raid,      Isa::kMostSingles};
 
 }  // namespace tandem::cpu

@@ -4,14 +4,19 @@
  * - client                  every function of erasure code and RAID
  * - client large FUNCTION   a large call of ec_encode_data or another, then the same in a child; says whether libtandem
  *                           came along, and whether the call started threads
- * - client reopen LIBRARY   opens and closes it 100 times
+ * - client reopen LIBRARY   opens and closes it 100 times; with a word behind that, and a large call each time
+ * - client namespaces LIBRARY  opens it 40 times, each in a namespace of its own
+ * - client stack            calls on threads with the smallest stack there is; standard error says how much each took
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -238,6 +243,7 @@ static int large(const char *function) {
     for (int i = large_k; i < large_k + large_m; ++i) memset(shards[i], 0, large_len);
     const int count_before = threads_of_process();
     call(matrix + large_k, shards, shards + large_k);
+    usleep(50000); /* a thread that was joined is counted until the system has cleared it away */
     fprintf(stderr, "%s: libtandem %s, %d threads before, %d after\n", name,
             in_maps("/libtandem.so.0") ? "is here" : "is not here", count_before, threads_of_process());
     printf("%s: %016llx\n", name, (unsigned long long)sum_of_shards(shards + large_k, large_m, large_len));
@@ -254,26 +260,136 @@ static int large(const char *function) {
 
 typedef unsigned char multiply(unsigned char, unsigned char);
 
-static int reopen(const char *library) {
-  multiply *first = NULL;
+typedef void encoder(int, int, int, unsigned char *, unsigned char **, unsigned char **);
+
+static int reopen(const char *library, int with_large_call) {
+  unsigned char tables[32 * 2] = {0}, *data[2] = {NULL, NULL}, *parity = NULL;
+  multiply *last = NULL;
+  if (with_large_call) data[0] = allocate(large_len), data[1] = allocate(large_len), parity = allocate(large_len);
   for (int i = 0; i < 100; ++i) {
     void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL) return fprintf(stderr, "%s\n", dlerror()), 1;
-    multiply *function = (multiply *)dlsym(handle, "gf_mul");
-    if (first == NULL) first = function;
-    if (function == NULL || function != first) return fprintf(stderr, "gf_mul has moved\n"), 1;
+    last = (multiply *)dlsym(handle, "gf_mul");
+    if (last == NULL || last(0x80, 2) != 0x1d) return fprintf(stderr, "0x80 * 2 is wrong\n"), 1;
+    if (with_large_call) ((encoder *)dlsym(handle, "ec_encode_data"))(large_len, 2, 1, tables, data, &parity);
     dlclose(handle);
   }
-  if (!in_maps(library)) return fprintf(stderr, "%s was unloaded\n", library), 1;
-  printf("0x80 * 2 = 0x%02x after closing\n", first(0x80, 2)); /* a crash, were it gone */
+  if (!in_maps(library)) return puts("unloaded"), 0;
+  printf("stays: 0x80 * 2 = 0x%02x\n", last(0x80, 2)); /* a crash, were it gone */
   return 0;
 }
 
+static int namespaces(const char *library) {
+  int opened = 0;
+  for (int i = 0; i < 40; ++i) {
+    void *handle = dlmopen(LM_ID_NEWLM, library, RTLD_NOW | RTLD_LOCAL);
+    if (handle == NULL) break;
+    multiply *function = (multiply *)dlsym(handle, "gf_mul");
+    opened += function != NULL && function(0x80, 2) == 0x1d;
+    dlclose(handle);
+  }
+  printf("%d of 40\n", opened);
+  return 0;
+}
+
+/* One call, what it works on, and how far down the stack it went. */
+struct stack_call {
+  int function, len, k, m, was;
+  unsigned char *tables, **data, **parity;
+  const unsigned char *entered;
+};
+
+static const char *const stack_functions[] = {
+    "ec_encode_data", "ec_encode_data_update", "gf_vect_dot_prod", "gf_vect_mad", "xor_gen", "xor_check", "pq_gen",
+    "pq_check"};
+
+__attribute__((noinline)) static void *call_on_stack(void *argument) {
+  struct stack_call *const c = argument;
+  c->entered = __builtin_frame_address(0);
+  switch (c->function) {
+    case 0:
+      ec_encode_data(c->len, c->k, c->m, c->tables, c->data, c->parity);
+      break;
+    case 1:
+      ec_encode_data_update(c->len, c->k, c->m, 0, c->tables, c->data[0], c->parity);
+      break;
+    case 2:
+      gf_vect_dot_prod(c->len, c->k, c->tables, c->data, c->parity[0]);
+      break;
+    case 3:
+      gf_vect_mad(c->len, c->k, 0, c->tables, c->data[0], c->parity[0]);
+      break;
+    case 4:
+      c->was = xor_gen(c->k + c->m, c->len, (void **)c->data);
+      break;
+    case 5:
+      c->was = xor_check(c->k + c->m, c->len, (void **)c->data);
+      break;
+    case 6:
+      c->was = pq_gen(c->k + c->m, c->len, (void **)c->data);
+      break;
+    default:
+      c->was = pq_check(c->k + c->m, c->len, (void **)c->data);
+      break;
+  }
+  return NULL;
+}
+
+enum { paint = 0xa7 };
+
+static long stack_bytes_of(struct stack_call *call) {
+  const size_t bytes = PTHREAD_STACK_MIN, page = (size_t)sysconf(_SC_PAGESIZE);
+  unsigned char *const mapped = mmap(NULL, bytes + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  pthread_attr_t attributes;
+  pthread_t thread;
+  if (mapped == MAP_FAILED || mprotect(mapped, page, PROT_NONE) != 0) abort();
+  memset(mapped + page, paint, bytes);
+  if (pthread_attr_init(&attributes) != 0 || pthread_attr_setstack(&attributes, mapped + page, bytes) != 0) abort();
+  if (pthread_create(&thread, &attributes, call_on_stack, call) != 0 || pthread_join(thread, NULL) != 0) abort();
+  const unsigned char *touched = mapped + page;
+  while (*touched == paint) ++touched;
+  const long depth = call->entered - touched;
+  pthread_attr_destroy(&attributes);
+  munmap(mapped, bytes + page);
+  return depth;
+}
+
+static int stack(void) {
+  static const int shapes[][3] = {{1, 1, 8192},   {4, 2, 65536},   {10, 4, 64},     {10, 4, 65536},
+                                  {8, 5, 9024},   {8, 6, 9024},    {10, 8, 65536},  {20, 10, 9024},
+                                  {32, 32, 9024}, {128, 32, 9024}, {200, 55, 9024}, {8, 4, 8 << 20}};
+  long most = 0;
+  for (size_t shape = 0; shape < sizeof shapes / sizeof *shapes; ++shape) {
+    const int k = shapes[shape][0], m = shapes[shape][1], len = shapes[shape][2];
+    unsigned char *shards[most_shards], *matrix = allocate((size_t)(k + m) * k), *tables = allocate((size_t)32 * k * m);
+    for (int i = 0; i < k + m; ++i) {
+      shards[i] = allocate((size_t)len);
+      for (int b = 0; b < len && b < 65536; ++b) shards[i][b] = random_byte();
+    }
+    gf_gen_cauchy1_matrix(matrix, k + m, k);
+    ec_init_tables(k, m, matrix + k * k, tables);
+    for (int f = 0; f < (k + m < 4 ? 4 : 8); ++f) {
+      struct stack_call call = {f, len, k, m, -1, tables, shards, shards + k, NULL};
+      const long bytes = stack_bytes_of(&call);
+      fprintf(stderr, "%s %d+%d %d: %ld bytes of stack\n", stack_functions[f], k, m, len, bytes);
+      if (bytes > most) most = bytes;
+      printf("%s %d+%d %d: %d %016llx\n", stack_functions[f], k, m, len, call.was,
+             (unsigned long long)sum_of_shards(shards + k, m, len));
+    }
+    for (int i = 0; i < k + m; ++i) free(shards[i]);
+    free(matrix), free(tables);
+  }
+  fprintf(stderr, "most: %ld\n", most);
+  return fflush(stdout) != 0;
+}
+
 int main(int argc, char **argv) {
-  if (argc == 3 && strcmp(argv[1], "reopen") == 0) return reopen(argv[2]);
+  if (argc >= 3 && strcmp(argv[1], "reopen") == 0) return reopen(argv[2], argc > 3);
+  if (argc == 3 && strcmp(argv[1], "namespaces") == 0) return namespaces(argv[2]);
   say_who_serves((void *)ec_encode_data);
   say_who_serves((void *)pq_gen);
   if (argc == 3 && strcmp(argv[1], "large") == 0) return large(argv[2]);
+  if (argc == 2 && strcmp(argv[1], "stack") == 0) return stack();
   all();
   return fflush(stdout) != 0;
 }

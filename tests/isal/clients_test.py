@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -144,6 +145,56 @@ class Command(Case):
         self.isal_env("--uninstall", *to)
         self.assertFalse((self.folder / "chained").exists())
 
+    def test_umask_is_no_matter(self):
+        def strict():
+            os.umask(0o077)
+            if os.getuid() == 0:  # as root: what others find
+                os.chmod(self.folder, 0o755)
+
+        made = self.folder / "a" / "b" / "chained"
+        done = run(TANDEM, "isal-env", "--install", "--to", made, preexec_fn=strict)
+        self.need("loader finds no libisal" not in done.stderr, "libisal", "apt-get install libisal2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        model = os.stat(os.path.dirname(os.path.dirname(self.status()["standalone"]["library"]))).st_mode & 0o777
+        for folder in (made, made.parent, made.parent.parent):
+            self.assertEqual(os.stat(folder).st_mode & 0o777, model, folder)
+        if os.getuid() != 0:
+            return
+        made.parent.chmod(0o700)
+        done = run(TANDEM, "isal-env", "--to", made, "true", user="nobody")
+        self.assertEqual((done.returncode, len(done.stderr.splitlines())), (3, 1), done.stderr)
+        self.assertIn(f"cannot look for {made}/libisal.so.2: Permission denied", done.stderr)
+
+    def test_failed_install_leaves_nothing(self):
+        def no_room():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+        self.chained()
+        before = sorted(os.listdir(self.folder))
+        done = run(TANDEM, "isal-env", "--install", "--to", self.folder / "a" / "b", preexec_fn=no_room, restore_signals=False)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("cannot write", done.stderr)
+        self.assertEqual(sorted(os.listdir(self.folder)), before)
+
+    def test_upgrade_of_tandem(self):
+        options, library = self.chained()
+        to = options[:2]
+        real = self.folder / "real"
+        real.mkdir()
+        shutil.copy(self.status(*to)["chained"]["real_library"], real / "libisal.so.2")
+        self.isal_env("--install", *to, "--real", real / "libisal.so.2")
+        self.assertEqual(self.status(*to)["chained"]["current"], True)
+        self.assertEqual(self.isal_env(*options, "true").stderr, "")
+        with open(library, "ab") as older:  # what another version made: as good, and not the same
+            older.write(b"older")
+        self.assertEqual(self.status(*to)["chained"]["current"], False)
+        self.assertIn("made by another version of Tandem: tandem isal-env --install", self.isal_env("--status", *to).stdout)
+        self.assertIn("made by another version of Tandem", self.isal_env(*options, "true").stderr)
+        self.isal_env("--install", *to)
+        chained = self.status(*to)["chained"]
+        self.assertEqual((chained["current"], chained["real_library"]), (True, f"{real}/libisal.so.2"))
+
     def test_files_of_others_are_left_alone(self):
         folder = self.folder / "chained"
         folder.mkdir()
@@ -269,10 +320,40 @@ class Compiled(Case):
         ours = self.isal_env("--standalone", "--preload", host, plugin)
         self.assertEqual((ours.stdout, self.served_by(ours)), ("0c0c\n", {self.standalone}))  # 0x11 + 2 * 0x80
 
-    def test_never_unloaded(self):
+    def test_stack(self):
+        """The smallest stack that a thread can have is enough, and the figure of docs/ISAL.md holds."""
+        plain = self.ok(self.client, "stack")
+        chained, _ = self.chained()
+        for kernel in ("avx512-gfni", "avx512", "avx2-gfni", "avx2", "ssse3", "scalar"):
+            for options in (("--standalone",), chained):
+                for more in ({}, {"TANDEM_ISAL_THREADS": "2"}) if kernel in ("avx512-gfni", "scalar") else ({},):
+                    ours = self.isal_env(*options, self.client, "stack", environment={"TANDEM_ISAL_KERNEL": kernel, **more})
+                    self.assertEqual(ours.stdout, plain.stdout)
+                    most = int(ours.stderr.split("most: ")[1])
+                    self.assertLessEqual(most, 8192 if more else 4096, ours.stderr)  # more: libc's, to start a thread
+
+    def test_unloaded_where_nothing_of_it_can_be_running(self):
         _, chained = self.chained()
         for library in (self.standalone, chained):
-            self.assertIn("0x1d", self.ok(self.client, "reopen", library).stdout)
+            self.assertEqual(self.ok(self.client, "reopen", library).stdout, "unloaded\n")
+            self.assertEqual(self.ok(self.client, "namespaces", library).stdout, "40 of 40\n")
+        stays = self.ok(self.client, "reopen", self.standalone, "large", environment={"TANDEM_ISAL_THREADS": "2"})
+        self.assertEqual(stays.stdout, "stays: 0x80 * 2 = 0x1d\n")
+
+    def test_program_with_rpath(self):
+        client = self.need_client("isal_rpath_client", "apt-get install libisal-dev")
+        done = self.isal_env("--standalone", client)
+        self.assertIn(f"note: {client} has a DT_RPATH", done.stderr)
+        self.assertIn("--preload", done.stderr)
+        (real,) = self.served_by(done)
+        self.assertNotIn("/tandem/", real)
+        self.assertIn(f"it gets {os.path.dirname(real)}/libisal.so.2;", done.stderr)
+        self.assertEqual(self.isal_env("--standalone", "isal_rpath_client", environment={
+            "PATH": f"/nowhere:{CLIENTS}:{os.environ['PATH']}"}).stderr.count("DT_RPATH"), 1)
+        ours = self.isal_env("--standalone", "--preload", client)
+        self.assertNotIn("DT_RPATH", ours.stderr)
+        self.assertEqual((self.served_by(ours), ours.stdout), ({self.standalone}, done.stdout))
+        self.assertNotIn("note", self.isal_env("--standalone", self.client).stderr)  # DT_RUNPATH, or none
 
     def test_large_calls_go_elsewhere_only_when_told(self):
         sums = set()
