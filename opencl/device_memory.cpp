@@ -121,23 +121,23 @@ struct Part {
 };
 
 // One task, started on the caller's queue.
-class DeviceRun {
+class OpenclRun final : public device::DeviceRun {
  public:
-  DeviceRun(Workplace place, cl_command_queue queue, const Task &task)
-      : place_(std::move(place)), driver_(place_.session->driver()), task_(task) {
+  OpenclRun(device::Workplace place, cl_command_queue queue, const Task &task)
+      : place_(std::move(place)), session_(session_of(place_)), driver_(session_.driver()), task_(task) {
     check(driver_.clRetainCommandQueue(queue), "clRetainCommandQueue");
     queue_ = Queue(queue, driver_.clReleaseCommandQueue);
-    ranges_ = Inspector(driver_, place_.session->context(), task).ranges();
+    ranges_ = Inspector(driver_, session_.context(), task).ranges();
   }
-  ~DeviceRun() {
+  ~OpenclRun() override {
     if (is_over_ || driver_.clFinish(queue_.get()) == CL_SUCCESS) return;
     device::quarantine(std::move(parts_));  // the device may still write there
-    place_.session->lose();
+    session_.lose();
   }
-  DeviceRun(const DeviceRun &) = delete;
-  DeviceRun &operator=(const DeviceRun &) = delete;
+  OpenclRun(const OpenclRun &) = delete;
+  OpenclRun &operator=(const OpenclRun &) = delete;
 
-  void start() {
+  void start(const core::Control &) override {
     is_over_ = false;
     const auto one_buffer = [&](bool output) {
       const Range *first = nullptr;
@@ -150,7 +150,7 @@ class DeviceRun {
     };
     if (one_buffer(false) && one_buffer(true)) {
       start_in_place(Binding::offsets);
-    } else if (fits_arguments(place_.session->device(), task_)) {
+    } else if (fits_arguments(session_.opencl_device(), task_)) {
       start_in_place(Binding::arguments);
     } else {
       start_by_copies();
@@ -158,7 +158,7 @@ class DeviceRun {
     check(driver_.clFlush(queue_.get()), "clFlush");
   }
 
-  void wait_and_merge() {
+  void wait_and_merge() override {
     if (is_over_) return;
     events_.wait();
     is_over_ = true;
@@ -168,19 +168,18 @@ class DeviceRun {
   }
 
  private:
-  Variant choose(Access access, Binding binding) {
-    return place_.chooser.choose(prepared_of(task_), place_.session->programs(), task_.mode, access, binding,
-                                 task_.length_bytes);
+  device::Variant choose(Access access, Binding binding) const {
+    return place_.choose(device::prepared_of(task_), task_.mode, access, binding, task_.length_bytes);
   }
 
   Access access_in_place() const {
-    return place_.chooser.access(std::all_of(ranges_.begin(), ranges_.end(), [](const Range &range) {
+    return session_.access(std::all_of(ranges_.begin(), ranges_.end(), [](const Range &range) {
       return range.is_aligned && range.root_start_bytes % kAlignedBytes == 0;
     }));
   }
 
   void start_in_place(Binding binding) {
-    const Variant variant = choose(access_in_place(), binding);
+    const device::Variant variant = choose(access_in_place(), binding);
     std::vector<std::uint64_t> offsets;
     std::vector<cl_mem> shards;
     for (const Range &range : ranges_) {
@@ -195,25 +194,25 @@ class DeviceRun {
   // More shards in buffers of their own than a kernel has arguments for: pieces are copied, on the device, to where one
   // buffer holds them all.
   void start_by_copies() {
-    const Session &session = *place_.session;
     const unsigned columns = task_.prepared->columns(), rows = task_.prepared->rows();
-    const Variant variant = choose(place_.chooser.access(true), Binding::offsets);
-    std::uint64_t most = std::min(most_piece_bytes(place_, task_, variant, 1), pitch_of(task_.length_bytes));
-    Reservation reserved[2];
+    const device::Variant variant = choose(session_.access(true), Binding::offsets);
+    std::uint64_t most =
+        std::min(device::most_piece_bytes(place_, task_, variant, 1), device::pitch_of(task_.length_bytes));
+    device::Reservation reserved[2];
     for (;; most = most / 2 / kAlignedBytes * kAlignedBytes) {  // others may have most of it
-      reserved[0] = session.budget().try_reserve(most * columns);
-      if (reserved[0]) reserved[1] = session.budget().try_reserve(most * rows);
+      reserved[0] = session_.budget().try_reserve(most * columns);
+      if (reserved[0]) reserved[1] = session_.budget().try_reserve(most * rows);
       if (reserved[1] || most <= kAlignedBytes) break;
       reserved[0].release();
     }
     if (!reserved[1]) {
       base::fail(TANDEM_ERROR_OUT_OF_MEMORY,
                  fmt::format("OpenCL: the memory budget of {} ({} bytes) has no {} bytes left of each of {} shards",
-                             session.device().name, session.budget().bytes(), most, columns + rows));
+                             session_.device().name, session_.budget().bytes(), most, columns + rows));
     }
     const std::uint64_t pitch = most;
-    scratch_[0] = DeviceBuffer(session, std::move(reserved[0]), CL_MEM_READ_WRITE, pitch * columns);
-    scratch_[1] = DeviceBuffer(session, std::move(reserved[1]), CL_MEM_READ_WRITE, pitch * rows);
+    scratch_[0] = DeviceBuffer(session_, std::move(reserved[0]), CL_MEM_READ_WRITE, pitch * columns);
+    scratch_[1] = DeviceBuffer(session_, std::move(reserved[1]), CL_MEM_READ_WRITE, pitch * rows);
     std::vector<std::uint64_t> offsets;
     for (unsigned c = 0; c < columns; ++c) offsets.push_back(c * pitch);
     for (unsigned r = 0; r < rows; ++r) offsets.push_back(r * pitch);
@@ -236,24 +235,24 @@ class DeviceRun {
     }
   }
 
-  void start_part(const Variant &variant, std::uint64_t start_bytes, std::uint64_t length_bytes,
+  void start_part(const device::Variant &variant, std::uint64_t start_bytes, std::uint64_t length_bytes,
                   std::uint64_t first_output, std::vector<std::uint64_t> offsets, const std::vector<cl_mem> &shards) {
-    Session &session = *place_.session;
     Part &part = parts_->emplace_back();
     part.start_bytes = start_bytes;
     part.range = device::cut_kernel_range(variant.spec, length_bytes, first_output);
-    part.offsets = DeviceBuffer(session, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, offsets.size() * sizeof offsets[0],
+    part.offsets = DeviceBuffer(session_, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, offsets.size() * sizeof offsets[0],
                                 offsets.data());
     cl_mem records = part.offsets.get();  // any buffer
     const bool compare = task_.mode == Mode::compare;
     if (compare) {
       part.record_values.assign(part.range.record_count * task_.prepared->rows() * 2, 0xffffffff);
-      part.records = DeviceBuffer(session, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+      part.records = DeviceBuffer(session_, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
                                   part.record_values.size() * sizeof(std::uint32_t), part.record_values.data());
       records = part.records.get();
     }
-    launch(session, queue_.get(), {variant, prepared_of(task_), part.range, part.offsets.get(), records}, shards,
-           events_.all().last(events_.empty() ? 0 : 1), events_);
+    launch(driver_, queue_.get(),
+           {variant, task_.prepared->columns(), task_.prepared->rows(), part.range, part.offsets.get(), records},
+           shards, events_.all().last(events_.empty() ? 0 : 1), events_);
     place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
     if (!compare) return;
     const cl_event after = events_.last();
@@ -263,7 +262,8 @@ class DeviceRun {
           "clEnqueueReadBuffer");
   }
 
-  Workplace place_;
+  const device::Workplace place_;
+  OpenclSession &session_;
   const Driver &driver_;
   Task task_;
   Queue queue_;
@@ -275,44 +275,14 @@ class DeviceRun {
   bool is_over_ = true;
 };
 
-class DeviceTicket final : public core::Ticket {
- public:
-  explicit DeviceTicket(std::function<void()> failed) : failed_(std::move(failed)) {}
-
-  void add(const Workplace &place, cl_command_queue queue, const Task &task) {
-    runs_.push_back(std::make_unique<DeviceRun>(place, queue, task));
-  }
-
-  void start(core::Control &control, const Device &device) {
-    for (const auto &run : runs_) {
-      if (control.cancelled()) fail_cancelled(device);
-      run->start();
-    }
-  }
-
-  void wait() override {
-    if (error_) std::rethrow_exception(error_);
-    try {
-      for (const auto &run : runs_) run->wait_and_merge();
-    } catch (const DriverError &) {
-      error_ = std::current_exception();
-      failed_();
-      throw;
-    }
-  }
-
- private:
-  std::vector<std::unique_ptr<DeviceRun>> runs_;
-  std::function<void()> failed_;
-  std::exception_ptr error_;
-};
-
 }  // namespace
 
-std::unique_ptr<core::Ticket> start_on_device(const std::function<Workplace(cl_context)> &place, const Driver &driver,
-                                              const Device &device, std::span<const Task> tasks, core::Control &control,
-                                              const std::function<void()> &failed) {
-  auto ticket = std::make_unique<DeviceTicket>(failed);
+std::unique_ptr<core::Ticket> start_on_device(const std::function<device::Workplace(cl_context)> &place,
+                                              const OpenclDevice &device, std::span<const Task> tasks,
+                                              core::Control &control,
+                                              std::function<void(const device::DriverError &)> failed) {
+  const Driver &driver = *device.driver;
+  auto ticket = std::make_unique<device::DeviceTicket>(std::move(failed));
   for (const Task &task : tasks) {
     const auto queue = static_cast<cl_command_queue>(task.queue);
     if (queue == nullptr)
@@ -325,11 +295,11 @@ std::unique_ptr<core::Ticket> start_on_device(const std::function<Workplace(cl_c
     check(error, "clGetCommandQueueInfo");
     check(driver.clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof on, &on, nullptr), "clGetCommandQueueInfo");
     if (on != device.id) {
-      base::fail(
-          TANDEM_ERROR_INVALID_ARGUMENT,
-          fmt::format("OpenCL: the queue is of another device than the context's, {} ({})", device.name, device.model));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+                 fmt::format("OpenCL: the queue is of another device than the context's, {} ({})", device.name,
+                             device.model()));
     }
-    ticket->add(place(context), queue, task);
+    ticket->add(std::make_unique<OpenclRun>(place(context), queue, task));
   }
   ticket->start(control, device);
   return ticket;
