@@ -29,7 +29,7 @@ class PieceStream {
 
   // Takes the next slot, when the piece that was there is done. false: there was no memory for it, nothing was started,
   // and smaller pieces may find some.
-  bool feed(const Piece &piece) {
+  bool feed(const DevicePiece &piece) {
     finish(next_);
     try {
       lane_.make_room(next_, piece, place_.budget_bytes_of_staging() / kPiecesAtOnce);
@@ -60,18 +60,14 @@ class PieceStream {
   }
 
  private:
-  void start(unsigned slot, const Piece &piece) {
+  void start(unsigned slot, const DevicePiece &piece) {
     const HostTask &work = *piece.of;
-    upload(slot, false, lane_.host_inputs(slot), work.task->inputs, work.input_is_direct, piece);
-    if (work.compares()) upload(slot, true, lane_.host_outputs(slot), work.task->outputs, work.output_is_direct, piece);
+    upload(slot, false, lane_.host(slot, false), work.task->inputs, work.input_is_direct, piece);
+    if (work.compares()) upload(slot, true, lane_.host(slot, true), work.task->outputs, work.output_is_direct, piece);
     lane_.launch(slot, piece);
     place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
-    if (work.compares()) {
-      lane_.download_records(slot, piece);
-    } else {
-      download(slot, piece);
-    }
-    lane_.end_piece(slot);
+    if (!work.compares()) download(slot, piece);
+    lane_.end_piece(slot, piece);
   }
 
   static bool is_any(const std::vector<bool> &flags) {
@@ -81,7 +77,7 @@ class PieceStream {
   // Copies a piece of each shard into staging memory, unless the device reads it where it lies, and sends it off.
   template <class Byte>
   void upload(unsigned slot, bool outputs, std::byte *staging, Byte *const *shards, const std::vector<bool> &direct,
-              const Piece &piece) {
+              const DevicePiece &piece) {
     const std::uint64_t pitch = piece.pitch_bytes();
     const bool one_by_one = is_any(direct);
     for (unsigned i = 0; i < direct.size(); ++i) {
@@ -95,10 +91,10 @@ class PieceStream {
     if (!one_by_one) lane_.upload(slot, outputs, 0, staging, pitch * (direct.size() - 1) + piece.length_bytes);
   }
 
-  void download(unsigned slot, const Piece &piece) {
+  void download(unsigned slot, const DevicePiece &piece) {
     const HostTask &work = *piece.of;
     const std::uint64_t pitch = piece.pitch_bytes();
-    std::byte *const staging = lane_.host_outputs(slot);
+    std::byte *const staging = lane_.host(slot, true);
     if (!is_any(work.output_is_direct))
       return lane_.download(slot, 0, staging, pitch * (work.rows() - 1) + piece.length_bytes);
     for (unsigned r = 0; r < work.rows(); ++r) {
@@ -111,14 +107,14 @@ class PieceStream {
   void finish(unsigned slot) {
     if (pieces_[slot].of == nullptr) return;
     lane_.wait(slot);
-    const Piece piece = std::exchange(pieces_[slot], {});
+    const DevicePiece piece = std::exchange(pieces_[slot], {});
     const HostTask &work = *piece.of;
     const Task &task = *work.task;
     if (work.compares())
       return merge_records(piece.range, lane_.records(slot, piece), piece.offset_bytes, work.rows(), task.mismatches);
     for (unsigned r = 0; r < work.rows(); ++r) {
       if (work.output_is_direct[r]) continue;
-      const std::byte *from = lane_.host_outputs(slot) + r * piece.pitch_bytes();
+      const std::byte *from = lane_.host(slot, true) + r * piece.pitch_bytes();
       std::byte *to = task.outputs[r] + piece.offset_bytes;
       if (task.mode == Mode::accumulate) {
         add(to, from, piece.length_bytes);
@@ -130,7 +126,7 @@ class PieceStream {
 
   const Workplace &place_;
   DeviceLane &lane_;
-  std::array<Piece, DeviceLane::kSlots> pieces_;
+  std::array<DevicePiece, DeviceLane::kSlots> pieces_;
   unsigned next_ = 0, slot_count_ = DeviceLane::kSlots;
   std::string no_room_;
 };

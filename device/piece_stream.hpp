@@ -25,7 +25,7 @@ struct HostTask {
 inline std::uint64_t pitch_of(std::uint64_t length_bytes) { return (length_bytes + 63) / 64 * 64; }
 
 // Bytes of each shard, under way in a slot.
-struct Piece {
+struct DevicePiece {
   const HostTask *of = nullptr;
   KernelRange range;
   std::uint64_t offset_bytes = 0, length_bytes = 0;

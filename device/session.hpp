@@ -25,7 +25,7 @@
 namespace tandem::device {
 
 struct HostTask;
-struct Piece;
+struct DevicePiece;
 
 // Buffers grow to powers of two, so that they seldom have to.
 inline std::uint64_t grown(std::uint64_t bytes) { return std::bit_ceil(std::max<std::uint64_t>(bytes, 4096)); }
@@ -53,23 +53,21 @@ class DeviceLane {
   virtual bool drain() noexcept = 0;
 
   // All room that a piece wants in a slot, before its first command. Its device buffers have most_bytes together.
-  virtual void make_room(unsigned slot, const Piece &piece, std::uint64_t most_bytes) = 0;
+  virtual void make_room(unsigned slot, const DevicePiece &piece, std::uint64_t most_bytes) = 0;
   // Gives the room of all slots back. Only where Device::allocates_at_once.
   virtual void release() noexcept {}
 
   // Staging memory of the host, where a slot's shards lie piece.pitch_bytes() apart.
-  virtual std::byte *host_inputs(unsigned slot) const noexcept = 0;
-  virtual std::byte *host_outputs(unsigned slot) const noexcept = 0;
-  virtual std::span<const std::uint32_t> records(unsigned slot, const Piece &piece) const noexcept = 0;
+  virtual std::byte *host(unsigned slot, bool outputs) const noexcept = 0;
+  virtual std::span<const std::uint32_t> records(unsigned slot, const DevicePiece &piece) const noexcept = 0;
 
   // Commands of a piece, in this order; none waits. Memory of the host stays as it is until wait().
   virtual void upload(unsigned slot, bool outputs, std::uint64_t at_bytes, const std::byte *from,
                       std::uint64_t bytes) = 0;
-  virtual void launch(unsigned slot, const Piece &piece) = 0;  // for a compare, clears the records first
+  virtual void launch(unsigned slot, const DevicePiece &piece) = 0;  // for a compare, clears the records first
   virtual void download(unsigned slot, std::uint64_t at_bytes, std::byte *to, std::uint64_t bytes) = 0;  // outputs
-  virtual void download_records(unsigned slot, const Piece &piece) = 0;
-  virtual void end_piece(unsigned slot) = 0;  // no more commands
-  virtual void wait(unsigned slot) = 0;       // until all of them are done
+  virtual void end_piece(unsigned slot, const DevicePiece &piece) = 0;  // downloads the records of a compare
+  virtual void wait(unsigned slot) = 0;                                 // until all commands are done
 };
 
 class DeviceSession : public std::enable_shared_from_this<DeviceSession>, private MemoryHolder {

@@ -67,11 +67,11 @@ class CudaBackend final : public device::DeviceBackend {
     guarded([&](const Workplace &place) {
       struct Kept {
         std::shared_ptr<device::DeviceSession> session;  // after the memory
-        PinnedMemory memory;
+        CudaPinned memory;
       };
       try {
         auto kept = std::make_shared<Kept>(
-            Kept{place.session, PinnedMemory(session_of(place), std::max<std::uint64_t>(bytes, 1))});
+            Kept{place.session, CudaPinned(session_of(place), std::max<std::uint64_t>(bytes, 1))});
         memory = std::shared_ptr<std::byte>(kept, kept->memory.get());
       } catch (const device::DriverError &error) {
         if (is_sticky(error.number())) throw;

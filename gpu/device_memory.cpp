@@ -118,12 +118,12 @@ class Scratch {
   static void release(void *scratch, void *allocated) noexcept {
     auto &self = *static_cast<Scratch *>(scratch);
     std::erase_if(self.held_,
-                  [&](const DeviceMemory &each) { return reinterpret_cast<void *>(each.get()) == allocated; });
+                  [&](const CudaMemory &each) { return reinterpret_cast<void *>(each.get()) == allocated; });
   }
 
  private:
   CudaSession &session_;
-  std::vector<DeviceMemory> held_;
+  std::vector<CudaMemory> held_;
 };
 
 // One task, started on the caller's stream.
@@ -242,10 +242,10 @@ class CudaRun final : public device::DeviceRun {
     CudaSession &session = *session_;
     // Shards of all pieces are aligned as those of the first.
     const std::uint64_t least = (piece_.range.tile_bytes + kLine - 1) / kLine * kLine;
-    parts_->records = DeviceMemory();
+    parts_->records = CudaMemory();
     for (bool is_first = true; parts_->records.get() == 0; is_first = false) {
       try {
-        parts_->records = DeviceMemory(session, session.stream(), record_bytes(piece_.range));
+        parts_->records = CudaMemory(session, session.stream(), record_bytes(piece_.range));
       } catch (const base::Error &error) {
         if (error.status() != TANDEM_ERROR_OUT_OF_MEMORY || (!is_first && piece_.length_bytes <= least)) throw;
         if (is_first) {
@@ -383,7 +383,7 @@ void IdleParts::add(std::unique_ptr<JobParts> parts) {
 
 void IdleParts::give_idle_memory() noexcept {
   const std::lock_guard lock(mutex_);
-  for (const auto &each : parts_) each->records = DeviceMemory();
+  for (const auto &each : parts_) each->records = CudaMemory();
 }
 
 CudaPrepared::~CudaPrepared() = default;

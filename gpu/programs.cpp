@@ -74,22 +74,22 @@ bool is_not_of_the_program(const device::DriverError &refused) {
 
 }  // namespace
 
-Module::Module(const Driver &driver, CUcontext context, const void *image) : driver_(driver), context_(context) {
+CudaImage::CudaImage(const Driver &driver, CUcontext context, const void *image) : driver_(driver), context_(context) {
   check(driver, driver.cuModuleLoadData(&module_, image), "cuModuleLoadData");
 }
 
-Module::~Module() {
+CudaImage::~CudaImage() {
   if (in_child()) return;
   if (const QuietContextScope driver(driver_, context_); driver) driver->cuModuleUnload(module_);
 }
 
-CUfunction Module::function(const char *name) const {
+CUfunction CudaImage::function(const char *name) const {
   CUfunction found = nullptr;
   check(driver_, driver_.cuModuleGetFunction(&found, module_, name), "cuModuleGetFunction");
   return found;
 }
 
-CudaProgram::CudaProgram(const Driver &driver, std::shared_ptr<const Module> module, const char *name)
+CudaProgram::CudaProgram(const Driver &driver, std::shared_ptr<const CudaImage> module, const char *name)
     : module_(std::move(module)), function_(module_->function(name)) {
   int most = 0;
   check(driver, driver.cuFuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function_),
@@ -145,7 +145,7 @@ std::shared_ptr<const device::DeviceProgram> CudaPrograms::make(const device::Ke
   const std::vector<unsigned char> binary = compile(text());
   try {
     const auto program = std::make_shared<const CudaProgram>(
-        driver_, std::make_shared<const Module>(driver_, context_, binary.data()), spec.name.c_str());
+        driver_, std::make_shared<const CudaImage>(driver_, context_, binary.data()), spec.name.c_str());
     disk_->store(key, binary);
     return program;
   } catch (const device::DriverError &error) {
@@ -166,7 +166,7 @@ std::shared_ptr<const CudaProgram> CudaPrograms::from_image(const device::Kernel
   const std::lock_guard lock(image_mutex_);
   if (image_is_refused_) return nullptr;
   try {
-    if (image_ == nullptr) image_ = std::make_shared<const Module>(driver_, context_, driver_.tables_image);
+    if (image_ == nullptr) image_ = std::make_shared<const CudaImage>(driver_, context_, driver_.tables_image);
     return std::make_shared<const CudaProgram>(
         driver_, image_, tables_kernel_name(spec.mode, spec.access, spec.tuning.element_bytes).c_str());
   } catch (const device::DriverError &error) {
@@ -185,7 +185,7 @@ std::shared_ptr<const CudaProgram> CudaPrograms::from_disk(const device::Key &ke
   try {
     bytes->push_back(0);  // PTX is a text
     return std::make_shared<const CudaProgram>(
-        driver_, std::make_shared<const Module>(driver_, context_, bytes->data()), device::kKernelName);
+        driver_, std::make_shared<const CudaImage>(driver_, context_, bytes->data()), device::kKernelName);
   } catch (const device::DriverError &error) {
     if (is_not_of_the_program(error)) throw;
     log_.say(TANDEM_LOG_INFO,

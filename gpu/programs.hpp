@@ -12,13 +12,13 @@
 
 namespace tandem::gpu {
 
-// A module in the context that is current when it is made.
-class Module {
+// A module of the driver, in the context that is current when it is made.
+class CudaImage {
  public:
-  Module(const Driver &driver, CUcontext context, const void *image);  // throws DriverError
-  ~Module();
-  Module(const Module &) = delete;
-  Module &operator=(const Module &) = delete;
+  CudaImage(const Driver &driver, CUcontext context, const void *image);  // throws DriverError
+  ~CudaImage();
+  CudaImage(const CudaImage &) = delete;
+  CudaImage &operator=(const CudaImage &) = delete;
   CUfunction function(const char *name) const;  // throws DriverError
 
  private:
@@ -29,11 +29,11 @@ class Module {
 
 class CudaProgram final : public device::DeviceProgram {
  public:
-  CudaProgram(const Driver &driver, std::shared_ptr<const Module> module, const char *name);
+  CudaProgram(const Driver &driver, std::shared_ptr<const CudaImage> module, const char *name);
   CUfunction function() const noexcept { return function_; }
 
  private:
-  std::shared_ptr<const Module> module_;
+  std::shared_ptr<const CudaImage> module_;
   CUfunction function_;
 };
 
@@ -60,7 +60,7 @@ class CudaPrograms final : public device::DevicePrograms {
   std::string architecture_;  // NVRTC's option
   bool makes_ptx_ = false;    // NVRTC does not know the device: the driver compiles
   std::mutex image_mutex_;    // of the next two
-  std::shared_ptr<const Module> image_;
+  std::shared_ptr<const CudaImage> image_;
   bool image_is_refused_ = false;
 };
 

@@ -23,8 +23,8 @@ struct Ready {
 struct JobParts {
   explicit JobParts(std::shared_ptr<CudaSession> of) : session(std::move(of)), done(*session, true) {}
   std::shared_ptr<CudaSession> session;
-  Event done;
-  DeviceMemory records;
+  CudaEvent done;
+  CudaMemory records;
 };
 
 // What jobs leave behind for the next job of the same matrix. Gives the memory of it back where others want it.

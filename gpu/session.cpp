@@ -20,7 +20,7 @@ class Quietly : public QuietContextScope {
 };
 
 // A buffer of at least `bytes`; a larger one of a round size where the budget has it, so that it seldom has to grow.
-DeviceMemory roomy(CudaSession &session, CUstream stream, std::uint64_t bytes) {
+CudaMemory roomy(CudaSession &session, CUstream stream, std::uint64_t bytes) {
   const std::uint64_t round = device::grown(bytes);
   if (round != bytes) {
     try {
@@ -34,7 +34,7 @@ DeviceMemory roomy(CudaSession &session, CUstream stream, std::uint64_t bytes) {
 
 }  // namespace
 
-DeviceMemory::DeviceMemory(CudaSession &session, CUstream stream, std::uint64_t bytes)
+CudaMemory::CudaMemory(CudaSession &session, CUstream stream, std::uint64_t bytes)
     : stream_(stream), bytes_(bytes), reserved_(session.budget().try_reserve(bytes)) {
   if (!reserved_) {
     base::fail(TANDEM_ERROR_OUT_OF_MEMORY, fmt::format("CUDA: the memory budget of {} ({} bytes) has no {} bytes left",
@@ -45,12 +45,12 @@ DeviceMemory::DeviceMemory(CudaSession &session, CUstream stream, std::uint64_t 
   session_ = &session;
 }
 
-DeviceMemory::~DeviceMemory() {
+CudaMemory::~CudaMemory() {
   if (address_ == 0 || session_ == nullptr) return;
   if (const Quietly driver(session_); driver) driver->cuMemFreeAsync(address_, stream_);
 }
 
-PinnedMemory::PinnedMemory(CudaSession &session, std::uint64_t bytes) : bytes_(bytes) {
+CudaPinned::CudaPinned(CudaSession &session, std::uint64_t bytes) : bytes_(bytes) {
   const Driver &driver = session.driver();
   void *address = nullptr;
   check(driver, driver.cuMemHostAlloc(&address, bytes, CU_MEMHOSTALLOC_PORTABLE), "cuMemHostAlloc");
@@ -58,35 +58,35 @@ PinnedMemory::PinnedMemory(CudaSession &session, std::uint64_t bytes) : bytes_(b
   session_ = &session;
 }
 
-PinnedMemory::~PinnedMemory() {
+CudaPinned::~CudaPinned() {
   if (address_ == nullptr) return;
   if (const Quietly driver(session_); driver) driver->cuMemFreeHost(address_);
 }
 
-Stream::Stream(CudaSession &session) : session_(session) {
+CudaStream::CudaStream(CudaSession &session) : session_(session) {
   const Driver &driver = session.driver();
   check(driver, driver.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
 }
-Stream::~Stream() {
+CudaStream::~CudaStream() {
   if (const Quietly driver(&session_); driver) driver->cuStreamDestroy(stream_);
 }
 
-Event::Event(CudaSession &session, bool waits_asleep) : session_(session) {
+CudaEvent::CudaEvent(CudaSession &session, bool waits_asleep) : session_(session) {
   const Driver &driver = session.driver();
   const unsigned wait = waits_asleep ? CU_EVENT_BLOCKING_SYNC : CU_EVENT_DEFAULT;
   check(driver, driver.cuEventCreate(&event_, CU_EVENT_DISABLE_TIMING | wait), "cuEventCreate");
 }
-Event::~Event() {
+CudaEvent::~CudaEvent() {
   if (const Quietly driver(&session_); driver) driver->cuEventDestroy(event_);
 }
-void Event::record(CUstream stream) {
+void CudaEvent::record(CUstream stream) {
   check(session_.driver(), session_.driver().cuEventRecord(event_, stream), "cuEventRecord");
 }
-void Event::hold(CUstream stream) {
+void CudaEvent::hold(CUstream stream) {
   check(session_.driver(), session_.driver().cuStreamWaitEvent(stream, event_, CU_EVENT_WAIT_DEFAULT),
         "cuStreamWaitEvent");
 }
-void Event::wait() { check(session_.driver(), session_.driver().cuEventSynchronize(event_), "cuEventSynchronize"); }
+void CudaEvent::wait() { check(session_.driver(), session_.driver().cuEventSynchronize(event_), "cuEventSynchronize"); }
 
 CudaLane::CudaLane(CudaSession &session)
     : session_(session),
@@ -98,7 +98,7 @@ CudaLane::CudaLane(CudaSession &session)
 
 bool CudaLane::drain() noexcept {
   CUresult worst = CUDA_SUCCESS;  // an error of a capture only where there is no other
-  for (const Stream *stream : {&up_, &run_, &down_}) {
+  for (const CudaStream *stream : {&up_, &run_, &down_}) {
     const CUresult error = driver_.cuStreamSynchronize(stream->get());
     if (error != CUDA_SUCCESS && (worst == CUDA_SUCCESS || is_of_capture(worst))) worst = error;
   }
@@ -106,22 +106,22 @@ bool CudaLane::drain() noexcept {
   return worst == CUDA_SUCCESS;
 }
 
-void CudaLane::make_room(unsigned slot, const device::Piece &piece, std::uint64_t most_bytes) {
+void CudaLane::make_room(unsigned slot, const device::DevicePiece &piece, std::uint64_t most_bytes) {
   CudaSlot &to = slots_[slot];
   const std::uint64_t inputs = piece.input_bytes(), outputs = piece.output_bytes(), records = piece.record_bytes();
-  device::keep_within<DeviceMemory>(most_bytes, {{&to.inputs, inputs}, {&to.outputs, outputs}, {&to.records, records}});
-  const auto grow = [&](DeviceMemory &memory, std::uint64_t bytes) {
+  device::keep_within<CudaMemory>(most_bytes, {{&to.inputs, inputs}, {&to.outputs, outputs}, {&to.records, records}});
+  const auto grow = [&](CudaMemory &memory, std::uint64_t bytes) {
     if (bytes <= memory.bytes()) return;
-    memory = DeviceMemory();
+    memory = CudaMemory();
     memory = roomy(session_, up_.get(), bytes);
   };
   grow(to.inputs, inputs);
   grow(to.outputs, outputs);
   grow(to.records, records);
-  const auto grow_pinned = [&](PinnedMemory &memory, std::uint64_t bytes) {
+  const auto grow_pinned = [&](CudaPinned &memory, std::uint64_t bytes) {
     if (bytes <= memory.bytes()) return;
-    memory = PinnedMemory();
-    memory = PinnedMemory(session_, device::grown(bytes));
+    memory = CudaPinned();
+    memory = CudaPinned(session_, device::grown(bytes));
   };
   const auto is_all = [](const std::vector<bool> &flags) {
     return std::find(flags.begin(), flags.end(), false) == flags.end();
@@ -133,22 +133,22 @@ void CudaLane::make_room(unsigned slot, const device::Piece &piece, std::uint64_
 
 void CudaLane::release() noexcept {
   for (CudaSlot &slot : slots_) {
-    for (DeviceMemory *memory : {&slot.inputs, &slot.outputs, &slot.records}) *memory = DeviceMemory();
-    for (PinnedMemory *memory : {&slot.host_inputs, &slot.host_outputs, &slot.host_records}) *memory = PinnedMemory();
+    for (CudaMemory *memory : {&slot.inputs, &slot.outputs, &slot.records}) *memory = CudaMemory();
+    for (CudaPinned *memory : {&slot.host_inputs, &slot.host_outputs, &slot.host_records}) *memory = CudaPinned();
   }
 }
 
-std::span<const std::uint32_t> CudaLane::records(unsigned slot, const device::Piece &piece) const noexcept {
+std::span<const std::uint32_t> CudaLane::records(unsigned slot, const device::DevicePiece &piece) const noexcept {
   return {reinterpret_cast<const std::uint32_t *>(slots_[slot].host_records.get()),
           piece.record_bytes() / sizeof(std::uint32_t)};
 }
 
 void CudaLane::upload(unsigned slot, bool outputs, std::uint64_t at_bytes, const std::byte *from, std::uint64_t bytes) {
-  const DeviceMemory &to = outputs ? slots_[slot].outputs : slots_[slot].inputs;
+  const CudaMemory &to = outputs ? slots_[slot].outputs : slots_[slot].inputs;
   check(driver_, driver_.cuMemcpyHtoDAsync(to.get() + at_bytes, from, bytes, up_.get()), "cuMemcpyHtoDAsync");
 }
 
-void CudaLane::launch(unsigned slot, const device::Piece &piece) {
+void CudaLane::launch(unsigned slot, const device::DevicePiece &piece) {
   CudaSlot &in = slots_[slot];
   const device::HostTask &work = *piece.of;
   if (work.compares()) clear_records(session_, up_.get(), in.records.get(), piece.record_bytes());
@@ -169,8 +169,10 @@ void CudaLane::fetch(void *to, CUdeviceptr from, std::uint64_t bytes) {
 void CudaLane::download(unsigned slot, std::uint64_t at_bytes, std::byte *to, std::uint64_t bytes) {
   fetch(to, slots_[slot].outputs.get() + at_bytes, bytes);
 }
-void CudaLane::download_records(unsigned slot, const device::Piece &piece) {
-  fetch(slots_[slot].host_records.get(), slots_[slot].records.get(), piece.record_bytes());
+void CudaLane::end_piece(unsigned slot, const device::DevicePiece &piece) {
+  CudaSlot &from = slots_[slot];
+  if (piece.of->compares()) fetch(from.host_records.get(), from.records.get(), piece.record_bytes());
+  from.done.record(down_.get());
 }
 
 CudaSession::CudaSession(std::shared_ptr<const device::Device> on, std::shared_ptr<device::MemoryBudget> budget,
@@ -200,7 +202,7 @@ void CudaSession::open(std::shared_ptr<device::DiskCache> disk) {
   cuuint64_t idle_bytes = kIdlePoolBytes;
   check(driver_, driver_.cuMemPoolSetAttribute(pool_, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &idle_bytes),
         "cuMemPoolSetAttribute");
-  own_ = std::make_unique<Stream>(*this);
+  own_ = std::make_unique<CudaStream>(*this);
   programs_ = std::make_unique<CudaPrograms>(cuda_device(), context_, std::move(disk), log_);
 }
 
@@ -256,7 +258,7 @@ void CudaSession::give_idle_memory() noexcept {
 std::shared_ptr<const void> CudaSession::make_tables(std::vector<std::uint32_t> made) {
   auto words = std::make_unique<std::vector<std::uint32_t>>(std::move(made));
   const std::uint64_t bytes = words->size() * sizeof(std::uint32_t);
-  auto memory = std::make_shared<const DeviceMemory>(*this, stream(), bytes);
+  auto memory = std::make_shared<const CudaMemory>(*this, stream(), bytes);
   check(driver_, driver_.cuMemcpyHtoDAsync(memory->get(), words->data(), bytes, stream()), "cuMemcpyHtoDAsync");
   synchronise(words);
   return memory;
@@ -294,7 +296,7 @@ void launch(const CudaSession &session, CUstream stream, const device::Variant &
   arguments.length = range.length;
   arguments.records = reinterpret_cast<std::uint32_t *>(records);
   if (variant.tables != nullptr) {
-    const CUdeviceptr tables = static_cast<const DeviceMemory *>(variant.tables.get())->get();
+    const CUdeviceptr tables = static_cast<const CudaMemory *>(variant.tables.get())->get();
     arguments.tables = reinterpret_cast<const std::uint32_t *>(tables);
   }
   arguments.columns = columns;

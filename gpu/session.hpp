@@ -19,13 +19,13 @@ class CudaSession;
 
 // Memory of the device out of the session's pool, within the budget. Allocated and freed in the order of one stream,
 // which outlives it. The session does too.
-class DeviceMemory {
+class CudaMemory {
  public:
-  DeviceMemory() = default;
+  CudaMemory() = default;
   // Throws Error (OUT_OF_MEMORY) with the budget, or DriverError.
-  DeviceMemory(CudaSession &session, CUstream stream, std::uint64_t bytes);
-  DeviceMemory(DeviceMemory &&other) noexcept { *this = std::move(other); }
-  DeviceMemory &operator=(DeviceMemory &&other) noexcept {
+  CudaMemory(CudaSession &session, CUstream stream, std::uint64_t bytes);
+  CudaMemory(CudaMemory &&other) noexcept { *this = std::move(other); }
+  CudaMemory &operator=(CudaMemory &&other) noexcept {
     std::swap(session_, other.session_);
     std::swap(stream_, other.stream_);
     std::swap(address_, other.address_);
@@ -33,7 +33,7 @@ class DeviceMemory {
     std::swap(reserved_, other.reserved_);
     return *this;
   }
-  ~DeviceMemory();
+  ~CudaMemory();
 
   CUdeviceptr get() const noexcept { return address_; }
   std::uint64_t bytes() const noexcept { return bytes_; }
@@ -47,18 +47,18 @@ class DeviceMemory {
 };
 
 // Pinned memory of the host: what a device reads and writes by itself. For all contexts (portable).
-class PinnedMemory {
+class CudaPinned {
  public:
-  PinnedMemory() = default;
-  PinnedMemory(CudaSession &session, std::uint64_t bytes);  // throws DriverError
-  PinnedMemory(PinnedMemory &&other) noexcept { *this = std::move(other); }
-  PinnedMemory &operator=(PinnedMemory &&other) noexcept {
+  CudaPinned() = default;
+  CudaPinned(CudaSession &session, std::uint64_t bytes);  // throws DriverError
+  CudaPinned(CudaPinned &&other) noexcept { *this = std::move(other); }
+  CudaPinned &operator=(CudaPinned &&other) noexcept {
     std::swap(session_, other.session_);
     std::swap(address_, other.address_);
     std::swap(bytes_, other.bytes_);
     return *this;
   }
-  ~PinnedMemory();
+  ~CudaPinned();
 
   std::byte *get() const noexcept { return address_; }
   std::uint64_t bytes() const noexcept { return bytes_; }
@@ -70,12 +70,12 @@ class PinnedMemory {
 };
 
 // A stream, or an event that others wait for.
-class Stream {
+class CudaStream {
  public:
-  explicit Stream(CudaSession &session);
-  ~Stream();
-  Stream(const Stream &) = delete;
-  Stream &operator=(const Stream &) = delete;
+  explicit CudaStream(CudaSession &session);
+  ~CudaStream();
+  CudaStream(const CudaStream &) = delete;
+  CudaStream &operator=(const CudaStream &) = delete;
   CUstream get() const noexcept { return stream_; }
 
  private:
@@ -83,13 +83,13 @@ class Stream {
   CUstream stream_ = nullptr;
 };
 
-class Event {
+class CudaEvent {
  public:
   // `waits_asleep`: a thread that waits for it sleeps, which costs microseconds, instead of turning a core.
-  explicit Event(CudaSession &session, bool waits_asleep = false);
-  ~Event();
-  Event(const Event &) = delete;
-  Event &operator=(const Event &) = delete;
+  explicit CudaEvent(CudaSession &session, bool waits_asleep = false);
+  ~CudaEvent();
+  CudaEvent(const CudaEvent &) = delete;
+  CudaEvent &operator=(const CudaEvent &) = delete;
   void record(CUstream stream);
   void hold(CUstream stream);  // what is put there later waits for what was recorded
   void wait();
@@ -104,9 +104,9 @@ class Event {
 struct CudaSlot {
   explicit CudaSlot(CudaSession &session) : uploaded(session), computed(session), done(session, true) {}
 
-  DeviceMemory inputs, outputs, records;
-  PinnedMemory host_inputs, host_outputs, host_records;
-  Event uploaded, computed, done;
+  CudaMemory inputs, outputs, records;
+  CudaPinned host_inputs, host_outputs, host_records;
+  CudaEvent uploaded, computed, done;
 };
 
 class CudaLane final : public device::DeviceLane {
@@ -114,16 +114,16 @@ class CudaLane final : public device::DeviceLane {
   explicit CudaLane(CudaSession &session);
 
   bool drain() noexcept override;
-  void make_room(unsigned slot, const device::Piece &piece, std::uint64_t most_bytes) override;
+  void make_room(unsigned slot, const device::DevicePiece &piece, std::uint64_t most_bytes) override;
   void release() noexcept override;
-  std::byte *host_inputs(unsigned slot) const noexcept override { return slots_[slot].host_inputs.get(); }
-  std::byte *host_outputs(unsigned slot) const noexcept override { return slots_[slot].host_outputs.get(); }
-  std::span<const std::uint32_t> records(unsigned slot, const device::Piece &piece) const noexcept override;
+  std::byte *host(unsigned slot, bool outputs) const noexcept override {
+    return (outputs ? slots_[slot].host_outputs : slots_[slot].host_inputs).get();
+  }
+  std::span<const std::uint32_t> records(unsigned slot, const device::DevicePiece &piece) const noexcept override;
   void upload(unsigned slot, bool outputs, std::uint64_t at_bytes, const std::byte *from, std::uint64_t bytes) override;
-  void launch(unsigned slot, const device::Piece &piece) override;
+  void launch(unsigned slot, const device::DevicePiece &piece) override;
   void download(unsigned slot, std::uint64_t at_bytes, std::byte *to, std::uint64_t bytes) override;
-  void download_records(unsigned slot, const device::Piece &piece) override;
-  void end_piece(unsigned slot) override { slots_[slot].done.record(down_.get()); }
+  void end_piece(unsigned slot, const device::DevicePiece &piece) override;
   void wait(unsigned slot) override { slots_[slot].done.wait(); }
 
  private:
@@ -131,7 +131,7 @@ class CudaLane final : public device::DeviceLane {
 
   CudaSession &session_;
   const Driver &driver_;
-  Stream up_, run_, down_;
+  CudaStream up_, run_, down_;
   std::array<CudaSlot, kSlots> slots_;  // after the streams: their memory goes first
 };
 
@@ -188,7 +188,7 @@ class CudaSession final : public device::DeviceSession {
   CUcontext context_ = nullptr;
   CUmemoryPool pool_ = nullptr;
   std::atomic<bool> is_given_up_{false}, has_summarise_failed_{false};
-  std::unique_ptr<Stream> own_;
+  std::unique_ptr<CudaStream> own_;
   std::unique_ptr<CudaPrograms> programs_;
 };
 

@@ -16,7 +16,7 @@ using device::Access;
 using device::Binding;
 
 // A range of a shard in a buffer.
-struct Range {
+struct BufferRange {
   cl_mem buffer = nullptr, root = nullptr;  // root: of a sub-buffer the buffer that it is a part of
   std::uint64_t start_bytes = 0;            // in `buffer`
   std::uint64_t root_start_bytes = 0;
@@ -25,19 +25,19 @@ struct Range {
   unsigned index = 0;
 };
 
-std::string name_of(const Range &range) {
+std::string name_of(const BufferRange &range) {
   return fmt::format("{} {}", range.is_output ? "output" : "input", range.index);
 }
 
-class Inspector {
+class BufferInspector {
  public:
-  Inspector(const Driver &driver, cl_context context, const Task &task)
+  BufferInspector(const Driver &driver, cl_context context, const Task &task)
       : driver_(driver), context_(context), task_(task) {}
 
-  std::vector<Range> ranges() const {
-    std::vector<Range> list;
+  std::vector<BufferRange> ranges() const {
+    std::vector<BufferRange> list;
     const auto add = [&](const void *handle, const std::uint64_t *offsets, bool is_output, unsigned index) {
-      Range range;
+      BufferRange range;
       range.buffer = static_cast<cl_mem>(const_cast<void *>(handle));
       range.is_output = is_output;
       range.index = index;
@@ -62,7 +62,7 @@ class Inspector {
     return value;
   }
 
-  void look(Range &range) const {
+  void look(BufferRange &range) const {
     if (ask<cl_mem_object_type>(range.buffer, CL_MEM_TYPE) != CL_MEM_OBJECT_BUFFER)
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("OpenCL: {} is a cl_mem, but no buffer", name_of(range)));
     if (ask<cl_context>(range.buffer, CL_MEM_CONTEXT) != context_) {
@@ -84,19 +84,20 @@ class Inspector {
   }
 
   // Inputs may alias.
-  void check_overlap(const std::vector<Range> &list) const {
-    std::vector<const Range *> sorted;
-    for (const Range &range : list) sorted.push_back(&range);
-    const auto place = [](const Range *range) { return std::pair(range->root, range->root_start_bytes); };
-    std::sort(sorted.begin(), sorted.end(), [&](const Range *a, const Range *b) { return place(a) < place(b); });
+  void check_overlap(const std::vector<BufferRange> &list) const {
+    std::vector<const BufferRange *> sorted;
+    for (const BufferRange &range : list) sorted.push_back(&range);
+    const auto place = [](const BufferRange *range) { return std::pair(range->root, range->root_start_bytes); };
+    std::sort(sorted.begin(), sorted.end(),
+              [&](const BufferRange *a, const BufferRange *b) { return place(a) < place(b); });
     // All ranges are equally long: whatever overlaps, overlaps its neighbours of the other kind too.
-    const Range *last = nullptr, *last_output = nullptr;
-    for (const Range *range : sorted) {
-      const auto meets = [&](const Range *before) {
+    const BufferRange *last = nullptr, *last_output = nullptr;
+    for (const BufferRange *range : sorted) {
+      const auto meets = [&](const BufferRange *before) {
         return before != nullptr && before->root == range->root &&
                range->root_start_bytes - before->root_start_bytes < task_.length_bytes;
       };
-      const Range *other = range->is_output && meets(last) ? last : meets(last_output) ? last_output : nullptr;
+      const BufferRange *other = range->is_output && meets(last) ? last : meets(last_output) ? last_output : nullptr;
       if (other != nullptr) {
         base::fail(TANDEM_ERROR_OVERLAP,
                    fmt::format("OpenCL: {} overlaps {} in their buffer ({} bytes from {} and {})", name_of(*range),
@@ -113,7 +114,7 @@ class Inspector {
 };
 
 // A kernel call of a task, and what it needs until it is over.
-struct Part {
+struct KernelCall {
   device::KernelRange range;
   std::uint64_t start_bytes = 0;  // in the shards
   DeviceBuffer offsets, records;
@@ -127,7 +128,7 @@ class OpenclRun final : public device::DeviceRun {
       : place_(std::move(place)), session_(session_of(place_)), driver_(session_.driver()), task_(task) {
     check(driver_.clRetainCommandQueue(queue), "clRetainCommandQueue");
     queue_ = Queue(queue, driver_.clReleaseCommandQueue);
-    ranges_ = Inspector(driver_, session_.context(), task).ranges();
+    ranges_ = BufferInspector(driver_, session_.context(), task).ranges();
   }
   ~OpenclRun() override {
     if (is_over_ || driver_.clFinish(queue_.get()) == CL_SUCCESS) return;
@@ -140,8 +141,8 @@ class OpenclRun final : public device::DeviceRun {
   void start(const core::Control &) override {
     is_over_ = false;
     const auto one_buffer = [&](bool output) {
-      const Range *first = nullptr;
-      for (const Range &range : ranges_) {
+      const BufferRange *first = nullptr;
+      for (const BufferRange &range : ranges_) {
         if (range.is_output != output) continue;
         if (first != nullptr && first->buffer != range.buffer) return false;
         if (first == nullptr) first = &range;
@@ -163,7 +164,7 @@ class OpenclRun final : public device::DeviceRun {
     events_.wait();
     is_over_ = true;
     if (task_.mode != Mode::compare) return;
-    for (const Part &part : *parts_)
+    for (const KernelCall &part : *parts_)
       device::merge_records(part.range, part.record_values, part.start_bytes, task_.prepared->rows(), task_.mismatches);
   }
 
@@ -173,7 +174,7 @@ class OpenclRun final : public device::DeviceRun {
   }
 
   Access access_in_place() const {
-    return session_.access(std::all_of(ranges_.begin(), ranges_.end(), [](const Range &range) {
+    return session_.access(std::all_of(ranges_.begin(), ranges_.end(), [](const BufferRange &range) {
       return range.is_aligned && range.root_start_bytes % kAlignedBytes == 0;
     }));
   }
@@ -182,7 +183,7 @@ class OpenclRun final : public device::DeviceRun {
     const device::Variant variant = choose(access_in_place(), binding);
     std::vector<std::uint64_t> offsets;
     std::vector<cl_mem> shards;
-    for (const Range &range : ranges_) {
+    for (const BufferRange &range : ranges_) {
       offsets.push_back(range.start_bytes);
       if (binding == Binding::arguments) shards.push_back(range.buffer);
     }
@@ -218,7 +219,7 @@ class OpenclRun final : public device::DeviceRun {
     for (unsigned r = 0; r < rows; ++r) offsets.push_back(r * pitch);
     for (std::uint64_t done = 0; done < task_.length_bytes;) {
       const std::uint64_t length = std::min(most, task_.length_bytes - done);
-      const auto copy = [&](const Range &range, std::size_t i, bool back) {
+      const auto copy = [&](const BufferRange &range, std::size_t i, bool back) {
         const cl_mem scratch = scratch_[range.is_output].get();
         const cl_event after = events_.last();
         check(driver_.clEnqueueCopyBuffer(queue_.get(), back ? scratch : range.buffer, back ? range.buffer : scratch,
@@ -237,7 +238,7 @@ class OpenclRun final : public device::DeviceRun {
 
   void start_part(const device::Variant &variant, std::uint64_t start_bytes, std::uint64_t length_bytes,
                   std::uint64_t first_output, std::vector<std::uint64_t> offsets, const std::vector<cl_mem> &shards) {
-    Part &part = parts_->emplace_back();
+    KernelCall &part = parts_->emplace_back();
     part.start_bytes = start_bytes;
     part.range = device::cut_kernel_range(variant.spec, length_bytes, first_output);
     part.offsets = DeviceBuffer(session_, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, offsets.size() * sizeof offsets[0],
@@ -267,10 +268,10 @@ class OpenclRun final : public device::DeviceRun {
   const Driver &driver_;
   Task task_;
   Queue queue_;
-  std::vector<Range> ranges_;
+  std::vector<BufferRange> ranges_;
   DeviceBuffer scratch_[2];
   // Stay where they are: reads go into them.
-  std::unique_ptr<std::list<Part>> parts_ = std::make_unique<std::list<Part>>();
+  std::unique_ptr<std::list<KernelCall>> parts_ = std::make_unique<std::list<KernelCall>>();
   Events events_;  // each command waits for the one before it: the caller's queue may be out of order
   bool is_over_ = true;
 };

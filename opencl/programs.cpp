@@ -11,7 +11,7 @@ constexpr const char *kBuildOptions = "-cl-std=CL1.2";
 
 }  // namespace
 
-Kernel::~Kernel() {
+OpenclKernel::~OpenclKernel() {
   if (!handle_ || program_ == nullptr) return;
   const std::lock_guard lock(program_->mutex_);
   try {
@@ -22,14 +22,14 @@ Kernel::~Kernel() {
 
 OpenclProgram::OpenclProgram(const OpenclDevice &device, ProgramHandle handle)
     : driver_(*device.driver), handle_(std::move(handle)) {
-  Kernel kernel = take_kernel();
+  OpenclKernel kernel = take_kernel();
   check(driver_.clGetKernelWorkGroupInfo(kernel.get(), device.id, CL_KERNEL_WORK_GROUP_SIZE, sizeof most_group_items_,
                                          &most_group_items_, nullptr),
         "clGetKernelWorkGroupInfo");
   if (most_group_items_ == 0) most_group_items_ = 1;
 }
 
-Kernel OpenclProgram::take_kernel() const {
+OpenclKernel OpenclProgram::take_kernel() const {
   const std::shared_ptr<const OpenclProgram> self = weak_from_this().lock();  // none yet in the constructor
   if (self != nullptr) {
     const std::lock_guard lock(mutex_);

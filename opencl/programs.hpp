@@ -14,13 +14,13 @@ namespace tandem::opencl {
 class OpenclProgram;
 
 // A kernel object of a program, to set arguments of: no other thread has it meanwhile.
-class Kernel {
+class OpenclKernel {
  public:
-  Kernel(std::shared_ptr<const OpenclProgram> program, KernelHandle handle)
+  OpenclKernel(std::shared_ptr<const OpenclProgram> program, KernelHandle handle)
       : program_(std::move(program)), handle_(std::move(handle)) {}
-  Kernel(Kernel &&) = default;
-  Kernel &operator=(Kernel &&) = delete;
-  ~Kernel();
+  OpenclKernel(OpenclKernel &&) = default;
+  OpenclKernel &operator=(OpenclKernel &&) = delete;
+  ~OpenclKernel();
   cl_kernel get() const noexcept { return handle_.get(); }
 
  private:
@@ -31,10 +31,10 @@ class Kernel {
 class OpenclProgram final : public device::DeviceProgram, public std::enable_shared_from_this<OpenclProgram> {
  public:
   OpenclProgram(const OpenclDevice &device, ProgramHandle handle);
-  Kernel take_kernel() const;
+  OpenclKernel take_kernel() const;
 
  private:
-  friend class Kernel;
+  friend class OpenclKernel;
   const Driver &driver_;
   ProgramHandle handle_;
   mutable std::mutex mutex_;

@@ -56,9 +56,9 @@ cl_mem GrowingBuffer::get(const OpenclSession &session, std::uint64_t bytes) {
   return buffer_.get();
 }
 
-PinnedMemory::~PinnedMemory() { release(); }
+OpenclPinned::~OpenclPinned() { release(); }
 
-void PinnedMemory::release() noexcept {
+void OpenclPinned::release() noexcept {
   if (address_ != nullptr) {
     // The buffer lives until the driver has done this.
     driver_->clEnqueueUnmapMemObject(queue_.get(), buffer_.get(), address_, 0, nullptr, nullptr);
@@ -70,7 +70,7 @@ void PinnedMemory::release() noexcept {
   queue_.reset();
 }
 
-std::byte *PinnedMemory::get(const OpenclSession &session, cl_command_queue queue, std::uint64_t bytes) {
+std::byte *OpenclPinned::get(const OpenclSession &session, cl_command_queue queue, std::uint64_t bytes) {
   if (bytes <= capacity_bytes_) return address_;
   release();
   const std::uint64_t capacity = roomy(session, bytes);
@@ -103,7 +103,7 @@ bool OpenclLane::drain() noexcept {
   return true;
 }
 
-void OpenclLane::make_room(unsigned slot, const device::Piece &piece, std::uint64_t most_bytes) {
+void OpenclLane::make_room(unsigned slot, const device::DevicePiece &piece, std::uint64_t most_bytes) {
   OpenclSlot &to = slots[slot];
   const std::uint64_t inputs = piece.input_bytes(), outputs = piece.output_bytes(), records = piece.record_bytes();
   const std::uint64_t offsets = (piece.of->columns() + piece.of->rows()) * sizeof(std::uint64_t);
@@ -151,7 +151,7 @@ void OpenclLane::read_records(cl_command_queue queue, OpenclSlot &slot, std::uin
         "clEnqueueReadBuffer");
 }
 
-void OpenclLane::launch(unsigned slot, const device::Piece &piece) {
+void OpenclLane::launch(unsigned slot, const device::DevicePiece &piece) {
   OpenclSlot &in = slots[slot];
   const unsigned columns = piece.of->columns(), rows = piece.of->rows();
   in.offset_values.resize(columns + rows);
@@ -173,10 +173,11 @@ void OpenclLane::download(unsigned slot, std::uint64_t at_bytes, std::byte *to, 
                                     slots[slot].events.next(driver_)),
         "clEnqueueReadBuffer");
 }
-void OpenclLane::download_records(unsigned slot, const device::Piece &piece) {
-  read_records(down.get(), slots[slot], piece.record_bytes());
+
+void OpenclLane::end_piece(unsigned slot, const device::DevicePiece &piece) {
+  if (piece.of->compares()) read_records(down.get(), slots[slot], piece.record_bytes());
+  check(driver_.clFlush(down.get()), "clFlush");
 }
-void OpenclLane::end_piece(unsigned) { check(driver_.clFlush(down.get()), "clFlush"); }
 
 OpenclSession::OpenclSession(std::shared_ptr<const device::Device> on, std::shared_ptr<device::MemoryBudget> budget,
                              std::shared_ptr<device::DiskCache> disk, const base::Log &log, bool always_shifted,
@@ -202,7 +203,7 @@ std::shared_ptr<const void> OpenclSession::make_tables(std::vector<std::uint32_t
 void launch(const Driver &driver, cl_command_queue queue, const Launch &what, std::span<const cl_mem> shards,
             std::span<const cl_event> after, Events &events) {
   const auto &local = what.variant.spec.tuning.local;
-  Kernel kernel = static_cast<const OpenclProgram &>(*what.variant.program).take_kernel();
+  OpenclKernel kernel = static_cast<const OpenclProgram &>(*what.variant.program).take_kernel();
   cl_uint index = 0;
   const auto argument = [&](std::size_t bytes, const void *value) {
     check(driver.clSetKernelArg(kernel.get(), index++, bytes, value), "clSetKernelArg");

@@ -46,12 +46,12 @@ class GrowingBuffer {
 
 // Memory of the host that the driver allocated, mapped for as long as it lives: what a device reads and writes without
 // a copy on the way.
-class PinnedMemory {
+class OpenclPinned {
  public:
-  PinnedMemory() = default;
-  ~PinnedMemory();
-  PinnedMemory(const PinnedMemory &) = delete;
-  PinnedMemory &operator=(const PinnedMemory &) = delete;
+  OpenclPinned() = default;
+  ~OpenclPinned();
+  OpenclPinned(const OpenclPinned &) = delete;
+  OpenclPinned &operator=(const OpenclPinned &) = delete;
 
   std::byte *get(const OpenclSession &session, cl_command_queue queue, std::uint64_t bytes);
   std::byte *get() const noexcept { return address_; }
@@ -68,7 +68,7 @@ class PinnedMemory {
 
 // Room for one piece of work under way.
 struct OpenclSlot {
-  PinnedMemory host_inputs, host_outputs;
+  OpenclPinned host_inputs, host_outputs;
   GrowingBuffer inputs, outputs, offsets, records;
   std::vector<std::uint64_t> offset_values;  // what `offsets` is to hold
   std::vector<std::uint32_t> record_values;  // what `records` held
@@ -80,17 +80,17 @@ class OpenclLane final : public device::DeviceLane {
   explicit OpenclLane(OpenclSession &session);
 
   bool drain() noexcept override;
-  void make_room(unsigned slot, const device::Piece &piece, std::uint64_t most_bytes) override;
-  std::byte *host_inputs(unsigned slot) const noexcept override { return slots[slot].host_inputs.get(); }
-  std::byte *host_outputs(unsigned slot) const noexcept override { return slots[slot].host_outputs.get(); }
-  std::span<const std::uint32_t> records(unsigned slot, const device::Piece &) const noexcept override {
+  void make_room(unsigned slot, const device::DevicePiece &piece, std::uint64_t most_bytes) override;
+  std::byte *host(unsigned slot, bool outputs) const noexcept override {
+    return (outputs ? slots[slot].host_outputs : slots[slot].host_inputs).get();
+  }
+  std::span<const std::uint32_t> records(unsigned slot, const device::DevicePiece &) const noexcept override {
     return slots[slot].record_values;
   }
   void upload(unsigned slot, bool outputs, std::uint64_t at_bytes, const std::byte *from, std::uint64_t bytes) override;
-  void launch(unsigned slot, const device::Piece &piece) override;
+  void launch(unsigned slot, const device::DevicePiece &piece) override;
   void download(unsigned slot, std::uint64_t at_bytes, std::byte *to, std::uint64_t bytes) override;
-  void download_records(unsigned slot, const device::Piece &piece) override;
-  void end_piece(unsigned slot) override;
+  void end_piece(unsigned slot, const device::DevicePiece &piece) override;
   void wait(unsigned slot) override { slots[slot].events.wait(); }
 
   // Commands for a slot's events, on a queue of this lane: the offsets, and the records of a compare, cleared and,
