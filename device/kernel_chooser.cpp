@@ -6,6 +6,7 @@
 #include <atomic>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -30,8 +31,7 @@ std::string text_of(const DeviceSettings &settings) {
       kernel.rows_per_pass, static_cast<int>(kernel.loads), settings.staging_bytes, settings.compile_after_bytes);
 }
 
-}  // namespace
-
+// Powers of two from `least` to `most`, and `value`: candidates of a tuning parameter.
 std::vector<std::uint64_t> powers_of_two(std::uint64_t least, std::uint64_t most, std::uint64_t value) {
   std::vector<std::uint64_t> list;
   for (std::uint64_t each = least; each <= most && each != 0; each *= 2) list.push_back(each);
@@ -39,8 +39,10 @@ std::vector<std::uint64_t> powers_of_two(std::uint64_t least, std::uint64_t most
   return list;
 }
 
-DeviceSettings with_values(DeviceSettings settings, const core::TuningValues &values, unsigned most_element_bytes,
-                           Loads most_loads, const std::function<void(const std::string &)> &refused) {
+}  // namespace
+
+DeviceSettings with_values(DeviceSettings settings, const core::TuningValues &values, const Device &device,
+                           const std::function<void(const std::string &)> &refused) {
   const auto take = [&](const char *name, auto &into, std::uint64_t least, std::uint64_t most) {
     const auto found = values.find(name);
     if (found == values.end()) return;
@@ -49,8 +51,9 @@ DeviceSettings with_values(DeviceSettings settings, const core::TuningValues &va
     into = static_cast<std::remove_reference_t<decltype(into)>>(found->second);
   };
   if (const auto found = values.find("element_bytes"); found != values.end()) {
-    if (found->second < 4 || found->second > most_element_bytes || !std::has_single_bit(found->second)) {
-      refused(fmt::format("element_bytes = {} is no power of two from 4 to {}", found->second, most_element_bytes));
+    if (found->second < 4 || found->second > device.most_element_bytes || !std::has_single_bit(found->second)) {
+      refused(
+          fmt::format("element_bytes = {} is no power of two from 4 to {}", found->second, device.most_element_bytes));
     } else {
       settings.kernel.element_bytes = static_cast<unsigned>(found->second);
     }
@@ -61,10 +64,10 @@ DeviceSettings with_values(DeviceSettings settings, const core::TuningValues &va
   take("local_y", settings.kernel.local[1], 1, kMostLocalItems);
   take("local_z", settings.kernel.local[2], 1, kMostLocalItems);
   if (const auto found = values.find("loads"); found != values.end()) {
-    if (found->second <= static_cast<std::uint64_t>(most_loads)) {
+    if (found->second <= static_cast<std::uint64_t>(device.most_loads)) {
       settings.kernel.loads = static_cast<Loads>(found->second);
     } else {
-      refused(fmt::format("loads = {} is more than {}", found->second, static_cast<int>(most_loads)));
+      refused(fmt::format("loads = {} is more than {}", found->second, static_cast<int>(device.most_loads)));
     }
   }
   take("staging_bytes", settings.staging_bytes, kLeastStagingBytes, kMostStagingBytes);
@@ -78,13 +81,54 @@ DevicePrepared::DevicePrepared(const core::Operator &what, std::optional<DeviceS
         return next.fetch_add(1, std::memory_order_relaxed);
       }()) {}
 
-KernelChooser::KernelChooser(KernelDevice device, std::string technique, const core::TuningSource *tuning,
-                             GenerateKernel generate, const base::Log &log)
-    : device_(std::move(device)),
-      technique_(std::move(technique)),
-      tuning_(tuning),
-      generate_(std::move(generate)),
-      log_(log) {}
+KernelChooser::KernelChooser(const Options &options, const Device &device, const base::Log &log)
+    : device_(device), technique_(options.technique), tuning_(options.tuning), generate_(options.generate), log_(log) {}
+
+std::vector<core::TuningParameter> KernelChooser::parameters(unsigned rows) const {
+  const DeviceSettings settings = device_.settings(rows);
+  const KernelTuning &kernel = settings.kernel;
+  std::vector<core::TuningParameter> list;
+  const auto add = [&](const char *name, std::uint64_t value, std::uint64_t least, std::uint64_t most) {
+    list.push_back({name, value, powers_of_two(least, most, value)});
+  };
+  constexpr const char *kLocal[] = {"local_x", "local_y", "local_z"};
+  for (unsigned d = 0; d < 3; ++d) {
+    const auto &[least, most] = device_.tried_items[d];
+    if (most != 0) add(kLocal[d], kernel.local[d], least, most);
+  }
+  add("element_bytes", kernel.element_bytes, 4, device_.most_tried_element_bytes);
+  add("elements_per_item", kernel.elements_per_item, 1, 8);
+  add("rows_per_pass", kernel.rows_per_pass, 1, 8);
+  if (device_.most_loads != Loads::plain) {
+    std::vector<std::uint64_t> loads;
+    for (int each = 0; each <= static_cast<int>(device_.most_loads); ++each)
+      loads.push_back(static_cast<std::uint64_t>(each));
+    list.push_back({"loads", static_cast<std::uint64_t>(kernel.loads), loads});
+  }
+  add("staging_bytes", settings.staging_bytes, 1 << 20, 64 << 20);
+  if (!is_forced())  // else nothing is switched over
+    list.push_back({"compile_after_bytes", settings.compile_after_bytes, {settings.compile_after_bytes}, true});
+  return list;
+}
+
+DeviceSettings KernelChooser::forced_settings(unsigned rows, const core::TuningValues &values) const {
+  const DeviceSettings settings = with_values(device_.settings(rows), values, device_, [&](const std::string &why) {
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{}: {}", device_.label, why));
+  });
+  const std::array<unsigned, 3> &local = settings.kernel.local;
+  for (unsigned d = 0; d < 3; ++d) {
+    if (local[d] <= device_.most_items[d]) continue;
+    base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{}: local size {} in dimension {}: {} runs {} at most",
+                                                     device_.label, local[d], d, device_.name, device_.most_items[d]));
+  }
+  const std::uint64_t items = std::uint64_t{local[0]} * local[1] * local[2];  // of 2^16 each: fits
+  if (items > device_.most_group_items) {
+    base::fail(TANDEM_ERROR_UNAVAILABLE,
+               fmt::format("{}: a work-group of {}x{}x{} = {} items: {} runs {} at most", device_.label, local[0],
+                           local[1], local[2], items, device_.name, device_.most_group_items));
+  }
+  return settings;
+}
 
 core::TuningIdentity KernelChooser::identity() const {
   core::TuningIdentity identity = device_.identity;
@@ -149,11 +193,10 @@ DeviceSettings KernelChooser::settings(const DevicePrepared &prepared, core::Mod
   if (tuning_ != nullptr) {
     const core::TuningChoice choice =
         tuning_->find({identity(), kernel_hash(), mode, prepared.columns(), prepared.rows()});
-    settings = with_values(
-        settings, choice.values, device_.most_element_bytes, device_.most_loads, [&](const std::string &why) {
-          log_.say(TANDEM_LOG_WARNING,
-                   fmt::format("{}: {}: tuning value left out: {}", device_.identity.backend, device_.name, why));
-        });
+    settings = with_values(settings, choice.values, device_, [&](const std::string &why) {
+      log_.say(TANDEM_LOG_WARNING,
+               fmt::format("{}: {}: tuning value left out: {}", device_.identity.backend, device_.name, why));
+    });
     log_.say(TANDEM_LOG_INFO, fmt::format("{}: {}: {} x {} {}: {} ({})", device_.identity.backend, device_.name,
                                           prepared.rows(), prepared.columns(), name_of(mode), text_of(settings),
                                           choice.reason.empty() ? "built-in" : choice.reason));
@@ -162,7 +205,7 @@ DeviceSettings KernelChooser::settings(const DevicePrepared &prepared, core::Mod
   return settings;
 }
 
-Key KernelChooser::text_key(const DevicePrepared &prepared, const KernelPrograms &programs,
+Key KernelChooser::text_key(const DevicePrepared &prepared, const DevicePrograms &programs,
                             const KernelSpec &spec) const {
   const DevicePrepared::TextName name = DevicePrepared::name_of(spec);
   {
@@ -204,7 +247,7 @@ KernelSpec KernelChooser::spec_of(core::Mode mode, Access access, Binding bindin
 }
 
 // In memory, or on disk, which is asked once.
-bool KernelChooser::is_known(const DevicePrepared &prepared, const KernelPrograms &programs,
+bool KernelChooser::is_known(const DevicePrepared &prepared, const DevicePrograms &programs,
                              const KernelSpec &spec) const {
   const Key key = text_key(prepared, programs, spec);
   if (programs.known(key, false)) return true;
@@ -219,7 +262,7 @@ bool KernelChooser::is_known(const DevicePrepared &prepared, const KernelProgram
   return is_there;
 }
 
-bool KernelChooser::is_worth_arguments(const DevicePrepared &prepared, const KernelPrograms &programs, core::Mode mode,
+bool KernelChooser::is_worth_arguments(const DevicePrepared &prepared, const DevicePrograms &programs, core::Mode mode,
                                        Access access, std::uint64_t length_bytes) const {
   if (technique_ == "compiled") return true;
   const DeviceSettings settings = this->settings(prepared, mode);
@@ -237,7 +280,7 @@ bool KernelChooser::is_worth_arguments(const DevicePrepared &prepared, const Ker
 }
 
 // Tables until the bytes run so far, with this run's, pay for a compile, or until somebody else has paid.
-Technique KernelChooser::technique(const DevicePrepared &prepared, const KernelPrograms &programs,
+Technique KernelChooser::technique(const DevicePrepared &prepared, const DevicePrograms &programs,
                                    const KernelSpec &spec, const DeviceSettings &settings,
                                    std::uint64_t length_bytes) const {
   const std::uint64_t coefficients = std::uint64_t{prepared.rows()} * prepared.columns();
@@ -310,27 +353,75 @@ bool KernelChooser::tables_fit(const DevicePrepared &prepared) const noexcept {
   return prepared.columns() * kTableBytesPerColumn <= device_.local_bytes;
 }
 
-KernelChooser::Choice KernelChooser::choose(const DevicePrepared &prepared, const KernelPrograms &programs,
-                                            core::Mode mode, Access access, Binding binding,
-                                            std::uint64_t length_bytes) const {
+Variant KernelChooser::chosen(const DevicePrepared &prepared, const DevicePrograms &programs, core::Mode mode,
+                              Access access, Binding binding, std::uint64_t length_bytes) const {
   const DeviceSettings settings = this->settings(prepared, mode);
-  Choice choice;
-  choice.staging_bytes = settings.staging_bytes;
-  choice.spec = spec_of(mode, access, binding, settings);
-  choice.spec.technique = technique(prepared, programs, choice.spec, settings, length_bytes);
-  if (choice.spec.technique == Technique::tables) {
-    choice.spec.tuning.loads = Loads::plain;
-    // Tuned for compiled kernels; those of technique tables that came with the library have one element an item.
-    if (device_.dialect == Dialect::cuda_c) choice.spec.tuning.elements_per_item = 1;
-  }
-  if (choice.spec.technique == Technique::tables && !tables_fit(prepared)) {
+  Variant variant;
+  variant.staging_bytes = settings.staging_bytes;
+  variant.spec = spec_of(mode, access, binding, settings);
+  variant.spec.technique = technique(prepared, programs, variant.spec, settings, length_bytes);
+  if (variant.spec.technique != Technique::tables) return variant;
+  variant.spec.tuning.loads = Loads::plain;
+  // Tuned for compiled kernels; those of technique tables that came with the library have one element an item.
+  if (device_.dialect == Dialect::cuda_c) variant.spec.tuning.elements_per_item = 1;
+  if (!tables_fit(prepared)) {
     base::fail(
         TANDEM_ERROR_UNAVAILABLE,
         fmt::format("{}: technique tables needs {} bytes of local memory for {} columns, {} has {}", device_.label,
                     prepared.columns() * kTableBytesPerColumn, prepared.columns(), device_.name, device_.local_bytes));
   }
-  choice.key = text_key(prepared, programs, choice.spec);
-  return choice;
+  return variant;
+}
+
+Variant KernelChooser::choose(const DevicePrepared &prepared, DevicePrograms &programs, core::Mode mode, Access access,
+                              Binding binding, std::uint64_t length_bytes) const {
+  Variant variant = chosen(prepared, programs, mode, access, binding, length_bytes);
+  if (is_forced() || variant.spec.technique == Technique::tables) return build(prepared, programs, variant);
+  try {
+    return build(prepared, programs, variant);
+  } catch (const base::Error &error) {
+    if (error.status() != TANDEM_ERROR_UNAVAILABLE || prepared.forced.has_value()) throw;
+    programs.stop_compiling(error.what());
+  }
+  variant = chosen(prepared, programs, mode, access, binding, 0);
+  return build(prepared, programs, variant);
+}
+
+Variant &KernelChooser::build(const DevicePrepared &prepared, DevicePrograms &programs, Variant &variant) const {
+  variant.program = programs.get(text_key(prepared, programs, variant.spec), variant.spec,
+                                 [&] { return text(prepared, variant.spec); });
+  fit_local_size(prepared, variant);
+  return variant;
+}
+
+// A local size that the device and this kernel can run.
+void KernelChooser::fit_local_size(const DevicePrepared &prepared, Variant &variant) const {
+  std::array<unsigned, 3> &local = variant.spec.tuning.local;
+  const std::array<unsigned, 3> wanted = local;
+  const std::size_t most = std::min(device_.most_group_items, variant.program->most_group_items());
+  for (unsigned d = 0; d < 3; ++d)
+    local[d] = static_cast<unsigned>(std::min<std::size_t>(local[d], device_.most_items[d]));
+  const auto is_too_large = [&] {
+    return std::uint64_t{local[0]} * local[1] * local[2] > most ||
+           kernel_shared_bytes(variant.spec, prepared.columns()) > device_.local_bytes;
+  };
+  while (is_too_large()) {
+    unsigned &largest = *std::max_element(local.begin(), local.end());
+    if (largest == 1) break;
+    largest /= 2;
+  }
+  if (local == wanted) return;
+  const std::string text = fmt::format(
+      "local size {}x{}x{} is more than {} runs of this kernel ({} items a group, {}x{}x{}, {} bytes of local memory)",
+      wanted[0], wanted[1], wanted[2], device_.name, most, device_.most_items[0], device_.most_items[1],
+      device_.most_items[2], device_.local_bytes);
+  if (prepared.forced.has_value()) base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{}: {}", device_.label, text));
+  {
+    const std::lock_guard lock(prepared.mutex);
+    if (std::exchange(prepared.texts[DevicePrepared::name_of(variant.spec)].told_local, true)) return;
+  }
+  log_.say(TANDEM_LOG_INFO,
+           fmt::format("{}: {}; {}x{}x{} instead", device_.identity.backend, text, local[0], local[1], local[2]));
 }
 
 std::string KernelChooser::text(const DevicePrepared &prepared, const KernelSpec &spec) const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -17,24 +18,14 @@
 #include "core/backend.hpp"
 #include "core/mismatch_ranges.hpp"
 #include "core/tuning.hpp"
-#include "device/disk_cache.hpp"
-#include "device/kernel_text.hpp"
+#include "device/options.hpp"
+#include "device/programs.hpp"
 
 namespace tandem::device {
 
-// The values that may be tuned.
-struct DeviceSettings {
-  KernelTuning kernel;
-  std::uint64_t staging_bytes = 0;        // of a piece: inputs and outputs together
-  std::uint64_t compile_after_bytes = 0;  // of inputs that a matrix was applied to
-};
-
 // Puts values in. One that no kernel can have is left out, and `refused` hears of it.
-DeviceSettings with_values(DeviceSettings settings, const core::TuningValues &values, unsigned most_element_bytes,
-                           Loads most_loads, const std::function<void(const std::string &)> &refused);
-
-// Powers of two from `least` to `most`, and `value`: candidates of a tuning parameter.
-std::vector<std::uint64_t> powers_of_two(std::uint64_t least, std::uint64_t most, std::uint64_t value);
+DeviceSettings with_values(DeviceSettings settings, const core::TuningValues &values, const Device &device,
+                           const std::function<void(const std::string &)> &refused);
 
 // An operator as the backend of a device keeps it.
 class DevicePrepared : public core::Prepared {
@@ -53,7 +44,7 @@ class DevicePrepared : public core::Prepared {
   struct Text {
     Key key;
     std::optional<bool> on_disk;  // once somebody asked
-    bool told_local = false;
+    bool told_local = false;      // to the log
   };
   using TextName = std::tuple<Technique, core::Mode, Access, Binding>;
   static TextName name_of(const KernelSpec &spec) { return {spec.technique, spec.mode, spec.access, spec.binding}; }
@@ -64,81 +55,61 @@ class DevicePrepared : public core::Prepared {
   mutable std::uint64_t bytes_run = 0;
 };
 
-// Where programs are kept that were built from texts.
-class KernelPrograms {
- public:
-  // The key of a program, from what its text is made of, for this device and compiler.
-  virtual Key key(const std::string &made_of) const = 0;
-  // Whether it need not be compiled. The disk is asked only if `ask_disk`.
-  virtual bool known(const Key &key, bool ask_disk) const = 0;
-  // Why nothing can be compiled here; "" where it can.
-  virtual std::string no_compiler() const { return {}; }
+inline const DevicePrepared &prepared_of(const core::Task &task) {
+  return static_cast<const DevicePrepared &>(*task.prepared);
+}
 
- protected:
-  ~KernelPrograms() = default;
+// A kernel chosen for a task.
+struct Variant {
+  KernelSpec spec;  // with a local size that the device runs
+  std::shared_ptr<const DeviceProgram> program;
+  std::uint64_t staging_bytes = 0;
+  std::shared_ptr<const void> tables;  // technique tables: on the device, as DeviceSession::tables() gives them
 };
-
-// What the choice depends on.
-struct KernelDevice {
-  std::string label;  // in messages: "OpenCL"
-  std::string name;   // "opencl:0:1"
-  core::TuningIdentity identity;
-  Dialect dialect = Dialect::opencl_c;
-  bool byte_lanes = false;
-  unsigned architecture = 75;  // CUDA C: KernelSpec's
-  std::uint64_t local_bytes = 0;
-  unsigned most_element_bytes = 64;
-  Loads most_loads = Loads::plain;                        // the last one that its kernels can have
-  std::function<DeviceSettings(unsigned rows)> settings;  // that suit a device that nobody has measured
-};
-
-using GenerateKernel = std::function<KernelText(const core::Matrix &, const KernelSpec &)>;
-
-// The name of the kernel in every text.
-inline constexpr const char *kKernelName = "tandem_apply";
 
 class KernelChooser {
  public:
-  struct Choice {
-    KernelSpec spec;
-    Key key;
-    std::uint64_t staging_bytes = 0;
-  };
-
-  // technique: "" or "auto": by the bytes run; "tables"; "compiled". `tuning` may be null and outlives the chooser.
-  KernelChooser(KernelDevice device, std::string technique, const core::TuningSource *tuning, GenerateKernel generate,
-                const base::Log &log);
+  // The device outlives the chooser.
+  KernelChooser(const Options &options, const Device &device, const base::Log &log);
 
   // Length of a run of what is going to be used often: a compile pays, however long the first one is.
   static constexpr std::uint64_t kUsedOften = UINT64_MAX;
 
-  // For a run of `length_bytes`, which are counted. Throws Error (UNAVAILABLE) for a matrix that this device has no
-  // technique for.
-  Choice choose(const DevicePrepared &prepared, const KernelPrograms &programs, core::Mode mode, Access access,
-                Binding binding, std::uint64_t length_bytes) const;
-
-  std::string text(const DevicePrepared &prepared, const KernelSpec &spec) const;
+  // For a run of `length_bytes`, which are counted; without the tables. Where the compiler fails, nothing is compiled
+  // any more, and technique tables has to do. Throws Error (UNAVAILABLE) for a matrix that this device has no technique
+  // for, and for forced values that it cannot run.
+  Variant choose(const DevicePrepared &prepared, DevicePrograms &programs, core::Mode mode, Access access,
+                 Binding binding, std::uint64_t length_bytes) const;
 
   // Whether a text with the task's shape in it (Binding::arguments of OpenCL) is worth its compile: the bytes pay for
   // one, or it is there already. Tables with Binding::offsets have one text for all shapes.
-  bool is_worth_arguments(const DevicePrepared &prepared, const KernelPrograms &programs, core::Mode mode,
+  bool is_worth_arguments(const DevicePrepared &prepared, const DevicePrograms &programs, core::Mode mode,
                           Access access, std::uint64_t length_bytes) const;
 
+  // What may be tuned for a matrix of so many rows.
+  std::vector<core::TuningParameter> parameters(unsigned rows) const;
+  // Values as prepare_tuned() takes them. Throws Error: INVALID_ARGUMENT, UNAVAILABLE.
+  DeviceSettings forced_settings(unsigned rows, const core::TuningValues &values) const;
   DeviceSettings settings(const DevicePrepared &prepared, core::Mode mode) const;
   core::TuningIdentity identity() const;
   const std::string &kernel_hash() const;
   bool is_forced() const noexcept { return technique_ == "tables" || technique_ == "compiled"; }
 
  private:
-  Technique technique(const DevicePrepared &prepared, const KernelPrograms &programs, const KernelSpec &spec,
+  Variant chosen(const DevicePrepared &prepared, const DevicePrograms &programs, core::Mode mode, Access access,
+                 Binding binding, std::uint64_t length_bytes) const;
+  Variant &build(const DevicePrepared &prepared, DevicePrograms &programs, Variant &variant) const;
+  void fit_local_size(const DevicePrepared &prepared, Variant &variant) const;
+  std::string text(const DevicePrepared &prepared, const KernelSpec &spec) const;
+  Technique technique(const DevicePrepared &prepared, const DevicePrograms &programs, const KernelSpec &spec,
                       const DeviceSettings &settings, std::uint64_t length_bytes) const;
   KernelSpec spec_of(core::Mode mode, Access access, Binding binding, const DeviceSettings &settings) const;
-  bool is_known(const DevicePrepared &prepared, const KernelPrograms &programs, const KernelSpec &spec) const;
+  bool is_known(const DevicePrepared &prepared, const DevicePrograms &programs, const KernelSpec &spec) const;
   const std::string &generator_hash() const;
-  Key text_key(const DevicePrepared &prepared, const KernelPrograms &programs, const KernelSpec &spec) const;
+  Key text_key(const DevicePrepared &prepared, const DevicePrograms &programs, const KernelSpec &spec) const;
   bool tables_fit(const DevicePrepared &prepared) const noexcept;
 
-  const KernelDevice device_;
+  const Device &device_;
   const std::string technique_;
   const core::TuningSource *tuning_;
   const GenerateKernel generate_;

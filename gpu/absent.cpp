@@ -1,7 +1,6 @@
 // A build without the CUDA toolkit's headers.
 #include "base/error.hpp"
 #include "gpu/factory.hpp"
-#include "gpu/names.hpp"
 
 namespace tandem::gpu {
 

@@ -28,8 +28,8 @@ std::string name_of(const Task &task, unsigned index) {
 }
 
 // Where the task's shards begin, inputs and then outputs, checked against what the driver knows.
-std::vector<CUdeviceptr> addresses_of(const Session &session, const Task &task) {
-  const Device &device = session.device();
+std::vector<CUdeviceptr> addresses_of(const CudaSession &session, const Task &task) {
+  const CudaDevice &device = session.cuda_device();
   std::vector<CUdeviceptr> list;
   std::vector<base::Extent> extents;
   const auto add = [&](const void *pointer, const std::uint64_t *offsets, unsigned i, bool output) {
@@ -77,7 +77,7 @@ Access access_of(const std::vector<CUdeviceptr> &addresses, unsigned element_byt
 }
 
 // The stream, which belongs to this device's primary context; whether it is being captured.
-bool check_stream(const Session &session, CUstream stream) {
+bool check_stream(const CudaSession &session, CUstream stream) {
   const Driver &driver = session.driver();
   const auto refuse = [&](CUresult error, const char *call) {
     if (error == CUDA_SUCCESS) return;
@@ -103,7 +103,7 @@ bool check_stream(const Session &session, CUstream stream) {
 // Memory of the device for the reduction of records: of the session's pool and budget, in the order of its own stream.
 class Scratch {
  public:
-  explicit Scratch(Session &session) : session_(session) {}
+  explicit Scratch(CudaSession &session) : session_(session) {}
 
   // For tandem_cuda_summary.
   static void *allocate(void *scratch, std::uint64_t bytes) noexcept {
@@ -118,24 +118,25 @@ class Scratch {
   static void release(void *scratch, void *allocated) noexcept {
     auto &self = *static_cast<Scratch *>(scratch);
     std::erase_if(self.held_,
-                  [&](const DeviceMemory &each) { return reinterpret_cast<void *>(each.get()) == allocated; });
+                  [&](const CudaMemory &each) { return reinterpret_cast<void *>(each.get()) == allocated; });
   }
 
  private:
-  Session &session_;
-  std::vector<DeviceMemory> held_;
+  CudaSession &session_;
+  std::vector<CudaMemory> held_;
 };
 
 // One task, started on the caller's stream.
-class DeviceRun {
+class CudaRun final : public device::DeviceRun {
  public:
-  DeviceRun(const Workplace &place, const Task &task)
+  CudaRun(const device::Workplace &place, const Task &task)
       : place_(place),
+        session_(std::static_pointer_cast<CudaSession>(place.session)),
         task_(task),
         idle_(prepared_of(task).idle),
         stream_(static_cast<CUstream>(task.queue)),
-        is_captured_(check_stream(*place.session, stream_)),
-        addresses_(addresses_of(*place.session, task)) {
+        is_captured_(check_stream(*session_, stream_)),
+        addresses_(addresses_of(*session_, task)) {
     const CudaPrepared &prepared = prepared_of(task);
     const unsigned element = place.chooser.settings(prepared, task.mode).kernel.element_bytes;
     const Access access = access_of(addresses_, element);
@@ -159,49 +160,44 @@ class DeviceRun {
     if (!is_captured_) take_parts();
   }
 
-  ~DeviceRun() {
+  ~CudaRun() override {
     if (is_over_) return;
-    const QuietContextScope driver(place_.session->driver(), place_.session->context());
+    const QuietContextScope driver(session_->driver(), session_->context());
     CUresult error = CUDA_ERROR_INVALID_CONTEXT;
     // By our own event where it is there: the stream is the caller's, who may have put more into it, or capture it.
     if (driver)
       error = is_done_recorded_ ? driver->cuEventSynchronize(parts_->done.get()) : driver->cuStreamSynchronize(stream_);
     if (error == CUDA_SUCCESS) return;
     device::quarantine(std::move(parts_));  // the device may still write there
-    if (!is_of_capture(error)) place_.session->give_up("a job on the caller's stream does not come to an end");
+    if (!is_of_capture(error)) session_->give_up("a job on the caller's stream does not come to an end");
   }
-  DeviceRun(const DeviceRun &) = delete;
-  DeviceRun &operator=(const DeviceRun &) = delete;
+  CudaRun(const CudaRun &) = delete;
+  CudaRun &operator=(const CudaRun &) = delete;
 
   // A verify whose records have no room on the device all at once goes piece by piece, and waits here for all of them
   // but the last: what the caller puts into the stream afterwards may change the shards.
-  void start(const core::Control &control) {
+  void start(const core::Control &control) override {
     const std::uint64_t piece_bytes = piece_.length_bytes;
     for (;;) {
       launch_piece();
       const std::uint64_t done = piece_.offset_bytes + piece_.length_bytes;
       if (done == task_.length_bytes) return;
       wait_for_piece();
-      if (control.cancelled()) fail_cancelled(place_.session->device());
+      if (control.cancelled()) device::fail_cancelled(session_->device());
       for (CUdeviceptr &each : addresses_) each += piece_.length_bytes;
       const std::uint64_t length = std::min(piece_bytes, task_.length_bytes - done);
       piece_ = {done, length, cut(length)};
     }
   }
 
-  void wait_and_merge() {
+  void wait_and_merge() override {
     if (is_over_) return;
+    const ContextScope current(session_->driver(), session_->context());
     wait_for_piece();
     idle_->add(std::move(parts_));
   }
 
  private:
-  // What one launch does: bytes of each shard, from the start of the task on.
-  struct Piece {
-    std::uint64_t offset_bytes = 0, length_bytes = 0;
-    device::KernelRange range;
-  };
-
   device::KernelRange cut(std::uint64_t length) const {
     return device::cut_kernel_range(ready_->variant.spec, length, addresses_[task_.prepared->columns()]);
   }
@@ -210,9 +206,8 @@ class DeviceRun {
     is_over_ = is_captured_;
     const bool compare = task_.mode == Mode::compare;
     const CUdeviceptr records = compare ? parts_->records.get() : 0;
-    if (compare) clear_records(*place_.session, stream_, records, record_bytes(piece_.range));
-    launch(*place_.session, stream_, ready_->variant, prepared_of(task_), addresses_, piece_.range, records,
-           ready_->tables != nullptr ? ready_->tables->get() : 0);
+    if (compare) clear_records(*session_, stream_, records, record_bytes(piece_.range));
+    launch(*session_, stream_, ready_->variant, task_.prepared->columns(), addresses_, piece_.range, records);
     place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
     if (is_captured_) return;
     parts_->done.record(stream_);
@@ -238,19 +233,19 @@ class DeviceRun {
   // of a first piece.
   void take_parts() {
     const std::uint64_t bytes = record_bytes(piece_.range);
-    parts_ = idle_->take(place_.session.get(), bytes);
-    if (parts_ == nullptr) parts_ = std::make_unique<JobParts>(place_.session);
+    parts_ = idle_->take(session_.get(), bytes);
+    if (parts_ == nullptr) parts_ = std::make_unique<JobParts>(session_);
     if (parts_->records.bytes() < bytes) take_records();
   }
 
   void take_records() {
-    Session &session = *place_.session;
+    CudaSession &session = *session_;
     // Shards of all pieces are aligned as those of the first.
     const std::uint64_t least = (piece_.range.tile_bytes + kLine - 1) / kLine * kLine;
-    parts_->records = DeviceMemory();
+    parts_->records = CudaMemory();
     for (bool is_first = true; parts_->records.get() == 0; is_first = false) {
       try {
-        parts_->records = DeviceMemory(session, session.stream(), record_bytes(piece_.range));
+        parts_->records = CudaMemory(session, session.stream(), record_bytes(piece_.range));
       } catch (const base::Error &error) {
         if (error.status() != TANDEM_ERROR_OUT_OF_MEMORY || (!is_first && piece_.length_bytes <= least)) throw;
         if (is_first) {
@@ -267,7 +262,7 @@ class DeviceRun {
 
   // By the module's Thrust code, where it is there and has room.
   bool merge_on_device() {
-    if (!place_.session->may_summarise()) return false;
+    if (!session_->may_summarise()) return false;
     const unsigned rows = task_.prepared->rows();
     const device::KernelRange &range = piece_.range;
     std::vector<tandem_cuda_found> found(rows);
@@ -275,11 +270,11 @@ class DeviceRun {
     std::vector<tandem_cuda_range> ranges;
     if (task_.ranges != nullptr) ranges.resize(std::min(kFewRanges, task_.ranges->capacity) + 1);
     std::uint64_t range_count = 0;
-    Scratch scratch(*place_.session);
+    Scratch scratch(*session_);
     char message[256] = {};
     tandem_cuda_summary summary = {};
     summary.struct_bytes = sizeof summary;
-    summary.stream = place_.session->stream();
+    summary.stream = session_->stream();
     summary.records = reinterpret_cast<const std::uint32_t *>(parts_->records.get());
     summary.rows = rows;
     summary.begin = range.begin;
@@ -298,8 +293,8 @@ class DeviceRun {
     for (;;) {
       summary.ranges_out = ranges.data();
       summary.capacity = ranges.empty() ? 0 : ranges.size() - 1;
-      if (const int error = place_.session->driver().summarise(&summary); error != 0) {
-        if (error != TANDEM_CUDA_SUMMARISE_NO_MEMORY) place_.session->summarise_failed(error, message);
+      if (const int error = session_->driver().summarise(&summary); error != 0) {
+        if (error != TANDEM_CUDA_SUMMARISE_NO_MEMORY) session_->summarise_failed(error, message);
         return false;
       }
       const std::uint64_t wanted = task_.ranges != nullptr ? std::min(range_count, task_.ranges->capacity) : 0;
@@ -323,65 +318,34 @@ class DeviceRun {
   }
 
   void merge_on_host() {
-    Session &session = *place_.session;
+    CudaSession &session = *session_;
     const Driver &driver = session.driver();
     const std::uint64_t bytes = record_bytes(piece_.range), start_bytes = task_.offset_bytes + piece_.offset_bytes;
     auto values = std::make_unique<std::vector<std::uint32_t>>(bytes / sizeof(std::uint32_t));
     check(driver, driver.cuMemcpyDtoHAsync(values->data(), parts_->records.get(), bytes, session.stream()),
           "cuMemcpyDtoHAsync");
-    if (const CUresult done = driver.cuStreamSynchronize(session.stream()); done != CUDA_SUCCESS) {
-      if (driver.cuStreamSynchronize(session.stream()) != CUDA_SUCCESS) device::quarantine(std::move(values));
-      check(driver, done, "cuStreamSynchronize");
-    }
+    session.synchronise(values);
     device::merge_records(piece_.range, *values, start_bytes, task_.prepared->rows(), task_.mismatches);
     if (task_.ranges == nullptr) return;
     device::merge_record_ranges(piece_.range, *values, start_bytes, task_.prepared->rows(), task_.ranges);
     task_.ranges->is_filled = true;
   }
 
-  const Workplace place_;
+  // What one launch does: bytes of each shard, from the start of the task on.
+  struct {
+    std::uint64_t offset_bytes = 0, length_bytes = 0;
+    device::KernelRange range;
+  } piece_;
+  const device::Workplace place_;
+  const std::shared_ptr<CudaSession> session_;
   Task task_;
   const std::shared_ptr<IdleParts> idle_;  // the job may outlive its plan
   CUstream stream_;
   const bool is_captured_;
   std::vector<CUdeviceptr> addresses_;  // where the piece begins in each shard
   std::shared_ptr<const Ready> ready_;
-  Piece piece_;
   std::unique_ptr<JobParts> parts_;
   bool is_over_ = true, is_done_recorded_ = false;
-};
-
-class DeviceTicket final : public core::Ticket {
- public:
-  DeviceTicket(std::shared_ptr<Session> session, std::function<void(const DriverError &)> failed)
-      : session_(std::move(session)), failed_(std::move(failed)) {}
-
-  void add(const Workplace &place, const Task &task) { runs_.push_back(std::make_unique<DeviceRun>(place, task)); }
-
-  void start(core::Control &control) {
-    for (const auto &run : runs_) {
-      if (control.cancelled()) fail_cancelled(session_->device());
-      run->start(control);
-    }
-  }
-
-  void wait() override {
-    if (error_) std::rethrow_exception(error_);
-    try {
-      const ContextScope current(session_->driver(), session_->context());
-      for (const auto &run : runs_) run->wait_and_merge();
-    } catch (const DriverError &error) {
-      error_ = std::current_exception();
-      failed_(error);
-      throw;
-    }
-  }
-
- private:
-  std::shared_ptr<Session> session_;
-  std::vector<std::unique_ptr<DeviceRun>> runs_;
-  std::function<void(const DriverError &)> failed_;
-  std::exception_ptr error_;
 };
 
 }  // namespace
@@ -390,7 +354,7 @@ IdleParts::~IdleParts() {
   if (budget_ != nullptr && !in_child()) budget_->remove(this);
 }
 
-std::unique_ptr<JobParts> IdleParts::take(const Session *session, std::uint64_t record_bytes) {
+std::unique_ptr<JobParts> IdleParts::take(const CudaSession *session, std::uint64_t record_bytes) {
   const std::lock_guard lock(mutex_);
   const auto find = [&](std::uint64_t least_bytes) {
     return std::find_if(parts_.begin(), parts_.end(), [&](const std::unique_ptr<JobParts> &each) {
@@ -419,13 +383,13 @@ void IdleParts::add(std::unique_ptr<JobParts> parts) {
 
 void IdleParts::give_idle_memory() noexcept {
   const std::lock_guard lock(mutex_);
-  for (const auto &each : parts_) each->records = DeviceMemory();
+  for (const auto &each : parts_) each->records = CudaMemory();
 }
 
 CudaPrepared::~CudaPrepared() = default;
 
-std::shared_ptr<const Ready> make_ready(const Workplace &place, const CudaPrepared &prepared, Mode mode, Access access,
-                                        std::uint64_t length_bytes) {
+std::shared_ptr<const Ready> make_ready(const device::Workplace &place, const CudaPrepared &prepared, Mode mode,
+                                        Access access, std::uint64_t length_bytes) {
   const auto is_good = [&](const std::shared_ptr<const Ready> &ready) {
     return ready != nullptr && ready->session == place.session && !ready->is_for_now;
   };
@@ -435,34 +399,33 @@ std::shared_ptr<const Ready> make_ready(const Workplace &place, const CudaPrepar
   }
   auto made = std::make_shared<Ready>();
   made->session = place.session;
-  made->variant = place.chooser.choose(prepared, *place.session, mode, access, length_bytes);
+  made->variant = place.choose(prepared, mode, access, device::Binding::offsets, length_bytes);
   const std::lock_guard lock(prepared.ready_mutex);
   std::shared_ptr<const Ready> &slot = prepared.ready[{mode, access}];
   if (is_good(slot)) return slot;  // another thread was faster
-  if (made->variant.spec.technique == device::Technique::tables) {
-    made->tables = place.session->tables(prepared);
-    made->is_for_now = length_bytes != device::KernelChooser::kUsedOften && !place.chooser.is_forced();
-  }
+  made->is_for_now = made->variant.spec.technique == device::Technique::tables &&
+                     length_bytes != device::KernelChooser::kUsedOften && !place.chooser.is_forced();
   slot = made;
   return slot;
 }
 
-std::unique_ptr<core::Ticket> start_on_device(const Workplace &place, std::span<const Task> tasks,
-                                              core::Control &control, std::function<void(const DriverError &)> failed) {
-  auto ticket = std::make_unique<DeviceTicket>(place.session, std::move(failed));
+std::unique_ptr<core::Ticket> start_on_device(const device::Workplace &place, std::span<const Task> tasks,
+                                              core::Control &control,
+                                              std::function<void(const device::DriverError &)> failed) {
+  auto ticket = std::make_unique<device::DeviceTicket>(std::move(failed));
   for (const Task &task : tasks) {
     if (task.queue == nullptr) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                  "CUDA: shards in device memory need a stream, and queue is NULL; the default streams are "
                  "CU_STREAM_LEGACY and CU_STREAM_PER_THREAD");
     }
-    ticket->add(place, task);
+    ticket->add(std::make_unique<CudaRun>(place, task));
   }
-  ticket->start(control);
+  ticket->start(control, place.session->device());
   return ticket;
 }
 
-void read_device_column(Session &session, const Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
+void read_device_column(CudaSession &session, const Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
                         std::uint8_t *outputs_out) {
   const Driver &driver = session.driver();
   const unsigned columns = task.prepared->columns(), rows = task.prepared->rows();
@@ -475,11 +438,7 @@ void read_device_column(Session &session, const Task &task, std::uint64_t at_byt
   };
   for (unsigned c = 0; c < columns; ++c) read(task.inputs[c], task.input_offsets, c, c);
   for (unsigned r = 0; r < rows; ++r) read(task.outputs[r], task.output_offsets, r, columns + r);
-  const CUresult done = driver.cuStreamSynchronize(session.stream());
-  if (done != CUDA_SUCCESS && driver.cuStreamSynchronize(session.stream()) != CUDA_SUCCESS)
-    device::quarantine(std::move(bytes));  // it may still be written
-  check(driver, error, "cuMemcpyDtoHAsync");
-  check(driver, done, "cuStreamSynchronize");
+  session.synchronise(bytes, error, "cuMemcpyDtoHAsync");
   std::copy_n(bytes->begin(), columns, inputs_out);
   std::copy_n(bytes->begin() + columns, rows, outputs_out);
 }

@@ -43,18 +43,19 @@ std::string error_name(const Driver &driver, CUresult error) {
   return std::string(name) + ", " + text;
 }
 
-DriverError::DriverError(const Driver &driver, CUresult error, const char *call)
-    : Error(error == CUDA_ERROR_OUT_OF_MEMORY ? TANDEM_ERROR_OUT_OF_MEMORY : TANDEM_ERROR_DEVICE,
-            fmt::format("CUDA: {} failed with {} ({})", call, error_name(driver, error), static_cast<int>(error))),
-      error_(error) {}
+void fail_call(const Driver &driver, CUresult error, const char *call) {
+  throw device::DriverError(
+      error == CUDA_ERROR_OUT_OF_MEMORY ? TANDEM_ERROR_OUT_OF_MEMORY : TANDEM_ERROR_DEVICE,
+      fmt::format("CUDA: {} failed with {} ({})", call, error_name(driver, error), static_cast<int>(error)),
+      static_cast<int>(error));
+}
 
-bool is_sticky(CUresult error) noexcept {
+bool is_sticky(int number) noexcept {
   // By number: the headers of older toolkits lack the names CUDA_ERROR_CONTAINED, MPS_CLIENT_TERMINATED and
   // EXTERNAL_DEVICE.
   constexpr int kContained = 226, kMpsClientTerminated = 810, kExternalDevice = 911;
-  const int number = static_cast<int>(error);
   if (number == kContained || number == kMpsClientTerminated || number == kExternalDevice) return true;
-  switch (error) {
+  switch (number) {
     case CUDA_ERROR_DEINITIALIZED:
     case CUDA_ERROR_NO_DEVICE:
     case CUDA_ERROR_INVALID_DEVICE:
@@ -79,7 +80,7 @@ bool is_sticky(CUresult error) noexcept {
   }
 }
 
-bool is_of_capture(CUresult error) noexcept {
+bool is_of_capture(int error) noexcept {
   return error >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && error <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 }
 

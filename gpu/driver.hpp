@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "base/error.hpp"
+#include "device/device.hpp"
 #include "gpu/cuda_module.hpp"
 
 namespace tandem::gpu {
@@ -24,29 +24,22 @@ void check_installed();
 void claim_driver();
 bool in_child() noexcept;
 
-// A call of the driver failed. Status: OUT_OF_MEMORY for what says so, else DEVICE.
-class DriverError : public base::Error {
- public:
-  DriverError(const Driver &driver, CUresult error, const char *call);
-  CUresult error() const noexcept { return error_; }
-
- private:
-  CUresult error_;
-};
+// Throws device::DriverError.
+[[noreturn]] void fail_call(const Driver &driver, CUresult error, const char *call);
 
 inline void check(const Driver &driver, CUresult error, const char *call) {
   if (error != CUDA_SUCCESS) [[unlikely]]
-    throw DriverError(driver, error, call);
+    fail_call(driver, error, call);
 }
 
 std::string error_name(const Driver &driver, CUresult error);
 
 // After such an error nothing works in the device's primary context any more, and other libraries of this process may
 // have that one too, so that it cannot be made anew.
-bool is_sticky(CUresult error) noexcept;
+bool is_sticky(int error) noexcept;
 
 // Somebody's capture forbade the call: it says nothing about the device, nor about what was to be waited for.
-bool is_of_capture(CUresult error) noexcept;
+bool is_of_capture(int error) noexcept;
 
 // Devices that this process has given up, with the reason. A driver's number of a device names it.
 void give_up(const Driver &driver, int ordinal, const std::string &reason);

@@ -2,34 +2,24 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/log.hpp"
-#include "core/backend.hpp"
-#include "device/kernel_chooser.hpp"
-#include "device/kernel_text.hpp"
+#include "device/options.hpp"
 
 struct tandem_cuda_module;  // gpu/cuda_module.hpp
 
 namespace tandem::gpu {
 
-struct Options {
-  std::string device = "cuda";  // "cuda": the first usable GPU; "cuda:N": that one, as the driver counts
-  std::string technique;        // "" or "auto": by the bytes run; "tables"; "compiled" (up to 4096 coefficients)
-  const core::TuningSource *tuning = nullptr;  // outlives the backend
-  std::uint64_t memory_budget_bytes = 0;       // of buffers on the device; 0 = half of what is free, or `resources`
-  const core::Budget *resources = nullptr;     // outlives the backend; its "cuda_mib" holds from the next run on
-  std::string cache_folder;                    // of compiled programs; "" = none
+struct Options : device::Options {  // `device` is "cuda" or "cuda:N", `resources` has "cuda_mib"
+  Options() { device = "cuda"; }
   const tandem_cuda_module *driver = nullptr;  // nullptr = libtandem_cuda.so; else outlives the backend
-  // Replaced by tests together with the driver.
-  device::GenerateKernel generate = device::generate_kernel;
 };
 
 // "cuda" or "cuda:N" with a decimal number.
-bool is_device_name(const std::string &name) noexcept;
+inline bool is_device_name(const std::string &name) noexcept { return device::is_device_name(name, "cuda", 1); }
 
 // Touches no driver: that is the first prepare's or run's business, which throws Error (UNAVAILABLE) for a device that
 // this machine lacks, and says why. Throws Error (UNAVAILABLE) at once for an unknown technique, and where this build,

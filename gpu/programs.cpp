@@ -10,10 +10,6 @@
 namespace tandem::gpu {
 namespace {
 
-constexpr std::size_t kMostPrograms = 64;
-constexpr std::size_t kMostLogBytes = 300;  // of a compiler's log in a message
-constexpr std::size_t kMostBinaryBytes = 32 << 20;
-
 // A program of NVRTC.
 class Compilation {
  public:
@@ -32,14 +28,14 @@ class Compilation {
     if (result == NVRTC_SUCCESS) return;
     base::fail(TANDEM_ERROR_UNAVAILABLE,
                fmt::format("CUDA: NVRTC does not compile a generated kernel for {} ({}): {}", architecture,
-                           driver_.nvrtcGetErrorString(result), log().substr(0, kMostLogBytes)));
+                           driver_.nvrtcGetErrorString(result), log().substr(0, device::kMostLogBytes)));
   }
 
   std::vector<unsigned char> binary(bool ptx) const {
     std::size_t size = 0;
     check(ptx ? driver_.nvrtcGetPTXSize(program_, &size) : driver_.nvrtcGetCUBINSize(program_, &size),
           ptx ? "nvrtcGetPTXSize" : "nvrtcGetCUBINSize");
-    if (size == 0 || size > kMostBinaryBytes)
+    if (size == 0 || size > device::kMostBinaryBytes)
       base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("CUDA: NVRTC made a program of {} bytes", size));
     std::vector<unsigned char> bytes(size);
     char *out = reinterpret_cast<char *>(bytes.data());
@@ -57,7 +53,8 @@ class Compilation {
 
   std::string log() const {
     std::size_t size = 0;
-    if (driver_.nvrtcGetProgramLogSize(program_, &size) != NVRTC_SUCCESS || size == 0 || size > kMostBinaryBytes)
+    if (driver_.nvrtcGetProgramLogSize(program_, &size) != NVRTC_SUCCESS || size == 0 ||
+        size > device::kMostBinaryBytes)
       return "no log";
     std::string text(size, '\0');
     if (driver_.nvrtcGetProgramLog(program_, text.data()) != NVRTC_SUCCESS) return "no log";
@@ -70,44 +67,45 @@ class Compilation {
 };
 
 // Whether a program that was refused so may be taken another time, or nothing is.
-bool is_not_of_the_program(CUresult error) {
+bool is_not_of_the_program(const device::DriverError &refused) {
+  const int error = refused.number();
   return error == CUDA_ERROR_OUT_OF_MEMORY || is_of_capture(error) || is_sticky(error);
 }
 
 }  // namespace
 
-Module::Module(const Driver &driver, CUcontext context, const void *image) : driver_(driver), context_(context) {
+CudaImage::CudaImage(const Driver &driver, CUcontext context, const void *image) : driver_(driver), context_(context) {
   check(driver, driver.cuModuleLoadData(&module_, image), "cuModuleLoadData");
 }
 
-Module::~Module() {
+CudaImage::~CudaImage() {
   if (in_child()) return;
   if (const QuietContextScope driver(driver_, context_); driver) driver->cuModuleUnload(module_);
 }
 
-CUfunction Module::function(const char *name) const {
+CUfunction CudaImage::function(const char *name) const {
   CUfunction found = nullptr;
   check(driver_, driver_.cuModuleGetFunction(&found, module_, name), "cuModuleGetFunction");
   return found;
 }
 
-Program::Program(const Driver &driver, std::shared_ptr<const Module> module, const char *name)
+CudaProgram::CudaProgram(const Driver &driver, std::shared_ptr<const CudaImage> module, const char *name)
     : module_(std::move(module)), function_(module_->function(name)) {
   int most = 0;
   check(driver, driver.cuFuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function_),
         "cuFuncGetAttribute");
-  most_threads_ = static_cast<unsigned>(std::max(most, 1));
+  most_group_items_ = static_cast<std::size_t>(std::max(most, 1));
 }
 
-Programs::Programs(const Driver &driver, const Device &device, CUcontext context,
-                   std::shared_ptr<device::DiskCache> disk, const base::Log &log)
-    : driver_(driver), device_(device), context_(context), disk_(std::move(disk)), log_(log), programs_(kMostPrograms) {
+CudaPrograms::CudaPrograms(const CudaDevice &device, CUcontext context, std::shared_ptr<device::DiskCache> disk,
+                           const base::Log &log)
+    : DevicePrograms(device, std::move(disk), log), driver_(*device.driver), context_(context) {
   look_at_compiler();
   if (!no_compiler_.empty()) log_.say(TANDEM_LOG_INFO, fmt::format("cuda: {}: {}", device_.name, no_compiler_));
 }
 
 // Machine code for exactly this device where NVRTC knows it, else PTX of the newest architecture before it.
-void Programs::look_at_compiler() {
+void CudaPrograms::look_at_compiler() {
   if (driver_.nvrtc_problem != nullptr) {
     no_compiler_ = fmt::format("nothing is compiled: {}", driver_.nvrtc_problem);
     return;
@@ -121,77 +119,58 @@ void Programs::look_at_compiler() {
   compiler_ = fmt::format("NVRTC {}.{}", major, minor);
   std::vector<int> known(static_cast<std::size_t>(count));
   if (driver_.nvrtcGetSupportedArchs(known.data()) != NVRTC_SUCCESS) known.clear();
+  const int architecture = static_cast<int>(device_.architecture);
   int best = 0;
   for (const int each : known)
-    if (each <= device_.architecture()) best = std::max(best, each);
+    if (each <= architecture) best = std::max(best, each);
   if (best == 0) {
     no_compiler_ = fmt::format("nothing is compiled: {} does not know compute capability {}.{}", compiler_,
-                               device_.major, device_.minor);
+                               architecture / 10, architecture % 10);
     return;
   }
-  makes_ptx_ = best != device_.architecture();
+  makes_ptx_ = best != architecture;
   architecture_ = fmt::format("--gpu-architecture={}_{}", makes_ptx_ ? "compute" : "sm", best);
 }
 
-device::Key Programs::key(const std::string &made_of) const {
+device::Key CudaPrograms::key(const std::string &made_of) const {
   return device::key_of({made_of, "cuda", architecture_, compiler_});
 }
 
-bool Programs::known(const device::Key &key, bool ask_disk) const {
-  return programs_.has(key) || (ask_disk && disk_->has(key));
-}
-
-std::string Programs::no_compiler() const {
-  const std::lock_guard lock(mutex_);
-  return no_compiler_;
-}
-
-void Programs::stop_compiling(const std::string &why) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!no_compiler_.empty()) return;
-    no_compiler_ = "nothing is compiled any more: " + why;
+std::shared_ptr<const device::DeviceProgram> CudaPrograms::make(const device::Key &key, const device::KernelSpec &spec,
+                                                                const MakeText &text) {
+  if (auto program = from_image(spec)) return program;
+  if (auto program = from_disk(key)) return program;
+  if (driver_.nvrtc_problem != nullptr || architecture_.empty())
+    base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("CUDA: {}: {}", device_.name, no_compiler()));
+  const std::vector<unsigned char> binary = compile(text());
+  try {
+    const auto program = std::make_shared<const CudaProgram>(
+        driver_, std::make_shared<const CudaImage>(driver_, context_, binary.data()), spec.name.c_str());
+    disk_->store(key, binary);
+    return program;
+  } catch (const device::DriverError &error) {
+    if (is_not_of_the_program(error)) throw;
+    base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("CUDA: the driver of {} ({}) refuses what {} compiled: {}",
+                                                     device_.name, device_.driver_text(), compiler_, error.what()));
   }
-  log_.say(TANDEM_LOG_WARNING, fmt::format("cuda: {}: {}; technique tables from now on", device_.name, why));
-}
-
-std::shared_ptr<const Program> Programs::get(const device::Key &key, const device::KernelSpec &spec,
-                                             const std::function<std::string()> &text) {
-  return programs_.get(key, [&]() -> std::shared_ptr<const Program> {
-    if (auto program = from_image(spec)) return program;
-    if (auto program = from_disk(key)) return program;
-    if (driver_.nvrtc_problem != nullptr || architecture_.empty())
-      base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("CUDA: {}: {}", device_.name, no_compiler()));
-    const std::vector<unsigned char> binary = compile(text());
-    try {
-      const auto program = std::make_shared<const Program>(
-          driver_, std::make_shared<const Module>(driver_, context_, binary.data()), spec.name.c_str());
-      disk_->store(key, binary);
-      return program;
-    } catch (const DriverError &error) {
-      if (is_not_of_the_program(error.error())) throw;
-      base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("CUDA: the driver of {} ({}) refuses what {} compiled: {}",
-                                                       device_.name, device_.driver_text(), compiler_, error.what()));
-    }
-  });
 }
 
 // Technique tables as it was compiled with the library. Null where that is not in the image, or where the driver does
 // not take the image: an older driver than the compiler's.
-std::shared_ptr<const Program> Programs::from_image(const device::KernelSpec &spec) {
+std::shared_ptr<const CudaProgram> CudaPrograms::from_image(const device::KernelSpec &spec) {
   if (spec.technique != device::Technique::tables || spec.tuning.elements_per_item != 1 ||
       driver_.tables_image == nullptr ||
       std::find(kTablesElementBytes.begin(), kTablesElementBytes.end(), spec.tuning.element_bytes) ==
           kTablesElementBytes.end())
     return nullptr;
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(image_mutex_);
   if (image_is_refused_) return nullptr;
   try {
-    if (image_ == nullptr) image_ = std::make_shared<const Module>(driver_, context_, driver_.tables_image);
-    return std::make_shared<const Program>(
+    if (image_ == nullptr) image_ = std::make_shared<const CudaImage>(driver_, context_, driver_.tables_image);
+    return std::make_shared<const CudaProgram>(
         driver_, image_, tables_kernel_name(spec.mode, spec.access, spec.tuning.element_bytes).c_str());
-  } catch (const DriverError &error) {
-    if (is_not_of_the_program(error.error())) throw;
+  } catch (const device::DriverError &error) {
+    if (is_not_of_the_program(error)) throw;
     image_is_refused_ = true;
     log_.say(TANDEM_LOG_WARNING,
              fmt::format("cuda: {}: the driver ({}) does not take the kernels that came with this library: {}",
@@ -200,15 +179,15 @@ std::shared_ptr<const Program> Programs::from_image(const device::KernelSpec &sp
   }
 }
 
-std::shared_ptr<const Program> Programs::from_disk(const device::Key &key) {
+std::shared_ptr<const CudaProgram> CudaPrograms::from_disk(const device::Key &key) {
   auto bytes = disk_->load(key);
   if (!bytes.has_value()) return nullptr;
   try {
     bytes->push_back(0);  // PTX is a text
-    return std::make_shared<const Program>(driver_, std::make_shared<const Module>(driver_, context_, bytes->data()),
-                                           device::kKernelName);
-  } catch (const DriverError &error) {
-    if (is_not_of_the_program(error.error())) throw;
+    return std::make_shared<const CudaProgram>(
+        driver_, std::make_shared<const CudaImage>(driver_, context_, bytes->data()), device::kKernelName);
+  } catch (const device::DriverError &error) {
+    if (is_not_of_the_program(error)) throw;
     log_.say(TANDEM_LOG_INFO,
              fmt::format("cuda: {} refuses a program from the cache; built anew: {}", device_.name, error.what()));
     disk_->remove(key);
@@ -216,7 +195,7 @@ std::shared_ptr<const Program> Programs::from_disk(const device::Key &key) {
   }
 }
 
-std::vector<unsigned char> Programs::compile(const std::string &text) const {
+std::vector<unsigned char> CudaPrograms::compile(const std::string &text) const {
   const auto started = std::chrono::steady_clock::now();
   Compilation compilation(driver_, text);
   compilation.compile(architecture_);

@@ -1,29 +1,24 @@
-// Kernels for one device: out of the image that was compiled with the library, or compiled by NVRTC and then kept in
-// memory (the least recently used go) and on disk.
+// Kernels for one GPU: out of the image that was compiled with the library, or compiled by NVRTC.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
-#include "base/log.hpp"
-#include "device/disk_cache.hpp"
-#include "device/kernel_chooser.hpp"
-#include "device/program_cache.hpp"
+#include "device/programs.hpp"
 #include "gpu/devices.hpp"
 #include "gpu/driver.hpp"
 
 namespace tandem::gpu {
 
-// A module in the context that is current when it is made.
-class Module {
+// A module of the driver, in the context that is current when it is made.
+class CudaImage {
  public:
-  Module(const Driver &driver, CUcontext context, const void *image);  // throws DriverError
-  ~Module();
-  Module(const Module &) = delete;
-  Module &operator=(const Module &) = delete;
+  CudaImage(const Driver &driver, CUcontext context, const void *image);  // throws DriverError
+  ~CudaImage();
+  CudaImage(const CudaImage &) = delete;
+  CudaImage &operator=(const CudaImage &) = delete;
   CUfunction function(const char *name) const;  // throws DriverError
 
  private:
@@ -32,55 +27,41 @@ class Module {
   CUmodule module_ = nullptr;
 };
 
-class Program {
+class CudaProgram final : public device::DeviceProgram {
  public:
-  Program(const Driver &driver, std::shared_ptr<const Module> module, const char *name);
+  CudaProgram(const Driver &driver, std::shared_ptr<const CudaImage> module, const char *name);
   CUfunction function() const noexcept { return function_; }
-  unsigned most_threads() const noexcept { return most_threads_; }  // of a block: what registers allow
 
  private:
-  std::shared_ptr<const Module> module_;
+  std::shared_ptr<const CudaImage> module_;
   CUfunction function_;
-  unsigned most_threads_ = 1;
 };
 
 // Every function that makes or loads wants the context to be current.
-class Programs final : public device::KernelPrograms {
+class CudaPrograms final : public device::DevicePrograms {
  public:
-  Programs(const Driver &driver, const Device &device, CUcontext context, std::shared_ptr<device::DiskCache> disk,
-           const base::Log &log);
+  CudaPrograms(const CudaDevice &device, CUcontext context, std::shared_ptr<device::DiskCache> disk,
+               const base::Log &log);
 
   device::Key key(const std::string &made_of) const override;
-  bool known(const device::Key &key, bool ask_disk) const override;
-  std::string no_compiler() const override;
-
-  // A second thread that wants the same waits for the first. Throws Error: UNAVAILABLE where it would have to be
-  // compiled and cannot be, or where the driver refuses what NVRTC made.
-  std::shared_ptr<const Program> get(const device::Key &key, const device::KernelSpec &spec,
-                                     const std::function<std::string()> &text);
-
-  // From now on no_compiler() says `why`; the log hears of it.
-  void stop_compiling(const std::string &why);
 
  private:
-  std::shared_ptr<const Program> from_image(const device::KernelSpec &spec);
-  std::shared_ptr<const Program> from_disk(const device::Key &key);
+  // Throws Error (UNAVAILABLE) also where the driver refuses what NVRTC made.
+  std::shared_ptr<const device::DeviceProgram> make(const device::Key &key, const device::KernelSpec &spec,
+                                                    const MakeText &text) override;
+  std::shared_ptr<const CudaProgram> from_image(const device::KernelSpec &spec);
+  std::shared_ptr<const CudaProgram> from_disk(const device::Key &key);
   std::vector<unsigned char> compile(const std::string &text) const;
   void look_at_compiler();
 
   const Driver &driver_;
-  const Device &device_;
   const CUcontext context_;
-  const std::shared_ptr<device::DiskCache> disk_;
-  base::Log log_;
   std::string compiler_;      // "NVRTC 13.0"
   std::string architecture_;  // NVRTC's option
   bool makes_ptx_ = false;    // NVRTC does not know the device: the driver compiles
-  mutable std::mutex mutex_;  // of the next three
-  std::string no_compiler_;
-  std::shared_ptr<const Module> image_;
+  std::mutex image_mutex_;    // of the next two
+  std::shared_ptr<const CudaImage> image_;
   bool image_is_refused_ = false;
-  device::ProgramCache<Program> programs_;
 };
 
 }  // namespace tandem::gpu

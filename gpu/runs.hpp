@@ -1,8 +1,6 @@
-// The two ways of a task through a GPU: host shards streamed through the device, and shards in the caller's device
-// memory. Tasks here have rows, columns and bytes; the session's context is current.
+// The ways of shards in the caller's device memory: CUDA's own. The session's context is current.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -14,30 +12,19 @@
 
 namespace tandem::gpu {
 
-// What all runs of a backend share.
-struct Workplace {
-  std::shared_ptr<Session> session;
-  const Chooser &chooser;
-  std::atomic<std::uint64_t> &kernel_calls;
-
-  // What all pieces of host shards may have of the memory budget; the rest is for tables and for records.
-  std::uint64_t budget_bytes_of_staging() const noexcept { return session->budget().bytes() / 4 * 3; }
-};
-
 // A kernel that is ready for shards in device memory: a submit only starts it.
 struct Ready {
-  std::shared_ptr<Session> session;  // after what lives in it
-  Variant variant;
-  std::shared_ptr<const DeviceMemory> tables;  // null: technique compiled
-  bool is_for_now = false;                     // technique tables, until enough bytes were run to pay for a compile
+  std::shared_ptr<device::DeviceSession> session;  // after what lives in it
+  device::Variant variant;
+  bool is_for_now = false;  // technique tables, until enough bytes were run to pay for a compile
 };
 
 // What a job on device memory has until it is over, and the next one after it.
 struct JobParts {
-  explicit JobParts(std::shared_ptr<Session> of) : session(std::move(of)), done(*session, true) {}
-  std::shared_ptr<Session> session;
-  Event done;
-  DeviceMemory records;
+  explicit JobParts(std::shared_ptr<CudaSession> of) : session(std::move(of)), done(*session, true) {}
+  std::shared_ptr<CudaSession> session;
+  CudaEvent done;
+  CudaMemory records;
 };
 
 // What jobs leave behind for the next job of the same matrix. Gives the memory of it back where others want it.
@@ -46,7 +33,7 @@ class IdleParts final : private device::MemoryHolder {
   ~IdleParts();
 
   // One with room for so many bytes of records, if there is one; else any; else null.
-  std::unique_ptr<JobParts> take(const Session *session, std::uint64_t record_bytes);
+  std::unique_ptr<JobParts> take(const CudaSession *session, std::uint64_t record_bytes);
   void add(std::unique_ptr<JobParts> parts);
   void give_idle_memory() noexcept override;
 
@@ -70,23 +57,19 @@ inline const CudaPrepared &prepared_of(const core::Task &task) {
   return static_cast<const CudaPrepared &>(*task.prepared);
 }
 
-// Streams host shards: while one piece is uploaded another is computed and a third downloaded. Shards in pinned memory
-// are read, and for assign written, where they lie; all others by way of pinned staging memory, and those outputs, and
-// all of accumulate, are touched when their piece is complete.
-void run_staged(const Workplace &place, std::span<const core::Task> tasks, core::Control &control);
-
 // Makes a kernel ready for a run of so many bytes of each shard, or for many (kUsedOften: compiled, where that is
 // possible), unless it is: chooses, loads, and uploads tables.
-std::shared_ptr<const Ready> make_ready(const Workplace &place, const CudaPrepared &prepared, core::Mode mode,
+std::shared_ptr<const Ready> make_ready(const device::Workplace &place, const CudaPrepared &prepared, core::Mode mode,
                                         device::Access access, std::uint64_t length_bytes);
 
 // Starts tasks whose shards lie in device memory, on the caller's streams. Everything is checked before the first
 // command. `failed` hears of errors at the wait.
-std::unique_ptr<core::Ticket> start_on_device(const Workplace &place, std::span<const core::Task> tasks,
-                                              core::Control &control, std::function<void(const DriverError &)> failed);
+std::unique_ptr<core::Ticket> start_on_device(const device::Workplace &place, std::span<const core::Task> tasks,
+                                              core::Control &control,
+                                              std::function<void(const device::DriverError &)> failed);
 
 // The bytes of each shard of such a task at one offset.
-void read_device_column(Session &session, const core::Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
+void read_device_column(CudaSession &session, const core::Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
                         std::uint8_t *outputs_out);
 
 }  // namespace tandem::gpu

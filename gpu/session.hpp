@@ -1,6 +1,5 @@
-// Everything that is alive on one device: its primary context, a pool of memory, lanes with their streams and pinned
-// memory, programs, tables. There is one primary context in a process, which others use too: what dies there stays
-// dead.
+// CUDA's words for device/session.hpp: one device's primary context, a pool of memory, streams, events, pinned memory.
+// There is one primary context in a process, which others use too: what dies there stays dead.
 #pragma once
 
 #include <array>
@@ -9,29 +8,24 @@
 #include <string>
 #include <vector>
 
-#include "device/kernel_text.hpp"
-#include "device/lane_pool.hpp"
-#include "device/latest_few.hpp"
-#include "device/memory_budget.hpp"
+#include "device/piece_stream.hpp"
+#include "device/quarantine.hpp"
 #include "gpu/devices.hpp"
-#include "gpu/factory.hpp"
 #include "gpu/programs.hpp"
 
 namespace tandem::gpu {
 
-class Session;
-
-[[noreturn]] void fail_cancelled(const Device &device);
+class CudaSession;
 
 // Memory of the device out of the session's pool, within the budget. Allocated and freed in the order of one stream,
 // which outlives it. The session does too.
-class DeviceMemory {
+class CudaMemory {
  public:
-  DeviceMemory() = default;
+  CudaMemory() = default;
   // Throws Error (OUT_OF_MEMORY) with the budget, or DriverError.
-  DeviceMemory(Session &session, CUstream stream, std::uint64_t bytes);
-  DeviceMemory(DeviceMemory &&other) noexcept { *this = std::move(other); }
-  DeviceMemory &operator=(DeviceMemory &&other) noexcept {
+  CudaMemory(CudaSession &session, CUstream stream, std::uint64_t bytes);
+  CudaMemory(CudaMemory &&other) noexcept { *this = std::move(other); }
+  CudaMemory &operator=(CudaMemory &&other) noexcept {
     std::swap(session_, other.session_);
     std::swap(stream_, other.stream_);
     std::swap(address_, other.address_);
@@ -39,13 +33,13 @@ class DeviceMemory {
     std::swap(reserved_, other.reserved_);
     return *this;
   }
-  ~DeviceMemory();
+  ~CudaMemory();
 
   CUdeviceptr get() const noexcept { return address_; }
   std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:
-  Session *session_ = nullptr;
+  CudaSession *session_ = nullptr;
   CUstream stream_ = nullptr;
   CUdeviceptr address_ = 0;
   std::uint64_t bytes_ = 0;
@@ -53,108 +47,108 @@ class DeviceMemory {
 };
 
 // Pinned memory of the host: what a device reads and writes by itself. For all contexts (portable).
-class PinnedMemory {
+class CudaPinned {
  public:
-  PinnedMemory() = default;
-  PinnedMemory(Session &session, std::uint64_t bytes);  // throws DriverError
-  PinnedMemory(PinnedMemory &&other) noexcept { *this = std::move(other); }
-  PinnedMemory &operator=(PinnedMemory &&other) noexcept {
+  CudaPinned() = default;
+  CudaPinned(CudaSession &session, std::uint64_t bytes);  // throws DriverError
+  CudaPinned(CudaPinned &&other) noexcept { *this = std::move(other); }
+  CudaPinned &operator=(CudaPinned &&other) noexcept {
     std::swap(session_, other.session_);
     std::swap(address_, other.address_);
     std::swap(bytes_, other.bytes_);
     return *this;
   }
-  ~PinnedMemory();
+  ~CudaPinned();
 
   std::byte *get() const noexcept { return address_; }
   std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:
-  Session *session_ = nullptr;
+  CudaSession *session_ = nullptr;
   std::byte *address_ = nullptr;
   std::uint64_t bytes_ = 0;
 };
 
 // A stream, or an event that others wait for.
-class Stream {
+class CudaStream {
  public:
-  explicit Stream(Session &session);
-  ~Stream();
-  Stream(const Stream &) = delete;
-  Stream &operator=(const Stream &) = delete;
+  explicit CudaStream(CudaSession &session);
+  ~CudaStream();
+  CudaStream(const CudaStream &) = delete;
+  CudaStream &operator=(const CudaStream &) = delete;
   CUstream get() const noexcept { return stream_; }
 
  private:
-  Session &session_;
+  CudaSession &session_;
   CUstream stream_ = nullptr;
 };
 
-class Event {
+class CudaEvent {
  public:
   // `waits_asleep`: a thread that waits for it sleeps, which costs microseconds, instead of turning a core.
-  explicit Event(Session &session, bool waits_asleep = false);
-  ~Event();
-  Event(const Event &) = delete;
-  Event &operator=(const Event &) = delete;
+  explicit CudaEvent(CudaSession &session, bool waits_asleep = false);
+  ~CudaEvent();
+  CudaEvent(const CudaEvent &) = delete;
+  CudaEvent &operator=(const CudaEvent &) = delete;
   void record(CUstream stream);
   void hold(CUstream stream);  // what is put there later waits for what was recorded
   void wait();
   CUevent get() const noexcept { return event_; }
 
  private:
-  Session &session_;
+  CudaSession &session_;
   CUevent event_ = nullptr;
 };
 
 // Room for one piece of work under way.
-struct Slot {
-  explicit Slot(Session &session) : uploaded(session), computed(session), done(session, true) {}
+struct CudaSlot {
+  explicit CudaSlot(CudaSession &session) : uploaded(session), computed(session), done(session, true) {}
 
-  // Makes sure of room before anything of a piece is put into a stream. What was there is lost where it has to grow,
-  // and given back where the buffers would come to more than most_bytes together.
-  void make_room(Session &session, CUstream stream, std::uint64_t input_bytes, std::uint64_t output_bytes,
-                 std::uint64_t record_bytes, std::uint64_t most_bytes);
-  void make_pinned_room(Session &session, std::uint64_t input_bytes, std::uint64_t output_bytes,
-                        std::uint64_t record_bytes);
-  void release() noexcept;
-
-  DeviceMemory inputs, outputs, records;
-  PinnedMemory host_inputs, host_outputs, host_records;
-  Event uploaded, computed, done;
+  CudaMemory inputs, outputs, records;
+  CudaPinned host_inputs, host_outputs, host_records;
+  CudaEvent uploaded, computed, done;
 };
 
-// What one run uses: streams for upload, kernel and download, so that three pieces are under way at once.
-struct Lane {
-  static constexpr unsigned kSlots = 3;
-
-  explicit Lane(Session &session);
-
-  // Waits until nothing of this lane runs any more. Else: why the driver cannot say so; an error of a capture only
-  // where it had no other.
-  CUresult drain(const Driver &driver) noexcept;
-
-  Stream up, run, down;
-  std::array<Slot, kSlots> slots;  // after the streams: their memory goes first
-};
-
-class Session final : public std::enable_shared_from_this<Session>, private device::MemoryHolder {
+class CudaLane final : public device::DeviceLane {
  public:
-  static constexpr unsigned kMostLanes = 2;
+  explicit CudaLane(CudaSession &session);
 
-  Session(const Driver &driver, const Device &device, std::shared_ptr<device::DiskCache> disk, const base::Log &log);
-  ~Session();
-  Session(const Session &) = delete;
-  Session &operator=(const Session &) = delete;
+  bool drain() noexcept override;
+  void make_room(unsigned slot, const device::DevicePiece &piece, std::uint64_t most_bytes) override;
+  void release() noexcept override;
+  std::byte *host(unsigned slot, bool outputs) const noexcept override {
+    return (outputs ? slots_[slot].host_outputs : slots_[slot].host_inputs).get();
+  }
+  std::span<const std::uint32_t> records(unsigned slot, const device::DevicePiece &piece) const noexcept override;
+  void upload(unsigned slot, bool outputs, std::uint64_t at_bytes, const std::byte *from, std::uint64_t bytes) override;
+  void launch(unsigned slot, const device::DevicePiece &piece) override;
+  void download(unsigned slot, std::uint64_t at_bytes, std::byte *to, std::uint64_t bytes) override;
+  void end_piece(unsigned slot, const device::DevicePiece &piece) override;
+  void wait(unsigned slot) override { slots_[slot].done.wait(); }
 
+ private:
+  void fetch(void *to, CUdeviceptr from, std::uint64_t bytes);
+
+  CudaSession &session_;
+  const Driver &driver_;
+  CudaStream up_, run_, down_;
+  std::array<CudaSlot, kSlots> slots_;  // after the streams: their memory goes first
+};
+
+class CudaSession final : public device::DeviceSession {
+ public:
+  CudaSession(std::shared_ptr<const device::Device> device, std::shared_ptr<device::MemoryBudget> budget,
+              std::shared_ptr<device::DiskCache> disk, const base::Log &log);
+  ~CudaSession() override;
+
+  const CudaDevice &cuda_device() const noexcept { return static_cast<const CudaDevice &>(device()); }
   const Driver &driver() const noexcept { return driver_; }
-  const Device &device() const noexcept { return device_; }
   CUcontext context() const noexcept { return context_; }
   CUmemoryPool pool() const noexcept { return pool_; }
   CUstream stream() const noexcept { return own_->get(); }  // for what is waited for at once
-  Programs &programs() noexcept { return *programs_; }
-  device::MemoryBudget &budget() const noexcept { return *budget_; }
-  const std::shared_ptr<device::MemoryBudget> &shared_budget() const noexcept { return budget_; }
-  std::uint64_t free_bytes() const noexcept { return free_bytes_; }  // of the device, when the session began
+  device::DevicePrograms &programs() noexcept override { return *programs_; }
+  void within(const std::function<void()> &body) override;
+  std::uint64_t usable_bytes() const noexcept override { return free_bytes_; }
 
   // The device failed: it is given up for the rest of this process.
   void give_up(const std::string &reason) noexcept;
@@ -164,78 +158,51 @@ class Session final : public std::enable_shared_from_this<Session>, private devi
     return driver_.summarise != nullptr && !has_summarise_failed_.load(std::memory_order_relaxed);
   }
   void summarise_failed(int error, const char *message) noexcept;
-  bool is_given_up() const noexcept { return is_given_up_.load(std::memory_order_relaxed); }
 
   // Whether objects may still be released through the driver.
   bool may_release() const noexcept { return !in_child(); }
 
-  // The nibble tables of a matrix, on the device and complete; kept for the matrices that were used last.
-  std::shared_ptr<const DeviceMemory> tables(const device::DevicePrepared &prepared);
+  // Until the commands of stream() are done. If the driver cannot say when that is, `memory` is quarantined. Throws
+  // DriverError; `first`: an error of the commands.
+  template <class Object>
+  void synchronise(std::unique_ptr<Object> &memory, CUresult first = CUDA_SUCCESS, const char *call = "") const {
+    const CUresult done = driver_.cuStreamSynchronize(stream());
+    if (done != CUDA_SUCCESS && driver_.cuStreamSynchronize(stream()) != CUDA_SUCCESS)
+      device::quarantine(std::move(memory));
+    check(driver_, first, call);
+    check(driver_, done, "cuStreamSynchronize");
+  }
 
-  using LaneLease = device::LanePool<Lane>::Lease;
-  // A lane of one's own; waits for one while all are taken. Throws Error (CANCELLED) if that comes first.
-  LaneLease take_lane(const core::Control &control);
-  // After an error: drains the lane. Where that fails (false) the lane with all that the device may still write to is
-  // quarantined, and the device given up, unless only a capture was in the way.
-  bool settle(LaneLease &lane) noexcept;
-
+  void find_direct(device::HostTask &work) const override;
   void give_idle_memory() noexcept override;
 
  private:
-  void open(std::shared_ptr<device::DiskCache> disk, const base::Log &log);
+  std::unique_ptr<device::DeviceLane> make_lane() override { return std::make_unique<CudaLane>(*this); }
+  std::shared_ptr<const void> make_tables(std::vector<std::uint32_t> words) override;
+  void open(std::shared_ptr<device::DiskCache> disk);
   void close() noexcept;
 
   const Driver &driver_;
-  const Device device_;
   const base::Log log_;
-  const std::shared_ptr<device::MemoryBudget> budget_;
-  std::uint64_t free_bytes_ = 0;
+  std::uint64_t free_bytes_ = 0;  // of the device, when the session began
   CUcontext context_ = nullptr;
   CUmemoryPool pool_ = nullptr;
   std::atomic<bool> is_given_up_{false}, has_summarise_failed_{false};
-  std::unique_ptr<Stream> own_;
-  std::unique_ptr<Programs> programs_;
-  device::LanePool<Lane> lanes_;
-  device::LatestFew<DeviceMemory> tables_;  // by prepared's id
+  std::unique_ptr<CudaStream> own_;
+  std::unique_ptr<CudaPrograms> programs_;
 };
 
-// A kernel chosen for a task.
-struct Variant {
-  device::KernelSpec spec;  // with a block size that the device runs
-  std::shared_ptr<const Program> program;
-  std::uint64_t staging_bytes = 0;
-};
+// Gives the device up for the rest of this process; the log hears of it.
+void give_up(const CudaDevice &device, const std::string &reason, const base::Log &log);
 
-inline constexpr std::uint64_t kMostElementBytes = 16;
-
-// The last kind of loads that kernels of this device can have.
-device::Loads most_loads(const Device &device) noexcept;
-
-// What suits a GPU that nobody has measured, for a matrix of so many rows.
-device::DeviceSettings default_settings(unsigned rows);
-
-class Chooser final : public device::KernelChooser {
- public:
-  Chooser(const Options &options, const Device &device, const base::Log &log);
-
-  // Throws Error (UNAVAILABLE, INVALID_ARGUMENT) for forced values that the device cannot run.
-  Variant choose(const device::DevicePrepared &prepared, Session &session, core::Mode mode, device::Access access,
-                 std::uint64_t length_bytes) const;
-
- private:
-  Variant built(const device::DevicePrepared &prepared, Session &session, const Choice &choice) const;
-
-  const Device &device_;
-  base::Log log_;
-};
+inline CudaSession &session_of(const device::Workplace &place) { return static_cast<CudaSession &>(*place.session); }
 
 // Starts a kernel. `shards`: addresses on the device, inputs and then outputs.
-void launch(const Session &session, CUstream stream, const Variant &variant, const device::DevicePrepared &prepared,
-            const std::vector<CUdeviceptr> &shards, const device::KernelRange &range, CUdeviceptr records,
-            CUdeviceptr tables);
+void launch(const CudaSession &session, CUstream stream, const device::Variant &variant, unsigned columns,
+            const std::vector<CUdeviceptr> &shards, const device::KernelRange &range, CUdeviceptr records);
 
 // Fills records for a compare: no bytes that differ.
-void clear_records(const Session &session, CUstream stream, CUdeviceptr records, std::uint64_t bytes);
+void clear_records(const CudaSession &session, CUstream stream, CUdeviceptr records, std::uint64_t bytes);
 
 // What the driver says of an address.
 struct Address {
@@ -249,6 +216,6 @@ struct Address {
     return bytes == 0 || (first >= start && count <= bytes && first - start <= bytes - count);
   }
 };
-Address look_at(const Session &session, const void *pointer);
+Address look_at(const CudaSession &session, const void *pointer);
 
 }  // namespace tandem::gpu

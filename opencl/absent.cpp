@@ -1,7 +1,6 @@
 // A build without OpenCL's headers.
 #include "base/error.hpp"
 #include "opencl/factory.hpp"
-#include "opencl/names.hpp"
 
 namespace tandem::opencl {
 

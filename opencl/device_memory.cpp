@@ -16,7 +16,7 @@ using device::Access;
 using device::Binding;
 
 // A range of a shard in a buffer.
-struct Range {
+struct BufferRange {
   cl_mem buffer = nullptr, root = nullptr;  // root: of a sub-buffer the buffer that it is a part of
   std::uint64_t start_bytes = 0;            // in `buffer`
   std::uint64_t root_start_bytes = 0;
@@ -25,19 +25,19 @@ struct Range {
   unsigned index = 0;
 };
 
-std::string name_of(const Range &range) {
+std::string name_of(const BufferRange &range) {
   return fmt::format("{} {}", range.is_output ? "output" : "input", range.index);
 }
 
-class Inspector {
+class BufferInspector {
  public:
-  Inspector(const Driver &driver, cl_context context, const Task &task)
+  BufferInspector(const Driver &driver, cl_context context, const Task &task)
       : driver_(driver), context_(context), task_(task) {}
 
-  std::vector<Range> ranges() const {
-    std::vector<Range> list;
+  std::vector<BufferRange> ranges() const {
+    std::vector<BufferRange> list;
     const auto add = [&](const void *handle, const std::uint64_t *offsets, bool is_output, unsigned index) {
-      Range range;
+      BufferRange range;
       range.buffer = static_cast<cl_mem>(const_cast<void *>(handle));
       range.is_output = is_output;
       range.index = index;
@@ -62,7 +62,7 @@ class Inspector {
     return value;
   }
 
-  void look(Range &range) const {
+  void look(BufferRange &range) const {
     if (ask<cl_mem_object_type>(range.buffer, CL_MEM_TYPE) != CL_MEM_OBJECT_BUFFER)
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("OpenCL: {} is a cl_mem, but no buffer", name_of(range)));
     if (ask<cl_context>(range.buffer, CL_MEM_CONTEXT) != context_) {
@@ -84,19 +84,20 @@ class Inspector {
   }
 
   // Inputs may alias.
-  void check_overlap(const std::vector<Range> &list) const {
-    std::vector<const Range *> sorted;
-    for (const Range &range : list) sorted.push_back(&range);
-    const auto place = [](const Range *range) { return std::pair(range->root, range->root_start_bytes); };
-    std::sort(sorted.begin(), sorted.end(), [&](const Range *a, const Range *b) { return place(a) < place(b); });
+  void check_overlap(const std::vector<BufferRange> &list) const {
+    std::vector<const BufferRange *> sorted;
+    for (const BufferRange &range : list) sorted.push_back(&range);
+    const auto place = [](const BufferRange *range) { return std::pair(range->root, range->root_start_bytes); };
+    std::sort(sorted.begin(), sorted.end(),
+              [&](const BufferRange *a, const BufferRange *b) { return place(a) < place(b); });
     // All ranges are equally long: whatever overlaps, overlaps its neighbours of the other kind too.
-    const Range *last = nullptr, *last_output = nullptr;
-    for (const Range *range : sorted) {
-      const auto meets = [&](const Range *before) {
+    const BufferRange *last = nullptr, *last_output = nullptr;
+    for (const BufferRange *range : sorted) {
+      const auto meets = [&](const BufferRange *before) {
         return before != nullptr && before->root == range->root &&
                range->root_start_bytes - before->root_start_bytes < task_.length_bytes;
       };
-      const Range *other = range->is_output && meets(last) ? last : meets(last_output) ? last_output : nullptr;
+      const BufferRange *other = range->is_output && meets(last) ? last : meets(last_output) ? last_output : nullptr;
       if (other != nullptr) {
         base::fail(TANDEM_ERROR_OVERLAP,
                    fmt::format("OpenCL: {} overlaps {} in their buffer ({} bytes from {} and {})", name_of(*range),
@@ -113,7 +114,7 @@ class Inspector {
 };
 
 // A kernel call of a task, and what it needs until it is over.
-struct Part {
+struct KernelCall {
   device::KernelRange range;
   std::uint64_t start_bytes = 0;  // in the shards
   DeviceBuffer offsets, records;
@@ -121,27 +122,27 @@ struct Part {
 };
 
 // One task, started on the caller's queue.
-class DeviceRun {
+class OpenclRun final : public device::DeviceRun {
  public:
-  DeviceRun(Workplace place, cl_command_queue queue, const Task &task)
-      : place_(std::move(place)), driver_(place_.session->driver()), task_(task) {
+  OpenclRun(device::Workplace place, cl_command_queue queue, const Task &task)
+      : place_(std::move(place)), session_(session_of(place_)), driver_(session_.driver()), task_(task) {
     check(driver_.clRetainCommandQueue(queue), "clRetainCommandQueue");
     queue_ = Queue(queue, driver_.clReleaseCommandQueue);
-    ranges_ = Inspector(driver_, place_.session->context(), task).ranges();
+    ranges_ = BufferInspector(driver_, session_.context(), task).ranges();
   }
-  ~DeviceRun() {
+  ~OpenclRun() override {
     if (is_over_ || driver_.clFinish(queue_.get()) == CL_SUCCESS) return;
     device::quarantine(std::move(parts_));  // the device may still write there
-    place_.session->lose();
+    session_.lose();
   }
-  DeviceRun(const DeviceRun &) = delete;
-  DeviceRun &operator=(const DeviceRun &) = delete;
+  OpenclRun(const OpenclRun &) = delete;
+  OpenclRun &operator=(const OpenclRun &) = delete;
 
-  void start() {
+  void start(const core::Control &) override {
     is_over_ = false;
     const auto one_buffer = [&](bool output) {
-      const Range *first = nullptr;
-      for (const Range &range : ranges_) {
+      const BufferRange *first = nullptr;
+      for (const BufferRange &range : ranges_) {
         if (range.is_output != output) continue;
         if (first != nullptr && first->buffer != range.buffer) return false;
         if (first == nullptr) first = &range;
@@ -150,7 +151,7 @@ class DeviceRun {
     };
     if (one_buffer(false) && one_buffer(true)) {
       start_in_place(Binding::offsets);
-    } else if (fits_arguments(place_.session->device(), task_)) {
+    } else if (fits_arguments(session_.opencl_device(), task_)) {
       start_in_place(Binding::arguments);
     } else {
       start_by_copies();
@@ -158,32 +159,31 @@ class DeviceRun {
     check(driver_.clFlush(queue_.get()), "clFlush");
   }
 
-  void wait_and_merge() {
+  void wait_and_merge() override {
     if (is_over_) return;
     events_.wait();
     is_over_ = true;
     if (task_.mode != Mode::compare) return;
-    for (const Part &part : *parts_)
+    for (const KernelCall &part : *parts_)
       device::merge_records(part.range, part.record_values, part.start_bytes, task_.prepared->rows(), task_.mismatches);
   }
 
  private:
-  Variant choose(Access access, Binding binding) {
-    return place_.chooser.choose(prepared_of(task_), place_.session->programs(), task_.mode, access, binding,
-                                 task_.length_bytes);
+  device::Variant choose(Access access, Binding binding) const {
+    return place_.choose(device::prepared_of(task_), task_.mode, access, binding, task_.length_bytes);
   }
 
   Access access_in_place() const {
-    return place_.chooser.access(std::all_of(ranges_.begin(), ranges_.end(), [](const Range &range) {
+    return session_.access(std::all_of(ranges_.begin(), ranges_.end(), [](const BufferRange &range) {
       return range.is_aligned && range.root_start_bytes % kAlignedBytes == 0;
     }));
   }
 
   void start_in_place(Binding binding) {
-    const Variant variant = choose(access_in_place(), binding);
+    const device::Variant variant = choose(access_in_place(), binding);
     std::vector<std::uint64_t> offsets;
     std::vector<cl_mem> shards;
-    for (const Range &range : ranges_) {
+    for (const BufferRange &range : ranges_) {
       offsets.push_back(range.start_bytes);
       if (binding == Binding::arguments) shards.push_back(range.buffer);
     }
@@ -195,31 +195,31 @@ class DeviceRun {
   // More shards in buffers of their own than a kernel has arguments for: pieces are copied, on the device, to where one
   // buffer holds them all.
   void start_by_copies() {
-    const Session &session = *place_.session;
     const unsigned columns = task_.prepared->columns(), rows = task_.prepared->rows();
-    const Variant variant = choose(place_.chooser.access(true), Binding::offsets);
-    std::uint64_t most = std::min(most_piece_bytes(place_, task_, variant, 1), pitch_of(task_.length_bytes));
-    Reservation reserved[2];
+    const device::Variant variant = choose(session_.access(true), Binding::offsets);
+    std::uint64_t most =
+        std::min(device::most_piece_bytes(place_, task_, variant, 1), device::pitch_of(task_.length_bytes));
+    device::Reservation reserved[2];
     for (;; most = most / 2 / kAlignedBytes * kAlignedBytes) {  // others may have most of it
-      reserved[0] = session.budget().try_reserve(most * columns);
-      if (reserved[0]) reserved[1] = session.budget().try_reserve(most * rows);
+      reserved[0] = session_.budget().try_reserve(most * columns);
+      if (reserved[0]) reserved[1] = session_.budget().try_reserve(most * rows);
       if (reserved[1] || most <= kAlignedBytes) break;
       reserved[0].release();
     }
     if (!reserved[1]) {
       base::fail(TANDEM_ERROR_OUT_OF_MEMORY,
                  fmt::format("OpenCL: the memory budget of {} ({} bytes) has no {} bytes left of each of {} shards",
-                             session.device().name, session.budget().bytes(), most, columns + rows));
+                             session_.device().name, session_.budget().bytes(), most, columns + rows));
     }
     const std::uint64_t pitch = most;
-    scratch_[0] = DeviceBuffer(session, std::move(reserved[0]), CL_MEM_READ_WRITE, pitch * columns);
-    scratch_[1] = DeviceBuffer(session, std::move(reserved[1]), CL_MEM_READ_WRITE, pitch * rows);
+    scratch_[0] = DeviceBuffer(session_, std::move(reserved[0]), CL_MEM_READ_WRITE, pitch * columns);
+    scratch_[1] = DeviceBuffer(session_, std::move(reserved[1]), CL_MEM_READ_WRITE, pitch * rows);
     std::vector<std::uint64_t> offsets;
     for (unsigned c = 0; c < columns; ++c) offsets.push_back(c * pitch);
     for (unsigned r = 0; r < rows; ++r) offsets.push_back(r * pitch);
     for (std::uint64_t done = 0; done < task_.length_bytes;) {
       const std::uint64_t length = std::min(most, task_.length_bytes - done);
-      const auto copy = [&](const Range &range, std::size_t i, bool back) {
+      const auto copy = [&](const BufferRange &range, std::size_t i, bool back) {
         const cl_mem scratch = scratch_[range.is_output].get();
         const cl_event after = events_.last();
         check(driver_.clEnqueueCopyBuffer(queue_.get(), back ? scratch : range.buffer, back ? range.buffer : scratch,
@@ -236,24 +236,24 @@ class DeviceRun {
     }
   }
 
-  void start_part(const Variant &variant, std::uint64_t start_bytes, std::uint64_t length_bytes,
+  void start_part(const device::Variant &variant, std::uint64_t start_bytes, std::uint64_t length_bytes,
                   std::uint64_t first_output, std::vector<std::uint64_t> offsets, const std::vector<cl_mem> &shards) {
-    Session &session = *place_.session;
-    Part &part = parts_->emplace_back();
+    KernelCall &part = parts_->emplace_back();
     part.start_bytes = start_bytes;
     part.range = device::cut_kernel_range(variant.spec, length_bytes, first_output);
-    part.offsets = DeviceBuffer(session, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, offsets.size() * sizeof offsets[0],
+    part.offsets = DeviceBuffer(session_, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, offsets.size() * sizeof offsets[0],
                                 offsets.data());
     cl_mem records = part.offsets.get();  // any buffer
     const bool compare = task_.mode == Mode::compare;
     if (compare) {
       part.record_values.assign(part.range.record_count * task_.prepared->rows() * 2, 0xffffffff);
-      part.records = DeviceBuffer(session, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+      part.records = DeviceBuffer(session_, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
                                   part.record_values.size() * sizeof(std::uint32_t), part.record_values.data());
       records = part.records.get();
     }
-    launch(session, queue_.get(), {variant, prepared_of(task_), part.range, part.offsets.get(), records}, shards,
-           events_.all().last(events_.empty() ? 0 : 1), events_);
+    launch(driver_, queue_.get(),
+           {variant, task_.prepared->columns(), task_.prepared->rows(), part.range, part.offsets.get(), records},
+           shards, events_.all().last(events_.empty() ? 0 : 1), events_);
     place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
     if (!compare) return;
     const cl_event after = events_.last();
@@ -263,56 +263,27 @@ class DeviceRun {
           "clEnqueueReadBuffer");
   }
 
-  Workplace place_;
+  const device::Workplace place_;
+  OpenclSession &session_;
   const Driver &driver_;
   Task task_;
   Queue queue_;
-  std::vector<Range> ranges_;
+  std::vector<BufferRange> ranges_;
   DeviceBuffer scratch_[2];
   // Stay where they are: reads go into them.
-  std::unique_ptr<std::list<Part>> parts_ = std::make_unique<std::list<Part>>();
+  std::unique_ptr<std::list<KernelCall>> parts_ = std::make_unique<std::list<KernelCall>>();
   Events events_;  // each command waits for the one before it: the caller's queue may be out of order
   bool is_over_ = true;
 };
 
-class DeviceTicket final : public core::Ticket {
- public:
-  explicit DeviceTicket(std::function<void()> failed) : failed_(std::move(failed)) {}
-
-  void add(const Workplace &place, cl_command_queue queue, const Task &task) {
-    runs_.push_back(std::make_unique<DeviceRun>(place, queue, task));
-  }
-
-  void start(core::Control &control, const Device &device) {
-    for (const auto &run : runs_) {
-      if (control.cancelled()) fail_cancelled(device);
-      run->start();
-    }
-  }
-
-  void wait() override {
-    if (error_) std::rethrow_exception(error_);
-    try {
-      for (const auto &run : runs_) run->wait_and_merge();
-    } catch (const DriverError &) {
-      error_ = std::current_exception();
-      failed_();
-      throw;
-    }
-  }
-
- private:
-  std::vector<std::unique_ptr<DeviceRun>> runs_;
-  std::function<void()> failed_;
-  std::exception_ptr error_;
-};
-
 }  // namespace
 
-std::unique_ptr<core::Ticket> start_on_device(const std::function<Workplace(cl_context)> &place, const Driver &driver,
-                                              const Device &device, std::span<const Task> tasks, core::Control &control,
-                                              const std::function<void()> &failed) {
-  auto ticket = std::make_unique<DeviceTicket>(failed);
+std::unique_ptr<core::Ticket> start_on_device(const std::function<device::Workplace(cl_context)> &place,
+                                              const OpenclDevice &device, std::span<const Task> tasks,
+                                              core::Control &control,
+                                              std::function<void(const device::DriverError &)> failed) {
+  const Driver &driver = *device.driver;
+  auto ticket = std::make_unique<device::DeviceTicket>(std::move(failed));
   for (const Task &task : tasks) {
     const auto queue = static_cast<cl_command_queue>(task.queue);
     if (queue == nullptr)
@@ -325,11 +296,11 @@ std::unique_ptr<core::Ticket> start_on_device(const std::function<Workplace(cl_c
     check(error, "clGetCommandQueueInfo");
     check(driver.clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof on, &on, nullptr), "clGetCommandQueueInfo");
     if (on != device.id) {
-      base::fail(
-          TANDEM_ERROR_INVALID_ARGUMENT,
-          fmt::format("OpenCL: the queue is of another device than the context's, {} ({})", device.name, device.model));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+                 fmt::format("OpenCL: the queue is of another device than the context's, {} ({})", device.name,
+                             device.model()));
     }
-    ticket->add(place(context), queue, task);
+    ticket->add(std::make_unique<OpenclRun>(place(context), queue, task));
   }
   ticket->start(control, device);
   return ticket;

@@ -51,33 +51,37 @@ std::string platform_text(const Driver &driver, cl_platform_id platform, cl_plat
                  "clGetPlatformInfo");
 }
 
-void describe(const Driver &driver, Device &device) {
+void describe(OpenclDevice &device) {
+  const Driver &driver = *device.driver;
   const Asker ask(driver, device.id);
   device.type = ask.number<cl_device_type>(CL_DEVICE_TYPE);
-  device.model = ask.text(CL_DEVICE_NAME);
-  device.vendor = ask.text(CL_DEVICE_VENDOR);
+  device.identity.device = ask.text(CL_DEVICE_NAME);
+  device.identity.vendor = ask.text(CL_DEVICE_VENDOR);
   device.driver_version = ask.text(CL_DRIVER_VERSION);
   device.platform_name = platform_text(driver, device.platform, CL_PLATFORM_NAME);
   device.platform_version = platform_text(driver, device.platform, CL_PLATFORM_VERSION);
+  device.identity.driver = device.platform_name + " " + device.platform_version + ", driver " + device.driver_version;
+  device.byte_lanes = device.is_cpu();
   device.memory_bytes = ask.number<cl_ulong>(CL_DEVICE_GLOBAL_MEM_SIZE);
   device.most_buffer_bytes = ask.number<cl_ulong>(CL_DEVICE_MAX_MEM_ALLOC_SIZE);
   device.local_bytes = ask.number<cl_ulong>(CL_DEVICE_LOCAL_MEM_SIZE);
   device.parameter_bytes = ask.number<std::size_t>(CL_DEVICE_MAX_PARAMETER_SIZE);
   device.most_group_items = ask.number<std::size_t>(CL_DEVICE_MAX_WORK_GROUP_SIZE);
-  device.compute_units = ask.number<cl_uint>(CL_DEVICE_MAX_COMPUTE_UNITS);
+  device.unit_count = ask.number<cl_uint>(CL_DEVICE_MAX_COMPUTE_UNITS);
   device.base_alignment_bytes = ask.number<cl_uint>(CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8;
   device.shares_memory = ask.number<cl_bool>(CL_DEVICE_HOST_UNIFIED_MEMORY) != CL_FALSE;
 }
 
 // Why the device cannot be used, or "".
-std::string nonsense(const Driver &driver, Device &device) {
+std::string nonsense(OpenclDevice &device) {
+  const Driver &driver = *device.driver;
   const Asker ask(driver, device.id);
   if (ask.number<cl_bool>(CL_DEVICE_AVAILABLE) == CL_FALSE) return "it is not available";
   if (ask.number<cl_bool>(CL_DEVICE_COMPILER_AVAILABLE) == CL_FALSE) return "it has no compiler";
   if (ask.number<cl_bool>(CL_DEVICE_ENDIAN_LITTLE) == CL_FALSE) return "it is big-endian";
   if (device.memory_bytes == 0) return "its driver reports 0 bytes of memory";
   if (device.most_buffer_bytes == 0) return "its driver reports buffers of at most 0 bytes";
-  if (device.compute_units == 0) return "its driver reports 0 compute units";
+  if (device.unit_count == 0) return "its driver reports 0 compute units";
   if (device.most_group_items == 0) return "its driver reports work-groups of at most 0 items";
   const cl_uint dimensions = ask.number<cl_uint>(CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS);
   if (dimensions < 3 || dimensions > 64)
@@ -90,6 +94,12 @@ std::string nonsense(const Driver &driver, Device &device) {
     device.most_items[d] = sizes[d];
     if (sizes[d] == 0) return fmt::format("its driver reports at most 0 work-items in dimension {}", d);
   }
+  const auto most_of = [&](unsigned dimension, std::size_t cap) {
+    return std::min({device.most_items[dimension], device.most_group_items, cap});
+  };
+  // Few of y and z: each set of local sizes costs a compile.
+  device.tried_items = {{{16, most_of(0, 1024)}, {1, most_of(1, 4)}, {1, most_of(2, 2)}}};
+  device.most_tried_element_bytes = device.is_cpu() ? 64 : 16;
   return "";
 }
 
@@ -109,18 +119,32 @@ std::vector<Object> list_of(Get get, const char *call, cl_int nothing) {
 
 }  // namespace
 
-const char *Device::kind() const noexcept {
+device::DeviceSettings OpenclDevice::settings(unsigned) const {
+  device::DeviceSettings settings;
+  settings.staging_bytes = 16 << 20;
+  if (is_cpu()) {
+    settings.kernel = {64, 1, 4, {64, 1, 1}};
+    // Measured on PoCL 3.1: (10, 4) by tables codes 1.2 GB/s; a compile takes 1 to 2.5 s, which is as much.
+    settings.compile_after_bytes = std::uint64_t{2} << 30;
+  } else {
+    settings.kernel = {8, 1, 4, {256, 1, 1}};
+    settings.compile_after_bytes = 1 << 30;
+  }
+  return settings;
+}
+
+const char *OpenclDevice::kind() const noexcept {
   if ((type & CL_DEVICE_TYPE_GPU) != 0) return "gpu";
   if ((type & CL_DEVICE_TYPE_ACCELERATOR) != 0) return "accelerator";
   return is_cpu() ? "cpu" : "custom";
 }
 
-std::vector<Device> find_devices(const Driver &driver, const base::Log &log) {
+std::vector<OpenclDevice> find_devices(const Driver &driver, const base::Log &log) {
   const base::ForkPause pause;  // it loads the drivers
   const auto platforms = list_of<cl_platform_id>(
       [&](cl_uint room, cl_platform_id *out, cl_uint *count) { return driver.clGetPlatformIDs(room, out, count); },
       "clGetPlatformIDs", kPlatformNotFound);
-  std::vector<Device> usable;
+  std::vector<OpenclDevice> usable;
   for (std::size_t p = 0; p < platforms.size(); ++p) {
     std::vector<cl_device_id> ids;
     try {
@@ -129,32 +153,35 @@ std::vector<Device> find_devices(const Driver &driver, const base::Log &log) {
             return driver.clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, room, out, count);
           },
           "clGetDeviceIDs", CL_DEVICE_NOT_FOUND);
-    } catch (const DriverError &error) {
+    } catch (const device::DriverError &error) {
       log.say(TANDEM_LOG_WARNING, fmt::format("opencl: platform {} left out: {}", p, error.what()));
     }
     for (std::size_t d = 0; d < ids.size(); ++d) {
-      Device device;
+      OpenclDevice device;
+      device.label = "OpenCL";
+      device.identity.backend = "opencl";
+      device.driver = &driver;
       device.id = ids[d];
       device.platform = platforms[p];
       device.name = fmt::format("opencl:{}:{}", p, d);
       std::string reason;
       try {
-        describe(driver, device);
-        reason = nonsense(driver, device);
-      } catch (const DriverError &error) {
+        describe(device);
+        reason = nonsense(device);
+      } catch (const device::DriverError &error) {
         reason = error.what();
       }
       if (reason.empty()) {
         usable.push_back(std::move(device));
       } else {
-        log.say(TANDEM_LOG_WARNING, fmt::format("opencl: {} ({}) left out: {}", device.name, device.model, reason));
+        log.say(TANDEM_LOG_WARNING, fmt::format("opencl: {} ({}) left out: {}", device.name, device.model(), reason));
       }
     }
   }
   return usable;
 }
 
-const Device &select_device(const std::vector<Device> &devices, const std::string &name) {
+const OpenclDevice &select_device(const std::vector<OpenclDevice> &devices, const std::string &name) {
   if (devices.empty()) {
     base::fail(
         TANDEM_ERROR_UNAVAILABLE,
@@ -164,13 +191,13 @@ const Device &select_device(const std::vector<Device> &devices, const std::strin
   }
   if (name == "opencl") {
     const auto found =
-        std::find_if(devices.begin(), devices.end(), [](const Device &device) { return !device.is_cpu(); });
+        std::find_if(devices.begin(), devices.end(), [](const OpenclDevice &device) { return !device.is_cpu(); });
     return found != devices.end() ? *found : devices.front();
   }
-  for (const Device &device : devices)
+  for (const OpenclDevice &device : devices)
     if (device.name == name) return device;
   std::string known;
-  for (const Device &device : devices) known += (known.empty() ? "" : ", ") + device.name;
+  for (const OpenclDevice &device : devices) known += (known.empty() ? "" : ", ") + device.name;
   base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("backend \"{}\" does not exist here; known: {}", name, known));
 }
 
@@ -194,9 +221,9 @@ std::vector<DeviceDescription> describe_devices(std::chrono::milliseconds patien
     std::vector<DeviceDescription> list;
     claim_driver();
     const Driver &driver = given != nullptr ? *given : open_driver();  // throws where there is no OpenCL
-    for (const Device &device : find_devices(driver, base::Log()))
+    for (const OpenclDevice &device : find_devices(driver, base::Log()))
       list.push_back(
-          {device.name, device.kind(), device.model + " (" + device.platform_name + ")", device.compute_units});
+          {device.name, device.kind(), device.model() + " (" + device.platform_name + ")", device.unit_count});
     return list;
   });
   return answer.value_or(std::vector<DeviceDescription>());

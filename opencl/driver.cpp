@@ -71,10 +71,10 @@ const char *error_name(cl_int error) noexcept {
 #undef TANDEM_NAME
 }
 
-DriverError::DriverError(cl_int error, const std::string &call)
-    : Error(means_memory(error) ? TANDEM_ERROR_OUT_OF_MEMORY : TANDEM_ERROR_DEVICE,
-            fmt::format("OpenCL: {} failed with {} ({})", call, error_name(error), error)),
-      error_(error) {}
+void fail_call(cl_int error, const char *call) {
+  throw device::DriverError(means_memory(error) ? TANDEM_ERROR_OUT_OF_MEMORY : TANDEM_ERROR_DEVICE,
+                            fmt::format("OpenCL: {} failed with {} ({})", call, error_name(error), error), error);
+}
 
 Queue make_queue(const Driver &driver, cl_context context, cl_device_id device) {
   cl_int error = CL_SUCCESS;

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.hpp"
+#include "device/device.hpp"
 #include "opencl/opencl_module.hpp"
 
 namespace tandem::opencl {
@@ -28,19 +28,12 @@ bool in_child() noexcept;  // such a one
 
 const char *error_name(cl_int error) noexcept;
 
-// A call of the driver failed. Status: OUT_OF_MEMORY for what says so, else DEVICE.
-class DriverError : public base::Error {
- public:
-  DriverError(cl_int error, const std::string &call);
-  cl_int error() const noexcept { return error_; }
-
- private:
-  cl_int error_;
-};
+// Throws device::DriverError.
+[[noreturn]] void fail_call(cl_int error, const char *call);
 
 inline void check(cl_int error, const char *call) {
   if (error != CL_SUCCESS) [[unlikely]]
-    throw DriverError(error, call);
+    fail_call(error, call);
 }
 
 // Owns one OpenCL object.
@@ -65,7 +58,6 @@ class Handle {
     if (object_ != nullptr) release_(object_);
     object_ = nullptr;
   }
-  Object forget() noexcept { return std::exchange(object_, nullptr); }
 
  private:
   Object object_ = nullptr;
@@ -115,7 +107,7 @@ std::string text_of(Get get, const char *call) {
   std::size_t bytes = 0;
   check(get(0, nullptr, &bytes), call);
   constexpr std::size_t kMostBytes = 16 << 20;
-  if (bytes > kMostBytes) throw DriverError(CL_INVALID_VALUE, call);
+  if (bytes > kMostBytes) fail_call(CL_INVALID_VALUE, call);
   std::string text(bytes, '\0');
   if (bytes != 0) check(get(bytes, text.data(), nullptr), call);
   if (const std::size_t end = text.find('\0'); end != std::string::npos) text.resize(end);

@@ -2,15 +2,12 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/log.hpp"
-#include "core/backend.hpp"
-#include "device/kernel_text.hpp"
+#include "device/options.hpp"
 
 struct tandem_opencl_module;  // opencl/opencl_module.hpp
 
@@ -22,23 +19,15 @@ enum class Transfer {
   zero_copy  // also where the driver copies what it maps
 };
 
-struct Options {
-  std::string device = "opencl";  // "opencl": the first GPU or accelerator, else the first; "opencl:P:D": that one
-  std::string technique;          // "" or "auto": by the bytes run; "tables"; "compiled" (up to 4096 coefficients)
+struct Options : device::Options {  // `device` is "opencl" or "opencl:P:D", `resources` has "opencl_mib"
+  Options() { device = "opencl"; }
   Transfer transfer = Transfer::automatic;
   bool always_shifted = false;  // kernels that make no use of alignment: what GPUs run where there is none
-  const core::TuningSource *tuning = nullptr;    // outlives the backend
-  std::uint64_t memory_budget_bytes = 0;         // of buffers on the device; 0 = half of its memory, or `resources`
-  const core::Budget *resources = nullptr;       // outlives the backend; its "opencl_mib" holds from the next run on
-  std::string cache_folder;                      // of compiled programs; "" = none
   const tandem_opencl_module *driver = nullptr;  // nullptr = libtandem_opencl.so; else outlives the backend
-  // Replaced by tests together with the driver.
-  std::function<device::KernelText(const core::Matrix &, const device::KernelSpec &)> generate =
-      device::generate_kernel;
 };
 
 // "opencl" or "opencl:P:D" with decimal numbers.
-bool is_device_name(const std::string &name) noexcept;
+inline bool is_device_name(const std::string &name) noexcept { return device::is_device_name(name, "opencl", 2); }
 
 // Touches no driver: that is the first prepare's or run's business, which throws Error (UNAVAILABLE) naming what there
 // is, for a device that this machine lacks. Throws Error (UNAVAILABLE) at once for an unknown technique, and where this

@@ -7,13 +7,11 @@
 namespace tandem::opencl {
 namespace {
 
-constexpr std::size_t kMostPrograms = 64;
-constexpr std::size_t kMostLogBytes = 300;  // of a build log in a message
 constexpr const char *kBuildOptions = "-cl-std=CL1.2";
 
 }  // namespace
 
-Kernel::~Kernel() {
+OpenclKernel::~OpenclKernel() {
   if (!handle_ || program_ == nullptr) return;
   const std::lock_guard lock(program_->mutex_);
   try {
@@ -22,17 +20,17 @@ Kernel::~Kernel() {
   }
 }
 
-Program::Program(const Driver &driver, const Device &device, ProgramHandle handle)
-    : driver_(driver), handle_(std::move(handle)), most_group_items_(0) {
-  Kernel kernel = take_kernel();
-  check(driver.clGetKernelWorkGroupInfo(kernel.get(), device.id, CL_KERNEL_WORK_GROUP_SIZE, sizeof most_group_items_,
-                                        &most_group_items_, nullptr),
+OpenclProgram::OpenclProgram(const OpenclDevice &device, ProgramHandle handle)
+    : driver_(*device.driver), handle_(std::move(handle)) {
+  OpenclKernel kernel = take_kernel();
+  check(driver_.clGetKernelWorkGroupInfo(kernel.get(), device.id, CL_KERNEL_WORK_GROUP_SIZE, sizeof most_group_items_,
+                                         &most_group_items_, nullptr),
         "clGetKernelWorkGroupInfo");
   if (most_group_items_ == 0) most_group_items_ = 1;
 }
 
-Kernel Program::take_kernel() const {
-  const std::shared_ptr<const Program> self = weak_from_this().lock();  // none yet in the constructor
+OpenclKernel OpenclProgram::take_kernel() const {
+  const std::shared_ptr<const OpenclProgram> self = weak_from_this().lock();  // none yet in the constructor
   if (self != nullptr) {
     const std::lock_guard lock(mutex_);
     if (!idle_.empty()) {
@@ -42,53 +40,43 @@ Kernel Program::take_kernel() const {
     }
   }
   cl_int error = CL_SUCCESS;
-  const cl_kernel kernel = driver_.clCreateKernel(handle_.get(), kKernelName, &error);
+  const cl_kernel kernel = driver_.clCreateKernel(handle_.get(), device::kKernelName, &error);
   check(error, "clCreateKernel");
   return {self, KernelHandle(kernel, driver_.clReleaseKernel)};
 }
 
-Programs::Programs(const Driver &driver, const Device &device, cl_context context, std::shared_ptr<DiskCache> disk,
-                   const base::Log &log)
-    : driver_(driver),
-      device_(device),
-      context_(context),
-      disk_(std::move(disk)),
-      log_(log),
-      programs_(kMostPrograms) {}
+OpenclPrograms::OpenclPrograms(const OpenclDevice &device, cl_context context, std::shared_ptr<device::DiskCache> disk,
+                               const base::Log &log)
+    : DevicePrograms(device, std::move(disk), log), driver_(*device.driver), id_(device.id), context_(context) {}
 
-Key Programs::key(const std::string &made_of) const {
-  return device::key_of({made_of, kBuildOptions, device_.vendor, device_.model, device_.driver_version,
-                         device_.platform_name, device_.platform_version});
+device::Key OpenclPrograms::key(const std::string &made_of) const {
+  const auto &device = static_cast<const OpenclDevice &>(device_);
+  return device::key_of({made_of, kBuildOptions, device.identity.vendor, device.model(), device.driver_version,
+                         device.platform_name, device.platform_version});
 }
 
-bool Programs::known(const Key &key, bool ask_disk) const {
-  return programs_.has(key) || (ask_disk && disk_->has(key));
-}
-
-std::shared_ptr<const Program> Programs::get(const Key &key, const std::function<std::string()> &text) {
-  return programs_.get(key, [&] {
-    ProgramHandle handle = load(key);
-    const bool is_new = !handle;
-    if (is_new) handle = build(text());
-    const cl_program raw = handle.get();
-    auto program = std::make_shared<const Program>(driver_, device_, std::move(handle));
-    if (is_new) keep_on_disk(key, raw);
-    return program;
-  });
+std::shared_ptr<const device::DeviceProgram> OpenclPrograms::make(const device::Key &key, const device::KernelSpec &,
+                                                                  const MakeText &text) {
+  ProgramHandle handle = load(key);
+  const bool is_new = !handle;
+  if (is_new) handle = build(text());
+  const cl_program raw = handle.get();
+  auto program = std::make_shared<const OpenclProgram>(static_cast<const OpenclDevice &>(device_), std::move(handle));
+  if (is_new) keep_on_disk(key, raw);
+  return program;
 }
 
 // From disk; an empty handle if it is not there, or if this driver does not want it any more.
-ProgramHandle Programs::load(const Key &key) const {
+ProgramHandle OpenclPrograms::load(const device::Key &key) const {
   const auto bytes = disk_->load(key);
   if (!bytes.has_value()) return {};
   const unsigned char *start = bytes->data();
   const std::size_t size = bytes->size();
   cl_int status = CL_SUCCESS, error = CL_SUCCESS;
-  ProgramHandle program(driver_.clCreateProgramWithBinary(context_, 1, &device_.id, &size, &start, &status, &error),
+  ProgramHandle program(driver_.clCreateProgramWithBinary(context_, 1, &id_, &size, &start, &status, &error),
                         driver_.clReleaseProgram);
   if (error == CL_SUCCESS) error = status;
-  if (error == CL_SUCCESS)
-    error = driver_.clBuildProgram(program.get(), 1, &device_.id, kBuildOptions, nullptr, nullptr);
+  if (error == CL_SUCCESS) error = driver_.clBuildProgram(program.get(), 1, &id_, kBuildOptions, nullptr, nullptr);
   if (error == CL_SUCCESS) return program;
   log_.say(TANDEM_LOG_INFO, fmt::format("opencl: {} refuses a program from the cache ({}); built from its text",
                                         device_.name, error_name(error)));
@@ -96,7 +84,7 @@ ProgramHandle Programs::load(const Key &key) const {
   return {};
 }
 
-ProgramHandle Programs::build(const std::string &text) const {
+ProgramHandle OpenclPrograms::build(const std::string &text) const {
   const auto started = std::chrono::steady_clock::now();
   const char *start = text.data();
   const std::size_t size = text.size();
@@ -104,12 +92,12 @@ ProgramHandle Programs::build(const std::string &text) const {
   ProgramHandle program(driver_.clCreateProgramWithSource(context_, 1, &start, &size, &error),
                         driver_.clReleaseProgram);
   check(error, "clCreateProgramWithSource");
-  error = driver_.clBuildProgram(program.get(), 1, &device_.id, kBuildOptions, nullptr, nullptr);
+  error = driver_.clBuildProgram(program.get(), 1, &id_, kBuildOptions, nullptr, nullptr);
   if (error == CL_BUILD_PROGRAM_FAILURE) {
     const std::string log = build_log(program.get());
     log_.say(TANDEM_LOG_WARNING, fmt::format("opencl: {}: a kernel does not build: {}", device_.name, log));
     base::fail(TANDEM_ERROR_DEVICE, fmt::format("OpenCL: a generated kernel does not build on {} ({}): {}",
-                                                device_.name, device_.model, log.substr(0, kMostLogBytes)));
+                                                device_.name, device_.model(), log.substr(0, device::kMostLogBytes)));
   }
   check(error, "clBuildProgram");
   log_.say(TANDEM_LOG_DEBUG,
@@ -118,25 +106,24 @@ ProgramHandle Programs::build(const std::string &text) const {
   return program;
 }
 
-std::string Programs::build_log(cl_program program) const {
+std::string OpenclPrograms::build_log(cl_program program) const {
   try {
     return text_of(
         [&](std::size_t size, void *out, std::size_t *needed) {
-          return driver_.clGetProgramBuildInfo(program, device_.id, CL_PROGRAM_BUILD_LOG, size, out, needed);
+          return driver_.clGetProgramBuildInfo(program, id_, CL_PROGRAM_BUILD_LOG, size, out, needed);
         },
         "clGetProgramBuildInfo");
-  } catch (const DriverError &error) {
+  } catch (const device::DriverError &error) {
     return std::string("no build log: ") + error.what();
   }
 }
 
 // Where the driver gives no binary there is nothing to keep; that is no error.
-void Programs::keep_on_disk(const Key &key, cl_program program) const noexcept {
+void OpenclPrograms::keep_on_disk(const device::Key &key, cl_program program) const noexcept {
   if (!disk_->in_use()) return;
-  constexpr std::size_t kMostBinaryBytes = 32 << 20;
   std::size_t size = 0;
   if (driver_.clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr) != CL_SUCCESS ||
-      size == 0 || size > kMostBinaryBytes)
+      size == 0 || size > device::kMostBinaryBytes)
     return;
   try {
     std::vector<unsigned char> bytes(size);

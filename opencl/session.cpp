@@ -3,20 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <utility>
-
-#include "device/quarantine.hpp"
 
 namespace tandem::opencl {
 namespace {
 
-constexpr std::uint64_t kLeastBufferBytes = 4096;
-constexpr std::size_t kMostTables = 32;
-
-std::uint64_t rounded(std::uint64_t bytes) { return std::bit_ceil(std::max(bytes, kLeastBufferBytes)); }
-
-Context make_context(const Driver &driver, const Device &device, cl_context foreign) {
+Context make_context(const OpenclDevice &device, cl_context foreign) {
+  const Driver &driver = *device.driver;
   if (foreign != nullptr) {
     check(driver.clRetainContext(foreign), "clRetainContext");
     return {foreign, driver.clReleaseContext};
@@ -29,13 +22,14 @@ Context make_context(const Driver &driver, const Device &device, cl_context fore
   return {context, driver.clReleaseContext};
 }
 
-}  // namespace
-
-void fail_cancelled(const Device &device) {
-  base::fail(TANDEM_ERROR_CANCELLED, fmt::format("cancelled: {} runs nothing of this job any more", device.name));
+// A round size, where the device has such buffers.
+std::uint64_t roomy(const OpenclSession &session, std::uint64_t bytes) {
+  return std::max(bytes, std::min(device::grown(bytes), session.device().most_buffer_bytes));
 }
 
-DeviceBuffer::DeviceBuffer(const Session &session, cl_mem_flags flags, std::uint64_t bytes, void *host)
+}  // namespace
+
+DeviceBuffer::DeviceBuffer(const OpenclSession &session, cl_mem_flags flags, std::uint64_t bytes, void *host)
     : reserved_(session.budget().try_reserve(bytes)) {
   if (!reserved_) {
     base::fail(TANDEM_ERROR_OUT_OF_MEMORY,
@@ -45,43 +39,26 @@ DeviceBuffer::DeviceBuffer(const Session &session, cl_mem_flags flags, std::uint
   buffer_ = make_buffer(session.driver(), session.context(), flags, bytes, host);
 }
 
-DeviceBuffer::DeviceBuffer(const Session &session, Reservation reserved, cl_mem_flags flags, std::uint64_t bytes,
-                           void *host)
+DeviceBuffer::DeviceBuffer(const OpenclSession &session, device::Reservation reserved, cl_mem_flags flags,
+                           std::uint64_t bytes, void *host)
     : reserved_(std::move(reserved)), buffer_(make_buffer(session.driver(), session.context(), flags, bytes, host)) {}
 
-cl_mem GrowingBuffer::get(const Session &session, std::uint64_t bytes) {
-  if (bytes > capacity_bytes_) {
-    reset();
-    const std::uint64_t roomy = std::max(bytes, std::min(rounded(bytes), session.device().most_buffer_bytes));
-    Reservation reserved = session.budget().try_reserve(roomy);
-    const std::uint64_t capacity = reserved ? roomy : bytes;
+cl_mem GrowingBuffer::get(const OpenclSession &session, std::uint64_t bytes) {
+  if (bytes > bytes_) {
+    *this = GrowingBuffer();
+    const std::uint64_t round = roomy(session, bytes);
+    device::Reservation reserved = session.budget().try_reserve(round);
+    const std::uint64_t capacity = reserved ? round : bytes;
     buffer_ = reserved ? DeviceBuffer(session, std::move(reserved), CL_MEM_READ_WRITE, capacity)
                        : DeviceBuffer(session, CL_MEM_READ_WRITE, capacity);
-    capacity_bytes_ = capacity;
+    bytes_ = capacity;
   }
   return buffer_.get();
 }
 
-void GrowingBuffer::reset() noexcept {
-  buffer_.reset();
-  capacity_bytes_ = 0;
-}
+OpenclPinned::~OpenclPinned() { release(); }
 
-void Slot::make_room(std::uint64_t input_bytes, std::uint64_t output_bytes, std::uint64_t offset_bytes,
-                     std::uint64_t record_bytes, std::uint64_t most_bytes) {
-  const auto grown = [](const GrowingBuffer &buffer, std::uint64_t bytes) {
-    return bytes <= buffer.capacity_bytes() ? buffer.capacity_bytes() : rounded(bytes);
-  };
-  if (grown(inputs, input_bytes) + grown(outputs, output_bytes) + grown(offsets, offset_bytes) +
-          grown(records, record_bytes) <=
-      most_bytes)
-    return;
-  for (GrowingBuffer *buffer : {&inputs, &outputs, &offsets, &records}) buffer->reset();
-}
-
-PinnedMemory::~PinnedMemory() { release(); }
-
-void PinnedMemory::release() noexcept {
+void OpenclPinned::release() noexcept {
   if (address_ != nullptr) {
     // The buffer lives until the driver has done this.
     driver_->clEnqueueUnmapMemObject(queue_.get(), buffer_.get(), address_, 0, nullptr, nullptr);
@@ -93,10 +70,10 @@ void PinnedMemory::release() noexcept {
   queue_.reset();
 }
 
-std::byte *PinnedMemory::get(const Session &session, cl_command_queue queue, std::uint64_t bytes) {
+std::byte *OpenclPinned::get(const OpenclSession &session, cl_command_queue queue, std::uint64_t bytes) {
   if (bytes <= capacity_bytes_) return address_;
   release();
-  const std::uint64_t capacity = std::max(bytes, std::min(rounded(bytes), session.device().most_buffer_bytes));
+  const std::uint64_t capacity = roomy(session, bytes);
   driver_ = &session.driver();
   check(driver_->clRetainCommandQueue(queue), "clRetainCommandQueue");
   queue_ = Queue(queue, driver_->clReleaseCommandQueue);
@@ -110,66 +87,123 @@ std::byte *PinnedMemory::get(const Session &session, cl_command_queue queue, std
   return address_;
 }
 
-bool Lane::drain(const Driver &driver) noexcept {
+OpenclLane::OpenclLane(OpenclSession &session) : session_(session), driver_(session.driver()) {
+  for (Queue *queue : {&up, &run, &down}) *queue = make_queue(driver_, session.context(), session.opencl_device().id);
+}
+
+bool OpenclLane::drain() noexcept {
   bool is_over = true;
   for (const Queue *queue : {&up, &run, &down})
-    if (*queue && driver.clFinish(queue->get()) != CL_SUCCESS) is_over = false;
-  if (is_over)
-    for (Slot &slot : slots) slot.events.reset();
-  return is_over;
+    if (*queue && driver_.clFinish(queue->get()) != CL_SUCCESS) is_over = false;
+  if (!is_over) {
+    session_.lose();
+    return false;
+  }
+  for (OpenclSlot &slot : slots) slot.events.reset();
+  return true;
 }
 
-Session::Session(const Driver &driver, const Device &device, std::shared_ptr<DiskCache> disk,
-                 std::shared_ptr<MemoryBudget> budget, const base::Log &log, cl_context foreign)
-    : driver_(driver),
-      device_(device),
-      budget_(std::move(budget)),
-      context_(make_context(driver, device, foreign)),
-      programs_(driver_, device_, context_.get(), std::move(disk), log),
-      lanes_(kMostLanes),
-      tables_(kMostTables) {
-  budget_->add(this);
+void OpenclLane::make_room(unsigned slot, const device::DevicePiece &piece, std::uint64_t most_bytes) {
+  OpenclSlot &to = slots[slot];
+  const std::uint64_t inputs = piece.input_bytes(), outputs = piece.output_bytes(), records = piece.record_bytes();
+  const std::uint64_t offsets = (piece.of->columns() + piece.of->rows()) * sizeof(std::uint64_t);
+  device::keep_within<GrowingBuffer>(
+      most_bytes, {{&to.inputs, inputs}, {&to.outputs, outputs}, {&to.offsets, offsets}, {&to.records, records}});
+  to.inputs.get(session_, inputs);
+  to.outputs.get(session_, outputs);
+  to.offsets.get(session_, offsets);
+  if (records != 0) to.records.get(session_, records);
+  to.host_inputs.get(session_, up.get(), inputs);
+  to.host_outputs.get(session_, up.get(), outputs);
 }
 
-Session::~Session() { budget_->remove(this); }
-
-// Lanes and tables that nobody uses now.
-void Session::give_idle_memory() noexcept {
-  lanes_.take_idle();
-  tables_.clear();
+void OpenclLane::upload(unsigned slot, bool outputs, std::uint64_t at_bytes, const std::byte *from,
+                        std::uint64_t bytes) {
+  const GrowingBuffer &to = outputs ? slots[slot].outputs : slots[slot].inputs;
+  check(driver_.clEnqueueWriteBuffer(up.get(), to.get(), CL_FALSE, at_bytes, bytes, from, 0, nullptr,
+                                     slots[slot].events.next(driver_)),
+        "clEnqueueWriteBuffer");
 }
 
-std::shared_ptr<const DeviceBuffer> Session::tables(const device::DevicePrepared &prepared) {
-  if (auto found = tables_.find(prepared.id)) return found;
-  std::vector<std::uint32_t> words = device::pack_nibble_tables(prepared.matrix);
-  auto buffer = std::make_shared<const DeviceBuffer>(*this, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
-                                                     words.size() * sizeof words[0], words.data());
-  tables_.add(prepared.id, buffer);
-  return buffer;
+cl_mem OpenclLane::send_offsets(cl_command_queue queue, OpenclSlot &slot) {
+  const std::uint64_t bytes = slot.offset_values.size() * sizeof(std::uint64_t);
+  const cl_mem offsets = slot.offsets.get(session_, bytes);
+  check(driver_.clEnqueueWriteBuffer(queue, offsets, CL_FALSE, 0, bytes, slot.offset_values.data(), 0, nullptr,
+                                     slot.events.next(driver_)),
+        "clEnqueueWriteBuffer");
+  return offsets;
 }
 
-Session::LaneLease Session::take_lane(const core::Control &control) {
-  const auto make = [this] {
-    auto lane = std::make_unique<Lane>();
-    for (Queue *queue : {&lane->up, &lane->run, &lane->down}) *queue = make_queue(driver_, context_.get(), device_.id);
-    return lane;
-  };
-  return lanes_.take(shared_from_this(), control, make, [this] { fail_cancelled(device_); });
+cl_mem OpenclLane::clear_records(cl_command_queue queue, OpenclSlot &slot, std::uint64_t bytes) {
+  const cl_mem records = slot.records.get(session_, bytes);
+  const cl_uint nothing = 0xffffffff;
+  check(driver_.clEnqueueFillBuffer(queue, records, &nothing, sizeof nothing, 0, bytes, 0, nullptr,
+                                    slot.events.next(driver_)),
+        "clEnqueueFillBuffer");
+  return records;
 }
 
-bool Session::settle(LaneLease &lane) noexcept {
-  if (lane->drain(driver_)) return true;
-  device::quarantine(lane.remove());
-  lose();
-  return false;
+void OpenclLane::read_records(cl_command_queue queue, OpenclSlot &slot, std::uint64_t bytes) {
+  const cl_event computed = slot.events.last();
+  slot.record_values.resize(bytes / sizeof(std::uint32_t));
+  check(driver_.clEnqueueReadBuffer(queue, slot.records.get(), CL_FALSE, 0, bytes, slot.record_values.data(), 1,
+                                    &computed, slot.events.next(driver_)),
+        "clEnqueueReadBuffer");
 }
 
-void launch(Session &session, cl_command_queue queue, const Launch &what, std::span<const cl_mem> shards,
+void OpenclLane::launch(unsigned slot, const device::DevicePiece &piece) {
+  OpenclSlot &in = slots[slot];
+  const unsigned columns = piece.of->columns(), rows = piece.of->rows();
+  in.offset_values.resize(columns + rows);
+  for (unsigned c = 0; c < columns; ++c) in.offset_values[c] = c * piece.pitch_bytes();
+  for (unsigned r = 0; r < rows; ++r) in.offset_values[columns + r] = r * piece.pitch_bytes();
+  const cl_mem offsets = send_offsets(up.get(), in);
+  cl_mem records = offsets;  // any buffer
+  if (piece.of->compares()) records = clear_records(up.get(), in, piece.record_bytes());
+  check(driver_.clFlush(up.get()), "clFlush");
+  const cl_mem shards[] = {in.inputs.get(), in.outputs.get()};
+  opencl::launch(driver_, run.get(), {piece.of->variant, columns, rows, piece.range, offsets, records}, shards,
+                 in.events.all(), in.events);
+  check(driver_.clFlush(run.get()), "clFlush");
+}
+
+void OpenclLane::download(unsigned slot, std::uint64_t at_bytes, std::byte *to, std::uint64_t bytes) {
+  const cl_event computed = slots[slot].events.last();
+  check(driver_.clEnqueueReadBuffer(down.get(), slots[slot].outputs.get(), CL_FALSE, at_bytes, bytes, to, 1, &computed,
+                                    slots[slot].events.next(driver_)),
+        "clEnqueueReadBuffer");
+}
+
+void OpenclLane::end_piece(unsigned slot, const device::DevicePiece &piece) {
+  if (piece.of->compares()) read_records(down.get(), slots[slot], piece.record_bytes());
+  check(driver_.clFlush(down.get()), "clFlush");
+}
+
+OpenclSession::OpenclSession(std::shared_ptr<const device::Device> on, std::shared_ptr<device::MemoryBudget> budget,
+                             std::shared_ptr<device::DiskCache> disk, const base::Log &log, bool always_shifted,
+                             cl_context foreign)
+    : DeviceSession(std::move(on), std::move(budget)),
+      always_shifted_(always_shifted),
+      context_(make_context(opencl_device(), foreign)),
+      programs_(opencl_device(), context_.get(), std::move(disk), log) {
+  begin();
+}
+
+device::Access OpenclSession::access(bool is_aligned) const noexcept {
+  if (always_shifted_) return device::Access::shifted;
+  if (is_aligned && opencl_device().base_alignment_bytes >= kAlignedBytes) return device::Access::aligned;
+  return opencl_device().is_cpu() ? device::Access::direct : device::Access::shifted;
+}
+
+std::shared_ptr<const void> OpenclSession::make_tables(std::vector<std::uint32_t> words) {
+  return std::make_shared<const DeviceBuffer>(*this, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
+                                              words.size() * sizeof words[0], words.data());
+}
+
+void launch(const Driver &driver, cl_command_queue queue, const Launch &what, std::span<const cl_mem> shards,
             std::span<const cl_event> after, Events &events) {
-  const Driver &driver = session.driver();
-  const bool tables = what.variant.spec.technique == device::Technique::tables;
   const auto &local = what.variant.spec.tuning.local;
-  Kernel kernel = what.variant.program->take_kernel();
+  OpenclKernel kernel = static_cast<const OpenclProgram &>(*what.variant.program).take_kernel();
   cl_uint index = 0;
   const auto argument = [&](std::size_t bytes, const void *value) {
     check(driver.clSetKernelArg(kernel.get(), index++, bytes, value), "clSetKernelArg");
@@ -181,13 +215,11 @@ void launch(Session &session, cl_command_queue queue, const Launch &what, std::s
   value(cl_ulong{what.range.end});
   value(cl_ulong{what.range.length});
   value(what.records);
-  std::shared_ptr<const DeviceBuffer> table_buffer;
-  if (tables) {
-    table_buffer = session.tables(what.prepared);
-    value(table_buffer->get());
-    value(cl_uint{what.prepared.columns()});
-    value(cl_uint{what.prepared.rows()});
-    argument(what.prepared.columns() * device::kTableBytesPerColumn, nullptr);
+  if (what.variant.tables != nullptr) {
+    value(static_cast<const DeviceBuffer *>(what.variant.tables.get())->get());
+    value(cl_uint{what.columns});
+    value(cl_uint{what.rows});
+    argument(what.columns * device::kTableBytesPerColumn, nullptr);
   }
   const std::size_t local_size[] = {local[0], local[1], local[2]};
   const std::size_t global_size[] = {what.range.group_count * local[0], local[1], local[2]};

@@ -1,45 +1,33 @@
-// Everything that is alive on one device in one OpenCL context. After an error of the driver the backend drops its
-// session and makes another: nothing of a context that failed is used again.
+// OpenCL's words for device/session.hpp: all objects of one OpenCL context. After an error of the driver the backend
+// drops its session and makes another: nothing of a context that failed is used again.
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <memory>
+#include <span>
 #include <vector>
 
-#include "device/kernel_text.hpp"
-#include "device/lane_pool.hpp"
-#include "device/latest_few.hpp"
-#include "device/memory_budget.hpp"
-#include "opencl/prepared.hpp"
+#include "device/piece_stream.hpp"
 #include "opencl/programs.hpp"
 
 namespace tandem::opencl {
 
-using device::MemoryBudget, device::Reservation;
-
-class Session;
-
-[[noreturn]] void fail_cancelled(const Device &device);
+class OpenclSession;
 
 // A buffer on the device, within the memory budget.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
   // Throws Error (OUT_OF_MEMORY) with the budget.
-  DeviceBuffer(const Session &session, cl_mem_flags flags, std::uint64_t bytes, void *host = nullptr);
+  DeviceBuffer(const OpenclSession &session, cl_mem_flags flags, std::uint64_t bytes, void *host = nullptr);
   // With bytes reserved before.
-  DeviceBuffer(const Session &session, Reservation reserved, cl_mem_flags flags, std::uint64_t bytes,
+  DeviceBuffer(const OpenclSession &session, device::Reservation reserved, cl_mem_flags flags, std::uint64_t bytes,
                void *host = nullptr);
 
   cl_mem get() const noexcept { return buffer_.get(); }
-  void reset() noexcept {
-    buffer_.reset();
-    reserved_.release();
-  }
 
  private:
-  Reservation reserved_;  // after the buffer: that goes first
+  device::Reservation reserved_;  // after the buffer: that goes first
   Buffer buffer_;
 };
 
@@ -47,26 +35,25 @@ class DeviceBuffer {
 class GrowingBuffer {
  public:
   // At least `bytes` long; what it held is lost if it has to grow.
-  cl_mem get(const Session &session, std::uint64_t bytes);
+  cl_mem get(const OpenclSession &session, std::uint64_t bytes);
   cl_mem get() const noexcept { return buffer_.get(); }
-  std::uint64_t capacity_bytes() const noexcept { return capacity_bytes_; }
-  void reset() noexcept;
+  std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:
   DeviceBuffer buffer_;
-  std::uint64_t capacity_bytes_ = 0;
+  std::uint64_t bytes_ = 0;
 };
 
 // Memory of the host that the driver allocated, mapped for as long as it lives: what a device reads and writes without
 // a copy on the way.
-class PinnedMemory {
+class OpenclPinned {
  public:
-  PinnedMemory() = default;
-  ~PinnedMemory();
-  PinnedMemory(const PinnedMemory &) = delete;
-  PinnedMemory &operator=(const PinnedMemory &) = delete;
+  OpenclPinned() = default;
+  ~OpenclPinned();
+  OpenclPinned(const OpenclPinned &) = delete;
+  OpenclPinned &operator=(const OpenclPinned &) = delete;
 
-  std::byte *get(const Session &session, cl_command_queue queue, std::uint64_t bytes);
+  std::byte *get(const OpenclSession &session, cl_command_queue queue, std::uint64_t bytes);
   std::byte *get() const noexcept { return address_; }
 
  private:
@@ -80,86 +67,90 @@ class PinnedMemory {
 };
 
 // Room for one piece of work under way.
-struct Slot {
-  // Before a piece: makes sure that the four buffers, grown to what it needs, have `most_bytes` together. What they
-  // grew to for pieces of another shape is given back.
-  void make_room(std::uint64_t input_bytes, std::uint64_t output_bytes, std::uint64_t offset_bytes,
-                 std::uint64_t record_bytes, std::uint64_t most_bytes);
-
-  PinnedMemory host_inputs, host_outputs;
+struct OpenclSlot {
+  OpenclPinned host_inputs, host_outputs;
   GrowingBuffer inputs, outputs, offsets, records;
   std::vector<std::uint64_t> offset_values;  // what `offsets` is to hold
   std::vector<std::uint32_t> record_values;  // what `records` held
   Events events;                             // of its commands
 };
 
-// What one run uses: queues for upload, kernel and download, so that three pieces are under way at once.
-struct Lane {
-  static constexpr unsigned kSlots = 3;
-  Queue up, run, down;
-  std::array<Slot, kSlots> slots;
-
-  // Waits until nothing of this lane runs any more. false: the driver cannot say so.
-  bool drain(const Driver &driver) noexcept;
-};
-
-class Session final : public std::enable_shared_from_this<Session>, private device::MemoryHolder {
+class OpenclLane final : public device::DeviceLane {
  public:
-  static constexpr unsigned kMostLanes = 2;
+  explicit OpenclLane(OpenclSession &session);
 
-  // A context of its own, or `foreign`, the caller's.
-  Session(const Driver &driver, const Device &device, std::shared_ptr<DiskCache> disk,
-          std::shared_ptr<MemoryBudget> budget, const base::Log &log, cl_context foreign = nullptr);
-  ~Session();
-  Session(const Session &) = delete;
-  Session &operator=(const Session &) = delete;
+  bool drain() noexcept override;
+  void make_room(unsigned slot, const device::DevicePiece &piece, std::uint64_t most_bytes) override;
+  std::byte *host(unsigned slot, bool outputs) const noexcept override {
+    return (outputs ? slots[slot].host_outputs : slots[slot].host_inputs).get();
+  }
+  std::span<const std::uint32_t> records(unsigned slot, const device::DevicePiece &) const noexcept override {
+    return slots[slot].record_values;
+  }
+  void upload(unsigned slot, bool outputs, std::uint64_t at_bytes, const std::byte *from, std::uint64_t bytes) override;
+  void launch(unsigned slot, const device::DevicePiece &piece) override;
+  void download(unsigned slot, std::uint64_t at_bytes, std::byte *to, std::uint64_t bytes) override;
+  void end_piece(unsigned slot, const device::DevicePiece &piece) override;
+  void wait(unsigned slot) override { slots[slot].events.wait(); }
 
-  const Driver &driver() const noexcept { return driver_; }
-  const Device &device() const noexcept { return device_; }
-  cl_context context() const noexcept { return context_.get(); }
-  Programs &programs() noexcept { return programs_; }
-  MemoryBudget &budget() const noexcept { return *budget_; }
+  // Commands for a slot's events, on a queue of this lane: the offsets, and the records of a compare, cleared and,
+  // after the last command, read. Throws DriverError.
+  cl_mem send_offsets(cl_command_queue queue, OpenclSlot &slot);
+  cl_mem clear_records(cl_command_queue queue, OpenclSlot &slot, std::uint64_t bytes);
+  void read_records(cl_command_queue queue, OpenclSlot &slot, std::uint64_t bytes);
 
-  // Work of it could not be brought to an end: it is not to be used again.
-  void lose() noexcept { is_lost_.store(true, std::memory_order_relaxed); }
-  bool is_lost() const noexcept { return is_lost_.load(std::memory_order_relaxed); }
-
-  // The nibble tables of a matrix on the device; kept for the matrices that were used last.
-  std::shared_ptr<const DeviceBuffer> tables(const device::DevicePrepared &prepared);
-
-  using LaneLease = device::LanePool<Lane>::Lease;
-
-  // A lane of one's own; waits for one while all are taken. Throws Error (CANCELLED) if that comes first.
-  LaneLease take_lane(const core::Control &control);
-
-  // After an error: drains the lane. Where that fails (false) the lane with all that the device may still write to is
-  // quarantined, and the session is lost.
-  bool settle(LaneLease &lane) noexcept;
+  Queue up, run, down;
+  std::array<OpenclSlot, kSlots> slots;
 
  private:
-  void give_idle_memory() noexcept override;
-
+  OpenclSession &session_;
   const Driver &driver_;
-  const Device device_;
-  const std::shared_ptr<MemoryBudget> budget_;
-  Context context_;
-  std::atomic<bool> is_lost_{false};
-  Programs programs_;
-  device::LanePool<Lane> lanes_;
-  device::LatestFew<DeviceBuffer> tables_;  // by prepared's id
 };
+
+class OpenclSession final : public device::DeviceSession {
+ public:
+  // A context of its own, or `foreign`, the caller's.
+  OpenclSession(std::shared_ptr<const device::Device> device, std::shared_ptr<device::MemoryBudget> budget,
+                std::shared_ptr<device::DiskCache> disk, const base::Log &log, bool always_shifted = false,
+                cl_context foreign = nullptr);
+  ~OpenclSession() override { end(); }
+
+  const OpenclDevice &opencl_device() const noexcept { return static_cast<const OpenclDevice &>(device()); }
+  const Driver &driver() const noexcept { return *opencl_device().driver; }
+  cl_context context() const noexcept { return context_.get(); }
+  device::DevicePrograms &programs() noexcept override { return programs_; }
+
+  // For shards that begin, or do not all begin, at multiples of kAlignedBytes in buffers that the driver placed.
+  device::Access access(bool is_aligned) const noexcept;
+  device::Access access_of_slots() const noexcept override { return access(true); }
+
+ private:
+  std::unique_ptr<device::DeviceLane> make_lane() override { return std::make_unique<OpenclLane>(*this); }
+  std::shared_ptr<const void> make_tables(std::vector<std::uint32_t> words) override;
+
+  const bool always_shifted_;
+  Context context_;
+  OpenclPrograms programs_;
+};
+
+// The widest element.
+inline constexpr std::uint64_t kAlignedBytes = 64;
+
+inline OpenclSession &session_of(const device::Workplace &place) {
+  return static_cast<OpenclSession &>(*place.session);
+}
 
 // A call of a kernel that only lacks its shards.
 struct Launch {
-  const Variant &variant;
-  const device::DevicePrepared &prepared;
+  const device::Variant &variant;
+  unsigned columns, rows;
   device::KernelRange range;
   cl_mem offsets, records;
 };
 
 // Sets the arguments and starts the kernel after the commands of `after`; its own event is added to `events`. `shards`:
 // inputs' buffer and outputs' buffer (Binding::offsets), or one for each input and output.
-void launch(Session &session, cl_command_queue queue, const Launch &what, std::span<const cl_mem> shards,
+void launch(const Driver &driver, cl_command_queue queue, const Launch &what, std::span<const cl_mem> shards,
             std::span<const cl_event> after, Events &events);
 
 }  // namespace tandem::opencl

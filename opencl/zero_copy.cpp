@@ -23,7 +23,7 @@ constexpr std::uint64_t kOtherArgumentBytes = 9 * 8;
 // memory that nobody can write to.
 class HostBuffers {
  public:
-  HostBuffers(const Session &session, const Task &task) : session_(session) {
+  HostBuffers(const OpenclSession &session, const Task &task) : session_(session) {
     const cl_mem_flags of_outputs = task.mode == Mode::compare ? CL_MEM_READ_ONLY : CL_MEM_READ_WRITE;
     for (unsigned r = 0; r < task.prepared->rows(); ++r) add(task.outputs[r], task, of_outputs);
     for (unsigned c = 0; c < task.prepared->columns(); ++c) add(task.inputs[c], task, CL_MEM_READ_ONLY);
@@ -42,19 +42,19 @@ class HostBuffers {
     in_order_.push_back(buffer.get());
   }
 
-  const Session &session_;
+  const OpenclSession &session_;
   std::map<const std::byte *, Buffer> by_address_;
   std::vector<cl_mem> in_order_;
 };
 
 }  // namespace
 
-bool fits_arguments(const Device &device, const Task &task) noexcept {
+bool fits_arguments(const OpenclDevice &device, const Task &task) noexcept {
   const std::uint64_t shards = std::uint64_t{task.prepared->rows()} + task.prepared->columns();
   return shards * sizeof(void *) + kOtherArgumentBytes <= device.parameter_bytes;
 }
 
-bool fits_zero_copy(const Device &device, const Task &task) {
+bool fits_zero_copy(const OpenclDevice &device, const Task &task) {
   if (!fits_arguments(device, task) || task.length_bytes > device.most_buffer_bytes) return false;
   std::vector<const std::byte *> starts(task.inputs, task.inputs + task.prepared->columns());
   starts.insert(starts.end(), task.outputs, task.outputs + task.prepared->rows());
@@ -66,32 +66,32 @@ bool fits_zero_copy(const Device &device, const Task &task) {
   return true;
 }
 
-bool run_zero_copy(const Workplace &place, const Task &task, core::Control &control) {
-  Session &session = *place.session;
+bool run_zero_copy(const device::Workplace &place, const Task &task, core::Control &control) {
+  OpenclSession &session = session_of(place);
   const Driver &driver = session.driver();
   const unsigned columns = task.prepared->columns(), rows = task.prepared->rows();
-  const Variant variant =
-      place.chooser.choose(prepared_of(task), session.programs(), task.mode, place.chooser.access(false),
-                           device::Binding::arguments, task.length_bytes);
+  const device::Variant variant = place.choose(device::prepared_of(task), task.mode, session.access(false),
+                                               device::Binding::arguments, task.length_bytes);
   const bool compare = task.mode == Mode::compare;
   const std::uint64_t most = std::max<std::uint64_t>(kLaunchBytes / (columns + rows) / 4096 * 4096, 4096);
 
   std::optional<HostBuffers> made;
   try {
     made.emplace(session, task);
-  } catch (const DriverError &) {  // a driver need not take every address
+  } catch (const device::DriverError &) {  // a driver need not take every address
     return false;
   }
   const HostBuffers &buffers = *made;
-  auto lane = session.take_lane(control);  // after the buffers: it is drained before they go
-  const cl_command_queue queue = lane->run.get();
+  auto lease = session.take_lane(control);  // after the buffers: it is drained before they go
+  auto &lane = static_cast<OpenclLane &>(*lease);
+  const cl_command_queue queue = lane.run.get();
   struct Flight {
     device::KernelRange range;
     std::uint64_t start_bytes;
   };
   std::array<Flight, kLaunchesAtOnce> flights{};
   const auto finish = [&](unsigned index) {
-    Slot &slot = lane->slots[index];
+    OpenclSlot &slot = lane.slots[index];
     if (slot.events.empty()) return;
     slot.events.wait();
     if (compare) {
@@ -102,38 +102,22 @@ bool run_zero_copy(const Workplace &place, const Task &task, core::Control &cont
   try {
     unsigned next = 0;
     for (std::uint64_t done = 0; done < task.length_bytes; next = (next + 1) % kLaunchesAtOnce) {
-      if (control.cancelled()) fail_cancelled(session.device());
+      if (control.cancelled()) device::fail_cancelled(session.device());
       finish(next);
       const std::uint64_t length = std::min(most, task.length_bytes - done);
-      Slot &slot = lane->slots[next];
+      OpenclSlot &slot = lane.slots[next];
       const device::KernelRange range = device::cut_kernel_range(
           variant.spec, length, reinterpret_cast<std::uintptr_t>(task.outputs[0]) + task.offset_bytes + done);
       flights[next] = {range, task.offset_bytes + done};
       slot.offset_values.assign(columns + rows, done);
-      const std::uint64_t offset_bytes = slot.offset_values.size() * sizeof(std::uint64_t);
-      const cl_mem offsets = slot.offsets.get(session, offset_bytes);
-      check(driver.clEnqueueWriteBuffer(queue, offsets, CL_FALSE, 0, offset_bytes, slot.offset_values.data(), 0,
-                                        nullptr, slot.events.next(driver)),
-            "clEnqueueWriteBuffer");
+      const cl_mem offsets = lane.send_offsets(queue, slot);
       const std::uint64_t record_bytes = range.record_count * rows * device::kRecordBytes;
       cl_mem records = offsets;  // any buffer
-      if (compare) {
-        records = slot.records.get(session, record_bytes);
-        const cl_uint nothing = 0xffffffff;
-        check(driver.clEnqueueFillBuffer(queue, records, &nothing, sizeof nothing, 0, record_bytes, 0, nullptr,
-                                         slot.events.next(driver)),
-              "clEnqueueFillBuffer");
-      }
-      launch(session, queue, {variant, prepared_of(task), range, offsets, records}, buffers.all(), slot.events.all(),
+      if (compare) records = lane.clear_records(queue, slot, record_bytes);
+      launch(driver, queue, {variant, columns, rows, range, offsets, records}, buffers.all(), slot.events.all(),
              slot.events);
       place.kernel_calls.fetch_add(1, std::memory_order_relaxed);
-      if (compare) {
-        slot.record_values.resize(record_bytes / sizeof(std::uint32_t));
-        const cl_event computed = slot.events.last();
-        check(driver.clEnqueueReadBuffer(queue, records, CL_FALSE, 0, record_bytes, slot.record_values.data(), 1,
-                                         &computed, slot.events.next(driver)),
-              "clEnqueueReadBuffer");
-      }
+      if (compare) lane.read_records(queue, slot, record_bytes);
       check(driver.clFlush(queue), "clFlush");
       done += length;
     }
@@ -151,7 +135,7 @@ bool run_zero_copy(const Workplace &place, const Task &task, core::Control &cont
       check(driver.clFinish(queue), "clFinish");
     }
   } catch (...) {
-    if (!place.session->settle(lane)) {
+    if (!session.settle(lease)) {
       base::fail(TANDEM_ERROR_DEVICE, fmt::format("OpenCL: work on {} does not come to an end: it may still write to "
                                                   "the shards in this memory",
                                                   session.device().name));

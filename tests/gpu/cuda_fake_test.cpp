@@ -1532,6 +1532,13 @@ TEST(CudaPrograms, ABlockThatIsTooLargeIsMadeSmaller) {
   work.run(*backend, *prepared, Mode::assign);
   EXPECT_TRUE(work.is_right(Mode::assign));
   EXPECT_TRUE(heard.has("64x1x1 instead")) << heard.text;
+  work.run(*backend, *prepared, Mode::assign);
+  EXPECT_EQ(heard.text.find("instead"), heard.text.rfind("instead")) << "said once: " << heard.text;
+  for (const auto &[name, items] : {std::pair("local_x", 2048u), std::pair("local_z", 65u)}) {
+    const auto [status, message] = status_of([&] { backend->prepare_tuned(work.matrix, {{name, items}}); });
+    EXPECT_EQ(status, TANDEM_ERROR_UNAVAILABLE) << name;
+    EXPECT_NE(message.find("local size " + std::to_string(items)), std::string::npos) << message;
+  }
   const auto forced = backend->prepare_tuned(work.matrix, {{"local_x", 128}});
   EXPECT_EQ(status_of([&] { work.run(*backend, *forced, Mode::assign); }).first, TANDEM_ERROR_UNAVAILABLE);
   EXPECT_EQ(status_of([&] {

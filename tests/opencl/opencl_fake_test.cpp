@@ -50,9 +50,7 @@ class FakeOpencl final : public core::Backend {
     backend_ = opencl::make_backend(options, base::Log());
   }
   const core::Traits &traits() const noexcept override { return backend_->traits(); }
-  std::shared_ptr<const core::Prepared> prepare(const core::Matrix &matrix) override {
-    return backend_->prepare(matrix);
-  }
+  std::shared_ptr<const core::Prepared> prepare(const core::Operator &what) override { return backend_->prepare(what); }
   void run(std::span<const core::Task> tasks, core::Control &control) override { backend_->run(tasks, control); }
 
  private:
@@ -490,9 +488,9 @@ TEST(OpenclMemory, TheBudgetHoldsOverJobs) {
 TEST(OpenclSession, AWaitForALaneCanBeCancelled) {
   FakeDriver driver;
   const auto devices = opencl::find_devices(*driver.table(), base::Log());
-  const auto session = std::make_shared<opencl::Session>(*driver.table(), devices.at(0),
-                                                         std::make_shared<device::DiskCache>("", base::Log()),
-                                                         std::make_shared<device::MemoryBudget>(1 << 20), base::Log());
+  const auto session = std::make_shared<opencl::OpenclSession>(
+      std::make_shared<const opencl::OpenclDevice>(devices.at(0)), std::make_shared<device::MemoryBudget>(1 << 20),
+      std::make_shared<device::DiskCache>("", base::Log()), base::Log());
   core::Control control;
   std::thread waiter;
   std::atomic<bool> cancelled{false};

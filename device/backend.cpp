@@ -1,0 +1,180 @@
+#include "device/backend.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "base/error.hpp"
+#include "device/piece_stream.hpp"
+
+namespace tandem::device {
+
+using core::Control;
+using core::MemoryKind;
+using core::Mode;
+using core::Task;
+
+bool is_device_name(std::string_view name, std::string_view backend, unsigned number_count) noexcept {
+  if (!name.starts_with(backend)) return false;
+  if (name.size() == backend.size()) return true;
+  const char *at = name.data() + backend.size(), *const end = name.data() + name.size();
+  for (unsigned i = 0; i < number_count; ++i) {
+    int number = 0;
+    if (at == end || *at != ':' || at + 1 == end || at[1] == '-') return false;
+    const auto [stopped, error] = std::from_chars(at + 1, end, number);
+    if (error != std::errc()) return false;
+    at = stopped;
+  }
+  return at == end;
+}
+
+void check_options(const Options &options, bool is_name, const char *label, const char *names) {
+  if (!is_name) {
+    base::fail(TANDEM_ERROR_UNAVAILABLE,
+               fmt::format("backend \"{}\" does not exist; {} devices are {}", options.device, label, names));
+  }
+  const std::string &technique = options.technique;
+  if (technique.empty() || technique == "auto" || technique == "compiled" || technique == "tables") return;
+  base::fail(TANDEM_ERROR_UNAVAILABLE,
+             fmt::format("kernel \"{}\" is unknown to backend \"{}\"; known: auto, compiled, tables", technique,
+                         options.device));
+}
+
+DeviceBackend::DeviceBackend(const Options &options, MemoryKind memory, core::Resource budget, const base::Log &log)
+    : log_(log),
+      options_(options),
+      memory_(memory),
+      budget_(budget),
+      as_asked_(traits_called(options.device)),
+      traits_(&as_asked_) {}
+
+DeviceBackend::~DeviceBackend() = default;
+
+core::Traits DeviceBackend::traits_called(const std::string &name) const {
+  core::Traits traits;
+  traits.name = name;
+  traits.lanes = DeviceSession::kMostLanes;
+  traits.memories = {MemoryKind::host, memory_};
+  return traits;
+}
+
+const DeviceBackend::Found &DeviceBackend::found() const {
+  claim();
+  const std::lock_guard lock(mutex_);
+  if (found_ == nullptr) {
+    Found found;
+    found.device = find();
+    const Device &device = *found.device;
+    found.disk = std::make_shared<DiskCache>(options_.cache_folder, log_);
+    found.budget = std::make_shared<MemoryBudget>(budget_bytes(device, device.memory_bytes / 2));
+    found.chooser = std::make_unique<const KernelChooser>(options_, device, log_);
+    found.traits = traits_called(device.name);
+    if (options_.tuning != nullptr && !options_.tuning->knows(found.chooser->identity())) {
+      log_.say(TANDEM_LOG_WARNING,
+               fmt::format("{}: {}: nothing in the tuning file was measured on {} or another device of {}: ignored",
+                           device.identity.backend, device.name, device.model(), device.identity.vendor));
+    }
+    found_ = std::make_unique<const Found>(std::move(found));
+    traits_.store(&found_->traits, std::memory_order_release);
+  } else {
+    check_usable(*found_->device);
+  }
+  return *found_;
+}
+
+std::uint64_t DeviceBackend::budget_bytes(const Device &device, std::uint64_t half_bytes) const noexcept {
+  const std::uint64_t mib = options_.resources != nullptr ? options_.resources->amount(budget_) : UINT64_MAX;
+  std::uint64_t most = device.memory_bytes;
+  if (mib < UINT64_MAX >> 20) {
+    most = std::min(most, mib << 20);
+  } else if (options_.memory_budget_bytes == 0) {
+    most = half_bytes;
+  }
+  return options_.memory_budget_bytes != 0 ? std::min(most, options_.memory_budget_bytes) : most;
+}
+
+std::shared_ptr<const core::Prepared> DeviceBackend::make_prepared(const core::Operator &what,
+                                                                   std::optional<DeviceSettings> forced) const {
+  return std::make_shared<DevicePrepared>(what, std::move(forced));
+}
+
+std::shared_ptr<const core::Prepared> DeviceBackend::prepare(const core::Operator &what) {
+  found();  // says early what the machine lacks
+  return make_prepared(what, std::nullopt);
+}
+
+std::shared_ptr<const core::Prepared> DeviceBackend::prepare_tuned(const core::Operator &what,
+                                                                   const core::TuningValues &values) {
+  return make_prepared(what, found().chooser->forced_settings(what.output_count(), values));
+}
+
+std::vector<core::TuningParameter> DeviceBackend::tuning_parameters(unsigned rows, unsigned, Mode) const {
+  return found().chooser->parameters(rows);
+}
+core::TuningIdentity DeviceBackend::tuning_identity() const { return found().chooser->identity(); }
+std::string DeviceBackend::tuning_kernel_hash() const { return found().chooser->kernel_hash(); }
+
+Workplace DeviceBackend::place_in(std::shared_ptr<DeviceSession> session) {
+  session->budget().set(budget_bytes(session->device(), session->usable_bytes() / 2));
+  return {std::move(session), *known().chooser, kernel_calls_};
+}
+
+void DeviceBackend::guarded(const std::function<void(const Workplace &)> &body) {
+  std::shared_ptr<DeviceSession> session;
+  try {
+    {
+      const std::lock_guard lock(mutex_);
+      if (session_ == nullptr || session_->is_lost()) session_ = open(known().device, known().budget, known().disk);
+      session = session_;
+    }
+    const Workplace place = place_in(session);
+    session->within([&] { body(place); });
+  } catch (const DriverError &error) {
+    failed(session, error);
+    throw;
+  }
+}
+
+const Task &DeviceBackend::checked_for_device(const Task &task) const {
+  if (task.prepared->columns() == 0) {
+    base::fail(TANDEM_ERROR_UNSUPPORTED,
+               fmt::format("{}: a matrix without columns on device memory", known().device->label));
+  }
+  return task;
+}
+
+void DeviceBackend::run(std::span<const Task> tasks, Control &control) {
+  if (tasks.empty()) return;
+  const Device &device = *found().device;
+  std::vector<Task> staged, on_device;
+  for (const Task &task : tasks) {
+    if (task.length_bytes == 0 || task.prepared->rows() == 0) continue;
+    if (task.memory == memory_) {
+      on_device.push_back(checked_for_device(task));
+    } else if (task.memory != MemoryKind::host) {
+      base::fail(TANDEM_ERROR_UNSUPPORTED,
+                 fmt::format("{}: memory kind {}", device.name, static_cast<std::int32_t>(task.memory)));
+    } else if (task.prepared->columns() == 0) {
+      if (control.cancelled()) fail_cancelled(device);
+      apply_nothing(task);
+    } else if (!run_in_place(task, control)) {
+      staged.push_back(task);
+    }
+  }
+  if (!staged.empty()) guarded([&](const Workplace &place) { run_staged(place, staged, control); });
+  if (!on_device.empty()) start_on_device(on_device, control)->wait();
+}
+
+std::unique_ptr<core::Ticket> DeviceBackend::submit(std::span<const Task> tasks, Control &control) {
+  const auto is_on_device = [&](const Task &task) { return task.memory == memory_; };
+  if (tasks.empty() || !std::all_of(tasks.begin(), tasks.end(), is_on_device)) return Backend::submit(tasks, control);
+  found();
+  std::vector<Task> on_device;
+  for (const Task &task : tasks)
+    if (task.length_bytes != 0 && task.prepared->rows() != 0) on_device.push_back(checked_for_device(task));
+  return start_on_device(on_device, control);
+}
+
+}  // namespace tandem::device

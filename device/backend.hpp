@@ -1,0 +1,90 @@
+// A device behind the Backend interface: all of it that is alike for every driver. gpu/ and opencl/ derive from it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/log.hpp"
+#include "core/backend.hpp"
+#include "core/budget.hpp"
+#include "device/options.hpp"
+#include "device/session.hpp"
+
+namespace tandem::device {
+
+class DeviceBackend : public core::Backend {
+ public:
+  ~DeviceBackend() override;
+
+  const core::Traits &traits() const noexcept override { return *traits_.load(std::memory_order_acquire); }
+  std::shared_ptr<const core::Prepared> prepare(const core::Operator &what) override;
+  std::shared_ptr<const core::Prepared> prepare_tuned(const core::Operator &what,
+                                                      const core::TuningValues &values) override;
+  std::vector<core::TuningParameter> tuning_parameters(unsigned rows, unsigned columns, core::Mode mode) const override;
+  core::TuningIdentity tuning_identity() const override;
+  std::string tuning_kernel_hash() const override;
+  void run(std::span<const core::Task> tasks, core::Control &control) override;
+  std::unique_ptr<core::Ticket> submit(std::span<const core::Task> tasks, core::Control &control) override;
+  std::uint64_t kernel_calls() const noexcept override { return kernel_calls_.load(std::memory_order_relaxed); }
+
+ protected:
+  // `memory`: of its device shards. `budget`: the resource that counts MiB of buffers.
+  DeviceBackend(const Options &options, core::MemoryKind memory, core::Resource budget, const base::Log &log);
+
+  // What a driver has of its own.
+  virtual void claim() const = 0;                          // the driver, for this process
+  virtual std::shared_ptr<const Device> find() const = 0;  // the device that the options name; the log hears of it
+  virtual void check_usable(const Device &) const {}       // before each call: throws Error (DEVICE) for a dead one
+  virtual std::shared_ptr<const core::Prepared> make_prepared(const core::Operator &what,
+                                                              std::optional<DeviceSettings> forced) const;
+  virtual std::shared_ptr<DeviceSession> open(std::shared_ptr<const Device> device,
+                                              std::shared_ptr<MemoryBudget> budget,
+                                              std::shared_ptr<DiskCache> disk) const = 0;
+  // An error of the driver ended a run in this session; null: it could not be opened.
+  virtual void failed(const std::shared_ptr<DeviceSession> &session, const DriverError &error) noexcept = 0;
+  // Runs a task on host shards where they lie. false: nothing was done, they are to be streamed.
+  virtual bool run_in_place(const core::Task &, core::Control &) { return false; }
+  virtual std::unique_ptr<core::Ticket> start_on_device(std::span<const core::Task> tasks, core::Control &control) = 0;
+
+  struct Found {
+    std::shared_ptr<const Device> device;
+    std::shared_ptr<MemoryBudget> budget;
+    std::shared_ptr<DiskCache> disk;
+    std::unique_ptr<const KernelChooser> chooser;
+    core::Traits traits;
+  };
+  // The device, looked for by the first call. Throws Error: in a child, where there is none, and for a dead one.
+  const Found &found() const;
+  const Found &known() const noexcept { return *found_; }  // after found()
+
+  // `half_bytes` unless somebody said otherwise, which may be while jobs run.
+  std::uint64_t budget_bytes(const Device &device, std::uint64_t half_bytes) const noexcept;
+  Workplace place_in(std::shared_ptr<DeviceSession> session);
+  // In the session of the backend's own, opened when there is none.
+  void guarded(const std::function<void(const Workplace &)> &body);
+
+  const base::Log log_;
+  mutable std::mutex mutex_;  // of sessions, and of the look for the device
+  std::shared_ptr<DeviceSession> session_;
+
+ private:
+  core::Traits traits_called(const std::string &name) const;
+  const core::Task &checked_for_device(const core::Task &task) const;
+
+  const Options options_;
+  const core::MemoryKind memory_;
+  const core::Resource budget_;
+  const core::Traits as_asked_;
+  mutable std::unique_ptr<const Found> found_;
+  mutable std::atomic<const core::Traits *> traits_;
+  std::atomic<std::uint64_t> kernel_calls_{0};
+};
+
+}  // namespace tandem::device

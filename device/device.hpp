@@ -1,0 +1,68 @@
+// What a backend knows of its device, and what a failed call of its driver becomes.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/error.hpp"
+#include "core/tuning.hpp"
+#include "device/kernel_text.hpp"
+
+namespace tandem::device {
+
+// The values that may be tuned.
+struct DeviceSettings {
+  KernelTuning kernel;
+  std::uint64_t staging_bytes = 0;        // of a piece: inputs and outputs together
+  std::uint64_t compile_after_bytes = 0;  // of inputs that a matrix was applied to
+};
+
+// Each backend derives from it what its driver wants to know.
+struct Device {
+  virtual ~Device();
+
+  // What suits a device that nobody has measured, for a matrix of so many rows.
+  virtual DeviceSettings settings(unsigned rows) const = 0;
+
+  const std::string &model() const noexcept { return identity.device; }
+  const std::string &driver_text() const noexcept { return identity.driver; }
+
+  const char *label = "";  // in messages: "OpenCL"
+  std::string name;        // "opencl:0:1"
+  core::TuningIdentity identity;
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t local_bytes = 0;  // of a work-group
+  std::uint64_t most_buffer_bytes = UINT64_MAX;
+  unsigned unit_count = 0;  // compute units, multiprocessors
+  // Of a work-group: items in each dimension, and together.
+  std::array<std::size_t, 3> most_items{};
+  std::size_t most_group_items = 0;
+
+  Dialect dialect = Dialect::opencl_c;
+  bool byte_lanes = false;
+  unsigned architecture = 75;              // CUDA C: KernelSpec's
+  unsigned most_element_bytes = 64;        // that a kernel can have
+  Loads most_loads = Loads::plain;         // the last kind that a kernel can have
+  unsigned most_tried_element_bytes = 64;  // by autotune
+  // Local sizes that autotune tries, least and most; 0: not tried.
+  std::array<std::array<std::size_t, 2>, 3> tried_items{};
+  // Whether a buffer has its memory from its making on, so that smaller pieces help where there was too little.
+  bool allocates_at_once = false;
+};
+
+// A call of the driver failed. Status: OUT_OF_MEMORY for what says so, else DEVICE.
+class DriverError : public base::Error {
+ public:
+  DriverError(tandem_status status, std::string message, int number)
+      : Error(status, std::move(message)), number_(number) {}
+  int number() const noexcept { return number_; }  // the driver's
+
+ private:
+  int number_;
+};
+
+[[noreturn]] void fail_cancelled(const Device &device);
+
+}  // namespace tandem::device

@@ -1,0 +1,214 @@
+#include "device/piece_stream.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <list>
+#include <string>
+#include <utility>
+
+namespace tandem::device {
+namespace {
+
+using core::Mode;
+using core::Task;
+
+constexpr std::uint64_t kLine = 64;
+constexpr std::uint64_t kSmallPieceBytes = 16 << 10;  // of a shard: where memory is that short, one piece at a time
+constexpr unsigned kPiecesAtOnce = DeviceSession::kMostLanes * DeviceLane::kSlots;
+
+void add(std::byte *sum, const std::byte *bytes, std::uint64_t count) noexcept {
+  for (std::uint64_t i = 0; i < count; ++i) sum[i] ^= bytes[i];
+}
+
+class PieceStream {
+ public:
+  PieceStream(const Workplace &place, DeviceLane &lane) : place_(place), lane_(lane) {}
+
+  // Takes the next slot, when the piece that was there is done. false: there was no memory for it, nothing was started,
+  // and smaller pieces may find some.
+  bool feed(const DevicePiece &piece) {
+    finish(next_);
+    try {
+      lane_.make_room(next_, piece, place_.budget_bytes_of_staging() / kPiecesAtOnce);
+    } catch (const base::Error &error) {
+      if (error.status() != TANDEM_ERROR_OUT_OF_MEMORY || !place_.session->device().allocates_at_once) throw;
+      no_room_ = error.what();
+      return false;
+    }
+    pieces_[next_] = piece;
+    start(next_, piece);
+    next_ = (next_ + 1) % slot_count_;
+    return true;
+  }
+  const std::string &no_room() const noexcept { return no_room_; }
+
+  void finish_all() {
+    for (unsigned i = 0; i < DeviceLane::kSlots; ++i) {
+      finish(next_);
+      next_ = (next_ + 1) % DeviceLane::kSlots;
+    }
+  }
+
+  // After finish_all(): gives all memory back, and goes on with so many slots.
+  void begin_again(unsigned slot_count) noexcept {
+    lane_.release();
+    slot_count_ = slot_count;
+    next_ = 0;
+  }
+
+ private:
+  void start(unsigned slot, const DevicePiece &piece) {
+    const HostTask &work = *piece.of;
+    upload(slot, false, lane_.host(slot, false), work.task->inputs, work.input_is_direct, piece);
+    if (work.compares()) upload(slot, true, lane_.host(slot, true), work.task->outputs, work.output_is_direct, piece);
+    lane_.launch(slot, piece);
+    place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
+    if (!work.compares()) download(slot, piece);
+    lane_.end_piece(slot, piece);
+  }
+
+  static bool is_any(const std::vector<bool> &flags) {
+    return std::find(flags.begin(), flags.end(), true) != flags.end();
+  }
+
+  // Copies a piece of each shard into staging memory, unless the device reads it where it lies, and sends it off.
+  template <class Byte>
+  void upload(unsigned slot, bool outputs, std::byte *staging, Byte *const *shards, const std::vector<bool> &direct,
+              const DevicePiece &piece) {
+    const std::uint64_t pitch = piece.pitch_bytes();
+    const bool one_by_one = is_any(direct);
+    for (unsigned i = 0; i < direct.size(); ++i) {
+      const std::byte *from = shards[i] + piece.offset_bytes;
+      if (!direct[i]) {
+        std::memcpy(staging + i * pitch, from, piece.length_bytes);
+        from = staging + i * pitch;
+      }
+      if (one_by_one) lane_.upload(slot, outputs, i * pitch, from, piece.length_bytes);
+    }
+    if (!one_by_one) lane_.upload(slot, outputs, 0, staging, pitch * (direct.size() - 1) + piece.length_bytes);
+  }
+
+  void download(unsigned slot, const DevicePiece &piece) {
+    const HostTask &work = *piece.of;
+    const std::uint64_t pitch = piece.pitch_bytes();
+    std::byte *const staging = lane_.host(slot, true);
+    if (!is_any(work.output_is_direct))
+      return lane_.download(slot, 0, staging, pitch * (work.rows() - 1) + piece.length_bytes);
+    for (unsigned r = 0; r < work.rows(); ++r) {
+      std::byte *to = work.output_is_direct[r] ? work.task->outputs[r] + piece.offset_bytes : staging + r * pitch;
+      lane_.download(slot, r * pitch, to, piece.length_bytes);
+    }
+  }
+
+  // Waits for a slot's piece, and hands its result to the caller.
+  void finish(unsigned slot) {
+    if (pieces_[slot].of == nullptr) return;
+    lane_.wait(slot);
+    const DevicePiece piece = std::exchange(pieces_[slot], {});
+    const HostTask &work = *piece.of;
+    const Task &task = *work.task;
+    if (work.compares())
+      return merge_records(piece.range, lane_.records(slot, piece), piece.offset_bytes, work.rows(), task.mismatches);
+    for (unsigned r = 0; r < work.rows(); ++r) {
+      if (work.output_is_direct[r]) continue;
+      const std::byte *from = lane_.host(slot, true) + r * piece.pitch_bytes();
+      std::byte *to = task.outputs[r] + piece.offset_bytes;
+      if (task.mode == Mode::accumulate) {
+        add(to, from, piece.length_bytes);
+      } else {
+        std::memcpy(to, from, piece.length_bytes);
+      }
+    }
+  }
+
+  const Workplace &place_;
+  DeviceLane &lane_;
+  std::array<DevicePiece, DeviceLane::kSlots> pieces_;
+  unsigned next_ = 0, slot_count_ = DeviceLane::kSlots;
+  std::string no_room_;
+};
+
+HostTask look_into(const Workplace &place, const Task &task) {
+  HostTask work;
+  work.task = &task;
+  // The XOR of accumulate happens in the caller's memory, so the device computes the product alone.
+  const Mode mode = task.mode == Mode::accumulate ? Mode::assign : task.mode;
+  work.variant =
+      place.choose(prepared_of(task), mode, place.session->access_of_slots(), Binding::offsets, task.length_bytes);
+  work.input_is_direct.resize(work.columns());
+  work.output_is_direct.resize(work.rows());
+  place.session->find_direct(work);
+  return work;
+}
+
+void run_one(const Workplace &place, const HostTask &work, PieceStream &stream, core::Control &control) {
+  const Task &task = *work.task;
+  std::uint64_t most = most_piece_bytes(place, task, work.variant, kPiecesAtOnce);
+  for (std::uint64_t done = 0; done < task.length_bytes;) {
+    if (control.cancelled()) fail_cancelled(place.session->device());
+    const std::uint64_t length = std::min(most, task.length_bytes - done);
+    if (!stream.feed({&work, cut_kernel_range(work.variant.spec, length, 0), task.offset_bytes + done, length})) {
+      // The budget is not what the device, or the host, has left: others use it too. Smaller pieces, then.
+      if (length <= kLine) base::fail(TANDEM_ERROR_OUT_OF_MEMORY, stream.no_room());
+      stream.finish_all();
+      most = std::max(kLine, length / 2 / kLine * kLine);
+      stream.begin_again(most > kSmallPieceBytes ? DeviceLane::kSlots : 1);
+      place.session->give_idle_memory();
+      continue;
+    }
+    done += length;
+  }
+}
+
+}  // namespace
+
+std::uint64_t most_piece_bytes(const Workplace &place, const Task &task, const Variant &variant,
+                               unsigned pieces_at_once) {
+  const Device &device = place.session->device();
+  const std::uint64_t shards = std::uint64_t{task.prepared->rows()} + task.prepared->columns();
+  // Half of it: offsets, and buffers that grow to powers of two.
+  const std::uint64_t budget = place.budget_bytes_of_staging() / pieces_at_once / 2;
+  const std::uint64_t most = std::min({variant.staging_bytes, budget, device.most_buffer_bytes});
+  std::uint64_t piece = most / shards / kLine * kLine;
+  if (task.mode == Mode::compare) {
+    // A record of each output for each tile; one more for the last tile, which may be short, one for head and tail
+    // each.
+    const auto &tuning = variant.spec.tuning;
+    const std::uint64_t tile = std::uint64_t{tuning.element_bytes} * tuning.elements_per_item * tuning.local[0];
+    const std::uint64_t of_tile = task.prepared->rows() * kRecordBytes;
+    const std::uint64_t rest = most > 3 * of_tile ? most - 3 * of_tile : 0;
+    // piece * shards + piece / tile * of_tile <= rest. Tuning values are at most 2^30 and, for a tile, 2^28: no
+    // overflow.
+    piece = rest * tile / (shards * tile + of_tile) / kLine * kLine;
+  }
+  if (piece == 0 && budget >= shards * 2 * kLine) piece = kLine;  // of a tuning value, not of memory
+  if (piece == 0) {
+    base::fail(TANDEM_ERROR_OUT_OF_MEMORY,
+               fmt::format("{}: the memory budget of {} on {} ({} bytes) does not hold {} bytes of each of {} shards",
+                           device.label, device.name, device.model(), place.session->budget().bytes(), kLine, shards));
+  }
+  return piece;
+}
+
+void run_staged(const Workplace &place, std::span<const Task> tasks, core::Control &control) {
+  if (tasks.empty()) return;
+  auto lane = place.session->take_lane(control);
+  PieceStream stream(place, *lane);
+  std::list<HostTask> works;  // stay where they are until their last piece is done
+  try {
+    for (const Task &task : tasks) {
+      works.push_back(look_into(place, task));
+      run_one(place, works.back(), stream, control);
+      if (works.size() > DeviceLane::kSlots) works.pop_front();  // each has taken a slot at least
+    }
+    stream.finish_all();
+  } catch (...) {
+    place.session->settle(lane);
+    throw;
+  }
+}
+
+}  // namespace tandem::device

@@ -1,0 +1,51 @@
+// Host shards, streamed through a device: while one piece is uploaded another is computed and a third downloaded.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "device/session.hpp"
+
+namespace tandem::device {
+
+// A task on memory of the host, with what was found out about it.
+struct HostTask {
+  const core::Task *task = nullptr;
+  Variant variant;
+  // Whether the device reads, or writes, this shard where it lies.
+  std::vector<bool> input_is_direct, output_is_direct;
+
+  bool compares() const noexcept { return task->mode == core::Mode::compare; }
+  unsigned columns() const noexcept { return task->prepared->columns(); }
+  unsigned rows() const noexcept { return task->prepared->rows(); }
+};
+
+// Distance of two shards in staging memory: aligned for every element.
+inline std::uint64_t pitch_of(std::uint64_t length_bytes) { return (length_bytes + 63) / 64 * 64; }
+
+// Bytes of each shard, under way in a slot.
+struct DevicePiece {
+  const HostTask *of = nullptr;
+  KernelRange range;
+  std::uint64_t offset_bytes = 0, length_bytes = 0;
+
+  std::uint64_t pitch_bytes() const noexcept { return pitch_of(length_bytes); }
+  std::uint64_t input_bytes() const noexcept { return pitch_bytes() * of->columns(); }
+  std::uint64_t output_bytes() const noexcept { return pitch_bytes() * of->rows(); }
+  std::uint64_t record_bytes() const noexcept {
+    return of->compares() ? range.record_count * of->rows() * kRecordBytes : 0;
+  }
+};
+
+// Bytes of one shard that a piece may have, where a piece's inputs and outputs lie in a buffer each: a multiple of 64.
+// Throws Error (OUT_OF_MEMORY) if the budget does not hold one such line of each shard.
+std::uint64_t most_piece_bytes(const Workplace &place, const core::Task &task, const Variant &variant,
+                               unsigned pieces_at_once);
+
+// Runs tasks that have rows, columns and bytes. Outputs are touched when their piece is complete, and for accumulate
+// the XOR happens there on the host: a piece that failed has changed nothing. Not so outputs that the device writes
+// where they lie, which is for assign alone.
+void run_staged(const Workplace &place, std::span<const core::Task> tasks, core::Control &control);
+
+}  // namespace tandem::device

@@ -1,0 +1,122 @@
+#include "device/session.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <new>
+
+#include "device/quarantine.hpp"
+
+namespace tandem::device {
+namespace {
+
+constexpr std::size_t kMostTables = 32;
+
+}  // namespace
+
+DeviceLane::~DeviceLane() = default;
+DeviceSession::~DeviceSession() = default;
+DeviceRun::~DeviceRun() = default;
+
+void DeviceSession::begin() { budget_->add(this); }
+
+void DeviceSession::end() noexcept {
+  budget_->remove(this);
+  idle_lanes_.clear();  // without the locks: nothing else has this session any more, and a child after fork may be here
+  tables_.clear();
+}
+
+void DeviceSession::give_idle_memory() noexcept {
+  std::vector<std::unique_ptr<DeviceLane>> lanes;  // end without the lock, as the tables do
+  Tables tables;
+  {
+    const std::lock_guard lock(lanes_mutex_);
+    lanes.swap(idle_lanes_);
+  }
+  const std::lock_guard lock(tables_mutex_);
+  tables.swap(tables_);
+}
+
+std::shared_ptr<const void> DeviceSession::tables(const DevicePrepared &prepared) {
+  {
+    const std::lock_guard lock(tables_mutex_);
+    const auto found =
+        std::find_if(tables_.begin(), tables_.end(), [&](const auto &each) { return each.first == prepared.id; });
+    if (found != tables_.end()) {
+      tables_.splice(tables_.begin(), tables_, found);
+      return found->second;
+    }
+  }
+  std::shared_ptr<const void> made = make_tables(pack_nibble_tables(prepared.matrix));
+  Tables gone;  // end without the lock; who uses one keeps it
+  const std::lock_guard lock(tables_mutex_);
+  tables_.emplace_front(prepared.id, made);
+  if (tables_.size() > kMostTables) gone.splice(gone.begin(), tables_, std::prev(tables_.end()));
+  return made;
+}
+
+DeviceSession::LaneLease DeviceSession::take_lane(const core::Control &control) {
+  constexpr std::chrono::milliseconds kLookAtControl(10);
+  std::unique_ptr<DeviceLane> lane;
+  {
+    std::unique_lock lock(lanes_mutex_);
+    // Who cancels has no way to wake this thread.
+    while (!lane_is_free_.wait_for(lock, kLookAtControl, [&] { return lanes_out_ < kMostLanes; }))
+      if (control.cancelled()) fail_cancelled(*device_);
+    ++lanes_out_;
+    if (!idle_lanes_.empty()) {
+      lane = std::move(idle_lanes_.back());
+      idle_lanes_.pop_back();
+    }
+  }
+  try {
+    if (lane == nullptr) lane = make_lane();
+  } catch (...) {
+    take_back(nullptr);
+    throw;
+  }
+  return {shared_from_this(), std::move(lane)};
+}
+
+void DeviceSession::take_back(std::unique_ptr<DeviceLane> lane) noexcept {
+  const std::lock_guard lock(lanes_mutex_);
+  try {
+    if (lane != nullptr) idle_lanes_.push_back(std::move(lane));
+  } catch (const std::bad_alloc &) {  // then it ends here
+  }
+  --lanes_out_;
+  lane_is_free_.notify_one();
+}
+
+bool DeviceSession::settle(LaneLease &lane) noexcept {
+  if ((*lane).drain()) return true;
+  quarantine(lane.remove());
+  return false;
+}
+
+Variant Workplace::choose(const DevicePrepared &prepared, core::Mode mode, Access access, Binding binding,
+                          std::uint64_t length_bytes) const {
+  Variant variant = chooser.choose(prepared, session->programs(), mode, access, binding, length_bytes);
+  if (variant.spec.technique == Technique::tables) variant.tables = session->tables(prepared);
+  return variant;
+}
+
+void DeviceTicket::start(const core::Control &control, const Device &device) {
+  for (const auto &run : runs_) {
+    if (control.cancelled()) fail_cancelled(device);
+    run->start(control);
+  }
+}
+
+void DeviceTicket::wait() {
+  if (error_) std::rethrow_exception(error_);
+  try {
+    for (const auto &run : runs_) run->wait_and_merge();
+  } catch (const DriverError &error) {
+    error_ = std::current_exception();
+    failed_(error);
+    throw;
+  }
+}
+
+}  // namespace tandem::device

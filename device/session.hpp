@@ -1,0 +1,190 @@
+// Everything that is alive on one device in one context of its driver, and the vocabulary of host shards that are
+// streamed through it. gpu/ and opencl/ derive from both classes.
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <initializer_list>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/backend.hpp"
+#include "device/device.hpp"
+#include "device/kernel_chooser.hpp"
+#include "device/memory_budget.hpp"
+
+namespace tandem::device {
+
+struct HostTask;
+struct DevicePiece;
+
+// Buffers grow to powers of two, so that they seldom have to.
+inline std::uint64_t grown(std::uint64_t bytes) { return std::bit_ceil(std::max<std::uint64_t>(bytes, 4096)); }
+
+// Gives buffers back, whose memory is lost then, if they would come to more than most_bytes together once each has
+// grown to what is wanted of it.
+template <class Buffer>
+void keep_within(std::uint64_t most_bytes, std::initializer_list<std::pair<Buffer *, std::uint64_t>> wanted) {
+  std::uint64_t sum = 0;
+  for (const auto &[buffer, bytes] : wanted) sum += bytes <= buffer->bytes() ? buffer->bytes() : grown(bytes);
+  if (sum <= most_bytes) return;
+  for (const auto &[buffer, bytes] : wanted) *buffer = Buffer();
+}
+
+// What one run has to itself: queues for upload, kernel and download, and a slot of buffers for each of three pieces
+// that are under way at once.
+class DeviceLane {
+ public:
+  static constexpr unsigned kSlots = 3;
+
+  virtual ~DeviceLane();
+
+  // Waits until nothing of this lane runs any more. Where the driver cannot say so: false, and the session is given up,
+  // unless that says nothing of the device.
+  virtual bool drain() noexcept = 0;
+
+  // All room that a piece wants in a slot, before its first command. Its device buffers have most_bytes together.
+  virtual void make_room(unsigned slot, const DevicePiece &piece, std::uint64_t most_bytes) = 0;
+  // Gives the room of all slots back. Only where Device::allocates_at_once.
+  virtual void release() noexcept {}
+
+  // Staging memory of the host, where a slot's shards lie piece.pitch_bytes() apart.
+  virtual std::byte *host(unsigned slot, bool outputs) const noexcept = 0;
+  virtual std::span<const std::uint32_t> records(unsigned slot, const DevicePiece &piece) const noexcept = 0;
+
+  // Commands of a piece, in this order; none waits. Memory of the host stays as it is until wait().
+  virtual void upload(unsigned slot, bool outputs, std::uint64_t at_bytes, const std::byte *from,
+                      std::uint64_t bytes) = 0;
+  virtual void launch(unsigned slot, const DevicePiece &piece) = 0;  // for a compare, clears the records first
+  virtual void download(unsigned slot, std::uint64_t at_bytes, std::byte *to, std::uint64_t bytes) = 0;  // outputs
+  virtual void end_piece(unsigned slot, const DevicePiece &piece) = 0;  // downloads the records of a compare
+  virtual void wait(unsigned slot) = 0;                                 // until all commands are done
+};
+
+class DeviceSession : public std::enable_shared_from_this<DeviceSession>, private MemoryHolder {
+ public:
+  static constexpr unsigned kMostLanes = 2;
+
+  virtual ~DeviceSession();
+  DeviceSession(const DeviceSession &) = delete;
+  DeviceSession &operator=(const DeviceSession &) = delete;
+
+  const Device &device() const noexcept { return *device_; }
+  MemoryBudget &budget() const noexcept { return *budget_; }
+  const std::shared_ptr<MemoryBudget> &shared_budget() const noexcept { return budget_; }
+  virtual DevicePrograms &programs() noexcept = 0;
+
+  // Runs `body` with the driver's context current, where a driver has such a thing.
+  virtual void within(const std::function<void()> &body) { body(); }
+  // Of the device, for everything: half of it is the budget unless somebody says otherwise.
+  virtual std::uint64_t usable_bytes() const noexcept { return device_->memory_bytes; }
+
+  // Work of it could not be brought to an end: it is not to be used again.
+  void lose() noexcept { is_lost_.store(true, std::memory_order_relaxed); }
+  bool is_lost() const noexcept { return is_lost_.load(std::memory_order_relaxed); }
+
+  // The nibble tables of a matrix, on the device and complete; kept for the matrices that were used last.
+  std::shared_ptr<const void> tables(const DevicePrepared &prepared);
+
+  class LaneLease {
+   public:
+    LaneLease(std::shared_ptr<DeviceSession> session, std::unique_ptr<DeviceLane> lane)
+        : session_(std::move(session)), lane_(std::move(lane)) {}
+    ~LaneLease() { session_->take_back(std::move(lane_)); }
+    LaneLease(const LaneLease &) = delete;
+    LaneLease &operator=(const LaneLease &) = delete;
+    DeviceLane &operator*() const noexcept { return *lane_; }
+    std::unique_ptr<DeviceLane> remove() noexcept { return std::move(lane_); }  // for one that is not to be used again
+
+   private:
+    const std::shared_ptr<DeviceSession> session_;
+    std::unique_ptr<DeviceLane> lane_;
+  };
+  // A lane of one's own; waits for one while all are taken. Throws Error (CANCELLED) if that comes first.
+  LaneLease take_lane(const core::Control &control);
+  // After an error: drains the lane. Where that fails (false) the lane with all that the device may still write to is
+  // quarantined.
+  bool settle(LaneLease &lane) noexcept;
+
+  // For host shards: what alignment kernels may count on in the slots' buffers, and which shards the device uses where
+  // they lie.
+  virtual Access access_of_slots() const noexcept { return Access::aligned; }
+  virtual void find_direct(HostTask &) const {}
+
+  void give_idle_memory() noexcept override;  // lanes and tables that nobody uses now
+
+ protected:
+  DeviceSession(std::shared_ptr<const Device> device, std::shared_ptr<MemoryBudget> budget)
+      : device_(std::move(device)), budget_(std::move(budget)) {}
+
+  virtual std::unique_ptr<DeviceLane> make_lane() = 0;
+  virtual std::shared_ptr<const void> make_tables(std::vector<std::uint32_t> words) = 0;
+
+  // From here on other threads may ask for idle memory, until end().
+  void begin();
+  // To be called by the destructors of those that derive from it: what stays here wants them whole.
+  void end() noexcept;
+
+ private:
+  using Tables = std::list<std::pair<std::uint64_t, std::shared_ptr<const void>>>;  // by prepared's id, latest first
+
+  void take_back(std::unique_ptr<DeviceLane> lane) noexcept;
+
+  const std::shared_ptr<const Device> device_;
+  const std::shared_ptr<MemoryBudget> budget_;
+  std::atomic<bool> is_lost_{false};
+  std::mutex lanes_mutex_;
+  std::condition_variable lane_is_free_;
+  unsigned lanes_out_ = 0;
+  std::vector<std::unique_ptr<DeviceLane>> idle_lanes_;
+  std::mutex tables_mutex_;
+  Tables tables_;
+};
+
+// What all runs of a backend share.
+struct Workplace {
+  std::shared_ptr<DeviceSession> session;
+  const KernelChooser &chooser;
+  std::atomic<std::uint64_t> &kernel_calls;
+
+  // What all pieces of host shards may have of the memory budget; the rest is for tables and for records.
+  std::uint64_t budget_bytes_of_staging() const noexcept { return session->budget().bytes() / 4 * 3; }
+
+  // With the tables. Throws Error.
+  Variant choose(const DevicePrepared &prepared, core::Mode mode, Access access, Binding binding,
+                 std::uint64_t length_bytes) const;
+};
+
+// A task on shards in the memory of a device.
+class DeviceRun {
+ public:
+  virtual ~DeviceRun();
+  virtual void start(const core::Control &control) = 0;
+  virtual void wait_and_merge() = 0;
+};
+
+class DeviceTicket final : public core::Ticket {
+ public:
+  // `failed` hears of the driver's errors at the wait.
+  explicit DeviceTicket(std::function<void(const DriverError &)> failed) : failed_(std::move(failed)) {}
+
+  void add(std::unique_ptr<DeviceRun> run) { runs_.push_back(std::move(run)); }
+  void start(const core::Control &control, const Device &device);
+  void wait() override;
+
+ private:
+  std::vector<std::unique_ptr<DeviceRun>> runs_;
+  const std::function<void(const DriverError &)> failed_;
+  std::exception_ptr error_;
+};
+
+}  // namespace tandem::device
