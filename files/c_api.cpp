@@ -11,6 +11,7 @@
 #include "files/encode.hpp"
 #include "files/error.hpp"
 #include "files/range_reader.hpp"
+#include "files/recoverable.hpp"
 #include "files/recovery.hpp"
 #include "files/repair.hpp"
 #include "files/search.hpp"
@@ -86,12 +87,14 @@ tandem_files_set set_of(const SetHeader &header) {
   describe(header, &set);
   set.shard_file_bytes = header.shard_file_bytes();
   set.mode = header.mode;
+  set.any_k_suffice = any_k_suffice(header) ? 1 : 0;
   return set;
 }
 
 tandem_files_result result_of(const Outcome &outcome) {
   tandem_files_result result = {};
   describe(outcome.set, &result);
+  result.any_k_suffice = any_k_suffice(outcome.set) ? 1 : 0;
   result.read_bytes = outcome.read_bytes;
   result.written_bytes = outcome.written_bytes;
   result.bad_block_count = outcome.bad_block_count;
@@ -153,6 +156,9 @@ tandem_status tandem_files_search_set(const tandem_files_search *search, size_t 
     tandem_files_set ours = set_of(set.header);
     ours.shard_count = set.shard_count;
     ours.file_count = set.files.size();
+    std::vector<std::uint8_t> present(set.header.shard_count(), 0);
+    for (const ShardFile &file : set.files) present[file.index] = 1;
+    ours.shards_suffice = shards_suffice(set.header, present) ? 1 : 0;
     write_result(ours, set_out, "tandem_files_set");
   });
 }
@@ -181,6 +187,13 @@ tandem_status tandem_files_search_ignored(const tandem_files_search *search, siz
     if (index >= search->found.ignored.size())
       fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("ignored file {} of {}", index, search->found.ignored.size()));
     *ignored_out = search->found.ignored[index].c_str();
+  });
+}
+
+tandem_status tandem_files_search_check(const tandem_files_search *search) {
+  return guarded([&] {
+    require(search, "search");
+    check_current(search->found);
   });
 }
 

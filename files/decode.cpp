@@ -102,8 +102,9 @@ class Sink {
 
 class Decoder {
  public:
-  Decoder(tandem_context *context, const ShardSet &set, const tandem_files_decode_options &options)
+  Decoder(tandem_context *context, const ShardSet &set, std::string unread, const tandem_files_decode_options &options)
       : context_(context),
+        unread_(std::move(unread)),
         options_(options),
         header_(set.header),
         shard_count_(set.shard_count),
@@ -117,6 +118,7 @@ class Decoder {
   Outcome run() {
     const Clock::time_point started = Clock::now();
     if (shard_count_ < header_.k) {
+      if (!unread_.empty()) fail(TANDEM_ERROR_IO, unread_);
       fail(TANDEM_ERROR_NOT_RECOVERABLE,
            fmt::format("{} of {} shards found, {} are needed", shard_count_, header_.shard_count(), header_.k));
     }
@@ -174,6 +176,7 @@ class Decoder {
   }
 
   tandem_context *context_;
+  std::string unread_;  // Search::unread
   const tandem_files_decode_options &options_;
   const SetHeader header_;
   std::uint32_t shard_count_;  // that there are
@@ -190,7 +193,7 @@ class Decoder {
 
 Outcome decode(tandem_context *context, const Search &search, const tandem_files_decode_options &options) {
   const std::size_t set = search.choose(options.set_id_prefix != nullptr ? options.set_id_prefix : "");
-  return Decoder(context, search.sets[set], options).run();
+  return Decoder(context, search.sets[set], search.unread, options).run();
 }
 
 }  // namespace tandem::files

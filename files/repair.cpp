@@ -175,7 +175,7 @@ class Repair {
         OwnName name{OwnKind::lone_temporary};
         random_bytes(name.set_id);
         target.pending.emplace(folders[0], own_name(name), header_.mode);
-        if (ftruncate(target.pending->descriptor(), static_cast<off_t>(header_.shard_file_bytes())) != 0)
+        if (!set_length(target.pending->descriptor(), header_.shard_file_bytes()))
           fail_io("extend", target.pending->path(), errno);
       });
     }

@@ -30,6 +30,10 @@ class SetReader {
   bool read_block(std::uint32_t shard, std::uint64_t stripe, std::byte *block_out, Hash128 *hash_out = nullptr);
   bool read_block_of_file(std::size_t file, std::uint64_t stripe, std::byte *block_out, Hash128 *hash_out = nullptr);
 
+  // Throws IO where a file could not be opened, or is not the one any more that the search has found: what is missing
+  // then is not damaged.
+  void check_opened() const;
+
   std::uint64_t read_bytes() const { return read_bytes_.load(); }
   std::uint64_t bad_block_count() const { return bad_block_count_.load(); }
   std::uint32_t shards_read() const;
@@ -44,10 +48,13 @@ class SetReader {
 
   std::shared_ptr<Descriptor> descriptor_of(std::size_t file);
   void close_all();
+  void lack(std::string why);
 
   const ShardSet &set_;
   std::vector<std::vector<std::size_t>> files_of_;
   std::unique_ptr<OpenFile[]> open_;
+  mutable std::mutex mutex_;  // the next
+  std::string lacks_;         // why the first file that could not be opened could not
   std::atomic<std::uint64_t> read_bytes_{0}, bad_block_count_{0};
 };
 

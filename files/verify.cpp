@@ -30,6 +30,7 @@ class Inspector {
 
   Findings run() {
     crew_.run(crew_size(context_, thread_count_, header_.block_bytes, stripes_.count()), [this](unsigned) { work(); });
+    reader_.check_opened();
     lose_the_rest();
     if (data_is_intact_ && found_.lost.empty()) found_.digest = digest_.value(header_.content_bytes);
     if (header_.stripe_count() == 0) look_at_empty_content();
@@ -205,8 +206,10 @@ void report(const ShardSet &set, const Findings &findings, tandem_files_report t
 tandem_files_verify_result verify(tandem_context *context, const Search &search,
                                   const tandem_files_verify_options &options) {
   const Clock::time_point started = Clock::now();
+  check_current(search);
   const ShardSet &set = search.sets[search.choose(options.set_id_prefix != nullptr ? options.set_id_prefix : "")];
   const Findings findings = inspect(context, set, options.thread_count, options.progress, options.progress_user);
+  if (!findings.recoverable && !search.unread.empty()) fail(TANDEM_ERROR_IO, search.unread);
   report(set, findings, options.report, options.report_user);
   if (findings.digest && findings.digest != set.header.digest)
     fail(TANDEM_ERROR_DAMAGED,

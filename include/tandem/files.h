@@ -104,14 +104,16 @@ typedef struct tandem_files_result {
   uint32_t thread_count;
   double seconds;        /* the whole call */
   double coding_seconds; /* inside tandem_encode or tandem_decode, summed over the threads */
+  int32_t any_k_suffice; /* as in tandem_files_set */
+  uint32_t reserved;     /* 0 */
 } tandem_files_result;
 
 /* Splits a file, or what comes down a pipe, into k+m shard files.
  *   result_out   NULL, or a struct whose struct_bytes is set; written on TANDEM_OK
  * A file that changes while it is read, by its name or a descriptor, is refused with TANDEM_ERROR_IO, as far as its
- * length and its time of change tell. Permission bits (mode & 0777) of source_path go to the shard files and into the
- * set; anything else about it does not.
- * Status: INVALID_ARGUMENT, UNSUPPORTED (custom matrix), NOT_MDS, TOO_LARGE, OUT_OF_MEMORY, IO, CANCELLED, DEVICE. */
+ * length and its times of writing and change tell. Permission bits (mode & 0777) of source_path go to the shard files
+ * and into the set; anything else about it does not. Status: INVALID_ARGUMENT, UNSUPPORTED (custom matrix), NOT_MDS,
+ * TOO_LARGE, OUT_OF_MEMORY, IO, CANCELLED, DEVICE. */
 TANDEM_API tandem_status tandem_files_encode(tandem_context *context, const tandem_files_encode_options *options,
                                              tandem_files_result *result_out);
 
@@ -143,6 +145,8 @@ typedef struct tandem_files_set {
   uint32_t mode;             /* permission bits of the source, or UINT32_MAX: not known (a pipe) */
   uint32_t shard_count;      /* different shards found, at most k+m */
   size_t file_count;         /* shard files found, several copies of one shard included */
+  int32_t any_k_suffice;  /* non-zero: any k shards are enough; else the matrix is not MDS, and it depends on which */
+  int32_t shards_suffice; /* non-zero: the shards found are enough, by rank, if their blocks are intact */
 } tandem_files_set;
 
 enum tandem_files_condition { /* what a look at its ends says about a shard file; bits */
@@ -171,6 +175,11 @@ TANDEM_API tandem_status tandem_files_search_shard(const tandem_files_search *se
                                                    size_t file_index, tandem_files_shard *shard_out);
 TANDEM_API tandem_status tandem_files_search_ignored(const tandem_files_search *search, size_t index,
                                                      const char **ignored_out);
+
+/* Whether the files that were found are still there, and are the same files: not where another process has replaced the
+ * set, or a shard, since. A call that fails with TANDEM_ERROR_IO may do better with a new search then.
+ * Status: INVALID_ARGUMENT, IO (they are not; the message names one). Threads: any. */
+TANDEM_API tandem_status tandem_files_search_check(const tandem_files_search *search);
 
 /* Chooses a set.
  *   set_id_prefix   the first hexadecimal digits of its id, at least one; NULL where there is only one set, or only one
