@@ -106,7 +106,7 @@ tandem_files_result result_of(const Outcome &outcome) {
   return result;
 }
 
-const ShardSet &set_at(const tandem_files_search *search, std::size_t index) {
+const FoundSet &set_at(const tandem_files_search *search, std::size_t index) {
   require(search, "search");
   if (index >= search->found.sets.size())
     fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("set {} of {}", index, search->found.sets.size()));
@@ -151,7 +151,7 @@ size_t tandem_files_search_ignored_count(const tandem_files_search *search) {
 
 tandem_status tandem_files_search_set(const tandem_files_search *search, size_t set_index, tandem_files_set *set_out) {
   return guarded([&] {
-    const ShardSet &set = set_at(search, set_index);
+    const FoundSet &set = set_at(search, set_index);
     require(set_out, "tandem_files_set");
     tandem_files_set ours = set_of(set.header);
     ours.shard_count = set.shard_count;
@@ -166,7 +166,7 @@ tandem_status tandem_files_search_set(const tandem_files_search *search, size_t 
 tandem_status tandem_files_search_shard(const tandem_files_search *search, size_t set_index, size_t file_index,
                                         tandem_files_shard *shard_out) {
   return guarded([&] {
-    const ShardSet &set = set_at(search, set_index);
+    const FoundSet &set = set_at(search, set_index);
     require(shard_out, "tandem_files_shard");
     if (file_index >= set.files.size())
       fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("shard file {} of {}", file_index, set.files.size()));

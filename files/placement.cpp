@@ -13,7 +13,7 @@ namespace tandem::files {
 namespace {
 
 // The first part of "NAME.003.tandem" that most files have, where the number is that of the shard.
-std::string common_name(const ShardSet &set) {
+std::string common_name(const FoundSet &set) {
   std::map<std::string, std::size_t> votes;
   for (const ShardFile &file : set.files)
     if (const auto parts = parse_shard_file_name(name_of(file.path)); parts && parts->second == file.index)
@@ -27,7 +27,7 @@ constexpr std::size_t kNoFolder = SIZE_MAX;
 
 // The smallest number of folders so that shard i lies in folder i % number, each remainder in a folder of its own; what
 // folder a remainder has, where a file tells. Empty where there is no such number.
-std::vector<std::size_t> folders_in_turn(const ShardSet &set) {
+std::vector<std::size_t> folders_in_turn(const FoundSet &set) {
   for (std::size_t count = 1; count <= set.header.shard_count(); ++count) {
     std::vector<std::size_t> folders(count, kNoFolder);
     std::set<std::size_t> taken;
@@ -48,7 +48,7 @@ std::vector<std::size_t> folders_in_turn(const ShardSet &set) {
 
 class Placement {
  public:
-  Placement(const Search &search, const ShardSet &set)
+  Placement(const Search &search, const FoundSet &set)
       : in_turn_(folders_in_turn(set)), file_counts_(search.folders.size(), 0) {
     for (const ShardFile &file : set.files) ++file_counts_[file.folder];
   }
@@ -71,7 +71,7 @@ class Placement {
 
 }  // namespace
 
-std::vector<Place> places_for(const Search &search, const ShardSet &set, const std::vector<std::uint32_t> &shards,
+std::vector<Place> places_for(const Search &search, const FoundSet &set, const std::vector<std::uint32_t> &shards,
                               const std::vector<std::string> &given, bool may_replace) {
   const std::string common = common_name(set), own = hexadecimal(set.header.set_id);
   std::set<std::pair<dev_t, ino_t>> of_this_set;

@@ -24,7 +24,7 @@ class Recoverability {
  private:
   tandem_context *context_;
   std::uint32_t k_, shard_count_;
-  Codec codec_;
+  OwnedCodec codec_;
   bool mds_;  // any k blocks will do
 };
 

@@ -45,14 +45,14 @@ class Searcher {
   Search finish() {
     for (const Headless &file : headless_) adopt(file);
     for (const auto &folder : folders_) found_.folders.push_back(folder->path());
-    for (ShardSet &set : found_.sets) {
+    for (FoundSet &set : found_.sets) {
       std::stable_sort(set.files.begin(), set.files.end(),
                        [](const ShardFile &a, const ShardFile &b) { return a.index < b.index; });
       for (std::size_t i = 0; i < set.files.size(); ++i)
         if (i == 0 || set.files[i].index != set.files[i - 1].index) ++set.shard_count;
     }
     std::stable_sort(found_.sets.begin(), found_.sets.end(),
-                     [](const ShardSet &a, const ShardSet &b) { return a.shard_count > b.shard_count; });
+                     [](const FoundSet &a, const FoundSet &b) { return a.shard_count > b.shard_count; });
     return std::move(found_);
   }
 
@@ -124,7 +124,7 @@ class Searcher {
       shard.bases[shard.base_count++] = static_cast<std::int64_t>(file_bytes) - static_cast<std::int64_t>(intact_bytes);
 
     const auto same = std::find_if(found_.sets.begin(), found_.sets.end(),
-                                   [&](const ShardSet &set) { return set.header == record.set; });
+                                   [&](const FoundSet &set) { return set.header == record.set; });
     if (same != found_.sets.end()) {
       same->files.push_back(std::move(shard));
     } else {
@@ -155,9 +155,9 @@ class Searcher {
   // A file without a record may still have blocks: each says by its checksum where it belongs. It is taken for the
   // shard that most of those belong to; which set was found first must not matter.
   void adopt(const Headless &headless) {
-    ShardSet *best_set = nullptr;
+    FoundSet *best_set = nullptr;
     std::uint32_t best_index = 0, most_votes = 0;
-    for (ShardSet &set : found_.sets) {
+    for (FoundSet &set : found_.sets) {
       const auto [index, votes] = vote(headless, set.header);
       if (votes == 0 || votes < most_votes) continue;
       if (votes == most_votes && best_set->header.set_id <= set.header.set_id) continue;
@@ -250,7 +250,7 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
 
 void check_current(const Search &search) {
   if (search.vanished) fail(TANDEM_ERROR_IO, fmt::format("{}: it was there a moment before", search.unread));
-  for (const ShardSet &set : search.sets)
+  for (const FoundSet &set : search.sets)
     for (const ShardFile &file : set.files) {
       struct stat status;
       if (stat(file.path.c_str(), &status) != 0) fail_io("find", file.path, errno);

@@ -25,14 +25,14 @@ struct ShardFile {
   std::uint32_t base_count = 0;
 };
 
-struct ShardSet {
+struct FoundSet {
   SetHeader header;
   std::vector<ShardFile> files;   // by index
   std::uint32_t shard_count = 0;  // different ones
 };
 
 struct Search {
-  std::vector<ShardSet> sets;  // most complete first
+  std::vector<FoundSet> sets;  // most complete first
   std::vector<std::string> ignored;
   std::string unread;                // why the first file that may be a shard file could not be looked at, a sentence
   bool vanished = false;             // a file that was listed was gone, or another one, when it was looked at

@@ -19,7 +19,7 @@ bool is_out_of_resources(int error_number) noexcept {
   return error_number == EMFILE || error_number == ENFILE || error_number == ENOMEM;
 }
 
-SetReader::SetReader(const ShardSet &set)
+SetReader::SetReader(const FoundSet &set)
     : set_(set), files_of_(set.header.shard_count()), open_(new OpenFile[set.files.size()]) {
   for (std::size_t i = 0; i < set.files.size(); ++i) files_of_[set.files[i].index].push_back(i);
 }

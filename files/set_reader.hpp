@@ -18,10 +18,10 @@ bool is_out_of_resources(int error_number) noexcept;
 
 class SetReader {
  public:
-  explicit SetReader(const ShardSet &set);
+  explicit SetReader(const FoundSet &set);
 
   bool has(std::uint32_t shard) const { return !files_of_[shard].empty(); }
-  // Places in ShardSet::files.
+  // Places in FoundSet::files.
   const std::vector<std::size_t> &files_of(std::uint32_t shard) const { return files_of_[shard]; }
 
   // Reads block `stripe` of a shard into block_bytes at `block_out`; its payload's hash too, unless that is NULL. False
@@ -50,7 +50,7 @@ class SetReader {
   void close_all();
   void lack(std::string why);
 
-  const ShardSet &set_;
+  const FoundSet &set_;
   std::vector<std::vector<std::size_t>> files_of_;
   std::unique_ptr<OpenFile[]> open_;
   mutable std::mutex mutex_;  // the next

@@ -185,7 +185,8 @@ TANDEM_API tandem_status tandem_files_search_check(const tandem_files_search *se
  *   set_id_prefix   the first hexadecimal digits of its id, at least one; NULL where there is only one set, or only one
  *                   that has k shards or more (beside left-overs of other generations)
  *   set_index_out   its index in the search
- * Status: INVALID_ARGUMENT (none or several match: the message lists them), NOT_RECOVERABLE (there is no shard file).
+ * Status: INVALID_ARGUMENT (none or several match: the message lists them), NOT_RECOVERABLE (there is no shard file),
+ * IO (there is none, and a file could not be opened), UNSUPPORTED (those that there are have another format version).
  */
 TANDEM_API tandem_status tandem_files_search_choose(const tandem_files_search *search, const char *set_id_prefix,
                                                     size_t *set_index_out);
@@ -209,8 +210,9 @@ typedef struct tandem_files_decode_options {
 /* Puts the file back together. Reads the data shards that there are and as many parity shards as are missing; a block
  * whose checksum is wrong counts as missing in its stripe, and other shard files are then read there. The digest of the
  * whole content is checked before the output gets its name; a stream has been written by then.
- * Status: INVALID_ARGUMENT, OUT_OF_MEMORY, IO, CANCELLED, DEVICE, NOT_RECOVERABLE (says where and how many blocks are
- *   missing), DAMAGED (the digest does not match). */
+ * Status: INVALID_ARGUMENT, OUT_OF_MEMORY, CANCELLED, DEVICE, UNSUPPORTED (shard files of another format version),
+ *   NOT_RECOVERABLE (says where and how many blocks are missing), DAMAGED (the digest does not match), IO (also where
+ * what is missing may lie in a file that could not be opened, or that another one has replaced since the search). */
 TANDEM_API tandem_status tandem_files_decode(tandem_context *context, const tandem_files_search *search,
                                              const tandem_files_decode_options *options,
                                              tandem_files_result *result_out);
@@ -379,8 +381,11 @@ typedef struct tandem_files_verify_result {
   double seconds;
 } tandem_files_verify_result;
 
-/* Reads every shard file of a set once and checks every block. Damage is a result, not an error.
- * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (there is no shard file), OUT_OF_MEMORY, IO, CANCELLED. */
+/* Reads every shard file of a set once and checks every block. Damage is a result, not an error. Where every data block
+ * is intact the digest is compared too. Status: INVALID_ARGUMENT, UNSUPPORTED (shard files of another format version),
+ * NOT_RECOVERABLE (there is no shard file), DAMAGED (the blocks are intact and their digest is not the set's: no decode
+ * can succeed), OUT_OF_MEMORY, CANCELLED, IO (also where a file could not be opened, or is not the one any more that
+ * the search found). */
 TANDEM_API tandem_status tandem_files_verify(tandem_context *context, const tandem_files_search *search,
                                              const tandem_files_verify_options *options,
                                              tandem_files_verify_result *result_out);
