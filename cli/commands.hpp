@@ -98,6 +98,10 @@ struct DestroySearch {
 };
 using Search = std::unique_ptr<tandem_files_search, DestroySearch>;
 // Says on standard error which files it passed over, unless quiet.
+// Searches, and runs `body` on what is found; again with a new search where it fails because the files were replaced in
+// between, by an encode say. may_repeat: `body` has no effect when it fails.
+int with_search(const std::vector<std::string> &paths, const OutputFlags &flags, bool may_repeat,
+                const std::function<int(const Search &)> &body);
 Search search(const std::vector<std::string> &paths, const OutputFlags &flags);
 
 // Cleans up what runs that died left there and says so, unless quiet. Paths that do not exist are passed over. Waits

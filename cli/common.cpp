@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "cli/commands.hpp"
 
@@ -129,6 +130,22 @@ Search search(const std::vector<std::string> &paths, const OutputFlags &flags) {
   }
   if (count > kMostNotes) fmt::print(stderr, "tandem: note: ignored {} more\n", plural(count - kMostNotes, "file"));
   return owner;
+}
+
+int with_search(const std::vector<std::string> &paths, const OutputFlags &flags, bool may_repeat,
+                const std::function<int(const Search &)> &body) {
+  constexpr int kMostTries = 20;
+  for (int tries = 1;; ++tries) {
+    const Search found = search(paths, flags);
+    try {
+      return body(found);
+    } catch (const Failure &failure) {
+      if (!may_repeat || tries == kMostTries || failure.exit_status != kExitInputOutput ||
+          tandem_files_search_check(found.get()) == TANDEM_OK)
+        throw;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
 }
 
 void recover(const std::vector<std::string> &paths, bool dry_run, const OutputFlags &flags,

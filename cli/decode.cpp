@@ -1,5 +1,6 @@
 // tandem decode PATH... -o FILE
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
@@ -20,12 +21,8 @@ struct DecodeFlags {
   ContextFlags context;
 };
 
-int decode(const DecodeFlags &flags) {
+int decode_found(const DecodeFlags &flags, const Search &found) {
   const bool to_stdout = flags.output_path == "-";
-  if (to_stdout && flags.output.json)
-    throw Failure{kExitWrongUsage, "--json and -o - both want standard output; choose one"};
-  recover(flags.paths, flags.dry_run, flags.output, flags.lock_wait_seconds);
-  const Search found = search(flags.paths, flags.output);
   const Context context = make_context(flags.context);
   tandem_files_decode_options options = {};
   options.struct_bytes = sizeof options;
@@ -71,6 +68,17 @@ int decode(const DecodeFlags &flags) {
                  result.bad_block_count == 1 ? "1 block was" : fmt::format("{} blocks were", result.bad_block_count));
   }
   return kExitDone;
+}
+
+int decode(const DecodeFlags &flags) {
+  const bool to_stdout = flags.output_path == "-";
+  if (to_stdout && flags.output.json)
+    throw Failure{kExitWrongUsage, "--json and -o - both want standard output; choose one"};
+  recover(flags.paths, flags.dry_run, flags.output, flags.lock_wait_seconds);
+  struct stat status;
+  const bool to_stream = to_stdout || (stat(flags.output_path.c_str(), &status) == 0 && !S_ISREG(status.st_mode));
+  return with_search(flags.paths, flags.output, flags.dry_run || !to_stream,
+                     [&](const Search &found) { return decode_found(flags, found); });
 }
 
 }  // namespace

@@ -90,8 +90,9 @@ int encode(const EncodeFlags &flags) {
     fmt::print("{} would become {} + {} shards in {}; nothing was written\n",
                from_stdin ? "standard input" : flags.source, result.k, result.m, fmt::join(flags.folders, ", "));
   } else if (!flags.output.quiet) {
-    fmt::print("{}: {} in {} + {} shards of {}, any {} of which are enough\n", from_stdin ? name : flags.source,
-               size(result.content_bytes), result.k, result.m, size(result.written_bytes / shard_count), result.k);
+    fmt::print("{}: {} in {} + {} shards of {}, {} {} of which are enough\n", from_stdin ? name : flags.source,
+               size(result.content_bytes), result.k, result.m, size(result.written_bytes / shard_count),
+               result.any_k_suffice != 0 ? "any" : "but not any", result.k);
     fmt::print("set {}  digest {}\n{}\n", hexadecimal(result.set_id), hexadecimal(result.digest), speed(result, info));
   }
   return kExitDone;

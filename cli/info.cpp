@@ -30,7 +30,8 @@ nlohmann::ordered_json to_json(const tandem_files_search *found, std::size_t ind
                                    {"shard_file_bytes", set.shard_file_bytes},
                                    {"mode", mode_text(set.mode)},
                                    {"shard_count", set.shard_count},
-                                   {"enough", set.shard_count >= set.k}};
+                                   {"any_k_suffice", set.any_k_suffice != 0},
+                                   {"enough", set.shards_suffice != 0}};
   for (std::size_t i = 0; i < set.file_count; ++i) {
     tandem_files_shard shard = {};
     shard.struct_bytes = sizeof shard;
@@ -52,8 +53,9 @@ void print(const tandem_files_search *found, std::size_t index, const tandem_fil
   fmt::print("  code     {} data + {} parity shards, matrix {}\n", set.k, set.m, matrix_name(set.matrix));
   fmt::print("  layout   {} of {} blocks, {} bytes a block, {} bytes a shard file\n",
              plural(set.stripe_count, "stripe"), set.k + set.m, set.block_bytes, set.shard_file_bytes);
-  fmt::print("  shards   {} of {} here, {} needed: {}\n", set.shard_count, set.k + set.m, set.k,
-             set.shard_count >= set.k ? "enough, if their blocks are intact" : "not enough");
+  fmt::print("  shards   {} of {} here, {} needed{}: {}\n", set.shard_count, set.k + set.m, set.k,
+             set.any_k_suffice != 0 ? "" : " or more, depending on which (the matrix is not MDS)",
+             set.shards_suffice != 0 ? "enough, if their blocks are intact" : "not enough");
   for (std::size_t i = 0; i < set.file_count; ++i) {
     tandem_files_shard shard = {};
     shard.struct_bytes = sizeof shard;

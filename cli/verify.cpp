@@ -17,9 +17,7 @@ struct VerifyFlags {
   ContextFlags context;
 };
 
-int verify(const VerifyFlags &flags) {
-  recover(flags.paths, false, flags.output);
-  const Search found = search(flags.paths, flags.output);
+int verify_found(const VerifyFlags &flags, const Search &found) {
   const Context context = make_context(flags.context);
   std::size_t set_index = 0;
   const tandem_files_set set = choose(found, flags.set_id, &set_index);
@@ -86,6 +84,11 @@ int verify(const VerifyFlags &flags) {
   return result.state == TANDEM_FILES_INTACT        ? kExitDone
          : result.state == TANDEM_FILES_RECOVERABLE ? kExitDamageFound
                                                     : kExitNotRecoverable;
+}
+
+int verify(const VerifyFlags &flags) {
+  recover(flags.paths, false, flags.output);
+  return with_search(flags.paths, flags.output, true, [&](const Search &found) { return verify_found(flags, found); });
 }
 
 }  // namespace

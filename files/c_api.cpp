@@ -11,6 +11,7 @@
 #include "files/encode.hpp"
 #include "files/error.hpp"
 #include "files/range_reader.hpp"
+#include "files/recoverable.hpp"
 #include "files/recovery.hpp"
 #include "files/repair.hpp"
 #include "files/search.hpp"
@@ -86,12 +87,14 @@ tandem_files_set set_of(const SetHeader &header) {
   describe(header, &set);
   set.shard_file_bytes = header.shard_file_bytes();
   set.mode = header.mode;
+  set.any_k_suffice = any_k_suffice(header) ? 1 : 0;
   return set;
 }
 
 tandem_files_result result_of(const Outcome &outcome) {
   tandem_files_result result = {};
   describe(outcome.set, &result);
+  result.any_k_suffice = any_k_suffice(outcome.set) ? 1 : 0;
   result.read_bytes = outcome.read_bytes;
   result.written_bytes = outcome.written_bytes;
   result.bad_block_count = outcome.bad_block_count;
@@ -103,7 +106,7 @@ tandem_files_result result_of(const Outcome &outcome) {
   return result;
 }
 
-const ShardSet &set_at(const tandem_files_search *search, std::size_t index) {
+const FoundSet &set_at(const tandem_files_search *search, std::size_t index) {
   require(search, "search");
   if (index >= search->found.sets.size())
     fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("set {} of {}", index, search->found.sets.size()));
@@ -148,11 +151,14 @@ size_t tandem_files_search_ignored_count(const tandem_files_search *search) {
 
 tandem_status tandem_files_search_set(const tandem_files_search *search, size_t set_index, tandem_files_set *set_out) {
   return guarded([&] {
-    const ShardSet &set = set_at(search, set_index);
+    const FoundSet &set = set_at(search, set_index);
     require(set_out, "tandem_files_set");
     tandem_files_set ours = set_of(set.header);
     ours.shard_count = set.shard_count;
     ours.file_count = set.files.size();
+    std::vector<std::uint8_t> present(set.header.shard_count(), 0);
+    for (const ShardFile &file : set.files) present[file.index] = 1;
+    ours.shards_suffice = shards_suffice(set.header, present) ? 1 : 0;
     write_result(ours, set_out, "tandem_files_set");
   });
 }
@@ -160,7 +166,7 @@ tandem_status tandem_files_search_set(const tandem_files_search *search, size_t 
 tandem_status tandem_files_search_shard(const tandem_files_search *search, size_t set_index, size_t file_index,
                                         tandem_files_shard *shard_out) {
   return guarded([&] {
-    const ShardSet &set = set_at(search, set_index);
+    const FoundSet &set = set_at(search, set_index);
     require(shard_out, "tandem_files_shard");
     if (file_index >= set.files.size())
       fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("shard file {} of {}", file_index, set.files.size()));
@@ -181,6 +187,13 @@ tandem_status tandem_files_search_ignored(const tandem_files_search *search, siz
     if (index >= search->found.ignored.size())
       fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("ignored file {} of {}", index, search->found.ignored.size()));
     *ignored_out = search->found.ignored[index].c_str();
+  });
+}
+
+tandem_status tandem_files_search_check(const tandem_files_search *search) {
+  return guarded([&] {
+    require(search, "search");
+    check_current(search->found);
   });
 }
 

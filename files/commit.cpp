@@ -125,7 +125,7 @@ bool leaves_enough(const Descriptor &newest) {
 }
 
 // Returns the shards that are missing.
-std::vector<std::uint32_t> finish_folder(const Member &member, bool no_sync, std::vector<Descriptor> *replaced) {
+std::vector<std::uint32_t> finish_folder(const FolderRecord &member, bool no_sync, std::vector<Descriptor> *replaced) {
   const CommitRecord &record = member.record;
   const Folder &folder = *member.folder;
   const std::vector<std::uint32_t> missing = missing_here(folder, record);
@@ -170,10 +170,11 @@ bool knows_by_itself(const CommitRecord &record, std::uint32_t number, const Fol
 // record.folder = `number` was done, and a newer set came there since: with all folders named, one has no record, and
 // another set's shard at a name that was to be given there.
 bool was_written_over(const CommitRecord &record, std::uint32_t number, const Folders &named,
-                      const std::vector<Member> &members) {
+                      const std::vector<FolderRecord> &members) {
   if (named.size() < record.folder_count) return false;
   return std::any_of(named.begin(), named.end(), [&](const auto &folder) {
-    if (std::any_of(members.begin(), members.end(), [&](const Member &member) { return member.folder == folder; }))
+    if (std::any_of(members.begin(), members.end(),
+                    [&](const FolderRecord &member) { return member.folder == folder; }))
       return false;
     for (std::uint32_t i = 0; i < record.shard_count; ++i)
       if (record.folder_of[i] == number && is_shard_file(*folder, shard_file_name(record.name, i))) return true;
@@ -181,12 +182,12 @@ bool was_written_over(const CommitRecord &record, std::uint32_t number, const Fo
   });
 }
 
-bool has(const std::vector<Member> &members, std::uint32_t folder) {
-  return std::any_of(members.begin(), members.end(), [&](const Member &m) { return m.record.folder == folder; });
+bool has(const std::vector<FolderRecord> &members, std::uint32_t folder) {
+  return std::any_of(members.begin(), members.end(), [&](const FolderRecord &m) { return m.record.folder == folder; });
 }
 
 // Another folder may need the lead's record, to know that the set counts.
-bool lead_stays(const std::vector<Member> &members, const Folders &named) {
+bool lead_stays(const std::vector<FolderRecord> &members, const Folders &named) {
   const CommitRecord &record = members.front().record;
   for (std::uint32_t folder = 1; folder < record.folder_count; ++folder)
     if (!has(members, folder) && !knows_by_itself(record, folder, named) &&
@@ -196,9 +197,9 @@ bool lead_stays(const std::vector<Member> &members, const Folders &named) {
 }
 
 // The others' records first: while one is left, on the disk too, the lead's is. `stays`: by folder number.
-void remove_records(const std::vector<Member> &members, const std::bitset<kMaxShardCount> &stays, bool no_sync) {
+void remove_records(const std::vector<FolderRecord> &members, const std::bitset<kMaxShardCount> &stays, bool no_sync) {
   for (const bool lead : {false, true}) {
-    for (const Member &member : members) {
+    for (const FolderRecord &member : members) {
       if ((member.record.folder == 0) != lead || stays[member.record.folder]) continue;
       for (const OwnKind kind : {OwnKind::pending_record, OwnKind::commit_record})
         member.folder->remove(own_name({kind, member.record.set_id}));
@@ -208,7 +209,7 @@ void remove_records(const std::vector<Member> &members, const std::bitset<kMaxSh
 }
 
 // Old bytes or new ones, whole.
-void rewrite_record(const Member &member, bool no_sync) {
+void rewrite_record(const FolderRecord &member, bool no_sync) {
   std::array<std::byte, kCommitRecordBytes> bytes;
   write_commit_record(member.record, bytes);
   OwnName temporary{OwnKind::lone_temporary};
@@ -219,7 +220,7 @@ void rewrite_record(const Member &member, bool no_sync) {
   file.rename(own_name({OwnKind::pending_record, member.record.set_id}), true, no_sync);
 }
 
-void make_committed(Member &member) {
+void make_committed(FolderRecord &member) {
   if (member.committed) return;
   member.folder->rename(own_name({OwnKind::pending_record, member.record.set_id}),
                         own_name({OwnKind::commit_record, member.record.set_id}), true);
@@ -390,11 +391,11 @@ std::vector<std::uint32_t> missing_here(const Folder &folder, const CommitRecord
   return missing;
 }
 
-Finished roll_forward(std::vector<Member> &members, const Folders &named, bool no_sync) {
+Finished roll_forward(std::vector<FolderRecord> &members, const Folders &named, bool no_sync) {
   // First every folder learns that the set counts, the lead before the others: then each can be finished without it. A
   // name that was there before may have been given by a run that died before its sync.
   for (const bool lead : {true, false}) {
-    for (Member &member : members) {
+    for (FolderRecord &member : members) {
       if ((member.record.folder == 0) != lead) continue;
       make_committed(member);
       if (!no_sync) member.folder->sync();
@@ -402,7 +403,7 @@ Finished roll_forward(std::vector<Member> &members, const Folders &named, bool n
   }
   Finished finished;
   std::bitset<kMaxShardCount> stays;
-  for (const Member &member : members) {
+  for (const FolderRecord &member : members) {
     const std::vector<std::uint32_t> missing = finish_folder(member, no_sync, &finished.replaced);
     for (const std::uint32_t i : missing)
       finished.missing.push_back(member.folder->path_of(shard_file_name(member.record.name, i)));
@@ -411,31 +412,32 @@ Finished roll_forward(std::vector<Member> &members, const Folders &named, bool n
   }
   stays[0] = lead_stays(members, named);
   remove_records(members, stays, no_sync);
-  finished.record_left =
-      std::any_of(members.begin(), members.end(), [&](const Member &member) { return stays[member.record.folder]; });
+  finished.record_left = std::any_of(members.begin(), members.end(),
+                                     [&](const FolderRecord &member) { return stays[member.record.folder]; });
   return finished;
 }
 
-bool leaves_record(const std::vector<Member> &members, const Folders &named) {
+bool leaves_record(const std::vector<FolderRecord> &members, const Folders &named) {
   if (has(members, 0)) return lead_stays(members, named);
   return std::any_of(members.begin(), members.end(),
-                     [](const Member &member) { return !missing_here(*member.folder, member.record).empty(); });
+                     [](const FolderRecord &member) { return !missing_here(*member.folder, member.record).empty(); });
 }
 
-bool roll_back(std::vector<Member> &members, bool no_sync) {
+bool roll_back(std::vector<FolderRecord> &members, bool no_sync) {
   // That the set does not count may not be on the disk yet, where a sync failed that was to make it count.
-  for (const Member &member : members)
+  for (const FolderRecord &member : members)
     if (member.record.folder == 0 && !no_sync) member.folder->sync();
-  for (const Member &member : members)
+  for (const FolderRecord &member : members)
     for (std::uint32_t i = 0; i < member.record.shard_count; ++i)
       if (member.record.is_here(i)) member.folder->remove(own_name({OwnKind::set_temporary, member.record.set_id, i}));
-  const auto lead = std::find_if(members.begin(), members.end(),
-                                 [](const Member &m) { return m.record.folder == 0 && m.record.folder_count != 0; });
+  const auto lead = std::find_if(members.begin(), members.end(), [](const FolderRecord &m) {
+    return m.record.folder == 0 && m.record.folder_count != 0;
+  });
   std::bitset<kMaxShardCount> stays;
   if (lead != members.end()) {
     std::bitset<kMaxShardCount> done = lead->record.done;
     std::size_t unreadable_count = 0;  // damaged records: each is one of a folder that would else be missed
-    for (const Member &member : members) {
+    for (const FolderRecord &member : members) {
       if (member.record.folder_count == 0) ++unreadable_count;
       if (member.record.folder != 0) done.set(member.record.folder);
       if (!no_sync) member.folder->sync();
@@ -633,7 +635,7 @@ std::vector<Descriptor> NewSet::commit() {
   check_given_up();
   check_names();
   sync_folders();
-  Member &lead = members_.back();
+  FolderRecord &lead = members_.back();
   make_committed(lead);
   for (PendingFile &file : files_) file.release();
   counts_ = true;

@@ -61,7 +61,7 @@ bool parse_commit_record(std::span<const std::byte, kCommitRecordBytes> bytes, C
 
 // ---- finishing ----
 
-struct Member {
+struct FolderRecord {
   std::shared_ptr<Folder> folder;
   CommitRecord record;
   bool committed = false;
@@ -78,9 +78,9 @@ struct Finished {
   // that. Not all of them where this process may open few.
   std::vector<Descriptor> replaced;
 };
-Finished roll_forward(std::vector<Member> &members, const Folders &named, bool no_sync);
+Finished roll_forward(std::vector<FolderRecord> &members, const Folders &named, bool no_sync);
 // Whether that would leave a record. Changes nothing.
-bool leaves_record(const std::vector<Member> &members, const Folders &named);
+bool leaves_record(const std::vector<FolderRecord> &members, const Folders &named);
 
 // Of a set that counts: the shards of record.folder that are there no more, under either name. Throws when a look is
 // refused: that nothing was found proves nothing then.
@@ -88,7 +88,7 @@ std::vector<std::uint32_t> missing_here(const Folder &folder, const CommitRecord
 
 // Removes temporaries and records of a set that never counted. False when the lead's record had to stay, because it has
 // not heard of each of the set's folders that nothing is left there.
-bool roll_back(std::vector<Member> &members, bool no_sync);
+bool roll_back(std::vector<FolderRecord> &members, bool no_sync);
 
 // A shard file, or shard file `index` of that set, as far as one of its ends says. Throw where reading is refused.
 bool is_shard_file(const Folder &folder, const std::string &name);
@@ -142,7 +142,7 @@ class NewSet {
   Folders folders_;
   std::vector<std::vector<SetId>> given_up_;  // by folder: unfinished sets that this one takes the place of
   std::vector<std::uint8_t> folder_of_;       // by shard
-  std::vector<Member> members_;               // one for each folder, the lead last
+  std::vector<FolderRecord> members_;         // one for each folder, the lead last
   std::vector<PendingFile> files_;            // by shard
   bool counts_ = false;                       // or may
 };

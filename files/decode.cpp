@@ -11,12 +11,12 @@
 #include <thread>
 
 #include "files/commit.hpp"
-#include "files/crew.hpp"
 #include "files/error.hpp"
 #include "files/folder.hpp"
 #include "files/handles.hpp"
 #include "files/recovery.hpp"
 #include "files/stripe_source.hpp"
+#include "files/workers.hpp"
 
 namespace tandem::files {
 namespace {
@@ -102,29 +102,32 @@ class Sink {
 
 class Decoder {
  public:
-  Decoder(tandem_context *context, const ShardSet &set, const tandem_files_decode_options &options)
+  Decoder(tandem_context *context, const FoundSet &set, std::string unread, const tandem_files_decode_options &options)
       : context_(context),
+        unread_(std::move(unread)),
         options_(options),
         header_(set.header),
         shard_count_(set.shard_count),
         codec_(make_codec(header_, true)),  // what exists already may be read, whatever its matrix
         source_(context, codec_.get(), set),
         wanted_(header_.shard_count(), 0),
-        crew_(options.progress, options.progress_user, header_.content_bytes) {
+        workers_(options.progress, options.progress_user, header_.content_bytes) {
     std::fill_n(wanted_.begin(), header_.k, std::uint8_t{1});
   }
 
   Outcome run() {
     const Clock::time_point started = Clock::now();
     if (shard_count_ < header_.k) {
+      if (!unread_.empty()) fail(TANDEM_ERROR_IO, unread_);
       fail(TANDEM_ERROR_NOT_RECOVERABLE,
            fmt::format("{} of {} shards found, {} are needed", shard_count_, header_.shard_count(), header_.k));
     }
-    sink_.emplace(options_, header_.mode, [this] { crew_.check_cancelled(); });
+    sink_.emplace(options_, header_.mode, [this] { workers_.check_cancelled(); });
     const std::uint64_t stripe_bytes = std::uint64_t{header_.shard_count()} * header_.block_bytes;
-    const unsigned thread_count = crew_size(context_, options_.thread_count, stripe_bytes, header_.stripe_count());
+    const unsigned thread_count =
+        worker_count_for(context_, options_.thread_count, stripe_bytes, header_.stripe_count());
     source_.set_caller_count(thread_count);
-    crew_.run(thread_count, [this](unsigned) { work(); });
+    workers_.run(thread_count, [this](unsigned) { work(); });
     if (const Hash128 digest = digest_.value(header_.content_bytes); !(digest == header_.digest)) {
       fail(TANDEM_ERROR_DAMAGED,
            fmt::format("the digest of the {} decoded bytes is {}, the set's is {}", header_.content_bytes,
@@ -149,18 +152,18 @@ class Decoder {
   void work() {
     const std::uint64_t stripe_count = header_.stripe_count();
     ShardBuffers buffers(header_.shard_count(), header_.block_bytes);
-    while (!crew_.stopped().load(std::memory_order_relaxed)) {
+    while (!workers_.stopped().load(std::memory_order_relaxed)) {
       const std::uint64_t stripe = next_stripe_.fetch_add(1);
       if (stripe >= stripe_count) return;
       const std::vector<Hash128> hashes = read_stripe(stripe, buffers);
       std::vector<iovec> pieces = content_pieces(buffers, header_, stripe);
-      if (!crew_.enter(stripe)) return;
+      if (!workers_.enter(stripe)) return;
       digest_.add(hashes);
       for (const iovec &piece : pieces)
-        if (sink_->is_stream()) sink_->write_next(piece, crew_.stopped());
-      crew_.leave(stripe);
+        if (sink_->is_stream()) sink_->write_next(piece, workers_.stopped());
+      workers_.leave(stripe);
       if (!sink_->is_stream()) sink_->write_pieces(pieces, stripe * header_.stripe_data_bytes());
-      crew_.add_done(header_.content_bytes_of(stripe));
+      workers_.add_done(header_.content_bytes_of(stripe));
     }
   }
 
@@ -174,13 +177,14 @@ class Decoder {
   }
 
   tandem_context *context_;
+  std::string unread_;  // Search::unread
   const tandem_files_decode_options &options_;
   const SetHeader header_;
   std::uint32_t shard_count_;  // that there are
-  Codec codec_;
+  OwnedCodec codec_;
   StripeSource source_;
   std::vector<std::uint8_t> wanted_;  // the data shards
-  Crew crew_;
+  Workers workers_;
   std::optional<Sink> sink_;
   std::atomic<std::uint64_t> next_stripe_{0};
   ContentDigest digest_;  // by the worker whose turn it is
@@ -190,7 +194,7 @@ class Decoder {
 
 Outcome decode(tandem_context *context, const Search &search, const tandem_files_decode_options &options) {
   const std::size_t set = search.choose(options.set_id_prefix != nullptr ? options.set_id_prefix : "");
-  return Decoder(context, search.sets[set], options).run();
+  return Decoder(context, search.sets[set], search.unread, options).run();
 }
 
 }  // namespace tandem::files

@@ -8,12 +8,12 @@
 #include <cstring>
 #include <vector>
 
-#include "files/crew.hpp"
 #include "files/error.hpp"
 #include "files/format.hpp"
 #include "files/handles.hpp"
 #include "files/io.hpp"
 #include "files/set_writer.hpp"
+#include "files/workers.hpp"
 
 namespace tandem::files {
 namespace {
@@ -92,8 +92,8 @@ class Encoder {
       : context_(context),
         options_(options),
         source_(options),
-        crew_(options.progress, options.progress_user, source_.content_bytes()),
-        writer_(context, options, source_.content_bytes(), source_.mode(), [this] { crew_.check_cancelled(); }),
+        workers_(options.progress, options.progress_user, source_.content_bytes()),
+        writer_(context, options, source_.content_bytes(), source_.mode(), [this] { workers_.check_cancelled(); }),
         header_(writer_.header()) {}
 
   Outcome run() {
@@ -107,9 +107,9 @@ class Encoder {
     writer_.begin(false);
     const std::uint64_t stripe_bytes = std::uint64_t{header_.shard_count()} * header_.block_bytes;
     const std::uint64_t stripe_count = source_.is_stream() ? UINT64_MAX : header_.stripe_count();
-    const unsigned thread_count = crew_size(context_, options_.thread_count, stripe_bytes, stripe_count);
+    const unsigned thread_count = worker_count_for(context_, options_.thread_count, stripe_bytes, stripe_count);
     piece_bytes_ = piece_bytes(context_, thread_count, header_.shard_count());
-    crew_.run(thread_count, [this](unsigned) { work(); });
+    workers_.run(thread_count, [this](unsigned) { work(); });
     writer_.commit(source_.is_stream() ? stream_bytes_ : header_.content_bytes, [this] { source_.check_unchanged(); });
     Outcome outcome = writer_.outcome();
     outcome.thread_count = thread_count;
@@ -119,13 +119,13 @@ class Encoder {
  private:
   void work() {
     ShardBuffers buffers(header_.shard_count(), header_.block_bytes);
-    while (!crew_.stopped().load(std::memory_order_relaxed)) {
+    while (!workers_.stopped().load(std::memory_order_relaxed)) {
       const std::uint64_t stripe = next_stripe_.fetch_add(1);
       std::uint64_t content_bytes = 0;
       if (source_.is_stream()) {
-        if (!crew_.enter(stripe)) return;
+        if (!workers_.enter(stripe)) return;
         content_bytes = read_stripe_of_stream(buffers);
-        crew_.leave(stripe);
+        workers_.leave(stripe);
         if (content_bytes == 0) return;
       } else {
         if (stripe >= header_.stripe_count()) return;
@@ -135,12 +135,12 @@ class Encoder {
       }
       std::vector<Hash128> hashes = writer_.hash_data(content_bytes, buffers);
       // In order, so that a worker that reads slowly lets no hashes pile up.
-      if (!source_.is_stream() && !crew_.enter(stripe)) return;
+      if (!source_.is_stream() && !workers_.enter(stripe)) return;
       writer_.written().take(stripe, 1, UINT64_MAX);
       writer_.written().add(stripe, hashes);
-      if (!source_.is_stream()) crew_.leave(stripe);
+      if (!source_.is_stream()) workers_.leave(stripe);
       writer_.write_stripe(stripe, content_bytes, hashes, buffers, piece_bytes_);
-      crew_.add_done(content_bytes);
+      workers_.add_done(content_bytes);
     }
   }
 
@@ -149,7 +149,7 @@ class Encoder {
   std::uint64_t read_stripe_of_stream(const ShardBuffers &buffers) {
     std::uint64_t content_bytes = 0;
     for (std::uint32_t i = 0; i < header_.k && !stream_ended_; ++i) {
-      const std::uint64_t got = source_.read_next(buffers.at(i), header_.payload_bytes(), crew_.stopped());
+      const std::uint64_t got = source_.read_next(buffers.at(i), header_.payload_bytes(), workers_.stopped());
       content_bytes += got;
       stream_ended_ = got < header_.payload_bytes();
     }
@@ -176,7 +176,7 @@ class Encoder {
   tandem_context *context_;
   const tandem_files_encode_options &options_;
   Source source_;
-  Crew crew_;
+  Workers workers_;
   SetWriter writer_;
   const SetHeader header_;
   std::atomic<std::uint64_t> next_stripe_{0};

@@ -17,9 +17,9 @@ namespace tandem::files {
 struct DestroyCodec {
   void operator()(tandem_codec *codec) const noexcept { tandem_codec_destroy(codec); }
 };
-using Codec = std::unique_ptr<tandem_codec, DestroyCodec>;
+using OwnedCodec = std::unique_ptr<tandem_codec, DestroyCodec>;
 
-inline Codec make_codec(const SetHeader &header, bool allow_non_mds) {
+inline OwnedCodec make_codec(const SetHeader &header, bool allow_non_mds) {
   tandem_codec_options options = {};
   options.struct_bytes = sizeof options;
   options.k = header.k;
@@ -29,7 +29,7 @@ inline Codec make_codec(const SetHeader &header, bool allow_non_mds) {
   options.allow_non_mds = allow_non_mds ? 1 : 0;
   tandem_codec *codec = nullptr;
   check(tandem_codec_create(&options, &codec));
-  return Codec(codec);
+  return OwnedCodec(codec);
 }
 
 // k+m blocks of block_bytes.
@@ -50,7 +50,7 @@ class ShardBuffers {
   std::vector<void *> pointers_;
 };
 
-// Codes a stripe in calls of piece_bytes of each shard at most (crew.hpp).
+// Codes a stripe in calls of piece_bytes of each shard at most (workers.hpp).
 template <class Code>  // tandem_status(offset, bytes)
 tandem_status code_in_pieces(std::uint64_t piece_bytes, std::uint64_t payload_bytes, Code code) {
   for (std::uint64_t offset = 0; offset < payload_bytes;) {

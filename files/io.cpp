@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -45,6 +46,29 @@ std::int64_t transfer_all(std::span<iovec> pieces, std::uint64_t offset, Transfe
   }
   return done;
 }
+
+// Beyond RLIMIT_FSIZE a write fails with EFBIG, and the signal that comes with that would end the process.
+class SizeSignalHeld {
+ public:
+  SizeSignalHeld() noexcept {
+    sigemptyset(&signals_);
+    sigaddset(&signals_, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &signals_, &before_);
+  }
+  ~SizeSignalHeld() {
+    if (sigismember(&before_, SIGXFSZ) != 0) return;
+    const int error = errno;
+    const timespec at_once = {};
+    while (sigtimedwait(&signals_, nullptr, &at_once) < 0 && errno == EINTR) continue;
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    errno = error;
+  }
+  SizeSignalHeld(const SizeSignalHeld &) = delete;
+  SizeSignalHeld &operator=(const SizeSignalHeld &) = delete;
+
+ private:
+  sigset_t signals_, before_;
+};
 
 std::size_t total_bytes(std::span<const iovec> pieces) noexcept {
   std::size_t bytes = 0;
@@ -96,6 +120,7 @@ bool write_at(int descriptor, const std::byte *bytes, std::size_t byte_count, st
 }
 
 bool write_pieces_at(int descriptor, std::span<iovec> pieces, std::uint64_t offset) noexcept {
+  const SizeSignalHeld held;
   const std::size_t wanted = total_bytes(pieces);
   const std::int64_t done = transfer_all(pieces, offset, [descriptor](iovec *first, int count, off_t at) {
     return pwritev(descriptor, first, count, at);
@@ -106,6 +131,11 @@ bool write_pieces_at(int descriptor, std::span<iovec> pieces, std::uint64_t offs
     return false;
   }
   return true;
+}
+
+bool set_length(int descriptor, std::uint64_t byte_count) noexcept {
+  const SizeSignalHeld held;
+  return ftruncate(descriptor, static_cast<off_t>(byte_count)) == 0;
 }
 
 std::int64_t read_stream(int descriptor, std::byte *bytes_out, std::size_t byte_count,
@@ -179,7 +209,8 @@ std::string random_hexadecimal(std::size_t byte_count) {
 
 bool unchanged(const struct stat &before, const struct stat &after) noexcept {
   return before.st_size == after.st_size && before.st_mtim.tv_sec == after.st_mtim.tv_sec &&
-         before.st_mtim.tv_nsec == after.st_mtim.tv_nsec && before.st_dev == after.st_dev &&
+         before.st_mtim.tv_nsec == after.st_mtim.tv_nsec && before.st_ctim.tv_sec == after.st_ctim.tv_sec &&
+         before.st_ctim.tv_nsec == after.st_ctim.tv_nsec && before.st_dev == after.st_dev &&
          before.st_ino == after.st_ino;
 }
 

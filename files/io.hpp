@@ -42,9 +42,11 @@ std::int64_t read_at(int descriptor, std::byte *bytes_out, std::size_t byte_coun
 // The same into several buffers; changes `pieces`.
 std::int64_t read_pieces_at(int descriptor, std::span<iovec> pieces, std::uint64_t offset) noexcept;
 
-// Write everything. False with errno on failure.
+// Write everything. False with errno on failure: EFBIG beyond the process' limit, whose signal (SIGXFSZ) is not
+// delivered.
 bool write_at(int descriptor, const std::byte *bytes, std::size_t byte_count, std::uint64_t offset) noexcept;
 bool write_pieces_at(int descriptor, std::span<iovec> pieces, std::uint64_t offset) noexcept;
+bool set_length(int descriptor, std::uint64_t byte_count) noexcept;
 
 // A pipe, socket, terminal or file, read or written from its position. Waits in short naps that look at `stop`, so that
 // a call can be cancelled while the other end is silent: then -1 or false with errno = ECANCELED.
@@ -61,7 +63,8 @@ std::string without_trailing_slashes(std::string path);
 std::string random_hexadecimal(std::size_t byte_count);
 void random_bytes(std::span<std::uint8_t> bytes_out);
 
-// Same file, same content as far as the file system tells.
+// Same file, same content as far as the file system tells. A program can set the time of the last write back (utimes),
+// not that of the last change.
 bool unchanged(const struct stat &before, const struct stat &after) noexcept;
 
 }  // namespace tandem::files

@@ -15,7 +15,7 @@ namespace tandem::files {
 namespace {
 
 // The first part of "NAME.003.tandem" that most files have, where the number is that of the shard.
-std::string common_name(const ShardSet &set) {
+std::string common_name(const FoundSet &set) {
   std::map<std::string, std::size_t> votes;
   for (const ShardFile &file : set.files)
     if (const auto parts = parse_shard_file_name(name_of(file.path)); parts && parts->second == file.index)
@@ -32,7 +32,7 @@ std::size_t place_of(std::vector<std::size_t>::const_iterator element, const std
 // The places, in Search::folders, of the folders for these shards. Encode put shard i into folder i % folder_count, so
 // a shard goes where most files of its turn lie. A turn without a file gets a folder that holds nothing of the set:
 // that one was replaced.
-std::vector<std::size_t> folders_in_turn(const Search &search, const ShardSet &set,
+std::vector<std::size_t> folders_in_turn(const Search &search, const FoundSet &set,
                                          const std::vector<std::uint32_t> &shards, std::string *note_out) {
   const std::uint32_t shard_count = set.header.shard_count();
   // Where encode did otherwise, each shard has a turn of its own.
@@ -68,7 +68,7 @@ std::vector<std::size_t> folders_in_turn(const Search &search, const ShardSet &s
 }
 
 // Another repair made it since the search: a second file of the shard is not wanted.
-bool holds_shard(const Place &place, const ShardSet &set, std::uint32_t shard) {
+bool holds_shard(const Place &place, const FoundSet &set, std::uint32_t shard) {
   try {
     return is_shard_of(Folder(place.folder, FolderUse::enter), place.name, set.header.set_id, shard);
   } catch (const Error &) {
@@ -78,7 +78,7 @@ bool holds_shard(const Place &place, const ShardSet &set, std::uint32_t shard) {
 
 }  // namespace
 
-Places places_for(const Search &search, const ShardSet &set, const std::vector<std::uint32_t> &shards,
+Places places_for(const Search &search, const FoundSet &set, const std::vector<std::uint32_t> &shards,
                   const std::vector<std::string> &given, bool may_replace) {
   const std::string common = common_name(set), own = hexadecimal(set.header.set_id);
   std::set<std::pair<dev_t, ino_t>> of_this_set;

@@ -20,7 +20,7 @@ struct Places {
 // `given`: folders to use in turn, as encode does; empty: those that encode used, as far as the search knows them.
 // may_replace: the name may be that of a file that does not belong to the set. Else nothing has that name, unless it is
 // the very shard, which came there after the search.
-Places places_for(const Search &search, const ShardSet &set, const std::vector<std::uint32_t> &shards,
+Places places_for(const Search &search, const FoundSet &set, const std::vector<std::uint32_t> &shards,
                   const std::vector<std::string> &given, bool may_replace);
 
 }  // namespace tandem::files

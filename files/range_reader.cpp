@@ -6,12 +6,12 @@
 #include <cstring>
 #include <utility>
 
-#include "files/crew.hpp"
 #include "files/error.hpp"
+#include "files/workers.hpp"
 
 namespace tandem::files {
 
-RangeReader::RangeReader(tandem_context *context, ShardSet set, std::uint32_t thread_count)
+RangeReader::RangeReader(tandem_context *context, FoundSet set, std::uint32_t thread_count)
     : context_(context),
       set_(std::move(set)),
       thread_count_(thread_count),
@@ -22,7 +22,8 @@ RangeReader::RangeReader(tandem_context *context, ShardSet set, std::uint32_t th
 
 unsigned RangeReader::thread_count_for(std::uint64_t stripe_count) const {
   const SetHeader &header = set_.header;
-  return crew_size(context_, thread_count_, std::uint64_t{header.shard_count()} * header.block_bytes, stripe_count);
+  return worker_count_for(context_, thread_count_, std::uint64_t{header.shard_count()} * header.block_bytes,
+                          stripe_count);
 }
 
 void RangeReader::read(std::uint64_t offset, std::uint64_t byte_count, std::byte *content_out) {
@@ -34,18 +35,18 @@ void RangeReader::read(std::uint64_t offset, std::uint64_t byte_count, std::byte
   const std::uint64_t end = offset + byte_count, stripe_bytes = header.stripe_data_bytes();
   const std::uint64_t first_stripe = offset / stripe_bytes, last_stripe = (end - 1) / stripe_bytes;
   const unsigned thread_count = thread_count_for(last_stripe - first_stripe + 1);
-  Crew crew(nullptr, nullptr, byte_count);
+  Workers workers(nullptr, nullptr, byte_count);
   std::atomic<std::uint64_t> next{first_stripe};
   const auto work = [&](unsigned) {
     const ShardBuffers buffers(header.shard_count(), header.block_bytes);
-    for (std::uint64_t stripe; !crew.stopped().load() && (stripe = next.fetch_add(1)) <= last_stripe;) {
+    for (std::uint64_t stripe; !workers.stopped().load() && (stripe = next.fetch_add(1)) <= last_stripe;) {
       const std::uint64_t begins = stripe * stripe_bytes;
       const std::uint64_t from = std::max(offset, begins), to = std::min(end, begins + stripe_bytes);
       read_stripe(stripe, from - begins, to - begins, buffers, content_out + (from - offset));
     }
   };
   if (thread_count == 1) return work(0);
-  crew.run(thread_count, work);
+  workers.run(thread_count, work);
 }
 
 // Bytes first .. end - 1 of the stripe's content.

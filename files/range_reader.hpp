@@ -9,7 +9,7 @@ namespace tandem::files {
 
 class RangeReader {
  public:
-  RangeReader(tandem_context *context, ShardSet set, std::uint32_t thread_count);
+  RangeReader(tandem_context *context, FoundSet set, std::uint32_t thread_count);
 
   const SetHeader &header() const { return set_.header; }
   // Content bytes offset .. offset + byte_count - 1. Any thread.
@@ -21,9 +21,9 @@ class RangeReader {
   unsigned thread_count_for(std::uint64_t stripe_count) const;
 
   tandem_context *context_;
-  const ShardSet set_;
+  const FoundSet set_;
   std::uint32_t thread_count_;
-  Codec codec_;
+  OwnedCodec codec_;
   StripeSource source_;
 };
 

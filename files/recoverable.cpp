@@ -1,28 +1,45 @@
 #include "files/recoverable.hpp"
 
 #include <algorithm>
+#include <memory>
 
 namespace tandem::files {
-namespace {
 
-bool is_mds(const SetHeader &header) {
+bool any_k_suffice(const SetHeader &header) {
   try {
     make_codec(header, false);
     return true;
   } catch (const Error &error) {
-    if (error.status() != TANDEM_ERROR_NOT_MDS) throw;
+    if (error.status() == TANDEM_ERROR_OUT_OF_MEMORY) throw;
     return false;
   }
 }
 
-}  // namespace
+bool shards_suffice(const SetHeader &header, const std::vector<std::uint8_t> &present) {
+  const auto good = static_cast<std::uint32_t>(std::count(present.begin(), present.end(), 1));
+  if (good < header.k || any_k_suffice(header)) return good >= header.k;
+  tandem_context_options options = {};
+  options.struct_bytes = sizeof options;
+  options.backend = "cpu";
+  options.executor = TANDEM_EXECUTOR_SERIAL;
+  options.thread_count = 1;
+  tandem_context *context = nullptr;
+  check(tandem_context_create(&options, &context));
+  const std::unique_ptr<tandem_context, void (*)(tandem_context *)> owner(context, tandem_context_destroy);
+  try {
+    return Recoverability(context, header).holds(present);
+  } catch (const Error &error) {
+    if (error.status() == TANDEM_ERROR_OUT_OF_MEMORY) throw;
+    return false;  // a code that there is not
+  }
+}
 
 Recoverability::Recoverability(tandem_context *context, const SetHeader &header)
     : context_(context),
       k_(header.k),
       shard_count_(header.shard_count()),
       codec_(make_codec(header, true)),  // what exists already may be read, whatever its matrix
-      mds_(is_mds(header)) {}
+      mds_(any_k_suffice(header)) {}
 
 bool Recoverability::holds(const std::vector<std::uint8_t> &present) const {
   const auto good = static_cast<std::uint32_t>(std::count(present.begin(), present.end(), 1));

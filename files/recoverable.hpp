@@ -8,6 +8,11 @@
 
 namespace tandem::files {
 
+// Any k blocks will do. False also for a code that there is not.
+bool any_k_suffice(const SetHeader &header);
+// By rank: what these shards are enough for, if their blocks are intact. present: by shard.
+bool shards_suffice(const SetHeader &header, const std::vector<std::uint8_t> &present);
+
 class Recoverability {
  public:
   Recoverability(tandem_context *context, const SetHeader &header);
@@ -19,7 +24,7 @@ class Recoverability {
  private:
   tandem_context *context_;
   std::uint32_t k_, shard_count_;
-  Codec codec_;
+  OwnedCodec codec_;
   bool mds_;  // any k blocks will do
 };
 

@@ -221,7 +221,7 @@ class Recovery {
           "set {} is complete, but {} of its shards are in these folders and {} are needed: nothing older is replaced "
           "with it before all folders of its encode are named",
           id, set.shard_count, set.needed_count));
-    std::vector<Member> forward, back;
+    std::vector<FolderRecord> forward, back;
     std::vector<std::pair<std::size_t, std::string>> loose;  // folder, name
     for (Part &part : set.parts) {
       const std::shared_ptr<Folder> &folder = folders_[part.folder];
@@ -262,7 +262,7 @@ class Recovery {
     if (!back.empty()) remove_set(id, back);
   }
 
-  void finish_set(const std::string &id, std::vector<Member> &members) {
+  void finish_set(const std::string &id, std::vector<FolderRecord> &members) {
     const std::string where = list(members);
     ++result_.finished_set_count;
     if (dry_run_) {
@@ -279,14 +279,14 @@ class Recovery {
     if (finished.record_left) wait_for_others(members, id);
   }
 
-  void remove_set(const std::string &id, std::vector<Member> &members) {
+  void remove_set(const std::string &id, std::vector<FolderRecord> &members) {
     const std::string where = list(members);
     ++result_.removed_set_count;
     if (dry_run_) return note(fmt::format("would remove what is left of the incomplete set {} in {}", id, where));
     const bool done = roll_back(members, false);
     note(fmt::format("removed what a run that ended early left of the incomplete set {} in {}", id, where));
     if (done) return;
-    for (const Member &member : members)
+    for (const FolderRecord &member : members)
       if (member.record.folder == 0)
         leave(
             fmt::format("{} stays until each of the {} folders of set {} was cleaned up with it; where one is lost, "
@@ -295,7 +295,7 @@ class Recovery {
                         member.record.folder_count, id));
   }
 
-  void wait_for_others(const std::vector<Member> &members, const std::string &id) {
+  void wait_for_others(const std::vector<FolderRecord> &members, const std::string &id) {
     leave(fmt::format("a record of set {} stays in {} until all its {} folders are named together", id, list(members),
                       members.front().record.folder_count));
   }
@@ -318,9 +318,9 @@ class Recovery {
   }
 
   static std::string files(std::size_t count) { return fmt::format("{} file{}", count, count == 1 ? "" : "s"); }
-  static std::string list(const std::vector<Member> &members) {
+  static std::string list(const std::vector<FolderRecord> &members) {
     std::string text;
-    for (const Member &member : members) text += (text.empty() ? "" : ", ") + member.folder->path();
+    for (const FolderRecord &member : members) text += (text.empty() ? "" : ", ") + member.folder->path();
     return text;
   }
 

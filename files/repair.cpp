@@ -12,12 +12,12 @@
 #include <optional>
 
 #include "files/commit.hpp"
-#include "files/crew.hpp"
 #include "files/error.hpp"
 #include "files/placement.hpp"
 #include "files/recoverable.hpp"
 #include "files/stripe_source.hpp"
 #include "files/verify.hpp"
+#include "files/workers.hpp"
 
 namespace tandem::files {
 namespace {
@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 struct Target {
   explicit Target(std::size_t most_ranges) : written(most_ranges) {}
 
-  std::size_t file = kNoFile;  // place in ShardSet::files
+  std::size_t file = kNoFile;  // place in FoundSet::files
   std::uint32_t shard = 0;
   std::int32_t action = TANDEM_FILES_NOTHING;
   Place place;                         // rebuild
@@ -44,7 +44,7 @@ struct Target {
 
 class Repair {
  public:
-  Repair(tandem_context *context, const Search &search, const ShardSet &set, const tandem_files_repair_options &options)
+  Repair(tandem_context *context, const Search &search, const FoundSet &set, const tandem_files_repair_options &options)
       : context_(context),
         search_(search),
         set_(set),
@@ -201,33 +201,33 @@ class Repair {
         target.pending.emplace(folders[0], own_name(name), status.st_mode & 0777);
         // Who may not give files away keeps them.
         [[maybe_unused]] const int owned = fchown(target.pending->descriptor(), status.st_uid, status.st_gid);
-        if (ftruncate(target.pending->descriptor(), static_cast<off_t>(header_.shard_file_bytes())) != 0)
+        if (!set_length(target.pending->descriptor(), header_.shard_file_bytes()))
           fail_io("extend", target.pending->path(), errno);
       });
     }
   }
 
-  void run_crew(const std::function<void(std::uint64_t, const ShardBuffers &)> &work) {
+  void run_workers(const std::function<void(std::uint64_t, const ShardBuffers &)> &work) {
     const std::uint64_t stripe_bytes = std::uint64_t{header_.shard_count()} * header_.block_bytes;
     const RangeList stripes(findings_.readable);
     const std::uint64_t stripe_count = stripes.count();
-    Crew crew(options_.progress, options_.progress_user, stripe_count * header_.stripe_data_bytes());
+    Workers workers(options_.progress, options_.progress_user, stripe_count * header_.stripe_data_bytes());
     std::atomic<std::uint64_t> next{0};
-    const unsigned thread_count = crew_size(context_, options_.thread_count, stripe_bytes, stripe_count);
+    const unsigned thread_count = worker_count_for(context_, options_.thread_count, stripe_bytes, stripe_count);
     source_.set_caller_count(thread_count);
-    crew.run(thread_count, [&](unsigned) {
+    workers.run(thread_count, [&](unsigned) {
       const ShardBuffers buffers(header_.shard_count(), header_.block_bytes);
-      while (!crew.stopped().load(std::memory_order_relaxed)) {
+      while (!workers.stopped().load(std::memory_order_relaxed)) {
         const std::uint64_t place = next.fetch_add(1);
         if (place >= stripe_count) return;
         work(stripes.at(place), buffers);
-        crew.add_done(header_.stripe_data_bytes());
+        workers.add_done(header_.stripe_data_bytes());
       }
     });
   }
 
   void write_blocks() {
-    run_crew([this](std::uint64_t stripe, const ShardBuffers &buffers) {
+    run_workers([this](std::uint64_t stripe, const ShardBuffers &buffers) {
       std::vector<std::uint8_t> wanted(header_.shard_count(), 0);
       std::vector<Target *> now;
       for (Target &target : targets_) {
@@ -330,7 +330,7 @@ class Repair {
   }
 
   void read_back() {
-    run_crew([this](std::uint64_t stripe, const ShardBuffers &buffers) {
+    run_workers([this](std::uint64_t stripe, const ShardBuffers &buffers) {
       const std::uint64_t payload_bytes = header_.payload_bytes_of(stripe), bytes = payload_bytes + kCheckBytes;
       std::byte *block = buffers.at(0);
       for (Target &target : targets_) {
@@ -468,7 +468,7 @@ class Repair {
 
   tandem_context *context_;
   const Search &search_;
-  const ShardSet &set_;
+  const FoundSet &set_;
   const SetHeader header_;
   const tandem_files_repair_options &options_;
   Recoverability recoverability_;

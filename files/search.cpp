@@ -45,14 +45,14 @@ class Searcher {
   Search finish() {
     for (const Headless &file : headless_) adopt(file);
     for (const auto &folder : folders_) found_.folders.push_back(folder->path());
-    for (ShardSet &set : found_.sets) {
+    for (FoundSet &set : found_.sets) {
       std::stable_sort(set.files.begin(), set.files.end(),
                        [](const ShardFile &a, const ShardFile &b) { return a.index < b.index; });
       for (std::size_t i = 0; i < set.files.size(); ++i)
         if (i == 0 || set.files[i].index != set.files[i - 1].index) ++set.shard_count;
     }
     std::stable_sort(found_.sets.begin(), found_.sets.end(),
-                     [](const ShardSet &a, const ShardSet &b) { return a.shard_count > b.shard_count; });
+                     [](const FoundSet &a, const FoundSet &b) { return a.shard_count > b.shard_count; });
     return std::move(found_);
   }
 
@@ -72,8 +72,17 @@ class Searcher {
       return;
     }
     const Descriptor file = open_to_read(path);
-    if (!file) return ignore(path, std::generic_category().message(errno));
     struct stat status;
+    if (!file) {
+      const int error = errno;
+      // A link that leads nowhere is no shard file.
+      const bool gone = error == ENOENT && lstat(path.c_str(), &status) != 0;
+      found_.vanished = found_.vanished || gone;
+      if (found_.unread.empty() && (gone || error == EACCES || error == EPERM))
+        found_.unread =
+            fmt::format("cannot open {}: {} (errno {})", path, std::generic_category().message(error), error);
+      return ignore(path, std::generic_category().message(error));
+    }
     if (fstat(file.get(), &status) != 0) return ignore(path, std::generic_category().message(errno));
     if (!S_ISREG(status.st_mode)) return ignore(path, "no regular file");
     if (!seen_.emplace(status.st_dev, status.st_ino).second) return;  // named twice
@@ -115,7 +124,7 @@ class Searcher {
       shard.bases[shard.base_count++] = static_cast<std::int64_t>(file_bytes) - static_cast<std::int64_t>(intact_bytes);
 
     const auto same = std::find_if(found_.sets.begin(), found_.sets.end(),
-                                   [&](const ShardSet &set) { return set.header == record.set; });
+                                   [&](const FoundSet &set) { return set.header == record.set; });
     if (same != found_.sets.end()) {
       same->files.push_back(std::move(shard));
     } else {
@@ -146,9 +155,9 @@ class Searcher {
   // A file without a record may still have blocks: each says by its checksum where it belongs. It is taken for the
   // shard that most of those belong to; which set was found first must not matter.
   void adopt(const Headless &headless) {
-    ShardSet *best_set = nullptr;
+    FoundSet *best_set = nullptr;
     std::uint32_t best_index = 0, most_votes = 0;
-    for (ShardSet &set : found_.sets) {
+    for (FoundSet &set : found_.sets) {
       const auto [index, votes] = vote(headless, set.header);
       if (votes == 0 || votes < most_votes) continue;
       if (votes == most_votes && best_set->header.set_id <= set.header.set_id) continue;
@@ -208,6 +217,7 @@ class Searcher {
 
 std::size_t Search::choose(const std::string &set_id_prefix) const {
   if (sets.empty()) {
+    if (!unread.empty()) fail(TANDEM_ERROR_IO, unread);
     if (!other_version.empty()) fail(TANDEM_ERROR_UNSUPPORTED, other_version);
     fail(TANDEM_ERROR_NOT_RECOVERABLE,
          fmt::format("no shard file found ({} other file{})", ignored.size(), ignored.size() == 1 ? "" : "s"));
@@ -236,6 +246,17 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
          fmt::format("no set has an id that starts with {}; there are: {}", wanted, list));
   if (enough_count == 1) return *only_with_enough;  // the others are left-overs of other generations
   fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} sets found, choose one by its id: {}", match_count, list));
+}
+
+void check_current(const Search &search) {
+  if (search.vanished) fail(TANDEM_ERROR_IO, fmt::format("{}: it was there a moment before", search.unread));
+  for (const FoundSet &set : search.sets)
+    for (const ShardFile &file : set.files) {
+      struct stat status;
+      if (stat(file.path.c_str(), &status) != 0) fail_io("find", file.path, errno);
+      if (std::pair(status.st_dev, status.st_ino) != file.identity)
+        fail(TANDEM_ERROR_IO, fmt::format("{} is not the file any more that was found", file.path));
+    }
 }
 
 Search search(const std::vector<std::string> &paths) { return Searcher(paths).finish(); }

@@ -25,23 +25,28 @@ struct ShardFile {
   std::uint32_t base_count = 0;
 };
 
-struct ShardSet {
+struct FoundSet {
   SetHeader header;
   std::vector<ShardFile> files;   // by index
   std::uint32_t shard_count = 0;  // different ones
 };
 
 struct Search {
-  std::vector<ShardSet> sets;  // most complete first
+  std::vector<FoundSet> sets;  // most complete first
   std::vector<std::string> ignored;
+  std::string unread;                // why the first file that may be a shard file could not be looked at, a sentence
+  bool vanished = false;             // a file that was listed was gone, or another one, when it was looked at
   std::string other_version;         // of these, the first that is a shard file of another format version
   std::vector<std::string> folders;  // that were named, or hold files that were; each once
 
-  // Throws INVALID_ARGUMENT (ambiguous or unknown), NOT_RECOVERABLE (nothing there) or UNSUPPORTED (what is there is of
-  // another version). An empty prefix means any. Of
-  // several sets it is the only one with k shards or more.
+  // Throws INVALID_ARGUMENT (ambiguous or unknown), NOT_RECOVERABLE (nothing there), IO (unread) or UNSUPPORTED (what
+  // is there is of another version). An empty prefix means any. Of several sets it is the only one with k shards or
+  // more.
   std::size_t choose(const std::string &set_id_prefix) const;
 };
+
+// Throws IO where a file is not the one any more that was found, so that nothing follows from what reading it shows.
+void check_current(const Search &search);
 
 // Changes nothing. What a run that died left is seen as if it were cleaned up.
 Search search(const std::vector<std::string> &paths);

@@ -1,11 +1,15 @@
 #include "files/set_reader.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <system_error>
 #include <thread>
+#include <utility>
 
 #include "files/error.hpp"
 
@@ -15,7 +19,7 @@ bool is_out_of_resources(int error_number) noexcept {
   return error_number == EMFILE || error_number == ENFILE || error_number == ENOMEM;
 }
 
-SetReader::SetReader(const ShardSet &set)
+SetReader::SetReader(const FoundSet &set)
     : set_(set), files_of_(set.header.shard_count()), open_(new OpenFile[set.files.size()]) {
   for (std::size_t i = 0; i < set.files.size(); ++i) files_of_[set.files[i].index].push_back(i);
 }
@@ -83,11 +87,19 @@ std::shared_ptr<Descriptor> SetReader::descriptor_of(std::size_t file) {
       const std::lock_guard lock(open.mutex);
       if (open.descriptor || open.failed) return open.descriptor;
       Descriptor opened = open_to_read(path);
+      struct stat status;
+      if (opened && fstat(opened.get(), &status) == 0 &&
+          std::pair(status.st_dev, status.st_ino) != set_.files[file].identity) {
+        lack(fmt::format("{} is not the file any more that was found: another one has its name now", path));
+        open.failed = true;
+        return nullptr;
+      }
       if (opened) {
         posix_fadvise(opened.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
         return open.descriptor = std::make_shared<Descriptor>(std::move(opened));
       }
       if (!is_out_of_resources(errno)) {
+        lack(fmt::format("cannot open {}: {} (errno {})", path, std::generic_category().message(errno), errno));
         open.failed = true;
         return nullptr;
       }
@@ -97,6 +109,16 @@ std::shared_ptr<Descriptor> SetReader::descriptor_of(std::size_t file) {
     close_all();
     if (tries > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // others read from theirs, or open them
   }
+}
+
+void SetReader::lack(std::string why) {
+  const std::lock_guard lock(mutex_);
+  if (lacks_.empty()) lacks_ = std::move(why);
+}
+
+void SetReader::check_opened() const {
+  const std::lock_guard lock(mutex_);
+  if (!lacks_.empty()) fail(TANDEM_ERROR_IO, lacks_);
 }
 
 void SetReader::close_all() {

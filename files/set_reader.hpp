@@ -18,10 +18,10 @@ bool is_out_of_resources(int error_number) noexcept;
 
 class SetReader {
  public:
-  explicit SetReader(const ShardSet &set);
+  explicit SetReader(const FoundSet &set);
 
   bool has(std::uint32_t shard) const { return !files_of_[shard].empty(); }
-  // Places in ShardSet::files.
+  // Places in FoundSet::files.
   const std::vector<std::size_t> &files_of(std::uint32_t shard) const { return files_of_[shard]; }
 
   // Reads block `stripe` of a shard into block_bytes at `block_out`; its payload's hash too, unless that is NULL. False
@@ -32,6 +32,10 @@ class SetReader {
   // The bytes that lie where that block belongs, good or bad; zeros where the file has none. False when they cannot be
   // read.
   bool read_raw_block(std::size_t file, std::uint64_t stripe, std::byte *block_out);
+
+  // Throws IO where a file could not be opened, or is not the one any more that the search has found: what is missing
+  // then is not damaged.
+  void check_opened() const;
 
   std::uint64_t read_bytes() const { return read_bytes_.load(); }
   std::uint64_t bad_block_count() const { return bad_block_count_.load(); }
@@ -49,10 +53,13 @@ class SetReader {
   bool read_block_at(const Descriptor &descriptor, const ShardFile &shard, std::int64_t base, std::uint64_t stripe,
                      std::byte *block_out, Hash128 *hash_out = nullptr);
   void close_all();
+  void lack(std::string why);
 
-  const ShardSet &set_;
+  const FoundSet &set_;
   std::vector<std::vector<std::size_t>> files_of_;
   std::unique_ptr<OpenFile[]> open_;
+  mutable std::mutex mutex_;  // the next
+  std::string lacks_;         // why the first file that could not be opened could not
   std::atomic<std::uint64_t> read_bytes_{0}, bad_block_count_{0};
 };
 

@@ -13,10 +13,10 @@
 #include <map>
 #include <utility>
 
-#include "files/crew.hpp"
 #include "files/error.hpp"
 #include "files/io.hpp"
 #include "files/recovery.hpp"
+#include "files/workers.hpp"
 
 namespace tandem::files {
 namespace {
@@ -185,14 +185,14 @@ void SetWriter::write_range(std::uint64_t first_stripe, std::uint64_t stripe_cou
       fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} stripes from {} on have {} bytes of content, {} are given",
                                                       stripe_count, first_stripe, bytes, content.size()));
     std::vector<Hash128> hashes(stripe_count * header_.k);
-    const unsigned thread_count =
-        crew_size(context_, thread_count_, std::uint64_t{header_.shard_count()} * header_.block_bytes, stripe_count);
+    const unsigned thread_count = worker_count_for(
+        context_, thread_count_, std::uint64_t{header_.shard_count()} * header_.block_bytes, stripe_count);
     const std::uint64_t most_piece_bytes = piece_bytes(context_, thread_count, header_.shard_count());
-    Crew crew(progress_, progress_user_, bytes);
+    Workers workers(progress_, progress_user_, bytes);
     std::atomic<std::uint64_t> next{0};
-    crew.run(thread_count, [&](unsigned) {
+    workers.run(thread_count, [&](unsigned) {
       const ShardBuffers buffers(header_.shard_count(), header_.block_bytes);
-      for (std::uint64_t i; !crew.stopped().load() && (i = next.fetch_add(1)) < stripe_count;) {
+      for (std::uint64_t i; !workers.stopped().load() && (i = next.fetch_add(1)) < stripe_count;) {
         const std::uint64_t stripe = first_stripe + i, stripe_bytes = header_.content_bytes_of(stripe);
         const std::byte *from = content.data() + (stripe * header_.stripe_data_bytes() - first_byte);
         for (const iovec &piece : content_pieces(buffers, header_, stripe)) {
@@ -202,7 +202,7 @@ void SetWriter::write_range(std::uint64_t first_stripe, std::uint64_t stripe_cou
         const std::vector<Hash128> of_stripe = hash_data(stripe_bytes, buffers);
         write_stripe(stripe, stripe_bytes, of_stripe, buffers, most_piece_bytes);
         std::copy(of_stripe.begin(), of_stripe.end(), hashes.begin() + static_cast<std::ptrdiff_t>(i * header_.k));
-        crew.add_done(stripe_bytes);
+        workers.add_done(stripe_bytes);
       }
     });
     for (std::size_t i = 0; hashes_out != nullptr && i < hashes.size(); ++i)
@@ -270,8 +270,8 @@ void SetWriter::let_go(std::vector<Descriptor> replaced) const {
   if (replaced.empty()) return;
   std::atomic<std::size_t> next{0};
   try {
-    Crew crew(nullptr, nullptr, 0);
-    crew.run(crew_size(context_, thread_count_, 0, replaced.size()), [&](unsigned) {
+    Workers workers(nullptr, nullptr, 0);
+    workers.run(worker_count_for(context_, thread_count_, 0, replaced.size()), [&](unsigned) {
       for (std::size_t i; (i = next.fetch_add(1)) < replaced.size();) replaced[i].reset();
     });
   } catch (const std::exception &) {

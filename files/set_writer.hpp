@@ -35,7 +35,7 @@ class SetWriter {
 
   // Pads the data payloads of a stripe in `buffers` and returns their hashes. Any thread.
   std::vector<Hash128> hash_data(std::uint64_t content_bytes, const ShardBuffers &buffers) const;
-  // Codes such a stripe and writes its blocks. Any thread. piece_bytes: see crew.hpp.
+  // Codes such a stripe and writes its blocks. Any thread. piece_bytes: see workers.hpp.
   void write_stripe(std::uint64_t stripe, std::uint64_t content_bytes, std::span<const Hash128> hashes,
                     const ShardBuffers &buffers, std::uint64_t piece_bytes);
   // What is told to the digest, and asked when it is time to commit. Any thread.
@@ -63,7 +63,7 @@ class SetWriter {
 
   tandem_context *context_;
   SetHeader header_;
-  Codec codec_;
+  OwnedCodec codec_;
   NewSet::Options options_;
   std::vector<std::string> folders_;  // by shard
   std::uint32_t thread_count_;

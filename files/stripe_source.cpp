@@ -59,8 +59,15 @@ StripeSource::Stripe StripeSource::demand(std::uint64_t stripe, const std::vecto
                                           const ShardBuffers &buffers) {
   Stripe got = bring(stripe, wanted, buffers);
   if (got.complete) return got;
+  reader_.check_opened();
   std::uint32_t shard_count = 0;  // that there are
   for (std::uint32_t shard = 0; shard < header_.shard_count(); ++shard) shard_count += reader_.has(shard) ? 1 : 0;
+  if (got.good_count >= header_.k)
+    fail(
+        TANDEM_ERROR_NOT_RECOVERABLE,
+        fmt::format("stripe {} of {} has {} intact blocks, which do not determine the others: with this matrix not any "
+                    "{} are enough",
+                    stripe, header_.stripe_count(), got.good_count, header_.k));
   fail(
       TANDEM_ERROR_NOT_RECOVERABLE,
       fmt::format("stripe {} of {} has {} intact blocks, {} are needed: {} shards are missing and {} of its blocks are "

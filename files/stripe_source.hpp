@@ -5,15 +5,15 @@
 #include <cstdint>
 #include <vector>
 
-#include "files/crew.hpp"
 #include "files/handles.hpp"
 #include "files/set_reader.hpp"
+#include "files/workers.hpp"
 
 namespace tandem::files {
 
 class StripeSource {
  public:
-  StripeSource(tandem_context *context, const tandem_codec *codec, const ShardSet &set)
+  StripeSource(tandem_context *context, const tandem_codec *codec, const FoundSet &set)
       : context_(context), codec_(codec), header_(set.header), reader_(set) {}
 
   struct Stripe {

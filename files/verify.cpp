@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <chrono>
 
-#include "files/crew.hpp"
 #include "files/recoverable.hpp"
 #include "files/set_reader.hpp"
+#include "files/workers.hpp"
 
 namespace tandem::files {
 namespace {
@@ -16,7 +16,7 @@ using Clock = std::chrono::steady_clock;
 
 class Inspector {
  public:
-  Inspector(tandem_context *context, const ShardSet &set, std::uint32_t thread_count, tandem_files_progress progress,
+  Inspector(tandem_context *context, const FoundSet &set, std::uint32_t thread_count, tandem_files_progress progress,
             void *progress_user)
       : context_(context),
         set_(set),
@@ -26,10 +26,12 @@ class Inspector {
         found_(nothing_found(set)),
         stripes_(found_.readable),
         thread_count_(thread_count),
-        crew_(progress, progress_user, total_bytes()) {}
+        workers_(progress, progress_user, total_bytes()) {}
 
   Findings run() {
-    crew_.run(crew_size(context_, thread_count_, header_.block_bytes, stripes_.count()), [this](unsigned) { work(); });
+    workers_.run(worker_count_for(context_, thread_count_, header_.block_bytes, stripes_.count()),
+                 [this](unsigned) { work(); });
+    reader_.check_opened();
     lose_the_rest();
     if (data_is_intact_ && found_.lost.empty()) found_.digest = digest_.value(header_.content_bytes);
     if (header_.stripe_count() == 0) look_at_empty_content();
@@ -38,7 +40,7 @@ class Inspector {
   }
 
  private:
-  static Findings nothing_found(const ShardSet &set) {
+  static Findings nothing_found(const FoundSet &set) {
     Findings found;
     found.bad.resize(set.files.size(), Ranges(Ranges::share_of(set.files.size())));
     found.lost_count.resize(set.files.size());
@@ -48,7 +50,7 @@ class Inspector {
 
   // Stripes of which some file is long enough to hold a block. All others are lost without a look, however many a
   // header claims.
-  static Ranges readable_stripes(const ShardSet &set) {
+  static Ranges readable_stripes(const FoundSet &set) {
     const SetHeader &header = set.header;
     const auto block_bytes = static_cast<std::int64_t>(header.block_bytes);
     Ranges readable;
@@ -103,7 +105,7 @@ class Inspector {
     std::vector<std::uint8_t> present(header_.shard_count());
     std::vector<Hash128> hashes(header_.shard_count());
     std::vector<std::size_t> bad_files;
-    while (!crew_.stopped().load(std::memory_order_relaxed)) {
+    while (!workers_.stopped().load(std::memory_order_relaxed)) {
       const std::uint64_t place = next_.fetch_add(1);
       if (place >= stripes_.count()) return;
       const std::uint64_t stripe = stripes_.at(place);
@@ -118,11 +120,11 @@ class Inspector {
           bad_files.push_back(file);
         }
       }
-      if (!crew_.enter(place)) return;
+      if (!workers_.enter(place)) return;
       digest_.add(std::span(hashes).first(header_.k));
       if (std::count(present.begin(), present.begin() + header_.k, 1) != header_.k) data_is_intact_ = false;
-      crew_.leave(place);
-      crew_.add_done(set_.files.size() * (header_.payload_bytes_of(stripe) + kCheckBytes));
+      workers_.leave(place);
+      workers_.add_done(set_.files.size() * (header_.payload_bytes_of(stripe) + kCheckBytes));
       const auto bad_count = static_cast<std::uint32_t>(std::count(present.begin(), present.end(), 0));
       if (bad_count == 0 && bad_files.empty()) continue;
       const bool lost = !recoverability_.holds(present);
@@ -140,14 +142,14 @@ class Inspector {
   }
 
   tandem_context *context_;
-  const ShardSet &set_;
+  const FoundSet &set_;
   const SetHeader header_;
   SetReader reader_;
   Recoverability recoverability_;
   Findings found_;
   RangeList stripes_;
   std::uint32_t thread_count_;
-  Crew crew_;
+  Workers workers_;
   std::atomic<std::uint64_t> next_{0};
   ContentDigest digest_;  // this and the next: by the worker whose turn it is
   bool data_is_intact_ = true;
@@ -156,12 +158,12 @@ class Inspector {
 
 }  // namespace
 
-Findings inspect(tandem_context *context, const ShardSet &set, std::uint32_t thread_count,
+Findings inspect(tandem_context *context, const FoundSet &set, std::uint32_t thread_count,
                  tandem_files_progress progress, void *progress_user) {
   return Inspector(context, set, thread_count, progress, progress_user).run();
 }
 
-std::vector<std::uint32_t> missing_shards(const ShardSet &set) {
+std::vector<std::uint32_t> missing_shards(const FoundSet &set) {
   std::vector<bool> found(set.header.shard_count(), false);
   for (const ShardFile &file : set.files) found[file.index] = true;
   std::vector<std::uint32_t> missing;
@@ -170,7 +172,7 @@ std::vector<std::uint32_t> missing_shards(const ShardSet &set) {
   return missing;
 }
 
-void report(const ShardSet &set, const Findings &findings, tandem_files_report tell, void *user,
+void report(const FoundSet &set, const Findings &findings, tandem_files_report tell, void *user,
             const std::function<void(Finding &)> &more) {
   if (tell == nullptr) return;
   const std::vector<std::uint32_t> missing = missing_shards(set);
@@ -205,8 +207,10 @@ void report(const ShardSet &set, const Findings &findings, tandem_files_report t
 tandem_files_verify_result verify(tandem_context *context, const Search &search,
                                   const tandem_files_verify_options &options) {
   const Clock::time_point started = Clock::now();
-  const ShardSet &set = search.sets[search.choose(options.set_id_prefix != nullptr ? options.set_id_prefix : "")];
+  check_current(search);
+  const FoundSet &set = search.sets[search.choose(options.set_id_prefix != nullptr ? options.set_id_prefix : "")];
   const Findings findings = inspect(context, set, options.thread_count, options.progress, options.progress_user);
+  if (!findings.recoverable && !search.unread.empty()) fail(TANDEM_ERROR_IO, search.unread);
   report(set, findings, options.report, options.report_user);
   if (findings.digest && findings.digest != set.header.digest)
     fail(TANDEM_ERROR_DAMAGED,

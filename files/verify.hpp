@@ -23,19 +23,19 @@ struct Findings {
   std::optional<Hash128> digest;  // where no data block is bad
 };
 
-Findings inspect(tandem_context *context, const ShardSet &set, std::uint32_t thread_count,
+Findings inspect(tandem_context *context, const FoundSet &set, std::uint32_t thread_count,
                  tandem_files_progress progress, void *progress_user);
 
 // Shards that have no file.
-std::vector<std::uint32_t> missing_shards(const ShardSet &set);
+std::vector<std::uint32_t> missing_shards(const FoundSet &set);
 
 // Tells the caller of each shard file, and of each shard without one, by index. `more` completes what verify knows.
 struct Finding {
-  std::size_t file;  // place in ShardSet::files; kNoFile
+  std::size_t file;  // place in FoundSet::files; kNoFile
   tandem_files_finding report;
 };
 constexpr std::size_t kNoFile = SIZE_MAX;
-void report(const ShardSet &set, const Findings &findings, tandem_files_report report, void *user,
+void report(const FoundSet &set, const Findings &findings, tandem_files_report report, void *user,
             const std::function<void(Finding &)> &more = {});
 
 // Everything but struct_bytes of the result.

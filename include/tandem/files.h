@@ -104,14 +104,16 @@ typedef struct tandem_files_result {
   uint32_t thread_count;
   double seconds;        /* the whole call */
   double coding_seconds; /* inside tandem_encode or tandem_decode, summed over the threads */
+  int32_t any_k_suffice; /* as in tandem_files_set */
+  uint32_t reserved;     /* 0 */
 } tandem_files_result;
 
 /* Splits a file, or what comes down a pipe, into k+m shard files.
  *   result_out   NULL, or a struct whose struct_bytes is set; written on TANDEM_OK
  * A file that changes while it is read, by its name or a descriptor, is refused with TANDEM_ERROR_IO, as far as its
- * length and its time of change tell. Permission bits (mode & 0777) of source_path go to the shard files and into the
- * set; anything else about it does not.
- * Status: INVALID_ARGUMENT, UNSUPPORTED (custom matrix), NOT_MDS, TOO_LARGE, OUT_OF_MEMORY, IO, CANCELLED, DEVICE. */
+ * length and its times of writing and change tell. Permission bits (mode & 0777) of source_path go to the shard files
+ * and into the set; anything else about it does not. Status: INVALID_ARGUMENT, UNSUPPORTED (custom matrix), NOT_MDS,
+ * TOO_LARGE, OUT_OF_MEMORY, IO, CANCELLED, DEVICE. */
 TANDEM_API tandem_status tandem_files_encode(tandem_context *context, const tandem_files_encode_options *options,
                                              tandem_files_result *result_out);
 
@@ -143,6 +145,8 @@ typedef struct tandem_files_set {
   uint32_t mode;             /* permission bits of the source, or UINT32_MAX: not known (a pipe) */
   uint32_t shard_count;      /* different shards found, at most k+m */
   size_t file_count;         /* shard files found, several copies of one shard included */
+  int32_t any_k_suffice;  /* non-zero: any k shards are enough; else the matrix is not MDS, and it depends on which */
+  int32_t shards_suffice; /* non-zero: the shards found are enough, by rank, if their blocks are intact */
 } tandem_files_set;
 
 enum tandem_files_condition { /* what a look at its ends says about a shard file; bits */
@@ -172,11 +176,17 @@ TANDEM_API tandem_status tandem_files_search_shard(const tandem_files_search *se
 TANDEM_API tandem_status tandem_files_search_ignored(const tandem_files_search *search, size_t index,
                                                      const char **ignored_out);
 
+/* Whether the files that were found are still there, and are the same files: not where another process has replaced the
+ * set, or a shard, since. A call that fails with TANDEM_ERROR_IO may do better with a new search then.
+ * Status: INVALID_ARGUMENT, IO (they are not; the message names one). Threads: any. */
+TANDEM_API tandem_status tandem_files_search_check(const tandem_files_search *search);
+
 /* Chooses a set.
  *   set_id_prefix   the first hexadecimal digits of its id, at least one; NULL where there is only one set, or only one
  *                   that has k shards or more (beside left-overs of other generations)
  *   set_index_out   its index in the search
- * Status: INVALID_ARGUMENT (none or several match: the message lists them), NOT_RECOVERABLE (there is no shard file).
+ * Status: INVALID_ARGUMENT (none or several match: the message lists them), NOT_RECOVERABLE (there is no shard file),
+ * IO (there is none, and a file could not be opened), UNSUPPORTED (those that there are have another format version).
  */
 TANDEM_API tandem_status tandem_files_search_choose(const tandem_files_search *search, const char *set_id_prefix,
                                                     size_t *set_index_out);
@@ -200,8 +210,9 @@ typedef struct tandem_files_decode_options {
 /* Puts the file back together. Reads the data shards that there are and as many parity shards as are missing; a block
  * whose checksum is wrong counts as missing in its stripe, and other shard files are then read there. The digest of the
  * whole content is checked before the output gets its name; a stream has been written by then.
- * Status: INVALID_ARGUMENT, OUT_OF_MEMORY, IO, CANCELLED, DEVICE, NOT_RECOVERABLE (says where and how many blocks are
- *   missing), DAMAGED (the digest does not match). */
+ * Status: INVALID_ARGUMENT, OUT_OF_MEMORY, CANCELLED, DEVICE, UNSUPPORTED (shard files of another format version),
+ *   NOT_RECOVERABLE (says where and how many blocks are missing), DAMAGED (the digest does not match), IO (also where
+ * what is missing may lie in a file that could not be opened, or that another one has replaced since the search). */
 TANDEM_API tandem_status tandem_files_decode(tandem_context *context, const tandem_files_search *search,
                                              const tandem_files_decode_options *options,
                                              tandem_files_result *result_out);
@@ -370,8 +381,11 @@ typedef struct tandem_files_verify_result {
   double seconds;
 } tandem_files_verify_result;
 
-/* Reads every shard file of a set once and checks every block. Damage is a result, not an error.
- * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (there is no shard file), OUT_OF_MEMORY, IO, CANCELLED. */
+/* Reads every shard file of a set once and checks every block. Damage is a result, not an error. Where every data block
+ * is intact the digest is compared too. Status: INVALID_ARGUMENT, UNSUPPORTED (shard files of another format version),
+ * NOT_RECOVERABLE (there is no shard file), DAMAGED (the blocks are intact and their digest is not the set's: no decode
+ * can succeed), OUT_OF_MEMORY, CANCELLED, IO (also where a file could not be opened, or is not the one any more that
+ * the search found). */
 TANDEM_API tandem_status tandem_files_verify(tandem_context *context, const tandem_files_search *search,
                                              const tandem_files_verify_options *options,
                                              tandem_files_verify_result *result_out);

@@ -1,8 +1,10 @@
 // Shard files through the C API and, for the parts of the format, from inside.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -737,6 +739,182 @@ TEST_F(Files, EveryMatrixPresetRoundTrips) {
     ASSERT_EQ(decode(shards_), TANDEM_OK) << tandem_matrix_name(matrix) << ": " << tandem_last_error_message();
     EXPECT_EQ(slurp(root_ / "output"), content);
     EXPECT_EQ(result_.matrix, matrix);
+  }
+}
+
+class SearchOwner {
+ public:
+  explicit SearchOwner(const fs::path &path) {
+    const std::string text = path.string();
+    const char *const pointer = text.c_str();
+    EXPECT_EQ(tandem_files_search_create(&pointer, 1, &search_), TANDEM_OK) << tandem_last_error_message();
+  }
+  ~SearchOwner() { tandem_files_search_destroy(search_); }
+  SearchOwner(const SearchOwner &) = delete;
+  SearchOwner &operator=(const SearchOwner &) = delete;
+  tandem_files_search *get() const { return search_; }
+
+ private:
+  tandem_files_search *search_ = nullptr;
+};
+
+// Version 1 had another digest.
+TEST_F(Files, AnotherVersionIsRefusedByItsNumber) {
+  encode(paint(5000), 2, 1, 256);
+  for (unsigned i = 0; i < 3; ++i) {
+    std::vector<char> bytes = slurp(shard(i));
+    for (const std::size_t at : {std::size_t{0}, bytes.size() - kRecordBytes}) {
+      RecordBytes record;
+      std::memcpy(record.data(), bytes.data() + at, kRecordBytes);
+      record[8] = std::byte{1};
+      reseal(record);
+      std::memcpy(bytes.data() + at, record.data(), kRecordBytes);
+    }
+    spill(shard(i), bytes);
+  }
+  EXPECT_EQ(decode(shards_), TANDEM_ERROR_UNSUPPORTED);
+  EXPECT_NE(std::string(tandem_last_error_message()).find("version 1, this Tandem reads version 2"), std::string::npos)
+      << tandem_last_error_message();
+}
+
+// A set that is replaced between search and call is neither damaged nor lost.
+TEST_F(Files, AReplacedSetIsNotDamaged) {
+  encode(paint(50000, 1), 3, 2, 256);
+  const SearchOwner before(shards_);
+  EXPECT_EQ(tandem_files_search_check(before.get()), TANDEM_OK);
+  const std::vector<char> content = paint(50000, 2);
+  spill(root_ / "source", content);
+  tandem_files_encode_options again = encode_options(root_ / "source", 3, 2, 256);
+  again.force = 1;
+  ASSERT_EQ(tandem_files_encode(context_, &again, nullptr), TANDEM_OK) << tandem_last_error_message();
+
+  const std::string output = (root_ / "output").string();
+  tandem_files_decode_options options = {};
+  options.struct_bytes = sizeof options;
+  options.output_path = output.c_str();
+  EXPECT_EQ(tandem_files_decode(context_, before.get(), &options, nullptr), TANDEM_ERROR_IO);
+  EXPECT_NE(std::string(tandem_last_error_message()).find("not the file any more"), std::string::npos)
+      << tandem_last_error_message();
+  tandem_files_verify_options look = {};
+  look.struct_bytes = sizeof look;
+  tandem_files_verify_result found = {};
+  found.struct_bytes = sizeof found;
+  EXPECT_EQ(tandem_files_verify(context_, before.get(), &look, &found), TANDEM_ERROR_IO);
+  EXPECT_EQ(tandem_files_search_check(before.get()), TANDEM_ERROR_IO);
+  EXPECT_EQ(decode(shards_), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(slurp(root_ / "output"), content);
+}
+
+// What may not be read is not lost. As another user, where this one may read everything.
+TEST_F(Files, FilesThatMayNotBeReadAreAnInputError) {
+  encode(paint(5000), 3, 2, 256);
+  fs::permissions(root_, fs::perms::all);
+  fs::permissions(shards_, fs::perms::all);
+  for (unsigned i = 0; i < 5; ++i) fs::permissions(shard(i), fs::perms::none);
+  const auto status_as_another = [&] {
+    const pid_t child = fork();
+    if (child == 0) {
+      if (geteuid() == 0 && setuid(65534) != 0) _exit(100);
+      const tandem_status status = decode(shards_);
+      if (status == TANDEM_ERROR_IO &&
+          std::string(tandem_last_error_message()).find("Permission denied") == std::string::npos)
+        _exit(101);
+      _exit(static_cast<int>(status));
+    }
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  EXPECT_EQ(status_as_another(), TANDEM_ERROR_IO);
+  for (unsigned i = 0; i < 2; ++i) fs::permissions(shard(i), fs::perms::all);
+  EXPECT_EQ(status_as_another(), TANDEM_ERROR_IO) << "2 of 3 that are needed";
+  fs::permissions(shard(4), fs::perms::all);
+  EXPECT_EQ(status_as_another(), TANDEM_OK);
+}
+
+// Which shards are enough with a matrix that is not MDS, is said by rank: decode agrees, for every choice of shards.
+TEST_F(Files, WhatIsEnoughIsSaidByRank) {
+  const std::vector<char> content = paint(1000);
+  spill(root_ / "source", content);
+  tandem_files_encode_options options = encode_options(root_ / "source", 3, 4, 256);
+  options.matrix = TANDEM_MATRIX_PAR1;
+  options.allow_non_mds = 1;
+  result_ = {};
+  result_.struct_bytes = sizeof result_;
+  ASSERT_EQ(tandem_files_encode(context_, &options, &result_), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(result_.any_k_suffice, 0);
+  unsigned too_few_of_three = 0;
+  for (unsigned pattern = 1; pattern < 128; ++pattern) {
+    const fs::path some = root_ / "some";
+    fs::remove_all(some);
+    fs::create_directory(some);
+    for (unsigned i = 0; i < 7; ++i)
+      if (pattern >> i & 1) fs::create_hard_link(shard(i), some / shard(i).filename());
+    tandem_files_set set = {};
+    set.struct_bytes = sizeof set;
+    ASSERT_EQ(tandem_files_search_set(SearchOwner(some).get(), 0, &set), TANDEM_OK) << tandem_last_error_message();
+    const tandem_status status = decode(some);
+    ASSERT_EQ(set.shards_suffice != 0, status == TANDEM_OK) << pattern << ": " << tandem_last_error_message();
+    ASSERT_EQ(set.any_k_suffice, 0);
+    if (status == TANDEM_OK || set.shard_count < 3) continue;
+    ++too_few_of_three;
+    EXPECT_EQ(status, TANDEM_ERROR_NOT_RECOVERABLE);
+    EXPECT_EQ(std::string(tandem_last_error_message()).find("3 are needed"), std::string::npos)
+        << tandem_last_error_message();
+  }
+  EXPECT_GT(too_few_of_three, 0u);
+
+  fs::remove_all(shards_);
+  encode(content, 3, 4, 256);
+  EXPECT_EQ(result_.any_k_suffice, 1);
+}
+
+// The time of the last write can be set back, that of the last change cannot.
+TEST_F(Files, AWriteWhoseTimeIsSetBackIsSeen) {
+  spill(root_ / "source", paint(5000));
+  struct Source {
+    fs::path path;
+    struct stat before;
+  } source{root_ / "source", {}};
+  ASSERT_EQ(stat(source.path.c_str(), &source.before), 0);
+  tandem_files_encode_options options = encode_options(source.path, 4, 2, 256);
+  options.progress = [](void *user, std::uint64_t, std::uint64_t) -> std::int32_t {
+    const auto &file = *static_cast<Source *>(user);
+    std::fstream(file.path, std::ios::in | std::ios::out) << "other bytes";
+    const timespec times[] = {file.before.st_atim, file.before.st_mtim};
+    return utimensat(AT_FDCWD, file.path.c_str(), times, 0);
+  };
+  options.progress_user = &source;
+  EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_IO);
+  EXPECT_NE(std::string(tandem_last_error_message()).find("changed while it was read"), std::string::npos)
+      << tandem_last_error_message();
+  EXPECT_FALSE(fs::exists(shards_));
+}
+
+// A limit on the size of files (RLIMIT_FSIZE) is an error of the call, not the end of the process by SIGXFSZ.
+TEST_F(Files, ALimitOnFileSizesIsAnError) {
+  encode(paint(100000), 3, 2, 256);
+  for (const bool lose_a_file : {false, true}) {
+    if (lose_a_file) {
+      fs::remove(shard(3));
+    } else {
+      damage(2, fs::file_size(shard(2)) - 4096, 4096);
+    }
+    const SearchOwner search(shards_);
+    const pid_t child = fork();
+    if (child == 0) {
+      const rlimit limit = {20 << 10, 20 << 10};
+      if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(100);
+      tandem_files_repair_options options = {};
+      options.struct_bytes = sizeof options;
+      tandem_files_repair_result result = {};
+      result.struct_bytes = sizeof result;
+      _exit(static_cast<int>(tandem_files_repair(context_, search.get(), &options, &result)));
+    }
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+    EXPECT_EQ(WEXITSTATUS(status), TANDEM_ERROR_IO);
   }
 }
 

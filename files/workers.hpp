@@ -13,9 +13,9 @@
 
 namespace tandem::files {
 
-class Crew {
+class Workers {
  public:
-  Crew(tandem_files_progress progress, void *progress_user, std::uint64_t total_bytes)
+  Workers(tandem_files_progress progress, void *progress_user, std::uint64_t total_bytes)
       : progress_(progress), progress_user_(progress_user), total_bytes_(total_bytes) {}
 
   // Runs work(0) ... work(thread_count - 1), each on a thread of its own; throws what the first of them threw, or
@@ -53,10 +53,10 @@ constexpr std::uint32_t kMaxThreadCount = 1024;
 // Threads for stripes of stripe_bytes each: what is asked for (0: as many callers as keep the context busy, so that a
 // device codes while others read and write), within the work and within memory
 // (256 MiB and 64 MiB a thread).
-unsigned crew_size(const tandem_context *context, std::uint32_t asked_count, std::uint64_t stripe_bytes,
-                   std::uint64_t stripe_count);
+unsigned worker_count_for(const tandem_context *context, std::uint32_t asked_count, std::uint64_t stripe_bytes,
+                          std::uint64_t stripe_count);
 
-// What one of so many workers codes of each shard in a call. A crew of several keeps the cores busy by itself: a call
+// What one of so many workers codes of each shard in a call. Several keep the cores busy by themselves: a call
 // of theirs is small enough to stay on the worker's own thread, and nobody is woken. A single worker lets the context's
 // threads help, and a device gets a stripe as a whole.
 std::uint64_t piece_bytes(const tandem_context *context, unsigned worker_count, std::uint32_t shard_count);

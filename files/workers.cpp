@@ -1,4 +1,4 @@
-#include "files/crew.hpp"
+#include "files/workers.hpp"
 
 #include <pthread.h>
 #include <signal.h>
@@ -41,7 +41,7 @@ tandem_context_info query(const tandem_context *context) {
 
 }  // namespace
 
-void Crew::run(unsigned thread_count, const std::function<void(unsigned)> &work) {
+void Workers::run(unsigned thread_count, const std::function<void(unsigned)> &work) {
   std::vector<std::thread> threads;
   threads.reserve(thread_count);
   {
@@ -85,38 +85,38 @@ void Crew::run(unsigned thread_count, const std::function<void(unsigned)> &work)
   check_cancelled();
 }
 
-void Crew::check_cancelled() {
+void Workers::check_cancelled() {
   report();
   if (error_) std::rethrow_exception(error_);
 }
 
-void Crew::report() {
+void Workers::report() {
   if (progress_ == nullptr) return;
   if (progress_(progress_user_, done_bytes_.load(std::memory_order_relaxed), total_bytes_) != 0)
     stop_with(std::make_exception_ptr(Error(TANDEM_ERROR_CANCELLED, "cancelled")));
 }
 
-void Crew::stop_with(std::exception_ptr error) {
+void Workers::stop_with(std::exception_ptr error) {
   const std::lock_guard lock(mutex_);
   if (!error_) error_ = std::move(error);
   stopped_.store(true);
   turn_changed_.notify_all();
 }
 
-bool Crew::enter(std::uint64_t stripe) {
+bool Workers::enter(std::uint64_t stripe) {
   std::unique_lock lock(mutex_);
   turn_changed_.wait(lock, [&] { return turn_ == stripe || stopped_.load(); });
   return !stopped_.load();
 }
 
-void Crew::leave(std::uint64_t stripe) {
+void Workers::leave(std::uint64_t stripe) {
   const std::lock_guard lock(mutex_);
   turn_ = stripe + 1;
   turn_changed_.notify_all();
 }
 
-unsigned crew_size(const tandem_context *context, std::uint32_t asked_count, std::uint64_t stripe_bytes,
-                   std::uint64_t stripe_count) {
+unsigned worker_count_for(const tandem_context *context, std::uint32_t asked_count, std::uint64_t stripe_bytes,
+                          std::uint64_t stripe_count) {
   std::uint64_t count = asked_count;
   if (count == 0) count = query(context).caller_count;
   constexpr std::uint64_t kMemoryBytes = 256u << 20, kMemoryPerThreadBytes = 64u << 20;
