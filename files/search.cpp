@@ -14,6 +14,7 @@
 
 #include "files/error.hpp"
 #include "files/folder.hpp"
+#include "files/handles.hpp"
 #include "files/recovery.hpp"
 #include "tandem/files.h"
 
@@ -221,6 +222,18 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
          fmt::format("no set has an id that starts with {}; there are: {}", wanted, list));
   if (enough_count == 1) return *only_with_enough;  // the others are left-overs of other generations
   fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} sets found, choose one by its id: {}", match_count, list));
+}
+
+std::size_t Search::choose_to_code(const std::string &set_id_prefix) const {
+  const std::size_t chosen = choose(set_id_prefix);
+  try {
+    make_codec(sets[chosen].header, true);
+  } catch (const Error &error) {
+    if (error.status() == TANDEM_ERROR_OUT_OF_MEMORY) throw;
+    fail(TANDEM_ERROR_DAMAGED, fmt::format("{}: its header asks for a code that this Tandem does not have: {}",
+                                           sets[chosen].files[0].path, error.what()));
+  }
+  return chosen;
 }
 
 Search search(const std::vector<std::string> &paths) { return Searcher(paths).finish(); }

@@ -39,6 +39,8 @@ struct Search {
   // Throws INVALID_ARGUMENT (ambiguous or unknown) or NOT_RECOVERABLE (nothing there). An empty prefix means any. Of
   // several sets it is the only one with k shards or more.
   std::size_t choose(const std::string &set_id_prefix) const;
+  // The same, and throws DAMAGED with a file's name where the header asks for a code that there is not.
+  std::size_t choose_to_code(const std::string &set_id_prefix) const;
 };
 
 // Changes nothing. What a run that died left is seen as if it were cleaned up.

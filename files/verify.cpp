@@ -193,7 +193,8 @@ void report(const ShardSet &set, const Findings &findings, tandem_files_report t
 tandem_files_verify_result verify(tandem_context *context, const Search &search,
                                   const tandem_files_verify_options &options) {
   const Clock::time_point started = Clock::now();
-  const ShardSet &set = search.sets[search.choose(options.set_id_prefix != nullptr ? options.set_id_prefix : "")];
+  const ShardSet &set =
+      search.sets[search.choose_to_code(options.set_id_prefix != nullptr ? options.set_id_prefix : "")];
   const Findings findings = inspect(context, set, options.thread_count, options.progress, options.progress_user);
   report(set, findings, options.report, options.report_user);
 
