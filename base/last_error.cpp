@@ -33,6 +33,21 @@ char *message_block() {
   return nullptr;
 }
 
+// The start and the end of a text that is too long: in the middle there are long paths, and at the end there is the
+// reason.
+std::size_t shorten(std::string_view message, char *block) {
+  constexpr std::string_view kGap = " ... ";
+  constexpr std::size_t kStartBytes = 160, kEndBytes = kMessageBytes - 1 - kStartBytes - kGap.size();
+  const auto continues = [&](std::size_t at) { return (static_cast<unsigned char>(message[at]) & 0xC0) == 0x80; };
+  std::size_t start = kStartBytes, end = message.size() - kEndBytes;
+  while (start > 0 && continues(start)) --start;  // no character is cut in two
+  while (end < message.size() && continues(end)) ++end;
+  char *at = std::copy_n(message.data(), start, block);
+  at = std::copy(kGap.begin(), kGap.end(), at);
+  at = std::copy(message.begin() + static_cast<std::ptrdiff_t>(end), message.end(), at);
+  return static_cast<std::size_t>(at - block);
+}
+
 const char *message_without_block(tandem_status status) {
   return status == TANDEM_ERROR_OUT_OF_MEMORY || status == TANDEM_OK ? "out of memory" : tandem_status_name(status);
 }
@@ -45,8 +60,12 @@ tandem_status refuse(tandem_status status, std::string_view message) noexcept {
     last_message = message_without_block(status);
     return status;
   }
-  const std::size_t bytes = std::min(message.size(), kMessageBytes - 1);
-  std::memmove(block, message.data(), bytes);  // the message may be the last one
+  std::size_t bytes = message.size();
+  if (bytes < kMessageBytes) {
+    std::memmove(block, message.data(), bytes);  // the message may be the last one
+  } else {
+    bytes = shorten(message, block);
+  }
   block[bytes] = 0;
   last_message = block;
   return status;

@@ -13,15 +13,16 @@
 #include <string>
 #include <vector>
 
-#include "cli/bench_measure.hpp"
+#include "bench/measure.hpp"
+#include "bench/stripes.hpp"
 #include "isal/abi.hpp"
 
 namespace {
 
 using Bytes = std::vector<unsigned char>;
-using tandem::cli::Contestant;
+using tandem::bench::Contestant;
 
-struct Library {
+struct IsalLibrary {
   std::string name;
   decltype(&ec_init_tables) init_tables;
   decltype(&ec_encode_data) encode;
@@ -46,10 +47,10 @@ void find(void *handle, const char *name, Function *out) {
   if (*out == nullptr) throw std::runtime_error(dlerror());
 }
 
-Library open(const std::string &path) {
+IsalLibrary open(const std::string &path) {
   void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) throw std::runtime_error(dlerror());
-  Library library;
+  IsalLibrary library;
   library.name = path.substr(path.find_last_of('/') + 1);
   find(handle, "ec_init_tables", &library.init_tables);
   find(handle, "ec_encode_data", &library.encode);
@@ -69,33 +70,22 @@ Library open(const std::string &path) {
   return library;
 }
 
-// Vectors of one length: one behind the other, each on pages of its own, or each in an allocation of its own, out of
-// order.
-enum class Placement { contiguous, pages, scattered };
+using tandem::bench::MemoryPlacement;
 
-std::string name_of(Placement placement) {
-  return placement == Placement::contiguous ? "contiguous" : placement == Placement::pages ? "pages" : "scattered";
+std::string name_of(MemoryPlacement placement) {
+  return placement == MemoryPlacement::page_aligned ? "pages" : placement_name(placement);
 }
 
+// Vectors of one length.
 class Vectors {
  public:
-  Vectors(unsigned count, std::size_t bytes, Placement placement) {
-    constexpr std::size_t kPage = 4096;
-    const std::size_t pages = (bytes + kPage - 1) / kPage * kPage;
-    const std::size_t pitch = placement == Placement::contiguous ? bytes
-                              : placement == Placement::pages    ? pages
-                                                                 : pages + kPage + std::size_t{64} * 37;
-    storage_ = Bytes(count * pitch + kPage);
-    std::mt19937_64 random(bytes);
-    for (unsigned char &byte : storage_) byte = static_cast<unsigned char>(random());
-    unsigned char *base = storage_.data() + (kPage - reinterpret_cast<std::uintptr_t>(storage_.data()) % kPage) % kPage;
-    for (unsigned i = 0; i < count; ++i)
-      pointers_.push_back(base + (placement == Placement::scattered ? i * 7919 % count : i) * pitch);
-  }
+  Vectors(unsigned count, std::size_t bytes, MemoryPlacement placement)
+      : memory_({.shard_count = count, .shard_bytes = bytes, .placement = placement, .seed = bytes}),
+        pointers_(memory_.all().shards(0), memory_.all().shards(0) + count) {}
   unsigned char **at(unsigned i) { return pointers_.data() + i; }
 
  private:
-  Bytes storage_;
+  tandem::bench::Stripes memory_;
   std::vector<unsigned char *> pointers_;
 };
 
@@ -109,7 +99,7 @@ struct Options {
 
 class Bench {
  public:
-  Bench(std::vector<Library> libraries, Options options)
+  Bench(std::vector<IsalLibrary> libraries, Options options)
       : libraries_(std::move(libraries)), options_(std::move(options)) {
     fmt::print("{:<12} {:<8} {:>9} {:<10} {:>12}", "function", "shape", "bytes", "placement", libraries_[0].name);
     for (std::size_t i = 1; i < libraries_.size(); ++i) fmt::print("  over {}", libraries_[i].name);
@@ -122,14 +112,14 @@ class Bench {
                Body body) {
     if (!options_.only.empty() && function.find(options_.only) == std::string::npos) return;
     std::vector<Contestant> contestants;
-    for (const Library &library : libraries_) {
+    for (const IsalLibrary &library : libraries_) {
       contestants.push_back({library.name, [call = body(library)](std::size_t calls) mutable {
-                               const double began = tandem::cli::seconds_now(tandem::cli::BenchClock::cpu);
+                               const double began = tandem::bench::seconds_now(tandem::bench::BenchClock::cpu);
                                for (std::size_t i = 0; i < calls; ++i) call();
-                               return tandem::cli::seconds_now(tandem::cli::BenchClock::cpu) - began;
+                               return tandem::bench::seconds_now(tandem::bench::BenchClock::cpu) - began;
                              }});
     }
-    const auto samples = tandem::cli::alternate(contestants, options_.repeats, options_.slice_seconds);
+    const auto samples = tandem::bench::alternate(contestants, options_.repeats, options_.slice_seconds);
     nlohmann::ordered_json result = {
         {"function", function}, {"shape", shape}, {"bytes", bytes}, {"placement", placement}};
     fmt::print("{:<12} {:<8} {:>9} {:<10} {:>9.1f} ns", function, shape, bytes, placement, samples[0].median() * 1e9);
@@ -147,17 +137,17 @@ class Bench {
 
   void write(const std::string &path) const {
     nlohmann::ordered_json all = {{"command", "isal_bench"}, {"clock", "cpu"}, {"results", results_}};
-    for (const Library &library : libraries_) all["libraries"].push_back(library.name);
+    for (const IsalLibrary &library : libraries_) all["libraries"].push_back(library.name);
     std::ofstream(path) << all.dump(1) << '\n';
   }
 
  private:
-  std::vector<Library> libraries_;
+  std::vector<IsalLibrary> libraries_;
   Options options_;
   nlohmann::ordered_json results_ = nlohmann::ordered_json::array();
 };
 
-Bytes tables_of(const Library &library, int k, int rows, bool vandermonde = false) {
+Bytes tables_of(const IsalLibrary &library, int k, int rows, bool vandermonde = false) {
   Bytes matrix(static_cast<std::size_t>(k + rows) * static_cast<std::size_t>(k));
   Bytes tables(std::size_t{32} * static_cast<std::size_t>(k * rows));
   (vandermonde ? library.vandermonde : library.cauchy)(matrix.data(), k + rows, k);
@@ -165,16 +155,16 @@ Bytes tables_of(const Library &library, int k, int rows, bool vandermonde = fals
   return tables;
 }
 
-void measure_codes(Bench &bench, int k, int rows, bool vandermonde, std::size_t bytes, Placement placed) {
+void measure_codes(Bench &bench, int k, int rows, bool vandermonde, std::size_t bytes, MemoryPlacement placed) {
   const auto vectors = std::make_shared<Vectors>(static_cast<unsigned>(k + rows), bytes, placed);
   const int length = static_cast<int>(bytes);
   const std::string shape = fmt::format("{}+{}{}", k, rows, vandermonde ? "v" : ""), placement = name_of(placed);
-  bench.measure("encode", shape, bytes, placement, [=](const Library &library) {
+  bench.measure("encode", shape, bytes, placement, [=](const IsalLibrary &library) {
     return [=, tables = tables_of(library, k, rows, vandermonde), encode = library.encode]() mutable {
       encode(length, k, rows, tables.data(), vectors->at(0), vectors->at(static_cast<unsigned>(k)));
     };
   });
-  bench.measure("update", shape, bytes, placement, [=](const Library &library) {
+  bench.measure("update", shape, bytes, placement, [=](const IsalLibrary &library) {
     return [=, tables = tables_of(library, k, rows), update = library.update]() mutable {
       update(length, k, rows, k / 2, tables.data(), *vectors->at(0), vectors->at(static_cast<unsigned>(k)));
     };
@@ -182,37 +172,37 @@ void measure_codes(Bench &bench, int k, int rows, bool vandermonde, std::size_t 
 }
 
 void measure_vectors(Bench &bench, int count, std::size_t bytes) {
-  const auto vectors = std::make_shared<Vectors>(static_cast<unsigned>(count) + 2, bytes, Placement::contiguous);
+  const auto vectors = std::make_shared<Vectors>(static_cast<unsigned>(count) + 2, bytes, MemoryPlacement::contiguous);
   const int length = static_cast<int>(bytes);
   const std::string shape = fmt::format("{}", count);
   const auto array = [](Vectors &all) { return reinterpret_cast<void **>(all.at(0)); };
-  bench.measure("dot_prod", shape, bytes, "contiguous", [=](const Library &library) {
+  bench.measure("dot_prod", shape, bytes, "contiguous", [=](const IsalLibrary &library) {
     return [=, tables = tables_of(library, count, 1), call = library.dot_product]() mutable {
       call(length, count, tables.data(), vectors->at(0), *vectors->at(static_cast<unsigned>(count)));
     };
   });
-  bench.measure("mad", shape, bytes, "contiguous", [=](const Library &library) {
+  bench.measure("mad", shape, bytes, "contiguous", [=](const IsalLibrary &library) {
     return [=, tables = tables_of(library, count, 1), call = library.multiply_add]() mutable {
       call(length, count, 1, tables.data(), *vectors->at(0), *vectors->at(1));
     };
   });
-  bench.measure("mul", "1", bytes, "contiguous", [=](const Library &library) {
+  bench.measure("mul", "1", bytes, "contiguous", [=](const IsalLibrary &library) {
     Bytes table(32);
     library.init_vector(0x8e, table.data());
     return
         [=, call = library.multiply_vector]() mutable { call(length, table.data(), *vectors->at(0), *vectors->at(1)); };
   });
-  bench.measure("xor_gen", shape, bytes, "contiguous", [=](const Library &library) {
+  bench.measure("xor_gen", shape, bytes, "contiguous", [=](const IsalLibrary &library) {
     return [=, call = library.xor_generate] { call(count + 1, length, array(*vectors)); };
   });
-  bench.measure("pq_gen", shape, bytes, "contiguous", [=](const Library &library) {
+  bench.measure("pq_gen", shape, bytes, "contiguous", [=](const IsalLibrary &library) {
     return [=, call = library.pq_generate] { call(count + 2, length, array(*vectors)); };
   });
-  bench.measure("pq_check", shape, bytes, "contiguous", [=](const Library &library) {
+  bench.measure("pq_check", shape, bytes, "contiguous", [=](const IsalLibrary &library) {
     library.pq_generate(count + 2, length, array(*vectors));
     return [=, call = library.pq_verify] { call(count + 2, length, array(*vectors)); };
   });
-  bench.measure("xor_check", shape, bytes, "contiguous", [=](const Library &library) {
+  bench.measure("xor_check", shape, bytes, "contiguous", [=](const IsalLibrary &library) {
     library.xor_generate(count + 1, length, array(*vectors));
     return [=, call = library.xor_verify] { call(count + 1, length, array(*vectors)); };
   });
@@ -224,7 +214,7 @@ void measure_arithmetic(Bench &bench) {
     Bytes matrix(size);
     std::mt19937 random(static_cast<unsigned>(n));
     for (unsigned char &cell : matrix) cell = static_cast<unsigned char>(random());
-    bench.measure("invert", fmt::format("{}", n), size, "-", [=](const Library &library) {
+    bench.measure("invert", fmt::format("{}", n), size, "-", [=](const IsalLibrary &library) {
       return [=, in = Bytes(size), out = Bytes(size), call = library.invert]() mutable {
         in = matrix;
         call(in.data(), out.data(), n);
@@ -233,12 +223,12 @@ void measure_arithmetic(Bench &bench) {
   }
   for (const auto &[k, rows] : {std::pair{4, 2}, {10, 4}, {32, 32}, {128, 32}}) {
     bench.measure("init_tables", fmt::format("{}+{}", k, rows), static_cast<std::size_t>(k * rows), "-",
-                  [k = k, rows = rows](const Library &library) {
+                  [k = k, rows = rows](const IsalLibrary &library) {
                     Bytes tables = tables_of(library, k, rows), matrix(static_cast<std::size_t>(k * rows), 7);
                     return [=, call = library.init_tables]() mutable { call(k, rows, matrix.data(), tables.data()); };
                   });
   }
-  bench.measure("gf_mul", "1000", 1000, "-", [](const Library &library) {
+  bench.measure("gf_mul", "1000", 1000, "-", [](const IsalLibrary &library) {
     return [call = library.multiply] {
       volatile unsigned char sum = 0;
       unsigned char value = 1;
@@ -265,7 +255,7 @@ int main(int argument_count, char **arguments) {
       ->delimiter(',');
   CLI11_PARSE(app, argument_count, arguments);
   try {
-    std::vector<Library> libraries;
+    std::vector<IsalLibrary> libraries;
     for (const std::string &path : paths) libraries.push_back(open(path));
     Bench bench(std::move(libraries), options);
     for (const std::string &code : options.codes) {
@@ -275,10 +265,11 @@ int main(int argument_count, char **arguments) {
       const bool vandermonde = code.back() == 'v';
       if (k < 1 || rows < 1 || k + rows > 256) throw std::runtime_error(fmt::format("{} is out of the field", code));
       for (const std::size_t bytes : {64, 100, 512, 1024, 2048, 4096, 8192, 16384})
-        measure_codes(bench, k, rows, vandermonde, bytes, Placement::contiguous);
+        measure_codes(bench, k, rows, vandermonde, bytes, MemoryPlacement::contiguous);
       const auto width = static_cast<std::size_t>(k + rows);
       for (const std::size_t all_bytes : {512 << 10, 64 << 20}) {
-        for (const Placement placed : {Placement::contiguous, Placement::pages, Placement::scattered})
+        for (const MemoryPlacement placed :
+             {MemoryPlacement::contiguous, MemoryPlacement::page_aligned, MemoryPlacement::scattered})
           measure_codes(bench, k, rows, vandermonde, all_bytes / width / 64 * 64, placed);
       }
     }

@@ -26,6 +26,14 @@ struct AutotuneFlags {
 
 const char *text_or_null(const std::string &text) { return text.empty() ? nullptr : text.c_str(); }
 
+// A tuning file is no user's data: what it held is measured again.
+void check_tuning(tandem_status status) {
+  if (status == TANDEM_ERROR_DAMAGED)
+    throw Failure{kExitInputOutput,
+                  fmt::format("{}; a damaged tuning file may be deleted", tandem_last_error_message())};
+  check(status);
+}
+
 std::string path_of(const AutotuneFlags &flags) {
   char path[4096];
   check(tandem_tuning_path(text_or_null(flags.output), path, sizeof path));
@@ -34,9 +42,9 @@ std::string path_of(const AutotuneFlags &flags) {
 
 std::vector<tandem_tuning_entry> entries_of(const std::string &path) {
   std::size_t count = 0;
-  check(tandem_tuning_read(path.c_str(), nullptr, 0, sizeof(tandem_tuning_entry), &count));
+  check_tuning(tandem_tuning_read(path.c_str(), nullptr, 0, sizeof(tandem_tuning_entry), &count));
   std::vector<tandem_tuning_entry> entries(count);
-  check(tandem_tuning_read(path.c_str(), entries.data(), count, sizeof(tandem_tuning_entry), &count));
+  check_tuning(tandem_tuning_read(path.c_str(), entries.data(), count, sizeof(tandem_tuning_entry), &count));
   entries.resize(std::min(entries.size(), count));
   return entries;
 }
@@ -102,7 +110,7 @@ void report(const AutotuneFlags &flags, const std::string &path, const tandem_au
   if (flags.output_flags.quiet) return;
   print_table(entries);
   if (result == nullptr) {
-    fmt::print("{}{}: {} {}\n", entries.empty() ? "" : "\n", path, entries.size(),
+    fmt::print("{}{}: {} {}\n", entries.empty() ? "" : "\n", printable(path), entries.size(),
                entries.size() == 1 ? "entry" : "entries");
     return;
   }
@@ -110,7 +118,7 @@ void report(const AutotuneFlags &flags, const std::string &path, const tandem_au
              plural(result->case_count, "case"), plural(result->candidate_count, "candidate"));
   if (result->refused_count != 0) fmt::print(", {} refused by the device", result->refused_count);
   if (result->wrong_count != 0) fmt::print(", {} WRONG", result->wrong_count);
-  fmt::print("; {:.1f} s\nkept in {}\n", result->seconds, path);
+  fmt::print("; {:.1f} s\nkept in {}\n", result->seconds, printable(path));
   if (result->known_count != 0)
     fmt::print("{} known from before; --fresh measures again\n", plural(result->known_count, "measurement"));
   if (result->complete == 0) fmt::print("the time ran out before all was measured: run it again to go on\n");
@@ -144,8 +152,7 @@ tandem_autotune_result tune(const AutotuneFlags &flags, const std::string &path)
   }
   const std::vector<std::string> ranges = ranges_of(flags);
   const std::vector<const char *> range_pointers = pointers(ranges);
-  tandem_autotune_options options = {};
-  options.struct_bytes = sizeof options;
+  auto options = sized<tandem_autotune_options>();
   options.operations = text_or_null(flags.operations);
   options.ks = text_or_null(flags.ks);
   options.ms = text_or_null(flags.ms);
@@ -156,8 +163,7 @@ tandem_autotune_result tune(const AutotuneFlags &flags, const std::string &path)
   options.fresh = flags.fresh;
   options.max_seconds = flags.max_seconds;
   options.output = path.c_str();
-  tandem_autotune_result result = {};
-  result.struct_bytes = sizeof result;
+  auto result = sized<tandem_autotune_result>();
   tandem_status status;
   {
     Progress progress("autotune", flags.output_flags);
@@ -170,7 +176,7 @@ tandem_autotune_result tune(const AutotuneFlags &flags, const std::string &path)
     throw Failure{128 + caught_signal(),
                   fmt::format("interrupted; what was measured is kept beside {}: run it again to go on", path)};
   }
-  check(status);
+  check_tuning(status);
   return result;
 }
 
@@ -178,7 +184,7 @@ int autotune(const AutotuneFlags &flags) {
   const std::string path = path_of(flags);
   if (!flags.merged.empty()) {
     const std::vector<const char *> files = pointers(flags.merged);
-    check(tandem_tuning_merge(files.data(), files.size(), path.c_str(), nullptr));
+    check_tuning(tandem_tuning_merge(files.data(), files.size(), path.c_str(), nullptr));
   }
   if (flags.show || !flags.merged.empty()) {
     report(flags, path, nullptr);

@@ -34,8 +34,17 @@ struct Failure {
   std::string message;
 };
 
+int exit_status_of(tandem_status status);
 // Throws Failure for anything but TANDEM_OK, with the library's sentence.
 void check(tandem_status status);
+
+// An options or result struct of the library: zeros, and its size.
+template <class Struct>
+Struct sized() {
+  Struct value = {};
+  value.struct_bytes = sizeof value;
+  return value;
+}
 
 struct Invocation {
   std::function<int()> run;  // set by the command that was named; main runs it
@@ -60,8 +69,30 @@ struct OutputFlags {
 };
 void add_output_flags(CLI::App &command, OutputFlags &flags);
 
-// --lock-wait.
-void add_lock_wait_flag(CLI::App &command, std::uint32_t &seconds);
+// PATH..., --set.
+struct SetFlags {
+  std::vector<std::string> paths;
+  std::string set_id;
+  // As options of the library take it.
+  const char *set_id_prefix() const { return set_id.empty() ? nullptr : set_id.c_str(); }
+};
+void add_set_flags(CLI::App &command, SetFlags &flags, const std::string &paths_help);
+
+// --force, --dry-run, --no-sync, --lock-wait: of commands that write files.
+struct WriteFlags {
+  bool force = false, dry_run = false, no_sync = false;
+  std::uint32_t lock_wait_seconds = 0;
+
+  template <class Options>
+  void set(Options &options) const {
+    options.force = force;
+    options.dry_run = dry_run;
+    options.no_sync = no_sync;
+    options.lock_wait_seconds = lock_wait_seconds;
+  }
+};
+void add_write_flags(CLI::App &command, WriteFlags &flags, const std::string &force_help,
+                     const std::string &dry_run_help);
 
 // --backend, --kernel, --threads, --executor, --resource, --policy, --timeline, --log.
 struct ContextFlags {
@@ -73,10 +104,12 @@ struct ContextFlags {
 };
 void add_context_flags(CLI::App &command, ContextFlags &flags);
 
-struct DestroyContext {
+struct Destroy {
   void operator()(tandem_context *context) const noexcept { tandem_context_destroy(context); }
+  void operator()(tandem_codec *codec) const noexcept { tandem_codec_destroy(codec); }
+  void operator()(tandem_files_search *search) const noexcept { tandem_files_search_destroy(search); }
 };
-using Context = std::unique_ptr<tandem_context, DestroyContext>;
+using ContextOwner = std::unique_ptr<tandem_context, Destroy>;
 // The flags as the library takes them.
 class ContextOptions {
  public:
@@ -88,28 +121,27 @@ class ContextOptions {
  private:
   ContextFlags flags_;
   std::string resources_;
-  tandem_context_options options_ = {};
+  tandem_context_options options_ = sized<tandem_context_options>();
 };
-Context make_context(const ContextFlags &flags);
-tandem_context_info query(const Context &context);
+ContextOwner make_context(const ContextFlags &flags);
+tandem_context_info query(const ContextOwner &context);
 
-struct DestroySearch {
-  void operator()(tandem_files_search *search) const noexcept { tandem_files_search_destroy(search); }
-};
-using Search = std::unique_ptr<tandem_files_search, DestroySearch>;
+using SearchOwner = std::unique_ptr<tandem_files_search, Destroy>;
 // Says on standard error which files it passed over, unless quiet.
 // Searches, and runs `body` on what is found; again with a new search where it fails because the files were replaced in
 // between, by an encode say. may_repeat: `body` has no effect when it fails.
 int with_search(const std::vector<std::string> &paths, const OutputFlags &flags, bool may_repeat,
-                const std::function<int(const Search &)> &body);
-Search search(const std::vector<std::string> &paths, const OutputFlags &flags);
+                const std::function<int(const SearchOwner &)> &body);
+SearchOwner search(const std::vector<std::string> &paths, const OutputFlags &flags);
 
 // Cleans up what runs that died left there and says so, unless quiet. Paths that do not exist are passed over. Waits
 // two seconds for folders that another process has locked, or less, where the user says so (0: he does not).
 void recover(const std::vector<std::string> &paths, bool dry_run, const OutputFlags &flags,
              std::uint32_t lock_wait_seconds = 0);
 // The set that --set names, or the only one.
-tandem_files_set choose(const Search &found, const std::string &set_id_prefix, std::size_t *set_index_out);
+tandem_files_set choose(const SearchOwner &found, const std::string &set_id_prefix, std::size_t *set_index_out);
+// The shard files of a set, in order of their indices.
+std::vector<tandem_files_shard> shards_of(const SearchOwner &found, std::size_t set_index);
 // One entry for each shard where {i} stands in a folder's name, else the folders as they are.
 std::vector<std::string> expand_index(const std::vector<std::string> &folders, std::uint32_t shard_count);
 std::vector<const char *> pointers(const std::vector<std::string> &strings);
@@ -133,9 +165,31 @@ class Progress {
   std::unique_ptr<State> state_;
 };
 
+// Notes of the library, for its options: a line on standard error.
+void print_note(void *user, const char *note);
+
 // The signal that cancelled the command, or 0.
 int caught_signal();
 
+// Runs `call` under a progress bar, which `options` are told of; throws as check does.
+template <class Options, class Call>
+void run_with_progress(std::string_view action, const OutputFlags &flags, Options &options, Call call) {
+  Progress progress(action, flags);
+  options.progress = Progress::callback;
+  options.progress_user = &progress;
+  check(call());
+}
+
+// A name as text for people: a backslash becomes \\, and each byte of a control character or of what is not UTF-8
+// becomes \xHH. So a name drives no terminal, stays on its line, and can be read back.
+std::string printable(std::string_view name);
+// One line on standard error, "tandem: SENTENCE", printable. Never throws: main learns from standard_error_failed().
+void complain(std::string_view sentence) noexcept;
+void write_standard_error(std::string_view text) noexcept;
+bool standard_error_failed() noexcept;
+// Two spaces of indentation, and a newline. In strings a backslash becomes \\ and a byte that is not UTF-8 becomes
+// \xHH.
+std::string json_text(nlohmann::ordered_json object);
 void print_json(const nlohmann::ordered_json &object);
 std::string hexadecimal(const std::uint8_t (&bytes)[16]);
 std::string rate(std::uint64_t bytes, double seconds);           // "2.71 GB/s"

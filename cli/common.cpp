@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "cli/commands.hpp"
@@ -18,8 +17,13 @@ volatile sig_atomic_t signal_caught = 0;
 
 void on_signal(int number) { signal_caught = number; }
 
+}  // namespace
+
+// A switch over the enumeration, without a default: the compiler names the status that is missing here.
 int exit_status_of(tandem_status status) {
-  switch (status) {
+  switch (static_cast<tandem_status_value>(status)) {
+    case TANDEM_OK:
+      return kExitDone;
     case TANDEM_ERROR_INVALID_ARGUMENT:
     case TANDEM_ERROR_UNSUPPORTED:
     case TANDEM_ERROR_UNAVAILABLE:
@@ -31,12 +35,15 @@ int exit_status_of(tandem_status status) {
       return kExitNotRecoverable;
     case TANDEM_ERROR_CANCELLED:
       return 128 + (signal_caught != 0 ? static_cast<int>(signal_caught) : SIGINT);
-    default:
+    case TANDEM_ERROR_OUT_OF_MEMORY:
+    case TANDEM_ERROR_OVERLAP:
+    case TANDEM_ERROR_DEVICE:
+    case TANDEM_ERROR_IO:
+    case TANDEM_ERROR_INTERNAL:
       return kExitInputOutput;
   }
+  return kExitInputOutput;  // of a newer library
 }
-
-}  // namespace
 
 void check(tandem_status status) {
   if (status == TANDEM_OK) return;
@@ -45,6 +52,8 @@ void check(tandem_status status) {
   throw Failure{exit_status_of(status), tandem_last_error_message()};
 }
 
+void print_note(void *, const char *note) { complain(std::string("note: ") + note); }
+
 int caught_signal() { return static_cast<int>(signal_caught); }
 
 void add_output_flags(CLI::App &command, OutputFlags &flags) {
@@ -52,12 +61,20 @@ void add_output_flags(CLI::App &command, OutputFlags &flags) {
   command.add_flag("--quiet,-q", flags.quiet, "Print nothing but errors");
 }
 
-void add_lock_wait_flag(CLI::App &command, std::uint32_t &seconds) {
+void add_set_flags(CLI::App &command, SetFlags &flags, const std::string &paths_help) {
+  command.add_option("PATH", flags.paths, paths_help)->required();
+  command.add_option("--set", flags.set_id, "Id of the set, or its first digits, where there are several");
+}
+
+void add_write_flags(CLI::App &command, WriteFlags &flags, const std::string &force_help,
+                     const std::string &dry_run_help) {
+  command.add_flag("--force", flags.force, force_help);
+  command.add_flag("--dry-run", flags.dry_run, dry_run_help);
+  command.add_flag("--no-sync", flags.no_sync, "Do not wait until the bytes are on the disk");
   command
-      .add_option("--lock-wait", seconds,
+      .add_option("--lock-wait", flags.lock_wait_seconds,
                   "Seconds to wait for a folder that another process has locked (flock); default: 60")
-      ->type_name("SECONDS")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(std::uint32_t{1}, UINT32_MAX));
 }
 
 void add_context_flags(CLI::App &command, ContextFlags &flags) {
@@ -85,9 +102,7 @@ ContextOptions::ContextOptions(const ContextFlags &flags) : flags_(flags) {
     if (!resources_.empty()) resources_ += ',';
     resources_ += resource;
   }
-  options_.struct_bytes = sizeof options_;
-  if (flags_.log)
-    options_.log_callback = [](void *, std::int32_t, const char *text) { fmt::print(stderr, "tandem: {}\n", text); };
+  if (flags_.log) options_.log_callback = [](void *, std::int32_t, const char *text) { complain(text); };
   if (!flags_.backend.empty()) options_.backend = flags_.backend.c_str();
   if (!flags_.kernel.empty()) options_.kernel = flags_.kernel.c_str();
   if (!flags_.policy.empty()) options_.policy = flags_.policy.c_str();
@@ -101,42 +116,41 @@ ContextOptions::ContextOptions(const ContextFlags &flags) : flags_(flags) {
                                                      : TANDEM_EXECUTOR_DEFAULT;
 }
 
-Context make_context(const ContextFlags &flags) {
+ContextOwner make_context(const ContextFlags &flags) {
   const ContextOptions options(flags);
   tandem_context *context = nullptr;
   check(tandem_context_create(options.get(), &context));
-  return Context(context);
+  return ContextOwner(context);
 }
 
-tandem_context_info query(const Context &context) {
-  tandem_context_info info = {};
-  info.struct_bytes = sizeof info;
+tandem_context_info query(const ContextOwner &context) {
+  auto info = sized<tandem_context_info>();
   check(tandem_context_query(context.get(), &info));
   return info;
 }
 
-Search search(const std::vector<std::string> &paths, const OutputFlags &flags) {
+SearchOwner search(const std::vector<std::string> &paths, const OutputFlags &flags) {
   const std::vector<const char *> list = pointers(paths);
   tandem_files_search *found = nullptr;
   check(tandem_files_search_create(list.data(), list.size(), &found));
-  Search owner(found);
+  SearchOwner owner(found);
   if (flags.quiet || flags.json) return owner;
   constexpr std::size_t kMostNotes = 10;
   const std::size_t count = tandem_files_search_ignored_count(found);
   for (std::size_t i = 0; i < std::min(count, kMostNotes); ++i) {
     const char *why = nullptr;
     check(tandem_files_search_ignored(found, i, &why));
-    fmt::print(stderr, "tandem: note: ignored {}\n", why);
+    complain(fmt::format("note: ignored {}", why));
   }
-  if (count > kMostNotes) fmt::print(stderr, "tandem: note: ignored {} more\n", plural(count - kMostNotes, "file"));
+  if (count > kMostNotes) complain(fmt::format("note: ignored {} more", plural(count - kMostNotes, "file")));
   return owner;
 }
 
 int with_search(const std::vector<std::string> &paths, const OutputFlags &flags, bool may_repeat,
-                const std::function<int(const Search &)> &body) {
+                const std::function<int(const SearchOwner &)> &body) {
   constexpr int kMostTries = 20;
   for (int tries = 1;; ++tries) {
-    const Search found = search(paths, flags);
+    const SearchOwner found = search(paths, flags);
     try {
       return body(found);
     } catch (const Failure &failure) {
@@ -155,21 +169,28 @@ void recover(const std::vector<std::string> &paths, bool dry_run, const OutputFl
   for (const std::string &path : paths)
     if (access(path.c_str(), F_OK) == 0) there.push_back(path.c_str());
   if (there.empty()) return;
-  tandem_files_recover_options options = {};
-  options.struct_bytes = sizeof options;
+  auto options = sized<tandem_files_recover_options>();
   options.dry_run = dry_run;
   options.lock_wait_seconds = lock_wait_seconds == 0 ? kMostSeconds : std::min(lock_wait_seconds, kMostSeconds);
-  if (!flags.quiet) options.note = [](void *, const char *note) { fmt::print(stderr, "tandem: note: {}\n", note); };
+  if (!flags.quiet) options.note = print_note;
   check(tandem_files_recover(there.data(), there.size(), &options, nullptr));
 }
 
-tandem_files_set choose(const Search &found, const std::string &set_id_prefix, std::size_t *set_index_out) {
+tandem_files_set choose(const SearchOwner &found, const std::string &set_id_prefix, std::size_t *set_index_out) {
   check(
       tandem_files_search_choose(found.get(), set_id_prefix.empty() ? nullptr : set_id_prefix.c_str(), set_index_out));
-  tandem_files_set set = {};
-  set.struct_bytes = sizeof set;
+  auto set = sized<tandem_files_set>();
   check(tandem_files_search_set(found.get(), *set_index_out, &set));
   return set;
+}
+
+std::vector<tandem_files_shard> shards_of(const SearchOwner &found, std::size_t set_index) {
+  auto set = sized<tandem_files_set>();
+  check(tandem_files_search_set(found.get(), set_index, &set));
+  std::vector<tandem_files_shard> shards(set.file_count, sized<tandem_files_shard>());
+  for (std::size_t i = 0; i < shards.size(); ++i)
+    check(tandem_files_search_shard(found.get(), set_index, i, &shards[i]));
+  return shards;
 }
 
 std::vector<std::string> expand_index(const std::vector<std::string> &folders, std::uint32_t shard_count) {
@@ -191,10 +212,6 @@ std::vector<const char *> pointers(const std::vector<std::string> &strings) {
   std::vector<const char *> list;
   for (const std::string &string : strings) list.push_back(string.c_str());
   return list;
-}
-
-void print_json(const nlohmann::ordered_json &object) {
-  fmt::print("{}\n", object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
 struct Progress::State {
@@ -233,8 +250,7 @@ struct Progress::State {
   }
 
   void show(const std::string &line) {
-    fmt::print(stderr, "\r\033[K{}", line);  // carriage return, erase to the end of the line
-    std::fflush(stderr);
+    write_standard_error("\r\033[K" + line);  // carriage return, erase to the end of the line
     drawn = true;
   }
 };
@@ -259,7 +275,7 @@ Progress::~Progress() {
 }
 
 void Progress::clear() {
-  if (state_->drawn) fmt::print(stderr, "\r\033[K");
+  if (state_->drawn) write_standard_error("\r\033[K");
   state_->drawn = false;
 }
 
@@ -274,37 +290,6 @@ bool Progress::tick(double part, double seconds_left, std::string_view text) {
   if (state_->shown)
     state_->show(fmt::format("{}  {}{}", state_->bar(part), text, seconds_left > 0 ? State::left(seconds_left) : ""));
   return signal_caught != 0;
-}
-
-std::string hexadecimal(const std::uint8_t (&bytes)[16]) {
-  std::string text;
-  for (const std::uint8_t byte : bytes) text += fmt::format("{:02x}", byte);
-  return text;
-}
-
-std::string size(std::uint64_t bytes) {
-  constexpr const char *kUnits[] = {"bytes", "kB", "MB", "GB", "TB", "PB", "EB"};
-  double value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  while (value >= 1000 && unit + 1 < std::size(kUnits)) {
-    value /= 1000;
-    ++unit;
-  }
-  return unit == 0 ? fmt::format("{} {}", bytes, bytes == 1 ? "byte" : "bytes")
-                   : fmt::format("{:.2f} {}", value, kUnits[unit]);
-}
-
-std::string rate(std::uint64_t bytes, double seconds) {
-  return seconds > 0 ? fmt::format("{:.2f} GB/s", static_cast<double>(bytes) / seconds / 1e9) : "- GB/s";
-}
-
-std::string plural(std::uint64_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
-
-const char *operation_name(std::int32_t operation) {
-  constexpr const char *kNames[] = {"encode", "decode", "verify", "update", "accumulate"};  // by value
-  return operation >= 0 && static_cast<std::size_t>(operation) < std::size(kNames) ? kNames[operation] : "?";
 }
 
 }  // namespace tandem::cli

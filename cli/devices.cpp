@@ -97,7 +97,7 @@ int devices(const OutputFlags &flags) {
       }
       object["speeds"].push_back(std::move(speed));
     }
-    fmt::print("{}\n", object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    print_json(object);
     return kExitDone;
   }
   if (flags.quiet) return kExitDone;
@@ -130,14 +130,9 @@ const std::map<std::string, std::int32_t> kTechniques = {{"compiled", TANDEM_TEC
 const std::map<std::string, std::int32_t> kOperations = {
     {"encode", TANDEM_OPERATION_ENCODE}, {"update", TANDEM_OPERATION_UPDATE}, {"verify", TANDEM_OPERATION_VERIFY}};
 
-struct DestroyCodec {
-  void operator()(tandem_codec *codec) const noexcept { tandem_codec_destroy(codec); }
-};
-
 tandem_kernel_text_info describe(const tandem_codec *codec, const tandem_kernel_text_options &options,
                                  std::string *text) {
-  tandem_kernel_text_info info = {};
-  info.struct_bytes = sizeof info;
+  auto info = sized<tandem_kernel_text_info>();
   check(tandem_kernel_text(codec, &options, nullptr, 0, &info));
   if (text != nullptr) {
     text->resize(info.text_bytes);
@@ -148,15 +143,14 @@ tandem_kernel_text_info describe(const tandem_codec *codec, const tandem_kernel_
 }
 
 int kernel_texts(const OutputFlags &output, KernelFlags flags) {
-  tandem_codec_options codec_options = {};
-  codec_options.struct_bytes = sizeof codec_options;
+  auto codec_options = sized<tandem_codec_options>();
   codec_options.k = flags.k;
   codec_options.m = flags.m;
   codec_options.allow_non_mds = 1;  // nothing is coded
   if (!flags.matrix.empty()) check(tandem_matrix_from_name(flags.matrix.c_str(), &codec_options.matrix));
   tandem_codec *made = nullptr;
   check(tandem_codec_create(&codec_options, &made));
-  const std::unique_ptr<tandem_codec, DestroyCodec> codec(made);
+  const std::unique_ptr<tandem_codec, Destroy> codec(made);
 
   tandem_kernel_text_options &options = flags.options;
   options.struct_bytes = sizeof options;
@@ -200,7 +194,7 @@ int kernel_texts(const OutputFlags &output, KernelFlags flags) {
       }
     }
   }
-  if (output.json) fmt::print("{}\n", object.dump(2));
+  if (output.json) print_json(object);
   return kExitDone;
 }
 

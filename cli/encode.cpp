@@ -18,8 +18,8 @@ struct EncodeFlags {
   std::vector<std::string> folders;
   std::uint32_t k = 0, m = 0;
   std::uint64_t block_bytes = 0;
-  bool force = false, no_sync = false, dry_run = false, allow_non_mds = false;
-  std::uint32_t lock_wait_seconds = 0;
+  bool allow_non_mds = false;
+  WriteFlags write;
   OutputFlags output;
   ContextFlags context;
 };
@@ -37,8 +37,7 @@ void allow_open_files(std::uint32_t shard_count) {
 
 int encode(const EncodeFlags &flags) {
   const bool from_stdin = flags.source == "-";
-  tandem_files_encode_options options = {};
-  options.struct_bytes = sizeof options;
+  auto options = sized<tandem_files_encode_options>();
   options.k = flags.k;
   options.m = flags.m;
   if (!flags.matrix.empty()) check(tandem_matrix_from_name(flags.matrix.c_str(), &options.matrix));
@@ -46,10 +45,7 @@ int encode(const EncodeFlags &flags) {
     throw Failure{kExitWrongUsage, fmt::format("--block-bytes {} is too large", flags.block_bytes)};
   options.block_bytes = static_cast<std::uint32_t>(flags.block_bytes);
   options.allow_non_mds = flags.allow_non_mds;
-  options.force = flags.force;
-  options.no_sync = flags.no_sync;
-  options.lock_wait_seconds = flags.lock_wait_seconds;
-  options.dry_run = flags.dry_run;
+  flags.write.set(options);
   options.thread_count = flags.context.thread_count;
   if (from_stdin) {
     options.source_descriptor = STDIN_FILENO;
@@ -67,32 +63,27 @@ int encode(const EncodeFlags &flags) {
   options.folder_count = folder_pointers.size();
 
   allow_open_files(shard_count);
-  if (!flags.output.quiet)
-    options.note = [](void *, const char *note) { fmt::print(stderr, "tandem: note: {}\n", note); };
-  const Context context = make_context(flags.context);
-  tandem_files_result result = {};
-  result.struct_bytes = sizeof result;
-  {
-    Progress progress("encode", flags.output);
-    options.progress = Progress::callback;
-    options.progress_user = &progress;
-    check(tandem_files_encode(context.get(), &options, &result));
-  }
+  if (!flags.output.quiet) options.note = print_note;
+  const ContextOwner context = make_context(flags.context);
+  auto result = sized<tandem_files_result>();
+  run_with_progress("encode", flags.output, options,
+                    [&] { return tandem_files_encode(context.get(), &options, &result); });
 
   const tandem_context_info info = query(context);
   if (flags.output.json) {
     nlohmann::ordered_json object = report("encode", result, info);
-    object["dry_run"] = flags.dry_run;
+    object["dry_run"] = flags.write.dry_run;
     for (std::uint32_t i = 0; i < shard_count; ++i)
       object["shards"].push_back(fmt::format("{}/{}.{:03}.tandem", folders[i % folders.size()], name, i));
     print_json(object);
-  } else if (flags.dry_run && !flags.output.quiet) {
+  } else if (flags.write.dry_run && !flags.output.quiet) {
     fmt::print("{} would become {} + {} shards in {}; nothing was written\n",
-               from_stdin ? "standard input" : flags.source, result.k, result.m, fmt::join(flags.folders, ", "));
+               from_stdin ? "standard input" : printable(flags.source), result.k, result.m,
+               printable(fmt::format("{}", fmt::join(flags.folders, ", "))));
   } else if (!flags.output.quiet) {
-    fmt::print("{}: {} in {} + {} shards of {}, {} {} of which are enough\n", from_stdin ? name : flags.source,
-               size(result.content_bytes), result.k, result.m, size(result.written_bytes / shard_count),
-               result.any_k_suffice != 0 ? "any" : "but not any", result.k);
+    fmt::print("{}: {} in {} + {} shards of {}, {} {} of which are enough\n",
+               printable(from_stdin ? name : flags.source), size(result.content_bytes), result.k, result.m,
+               size(result.written_bytes / shard_count), result.any_k_suffice != 0 ? "any" : "but not any", result.k);
     fmt::print("set {}  digest {}\n{}\n", hexadecimal(result.set_id), hexadecimal(result.digest), speed(result, info));
   }
   return kExitDone;
@@ -121,12 +112,9 @@ void add_encode_command(CLI::App &app, Invocation &invocation) {
       ->add_option("--block-bytes", flags->block_bytes,
                    "Bytes of a block in a shard file, such as 64k or 1M; a multiple of 64")
       ->transform(CLI::AsSizeValue(false));
-  command->add_flag(
-      "--force", flags->force,
-      "Replace a set of the same name, also one that was never finished because its first folder is lost");
-  command->add_flag("--dry-run", flags->dry_run, "Check everything that can be checked, write nothing");
-  command->add_flag("--no-sync", flags->no_sync, "Do not wait until the bytes are on the disk");
-  add_lock_wait_flag(*command, flags->lock_wait_seconds);
+  add_write_flags(*command, flags->write,
+                  "Replace a set of the same name, also one that was never finished because its first folder is lost",
+                  "Check everything that can be checked, write nothing");
   add_context_flags(*command, flags->context);
   add_output_flags(*command, flags->output);
   command->callback([flags, &invocation] { invocation.run = [flags] { return encode(*flags); }; });

@@ -41,6 +41,15 @@ const char *state_name(int32_t state) {
   return kStates[state];
 }
 
+int exit_status_of_state(int32_t state) {
+  constexpr int kStatuses[] = {kExitDone, kExitDamageFound, kExitNotRecoverable};
+  return kStatuses[state];
+}
+
+std::string name_of(const FileFinding &file) {
+  return fmt::format("{}shard {}", file.path.empty() ? "" : printable(file.path) + ": ", file.finding.index);
+}
+
 bool is_damaged(const FileFinding &file) { return file.finding.condition != 0 || file.finding.bad_block_count != 0; }
 
 std::string what_is_wrong(const FileFinding &file, const tandem_files_set &set) {
@@ -87,20 +96,15 @@ nlohmann::ordered_json to_json(const FileFinding &file, const tandem_files_set &
   return object;
 }
 
-std::vector<std::string> files_of_other_sets(const Search &found, std::size_t set_index) {
+std::vector<std::string> files_of_other_sets(const SearchOwner &found, std::size_t set_index) {
   std::vector<std::string> sentences;
   for (std::size_t i = 0; i < tandem_files_search_set_count(found.get()); ++i) {
     if (i == set_index) continue;
-    tandem_files_set set = {};
-    set.struct_bytes = sizeof set;
+    auto set = sized<tandem_files_set>();
     check(tandem_files_search_set(found.get(), i, &set));
-    for (std::size_t j = 0; j < set.file_count; ++j) {
-      tandem_files_shard shard = {};
-      shard.struct_bytes = sizeof shard;
-      check(tandem_files_search_shard(found.get(), i, j, &shard));
+    for (const tandem_files_shard &shard : shards_of(found, i))
       sentences.push_back(
           fmt::format("{} is of another set, {} (stale, or foreign)", shard.path, hexadecimal(set.set_id)));
-    }
   }
   return sentences;
 }

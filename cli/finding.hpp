@@ -21,6 +21,10 @@ void collect(void *user, const tandem_files_finding *finding);
 
 const char *state_name(int32_t state);  // of enum tandem_files_state
 
+int exit_status_of_state(int32_t state);
+
+// "shards/a.003.tandem: shard 3", printable.
+std::string name_of(const FileFinding &file);
 bool is_damaged(const FileFinding &file);
 // "truncated to 1000 of 8574 bytes; 3 blocks damaged: 4, 7-8"; "" for an intact file.
 std::string what_is_wrong(const FileFinding &file, const tandem_files_set &set);
@@ -29,6 +33,6 @@ std::string misnamed(const FileFinding &file);
 nlohmann::ordered_json to_json(const FileFinding &file, const tandem_files_set &set);
 
 // Files of other sets that the search has found: left over from an older generation, or foreign.
-std::vector<std::string> files_of_other_sets(const Search &found, std::size_t set_index);
+std::vector<std::string> files_of_other_sets(const SearchOwner &found, std::size_t set_index);
 
 }  // namespace tandem::cli

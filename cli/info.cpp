@@ -11,14 +11,15 @@ namespace tandem::cli {
 namespace {
 
 struct InfoFlags {
-  std::vector<std::string> paths;
-  std::string set_id;
+  SetFlags set;
   OutputFlags output;
 };
 
 std::string mode_text(std::uint32_t mode) { return mode == UINT32_MAX ? "unknown" : fmt::format("{:04o}", mode); }
 
-nlohmann::ordered_json to_json(const tandem_files_search *found, std::size_t index, const tandem_files_set &set) {
+using Shards = std::vector<tandem_files_shard>;
+
+nlohmann::ordered_json to_json(const tandem_files_set &set, const Shards &shards) {
   nlohmann::ordered_json object = {{"set_id", hexadecimal(set.set_id)},
                                    {"digest", hexadecimal(set.digest)},
                                    {"k", set.k},
@@ -32,10 +33,7 @@ nlohmann::ordered_json to_json(const tandem_files_search *found, std::size_t ind
                                    {"shard_count", set.shard_count},
                                    {"any_k_suffice", set.any_k_suffice != 0},
                                    {"enough", set.shards_suffice != 0}};
-  for (std::size_t i = 0; i < set.file_count; ++i) {
-    tandem_files_shard shard = {};
-    shard.struct_bytes = sizeof shard;
-    check(tandem_files_search_shard(found, index, i, &shard));
+  for (const tandem_files_shard &shard : shards) {
     object["files"].push_back({{"path", shard.path},
                                {"shard", shard.index},
                                {"bytes", shard.file_bytes},
@@ -46,7 +44,7 @@ nlohmann::ordered_json to_json(const tandem_files_search *found, std::size_t ind
   return object;
 }
 
-void print(const tandem_files_search *found, std::size_t index, const tandem_files_set &set) {
+void print(const tandem_files_set &set, const Shards &shards) {
   fmt::print("set {}\n", hexadecimal(set.set_id));
   fmt::print("  content  {} bytes, digest {}, mode {}\n", set.content_bytes, hexadecimal(set.digest),
              mode_text(set.mode));
@@ -56,35 +54,32 @@ void print(const tandem_files_search *found, std::size_t index, const tandem_fil
   fmt::print("  shards   {} of {} here, {} needed{}: {}\n", set.shard_count, set.k + set.m, set.k,
              set.any_k_suffice != 0 ? "" : " or more, depending on which (the matrix is not MDS)",
              set.shards_suffice != 0 ? "enough, if their blocks are intact" : "not enough");
-  for (std::size_t i = 0; i < set.file_count; ++i) {
-    tandem_files_shard shard = {};
-    shard.struct_bytes = sizeof shard;
-    check(tandem_files_search_shard(found, index, i, &shard));
+  for (const tandem_files_shard &shard : shards) {
     std::string damage;
     if (shard.condition & TANDEM_FILES_START_DAMAGED) damage += ", start damaged";
     if (shard.condition & TANDEM_FILES_END_DAMAGED) damage += ", end damaged";
     if (shard.condition & TANDEM_FILES_WRONG_LENGTH) damage += fmt::format(", {} bytes long", shard.file_bytes);
-    fmt::print("  {:3} {:6}  {}{}\n", shard.index, shard.index < set.k ? "data" : "parity", shard.path, damage);
+    fmt::print("  {:3} {:6}  {}{}\n", shard.index, shard.index < set.k ? "data" : "parity", printable(shard.path),
+               damage);
   }
 }
 
 int info(const InfoFlags &flags) {
-  recover(flags.paths, false, flags.output);
-  const Search found = search(flags.paths, flags.output);
+  recover(flags.set.paths, false, flags.output);
+  const SearchOwner found = search(flags.set.paths, flags.output);
   std::size_t first = 0, end = tandem_files_search_set_count(found.get());
-  if (end == 0 || !flags.set_id.empty()) {
-    check(tandem_files_search_choose(found.get(), flags.set_id.empty() ? nullptr : flags.set_id.c_str(), &first));
+  if (end == 0 || !flags.set.set_id.empty()) {
+    check(tandem_files_search_choose(found.get(), flags.set.set_id_prefix(), &first));
     end = first + 1;
   }
   nlohmann::ordered_json object = {{"command", "info"}, {"sets", nlohmann::ordered_json::array()}};
   for (std::size_t i = first; i < end; ++i) {
-    tandem_files_set set = {};
-    set.struct_bytes = sizeof set;
+    auto set = sized<tandem_files_set>();
     check(tandem_files_search_set(found.get(), i, &set));
     if (flags.output.json) {
-      object["sets"].push_back(to_json(found.get(), i, set));
+      object["sets"].push_back(to_json(set, shards_of(found, i)));
     } else if (!flags.output.quiet) {
-      print(found.get(), i, set);
+      print(set, shards_of(found, i));
     }
   }
   if (flags.output.json) {
@@ -104,8 +99,7 @@ int info(const InfoFlags &flags) {
 void add_info_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<InfoFlags>();
   CLI::App *command = app.add_subcommand("info", "Say what sets the shard files belong to");
-  command->add_option("PATH", flags->paths, "Shard files, or folders with shard files")->required();
-  command->add_option("--set", flags->set_id, "Only the set whose id starts so");
+  add_set_flags(*command, flags->set, "Shard files, or folders with shard files");
   add_output_flags(*command, flags->output);
   command->callback([flags, &invocation] { invocation.run = [flags] { return info(*flags); }; });
 }

@@ -87,6 +87,8 @@ struct Places {
   fs::path pyeclib() const { return chained_folder / kPyeclibName; }
 };
 
+std::string shown(const fs::path &path) { return printable(path.string()); }
+
 // Whether something, be it a link to nowhere, has this name.
 bool occupied(const fs::path &path) {
   std::error_code error;
@@ -403,7 +405,7 @@ int install(Flags flags) {
   const bool same = fs::is_regular_file(places.chained(), error) && read_file(places.chained()) == content;
   const bool same_link = fs::read_symlink(places.pyeclib(), error) == kLibraryName;
   if (same && same_link) {
-    fmt::print("{} is there already, in front of {}\n", places.chained().string(), real);
+    fmt::print("{} is there already, in front of {}\n", shown(places.chained()), printable(real));
     return kExitDone;
   }
   NewFolders folders;
@@ -411,8 +413,8 @@ int install(Flags flags) {
   if (!same) replace_file(places.chained(), content, 0755);
   if (!same_link) replace_link(places.pyeclib(), kLibraryName);
   folders.keep();
-  fmt::print("made {}\n  in front of {}, which keeps everything but erasure code and RAID\n", places.chained().string(),
-             real);
+  fmt::print("made {}\n  in front of {}, which keeps everything but erasure code and RAID\n", shown(places.chained()),
+             printable(real));
   const fs::path tandem = places.chained_folder / "../../.." / fmt::format("libtandem.so.{}", TANDEM_VERSION_MAJOR);
   if (!fs::exists(tandem, error)) {
     fmt::print("  note: without libtandem three folders above it, TANDEM_ISAL_BACKEND and _THREADS have no effect\n");
@@ -423,7 +425,7 @@ int install(Flags flags) {
 int uninstall(const Flags &flags) {
   const Places places(flags);
   if (!occupied(places.chained()) && !occupied(places.pyeclib())) {
-    fmt::print("{} is not there; nothing to remove\n", places.chained().string());
+    fmt::print("{} is not there; nothing to remove\n", shown(places.chained()));
     return kExitDone;
   }
   refuse_strangers(places, flags, "removes");
@@ -437,7 +439,7 @@ int uninstall(const Flags &flags) {
   }
   rmdir(places.chained_folder.c_str());  // if nothing else is in it
   // The library, whose link goes without saying, or what was left of the two.
-  if (!removed.empty()) fmt::print("removed {}\n", removed.back());
+  if (!removed.empty()) fmt::print("removed {}\n", printable(removed.back()));
   return kExitDone;
 }
 
@@ -471,7 +473,7 @@ int status(const Flags &flags) {
                                            {"interface_version", version},
                                            {"default", by_default},
                                            {"builds", nlohmann::ordered_json::array({standalone, chained})}};
-    fmt::print("{}\n", object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    print_json(object);
     return kExitDone;
   }
   const std::string state = !installed     ? "not there: tandem isal-env --install"
@@ -479,8 +481,8 @@ int status(const Flags &flags) {
                             : real_exists  ? "in front of " + real
                                            : "in front of " + real + ", WHICH IS GONE: tandem isal-env --install";
   fmt::print("interface   ISA-L {}, erasure code and RAID\n", version);
-  fmt::print("standalone  {}\n", places.standalone().string());
-  fmt::print("chained     {}\n            {}\n", places.chained().string(), state);
+  fmt::print("standalone  {}\n", shown(places.standalone()));
+  fmt::print("chained     {}\n            {}\n", shown(places.chained()), printable(state));
   if (!real.empty() && !current) fmt::print("            {}\n", kRefresh);
   fmt::print("default     {}\n", by_default);
   return kExitDone;

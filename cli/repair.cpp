@@ -11,10 +11,9 @@ namespace tandem::cli {
 namespace {
 
 struct RepairFlags {
-  std::vector<std::string> paths, folders;
-  std::string set_id;
-  bool dry_run = false, force = false, no_sync = false;
-  std::uint32_t lock_wait_seconds = 0;
+  SetFlags set;
+  std::vector<std::string> folders;
+  WriteFlags write;
   OutputFlags output;
   ContextFlags context;
 };
@@ -36,23 +35,16 @@ std::string action_sentence(const FileFinding &file, bool dry_run) {
   }
 }
 
-int exit_status(const tandem_files_repair_result &result) {
-  return result.state == TANDEM_FILES_INTACT        ? kExitDone
-         : result.state == TANDEM_FILES_RECOVERABLE ? kExitDamageFound
-                                                    : kExitNotRecoverable;
-}
-
 void print(const Findings &findings, const std::vector<std::string> &others, const tandem_files_set &set,
            const tandem_files_repair_result &result, bool dry_run) {
   for (const FileFinding &file : findings) {
     if (!is_damaged(file)) continue;
-    fmt::print("{}shard {}: {}. {}", file.path.empty() ? "" : file.path + ": ", file.finding.index,
-               what_is_wrong(file, set), action_sentence(file, dry_run));
+    fmt::print("{}: {}. {}", name_of(file), what_is_wrong(file, set), action_sentence(file, dry_run));
     if (file.finding.action != TANDEM_FILES_GIVE_UP && file.finding.left_bad_count != 0)
       fmt::print(", but for {}", plural(file.finding.left_bad_count, "block"));
     fmt::print("\n");
   }
-  for (const std::string &other : others) fmt::print("{}\n", other);
+  for (const std::string &other : others) fmt::print("{}\n", printable(other));
   constexpr const char *kNow[] = {"intact", "not whole, but recoverable", "not recoverable as a whole"};
   fmt::print("set {}: {}{}; {} {} ({}), {} {}\n", hexadecimal(set.set_id), dry_run ? "" : "now ",
              dry_run && result.state == TANDEM_FILES_RECOVERABLE ? "recoverable" : kNow[result.state],
@@ -67,42 +59,33 @@ void print(const Findings &findings, const std::vector<std::string> &others, con
 }
 
 int repair(const RepairFlags &flags) {
-  recover(flags.paths, flags.dry_run, flags.output, flags.lock_wait_seconds);
-  const Search found = search(flags.paths, flags.output);
-  const Context context = make_context(flags.context);
+  recover(flags.set.paths, flags.write.dry_run, flags.output, flags.write.lock_wait_seconds);
+  const SearchOwner found = search(flags.set.paths, flags.output);
+  const ContextOwner context = make_context(flags.context);
   std::size_t set_index = 0;
-  const tandem_files_set set = choose(found, flags.set_id, &set_index);
+  const tandem_files_set set = choose(found, flags.set.set_id, &set_index);
   const std::vector<std::string> folders = expand_index(flags.folders, set.k + set.m);
   const std::vector<const char *> folder_pointers = pointers(folders);
 
   Findings findings;
-  tandem_files_repair_options options = {};
-  options.struct_bytes = sizeof options;
-  if (!flags.set_id.empty()) options.set_id_prefix = flags.set_id.c_str();
+  auto options = sized<tandem_files_repair_options>();
+  options.set_id_prefix = flags.set.set_id_prefix();
   if (!folders.empty()) options.folders = folder_pointers.data();
   options.folder_count = folders.size();
-  options.force = flags.force;
-  options.no_sync = flags.no_sync;
-  options.lock_wait_seconds = flags.lock_wait_seconds;
-  options.dry_run = flags.dry_run;
+  flags.write.set(options);
   options.thread_count = flags.context.thread_count;
   if (!flags.output.quiet)
     options.note = [](void *, const char *note) { fmt::print(stderr, "tandem: note: {}\n", note); };
   options.report = collect;
   options.report_user = &findings;
-  tandem_files_repair_result result = {};
-  result.struct_bytes = sizeof result;
-  {
-    Progress progress("repair", flags.output);
-    options.progress = Progress::callback;
-    options.progress_user = &progress;
-    check(tandem_files_repair(context.get(), found.get(), &options, &result));
-  }
+  auto result = sized<tandem_files_repair_result>();
+  run_with_progress("repair", flags.output, options,
+                    [&] { return tandem_files_repair(context.get(), found.get(), &options, &result); });
 
   const std::vector<std::string> others = files_of_other_sets(found, set_index);
   if (flags.output.json) {
     nlohmann::ordered_json object = {{"command", "repair"},
-                                     {"dry_run", flags.dry_run},
+                                     {"dry_run", flags.write.dry_run},
                                      {"set_id", hexadecimal(set.set_id)},
                                      {"state", state_name(result.state)},
                                      {"k", set.k},
@@ -126,9 +109,9 @@ int repair(const RepairFlags &flags) {
     }
     print_json(object);
   } else if (!flags.output.quiet) {
-    print(findings, others, set, result, flags.dry_run);
+    print(findings, others, set, result, flags.write.dry_run);
   }
-  return exit_status(result);
+  return exit_status_of_state(result.state);
 }
 
 }  // namespace
@@ -136,18 +119,15 @@ int repair(const RepairFlags &flags) {
 void add_repair_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<RepairFlags>();
   CLI::App *command = app.add_subcommand("repair", "Mend a set: rewrite damaged blocks, rebuild missing shard files");
-  command->add_option("PATH", flags->paths, "Shard files, or folders with shard files")->required();
+  add_set_flags(*command, flags->set, "Shard files, or folders with shard files");
   command
       ->add_option(
           "-o,--output", flags->folders,
           "Folder for missing shard files, as with encode; default: where they were, as far as the other files "
           "tell")
       ->allow_extra_args(false);
-  command->add_option("--set", flags->set_id, "Id of the set, or its first digits, where there are several");
-  command->add_flag("--dry-run", flags->dry_run, "Only say what would be done; exit status 1 if there is something");
-  command->add_flag("--force", flags->force, "Let missing shards replace other files that have their names");
-  command->add_flag("--no-sync", flags->no_sync, "Do not wait until the bytes are on the disk");
-  add_lock_wait_flag(*command, flags->lock_wait_seconds);
+  add_write_flags(*command, flags->write, "Let missing shards replace other files that have their names",
+                  "Only say what would be done; exit status 1 if there is something");
   add_context_flags(*command, flags->context);
   add_output_flags(*command, flags->output);
   command->callback([flags, &invocation] { invocation.run = [flags] { return repair(*flags); }; });

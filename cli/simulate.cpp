@@ -36,17 +36,16 @@ struct SimulateFlags {
   OutputFlags output;
 };
 
-struct Run {
+struct SimulatedRun {
   tandem_simulate_result result = {};
   std::vector<tandem_simulated_worker> workers;
 };
 
-Run simulate(const SimulateFlags &flags) {
+SimulatedRun simulate(const SimulateFlags &flags) {
   const std::vector<const char *> workers = pointers(flags.workers);
   std::string resources;
   for (const std::string &each : flags.resources) resources += (resources.empty() ? "" : ",") + each;
-  tandem_simulate_options options = {};
-  options.struct_bytes = sizeof options;
+  auto options = sized<tandem_simulate_options>();
   options.workers = workers.data();
   options.worker_count = workers.size();
   options.work_bytes = flags.work_bytes;
@@ -56,7 +55,7 @@ Run simulate(const SimulateFlags &flags) {
   options.seed = flags.seed;
   options.unknown_speeds = flags.unknown_speeds;
   if (!flags.timeline.empty()) options.timeline = flags.timeline.c_str();
-  Run run;
+  SimulatedRun run;
   run.workers.resize(4096);  // as many as there can be
   run.result.struct_bytes = sizeof run.result;
   run.result.workers = run.workers.data();
@@ -82,7 +81,7 @@ struct Row {
   }
 };
 
-std::vector<Row> rows_of(const SimulateFlags &flags, const Run &run) {
+std::vector<Row> rows_of(const SimulateFlags &flags, const SimulatedRun &run) {
   std::vector<std::uint64_t> counts(flags.workers.size());
   for (const tandem_simulated_worker &each : run.workers) ++counts[each.description];
   const bool summed = run.workers.size() > kMostRows;
@@ -108,7 +107,7 @@ std::string seconds_text(double seconds) {
 
 double part(double of, double whole) { return whole > 0 ? of / whole : 0; }
 
-void print_table(const SimulateFlags &flags, const Run &run) {
+void print_table(const SimulateFlags &flags, const SimulatedRun &run) {
   const tandem_simulate_result &result = run.result;
   fmt::print("{}, policy {}: {}, efficiency {:.3f}, {}\n", size(flags.work_bytes), flags.policy,
              seconds_text(result.makespan_seconds), result.efficiency, plural(result.task_count, "task"));
@@ -122,7 +121,7 @@ void print_table(const SimulateFlags &flags, const Run &run) {
   }
 }
 
-nlohmann::ordered_json to_json(const SimulateFlags &flags, const Run &run) {
+nlohmann::ordered_json to_json(const SimulateFlags &flags, const SimulatedRun &run) {
   nlohmann::ordered_json object = {{"command", "simulate"},
                                    {"policy", flags.policy},
                                    {"resources", flags.resources},
@@ -152,13 +151,14 @@ nlohmann::ordered_json to_json(const SimulateFlags &flags, const Run &run) {
 int report(const SimulateFlags &flags) {
   if (flags.work_bytes == 0 || flags.chunk_bytes == 0)
     throw Failure{kExitWrongUsage, "--work and --chunk are sizes from 1 byte"};
-  const Run run = simulate(flags);
+  const SimulatedRun run = simulate(flags);
   if (flags.output.json) {
     print_json(to_json(flags, run));
   } else if (!flags.output.quiet) {
     print_table(flags, run);
     if (!flags.timeline.empty())
-      fmt::print("\n{}: the timeline; ui.perfetto.dev opens it, bench/plot.py timeline draws it\n", flags.timeline);
+      fmt::print("\n{}: the timeline; ui.perfetto.dev opens it, bench/plot.py timeline draws it\n",
+                 printable(flags.timeline));
   }
   return kExitDone;
 }

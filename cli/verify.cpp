@@ -11,31 +11,24 @@ namespace tandem::cli {
 namespace {
 
 struct VerifyFlags {
-  std::vector<std::string> paths;
-  std::string set_id;
+  SetFlags set;
   OutputFlags output;
   ContextFlags context;
 };
 
-int verify_found(const VerifyFlags &flags, const Search &found) {
-  const Context context = make_context(flags.context);
+int verify_found(const VerifyFlags &flags, const SearchOwner &found) {
+  const ContextOwner context = make_context(flags.context);
   std::size_t set_index = 0;
-  const tandem_files_set set = choose(found, flags.set_id, &set_index);
+  const tandem_files_set set = choose(found, flags.set.set_id, &set_index);
 
   Findings findings;
-  tandem_files_verify_options options = {};
-  options.struct_bytes = sizeof options;
-  if (!flags.set_id.empty()) options.set_id_prefix = flags.set_id.c_str();
+  auto options = sized<tandem_files_verify_options>();
+  options.set_id_prefix = flags.set.set_id_prefix();
   options.report = collect;
   options.report_user = &findings;
-  tandem_files_verify_result result = {};
-  result.struct_bytes = sizeof result;
-  {
-    Progress progress("verify", flags.output);
-    options.progress = Progress::callback;
-    options.progress_user = &progress;
-    check(tandem_files_verify(context.get(), found.get(), &options, &result));
-  }
+  auto result = sized<tandem_files_verify_result>();
+  run_with_progress("verify", flags.output, options,
+                    [&] { return tandem_files_verify(context.get(), found.get(), &options, &result); });
 
   const std::vector<std::string> others = files_of_other_sets(found, set_index);
   if (flags.output.json) {
@@ -65,12 +58,10 @@ int verify_found(const VerifyFlags &flags, const Search &found) {
     print_json(object);
   } else if (!flags.output.quiet) {
     for (const FileFinding &file : findings) {
-      if (is_damaged(file))
-        fmt::print("{}shard {}: {}\n", file.path.empty() ? "" : file.path + ": ", file.finding.index,
-                   what_is_wrong(file, set));
-      if (const std::string name = misnamed(file); !name.empty()) fmt::print("{}\n", name);
+      if (is_damaged(file)) fmt::print("{}: {}\n", name_of(file), what_is_wrong(file, set));
+      if (const std::string name = misnamed(file); !name.empty()) fmt::print("{}\n", printable(name));
     }
-    for (const std::string &other : others) fmt::print("{}\n", other);
+    for (const std::string &other : others) fmt::print("{}\n", printable(other));
     fmt::print("set {}: {}; {}, {}, at most {} bad or missing in a stripe of {} + {}\n", hexadecimal(set.set_id),
                state_name(result.state), plural(result.missing_shard_count, "missing shard"),
                plural(result.bad_block_count, "damaged block"), result.worst_bad_count, set.k, set.m);
@@ -81,14 +72,13 @@ int verify_found(const VerifyFlags &flags, const Search &found) {
     fmt::print("{} read in {:.2f} s, {}\n", size(result.read_bytes), result.seconds,
                rate(result.read_bytes, result.seconds));
   }
-  return result.state == TANDEM_FILES_INTACT        ? kExitDone
-         : result.state == TANDEM_FILES_RECOVERABLE ? kExitDamageFound
-                                                    : kExitNotRecoverable;
+  return exit_status_of_state(result.state);
 }
 
 int verify(const VerifyFlags &flags) {
-  recover(flags.paths, false, flags.output);
-  return with_search(flags.paths, flags.output, true, [&](const Search &found) { return verify_found(flags, found); });
+  recover(flags.set.paths, false, flags.output);
+  return with_search(flags.set.paths, flags.output, true,
+                     [&](const SearchOwner &found) { return verify_found(flags, found); });
 }
 
 }  // namespace
@@ -96,8 +86,7 @@ int verify(const VerifyFlags &flags) {
 void add_verify_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<VerifyFlags>();
   CLI::App *command = app.add_subcommand("verify", "Check every block of a set and say what is damaged");
-  command->add_option("PATH", flags->paths, "Shard files, or folders with shard files")->required();
-  command->add_option("--set", flags->set_id, "Id of the set, or its first digits, where there are several");
+  add_set_flags(*command, flags->set, "Shard files, or folders with shard files");
   add_context_flags(*command, flags->context);
   add_output_flags(*command, flags->output);
   command->callback([flags, &invocation] { invocation.run = [flags] { return verify(*flags); }; });

@@ -100,9 +100,8 @@ void remove_given_up(const Folder &folder, const CommitRecord &record) {
     if (!file) fail_io("open", folder.path_of(name), errno);
     if (const Lock lock = lock_file(file); lock != Lock::ours)
       fail(TANDEM_ERROR_IO,
-           fmt::format(
-               "{} is of a set that was given up, and {}", folder.path_of(name),
-               lock == Lock::held_by_another ? "is being written" : fmt::format("cannot be locked (errno {})", errno)));
+           fmt::format("{} is of a set that was given up, and {}", folder.path_of(name),
+                       lock == Lock::held_by_another ? "is being written" : "cannot be locked: " + error_text(errno)));
     locked.push_back(std::move(file));
   }
   for (const OwnKind kind : {OwnKind::set_temporary, OwnKind::commit_record})

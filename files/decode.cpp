@@ -193,7 +193,7 @@ class Decoder {
 }  // namespace
 
 Outcome decode(tandem_context *context, const Search &search, const tandem_files_decode_options &options) {
-  const std::size_t set = search.choose(options.set_id_prefix != nullptr ? options.set_id_prefix : "");
+  const std::size_t set = search.choose_to_code(options.set_id_prefix != nullptr ? options.set_id_prefix : "");
   return Decoder(context, search.sets[set], search.unread, options).run();
 }
 

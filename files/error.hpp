@@ -14,6 +14,9 @@ using base::fail;
 // TANDEM_ERROR_IO: "cannot write shards/a.003.tandem: No space left on device (errno 28)".
 [[noreturn]] void fail_io(std::string_view what, const std::string &path, int error_number);
 
+// "No space left on device (errno 28)".
+std::string error_text(int error_number);
+
 // A failed call of tandem.h keeps its status and its sentence.
 void check(tandem_status status);
 

@@ -191,8 +191,8 @@ std::string of_another_tandem(const std::string &path, const Part &part) {
 }
 
 std::string cannot_lock(const std::string &path, int error) {
-  return fmt::format("{} cannot be locked (errno {}): whether a live process writes it is not known, and it stays",
-                     path, error);
+  return fmt::format("{} cannot be locked, {}: whether a live process writes it is not known, and it stays", path,
+                     error_text(error));
 }
 
 // One set after the other; one that cannot be dealt with does not keep the others from it.
@@ -232,7 +232,7 @@ class Recovery {
       }
       const std::string name = record_name(set_id, part);
       Descriptor file = open_to_lock(*folder, name);
-      if (!file) return leave(fmt::format("{} cannot be opened: errno {}", folder->path_of(name), errno));
+      if (!file) return leave(fmt::format("{} cannot be opened: {}", folder->path_of(name), error_text(errno)));
       if (const Lock lock = lock_file(file); lock != Lock::ours)
         return leave(lock == Lock::held_by_another ? fmt::format("set {} is being written to {}", id, folder->path())
                                                    : cannot_lock(folder->path_of(name), errno));
@@ -398,11 +398,14 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
           : !force     ? "; where folders of it are lost, force gives it up"
           : lock == Lock::held_by_another
               ? "; force does not give it up while a live process holds the record"
-              : fmt::format("; force does not give it up where the record cannot be locked (errno {})", error);
-      fail(TANDEM_ERROR_IO,
-           fmt::format("set {}, called {} too, is not finished in {} (its record is {}): name all folders of its "
-                       "encode, {}, or repair it{}",
-                       hexadecimal(set_id), set_name, folder.path(), path, part.record->folder_count, way_out));
+              : "; force does not give it up where the record cannot be locked: " + error_text(error);
+      const std::string first_step =
+          folders.size() < part.record->folder_count
+              ? fmt::format("name all folders of its encode, {}, or repair it", part.record->folder_count)
+          : lead_is_here ? "repair it"
+                         : "the folder that its encode named first has no record of it: repair it";
+      fail(TANDEM_ERROR_IO, fmt::format("set {}, called {} too, is not finished in {} (its record is {}): {}{}",
+                                        hexadecimal(set_id), set_name, folder.path(), path, first_step, way_out));
     }
   }
   return given_up;

@@ -265,7 +265,7 @@ class Repair {
       target.written.add(stripe, stripe + 1);
       written_bytes_ += bytes;
     } else if (target.failure.empty()) {
-      target.failure = fmt::format("cannot write block {} of {}: errno {}", stripe, path_of(target), error);
+      target.failure = fmt::format("cannot write block {} of {}: {}", stripe, path_of(target), error_text(error));
     }
   }
 
@@ -487,7 +487,7 @@ class Repair {
 tandem_files_repair_result repair(tandem_context *context, const Search &search,
                                   const tandem_files_repair_options &options) {
   const Clock::time_point started = Clock::now();
-  const std::size_t set = search.choose(options.set_id_prefix != nullptr ? options.set_id_prefix : "");
+  const std::size_t set = search.choose_to_code(options.set_id_prefix != nullptr ? options.set_id_prefix : "");
   tandem_files_repair_result result = Repair(context, search, search.sets[set], options).run();
   result.seconds = std::chrono::duration<double>(Clock::now() - started).count();
   return result;

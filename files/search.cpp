@@ -14,6 +14,7 @@
 
 #include "files/error.hpp"
 #include "files/folder.hpp"
+#include "files/handles.hpp"
 #include "files/recovery.hpp"
 #include "tandem/files.h"
 
@@ -257,6 +258,18 @@ void check_current(const Search &search) {
       if (std::pair(status.st_dev, status.st_ino) != file.identity)
         fail(TANDEM_ERROR_IO, fmt::format("{} is not the file any more that was found", file.path));
     }
+}
+
+std::size_t Search::choose_to_code(const std::string &set_id_prefix) const {
+  const std::size_t chosen = choose(set_id_prefix);
+  try {
+    make_codec(sets[chosen].header, true);
+  } catch (const Error &error) {
+    if (error.status() == TANDEM_ERROR_OUT_OF_MEMORY) throw;
+    fail(TANDEM_ERROR_DAMAGED, fmt::format("{}: its header asks for a code that this Tandem does not have: {}",
+                                           sets[chosen].files[0].path, error.what()));
+  }
+  return chosen;
 }
 
 Search search(const std::vector<std::string> &paths) { return Searcher(paths).finish(); }

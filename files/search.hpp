@@ -43,6 +43,8 @@ struct Search {
   // is there is of another version). An empty prefix means any. Of several sets it is the only one with k shards or
   // more.
   std::size_t choose(const std::string &set_id_prefix) const;
+  // The same, and throws DAMAGED with a file's name where the header asks for a code that there is not.
+  std::size_t choose_to_code(const std::string &set_id_prefix) const;
 };
 
 // Throws IO where a file is not the one any more that was found, so that nothing follows from what reading it shows.

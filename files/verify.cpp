@@ -208,7 +208,8 @@ tandem_files_verify_result verify(tandem_context *context, const Search &search,
                                   const tandem_files_verify_options &options) {
   const Clock::time_point started = Clock::now();
   check_current(search);
-  const FoundSet &set = search.sets[search.choose(options.set_id_prefix != nullptr ? options.set_id_prefix : "")];
+  const FoundSet &set =
+      search.sets[search.choose_to_code(options.set_id_prefix != nullptr ? options.set_id_prefix : "")];
   const Findings findings = inspect(context, set, options.thread_count, options.progress, options.progress_user);
   if (!findings.recoverable && !search.unread.empty()) fail(TANDEM_ERROR_IO, search.unread);
   report(set, findings, options.report, options.report_user);

@@ -226,7 +226,7 @@ class Command(unittest.TestCase):
             (("--worker", "cpu:1x1", "--resource", "cpu=-1"), "no number from 1"),
             (("--worker", "cpu:1x1", "--policy", "best"), "--policy"),
             (("--worker", "cpu:1x1", "--work", "0"), "from 1 byte"),
-            (("--worker", "cpu:1x1", "--work", "-1"), "work_bytes"),
+            (("--worker", "cpu:1x1", "--work", "-1"), "-1 is not a whole number"),
             (("--worker", "cpu:1x1", "--work", "15EiB"), "work_bytes"),
             (("--worker", "cpu:1x1", "--work", "1TiB", "--chunk", "1", "--policy", "free"), "tasks"),
         ):
@@ -488,7 +488,7 @@ class Command(unittest.TestCase):
         with open(file, "r+") as stream:
             stream.truncate(100)
         self.assertIn(b"it is no whole JSON text: ignored", self.ok(*arguments).stderr)
-        self.ok("autotune", *self.FEW, *self.ENCODE, status=4)  # and is not replaced
+        self.ok("autotune", *self.FEW, *self.ENCODE, status=3)  # and is not replaced
         self.assertEqual(len(self.read(file)), 100)
 
     def test_autotune_is_drawn(self):
@@ -681,6 +681,167 @@ class Command(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.ok("decode", *[self.path(f"disk{i}") for i in range(80)], "-o", self.output, "--force")
             self.assertEqual(self.read(self.output), content)
+
+    # ---- what cannot be written, and where it goes ----
+
+    def run_with(self, *arguments, **more):
+        return subprocess.run([TANDEM, *map(str, arguments)], timeout=120, **more)
+
+    def closing(self, *descriptors):
+        return {"preexec_fn": lambda: [os.close(each) for each in descriptors]}
+
+    def test_standard_error_that_cannot_be_written(self):
+        self.encode()
+        with open("/dev/full", "wb") as full:
+            self.damage(self.shard(3), 50_000)
+            done = self.run_with("repair", self.shards, "--log", stdout=subprocess.PIPE, stderr=full)
+            self.assertEqual(done.returncode, 3)  # the log is lost, the work is not
+            self.assertIn(b"now intact", done.stdout)
+            self.ok("verify", self.shards)
+            self.assertEqual(self.run_with("encode", "--no-such", stderr=full).returncode, 2)
+            done = self.run_with("decode", self.shards, "-o", "-", stdout=subprocess.PIPE, stderr=full)
+            self.assertEqual((done.returncode, done.stdout == self.content), (3, True))
+        self.assertEqual(self.run_with("decode", "nowhere", "-o", self.output, **self.closing(2)).returncode, 3)
+        reader, writer = os.pipe()
+        os.close(reader)
+        self.assertEqual(self.run_with("decode", "nowhere", "-o", self.output, stderr=writer).returncode, 3)
+        os.close(writer)
+
+    def test_closed_standard_descriptors(self):
+        # A file that took the number of a closed descriptor would get the reports.
+        done = self.run_with("encode", self.source, "-k", 3, "-m", 2, "-o", self.shards, **self.closing(0, 1, 2))
+        self.assertEqual(done.returncode, 3)
+        self.assertIn(b"intact", self.ok("verify", self.shards).stdout)
+        done = self.run_with("decode", self.shards, "-o", self.output, **self.closing(1, 2))
+        self.assertEqual((done.returncode, self.read(self.output) == self.content), (3, True))
+        done = self.run_with("decode", self.shards, "-o", "-", stderr=subprocess.PIPE, **self.closing(1))
+        self.assertEqual(done.returncode, 3)
+        self.assertIn(b"standard output", done.stderr)
+        done = self.run_with("encode", "-", "-k", 3, "-m", 2, "-o", self.path("none"), stderr=subprocess.PIPE,
+                             **self.closing(0))
+        self.assertEqual(done.returncode, 3)
+        self.assertEqual(self.run_with("decode", self.shards, "-o", self.path("quiet"), "-q",
+                                       **self.closing(0, 1, 2)).returncode, 0)
+
+    def test_outputs_that_are_descriptors(self):
+        self.encode()
+        for name in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"):
+            with open(self.output, "wb") as file:
+                done = self.run_with("decode", self.shards, "-o", name, stdout=file, stderr=subprocess.PIPE)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(self.read(self.output), self.content)
+            self.assertIn(b"digest", done.stderr)
+            done = self.ok("decode", self.shards, "-o", name)  # to a pipe
+            self.assertEqual(done.stdout, self.content)
+            self.assertIn(b"--json", self.ok("decode", self.shards, "-o", name, "--json", status=2).stderr)
+        # A link of the user's own to it is not replaced, and neither is the system's.
+        os.symlink("/dev/stdout", self.path("link"))
+        before = os.readlink("/dev/stdout")
+        with open(self.output, "wb") as file:
+            done = self.run_with("decode", self.shards, "-o", self.path("link"), "--force", stdout=file,
+                                 stderr=subprocess.PIPE)
+        self.assertEqual((done.returncode, self.read(self.output) == self.content), (0, True))
+        self.assertEqual((os.readlink(self.path("link")), os.readlink("/dev/stdout")), ("/dev/stdout", before))
+        self.assertIn(b"digest", self.ok("decode", self.shards, "-o", "/dev/null").stderr)
+        done = tandem("decode", self.shards, "-o", "/dev/stderr")
+        self.assertEqual((done.returncode, done.stderr == self.content, b"digest" in done.stdout), (0, True, True))
+        self.assertIn(b"not open for writing", self.ok("decode", self.shards, "-o", "/dev/fd/77", status=3).stderr)
+
+    def test_outputs_that_are_links(self):
+        self.encode()
+        os.mkdir(self.path("there"))
+        os.symlink("there/target", self.path("first"))
+        os.symlink("first", self.path("second"))
+        done = self.ok("decode", self.shards, "-o", self.path("second"), status=3)
+        self.assertIn(b"is a symbolic link to", done.stderr)
+        self.assertEqual(os.listdir(self.path("there")), [])
+        with open(self.path("there/target"), "wb"):
+            pass
+        self.assertIn(b"exists", self.ok("decode", self.shards, "-o", self.path("second"), status=3).stderr)
+        self.ok("decode", self.shards, "-o", self.path("second"), "--force")
+        self.assertEqual(os.readlink(self.path("second")), "first")
+        self.assertEqual(os.listdir(self.path("there")), ["target"])
+        self.assertEqual(self.read(self.path("there/target")), self.content)
+        os.symlink("turns", self.path("turns"))
+        self.assertIn(b"symbolic links", self.ok("decode", self.shards, "-o", self.path("turns"), status=3).stderr)
+
+    def test_names_drive_no_terminal_and_can_be_read_back(self):
+        name = b"a\x1b[31m\n\xc2\x9bb\\\xff\xc3\xa4"
+        source = os.path.join(os.fsencode(self.root), name)
+        with open(source, "wb") as file:
+            file.write(b"content")
+        shown = b"a\\x1b[31m\\x0a\\xc2\\x9bb\\\\\\xff\xc3\xa4"
+
+        def run(*arguments, status=0):
+            done = subprocess.run([os.fsencode(TANDEM), *arguments], capture_output=True, timeout=120)
+            self.assertEqual(done.returncode, status, done.stderr)
+            for stream in (done.stdout, done.stderr):
+                self.assertNotRegex(stream, rb"\x1b|\xff")
+            return done
+
+        shards = os.fsencode(self.shards)
+        self.assertIn(shown, run(b"encode", source, b"-k", b"1", b"-m", b"1", b"-o", shards).stdout)
+        done = run(b"info", shards)
+        self.assertEqual((done.stdout.count(shown), done.stdout.count(b"\xc2\x9b")), (2, 0))
+        os.truncate(os.path.join(shards, name + b".001.tandem"), 5000)
+        self.assertIn(shown, run(b"verify", shards, status=1).stdout)
+        self.assertIn(shown, run(b"repair", shards).stdout)
+        copy = os.path.join(os.fsencode(self.root), b"copy" + name)
+        self.assertIn(shown, run(b"decode", shards, b"-o", copy).stdout)
+        self.assertIn(shown, run(b"decode", shards, b"-o", copy, status=3).stderr)
+
+        path = json.loads(run(b"info", shards, b"--json").stdout)["sets"][0]["files"][0]["path"]
+        back = re.sub(rb"\\(\\|x[0-9a-f]{2})", lambda m: bytes.fromhex(m[1][1:].decode()) if m[1] != b"\\" else m[1],
+                      path.encode())
+        self.assertEqual(back, os.path.join(shards, name + b".000.tandem"))
+
+    # ---- arguments and messages ----
+
+    def test_numbers_are_decimal(self):
+        report = json.loads(self.ok("encode", self.source, "-k", "010", "-m", "04", "-o", self.shards, "--json").stdout)
+        self.assertEqual((report["k"], report["m"]), (10, 4))
+        simulate = ("simulate", "--worker", "cpu:4x1", "--json", "--chunk")
+        self.assertEqual(json.loads(self.ok(*simulate, "010MiB").stdout)["chunk_bytes"], 10 << 20)
+        for wrong in ("-1", "0x10", "MiB", "1.5MiB", "99999999999999999999", "99999999999999999MiB"):
+            self.assertIn(b"--chunk", self.ok(*simulate, wrong, status=2).stderr)
+        encode = ("encode", self.source, "-m", 4, "-o", self.shards, "-k")
+        self.assertIn(b"--data: -1 is not a whole number", self.ok(*encode, -1, status=2).stderr)
+        for wrong in ("0x8", "ten", "1e1", "8 ", "99999999999"):
+            done = self.ok(*encode, wrong, status=2)
+            self.assertIn(wrong.strip().encode(), done.stderr)
+            self.assertIn(b"number", done.stderr)
+        done = self.ok("decode", self.shards, "-o", self.output, "--lock-wait", 0, status=2)
+        self.assertIn(b"not in range 1 to 4294967295", done.stderr)
+
+    def test_a_damaged_tuning_file_may_be_deleted(self):
+        path = self.path("tuning")
+        with open(path, "w") as file:
+            file.write("{")
+        done = self.ok("autotune", "--show", "--output", path, status=3)
+        self.assertIn(b"may be deleted", done.stderr)
+        self.assertIn(path.encode(), done.stderr)
+
+    def test_a_long_path_does_not_hide_the_reason(self):
+        folder = self.path("x" * 200 + "/" + "y" * 200 + "/" + "z" * 200)
+        done = self.ok("decode", folder, "-o", self.output, status=3)
+        self.assertIn(b"No such file or directory (errno 2)", done.stderr)
+        self.assertIn(b"cannot find", done.stderr)
+
+    def test_a_code_that_is_not_mds(self):
+        for index, count in ((0, b"any 3 of which"), (1, b"not any 3 of which")):
+            code = ("-k", 3, "-m", 4, "--matrix", ("isal-cauchy", "par1")[index], "--allow-non-mds")
+            done = self.ok("encode", self.source, *code, "-o", self.path(f"s{index}"))
+            self.assertIn(b", " + count, done.stdout)
+        shards = os.path.join(self.path("s1"), "source.bin.{:03}.tandem")
+        lost = None
+        for kept in ((0, 1, 2), (2, 3, 4), (0, 3, 5), (1, 4, 6), (0, 4, 6), (0, 5, 6), (1, 3, 6), (2, 5, 6), (1, 5, 6)):
+            paths = [shards.format(index) for index in kept]
+            enough = json.loads(self.ok("info", *paths, "--json").stdout)["sets"][0]["enough"]
+            decoded = tandem("decode", *paths, "-o", self.output, "--dry-run").returncode
+            self.assertEqual(decoded, 0 if enough else 4, kept)
+            self.assertIn(b"enough, if" if enough else b"not enough, with this matrix", self.ok("info", *paths).stdout)
+            lost = lost or (not enough and kept)
+        self.assertIsNotNone(lost)
 
     def test_interrupt_leaves_nothing(self):
         os.mkdir(self.shards)

@@ -463,6 +463,27 @@ TEST_F(Files, AnAbsurdContentLengthCostsNothing) {
   EXPECT_FALSE(fs::exists(root_ / "output"));
 }
 
+// A matrix of another version, or of none: what is wrong is in a file, and the message names it.
+TEST_F(Files, AHeaderWithAnUnknownMatrixIsNamed) {
+  encode(paint(5000), 2, 1, 256);
+  for (unsigned i = 0; i < 3; ++i) {
+    std::vector<char> bytes = slurp(shard(i));
+    for (const std::size_t at : {std::size_t{0}, bytes.size() - kRecordBytes}) {
+      RecordBytes record;
+      std::memcpy(record.data(), bytes.data() + at, kRecordBytes);
+      record[40] = std::byte{77};
+      reseal(record);
+      std::memcpy(bytes.data() + at, record.data(), kRecordBytes);
+    }
+    spill(shard(i), bytes);
+  }
+  EXPECT_EQ(decode(shards_), TANDEM_ERROR_DAMAGED);
+  const std::string message = tandem_last_error_message();
+  EXPECT_NE(message.find(shard(0).string()), std::string::npos) << message;
+  EXPECT_NE(message.find("77"), std::string::npos) << message;
+  EXPECT_FALSE(fs::exists(root_ / "output"));
+}
+
 TEST_F(Files, StreamsOfEveryLengthRoundTrip) {
   constexpr std::size_t stripe = 4 * (256 - 16);
   for (const std::size_t length : {std::size_t{0}, std::size_t{1}, std::size_t{3}, std::size_t{5}, std::size_t{100},

@@ -247,6 +247,33 @@ class Faults(unittest.TestCase):
         self.assertEqual(self.decoded(), OLD_CONTENT)
         self.assertEqual(self.sandbox.tree(), start)
 
+    def test_a_file_system_that_cannot_sync_is_named_its_flag(self):
+        for start, command, path in ((self.empty, ENCODE, "out"), (self.encoded, DECODE, "copies")):
+            done = self.run_on(start, *command, status=3, calls=("fsync",), path=path, action="fail", at=1, count=1000,
+                               errno=errno.EINVAL)
+            self.assert_message(done, os.strerror(errno.EINVAL), "--no-sync")
+            self.run_on(start, *command, "--no-sync", calls=("fsync",), path=path, action="fail", at=1, count=1000,
+                        errno=errno.EINVAL)
+
+    def test_a_block_that_cannot_be_written_says_why(self):
+        done = self.run_on(self.damaged(), "repair", "out", status=3, calls=("write",), path=".tandem", action="fail",
+                           at=1, count=1000, errno=errno.EROFS)
+        self.assert_message(done, "cannot write block", os.strerror(errno.EROFS) + f" (errno {errno.EROFS})")
+
+    def test_all_folders_of_an_unfinished_set_are_named(self):
+        encode = ("encode", "source", *SHAPE, "-o", "a", "-o", "b", "-o", "c")
+        calls = self.run_on(self.empty, *encode, log=True, calls=CHANGES).calls
+        commit = next(i for i, call in enumerate(calls) if call.second_path.endswith(".tandem-commit"))
+        self.sandbox.restore(self.empty)
+        self.assertTrue(self.sandbox.run(*encode, calls=CHANGES, action="kill", at=commit + 3).killed)
+        lost = {path: None if path == "a" else content for path, content in self.sandbox.tree().items()
+                if not path.startswith("a/")}
+        done = self.run_on(lost, *encode, status=3)
+        self.assertIn("the folder that its encode named first has no record of it", done.stderr)
+        self.assertNotIn("name all folders", done.stderr)
+        done = self.run_on(lost, *encode[:-2], status=3)
+        self.assertIn("name all folders of its encode, 3", done.stderr)
+
     def test_unreadable_blocks(self):
         # Read errors are bad blocks: of three shards no harm, of four not recoverable.
         self.sandbox.restore(self.encoded)

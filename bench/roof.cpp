@@ -1,6 +1,6 @@
-#include "cli/roof.hpp"
+#include "bench/roof.hpp"
 
-namespace tandem::cli {
+namespace tandem::bench {
 
 extern const RoofLoops kRoofPortable;
 #if defined(__x86_64__)
@@ -15,4 +15,4 @@ RoofLoops roof_loops() {
   return kRoofPortable;
 }
 
-}  // namespace tandem::cli
+}  // namespace tandem::bench

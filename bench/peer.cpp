@@ -1,4 +1,4 @@
-#include "cli/peer.hpp"
+#include "bench/peer.hpp"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <stdexcept>
 
-namespace tandem::cli {
+namespace tandem::bench {
 namespace {
 
 constexpr const char *kDefaultLibrary = "libisal.so.2";
@@ -78,4 +78,4 @@ std::vector<std::uint8_t> Peer::tables(unsigned k, unsigned rows, const std::uin
   return tables;
 }
 
-}  // namespace tandem::cli
+}  // namespace tandem::bench

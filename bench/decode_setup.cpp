@@ -1,5 +1,3 @@
-#include "cli/bench_setup.hpp"
-
 #include <algorithm>
 #include <numeric>
 #include <random>
@@ -7,10 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "cli/bench_codec.hpp"
-#include "cli/bench_operation.hpp"
+#include "bench/case.hpp"
+#include "bench/operation.hpp"
 
-namespace tandem::cli {
+namespace tandem::bench {
 namespace {
 
 struct Pattern {
@@ -67,28 +65,28 @@ double time_rounds(const std::vector<Pattern> &patterns, std::size_t calls, Benc
 
 BenchResult run_decode_setup(const BenchCase &at, const BenchSettings &settings) {
   const std::vector<Pattern> patterns = patterns_of(at, settings.seed);
-  const Context context = make_context(settings.context);
-  Codec codec = make_codec(at);
+  const ContextOwner context = make_context(settings.context);
+  CodecOwner codec = make_codec(at.k, at.m, at.matrix);
 
   // A codec remembers losses: a new one for each round has seen none.
-  std::vector<Contestant> contestants = {{"tandem", [&](std::size_t calls) {
-                                            return time_rounds(
-                                                patterns, calls, settings.clock, [&] { codec = make_codec(at); },
-                                                [&](const Pattern &pattern) {
-                                                  tandem_plan_options options{};
-                                                  options.struct_bytes = sizeof options;
-                                                  options.operation = TANDEM_OPERATION_DECODE;
-                                                  options.present = pattern.present.data();
-                                                  tandem_plan *plan = nullptr;
-                                                  check(
-                                                      tandem_plan_create(context.get(), codec.get(), &options, &plan));
-                                                  tandem_plan_destroy(plan);
-                                                });
-                                          }}};
+  std::vector<Contestant> contestants = {
+      {"tandem", [&](std::size_t calls) {
+         return time_rounds(
+             patterns, calls, settings.clock, [&] { codec = make_codec(at.k, at.m, at.matrix); },
+             [&](const Pattern &pattern) {
+               tandem_plan_options options{};
+               options.struct_bytes = sizeof options;
+               options.operation = TANDEM_OPERATION_DECODE;
+               options.present = pattern.present.data();
+               tandem_plan *plan = nullptr;
+               check(tandem_plan_create(context.get(), codec.get(), &options, &plan));
+               tandem_plan_destroy(plan);
+             });
+       }}};
   std::optional<PeerDecode> solver;
   std::vector<std::uint8_t> tables;
   if (settings.peer) {
-    solver.emplace(*settings.peer, at.k, parity_rows(codec.get(), at));
+    solver.emplace(*settings.peer, at.k, parity_rows(codec.get(), at.k, at.m));
     tables.resize(std::size_t{32} * at.k * at.m);
     contestants.push_back({"peer", [&](std::size_t calls) {
                              return time_rounds(
@@ -109,4 +107,4 @@ BenchResult run_decode_setup(const BenchCase &at, const BenchSettings &settings)
   return result;
 }
 
-}  // namespace tandem::cli
+}  // namespace tandem::bench

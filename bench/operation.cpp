@@ -1,4 +1,4 @@
-#include "cli/bench_operation.hpp"
+#include "bench/operation.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -7,22 +7,13 @@
 #include <stdexcept>
 #include <utility>
 
-#include "cli/bench_codec.hpp"
-#include "cli/commands.hpp"
-
-namespace tandem::cli {
+namespace tandem::bench {
 namespace {
 
 std::vector<unsigned> range(unsigned from, unsigned count) {
   std::vector<unsigned> list(count);
   std::iota(list.begin(), list.end(), from);
   return list;
-}
-
-// check() without the call: it would be seen in the figures of the smallest shards.
-inline void expect(tandem_status status) {
-  if (status != TANDEM_OK) [[unlikely]]
-    check(status);
 }
 
 // Call takes a stripe's pointers and the length of its shards. The loop has nothing else in it: the smallest calls take
@@ -43,10 +34,10 @@ StripeLoop over(StripeView stripes, Call call) {
 void *const *shards_of(unsigned char *const *pointers) { return reinterpret_cast<void *const *>(pointers); }
 const void *const *inputs_of(unsigned char *const *pointers) { return shards_of(pointers); }
 
-class Encode final : public Operation {
+class Encode final : public StripeOperation {
  public:
   Encode(const BenchCase &at, const tandem_codec *codec)
-      : k_(at.k), m_(at.m), codec_(codec), rows_(parity_rows(codec, at)) {
+      : k_(at.k), m_(at.m), codec_(codec), rows_(parity_rows(codec, at.k, at.m)) {
     reads_ = range(0, k_);
     writes_ = range(k_, m_);
     data_shard_count_ = k_;
@@ -54,7 +45,7 @@ class Encode final : public Operation {
 
   StripeLoop tandem(tandem_context *context, StripeView stripes) const override {
     return over(std::move(stripes), [=, k = k_, codec = codec_](unsigned char *const *shards, std::size_t bytes) {
-      expect(tandem_encode(context, codec, inputs_of(shards), shards_of(shards + k), bytes));
+      check(tandem_encode(context, codec, inputs_of(shards), shards_of(shards + k), bytes));
     });
   }
 
@@ -71,10 +62,10 @@ class Encode final : public Operation {
   std::vector<std::uint8_t> rows_;
 };
 
-class Decode final : public Operation {
+class Decode final : public StripeOperation {
  public:
   Decode(const BenchCase &at, tandem_context *context, const tandem_codec *codec, std::uint64_t seed)
-      : k_(at.k), codec_(codec), rows_(parity_rows(codec, at)), present_(present_shards(at, seed)) {
+      : k_(at.k), codec_(codec), rows_(parity_rows(codec, at.k, at.m)), present_(present_shards(at, seed)) {
     for (unsigned i = 0; i < present_.size(); ++i) {
       if (present_[i] == 0) writes_.push_back(i);
     }
@@ -85,7 +76,7 @@ class Decode final : public Operation {
   StripeLoop tandem(tandem_context *context, StripeView stripes) const override {
     return over(std::move(stripes),
                 [=, codec = codec_, present = present_](unsigned char *const *shards, std::size_t bytes) {
-                  expect(tandem_decode(context, codec, shards_of(shards), present.data(), bytes));
+                  check(tandem_decode(context, codec, shards_of(shards), present.data(), bytes));
                 });
   }
 
@@ -124,10 +115,10 @@ class Decode final : public Operation {
 };
 
 // The peer has no such call: its user encodes into memory of his own and compares.
-class Verify final : public Operation {
+class Verify final : public StripeOperation {
  public:
   Verify(const BenchCase &at, const tandem_codec *codec)
-      : k_(at.k), m_(at.m), codec_(codec), rows_(parity_rows(codec, at)) {
+      : k_(at.k), m_(at.m), codec_(codec), rows_(parity_rows(codec, at.k, at.m)) {
     reads_ = range(0, k_ + m_);
     data_shard_count_ = k_;
   }
@@ -136,7 +127,7 @@ class Verify final : public Operation {
     return over(std::move(stripes), [=, codec = codec_](unsigned char *const *shards, std::size_t bytes) {
       tandem_verify_result result{};
       result.struct_bytes = sizeof result;
-      expect(tandem_verify(context, codec, inputs_of(shards), bytes, &result));
+      check(tandem_verify(context, codec, inputs_of(shards), bytes, &result));
       if (result.consistent != 1) throw std::runtime_error("verify found a mismatch in intact shards");
     });
   }
@@ -163,10 +154,10 @@ class Verify final : public Operation {
 };
 
 // Data shard 0 changes. The peer takes the difference of old and new bytes, which its user makes.
-class Update final : public Operation {
+class Update final : public StripeOperation {
  public:
   Update(const BenchCase &at, const tandem_codec *codec)
-      : k_(at.k), m_(at.m), codec_(codec), rows_(parity_rows(codec, at)) {
+      : k_(at.k), m_(at.m), codec_(codec), rows_(parity_rows(codec, at.k, at.m)) {
     writes_ = range(k_, m_);
     reads_ = writes_;
     reads_.push_back(0);
@@ -177,7 +168,7 @@ class Update final : public Operation {
   StripeLoop tandem(tandem_context *context, StripeView stripes) const override {
     return over(std::move(stripes),
                 [=, k = k_, m = m_, codec = codec_](unsigned char *const *shards, std::size_t bytes) {
-                  expect(tandem_update(context, codec, 0, shards[0], shards[k + m], shards_of(shards + k), bytes));
+                  check(tandem_update(context, codec, 0, shards[0], shards[k + m], shards_of(shards + k), bytes));
                 });
   }
 
@@ -200,8 +191,8 @@ class Update final : public Operation {
 
 }  // namespace
 
-std::unique_ptr<Operation> make_operation(const BenchCase &at, tandem_context *context, const tandem_codec *codec,
-                                          std::uint64_t seed) {
+std::unique_ptr<StripeOperation> make_operation(const BenchCase &at, tandem_context *context, const tandem_codec *codec,
+                                                std::uint64_t seed) {
   switch (at.operation) {
     case BenchOperation::encode:
       return std::make_unique<Encode>(at, codec);
@@ -257,4 +248,4 @@ const std::vector<std::uint8_t> &PeerDecode::solve(const std::vector<unsigned> &
   return rows_;
 }
 
-}  // namespace tandem::cli
+}  // namespace tandem::bench

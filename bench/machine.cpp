@@ -1,4 +1,4 @@
-#include "cli/bench_machine.hpp"
+#include "bench/machine.hpp"
 
 #include <stdlib.h>
 #include <sys/utsname.h>
@@ -10,7 +10,7 @@
 
 #include "tandem/tools.h"
 
-namespace tandem::cli {
+namespace tandem::bench {
 namespace {
 
 std::string cpu_model() {
@@ -33,8 +33,8 @@ std::string huge_page_policy() {
 
 }  // namespace
 
-Machine this_machine() {
-  Machine machine;
+MachineFacts this_machine() {
+  MachineFacts machine;
   machine.cpu = cpu_model();
   machine.core_count = static_cast<unsigned>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
   machine.l1d_bytes = cache_bytes(_SC_LEVEL1_DCACHE_SIZE);
@@ -56,4 +56,4 @@ std::string utc_now() {
   return {text, length};
 }
 
-}  // namespace tandem::cli
+}  // namespace tandem::bench

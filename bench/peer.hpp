@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem::cli {
+namespace tandem::bench {
 
 class Peer {
  public:
@@ -58,4 +58,4 @@ class Peer {
   unsigned char (*multiply_)(unsigned char, unsigned char) = nullptr;
 };
 
-}  // namespace tandem::cli
+}  // namespace tandem::bench

@@ -1,16 +1,20 @@
-#include "cli/bench_report.hpp"
+#include "bench/report.hpp"
 
 #include <fmt/format.h>
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "cli/roof.hpp"
+#include "bench/roof.hpp"
 
-namespace tandem::cli {
+namespace tandem::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+std::string plural(std::uint64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
 
 double gigabytes(std::size_t bytes, double seconds) { return static_cast<double>(bytes) / seconds / 1e9; }
 
@@ -40,7 +44,7 @@ std::string heading_of(const BenchResult &result) {
   text += fmt::format(", {} {}", amount,
                       at.stripe_count == 1 ? "in cache" : fmt::format("out of cache ({} stripes)", at.stripe_count));
   text += fmt::format(", {}", placement_name(at.placement));
-  if (at.odd) text += at.placement == Placement::page_aligned ? ", odd lengths" : ", odd lengths and addresses";
+  if (at.odd) text += at.placement == MemoryPlacement::page_aligned ? ", odd lengths" : ", odd lengths and addresses";
   return text;
 }
 
@@ -125,7 +129,7 @@ Json result_json(const BenchResult &result) {
 
 bool above_roof(const BenchResult &result) { return result.of_roof() > 1.02; }
 
-void BenchTable::begin(const Machine &machine, const BenchSettings &settings, const tandem_context_info &context) {
+void BenchTable::begin(const MachineFacts &machine, const BenchSettings &settings, const tandem_context_info &context) {
   fmt::print("machine  {}, {}, L2 {}, {}, huge pages: {}, load {:.2f}\n", machine.cpu,
              plural(machine.core_count, "core"), binary_size(machine.l2_bytes), machine.system, machine.huge_pages,
              machine.load);
@@ -159,8 +163,8 @@ void BenchTable::add(const BenchResult &result) {
   std::fflush(stdout);
 }
 
-std::string bench_json(const Machine &machine, const BenchSettings &settings, const tandem_context_info &context,
-                       const std::vector<BenchResult> &results) {
+nlohmann::ordered_json bench_json(const MachineFacts &machine, const BenchSettings &settings,
+                                  const tandem_context_info &context, const std::vector<BenchResult> &results) {
   Json json = {{"command", "bench"}, {"format", 1}, {"date", utc_now()}};
   json["machine"] = {{"cpu", machine.cpu},
                      {"cores", machine.core_count},
@@ -188,7 +192,7 @@ std::string bench_json(const Machine &machine, const BenchSettings &settings, co
                       {"seed", settings.seed}};
   json["results"] = Json::array();
   for (const BenchResult &result : results) json["results"].push_back(result_json(result));
-  return json.dump(1);
+  return json;
 }
 
-}  // namespace tandem::cli
+}  // namespace tandem::bench

@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
-namespace tandem::cli {
+namespace tandem::bench {
 namespace {
 
 struct Isa {
@@ -34,11 +34,11 @@ struct Isa {
 };
 
 }  // namespace
-}  // namespace tandem::cli
+}  // namespace tandem::bench
 
-#include "cli/roof_loop.hpp"
+#include "bench/roof_loop.hpp"
 
-namespace tandem::cli {
+namespace tandem::bench {
 extern const RoofLoops kRoofPortable;
 constinit const RoofLoops kRoofPortable = kRoofLoops;
-}  // namespace tandem::cli
+}  // namespace tandem::bench

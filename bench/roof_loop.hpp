@@ -4,9 +4,9 @@
 //   compiler must take the vector for changed), fold (to 64 bits)
 #pragma once
 
-#include "cli/roof.hpp"
+#include "bench/roof.hpp"
 
-namespace tandem::cli {
+namespace tandem::bench {
 namespace {
 
 constexpr size_t kLineBytes = 64;
@@ -138,4 +138,4 @@ constexpr RoofLoop kLoops[] = {
 constexpr RoofLoops kRoofLoops = {Isa::kName, kLoops, sizeof kLoops / sizeof *kLoops, spin_registers};
 
 }  // namespace
-}  // namespace tandem::cli
+}  // namespace tandem::bench

@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <string>
 
-namespace tandem::cli {
+namespace tandem::bench {
 
-struct Machine {
+struct MachineFacts {
   std::string cpu;                            // model name
   unsigned core_count;                        // online
   std::size_t l1d_bytes, l2_bytes, l3_bytes;  // as the system tells; 0 = it does not
@@ -15,7 +15,7 @@ struct Machine {
   double load;                                // runnable tasks, one-minute average, before the run
 };
 
-Machine this_machine();
+MachineFacts this_machine();
 std::string utc_now();  // "2025-01-31T12:00:00Z"
 
-}  // namespace tandem::cli
+}  // namespace tandem::bench

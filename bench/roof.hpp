@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-namespace tandem::cli {
+namespace tandem::bench {
 
 struct RoofWork {
   const unsigned char *const *inputs;
@@ -32,4 +32,4 @@ struct RoofLoops {
 // Those in the widest vectors that this CPU has.
 RoofLoops roof_loops();
 
-}  // namespace tandem::cli
+}  // namespace tandem::bench

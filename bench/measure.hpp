@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem::cli {
+namespace tandem::bench {
 
 enum class BenchClock {
   wall,
@@ -38,4 +38,4 @@ std::vector<Samples> alternate(const std::vector<Contestant> &contestants, unsig
 // first start to the last end. CPU clock: of the thread that took longest.
 double time_together(const std::vector<std::function<void()>> &bodies, BenchClock clock);
 
-}  // namespace tandem::cli
+}  // namespace tandem::bench

@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-namespace tandem::cli {
+namespace tandem::bench {
 namespace {
 
 struct Isa {
@@ -29,11 +29,11 @@ struct Isa {
 };
 
 }  // namespace
-}  // namespace tandem::cli
+}  // namespace tandem::bench
 
-#include "cli/roof_loop.hpp"
+#include "bench/roof_loop.hpp"
 
-namespace tandem::cli {
+namespace tandem::bench {
 extern const RoofLoops kRoofAvx512;
 constinit const RoofLoops kRoofAvx512 = kRoofLoops;
-}  // namespace tandem::cli
+}  // namespace tandem::bench

@@ -1,4 +1,4 @@
-#include "cli/bench_case.hpp"
+#include "bench/case.hpp"
 
 #include <fmt/format.h>
 
@@ -9,12 +9,10 @@
 #include <stdexcept>
 #include <utility>
 
-#include "cli/bench_codec.hpp"
-#include "cli/bench_operation.hpp"
-#include "cli/bench_setup.hpp"
-#include "cli/roof.hpp"
+#include "bench/operation.hpp"
+#include "bench/roof.hpp"
 
-namespace tandem::cli {
+namespace tandem::bench {
 namespace {
 
 constexpr std::pair<BenchOperation, const char *> kOperations[] = {
@@ -57,7 +55,7 @@ std::vector<StripeView> cut(const StripeView &stripes, unsigned part_count) {
   return views;
 }
 
-StripeLoop roof_loop(const RoofLoop &loop, const StripeView &stripes, const Operation &operation) {
+StripeLoop roof_loop(const RoofLoop &loop, const StripeView &stripes, const StripeOperation &operation) {
   std::vector<unsigned> order = operation.reads();
   order.insert(order.end(), operation.writes().begin(), operation.writes().end());
   return [run = loop.run, stripes = stripes.only(order), reads = operation.reads().size(),
@@ -87,8 +85,8 @@ Contestant spin_on_threads(std::string name, unsigned thread_count) {
 }
 
 // Tandem and the peer must leave the same bytes: a rate is worth nothing for a wrong result.
-void compare_results(const BenchCase &at, const Operation &operation, const StripeLoop &tandem, const StripeLoop &peer,
-                     const StripeView &stripes) {
+void compare_results(const BenchCase &at, const StripeOperation &operation, const StripeLoop &tandem,
+                     const StripeLoop &peer, const StripeView &stripes) {
   const StripeView outputs = stripes.only(operation.writes());
   const auto copy = [&] {
     std::vector<std::vector<unsigned char>> bytes;
@@ -108,10 +106,10 @@ void compare_results(const BenchCase &at, const Operation &operation, const Stri
 }
 
 BenchResult run_on_stripes(const BenchCase &at, const BenchSettings &settings) {
-  const Context context = make_context(settings.context);
+  const ContextOwner context = make_context(settings.context);
   const unsigned thread_count = query(context).thread_count;
-  const Codec codec = make_codec(at);
-  const std::unique_ptr<Operation> operation = make_operation(at, context.get(), codec.get(), settings.seed);
+  const CodecOwner codec = make_codec(at.k, at.m, at.matrix);
+  const std::unique_ptr<StripeOperation> operation = make_operation(at, context.get(), codec.get(), settings.seed);
 
   Layout layout;
   layout.shard_count = at.k + at.m + (at.operation == BenchOperation::update ? 1 : 0);
@@ -143,11 +141,11 @@ BenchResult run_on_stripes(const BenchCase &at, const BenchSettings &settings) {
     contestants.push_back(on_columns(roofs.loops[i].name, std::move(loops), rotation, settings.clock));
   }
   const std::size_t first_extra = contestants.size();
-  Context one_thread;
+  ContextOwner one_thread;
   if (thread_count > 1) {  // what one thread does with one thread's share
-    ContextFlags flags = settings.context;
-    flags.thread_count = 1;
-    one_thread = make_context(flags);
+    tandem_context_options options = settings.context;
+    options.thread_count = 1;
+    one_thread = make_context(options);
     contestants.push_back(
         on_columns("tandem, 1 thread", {operation->tandem(one_thread.get(), parts[0])}, rotation, settings.clock));
     contestants.push_back(spin_on_threads("registers", thread_count));
@@ -204,4 +202,4 @@ BenchResult run_case(const BenchCase &at, const BenchSettings &settings) {
   return at.operation == BenchOperation::decode_setup ? run_decode_setup(at, settings) : run_on_stripes(at, settings);
 }
 
-}  // namespace tandem::cli
+}  // namespace tandem::bench

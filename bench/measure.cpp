@@ -1,4 +1,4 @@
-#include "cli/bench_measure.hpp"
+#include "bench/measure.hpp"
 
 #include <time.h>
 
@@ -8,7 +8,7 @@
 #include <exception>
 #include <thread>
 
-namespace tandem::cli {
+namespace tandem::bench {
 namespace {
 
 // How many calls fill a slice.
@@ -89,4 +89,4 @@ double time_together(const std::vector<std::function<void()>> &bodies, BenchCloc
   return longest;
 }
 
-}  // namespace tandem::cli
+}  // namespace tandem::bench

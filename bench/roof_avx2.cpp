@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-namespace tandem::cli {
+namespace tandem::bench {
 namespace {
 
 struct Isa {
@@ -27,11 +27,11 @@ struct Isa {
 };
 
 }  // namespace
-}  // namespace tandem::cli
+}  // namespace tandem::bench
 
-#include "cli/roof_loop.hpp"
+#include "bench/roof_loop.hpp"
 
-namespace tandem::cli {
+namespace tandem::bench {
 extern const RoofLoops kRoofAvx2;
 constinit const RoofLoops kRoofAvx2 = kRoofLoops;
-}  // namespace tandem::cli
+}  // namespace tandem::bench

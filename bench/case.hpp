@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "cli/bench_measure.hpp"
-#include "cli/bench_stripes.hpp"
-#include "cli/commands.hpp"
-#include "cli/peer.hpp"
+#include "bench/library.hpp"
+#include "bench/measure.hpp"
+#include "bench/peer.hpp"
+#include "bench/stripes.hpp"
 
-namespace tandem::cli {
+namespace tandem::bench {
 
 enum class BenchOperation { encode, decode, verify, update, decode_setup };
 enum class Loss { first, random };  // which m shards a decode has lost: the first data shards, or any
@@ -27,14 +27,14 @@ struct BenchCase {
   std::size_t shard_bytes = 0;
   std::size_t size_bytes = 0;    // the working set that was asked for; 0 where shard_bytes was
   std::size_t stripe_count = 1;  // 1: in cache
-  Placement placement = Placement::contiguous;
+  MemoryPlacement placement = MemoryPlacement::contiguous;
   bool odd = false;
   Loss loss = Loss::first;
 };
 
 // What holds for every case of a run.
 struct BenchSettings {
-  ContextFlags context;
+  tandem_context_options context = {};
   std::optional<Peer> peer;
   BenchClock clock = BenchClock::wall;
   unsigned repeats = 51;
@@ -65,4 +65,7 @@ struct BenchResult {
 // Throws std::runtime_error: the library's message, or a result that differs from the peer's.
 BenchResult run_case(const BenchCase &at, const BenchSettings &settings);
 
-}  // namespace tandem::cli
+// How long it takes to prepare a decode for a loss that was never seen before: one of these cases.
+BenchResult run_decode_setup(const BenchCase &at, const BenchSettings &settings);
+
+}  // namespace tandem::bench

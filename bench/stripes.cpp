@@ -1,4 +1,4 @@
-#include "cli/bench_stripes.hpp"
+#include "bench/stripes.hpp"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -11,16 +11,16 @@
 #include <stdexcept>
 #include <utility>
 
-namespace tandem::cli {
+namespace tandem::bench {
 namespace {
 
 constexpr std::size_t kLineBytes = 64;
 constexpr std::size_t kPageBytes = 4096;
 
-constexpr std::pair<Placement, const char *> kPlacements[] = {
-    {Placement::contiguous, "contiguous"},
-    {Placement::scattered, "scattered"},
-    {Placement::page_aligned, "page-aligned"},
+constexpr std::pair<MemoryPlacement, const char *> kPlacements[] = {
+    {MemoryPlacement::contiguous, "contiguous"},
+    {MemoryPlacement::scattered, "scattered"},
+    {MemoryPlacement::page_aligned, "page-aligned"},
 };
 
 std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
@@ -28,12 +28,12 @@ std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit
 // Room for one shard, from where it may start to where the next may.
 std::size_t slot_bytes(const Layout &layout) {
   switch (layout.placement) {
-    case Placement::contiguous:
+    case MemoryPlacement::contiguous:
       // Odd: an even step that is no multiple of a cache line, so that each shard starts at another odd offset.
       return layout.odd ? round_up(layout.shard_bytes + 1, 2) + 2 : layout.shard_bytes;
-    case Placement::scattered:
+    case MemoryPlacement::scattered:
       return round_up(layout.shard_bytes, kPageBytes) + kPageBytes;
-    case Placement::page_aligned:
+    case MemoryPlacement::page_aligned:
       return round_up(layout.shard_bytes, kPageBytes);
   }
   return 0;
@@ -44,14 +44,14 @@ std::vector<std::size_t> shard_offsets(const Layout &layout) {
   std::vector<std::size_t> slots(count);
   std::iota(slots.begin(), slots.end(), std::size_t{0});
   std::mt19937_64 random(layout.seed);
-  if (layout.placement == Placement::scattered) std::shuffle(slots.begin(), slots.end(), random);
+  if (layout.placement == MemoryPlacement::scattered) std::shuffle(slots.begin(), slots.end(), random);
 
   const std::size_t step = slot_bytes(layout);
-  const bool odd_addresses = layout.odd && layout.placement != Placement::page_aligned;
+  const bool odd_addresses = layout.odd && layout.placement != MemoryPlacement::page_aligned;
   std::vector<std::size_t> offsets(count);
   for (std::size_t i = 0; i < count; ++i) {
     offsets[i] = slots[i] * step + (odd_addresses ? 1 : 0);
-    if (layout.placement == Placement::scattered) offsets[i] += random() % (kPageBytes / kLineBytes) * kLineBytes;
+    if (layout.placement == MemoryPlacement::scattered) offsets[i] += random() % (kPageBytes / kLineBytes) * kLineBytes;
   }
   return offsets;
 }
@@ -69,14 +69,14 @@ unsigned char *map(std::size_t bytes) {
 
 }  // namespace
 
-Placement placement_from_name(const std::string &name) {
+MemoryPlacement placement_from_name(const std::string &name) {
   for (const auto &[placement, known] : kPlacements) {
     if (name == known) return placement;
   }
   throw std::runtime_error(fmt::format("unknown placement \"{}\"", name));
 }
 
-std::string placement_name(Placement placement) {
+std::string placement_name(MemoryPlacement placement) {
   for (const auto &[known, name] : kPlacements) {
     if (placement == known) return name;
   }
@@ -112,4 +112,4 @@ Stripes::Stripes(const Layout &layout)
   view_ = StripeView(std::move(pointers), layout.shard_count, layout.shard_bytes);
 }
 
-}  // namespace tandem::cli
+}  // namespace tandem::bench

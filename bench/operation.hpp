@@ -6,19 +6,19 @@
 #include <memory>
 #include <vector>
 
-#include "cli/bench_case.hpp"
-#include "cli/bench_stripes.hpp"
-#include "cli/peer.hpp"
+#include "bench/case.hpp"
+#include "bench/peer.hpp"
+#include "bench/stripes.hpp"
 #include "tandem/tandem.h"
 
-namespace tandem::cli {
+namespace tandem::bench {
 
 // Makes `calls` calls, the first on stripe `first`, each on the next one, round and round.
 using StripeLoop = std::function<void(std::size_t first, std::size_t calls)>;
 
-class Operation {
+class StripeOperation {
  public:
-  virtual ~Operation() = default;
+  virtual ~StripeOperation() = default;
 
   // Indices into a stripe's shards: 0 .. k+m-1, and k+m for the new bytes of an update.
   const std::vector<unsigned> &reads() const { return reads_; }
@@ -34,8 +34,8 @@ class Operation {
 };
 
 // The codec outlives the operation.
-std::unique_ptr<Operation> make_operation(const BenchCase &at, tandem_context *context, const tandem_codec *codec,
-                                          std::uint64_t seed);
+std::unique_ptr<StripeOperation> make_operation(const BenchCase &at, tandem_context *context, const tandem_codec *codec,
+                                                std::uint64_t seed);
 
 // The shards that a decode has lost, k+m flags with zero for those.
 std::vector<std::uint8_t> present_shards(const BenchCase &at, std::uint64_t seed);
@@ -56,4 +56,4 @@ class PeerDecode {
   std::vector<std::uint8_t> parity_rows_, matrix_, inverse_, rows_;
 };
 
-}  // namespace tandem::cli
+}  // namespace tandem::bench

@@ -7,23 +7,23 @@
 #include <string>
 #include <vector>
 
-namespace tandem::cli {
+namespace tandem::bench {
 
-enum class Placement {
+enum class MemoryPlacement {
   contiguous,   // the shards of a stripe one after the other
   scattered,    // every shard at a random place, at a random multiple of 64 bytes in its page
   page_aligned  // every shard at a 4 KiB boundary: all of them collide in the L1 cache
 };
 
-Placement placement_from_name(const std::string &name);
-std::string placement_name(Placement placement);
+MemoryPlacement placement_from_name(const std::string &name);
+std::string placement_name(MemoryPlacement placement);
 
 // What to lay out. Lengths are those of one stripe, all its shards together.
 struct Layout {
   std::size_t shard_count = 0;  // of a stripe
   std::size_t shard_bytes = 0;
   std::size_t stripe_count = 1;  // 1: the same memory again and again; more: each call takes the next stripe
-  Placement placement = Placement::contiguous;
+  MemoryPlacement placement = MemoryPlacement::contiguous;
   bool odd = false;  // addresses are odd too (but for page_aligned)
   std::uint64_t seed = 1;
 };
@@ -65,4 +65,4 @@ class Stripes {
   StripeView view_;
 };
 
-}  // namespace tandem::cli
+}  // namespace tandem::bench

@@ -1,0 +1,148 @@
+#include "bench/engine.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "bench/case.hpp"
+#include "bench/report.hpp"
+
+namespace tandem::bench {
+namespace {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+// The codes that the project's figures are about.
+constexpr std::pair<unsigned, unsigned> kCodes[] = {{4, 2},  {6, 3},   {8, 4},  {10, 4},  {12, 4},  {16, 4},
+                                                    {10, 8}, {20, 10}, {32, 8}, {32, 32}, {64, 16}, {128, 32}};
+
+std::vector<std::pair<unsigned, unsigned>> codes_of(const CodesRequest &request) {
+  std::vector<std::pair<unsigned, unsigned>> codes;
+  if (request.codes.empty()) codes.emplace_back(request.k, request.m);
+  for (const std::string &text : request.codes) {
+    if (text == "all") {
+      codes.insert(codes.end(), std::begin(kCodes), std::end(kCodes));
+      continue;
+    }
+    unsigned k = 0, m = 0;
+    int used = 0;
+    if (std::sscanf(text.c_str(), "%3u+%3u%n", &k, &m, &used) != 2 || static_cast<std::size_t>(used) != text.size())
+      refuse(fmt::format("--code {}: write it as 10+4, or all", text));
+    codes.emplace_back(k, m);
+  }
+  for (const auto &[k, m] : codes) {
+    if (k == 0 || m == 0) refuse(fmt::format("code {}+{}: there is nothing to compute", k, m));
+  }
+  return codes;
+}
+
+// Shards of a working set, a whole number of cache lines; odd ones a byte less than that.
+std::size_t shard_bytes_of(std::size_t size_bytes, std::size_t shard_count, bool odd) {
+  constexpr std::size_t kLineBytes = 64;
+  const std::size_t lines = size_bytes / shard_count / kLineBytes;
+  const std::size_t bytes = lines * kLineBytes - (odd ? 1 : 0);
+  if (lines == 0) refuse(fmt::format("--size {} is less than 64 bytes for each of {} shards", size_bytes, shard_count));
+  return bytes;
+}
+
+// What fits a core's second-level cache is coded in place, again and again; anything else takes turns over
+// rotate_bytes.
+std::size_t stripe_count_of(std::size_t stripe_bytes, std::size_t rotate_bytes, const MachineFacts &machine,
+                            unsigned thread_count) {
+  const std::size_t l2_bytes = machine.l2_bytes != 0 ? machine.l2_bytes : kMiB;
+  return stripe_bytes <= l2_bytes * thread_count ? 1 : std::max<std::size_t>(1, rotate_bytes / stripe_bytes);
+}
+
+// Every combination of the axes; the code moves fastest, so that a table has one heading for all codes.
+std::vector<BenchCase> cases_of(const CodesRequest &request, const MachineFacts &machine, unsigned thread_count) {
+  std::vector<BenchCase> cases;
+  const auto add = [&](BenchCase at, std::size_t stripe_bytes) {
+    at.stripe_count = stripe_count_of(stripe_bytes, request.rotate_bytes, machine, thread_count);
+    cases.push_back(at);
+  };
+  const auto codes = codes_of(request);
+  std::vector<std::size_t> sizes = request.sizes;
+  if (sizes.empty() && request.shard_sizes.empty()) sizes = {512 * 1024, 4 * kMiB};
+  for (const std::string &operation : request.operations) {
+    for (const std::string &matrix : request.matrices) {
+      BenchCase at;
+      at.operation = operation_from_name(operation);
+      check(tandem_matrix_from_name(matrix.c_str(), &at.matrix));
+      at.odd = request.odd;
+      at.loss = request.lost == "random" ? Loss::random : Loss::first;
+      if (at.operation == BenchOperation::decode_setup) {
+        for (const auto &[k, m] : codes) {
+          at.k = k;
+          at.m = m;
+          cases.push_back(at);
+        }
+        continue;
+      }
+      for (const std::string &placement : request.placements) {
+        at.placement = placement_from_name(placement);
+        for (const std::size_t size : sizes) {
+          for (const auto &[k, m] : codes) {
+            at.k = k;
+            at.m = m;
+            // In cache the size is a thread's: each core has a cache of its own.
+            const bool in_cache = stripe_count_of(size, request.rotate_bytes, machine, 1) == 1;
+            at.size_bytes = in_cache ? size * thread_count : size;
+            at.shard_bytes = shard_bytes_of(at.size_bytes, std::size_t{k} + m, request.odd);
+            add(at, at.size_bytes);
+          }
+        }
+        at.size_bytes = 0;
+        for (const std::size_t shard_size : request.shard_sizes) {
+          if (shard_size == 0) refuse("--shard-bytes is 0");
+          for (const auto &[k, m] : codes) {
+            at.k = k;
+            at.m = m;
+            at.shard_bytes = request.odd ? (shard_size - 1) | 1 : shard_size;
+            add(at, shard_size * (std::size_t{k} + m));
+          }
+        }
+      }
+    }
+  }
+  return cases;
+}
+
+BenchSettings settings_of(const CodesRequest &request) {
+  BenchSettings settings;
+  settings.context = request.context;
+  settings.clock = request.clock == "cpu" ? BenchClock::cpu : BenchClock::wall;
+  settings.repeats = request.repeats;
+  settings.seconds = request.seconds;
+  settings.seed = request.seed;
+  if (request.peer != "none") {
+    try {
+      settings.peer = Peer::open(request.peer, request.peer_function);
+    } catch (const std::runtime_error &error) {
+      refuse(error.what());
+    }
+  }
+  return settings;
+}
+
+}  // namespace
+
+nlohmann::ordered_json measure_codes(const CodesRequest &request, bool show) {
+  const BenchSettings settings = settings_of(request);
+  const ContextOwner context = make_context(settings.context);
+  const tandem_context_info info = query(context);
+  if (settings.clock == BenchClock::cpu && info.thread_count > 1)
+    refuse(fmt::format("--clock cpu counts the calling thread alone, and there are {}", info.thread_count));
+  const MachineFacts machine = this_machine();
+  const std::vector<BenchCase> cases = cases_of(request, machine, info.thread_count);
+  std::vector<BenchResult> results;
+  BenchTable table;
+  if (show) table.begin(machine, settings, info);
+  for (const BenchCase &at : cases) {
+    results.push_back(run_case(at, settings));
+    if (show) table.add(results.back());
+  }
+  return bench_json(machine, settings, info, results);
+}
+
+}  // namespace tandem::bench

@@ -1,0 +1,39 @@
+#include "bench/library.hpp"
+
+namespace tandem::bench {
+
+void refuse(const std::string &message) { throw EngineFailure(TANDEM_ERROR_INVALID_ARGUMENT, message); }
+
+void fail(tandem_status status) { throw EngineFailure(status, tandem_last_error_message()); }
+
+ContextOwner make_context(const tandem_context_options &options) {
+  tandem_context *context = nullptr;
+  check(tandem_context_create(&options, &context));
+  return ContextOwner(context);
+}
+
+tandem_context_info query(const ContextOwner &context) {
+  tandem_context_info info = {};
+  info.struct_bytes = sizeof info;
+  check(tandem_context_query(context.get(), &info));
+  return info;
+}
+
+CodecOwner make_codec(unsigned k, unsigned m, std::int32_t matrix) {
+  tandem_codec_options options{};
+  options.struct_bytes = sizeof options;
+  options.k = k;
+  options.m = m;
+  options.matrix = matrix;
+  tandem_codec *codec = nullptr;
+  check(tandem_codec_create(&options, &codec));
+  return CodecOwner(codec);
+}
+
+std::vector<std::uint8_t> parity_rows(const tandem_codec *codec, unsigned k, unsigned m) {
+  std::vector<std::uint8_t> rows(std::size_t{m} * k);
+  check(tandem_codec_coefficients(codec, rows.data(), rows.size()));
+  return rows;
+}
+
+}  // namespace tandem::bench

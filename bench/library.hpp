@@ -1,0 +1,35 @@
+// Tandem as the engine calls it: contexts and codecs with an owner, and failures as exceptions.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "bench/engine.hpp"
+#include "tandem/tandem.h"
+
+namespace tandem::bench {
+
+[[noreturn]] void refuse(const std::string &message);  // a request that cannot be measured
+
+// Throws EngineFailure for anything but TANDEM_OK, with the library's sentence. Inline: a call would be seen in the
+// figures of the smallest shards.
+[[noreturn]] void fail(tandem_status status);
+inline void check(tandem_status status) {
+  if (status != TANDEM_OK) [[unlikely]]
+    fail(status);
+}
+
+struct Destroy {
+  void operator()(tandem_context *context) const noexcept { tandem_context_destroy(context); }
+  void operator()(tandem_codec *codec) const noexcept { tandem_codec_destroy(codec); }
+};
+using ContextOwner = std::unique_ptr<tandem_context, Destroy>;
+using CodecOwner = std::unique_ptr<tandem_codec, Destroy>;
+
+ContextOwner make_context(const tandem_context_options &options);
+tandem_context_info query(const ContextOwner &context);
+CodecOwner make_codec(unsigned k, unsigned m, std::int32_t matrix);
+std::vector<std::uint8_t> parity_rows(const tandem_codec *codec, unsigned k, unsigned m);  // m x k
+
+}  // namespace tandem::bench

@@ -1,0 +1,70 @@
+#include "cli/output.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+
+#include "cli/commands.hpp"
+
+namespace tandem::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The descriptor of this process that `path`, which may not exist, stands for in /proc/self/fd; -1: it is none.
+int descriptor_of(const fs::path &path) {
+  std::error_code error;
+  const fs::path folder = fs::canonical(path.has_parent_path() ? path.parent_path() : ".", error);
+  const std::string name = path.filename().string();
+  int number = -1;
+  const auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), number);
+  const bool is_number = problem == std::errc() && end == name.data() + name.size() && number >= 0;
+  return !error && is_number && folder == fmt::format("/proc/{}/fd", getpid()) ? number : -1;
+}
+
+Output writable(const std::string &name, int descriptor) {
+  const int flags = fcntl(descriptor, F_GETFL);
+  if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY)
+    throw Failure{kExitInputOutput,
+                  fmt::format("cannot write to {}: descriptor {} is not open for writing", name, descriptor)};
+  return {.path = "", .descriptor = descriptor};
+}
+
+}  // namespace
+
+bool Output::is_standard_output() const {
+  struct stat own, standard;
+  const int failed = descriptor >= 0 ? fstat(descriptor, &own) : is_special ? stat(path.c_str(), &own) : -1;
+  return descriptor == STDOUT_FILENO || (failed == 0 && fstat(STDOUT_FILENO, &standard) == 0 &&
+                                         own.st_dev == standard.st_dev && own.st_ino == standard.st_ino);
+}
+
+Output output_of(const std::string &name) {
+  if (name == "-") return writable("standard output", STDOUT_FILENO);
+  constexpr int kMostLinks = 40;  // as the kernel
+  fs::path path = name;
+  for (int links = 0;; ++links) {
+    if (const int descriptor = descriptor_of(path); descriptor >= 0) return writable(name, descriptor);
+    std::error_code error;
+    const fs::path target = fs::read_symlink(path, error);
+    if (error) {
+      struct stat status;
+      const bool exists = stat(path.c_str(), &status) == 0;
+      if (!exists && links > 0)
+        throw Failure{kExitInputOutput,
+                      fmt::format("{} is a symbolic link to {}: {}", name, path.string(), std::strerror(errno))};
+      const bool special = exists && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+      return {.path = path.string(), .is_special = special};
+    }
+    if (links == kMostLinks)
+      throw Failure{kExitInputOutput, fmt::format("{}: {} symbolic links lead to no file", name, kMostLinks)};
+    path = path.parent_path() / target;  // an absolute target replaces the folder
+  }
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,130 @@
+// What the commands print: names, numbers, lines on standard error, JSON.
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.hpp"
+
+namespace tandem::cli {
+namespace {
+
+std::atomic<bool> error_output_failed = false;
+
+// How many bytes at the start of `text` are one character in valid UTF-8; 0: none are. Table 3-7 of the Unicode
+// Standard.
+std::size_t character_bytes(std::string_view text) {
+  const auto at = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const auto follows = [&](std::size_t i) { return at(i) >= 0x80 && at(i) <= 0xBF; };
+  const unsigned first = at(0), second = at(1);
+  if (first < 0x80) return 1;
+  if (first >= 0xC2 && first <= 0xDF) return follows(1) ? 2 : 0;
+  if (first >= 0xE0 && first <= 0xEF) {
+    const bool too_long = first == 0xE0 && second < 0xA0, surrogate = first == 0xED && second > 0x9F;
+    return follows(1) && follows(2) && !too_long && !surrogate ? 3 : 0;
+  }
+  if (first >= 0xF0 && first <= 0xF4) {
+    const bool too_long = first == 0xF0 && second < 0x90, too_large = first == 0xF4 && second > 0x8F;
+    return follows(1) && follows(2) && follows(3) && !too_long && !too_large ? 4 : 0;
+  }
+  return 0;
+}
+
+std::string escaped(std::string_view text, bool controls_too) {
+  std::string result;
+  while (!text.empty()) {
+    const std::size_t bytes = character_bytes(text);
+    const auto first = static_cast<unsigned char>(text[0]);
+    const bool control = (bytes == 1 && (first < 0x20 || first == 0x7F)) ||
+                         (bytes == 2 && first == 0xC2 && static_cast<unsigned char>(text[1]) < 0xA0);
+    if (bytes == 0 || (control && controls_too)) {
+      for (const char byte : text.substr(0, std::max<std::size_t>(bytes, 1)))
+        result += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+    } else if (first == '\\') {
+      result += "\\\\";
+    } else {
+      result += text.substr(0, bytes);
+    }
+    text.remove_prefix(std::max<std::size_t>(bytes, 1));
+  }
+  return result;
+}
+
+void escape_strings(nlohmann::ordered_json &value) {
+  if (value.is_string()) value = escaped(value.get_ref<const std::string &>(), false);
+  if (value.is_structured())
+    for (nlohmann::ordered_json &each : value) escape_strings(each);
+}
+
+}  // namespace
+
+std::string printable(std::string_view name) { return escaped(name, true); }
+
+void write_standard_error(std::string_view text) noexcept {
+  while (!text.empty()) {
+    const ssize_t now = write(STDERR_FILENO, text.data(), text.size());
+    if (now >= 0) {
+      text.remove_prefix(static_cast<std::size_t>(now));
+    } else if (errno == EAGAIN) {  // another program made the terminal or pipe non-blocking
+      pollfd waiting = {STDERR_FILENO, POLLOUT, 0};
+      poll(&waiting, 1, -1);
+    } else if (errno != EINTR) {
+      error_output_failed = true;
+      return;
+    }
+  }
+}
+
+void complain(std::string_view sentence) noexcept {
+  try {
+    write_standard_error("tandem: " + printable(sentence) + "\n");
+  } catch (const std::bad_alloc &) {
+    write_standard_error("tandem: out of memory\n");
+  }
+}
+
+bool standard_error_failed() noexcept { return error_output_failed; }
+
+std::string json_text(nlohmann::ordered_json object) {
+  escape_strings(object);
+  return object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+}
+
+void print_json(const nlohmann::ordered_json &object) { fmt::print("{}", json_text(object)); }
+
+std::string hexadecimal(const std::uint8_t (&bytes)[16]) {
+  std::string text;
+  for (const std::uint8_t byte : bytes) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+std::string size(std::uint64_t bytes) {
+  constexpr const char *kUnits[] = {"bytes", "kB", "MB", "GB", "TB", "PB", "EB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 1000 && unit + 1 < std::size(kUnits)) {
+    value /= 1000;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{} {}", bytes, bytes == 1 ? "byte" : "bytes")
+                   : fmt::format("{:.2f} {}", value, kUnits[unit]);
+}
+
+std::string rate(std::uint64_t bytes, double seconds) {
+  return seconds > 0 ? fmt::format("{:.2f} GB/s", static_cast<double>(bytes) / seconds / 1e9) : "- GB/s";
+}
+
+std::string plural(std::uint64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+const char *operation_name(std::int32_t operation) {
+  constexpr const char *kNames[] = {"encode", "decode", "verify", "update", "accumulate"};  // by value
+  return operation >= 0 && static_cast<std::size_t>(operation) < std::size(kNames) ? kNames[operation] : "?";
+}
+
+}  // namespace tandem::cli
