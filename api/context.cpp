@@ -15,6 +15,7 @@
 #include "base/gate.hpp"
 #include "base/options.hpp"
 #include "cpu/factory.hpp"
+#include "hybrid/simulate/worker_text.hpp"
 
 namespace tandem::api {
 namespace {
@@ -57,20 +58,13 @@ void check_range(const char *what, std::int32_t value, std::int32_t last) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is {}; known values are 0 to {}", what, value, last));
 }
 
-hybrid::Policy policy_option(const char *given) {
-  const std::string name = text_option(given, "TANDEM_POLICY");
-  if (name.empty() || name == "auto") return hybrid::Policy::automatic;
-  if (name == "free") return hybrid::Policy::free;
-  if (name == "budget") return hybrid::Policy::budget;
-  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("policy is \"{}\"; known: auto, budget, free", name));
-}
-
 // All of it is checked for every backend: a value that makes no sense is never ignored.
 Settings settings_of(const tandem_context_options &given) {
+  const std::string policy = text_option(given.policy, "TANDEM_POLICY");
   Settings settings{.backend = text_option(given.backend, "TANDEM_BACKEND"),
                     .kernel = text_option(given.kernel, "TANDEM_KERNEL"),
                     .timeline_file = text_option(given.timeline_file, "TANDEM_TIMELINE"),
-                    .policy = policy_option(given.policy),
+                    .policy = hybrid::parse_policy(policy.empty() ? "auto" : policy),
                     .thread_count = thread_count_option(given.thread_count),
                     .executor = executor_option(given.executor),
                     .partition = given.partition,

@@ -2,6 +2,8 @@
 #include "device/kernel_text.hpp"
 
 #include <cstring>
+#include <span>
+#include <string>
 
 #include "api/objects.hpp"
 #include "base/gate.hpp"
@@ -12,36 +14,17 @@ using namespace tandem;
 
 namespace {
 
-device::Dialect dialect_of(std::int32_t value) {
-  switch (value) {
-    case TANDEM_DIALECT_OPENCL_C:
-      return device::Dialect::opencl_c;
-    case TANDEM_DIALECT_CUDA_C:
-      return device::Dialect::cuda_c;
-    case TANDEM_DIALECT_HOST_C:
-      return device::Dialect::host_c;
-  }
-  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "dialect " + std::to_string(value) + " does not exist");
-}
+// In the order of their public values.
+constexpr device::Dialect kDialects[] = {device::Dialect::opencl_c, device::Dialect::cuda_c, device::Dialect::host_c};
+constexpr device::Technique kTechniques[] = {device::Technique::compiled, device::Technique::tables};
+constexpr device::Access kAccesses[] = {device::Access::aligned, device::Access::shifted};
+static_assert(TANDEM_DIALECT_HOST_C == 2 && TANDEM_TECHNIQUE_TABLES == 1 && TANDEM_ACCESS_ANY == 1);
 
-device::Technique technique_of(std::int32_t value) {
-  switch (value) {
-    case TANDEM_TECHNIQUE_COMPILED:
-      return device::Technique::compiled;
-    case TANDEM_TECHNIQUE_TABLES:
-      return device::Technique::tables;
-  }
-  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "technique " + std::to_string(value) + " does not exist");
-}
-
-device::Access access_of(std::int32_t value) {
-  switch (value) {
-    case TANDEM_ACCESS_ALIGNED:
-      return device::Access::aligned;
-    case TANDEM_ACCESS_ANY:
-      return device::Access::shifted;
-  }
-  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "access " + std::to_string(value) + " does not exist");
+template <class Value>
+Value at(std::span<const Value> values, std::int32_t index, const char *what) {
+  if (index < 0 || static_cast<std::size_t>(index) >= values.size())
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, std::string(what) + " " + std::to_string(index) + " does not exist");
+  return values[static_cast<std::size_t>(index)];
 }
 
 // The matrix and mode of an operation.
@@ -71,9 +54,9 @@ extern "C" tandem_status tandem_kernel_text(const tandem_codec *codec, const tan
     const tandem_kernel_text_options given = base::read_options(options, "tandem_kernel_text_options");
     base::check_result_size(info_out, "tandem_kernel_text_info");
     device::KernelSpec spec;
-    spec.dialect = dialect_of(given.dialect);
-    spec.technique = technique_of(given.technique);
-    spec.access = access_of(given.access);
+    spec.dialect = at<device::Dialect>(kDialects, given.dialect, "dialect");
+    spec.technique = at<device::Technique>(kTechniques, given.technique, "technique");
+    spec.access = at<device::Access>(kAccesses, given.access, "access");
     if (given.element_bytes != 0) spec.tuning.element_bytes = given.element_bytes;
     if (given.elements_per_item != 0) spec.tuning.elements_per_item = given.elements_per_item;
     if (given.rows_per_pass != 0) spec.tuning.rows_per_pass = given.rows_per_pass;

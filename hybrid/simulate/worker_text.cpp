@@ -173,7 +173,7 @@ Policy parse_policy(std::string_view text) {
   if (text == "free") return Policy::free;
   if (text == "budget") return Policy::budget;
   if (text == "auto") return Policy::automatic;
-  complain("policy", text, "unknown; known: free, budget, auto");
+  complain("policy", text, "unknown; known: auto, budget, free");
 }
 
 std::vector<std::pair<std::string, std::uint64_t>> parse_resources(std::string_view text,

@@ -224,7 +224,7 @@ TEST_F(Tuning, FreshStartsAndClocks) {
   options_.fresh = 1;
   EXPECT_EQ(tune(), TANDEM_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(text_of(file_ + ".journal"), journal);
-  const char *const beyond = "tile_bytes=1<<30";
+  const char *const beyond = "tile_bytes=1073741824";
   options_.ranges = &beyond;
   EXPECT_EQ(tune(), TANDEM_ERROR_UNAVAILABLE) << "what cannot be run is not kept as if it had been";
   EXPECT_NE(std::string(tandem_last_error_message()).find("with the range given for tile_bytes"), std::string::npos);
