@@ -218,9 +218,11 @@ class Recovery {
     const std::string id = hexadecimal(set_id);
     if (set.held_back)
       return leave(fmt::format(
-          "set {} is complete, but {} of its shards are in these folders and {} are needed: nothing older is replaced "
-          "with it before all folders of its encode are named",
-          id, set.shard_count, set.needed_count));
+          "set {} is complete, but {}: nothing older is replaced with it before all folders of its encode are named",
+          id,
+          set.shard_count == 0 ? "none of its shards is in these folders"
+                               : fmt::format("{} of its shards are in these folders and {} are needed", set.shard_count,
+                                             set.needed_count)));
     std::vector<Member> forward, back;
     std::vector<std::pair<std::size_t, std::string>> loose;  // folder, name
     for (Part &part : set.parts) {
