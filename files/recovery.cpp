@@ -218,9 +218,11 @@ class Recovery {
     const std::string id = hexadecimal(set_id);
     if (set.held_back)
       return leave(fmt::format(
-          "set {} is complete, but {} of its shards are in these folders and {} are needed: nothing older is replaced "
-          "with it before all folders of its encode are named",
-          id, set.shard_count, set.needed_count));
+          "set {} is complete, but {}: nothing older is replaced with it before all folders of its encode are named",
+          id,
+          set.shard_count == 0 ? "none of its shards is in these folders"
+                               : fmt::format("{} of its shards are in these folders and {} are needed", set.shard_count,
+                                             set.needed_count)));
     std::vector<FolderRecord> forward, back;
     std::vector<std::pair<std::size_t, std::string>> loose;  // folder, name
     for (Part &part : set.parts) {
@@ -402,8 +404,8 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
       const std::string first_step =
           folders.size() < part.record->folder_count
               ? fmt::format("name all folders of its encode, {}, or repair it", part.record->folder_count)
-          : lead_is_here ? "repair it"
-                         : "the folder that its encode named first has no record of it: repair it";
+          : lead_of(set.parts) != nullptr ? "repair it"
+                                          : "the folder that its encode named first has no record of it: repair it";
       fail(TANDEM_ERROR_IO, fmt::format("set {}, called {} too, is not finished in {} (its record is {}): {}{}",
                                         hexadecimal(set_id), set_name, folder.path(), path, first_step, way_out));
     }

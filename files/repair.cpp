@@ -89,7 +89,7 @@ class Repair {
     if (options_.note != nullptr) options_.note(options_.note_user, text.c_str());
   }
 
-  // Headers may claim any length, and a rebuilt file has it: k shards have to hold half of it at least.
+  // Headers may claim any length, and a rebuilt file gets that length. So k shards must have a file of half of it.
   bool is_length_credible() const {
     std::vector<bool> agrees(header_.shard_count(), false);
     for (const ShardFile &file : set_.files)
@@ -199,7 +199,7 @@ class Repair {
         struct stat status;
         if (stat(model.c_str(), &status) != 0) fail_io("stat", model, errno);
         target.pending.emplace(folders[0], own_name(name), status.st_mode & 0777);
-        // Who may not give files away keeps them.
+        // Without the right to give a file away, the process keeps it.
         [[maybe_unused]] const int owned = fchown(target.pending->descriptor(), status.st_uid, status.st_gid);
         if (!set_length(target.pending->descriptor(), header_.shard_file_bytes()))
           fail_io("extend", target.pending->path(), errno);

@@ -372,7 +372,7 @@ TEST_F(Repair, EveryLayoutIsRestored) {
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   tandem::test::Random random(seed);
   unsigned replaced_count = 0;
-  for (std::uint64_t round = 0; round < tandem::test::thinned(all ? 5000 : 500); ++round) {
+  for (std::uint64_t round = 0; round < tandem::test::thinned(all ? 5000 : 300); ++round) {
     const auto k = static_cast<std::uint32_t>(random.between(1, 8)),
                m = static_cast<std::uint32_t>(random.between(1, 6));
     const auto folder_count = static_cast<unsigned>(random.between(1, k + m + 1));

@@ -284,6 +284,11 @@ EXPORT int fchmod(int descriptor, mode_t mode) {
   CALL(int, "fchmod", (int)syscall(SYS_fchmod, descriptor, mode));
 }
 
+EXPORT int fchown(int descriptor, uid_t user, gid_t group) {
+  ON_DESCRIPTOR(descriptor);
+  CALL(int, "fchown", (int)syscall(SYS_fchown, descriptor, user, group));
+}
+
 EXPORT int ftruncate(int descriptor, off_t length) {
   ON_DESCRIPTOR(descriptor);
   call.length = length;

@@ -130,8 +130,9 @@ class Round:
                     raise Wrong("crashed")
             done = self.sandbox.run("decode", *folders, "-o", "../decoded", "--force", "--no-sync", "--threads", 1)
             story.append(f"decode: exit {done.status} {done.stderr.strip()}")
-            if done.status == 2 and command and command[0] == "repair" and generation is not None:
-                # The old set was repaired while the new one was held back: now there are both, and one is to be chosen.
+            if done.status == 2 and any("`repair " in line for line in story) and generation is not None:
+                # Repair mended the old set in some folders, where the new one was held back: now there are both, whole,
+                # and one is to be chosen.
                 done = self.sandbox.run("decode", *folders, "--set", generation.set_id(), "-o", "../decoded", "--force",
                                         "--no-sync")
                 story.append(f"decode --set: exit {done.status} {done.stderr.strip()}")
