@@ -4,8 +4,8 @@
 //
 // In all of them: bytes are elements of GF(2^8) with polynomial 0x11d; `gftbls` holds 32 bytes for each coefficient,
 // row by row: its products with 0..15, then with 0x00, 0x10, .. 0xf0 (the layout of version 2.30 and of the _base
-// functions of all versions). Nothing is allocated, locked or started; outputs must not overlap inputs. A count or
-// length below 1, or an index of no source, does nothing.
+// functions of all versions). Nothing is allocated, locked or started; an output may be an input, at the same
+// address, and must not overlap inputs otherwise. A count or length below 1, or an index of no source, does nothing.
 #pragma once
 
 #define TANDEM_ISAL_API extern "C" __attribute__((visibility("default")))

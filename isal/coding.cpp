@@ -162,9 +162,9 @@ bool in_place(std::uint32_t columns, std::uint32_t rows, const std::uint8_t *con
     first = std::min(first, address(coding[r]));
     last = std::max(last, address(coding[r]));
   }
-  std::uint32_t between = 0;
-  for (std::uint32_t c = 0; c < columns; ++c) between += address(data[c]) - first <= last - first;
-  for (std::uint32_t c = 0; between != 0 && c < columns; ++c)
+  std::uint32_t c = 0;
+  while (c < columns && address(data[c]) - first > last - first) ++c;
+  for (; c < columns; ++c)
     for (std::uint32_t r = 0; r < rows; ++r)
       if (data[c] == coding[r]) return true;
   return false;
