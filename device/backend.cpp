@@ -42,9 +42,11 @@ void check_options(const Options &options, bool is_name, const char *label, cons
                          options.device));
 }
 
-DeviceBackend::DeviceBackend(const Options &options, MemoryKind memory, core::Resource budget, const base::Log &log)
+DeviceBackend::DeviceBackend(const Options &options, const DeviceModule &module, MemoryKind memory,
+                             core::Resource budget, const base::Log &log)
     : log_(log),
       options_(options),
+      module_(module),
       memory_(memory),
       budget_(budget),
       as_asked_(traits_called(options.device)),
@@ -61,7 +63,7 @@ core::Traits DeviceBackend::traits_called(const std::string &name) const {
 }
 
 const DeviceBackend::Found &DeviceBackend::found() const {
-  claim();
+  module_.claim();
   const std::lock_guard lock(mutex_);
   if (found_ == nullptr) {
     Found found;

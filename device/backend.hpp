@@ -14,6 +14,7 @@
 #include "base/log.hpp"
 #include "core/backend.hpp"
 #include "core/budget.hpp"
+#include "device/module.hpp"
 #include "device/options.hpp"
 #include "device/session.hpp"
 
@@ -36,10 +37,10 @@ class DeviceBackend : public core::Backend {
 
  protected:
   // `memory`: of its device shards. `budget`: the resource that counts MiB of buffers.
-  DeviceBackend(const Options &options, core::MemoryKind memory, core::Resource budget, const base::Log &log);
+  DeviceBackend(const Options &options, const DeviceModule &module, core::MemoryKind memory, core::Resource budget,
+                const base::Log &log);
 
   // What a driver has of its own.
-  virtual void claim() const = 0;                          // the driver, for this process
   virtual std::shared_ptr<const Device> find() const = 0;  // the device that the options name; the log hears of it
   virtual void check_usable(const Device &) const {}       // before each call: throws Error (DEVICE) for a dead one
   virtual std::shared_ptr<const core::Prepared> make_prepared(const core::Operator &what,
@@ -79,6 +80,7 @@ class DeviceBackend : public core::Backend {
   const core::Task &checked_for_device(const core::Task &task) const;
 
   const Options options_;
+  const DeviceModule &module_;
   const core::MemoryKind memory_;
   const core::Resource budget_;
   const core::Traits as_asked_;

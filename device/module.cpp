@@ -54,4 +54,20 @@ void *DeviceModule::open() const {
   return found;
 }
 
+void DeviceModule::claim() const {
+  const std::uint32_t now = base::fork_generation();
+  std::uint32_t claimed = 0;
+  if (claimed_in.compare_exchange_strong(claimed, now) || claimed == now) return;
+  base::fail(
+      TANDEM_ERROR_DEVICE,
+      fmt::format("{0}: this process was forked by one that had used {1}, and {1} drivers do not survive a fork; "
+                  "use the backend \"cpu\" in children, or start them by exec",
+                  who(*this), label));
+}
+
+bool DeviceModule::in_child() const noexcept {
+  const std::uint32_t generation = claimed_in.load();
+  return generation != 0 && generation != base::fork_generation();
+}
+
 }  // namespace tandem::device

@@ -1,7 +1,9 @@
 // The modules of devices' backends: a shared object in the library's own folder, opened on first need, whose one symbol
-// gives a table of a driver's functions. Version and size of the table come first in it.
+// gives a table of a driver's functions. Version and size of the table come first in it. What a driver holds (threads,
+// open devices) is lost in a child after fork, so it belongs to the process that came to it first.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -28,9 +30,15 @@ struct DeviceModule {
 
   // The symbol; the module is never closed: drivers have threads. Throws Error (UNAVAILABLE).
   void *open() const;
+
+  // To be called before a driver's first function. Throws Error (DEVICE) in a child whose parent had come so far.
+  void claim() const;
+  bool in_child() const noexcept;  // such a one
+
+  mutable std::atomic<std::uint32_t> claimed_in{0};  // the fork_generation() of the process that did; 0: none
 };
 
-// The module's table, opened once in a process. Throws Error (UNAVAILABLE).
+// The module's table, opened once in a process, after claim(). Throws Error (UNAVAILABLE).
 template <class Table>
 const Table &open_table(const DeviceModule &module) {
   struct Opened {

@@ -24,7 +24,7 @@ using device::Workplace;
 class CudaBackend final : public device::DeviceBackend {
  public:
   CudaBackend(const Options &options, const base::Log &log)
-      : DeviceBackend(options, MemoryKind::cuda, core::Resource::cuda_mib, log),
+      : DeviceBackend(options, kModule, MemoryKind::cuda, core::Resource::cuda_mib, log),
         wanted_(options.device),
         driver_(options.driver) {}
 
@@ -92,8 +92,6 @@ class CudaBackend final : public device::DeviceBackend {
   }
 
  private:
-  void claim() const override { claim_driver(); }
-
   std::shared_ptr<const device::Device> find() const override {
     const Driver &driver = driver_ != nullptr ? *driver_ : open_driver();
     std::string left_out;
@@ -158,7 +156,7 @@ class CudaBackend final : public device::DeviceBackend {
 
 std::unique_ptr<core::Backend> make_backend(const Options &options, const base::Log &log) {
   device::check_options(options, is_device_name(options.device), "CUDA", "\"cuda\" and \"cuda:N\"");
-  if (options.driver == nullptr) check_installed();
+  if (options.driver == nullptr) kModule.check_installed();
   return std::make_unique<CudaBackend>(options, log);
 }
 

@@ -351,7 +351,7 @@ class CudaRun final : public device::DeviceRun {
 }  // namespace
 
 IdleParts::~IdleParts() {
-  if (budget_ != nullptr && !in_child()) budget_->remove(this);
+  if (budget_ != nullptr && !kModule.in_child()) budget_->remove(this);
 }
 
 std::unique_ptr<JobParts> IdleParts::take(const CudaSession *session, std::uint64_t record_bytes) {

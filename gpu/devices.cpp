@@ -149,12 +149,12 @@ bool may_have_devices(const std::string &root) {
 }
 
 Listing describe_devices(std::chrono::milliseconds patience, const Driver *given) {
-  if (in_child()) return {{}, "this process was forked by one that had used CUDA"};
+  if (kModule.in_child()) return {{}, "this process was forked by one that had used CUDA"};
   const auto answer = base::answer_within<Listing>(patience, [given] {
     Listing listing;
     try {
-      if (given == nullptr) check_installed();
-      claim_driver();
+      if (given == nullptr) kModule.check_installed();
+      kModule.claim();
       const auto devices = find_devices(given != nullptr ? *given : open_driver(), base::Log(), &listing.missing);
       for (const CudaDevice &device : devices) {
         listing.devices.push_back(

@@ -6,16 +6,9 @@
 #include <mutex>
 
 #include "base/fork.hpp"
-#include "device/driver_claim.hpp"
-#include "device/module.hpp"
 
 namespace tandem::gpu {
 namespace {
-
-constexpr device::DeviceModule kModule = {
-    "cuda", "CUDA", "libtandem_cuda.so", TANDEM_CUDA_SYMBOL, TANDEM_CUDA_VERSION, sizeof(Driver)};
-
-device::DriverClaim claim("cuda", "CUDA");
 
 struct GivenUp {
   std::mutex mutex;
@@ -30,11 +23,8 @@ GivenUp &all_given_up() {
 
 }  // namespace
 
-const Driver &open_driver() { return device::open_table<Driver>(kModule); }
-void check_installed() { kModule.check_installed(); }
-
-void claim_driver() { claim.claim(); }
-bool in_child() noexcept { return claim.in_child(); }
+const device::DeviceModule kModule = {
+    "cuda", "CUDA", "libtandem_cuda.so", TANDEM_CUDA_SYMBOL, TANDEM_CUDA_VERSION, sizeof(Driver)};
 
 std::string error_name(const Driver &driver, CUresult error) {
   const char *name = nullptr, *text = nullptr;

@@ -8,21 +8,17 @@
 #include <utility>
 
 #include "device/device.hpp"
+#include "device/module.hpp"
 #include "gpu/cuda_module.hpp"
 
 namespace tandem::gpu {
 
 using Driver = tandem_cuda_module;
 
-// The table of libtandem_cuda.so, opened once, after claim_driver(); it may have a problem. Throws Error (UNAVAILABLE).
-const Driver &open_driver();
+extern const device::DeviceModule kModule;  // libtandem_cuda.so
 
-// Whether the module's file is there, without opening it. Throws Error (UNAVAILABLE) with its path.
-void check_installed();
-
-// To be called before a driver's first function (device/driver_claim.hpp).
-void claim_driver();
-bool in_child() noexcept;
+// Its table, which may have a problem. Throws Error (UNAVAILABLE).
+inline const Driver &open_driver() { return device::open_table<Driver>(kModule); }
 
 // Throws device::DriverError.
 [[noreturn]] void fail_call(const Driver &driver, CUresult error, const char *call);

@@ -79,7 +79,7 @@ CudaImage::CudaImage(const Driver &driver, CUcontext context, const void *image)
 }
 
 CudaImage::~CudaImage() {
-  if (in_child()) return;
+  if (kModule.in_child()) return;
   if (const QuietContextScope driver(driver_, context_); driver) driver->cuModuleUnload(module_);
 }
 

@@ -160,7 +160,7 @@ class CudaSession final : public device::DeviceSession {
   void summarise_failed(int error, const char *message) noexcept;
 
   // Whether objects may still be released through the driver.
-  bool may_release() const noexcept { return !in_child(); }
+  bool may_release() const noexcept { return !kModule.in_child(); }
 
   // Until the commands of stream() are done. If the driver cannot say when that is, `memory` is quarantined. Throws
   // DriverError; `first`: an error of the commands.

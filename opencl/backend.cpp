@@ -22,10 +22,10 @@ constexpr std::size_t kMostForeignContexts = 4;
 class OpenclBackend final : public device::DeviceBackend {
  public:
   OpenclBackend(const Options &options, const base::Log &log)
-      : DeviceBackend(options, MemoryKind::opencl, core::Resource::opencl_mib, log), options_(options) {}
+      : DeviceBackend(options, kModule, MemoryKind::opencl, core::Resource::opencl_mib, log), options_(options) {}
 
   ~OpenclBackend() override {
-    if (!in_child()) return;
+    if (!kModule.in_child()) return;
     // The parent's driver: its threads are not here, its objects cannot be released.
     if (session_ != nullptr) new std::shared_ptr<DeviceSession>(std::move(session_));
     if (!foreign_.empty()) new std::list<std::shared_ptr<OpenclSession>>(std::move(foreign_));
@@ -40,8 +40,6 @@ class OpenclBackend final : public device::DeviceBackend {
 
  private:
   const OpenclDevice &opencl_device() const noexcept { return static_cast<const OpenclDevice &>(*known().device); }
-
-  void claim() const override { claim_driver(); }
 
   std::shared_ptr<const device::Device> find() const override {
     const Driver &driver = options_.driver != nullptr ? *options_.driver : open_driver();
@@ -132,7 +130,7 @@ class OpenclBackend final : public device::DeviceBackend {
 
 std::unique_ptr<core::Backend> make_backend(const Options &options, const base::Log &log) {
   device::check_options(options, is_device_name(options.device), "OpenCL", "\"opencl\" and \"opencl:PLATFORM:DEVICE\"");
-  if (options.driver == nullptr) check_installed();
+  if (options.driver == nullptr) kModule.check_installed();
   return std::make_unique<OpenclBackend>(options, log);
 }
 

@@ -216,10 +216,10 @@ bool may_have_gpus(const std::string &root) {
 }
 
 std::vector<DeviceDescription> describe_devices(std::chrono::milliseconds patience, const Driver *given) {
-  if (in_child()) return {};
+  if (kModule.in_child()) return {};
   const auto answer = base::answer_within<std::vector<DeviceDescription>>(patience, [given] {
     std::vector<DeviceDescription> list;
-    claim_driver();
+    kModule.claim();
     const Driver &driver = given != nullptr ? *given : open_driver();  // throws where there is no OpenCL
     for (const OpenclDevice &device : find_devices(driver, base::Log()))
       list.push_back(

@@ -2,16 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "device/driver_claim.hpp"
-#include "device/module.hpp"
-
 namespace tandem::opencl {
 namespace {
-
-constexpr device::DeviceModule kModule = {
-    "opencl", "OpenCL", "libtandem_opencl.so", TANDEM_OPENCL_SYMBOL, TANDEM_OPENCL_VERSION, sizeof(Driver)};
-
-device::DriverClaim claim("opencl", "OpenCL");
 
 bool means_memory(cl_int error) noexcept {
   return error == CL_OUT_OF_HOST_MEMORY || error == CL_MEM_OBJECT_ALLOCATION_FAILURE;
@@ -19,10 +11,8 @@ bool means_memory(cl_int error) noexcept {
 
 }  // namespace
 
-const Driver &open_driver() { return device::open_table<Driver>(kModule); }
-void check_installed() { kModule.check_installed(); }
-bool in_child() noexcept { return claim.in_child(); }
-void claim_driver() { claim.claim(); }
+const device::DeviceModule kModule = {
+    "opencl", "OpenCL", "libtandem_opencl.so", TANDEM_OPENCL_SYMBOL, TANDEM_OPENCL_VERSION, sizeof(Driver)};
 
 const char *error_name(cl_int error) noexcept {
 #define TANDEM_NAME(value) \

@@ -9,22 +9,17 @@
 #include <vector>
 
 #include "device/device.hpp"
+#include "device/module.hpp"
 #include "opencl/opencl_module.hpp"
 
 namespace tandem::opencl {
 
 using Driver = tandem_opencl_module;
 
-// The driver behind libtandem_opencl.so, opened once, after claim_driver(). Throws Error (UNAVAILABLE).
-const Driver &open_driver();
+extern const device::DeviceModule kModule;  // libtandem_opencl.so
 
-// Whether the module's file is there, without opening it. Throws Error (UNAVAILABLE) with its path.
-void check_installed();
-
-// To be called before a driver's first function: from now on it belongs to this process. What a driver holds (threads,
-// open devices) is lost in a child: throws Error (DEVICE) in one whose parent had come so far.
-void claim_driver();
-bool in_child() noexcept;  // such a one
+// Its table. Throws Error (UNAVAILABLE).
+inline const Driver &open_driver() { return device::open_table<Driver>(kModule); }
 
 const char *error_name(cl_int error) noexcept;
 
