@@ -53,7 +53,7 @@ Shape plan_shape(const core::Backend &backend, const Codec &codec, const tandem_
     if (options.present == nullptr) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "present is NULL: a decode needs it");
     shape.present = shard_set(options.present, codec.shard_count());
     for (unsigned i = 0; i < codec.shard_count(); ++i)
-      if (options.wanted == nullptr ? !shape.present.test(i) : options.wanted[i] != 0) shape.wanted.set(i);
+      if (options.wanted == nullptr ? !shape.present[i] : options.wanted[i] != 0) shape.wanted.set(i);
   } else {
     shape.wanted = options.wanted == nullptr || shape.operation == Operation::verify
                        ? all_parity(codec)
@@ -99,7 +99,7 @@ void read_arguments(const Plan &plan, core::MemoryKind memory, const tandem_plan
   if (memory == core::MemoryKind::host) {
     check_pointers(plan, out->inputs, out->outputs, arguments.shard_bytes);
   } else {
-    check_given(plan, out->inputs, out->outputs);  // what lies where, the backend asks its driver
+    check_given(plan, out->inputs, out->outputs, arguments.shard_bytes);  // the backend asks its driver what lies where
   }
 }
 
