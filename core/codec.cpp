@@ -354,25 +354,19 @@ void Codec::interpolate(Indices lost, Indices parity, Application &application) 
     return static_cast<unsigned>(log < 0 ? log + 255 : log);
   };
 
-  struct Input {
-    std::uint16_t point;
-    std::uint16_t log_of_inverse_scale;
-  };
-  std::vector<Input> inputs(input_count);
-  for (std::size_t c = 0; c < input_count; ++c) {
-    const unsigned shard = application.inputs[c];
-    inputs[c].point = cauchy_->points[shard];
-    inputs[c].log_of_inverse_scale = static_cast<std::uint16_t>(255 - log_of_scale(shard));
-  }
-
   Matrix coefficients(static_cast<unsigned>(application.outputs.size()), static_cast<unsigned>(input_count));
+  // The last row holds what all rows need, until it is written itself.
+  std::uint8_t *const logs_of_inverse_scales = coefficients.row(coefficients.rows() - 1).data();
+  for (std::size_t c = 0; c < input_count; ++c)
+    logs_of_inverse_scales[c] = static_cast<std::uint8_t>(255 - log_of_scale(application.inputs[c]));
   for (unsigned r = 0; r < application.outputs.size(); ++r) {
     const unsigned shard = application.outputs[r];
     const unsigned point = cauchy_->points[shard];
     const unsigned log = log_of_scale(shard) + 255;
     std::uint8_t *row = coefficients.row(r).data();
     for (std::size_t c = 0; c < input_count; ++c) {
-      row[c] = kLongExp[log + inputs[c].log_of_inverse_scale - kDifferenceLogs[point ^ inputs[c].point]];
+      const unsigned input_point = cauchy_->points[application.inputs[c]];
+      row[c] = kLongExp[log + logs_of_inverse_scales[c] - kDifferenceLogs[point ^ input_point]];
     }
   }
   multiply_add_count() +=
