@@ -72,11 +72,18 @@ DeviceSettings with_values(DeviceSettings settings, const core::TuningValues &va
   return settings;
 }
 
+// A kernel's arguments hold so many shards.
+static const core::Matrix &taken(const core::Matrix &matrix) {
+  const std::uint64_t shards = std::uint64_t{matrix.rows()} + matrix.columns();
+  if (shards > KernelArguments::kMostShards)
+    base::fail(TANDEM_ERROR_UNSUPPORTED,
+               fmt::format("a device's kernel takes {} shards at most, not {} inputs and {} outputs",
+                           KernelArguments::kMostShards, matrix.columns(), matrix.rows()));
+  return matrix;
+}
+
 DevicePrepared::DevicePrepared(const core::Operator &what, std::optional<DeviceSettings> forced_settings)
-    : core::Prepared(what),
-      matrix(what.dense()),
-      forced(std::move(forced_settings)),
-      id([] {
+    : core::Prepared(what), matrix(taken(what.dense())), forced(std::move(forced_settings)), id([] {
         static std::atomic<std::uint64_t> next{1};
         return next.fetch_add(1, std::memory_order_relaxed);
       }()) {}
