@@ -58,14 +58,24 @@ void check_index(std::uint32_t index, const core::Codec &codec) {
                fmt::format("index is {}, but there are {} data shards", index, codec.k()));
 }
 
-void check_given(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs) {
+void check_granularity(const core::Plan &plan, std::uint64_t shard_bytes) {
+  const std::uint64_t granularity = plan.prepared().granularity_bytes();
+  if (granularity == 1 || shard_bytes % granularity == 0) [[likely]]
+    return;
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+             fmt::format("shard_bytes is {}, but this code needs a multiple of {}", shard_bytes, granularity));
+}
+
+void check_given(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs,
+                 std::uint64_t shard_bytes) {
+  check_granularity(plan, shard_bytes);
   if (any_null(inputs, plan.inputs().size()) || any_null(outputs, plan.outputs().size())) [[unlikely]]
     fail_null(plan, inputs, outputs);
 }
 
 void check_pointers(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs,
                     std::uint64_t shard_bytes) {
-  check_given(plan, inputs, outputs);
+  check_given(plan, inputs, outputs, shard_bytes);
   const std::size_t input_count = plan.inputs().size(), output_count = plan.outputs().size();
   if (plan.mode() == core::Mode::compare) return;  // nothing is written
   if (shard_bytes * (input_count + output_count) >= kOverlapCheckBytes)

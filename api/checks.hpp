@@ -26,6 +26,9 @@ bool any_null(const Pointer *pointers, std::size_t count) {
   return null;
 }
 
+// A multiple of what the plan's operator can be cut at. Throws Error with both numbers.
+void check_granularity(const core::Plan &plan, std::uint64_t shard_bytes);
+
 // shard_bytes >= 1, and shard_count shards of it fit the address space. Throws Error.
 void check_shard_bytes(std::uint64_t shard_bytes, std::uint64_t shard_count);
 
@@ -37,10 +40,12 @@ inline void check_parity(void *const *parity, const core::Codec &codec) {
 // Of a data shard. Throws Error.
 void check_index(std::uint32_t index, const core::Codec &codec);
 
-// The pointers of one stripe in plan order: none NULL. Throws Error naming the shard.
-void check_given(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs);
+// One stripe's shard_bytes, which the operator's granularity must divide, and its pointers in plan order: none NULL.
+// Throws Error with the numbers, or naming the shard.
+void check_given(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs,
+                 std::uint64_t shard_bytes);
 
-// The pointers of one stripe in plan order: none NULL, no output on another buffer. Throws Error naming the shards.
+// The same, and no output on another buffer. Throws Error naming the shards.
 void check_pointers(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs,
                     std::uint64_t shard_bytes);
 

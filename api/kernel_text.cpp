@@ -37,7 +37,7 @@ std::pair<core::Matrix, core::Mode> application(const core::Matrix &parity, std:
     case TANDEM_OPERATION_UPDATE: {
       core::Matrix column(parity.rows(), 1);
       for (unsigned r = 0; r < parity.rows(); ++r) column.at(r, 0) = parity.at(r, 0);
-      return {core::update_matrix(column), core::Mode::accumulate};
+      return {core::update_of(column).dense(), core::Mode::accumulate};
     }
   }
   base::fail(TANDEM_ERROR_INVALID_ARGUMENT,

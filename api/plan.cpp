@@ -50,7 +50,7 @@ Shape plan_shape(const core::Backend &backend, const Codec &codec, const tandem_
     if (options.present == nullptr) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "present is NULL: a decode needs it");
     shape.present = shard_set(options.present, codec.shard_count());
     for (unsigned i = 0; i < codec.shard_count(); ++i)
-      if (options.wanted == nullptr ? !shape.present.test(i) : options.wanted[i] != 0) shape.wanted.set(i);
+      if (options.wanted == nullptr ? !shape.present[i] : options.wanted[i] != 0) shape.wanted.set(i);
   } else {
     shape.wanted = options.wanted == nullptr || shape.operation == Operation::verify
                        ? all_parity(codec)
@@ -96,7 +96,8 @@ void read_arguments(const Plan &plan, core::MemoryKind memory, const tandem_plan
   if (memory == core::MemoryKind::host) {
     check_pointers(plan, out->inputs.data(), out->outputs.data(), arguments.shard_bytes);
   } else {
-    check_given(plan, out->inputs.data(), out->outputs.data());  // what lies where, the backend asks its driver
+    // What lies where, the backend asks its driver.
+    check_given(plan, out->inputs.data(), out->outputs.data(), arguments.shard_bytes);
   }
 }
 

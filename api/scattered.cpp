@@ -1,4 +1,5 @@
 // Shards that lie in pieces: the byte range is cut wherever any shard's piece ends, and each cut is a task of its own.
+// A piece that ends between two multiples of the operator's granularity is refused.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -42,7 +43,8 @@ class Cursor {
   std::size_t left_ = 0;
 };
 
-void check_segments(const tandem_scattered_shard &shard, unsigned index, std::size_t shard_bytes) {
+void check_segments(const tandem_scattered_shard &shard, unsigned index, std::size_t shard_bytes,
+                    std::uint64_t granularity_bytes) {
   std::size_t sum = 0;
   for (std::size_t i = 0; i < shard.segment_count; ++i) {
     const tandem_segment &segment = shard.segments[i];
@@ -53,6 +55,10 @@ void check_segments(const tandem_scattered_shard &shard, unsigned index, std::si
                  fmt::format("the segments of shard {} hold more than shard_bytes = {}", index, shard_bytes));
     }
     sum += segment.bytes;
+    if (granularity_bytes != 1 && sum % granularity_bytes != 0)
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+                 fmt::format("segment {} of shard {} ends at byte {}, but this code can be cut at multiples of {} only",
+                             i, index, sum, granularity_bytes));
   }
   if (sum != shard_bytes)
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
@@ -80,11 +86,12 @@ void check_overlap(const core::Plan &plan, const tandem_scattered_shard *shards)
 void run_scattered(tandem_context &context, const core::Plan &plan, const tandem_scattered_shard *shards,
                    std::size_t shard_bytes) {
   const std::size_t input_count = plan.inputs().size(), output_count = plan.outputs().size();
+  check_granularity(plan, shard_bytes);
   for (const auto indices : {plan.inputs(), plan.outputs()}) {
     for (const std::uint16_t index : indices) {
       if (shards[index].segments == nullptr)
         base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("shard {} is needed, but its segments are NULL", index));
-      check_segments(shards[index], index, shard_bytes);
+      check_segments(shards[index], index, shard_bytes, plan.prepared().granularity_bytes());
     }
   }
   if (shard_bytes * (input_count + output_count) >= kOverlapCheckBytes) check_overlap(plan, shards);
@@ -135,7 +142,7 @@ tandem_status tandem_encode_scattered(tandem_context *context, const tandem_code
     const std::vector<void *> given = given_shards(*codec->codec, shards);
     const tandem::core::Shape shape =
         parity_shape(*codec->codec, tandem::core::Operation::encode, given.data() + codec->codec->k());
-    if (shape.wanted.any()) run_scattered(*context, *shared_plan(*context, *codec, shape), shards, shard_bytes);
+    if (!shape.wanted.none()) run_scattered(*context, *shared_plan(*context, *codec, shape), shards, shard_bytes);
   });
 }
 
@@ -145,7 +152,7 @@ tandem_status tandem_decode_scattered(tandem_context *context, const tandem_code
   return base::guarded({{"context", context}, {"codec", codec}, {"shards", shards}, {"present", present}}, [&] {
     check_shard_bytes(shard_bytes, codec->codec->shard_count());
     const tandem::core::Shape shape = decode_shape(*codec->codec, given_shards(*codec->codec, shards).data(), present);
-    if (shape.wanted.any()) run_scattered(*context, *shared_plan(*context, *codec, shape), shards, shard_bytes);
+    if (!shape.wanted.none()) run_scattered(*context, *shared_plan(*context, *codec, shape), shards, shard_bytes);
   });
 }
 

@@ -169,7 +169,7 @@ void decode_stripes(tandem_context &context, const tandem_codec &codec, tandem_s
       check_stripe(stripe, *codec.codec);
       if (stripe.present == nullptr) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "present is NULL");
       const core::Shape shape = decode_shape(*codec.codec, stripe.shards, stripe.present);
-      if (shape.wanted.any()) {
+      if (!shape.wanted.none()) {
         auto plan = shared_plan(context, codec, shape);
         group.place(*plan, stripe);
         group.check(*plan, stripe.shard_bytes);

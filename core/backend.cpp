@@ -1,5 +1,6 @@
 #include "core/backend.hpp"
 
+#include <cstring>
 #include <exception>
 #include <new>
 #include <system_error>
@@ -27,10 +28,11 @@ std::string Backend::tuning_kernel_hash() const { return {}; }
 
 void Backend::read_column(const Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
                           std::uint8_t *outputs_out) {
+  const std::size_t size = element_bytes(task.prepared->field());
   for (unsigned c = 0; c < task.prepared->columns(); ++c)
-    inputs_out[c] = static_cast<std::uint8_t>(task.inputs[c][at_bytes]);
+    std::memcpy(inputs_out + c * size, task.inputs[c] + at_bytes, size);
   for (unsigned r = 0; r < task.prepared->rows(); ++r)
-    outputs_out[r] = static_cast<std::uint8_t>(task.outputs[r][at_bytes]);
+    std::memcpy(outputs_out + r * size, task.outputs[r] + at_bytes, size);
 }
 
 void Backend::make_ready(const Prepared &, Mode, MemoryKind) {}

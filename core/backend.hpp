@@ -51,20 +51,25 @@ struct Mismatch {
 class Prepared {
  public:
   explicit Prepared(const Operator &of)
-      : rows_(of.output_count()), columns_(of.input_count()), granularity_bytes_(of.granularity_bytes()) {}
+      : rows_(of.output_count()),
+        columns_(of.input_count()),
+        field_(of.field()),
+        granularity_bytes_(of.granularity_bytes()) {}
   virtual ~Prepared();
   unsigned rows() const noexcept { return rows_; }        // outputs
   unsigned columns() const noexcept { return columns_; }  // inputs
+  Field field() const noexcept { return field_; }
   // Ranges of shards are cut at multiples of this.
   std::uint64_t granularity_bytes() const noexcept { return granularity_bytes_; }
 
  private:
   unsigned rows_, columns_;
+  Field field_;
   std::uint64_t granularity_bytes_;
 };
 
-// One operator applied to the bytes [offset_bytes, offset_bytes + length_bytes) of one stripe's shards. Plain pointers:
-// the caller keeps all of it alive until the run is over.
+// One operator applied to the bytes [offset_bytes, offset_bytes + length_bytes) of one stripe's shards, both multiples
+// of prepared->granularity_bytes(). Plain pointers: the caller keeps all of it alive until the run is over.
 struct Task {
   const Prepared *prepared;
   const std::byte *const *inputs;  // prepared->columns() shards
@@ -102,10 +107,9 @@ class Ticket {
 };
 
 struct Traits {
-  std::string name;                     // "cpu", "cuda:0"
-  unsigned lanes = 1;                   // runs that make progress at the same time
-  std::vector<MemoryKind> memories;     // what Task::memory may be
-  std::uint64_t granularity_bytes = 1;  // ranges may be split at multiples of this
+  std::string name;                  // "cpu", "cuda:0"
+  unsigned lanes = 1;                // runs that make progress at the same time
+  std::vector<MemoryKind> memories;  // what Task::memory may be
 };
 
 class Backend {
@@ -115,7 +119,7 @@ class Backend {
   virtual const Traits &traits() const noexcept = 0;
 
   // Brings an operator (which may have no inputs, and no outputs) into this backend's form. Throws Error, also
-  // UNSUPPORTED with the backend's name for a form that it cannot run.
+  // UNSUPPORTED with the backend's name for a form or a number of shards that it cannot run.
   virtual std::shared_ptr<const Prepared> prepare(const Operator &what) = 0;
 
   // The same with values that are used as they are, whatever was measured before: autotune's way in. Throws Error, also
@@ -143,7 +147,8 @@ class Backend {
   // device. It may outlive the backend. Throws Error (OUT_OF_MEMORY).
   virtual std::shared_ptr<std::byte> staging_memory(std::uint64_t bytes);
 
-  // The bytes of each of a task's shards at one offset. The default reads memory of the host. Throws Error.
+  // The element of each of a task's shards at one offset: element_bytes(task.prepared->field()) bytes of each. The
+  // default reads memory of the host. Throws Error.
   virtual void read_column(const Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
                            std::uint8_t *outputs_out);
 

@@ -7,8 +7,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstring>
-#include <functional>
 #include <mutex>
+#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -81,18 +81,18 @@ Matrix custom_matrix(const tandem_codec_options &options) {
                          count_of(m, "shard")));
 }
 
-Indices indices_of(const ShardSet &set, unsigned begin, unsigned end) {
+// Those in the set, or those out of it.
+Indices indices_of(const ShardSet &set, unsigned begin, unsigned end, bool in = true) {
   Indices indices;
   indices.reserve(end - begin);
   for (unsigned i = begin; i < end; ++i) {
-    if (set[i]) indices.push_back(static_cast<std::uint16_t>(i));
+    if (set[i] == in) indices.push_back(static_cast<std::uint16_t>(i));
   }
   return indices;
 }
 
 // Drops the inputs that no output needs: a code that is not MDS may do with fewer.
-void drop_unused_inputs(Application &application) {
-  const Matrix &all = application.coefficients;
+void drop_unused_inputs(Matrix &all, Indices &inputs) {
   Indices used;
   for (unsigned c = 0; c < all.columns(); ++c) {
     for (unsigned r = 0; r < all.rows(); ++r) {
@@ -107,9 +107,9 @@ void drop_unused_inputs(Application &application) {
   for (unsigned r = 0; r < kept.rows(); ++r) {
     for (unsigned c = 0; c < kept.columns(); ++c) kept.at(r, c) = all.at(r, used[c]);
   }
-  for (std::uint16_t &c : used) c = application.inputs[c];
-  application.coefficients = std::move(kept);
-  application.inputs = std::move(used);
+  for (std::uint16_t &c : used) c = inputs[c];
+  all = std::move(kept);
+  inputs = std::move(used);
 }
 
 // Logarithm of the XOR of two points of a CauchyForm. That of a point with itself and with infinity is 0, so that both
@@ -137,8 +137,7 @@ constexpr auto kLongExp = make_long_exp();
 class Codec::DecodeCache {
  public:
   static std::size_t hash_of(const ShardSet &present, const ShardSet &wanted) {
-    const std::hash<ShardSet> hash;
-    return hash(present) * 31 + hash(wanted);
+    return present.hash() * 31 + wanted.hash();
   }
 
   std::shared_ptr<const Application> find(const ShardSet &present, const ShardSet &wanted, std::size_t hash) {
@@ -231,7 +230,7 @@ Codec::Codec(const tandem_codec_options &given) {
 Codec::~Codec() = default;
 
 void Codec::check_wanted_parity(const ShardSet &wanted) const {
-  for (unsigned i = 0; i < kMaxShards; ++i) {
+  for (std::size_t i = 0; i < wanted.end(); ++i) {
     if (wanted[i] && (i < k_ || i >= shard_count())) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                  fmt::format("shard {} is wanted, but it is not one of the {} after data shard {}", i,
@@ -246,10 +245,10 @@ Application Codec::encode(const ShardSet &wanted) const {
   application.outputs = indices_of(wanted, k_, shard_count());
   application.inputs.resize(k_);
   for (unsigned c = 0; c < k_; ++c) application.inputs[c] = static_cast<std::uint16_t>(c);
-  application.coefficients = Matrix(static_cast<unsigned>(application.outputs.size()), k_);
-  for (unsigned i = 0; i < application.outputs.size(); ++i) {
-    std::ranges::copy(parity_.row(application.outputs[i] - k_), application.coefficients.row(i).begin());
-  }
+  Matrix rows(static_cast<unsigned>(application.outputs.size()), k_);
+  for (unsigned i = 0; i < rows.rows(); ++i)
+    std::ranges::copy(parity_.row(application.outputs[i] - k_), rows.row(i).begin());
+  application.what = std::move(rows);
   return application;
 }
 
@@ -261,10 +260,9 @@ Application Codec::column(unsigned index, const ShardSet &wanted) const {
   Application application;
   application.outputs = indices_of(wanted, k_, shard_count());
   application.inputs = {static_cast<std::uint16_t>(index)};
-  application.coefficients = Matrix(static_cast<unsigned>(application.outputs.size()), 1);
-  for (unsigned i = 0; i < application.outputs.size(); ++i) {
-    application.coefficients.at(i, 0) = parity_.at(application.outputs[i] - k_, index);
-  }
+  Matrix cells(static_cast<unsigned>(application.outputs.size()), 1);
+  for (unsigned i = 0; i < cells.rows(); ++i) cells.at(i, 0) = parity_.at(application.outputs[i] - k_, index);
+  application.what = std::move(cells);
   return application;
 }
 
@@ -276,19 +274,19 @@ std::shared_ptr<const Application> Codec::decode(const ShardSet &present, const 
 
 std::shared_ptr<const Application> Codec::solve(const ShardSet &present, const ShardSet &wanted) const {
   const unsigned n = shard_count();
-  if (((present | wanted) >> n).any()) {
+  if (present.end() > n || wanted.end() > n) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                fmt::format("a shard from {} up is present or wanted, there are {}", n, n));
   }
-  if ((present & wanted).any()) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("shards {} are both present and wanted", list_of(indices_of(present & wanted, 0, n))));
-  }
   auto application = std::make_shared<Application>();
-  application->outputs = indices_of(wanted, 0, n);
-  if (application->outputs.empty()) return application;
+  Indices &outputs = application->outputs = indices_of(wanted, 0, n);
+  if (std::ranges::any_of(outputs, [&](std::uint16_t shard) { return present[shard]; })) {
+    std::erase_if(outputs, [&](std::uint16_t shard) { return !present[shard]; });
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("shards {} are both present and wanted", list_of(outputs)));
+  }
+  if (outputs.empty()) return application;
 
-  const Indices lost_data = indices_of(~present, 0, k_);
+  Indices lost_data = indices_of(present, 0, k_, false);
   Indices parity = indices_of(present, k_, n);
   if (is_mds_) {
     if (parity.size() < lost_data.size()) {
@@ -302,9 +300,9 @@ std::shared_ptr<const Application> Codec::solve(const ShardSet &present, const S
   application->inputs = indices_of(present, 0, k_);  // has room for k
   if (cauchy_ && lost_data.size() > 1) {             // one is a division: the general way does less
     application->inputs.insert(application->inputs.end(), parity.begin(), parity.end());
-    interpolate(lost_data, *application);
+    interpolate(std::move(lost_data), std::move(parity), *application);
   } else {
-    eliminate(lost_data, parity, *application);
+    eliminate(lost_data, std::move(parity), *application);
   }
   return application;
 }
@@ -314,71 +312,62 @@ std::shared_ptr<const Application> Codec::solve(const ShardSet &present, const S
 // as many parity shards multiplies the scale of each shard by the product of (its point - a new point) over that of
 // (its point - a lost point), and the form stays the same:
 //     coefficient[output][input] = scale[output] / scale[input] / (point[output] + point[input]).
-// Lost parity comes out the same way as lost data. All of it in logarithms.
-void Codec::interpolate(const Indices &lost_data, Application &application) const {
-  const std::size_t lost_count = lost_data.size();
+// Lost parity comes out the same way as lost data. All of it in logarithms. `lost`: data shards; `parity`: as many.
+void Codec::interpolate(Indices lost, Indices parity, Application &application) const {
+  const std::size_t lost_count = lost.size();
   const std::size_t input_count = application.inputs.size();
-  std::array<std::uint16_t, kMaxShards> lost_points, new_points;
-  for (std::size_t i = 0; i < lost_count; ++i) {
-    lost_points[i] = cauchy_->points[lost_data[i]];
-    new_points[i] = cauchy_->points[application.inputs[input_count - lost_count + i]];
-  }
+  for (Indices *each : {&lost, &parity})
+    for (std::uint16_t &shard : *each) shard = cauchy_->points[shard];  // from here on the points
   const auto log_of_scale = [&](unsigned shard) {
     const unsigned point = cauchy_->points[shard];
     int log = gf::kTables.log[cauchy_->scales[shard]];
     for (std::size_t i = 0; i < lost_count; ++i) {
-      log += kDifferenceLogs[point ^ new_points[i]] - kDifferenceLogs[point ^ lost_points[i]];
+      log += kDifferenceLogs[point ^ parity[i]] - kDifferenceLogs[point ^ lost[i]];
     }
     log %= 255;
     return static_cast<unsigned>(log < 0 ? log + 255 : log);
   };
 
-  struct Input {
-    std::uint16_t point;
-    std::uint16_t log_of_inverse_scale;
-  };
-  std::array<Input, kMaxShards> inputs;
-  for (std::size_t c = 0; c < input_count; ++c) {
-    const unsigned shard = application.inputs[c];
-    inputs[c].point = cauchy_->points[shard];
-    inputs[c].log_of_inverse_scale = static_cast<std::uint16_t>(255 - log_of_scale(shard));
-  }
-
-  application.coefficients =
-      Matrix(static_cast<unsigned>(application.outputs.size()), static_cast<unsigned>(input_count));
+  Matrix coefficients(static_cast<unsigned>(application.outputs.size()), static_cast<unsigned>(input_count));
+  // The last row holds what all rows need, until it is written itself.
+  std::uint8_t *const logs_of_inverse_scales = coefficients.row(coefficients.rows() - 1).data();
+  for (std::size_t c = 0; c < input_count; ++c)
+    logs_of_inverse_scales[c] = static_cast<std::uint8_t>(255 - log_of_scale(application.inputs[c]));
   for (unsigned r = 0; r < application.outputs.size(); ++r) {
     const unsigned shard = application.outputs[r];
     const unsigned point = cauchy_->points[shard];
     const unsigned log = log_of_scale(shard) + 255;
-    std::uint8_t *row = application.coefficients.row(r).data();
+    std::uint8_t *row = coefficients.row(r).data();
     for (std::size_t c = 0; c < input_count; ++c) {
-      row[c] = kLongExp[log + inputs[c].log_of_inverse_scale - kDifferenceLogs[point ^ inputs[c].point]];
+      const unsigned input_point = cauchy_->points[application.inputs[c]];
+      row[c] = kLongExp[log + logs_of_inverse_scales[c] - kDifferenceLogs[point ^ input_point]];
     }
   }
   multiply_add_count() +=
       2 * lost_count * (input_count + application.outputs.size()) + input_count * application.outputs.size();
+  application.what = std::move(coefficients);
 }
 
 // The general way. Each parity shard gives an equation for the lost data, parity = A * lost + B * present data; only A,
 // as wide as the number of lost data shards, is reduced, recording which combination of parity shards each reduced row
 // is. One that depends on those before it is left out; this finds an invertible set of parity shards if there is one.
 // Where there is none, what is wanted may still be determined.
-void Codec::eliminate(const Indices &lost_data, const Indices &present_parity, Application &application) const {
+void Codec::eliminate(const Indices &lost_data, Indices present_parity, Application &application) const {
   const unsigned lost_count = static_cast<unsigned>(lost_data.size());
   const unsigned data_input_count = static_cast<unsigned>(application.inputs.size());
   const unsigned output_count = static_cast<unsigned>(application.outputs.size());
 
-  Indices candidates = present_parity;
   if (!is_mds_) {  // a sparse row may spare reading shards
     const auto weight = [&](std::uint16_t shard) { return k_ - std::ranges::count(parity_.row(shard - k_), 0); };
-    std::ranges::stable_sort(candidates, {}, weight);
+    std::ranges::stable_sort(present_parity, {}, weight);
   }
 
   // Row i: [reduced equation i | its combination of the chosen parity shards]; pivots[i] is its pivot column.
   Matrix reduced(lost_count, 2 * lost_count);
-  Indices chosen;
-  std::array<std::uint16_t, kMaxShards> pivots;
-  for (const std::uint16_t shard : candidates) {
+  Indices chosen, pivots;
+  chosen.reserve(lost_count);
+  pivots.reserve(lost_count);
+  for (const std::uint16_t shard : present_parity) {
     const unsigned rank = static_cast<unsigned>(chosen.size());
     if (rank == lost_count) break;
     const unsigned columns = lost_count + rank + 1;  // beyond these all is zero
@@ -395,7 +384,7 @@ void Codec::eliminate(const Indices &lost_data, const Indices &present_parity, A
       const auto other = reduced.row(i).first(columns);
       multiply_add(other, other[column], row);
     }
-    pivots[rank] = column;
+    pivots.push_back(column);
     chosen.push_back(shard);
   }
   const unsigned rank = static_cast<unsigned>(chosen.size());
@@ -438,16 +427,16 @@ void Codec::eliminate(const Indices &lost_data, const Indices &present_parity, A
   }
 
   // Put in the chosen parity shards: known data cancels out of them, and counts where a wanted parity is made of it.
-  std::array<std::uint16_t, kMaxShards> order;  // of the chosen, by shard
-  for (unsigned i = 0; i < rank; ++i) order[i] = static_cast<std::uint16_t>(i);
-  std::ranges::sort(order.begin(), order.begin() + rank, {}, [&](std::uint16_t i) { return chosen[i]; });
+  Indices order = std::move(pivots);  // of the chosen, by shard; the pivots are no longer needed
+  std::iota(order.begin(), order.end(), std::uint16_t{0});
+  std::ranges::sort(order, {}, [&](std::uint16_t i) { return chosen[i]; });
   Matrix present_cells(rank, data_input_count);
   for (unsigned i = 0; i < rank; ++i) {
     for (unsigned c = 0; c < data_input_count; ++c) {
       present_cells.at(i, c) = parity_.at(chosen[i] - k_, application.inputs[c]);
     }
   }
-  Matrix &coefficients = application.coefficients = Matrix(output_count, data_input_count + rank);
+  Matrix coefficients(output_count, data_input_count + rank);
   for (unsigned r = 0; r < output_count; ++r) {
     const unsigned shard = application.outputs[r];
     const auto data_part = coefficients.row(r).first(data_input_count);
@@ -458,25 +447,24 @@ void Codec::eliminate(const Indices &lost_data, const Indices &present_parity, A
     for (unsigned i = 0; i < rank; ++i) coefficients.at(r, data_input_count + i) = combinations.at(r, order[i]);
   }
   for (unsigned i = 0; i < rank; ++i) application.inputs.push_back(chosen[order[i]]);
-  if (!is_mds_) drop_unused_inputs(application);
+  if (!is_mds_) drop_unused_inputs(coefficients, application.inputs);
+  application.what = std::move(coefficients);
 }
 
-unsigned Codec::locate(const std::uint8_t *syndrome) const {
+std::uint32_t Codec::locate(std::span<const Element> syndrome) const {
   unsigned first = 0;
   while (first < m() && syndrome[first] == 0) ++first;
-  if (first == m()) return kMaxShards;
+  if (first == m()) return TANDEM_SHARD_NONE;
 
-  unsigned found = kMaxShards;
-  const bool one_parity_differs =
-      std::all_of(syndrome + first + 1, syndrome + m(), [](std::uint8_t s) { return s == 0; });
-  if (one_parity_differs) found = k_ + first;
+  std::uint32_t found = TANDEM_SHARD_NONE;
+  if (std::ranges::count(syndrome, 0) + 1 == m()) found = k_ + first;
   for (unsigned c = 0; c < k_; ++c) {
     if (parity_.at(first, c) == 0) continue;
-    const std::uint8_t damage = gf::divide(syndrome[first], parity_.at(first, c));
+    const std::uint8_t damage = gf::divide(static_cast<std::uint8_t>(syndrome[first]), parity_.at(first, c));
     unsigned r = 0;
     while (r < m() && gf::multiply(damage, parity_.at(r, c)) == syndrome[r]) ++r;
     if (r < m()) continue;
-    if (found != kMaxShards) return kMaxShards;
+    if (found != TANDEM_SHARD_NONE) return TANDEM_SHARD_NONE;
     found = c;
   }
   return found;

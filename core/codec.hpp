@@ -1,26 +1,23 @@
-// What to compute. A codec turns (which shards are present, which are wanted) into the coefficient matrix to apply:
-// encode, decode, repair, update and verify are all `out[r] = sum over c of M[r][c] * in[c]`.
+// What to compute. A codec turns (which shards are present, which are wanted) into the operator to apply.
 #pragma once
 
-#include <bitset>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
-#include "core/matrix.hpp"
+#include "core/operator.hpp"
+#include "core/shard_set.hpp"
 #include "tandem/tandem.h"
 
 namespace tandem::core {
 
-inline constexpr unsigned kMaxShards = 256;
+inline constexpr unsigned kMaxShards = 256;  // of a stripe in GF(2^8)
 
-using ShardSet = std::bitset<kMaxShards>;  // bit i = shard i, data first
-
-// outputs[r] = XOR over c of coefficients[r][c] * inputs[c], on shards of the stripe.
+// An operator on shards of the stripe.
 struct Application {
-  Matrix coefficients;                // outputs.size() x inputs.size()
+  Operator what = Matrix();
   std::vector<std::uint16_t> inputs;  // shard indices, ascending
   std::vector<std::uint16_t> outputs;
 };
@@ -44,8 +41,6 @@ class Codec {
   bool is_mds() const noexcept { return is_mds_; }
   // Decoding needs no elimination. Found from the coefficients, so it holds for custom matrices too.
   bool is_cauchy() const noexcept { return cauchy_.has_value(); }
-  // Byte ranges of an operation may be split at multiples of this (1 for byte layouts).
-  std::size_t granularity_bytes() const noexcept { return 1; }
 
   // The wanted parity rows from all k data shards. A wanted data shard is INVALID_ARGUMENT.
   Application encode(const ShardSet &wanted) const;
@@ -63,16 +58,16 @@ class Codec {
   // parity[r] ^= coefficients[r][0] * in, for the wanted parity rows and one data shard.
   Application column(unsigned index, const ShardSet &wanted) const;
 
-  // Which one shard's damage explains a non-zero syndrome (m bytes: stored parity xor recomputed parity of one byte
-  // column): its index, or kMaxShards if none or several could (always with m = 1 and no zero coefficient).
-  unsigned locate(const std::uint8_t *syndrome) const;
+  // Which one shard's damage explains a non-zero syndrome (m elements: stored parity minus recomputed parity at one
+  // place): its index, or TANDEM_SHARD_NONE if none or several could (always with m = 1 and no zero coefficient).
+  std::uint32_t locate(std::span<const Element> syndrome) const;
 
  private:
   class DecodeCache;
   void check_wanted_parity(const ShardSet &wanted) const;
   std::shared_ptr<const Application> solve(const ShardSet &present, const ShardSet &wanted) const;
-  void interpolate(const std::vector<std::uint16_t> &lost_data, Application &application) const;
-  void eliminate(const std::vector<std::uint16_t> &lost_data, const std::vector<std::uint16_t> &present_parity,
+  void interpolate(std::vector<std::uint16_t> lost, std::vector<std::uint16_t> parity, Application &application) const;
+  void eliminate(const std::vector<std::uint16_t> &lost_data, std::vector<std::uint16_t> present_parity,
                  Application &application) const;
 
   unsigned k_;

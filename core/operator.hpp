@@ -16,6 +16,7 @@ enum class Field : std::int32_t { gf8 = TANDEM_FIELD_GF8 };
 
 // Bytes of one element of the field.
 constexpr unsigned element_bytes(Field) noexcept { return 1; }
+using Element = std::uint16_t;  // one of any field, as a number
 
 // The forms that an operator can have. The set is closed: a backend handles each form, or refuses it by name.
 struct Dense {
@@ -31,8 +32,13 @@ struct Step {
 
 class Operator {
  public:
-  // A matrix over GF(2^8) is an operator as it is. Columns of shards are independent at multiples of granularity_bytes
-  // (at least 1): a splitter cuts there and nowhere else.
+  // What a splitter can rely on: 96 or 64 bytes, or some packets, but no file.
+  static constexpr std::uint64_t kMostGranularityBytes = std::uint64_t{1} << 32;
+
+  // A matrix over GF(2^8) is an operator as it is. Columns of shards are independent at multiples of granularity_bytes:
+  // ranges begin and end there and nowhere else. This binds everything that cuts a range, since it does not know the
+  // form. What runs a form may know more: Dense is the same map for each element, so a backend that runs Dense runs it
+  // with any granularity. Throws Error (INVALID_ARGUMENT): a granularity of 0, or of more than kMostGranularityBytes.
   Operator(Matrix coefficients, std::uint64_t granularity_bytes = 1);
 
   Field field() const noexcept { return Field::gf8; }

@@ -1,5 +1,5 @@
-// A prepared operation: the coefficient matrix that a codec made, in the form of one backend, and the order in which
-// a stripe's shards enter and leave it.
+// A prepared operation: the operator that a codec made, in the form of one backend, and the order in which a stripe's
+// shards enter and leave it.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct Shape {
 
 // What an update applies to the old and the new bytes of a shard, given that shard's column of coefficients: [column
 // column], parity ^= coefficient * old ^ coefficient * new.
-Matrix update_matrix(const Matrix &column);
+Operator update_of(const Operator &column);
 
 class Plan {
  public:

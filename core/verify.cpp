@@ -9,13 +9,24 @@
 namespace tandem::core {
 namespace {
 
-// Stored parity xor recomputed parity, for the one byte column at `at`.
-std::vector<std::uint8_t> syndrome(const Plan &plan, const Task &task, std::uint64_t at) {
+// Stored parity xor recomputed parity, for the elements that hold the byte `at`.
+std::vector<Element> syndrome(const Plan &plan, const Task &task, std::uint64_t at) {
   const Matrix &parity = plan.codec().parity();
-  std::vector<std::uint8_t> column(parity.columns()), result(parity.rows());
-  plan.backend().read_column(task, at, column.data(), result.data());
-  for (unsigned r = 0; r < parity.rows(); ++r)
-    for (unsigned c = 0; c < parity.columns(); ++c) result[r] ^= gf::multiply(parity.at(r, c), column[c]);
+  const unsigned size = element_bytes(task.prepared->field());
+  std::vector<std::uint8_t> column(std::size_t{parity.columns()} * size), stored(std::size_t{parity.rows()} * size);
+  plan.backend().read_column(task, at - at % size, column.data(), stored.data());
+  const auto element = [size](const std::vector<std::uint8_t> &of, std::size_t index) {
+    unsigned value = 0;
+    for (unsigned i = size; i-- != 0;) value = value << 8 | of[index * size + i];  // the lowest byte is first
+    return value;
+  };
+  std::vector<Element> result(parity.rows());
+  for (unsigned r = 0; r < parity.rows(); ++r) {
+    unsigned sum = element(stored, r);
+    for (unsigned c = 0; c < parity.columns(); ++c)
+      sum ^= gf::multiply(parity.at(r, c), static_cast<std::uint8_t>(element(column, c)));
+    result[r] = static_cast<Element>(sum);
+  }
   return result;
 }
 
@@ -46,7 +57,7 @@ bool consistent_without(const Plan &plan, unsigned suspect, const Task &task, Co
     outputs.push_back(task.outputs[r]);
     if (task.output_offsets != nullptr) output_offsets.push_back(task.output_offsets[r]);
   }
-  const auto prepared = plan.backend().prepare(rest);
+  const auto prepared = plan.backend().prepare({std::move(rest), plan.prepared().granularity_bytes()});
   std::vector<Mismatch> found(outputs.size());
   Task rest_of = task;
   rest_of.prepared = prepared.get();
@@ -72,16 +83,16 @@ class SecondLook {
       : backend_(plan.backend()),
         control_(control),
         rows_(task.prepared->rows()),
-        large_(rounded(kLargeTileBytes)),
-        small_(rounded(kSmallTileBytes)),
+        large_(rounded(kLargeTileBytes, task)),
+        small_(rounded(kSmallTileBytes, task)),
         collector_(rows_, task.ranges->capacity) {
     take(task);
     collector_.merge_into(*task.ranges);
   }
 
  private:
-  std::uint64_t rounded(std::uint64_t bytes) const {
-    const std::uint64_t granularity = backend_.traits().granularity_bytes;
+  static std::uint64_t rounded(std::uint64_t bytes, const Task &task) {
+    const std::uint64_t granularity = task.prepared->granularity_bytes();
     return (bytes + granularity - 1) / granularity * granularity;
   }
 
@@ -163,8 +174,8 @@ VerifyReport explain(const Plan &plan, const Task &task, Control &control) {
 
   const Codec &codec = plan.codec();
   if (codec.m() < 2) return report;
-  const unsigned candidate = codec.locate(syndrome(plan, task, first).data());
-  if (candidate >= kMaxShards) return report;
+  const std::uint32_t candidate = codec.locate(syndrome(plan, task, first));
+  if (candidate == TANDEM_SHARD_NONE) return report;
   const auto is_confirmed = [&] {
     if (candidate >= codec.k()) return report.bad_parity_count == 1 && plan.outputs()[last_bad_row] == candidate;
     try {

@@ -11,13 +11,14 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <numeric>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
-#include "core/codec.hpp"
+#include "core/backend.hpp"
 #include "core/tuning.hpp"
 #include "cpu/executors/executor.hpp"
 #include "cpu/factory.hpp"
@@ -41,8 +42,11 @@ constexpr std::uint64_t kInlineBytes = 256 << 10;
 // every thread gets a few, so that they finish together; large enough that claiming it costs nothing.
 constexpr std::uint64_t kMostChunkBytes = 2 << 20;  // unless it is tuned
 constexpr std::uint64_t kLeastChunkBytes = 64 << 10;
+constexpr std::uint64_t kLeastStepBytes = 1 << 10;  // of one shard
 constexpr std::uint64_t kChunksPerThread = 4;
-// Verify recomputes outputs into a buffer of this many bytes, tile by tile, that stays in the L1 cache.
+// A kernel takes at most this many rows and columns. Larger operators are put together from blocks.
+constexpr unsigned kMostRows = 256, kMostColumns = 256;
+// Verify recomputes the outputs of a band into a buffer of this many bytes, tile by tile, that stays in the L1 cache.
 constexpr std::size_t kCompareBufferBytes = 16 << 10;
 constexpr std::size_t kCompareTileBytes = 2048;  // at most
 
@@ -69,10 +73,16 @@ struct AlignedFree {
   void operator()(std::byte *p) const noexcept { ::operator delete (p, std::align_val_t{kCacheLine}); }
 };
 
-// Kernel tables of a range of rows.
-struct Slice {
-  std::uint32_t first_row, row_count;
+// Kernel tables of a range of columns.
+struct Block {
+  std::uint32_t first_column, column_count;
   std::unique_ptr<std::byte, AlignedFree> tables;
+};
+
+// A range of at most kMostRows rows: blocks that together are all columns, one of them even where there is no column.
+struct Band {
+  std::uint32_t first_row, row_count;
+  std::vector<Block> blocks;
 };
 
 // Values for matrices of one shape, and what the log has to hear of them at the first run that takes them.
@@ -85,31 +95,49 @@ using KnownOfModes = std::array<std::shared_ptr<const Known>, kModeCount>;
 
 class CpuPrepared final : public core::Prepared {
  public:
-  CpuPrepared(const Kernel &kernel, const core::Operator &what, unsigned slice_count,
-              const KnownOfModes &known_of_modes)
-      : Prepared(what), whole(make_slice(kernel, what.dense(), 0, rows())), known_of_modes_(known_of_modes) {
-    if (slice_count <= 1) return;
-    const Matrix &matrix = what.dense();
-    for (unsigned i = 0; i < slice_count; ++i) {
-      const unsigned first = matrix.rows() * i / slice_count, end = matrix.rows() * (i + 1) / slice_count;
-      if (first < end) slices.push_back(make_slice(kernel, matrix, first, end - first));
+  CpuPrepared(const Kernel &kernel, const core::Operator &what, unsigned part_count, const KnownOfModes &known_of_modes)
+      : Prepared(what), known_of_modes_(known_of_modes) {
+    add_bands(kernel, what.dense(), 0, rows(), &whole);
+    for (unsigned i = 0; part_count > 1 && i < part_count; ++i) {
+      const auto edge = [&](unsigned part) { return static_cast<unsigned>(std::uint64_t{rows()} * part / part_count); };
+      add_bands(kernel, what.dense(), edge(i), edge(i + 1), &parts);
     }
   }
 
   const Known &known(Mode mode) const noexcept { return *known_of_modes_[static_cast<std::size_t>(mode)]; }
   const Values &values(Mode mode) const noexcept { return known(mode).values; }
 
-  Slice whole;
-  std::vector<Slice> slices;  // partition parity: one for each thread
+  std::vector<Band> whole;
+  std::vector<Band> parts;  // partition parity: one for each thread, or more
 
  private:
-  static Slice make_slice(const Kernel &kernel, const Matrix &matrix, unsigned first, unsigned count) {
-    Slice slice{first, count, nullptr};
-    const std::size_t bytes = kernel.tables_bytes(count, matrix.columns());
-    slice.tables.reset(
+  static void add_bands(const Kernel &kernel, const Matrix &matrix, unsigned first, unsigned end,
+                        std::vector<Band> *bands) {
+    for (; first < end; first += bands->back().row_count) {
+      Band &band = bands->emplace_back(Band{first, std::min(kMostRows, end - first), {}});
+      unsigned column = 0;
+      do {
+        band.blocks.push_back(make_block(kernel, matrix, band, column));
+        column += kMostColumns;
+      } while (column < matrix.columns());
+    }
+  }
+
+  static Block make_block(const Kernel &kernel, const Matrix &matrix, const Band &band, unsigned first) {
+    Block block{first, std::min(kMostColumns, matrix.columns() - first), nullptr};
+    const std::size_t bytes = kernel.tables_bytes(band.row_count, block.column_count);
+    block.tables.reset(
         static_cast<std::byte *>(::operator new (std::max(bytes, kCacheLine), std::align_val_t{kCacheLine})));
-    kernel.prepare(matrix.data() + std::size_t{first} * matrix.columns(), count, matrix.columns(), slice.tables.get());
-    return slice;
+    Matrix cells;  // where the block's rows do not follow each other
+    const std::uint8_t *from = matrix.data() + std::size_t{band.first_row} * matrix.columns();
+    if (block.column_count != matrix.columns()) {
+      cells = Matrix(band.row_count, block.column_count);
+      for (unsigned r = 0; r < cells.rows(); ++r)
+        std::ranges::copy(matrix.row(band.first_row + r).subspan(first, cells.columns()), cells.row(r).begin());
+      from = cells.data();
+    }
+    kernel.prepare(from, band.row_count, block.column_count, block.tables.get());
+    return block;
   }
 
   KnownOfModes known_of_modes_;
@@ -203,7 +231,9 @@ class CpuBackend final : public core::Backend {
     for (const Task &task : tasks) total += moved_bytes(task, task.length_bytes);
     if (total < kInlineBytes) {
       for (const Task &task : tasks)
-        apply(task, prepared_of(task).whole, task.offset_bytes, task.length_bytes, nullptr, task.mismatches);
+        for (const Band &band : prepared_of(task).whole)
+          apply(task, band, task.offset_bytes, task.length_bytes, nullptr,
+                task.mode == Mode::compare ? task.mismatches + band.first_row : nullptr);
       // A flag rather than a count: threads with small calls must not fight over a cache line.
       if (kernel_calls_.load(std::memory_order_relaxed) == 0) kernel_calls_.store(1, std::memory_order_relaxed);
       return;
@@ -269,10 +299,10 @@ class CpuBackend final : public core::Backend {
     return length_bytes * (task.prepared->rows() + task.prepared->columns());
   }
 
-  // A chunk: a byte range of a task, for the rows of one slice.
+  // A chunk: a byte range of a task, for the rows of one band.
   struct Chunk {
     const Task *task;
-    const Slice *slice;
+    const Band *band;
     std::uint64_t offset_bytes, length_bytes;
   };
 
@@ -284,11 +314,12 @@ class CpuBackend final : public core::Backend {
       const Task &task = *chunk.task;
       const Values &values = prepared_of(task).values(task.mode);
       if (task.mode != Mode::compare)
-        return backend_.apply(task, *chunk.slice, chunk.offset_bytes, chunk.length_bytes, &values, nullptr);
-      Mismatch found[core::kMaxShards];
-      backend_.apply(task, *chunk.slice, chunk.offset_bytes, chunk.length_bytes, &values, found);
+        return backend_.apply(task, *chunk.band, chunk.offset_bytes, chunk.length_bytes, &values, nullptr);
+      Mismatch found[kMostRows];
+      backend_.apply(task, *chunk.band, chunk.offset_bytes, chunk.length_bytes, &values, found);
       const std::lock_guard lock(mutex_);
-      for (std::uint32_t r = 0; r < task.prepared->rows(); ++r) task.mismatches[r].merge(found[r]);
+      for (std::uint32_t r = 0; r < chunk.band->row_count; ++r)
+        task.mismatches[chunk.band->first_row + r].merge(found[r]);
     }
     std::vector<Chunk> chunks;
 
@@ -302,7 +333,7 @@ class CpuBackend final : public core::Backend {
     unsigned threads = 1;
     for (const Task &task : tasks) {
       const CpuPrepared &prepared = prepared_of(task);
-      const std::uint64_t width = prepared.rows() + prepared.columns();
+      const std::uint64_t width = std::uint64_t{prepared.rows()} + prepared.columns();
       if (width == 0) continue;
       const Known &known = prepared.known(task.mode);
       if (!known.news.empty() && !known.told.load(std::memory_order_relaxed) && !known.told.exchange(true))
@@ -311,66 +342,78 @@ class CpuBackend final : public core::Backend {
       threads = std::max(threads, values.thread_count);
       const std::uint64_t chunk_bytes = std::clamp(total_bytes / (kChunksPerThread * values.thread_count),
                                                    std::min(kLeastChunkBytes, values.chunk_bytes), values.chunk_bytes);
-      if (!prepared.slices.empty() && task.mode != Mode::compare) {  // partition parity: whole length, some outputs
-        for (const Slice &slice : prepared.slices)
-          batch.chunks.push_back({&task, &slice, task.offset_bytes, task.length_bytes});
+      if (!prepared.parts.empty() && task.mode != Mode::compare) {  // partition parity: whole length, some outputs
+        for (const Band &band : prepared.parts)
+          batch.chunks.push_back({&task, &band, task.offset_bytes, task.length_bytes});
         continue;
       }
-      // Whole cache lines, so that no two threads write into one (where shards are aligned).
-      const std::uint64_t step = std::max<std::uint64_t>(chunk_bytes / width / kCacheLine, 16) * kCacheLine;
-      for (std::uint64_t done = 0; done < task.length_bytes; done += step) {
-        const std::uint64_t length = std::min(step, task.length_bytes - done);
-        batch.chunks.push_back({&task, &prepared.whole, task.offset_bytes + done, length});
-      }
+      // Whole cache lines, so that no two threads write into one (where shards are aligned), and whole groups.
+      const std::uint64_t grid = std::lcm(std::uint64_t{kCacheLine}, prepared.granularity_bytes());
+      const std::uint64_t least = (kLeastStepBytes + grid - 1) / grid;
+      const std::uint64_t step = std::max(chunk_bytes / width / grid, least) * grid;
+      for (std::uint64_t done = 0; done < task.length_bytes; done += std::min(step, task.length_bytes - done))
+        for (const Band &band : prepared.whole)
+          batch.chunks.push_back({&task, &band, task.offset_bytes + done, std::min(step, task.length_bytes - done)});
     }
     kernel_calls_.fetch_add(batch.chunks.size(), std::memory_order_relaxed);
     if (!executor_->run(batch, batch.chunks.size(), control, threads)) base::fail(TANDEM_ERROR_CANCELLED, "cancelled");
   }
 
-  // values: null for a small run, whose bytes are in the cache or will be there.
-  void apply(const Task &task, const Slice &slice, std::uint64_t offset_bytes, std::uint64_t length_bytes,
+  // values: null for a small run, whose bytes are in the cache or will be there. found: records of the band.
+  void apply(const Task &task, const Band &band, std::uint64_t offset_bytes, std::uint64_t length_bytes,
              const Values *values, Mismatch *found) const noexcept {
     KernelCall call;
-    call.tables = slice.tables.get();
     call.inputs = reinterpret_cast<const std::uint8_t *const *>(task.inputs);
-    call.outputs = reinterpret_cast<std::uint8_t *const *>(task.outputs) + slice.first_row;
+    call.outputs = reinterpret_cast<std::uint8_t *const *>(task.outputs) + band.first_row;
     call.offset_bytes = offset_bytes;
     call.length_bytes = length_bytes;
-    call.rows = slice.row_count;
-    call.columns = task.prepared->columns();
+    call.rows = band.row_count;
     call.accumulate = task.mode == Mode::accumulate;
     call.out_of_cache = values != nullptr && moved_bytes(task, task.length_bytes) > values->out_of_cache_bytes;
     call.tile_bytes = values != nullptr ? values->tile_bytes : 0;
     call.prefetch_bytes = values != nullptr ? values->prefetch_bytes : 0;
     call.small_stack = false;
-    if (task.mode == Mode::compare) return compare(call, found);
-    if (call.rows != 0 && call.length_bytes != 0) kernel_.apply(call);
+    if (task.mode == Mode::compare) return compare(call, band, found);
+    if (call.length_bytes != 0) apply_blocks(call, band);
+  }
+
+  // The blocks after the first one add to what the ones before them wrote.
+  void apply_blocks(KernelCall call, const Band &band) const noexcept {
+    const auto *inputs = call.inputs;
+    for (const Block &block : band.blocks) {
+      call.tables = block.tables.get();
+      call.inputs = inputs + block.first_column;
+      call.columns = block.column_count;
+      kernel_.apply(call);
+      call.accumulate = true;
+    }
   }
 
   // Recomputes the outputs of `call` tile by tile and records where the stored ones differ.
-  void compare(const KernelCall &call, Mismatch *found) const noexcept {
-    if (call.rows == 0) return;
+  void compare(const KernelCall &call, const Band &band, Mismatch *found) const noexcept {
     alignas(kCacheLine) std::uint8_t computed[kCompareBufferBytes];
     const std::size_t tile = std::min(kCompareTileBytes, kCompareBufferBytes / call.rows / kCacheLine * kCacheLine);
-    std::uint8_t *outputs[core::kMaxShards];
-    const std::uint8_t *inputs[core::kMaxShards];
-    for (std::uint32_t r = 0; r < call.rows; ++r) outputs[r] = computed + r * tile;
+    std::uint8_t *outputs[kMostRows];
     KernelCall part = call;
-    part.inputs = inputs;
     part.outputs = outputs;
-    part.offset_bytes = 0;
     part.out_of_cache = false;
     for (std::size_t done = 0; done < call.length_bytes; done += tile) {
-      const std::size_t at = call.offset_bytes + done;
+      part.offset_bytes = call.offset_bytes + done;
       part.length_bytes = std::min(tile, call.length_bytes - done);
-      for (std::uint32_t c = 0; c < call.columns; ++c) inputs[c] = call.inputs[c] + at;
-      kernel_.apply(part);
+      // The kernel adds the offset to inputs and outputs alike.
+      for (std::uint32_t r = 0; r < call.rows; ++r) outputs[r] = moved(computed + r * tile, part.offset_bytes);
+      apply_blocks(part, band);
       for (std::uint32_t r = 0; r < call.rows; ++r) {
-        const std::uint8_t *stored = call.outputs[r] + at;
-        if (std::memcmp(stored, outputs[r], part.length_bytes) != 0)
-          found[r].merge(differences(stored, outputs[r], part.length_bytes, at));
+        const std::uint8_t *stored = call.outputs[r] + part.offset_bytes, *right = computed + r * tile;
+        if (std::memcmp(stored, right, part.length_bytes) != 0)
+          found[r].merge(differences(stored, right, part.length_bytes, part.offset_bytes));
       }
     }
+  }
+
+  // A pointer from which `offset_bytes` lead to `to`: as a number, since it points to nothing.
+  static std::uint8_t *moved(std::uint8_t *to, std::uint64_t offset_bytes) noexcept {
+    return reinterpret_cast<std::uint8_t *>(reinterpret_cast<std::uintptr_t>(to) - offset_bytes);
   }
 
   static Mismatch differences(const std::uint8_t *a, const std::uint8_t *b, std::size_t bytes, std::uint64_t at) {

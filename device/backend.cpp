@@ -102,14 +102,24 @@ std::shared_ptr<const core::Prepared> DeviceBackend::make_prepared(const core::O
   return std::make_shared<DevicePrepared>(what, std::move(forced));
 }
 
+// The arguments of a kernel hold a fixed number of shards.
+const core::Operator &DeviceBackend::checked(const core::Operator &what) const {
+  if (std::uint64_t{what.input_count()} + what.output_count() > KernelArguments::kMostShards) {
+    base::fail(TANDEM_ERROR_UNSUPPORTED,
+               fmt::format("{}: a kernel takes {} shards at most, not {} inputs and {} outputs", traits().name,
+                           KernelArguments::kMostShards, what.input_count(), what.output_count()));
+  }
+  return what;
+}
+
 std::shared_ptr<const core::Prepared> DeviceBackend::prepare(const core::Operator &what) {
   found();  // says early what the machine lacks
-  return make_prepared(what, std::nullopt);
+  return make_prepared(checked(what), std::nullopt);
 }
 
 std::shared_ptr<const core::Prepared> DeviceBackend::prepare_tuned(const core::Operator &what,
                                                                    const core::TuningValues &values) {
-  return make_prepared(what, found().chooser->forced_settings(what.output_count(), values));
+  return make_prepared(checked(what), found().chooser->forced_settings(what.output_count(), values));
 }
 
 std::vector<core::TuningParameter> DeviceBackend::tuning_parameters(unsigned rows, unsigned, Mode) const {

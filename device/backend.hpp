@@ -77,6 +77,7 @@ class DeviceBackend : public core::Backend {
 
  private:
   core::Traits traits_called(const std::string &name) const;
+  const core::Operator &checked(const core::Operator &what) const;
   const core::Task &checked_for_device(const core::Task &task) const;
 
   const Options options_;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <numeric>
 #include <thread>
 
 #include "base/error.hpp"
@@ -165,7 +164,6 @@ class HybridBackend final : public core::Backend {
     for (const Member &each : members) {
       const core::Traits &own = each.backend->traits();
       traits.lanes += each.lanes;
-      traits.granularity_bytes = std::lcm(traits.granularity_bytes, own.granularity_bytes);
       for (const MemoryKind memory : own.memories)
         if (std::find(traits.memories.begin(), traits.memories.end(), memory) == traits.memories.end())
           traits.memories.push_back(memory);

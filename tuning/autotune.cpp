@@ -61,8 +61,8 @@ class Shards {
   std::vector<std::byte *> pointers_;
 };
 
-// The matrix that an operation of this kind applies.
-core::Matrix matrix_of(const Case &at) {
+// What an operation of this kind applies.
+core::Operator operator_of(const Case &at) {
   tandem_codec_options options = {};
   options.struct_bytes = sizeof options;
   options.k = at.operation == core::TunedOperation::update ? 2 : at.k;
@@ -70,11 +70,11 @@ core::Matrix matrix_of(const Case &at) {
   const core::Codec codec(options);
   core::ShardSet parity;
   for (unsigned r = 0; r < codec.m(); ++r) parity.set(codec.k() + r);
-  if (at.operation == core::TunedOperation::update) return update_matrix(codec.column(1, parity).coefficients);
-  if (at.operation != core::TunedOperation::decode) return codec.encode(parity).coefficients;
+  if (at.operation == core::TunedOperation::update) return update_of(codec.column(1, parity).what);
+  if (at.operation != core::TunedOperation::decode) return codec.encode(parity).what;
   core::ShardSet lost, present;  // the first m shards
   for (unsigned i = 0; i < codec.shard_count(); ++i) (i < codec.m() ? lost : present).set(i);
-  return codec.decode(present, lost)->coefficients;
+  return codec.decode(present, lost)->what;
 }
 
 // What one cell of the product adds, without a kernel: core/gf.hpp alone.
@@ -168,13 +168,18 @@ class Search {
       : backend_(backend),
         at_(at),
         run_(run),
-        matrix_(matrix_of(at)),
+        what_(operator_of(at)),
+        granularity_bytes_(backend.prepare(what_)->granularity_bytes()),
         mode_(core::tuned_operation_mode(at.operation)),
         parameters_(parameters_of(backend, matrix_, mode_, run.options)),
         other_repeats_(other_repeats) {
     const unsigned shards = matrix_.rows() + matrix_.columns();
     template_.key = {backend.tuning_identity(), backend.tuning_kernel_hash(), at.operation, at.k, at.m};
-    template_.shard_bytes = run.options.shard_bytes != 0 ? run.options.shard_bytes : default_shard_bytes(shards);
+    template_.shard_bytes = run.options.shard_bytes != 0 ? run.options.shard_bytes : whole(default_shard_bytes(shards));
+    if (template_.shard_bytes % granularity_bytes_ != 0)
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+                 fmt::format("shard_bytes = {} is not a multiple of this code's {} bytes", template_.shard_bytes,
+                             granularity_bytes_));
     template_.repeats = run.options.repeats;
     template_.date = run.hooks.date();
     const double data_shards = at.operation == core::TunedOperation::update ? 1 : matrix_.columns();
@@ -323,6 +328,8 @@ class Search {
     }
   }
 
+  std::uint64_t whole(std::uint64_t bytes) const { return bytes / granularity_bytes_ * granularity_bytes_; }
+
   void make_buffers() {
     const unsigned columns = matrix_.columns(), rows = matrix_.rows();
     inputs_.emplace(columns, template_.shard_bytes);
@@ -330,7 +337,9 @@ class Search {
     for (unsigned c = 0; c < columns; ++c) fill((*inputs_)[c], template_.shard_bytes, c + 1);
     for (unsigned r = 0; r < rows; ++r) std::memset((*outputs_)[r], 0, template_.shard_bytes);
 
-    check_bytes_ = std::max(kLeastCheckBytes, run_.options.check_stripe_bytes / (rows + columns)) + kCheckTail;
+    check_bytes_ =
+        whole(std::max({kLeastCheckBytes, run_.options.check_stripe_bytes / (rows + columns), 3 * granularity_bytes_}) +
+              kCheckTail);
     const std::uint64_t bytes = check_bytes_ + kCheckMargin;
     check_inputs_.emplace(columns, bytes);
     check_outputs_.emplace(rows, bytes);
@@ -347,7 +356,7 @@ class Search {
     }
     if (mode_ != core::Mode::compare) return;
     // Verify is timed over parity that is right, as it nearly always is.
-    const std::shared_ptr<const core::Prepared> prepared = backend_.prepare(matrix_);
+    const std::shared_ptr<const core::Prepared> prepared = backend_.prepare(what_);
     core::Control control;
     const core::Task task = {prepared.get(),        inputs_->pointers(), outputs_->pointers(), 0,
                              template_.shard_bytes, core::Mode::assign};
@@ -375,10 +384,10 @@ class Search {
 
   // The small shards with this candidate, on a range that is neither all of them nor at their start, too.
   bool is_right(const core::Prepared &prepared) {
-    const std::uint64_t grain = backend_.traits().granularity_bytes, offset = (5 + grain - 1) / grain * grain;
+    const std::uint64_t offset = whole(5 + granularity_bytes_ - 1), length = check_bytes_ - offset - 12;
     for (const bool last_too : {false, true}) {
       if (!check_range(prepared, 0, check_bytes_, last_too)) return false;
-      if (!check_range(prepared, offset, check_bytes_ - offset - 12, last_too)) return false;
+      if (!check_range(prepared, offset, whole(length), last_too)) return false;
       if (mode_ != core::Mode::compare) break;
     }
     return true;
@@ -473,7 +482,7 @@ class Search {
   bool make_ready(Candidate &of) {
     if (of.prepared != nullptr) return true;
     return attempt(of, [&] {
-      of.prepared = backend_.prepare_tuned(matrix_, of.values);
+      of.prepared = backend_.prepare_tuned(what_, of.values);
       if (!is_right(*of.prepared)) return false;
       if (mode_ != core::Mode::compare)
         for (unsigned r = 0; r < matrix_.rows(); ++r)
@@ -728,12 +737,12 @@ class Search {
   }
 
   // Another matrix of the same shape, one that no cache has.
-  core::Matrix new_matrix() const {
+  core::Operator new_matrix() const {
     core::Matrix matrix(matrix_.rows(), matrix_.columns());
     std::random_device random;
     for (unsigned r = 0; r < matrix.rows(); ++r)
       for (unsigned c = 0; c < matrix.columns(); ++c) matrix.at(r, c) = static_cast<std::uint8_t>(1 + random() % 255);
-    return matrix;
+    return {std::move(matrix), what_.granularity_bytes()};
   }
 
   double seconds_of_run(const core::Prepared &prepared) {
@@ -794,7 +803,9 @@ class Search {
   core::Backend &backend_;
   const Case at_;
   Run &run_;
-  const core::Matrix matrix_;
+  const core::Operator what_;
+  const core::Matrix &matrix_ = what_.dense();
+  const std::uint64_t granularity_bytes_;
   const core::Mode mode_;
   const std::vector<core::TuningParameter> parameters_;
   const std::uint64_t other_repeats_;

@@ -8,13 +8,12 @@
 namespace tandem::hybrid {
 namespace {
 
-// Cuts lie at multiples of this in a shard, or of the backends' granularity: whole lines of caches and of devices.
+// Cuts lie at multiples of this in a shard, and of the operator's granularity: whole lines of caches and of devices.
 constexpr std::uint64_t kGridBytes = 256;
 
 }  // namespace
 
-Work::Work(std::span<const core::Task> tasks, std::uint64_t granularity_bytes)
-    : tasks_(tasks.begin(), tasks.end()), grid_bytes_(std::lcm(kGridBytes, granularity_bytes)) {
+Work::Work(std::span<const core::Task> tasks) : tasks_(tasks.begin(), tasks.end()) {
   starts_.reserve(tasks_.size() + 1);
   starts_.push_back(0);
   for (std::size_t i = 0; i < tasks_.size(); ++i) {
@@ -34,7 +33,7 @@ std::size_t Work::task_at(std::uint64_t position) const noexcept {
 std::uint64_t Work::cut(std::uint64_t position) const noexcept {
   if (position >= bytes()) return bytes();
   const std::size_t i = task_at(position);
-  const std::uint64_t step = weight(i) * grid_bytes_;
+  const std::uint64_t step = weight(i) * std::lcm(kGridBytes, tasks_[i].prepared->granularity_bytes());
   const std::uint64_t in_task = position - starts_[i];
   const std::uint64_t rest = in_task % step;
   if (rest == 0) return position;

@@ -20,8 +20,8 @@ struct TaskPart {
 
 class Work {
  public:
-  // Tasks with rows, columns and bytes. granularity_bytes: what the backends may cut at. Throws Error (TOO_LARGE).
-  Work(std::span<const core::Task> tasks, std::uint64_t granularity_bytes);
+  // Tasks with rows, columns and bytes. Throws Error (TOO_LARGE).
+  explicit Work(std::span<const core::Task> tasks);
 
   std::uint64_t bytes() const noexcept { return starts_.back(); }
   std::uint64_t cut(std::uint64_t position) const noexcept;  // the first cut there or beyond
@@ -37,7 +37,6 @@ class Work {
 
   std::vector<core::Task> tasks_;
   std::vector<std::uint64_t> starts_;  // of each task, and the end
-  std::uint64_t grid_bytes_;
 };
 
 }  // namespace tandem::hybrid

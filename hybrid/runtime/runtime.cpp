@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
-#include <numeric>
 #include <system_error>
 #include <utility>
 
@@ -143,10 +142,7 @@ Needs Runtime::needs_of(const Member &member) const {
 }
 
 std::shared_ptr<Job> Runtime::open_job(std::span<const core::Task> tasks, core::Control &control) {
-  std::uint64_t granularity = 1;
-  for (const auto &each : members_)
-    granularity = std::lcm(granularity, each->member.backend->traits().granularity_bytes);
-  Work work(tasks, granularity);
+  Work work(tasks);
   sync_resources();
 
   const core::Task &first = tasks.front();

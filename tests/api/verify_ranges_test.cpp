@@ -1,4 +1,4 @@
-// A verify's ranges, through the C API, of every kind of backend: the CPU, one that wants its ranges cut at multiples,
+// A verify's ranges, through the C API, of every kind of backend: the CPU, one whose operators are cut at multiples,
 // the hybrid, and CUDA on the driver that does not exist, with shards of the host and of the device.
 #include <algorithm>
 #include <cstring>
@@ -21,7 +21,8 @@ namespace tandem::test {
 namespace {
 
 constexpr unsigned kK = 5, kM = 3;
-constexpr std::size_t kBytes = 1'200'001;  // more than are compared at once, and in large tiles first
+constexpr std::size_t kGroupBytes = 2999,
+                      kBytes = 401 * kGroupBytes;  // more than are compared at once, and in large tiles first
 
 Context context_of(std::unique_ptr<core::Backend> backend) {
   auto context = std::make_unique<tandem_context>();
@@ -102,7 +103,7 @@ std::vector<Maker> makers() {
                                 return Place{{}, make_context(), TANDEM_MEMORY_HOST, nullptr, {}};
                               }},
                              {"fake", [] { return fake(1); }},
-                             {"fake_of_3000", [] { return fake(3000); }},
+                             {"fake_of_groups", [] { return fake(kGroupBytes); }},
                              {"hybrid", hybrid_of_two}};
 #ifdef TANDEM_TEST_WITH_CUDA
   list.push_back({"cuda_host", [] { return cuda(TANDEM_MEMORY_HOST, FakeSummarise::works); }});

@@ -69,7 +69,7 @@ std::vector<BackendMaker> cpu_makers() {
         name += std::string("_") + executor.name + (partition == TANDEM_PARTITION_COLUMN ? "_column" : "_parity");
         std::string not_run = missing(executor.value);
         if (!kernel.available) not_run = std::string("kernel ") + kernel.name + " needs " + kernel.needs;
-        makers.push_back({name, [options] { return make(options); }, not_run});
+        makers.push_back({name, [options] { return make(options); }, not_run, 1, false, true});
       }
     }
   }
@@ -122,6 +122,7 @@ std::vector<BackendMaker> cpu_variants() {
 #if !defined(TANDEM_TEST_WITHOUT_OPENMP)
   makers.push_back({"openmp_dynamic", [=] { return make(dynamic); }, missing(TANDEM_EXECUTOR_OPENMP)});
 #endif
+  makers.push_back({"groups", [=] { return make(pinned); }, "", 96});
   // Values of a hostile tuning file, with every kernel: slow at worst.
   static const SameValues smallest(kSmallest), largest(kLargest);
   for (const cpu::KernelDescription &kernel : cpu::describe_kernels()) {
@@ -137,6 +138,7 @@ std::vector<BackendMaker> cpu_variants() {
                         kernel.available ? "" : std::string("kernel ") + kernel.name + " needs " + kernel.needs});
     }
   }
+  for (BackendMaker &each : makers) each.takes_any_count = true;
   return makers;
 }
 
@@ -228,6 +230,19 @@ TEST(CpuBackend, TunedValuesAreUsedAndTold) {
   EXPECT_EQ(source.last.rows, 4u);
   EXPECT_EQ(source.last.identity.backend, "cpu");
   EXPECT_EQ(source.last.kernel_hash, tuned->tuning_kernel_hash());
+}
+
+// The bytes of a matrix do not show where they were cut; the number of chunks does.
+TEST(CpuBackend, ChunksEndAtMultiplesOfTheGranularity) {
+  cpu::Options options;
+  options.executor = TANDEM_EXECUTOR_SERIAL;
+  cpu::Choice choice = {};
+  const auto backend = cpu::make_backend(options, base::Log(), &choice);
+  for (const auto &[granularity, chunks] :
+       {std::pair{std::uint64_t{1}, 8u}, {4096, 8}, {4 << 20, 2}, {8 << 20, 1}, {std::uint64_t{1} << 32, 1}})
+    EXPECT_EQ(chunk_count(*backend, *backend->prepare({some_matrix(1, 1), granularity})), chunks) << granularity;
+  // Cache lines and groups: 8 MiB in steps of 3 MiB, as the least one of both that is no less than a chunk.
+  EXPECT_EQ(chunk_count(*backend, *backend->prepare({some_matrix(1, 1), 3 << 20})), 3u);
 }
 
 // One that another machine measured: what is about the machine stays there.

@@ -20,16 +20,18 @@ using core::Mode;
 using core::Task;
 
 std::vector<BackendMaker> fake_makers() {
-  FakeScript wide, slow;
+  FakeScript wide, slow, reversing;
   wide.lanes = 4;
   wide.chunk_bytes = 1000;
-  slow.granularity_bytes = 8;
+  reversing.chunk_bytes = 1000;
+  reversing.reverses_groups = true;
   slow.latency_seconds = 1e-3;
   slow.bytes_per_second = 1e9;
   slow.pass_time = [](double) {};
-  return {{"fake", [] { return std::make_unique<FakeBackend>(); }, ""},
-          {"fake_with_lanes", [wide] { return std::make_unique<FakeBackend>(wide); }, ""},
-          {"fake_with_grain", [slow] { return std::make_unique<FakeBackend>(slow); }, ""}};
+  return {{"fake", [] { return std::make_unique<FakeBackend>(); }, "", 1, false, true},
+          {"fake_with_lanes", [wide] { return std::make_unique<FakeBackend>(wide); }, "", 1, false, true},
+          {"fake_of_groups", [reversing] { return std::make_unique<FakeBackend>(reversing); }, "", 96, true, true},
+          {"fake_of_packets", [slow] { return std::make_unique<FakeBackend>(slow); }, "", 16, false, true}};
 }
 
 INSTANTIATE_TEST_SUITE_P(Fake, BackendConformance, testing::ValuesIn(fake_makers()), maker_name);
@@ -66,6 +68,21 @@ tandem_status run(FakeBackend &backend, Copy &copy, Control &control) {
 tandem_status run(FakeBackend &backend, Copy &copy) {
   Control control;
   return run(backend, copy, control);
+}
+
+TEST(FakeBackend, RefusesARangeThatIsCutElsewhere) {
+  FakeScript script;
+  script.granularity_bytes = 96;
+  FakeBackend backend(script);
+  Copy copy(backend, 960);
+  EXPECT_EQ(run(backend, copy), TANDEM_OK);
+  Control control;
+  for (const auto &[offset, length] : {std::pair{95u, 96u}, {96u, 97u}}) {
+    Task task = copy.task();
+    task.offset_bytes = offset;
+    task.length_bytes = length;
+    EXPECT_THROW(backend.run({&task, 1}, control), base::Error);
+  }
 }
 
 TEST(FakeBackend, TimePassesByScript) {

@@ -6,10 +6,11 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <numeric>
 #include <thread>
 
 #include "base/error.hpp"
-#include "tests/support/expected.hpp"
+#include "tests/conformance/steps.hpp"
 
 namespace tandem::test {
 namespace {
@@ -19,8 +20,12 @@ using core::Task;
 
 class FakePrepared final : public core::Prepared {
  public:
-  explicit FakePrepared(const core::Operator &what) : Prepared(what), matrix(what.dense()) {}
-  const core::Matrix matrix;
+  FakePrepared(const core::Operator &what, const FakeScript &script)
+      : Prepared({what.dense(), std::lcm(what.granularity_bytes(), script.granularity_bytes)}),
+        steps(what.expand()),
+        reverses_groups(script.reverses_groups) {}
+  const std::vector<core::Step> steps;
+  const bool reverses_groups;
   std::optional<double> bytes_per_second;
   bool wrong = false;
   std::uint64_t wrong_from_bytes = 0;
@@ -30,15 +35,18 @@ class FakePrepared final : public core::Prepared {
 const FakePrepared &prepared_of(const Task &task) { return static_cast<const FakePrepared &>(*task.prepared); }
 
 void compute(const Task &task, std::uint64_t offset, std::uint64_t length) {
-  const core::Matrix &matrix = prepared_of(task).matrix;
-  std::vector<const std::uint8_t *> inputs(matrix.columns());
-  for (unsigned c = 0; c < matrix.columns(); ++c)
-    inputs[c] = reinterpret_cast<const std::uint8_t *>(task.inputs[c]) + offset;
-  Shards product = expected(matrix.data(), matrix.rows(), matrix.columns(), inputs.data(), length);
+  const FakePrepared &prepared = prepared_of(task);
+  Shards inputs;
+  for (unsigned c = 0; c < prepared.columns(); ++c) {
+    const auto *input = reinterpret_cast<const std::uint8_t *>(task.inputs[c]) + offset;
+    inputs.emplace_back(input, input + length);
+    if (prepared.reverses_groups) reverse_groups(prepared.granularity_bytes(), &inputs.back());
+  }
+  Shards product = outputs_of(prepared.steps, std::move(inputs), prepared.rows(), length);
   if (prepared_of(task).wrong && task.length_bytes >= prepared_of(task).wrong_from_bytes &&
       offset + length == task.offset_bytes + task.length_bytes)
     product[0][length - 1] ^= 1;
-  for (unsigned r = 0; r < matrix.rows(); ++r) {
+  for (unsigned r = 0; r < prepared.rows(); ++r) {
     auto *output = reinterpret_cast<std::uint8_t *>(task.outputs[r]) + offset;
     for (std::uint64_t i = 0; i < length; ++i) {
       const std::uint8_t value = product[r][i];
@@ -100,7 +108,10 @@ struct FakeBackend::State {
 
   // Throws Error when cancelled.
   void run_range(const Task &task, std::uint64_t number, std::uint64_t length_bytes, core::Control &control) {
-    const std::uint64_t grain = script.granularity_bytes;
+    const std::uint64_t grain = task.prepared->granularity_bytes();
+    if (task.offset_bytes % grain != 0 || task.length_bytes % grain != 0)
+      base::fail(TANDEM_ERROR_INTERNAL, fmt::format("{}: {} bytes at {} are not cut at multiples of {}", script.name,
+                                                    task.length_bytes, task.offset_bytes, grain));
     const std::uint64_t step = std::max(script.chunk_bytes / grain * grain, grain);
     for (std::uint64_t done = 0; done < length_bytes;) {
       if (script.before_chunk) script.before_chunk(number, done);
@@ -126,7 +137,10 @@ struct FakeBackend::State {
       if (!fails) {
         run_range(task, number, task.length_bytes, control);
       } else {
-        if (script.fails_after_half) run_range(task, number, task.length_bytes / 2, control);
+        if (script.fails_after_half) {
+          const std::uint64_t grain = task.prepared->granularity_bytes();
+          run_range(task, number, task.length_bytes / 2 / grain * grain, control);
+        }
         base::fail(script.failure, fmt::format("{}: task {} fails by script", script.name, number));
       }
     } catch (...) {
@@ -141,7 +155,6 @@ FakeBackend::FakeBackend(FakeScript script) : state_(std::make_unique<State>()) 
   state_->traits.name = script.name;
   state_->traits.lanes = script.lanes;
   state_->traits.memories = {core::MemoryKind::host};
-  state_->traits.granularity_bytes = script.granularity_bytes;
   state_->script = std::move(script);
 }
 
@@ -150,13 +163,13 @@ FakeBackend::~FakeBackend() = default;
 const core::Traits &FakeBackend::traits() const noexcept { return state_->traits; }
 
 std::shared_ptr<const core::Prepared> FakeBackend::prepare(const core::Operator &what) {
-  return std::make_shared<FakePrepared>(what);
+  return std::make_shared<FakePrepared>(what, state_->script);
 }
 
 std::shared_ptr<const core::Prepared> FakeBackend::prepare_tuned(const core::Operator &what,
                                                                  const core::TuningValues &values) {
   const FakeScript &script = state_->script;
-  auto prepared = std::make_shared<FakePrepared>(what);
+  auto prepared = std::make_shared<FakePrepared>(what, script);
   if (script.speed_of) prepared->bytes_per_second = script.speed_of(values);
   if (prepared->bytes_per_second == 0.0)
     base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{}: these values are refused by script", script.name));

@@ -15,7 +15,9 @@ namespace tandem::test {
 struct FakeScript {
   std::string name = "fake";
   unsigned lanes = 1;  // tasks that run at once; more wait
+  // Of every operator that is prepared, beside its own. A range that is not cut there ends in INTERNAL.
   std::uint64_t granularity_bytes = 1;
+  bool reverses_groups = false;          // reads the bytes of each group from the last to the first: a wrong cut shows
   std::uint64_t chunk_bytes = 16 << 10;  // looks at the control before each
 
   double latency_seconds = 0;                     // before each task

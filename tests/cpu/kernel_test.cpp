@@ -529,14 +529,12 @@ TEST_P(KernelTest, DecodeMatrices) {
       options.matrix = preset;
       const core::Codec codec(options);
       core::ShardSet present, wanted;
-      for (unsigned i = 0; i < codec.shard_count(); ++i) present.set(i);
-      for (const unsigned lost :
-           random.pick(static_cast<unsigned>(random.between(1, options.m)), codec.shard_count())) {
-        present.reset(lost);
+      for (const unsigned lost : random.pick(static_cast<unsigned>(random.between(1, options.m)), codec.shard_count()))
         wanted.set(lost);
-      }
+      for (unsigned i = 0; i < codec.shard_count(); ++i)
+        if (!wanted[i]) present.set(i);
       const auto application = codec.decode(present, wanted);
-      const core::Matrix &matrix = application->coefficients;
+      const core::Matrix &matrix = application->what.dense();
       const Bytes cells(matrix.data(), matrix.data() + std::size_t{matrix.rows()} * matrix.columns());
       check_lengths(cells, matrix.rows(), matrix.columns(), {random.between(1, 64), 129, 200}, random);
       if (HasFailure()) return;

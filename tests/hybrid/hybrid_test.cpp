@@ -61,8 +61,8 @@ std::unique_ptr<core::Backend> make(std::vector<Member> members, Policy policy, 
 }
 
 std::vector<BackendMaker> makers() {
-  FakeScript grain;
-  grain.granularity_bytes = 8;
+  FakeScript reversing;
+  reversing.reverses_groups = true;
   std::vector<BackendMaker> list;
   for (const auto &[name, policy] :
        {std::pair("auto", Policy::automatic), {"budget", Policy::budget}, {"free", Policy::free}}) {
@@ -71,11 +71,12 @@ std::vector<BackendMaker> makers() {
     list.push_back({"cpu_" + called, [of] { return make({cpu()}, of); }, ""});
     list.push_back({"device_" + called, [of] { return make({device("gpu")}, of); }, ""});
     list.push_back({"both_" + called, [of] { return make({cpu(), device("gpu", {}, 2)}, of); }, ""});
-    list.push_back({"many_" + called,
-                    [of, grain] {
-                      return make({cpu(1), cpu(2), device("gpu", grain), device("other")}, of);
+    list.push_back({"many_" + called, [of] { return make({cpu(1), cpu(2), device("gpu"), device("other")}, of); }, ""});
+    list.push_back({"groups_" + called,
+                    [of, reversing] {
+                      return make({cpu(2, reversing), device("gpu", reversing)}, of);
                     },
-                    ""});
+                    "", 96, true});
   }
   list.push_back({"inline",
                   [] {
@@ -98,6 +99,7 @@ std::vector<BackendMaker> makers() {
                     return hybrid::make_backend(given, {});
                   },
                   ""});
+  for (BackendMaker &each : list) each.takes_any_count = true;
 #if defined(__SANITIZE_THREAD__)  // minutes each: those with most threads
   std::erase_if(list, [](const BackendMaker &each) { return each.name != "both_auto" && each.name != "many_free"; });
 #endif

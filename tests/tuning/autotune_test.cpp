@@ -131,6 +131,25 @@ TEST_F(AutotuneTest, FindsTheBestOfTheGrid) {
   EXPECT_EQ(found_.size(), 1u);
 }
 
+// The fake ends a run in an error where a range is cut elsewhere: no candidate would be left.
+TEST_F(AutotuneTest, ChecksAreCutAtMultiplesOfTheGranularity) {
+  for (const std::uint64_t granularity : {96u, 4096u, 20'000u}) {
+    script_.granularity_bytes = granularity;
+    options_.shard_bytes = 5 * granularity;
+    for (const core::TunedOperation operation : {core::TunedOperation::encode, core::TunedOperation::verify}) {
+      options_.cases.front().operation = operation;
+      const AutotuneResult result = tune();
+      ASSERT_EQ(result.entries.size(), 1u);
+      EXPECT_EQ(result.refused_count, 0u) << granularity;
+      EXPECT_EQ(result.wrong_count, 0u) << granularity;
+    }
+    options_.shard_bytes = 5 * granularity + 1;
+    const std::string why = refusal(TANDEM_ERROR_INVALID_ARGUMENT);
+    EXPECT_NE(why.find(std::to_string(granularity)), std::string::npos) << why;
+    EXPECT_NE(why.find(std::to_string(5 * granularity + 1)), std::string::npos) << why;
+  }
+}
+
 // A compile of 3 ms, after which a run is three times as fast: it pays from where it has saved as much.
 TEST_F(AutotuneTest, WorksOutWhereAOneOffCostPays) {
   script_.parameters = {{"local_x", 64, {32, 64}}, {"compile_after", 12345, {12345}, true}};
