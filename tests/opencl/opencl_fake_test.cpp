@@ -255,6 +255,26 @@ TEST(OpenclFaults, AFailedPieceLeavesTheOutputsAlone) {
   EXPECT_GE(failures, 4u) << "two uploads, the kernel, the download";
 }
 
+// Nothing of an OpenCL context in which a command failed is used again.
+TEST(OpenclFaults, AfterAnErrorTheNextRunHasAContextOfItsOwn) {
+  Work work(2, 3, 1000);
+  FakeDriverScript script;
+  script.failing_command = 3;
+  FakeDriver driver(script);
+  Heard heard;
+  const auto backend = opencl::make_backend(fake_options(driver), heard.log());
+  const auto prepared = backend->prepare(work.matrix);
+  EXPECT_NE(status_of([&] { work.run(*backend, *prepared, Mode::assign); }).first, TANDEM_OK);
+  EXPECT_TRUE(heard.has("its context is given up")) << heard.text;
+  EXPECT_EQ(driver.calls_of("clCreateContext"), 1u);
+  for (unsigned run = 0; run < 2; ++run) {
+    work.reset();
+    work.run(*backend, *prepared, Mode::assign);
+    EXPECT_TRUE(work.is_right(Mode::assign));
+    EXPECT_EQ(driver.calls_of("clCreateContext"), 2u) << "and keeps it";
+  }
+}
+
 // At each command of a run: pieces that were complete by then are the product, the others are as before.
 TEST(OpenclFaults, ACancelDrainsAndTheNextRunWorks) {
   Work work(2, 3, 20'000);
