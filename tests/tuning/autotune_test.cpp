@@ -138,7 +138,7 @@ TEST_F(AutotuneTest, ChecksAreCutAtMultiplesOfTheGranularity) {
     options_.shard_bytes = 5 * granularity;
     for (const core::TunedOperation operation : {core::TunedOperation::encode, core::TunedOperation::verify}) {
       options_.cases.front().operation = operation;
-      const AutotuneResult result = tune();
+      const Result result = tune();
       ASSERT_EQ(result.entries.size(), 1u);
       EXPECT_EQ(result.refused_count, 0u) << granularity;
       EXPECT_EQ(result.wrong_count, 0u) << granularity;
