@@ -83,7 +83,7 @@ int encode(const EncodeFlags &flags) {
   } else if (!flags.output.quiet) {
     fmt::print("{}: {} in {} + {} shards of {}, {} {} of which are enough\n",
                printable(from_stdin ? name : flags.source), size(result.content_bytes), result.k, result.m,
-               size(result.written_bytes / shard_count), result.any_k_suffice != 0 ? "any" : "but not any", result.k);
+               size(result.written_bytes / shard_count), result.any_k_suffice != 0 ? "any" : "not any", result.k);
     fmt::print("set {}  digest {}\n{}\n", hexadecimal(result.set_id), hexadecimal(result.digest), speed(result, info));
   }
   return kExitDone;

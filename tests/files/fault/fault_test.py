@@ -261,11 +261,14 @@ class Faults(unittest.TestCase):
         self.assert_message(done, "cannot write block", os.strerror(errno.EROFS) + f" (errno {errno.EROFS})")
 
     def test_all_folders_of_an_unfinished_set_are_named(self):
-        encode = ("encode", "source", *SHAPE, "-o", "a", "-o", "b", "-o", "c")
-        calls = self.run_on(self.empty, *encode, log=True, calls=CHANGES).calls
+        # Without a, too few shards of the new set are left to replace the old one.
+        encode = ("encode", "source", "-k", 5, "-m", 1, "-o", "a", "-o", "b", "-o", "c")
+        self.run_on(self.empty, *encode)
+        old = self.sandbox.tree()
+        calls = self.run_on(old, *encode, "--force", log=True, calls=CHANGES).calls
         commit = next(i for i, call in enumerate(calls) if call.second_path.endswith(".tandem-commit"))
-        self.sandbox.restore(self.empty)
-        self.assertTrue(self.sandbox.run(*encode, calls=CHANGES, action="kill", at=commit + 3).killed)
+        self.sandbox.restore(old)
+        self.assertTrue(self.sandbox.run(*encode, "--force", calls=CHANGES, action="kill", at=commit + 3).killed)
         lost = {path: None if path == "a" else content for path, content in self.sandbox.tree().items()
                 if not path.startswith("a/")}
         done = self.run_on(lost, *encode, status=3)
