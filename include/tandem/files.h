@@ -112,8 +112,8 @@ typedef struct tandem_files_result {
  *   result_out   NULL, or a struct whose struct_bytes is set; written on TANDEM_OK
  * A file that changes while it is read, by its name or a descriptor, is refused with TANDEM_ERROR_IO, as far as its
  * length and its times of writing and change tell. Permission bits (mode & 0777) of source_path go to the shard files
- * and into the set; anything else about it does not. Status: INVALID_ARGUMENT, UNSUPPORTED (custom matrix), NOT_MDS,
- * TOO_LARGE, OUT_OF_MEMORY, IO, CANCELLED, DEVICE. */
+ * and into the set; anything else about it does not.
+ * Status: INVALID_ARGUMENT, UNSUPPORTED (custom matrix), NOT_MDS, TOO_LARGE, OUT_OF_MEMORY, IO, CANCELLED, DEVICE. */
 TANDEM_API tandem_status tandem_files_encode(tandem_context *context, const tandem_files_encode_options *options,
                                              tandem_files_result *result_out);
 
@@ -178,7 +178,8 @@ TANDEM_API tandem_status tandem_files_search_ignored(const tandem_files_search *
 
 /* Whether the files that were found are still there, and are the same files: not where another process has replaced the
  * set, or a shard, since. A call that fails with TANDEM_ERROR_IO may do better with a new search then.
- * Status: INVALID_ARGUMENT, IO (they are not; the message names one). Threads: any. */
+ * Status: INVALID_ARGUMENT, IO (they are not; the message names one).
+ * Threads: any. */
 TANDEM_API tandem_status tandem_files_search_check(const tandem_files_search *search);
 
 /* Chooses a set.
@@ -186,8 +187,8 @@ TANDEM_API tandem_status tandem_files_search_check(const tandem_files_search *se
  *                   that has k shards or more (beside left-overs of other generations)
  *   set_index_out   its index in the search
  * Status: INVALID_ARGUMENT (none or several match: the message lists them), NOT_RECOVERABLE (there is no shard file),
- * IO (there is none, and a file could not be opened), UNSUPPORTED (those that there are have another format version).
- */
+ *   IO (there is none, and a file could not be opened),
+ *   UNSUPPORTED (those that there are have another format version). */
 TANDEM_API tandem_status tandem_files_search_choose(const tandem_files_search *search, const char *set_id_prefix,
                                                     size_t *set_index_out);
 
@@ -211,8 +212,9 @@ typedef struct tandem_files_decode_options {
  * whose checksum is wrong counts as missing in its stripe, and other shard files are then read there. The digest of the
  * whole content is checked before the output gets its name; a stream has been written by then.
  * Status: INVALID_ARGUMENT, OUT_OF_MEMORY, CANCELLED, DEVICE, UNSUPPORTED (shard files of another format version),
- *   NOT_RECOVERABLE (says where and how many blocks are missing), DAMAGED (the digest does not match), IO (also where
- * what is missing may lie in a file that could not be opened, or that another one has replaced since the search). */
+ *   NOT_RECOVERABLE (says where and how many blocks are missing), DAMAGED (the digest does not match),
+ *   IO (also where what is missing may lie in a file that could not be opened, or that another one has replaced since
+ *   the search). */
 TANDEM_API tandem_status tandem_files_decode(tandem_context *context, const tandem_files_search *search,
                                              const tandem_files_decode_options *options,
                                              tandem_files_result *result_out);
@@ -253,17 +255,22 @@ TANDEM_API tandem_status tandem_files_writer_begin(tandem_context *context, cons
 
 /* What the set is going to be.
  *   set_out   struct_bytes is set by the caller. digest, shard_count and file_count are 0
- * Status: INVALID_ARGUMENT. On failure *set_out is not written. Threads: any, at any time but during a commit. */
+ * Status: INVALID_ARGUMENT.
+ * On failure *set_out is not written.
+ * Threads: any, at any time but during a commit. */
 TANDEM_API tandem_status tandem_files_writer_query(const tandem_files_writer *writer, tandem_files_set *set_out);
 
 /* Codes and writes stripes first_stripe .. first_stripe + stripe_count - 1.
- *   content         their content, content_bytes bytes: all of it, and no more. Read until the call returns; no
- * alignment hashes_out      stripe_count * k * 16 bytes for the hashes of their data blocks, which
- * tandem_files_writer_add takes; NULL = not wanted. Does not overlap content Memory: a leading writer keeps 16 bytes
- * for each data block until all stripes before it are known. Status: INVALID_ARGUMENT (stripes that are not of the set,
- * that were written or added before, or another length of content; the message has the numbers), OUT_OF_MEMORY, IO,
- * CANCELLED, DEVICE. On failure hashes_out is undefined, the stripes count as not written and can be written again;
- * others are as before. Threads: several may write and add with one writer at once. */
+ *   content      their content, content_bytes bytes: all of it, and no more. Read until the call returns; no
+ *                alignment
+ *   hashes_out   stripe_count * k * 16 bytes for the hashes of their data blocks, which tandem_files_writer_add
+ *                takes; NULL = not wanted. Does not overlap content
+ * Memory: a leading writer keeps 16 bytes for each data block until all stripes before it are known.
+ * Status: INVALID_ARGUMENT (stripes that are not of the set, that were written or added before, or another length of
+ *   content; the message has the numbers), OUT_OF_MEMORY, IO, CANCELLED, DEVICE.
+ * On failure hashes_out is undefined, the stripes count as not written and can be written again; others are as
+ *   before.
+ * Threads: several may write and add with one writer at once. */
 TANDEM_API tandem_status tandem_files_writer_write(tandem_files_writer *writer, uint64_t first_stripe,
                                                    uint64_t stripe_count, const void *content, size_t content_bytes,
                                                    void *hashes_out);
@@ -271,23 +278,26 @@ TANDEM_API tandem_status tandem_files_writer_write(tandem_files_writer *writer, 
 /* Tells the leading writer that another one has written stripes first_stripe .. first_stripe + stripe_count - 1. What
  * lies in the files is not read: a hash that is not that of the block makes a set that does not decode.
  *   hashes   what tandem_files_writer_write gave for these stripes, hash_bytes bytes
- * Status: INVALID_ARGUMENT (as write; an attached writer; another length), OUT_OF_MEMORY. On failure nothing is
- * changed. Threads: as write. */
+ * Status: INVALID_ARGUMENT (as write; an attached writer; another length), OUT_OF_MEMORY.
+ * On failure nothing is changed.
+ * Threads: as write. */
 TANDEM_API tandem_status tandem_files_writer_add(tandem_files_writer *writer, uint64_t first_stripe,
                                                  uint64_t stripe_count, const void *hashes, size_t hash_bytes);
 
 /* A leading writer: completes the files, and the set counts. An attached one: what it wrote is on the disk; only then
  * may its hashes go to the leading writer. Nothing can be written afterwards.
  *   result_out   NULL, or a struct whose struct_bytes is set. read_bytes and written_bytes are this writer's own,
- * digest is 0 of an attached one Status: INVALID_ARGUMENT (stripes are missing: the message says how many and the
- * first), OUT_OF_MEMORY, IO, CANCELLED. On failure *result_out is not written. After INVALID_ARGUMENT for missing
- * stripes the writer goes on; after any other failure it can only be destroyed. Threads: no other call with this writer
- * at the same time. */
+ *                digest is 0 of an attached one
+ * Status: INVALID_ARGUMENT (stripes are missing: the message says how many and the first), OUT_OF_MEMORY, IO,
+ *   CANCELLED.
+ * On failure *result_out is not written. After INVALID_ARGUMENT for missing stripes the writer goes on; after any
+ *   other failure it can only be destroyed.
+ * Threads: no other call with this writer at the same time. */
 TANDEM_API tandem_status tandem_files_writer_commit(tandem_files_writer *writer, tandem_files_result *result_out);
 
 /* Ends a writer; NULL is fine. A leading one that has not committed abandons the set: its files and records, and
- * folders that it made, are removed. An attached one leaves its stripes to the leading one. Threads: no other call with
- * this writer at the same time or later. */
+ * folders that it made, are removed. An attached one leaves its stripes to the leading one.
+ * Threads: no other call with this writer at the same time or later. */
 TANDEM_API void tandem_files_writer_destroy(tandem_files_writer *writer);
 
 /* ---- range reader -------------------------------------------------------------------------------- */
@@ -306,7 +316,8 @@ typedef struct tandem_files_reader_options {
  *   options      NULL = defaults
  *   reader_out   the reader; tandem_files_reader_destroy ends it. The context must live as long, the search need not
  * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (there is no shard file), UNSUPPORTED, OUT_OF_MEMORY.
- * On failure *reader_out is not written. Threads: any. */
+ * On failure *reader_out is not written.
+ * Threads: any. */
 TANDEM_API tandem_status tandem_files_reader_create(tandem_context *context, const tandem_files_search *search,
                                                     const tandem_files_reader_options *options,
                                                     tandem_files_reader **reader_out);
@@ -314,13 +325,15 @@ TANDEM_API tandem_status tandem_files_reader_create(tandem_context *context, con
 /* Reads content_bytes bytes of the content from `offset` on. Every block is checked by its checksum; what is damaged or
  * missing is computed, only where it is asked for. The digest of the whole content is not checked.
  *   content_out   content_bytes bytes; no alignment
- * Status: INVALID_ARGUMENT (not all of the bytes are of the content; the message has the numbers), NOT_RECOVERABLE
- * (says which stripe), OUT_OF_MEMORY, IO, DEVICE. On failure content_out is undefined. Threads: several may read with
- * one reader at once. A call for more than one stripe starts threads. */
+ * Status: INVALID_ARGUMENT (not all of the bytes are of the content; the message has the numbers),
+ *   NOT_RECOVERABLE (says which stripe), OUT_OF_MEMORY, IO, DEVICE.
+ * On failure content_out is undefined.
+ * Threads: several may read with one reader at once. A call for more than one stripe starts threads. */
 TANDEM_API tandem_status tandem_files_reader_read(tandem_files_reader *reader, uint64_t offset, void *content_out,
                                                   size_t content_bytes);
 
-/* Closes the files; NULL is fine. Threads: no other call with this reader at the same time or later. */
+/* Closes the files; NULL is fine.
+ * Threads: no other call with this reader at the same time or later. */
 TANDEM_API void tandem_files_reader_destroy(tandem_files_reader *reader);
 
 /* ---- verify -------------------------------------------------------------------------------------- */
@@ -382,10 +395,10 @@ typedef struct tandem_files_verify_result {
 } tandem_files_verify_result;
 
 /* Reads every shard file of a set once and checks every block. Damage is a result, not an error. Where every data block
- * is intact the digest is compared too. Status: INVALID_ARGUMENT, UNSUPPORTED (shard files of another format version),
- * NOT_RECOVERABLE (there is no shard file), DAMAGED (the blocks are intact and their digest is not the set's: no decode
- * can succeed), OUT_OF_MEMORY, CANCELLED, IO (also where a file could not be opened, or is not the one any more that
- * the search found). */
+ * is intact the digest is compared too.
+ * Status: INVALID_ARGUMENT, UNSUPPORTED (shard files of another format version), NOT_RECOVERABLE (there is no shard
+ *   file), DAMAGED (the blocks are intact and their digest is not the set's: no decode can succeed), OUT_OF_MEMORY,
+ *   CANCELLED, IO (also where a file could not be opened, or is not the one any more that the search found). */
 TANDEM_API tandem_status tandem_files_verify(tandem_context *context, const tandem_files_search *search,
                                              const tandem_files_verify_options *options,
                                              tandem_files_verify_result *result_out);
@@ -442,11 +455,12 @@ typedef struct tandem_files_repair_result {
  * name; so also where anything else has that name, unless `force`. It goes to the folder where encode put it: the
  * headers tell encode's number of folders (shard i lies in folder i % that), the other files of that folder tell where
  * it is. Where there is none of these, a folder of the search that holds nothing of the set (a new disk) takes its
- * place; if no such folder is left, the shard goes to the folder that holds the fewest, and a note says so. Status:
- * INVALID_ARGUMENT, NOT_RECOVERABLE (there is no shard file), OUT_OF_MEMORY, CANCELLED (what was mended stays so),
- * DEVICE, IO (something could not be written, could not be read any more, or reads back wrong: the rest was mended; or
- * the process may not open more files). What cannot be recovered is a result, not an error: state is TANDEM_FILES_LOST.
- */
+ * place; if no such folder is left, the shard goes to the folder that holds the fewest, and a note says so.
+ *
+ * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (there is no shard file), OUT_OF_MEMORY, CANCELLED (what was mended stays
+ *   so), DEVICE, IO (something could not be written, could not be read any more, or reads back wrong: the rest was
+ *   mended; or the process may not open more files). What cannot be recovered is a result, not an error: state is
+ *   TANDEM_FILES_LOST. */
 TANDEM_API tandem_status tandem_files_repair(tandem_context *context, const tandem_files_search *search,
                                              const tandem_files_repair_options *options,
                                              tandem_files_repair_result *result_out);

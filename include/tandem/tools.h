@@ -32,12 +32,14 @@ typedef struct tandem_device {
 
 /* Lists what a context can run on: "cpu", which is always there, then OpenCL's devices and CUDA's. Their drivers are
  * loaded for that, and left out if they have not answered after 20 seconds; a child whose parent had used them hears of
- * "cpu" alone. devices_out    room for `capacity` structs, stride_bytes apart; NULL with capacity 0 only counts
+ * "cpu" alone.
+ *   devices_out    room for `capacity` structs, stride_bytes apart; NULL with capacity 0 only counts
  *   stride_bytes   sizeof(tandem_device); of each element only the bytes that fit are written
  *   count_out      how many there are; may be more than capacity, then the first `capacity` were written
  * Strings are zero-terminated, cut if too long.
  * Status: INVALID_ARGUMENT (NULL count_out, NULL devices_out with capacity > 0, stride_bytes < sizeof(tandem_device)
- *   of version 0.1), OUT_OF_MEMORY. Nothing is written on failure. */
+ *   of version 0.1), OUT_OF_MEMORY.
+ * Nothing is written on failure. */
 TANDEM_API tandem_status tandem_devices(tandem_device *devices_out, size_t capacity, size_t stride_bytes,
                                         size_t *count_out);
 
@@ -105,8 +107,8 @@ typedef struct tandem_kernel_text_info {
  *   text_out     gets the zero-terminated text; NULL with capacity_bytes 0 only counts
  *   info_out     struct_bytes set by the caller; the rest is written on TANDEM_OK
  * Status: INVALID_ARGUMENT (NULL codec or info_out, values that make no kernel, a codec without parity,
- *   capacity_bytes not 0 and smaller than the text), UNSUPPORTED, OUT_OF_MEMORY. Nothing is written on
- *   failure. Any thread. */
+ *   capacity_bytes not 0 and smaller than the text), UNSUPPORTED, OUT_OF_MEMORY.
+ * Nothing is written on failure. Any thread. */
 TANDEM_API tandem_status tandem_kernel_text(const tandem_codec *codec, const tandem_kernel_text_options *options,
                                             char *text_out, size_t capacity_bytes, tandem_kernel_text_info *info_out);
 
@@ -164,9 +166,9 @@ typedef struct tandem_autotune_result {
 } tandem_autotune_result;
 
 /* Finds the fastest tuning values of one backend for every (operation, k, m), and keeps them in the file.
- *   context   where to run: as tandem_context_create takes it; its tuning_file is not read. NULL = all defaults
- *   options   NULL = all defaults. A RANGE is a list such as "32,64,96"; "1:4" is 1, 2, 3, 4; "16:1024:x2" and
- *             "1<<v, v=4:10" are 16, 32 ... 1024
+ *   context      where to run: as tandem_context_create takes it; its tuning_file is not read. NULL = all defaults
+ *   options      NULL = all defaults. A RANGE is a list such as "32,64,96"; "1:4" is 1, 2, 3, 4; "16:1024:x2" and
+ *                "1<<v, v=4:10" are 16, 32 ... 1024
  *   result_out   NULL, or struct_bytes set by the caller; the rest is written on TANDEM_OK
  * Every candidate is checked before it is timed. The best one is kept only if it is clearly faster than the
  * backend's own values when they are measured in turns, and of it those values that are not the backend's own.
@@ -299,9 +301,9 @@ typedef struct tandem_simulate_result {
  *   Free and budget: at most 2^20 tasks, and tasks times workers at most 2^28.
  *   result_out   struct_bytes and the room for workers are set by the caller; the rest is written on TANDEM_OK
  * Status: INVALID_ARGUMENT (NULL, a description, policy or resource that is none, with its text in the message; a
- *   resource that no worker has the name of; sizes beyond the limits), IO (the timeline), OUT_OF_MEMORY. On failure
- *   nothing is written but perhaps a part of the timeline. Any thread. Auto takes a second for 256 workers, and
- *   time that grows with their cube. */
+ *   resource that no worker has the name of; sizes beyond the limits), IO (the timeline), OUT_OF_MEMORY.
+ * On failure nothing is written but perhaps a part of the timeline.
+ * Any thread. Auto takes a second for 256 workers, and time that grows with their cube. */
 TANDEM_API tandem_status tandem_simulate(const tandem_simulate_options *options, tandem_simulate_result *result_out);
 
 #ifdef __cplusplus
