@@ -39,8 +39,8 @@ cpu::Options cpu_options(const tandem_context &context, const Settings &settings
   return options;
 }
 
-// Said once: the backends say which values they take, not that there are none. Of the CPU only: a device is not touched
-// before it is needed.
+// Logs once whether the tuning file has entries for this CPU. Backends log only the values that they use. Devices are
+// not asked: a device is not touched before it is needed.
 void say_what_is_known(const tandem_context &context, const core::Backend &cpu, bool named) {
   if (context.tuning == nullptr || context.tuning->entries().empty()) return;
   const core::TuningIdentity identity = cpu.tuning_identity();

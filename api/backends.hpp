@@ -31,8 +31,8 @@ struct FoundDevice {
 // One row. A new backend adds one; in core/ only the name of its memory resource (core/budget.hpp).
 struct BackendKind {
   const char *name;
-  const char *forms;             // of its devices' names, for messages
-  const char *vendor = nullptr;  // a word in the description of its devices, which earlier kinds may find too
+  const char *forms;                                 // of its devices' names, for messages
+  const char *vendor = nullptr;                      // in descriptions of its devices; other kinds may find them too
   double start_up_seconds = 0, latency_seconds = 0;  // of a hybrid's member, until they are measured
   std::uint64_t knee_bytes = 0, staging_bytes = 0;   // as hybrid::Member
 

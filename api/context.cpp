@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
-#include <ranges>
 
 #include "api/backends.hpp"
 #include "api/speeds.hpp"
@@ -78,14 +77,16 @@ Settings settings_of(const tandem_context_options &given) {
 
 enum class Search { all, where_device_nodes_are };
 
-// What this machine has beside its CPU. An OpenCL device that is a CPU is none of it: it has the same cores. The last
-// kind of the table is asked first: devices of its vendor are left to it, where it has any.
+// What this machine has beside its CPU. OpenCL devices that are CPUs are skipped: they are the same cores. Kinds are
+// asked from last to first. When a kind finds devices of its vendor, the others skip that vendor.
 std::vector<hybrid::Member> find_members(tandem_context &context, const Settings &settings, Search search) {
   constexpr std::chrono::seconds kPatience{5};
   std::vector<hybrid::Member> members;
   std::vector<const char *> taken;         // vendors
   bool must_look = search == Search::all;  // also where there is no device node of the kind
-  for (const BackendKind &kind : device_kinds() | std::views::reverse) {
+  const auto kinds = device_kinds();
+  for (std::size_t i = kinds.size(); i-- > 0;) {
+    const BackendKind &kind = kinds[i];
     const bool may_have = kind.may_have_devices();
     if (!must_look && !may_have) continue;
     const std::size_t before = members.size();
@@ -174,7 +175,7 @@ std::unique_ptr<core::Backend> make_hybrid(tandem_context &context, const Settin
   if (has_cpu) {
     options.alone = cpu_kind().make(cpu_kind(), context, settings, "cpu");
     options.inline_bytes = context.inline_bytes;
-    // Nobody is to make his calls small, to have them done at once, where all of the others are to have their share.
+    // With a fixed policy, small calls must not bypass the sharing.
     if (options.policy != hybrid::Policy::automatic) context.inline_bytes = 0;
   } else {
     context.kernel_name = "auto";

@@ -37,8 +37,8 @@ void copy_options(const void *given, void *ours, const StructKind &kind) {
   std::memcpy(ours, given, std::min(given_bytes, kind.bytes));
 }
 
-void check_reserved(std::int64_t reserved, const StructKind &kind) {
-  if (reserved != 0) fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("{}.reserved is {}, must be 0", kind.name, reserved));
+void check_reserved(std::int64_t value, const char *field, const StructKind &kind) {
+  if (value != 0) fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("{}.{} is {}, must be 0", kind.name, field, value));
 }
 
 void copy_result(const void *ours, void *given, const StructKind &kind) {

@@ -19,23 +19,25 @@ constexpr StructKind kind_of(const char *name) {
   return {name, sizeof(Struct), alignof(Struct)};
 }
 
-// The size that the struct begins with. Accepted is what any version's sizeof can be: a multiple of the alignment, and
-// there no field is cut in two. Throws Error (INVALID_ARGUMENT) for another size, and for one smaller than least_bytes.
+// The size that the struct begins with. It must be a multiple of the struct's alignment, as every version's sizeof is:
+// then it cuts no number and no pointer in two. Throws Error (INVALID_ARGUMENT) for another size, and for one smaller
+// than least_bytes.
 std::size_t checked_struct_bytes(const void *given, const StructKind &kind, std::size_t least_bytes);
 
 // Copies `given` to `ours`, which is all zero. Throws Error (UNSUPPORTED) where a byte is set that ours does not have.
 void copy_options(const void *given, void *ours, const StructKind &kind);
-// Throws Error (UNSUPPORTED) unless it is zero.
-void check_reserved(std::int64_t reserved, const StructKind &kind);
+// Throws Error (UNSUPPORTED) unless the reserved field is zero.
+void check_reserved(std::int64_t value, const char *field, const StructKind &kind);
 
 // Copies a caller's struct, which begins with its own size; NULL is all defaults. Shorter than ours: the rest is zero,
-// which means default. Longer: the bytes we do not know must be zero, as what is reserved.
+// which means default. If it is longer, the unknown bytes must be zero. Reserved fields must be zero too.
 template <class Options>
 Options read_options(const Options *given, const char *name) {
   Options ours{};
   if (given == nullptr) return ours;
   copy_options(given, &ours, kind_of<Options>(name));
-  if constexpr (requires { ours.reserved; }) check_reserved(ours.reserved, kind_of<Options>(name));
+  if constexpr (requires { ours.reserved; }) check_reserved(ours.reserved, "reserved", kind_of<Options>(name));
+  if constexpr (requires { ours.reserved2; }) check_reserved(ours.reserved2, "reserved2", kind_of<Options>(name));
   return ours;
 }
 

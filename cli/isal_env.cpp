@@ -360,6 +360,7 @@ struct Template {
 
 // Whether the chained build, which leads to `real`, is what --install would make: not after an upgrade of Tandem.
 bool is_current(const Places &places, const std::string &real) {
+  if (!there(places.isal / kTemplateName)) return true;  // nothing to compare with
   const Template from(places);
   return real.size() <= from.room_bytes && read_file(places.chained()) == from.chained_to(real);
 }
@@ -508,7 +509,7 @@ fs::path chosen_library(const Flags &flags, const Places &places) {
     fail(kExitInputOutput, fmt::format("{} leads to {}, which is gone; `tandem isal-env --install` leads it elsewhere",
                                        places.chained().string(), real));
   }
-  if (!is_current(places, real)) fmt::print(stderr, "tandem: note: {} is {}\n", places.chained().string(), kRefresh);
+  if (!is_current(places, real)) complain(fmt::format("note: {} is {}", places.chained().string(), kRefresh));
   return places.chained();
 }
 
@@ -591,11 +592,10 @@ int run_command(const Flags &flags, std::vector<std::string> words) {
     const fs::path program = program_of(words[0]);
     const std::string library = program.empty() ? "" : libisal_by_rpath(program);
     if (!library.empty()) {
-      fmt::print(
-          stderr,
-          "tandem: note: {} has a DT_RPATH, which the loader heeds before LD_LIBRARY_PATH: it gets {}; --preload "
-          "goes before that\n",
-          program.string(), library);
+      complain(
+          fmt::format("note: {} has a DT_RPATH, which the loader heeds before LD_LIBRARY_PATH: it gets {}; --preload "
+                      "goes before that",
+                      program.string(), library));
     }
   }
   for (const Assignment &wanted : assignments(flags)) {

@@ -74,8 +74,7 @@ int repair(const RepairFlags &flags) {
   options.folder_count = folders.size();
   flags.write.set(options);
   options.thread_count = flags.context.thread_count;
-  if (!flags.output.quiet)
-    options.note = [](void *, const char *note) { fmt::print(stderr, "tandem: note: {}\n", note); };
+  if (!flags.output.quiet) options.note = print_note;
   options.report = collect;
   options.report_user = &findings;
   auto result = sized<tandem_files_repair_result>();

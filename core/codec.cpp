@@ -157,9 +157,10 @@ class Codec::DecodeCache {
     const std::lock_guard lock(state.mutex);
     if (Entry *entry = state.find(present, wanted, hash)) return entry->application;
     Entry &oldest = *std::ranges::min_element(state.entries, {}, &Entry::last_use);
+    ShardSet own_present = present, own_wanted = wanted;  // may throw: before the entry changes
     evicted = std::exchange(oldest.application, application);
-    oldest.present = present;
-    oldest.wanted = wanted;
+    oldest.present = std::move(own_present);
+    oldest.wanted = std::move(own_wanted);
     oldest.hash = hash;
     oldest.last_use = ++state.clock;
     return application;

@@ -32,13 +32,13 @@ struct Step {
 
 class Operator {
  public:
-  // What a splitter can rely on: 96 or 64 bytes, or some packets, but no file.
+  // Splitters compute with a granularity up to this without overflow. Real codes have 1, 64 or a few packets.
   static constexpr std::uint64_t kMostGranularityBytes = std::uint64_t{1} << 32;
 
   // A matrix over GF(2^8) is an operator as it is. Columns of shards are independent at multiples of granularity_bytes:
-  // ranges begin and end there and nowhere else. This binds everything that cuts a range, since it does not know the
-  // form. What runs a form may know more: Dense is the same map for each element, so a backend that runs Dense runs it
-  // with any granularity. Throws Error (INVALID_ARGUMENT): a granularity of 0, or of more than kMostGranularityBytes.
+  // code that cuts ranges cuts there and nowhere else. A backend that runs Dense may cut anywhere, because Dense is the
+  // same map for each element. Throws Error (INVALID_ARGUMENT): a granularity of 0, or of more than
+  // kMostGranularityBytes.
   Operator(Matrix coefficients, std::uint64_t granularity_bytes = 1);
 
   Field field() const noexcept { return Field::gf8; }

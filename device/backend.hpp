@@ -1,4 +1,4 @@
-// A device behind the Backend interface: all of it that is alike for every driver. gpu/ and opencl/ derive from it.
+// The part of a device backend that does not depend on the driver. gpu/ and opencl/ derive from it.
 #pragma once
 
 #include <atomic>
@@ -49,7 +49,7 @@ class DeviceBackend : public core::Backend {
                                               std::shared_ptr<MemoryBudget> budget,
                                               std::shared_ptr<DiskCache> disk) const = 0;
   // An error of the driver ended a run in this session; null: it could not be opened.
-  virtual void failed(const std::shared_ptr<DeviceSession> &session, const DriverError &error) noexcept = 0;
+  virtual void failed(const std::shared_ptr<DeviceSession> &session, const DriverError &error) = 0;
   // Runs a task on host shards where they lie. false: nothing was done, they are to be streamed.
   virtual bool run_in_place(const core::Task &, core::Control &) { return false; }
   virtual std::unique_ptr<core::Ticket> start_on_device(std::span<const core::Task> tasks, core::Control &control) = 0;
@@ -65,7 +65,7 @@ class DeviceBackend : public core::Backend {
   const Found &found() const;
   const Found &known() const noexcept { return *found_; }  // after found()
 
-  // `half_bytes` unless somebody said otherwise, which may be while jobs run.
+  // half_bytes, unless the options or a resource set another amount. Resources can change while jobs run.
   std::uint64_t budget_bytes(const Device &device, std::uint64_t half_bytes) const noexcept;
   Workplace place_in(std::shared_ptr<DeviceSession> session);
   // In the session of the backend's own, opened when there is none.

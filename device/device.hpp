@@ -48,7 +48,7 @@ struct Device {
   unsigned most_tried_element_bytes = 64;  // by autotune
   // Local sizes that autotune tries, least and most; 0: not tried.
   std::array<std::array<std::size_t, 2>, 3> tried_items{};
-  // Whether a buffer has its memory from its making on, so that smaller pieces help where there was too little.
+  // The driver allocates memory when a buffer is created. Then smaller pieces help after an out-of-memory error.
   bool allocates_at_once = false;
 };
 

@@ -20,8 +20,8 @@ DeviceRun::~DeviceRun() = default;
 
 void DeviceSession::begin() { budget_->add(this); }
 
-void DeviceSession::end() noexcept {
-  budget_->remove(this);
+void DeviceSession::end(bool in_child) noexcept {
+  if (!in_child) budget_->remove(this);
   idle_lanes_.clear();  // without the locks: nothing else has this session any more, and a child after fork may be here
   tables_.clear();
 }

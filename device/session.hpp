@@ -30,8 +30,7 @@ struct DevicePiece;
 // Buffers grow to powers of two, so that they seldom have to.
 inline std::uint64_t grown(std::uint64_t bytes) { return std::bit_ceil(std::max<std::uint64_t>(bytes, 4096)); }
 
-// Gives buffers back, whose memory is lost then, if they would come to more than most_bytes together once each has
-// grown to what is wanted of it.
+// Frees all buffers if growing them to the wanted sizes would exceed most_bytes. Their contents are lost then.
 template <class Buffer>
 void keep_within(std::uint64_t most_bytes, std::initializer_list<std::pair<Buffer *, std::uint64_t>> wanted) {
   std::uint64_t sum = 0;
@@ -48,8 +47,8 @@ class DeviceLane {
 
   virtual ~DeviceLane();
 
-  // Waits until nothing of this lane runs any more. Where the driver cannot say so: false, and the session is given up,
-  // unless that says nothing of the device.
+  // Waits until nothing of this lane runs any more. Returns false if the driver cannot confirm it. The session is then
+  // given up, except after an error of a stream capture.
   virtual bool drain() noexcept = 0;
 
   // All room that a piece wants in a slot, before its first command. Its device buffers have most_bytes together.
@@ -131,8 +130,9 @@ class DeviceSession : public std::enable_shared_from_this<DeviceSession>, privat
 
   // From here on other threads may ask for idle memory, until end().
   void begin();
-  // To be called by the destructors of those that derive from it: what stays here wants them whole.
-  void end() noexcept;
+  // To be called by the destructors of those that derive from it: what stays here wants them whole. in_child: of a
+  // fork, where a thread of the parent may hold the budget's lock for ever.
+  void end(bool in_child) noexcept;
 
  private:
   using Tables = std::list<std::pair<std::uint64_t, std::shared_ptr<const void>>>;  // by prepared's id, latest first

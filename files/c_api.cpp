@@ -60,13 +60,8 @@ void check_result(const Result *given, const char *name) {
 
 std::vector<std::string> read_paths(const char *const *paths, std::size_t path_count) {
   if (path_count == 0) fail(TANDEM_ERROR_INVALID_ARGUMENT, "no path is given");
-  require(paths, "paths");
-  std::vector<std::string> list;
-  for (std::size_t i = 0; i < path_count; ++i) {
-    require(paths[i], "a path");
-    list.emplace_back(paths[i]);
-  }
-  return list;
+  const std::vector<std::string_view> list = base::read_strings(paths, path_count, "paths");
+  return {list.begin(), list.end()};
 }
 
 template <class Struct>
@@ -286,7 +281,7 @@ tandem_status tandem_files_reader_create(tandem_context *context, const tandem_f
     require(search, "search");
     require(reader_out, "reader_out");
     const tandem_files_reader_options ours = tandem::base::read_options(options, "tandem_files_reader_options");
-    const std::size_t set = search->found.choose(ours.set_id_prefix != nullptr ? ours.set_id_prefix : "");
+    const std::size_t set = search->found.choose_to_code(ours.set_id_prefix != nullptr ? ours.set_id_prefix : "");
     *reader_out = new tandem_files_reader{{context, search->found.sets[set], ours.thread_count}};
   });
 }

@@ -127,7 +127,13 @@ class Decoder {
     const unsigned thread_count =
         worker_count_for(context_, options_.thread_count, stripe_bytes, header_.stripe_count());
     source_.set_caller_count(thread_count);
-    workers_.run(thread_count, [this](unsigned) { work(); });
+    try {
+      workers_.run(thread_count, [this](unsigned) { work(); });
+    } catch (const Error &error) {
+      // The block may lie in a file that could not be looked at.
+      if (error.status() == TANDEM_ERROR_NOT_RECOVERABLE && !unread_.empty()) fail(TANDEM_ERROR_IO, unread_);
+      throw;
+    }
     if (const Hash128 digest = digest_.value(header_.content_bytes); !(digest == header_.digest)) {
       fail(TANDEM_ERROR_DAMAGED,
            fmt::format("the digest of the {} decoded bytes is {}, the set's is {}", header_.content_bytes,

@@ -10,6 +10,7 @@
 
 #include "files/commit.hpp"
 #include "files/error.hpp"
+#include "files/recoverable.hpp"
 
 namespace tandem::files {
 namespace {
@@ -112,11 +113,13 @@ bool is_proven(const Unfinished &set, const Folders &folders) {
 void hold_back(Unfinished &set, const Folders &folders) {
   const CommitRecord *record = any_record(set);
   if (!set.counts || record == nullptr || !record->force) return;
+  std::optional<SetHeader> found;
+  std::vector<std::uint8_t> present(record->shard_count, 0);
   for (std::uint32_t i = 0; i < record->shard_count; ++i) {
     const auto is_whole = [&](const Folder &folder, const std::string &name) {
       try {
         const auto header = whole_shard_of(folder, name, record->set_id, i);
-        if (header) set.needed_count = header->k;
+        if (header) found = header;
         return header.has_value();
       } catch (const Error &) {
         return false;  // not readable: proves nothing
@@ -129,9 +132,11 @@ void hold_back(Unfinished &set, const Folders &folders) {
                     }) ||
         std::any_of(folders.begin(), folders.end(),
                     [&](const auto &folder) { return is_whole(*folder, shard_file_name(record->name, i)); }))
-      ++set.shard_count;
+      present[i] = 1;
   }
-  set.held_back = set.shard_count == 0 || set.shard_count < set.needed_count;
+  set.shard_count = static_cast<std::uint32_t>(std::count(present.begin(), present.end(), 1));
+  if (found) set.needed_count = found->k;
+  set.held_back = !found || found->shard_count() != present.size() || !shards_suffice(*found, present);
 }
 
 // What a set that counts has given up is none any more, whatever its own lead says.

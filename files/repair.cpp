@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 
+#include "base/options.hpp"
 #include "files/commit.hpp"
 #include "files/error.hpp"
 #include "files/placement.hpp"
@@ -53,8 +54,9 @@ class Repair {
         recoverability_(context, header_),
         source_(context, recoverability_.codec(), set),
         findings_(inspect(context, set, options.thread_count, options.progress, options.progress_user)) {
-    for (std::size_t i = 0; options.folders != nullptr && i < options.folder_count; ++i)
-      given_.emplace_back(options.folders[i]);
+    if (options.folders == nullptr) return;
+    for (const std::string_view folder : base::read_strings(options.folders, options.folder_count, "folders"))
+      given_.emplace_back(folder);
   }
 
   ~Repair() {
@@ -282,15 +284,15 @@ class Repair {
   // A block of the old file that nothing can make good again: what it holds may still be of use.
   void keep_block(Target &target, std::uint64_t stripe, std::byte *block) {
     const std::uint64_t bytes = header_.payload_bytes_of(stripe) + kCheckBytes;
+    errno = 0;
     const bool is_read = source_.reader().read_raw_block(target.file, stripe, block);
     if (is_read && write_at(target.descriptor(), block, bytes, header_.block_offset(stripe))) return;
     const int error = errno;
     const std::lock_guard lock(mutex_);
     if (target.failure.empty())
-      target.failure = fmt::format(
-          "block {} of {}, which cannot be computed, cannot be {} (errno {}); the file is left "
-          "alone",
-          stripe, path_of(target), is_read ? "copied" : "read", error);
+      target.failure =
+          fmt::format("block {} of {}, which cannot be computed, cannot be {}{}; the file is left alone", stripe,
+                      path_of(target), is_read ? "copied" : "read", error != 0 ? ": " + error_text(error) : "");
   }
 
   std::vector<RecordEnd> ends_to_write(const Target &target) const {

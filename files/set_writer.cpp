@@ -13,6 +13,7 @@
 #include <map>
 #include <utility>
 
+#include "base/options.hpp"
 #include "files/error.hpp"
 #include "files/io.hpp"
 #include "files/recovery.hpp"
@@ -71,6 +72,7 @@ SetWriter::SetWriter(tandem_context *context, const tandem_files_encode_options 
       is_stream_(content_bytes == TANDEM_FILES_UNKNOWN_BYTES) {
   if (options.folders == nullptr || options.folder_count == 0 || options.folder_count > kMaxShardCount)
     fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} folders given; 1 to k + m are possible", options.folder_count));
+  base::read_strings(options.folders, options.folder_count, "folders");  // none is NULL
   header_ = new_header(options, content_bytes, mode);
   codec_ = make_codec(header_, options.allow_non_mds != 0);
   folders_ = folders_of_shards(options, header_.shard_count());

@@ -126,8 +126,7 @@ class CudaBackend final : public device::DeviceBackend {
   }
 
   // What the device does not survive, it is given up for.
-  void failed(const std::shared_ptr<device::DeviceSession> &session,
-              const device::DriverError &error) noexcept override {
+  void failed(const std::shared_ptr<device::DeviceSession> &session, const device::DriverError &error) override {
     const CudaDevice &device = static_cast<const CudaDevice &>(*known().device);
     if (!is_sticky(error.number())) {
       log_.say(TANDEM_LOG_WARNING, fmt::format("cuda: {}: {}", device.name, error.what()));

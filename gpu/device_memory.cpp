@@ -428,19 +428,20 @@ std::unique_ptr<core::Ticket> start_on_device(const device::Workplace &place, st
 void read_device_column(CudaSession &session, const Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
                         std::uint8_t *outputs_out) {
   const Driver &driver = session.driver();
-  const unsigned columns = task.prepared->columns(), rows = task.prepared->rows();
-  auto bytes = std::make_unique<std::vector<std::uint8_t>>(columns + rows);
+  const std::size_t columns = task.prepared->columns(), rows = task.prepared->rows();
+  const std::size_t size = core::element_bytes(task.prepared->field());
+  auto bytes = std::make_unique<std::vector<std::uint8_t>>((columns + rows) * size);
   CUresult error = CUDA_SUCCESS;
-  const auto read = [&](const void *pointer, const std::uint64_t *offsets, unsigned i, unsigned at) {
+  const auto read = [&](const void *pointer, const std::uint64_t *offsets, std::size_t i, std::size_t at) {
     if (error != CUDA_SUCCESS) return;
     const CUdeviceptr from = reinterpret_cast<CUdeviceptr>(pointer) + (offsets != nullptr ? offsets[i] : 0) + at_bytes;
-    error = driver.cuMemcpyDtoHAsync(bytes->data() + at, from, 1, session.stream());
+    error = driver.cuMemcpyDtoHAsync(bytes->data() + at * size, from, size, session.stream());
   };
-  for (unsigned c = 0; c < columns; ++c) read(task.inputs[c], task.input_offsets, c, c);
-  for (unsigned r = 0; r < rows; ++r) read(task.outputs[r], task.output_offsets, r, columns + r);
+  for (std::size_t c = 0; c < columns; ++c) read(task.inputs[c], task.input_offsets, c, c);
+  for (std::size_t r = 0; r < rows; ++r) read(task.outputs[r], task.output_offsets, r, columns + r);
   session.synchronise(bytes, error, "cuMemcpyDtoHAsync");
-  std::copy_n(bytes->begin(), columns, inputs_out);
-  std::copy_n(bytes->begin() + columns, rows, outputs_out);
+  std::copy_n(bytes->data(), columns * size, inputs_out);
+  std::copy_n(bytes->data() + columns * size, rows * size, outputs_out);
 }
 
 }  // namespace tandem::gpu

@@ -66,7 +66,7 @@ class Compilation {
   nvrtcProgram program_ = nullptr;
 };
 
-// Whether a program that was refused so may be taken another time, or nothing is.
+// The error does not come from the program: a retry may succeed, or the device is lost.
 bool is_not_of_the_program(const device::DriverError &refused) {
   const int error = refused.number();
   return error == CUDA_ERROR_OUT_OF_MEMORY || is_of_capture(error) || is_sticky(error);

@@ -210,7 +210,7 @@ CudaSession::~CudaSession() { close(); }
 
 void CudaSession::close() noexcept {
   const OutsideCaptures outside(may_release() ? &driver_ : nullptr);
-  end();
+  end(!may_release());
   if (!may_release()) return;  // the parent's driver: its objects cannot be released here
   programs_.reset();
   if (const Quietly driver(this); driver && own_ != nullptr)

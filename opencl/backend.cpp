@@ -64,7 +64,7 @@ class OpenclBackend final : public device::DeviceBackend {
   }
 
   // The next call begins with fresh objects.
-  void failed(const std::shared_ptr<DeviceSession> &session, const device::DriverError &error) noexcept override {
+  void failed(const std::shared_ptr<DeviceSession> &session, const device::DriverError &error) override {
     if (session == nullptr) return;
     log_.say(TANDEM_LOG_WARNING,
              fmt::format("opencl: {}: {}; its context is given up", opencl_device().name, error.what()));

@@ -309,16 +309,17 @@ std::unique_ptr<core::Ticket> start_on_device(const std::function<device::Workpl
 void read_device_column(const Driver &driver, const Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
                         std::uint8_t *outputs_out) {
   const auto queue = static_cast<cl_command_queue>(task.queue);
+  const std::size_t size = core::element_bytes(task.prepared->field());
   const auto read = [&](const void *handle, std::uint64_t offset, std::uint8_t *out) {
     check(driver.clEnqueueReadBuffer(queue, static_cast<cl_mem>(const_cast<void *>(handle)), CL_TRUE, offset + at_bytes,
-                                     1, out, 0, nullptr, nullptr),
+                                     size, out, 0, nullptr, nullptr),
           "clEnqueueReadBuffer");
   };
   const auto offset_of = [](const std::uint64_t *offsets, unsigned i) { return offsets != nullptr ? offsets[i] : 0; };
   for (unsigned c = 0; c < task.prepared->columns(); ++c)
-    read(task.inputs[c], offset_of(task.input_offsets, c), inputs_out + c);
+    read(task.inputs[c], offset_of(task.input_offsets, c), inputs_out + c * size);
   for (unsigned r = 0; r < task.prepared->rows(); ++r)
-    read(task.outputs[r], offset_of(task.output_offsets, r), outputs_out + r);
+    read(task.outputs[r], offset_of(task.output_offsets, r), outputs_out + r * size);
 }
 
 }  // namespace tandem::opencl

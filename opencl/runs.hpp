@@ -23,8 +23,7 @@ bool fits_zero_copy(const OpenclDevice &device, const core::Task &task);
 bool run_zero_copy(const device::Workplace &place, const core::Task &task, core::Control &control);
 
 // Starts tasks whose shards are buffers, on the caller's queues. Everything is checked before the first command.
-// `place` gives a place in the context of a queue.
-// `failed` hears of errors at the wait.
+// `place` gives a place in the context of a queue. `failed` hears of errors at the wait.
 std::unique_ptr<core::Ticket> start_on_device(const std::function<device::Workplace(cl_context)> &place,
                                               const OpenclDevice &device, std::span<const core::Task> tasks,
                                               core::Control &control,

@@ -113,7 +113,7 @@ class OpenclSession final : public device::DeviceSession {
   OpenclSession(std::shared_ptr<const device::Device> device, std::shared_ptr<device::MemoryBudget> budget,
                 std::shared_ptr<device::DiskCache> disk, const base::Log &log, bool always_shifted = false,
                 cl_context foreign = nullptr);
-  ~OpenclSession() override { end(); }
+  ~OpenclSession() override { end(kModule.in_child()); }
 
   const OpenclDevice &opencl_device() const noexcept { return static_cast<const OpenclDevice &>(device()); }
   const Driver &driver() const noexcept { return *opencl_device().driver; }

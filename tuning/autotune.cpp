@@ -175,7 +175,9 @@ class Search {
         other_repeats_(other_repeats) {
     const unsigned shards = matrix_.rows() + matrix_.columns();
     template_.key = {backend.tuning_identity(), backend.tuning_kernel_hash(), at.operation, at.k, at.m};
-    template_.shard_bytes = run.options.shard_bytes != 0 ? run.options.shard_bytes : whole(default_shard_bytes(shards));
+    template_.shard_bytes = run.options.shard_bytes != 0
+                                ? run.options.shard_bytes
+                                : std::max(granularity_bytes_, whole(default_shard_bytes(shards)));
     if (template_.shard_bytes % granularity_bytes_ != 0)
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                  fmt::format("shard_bytes = {} is not a multiple of this code's {} bytes", template_.shard_bytes,

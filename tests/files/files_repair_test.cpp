@@ -891,6 +891,19 @@ TEST_F(Repair, BadArgumentsAreNamed) {
   EXPECT_EQ(repair({shards_}), TANDEM_ERROR_INVALID_ARGUMENT);
   set_id_.clear();
   EXPECT_EQ(tandem_files_repair(context_, nullptr, nullptr, nullptr), TANDEM_ERROR_INVALID_ARGUMENT);
+  const std::string path = shards_.string();
+  const char *const paths[] = {path.c_str()}, *const folders[] = {nullptr};
+  tandem_files_search *search = nullptr;
+  ASSERT_EQ(tandem_files_search_create(paths, 1, &search), TANDEM_OK);
+  tandem_files_repair_options options = {};
+  options.struct_bytes = sizeof options;
+  options.folders = folders;
+  options.folder_count = 1;
+  tandem_files_repair_result result = {};
+  result.struct_bytes = sizeof result;
+  EXPECT_EQ(tandem_files_repair(context_, search, &options, &result), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(tandem_last_error_message()).find("folders[0] is NULL"), std::string::npos);
+  tandem_files_search_destroy(search);
   EXPECT_EQ(tandem_files_recover(nullptr, 0, nullptr, nullptr), TANDEM_ERROR_INVALID_ARGUMENT);
 }
 

@@ -738,6 +738,11 @@ TEST_F(Files, BadArgumentsAreNamed) {
   refused([](auto &o) { o.matrix = 77; }, TANDEM_ERROR_INVALID_ARGUMENT);
   refused([](auto &o) { o.name = "../escape"; }, TANDEM_ERROR_INVALID_ARGUMENT);
   refused([](auto &o) { o.folder_count = 0; }, TANDEM_ERROR_INVALID_ARGUMENT);
+  const char *const folders[] = {shards_.c_str(), nullptr};
+  refused([&](auto &o) { o.folders = folders, o.folder_count = 2; }, TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(tandem_last_error_message()).find("folders[1] is NULL"), std::string::npos);
+  refused([](auto &o) { o.reserved = 1; }, TANDEM_ERROR_UNSUPPORTED);
+  refused([](auto &o) { o.reserved2 = 1; }, TANDEM_ERROR_UNSUPPORTED);
   refused([](auto &o) { o.source_path = "/nonexistent/file"; }, TANDEM_ERROR_IO);
   refused([](auto &o) { o.source_path = "/"; }, TANDEM_ERROR_IO);
   refused([](auto &o) { o.struct_bytes = 0; }, TANDEM_ERROR_INVALID_ARGUMENT);
