@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <chrono>
 #include <optional>
 #include <set>
 #include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -36,12 +38,15 @@ class Searcher {
       }
     }
     // All folders together: what one holds may depend on what another one says.
-    const std::vector<Hidden> hidden = hidden_names(folders_);
+    hidden_ = hidden_names(folders_);
     for (const std::size_t folder : whole_folders)
       for (const std::string &name : folders_[folder]->names())
-        look_at(folders_[folder]->path_of(name), folder, hidden[folder]);
-    for (const auto &[path, folder] : files) look_at(path, folder, hidden[folder]);
+        look_at(folders_[folder]->path_of(name), folder, hidden_[folder]);
+    for (const auto &[path, folder] : files) look_at(path, folder, hidden_[folder]);
   }
+
+  // No encode made or finished a set between the look at the records and the look at the files.
+  bool is_undisturbed() const { return hidden_names(folders_) == hidden_; }
 
   Search finish() {
     for (const Headless &file : headless_) adopt(file);
@@ -209,6 +214,7 @@ class Searcher {
   }
 
   Folders folders_;
+  std::vector<Hidden> hidden_;  // by folder
   Search found_;
   std::vector<Headless> headless_;
   std::set<std::pair<dev_t, ino_t>> seen_;
@@ -272,6 +278,13 @@ std::size_t Search::choose_to_code(const std::string &set_id_prefix) const {
   return chosen;
 }
 
-Search search(const std::vector<std::string> &paths) { return Searcher(paths).finish(); }
+Search search(const std::vector<std::string> &paths) {
+  constexpr int kMostTries = 20;
+  for (int tries = 1;; ++tries) {
+    Searcher searcher(paths);
+    if (tries == kMostTries || searcher.is_undisturbed()) return searcher.finish();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
 
 }  // namespace tandem::files
