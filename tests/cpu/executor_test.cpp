@@ -399,25 +399,33 @@ TEST(PthreadExecutor, UsesAsManyThreadsAsAsked) {
 }
 
 // Two callers and two workers: each batch of two items meets inside, so each caller must get a worker.
+// A gate holds both workers until both callers are in their first item: else the workers could do one caller's items
+// alone, and that caller would have nothing to do.
 TEST(PthreadExecutor, SharesItsWorkersAmongCallers) {
   const auto executor = pthread_executor(3);
+  std::atomic<int> at_gate{0};
+  std::atomic<bool> is_open{false};
+  const auto run = [&](std::size_t items, const std::function<void(std::size_t)> &body) {
+    CountingBatch batch(items, body);
+    Control control;
+    EXPECT_TRUE(executor->run(batch, items, control));
+    EXPECT_TRUE(batch.every_item_ran_once());
+  };
+  std::vector<std::thread> threads;
+  threads.emplace_back(run, 3, [&](std::size_t) {
+    at_gate.fetch_add(1);
+    EXPECT_TRUE(eventually([&] { return is_open.load(); }));
+  });
+  EXPECT_TRUE(eventually([&] { return at_gate.load() == 3; }));
   std::atomic<int> here{0};
-  std::atomic<int> alone{0};
   const auto meet = [&](std::size_t) {
     here.fetch_add(1);
-    if (!eventually([&] { return here.load() == 4; })) alone.fetch_add(1);
+    EXPECT_TRUE(eventually([&] { return here.load() == 4; }));
   };
-  std::vector<std::thread> callers;
-  for (int i = 0; i < 2; ++i) {
-    callers.emplace_back([&] {
-      CountingBatch batch(2, meet);
-      Control control;
-      EXPECT_TRUE(executor->run(batch, 2, control));
-      EXPECT_TRUE(batch.every_item_ran_once());
-    });
-  }
-  for (auto &caller : callers) caller.join();
-  EXPECT_EQ(alone.load(), 0);
+  for (int i = 0; i < 2; ++i) threads.emplace_back(run, 2, meet);
+  EXPECT_TRUE(eventually([&] { return here.load() == 2; }));
+  is_open = true;
+  for (auto &thread : threads) thread.join();
 }
 
 // Runs a body on every thread of an executor with n threads.
