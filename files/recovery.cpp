@@ -109,7 +109,7 @@ bool is_proven(const Unfinished &set, const Folders &folders) {
          any([](const Part &p) { return !p.temporaries.empty(); }) && is_named(*record, folders);
 }
 
-// Counts the shards that lie here, whole, under either name.
+// Holds a set back that would replace older files, unless its whole shards here, under either name, can be decoded.
 void hold_back(Unfinished &set, const Folders &folders) {
   const CommitRecord *record = any_record(set);
   if (!set.counts || record == nullptr || !record->force) return;
