@@ -1,13 +1,12 @@
 #include "hybrid/simulate/simulate.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <optional>
 #include <queue>
 
-#include "base/error.hpp"
+#include "hybrid/policy/choice.hpp"
 
 namespace tandem::hybrid {
 namespace {
@@ -40,31 +39,64 @@ struct Event {
   }
 };
 
+constexpr double kFirstPieceBytes = 8 << 20;  // of a device of unknown speed
+constexpr double kGuessedLatencySeconds = 100e-6;
+
+static double X(){ const char*x=getenv("X"); return x?atof(x)*1048576:128*1048576.; }
+bool are_lanes_of_one(const SimulatedWorker &a, const SimulatedWorker &b) {
+  return a.name == b.name && a.bytes_per_second == b.bytes_per_second && a.latency_seconds == b.latency_seconds &&
+         a.link == b.link;
+}
+
+std::vector<Group> groups_of(const Simulation &simulation) {
+  std::vector<Group> groups;
+  for (std::size_t i = 0; i < simulation.workers.size(); ++i) {
+    const SimulatedWorker &each = simulation.workers[i];
+    if (i > 0 && are_lanes_of_one(simulation.workers[i - 1], each)) {
+      ++groups.back().lanes;
+      continue;
+    }
+    Group group;
+    group.is_in_place = each.is_in_place();
+    group.first_bytes = simulation.work_bytes <= X() ? 1e18 : kFirstPieceBytes;
+    if (each.known_bytes_per_second > 0) {
+      const double guess = group.is_in_place ? 0 : kGuessedLatencySeconds;
+      group.speed = Speed(each.assumed_latency_seconds > 0 ? each.assumed_latency_seconds : guess, each.known_bytes_per_second);
+    }
+    if (!simulation.learned.empty()) group.speed = simulation.learned.at(groups.size());
+    groups.push_back(group);
+  }
+  return groups;
+}
+
 class Machine {
  public:
-  explicit Machine(const Simulation &simulation) : simulation_(simulation), random_(simulation.seed) {
-    for (const auto &[name, amount] : simulation.resources) pool_.set(pool_.index(name), amount);
-    std::vector<Worker> workers;
-    for (const SimulatedWorker &each : simulation.workers) {
-      Worker worker{each.name, Estimate(each.latency_seconds, each.known_bytes_per_second, simulation.known_within)};
-      worker.knee_bytes = each.latency_seconds * each.bytes_per_second;
-      worker.needs = {{pool_.index(each.name), 1}};
-      workers.push_back(std::move(worker));
+  explicit Machine(const Simulation &simulation)
+      : simulation_(simulation),
+        random_(simulation.seed),
+        groups_(groups_of(simulation)),
+        share_({simulation.policy, simulation.work_bytes, simulation.chunk_bytes}, groups_),
+        state_(simulation.workers.size()) {
+    result_.workers.resize(state_.size());
+    for (unsigned i = 0; i < state_.size(); ++i) {
+      result_.workers[i].name = simulation.workers[i].name;
+      state_[i].resource = resource_of(simulation.workers[i].name);
+      by_speed_.push_back(i);
     }
-    ledger_.emplace(Ledger::Options{simulation.policy, simulation.work_bytes, simulation.chunk_bytes, {}},
-                    std::move(workers), pool_);
-    state_.resize(simulation.workers.size());
-    result_.workers.resize(simulation.workers.size());
-    for (std::size_t i = 0; i < state_.size(); ++i) result_.workers[i].name = simulation.workers[i].name;
+    std::stable_sort(by_speed_.begin(), by_speed_.end(), [&](unsigned a, unsigned b) {
+      const SimulatedWorker &first = simulation.workers[a], &second = simulation.workers[b];
+      if (first.is_in_place() != second.is_in_place()) return first.is_in_place();
+      return first.bytes_per_second > second.bytes_per_second;
+    });
   }
 
   SimulationResult run() {
-    for (unsigned i = 0; i < state_.size(); ++i) {
-      const double fails = simulation_.workers[i].fails_at_seconds;
-      if (fails < kNeverSeconds) add(fails, Event::What::failure, i);
-    }
+    choose_who();
+    for (unsigned i = 0; i < state_.size(); ++i)
+      add(simulation_.workers[i].fails_at_seconds, Event::What::failure, i);
+    for (const unsigned i : by_speed_) idle_.push_back(i);
     hand_out();
-    while (!ledger_->is_done() && !ledger_->is_stranded() && !events_.empty()) {
+    while (!share_.is_done() && !events_.empty()) {
       const Event event = events_.top();
       events_.pop();
       now_ = event.seconds;
@@ -77,54 +109,114 @@ class Machine {
   }
 
  private:
-  struct State {
-    std::deque<Chunk> claimed;  // the first one runs
-    double start = 0, end = 0;  // of the one that runs
-    double compute_seconds = 0;
-    double last_end = 0;
-    bool dead = false;
-    std::size_t task = 0;
+  struct Task {
+    std::optional<std::uint64_t> piece;  // of the share; none: a chunk of the front
+    Range range;
   };
+  struct State {
+    std::deque<Task> claimed;   // the first one runs
+    double start = 0, end = 0;  // of the one that runs
+    double compute_seconds = 0, computed_bytes = 0;
+    double last_end = 0;
+    bool dead = false, away = false;
+    std::size_t task = 0;
+    std::size_t resource = 0;
+  };
+  struct Resource {
+    std::string name;
+    std::uint64_t amount, held = 0;
+  };
+
+  std::size_t resource_of(const std::string &name) {
+    for (std::size_t i = 0; i < resources_.size(); ++i)
+      if (resources_[i].name == name) return i;
+    std::uint64_t amount = UINT64_MAX;
+    for (const auto &[limited, limit] : simulation_.resources)
+      if (limited == name && simulation_.policy != Policy::free) amount = limit;
+    resources_.push_back({name, amount});
+    return resources_.size() - 1;
+  }
+
+  // As the real one before a run: who is left out of it.
+  void choose_who() {
+    std::vector<Way> ways;
+    for (const Group &each : groups_) ways.push_back({each.speed, {}, each.lanes});
+    std::size_t chosen = kTogether;
+    if (simulation_.policy == Policy::automatic) chosen = choose(ways, static_cast<double>(simulation_.work_bytes));
+    unsigned worker = 0;
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+      for (unsigned lane = 0; lane < groups_[i].lanes; ++lane, ++worker) {
+        state_[worker].away = chosen != kTogether && chosen != i;
+        if (!state_[worker].away) share_.enter(worker);
+      }
+    }
+  }
 
   void add(double seconds, Event::What what, unsigned worker) {
     if (seconds < kNeverSeconds) events_.push({seconds, order_++, what, worker});
   }
 
-  void hand_out() {
-    // Whoever may hold more gets one more, in turns, the fastest first, as long as anybody does.
-    if (order_by_speed_.empty()) {
-      for (unsigned i = 0; i < state_.size(); ++i) order_by_speed_.push_back(i);
-      std::stable_sort(order_by_speed_.begin(), order_by_speed_.end(), [&](unsigned a, unsigned b) {
-        return simulation_.workers[a].bytes_per_second > simulation_.workers[b].bytes_per_second;
-      });
+  std::optional<Task> next_task(unsigned index) {
+    if (simulation_.workers[index].is_in_place()) {
+      const Range range = share_.take_front(index, now_);
+      if (range.bytes() > 0) return Task{std::nullopt, range};
+      if (const auto piece = share_.take_returned(index, now_)) return Task{piece->id, piece->range};
+      return std::nullopt;
     }
+    if (const auto piece = share_.take_back(index, now_)) return Task{piece->id, piece->range};
+    return std::nullopt;
+  }
+
+  bool try_one(unsigned index) {
+    State &state = state_[index];
+    const bool is_automatic = simulation_.policy == Policy::automatic;
+    if (state.dead || state.away || state.claimed.size() >= (is_automatic ? 1 : simulation_.workers[index].claims))
+      return false;
+    Resource &resource = resources_[state.resource];
+    if (resource.held >= resource.amount) return false;
+    const auto task = next_task(index);
+    if (!task) return false;
+    ++resource.held;
+    state.claimed.push_back(*task);
+    if (state.claimed.size() == 1) start(index);
+    return true;
+  }
+
+  // The workers that may take something are asked in turns, the fastest first, as long as one of them does.
+  void hand_out() {
     for (bool any = true; any;) {
       any = false;
-      const std::uint64_t revision = ledger_->revision();
-      for (const unsigned i : order_by_speed_) {
-        State &state = state_[i];
-        const std::uint64_t most = simulation_.policy == Policy::automatic ? 1 : simulation_.workers[i].claims;
-        if (state.dead || state.claimed.size() >= most) continue;
-        const auto chunk = ledger_->take(i, now_);
-        if (!chunk) continue;
+      std::erase_if(idle_, [&](unsigned i) {
+        if (!try_one(i)) return false;
         any = true;
-        state.claimed.push_back(*chunk);
-        if (state.claimed.size() == 1) start(i);
-      }
-      any = any || ledger_->revision() != revision;
+        return state_[i].claimed.size() >= simulation_.workers[i].claims || simulation_.policy == Policy::automatic;
+      });
+      any = share_.look(now_) || any;
     }
-    const double look = ledger_->next_look_seconds(now_);
-    if (look != next_look_) add(look, Event::What::look, 0);
-    next_look_ = look;
+    const double look = share_.next_look(now_);
+    if (look < next_look_ || next_look_ <= now_) {
+      next_look_ = look;
+      add(look, Event::What::look, 0);
+    }
+  }
+
+  double speed_of(const SimulatedWorker &worker) const {
+    if (worker.link < 0) return worker.bytes_per_second;
+    unsigned users = 1;
+    for (std::size_t i = 0; i < state_.size(); ++i)
+      if (&simulation_.workers[i] != &worker && simulation_.workers[i].link == worker.link && !state_[i].claimed.empty())
+        ++users;
+    const double link = simulation_.link_bytes_per_second[static_cast<std::size_t>(worker.link)];
+    return std::min(worker.bytes_per_second, link / users);
   }
 
   void start(unsigned index) {
     const SimulatedWorker &worker = simulation_.workers[index];
     State &state = state_[index];
-    const Chunk &chunk = state.claimed.front();
+    const Range range = state.claimed.front().range;
     const double factor = 1 + worker.jitter * random_.in(-1, 1);
-    const double bytes = static_cast<double>(chunk.range.bytes());
-    double seconds = (worker.latency_seconds + bytes / worker.bytes_per_second) * factor;
+    const double bytes = static_cast<double>(range.bytes());
+    double seconds = (worker.latency_seconds + bytes / speed_of(worker)) * factor;
     if (now_ >= worker.slow_from_seconds) {
       seconds *= worker.slow_factor;
     } else if (now_ + seconds > worker.slow_from_seconds) {
@@ -133,76 +225,97 @@ class Machine {
     state.start = now_;
     state.end = now_ + seconds;
     state.task = result_.tasks.size();
-    result_.tasks.push_back({index, chunk.range, state.start, state.end, false});
+    result_.tasks.push_back({index, range, state.start, state.end, false});
     if (state.end < worker.hangs_at_seconds) add(state.end, Event::What::task_over, index);
   }
 
   void task_over(unsigned index) {
     State &state = state_[index];
     const SimulatedWorker &worker = simulation_.workers[index];
-    const Chunk chunk = state.claimed.front();
+    const Task task = state.claimed.front();
     state.claimed.pop_front();
+    --resources_[state.resource].held;
     SimulatedShare &share = result_.workers[index];
-    const double seconds = state.end - state.start;
+    const double seconds = state.end - state.start, bytes = static_cast<double>(task.range.bytes());
     share.busy_seconds += seconds;
     ++share.task_count;
-    computed_bytes(
-        index, static_cast<double>(chunk.range.bytes()),
-        seconds - worker.latency_seconds * seconds /
-                      (worker.latency_seconds + static_cast<double>(chunk.range.bytes()) / worker.bytes_per_second));
+    const double ideal = worker.latency_seconds + bytes / worker.bytes_per_second;
+    state.compute_seconds += seconds * (1 - worker.latency_seconds / ideal);
+    state.computed_bytes += bytes;
     state.last_end = now_;
-    for (const Range &each : ledger_->claim(chunk.id)) {
-      share.bytes += each.bytes();
-      ledger_->committed(each.bytes());
-      result_.tasks[state.task].committed = true;
+    std::uint64_t committed = 0;
+    if (task.piece) {
+      for (const Range &each : share_.claim(*task.piece)) committed += each.bytes();
+      share_.add_done(committed);
+      share_.finish(*task.piece, now_);
+    } else {
+      committed = task.range.bytes();
+      share_.finish_chunk(index, task.range, seconds);
     }
-    ledger_->finish(chunk.id, now_);
-    if (!state.claimed.empty()) start(index);
+    share.bytes += committed;
+    result_.tasks[state.task].committed = committed > 0;
+    if (!state.claimed.empty()) return start(index);
+    idle_.push_back(index);
   }
 
   void failure(unsigned index) {
     State &state = state_[index];
     state.dead = true;
+    std::erase(idle_, index);
     if (!state.claimed.empty()) result_.tasks[state.task].end_seconds = now_;
-    for (const Chunk &each : state.claimed) ledger_->fail(each.id);
+    for (const Task &each : state.claimed) {
+      --resources_[state.resource].held;
+      if (each.piece) {
+        share_.drop(*each.piece);
+      } else {
+        share_.put_back(each.range);
+      }
+    }
     state.claimed.clear();
-    if (!ledger_->is_retired(index)) ledger_->retire(index);
-  }
-
-  void computed_bytes(unsigned index, double bytes, double seconds) {
-    state_[index].compute_seconds += seconds;
-    computed_.resize(state_.size());
-    computed_[index] += bytes;
+    share_.retire(index);
   }
 
   void sum_up() {
-    result_.completed = ledger_->is_done();
+    result_.completed = share_.is_done();
     result_.makespan_seconds = now_;
-    double speed = 0, nominal = 0;
-    computed_.resize(state_.size());
+    double nominal = 0;
     for (std::size_t i = 0; i < state_.size(); ++i) {
       SimulatedShare &share = result_.workers[i];
-      share.idle_tail_seconds = state_[i].claimed.empty() ? now_ - state_[i].last_end : 0;
-      share.bytes_per_second = state_[i].compute_seconds > 0 ? computed_[i] / state_[i].compute_seconds
-                                                             : simulation_.workers[i].bytes_per_second;
-      speed += share.bytes_per_second;
+      const State &state = state_[i];
+      share.idle_tail_seconds = state.claimed.empty() ? now_ - state.last_end : 0;
+      share.bytes_per_second = state.compute_seconds > 0 ? state.computed_bytes / state.compute_seconds
+                                                         : simulation_.workers[i].bytes_per_second;
       nominal += simulation_.workers[i].bytes_per_second;
     }
     const double work = static_cast<double>(simulation_.work_bytes);
     if (now_ > 0) {
-      result_.efficiency = work / speed / now_;
+      // With the speeds and latencies that the workers had in this run.
+      const double best = finish_seconds(
+          [&](auto body) {
+            for (std::size_t i = 0; i < state_.size(); ++i)
+              body(Candidate{result_.workers[i].bytes_per_second, simulation_.workers[i].latency_seconds});
+          },
+          work);
+      result_.efficiency = best / now_;
       result_.nominal_efficiency = work / nominal / now_;
     }
     for (SimulatedTask &each : result_.tasks) each.end_seconds = std::min(each.end_seconds, now_);
+    // What is still under way teaches its worker's speed when it ends.
+    for (std::size_t i = 0; i < state_.size(); ++i) {
+      const State &state = state_[i];
+      if (state.claimed.empty() || !state.claimed.front().piece || state.end >= simulation_.workers[i].hangs_at_seconds) continue;
+      share_.finish(*state.claimed.front().piece, state.end);
+    }
+    for (std::size_t i = 0; i < groups_.size(); ++i) result_.learned.push_back(share_.speed(i));
   }
 
   const Simulation &simulation_;
   Random random_;
-  ResourcePool pool_;
-  std::optional<Ledger> ledger_;
+  std::vector<Group> groups_;
+  Share share_;
   std::vector<State> state_;
-  std::vector<double> computed_;
-  std::vector<unsigned> order_by_speed_;
+  std::vector<Resource> resources_;
+  std::vector<unsigned> by_speed_, idle_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::uint64_t order_ = 0;
   double now_ = 0, next_look_ = kNeverSeconds;

@@ -1,4 +1,4 @@
-// A job on a machine that need not exist: the decisions of hybrid/policy/ledger.hpp in virtual time.
+// A run on a machine that need not exist: the decisions of hybrid/policy/share.hpp in virtual time.
 #pragma once
 
 #include <cstdint>
@@ -6,25 +6,31 @@
 #include <string>
 #include <vector>
 
-#include "hybrid/policy/ledger.hpp"
+#include "hybrid/policy/share.hpp"
 
 namespace tandem::hybrid {
 
 inline constexpr double kNeverSeconds = std::numeric_limits<double>::infinity();
 
-// One worker as it really is, which the scheduler may or may not know. A task of c bytes takes
-// (latency + c / bytes_per_second) * (1 + jitter * r), r uniform in [-1, 1].
+// One worker as it really is. A task of c bytes takes (latency + c / bytes_per_second) * (1 + jitter * r), r uniform in
+// [-1, 1]. Neighbours with the same name and numbers are lanes of one group. One whose name begins with "cpu" works in
+// place, at the front; the others are devices.
 struct SimulatedWorker {
   std::string name;  // of its resource, too: each task holds one of it
   double bytes_per_second = 0;
   double latency_seconds = 0;
   double jitter = 0;
-  std::uint64_t claims = 1;           // tasks that it may hold before they run (free, budget)
-  double known_bytes_per_second = 0;  // what the scheduler believes; 0 = nothing
+  std::uint64_t claims = 1;  // tasks that it may hold before they run (free, budget)
+  // What the scheduler believes; 0: it knows nothing of the speed, and makes a guess of the latency.
+  double known_bytes_per_second = 0, assumed_latency_seconds = 0;
+  // Of Simulation::link_bytes_per_second; the devices behind one link that are at work share it. -1: none.
+  int link = -1;
   // Faults: from `slow_from` on it is `slow_factor` times as slow; at `fails_at` it says that it failed; from
   // `hangs_at` on it never says anything more.
   double slow_from_seconds = kNeverSeconds, slow_factor = 1;
   double fails_at_seconds = kNeverSeconds, hangs_at_seconds = kNeverSeconds;
+
+  bool is_in_place() const { return name.starts_with("cpu"); }
 };
 
 struct Simulation {
@@ -33,7 +39,8 @@ struct Simulation {
   std::uint64_t chunk_bytes = 0;  // free, budget
   Policy policy = Policy::automatic;
   std::vector<std::pair<std::string, std::uint64_t>> resources;  // budget, automatic
-  double known_within = 0;                                       // how far off known speeds may be
+  std::vector<double> link_bytes_per_second;
+  std::vector<Speed> learned;  // of each group, by an earlier run; empty: none was
   std::uint64_t seed = 0;
 };
 
@@ -61,6 +68,7 @@ struct SimulationResult {
   double nominal_efficiency = 0;  // the same with the speeds that were asked for
   std::vector<SimulatedShare> workers;
   std::vector<SimulatedTask> tasks;  // in the order of their start
+  std::vector<Speed> learned;        // of each group
 };
 
 // Throws Error (INVALID_ARGUMENT) for work or speeds that are none, and needs beyond the resources.

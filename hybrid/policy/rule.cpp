@@ -1,0 +1,28 @@
+#include "hybrid/policy/rule.hpp"
+
+#include <algorithm>
+
+namespace tandem::hybrid {
+namespace {
+
+// A chunk of the CPU takes a quarter of the time that is left, so that all lanes end together; not less than what
+// hand-over and kernel start cost a hundred times, nor more than what a lowered budget may wait for.
+constexpr double kPartOfRest = 0.25, kLeastChunkSeconds = 5e-6, kMostChunkSeconds = 2e-3;
+
+}  // namespace
+
+double front_chunk(double bytes_per_second, double finish, double most_seconds) {
+  const double seconds = std::min({finish * kPartOfRest, most_seconds, kMostChunkSeconds});
+  return bytes_per_second * std::max(seconds, kLeastChunkSeconds);
+}
+
+double back_piece(const DeviceLane &device, double finish, double others, double bytes) {
+  const double time = finish - device.latency_seconds;
+  if (!(time > 0)) return 0;
+  const double share = std::min(device.bytes_per_second * time, bytes);
+  const bool is_risky =
+      device.uncertainty * finish * others > 4 * device.latency_seconds * device.bytes_per_second;
+  return is_risky ? share / 2 : share;
+}
+
+}  // namespace tandem::hybrid

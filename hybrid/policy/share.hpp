@@ -1,0 +1,165 @@
+// One run shared between workers: which range is whose, and who gets what next. It knows neither threads nor clocks: its
+// owner tells it the time, so the simulator and the threads that run it for real use the same code.
+//
+// Workers are lanes of groups. Lanes that work in place (the CPU) take small chunks from the front of the work, without
+// a lock: their ranges cannot be taken back. Lanes of devices take large pieces from the back; their results lie in
+// staging memory until claim(), the commit point of a range. So a piece that is late can be given to others as well, and
+// the first one that is through counts.
+//
+// Functions marked "any thread" may be called at any time. For the others the owner has one lock.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hybrid/policy/policy.hpp"
+#include "hybrid/policy/ranges.hpp"
+#include "hybrid/policy/rule.hpp"
+#include "hybrid/policy/speed.hpp"
+
+namespace tandem::hybrid {
+
+struct Group {
+  unsigned lanes = 1;
+  bool is_in_place = false;
+  Speed speed = {};               // of one lane
+  double first_bytes = 0;         // of a device of unknown speed: its first piece
+  double most_bytes = std::numeric_limits<double>::infinity();  // of a piece: what its staging holds
+};
+
+struct Piece {
+  std::uint64_t id;
+  Range range;
+};
+
+class Share {
+ public:
+  struct Options {
+    Policy policy = Policy::automatic;
+    std::uint64_t work_bytes = 0;
+    std::uint64_t chunk_bytes = 0;  // free, budget
+    double start_seconds = 0;
+    // Where the work may be cut, at or after this position; empty = anywhere. Any thread.
+    std::function<std::uint64_t(std::uint64_t)> cut = {};
+  };
+
+  // Lanes are numbered through, in the order of their groups.
+  Share(Options options, std::vector<Group> groups);
+
+  std::size_t lane_count() const noexcept { return lanes_.size(); }
+
+  // A lane is counted on while it is here: between these two. In place: any thread.
+  void enter(unsigned lane) noexcept;
+  void leave(unsigned lane) noexcept;
+
+  // ---- in place; any thread
+
+  // The next chunk at the front. An empty range: there is none.
+  Range take_front(unsigned lane, double now) noexcept;
+  // The chunk is done: `seconds` is what it took. True: that was the last one of all.
+  bool finish_chunk(unsigned lane, const Range &range, double seconds) noexcept;
+
+  // ---- with the lock
+
+  // A chunk that came back from others; in place it is claimed now.
+  std::optional<Piece> take_returned(unsigned lane, double now);
+  // A piece for a lane of a device. None: it would not be through in time. It asks again at next_look().
+  std::optional<Piece> take_back(unsigned lane, double now);
+
+  // The piece's result is there: which ranges of it its worker is to write to the caller's memory, and nobody else.
+  std::vector<Range> claim(std::uint64_t piece);
+  void finish(std::uint64_t piece, double now);
+  // It came to nothing, and none of its bytes was written; its lane gets no more, unless the piece was merely dropped.
+  void fail(std::uint64_t piece);
+  void drop(std::uint64_t piece);
+  // After claim(): it could not be used after all.
+  void disclaim(const Range &range);
+  void put_back(const Range &range);  // a chunk of the front that was not done
+  // Not waited for any more: its range goes to the others, and its lane gets no more until the piece ends after all.
+  void give_up(std::uint64_t piece);
+  void retire(unsigned lane) noexcept;
+  bool is_retired(unsigned lane) const noexcept { return lanes_[lane].retired; }
+
+  // With nothing left to take: gives a piece that is late to the others as well, if that is worth it. True: one was.
+  bool look(double now);
+  // When look(), or a lane that got nothing, should be asked again though nothing has happened.
+  double next_look(double now) const;
+
+  bool add_done(std::uint64_t bytes) noexcept { return done_.fetch_add(bytes) + bytes == options_.work_bytes; }
+  bool is_done() const noexcept { return done_.load() == options_.work_bytes; }
+  std::uint64_t done_bytes() const noexcept { return done_.load(); }
+  std::uint64_t left_bytes() const noexcept;  // that nobody has taken
+  // Changes each time that work came back.
+  std::uint64_t returns() const noexcept { return returns_.load(); }
+
+  // What was learned of the group's lanes.
+  Speed speed(std::size_t group) const;
+  double expected_end(std::uint64_t piece) const noexcept { return pieces_[piece].expected_end; }
+
+ private:
+  // The atomic ones are read by other lanes without the lock.
+  struct alignas(64) Lane {
+    explicit Lane(unsigned in_group) : group(in_group) {}
+    const unsigned group;
+    std::atomic<double> bytes_per_second{0};  // in place; 0: unknown
+    std::atomic<double> expected_end{0};      // of a device: of its latest piece; infinity: unknown
+    std::atomic<bool> is_here{false};
+    bool retired = false;
+    unsigned pieces = 0;  // in flight
+  };
+  struct State {
+    explicit State(const Group &given) : group(given) {}
+    Group group;
+    std::atomic<double> sum{0};             // in place: of the lanes that are here and known
+    std::atomic<int> here{0}, known{0};     // lanes that are here; those of them that are known
+    std::atomic<double> bytes_per_second{0}, latency_seconds{0};  // of a device's lane; 0: unknown
+    unsigned first_lane = 0;
+    unsigned pieces = 0;  // in flight
+  };
+  struct Flight {
+    unsigned lane;
+    Range range;
+    double start = 0, expected_end = 0;  // infinity: its speed is unknown
+    bool in_use = false;
+    bool claimed = false;
+    bool doubted = false;    // its range is the others' again
+    bool contested = false;  // others may have claimed parts of it
+  };
+
+  // Calls body(candidate) for those whose speed is known; `without` is a lane that does not count.
+  template <class Body>
+  void each_candidate(double now, std::size_t without, Body body) const;
+  std::uint64_t position(std::uint64_t grain) const;
+  double chunk_bytes(unsigned lane, double now) const noexcept;
+  void set_speed(State &group);
+  void count(Lane &lane, int change) noexcept;
+  Piece take_returned(unsigned lane, double want, double now);
+  Piece add_flight(unsigned lane, const Range &range, double now);
+  double contest_from(const Flight &flight, double left, double now) const;
+  void contest(Flight &flight);
+  void put_back_rest(const Range &range);
+  void over(std::uint64_t piece) noexcept;
+
+  Options options_;
+  std::uint64_t grain_bytes_ = 1;
+  std::uint64_t grains_ = 0;
+  std::deque<Lane> lanes_;
+  std::deque<State> groups_;
+  std::atomic<std::uint64_t> ends_{0};  // of what nobody has taken, in grains: front << 32 | back
+  std::atomic<std::uint64_t> done_{0};
+  std::atomic<std::uint64_t> returns_{0};
+  RangeSet returned_;
+  std::atomic<std::uint64_t> returned_bytes_{0};
+  std::atomic<int> unknown_pieces_{0};  // in flight, of devices whose speed is unknown
+  RangeSet claimed_;  // parts of contested pieces that have their commit point behind them
+  std::vector<Flight> pieces_;
+  std::vector<std::uint64_t> free_pieces_;
+  std::size_t contested_count_ = 0;
+};
+
+}  // namespace tandem::hybrid

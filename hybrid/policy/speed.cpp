@@ -1,0 +1,68 @@
+#include "hybrid/policy/speed.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace tandem::hybrid {
+namespace {
+
+constexpr double kKept = 0.93;              // of a task's weight when the next one comes
+constexpr double kFirstUncertainty = 0.3;  // until tasks were compared with what was expected of them
+constexpr double kSurprise = 2;            // times faster or slower than expected: the worker has changed
+constexpr double kTwoSizes = 0.15;         // least relative variance of sizes for which a line is fitted
+constexpr double kMostLatency = 0.95;      // of the shortest task's time
+
+}  // namespace
+
+Speed::Speed(double latency_seconds, double bytes_per_second) noexcept {
+  // As if seen once with as many bytes as take the latency again, and once with four times as many.
+  const double unit = std::max(latency_seconds, 1e-6) * bytes_per_second;
+  for (const double bytes : {unit, 4 * unit}) observe(bytes, latency_seconds + bytes / bytes_per_second);
+  uncertainty_ = kFirstUncertainty;
+  most_bytes_ = std::numeric_limits<double>::infinity();
+}
+
+void Speed::observe(double bytes, double seconds) noexcept {
+  if (!(bytes > 0) || !(seconds > 0)) return;
+  if (is_known_) {
+    const double factor = seconds / seconds_for(bytes);
+    const double off = std::abs(factor - 1);
+    const bool is_surprise = factor > kSurprise || factor < 1 / kSurprise;
+    if (is_surprise && bytes * seconds_per_byte_ > latency_) {
+      // As if it had always been so: a mean of old and new would be wrong for long.
+      const double weight = 1 / (factor * factor);
+      weight_ *= weight;
+      bytes_ *= weight;
+      bytes_bytes_ *= weight;
+      seconds_ *= weight * factor;
+      bytes_seconds_ *= weight * factor;
+      shortest_seconds_ *= factor;
+    } else if (!is_surprise) {
+      uncertainty_ += (1 - kKept) * (off - uncertainty_);
+    }
+  } else {
+    uncertainty_ = kFirstUncertainty;
+  }
+  shortest_seconds_ = weight_ > 0 ? std::min(shortest_seconds_, seconds) : seconds;
+  most_bytes_ = std::max(most_bytes_, bytes);
+  const double weight = 1 / (seconds * seconds);
+  weight_ = kKept * weight_ + weight;
+  bytes_ = kKept * bytes_ + weight * bytes;
+  seconds_ = kKept * seconds_ + weight * seconds;
+  bytes_bytes_ = kKept * bytes_bytes_ + weight * bytes * bytes;
+  bytes_seconds_ = kKept * bytes_seconds_ + weight * bytes * seconds;
+  fit();
+}
+
+void Speed::fit() noexcept {
+  const double variance = weight_ * bytes_bytes_ - bytes_ * bytes_;
+  if (variance > kTwoSizes * weight_ * bytes_bytes_) {
+    is_known_ = true;
+    latency_ = (seconds_ * bytes_bytes_ - bytes_ * bytes_seconds_) / variance;
+  }
+  latency_ = std::clamp(latency_, 0.0, kMostLatency * shortest_seconds_);
+  seconds_per_byte_ = (bytes_seconds_ - latency_ * bytes_) / bytes_bytes_;
+}
+
+}  // namespace tandem::hybrid
