@@ -28,7 +28,7 @@ struct FoundDevice {
   unsigned thread_count;
 };
 
-// One row. A new backend adds one; in core/ only the name of its memory resource (core/budget.hpp).
+// One row. A new backend adds one.
 struct BackendKind {
   const char *name;
   const char *forms;                                 // of its devices' names, for messages

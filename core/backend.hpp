@@ -17,7 +17,8 @@
 
 namespace tandem::core {
 
-class Budget;
+class Budget;           // core/budget.hpp
+struct Need;            // the same
 struct MismatchRanges;  // core/mismatch_ranges.hpp
 
 enum class Mode {
@@ -88,13 +89,18 @@ struct Task {
   MismatchRanges *ranges = nullptr;
 };
 
-// What a run shares with whoever started it. A backend looks at it before each chunk.
+// What a run shares with the code that started it. A backend looks at it before each chunk.
 class Control {
  public:
+  // needs: what each task of the run holds beside what its kind holds; they outlive the run.
+  explicit Control(std::span<const Need> needs = {}) noexcept : needs_(needs) {}
+
+  std::span<const Need> needs() const noexcept { return needs_; }
   void cancel() noexcept { cancelled_.store(true, std::memory_order_relaxed); }
   bool cancelled() const noexcept { return cancelled_.load(std::memory_order_relaxed); }
 
  private:
+  const std::span<const Need> needs_;
   std::atomic<bool> cancelled_{false};
 };
 

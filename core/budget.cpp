@@ -1,17 +1,14 @@
 #include "core/budget.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <charconv>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
-#include <optional>
-#include <string_view>
+#include <new>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
@@ -20,7 +17,7 @@ namespace tandem::core {
 
 namespace {
 
-constexpr std::array<const char *, kResourceCount> kNames = {"cpu", "gpu", "pinned_mib", "opencl_mib", "cuda_mib"};
+constexpr std::uint64_t kUnlimited = UINT64_MAX;
 
 // How long running threads may keep their units while others wait. A hand-over costs a wake-up (about 50 microseconds
 // of an idle unit), so one per millisecond is at most 5 percent, and a waiting thread gets its turn after one
@@ -32,118 +29,42 @@ std::int64_t nanoseconds_now() noexcept {
       .count();
 }
 
-// Lives on the stack of the thread that waits.
-struct Waiter {
-  std::condition_variable wake;
-  bool granted = false;
-  Waiter *behind = nullptr;
-};
+using Needs = std::span<const Need>;
 
-Resource checked(std::string_view name, std::uint64_t amount) {
-  const auto found = std::find(kNames.begin(), kNames.end(), name);
-  if (found == kNames.end()) {
+bool have_a_resource_in_common(Needs a, Needs b) noexcept {
+  return std::any_of(a.begin(), a.end(), [b](const Need &one) {
+    return std::any_of(b.begin(), b.end(), [&one](const Need &other) { return other.resource == one.resource; });
+  });
+}
+
+void check_name(std::string_view name) {
+  const auto is_allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
+           c == '-';
+  };
+  if (name.empty() || name.size() > Budget::kMostNameBytes) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("unknown resource \"{}\"; this version knows \"{}\"", name, fmt::join(kNames, "\", \"")));
+               fmt::format("the name of a resource has {} characters; 1 to {} are allowed", name.size(),
+                           Budget::kMostNameBytes));
   }
+  const auto wrong = std::find_if_not(name.begin(), name.end(), is_allowed);
+  if (wrong != name.end()) {
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+               fmt::format("character {} of the resource name \"{}\" is none of A-Z a-z 0-9 _ . -",
+                           wrong - name.begin() + 1, name));
+  }
+}
+
+void check_amount(std::string_view name, std::uint64_t amount) {
   if (amount == 0) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("amount 0 of resource \"{}\": at least 1 is needed", name));
   }
-  return static_cast<Resource>(found - kNames.begin());
 }
 
-}  // namespace
-
-const char *resource_name(Resource resource) noexcept { return kNames[static_cast<std::size_t>(resource)]; }
-
-struct Budget::State {
-  // What the threads of one process hold. Units are taken and given back without the lock as long as nobody waits. A
-  // thread that goes to wait counts itself in waiter_count and then looks at `held` once more; one that gives back
-  // lowers `held` and then looks at waiter_count. Both orders are sequentially consistent, so one of them sees the
-  // other.
-  struct Units {
-    std::atomic<std::uint64_t> held{0};
-    std::atomic<std::uint64_t> waiter_count{0};
-    std::atomic<std::int64_t> last_turn_nanoseconds{0};
-    std::mutex mutex;
-    Waiter *first = nullptr;
-    Waiter *last = nullptr;
-  };
-
-  std::array<std::atomic<std::uint64_t>, kResourceCount> amounts;
-  std::atomic<std::uint64_t> &cpu_amount = amounts[0];  // changes only under Units::mutex
-  base::ForkLocal<Units> cpu_units;
-
-  State() {
-    for (auto &each : amounts) each.store(UINT64_MAX);
-  }
-
-  void set(Resource resource, std::uint64_t amount) {
-    if (resource == Resource::cpu) return set_cpu(amount);
-    amounts[static_cast<std::size_t>(resource)].store(amount);
-  }
-
-  bool take(Units &units) noexcept {
-    std::uint64_t held = units.held.load();
-    while (held < cpu_amount.load()) {
-      if (!units.held.compare_exchange_weak(held, held + 1)) continue;
-      if (held < cpu_amount.load()) return true;
-      give_back(units);  // lowered in between: the new amount holds from the moment that set() returns
-      return false;
-    }
-    return false;
-  }
-
-  void give_back(Units &units) noexcept {
-    // A unit taken before a fork is not counted here.
-    std::uint64_t held = units.held.load();
-    while (held != 0 && !units.held.compare_exchange_weak(held, held - 1)) {
-    }
-    serve_waiters(units);
-  }
-
-  void serve_waiters(Units &units) noexcept {
-    if (units.waiter_count.load() == 0) return;
-    const std::lock_guard lock(units.mutex);
-    grant(units);
-  }
-
-  // With the lock held: the amount cannot change, so take() does not come to its give_back().
-  void grant(Units &units) noexcept {
-    while (units.first != nullptr && take(units)) {
-      Waiter *waiter = units.first;
-      units.first = waiter->behind;
-      if (units.first == nullptr) units.last = nullptr;
-      units.waiter_count.fetch_sub(1);
-      waiter->granted = true;
-      waiter->wake.notify_one();  // under the lock: the waiter is gone as soon as it can have it
-    }
-  }
-
-  void wait_for_unit(Units &units) {
-    std::unique_lock lock(units.mutex);
-    Waiter self;
-    (units.last != nullptr ? units.last->behind : units.first) = &self;
-    units.last = &self;
-    units.waiter_count.fetch_add(1);
-    grant(units);
-    self.wake.wait(lock, [&] { return self.granted; });
-  }
-
-  void set_cpu(std::uint64_t amount) {
-    Units &units = cpu_units.get();
-    const std::lock_guard lock(units.mutex);
-    cpu_amount.store(amount);
-    grant(units);
-  }
-};
-
-Budget::Budget() : state_(std::make_unique<State>()) { make_ready(); }
-Budget::~Budget() = default;
-
-void Budget::set_all(const std::string &amounts) {
-  std::array<std::optional<std::uint64_t>, kResourceCount> given;
-  std::string_view rest = amounts;
-  while (!rest.empty()) {
+// "cpu=5,widgets=2". Throws Error (INVALID_ARGUMENT).
+std::vector<std::pair<std::string_view, std::uint64_t>> parse(std::string_view text) {
+  std::vector<std::pair<std::string_view, std::uint64_t>> list;
+  for (std::string_view rest = text; !rest.empty();) {
     const std::size_t comma = rest.find(',');
     const std::string_view entry = rest.substr(0, comma);
     const std::size_t equals = entry.find('=');
@@ -152,71 +73,345 @@ void Budget::set_all(const std::string &amounts) {
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), amount);
     if (error == std::errc::result_out_of_range) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 fmt::format("resource amount \"{}\" does not fit in 64 bits in \"{}\"", digits, amounts));
+                 fmt::format("resource amount \"{}\" does not fit in 64 bits in \"{}\"", digits, text));
     }
     if (equals == 0 || digits.empty() || error != std::errc() || end != digits.data() + digits.size() ||
         comma == rest.size() - 1) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 fmt::format("\"{}\" is not a list of resource amounts such as \"cpu=5\" (at character {})", amounts,
-                             static_cast<std::size_t>(entry.data() - amounts.data()) + 1));
+                 fmt::format("\"{}\" is not a list of resource amounts such as \"cpu=5\" (at character {})", text,
+                             static_cast<std::size_t>(entry.data() - text.data()) + 1));
     }
     const std::string_view name = entry.substr(0, equals);
-    std::optional<std::uint64_t> &of_name = given[static_cast<std::size_t>(checked(name, amount))];
-    if (of_name.has_value()) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 fmt::format("resource \"{}\" stands twice in \"{}\" ({} and {})", name, amounts, *of_name, amount));
+    check_name(name);
+    check_amount(name, amount);
+    for (const auto &[before, its_amount] : list) {
+      if (before == name) {
+        base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+                   fmt::format("resource \"{}\" stands twice in \"{}\" ({} and {})", name, text, its_amount, amount));
+      }
     }
-    of_name = amount;
+    list.emplace_back(name, amount);
     rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
   }
-  for (std::size_t i = 0; i < given.size(); ++i)
-    if (given[i].has_value()) state_->set(static_cast<Resource>(i), *given[i]);
+  return list;
 }
 
-void Budget::set(const std::string &name, std::uint64_t amount) { state_->set(checked(name, amount), amount); }
+// What the threads of one process hold of a resource.
+struct Count {
+  std::atomic<std::uint64_t> held{0};
+  std::atomic<std::int64_t> last_look_nanoseconds{0};  // of keep(), for waiters
+};
 
-std::uint64_t Budget::amount(Resource resource) const noexcept {
-  return state_->amounts[static_cast<std::size_t>(resource)].load(std::memory_order_relaxed);
+struct Resource {
+  explicit Resource(std::string_view its_name) : name(its_name) {}
+  const std::string name;
+  std::atomic<std::uint64_t> amount{kUnlimited};  // changes only under Process::mutex
+  base::ForkLocal<Count> count;
+  std::atomic<Resource *> next{nullptr};
+};
+
+// Lives on the stack of the thread that waits.
+struct Waiter {
+  const Needs needs;
+  std::condition_variable wake{};
+  bool is_over = false;            // its needs are held, or one of them is refused
+  const Need *refused = nullptr;   // beyond the amount
+  std::uint64_t whole_amount = 0;  // of the refused one
+  unsigned overtaken = 0;
+  Waiter *next = nullptr;
+};
+
+// The threads of one process that wait, in the order of asking. A single need is taken without the lock as long as no
+// thread waits. A thread that goes to wait counts itself in waiter_count and then looks at what is held once more; one
+// that gives back lowers what is held and then looks at waiter_count. Both orders are sequentially consistent, so one
+// of them sees the other.
+struct Process {
+  std::atomic<std::uint64_t> waiter_count{0};
+  std::mutex mutex;
+  Waiter *first = nullptr;
+};
+
+[[noreturn]] void refuse(const Resource &resource, std::uint64_t needed, std::uint64_t amount) {
+  base::fail(
+      TANDEM_ERROR_INVALID_ARGUMENT,
+      fmt::format("a task needs {} of resource \"{}\", but its whole amount is {}", needed, resource.name, amount));
 }
 
-void Budget::make_ready() { state_->cpu_units.get(); }
+}  // namespace
 
-void Budget::acquire_cpu() {
-  State::Units &units = state_->cpu_units.get();
-  if (units.waiter_count.load() == 0 && state_->take(units)) return;
-  state_->wait_for_unit(units);
+struct Budget::State {
+  // Grows at the end and never shrinks, without a lock: a fork finds it whole.
+  Resource cpu{"cpu"}, gpu{"gpu"}, pinned_mib{"pinned_mib"};
+  base::ForkLocal<Process> process;
+
+  State() {
+    cpu.next = &gpu;
+    gpu.next = &pinned_mib;
+  }
+  ~State() {
+    for (Resource *each = pinned_mib.next; each != nullptr;) delete std::exchange(each, each->next);
+  }
+
+  Resource &at(unsigned resource) noexcept {
+    Resource *found = &cpu;
+    while (resource-- != 0) found = found->next.load(std::memory_order_acquire);
+    return *found;
+  }
+
+  unsigned index(std::string_view name) {
+    check_name(name);
+    std::unique_ptr<Resource> fresh;
+    unsigned number = 0;
+    for (Resource *each = &cpu; each->name != name; ++number) {
+      Resource *next = each->next.load(std::memory_order_acquire);
+      if (next == nullptr) {
+        if (fresh == nullptr) fresh = std::make_unique<Resource>(name);
+        if (each->next.compare_exchange_strong(next, fresh.get(), std::memory_order_acq_rel)) next = fresh.release();
+      }
+      each = next;
+    }
+    return number;
+  }
+
+  // This process' counters, made if need be: what comes after this allocates nothing.
+  void make_counts(Needs needs) {
+    for (const Need &need : needs) at(need.resource).count.get();
+  }
+
+  static bool take(Resource &resource, std::uint64_t amount, bool *was_too_late = nullptr) noexcept {
+    const auto fits = [&](std::uint64_t held) {
+      const std::uint64_t whole = resource.amount.load();
+      return amount <= whole && held <= whole - amount;
+    };
+    std::atomic<std::uint64_t> &held = resource.count.get().held;
+    std::uint64_t before = held.load();
+    while (fits(before)) {
+      if (!held.compare_exchange_weak(before, before + amount)) continue;
+      if (fits(before)) return true;
+      lower(resource, amount);  // a smaller amount holds from the moment that set() returns
+      if (was_too_late != nullptr) *was_too_late = true;
+      return false;
+    }
+    return false;
+  }
+
+  // What was taken before a fork is not counted here.
+  static void lower(Resource &resource, std::uint64_t amount) noexcept {
+    Count *count = resource.count.get_if_made();
+    if (count == nullptr) return;
+    std::uint64_t held = count->held.load();
+    while (!count->held.compare_exchange_weak(held, held - std::min(held, amount))) {
+    }
+  }
+
+  void lower_all(Needs needs) noexcept {
+    for (const Need &need : needs) lower(at(need.resource), need.amount);
+  }
+
+  // Without the lock.
+  bool take_at_once(Process &threads, Needs needs) noexcept {
+    if (needs.size() != 1 || threads.waiter_count.load() != 0) return false;
+    bool was_too_late = false;
+    if (take(at(needs[0].resource), needs[0].amount, &was_too_late)) return true;
+    if (was_too_late) serve(threads);
+    return false;
+  }
+
+  // The others need the lock. A thread in take_at_once() may miss what take_all() takes and puts back; it then comes
+  // here too.
+  bool take_all(Needs needs) noexcept {
+    for (std::size_t i = 0; i < needs.size(); ++i) {
+      if (take(at(needs[i].resource), needs[i].amount)) continue;
+      lower_all(needs.first(i));
+      return false;
+    }
+    return true;
+  }
+
+  // Takes the needs in the place before `end` of the line (null: its end), if those in front allow that.
+  bool start(Process &threads, Needs needs, const Waiter *end) noexcept {
+    for (Waiter *each = threads.first; each != end; each = each->next)
+      if (each->overtaken >= kMostOvertaken && have_a_resource_in_common(each->needs, needs)) return false;
+    if (!take_all(needs)) return false;
+    for (Waiter *each = threads.first; each != end; each = each->next)
+      if (have_a_resource_in_common(each->needs, needs)) ++each->overtaken;
+    return true;
+  }
+
+  static void leave(Process &threads, Waiter **place) noexcept {
+    Waiter *waiter = *place;
+    *place = waiter->next;
+    threads.waiter_count.fetch_sub(1);
+    waiter->is_over = true;
+    waiter->wake.notify_one();  // under the lock: the waiter is gone as soon as it can have it
+  }
+
+  void grant(Process &threads) noexcept {
+    for (Waiter **place = &threads.first; *place != nullptr;) {
+      if (start(threads, (*place)->needs, *place)) {
+        leave(threads, place);
+      } else {
+        place = &(*place)->next;
+      }
+    }
+  }
+
+  // To be called after something was given back.
+  void serve(Process &threads) noexcept {
+    if (threads.waiter_count.load() == 0) return;
+    const std::lock_guard lock(threads.mutex);
+    grant(threads);
+  }
+
+  const Need *beyond_amount(Needs needs) noexcept {
+    const auto found = std::find_if(needs.begin(), needs.end(),
+                                    [this](const Need &need) { return need.amount > at(need.resource).amount.load(); });
+    return found != needs.end() ? &*found : nullptr;
+  }
+
+  void wait_for(Process &threads, Needs needs) {
+    std::unique_lock lock(threads.mutex);
+    if (const Need *need = beyond_amount(needs))
+      refuse(at(need->resource), need->amount, at(need->resource).amount.load());
+    Waiter self{needs};
+    Waiter **end = &threads.first;
+    while (*end != nullptr) end = &(*end)->next;
+    *end = &self;
+    threads.waiter_count.fetch_add(1);
+    grant(threads);
+    self.wake.wait(lock, [&self] { return self.is_over; });
+    if (self.refused != nullptr) refuse(at(self.refused->resource), self.refused->amount, self.whole_amount);
+  }
+
+  void set(Needs amounts) {
+    Process &threads = process.get();
+    const std::lock_guard lock(threads.mutex);
+    for (const Need &each : amounts) at(each.resource).amount.store(each.amount);
+    for (Waiter **place = &threads.first; *place != nullptr;) {
+      Waiter &waiter = **place;
+      waiter.refused = beyond_amount(waiter.needs);
+      if (waiter.refused == nullptr) {
+        place = &waiter.next;
+        continue;
+      }
+      waiter.whole_amount = at(waiter.refused->resource).amount.load();
+      leave(threads, place);
+    }
+    grant(threads);
+  }
+
+  // Gives the needs back if there is too much of one of them: only as many threads do as have to.
+  bool give_back_too_much(Needs needs) noexcept {
+    for (const Need &need : needs) {
+      Resource &resource = at(need.resource);
+      Count *count = resource.count.get_if_made();
+      std::uint64_t held = count != nullptr ? count->held.load(std::memory_order_relaxed) : 0;
+      while (held > resource.amount.load(std::memory_order_relaxed)) {
+        if (!count->held.compare_exchange_weak(held, held - std::min(held, need.amount))) continue;
+        for (const Need &other : needs)
+          if (other.resource != need.resource) lower(at(other.resource), other.amount);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // Whether a thread waits for nothing but what these needs are of. One that lacks something else too could not start.
+  bool is_waited_for(const Process &threads, Needs needs) noexcept {
+    for (const Waiter *waiter = threads.first; waiter != nullptr; waiter = waiter->next) {
+      const auto is_of_no_use = [&](const Need &need) {
+        Resource &resource = at(need.resource);
+        const std::uint64_t whole = resource.amount.load(), held = resource.count.get().held.load();
+        const bool lacks = held > whole || need.amount > whole - held;
+        return lacks && !have_a_resource_in_common({&need, 1}, needs);
+      };
+      if (have_a_resource_in_common(waiter->needs, needs) &&
+          std::none_of(waiter->needs.begin(), waiter->needs.end(), is_of_no_use)) {
+        return true;
+      }
+    }
+    return false;
+  }
+};
+
+Budget::Budget() : state_(std::make_unique<State>()) {}
+Budget::~Budget() = default;
+
+unsigned Budget::index(std::string_view name) { return state_->index(name); }
+const std::string &Budget::name(unsigned resource) const noexcept { return state_->at(resource).name; }
+
+std::vector<Need> Budget::needs_of(const std::string &text) {
+  std::vector<Need> needs;
+  for (const auto &[name, amount] : parse(text)) needs.push_back({state_->index(name), amount});
+  return needs;
 }
 
-bool Budget::try_acquire_cpu() noexcept {
+void Budget::set_all(const std::string &amounts) {
+  const std::vector<Need> list = needs_of(amounts);
+  if (list.empty()) return;
+  state_->set(list);
+  is_limited_.store(true, std::memory_order_relaxed);
+}
+
+void Budget::set(const std::string &name, std::uint64_t amount) {
+  check_amount(name, amount);
+  const Need one = {state_->index(name), amount};
+  state_->set({&one, 1});
+  is_limited_.store(true, std::memory_order_relaxed);
+}
+
+std::uint64_t Budget::amount(unsigned resource) const noexcept {
+  return state_->at(resource).amount.load(std::memory_order_relaxed);
+}
+
+void Budget::check(std::span<const Need> needs) const {
+  for (const Need &need : needs)
+    if (const std::uint64_t whole = amount(need.resource); need.amount > whole)
+      refuse(state_->at(need.resource), need.amount, whole);
+}
+
+void Budget::acquire(std::span<const Need> needs) {
+  state_->make_counts(needs);
+  Process &threads = state_->process.get();
+  if (!state_->take_at_once(threads, needs)) state_->wait_for(threads, needs);
+}
+
+bool Budget::try_acquire(std::span<const Need> needs) noexcept {
   try {
-    State::Units &units = state_->cpu_units.get();
-    return units.waiter_count.load() == 0 && state_->take(units);
+    state_->make_counts(needs);
+    Process &threads = state_->process.get();
+    if (state_->take_at_once(threads, needs)) return true;
+    const std::lock_guard lock(threads.mutex);
+    return state_->start(threads, needs, nullptr);
   } catch (const std::bad_alloc &) {
     return false;
   }
 }
 
-void Budget::release_cpu() noexcept {
-  State::Units *units = state_->cpu_units.get_if_made();
-  if (units != nullptr) state_->give_back(*units);
+void Budget::release(std::span<const Need> needs) noexcept {
+  state_->lower_all(needs);
+  if (Process *threads = state_->process.get_if_made()) state_->serve(*threads);
 }
 
-bool Budget::keep_cpu() noexcept {
-  State::Units *units = state_->cpu_units.get_if_made();
-  if (units == nullptr) return false;
-  std::uint64_t held = units->held.load(std::memory_order_relaxed);
-  while (held > state_->cpu_amount.load(std::memory_order_relaxed)) {
-    if (!units->held.compare_exchange_weak(held, held - 1)) continue;
-    state_->serve_waiters(*units);  // the amount may have been raised again in between
+bool Budget::keep(std::span<const Need> needs) noexcept {
+  Process *threads = state_->process.get_if_made();
+  if (threads == nullptr) return false;
+  if (state_->give_back_too_much(needs)) {
+    state_->serve(*threads);  // the amount may have been raised again in between
     return false;
   }
-  if (units->waiter_count.load(std::memory_order_relaxed) == 0) return true;
+  if (needs.empty() || threads->waiter_count.load(std::memory_order_relaxed) == 0) return true;
+  // Tasks with the same last need share a clock: those that no thread waits for do not use up the turns of the others.
+  Count *count = state_->at(needs.back().resource).count.get_if_made();
+  if (count == nullptr) return false;
   const std::int64_t now = nanoseconds_now();
-  std::int64_t last_turn = units->last_turn_nanoseconds.load(std::memory_order_relaxed);
-  if (now - last_turn < kTurnNanoseconds || !units->last_turn_nanoseconds.compare_exchange_strong(last_turn, now)) {
+  std::int64_t last_look = count->last_look_nanoseconds.load(std::memory_order_relaxed);
+  if (now - last_look < kTurnNanoseconds || !count->last_look_nanoseconds.compare_exchange_strong(last_look, now))
     return true;
-  }
-  state_->give_back(*units);
+  const std::lock_guard lock(threads->mutex);
+  if (!state_->is_waited_for(*threads, needs)) return true;
+  state_->lower_all(needs);
+  state_->grant(*threads);
   return false;
 }
 

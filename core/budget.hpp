@@ -1,78 +1,121 @@
-// The resources budget: how much of a named, purely logical resource running work may hold at once (DESIGN: the
-// `resources` clause). Here "cpu" is counted; of the others only the amount is kept, for the backends that count them.
+// The resources budget: how much of each named, purely logical resource the tasks of a context may hold at once. A task
+// takes all that it needs before it starts and gives it back when it is done. Amounts may change while tasks run.
 #pragma once
 
-#include <cstddef>
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace tandem::core {
 
-enum class Resource {
-  cpu,         // "cpu": concurrent CPU tasks
-  gpu,         // "gpu": concurrent tasks on devices, of a hybrid
-  pinned_mib,  // "pinned_mib": MiB of staging memory, of a hybrid
-  opencl_mib,  // "opencl_mib": MiB of buffers on an OpenCL device
-  cuda_mib     // "cuda_mib": the same on a CUDA device
+struct Need {
+  unsigned resource;  // Budget::index
+  std::uint64_t amount;
 };
-inline constexpr std::size_t kResourceCount = 5;
-const char *resource_name(Resource resource) noexcept;
 
-// Units are counted per process: in a forked child nothing is held, whatever the parent's threads held.
+// Thread-safe. What is held is counted per process: in a forked child nothing is held, whatever the parent's threads
+// held. A list of needs names each resource once; the caller keeps it alive and unchanged while they are held.
 class Budget {
  public:
+  // These names have a meaning; tasks of any kind may need others, which are counted in the same way.
+  static constexpr unsigned kCpu = 0;        // "cpu": a task of the CPU holds one
+  static constexpr unsigned kGpu = 1;        // "gpu": a task of a device holds one
+  static constexpr unsigned kPinnedMib = 2;  // "pinned_mib": MiB of staging memory, of a hybrid
+  static constexpr std::size_t kMostNameBytes = 63;
+  static constexpr unsigned kMostOvertaken = 16;
+
   Budget();
   ~Budget();
+  Budget(const Budget &) = delete;
+  Budget &operator=(const Budget &) = delete;
 
-  // Amounts such as "cpu=5,gpu=2"; throws Error (INVALID_ARGUMENT) naming what is unknown, zero or malformed, and then
-  // has changed nothing. "" changes nothing.
+  // The number of a name, for the life of this budget; a new name has no amount. Throws Error (INVALID_ARGUMENT) for a
+  // name that is not 1 to 63 of A-Z a-z 0-9 _ . -
+  unsigned index(std::string_view name);
+  const std::string &name(unsigned resource) const noexcept;
+
+  // Amounts such as "cpu=5,widgets=2". Throws Error (INVALID_ARGUMENT) for what is zero, malformed or given twice, and
+  // then has changed nothing. "" changes nothing.
   void set_all(const std::string &amounts);
 
-  // Throws Error (INVALID_ARGUMENT): unknown name, amount 0. Effective within one chunk, also for waiting threads.
+  // The same for one. Effective at once for threads that wait, and within one chunk for those that hold some.
   void set(const std::string &name, std::uint64_t amount);
 
-  std::uint64_t amount(Resource resource) const noexcept;  // UINT64_MAX when not set
+  std::uint64_t amount(unsigned resource) const noexcept;  // UINT64_MAX when not set
 
-  // One unit of "cpu". acquire blocks (never spins) until there is one, first come first served; without a cap it takes
-  // no lock. Not to be called by a thread that holds one: with a cap of 1 it would wait for itself.
-  void acquire_cpu();
-  bool try_acquire_cpu() noexcept;
-  void release_cpu() noexcept;
+  // Whether any amount was ever set. Until then a Hold counts nothing.
+  bool is_limited() const noexcept { return is_limited_.load(std::memory_order_relaxed); }
 
-  // For a thread that holds a unit and has more to do, between two items: true = go on with the unit. false = it has
-  // been given back, because the amount was lowered or because others have waited for a turn.
-  bool keep_cpu() noexcept;
+  // What a text such as "widgets=2" asks for. Throws Error (INVALID_ARGUMENT) as set_all does.
+  std::vector<Need> needs_of(const std::string &text);
 
-  // Makes this process' counters, so that nothing above allocates any more. After fork the first call allocates.
-  void make_ready();
+  // Throws Error (INVALID_ARGUMENT) with the numbers if a need is beyond the whole amount.
+  void check(std::span<const Need> needs) const;
+
+  // All needs or none of them; blocks, and does not spin, until they can be had. First come, first served: a later
+  // task that fits may start before a waiting one that needs some of the same, at most kMostOvertaken times. Throws
+  // Error as check does, also if an amount is lowered below a need during the wait; std::bad_alloc. Not to be called by
+  // a thread that holds some of these: it could wait for itself. One need takes no lock while no thread waits.
+  void acquire(std::span<const Need> needs);
+  bool try_acquire(std::span<const Need> needs) noexcept;  // does not wait, and leaves nothing behind if it fails
+  void release(std::span<const Need> needs) noexcept;
+
+  // For a thread that holds the needs and has another task, between the two: true = go on with them. false = they have
+  // been given back, because an amount was lowered or because others have waited for a turn.
+  bool keep(std::span<const Need> needs) noexcept;
 
  private:
   struct State;
+  std::atomic<bool> is_limited_{false};
   std::unique_ptr<State> state_;
 };
 
-// One thread's unit over a run of items.
-class CpuUnit {
+// What the tasks of one thread hold, one task after the other. As long as no amount was set it counts nothing, and
+// costs one relaxed load for each task.
+class Hold {
  public:
-  explicit CpuUnit(Budget *budget) noexcept : budget_(budget) {}  // null: no budget
-  ~CpuUnit() {
-    if (held_) budget_->release_cpu();
+  Hold(Budget *budget, std::span<const Need> needs) noexcept : budget_(budget), needs_(needs) {}  // null: no budget
+  ~Hold() {
+    if (is_held_) budget_->release(needs_);
   }
-  CpuUnit(const CpuUnit &) = delete;
-  CpuUnit &operator=(const CpuUnit &) = delete;
+  Hold(const Hold &) = delete;
+  Hold &operator=(const Hold &) = delete;
 
-  // To be called before each item. May block.
-  void next_item() {
-    if (budget_ == nullptr || (held_ && budget_->keep_cpu())) return;
-    held_ = false;
-    budget_->acquire_cpu();
-    held_ = true;
+  // To be called before each task. May block. Throws as Budget::acquire does, and then holds nothing.
+  void next_task() {
+    if (budget_ == nullptr || (is_held_ ? budget_->keep(needs_) : !budget_->is_limited())) return;
+    is_held_ = false;
+    budget_->acquire(needs_);
+    is_held_ = true;
   }
 
  private:
   Budget *budget_;
-  bool held_ = false;
+  std::span<const Need> needs_;
+  bool is_held_ = false;
+};
+
+// What one task of a run holds: a unit of its kind, and what the run adds to that.
+class TaskNeeds {
+ public:
+  TaskNeeds(unsigned kind, std::span<const Need> added) : unit_{kind, 1} {
+    if (added.empty()) return;
+    all_.reserve(1 + added.size());
+    all_.push_back(unit_);
+    all_.insert(all_.end(), added.begin(), added.end());
+  }
+  TaskNeeds(const TaskNeeds &) = delete;
+  TaskNeeds &operator=(const TaskNeeds &) = delete;
+
+  std::span<const Need> get() const noexcept { return all_.empty() ? std::span(&unit_, 1) : std::span(all_); }
+
+ private:
+  const Need unit_;
+  std::vector<Need> all_;
 };
 
 }  // namespace tandem::core

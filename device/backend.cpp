@@ -42,13 +42,13 @@ void check_options(const Options &options, bool is_name, const char *label, cons
                          options.device));
 }
 
-DeviceBackend::DeviceBackend(const Options &options, const DeviceModule &module, MemoryKind memory,
-                             core::Resource budget, const base::Log &log)
+DeviceBackend::DeviceBackend(const Options &options, const DeviceModule &module, MemoryKind memory, const char *mib,
+                             const base::Log &log)
     : log_(log),
       options_(options),
       module_(module),
       memory_(memory),
-      budget_(budget),
+      mib_(options.resources != nullptr ? options.resources->index(mib) : 0),
       as_asked_(traits_called(options.device)),
       traits_(&as_asked_) {}
 
@@ -87,7 +87,7 @@ const DeviceBackend::Found &DeviceBackend::found() const {
 }
 
 std::uint64_t DeviceBackend::budget_bytes(const Device &device, std::uint64_t half_bytes) const noexcept {
-  const std::uint64_t mib = options_.resources != nullptr ? options_.resources->amount(budget_) : UINT64_MAX;
+  const std::uint64_t mib = options_.resources != nullptr ? options_.resources->amount(mib_) : UINT64_MAX;
   std::uint64_t most = device.memory_bytes;
   if (mib < UINT64_MAX >> 20) {
     most = std::min(most, mib << 20);

@@ -36,8 +36,8 @@ class DeviceBackend : public core::Backend {
   std::uint64_t kernel_calls() const noexcept override { return kernel_calls_.load(std::memory_order_relaxed); }
 
  protected:
-  // `memory`: of its device shards. `budget`: the resource that counts MiB of buffers.
-  DeviceBackend(const Options &options, const DeviceModule &module, core::MemoryKind memory, core::Resource budget,
+  // `memory`: of its device shards. `mib`: the name of the resource that counts MiB of buffers.
+  DeviceBackend(const Options &options, const DeviceModule &module, core::MemoryKind memory, const char *mib,
                 const base::Log &log);
 
   // What a driver has of its own.
@@ -83,7 +83,7 @@ class DeviceBackend : public core::Backend {
   const Options options_;
   const DeviceModule &module_;
   const core::MemoryKind memory_;
-  const core::Resource budget_;
+  const unsigned mib_;  // a resource
   const core::Traits as_asked_;
   mutable std::unique_ptr<const Found> found_;
   mutable std::atomic<const core::Traits *> traits_;

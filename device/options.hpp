@@ -18,7 +18,7 @@ struct Options {
   std::string technique;  // "" or "auto": by the bytes run; "tables"; "compiled" (up to 4096 coefficients)
   const core::TuningSource *tuning = nullptr;  // outlives the backend
   std::uint64_t memory_budget_bytes = 0;       // of buffers on the device; 0 = half of what it has, or `resources`
-  const core::Budget *resources = nullptr;    // outlives the backend; its MiB of this backend hold from the next run on
+  core::Budget *resources = nullptr;          // outlives the backend; its MiB of this backend hold from the next run on
   std::string cache_folder;                   // of compiled programs; "" = none
   GenerateKernel generate = generate_kernel;  // replaced by tests together with the driver
 };

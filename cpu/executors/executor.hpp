@@ -29,9 +29,10 @@ class Executor {
   virtual unsigned thread_count() const noexcept = 0;
 
   // Runs the items; the calling thread works too. Usable from several threads at once, and in a child after fork. Each
-  // item holds one unit of the "cpu" budget while it runs. Before each item looks at control.cancelled() and leaves the
-  // rest out if it is set. Returns whether every item ran. Nothing touches the batch after that. No more than
-  // most_threads (>= 1) work on it at once, the caller among them.
+  // item holds one unit of "cpu", and control.needs(), while it runs. Before each item looks at control.cancelled() and
+  // leaves the rest out if it is set. Returns whether every item ran. Nothing touches the batch after that. No more
+  // than most_threads (>= 1) work on it at once, the caller among them. Throws as core::Budget::acquire does; some
+  // items have run then.
   virtual bool run(Batch &batch, std::size_t item_count, core::Control &control, unsigned most_threads) = 0;
   bool run(Batch &batch, std::size_t item_count, core::Control &control) {
     return run(batch, item_count, control, thread_count());

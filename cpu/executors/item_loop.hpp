@@ -1,7 +1,9 @@
-// What every executor does around one item. One ItemLoop per thread and run.
+// What every executor does around one item. One Run per call, one ItemLoop per thread of it.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <exception>
 
 #include "core/backend.hpp"
 #include "core/budget.hpp"
@@ -9,27 +11,52 @@
 
 namespace tandem::cpu {
 
+struct Run {
+  Run(Batch &its_batch, core::Control &its_control, core::Budget *its_budget)
+      : batch(its_batch), control(its_control), budget(its_budget), needs(core::Budget::kCpu, its_control.needs()) {}
+
+  // Whether an item is worth starting.
+  bool goes_on() const noexcept { return !control.cancelled() && !has_error.load(std::memory_order_relaxed); }
+
+  // When all threads are through. Throws what stopped one of them.
+  bool ran_all(std::size_t item_count) const {
+    if (error) std::rethrow_exception(error);
+    return ran_count.load(std::memory_order_relaxed) == item_count;
+  }
+
+  Batch &batch;
+  core::Control &control;
+  core::Budget *const budget;
+  const core::TaskNeeds needs;
+  std::atomic<std::size_t> ran_count{0};
+  std::atomic<bool> has_error{false};
+  std::exception_ptr error;  // of the first thread that had one
+};
+
 class ItemLoop {
  public:
-  ItemLoop(Batch &batch, core::Control &control, core::Budget *budget) noexcept
-      : batch_(batch), control_(control), unit_(budget) {}
+  explicit ItemLoop(Run &run) noexcept : run_(run), hold_(run.budget, run.needs.get()) {}
+  ~ItemLoop() { run_.ran_count.fetch_add(ran_count_, std::memory_order_relaxed); }
 
-  // false: cancelled, and the item did not run. The second look is for a cancel while the thread waited for its unit.
-  bool run(std::size_t item) {
-    if (control_.cancelled()) return false;
-    unit_.next_item();
-    if (control_.cancelled()) return false;
-    batch_.run_item(item);
+  // false: the run is cancelled or cannot have what its tasks need, and the item did not run. The second look is for a
+  // cancel while the thread waited.
+  bool run(std::size_t item) noexcept {
+    if (!run_.goes_on()) return false;
+    try {
+      hold_.next_task();
+    } catch (...) {
+      if (!run_.has_error.exchange(true)) run_.error = std::current_exception();
+      return false;
+    }
+    if (!run_.goes_on()) return false;
+    run_.batch.run_item(item);
     ++ran_count_;
     return true;
   }
 
-  std::size_t ran_count() const noexcept { return ran_count_; }
-
  private:
-  Batch &batch_;
-  core::Control &control_;
-  core::CpuUnit unit_;
+  Run &run_;
+  core::Hold hold_;
   std::size_t ran_count_ = 0;
 };
 

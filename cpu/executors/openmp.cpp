@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <new>
 
 #include "base/error.hpp"
@@ -19,27 +18,13 @@ namespace {
 
 constexpr const char *kModuleFile = "libtandem_openmp.so";
 
-struct Run {
-  Batch &batch;
-  core::Control &control;
-  core::Budget *budget;
-  std::atomic<std::size_t> ran_count{0};
-};
-
 static_assert(sizeof(ItemLoop) <= TANDEM_OPENMP_THREAD_BYTES && alignof(ItemLoop) <= 16);
 
-void begin_thread(void *user, void *thread) {
-  Run *run = static_cast<Run *>(user);
-  new (thread) ItemLoop(run->batch, run->control, run->budget);
-}
+void begin_thread(void *user, void *thread) { new (thread) ItemLoop(*static_cast<Run *>(user)); }
 
 void run_one(void *, void *thread, std::size_t item) { static_cast<ItemLoop *>(thread)->run(item); }
 
-void end_thread(void *user, void *thread) {
-  ItemLoop *loop = static_cast<ItemLoop *>(thread);
-  static_cast<Run *>(user)->ran_count.fetch_add(loop->ran_count(), std::memory_order_relaxed);
-  loop->~ItemLoop();
-}
+void end_thread(void *, void *thread) { static_cast<ItemLoop *>(thread)->~ItemLoop(); }
 
 const tandem_openmp_module *open_module(const std::string &path) {
   // Never closed: the runtime's threads outlive any executor.
@@ -73,12 +58,11 @@ class OpenmpExecutor final : public Executor {
     if (item_count <= 1 || threads == 1) {
       return run_serially(batch, item_count, control, options_.budget);
     }
-    if (options_.budget != nullptr) options_.budget->make_ready();  // the region's threads have nobody to throw to
-    Run run{batch, control, options_.budget};
+    Run run(batch, control, options_.budget);
     const tandem_openmp_run call = {&run,         item_count, threads,   options_.dynamic_schedule ? 1u : 0u,
                                     begin_thread, run_one,    end_thread};
     module_->run(&call);
-    return run.ran_count.load(std::memory_order_relaxed) == item_count;
+    return run.ran_all(item_count);
   }
 
  private:

@@ -37,13 +37,10 @@ void spin_until(Condition condition) noexcept {
 
 // One call of run(), on the caller's stack.
 struct Job {
-  Batch &batch;
+  Run run;
   const std::size_t item_count;
-  core::Control &control;
-  core::Budget *const budget;
   const unsigned most_helpers;
   std::atomic<std::size_t> next_item{0};
-  std::atomic<std::size_t> ran_count{0};
 
   // Changed under Pool::mutex:
   std::atomic<unsigned> helper_count{0};
@@ -51,19 +48,16 @@ struct Job {
   Job *previous = nullptr;
   Job *next = nullptr;
 
-  bool has_items() const noexcept {
-    return next_item.load(std::memory_order_relaxed) < item_count && !control.cancelled();
-  }
+  bool has_items() const noexcept { return next_item.load(std::memory_order_relaxed) < item_count && run.goes_on(); }
 
   // An item is claimed before its thread waits for a unit of the budget: a caller that has claimed nothing waits only
   // for its helpers, never for a unit.
   void work() {
-    ItemLoop loop(batch, control, budget);
+    ItemLoop loop(run);
     while (has_items()) {
       const std::size_t item = next_item.fetch_add(1, std::memory_order_relaxed);
       if (item >= item_count || !loop.run(item)) break;
     }
-    ran_count.fetch_add(loop.ran_count(), std::memory_order_relaxed);
   }
 };
 
@@ -230,10 +224,9 @@ class PthreadExecutor final : public Executor {
     if (item_count <= 1 || threads == 1) {
       return run_serially(batch, item_count, control, options_.budget);
     }
-    if (options_.budget != nullptr) options_.budget->make_ready();  // a worker has nobody to throw to
-    Job job{batch, item_count, control, options_.budget, threads - 1};
+    Job job{{batch, control, options_.budget}, item_count, threads - 1};
     pool_.get().run(job, options_);
-    return job.ran_count.load(std::memory_order_relaxed) == item_count;
+    return job.run.ran_all(item_count);
   }
 
  private:

@@ -30,11 +30,13 @@ void check_executor_options(const ExecutorOptions &options) {
 }
 
 bool run_serially(Batch &batch, std::size_t item_count, core::Control &control, core::Budget *budget) {
-  ItemLoop loop(batch, control, budget);
-  for (std::size_t item = 0; item < item_count; ++item) {
-    if (!loop.run(item)) return false;
+  Run run(batch, control, budget);
+  {
+    ItemLoop loop(run);
+    for (std::size_t item = 0; item < item_count && loop.run(item); ++item) {
+    }
   }
-  return true;
+  return run.ran_all(item_count);
 }
 
 std::unique_ptr<Executor> make_serial_executor(const ExecutorOptions &options) {

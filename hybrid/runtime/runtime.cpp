@@ -36,6 +36,8 @@ double thread_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
+constexpr core::Need kOneCpu[] = {{core::Budget::kCpu, 1}};
+
 // Lanes of the CPU beside threads that feed devices and take so many cores. One is always left.
 unsigned left_beside(unsigned lanes, double cores) {
   const double charged = std::min(std::round(cores), static_cast<double>(lanes));
@@ -45,9 +47,9 @@ unsigned left_beside(unsigned lanes, double cores) {
 }  // namespace
 
 Runtime::Runtime(const Options &options, const base::Log &log) : options_(options), log_(log) {
-  cpu_ = pool_.index(core::resource_name(core::Resource::cpu));
-  gpu_ = pool_.index(core::resource_name(core::Resource::gpu));
-  pinned_mib_ = pool_.index(core::resource_name(core::Resource::pinned_mib));
+  cpu_ = pool_.index("cpu");
+  gpu_ = pool_.index("gpu");
+  pinned_mib_ = pool_.index("pinned_mib");
   add(options.members);
 }
 
@@ -85,7 +87,7 @@ CpuLanes Runtime::cpu_lanes() const {
     if (each->member.is_in_place) count += each->member.lanes;
   if (options_.policy == Policy::free) return {count, count};
   if (options_.resources != nullptr) {
-    const std::uint64_t amount = options_.resources->amount(core::Resource::cpu);
+    const std::uint64_t amount = options_.resources->amount(core::Budget::kCpu);
     count = static_cast<unsigned>(std::min<std::uint64_t>(count, amount));
   }
   double cores = 0;
@@ -96,9 +98,9 @@ CpuLanes Runtime::cpu_lanes() const {
 
 void Runtime::sync_resources() {
   if (options_.resources != nullptr) {
-    pool_.set(cpu_, options_.resources->amount(core::Resource::cpu));
-    pool_.set(gpu_, options_.resources->amount(core::Resource::gpu));
-    pool_.set(pinned_mib_, options_.resources->amount(core::Resource::pinned_mib));
+    pool_.set(cpu_, options_.resources->amount(core::Budget::kCpu));
+    pool_.set(gpu_, options_.resources->amount(core::Budget::kGpu));
+    pool_.set(pinned_mib_, options_.resources->amount(core::Budget::kPinnedMib));
   }
   if (options_.policy != Policy::automatic) return;
   // The threads that feed devices are charged what they were seen to take of the cores.
@@ -384,7 +386,7 @@ std::optional<Chunk> Runtime::find_chunk(Lane &lane, double *look_again) {
 bool Runtime::take_cpu(Lane &lane) {
   if (options_.resources == nullptr || options_.policy == Policy::free || !members_[lane.member]->member.is_in_place)
     return true;
-  lane.holds_cpu = lane.holds_cpu || options_.resources->try_acquire_cpu();
+  lane.holds_cpu = lane.holds_cpu || options_.resources->try_acquire(kOneCpu);
   lane.wants_cpu = !lane.holds_cpu && pool_.free(cpu_) > 0;
   return lane.holds_cpu;
 }
@@ -394,14 +396,14 @@ void Runtime::wait_for_cpu(Lane &lane, Lock &lock) {
   lane.wants_cpu = false;
   {
     const Unlocked unlocked(lock);
-    options_.resources->acquire_cpu();
+    options_.resources->acquire(kOneCpu);
   }
   lane.holds_cpu = true;
   for (const std::shared_ptr<Job> &each : jobs_) set_away(lane, *each, false);
 }
 
 void Runtime::give_cpu_back(Lane &lane) {
-  if (std::exchange(lane.holds_cpu, false)) options_.resources->release_cpu();
+  if (std::exchange(lane.holds_cpu, false)) options_.resources->release(kOneCpu);
 }
 
 // The lane is with another run, or not any more.

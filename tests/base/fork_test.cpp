@@ -156,29 +156,47 @@ TEST(Fork, AForkLocalHasOneValueForAllThreads) {
 TEST(Fork, UnitsOfTheParentsThreadsAreFreeInTheChild) {
   core::Budget budget;
   budget.set("cpu", 2);
-  budget.acquire_cpu();
-  budget.acquire_cpu();
+  budget.acquire(kOneCpu);
+  budget.acquire(kOneCpu);
   std::thread waiter([&] {  // waits in the parent, is not there in the child
-    budget.acquire_cpu();
-    budget.release_cpu();
+    budget.acquire(kOneCpu);
+    budget.release(kOneCpu);
   });
   EXPECT_EQ(in_child([&] {
-              if (budget.amount(core::Resource::cpu) != 2) return 1;
-              if (!budget.try_acquire_cpu() || !budget.try_acquire_cpu()) return 2;
-              if (budget.try_acquire_cpu()) return 3;
+              if (budget.amount(core::Budget::kCpu) != 2) return 1;
+              if (!budget.try_acquire(kOneCpu) || !budget.try_acquire(kOneCpu)) return 2;
+              if (budget.try_acquire(kOneCpu)) return 3;
               budget.set("cpu", 3);
-              return budget.try_acquire_cpu() ? 0 : 4;
+              return budget.try_acquire(kOneCpu) ? 0 : 4;
             }),
             0);
   EXPECT_EQ(in_child([&] {
-              budget.release_cpu();  // a unit taken before the fork: not one of this process
-              return budget.try_acquire_cpu() && budget.try_acquire_cpu() && !budget.try_acquire_cpu() ? 0 : 1;
+              budget.release(kOneCpu);  // a unit taken before the fork: not one of this process
+              return budget.try_acquire(kOneCpu) && budget.try_acquire(kOneCpu) && !budget.try_acquire(kOneCpu) ? 0 : 1;
             }),
             0);
-  EXPECT_EQ(budget.amount(core::Resource::cpu), 2u);
-  budget.release_cpu();
+  EXPECT_EQ(budget.amount(core::Budget::kCpu), 2u);
+  budget.release(kOneCpu);
   waiter.join();
-  budget.release_cpu();
+  budget.release(kOneCpu);
+}
+
+TEST(Fork, NamesOfResourcesAndTheirAmountsStayInTheChild) {
+  core::Budget budget;
+  budget.set_all("widgets=2,cpu=1");
+  const unsigned widgets = budget.index("widgets");
+  const core::Need needs[] = {{core::Budget::kCpu, 1}, {widgets, 2}};
+  budget.acquire(needs);
+  EXPECT_EQ(in_child([&] {
+              if (budget.index("widgets") != widgets || budget.amount(widgets) != 2) return 1;
+              if (budget.keep(needs)) return 2;  // held by the parent
+              if (!budget.try_acquire(needs) || budget.try_acquire(needs)) return 3;
+              budget.release(needs);
+              return budget.index("more") == widgets + 1 && budget.try_acquire(needs) ? 0 : 4;
+            }),
+            0);
+  EXPECT_FALSE(budget.try_acquire(needs));
+  EXPECT_EQ(budget.index("other"), widgets + 1);
 }
 
 class ForkWhileCoding : public testing::TestWithParam<Kind> {};

@@ -29,6 +29,8 @@
 
 namespace tandem::test {
 
+inline constexpr core::Need kOneCpu[] = {{core::Budget::kCpu, 1}};
+
 enum class Kind { serial, pthread, openmp_static, openmp_dynamic };
 
 inline std::string kind_name(Kind kind) {

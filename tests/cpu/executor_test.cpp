@@ -226,8 +226,8 @@ TEST_P(EveryExecutor, KeepsToTheBudget) {
     EXPECT_TRUE(executor->run(batch, 300, control));
     EXPECT_TRUE(batch.every_item_ran_once());
     EXPECT_LE(batch.most_running(), cap);
-    for (int i = 0; i < cap; ++i) EXPECT_TRUE(budget.try_acquire_cpu()) << "a unit was not given back";
-    EXPECT_FALSE(budget.try_acquire_cpu());
+    for (int i = 0; i < cap; ++i) EXPECT_TRUE(budget.try_acquire(kOneCpu)) << "a unit was not given back";
+    EXPECT_FALSE(budget.try_acquire(kOneCpu));
   }
 }
 
@@ -259,6 +259,7 @@ TEST_P(EveryExecutor, KeepsToTheBudgetWithSeveralCallers) {
 // new amount, and then nobody else may be running. No clock decides.
 TEST_P(EveryExecutor, FollowsABudgetLoweredWhileRunning) {
   core::Budget budget;
+  budget.set("cpu", 4);
   const auto executor = this->executor(4, &budget);
   std::atomic<int> running{0};
   std::atomic<bool> lowered{false};
@@ -315,7 +316,7 @@ TEST_P(EveryExecutor, FinishesWithTheUnitsThatAreLeft) {
   core::Budget budget;
   budget.set("cpu", 2);
   const auto executor = this->executor(4, &budget);
-  budget.acquire_cpu();
+  budget.acquire(kOneCpu);
   for (int i = 0; i < 20; ++i) {
     CountingBatch batch(30);
     Control control;
@@ -323,20 +324,20 @@ TEST_P(EveryExecutor, FinishesWithTheUnitsThatAreLeft) {
     ASSERT_TRUE(batch.every_item_ran_once());
     ASSERT_EQ(batch.most_running(), 1);
   }
-  budget.release_cpu();
+  budget.release(kOneCpu);
 }
 
 TEST_P(EveryExecutor, CancelEndsAWaitForTheBudgetWithoutRunning) {
   core::Budget budget;
   budget.set("cpu", 1);
   const auto executor = this->executor(2, &budget);
-  budget.acquire_cpu();
+  budget.acquire(kOneCpu);
   Control control;
   CountingBatch batch(10);
   std::thread caller([&] { EXPECT_FALSE(executor->run(batch, 10, control)); });
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   control.cancel();
-  budget.release_cpu();
+  budget.release(kOneCpu);
   caller.join();
   EXPECT_EQ(batch.items_that_ran(0), 10u);
 }
