@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -111,6 +112,12 @@ void write_timeline(const std::string &path, std::span<const TimelineRow> rows, 
 Timeline::Timeline(std::string file, const Log &log, std::size_t most_spans)
     : file_(std::move(file)), log_(log), most_spans_(most_spans) {}
 
+void Timeline::check_file() const {
+  errno = 0;
+  if (!std::ofstream(file_, std::ios::app))
+    fail(TANDEM_ERROR_IO, fmt::format("cannot write {}: {}", file_, std::strerror(errno)));
+}
+
 double Timeline::now() noexcept {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -137,11 +144,9 @@ unsigned Timeline::row_of_this_thread(std::string_view kind, std::string_view ro
   if (!is_of_this_process()) return kNoRow;
   try {
     const std::lock_guard lock(mutex_);
-    const auto thread = std::make_pair(std::this_thread::get_id(), std::string(kind));
-    if (const auto found = row_of_thread_.find(thread); found != row_of_thread_.end()) return found->second;
-    const std::string name = fmt::format("{}, {}", kind, role);
-    const unsigned row = find_or_add(fmt::format("{} {}", name, thread_count_[name]++), kind);
-    return row_of_thread_.emplace(thread, row).first->second;
+    std::string &name = name_of_thread_[std::this_thread::get_id()];
+    if (name.empty()) name = fmt::format("{} {}", role, thread_count_[std::string(role)]++);
+    return find_or_add(fmt::format("{}, {}", kind, name), kind);
   } catch (const std::bad_alloc &) {
     return kNoRow;
   }
@@ -165,6 +170,15 @@ void Timeline::add(const Span &span) noexcept {
              fmt::format("timeline {}: full at {} spans; later ones are left out", file_, most_spans_));
   } catch (const std::exception &) {  // no memory: this span is left out
   }
+}
+
+void TimedStep::record() noexcept {
+  const int of_the_step = errno;  // the caller has not looked at it yet
+  span_.row = timeline_->row_of_this_thread("cpu");
+  span_.end_seconds = Timeline::now();
+  span_.committed = std::uncaught_exceptions() == exception_count_;
+  timeline_->add(span_);
+  errno = of_the_step;
 }
 
 void Timeline::set_efficiency(double efficiency) noexcept {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -11,7 +12,6 @@
 #include <string>
 #include <string_view>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "base/fork.hpp"
@@ -52,7 +52,7 @@ class Timeline {
   // The same name is the same row; its kind is that of the first call. kNoRow where memory has run out.
   static constexpr unsigned kNoRow = UINT32_MAX;
   unsigned row(std::string_view name, std::string_view kind) noexcept;
-  // "cpu, caller 0": one for each thread of that kind. The role is that of the thread's first call.
+  // "cpu, caller 0": one for each thread and kind. A thread keeps the number and the role of its first call.
   unsigned row_of_this_thread(std::string_view kind, std::string_view role = "caller") noexcept;
 
   // Times are of the steady clock. `what` is copied. Spans beyond the limit are left out, and the log hears it once.
@@ -60,6 +60,9 @@ class Timeline {
 
   // How well the work was shared, where that can be said: 1 = no worker could have ended sooner with other shares.
   void set_efficiency(double efficiency) noexcept;
+
+  // Throws Error (IO) where the file cannot be written: before the work, rather than after it.
+  void check_file() const;
 
   // All spans so far, on an axis that begins with the first one. A failure goes to the log.
   void write() noexcept;
@@ -79,12 +82,41 @@ class Timeline {
   std::mutex mutex_;
   std::vector<TimelineRow> rows_;
   std::map<std::string, unsigned, std::less<>> row_of_name_;
-  std::map<std::pair<std::thread::id, std::string>, unsigned> row_of_thread_;  // and kind
-  std::map<std::string, unsigned, std::less<>> thread_count_;                  // by "cpu, caller"
-  std::set<std::string, std::less<>> whats_;                                   // what the spans point to
+  std::map<std::thread::id, std::string> name_of_thread_;      // "caller 0"
+  std::map<std::string, unsigned, std::less<>> thread_count_;  // by role
+  std::set<std::string, std::less<>> whats_;                   // what the spans point to
   std::vector<Span> spans_;
   std::optional<double> efficiency_;
   bool is_full_ = false;
+};
+
+// The timeline of a context; null: none is asked for. Defined in api/, which knows what a context is.
+Timeline *timeline_of(const tandem_context *context) noexcept;
+
+// Work of the calling thread that is no coding, such as "read", as one span on its row: from here to the end of this
+// object. Its bytes do not count if an exception ends it. Without a timeline it costs one comparison. Keeps `what`.
+class TimedStep {
+ public:
+  TimedStep(Timeline *timeline, std::string_view what, std::uint64_t begin, std::uint64_t end) noexcept
+      : timeline_(timeline) {
+    if (timeline_ == nullptr) return;
+    span_ = {0, what, begin, end, 0, Timeline::now(), 0, true, false};
+    exception_count_ = std::uncaught_exceptions();
+  }
+  ~TimedStep() {
+    if (timeline_ != nullptr) record();
+  }
+  TimedStep(const TimedStep &) = delete;
+  TimedStep &operator=(const TimedStep &) = delete;
+
+  void add_bytes(std::uint64_t bytes) noexcept { span_.bytes += bytes; }
+
+ private:
+  void record() noexcept;
+
+  Timeline *timeline_;
+  TimelineSpan span_ = {};
+  int exception_count_ = 0;
 };
 
 }  // namespace tandem::base

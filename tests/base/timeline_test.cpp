@@ -153,6 +153,20 @@ TEST_F(TimelineTest, EachThreadHasARowOfItsOwn) {
   EXPECT_EQ(names, expected);
 }
 
+TEST_F(TimelineTest, AThreadHasOneNumberInAllItsRows) {
+  Timeline timeline(path_, heard_.log());
+  std::thread([&] { timeline.row_of_this_thread("cpu", "worker"); }).join();
+  const unsigned cpu = timeline.row_of_this_thread("cpu"), device = timeline.row_of_this_thread("opencl");
+  EXPECT_NE(cpu, device);
+  std::thread([&] { EXPECT_NE(timeline.row_of_this_thread("opencl"), device); }).join();
+  timeline.write();
+  std::vector<std::string> names;
+  for (const json &worker : trace()["otherData"]["workers"]) names.push_back(worker["name"]);
+  // The second thread may have the id of the first, and is then taken for it.
+  names.resize(3);
+  EXPECT_EQ(names, (std::vector<std::string>{"cpu, worker 0", "cpu, caller 0", "opencl, caller 0"}));
+}
+
 TEST_F(TimelineTest, AFullOneSaysSoOnce) {
   Timeline timeline(path_, heard_.log(), 3);
   const unsigned row = timeline.row("cpu", "cpu");
@@ -169,6 +183,8 @@ TEST_F(TimelineTest, ABadPathGoesToTheLog) {
   timeline.write();
   ASSERT_EQ(heard_.lines.size(), 1u);
   EXPECT_NE(heard_.lines[0].find("no/such/folder.json: No such file"), std::string::npos) << heard_.lines[0];
+  EXPECT_THROW(timeline.check_file(), base::Error);
+  Timeline(path_, heard_.log()).check_file();
   EXPECT_THROW(base::write_timeline(path_ + "/no", {}, {}, 0, {}), base::Error);
 }
 
