@@ -36,6 +36,7 @@ cpu::Options cpu_options(const tandem_context &context, const Settings &settings
   options.pin_threads = settings.pin_threads;
   options.budget = context.budget.get();
   options.tuning = context.tuning.get();
+  options.timeline = context.timeline.get();
   return options;
 }
 
@@ -79,6 +80,7 @@ std::vector<hybrid::Member> cpu_members(const BackendKind &kind, tandem_context 
   options.thread_count = 1;
   options.pin_threads = false;
   options.budget = nullptr;
+  options.timeline = nullptr;  // the hybrid records what its lanes do
   std::vector<hybrid::Member> members;
   for (std::size_t i = 0; i < nodes.size() && left > 0; ++i) {
     hybrid::Member member;
@@ -122,8 +124,10 @@ using Factory = std::unique_ptr<core::Backend> (*)(const Options &, const base::
 
 template <class Options, Factory<Options> kFactory>
 std::unique_ptr<core::Backend> open_device(const BackendKind &kind, const tandem_context &context,
-                                           const std::string &name, const std::string &technique) {
+                                           const std::string &name, const std::string &technique,
+                                           base::Timeline *timeline) {
   Options options;
+  options.timeline = timeline;
   options.device = name;
   options.technique = technique;
   options.tuning = context.tuning.get();
@@ -137,7 +141,7 @@ template <class Options, Factory<Options> kFactory>
 std::unique_ptr<core::Backend> make_device(const BackendKind &kind, tandem_context &context, const Settings &settings,
                                            const std::string &name) {
   const std::string &technique = settings.kernel;
-  auto backend = open_device<Options, kFactory>(kind, context, name, technique);
+  auto backend = open_device<Options, kFactory>(kind, context, name, technique, context.timeline.get());
   context.kernel_name = technique == "compiled" ? "compiled" : technique == "tables" ? "tables" : "auto";
   context.executor_name = "device";
   context.caller_count = cpu::allowed_core_count() + backend->traits().lanes;
@@ -149,7 +153,7 @@ std::vector<hybrid::Member> device_members(const BackendKind &kind, tandem_conte
                                            const std::string &name) {
   hybrid::Member member;
   member.name = name;
-  member.backend = open_device<Options, kFactory>(kind, context, name, "");
+  member.backend = open_device<Options, kFactory>(kind, context, name, "", nullptr);
   member.keeps = std::make_shared<std::pair<std::shared_ptr<core::Budget>, std::shared_ptr<const tuning::Table>>>(
       context.budget, context.tuning);
   member.lanes = member.backend->traits().lanes;

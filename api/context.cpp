@@ -156,7 +156,7 @@ std::unique_ptr<core::Backend> make_hybrid(tandem_context &context, const Settin
   hybrid::Options options;
   options.policy = settings.policy;
   options.resources = context.budget.get();
-  options.timeline_file = settings.timeline_file;
+  options.timeline = context.timeline;
   use_tuning_file(options, context);
   bool has_cpu = !is_named;
   if (is_named) {
@@ -223,6 +223,8 @@ tandem_status tandem_context_create(const tandem_context_options *options, tande
     api::Settings settings = api::settings_of(given);
     context->tuning_path = tuning::file_path(given.tuning_file, &settings.tuning_is_named);
     context->tuning = tuning::load_file(context->tuning_path, settings.tuning_is_named, context->log);
+    if (!settings.timeline_file.empty())
+      context->timeline = std::make_shared<base::Timeline>(settings.timeline_file, context->log);
     context->backend = api::make_backend(*context, settings);
     *context_out = context.release();
   });
@@ -231,6 +233,7 @@ tandem_status tandem_context_create(const tandem_context_options *options, tande
 void tandem_context_destroy(tandem_context *context) {
   if (context == nullptr) return;
   context->backend.reset();
+  if (context->timeline != nullptr) context->timeline->write();
   context->log.mute();
   delete context;
 }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/log.hpp"
+#include "base/timeline.hpp"
 #include "core/backend.hpp"
 #include "core/budget.hpp"
 #include "core/codec.hpp"
@@ -21,6 +22,7 @@ struct tandem_context {
   tandem::base::Log log;
   // Shared with threads that a driver may hold up beyond the context's end.
   std::shared_ptr<tandem::core::Budget> budget = std::make_shared<tandem::core::Budget>();
+  std::shared_ptr<tandem::base::Timeline> timeline;  // the same; null: none was asked for
   std::string tuning_path;
   std::shared_ptr<const tandem::tuning::Table> tuning;  // null: nothing is known
   std::unique_ptr<tandem::core::Backend> backend;       // after the budget and the table that it uses

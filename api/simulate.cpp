@@ -11,7 +11,7 @@
 #include "base/gate.hpp"
 #include "base/lists.hpp"
 #include "base/options.hpp"
-#include "hybrid/simulate/timeline.hpp"
+#include "base/timeline.hpp"
 #include "hybrid/simulate/worker_text.hpp"
 #include "tandem/tools.h"
 
@@ -59,17 +59,17 @@ hybrid::Simulation simulation_of(const tandem_simulate_options &given,
 
 void write_timeline(const char *path, const std::vector<hybrid::WorkerDescription> &descriptions,
                     const hybrid::SimulationResult &result) {
-  std::vector<std::string> names;
+  std::vector<base::TimelineRow> rows;
   for (const hybrid::WorkerDescription &each : descriptions) {
     for (unsigned i = 0; i < each.count; ++i)
-      names.push_back(each.count == 1 ? each.name : fmt::format("{} {}", each.name, i));
+      rows.push_back({each.count == 1 ? each.name : fmt::format("{} {}", each.name, i), each.name});
   }
-  std::vector<hybrid::TimelineSpan> spans;
+  std::vector<base::TimelineSpan> spans;
   for (const hybrid::SimulatedTask &task : result.tasks) {
-    spans.push_back(
-        {task.worker, "chunk", task.range, task.range.bytes(), task.start_seconds, task.end_seconds, task.committed});
+    spans.push_back({task.worker, "chunk", task.range.begin, task.range.end, task.range.bytes(), task.start_seconds,
+                     task.end_seconds, task.committed});
   }
-  hybrid::write_timeline(path, hybrid::timeline_json(names, spans, result.makespan_seconds, result.efficiency));
+  base::write_timeline(path, rows, spans, result.makespan_seconds, result.efficiency);
 }
 
 std::vector<tandem_simulated_worker> workers_of(const std::vector<hybrid::WorkerDescription> &descriptions,

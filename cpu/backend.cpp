@@ -13,12 +13,14 @@
 #include <new>
 #include <numeric>
 #include <string_view>
+#include <thread>
 #include <tuple>
 #include <type_traits>
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
 #include "core/backend.hpp"
+#include "core/recorded_run.hpp"
 #include "core/tuning.hpp"
 #include "cpu/executors/executor.hpp"
 #include "cpu/factory.hpp"
@@ -158,13 +160,14 @@ class CpuBackend final : public core::Backend {
  public:
   // `manner`: how the executor was asked to work, where that is not as usual.
   CpuBackend(const Kernel &kernel, std::unique_ptr<Executor> executor, bool by_parity, std::string manner,
-             const base::Log &log, const core::TuningSource *tuning)
+             const base::Log &log, const core::TuningSource *tuning, base::Timeline *timeline)
       : kernel_(kernel),
         executor_(std::move(executor)),
         by_parity_(by_parity),
         manner_(std::move(manner)),
         log_(log),
-        tuning_(tuning) {
+        tuning_(tuning),
+        timeline_(timeline) {
     traits_.name = "cpu";
     traits_.memories = {core::MemoryKind::host};
     const long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
@@ -230,6 +233,7 @@ class CpuBackend final : public core::Backend {
     std::uint64_t total = 0;
     for (const Task &task : tasks) total += moved_bytes(task, task.length_bytes);
     if (total < kInlineBytes) {
+      const core::RecordedRun recorded(timeline_, traits_.name, tasks);
       for (const Task &task : tasks)
         for (const Band &band : prepared_of(task).whole)
           apply(task, band, task.offset_bytes, task.length_bytes, nullptr,
@@ -311,6 +315,15 @@ class CpuBackend final : public core::Backend {
     explicit Chunks(CpuBackend &backend) : backend_(backend) {}
     void run_item(std::size_t item) noexcept override {
       const Chunk &chunk = chunks[item];
+      if (backend_.timeline_ == nullptr) return code(chunk);
+      const double start = base::Timeline::now();
+      code(chunk);
+      backend_.record(chunk, start, std::this_thread::get_id() == caller_ ? "caller" : "worker");
+    }
+    std::vector<Chunk> chunks;
+
+   private:
+    void code(const Chunk &chunk) noexcept {
       const Task &task = *chunk.task;
       const Values &values = prepared_of(task).values(task.mode);
       if (task.mode != Mode::compare)
@@ -321,12 +334,20 @@ class CpuBackend final : public core::Backend {
       for (std::uint32_t r = 0; r < chunk.band->row_count; ++r)
         task.mismatches[chunk.band->first_row + r].merge(found[r]);
     }
-    std::vector<Chunk> chunks;
 
-   private:
     CpuBackend &backend_;
+    const std::thread::id caller_ = std::this_thread::get_id();
     std::mutex mutex_;  // the records of mismatches
   };
+
+  void record(const Chunk &chunk, double start_seconds, std::string_view role) noexcept {
+    const Task &task = *chunk.task;
+    const std::uint64_t of_all_rows = chunk.length_bytes * task.prepared->columns();
+    timeline_->add({timeline_->row_of_this_thread(traits_.name, role), core::TaskText(task).text(), chunk.offset_bytes,
+                    chunk.offset_bytes + chunk.length_bytes,
+                    of_all_rows * chunk.band->row_count / std::max(task.prepared->rows(), 1U), start_seconds,
+                    base::Timeline::now()});
+  }
 
   void spread(std::span<const Task> tasks, std::uint64_t total_bytes, Control &control) {
     Chunks batch(*this);
@@ -435,6 +456,7 @@ class CpuBackend final : public core::Backend {
 
   base::Log log_;
   const core::TuningSource *tuning_;  // null: nothing is known
+  base::Timeline *timeline_;          // null: none is asked for
   core::TuningIdentity identity_;     // with tuning_
   std::string kernel_hash_;
   struct KnownShapes {
@@ -502,7 +524,8 @@ std::unique_ptr<core::Backend> make_backend(const Options &options, const base::
   const std::string manner =
       fmt::format("{}{}{}", by_parity ? ", partition parity" : "",
                   executor_options.dynamic_schedule ? ", schedule dynamic" : "", options.pin_threads ? ", pinned" : "");
-  return std::make_unique<CpuBackend>(*kernel, std::move(executor), by_parity, manner, log, options.tuning);
+  return std::make_unique<CpuBackend>(*kernel, std::move(executor), by_parity, manner, log, options.tuning,
+                                      options.timeline);
 }
 
 std::vector<KernelDescription> describe_kernels() {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "base/timeline.hpp"
 #include "core/backend.hpp"
 
 namespace tandem::cpu {
@@ -20,6 +21,7 @@ struct Options {
   bool pin_threads = false;
   core::Budget *budget = nullptr;              // outlives the backend
   const core::TuningSource *tuning = nullptr;  // the same; null: built-in values
+  base::Timeline *timeline = nullptr;          // the same; null: none is asked for
 };
 
 // What the backend decided.

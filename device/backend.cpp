@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "core/recorded_run.hpp"
 #include "device/piece_stream.hpp"
 
 namespace tandem::device {
@@ -130,7 +131,7 @@ std::string DeviceBackend::tuning_kernel_hash() const { return found().chooser->
 
 Workplace DeviceBackend::place_in(std::shared_ptr<DeviceSession> session) {
   session->budget().set(budget_bytes(session->device(), session->usable_bytes() / 2));
-  return {std::move(session), *known().chooser, kernel_calls_};
+  return {std::move(session), *known().chooser, kernel_calls_, options_.timeline};
 }
 
 void DeviceBackend::guarded(const std::function<void(const Workplace &)> &body) {
@@ -171,12 +172,17 @@ void DeviceBackend::run(std::span<const Task> tasks, Control &control) {
     } else if (task.prepared->columns() == 0) {
       if (control.cancelled()) fail_cancelled(device);
       apply_nothing(task);
-    } else if (!run_in_place(task, control)) {
+    } else {
+      core::RecordedRun recorded(options_.timeline, device.identity.backend, {&task, 1});
+      if (run_in_place(task, control)) continue;
+      recorded.forget();
       staged.push_back(task);
     }
   }
   if (!staged.empty()) guarded([&](const Workplace &place) { run_staged(place, staged, control); });
-  if (!on_device.empty()) start_on_device(on_device, control)->wait();
+  if (on_device.empty()) return;
+  const core::RecordedRun recorded(options_.timeline, device.identity.backend, on_device);
+  start_on_device(on_device, control)->wait();
 }
 
 std::unique_ptr<core::Ticket> DeviceBackend::submit(std::span<const Task> tasks, Control &control) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/timeline.hpp"
 #include "core/backend.hpp"
 #include "device/kernel_text.hpp"
 
@@ -17,6 +18,7 @@ struct Options {
   std::string device;     // "cuda": the first usable one; "cuda:1": that one, as the driver counts
   std::string technique;  // "" or "auto": by the bytes run; "tables"; "compiled" (up to 4096 coefficients)
   const core::TuningSource *tuning = nullptr;  // outlives the backend
+  base::Timeline *timeline = nullptr;          // the same; null: none is asked for
   std::uint64_t memory_budget_bytes = 0;       // of buffers on the device; 0 = half of what it has, or `resources`
   core::Budget *resources = nullptr;          // outlives the backend; its MiB of this backend hold from the next run on
   std::string cache_folder;                   // of compiled programs; "" = none

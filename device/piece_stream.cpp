@@ -9,6 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "core/recorded_run.hpp"
+
 namespace tandem::device {
 namespace {
 
@@ -196,6 +198,7 @@ std::uint64_t most_piece_bytes(const Workplace &place, const Task &task, const V
 void run_staged(const Workplace &place, std::span<const Task> tasks, core::Control &control) {
   if (tasks.empty()) return;
   auto lane = place.session->take_lane(control);
+  const core::RecordedRun recorded(place.timeline, place.session->device().identity.backend, tasks);
   PieceStream stream(place, *lane);
   std::list<HostTask> works;  // stay where they are until their last piece is done
   try {

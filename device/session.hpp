@@ -155,6 +155,7 @@ struct Workplace {
   std::shared_ptr<DeviceSession> session;
   const KernelChooser &chooser;
   std::atomic<std::uint64_t> &kernel_calls;
+  base::Timeline *timeline;  // null: none is asked for
 
   // What all pieces of host shards may have of the memory budget; the rest is for tables and for records.
   std::uint64_t budget_bytes_of_staging() const noexcept { return session->budget().bytes() / 4 * 3; }

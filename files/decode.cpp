@@ -104,6 +104,7 @@ class Decoder {
  public:
   Decoder(tandem_context *context, const FoundSet &set, std::string unread, const tandem_files_decode_options &options)
       : context_(context),
+        timeline_(base::timeline_of(context)),
         unread_(std::move(unread)),
         options_(options),
         header_(set.header),
@@ -139,7 +140,11 @@ class Decoder {
            fmt::format("the digest of the {} decoded bytes is {}, the set's is {}", header_.content_bytes,
                        hexadecimal(printed_order(digest)), hexadecimal(printed_order(header_.digest))));
     }
-    sink_->complete(options_);
+    {
+      const bool syncs = options_.no_sync == 0 && options_.dry_run == 0 && !sink_->is_stream();
+      const base::TimedStep step(syncs ? timeline_ : nullptr, "sync", 0, header_.content_bytes);
+      sink_->complete(options_);
+    }
 
     Outcome outcome;
     outcome.set = header_;
@@ -165,6 +170,8 @@ class Decoder {
       std::vector<iovec> pieces = content_pieces(buffers, header_, stripe);
       if (!workers_.enter(stripe)) return;
       digest_.add(hashes);
+      base::TimedStep write = step_of(options_.dry_run == 0 ? timeline_ : nullptr, "write", header_, stripe);
+      write.add_bytes(header_.content_bytes_of(stripe));
       for (const iovec &piece : pieces)
         if (sink_->is_stream()) sink_->write_next(piece, workers_.stopped());
       workers_.leave(stripe);
@@ -177,13 +184,18 @@ class Decoder {
   std::vector<Hash128> read_stripe(std::uint64_t stripe, const ShardBuffers &buffers) {
     StripeSource::Stripe got = source_.demand(stripe, wanted_, buffers);
     got.hashes.resize(header_.k);
-    for (std::uint32_t i = 0; i < header_.k; ++i)
-      if (got.present[i] == 0) got.hashes[i] = hash128(buffers.at(i), header_.payload_bytes_of(stripe));
+    for (std::uint32_t i = 0; i < header_.k; ++i) {
+      if (got.present[i] != 0) continue;
+      base::TimedStep hashing = step_of(timeline_, "hash", header_, stripe);
+      hashing.add_bytes(header_.payload_bytes_of(stripe));
+      got.hashes[i] = hash128(buffers.at(i), header_.payload_bytes_of(stripe));
+    }
     return std::move(got.hashes);
   }
 
   tandem_context *context_;
-  std::string unread_;  // Search::unread
+  base::Timeline *const timeline_;  // null: none is asked for
+  std::string unread_;              // Search::unread
   const tandem_files_decode_options &options_;
   const SetHeader header_;
   std::uint32_t shard_count_;  // that there are

@@ -124,16 +124,18 @@ class Encoder {
       std::uint64_t content_bytes = 0;
       if (source_.is_stream()) {
         if (!workers_.enter(stripe)) return;
-        content_bytes = read_stripe_of_stream(buffers);
+        content_bytes = read_stripe_of_stream(stripe, buffers);
         workers_.leave(stripe);
         if (content_bytes == 0) return;
       } else {
         if (stripe >= header_.stripe_count()) return;
         content_bytes = header_.content_bytes_of(stripe);
         std::vector<iovec> pieces = content_pieces(buffers, header_, stripe);
+        base::TimedStep read = step_of(base::timeline_of(context_), "read", header_, stripe);
+        read.add_bytes(content_bytes);
         source_.read(pieces, stripe * header_.stripe_data_bytes(), content_bytes);
       }
-      std::vector<Hash128> hashes = writer_.hash_data(content_bytes, buffers);
+      std::vector<Hash128> hashes = writer_.hash_data(stripe, content_bytes, buffers);
       // In order, so that a worker that reads slowly lets no hashes pile up.
       if (!source_.is_stream() && !workers_.enter(stripe)) return;
       writer_.written().take(stripe, 1, UINT64_MAX);
@@ -146,13 +148,15 @@ class Encoder {
 
   // Fills the data blocks with the next bytes of the stream and returns how many there were. How a stripe is cut into
   // blocks is known when its length is: the last one is cut anew.
-  std::uint64_t read_stripe_of_stream(const ShardBuffers &buffers) {
+  std::uint64_t read_stripe_of_stream(std::uint64_t stripe, const ShardBuffers &buffers) {
+    base::TimedStep read = step_of(base::timeline_of(context_), "read", header_, stripe);
     std::uint64_t content_bytes = 0;
     for (std::uint32_t i = 0; i < header_.k && !stream_ended_; ++i) {
       const std::uint64_t got = source_.read_next(buffers.at(i), header_.payload_bytes(), workers_.stopped());
       content_bytes += got;
       stream_ended_ = got < header_.payload_bytes();
     }
+    read.add_bytes(content_bytes);
     stream_bytes_ += content_bytes;
     if (stream_bytes_ > kMaxContentBytes)
       fail(TANDEM_ERROR_TOO_LARGE, fmt::format("the input has more than {} bytes", kMaxContentBytes));

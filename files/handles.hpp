@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <string_view>
 #include <vector>
 
+#include "base/timeline.hpp"
 #include "files/error.hpp"
 #include "files/format.hpp"
 #include "tandem/tandem.h"
@@ -49,6 +51,13 @@ class ShardBuffers {
  private:
   std::vector<void *> pointers_;
 };
+
+// A step of a stripe for the timeline, which may be null: "read", "hash", "write". Coding is recorded by the backend.
+inline base::TimedStep step_of(base::Timeline *timeline, std::string_view what, const SetHeader &header,
+                               std::uint64_t stripe) {
+  const std::uint64_t begin = stripe * header.stripe_data_bytes();
+  return {timeline, what, begin, begin + header.stripe_data_bytes()};
+}
 
 // Codes a stripe in calls of piece_bytes of each shard at most (workers.hpp).
 template <class Code>  // tandem_status(offset, bytes)

@@ -47,6 +47,7 @@ class Repair {
  public:
   Repair(tandem_context *context, const Search &search, const FoundSet &set, const tandem_files_repair_options &options)
       : context_(context),
+        timeline_(base::timeline_of(context)),
         search_(search),
         set_(set),
         header_(set.header),
@@ -242,8 +243,7 @@ class Repair {
       const std::uint64_t payload_bytes = header_.payload_bytes_of(stripe);
       for (std::uint32_t i = 0; i < header_.shard_count(); ++i)
         if (wanted[i] != 0 && got.present[i] == 0 && got.complete)
-          write_check(block_check(header_.set_id, i, stripe, buffers.at(i), payload_bytes),
-                      buffers.at(i) + payload_bytes);
+          write_check(check_of(i, stripe, buffers.at(i)), buffers.at(i) + payload_bytes);
       for (Target *target : now) {
         if (got.complete || got.present[target->shard] != 0) {
           write_block(*target, stripe, buffers.at(target->shard), payload_bytes + kCheckBytes);
@@ -255,12 +255,35 @@ class Repair {
     });
   }
 
+  Hash128 check_of(std::uint32_t shard, std::uint64_t stripe, const std::byte *block) const {
+    const std::uint64_t payload_bytes = header_.payload_bytes_of(stripe);
+    base::TimedStep step = step_of(timeline_, "hash", header_, stripe);
+    step.add_bytes(payload_bytes);
+    return block_check(header_.set_id, shard, stripe, block, payload_bytes);
+  }
+
+  // As write_at and read_at, seen by the timeline.
+  bool put_block(int descriptor, const std::byte *block, std::uint64_t bytes, std::uint64_t stripe) const {
+    base::TimedStep step = step_of(timeline_, "write", header_, stripe);
+    if (!write_at(descriptor, block, bytes, header_.block_offset(stripe))) return false;
+    step.add_bytes(bytes);
+    return true;
+  }
+
+  bool get_block(int descriptor, std::byte *block_out, std::uint64_t bytes, std::uint64_t stripe) const {
+    base::TimedStep step = step_of(timeline_, "read", header_, stripe);
+    if (read_at(descriptor, block_out, bytes, header_.block_offset(stripe)) != static_cast<std::int64_t>(bytes))
+      return false;
+    step.add_bytes(bytes);
+    return true;
+  }
+
   void write_block(Target &target, std::uint64_t stripe, const std::byte *block, std::uint64_t bytes) {
     {
       const std::lock_guard lock(mutex_);
       if (!target.failure.empty()) return;
     }
-    const bool good = write_at(target.descriptor(), block, bytes, header_.block_offset(stripe));
+    const bool good = put_block(target.descriptor(), block, bytes, stripe);
     const int error = errno;
     const std::lock_guard lock(mutex_);
     if (good) {
@@ -286,7 +309,7 @@ class Repair {
     const std::uint64_t bytes = header_.payload_bytes_of(stripe) + kCheckBytes;
     errno = 0;
     const bool is_read = source_.reader().read_raw_block(target.file, stripe, block);
-    if (is_read && write_at(target.descriptor(), block, bytes, header_.block_offset(stripe))) return;
+    if (is_read && put_block(target.descriptor(), block, bytes, stripe)) return;
     const int error = errno;
     const std::lock_guard lock(mutex_);
     if (target.failure.empty())
@@ -322,6 +345,7 @@ class Repair {
   }
 
   void finish(Target &target) {
+    const base::TimedStep step(options_.no_sync != 0 ? nullptr : timeline_, "sync", 0, header_.content_bytes);
     if (target.pending) {
       target.pending->finish(options_.no_sync != 0);
     } else if (options_.no_sync == 0 && fsync(target.descriptor()) != 0) {
@@ -337,10 +361,8 @@ class Repair {
       std::byte *block = buffers.at(0);
       for (Target &target : targets_) {
         if (!target.written.contains(stripe)) continue;
-        const std::int64_t got = read_at(target.descriptor(), block, bytes, header_.block_offset(stripe));
-        const bool good = got == static_cast<std::int64_t>(bytes) &&
-                          block_check(header_.set_id, target.shard, stripe, block, payload_bytes) ==
-                              read_check(block + payload_bytes);
+        const bool good = get_block(target.descriptor(), block, bytes, stripe) &&
+                          check_of(target.shard, stripe, block) == read_check(block + payload_bytes);
         const bool failed = !good && (target.written.is_exact() || is_computable(target, stripe, buffers));
         const std::lock_guard lock(mutex_);
         read_bytes_ += bytes;
@@ -469,6 +491,7 @@ class Repair {
   }
 
   tandem_context *context_;
+  base::Timeline *const timeline_;  // null: none is asked for
   const Search &search_;
   const FoundSet &set_;
   const SetHeader header_;

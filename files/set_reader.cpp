@@ -19,8 +19,8 @@ bool is_out_of_resources(int error_number) noexcept {
   return error_number == EMFILE || error_number == ENFILE || error_number == ENOMEM;
 }
 
-SetReader::SetReader(const FoundSet &set)
-    : set_(set), files_of_(set.header.shard_count()), open_(new OpenFile[set.files.size()]) {
+SetReader::SetReader(const FoundSet &set, base::Timeline *timeline)
+    : set_(set), timeline_(timeline), files_of_(set.header.shard_count()), open_(new OpenFile[set.files.size()]) {
   for (std::size_t i = 0; i < set.files.size(); ++i) files_of_[set.files[i].index].push_back(i);
 }
 
@@ -37,10 +37,16 @@ bool SetReader::read_block_at(const Descriptor &descriptor, const ShardFile &sha
   const std::uint64_t block_bytes = payload_bytes + kCheckBytes;
   const std::int64_t offset = static_cast<std::int64_t>(header.block_offset(stripe)) + base;
   if (offset < 0) return false;
-  // A read error counts as a bad block: the other shards can make up for it.
-  const std::int64_t got = read_at(descriptor.get(), block_out, block_bytes, static_cast<std::uint64_t>(offset));
-  if (got > 0) read_bytes_.fetch_add(static_cast<std::uint64_t>(got), std::memory_order_relaxed);
-  if (got != static_cast<std::int64_t>(block_bytes)) return false;
+  {
+    base::TimedStep read = step_of(timeline_, "read", header, stripe);
+    // A read error counts as a bad block: the other shards can make up for it.
+    const std::int64_t got = read_at(descriptor.get(), block_out, block_bytes, static_cast<std::uint64_t>(offset));
+    if (got > 0) read_bytes_.fetch_add(static_cast<std::uint64_t>(got), std::memory_order_relaxed);
+    if (got != static_cast<std::int64_t>(block_bytes)) return false;
+    read.add_bytes(block_bytes);
+  }
+  base::TimedStep hashing = step_of(timeline_, "hash", header, stripe);
+  hashing.add_bytes(payload_bytes);
   const Hash128 hash = hash128(block_out, payload_bytes);
   if (hash_out != nullptr) *hash_out = hash;
   return block_check(header.set_id, shard.index, stripe, hash, payload_bytes) == read_check(block_out + payload_bytes);

@@ -18,7 +18,7 @@ bool is_out_of_resources(int error_number) noexcept;
 
 class SetReader {
  public:
-  explicit SetReader(const FoundSet &set);
+  SetReader(const FoundSet &set, base::Timeline *timeline);
 
   bool has(std::uint32_t shard) const { return !files_of_[shard].empty(); }
   // Places in FoundSet::files.
@@ -56,6 +56,7 @@ class SetReader {
   void lack(std::string why);
 
   const FoundSet &set_;
+  base::Timeline *const timeline_;  // null: none is asked for
   std::vector<std::vector<std::size_t>> files_of_;
   std::unique_ptr<OpenFile[]> open_;
   mutable std::mutex mutex_;  // the next

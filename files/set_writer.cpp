@@ -131,13 +131,16 @@ void SetWriter::begin(bool attach) {
   files_.emplace(options_, folders_);
 }
 
-std::vector<Hash128> SetWriter::hash_data(std::uint64_t content_bytes, const ShardBuffers &buffers) const {
+std::vector<Hash128> SetWriter::hash_data(std::uint64_t stripe, std::uint64_t content_bytes,
+                                          const ShardBuffers &buffers) const {
+  base::TimedStep step = step_of(base::timeline_of(context_), "hash", header_, stripe);
   const std::uint64_t payload_bytes = (content_bytes + header_.k - 1) / header_.k;
   std::vector<Hash128> hashes(header_.k);
   for (std::uint32_t i = 0; i < header_.k; ++i) {
     const std::uint64_t length = std::min(payload_bytes, content_bytes - std::min(i * payload_bytes, content_bytes));
     if (length < payload_bytes) std::memset(buffers.at(i) + length, 0, payload_bytes - length);
     hashes[i] = hash128(buffers.at(i), payload_bytes);
+    step.add_bytes(payload_bytes);
   }
   return hashes;
 }
@@ -156,15 +159,23 @@ void SetWriter::write_stripe(std::uint64_t stripe, std::uint64_t content_bytes, 
   }
   coding_nanoseconds_.fetch_add(static_cast<std::uint64_t>((Clock::now() - coding).count()), std::memory_order_relaxed);
 
+  base::Timeline *timeline = base::timeline_of(context_);
+  {
+    base::TimedStep step = step_of(timeline, "hash", header_, stripe);
+    for (std::uint32_t i = 0; i < n; ++i) {
+      const Hash128 hash = i < k ? hashes[i] : hash128(buffers.at(i), payload_bytes);
+      write_check(block_check(header_.set_id, i, stripe, hash, payload_bytes), buffers.at(i) + payload_bytes);
+    }
+    step.add_bytes(header_.m * payload_bytes);
+  }
+  base::TimedStep step = step_of(timeline, "write", header_, stripe);
   // Each worker starts at another file: two writers to one file wait for each other in the kernel.
   const std::uint32_t first = static_cast<std::uint32_t>(stripe * 7 % n);
-  for (std::uint32_t step = 0; step < n; ++step) {
-    const std::uint32_t i = (first + step) % n;
-    std::byte *block = buffers.at(i);
-    const Hash128 hash = i < k ? hashes[i] : hash128(block, payload_bytes);
-    write_check(block_check(header_.set_id, i, stripe, hash, payload_bytes), block + payload_bytes);
-    if (!write_at(files_->descriptor(i), block, payload_bytes + kCheckBytes, header_.block_offset(stripe)))
+  for (std::uint32_t turn = 0; turn < n; ++turn) {
+    const std::uint32_t i = (first + turn) % n;
+    if (!write_at(files_->descriptor(i), buffers.at(i), payload_bytes + kCheckBytes, header_.block_offset(stripe)))
       fail_io("write", files_->path(i), errno);
+    step.add_bytes(payload_bytes + kCheckBytes);
   }
   content_bytes_.fetch_add(content_bytes, std::memory_order_relaxed);
   written_bytes_.fetch_add(n * (payload_bytes + kCheckBytes), std::memory_order_relaxed);
@@ -201,7 +212,7 @@ void SetWriter::write_range(std::uint64_t first_stripe, std::uint64_t stripe_cou
           std::memcpy(piece.iov_base, from, piece.iov_len);
           from += piece.iov_len;
         }
-        const std::vector<Hash128> of_stripe = hash_data(stripe_bytes, buffers);
+        const std::vector<Hash128> of_stripe = hash_data(stripe, stripe_bytes, buffers);
         write_stripe(stripe, stripe_bytes, of_stripe, buffers, most_piece_bytes);
         std::copy(of_stripe.begin(), of_stripe.end(), hashes.begin() + static_cast<std::ptrdiff_t>(i * header_.k));
         workers.add_done(stripe_bytes);
@@ -258,6 +269,7 @@ void SetWriter::commit(std::uint64_t content_bytes, const std::function<void()> 
     write_records();
   }
   for (std::uint32_t i = 0; i < header_.shard_count(); ++i) {
+    const base::TimedStep step(options_.no_sync ? nullptr : base::timeline_of(context_), "sync", 0, content_bytes);
     files_->finish(i);
     options_.wait.check_cancelled();  // a sync can take long
   }

@@ -34,7 +34,7 @@ class SetWriter {
   void begin(bool attach);
 
   // Pads the data payloads of a stripe in `buffers` and returns their hashes. Any thread.
-  std::vector<Hash128> hash_data(std::uint64_t content_bytes, const ShardBuffers &buffers) const;
+  std::vector<Hash128> hash_data(std::uint64_t stripe, std::uint64_t content_bytes, const ShardBuffers &buffers) const;
   // Codes such a stripe and writes its blocks. Any thread. piece_bytes: see workers.hpp.
   void write_stripe(std::uint64_t stripe, std::uint64_t content_bytes, std::span<const Hash128> hashes,
                     const ShardBuffers &buffers, std::uint64_t piece_bytes);

@@ -14,7 +14,7 @@ namespace tandem::files {
 class StripeSource {
  public:
   StripeSource(tandem_context *context, const tandem_codec *codec, const FoundSet &set)
-      : context_(context), codec_(codec), header_(set.header), reader_(set) {}
+      : context_(context), codec_(codec), header_(set.header), reader_(set, base::timeline_of(context)) {}
 
   struct Stripe {
     std::vector<std::uint8_t> present;  // by shard: read, and intact

@@ -21,7 +21,7 @@ class Inspector {
       : context_(context),
         set_(set),
         header_(set.header),
-        reader_(set),
+        reader_(set, base::timeline_of(context)),
         recoverability_(context, header_),
         found_(nothing_found(set)),
         stripes_(found_.readable),

@@ -29,13 +29,9 @@ class HybridBackend final : public core::Backend {
   }
 
   ~HybridBackend() override {
-    // Without a run there is no timeline; but the file that was asked for is there. A child has nothing to say of its
-    // own.
-    const bool is_asked = !options_.timeline_file.empty() && base::fork_generation() == generation_;
-    Shared *shared = is_asked ? &shared_.get() : shared_.get_if_made();
+    Shared *shared = shared_.get_if_made();
     if (shared == nullptr) return;  // in a child the parent's threads are not there
     if (shared->search.joinable()) shared->search.join();
-    if (shared->runtime == nullptr && is_asked) shared->runtime = std::make_shared<Runtime>(options_, log_);
     if (shared->runtime == nullptr) return;
     shared->runtime->stop();
     remember(*shared->runtime);
@@ -94,7 +90,7 @@ class HybridBackend final : public core::Backend {
     const WorkKind kind = kind_of(shared.front(), moved);
     if (is_shared(all, kind, moved)) return all.run(shared, control);
     for (Task &task : shared) task.prepared = hybrid_of(task).small.get();
-    run_alone(all, kind, moved, Runtime::Alone::by_all_of_the_cpu, [&] { options_.alone->run(shared, control); });
+    run_alone(all, kind, moved, [&] { options_.alone->run(shared, control); });
   }
 
   std::unique_ptr<core::Ticket> submit(std::span<const Task> tasks, Control &control) override {
@@ -187,11 +183,7 @@ class HybridBackend final : public core::Backend {
 
   void run_small(Task task, Control &control) {
     task.prepared = hybrid_of(task).small.get();
-    if (options_.timeline_file.empty()) return small().run({&task, 1}, control);
-    run_alone(runtime(shared_.get()), kind_of(task, moved_bytes(task)), moved_bytes(task),
-              Runtime::Alone::by_its_caller, [&] {
-                small().run({&task, 1}, control);
-              });
+    small().run({&task, 1}, control);
   }
 
   bool is_shared(Runtime &all, const WorkKind &kind, std::uint64_t moved) const {
@@ -200,14 +192,14 @@ class HybridBackend final : public core::Backend {
   }
 
   template <class Body>
-  static void run_alone(Runtime &all, const WorkKind &kind, std::uint64_t moved, Runtime::Alone how, Body body) {
+  static void run_alone(Runtime &all, const WorkKind &kind, std::uint64_t moved, Body body) {
     const Runtime::AloneRun run = all.begin_alone();
     struct End {
       ~End() { runtime.end_alone(); }
       Runtime &runtime;
     } const end{all};
     body();
-    all.ran_alone(run, kind, moved, how);
+    all.ran_alone(run, kind, moved);
   }
 
   void run_on_device(const Task &task, Control &control) {
@@ -272,7 +264,6 @@ class HybridBackend final : public core::Backend {
   Options options_;
   const base::Log log_;
   core::Traits traits_of_members_, found_traits_;
-  const std::uint32_t generation_ = base::fork_generation();
   std::atomic<bool> was_complete_{false};
   std::atomic<const core::Traits *> traits_{nullptr};
   mutable base::ForkLocal<Shared> shared_;

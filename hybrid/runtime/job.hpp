@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "base/timeline.hpp"
 #include "core/backend.hpp"
 #include "hybrid/policy/ledger.hpp"
 #include "hybrid/policy/speeds.hpp"
 #include "hybrid/policy/work.hpp"
-#include "hybrid/simulate/timeline.hpp"
 
 namespace tandem::hybrid {
 
@@ -30,8 +30,8 @@ struct Job {
   core::Control device_control;  // for runs that may outlive the call
   WorkKind kind = {};
   bool admits_devices = true;
-  std::string what;  // "encode 10+4", for people
-  std::vector<TimelineSpan> spans;
+  std::string what;                       // "encode 10+4", for people
+  std::vector<base::TimelineSpan> spans;  // of lanes as rows
   double start_seconds = 0;
 
   bool closed = false;  // the call has returned, or is about to: its memory is not touched any more

@@ -17,8 +17,6 @@ constexpr std::uint64_t kShareUnknownBytes = 64 << 20;
 constexpr double kLatencies = 20;
 constexpr double kWorthRemembering = 0.1;   // how far a speed is off what was remembered, as a part of it
 constexpr double kMostStartUpSeconds = 10;  // of what is remembered
-constexpr std::size_t kMostSpans = 1'000'000;
-constexpr unsigned kFirstCaller = 1U << 31;  // as the worker of a span: threads that called, after all lanes
 
 core::TunedOperation operation_of(core::Mode mode) {
   return mode == core::Mode::assign    ? core::TunedOperation::encode
@@ -153,19 +151,13 @@ void Runtime::end_alone() noexcept {
   --alone_under_way_;
 }
 
-void Runtime::ran_alone(const AloneRun &run, const WorkKind &kind, std::uint64_t bytes, Alone how) {
-  const double end = now(), took = end - run.start_seconds, moved = static_cast<double>(bytes);
+void Runtime::ran_alone(const AloneRun &run, const WorkKind &kind, std::uint64_t bytes) {
+  const double took = now() - run.start_seconds, moved = static_cast<double>(bytes);
   if (took <= 0) return;
   const Lock lock(mutex_);
   // What several calls do at once says nothing of what one of them can have.
-  if (how == Alone::by_all_of_the_cpu && run.number == runs_begun_) learn_from_cpu(kind, moved, took);
-  if (options_.timeline_file.empty()) return;
-  const auto caller = std::find(callers_.begin(), callers_.end(), std::this_thread::get_id());
-  const auto row = kFirstCaller + static_cast<unsigned>(caller - callers_.begin());
-  if (caller == callers_.end()) callers_.push_back(std::this_thread::get_id());
+  if (run.number == runs_begun_) learn_from_cpu(kind, moved, took);
   alone_seconds_ += took;
-  const auto data = static_cast<std::uint64_t>(moved / moved_per_byte(kind));
-  add_spans({{row, text_of(kind), {0, bytes}, data, run.start_seconds, end, true}});
 }
 
 void Runtime::learn_from_cpu(const WorkKind &kind, double moved, double took) {
@@ -180,8 +172,8 @@ void Runtime::learn_from_cpu(const WorkKind &kind, double moved, double took) {
 void Runtime::tell(const Job &job) {
   if (!log_.hears(TANDEM_LOG_DEBUG)) return;
   std::vector<std::uint64_t> bytes(members_.size());
-  for (const TimelineSpan &span : job.spans)
-    if (span.committed) bytes[lanes_[span.worker]->member] += span.bytes;
+  for (const base::TimelineSpan &span : job.spans)
+    if (span.committed) bytes[lanes_[span.row]->member] += span.bytes;
   std::string shares, feeding;
   for (std::size_t i = 0; i < members_.size(); ++i) {
     shares += fmt::format("{}{} {:.1f} %", i == 0 ? "" : ", ", members_[i]->member.name,
@@ -222,50 +214,25 @@ void Runtime::tell_worth(const WorkKind &kind) {
                                         text_of(kind), gain, sizes));
 }
 
-void Runtime::add_spans(const std::vector<TimelineSpan> &more) {
-  if (spans_.size() + more.size() <= kMostSpans) {
-    spans_.insert(spans_.end(), more.begin(), more.end());
-  } else if (!std::exchange(timeline_is_full_, true)) {
-    log_.say(TANDEM_LOG_WARNING, fmt::format("hybrid: the timeline is full ({} spans): runs are left out", kMostSpans));
+void Runtime::add_spans(const Job &job) {
+  base::Timeline *timeline = options_.timeline.get();
+  if (timeline == nullptr) return;
+  for (base::TimelineSpan span : job.spans) {
+    Lane &lane = *lanes_[span.row];
+    const std::string &name = members_[lane.member]->member.name;
+    span.row = timeline->row(fmt::format("{}/{}", name, lane.index), name.substr(0, name.find(':')));
+    timeline->add(span);
+    lane.timeline_bytes += span.committed ? static_cast<double>(span.bytes) : 0;
+    lane.timeline_seconds += span.end_seconds - span.start_seconds;
   }
-}
-
-void Runtime::write_timeline() noexcept {
-  if (options_.timeline_file.empty()) return;
-  try {
-    std::vector<std::string> names;
-    for (const auto &lane : lanes_)
-      names.push_back(fmt::format("{}/{}", members_[lane->member]->member.name, lane->index));
-    for (std::size_t i = 0; i < callers_.size(); ++i) names.push_back(fmt::format("cpu, not shared/{}", i));
-    for (TimelineSpan &each : spans_)
-      if (each.worker >= kFirstCaller) each.worker = each.worker - kFirstCaller + static_cast<unsigned>(lanes_.size());
-    double first = spans_.empty() ? 0 : spans_.front().start_seconds, last = first;
-    for (const TimelineSpan &each : spans_) {
-      first = std::min(first, each.start_seconds);
-      last = std::max(last, each.end_seconds);
-    }
-    for (TimelineSpan &each : spans_) {
-      each.start_seconds -= first;
-      each.end_seconds -= first;
-    }
-    // What was shared, at the speeds of all who took part; what was not counts as done well.
-    double bytes = 0, speed = 0;
-    for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
-      double own = 0, busy = 0;
-      for (const TimelineSpan &each : spans_) {
-        if (each.worker != lane) continue;
-        own += each.committed ? static_cast<double>(each.bytes) : 0;
-        busy += each.end_seconds - each.start_seconds;
-      }
-      bytes += own;
-      if (busy > 0) speed += own / busy;
-    }
-    const double least = alone_seconds_ + (speed > 0 ? bytes / speed : 0), elapsed = alone_seconds_ + shared_seconds_;
-    const double efficiency = elapsed > 0 ? least / elapsed : 0;
-    hybrid::write_timeline(options_.timeline_file, timeline_json(names, spans_, last - first, efficiency));
-  } catch (const std::exception &error) {
-    log_.say(TANDEM_LOG_WARNING, fmt::format("hybrid: no timeline: {}", error.what()));
+  // What was shared, at the speeds of all who took part; what was not counts as done well.
+  double bytes = 0, speed = 0;
+  for (const auto &lane : lanes_) {
+    bytes += lane->timeline_bytes;
+    if (lane->timeline_seconds > 0) speed += lane->timeline_bytes / lane->timeline_seconds;
   }
+  const double least = alone_seconds_ + (speed > 0 ? bytes / speed : 0), elapsed = alone_seconds_ + shared_seconds_;
+  if (elapsed > 0) timeline->set_efficiency(least / elapsed);
 }
 
 }  // namespace tandem::hybrid

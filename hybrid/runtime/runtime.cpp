@@ -237,7 +237,7 @@ void Runtime::close_job(Job &job, Lock &lock) {
       if (lane->index >= job.ledger.worker_count() || !job.ledger.has_finished_any(lane->index)) continue;
       speeds_.keep(lane->member, job.kind, job.ledger.worker(lane->index).estimate);
     }
-    if (!options_.timeline_file.empty()) add_spans(job.spans);
+    add_spans(job);
     tell(job);
     tell_worth(job.kind);
   } catch (const std::bad_alloc &) {  // the run is done; what it taught is lost
@@ -286,7 +286,6 @@ void Runtime::stop() noexcept {
       lane->thread.detach();
     }
   }
-  write_timeline();
 }
 
 void Runtime::work(Lane &lane) {
@@ -412,10 +411,10 @@ void Runtime::set_away(const Lane &lane, Job &job, bool away) {
 }
 
 void Runtime::note(const Lane &lane, Job &job, const Chunk &chunk, double start, std::uint64_t committed) {
-  if (options_.timeline_file.empty() && !log_.hears(TANDEM_LOG_DEBUG)) return;
+  if (options_.timeline == nullptr && !log_.hears(TANDEM_LOG_DEBUG)) return;
   const std::uint64_t shards = job.kind.columns + job.kind.rows;
-  job.spans.push_back(
-      {lane.index, job.what, chunk.range, committed / shards * job.kind.columns, start, now(), committed > 0});
+  job.spans.push_back({lane.index, job.what, chunk.range.begin, chunk.range.end, committed / shards * job.kind.columns,
+                       start, now(), committed > 0});
 }
 
 // For how long, so far, any device was at work.

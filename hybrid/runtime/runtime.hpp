@@ -34,16 +34,14 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   // Runs tasks of host memory, all with rows, columns and bytes. Throws Error.
   void run(std::span<const core::Task> tasks, core::Control &control);
 
-  // A run that was not shared: it stands in the timeline; and what Options::alone did is learned from. To be called by
-  // the thread that called for the run.
+  // A run that Options::alone did: it is learned from. To be called by the thread that called for the run.
   struct AloneRun {
     double start_seconds;
     std::uint64_t number;  // 0: others were under way when it began
   };
-  enum class Alone { by_its_caller, by_all_of_the_cpu };
   AloneRun begin_alone();
   void end_alone() noexcept;  // whatever came of it
-  void ran_alone(const AloneRun &run, const WorkKind &kind, std::uint64_t bytes, Alone how);
+  void ran_alone(const AloneRun &run, const WorkKind &kind, std::uint64_t bytes);
 
   bool has_devices() const;
 
@@ -83,6 +81,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
     bool has_ended = false;
     bool counts = false;     // among the devices at work: it is not being started
     bool wants_cpu = false;  // there was none, though this runtime may have one more
+    double timeline_bytes = 0, timeline_seconds = 0;
     bool holds_cpu = false;  // a unit of Options::resources, whose other holders are not of this runtime
   };
   using Lock = std::unique_lock<std::mutex>;
@@ -144,8 +143,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   void tell(const Job &job);
   void tell_worth(const WorkKind &kind);
   Party party(std::size_t member, double bytes_per_second) const;
-  void add_spans(const std::vector<TimelineSpan> &more);
-  void write_timeline() noexcept;
+  void add_spans(const Job &job);
   CpuLanes cpu_lanes() const;
 
   const Options options_;
@@ -167,10 +165,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
          devices_changed_ = 0;    // sum of times with a device at work, until the latest change
   std::uint64_t runs_begun_ = 0;  // of all kinds
   unsigned alone_under_way_ = 0;
-  bool timeline_is_full_ = false;
-  std::map<WorkKind, bool> told_;         // whether devices were found to be worth it
-  std::vector<TimelineSpan> spans_;       // of a lane, or from kFirstCaller on of a thread that called
-  std::vector<std::thread::id> callers_;  // that did what was not shared
+  std::map<WorkKind, bool> told_;  // whether devices were found to be worth it
   double alone_seconds_ = 0, shared_seconds_ = 0,
          shared_since_ = 0;  // of all runs; since when a shared one is under way
 };

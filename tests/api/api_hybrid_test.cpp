@@ -226,7 +226,7 @@ TEST_F(Hybrid, ATimelineIsWrittenForEveryKindOfRun) {
     }
     const std::string text = text_of(timeline);
     EXPECT_NE(text.find("assign 3x6"), std::string::npos) << text;
-    EXPECT_NE(text.find("cpu, not shared/0"), std::string::npos) << text;
+    EXPECT_NE(text.find("cpu, caller 0"), std::string::npos) << text;
     EXPECT_NE(text.find("\"efficiency\""), std::string::npos) << text;
   }
 }

@@ -814,12 +814,13 @@ TEST(HybridResources, FeedingADeviceIsChargedToTheCpu) {
 TEST(HybridTimeline, IsWrittenAtTheEnd) {
   const std::string path = testing::TempDir() + "/tandem_timeline_" + std::to_string(getpid()) + ".json";
   hybrid::Options given = options({cpu(2), device("gpu")}, Policy::free);
-  given.timeline_file = path;
+  given.timeline = std::make_shared<base::Timeline>(path, base::Log());
   {
     const auto backend = hybrid::make_backend(given, {});
     Stripe stripe;
     stripe.run(*backend, *backend->prepare(stripe.matrix), Mode::assign);
   }
+  given.timeline->write();
   std::ifstream file(path);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   EXPECT_NE(text.find("\"traceEvents\""), std::string::npos) << text;

@@ -1,0 +1,214 @@
+#include "base/timeline.hpp"
+
+#include <errno.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace tandem::base {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Sum {
+  std::uint64_t bytes = 0, task_count = 0;
+  double busy_seconds = 0, last_end_seconds = 0;
+
+  void add(const TimelineSpan &span) noexcept {
+    ++task_count;
+    busy_seconds += span.end_seconds - span.start_seconds;
+    last_end_seconds = std::max(last_end_seconds, span.end_seconds);
+  }
+};
+
+// Names of devices may be no UTF-8.
+std::string text_of(const Json &value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string text_of(std::string_view text) { return text_of(Json(text)); }
+
+// Viewers show the rows in the order of sort_index.
+std::string metadata(unsigned row, std::string_view name) {
+  return fmt::format(R"({{"name":"thread_name","ph":"M","pid":1,"tid":{0},"args":{{"name":{1}}}}},)"
+                     R"({{"name":"thread_sort_index","ph":"M","pid":1,"tid":{0},"args":{{"sort_index":{0}}}}})",
+                     row, text_of(name));
+}
+
+// What gives the span its colour.
+std::string_view kind_of(const TimelineSpan &span, const TimelineRow &row) noexcept {
+  return span.is_coding ? std::string_view(row.kind) : span.what;
+}
+
+std::string event(const TimelineSpan &span, const TimelineRow &row) {
+  constexpr double kMicroseconds = 1e6;
+  return fmt::format(R"({{"name":{},"cat":{},"ph":"X","pid":1,"tid":{},"ts":{},"dur":{},)"
+                     R"("args":{{"begin":{},"end":{},"bytes":{},"committed":{}}}}})",
+                     text_of(span.what), text_of(kind_of(span, row)), span.row, span.start_seconds * kMicroseconds,
+                     (span.end_seconds - span.start_seconds) * kMicroseconds, span.begin, span.end, span.bytes,
+                     span.committed);
+}
+
+// What each worker did, and what was done of each kind.
+Json summary(std::span<const TimelineRow> rows, std::span<const TimelineSpan> spans, double makespan_seconds,
+             std::optional<double> efficiency) {
+  std::vector<Sum> of_rows(rows.size());
+  std::map<std::string_view, Sum> of_kinds;
+  std::uint64_t coded_bytes = 0;
+  for (const TimelineSpan &span : spans) {
+    Sum &of_kind = of_kinds[kind_of(span, rows[span.row])];
+    of_kind.add(span);
+    of_rows[span.row].add(span);
+    if (!span.committed) continue;
+    of_kind.bytes += span.bytes;
+    if (!span.is_coding) continue;
+    of_rows[span.row].bytes += span.bytes;
+    coded_bytes += span.bytes;
+  }
+  Json workers = Json::array(), kinds = Json::array();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const Sum &sum = of_rows[i];
+    const double share = coded_bytes > 0 ? static_cast<double>(sum.bytes) / static_cast<double>(coded_bytes) : 0;
+    workers.push_back({{"name", rows[i].name},
+                       {"kind", rows[i].kind},
+                       {"bytes", sum.bytes},
+                       {"share", share},
+                       {"tasks", sum.task_count},
+                       {"busy_seconds", sum.busy_seconds},
+                       {"idle_seconds", std::max(makespan_seconds - sum.busy_seconds, 0.0)},
+                       {"idle_tail_seconds", std::max(makespan_seconds - sum.last_end_seconds, 0.0)}});
+  }
+  for (const auto &[kind, sum] : of_kinds) {
+    kinds.push_back(
+        {{"kind", kind}, {"bytes", sum.bytes}, {"tasks", sum.task_count}, {"busy_seconds", sum.busy_seconds}});
+  }
+  Json all = {{"makespan_seconds", makespan_seconds}};
+  if (efficiency) all["efficiency"] = *efficiency;
+  all["bytes"] = coded_bytes;
+  all["workers"] = std::move(workers);
+  all["kinds"] = std::move(kinds);
+  return all;
+}
+
+}  // namespace
+
+void write_timeline(const std::string &path, std::span<const TimelineRow> rows, std::span<const TimelineSpan> spans,
+                    double makespan_seconds, std::optional<double> efficiency) {
+  errno = 0;
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << R"({"traceEvents":[{"name":"process_name","ph":"M","pid":1,"tid":0,"args":{"name":"tandem"}})";
+  for (unsigned i = 0; i < rows.size(); ++i) file << ",\n" << metadata(i, rows[i].name);
+  for (const TimelineSpan &span : spans) file << ",\n" << event(span, rows[span.row]);
+  file << "],\n\"displayTimeUnit\":\"ms\",\"otherData\":" << text_of(summary(rows, spans, makespan_seconds, efficiency))
+       << "}\n";
+  file.close();
+  if (!file) fail(TANDEM_ERROR_IO, fmt::format("cannot write {}: {}", path, std::strerror(errno)));
+}
+
+Timeline::Timeline(std::string file, const Log &log, std::size_t most_spans)
+    : file_(std::move(file)), log_(log), most_spans_(most_spans) {}
+
+void Timeline::check_file() const {
+  errno = 0;
+  if (!std::ofstream(file_, std::ios::app))
+    fail(TANDEM_ERROR_IO, fmt::format("cannot write {}: {}", file_, std::strerror(errno)));
+}
+
+double Timeline::now() noexcept {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+unsigned Timeline::find_or_add(std::string_view name, std::string_view kind) {
+  if (const auto found = row_of_name_.find(name); found != row_of_name_.end()) return found->second;
+  const auto row = static_cast<unsigned>(rows_.size());
+  rows_.push_back({std::string(name), std::string(kind)});
+  row_of_name_.emplace(name, row);
+  return row;
+}
+
+unsigned Timeline::row(std::string_view name, std::string_view kind) noexcept {
+  if (!is_of_this_process()) return kNoRow;
+  try {
+    const std::lock_guard lock(mutex_);
+    return find_or_add(name, kind);
+  } catch (const std::bad_alloc &) {
+    return kNoRow;
+  }
+}
+
+unsigned Timeline::row_of_this_thread(std::string_view kind, std::string_view role) noexcept {
+  if (!is_of_this_process()) return kNoRow;
+  try {
+    const std::lock_guard lock(mutex_);
+    std::string &name = name_of_thread_[std::this_thread::get_id()];
+    if (name.empty()) name = fmt::format("{} {}", role, thread_count_[std::string(role)]++);
+    return find_or_add(fmt::format("{}, {}", kind, name), kind);
+  } catch (const std::bad_alloc &) {
+    return kNoRow;
+  }
+}
+
+void Timeline::add(const Span &span) noexcept {
+  if (!is_of_this_process()) return;
+  try {
+    {
+      const std::lock_guard lock(mutex_);
+      if (spans_.size() < most_spans_ && span.row < rows_.size()) {
+        auto what = whats_.find(span.what);
+        if (what == whats_.end()) what = whats_.emplace(span.what).first;
+        spans_.push_back(span);
+        spans_.back().what = *what;
+        return;
+      }
+      if (std::exchange(is_full_, true)) return;
+    }
+    log_.say(TANDEM_LOG_WARNING,
+             fmt::format("timeline {}: full at {} spans; later ones are left out", file_, most_spans_));
+  } catch (const std::exception &) {  // no memory: this span is left out
+  }
+}
+
+void TimedStep::record() noexcept {
+  const int of_the_step = errno;  // the caller has not looked at it yet
+  span_.row = timeline_->row_of_this_thread("cpu");
+  span_.end_seconds = Timeline::now();
+  span_.committed = std::uncaught_exceptions() == exception_count_;
+  timeline_->add(span_);
+  errno = of_the_step;
+}
+
+void Timeline::set_efficiency(double efficiency) noexcept {
+  if (!is_of_this_process()) return;
+  const std::lock_guard lock(mutex_);
+  efficiency_ = efficiency;
+}
+
+void Timeline::write() noexcept {
+  if (!is_of_this_process()) return;
+  try {
+    const std::lock_guard lock(mutex_);
+    double first = spans_.empty() ? 0 : spans_.front().start_seconds, last = first;
+    for (const Span &each : spans_) {
+      first = std::min(first, each.start_seconds);
+      last = std::max(last, each.end_seconds);
+    }
+    for (Span &each : spans_) {
+      each.start_seconds -= first;
+      each.end_seconds -= first;
+    }
+    write_timeline(file_, rows_, spans_, last - first, efficiency_);
+    // A later write() begins anew.
+    spans_.clear();
+  } catch (const std::exception &error) {
+    try {
+      log_.say(TANDEM_LOG_WARNING, fmt::format("no timeline: {}", error.what()));
+    } catch (const std::exception &) {  // nothing more can be said
+    }
+  }
+}
+
+}  // namespace tandem::base

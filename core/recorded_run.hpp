@@ -1,0 +1,54 @@
+// What backends tell a timeline of the tasks that they run.
+#pragma once
+
+#include <exception>
+#include <span>
+#include <string_view>
+
+#include "base/timeline.hpp"
+#include "core/backend.hpp"
+
+namespace tandem::core {
+
+// "assign 4x10", for people: what is done, outputs x inputs. No allocation.
+class TaskText {
+ public:
+  explicit TaskText(const Task &task) noexcept;
+  std::string_view text() const noexcept { return {text_, length_}; }
+
+ private:
+  char text_[40];
+  std::size_t length_;
+};
+
+// Tasks that the calling thread runs, as one span on its row: from here to the end of this object. Their bytes do not
+// count if an exception ends them. Costs one comparison where there is no timeline. Keeps `tasks` and `kind`.
+class RecordedRun {
+ public:
+  RecordedRun(base::Timeline *timeline, std::string_view kind, std::span<const Task> tasks) noexcept
+      : timeline_(timeline) {
+    if (timeline_ == nullptr) return;
+    kind_ = kind;
+    tasks_ = tasks;
+    exception_count_ = std::uncaught_exceptions();
+    start_seconds_ = base::Timeline::now();
+  }
+  ~RecordedRun() {
+    if (timeline_ != nullptr) record();
+  }
+  RecordedRun(const RecordedRun &) = delete;
+  RecordedRun &operator=(const RecordedRun &) = delete;
+
+  void forget() noexcept { timeline_ = nullptr; }  // nothing was run
+
+ private:
+  void record() const noexcept;
+
+  base::Timeline *timeline_;
+  std::string_view kind_;
+  std::span<const Task> tasks_;
+  int exception_count_ = 0;
+  double start_seconds_ = 0;
+};
+
+}  // namespace tandem::core
