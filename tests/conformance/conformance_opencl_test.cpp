@@ -190,6 +190,21 @@ TEST(OpenclForced, EachTechniqueAndAccessIsUsed) {
   }
 }
 
+// By its kind as tandem_devices() has it: a device of kind "cpu" (PoCL) runs on the host's cores, in its memory.
+TEST(OpenclTraits, ADeviceThatIsTheCpuSharesItsCoresAndMemory) {
+  if (!missing().empty()) GTEST_SKIP() << "NOT RUN: " << missing();
+  for (const opencl::DeviceDescription &device : opencl::describe_devices(std::chrono::seconds(60))) {
+    opencl::Options options;
+    options.device = device.name;
+    const auto backend = opencl::make_backend(options, base::Log());
+    backend->prepare(core::Matrix(1, 1));
+    EXPECT_EQ(backend->traits().shares_cores, device.kind == "cpu") << device.name;
+    if (device.kind == "cpu") {
+      EXPECT_TRUE(backend->traits().shares_memory) << device.name;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Opencl, BackendConformance, testing::ValuesIn(makers()), maker_name);
 
 TEST(OpenclDevice, IsThereWhereItIsRequired) {

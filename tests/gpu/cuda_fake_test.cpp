@@ -1180,6 +1180,26 @@ TEST(CudaDevices, AreChosenByName) {
   EXPECT_EQ(status_of([&] { gpu::make_backend(options, base::Log()); }).first, TANDEM_ERROR_UNAVAILABLE);
 }
 
+// Known from the first look on. Reaching pageable memory is not enough: a discrete GPU does that by moving pages.
+TEST(CudaDevices, SaysWhetherItSharesTheHostsMemory) {
+  for (const bool integrated : {false, true}) {
+    for (const bool pageable : {false, true}) {
+      for (const bool page_tables : {false, true}) {
+        FakeCudaScript script;
+        script.devices[0].is_integrated = integrated;
+        script.devices[0].reads_pageable = pageable;
+        script.devices[0].uses_host_page_tables = page_tables;
+        FakeCuda driver(script);
+        const auto backend = gpu::make_backend(fake_options(driver), base::Log());
+        EXPECT_FALSE(backend->traits().shares_memory) << "not looked for yet";
+        backend->prepare(core::Matrix(1, 1));
+        EXPECT_EQ(backend->traits().shares_memory, pageable && (integrated || page_tables));
+        EXPECT_FALSE(backend->traits().shares_cores);
+      }
+    }
+  }
+}
+
 TEST(CudaDevices, NothingIsTouchedBeforeTheFirstCall) {
   FakeCuda driver;
   const auto backend = gpu::make_backend(fake_options(driver), base::Log());

@@ -605,6 +605,22 @@ TEST(OpenclDevices, AreChosenByNameOrKind) {
     EXPECT_FALSE(opencl::is_device_name(name)) << name;
 }
 
+TEST(OpenclDevices, SayWhatTheyShareWithTheHost) {
+  for (const bool cpu : {false, true}) {
+    for (const bool shares : {false, true}) {
+      FakeDriverScript script;
+      script.devices[0].type = cpu ? CL_DEVICE_TYPE_CPU : CL_DEVICE_TYPE_GPU;
+      script.devices[0].shares_memory = shares;
+      FakeDriver driver(script);
+      const auto backend = opencl::make_backend(fake_options(driver), base::Log());
+      EXPECT_FALSE(backend->traits().shares_memory || backend->traits().shares_cores) << "not looked for yet";
+      backend->prepare(core::Matrix(1, 1));
+      EXPECT_EQ(backend->traits().shares_memory, shares);
+      EXPECT_EQ(backend->traits().shares_cores, cpu);
+    }
+  }
+}
+
 TEST(OpenclDevices, AHangingDriverIsNotWaitedForLong) {
   FakeDriverScript script;
   script.devices.clear();
