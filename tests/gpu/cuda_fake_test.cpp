@@ -1005,6 +1005,26 @@ TEST(CudaMemory, PinnedShardsAreNotStaged) {
   expect_clean(driver, "pinned shards");
 }
 
+TEST(CudaMemory, ADeviceThatSharesTheHostsMemoryNeedsNoStaging) {
+  FakeCudaScript script;
+  script.devices[0].reads_pageable = script.devices[0].uses_host_page_tables = true;
+  FakeCuda driver(script);
+  {
+    Work work(2, 3, 50'000);
+    const auto backend = gpu::make_backend(fake_options(driver), base::Log());
+    const auto prepared = backend->prepare(work.matrix);
+    work.run(*backend, *prepared, Mode::assign);
+    EXPECT_TRUE(work.is_right(Mode::assign));
+    EXPECT_EQ(driver.calls_of("cuMemHostAlloc"), 0u);
+    EXPECT_EQ(driver.calls_of("cuMemcpyHtoDAsync"), 1u + 3u) << "tables, and each shard from where it lies";
+    EXPECT_EQ(driver.calls_of("cuMemcpyDtoHAsync"), 2u);
+    work.reset();
+    work.run(*backend, *prepared, Mode::accumulate);
+    EXPECT_TRUE(work.is_right(Mode::accumulate));
+  }
+  expect_clean(driver, "shared memory");
+}
+
 TEST(CudaMemory, StagingMemoryIsPinnedAndOutlivesTheBackend) {
   FakeCuda driver;
   std::shared_ptr<std::byte> kept;
