@@ -116,6 +116,9 @@ struct Traits {
   std::string name;                  // "cpu", "cuda:0"
   unsigned lanes = 1;                // runs that make progress at the same time
   std::vector<MemoryKind> memories;  // what Task::memory may be
+  // Of a device; false until its first prepare or run has looked for it.
+  bool shares_cores = false;   // it computes on the cores that the CPU backend uses
+  bool shares_memory = false;  // it reads and writes any memory of the host where that lies: it needs no staging
 };
 
 class Backend {

@@ -74,6 +74,8 @@ const DeviceBackend::Found &DeviceBackend::found() const {
     found.budget = std::make_shared<MemoryBudget>(budget_bytes(device, device.memory_bytes / 2));
     found.chooser = std::make_unique<const KernelChooser>(options_, device, log_);
     found.traits = traits_called(device.name);
+    found.traits.shares_cores = device.shares_cores;
+    found.traits.shares_memory = device.shares_memory;
     if (options_.tuning != nullptr && !options_.tuning->knows(found.chooser->identity())) {
       log_.say(TANDEM_LOG_WARNING,
                fmt::format("{}: {}: nothing in the tuning file was measured on {} or another device of {}: ignored",

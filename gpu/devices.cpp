@@ -39,6 +39,10 @@ void describe(CudaDevice &device) {
                                               attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
   device.most_loads = device.architecture >= 80 ? device::Loads::async : device::Loads::streaming;
   device.unit_count = static_cast<unsigned>(attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  // A discrete GPU may reach pageable memory too (HMM of Linux), but by moving pages over its link: that is no sharing.
+  device.shares_memory = attribute(device, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS) != 0 &&
+                         (attribute(device, CU_DEVICE_ATTRIBUTE_INTEGRATED) != 0 ||
+                          attribute(device, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES) != 0);
   device.local_bytes = static_cast<std::uint64_t>(attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK));
   std::size_t bytes = 0;
   check(driver, driver.cuDeviceTotalMem(&bytes, device.id), "cuDeviceTotalMem");

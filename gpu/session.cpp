@@ -264,7 +264,8 @@ std::shared_ptr<const void> CudaSession::make_tables(std::vector<std::uint32_t> 
   return memory;
 }
 
-// Shards in pinned memory, but what the XOR of accumulate goes to.
+// Shards in pinned memory, and all shards where the device reads the host's page tables; but not what the XOR of
+// accumulate goes to.
 void CudaSession::find_direct(device::HostTask &work) const {
   const core::Task &task = *work.task;
   const auto is_pinned = [&](const std::byte *shard, const char *what, unsigned index) {
@@ -275,6 +276,7 @@ void CudaSession::find_direct(device::HostTask &work) const {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                  fmt::format("CUDA: {} {} lies in device memory, but the task is for memory of the host", what, index));
     }
+    if (device().shares_memory) return true;
     if (address.type != CU_MEMORYTYPE_HOST) return false;
     if (address.bytes != 0) return address.holds(reinterpret_cast<std::uintptr_t>(first), task.length_bytes);
     const Address last = look_at(*this, first + task.length_bytes - 1);

@@ -23,7 +23,6 @@ struct OpenclDevice final : device::Device {
   std::string driver_version, platform_name, platform_version;
   std::uint64_t parameter_bytes = 0;
   unsigned base_alignment_bytes = 0;
-  bool shares_memory = false;  // with the host
 };
 
 // Every device that can run a program, in the drivers' order. One whose driver reports nonsense (no memory, work-groups

@@ -2,12 +2,16 @@
 // is no device that is printed as NOT RUN, unless TANDEM_TEST_REQUIRE_OPENCL is set: then it fails.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
+#include <cstring>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "opencl/driver.hpp"
 #include "opencl/factory.hpp"
 #include "tests/conformance/suite.hpp"
 #include "tests/support/expected.hpp"
@@ -187,6 +191,104 @@ TEST(OpenclForced, EachTechniqueAndAccessIsUsed) {
                   lengths);
       run_one_way({technique, transfer, false, {{"rows_per_pass", 3}, {"element_bytes", 32}}}, 7, 17, {777, 100'001});
     }
+  }
+}
+
+// By its kind as tandem_devices() has it: a device of kind "cpu" (PoCL) runs on the host's cores, in its memory.
+TEST(OpenclTraits, ADeviceThatIsTheCpuSharesItsCoresAndMemory) {
+  if (!missing().empty()) GTEST_SKIP() << "NOT RUN: " << missing();
+  for (const opencl::DeviceDescription &device : opencl::describe_devices(std::chrono::seconds(60))) {
+    opencl::Options options;
+    options.device = device.name;
+    const auto backend = opencl::make_backend(options, base::Log());
+    backend->prepare(core::Matrix(1, 1));
+    EXPECT_EQ(backend->traits().shares_cores, device.kind == "cpu") << device.name;
+    if (device.kind == "cpu") {
+      EXPECT_TRUE(backend->traits().shares_memory) << device.name;
+    }
+  }
+}
+
+// The driver of this machine, with the bytes counted that it is asked to copy.
+struct CountingDriver {
+  CountingDriver() {
+    real = &opencl::open_driver();
+    table = *real;
+    table.clEnqueueReadBuffer = [](cl_command_queue queue, cl_mem buffer, cl_bool blocking, std::size_t offset,
+                                   std::size_t bytes, void *to, cl_uint count, const cl_event *events,
+                                   cl_event *event) -> cl_int {
+      copied_bytes += bytes;
+      return real->clEnqueueReadBuffer(queue, buffer, blocking, offset, bytes, to, count, events, event);
+    };
+    table.clEnqueueWriteBuffer = [](cl_command_queue queue, cl_mem buffer, cl_bool blocking, std::size_t offset,
+                                    std::size_t bytes, const void *from, cl_uint count, const cl_event *events,
+                                    cl_event *event) -> cl_int {
+      copied_bytes += bytes;
+      return real->clEnqueueWriteBuffer(queue, buffer, blocking, offset, bytes, from, count, events, event);
+    };
+    // A buffer over memory of the host is mapped there, unless the driver works on a copy of it.
+    table.clEnqueueMapBuffer = [](cl_command_queue queue, cl_mem buffer, cl_bool blocking, cl_map_flags flags,
+                                  std::size_t offset, std::size_t bytes, cl_uint count, const cl_event *events,
+                                  cl_event *event, cl_int *error) -> void * {
+      void *const address =
+          real->clEnqueueMapBuffer(queue, buffer, blocking, flags, offset, bytes, count, events, event, error);
+      mapped.insert(address);
+      return address;
+    };
+  }
+  static inline const opencl::Driver *real = nullptr;
+  static inline std::atomic<std::uint64_t> copied_bytes{0};
+  static inline std::set<void *> mapped;
+  opencl::Driver table;
+};
+
+// The caller's inputs, outputs in staging memory or the caller's own, at any address.
+TEST(OpenclShared, MixedMemoryIsUsedWhereItLies) {
+  if (!missing().empty()) GTEST_SKIP() << "NOT RUN: " << missing();
+  CountingDriver driver;
+  opencl::Options options;
+  options.driver = &driver.table;
+  options.technique = "compiled";
+  const auto backend = opencl::make_backend(options, base::Log());
+  core::Matrix matrix(2, 3);
+  for (unsigned i = 0; i < 6; ++i) matrix.at(i / 3, i % 3) = static_cast<std::uint8_t>(29 * i + 7);
+  const auto prepared = backend->prepare(matrix);
+  if (!backend->traits().shares_memory) GTEST_SKIP() << "NOT RUN: the device does not share the host's memory";
+  constexpr std::uint64_t kBytes = 3'000'001;
+  Random random(11);
+  Shards inputs;
+  std::vector<const std::uint8_t *> in;
+  for (unsigned c = 0; c < 3; ++c) inputs.push_back(random.bytes(kBytes + c));
+  for (unsigned c = 0; c < 3; ++c) in.push_back(inputs[c].data() + c);
+  const Shards product = expected(matrix.data(), 2, 3, in.data(), kBytes);
+  const std::shared_ptr<std::byte> staging = backend->staging_memory(2 * kBytes + 1);
+  Shards own = {random.bytes(kBytes + 5), random.bytes(kBytes + 5)};
+  for (const bool staged_outputs : {true, false}) {
+    std::vector<std::byte *> out;
+    for (unsigned r = 0; r < 2; ++r) {
+      out.push_back(staged_outputs ? staging.get() + r * kBytes + 1
+                                   : reinterpret_cast<std::byte *>(own[r].data()) + 2 * r + 1);
+    }
+    std::vector<core::Mismatch> found(2);
+    core::Task task = {prepared.get(), reinterpret_cast<const std::byte *const *>(in.data()),
+                       out.data(),     0,
+                       kBytes,         core::Mode::assign,
+                       found.data()};
+    core::Control control;
+    driver.copied_bytes = 0;
+    driver.mapped.clear();
+    backend->run({&task, 1}, control);
+    EXPECT_EQ(driver.copied_bytes, (3 + 2) * sizeof(std::uint64_t)) << "a launch's offsets, and no byte of a shard";
+    EXPECT_EQ(driver.mapped, std::set<void *>(out.begin(), out.end()));
+    for (unsigned r = 0; r < 2; ++r) EXPECT_EQ(std::memcmp(out[r], product[r].data(), kBytes), 0);
+    driver.copied_bytes = 0;
+    task.mode = core::Mode::compare;
+    out[1][kBytes / 2] ^= std::byte{1};
+    backend->run({&task, 1}, control);
+    EXPECT_LT(driver.copied_bytes, kBytes / 10) << "offsets and records";
+    EXPECT_EQ(found[0].byte_count, 0u);
+    EXPECT_EQ(found[1].byte_count, 1u);
+    EXPECT_EQ(found[1].first_bytes, kBytes / 2);
   }
 }
 

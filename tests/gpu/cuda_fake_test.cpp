@@ -1005,6 +1005,26 @@ TEST(CudaMemory, PinnedShardsAreNotStaged) {
   expect_clean(driver, "pinned shards");
 }
 
+TEST(CudaMemory, ADeviceThatSharesTheHostsMemoryNeedsNoStaging) {
+  FakeCudaScript script;
+  script.devices[0].reads_pageable = script.devices[0].uses_host_page_tables = true;
+  FakeCuda driver(script);
+  {
+    Work work(2, 3, 50'000);
+    const auto backend = gpu::make_backend(fake_options(driver), base::Log());
+    const auto prepared = backend->prepare(work.matrix);
+    work.run(*backend, *prepared, Mode::assign);
+    EXPECT_TRUE(work.is_right(Mode::assign));
+    EXPECT_EQ(driver.calls_of("cuMemHostAlloc"), 0u);
+    EXPECT_EQ(driver.calls_of("cuMemcpyHtoDAsync"), 1u + 3u) << "tables, and each shard from where it lies";
+    EXPECT_EQ(driver.calls_of("cuMemcpyDtoHAsync"), 2u);
+    work.reset();
+    work.run(*backend, *prepared, Mode::accumulate);
+    EXPECT_TRUE(work.is_right(Mode::accumulate));
+  }
+  expect_clean(driver, "shared memory");
+}
+
 TEST(CudaMemory, StagingMemoryIsPinnedAndOutlivesTheBackend) {
   FakeCuda driver;
   std::shared_ptr<std::byte> kept;
@@ -1178,6 +1198,26 @@ TEST(CudaDevices, AreChosenByName) {
     EXPECT_FALSE(gpu::is_device_name(name)) << name;
   gpu::Options options = fake_options(driver, "avx2");
   EXPECT_EQ(status_of([&] { gpu::make_backend(options, base::Log()); }).first, TANDEM_ERROR_UNAVAILABLE);
+}
+
+// Known from the first look on. Reaching pageable memory is not enough: a discrete GPU does that by moving pages.
+TEST(CudaDevices, SaysWhetherItSharesTheHostsMemory) {
+  for (const bool integrated : {false, true}) {
+    for (const bool pageable : {false, true}) {
+      for (const bool page_tables : {false, true}) {
+        FakeCudaScript script;
+        script.devices[0].is_integrated = integrated;
+        script.devices[0].reads_pageable = pageable;
+        script.devices[0].uses_host_page_tables = page_tables;
+        FakeCuda driver(script);
+        const auto backend = gpu::make_backend(fake_options(driver), base::Log());
+        EXPECT_FALSE(backend->traits().shares_memory) << "not looked for yet";
+        backend->prepare(core::Matrix(1, 1));
+        EXPECT_EQ(backend->traits().shares_memory, pageable && (integrated || page_tables));
+        EXPECT_FALSE(backend->traits().shares_cores);
+      }
+    }
+  }
 }
 
 TEST(CudaDevices, NothingIsTouchedBeforeTheFirstCall) {

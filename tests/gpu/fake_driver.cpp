@@ -409,6 +409,15 @@ CUresult device_attribute(int *out, CUdevice_attribute what, CUdevice device) {
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
       *out = gpu.has_pools;
       break;
+    case CU_DEVICE_ATTRIBUTE_INTEGRATED:
+      *out = gpu.is_integrated;
+      break;
+    case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS:
+      *out = gpu.reads_pageable;
+      break;
+    case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES:
+      *out = gpu.uses_host_page_tables;
+      break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
       *out = 132;
       break;

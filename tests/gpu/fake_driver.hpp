@@ -25,6 +25,7 @@ struct FakeGpu {
   int major = 9, minor = 0;
   int compute_mode = CU_COMPUTEMODE_DEFAULT;
   bool has_pools = true;
+  bool is_integrated = false, reads_pageable = false, uses_host_page_tables = false;
   std::uint64_t memory_bytes = 1 << 28;
   std::uint64_t free_bytes = 1 << 28;       // what the driver says is free when it is asked
   std::uint64_t available_bytes = 1 << 28;  // what can be allocated: less where others use it too

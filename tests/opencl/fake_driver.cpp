@@ -78,7 +78,7 @@ int platform_object, device_objects[8];
 struct FakeDriver::State {
   mutable std::recursive_mutex mutex;
   FakeDriverScript script;
-  std::uint64_t calls = 0, commands = 0, device_bytes = 0, most_device_bytes = 0;
+  std::uint64_t calls = 0, commands = 0, device_bytes = 0, most_device_bytes = 0, copied_bytes = 0;
   std::map<std::string, std::uint64_t> calls_of;
   std::string failed;
   std::map<std::string, std::int64_t> live;
@@ -584,6 +584,7 @@ cl_int CL_API_CALL read_buffer(cl_command_queue queue, cl_mem mem, cl_bool block
   const Lock lock(state->mutex);
   if (fails("clEnqueueReadBuffer")) return CL_OUT_OF_RESOURCES;
   if (!inside(*as(mem)->storage, offset, bytes, "read")) return CL_INVALID_VALUE;
+  state->copied_bytes += bytes;
   return enqueue(queue, wait_count, waits, event, blocking != CL_FALSE,
                  [=, storage = as(mem)->storage] { std::memcpy(out, storage->bytes.data() + offset, bytes); });
 }
@@ -594,6 +595,7 @@ cl_int CL_API_CALL write_buffer(cl_command_queue queue, cl_mem mem, cl_bool bloc
   const Lock lock(state->mutex);
   if (fails("clEnqueueWriteBuffer")) return CL_OUT_OF_RESOURCES;
   if (!inside(*as(mem)->storage, offset, bytes, "write")) return CL_INVALID_VALUE;
+  state->copied_bytes += bytes;
   return enqueue(queue, wait_count, waits, event, blocking != CL_FALSE,
                  [=, storage = as(mem)->storage] { std::memcpy(storage->bytes.data() + offset, from, bytes); });
 }
@@ -605,6 +607,7 @@ cl_int CL_API_CALL copy_buffer(cl_command_queue queue, cl_mem from, cl_mem to, s
   if (fails("clEnqueueCopyBuffer")) return CL_OUT_OF_RESOURCES;
   if (!inside(*as(from)->storage, from_offset, bytes, "copy") || !inside(*as(to)->storage, to_offset, bytes, "copy"))
     return CL_INVALID_VALUE;
+  state->copied_bytes += bytes;
   return enqueue(queue, wait_count, waits, event, false, [=, source = as(from)->storage, target = as(to)->storage] {
     std::memcpy(target->bytes.data() + to_offset, source->bytes.data() + from_offset, bytes);
   });
@@ -748,7 +751,7 @@ const tandem_opencl_module *FakeDriver::table() const noexcept { return &kTable;
 void FakeDriver::set_script(const FakeDriverScript &script) {
   const Lock lock(state->mutex);
   state->script = script;
-  state->calls = state->commands = state->most_device_bytes = 0;
+  state->calls = state->commands = state->most_device_bytes = state->copied_bytes = 0;
   state->calls_of.clear();
   state->failed.clear();
 }
@@ -759,6 +762,10 @@ std::uint64_t FakeDriver::call_count() const {
 std::uint64_t FakeDriver::command_count() const {
   const Lock lock(state->mutex);
   return state->commands;
+}
+std::uint64_t FakeDriver::copied_bytes() const {
+  const Lock lock(state->mutex);
+  return state->copied_bytes;
 }
 std::uint64_t FakeDriver::calls_of(const std::string &function) const {
   const Lock lock(state->mutex);

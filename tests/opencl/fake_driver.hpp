@@ -58,6 +58,7 @@ class FakeDriver {
   std::uint64_t calls_of(const std::string &function) const;
   std::string failed_call() const;                   // the function that the script made fail; "" if none yet
   std::map<std::string, std::int64_t> live() const;  // objects not released, by kind; without zeros
+  std::uint64_t copied_bytes() const;                // by commands that read, write or copy buffers
   std::uint64_t device_bytes() const;                // of buffers alive
   std::uint64_t most_device_bytes() const;
   std::vector<std::string> violations() const;  // what a driver could have crashed at
