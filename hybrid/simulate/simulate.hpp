@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hybrid/policy/ledger.hpp"
@@ -19,12 +21,20 @@ struct SimulatedWorker {
   double bytes_per_second = 0;
   double latency_seconds = 0;
   double jitter = 0;
-  std::uint64_t claims = 1;           // tasks that it may hold before they run (free, budget)
-  double known_bytes_per_second = 0;  // what the scheduler believes; 0 = nothing
+  std::uint64_t claims = 1;                       // tasks that it may hold before they run (free, budget)
+  double known_bytes_per_second = 0;              // what the scheduler believes; 0 = nothing
+  std::optional<double> assumed_latency_seconds;  // what the scheduler believes; none: nothing
+  // Index into Simulation::link_bytes_per_second; none: its data crosses no link. The workers of one link that compute
+  // at the same time share its speed equally, and no worker gets more of it than its own speed.
+  std::optional<std::size_t> link;
   // Faults: from `slow_from` on it is `slow_factor` times as slow; at `fails_at` it says that it failed; from
   // `hangs_at` on it never says anything more.
   double slow_from_seconds = kNeverSeconds, slow_factor = 1;
   double fails_at_seconds = kNeverSeconds, hangs_at_seconds = kNeverSeconds;
+  // A group of cores, for simulate_board (board.hpp). simulate() does not read these: it sees one worker with the sum
+  // of the speeds. inner_count 0: the group works on each task as one.
+  unsigned member_count = 1, inner_count = 0;
+  double spawn_seconds = 0;
 };
 
 struct Simulation {
@@ -34,6 +44,7 @@ struct Simulation {
   Policy policy = Policy::automatic;
   std::vector<std::pair<std::string, std::uint64_t>> resources;  // budget, automatic
   double known_within = 0;                                       // how far off known speeds may be
+  std::vector<double> link_bytes_per_second;
   std::uint64_t seed = 0;
 };
 
