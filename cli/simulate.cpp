@@ -14,22 +14,32 @@ namespace {
 constexpr std::size_t kMostRows = 16;  // with more workers, those of one description share a row
 
 constexpr const char *kFooter =
-    "A worker is NAME:COUNTxGBPS, COUNT workers of GBPS each, or NAME:GROUPSxMEMBERSxGBPS, groups that split each "
-    "task\n"
-    "over their members. Then any of :latency=2ms (of every task; s, ms, us), :jitter=0.3 (how much shorter or longer\n"
-    "than expected a task may be, as a part of it), :claim=N or inf (groups: tasks that each may hold before they "
-    "run;\n"
-    "free and budget). GBPS are 1e9 bytes of data per second. --policy auto finds its own sizes of chunks.\n"
+    "A worker is NAME:COUNTxGBPS, COUNT workers of GBPS each, or NAME:GROUPSxMEMBERSxGBPS, groups that split each\n"
+    "task over their members. GBPS are 1e9 bytes of data per second. Then any of these (times in s, ms, us):\n"
+    "  :latency=2ms          of every task, before its data\n"
+    "  :jitter=0.3           how much shorter or longer than expected a task may be, as a part of it\n"
+    "  :claim=N or inf       groups: tasks that each may hold before they run (free and budget)\n"
+    "  :inner=N              groups: a task has a parent part on one core, then N inner tasks, each on one core.\n"
+    "                        Latency passes before the parent part (budget). The timeline has a row for each core.\n"
+    "                        With auto a group is one worker, and N does not matter\n"
+    "  :spawn=TIME           of the parent part (with inner)\n"
+    "  :slow=FACTOR@TIME     from TIME on FACTOR times as slow\n"
+    "  :fails=TIME           it fails then\n"
+    "  :hangs=TIME           what it would end then or later never ends\n"
+    "  :assumed-latency=TIME what the scheduler believes of the latency at first; without it nothing (auto)\n"
+    "  :link=NAME            its data crosses this link; --link has its speed\n"
+    "--policy auto finds its own sizes of chunks.\n"
     "\n"
-    "A board with four slow cores that take tasks as one, and a GPU. Left free the cores take a task near the end and\n"
-    "everyone waits; a limit of five tasks at once is better, and auto is best:\n"
+    "The board of a report: four slow cores and a GPU. Left free, the cores take nearly all tasks. A limit of five "
+    "tasks\n"
+    "is better (docs/FIGURE3.md):\n"
     "  for policy in free budget auto; do\n"
-    "    tandem simulate --worker cpu:1x4x0.3:claim=inf --worker gpu:1x6 --work 8GiB --chunk 8MiB \\\n"
-    "      --policy $policy --resource cpu=5\n"
+    "    tandem simulate --worker cpu:1x4x0.253216:inner=2:spawn=0.0358s:latency=0.4s --worker gpu:1x1 \\\n"
+    "      --work 684000000000 --chunk 1000000000 --policy $policy --resource cpu=5\n"
     "  done";
 
 struct SimulateFlags {
-  std::vector<std::string> workers, resources;
+  std::vector<std::string> workers, resources, links;
   std::uint64_t work_bytes = std::uint64_t{8} << 30, chunk_bytes = std::uint64_t{8} << 20, seed = 0;
   std::string policy = "auto", timeline;
   bool unknown_speeds = false;
@@ -41,10 +51,15 @@ struct SimulatedRun {
   std::vector<tandem_simulated_worker> workers;
 };
 
+std::string with_commas(const std::vector<std::string> &list) {
+  std::string text;
+  for (const std::string &each : list) text += (text.empty() ? "" : ",") + each;
+  return text;
+}
+
 SimulatedRun simulate(const SimulateFlags &flags) {
   const std::vector<const char *> workers = pointers(flags.workers);
-  std::string resources;
-  for (const std::string &each : flags.resources) resources += (resources.empty() ? "" : ",") + each;
+  const std::string resources = with_commas(flags.resources), links = with_commas(flags.links);
   auto options = sized<tandem_simulate_options>();
   options.workers = workers.data();
   options.worker_count = workers.size();
@@ -52,6 +67,7 @@ SimulatedRun simulate(const SimulateFlags &flags) {
   options.chunk_bytes = flags.chunk_bytes;
   options.policy = flags.policy.c_str();
   if (!flags.resources.empty()) options.resources = resources.c_str();
+  if (!flags.links.empty()) options.links = links.c_str();
   options.seed = flags.seed;
   options.unknown_speeds = flags.unknown_speeds;
   if (!flags.timeline.empty()) options.timeline = flags.timeline.c_str();
@@ -125,6 +141,7 @@ nlohmann::ordered_json to_json(const SimulateFlags &flags, const SimulatedRun &r
   nlohmann::ordered_json object = {{"command", "simulate"},
                                    {"policy", flags.policy},
                                    {"resources", flags.resources},
+                                   {"links", flags.links},
                                    {"work_bytes", flags.work_bytes},
                                    {"chunk_bytes", flags.chunk_bytes},
                                    {"unknown_speeds", flags.unknown_speeds},
@@ -190,6 +207,9 @@ void add_simulate_command(CLI::App &app, Invocation &invocation) {
       ->add_option("--resource", flags->resources,
                    "NAME=N: at most N tasks at once of the workers of this name (repeatable)")
       ->type_name("NAME=N")
+      ->allow_extra_args(false);
+  command->add_option("--link", flags->links, "NAME=GBPS: the speed of a link that workers share (repeatable)")
+      ->type_name("NAME=GBPS")
       ->allow_extra_args(false);
   command->add_flag("--unknown-speeds", flags->unknown_speeds,
                     "auto: it has to learn the speeds, instead of being told what --worker says");

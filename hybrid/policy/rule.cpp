@@ -9,6 +9,10 @@ namespace {
 // hand-over and kernel start cost a hundred times, nor more than what a lowered budget may wait for.
 constexpr double kPartOfRest = 0.25, kLeastChunkSeconds = 5e-6, kMostChunkSeconds = 2e-3;
 
+// About twice what the fastest device moves while it answers (30 GB/s, 2 ms).
+constexpr double kShortRunBytes = 128 << 20;
+constexpr double kFirstBytes = 8 << 20, kFirstBytesInSharedMemory = 1 << 20;
+
 }  // namespace
 
 double front_chunk(double bytes_per_second, double finish, double most_seconds) {
@@ -23,6 +27,11 @@ double back_piece(const DeviceLane &device, double finish, double others, double
   const bool is_risky =
       device.uncertainty * finish * others > 4 * device.latency_seconds * device.bytes_per_second;
   return is_risky ? share / 2 : share;
+}
+
+double first_piece_bytes(double work_bytes, bool shares_memory) {
+  if (shares_memory) return kFirstBytesInSharedMemory;
+  return work_bytes <= kShortRunBytes ? work_bytes : kFirstBytes;
 }
 
 }  // namespace tandem::hybrid

@@ -44,4 +44,8 @@ struct DeviceLane {
 };
 double back_piece(const DeviceLane &device, double finish, double others, double bytes);
 
+// The first piece of a device of unknown speed. Where it may take long to answer it takes all of a run that is short,
+// while the others do the same; the first one that is through counts. Less would cost that latency again.
+double first_piece_bytes(double work_bytes, bool shares_memory);
+
 }  // namespace tandem::hybrid

@@ -7,27 +7,10 @@
 #include <queue>
 
 #include "hybrid/policy/choice.hpp"
+#include "hybrid/simulate/random.hpp"
 
 namespace tandem::hybrid {
 namespace {
-
-// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014): the same numbers everywhere,
-// which the distributions of <random> do not promise.
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  double in(double low, double high) {
-    state_ += 0x9e3779b97f4a7c15u;
-    std::uint64_t z = state_;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    z ^= z >> 31;
-    return low + (high - low) * (static_cast<double>(z >> 11) * 0x1.0p-53);
-  }
-
- private:
-  std::uint64_t state_;
-};
 
 struct Event {
   double seconds;
@@ -39,10 +22,8 @@ struct Event {
   }
 };
 
-constexpr double kFirstPieceBytes = 8 << 20;  // of a device of unknown speed
 constexpr double kGuessedLatencySeconds = 100e-6;
 
-static double X(){ const char*x=getenv("X"); return x?atof(x)*1048576:128*1048576.; }
 bool are_lanes_of_one(const SimulatedWorker &a, const SimulatedWorker &b) {
   return a.name == b.name && a.bytes_per_second == b.bytes_per_second && a.latency_seconds == b.latency_seconds &&
          a.link == b.link;
@@ -58,10 +39,10 @@ std::vector<Group> groups_of(const Simulation &simulation) {
     }
     Group group;
     group.is_in_place = each.is_in_place();
-    group.first_bytes = simulation.work_bytes <= X() ? 1e18 : kFirstPieceBytes;
+    group.first_bytes = first_piece_bytes(static_cast<double>(simulation.work_bytes), false);
     if (each.known_bytes_per_second > 0) {
       const double guess = group.is_in_place ? 0 : kGuessedLatencySeconds;
-      group.speed = Speed(each.assumed_latency_seconds > 0 ? each.assumed_latency_seconds : guess, each.known_bytes_per_second);
+      group.speed = Speed(each.assumed_latency_seconds.value_or(guess), each.known_bytes_per_second);
     }
     if (!simulation.learned.empty()) group.speed = simulation.learned.at(groups.size());
     groups.push_back(group);
@@ -201,13 +182,12 @@ class Machine {
   }
 
   double speed_of(const SimulatedWorker &worker) const {
-    if (worker.link < 0) return worker.bytes_per_second;
+    if (!worker.link) return worker.bytes_per_second;
     unsigned users = 1;
     for (std::size_t i = 0; i < state_.size(); ++i)
       if (&simulation_.workers[i] != &worker && simulation_.workers[i].link == worker.link && !state_[i].claimed.empty())
         ++users;
-    const double link = simulation_.link_bytes_per_second[static_cast<std::size_t>(worker.link)];
-    return std::min(worker.bytes_per_second, link / users);
+    return std::min(worker.bytes_per_second, simulation_.link_bytes_per_second[*worker.link] / users);
   }
 
   void start(unsigned index) {

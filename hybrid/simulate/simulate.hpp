@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hybrid/policy/share.hpp"
@@ -20,15 +22,20 @@ struct SimulatedWorker {
   double bytes_per_second = 0;
   double latency_seconds = 0;
   double jitter = 0;
-  std::uint64_t claims = 1;  // tasks that it may hold before they run (free, budget)
-  // What the scheduler believes; 0: it knows nothing of the speed, and makes a guess of the latency.
-  double known_bytes_per_second = 0, assumed_latency_seconds = 0;
-  // Of Simulation::link_bytes_per_second; the devices behind one link that are at work share it. -1: none.
-  int link = -1;
+  std::uint64_t claims = 1;                       // tasks that it may hold before they run (free, budget)
+  double known_bytes_per_second = 0;              // what the scheduler believes; 0 = nothing
+  std::optional<double> assumed_latency_seconds;  // the same; none: a guess, if it believes to know the speed
+  // Index into Simulation::link_bytes_per_second; none: its data crosses no link. The workers of one link that are at
+  // work when a task begins share its speed equally for that task; none gets more of it than its own speed.
+  std::optional<std::size_t> link;
   // Faults: from `slow_from` on it is `slow_factor` times as slow; at `fails_at` it says that it failed; from
   // `hangs_at` on it never says anything more.
   double slow_from_seconds = kNeverSeconds, slow_factor = 1;
   double fails_at_seconds = kNeverSeconds, hangs_at_seconds = kNeverSeconds;
+  // A group of cores, for simulate_board (board.hpp). simulate() does not read these: it sees one worker with the sum
+  // of the speeds. inner_count 0: the group works on each task as one.
+  unsigned member_count = 1, inner_count = 0;
+  double spawn_seconds = 0;
 
   bool is_in_place() const { return name.starts_with("cpu"); }
 };

@@ -16,6 +16,9 @@ constexpr std::size_t kMostNameBytes = 31;  // of tandem_simulated_worker::name,
 constexpr std::size_t kMostShownBytes = 80;
 constexpr double kLeastGbps = 1e-6, kMostGbps = 1e6;
 constexpr double kMostLatencySeconds = 3600;
+constexpr double kMostMomentSeconds = 1e9;
+constexpr double kMostSlowFactor = 1e6;
+constexpr unsigned kMostInner = 4096;
 constexpr double kMostJitter = 0.9;  // 1 would be tasks that take no time at all
 
 // As it may be shown on a terminal.
@@ -59,6 +62,16 @@ std::string_view cut(std::optional<std::string_view> &rest, char separator) {
   return whole.substr(0, at);
 }
 
+// Of a text in GB/s, in bytes per second. `what` and `whole` are for the message.
+double speed(const char *what, std::string_view whole, std::string_view text) {
+  const std::optional<double> gbps = number_of<double>(text);
+  if (!gbps) complain(what, whole, fmt::format("{} is no speed in GB/s", quoted(text)));
+  if (!(*gbps >= kLeastGbps && *gbps <= kMostGbps)) {
+    complain(what, whole, fmt::format("{} GB/s is not from {} to {:.0f}", quoted(text), kLeastGbps, kMostGbps));
+  }
+  return *gbps * 1e9;
+}
+
 class WorkerParser {
  public:
   explicit WorkerParser(std::string_view text) : text_(text) {}
@@ -73,6 +86,7 @@ class WorkerParser {
     if (!rest) refuse("it has no speed: NAME:COUNTxGBPS or NAME:GROUPSxMEMBERSxGBPS");
     shape(cut(rest, ':'));
     while (rest) setting(cut(rest, ':'));
+    combinations();
     return out_;
   }
 
@@ -87,18 +101,13 @@ class WorkerParser {
     out_.is_groups = parts.size() == 3;
     out_.count = count(out_.is_groups ? "groups" : "workers", parts[0]);
     if (out_.is_groups) out_.members = count("members of a group", parts[1]);
-    const std::string_view speed = parts.back();
-    const std::optional<double> gbps = number_of<double>(speed);
-    if (!gbps) refuse(fmt::format("{} is no speed in GB/s", quoted(speed)));
-    if (!(*gbps >= kLeastGbps && *gbps <= kMostGbps))
-      refuse(fmt::format("{} GB/s is not from {} to {:.0f}", quoted(speed), kLeastGbps, kMostGbps));
-    out_.bytes_per_second = *gbps * 1e9 * out_.members;
+    out_.bytes_per_second = speed("worker", text_, parts.back()) * out_.members;
   }
 
-  unsigned count(const char *what, std::string_view text) const {
+  unsigned count(const char *what, std::string_view text, unsigned most = kMostWorkers) const {
     const std::optional<std::uint64_t> value = number_of<std::uint64_t>(text);
-    if (!value || *value == 0 || *value > kMostWorkers)
-      refuse(fmt::format("the number of {} is {}, not from 1 to {}", what, quoted(text), kMostWorkers));
+    if (!value || *value == 0 || *value > most)
+      refuse(fmt::format("the number of {} is {}, not from 1 to {}", what, quoted(text), most));
     return static_cast<unsigned>(*value);
   }
 
@@ -107,9 +116,8 @@ class WorkerParser {
     const std::string_view key = cut(rest, '=');
     if (!rest) refuse(fmt::format("{} is not KEY=VALUE", quoted(setting)));
     const std::string_view value = *rest;
-    bool &seen = key == "latency" ? latency_seen_ : key == "jitter" ? jitter_seen_ : claim_seen_;
     if (key == "latency") {
-      out_.latency_seconds = seconds(value);
+      out_.latency_seconds = seconds(key, value, kMostLatencySeconds);
     } else if (key == "jitter") {
       const std::optional<double> jitter = number_of<double>(value);
       if (!jitter || !(*jitter <= kMostJitter))
@@ -121,29 +129,66 @@ class WorkerParser {
           value == "inf" ? std::optional(UINT64_MAX) : number_of<std::uint64_t>(value);
       if (!claims || *claims == 0) refuse(fmt::format("claim is {}, neither a number from 1 nor inf", quoted(value)));
       out_.claims = *claims;
+    } else if (key == "inner") {
+      if (!out_.is_groups) refuse("only groups have inner tasks: NAME:GROUPSxMEMBERSxGBPS");
+      out_.inner_count = count("inner tasks", value, kMostInner);
+    } else if (key == "spawn") {
+      out_.spawn_seconds = seconds(key, value, kMostLatencySeconds);
+    } else if (key == "slow") {
+      slow(value);
+    } else if (key == "fails") {
+      out_.fails_at_seconds = seconds(key, value, kMostMomentSeconds);
+    } else if (key == "hangs") {
+      out_.hangs_at_seconds = seconds(key, value, kMostMomentSeconds);
+    } else if (key == "assumed-latency") {
+      out_.assumed_latency_seconds = seconds(key, value, kMostLatencySeconds);
+    } else if (key == "link") {
+      if (!valid_name(value)) refuse(fmt::format("link is {}, no name", quoted(value)));
+      out_.link = value;
     } else {
-      refuse(fmt::format("{} is unknown; known: latency, jitter, claim", quoted(key)));
+      refuse(
+          fmt::format("{} is unknown; known: latency, jitter, claim, inner, spawn, slow, fails, hangs, "
+                      "assumed-latency, link",
+                      quoted(key)));
     }
-    if (seen) refuse(fmt::format("{} is given twice", key));
-    seen = true;
+    if (has(key)) refuse(fmt::format("{} is given twice", key));
+    seen_.push_back(key);
   }
 
-  double seconds(std::string_view text) const {
+  void slow(std::string_view text) {
+    std::optional<std::string_view> rest = text;
+    const std::optional<double> factor = number_of<double>(cut(rest, '@'));
+    if (!factor || !rest) refuse(fmt::format("slow is {}, not FACTOR@TIME such as 10@2s", quoted(text)));
+    if (!(*factor > 1 && *factor <= kMostSlowFactor))
+      refuse(fmt::format("slow is {}: the factor is not above 1 and at most {:.0f}", quoted(text), kMostSlowFactor));
+    out_.slow_factor = *factor;
+    out_.slow_from_seconds = seconds("slow", *rest, kMostMomentSeconds);
+  }
+
+  void combinations() const {
+    if (has("spawn") && !has("inner")) refuse("spawn is the part of a task before its inner tasks: it needs inner=N");
+    if (has("claim") && has("inner"))
+      refuse("claim has no meaning with inner: the resource of its name says how many tasks a group holds");
+  }
+
+  double seconds(std::string_view key, std::string_view text, double most) const {
     constexpr std::pair<std::string_view, double> kUnits[] = {{"ms", 1e-3}, {"us", 1e-6}, {"s", 1}};
     for (const auto &[unit, unit_seconds] : kUnits) {
       if (!text.ends_with(unit)) continue;
       const std::optional<double> value = number_of<double>(text.substr(0, text.size() - unit.size()));
       if (!value) break;
-      if (!(*value * unit_seconds <= kMostLatencySeconds))
-        refuse(fmt::format("latency is {}, more than {:.0f} s", quoted(text), kMostLatencySeconds));
+      if (!(*value * unit_seconds <= most))
+        refuse(fmt::format("{} is {}, more than {:.0f} s", key, quoted(text), most));
       return *value * unit_seconds;
     }
-    refuse(fmt::format("latency is {}, no time such as 0.5s, 2ms, 30us", quoted(text)));
+    refuse(fmt::format("{} is {}, no time such as 0.5s, 2ms, 30us", key, quoted(text)));
   }
+
+  bool has(std::string_view key) const { return std::find(seen_.begin(), seen_.end(), key) != seen_.end(); }
 
   std::string_view text_;
   WorkerDescription out_;
-  bool latency_seen_ = false, jitter_seen_ = false, claim_seen_ = false;
+  std::vector<std::string_view> seen_;  // keys of settings
 };
 
 }  // namespace
@@ -198,7 +243,32 @@ std::vector<std::pair<std::string, std::uint64_t>> parse_resources(std::string_v
   return resources;
 }
 
-std::vector<SimulatedWorker> to_workers(std::span<const WorkerDescription> descriptions, bool speeds_known) {
+Links parse_links(std::string_view text, std::span<const WorkerDescription> workers) {
+  Links links;
+  const auto has = [&](std::string_view name) {
+    return std::any_of(links.begin(), links.end(), [&](const auto &link) { return link.first == name; });
+  };
+  for (std::optional<std::string_view> rest = text; rest && !text.empty();) {
+    const std::string_view one = cut(rest, ',');
+    std::optional<std::string_view> value = one;
+    const std::string_view name = cut(value, '=');
+    if (!value) complain("link", one, "not NAME=GBPS, such as pcie=25");
+    if (!valid_name(name)) complain("link", one, fmt::format("{} is no name", quoted(name)));
+    if (has(name)) complain("link", one, "it has a speed already");
+    if (std::none_of(workers.begin(), workers.end(), [&](const WorkerDescription &each) { return each.link == name; }))
+      complain("link", one, fmt::format("no worker has :link={}", name));
+    links.emplace_back(name, speed("link", one, *value));
+  }
+  for (const WorkerDescription &each : workers) {
+    if (!each.link.empty() && !has(each.link))
+      complain("link", each.link,
+               fmt::format("worker {} is behind it, and it has no speed, such as {}=25", each.name, each.link));
+  }
+  return links;
+}
+
+std::vector<SimulatedWorker> to_workers(std::span<const WorkerDescription> descriptions, const Links &links,
+                                        bool speeds_known) {
   std::vector<SimulatedWorker> workers;
   for (const WorkerDescription &each : descriptions) {
     SimulatedWorker worker;
@@ -208,6 +278,16 @@ std::vector<SimulatedWorker> to_workers(std::span<const WorkerDescription> descr
     worker.jitter = each.jitter;
     worker.claims = each.claims;
     worker.known_bytes_per_second = speeds_known ? each.bytes_per_second : 0;
+    worker.assumed_latency_seconds = each.assumed_latency_seconds;
+    worker.slow_from_seconds = each.slow_from_seconds;
+    worker.slow_factor = each.slow_factor;
+    worker.fails_at_seconds = each.fails_at_seconds;
+    worker.hangs_at_seconds = each.hangs_at_seconds;
+    worker.member_count = each.members;
+    worker.inner_count = each.inner_count;
+    worker.spawn_seconds = each.spawn_seconds;
+    for (std::size_t i = 0; i < links.size(); ++i)
+      if (links[i].first == each.link) worker.link = i;
     workers.insert(workers.end(), each.count, worker);
   }
   return workers;

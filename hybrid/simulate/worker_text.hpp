@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,7 +16,8 @@ namespace tandem::hybrid {
 
 inline constexpr unsigned kMostWorkers = 4096;  // in all descriptions together; a group counts as its members
 
-// NAME:COUNTxGBPS or NAME:GROUPSxMEMBERSxGBPS, then any of :latency=TIME, :jitter=PART, :claim=N.
+// NAME:COUNTxGBPS or NAME:GROUPSxMEMBERSxGBPS, then any of :latency=TIME, :jitter=PART, :claim=N, :inner=N,
+// :spawn=TIME, :slow=FACTOR@TIME, :fails=TIME, :hangs=TIME, :assumed-latency=TIME, :link=NAME (tandem/tools.h).
 struct WorkerDescription {
   std::string name;
   bool is_groups = false;       // the second form
@@ -25,16 +27,27 @@ struct WorkerDescription {
   double latency_seconds = 0;
   double jitter = 0;
   std::uint64_t claims = 1;  // UINT64_MAX: any number
+  unsigned inner_count = 0;  // 0: the group works on each task as one
+  double spawn_seconds = 0;
+  double slow_from_seconds = kNeverSeconds, slow_factor = 1;
+  double fails_at_seconds = kNeverSeconds, hangs_at_seconds = kNeverSeconds;
+  std::optional<double> assumed_latency_seconds;
+  std::string link;  // empty: none
 };
 
-// These three throw Error (INVALID_ARGUMENT) with the text and what is wrong with it.
+// These four throw Error (INVALID_ARGUMENT) with the text and what is wrong with it.
 std::vector<WorkerDescription> parse_workers(std::span<const std::string_view> texts);
 Policy parse_policy(std::string_view text);
 // "cpu=5,gpu=1": amounts of resources, each the name of some worker.
 std::vector<std::pair<std::string, std::uint64_t>> parse_resources(std::string_view text,
                                                                    std::span<const WorkerDescription> workers);
+// "pcie=25,nvlink=300": bytes per second of links. Each link has a worker, and each worker's link is there.
+using Links = std::vector<std::pair<std::string, double>>;
+Links parse_links(std::string_view text, std::span<const WorkerDescription> workers);
 
-// The workers, in the order of their descriptions. With `speeds_known` the scheduler is told what is written.
-std::vector<SimulatedWorker> to_workers(std::span<const WorkerDescription> descriptions, bool speeds_known);
+// The workers, in the order of their descriptions; their links are indices into `links`. With `speeds_known` the
+// scheduler is told what is written.
+std::vector<SimulatedWorker> to_workers(std::span<const WorkerDescription> descriptions, const Links &links,
+                                        bool speeds_known);
 
 }  // namespace tandem::hybrid

@@ -266,6 +266,7 @@ typedef struct tandem_simulate_options {
   int32_t unknown_speeds; /* non-zero: auto has to learn them; else it is told what is written in `workers` */
   uint32_t reserved;      /* 0 */
   const char *timeline;   /* NULL = none; a file to write: who did which range when, Chrome trace format */
+  const char *links;      /* NULL = none; "pcie=25": GBPS of each link that a worker names */
 } tandem_simulate_options;
 
 typedef struct tandem_simulated_worker {
@@ -273,7 +274,7 @@ typedef struct tandem_simulated_worker {
   uint32_t description; /* index into `workers` of the options */
   uint32_t reserved;
   uint64_t bytes, task_count;
-  double busy_seconds;
+  double busy_seconds;      /* of a group with inner tasks the mean of its cores */
   double idle_tail_seconds; /* between the end of its last task and that of the job; without a task the whole of it */
   double bytes_per_second;  /* while it computed, in this run; of one without a task what was asked for */
 } tandem_simulated_worker;
@@ -297,11 +298,29 @@ typedef struct tandem_simulate_result {
  *     :latency=TIME   of every task, before its first byte: 0.5s, 2ms, 30us; default 0
  *     :jitter=PART    the time of a task is up to this part of it shorter or longer, at random; 0 to 0.9; default 0
  *     :claim=N        groups: tasks that each may hold before they run, or inf; free and budget only; default 1
+ *     :inner=N        groups: each task has a parent part on one core, then N equal inner tasks, each on one core; 1 to
+ *                     4096. With budget a group holds as many tasks as the resource of its name allows, and latency
+ *                     passes between the start of a hold and that of the parent part. With free, or without an amount,
+ *                     a free core takes the next task at once. A free core takes parent parts before inner tasks.
+ *                     Other workers choose before groups. The timeline has a row for each core. Auto cuts tasks of its
+ *                     own for all cores of a group: there a group is one worker, N does not matter, and each task
+ *                     begins after latency and spawn
+ *     :spawn=TIME     of the parent part; the data of a task takes its time beside that; needs inner; default 0
+ *     :slow=FACTOR@TIME        from TIME on FACTOR times as slow; above 1, at most 10^6
+ *     :fails=TIME              at TIME it fails, and says so
+ *     :hangs=TIME              a task that would end at TIME or later never ends
+ *     :assumed-latency=TIME    what auto believes of the latency at first; without it nothing; auto only
+ *     :link=NAME      its data crosses this link. The workers of a link that compute at the same time share its speed
+ *                     equally
+ *   COUNT workers of one description fail, hang and slow down together.
  *   At most 4096 workers in all, members counted. Descriptions of the same name must have the same form.
- *   Free and budget: at most 2^20 tasks, and tasks times workers at most 2^28.
+ *   Free and budget: at most 2^20 tasks, and tasks times workers at most 2^28. With inner tasks at most 2^21 parts of
+ *   tasks, and none of claim, slow, fails, hangs and link.
  *   result_out   struct_bytes and the room for workers are set by the caller; the rest is written on TANDEM_OK
  * Status: INVALID_ARGUMENT (NULL, a description, policy or resource that is none, with its text in the message; a
- *   resource that no worker has the name of; sizes beyond the limits), IO (the timeline), OUT_OF_MEMORY.
+ *   resource that no worker has the name of; a link that no worker is behind, or without a speed; unknown_speeds or
+ *   assumed-latency without auto; sizes beyond the limits; a job that never ends, since workers fail or hang), IO (the
+ *   timeline), OUT_OF_MEMORY.
  * On failure nothing is written but perhaps a part of the timeline.
  * Any thread. Auto takes a second for 256 workers, and time that grows with their cube. */
 TANDEM_API tandem_status tandem_simulate(const tandem_simulate_options *options, tandem_simulate_result *result_out);

@@ -4,15 +4,18 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.hpp"
+#include "hybrid/simulate/board.hpp"
 #include "tests/support/random.hpp"
 
 namespace tandem::test {
 namespace {
 
+using hybrid::parse_links;
 using hybrid::parse_policy;
 using hybrid::parse_resources;
 using hybrid::parse_workers;
@@ -64,9 +67,92 @@ TEST(HybridWorkerText, Groups) {
   EXPECT_EQ(one("cpu:1x1x1:claim=7").claims, 7u);
 }
 
+TEST(HybridWorkerText, InnerTasks) {
+  const WorkerDescription board = one("cpu:1x4x0.25:inner=2:spawn=30ms:latency=0.4s");
+  EXPECT_EQ(board.members, 4u);
+  EXPECT_EQ(board.inner_count, 2u);
+  EXPECT_DOUBLE_EQ(board.spawn_seconds, 0.03);
+  EXPECT_DOUBLE_EQ(board.latency_seconds, 0.4);
+  EXPECT_EQ(one("cpu:1x4x0.25").inner_count, 0u);
+  const auto workers = to_workers(std::vector{board}, {}, true);
+  EXPECT_EQ(workers[0].member_count, 4u);
+  EXPECT_EQ(workers[0].inner_count, 2u);
+  EXPECT_DOUBLE_EQ(workers[0].spawn_seconds, 0.03);
+  EXPECT_DOUBLE_EQ(workers[0].bytes_per_second, 1e9);
+  const std::string text = "worker \"cpu:1x4x1:";
+  EXPECT_EQ(refused("cpu:1x4x1:inner=0"), text + "inner=0\": the number of inner tasks is \"0\", not from 1 to 4096");
+  EXPECT_EQ(refused("cpu:1x4x1:inner=4097"),
+            text + "inner=4097\": the number of inner tasks is \"4097\", not from 1 to 4096");
+  EXPECT_EQ(refused("cpu:1x4x1:inner=-1"),
+            text + "inner=-1\": the number of inner tasks is \"-1\", not from 1 to 4096");
+  EXPECT_EQ(refused("cpu:4x1:inner=2"),
+            "worker \"cpu:4x1:inner=2\": only groups have inner tasks: NAME:GROUPSxMEMBERSxGBPS");
+  EXPECT_EQ(refused("cpu:1x4x1:spawn=1s"),
+            text + "spawn=1s\": spawn is the part of a task before its inner tasks: it needs inner=N");
+  EXPECT_EQ(refused("cpu:1x4x1:inner=2:spawn=-1s"),
+            text + "inner=2:spawn=-1s\": spawn is \"-1s\", no time such as 0.5s, 2ms, 30us");
+  EXPECT_EQ(refused("cpu:1x4x1:inner=2:spawn=3601s"),
+            text + "inner=2:spawn=3601s\": spawn is \"3601s\", more than 3600 s");
+  EXPECT_EQ(refused("cpu:1x4x1:claim=2:inner=2"),
+            text +
+                "claim=2:inner=2\": claim has no meaning with inner: the resource of its name says how many tasks a "
+                "group holds");
+  EXPECT_EQ(refused("cpu:1x4x1:inner=2:inner=2"), text + "inner=2:inner=2\": inner is given twice");
+}
+
+TEST(HybridWorkerText, FaultsAndBeliefs) {
+  const auto workers = to_workers(
+      parse_workers(Texts{"gpu:2x6:slow=2.5@3ms:fails=4s:hangs=5us:assumed-latency=0s", "cpu:1x1"}), {}, true);
+  ASSERT_EQ(workers.size(), 3u);
+  EXPECT_DOUBLE_EQ(workers[1].slow_factor, 2.5);
+  EXPECT_DOUBLE_EQ(workers[1].slow_from_seconds, 3e-3);
+  EXPECT_DOUBLE_EQ(workers[1].fails_at_seconds, 4);
+  EXPECT_DOUBLE_EQ(workers[1].hangs_at_seconds, 5e-6);
+  EXPECT_EQ(workers[1].assumed_latency_seconds, 0.0);
+  EXPECT_EQ(workers[2].slow_from_seconds, hybrid::kNeverSeconds);
+  EXPECT_EQ(workers[2].fails_at_seconds, hybrid::kNeverSeconds);
+  EXPECT_EQ(workers[2].hangs_at_seconds, hybrid::kNeverSeconds);
+  EXPECT_EQ(workers[2].assumed_latency_seconds, std::nullopt);
+  const std::string text = "worker \"a:1x1:";
+  EXPECT_EQ(refused("a:1x1:slow=2"), text + "slow=2\": slow is \"2\", not FACTOR@TIME such as 10@2s");
+  EXPECT_EQ(refused("a:1x1:slow=@2s"), text + "slow=@2s\": slow is \"@2s\", not FACTOR@TIME such as 10@2s");
+  EXPECT_EQ(refused("a:1x1:slow=1@2s"),
+            text + "slow=1@2s\": slow is \"1@2s\": the factor is not above 1 and at most 1000000");
+  EXPECT_EQ(refused("a:1x1:slow=2e6@2s"),
+            text + "slow=2e6@2s\": slow is \"2e6@2s\": the factor is not above 1 and at most 1000000");
+  EXPECT_EQ(refused("a:1x1:slow=10@2"), text + "slow=10@2\": slow is \"2\", no time such as 0.5s, 2ms, 30us");
+  EXPECT_EQ(refused("a:1x1:fails=soon"), text + "fails=soon\": fails is \"soon\", no time such as 0.5s, 2ms, 30us");
+  EXPECT_EQ(refused("a:1x1:hangs=2e9s"), text + "hangs=2e9s\": hangs is \"2e9s\", more than 1000000000 s");
+  EXPECT_EQ(refused("a:1x1:assumed-latency=3601s"),
+            text + "assumed-latency=3601s\": assumed-latency is \"3601s\", more than 3600 s");
+  EXPECT_EQ(refused("a:1x1:fails=1s:fails=1s"), text + "fails=1s:fails=1s\": fails is given twice");
+}
+
+TEST(HybridWorkerText, LinksAreThere) {
+  const auto workers = parse_workers(Texts{"cpu:1x1", "gpu:2x6:link=pcie", "fpga:1x3:link=usb"});
+  const hybrid::Links links = parse_links("usb=0.5,pcie=25", workers);
+  EXPECT_EQ(links, (hybrid::Links{{"usb", 0.5e9}, {"pcie", 25e9}}));
+  const auto simulated = to_workers(workers, links, true);
+  EXPECT_EQ(simulated[0].link, std::nullopt);
+  EXPECT_EQ(simulated[1].link, 1u);
+  EXPECT_EQ(simulated[2].link, 1u);
+  EXPECT_EQ(simulated[3].link, 0u);
+  EXPECT_TRUE(parse_links("", parse_workers(Texts{"cpu:1x1"})).empty());
+  const auto refusal_of = [&](std::string_view text) { return refusal([&] { parse_links(text, workers); }); };
+  EXPECT_EQ(refusal_of("pcie=25"), "link \"usb\": worker fpga is behind it, and it has no speed, such as usb=25");
+  EXPECT_EQ(refusal_of("pcie=25,usb=1,nvlink=300"), "link \"nvlink=300\": no worker has :link=nvlink");
+  EXPECT_EQ(refusal_of("pcie=25,pcie=2,usb=1"), "link \"pcie=2\": it has a speed already");
+  EXPECT_EQ(refusal_of("pcie"), "link \"pcie\": not NAME=GBPS, such as pcie=25");
+  EXPECT_EQ(refusal_of("=25"), "link \"=25\": \"\" is no name");
+  EXPECT_EQ(refusal_of("pcie=fast"), "link \"pcie=fast\": \"fast\" is no speed in GB/s");
+  EXPECT_EQ(refusal_of("pcie=0"), "link \"pcie=0\": \"0\" GB/s is not from 1e-06 to 1000000");
+  for (const char *text : {",", "pcie=25,", "pcie=25,,usb=1", "pcie=-1", "pcie=nan"}) refusal_of(text);
+  EXPECT_EQ(refused("gpu:1x1:link="), "worker \"gpu:1x1:link=\": link is \"\", no name");
+}
+
 TEST(HybridWorkerText, WorkersInTheOrderOfTheirDescriptions) {
   const auto descriptions = parse_workers(Texts{"cpu:2x0.5", "gpu:1x6", "cpu:1x1"});
-  const auto known = to_workers(descriptions, true), unknown = to_workers(descriptions, false);
+  const auto known = to_workers(descriptions, {}, true), unknown = to_workers(descriptions, {}, false);
   ASSERT_EQ(known.size(), 4u);
   const double speeds[] = {0.5e9, 0.5e9, 6e9, 1e9};
   for (std::size_t i = 0; i < 4; ++i) {
@@ -89,8 +175,10 @@ TEST(HybridWorkerText, RefusedWithASentence) {
             "worker \"cpu:4x1:latency=2\": latency is \"2\", no time such as 0.5s, 2ms, 30us");
   EXPECT_EQ(refused("cpu:4x1:jitter=1"), "worker \"cpu:4x1:jitter=1\": jitter is \"1\", not from 0 to 0.9");
   EXPECT_EQ(refused("cpu:4x1:claim=2"), "worker \"cpu:4x1:claim=2\": only groups claim: NAME:GROUPSxMEMBERSxGBPS");
-  EXPECT_EQ(refused("cpu:4x1:speed=2"),
-            "worker \"cpu:4x1:speed=2\": \"speed\" is unknown; known: latency, jitter, claim");
+  EXPECT_EQ(
+      refused("cpu:4x1:speed=2"),
+      "worker \"cpu:4x1:speed=2\": \"speed\" is unknown; known: latency, jitter, claim, inner, spawn, slow, fails, "
+      "hangs, assumed-latency, link");
   EXPECT_EQ(refused("cpu:4x1:jitter=0:jitter=0"), "worker \"cpu:4x1:jitter=0:jitter=0\": jitter is given twice");
   EXPECT_EQ(refused("a\x1b[2J:1x1"),
             "worker \"a?[2J:1x1\": \"a?[2J\" is no name: 1 to 31 letters, digits, '_', '-' or '.'");
@@ -182,9 +270,11 @@ TEST(HybridWorkerText, Resources) {
 // Whatever the text: a machine within the limits that can be simulated, or a refusal.
 TEST(HybridWorkerText, AnyText) {
   Random random(41);
-  const std::string_view good[] = {"cpu:1x4x0.3:claim=inf", "gpu:1x6:latency=2ms", "a:16x1e2:jitter=0.3",
-                                   "b:2x3x0.001:claim=12:latency=10us"};
-  const std::string_view letters = "0123456789xxx:::==..abcglms-+einf ";
+  const std::string_view good[] = {"cpu:1x4x0.3:claim=inf",     "gpu:1x6:latency=2ms",
+                                   "a:16x1e2:jitter=0.3",       "b:2x3x0.001:claim=12:latency=10us",
+                                   "c:1x4x1:inner=2:spawn=3ms", "d:2x6:slow=9@1ms:assumed-latency=1ms",
+                                   "e:4x1:fails=1s:hangs=2s"};
+  const std::string_view letters = "0123456789xxx:::==..@abcglms-+einf ";
   unsigned accepted = 0;
   for (unsigned i = 0; i < 50'000; ++i) {
     std::string text(good[random.below(std::size(good))]);
@@ -209,15 +299,21 @@ TEST(HybridWorkerText, AnyText) {
       ASSERT_TRUE(it.latency_seconds >= 0 && it.latency_seconds <= 3600) << text;
       ASSERT_TRUE(it.jitter >= 0 && it.jitter <= 0.9) << text;
       ASSERT_GE(it.claims, 1u) << text;
+      ASSERT_TRUE(it.inner_count <= 4096 && (it.inner_count == 0 || it.claims == 1)) << text;
+      ASSERT_TRUE(it.spawn_seconds >= 0 && it.spawn_seconds <= 3600) << text;
+      ASSERT_TRUE(it.slow_factor >= 1 && it.slow_factor <= 1e6 && it.slow_from_seconds >= 0) << text;
+      ASSERT_TRUE(it.fails_at_seconds >= 0 && it.hangs_at_seconds >= 0) << text;
       if (it.count > 16) continue;
       hybrid::Simulation simulation;
-      simulation.workers = to_workers(descriptions, random.chance(50));
+      simulation.workers = to_workers(descriptions, {}, random.chance(50));
       simulation.work_bytes = 1 << 20;
       simulation.chunk_bytes = 1 << 17;
       simulation.policy = static_cast<Policy>(random.below(3));
-      const hybrid::SimulationResult result = simulate(simulation);
-      ASSERT_TRUE(result.completed) << text;
-      ASSERT_TRUE(std::isfinite(result.makespan_seconds) && result.makespan_seconds > 0) << text;
+      const bool is_board = it.inner_count > 0 && simulation.policy != Policy::automatic;
+      const hybrid::SimulationResult result = is_board ? simulate_board(simulation).run : simulate(simulation);
+      const bool may_stop = std::min(it.fails_at_seconds, it.hangs_at_seconds) < hybrid::kNeverSeconds;
+      ASSERT_TRUE(result.completed || may_stop) << text;
+      ASSERT_TRUE(std::isfinite(result.makespan_seconds) && (result.makespan_seconds > 0 || may_stop)) << text;
     } catch (const base::Error &error) {
       ASSERT_EQ(error.status(), TANDEM_ERROR_INVALID_ARGUMENT) << text;
     }
