@@ -290,7 +290,7 @@ class Machine {
   }
 
   const Simulation &simulation_;
-  Random random_;
+  SplitMix random_;
   std::vector<Group> groups_;
   Share share_;
   std::vector<State> state_;
