@@ -22,4 +22,15 @@ class Error : public std::exception {
 
 [[noreturn]] inline void fail(tandem_status status, std::string message) { throw Error(status, std::move(message)); }
 
+// What an exception says, for the log.
+inline std::string what_of(const std::exception_ptr &error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception &each) {
+    return each.what();
+  } catch (...) {
+    return "unknown";
+  }
+}
+
 }  // namespace tandem::base

@@ -68,13 +68,14 @@ Mode tuned_operation_mode(TunedOperation operation) noexcept;
 // How fast a worker of a hybrid was.
 struct SpeedEntry {
   std::string machine;                                // the model of its CPU
-  std::string worker;                                 // "cpu", "cpu:1" (a NUMA node), "opencl:0:0"
+  std::string worker;                                 // "cpu", "opencl:0:0"
   TunedOperation operation = TunedOperation::encode;  // encode: also decode and repair
   unsigned k = 0, m = 0;                              // shards that are read, and that are written or compared
   unsigned lanes = 1;                                 // each is a thread of the CPU, or a queue of a device
-  double bytes_per_second = 0;                        // of data, of one lane, with the other workers at work
-  double alone_bytes_per_second = 0;                  // of the CPU: with no device at work; 0: not known
-  double start_up_seconds = 0;                        // of a device: how much longer its first task took
+  // Of data, of one lane with the other workers at work; and with none of them. 0: not known. A task, or a run, of b
+  // bytes takes its latency and b / speed.
+  double bytes_per_second = 0, latency_seconds = 0;
+  double alone_bytes_per_second = 0, alone_latency_seconds = 0;
   std::string date;                                   // UTC, "2025-11-21T16:55:20Z": compared as text
 };
 // Machine, worker, operation, k and m.

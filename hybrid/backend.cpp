@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/fork.hpp"
 #include "base/signals.hpp"
+#include "core/recorded_run.hpp"
 #include "hybrid/runtime/prepared.hpp"
 #include "hybrid/runtime/runtime.hpp"
 
@@ -18,19 +19,22 @@ using core::Control;
 using core::MemoryKind;
 using core::Task;
 
+// Of a run that tries out members one after the other: what each does at first, and the largest parts.
+constexpr std::uint64_t kTryPart = 16, kMostTryBytes = 1 << 20;
+
 class HybridBackend final : public core::Backend {
  public:
   HybridBackend(Options options, const base::Log &log) : options_(std::move(options)), log_(log) {
     if (options_.members.empty()) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "hybrid: no device is named");
-    // A device is never given the caller's own memory.
-    if (options_.alone == nullptr && !options_.members.front().is_in_place) options_.inline_bytes = 0;
+    // A device is not called for what is not worth a thread.
+    if (options_.alone == nullptr) options_.inline_bytes = 0;
     traits_of_members_ = traits_for(options_.members, options_.name);
     traits_.store(&traits_of_members_);
   }
 
   ~HybridBackend() override {
-    Shared *shared = shared_.get_if_made();
-    if (shared == nullptr) return;  // in a child the parent's threads are not there
+    Shared *shared = shared_.get_if_made();  // in a child the parent's threads are not there
+    if (shared == nullptr) return;
     if (shared->search.joinable()) shared->search.join();
     if (shared->runtime == nullptr) return;
     shared->runtime->stop();
@@ -41,7 +45,7 @@ class HybridBackend final : public core::Backend {
 
   std::shared_ptr<const core::Prepared> prepare(const core::Operator &what) override {
     auto prepared = std::make_shared<HybridPrepared>(what, small().prepare(what));
-    // Whoever was asked for by name must be there, when the first matrix is prepared. Later, and in a child, a device
+    // Whoever was asked for by name must be there, when the first operator is prepared. Later, and in a child, a device
     // that is lost is one whose work goes to the others.
     if (was_complete_.load(std::memory_order_relaxed)) return prepared;
     for (std::size_t i = 0; i < options_.members.size(); ++i)
@@ -87,10 +91,8 @@ class HybridBackend final : public core::Backend {
     }
     look_for_more(moved);
     Runtime &all = runtime(shared_.get());
-    const WorkKind kind = kind_of(shared.front(), moved);
-    if (is_shared(all, kind, moved)) return all.run(shared, control);
-    for (Task &task : shared) task.prepared = hybrid_of(task).small.get();
-    run_alone(all, kind, moved, [&] { options_.alone->run(shared, control); });
+    if (options_.policy == Policy::automatic && all.members().size() > 1) try_out(all, &shared, control);
+    if (!shared.empty()) run_by(all, choice(all, shared), shared, control);
   }
 
   std::unique_ptr<core::Ticket> submit(std::span<const Task> tasks, Control &control) override {
@@ -118,7 +120,7 @@ class HybridBackend final : public core::Backend {
     if (Shared *shared = shared_.get_if_made()) {
       const std::lock_guard lock(shared->mutex);
       if (shared->runtime != nullptr) {  // with what was discovered
-        for (const auto &each : shared->runtime->backends()) calls += each->kernel_calls();
+        for (const Member &each : shared->runtime->members()) calls += each.backend->kernel_calls();
         return calls;
       }
     }
@@ -177,8 +179,8 @@ class HybridBackend final : public core::Backend {
     return options_.alone != nullptr ? *options_.alone : *options_.members.front().backend;
   }
 
-  static WorkKind kind_of(const Task &task, std::uint64_t moved) {
-    return {task.mode, task.prepared->columns(), task.prepared->rows(), size_class_of(moved)};
+  static WorkKind kind_of(const Task &task) {
+    return {task.mode, task.prepared->columns(), task.prepared->rows()};
   }
 
   void run_small(Task task, Control &control) {
@@ -186,20 +188,56 @@ class HybridBackend final : public core::Backend {
     small().run({&task, 1}, control);
   }
 
-  bool is_shared(Runtime &all, const WorkKind &kind, std::uint64_t moved) const {
-    if (options_.alone == nullptr) return true;
-    return options_.policy == Policy::automatic ? all.is_worth_sharing(kind, moved) : all.has_devices();
+  std::size_t choice(Runtime &all, std::span<const Task> tasks) const {
+    if (all.members().size() == 1) return 0;
+    return options_.policy == Policy::automatic ? all.choose(kind_of(tasks.front()), Work(tasks).bytes()) : kTogether;
   }
 
-  template <class Body>
-  static void run_alone(Runtime &all, const WorkKind &kind, std::uint64_t moved, Body body) {
-    const Runtime::AloneRun run = all.begin_alone();
-    struct End {
-      ~End() { runtime.end_alone(); }
-      Runtime &runtime;
-    } const end{all};
-    body();
-    all.ran_alone(run, kind, moved);
+  // One member does all of it, or they share it.
+  void run_by(Runtime &all, std::size_t member, std::span<const Task> tasks, Control &control) {
+    const Work work(tasks);
+    if (member == kTogether) return all.run(tasks, control);
+    const std::vector<Member> members = all.members();
+    const bool is_cpu = members[member].is_in_place;
+    core::Backend &backend = is_cpu ? *options_.alone : *members[member].backend;
+    const double start = base::Timeline::now();
+    try {
+      if (!is_cpu && members.size() > 1 && tasks.front().mode == core::Mode::accumulate) {
+        all.run(tasks, control, member);  // where the XOR is done once, whatever becomes of the device
+      } else {
+        Chunk chunk(backend);
+        for (const TaskPart &part : chunk.cut(work, {0, work.bytes()})) {
+          const HybridPrepared &prepared = hybrid_of(work.task(part.task));
+          chunk.prepared.push_back(is_cpu ? prepared.small.get() : prepared.of(member, backend).get());
+        }
+        chunk.lay_out(work, Staged::nothing);
+        const core::RecordedRun recorded(is_cpu ? nullptr : options_.timeline, backend.traits().name, chunk.tasks());
+        chunk.run(control);
+        chunk.merge_mismatches(work);
+      }
+    } catch (const base::Error &error) {
+      if (is_cpu || members.size() == 1 || error.status() == TANDEM_ERROR_CANCELLED) throw;
+      all.failed_alone(member, std::current_exception());
+      return run_by(all, choice(all, tasks), tasks, control);
+    }
+    all.ran_alone(member, kind_of(tasks.front()), work.bytes(), base::Timeline::now() - start);
+  }
+
+  // A device on the cores of the CPU is never used beside it. As long as it is not known which of the two is faster,
+  // each does some parts of a run by itself: two sizes, and one before them that is not timed. *tasks: what is left.
+  void try_out(Runtime &all, std::vector<Task> *tasks, Control &control) {
+    while (const std::optional<std::size_t> member = all.untried(kind_of(tasks->front()))) {
+      for (const std::uint64_t size : {0, 1, 2}) {
+        if (tasks->empty()) return;
+        const Work work(*tasks);
+        const std::uint64_t bytes = std::min(work.bytes() / kTryPart, kMostTryBytes) * std::max<std::uint64_t>(size, 1);
+        const std::uint64_t end = work.cut(std::max<std::uint64_t>(bytes, 1));
+        const std::vector<Task> part = work.tasks({0, end});
+        run_by(all, *member, part, control);
+        if (size == 0) all.forget_alone(*member, kind_of(part.front()));
+        *tasks = work.tasks({end, work.bytes()});
+      }
+    }
   }
 
   void run_on_device(const Task &task, Control &control) {
@@ -208,10 +246,10 @@ class HybridBackend final : public core::Backend {
   }
 
   std::pair<std::size_t, std::shared_ptr<core::Backend>> member_for(MemoryKind memory) {
-    const auto backends = runtime(shared_.get()).backends();
-    for (std::size_t i = 0; i < backends.size(); ++i) {
-      const auto &memories = backends[i]->traits().memories;
-      if (std::find(memories.begin(), memories.end(), memory) != memories.end()) return {i, backends[i]};
+    const auto members = runtime(shared_.get()).members();
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      const auto &memories = members[i].backend->traits().memories;
+      if (std::find(memories.begin(), memories.end(), memory) != memories.end()) return {i, members[i].backend};
     }
     base::fail(TANDEM_ERROR_UNSUPPORTED,
                fmt::format("hybrid: none of its devices takes memory kind {}", static_cast<std::int32_t>(memory)));
@@ -270,6 +308,23 @@ class HybridBackend final : public core::Backend {
 };
 
 }  // namespace
+
+Worth worth_of(const core::SpeedEntry &cpu, const core::SpeedEntry &device) {
+  if (!(cpu.alone_bytes_per_second > 0) || !(device.bytes_per_second > 0)) return {0, UINT64_MAX};
+  // Speeds of data serve as well as those of bytes moved.
+  Way ways[2];
+  const core::SpeedEntry *entries[2] = {&cpu, &device};
+  for (std::size_t i = 0; i < 2; ++i) {
+    const core::SpeedEntry &entry = *entries[i];
+    ways[i].lanes = entry.lanes;
+    if (entry.bytes_per_second > 0) ways[i].together = Speed(entry.latency_seconds, entry.bytes_per_second);
+    if (entry.alone_bytes_per_second > 0)
+      ways[i].alone = Speed(entry.alone_latency_seconds, entry.alone_bytes_per_second * entry.lanes);
+  }
+  const double beside = cpu.bytes_per_second > 0 ? cpu.bytes_per_second : cpu.alone_bytes_per_second;
+  return {(beside * cpu.lanes + device.bytes_per_second * device.lanes) / (cpu.alone_bytes_per_second * cpu.lanes),
+          worth_from(ways)};
+}
 
 std::unique_ptr<core::Backend> make_backend(Options options, const base::Log &log) {
   return std::make_unique<HybridBackend>(std::move(options), log);

@@ -1,5 +1,6 @@
 #include "hybrid/policy/choice.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include "hybrid/policy/rule.hpp"
@@ -8,6 +9,7 @@ namespace tandem::hybrid {
 namespace {
 
 constexpr double kLeastGain = 0.05;  // of the time: less is lost by what is not known exactly
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 50;
 
 double alone_seconds(const Way &way, double bytes) {
   if (way.alone.is_seen()) return way.alone.seconds_for(bytes);
@@ -19,10 +21,9 @@ double alone_seconds(const Way &way, double bytes) {
 std::size_t choose(std::span<const Way> ways, double bytes) {
   std::size_t best = kTogether;
   double best_seconds = std::numeric_limits<double>::infinity();
-  bool is_unknown = false;
   for (std::size_t i = 0; i < ways.size(); ++i) {
-    if (!ways[i].together.is_seen() && !ways[i].alone.is_seen()) {
-      is_unknown = true;
+    if (!ways[i].is_seen()) {
+      if (ways[i].may_share) return kTogether;
       continue;
     }
     const double seconds = alone_seconds(ways[i], bytes);
@@ -30,16 +31,28 @@ std::size_t choose(std::span<const Way> ways, double bytes) {
     best = i;
     best_seconds = seconds;
   }
-  if (is_unknown) return kTogether;
   const double together = finish_seconds(
       [&](auto body) {
         for (const Way &each : ways) {
-          if (each.may_share && each.together.is_seen())
-            body(Candidate{each.together.bytes_per_second() * each.lanes, each.together.latency_seconds()});
+          if (!each.may_share || !each.is_seen()) continue;
+          const Speed &speed = each.together.is_seen() ? each.together : each.alone;
+          body(Candidate{speed.bytes_per_second() * (each.together.is_seen() ? each.lanes : 1),
+                         speed.latency_seconds()});
         }
       },
       bytes);
   return together < (1 - kLeastGain) * best_seconds ? kTogether : best;
+}
+
+std::uint64_t worth_from(std::span<const Way> ways) {
+  const auto is_worth_it = [&](std::uint64_t bytes) { return choose(ways, static_cast<double>(bytes)) != 0; };
+  if (!is_worth_it(kMostBytes)) return UINT64_MAX;
+  std::uint64_t too_few = 0, enough = kMostBytes;
+  while (enough - too_few > 1) {
+    const std::uint64_t middle = too_few + (enough - too_few) / 2;
+    (is_worth_it(middle) ? enough : too_few) = middle;
+  }
+  return enough;
 }
 
 }  // namespace tandem::hybrid

@@ -64,7 +64,6 @@ void Share::leave(unsigned index) noexcept {
   if (lane.is_here.exchange(false)) count(lane, -1);
 }
 
-// In place: only its own thread comes here.
 void Share::count(Lane &lane, int change) noexcept {
   State &state = groups_[lane.group];
   if (!state.group.is_in_place) return;
@@ -92,7 +91,8 @@ void Share::each_candidate(double now, std::size_t without, Body body) const {
     if (state.group.is_in_place) {
       // Lanes that are not known yet are as fast as the others.
       const int known = state.known.load(std::memory_order_relaxed), here = state.here.load(std::memory_order_relaxed);
-      if (known > 0) body(Candidate{state.sum.load(std::memory_order_relaxed) * here / known, 0});
+      const double at_work = std::min<double>(here, room_.load(std::memory_order_relaxed));
+      if (known > 0) body(Candidate{state.sum.load(std::memory_order_relaxed) * at_work / known, 0});
       continue;
     }
     const double speed = state.bytes_per_second.load(std::memory_order_relaxed);
@@ -159,7 +159,12 @@ bool Share::finish_chunk(unsigned index, const Range &range, double seconds) noe
       if (old == 0) state.known.fetch_add(1, std::memory_order_relaxed);
     }
   }
-  return add_done(range.bytes());
+  return add_done(index, range.bytes());
+}
+
+bool Share::add_done(unsigned lane, std::uint64_t bytes) noexcept {
+  groups_[lanes_[lane].group].done.fetch_add(bytes, std::memory_order_relaxed);
+  return done_.fetch_add(bytes) + bytes == options_.work_bytes;
 }
 
 std::optional<Piece> Share::take_back(unsigned index, double now) {

@@ -53,7 +53,11 @@ class Share {
 
   std::size_t lane_count() const noexcept { return lanes_.size(); }
 
-  // A lane is counted on while it is here: between these two. In place: any thread.
+  void set_cut(std::function<std::uint64_t(std::uint64_t)> cut) { options_.cut = std::move(cut); }
+  // At most so many lanes that work in place are at work at once. Any thread.
+  void set_room(std::uint64_t lanes) noexcept { room_.store(static_cast<double>(lanes), std::memory_order_relaxed); }
+
+  // A lane is counted on while it is here: between these two. By its own thread, or while that one has nothing to do.
   void enter(unsigned lane) noexcept;
   void leave(unsigned lane) noexcept;
 
@@ -90,9 +94,10 @@ class Share {
   // When look(), or a lane that got nothing, should be asked again though nothing has happened.
   double next_look(double now) const;
 
-  bool add_done(std::uint64_t bytes) noexcept { return done_.fetch_add(bytes) + bytes == options_.work_bytes; }
+  // By a lane of a device, when what claim() said is written.
+  bool add_done(unsigned lane, std::uint64_t bytes) noexcept;
   bool is_done() const noexcept { return done_.load() == options_.work_bytes; }
-  std::uint64_t done_bytes() const noexcept { return done_.load(); }
+  std::uint64_t done_by(std::size_t group) const noexcept { return groups_[group].done.load(); }
   std::uint64_t left_bytes() const noexcept;  // that nobody has taken
   // Changes each time that work came back.
   std::uint64_t returns() const noexcept { return returns_.load(); }
@@ -118,6 +123,7 @@ class Share {
     std::atomic<double> sum{0};             // in place: of the lanes that are here and known
     std::atomic<int> here{0}, known{0};     // lanes that are here; those of them that are known
     std::atomic<double> bytes_per_second{0}, latency_seconds{0};  // of a device's lane; 0: unknown
+    std::atomic<std::uint64_t> done{0};     // bytes
     unsigned first_lane = 0;
     unsigned pieces = 0;  // in flight
   };
@@ -153,6 +159,7 @@ class Share {
   std::atomic<std::uint64_t> ends_{0};  // of what nobody has taken, in grains: front << 32 | back
   std::atomic<std::uint64_t> done_{0};
   std::atomic<std::uint64_t> returns_{0};
+  std::atomic<double> room_{std::numeric_limits<double>::infinity()};
   RangeSet returned_;
   std::atomic<std::uint64_t> returned_bytes_{0};
   std::atomic<int> unknown_pieces_{0};  // in flight, of devices whose speed is unknown

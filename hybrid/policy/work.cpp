@@ -41,15 +41,26 @@ std::uint64_t Work::cut(std::uint64_t position) const noexcept {
   return left <= step - rest ? starts_[i + 1] : position + (step - rest);
 }
 
-std::vector<TaskPart> Work::parts(const Range &range) const {
-  std::vector<TaskPart> list;
+void Work::parts(const Range &range, std::vector<TaskPart> *parts_out) const {
+  parts_out->clear();
   for (std::uint64_t at = range.begin; at < range.end;) {
     const std::size_t i = task_at(at);
     const std::uint64_t end = std::min(range.end, starts_[i + 1]);
-    list.push_back({i, (at - starts_[i]) / weight(i), (end - at) / weight(i)});
+    parts_out->push_back({i, (at - starts_[i]) / weight(i), (end - at) / weight(i)});
     at = end;
   }
-  return list;
+}
+
+std::vector<core::Task> Work::tasks(const Range &range) const {
+  std::vector<TaskPart> list;
+  parts(range, &list);
+  std::vector<core::Task> tasks;
+  for (const TaskPart &part : list) {
+    tasks.push_back(tasks_[part.task]);
+    tasks.back().offset_bytes += part.offset_bytes;
+    tasks.back().length_bytes = part.length_bytes;
+  }
+  return tasks;
 }
 
 }  // namespace tandem::hybrid

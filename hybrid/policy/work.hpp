@@ -1,4 +1,4 @@
-// The tasks of one run laid end to end, so that the ledger deals in ranges of one long axis. A position counts the
+// The tasks of one run laid end to end, so that a run deals in ranges of one long axis. A position counts the
 // bytes that are moved, inputs and outputs, up to there; where tasks may be cut, and which parts of them a range is,
 // this says.
 #pragma once
@@ -25,7 +25,9 @@ class Work {
 
   std::uint64_t bytes() const noexcept { return starts_.back(); }
   std::uint64_t cut(std::uint64_t position) const noexcept;  // the first cut there or beyond
-  std::vector<TaskPart> parts(const Range &range) const;     // of a range between two cuts
+  // The parts of a range between two cuts. Reuses the vector's memory.
+  void parts(const Range &range, std::vector<TaskPart> *parts_out) const;
+  std::vector<core::Task> tasks(const Range &range) const;   // the same as tasks
   const core::Task &task(std::size_t index) const noexcept { return tasks_[index]; }
   std::size_t task_count() const noexcept { return tasks_.size(); }
 

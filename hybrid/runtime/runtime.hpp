@@ -1,7 +1,8 @@
-// The threads of a hybrid and what they share: one thread per lane of each member, the runs under way, the resources,
-// what was learned. All of it under one lock, which nobody holds while coding or copying.
+// The threads of a hybrid and what they share: one thread per lane of each member, and the runs under way. All of it
+// under one lock, except the CPU's way through a run, chunk after chunk, which takes none.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <list>
 #include <map>
@@ -12,77 +13,85 @@
 #include <vector>
 
 #include "hybrid/factory.hpp"
-#include "hybrid/policy/worth.hpp"
-#include "hybrid/runtime/job.hpp"
+#include "hybrid/policy/memory.hpp"
+#include "hybrid/policy/share.hpp"
+#include "hybrid/policy/work.hpp"
+#include "hybrid/runtime/chunk.hpp"
 
 namespace tandem::hybrid {
+
+// One run under way.
+struct Job {
+  Job(Work all_work, Share::Options options, std::vector<Group> groups, core::Control &caller)
+      : work(std::move(all_work)), share(std::move(options), std::move(groups)), control(&caller) {}
+
+  bool is_open() const noexcept { return !closed.load(std::memory_order_relaxed) && !control->cancelled(); }
+
+  const Work work;
+  Share share;
+  core::Control *control;             // of the caller, that may be gone when `closed`
+  core::Control device_control;       // for runs that may outlive the call
+  WorkKind kind = {};
+  std::vector<const core::Prepared *> cpu_forms;  // of each task
+  std::vector<bool> is_ready;                     // by member: its forms are made
+  std::string what;  // "assign 4x10", for people
+  double start_seconds = 0;
+  std::uint64_t returns_seen = 0;
+
+  std::atomic<bool> closed{false};  // the call has its end: its memory is not touched any more
+  unsigned lanes_at_work = 0;
+  unsigned touching = 0;  // lanes that may be touching the caller's memory now
+  std::exception_ptr error, device_error;
+  std::condition_variable changed;
+};
 
 class Runtime : public std::enable_shared_from_this<Runtime> {
  public:
   Runtime(const Options &options, const base::Log &log);
-  ~Runtime();
   Runtime(const Runtime &) = delete;
   Runtime &operator=(const Runtime &) = delete;
 
   // More members, for the runs that come.
   void add(std::vector<Member> members);
+  std::vector<Member> members() const;
 
-  // Whether a run that moves so many bytes is worth sharing, or better left to the CPU alone. Policy automatic; to be
-  // asked once a run.
-  bool is_worth_sharing(const WorkKind &kind, std::uint64_t bytes);
+  // Which member does a run alone, or kTogether. Policies free and budget share all runs.
+  std::size_t choose(const WorkKind &kind, std::uint64_t bytes);
+  // A member, if any, of which it is not known what it does alone, where that must be known: of the CPU and a device on
+  // its cores one does all.
+  std::optional<std::size_t> untried(const WorkKind &kind) const;
+  void ran_alone(std::size_t member, const WorkKind &kind, std::uint64_t bytes, double seconds);
+  void forget_alone(std::size_t member, const WorkKind &kind);
+  void failed_alone(std::size_t member, std::exception_ptr error);  // its work is done by others
 
-  // Runs tasks of host memory, all with rows, columns and bytes. Throws Error.
-  void run(std::span<const core::Task> tasks, core::Control &control);
-
-  // A run that Options::alone did: it is learned from. To be called by the thread that called for the run.
-  struct AloneRun {
-    double start_seconds;
-    std::uint64_t number;  // 0: others were under way when it began
-  };
-  AloneRun begin_alone();
-  void end_alone() noexcept;  // whatever came of it
-  void ran_alone(const AloneRun &run, const WorkKind &kind, std::uint64_t bytes);
-
-  bool has_devices() const;
+  // Runs tasks of host memory, all with rows, columns and bytes, on all members or on this one. Throws Error.
+  void run(std::span<const core::Task> tasks, core::Control &control, std::size_t only = kTogether);
 
   // Ends the threads. One whose device does not answer is left behind, with all that it may still write to.
   void stop() noexcept;
 
-  std::vector<std::shared_ptr<core::Backend>> backends() const;
-
-  // What this process has learned: of whom it did not know before, or knew otherwise.
   std::vector<core::SpeedEntry> learned() const;
 
  private:
   struct MemberState {
-    explicit MemberState(Member given) : member(std::move(given)), start_up_seconds(member.start_up_seconds) {}
-
+    explicit MemberState(Member given) : member(std::move(given)) {}
     Member member;
-    double start_up_seconds;    // of its first task: assumed, remembered, or measured
-    std::string recalled_date;  // of what was remembered
-    double feeding = 0;         // a device's lane at work: so much of a core, measured
-    double first_seconds = 0;   // what its first task took, and moved
-    double first_bytes = 0;
-    WorkKind first_kind = {};
     unsigned failures = 0;
     unsigned lanes_given_up = 0;  // while there are any, the others get nothing either
     bool is_out = false;          // it has failed too often
-    bool is_started = false;      // its first task is done
-    double missed_seconds = 0;    // of runs that were over too soon for it to be started
   };
   struct Lane {
     unsigned index;
+    unsigned index_in_member;
     std::size_t member;
+    unsigned row = 0;  // of the timeline
     std::thread thread;
     std::shared_ptr<Job> job;  // what it works on
-    std::uint64_t chunk = 0;
+    std::uint64_t piece = 0;   // of a device
     std::optional<double> on_device_since;
+    bool is_direct = false;  // it uses the caller's memory meanwhile
     bool is_given_up = false;
     bool has_ended = false;
-    bool counts = false;     // among the devices at work: it is not being started
-    bool wants_cpu = false;  // there was none, though this runtime may have one more
-    double timeline_bytes = 0, timeline_seconds = 0;
-    bool holds_cpu = false;  // a unit of Options::resources, whose other holders are not of this runtime
   };
   using Lock = std::unique_lock<std::mutex>;
 
@@ -104,7 +113,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
    public:
     explicit Touch(Job &job) : job_(&job) { ++job.touching; }
     ~Touch() {
-      if (--job_->touching == 0 && job_->closed) job_->changed.notify_all();
+      if (--job_->touching == 0) job_->changed.notify_all();
     }
     Touch(const Touch &) = delete;
     Touch &operator=(const Touch &) = delete;
@@ -113,38 +122,38 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
     Job *job_;
   };
 
-  std::shared_ptr<Job> open_job(std::span<const core::Task> tasks, core::Control &control);
-  void close_job(Job &job, Lock &lock);
+  bool can_work(const MemberState &state) const noexcept;
+  std::vector<Way> ways(const WorkKind &kind) const;
+  std::shared_ptr<Job> open_job(std::span<const core::Task> tasks, core::Control &control, std::size_t only);
   bool start_threads();
-  bool nobody_can_work(const Job &job) const;
+  bool is_stranded(const Job &job) const;
+  void wait_until_over(Job &job, Lock &lock);
+  void close_job(Job &job, Lock &lock);
+  void give_up_late_lanes(double at);
+  void set_room(Job &job) const;
+  void wake_for_returns(Job &job);
+  bool has_room(const Member &member, const core::Control &control) const;
+  std::vector<core::Need> needs_of(const Member &member, const core::Control &control) const;
+  core::Budget *budget() const noexcept { return options_.policy != Policy::free ? options_.resources : nullptr; }
+
   void work(Lane &lane);
-  std::optional<Chunk> find_chunk(Lane &lane, double *look_again);
-  void set_away(const Lane &lane, Job &job, bool away);
-  void do_in_place(Lane &lane, Job &job, const Chunk &chunk, Lock &lock);
-  void do_staged(Lane &lane, Job &job, const Chunk &chunk, Staging &staging, Lock &lock);
-  std::exception_ptr run_on_device(Lane &lane, Job &job, const Chunk &chunk, Staging &staging, bool *ran, Lock &lock);
-  bool may_work(const Lane &lane, const Job &job) const;
-  bool take_cpu(Lane &lane);
-  void wait_for_cpu(Lane &lane, Lock &lock);
-  Needs needs_of(const Member &member) const;
-  double now() const;
-  void give_cpu_back(Lane &lane);
-  void learn_from_cpu(const WorkKind &kind, double moved, double seconds);
-  void recall(std::size_t member);
-  double start_up_seconds(const MemberState &state) const noexcept;
-  bool is_limited(const MemberState &state) const noexcept;
-  double devices_at_work_until(double at) const noexcept;
-  void devices_at_work(int change) noexcept;
-  void note(const Lane &lane, Job &job, const Chunk &chunk, double start, std::uint64_t committed);
-  void device_failed(Lane &lane, Job &job, const Chunk &chunk, std::exception_ptr error);
-  void give_up_late_lanes(double now);
-  void retire_everywhere(std::size_t member);
-  void sync_resources();
+  std::shared_ptr<Job> next_job(const Lane &lane) const;
+  void begin(Lane &lane, const std::shared_ptr<Job> &job);
+  void end(Lane &lane);
+
+  bool work_on_cpu(Lane &lane, Chunk &chunk, Lock &lock);
+  void do_chunks(Lane &lane, Job &job, Chunk &chunk, std::uint64_t version);
+
+  bool work_on_device(Lane &lane, Chunk &chunk, double *look_again, Lock &lock);
+  bool make_ready(Lane &lane, const std::shared_ptr<Job> &job, Lock &lock);
+  std::exception_ptr run_on_device(Lane &lane, Job &job, const Range &range, Chunk &chunk, bool *ran, Lock &lock);
+  void do_piece(Lane &lane, Job &job, const Piece &piece, Chunk &chunk, Lock &lock);
+  void device_failed(Lane &lane, Job &job, std::exception_ptr error);
+  void retire(Job &job, std::size_t member);
+  void count_failure(MemberState &state, const std::exception_ptr &error);
+
+  void note(const Lane &lane, const Job &job, const Range &range, double start, double end, std::uint64_t committed);
   void tell(const Job &job);
-  void tell_worth(const WorkKind &kind);
-  Party party(std::size_t member, double bytes_per_second) const;
-  void add_spans(const Job &job);
-  CpuLanes cpu_lanes() const;
 
   const Options options_;
   const base::Log log_;
@@ -153,21 +162,11 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   std::condition_variable work_there_, lane_ended_;
   std::vector<std::unique_ptr<MemberState>> members_;
   std::vector<std::unique_ptr<Lane>> lanes_;
-  std::list<std::shared_ptr<Job>> jobs_;  // the oldest first
-  ResourcePool pool_;
-  unsigned cpu_, gpu_, pinned_mib_;  // of the pool
-  Speeds speeds_;
-  std::size_t thread_count_ = 0;
-  bool has_cpu_thread_ = false;
+  std::list<std::shared_ptr<Job>> jobs_;
+  std::atomic<std::uint64_t> jobs_version_{0};  // changes with jobs_
+  Memory memory_;
+  std::map<WorkKind, std::size_t> told_;  // what was chosen last
   bool stopping_ = false;
-  unsigned devices_at_work_ = 0;
-  double devices_at_work_seconds_ = 0,
-         devices_changed_ = 0;    // sum of times with a device at work, until the latest change
-  std::uint64_t runs_begun_ = 0;  // of all kinds
-  unsigned alone_under_way_ = 0;
-  std::map<WorkKind, bool> told_;  // whether devices were found to be worth it
-  double alone_seconds_ = 0, shared_seconds_ = 0,
-         shared_since_ = 0;  // of all runs; since when a shared one is under way
 };
 
 }  // namespace tandem::hybrid

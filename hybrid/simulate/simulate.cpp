@@ -226,7 +226,7 @@ class Machine {
     std::uint64_t committed = 0;
     if (task.piece) {
       for (const Range &each : share_.claim(*task.piece)) committed += each.bytes();
-      share_.add_done(committed);
+      share_.add_done(index, committed);
       share_.finish(*task.piece, now_);
     } else {
       committed = task.range.bytes();

@@ -1,0 +1,82 @@
+#include "hybrid/policy/memory.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tandem::hybrid {
+namespace {
+
+constexpr double kWorthRemembering = 0.1;  // how far a value is off what was remembered, as a part of it
+
+bool is_far(double a, double b) { return std::abs(a - b) > kWorthRemembering * std::max(a, b); }
+
+core::TunedOperation operation_of(core::Mode mode) {
+  return mode == core::Mode::assign    ? core::TunedOperation::encode
+         : mode == core::Mode::compare ? core::TunedOperation::verify
+                                       : core::TunedOperation::update;
+}
+
+}  // namespace
+
+std::string text_of(const WorkKind &kind) {
+  return fmt::format("{} {}x{}", name_of(kind.mode), kind.rows, kind.columns);
+}
+
+Way Memory::way(std::size_t member, const WorkKind &kind) const {
+  const auto found = speeds_.find({member, kind});
+  return found != speeds_.end() ? Way{found->second.together, found->second.alone} : Way{};
+}
+
+void Memory::keep(std::size_t member, const WorkKind &kind, const Speed &together) {
+  if (together.is_seen()) speeds_[{member, kind}].together = together;
+}
+
+void Memory::ran_alone(std::size_t member, const WorkKind &kind, double bytes, double seconds) {
+  speeds_[{member, kind}].alone.observe(bytes, seconds);
+}
+
+void Memory::forget_alone(std::size_t member, const WorkKind &kind) { speeds_[{member, kind}].alone = {}; }
+
+void Memory::recall(std::size_t member, const core::SpeedEntry &entry) {
+  const WorkKind kind{core::tuned_operation_mode(entry.operation), entry.k, entry.m};
+  Speeds &speeds = speeds_[{member, kind}];
+  const double moved = kind.moved_per_byte();
+  if (entry.bytes_per_second > 0) speeds.together = Speed(entry.latency_seconds, entry.bytes_per_second * moved);
+  if (entry.alone_bytes_per_second > 0)
+    speeds.alone = Speed(entry.alone_latency_seconds, entry.alone_bytes_per_second * entry.lanes * moved);
+}
+
+std::vector<core::SpeedEntry> Memory::learned(std::size_t member, const std::string &worker, unsigned lanes,
+                                              const std::vector<core::SpeedEntry> &known) const {
+  std::vector<core::SpeedEntry> list;
+  for (const auto &[key, speeds] : speeds_) {
+    const auto &[index, kind] = key;
+    if (index != member) continue;
+    core::SpeedEntry entry;
+    entry.worker = worker;
+    entry.operation = operation_of(kind.mode);
+    entry.k = kind.columns;
+    entry.m = kind.rows;
+    entry.lanes = lanes;
+    if (speeds.together.is_known()) {
+      entry.bytes_per_second = speeds.together.bytes_per_second() / kind.moved_per_byte();
+      entry.latency_seconds = speeds.together.latency_seconds();
+    }
+    if (speeds.alone.is_known()) {
+      entry.alone_bytes_per_second = speeds.alone.bytes_per_second() / kind.moved_per_byte() / lanes;
+      entry.alone_latency_seconds = speeds.alone.latency_seconds();
+    }
+    if (!speeds.together.is_known() && !speeds.alone.is_known()) continue;
+    const auto same = std::find_if(known.begin(), known.end(), [&](const core::SpeedEntry &each) {
+      return each.worker == worker && each.operation == entry.operation && each.k == entry.k && each.m == entry.m;
+    });
+    if (same == known.end() || is_far(same->bytes_per_second, entry.bytes_per_second) ||
+        is_far(same->alone_bytes_per_second, entry.alone_bytes_per_second))
+      list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+}  // namespace tandem::hybrid

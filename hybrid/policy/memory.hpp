@@ -1,0 +1,49 @@
+// What a hybrid has learned of its members, from one run to the next.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "core/backend.hpp"
+#include "core/tuning.hpp"
+#include "hybrid/policy/choice.hpp"
+
+namespace tandem::hybrid {
+
+// Of what a speed is: the mode and the shape of the operator. Bytes are those that a run moves: k + m shards.
+struct WorkKind {
+  core::Mode mode;
+  unsigned columns, rows;
+  auto operator<=>(const WorkKind &) const = default;
+
+  double moved_per_byte() const noexcept { return static_cast<double>(columns + rows) / columns; }  // of data
+};
+std::string text_of(const WorkKind &kind);  // "assign 4x10": rows x columns
+
+class Memory {
+ public:
+  Way way(std::size_t member, const WorkKind &kind) const;
+
+  // After a shared run: what was learned of a lane.
+  void keep(std::size_t member, const WorkKind &kind, const Speed &together);
+  // A run, or a part of one, that a member did by itself.
+  void ran_alone(std::size_t member, const WorkKind &kind, double bytes, double seconds);
+  void forget_alone(std::size_t member, const WorkKind &kind);
+
+  // From and for the tuning file. `worker` is the member's name. learned(): what is new, or more than a
+  // tenth off; only where latency and speed are told apart.
+  void recall(std::size_t member, const core::SpeedEntry &entry);
+  std::vector<core::SpeedEntry> learned(std::size_t member, const std::string &worker, unsigned lanes,
+                                        const std::vector<core::SpeedEntry> &known) const;
+
+ private:
+  struct Speeds {
+    Speed together, alone;
+  };
+  std::map<std::tuple<std::size_t, WorkKind>, Speeds> speeds_;
+};
+
+}  // namespace tandem::hybrid

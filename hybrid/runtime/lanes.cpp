@@ -1,0 +1,290 @@
+// What the threads of a runtime do.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+#include "hybrid/runtime/prepared.hpp"
+#include "hybrid/runtime/runtime.hpp"
+
+namespace tandem::hybrid {
+namespace {
+
+double now() noexcept { return base::Timeline::now(); }
+
+}  // namespace
+
+void Runtime::work(Lane &lane) {
+  Lock lock(mutex_);
+  const Member &member = members_[lane.member]->member;
+  {
+    const Unlocked unlocked(lock);
+    if (member.enter_thread) member.enter_thread(lane.index_in_member);
+  }
+  std::optional<Chunk> chunk(*member.backend);
+  while (!stopping_) {
+    double look_again = std::numeric_limits<double>::infinity();
+    bool did_something = false;
+    try {
+      did_something = member.is_in_place ? work_on_cpu(lane, *chunk, lock) : work_on_device(lane, *chunk, &look_again, lock);
+    } catch (...) {  // no memory for the book itself
+      for (const auto &job : jobs_) {
+        job->error = std::current_exception();
+        job->changed.notify_all();
+      }
+    }
+    end(lane);
+    if (did_something || stopping_) continue;
+    if (std::isinf(look_again)) {
+      work_there_.wait(lock);
+    } else {
+      work_there_.wait_for(lock, std::chrono::duration<double>(std::max(look_again - now(), 0.0)));
+    }
+  }
+  {
+    const Unlocked unlocked(lock);
+    chunk.reset();  // where a device hangs, its driver may not come back from this either
+  }
+  lane.has_ended = true;
+  lane_ended_.notify_all();
+}
+
+// Of the runs that have work for this lane the one with the fewest lanes, so that a small one does not wait for a large
+// one's end.
+std::shared_ptr<Job> Runtime::next_job(const Lane &lane) const {
+  std::shared_ptr<Job> next;
+  for (const std::shared_ptr<Job> &job : jobs_) {
+    if (!job->is_open() || job->error || lane.index >= job->share.lane_count() || job->share.is_retired(lane.index)) continue;
+    if (job->share.left_bytes() > 0 && (next == nullptr || job->lanes_at_work < next->lanes_at_work)) next = job;
+  }
+  return next;
+}
+
+// While it works on one run the others do not count on it.
+void Runtime::begin(Lane &lane, const std::shared_ptr<Job> &job) {
+  lane.job = job;
+  ++job->lanes_at_work;
+  for (const auto &each : jobs_) {
+    if (lane.index >= each->share.lane_count()) continue;
+    if (each == job) {
+      each->share.enter(lane.index);
+    } else {
+      each->share.leave(lane.index);
+    }
+  }
+}
+
+void Runtime::end(Lane &lane) {
+  const std::shared_ptr<Job> job = std::exchange(lane.job, nullptr);
+  if (job == nullptr) return;
+  --job->lanes_at_work;
+  for (const auto &each : jobs_)
+    if (lane.index < each->share.lane_count() && !each->share.is_retired(lane.index)) each->share.enter(lane.index);
+  wake_for_returns(*job);
+  job->changed.notify_all();
+}
+
+// ---- the CPU
+
+bool Runtime::work_on_cpu(Lane &lane, Chunk &chunk, Lock &lock) {
+  const std::shared_ptr<Job> job = next_job(lane);
+  if (job == nullptr) return false;
+  begin(lane, job);
+  const Touch touch(*job);
+  const std::uint64_t version = jobs_version_.load();
+  std::exception_ptr error;
+  try {
+    const Unlocked unlocked(lock);
+    do_chunks(lane, *job, chunk, version);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  if (error && !job->error) job->error = error;
+  return true;
+}
+
+// Chunk after chunk, without the lock, until there is none or another run wants a part of the lanes.
+void Runtime::do_chunks(Lane &lane, Job &job, Chunk &chunk, std::uint64_t version) {
+  const core::TaskNeeds needs(core::Budget::kCpu, job.control->needs());
+  core::Hold hold(budget(), needs.get());
+  double at = now();
+  while (job.is_open() && jobs_version_.load(std::memory_order_relaxed) == version) {
+    hold.next_task();
+    if (!job.is_open()) return;
+    Range range = job.share.take_front(lane.index, at);
+    std::optional<Piece> returned;
+    if (range.bytes() == 0) {
+      const Lock lock(mutex_);
+      if (!job.is_open()) return;
+      job.share.look(at);
+      wake_for_returns(job);
+      returned = job.share.take_returned(lane.index, at);
+      if (!returned) return;
+      range = returned->range;
+    }
+    const std::vector<TaskPart> &parts = chunk.cut(job.work, range);
+    for (const TaskPart &part : parts) chunk.prepared.push_back(job.cpu_forms[part.task]);
+    chunk.lay_out(job.work, Staged::nothing);
+    chunk.run(*job.control);
+    const double end = now();
+    note(lane, job, range, at, end, range.bytes());
+    if (job.kind.mode == core::Mode::compare) {
+      const Lock lock(mutex_);
+      chunk.merge_mismatches(job.work);
+    }
+    job.share.finish_chunk(lane.index, range, end - at);
+    if (returned) {
+      const Lock lock(mutex_);
+      job.share.finish(returned->id, end);
+    }
+    at = end;
+  }
+}
+
+// ---- devices
+
+bool Runtime::work_on_device(Lane &lane, Chunk &chunk, double *look_again, Lock &lock) {
+  const Member &member = members_[lane.member]->member;
+  std::vector<std::shared_ptr<Job>> jobs(jobs_.begin(), jobs_.end());
+  std::stable_sort(jobs.begin(), jobs.end(),
+                   [](const auto &a, const auto &b) { return a->lanes_at_work < b->lanes_at_work; });
+  for (const std::shared_ptr<Job> &job : jobs) {
+    const auto may_take = [&] {
+      return !stopping_ && job->is_open() && !job->error && lane.index < job->share.lane_count() &&
+             !job->share.is_retired(lane.index);
+    };
+    if (!may_take() || !make_ready(lane, job, lock) || !may_take()) continue;
+    job->share.look(now());
+    if (job->share.left_bytes() > 0) {
+      const std::vector<core::Need> needs = needs_of(member, *job->control);
+      core::Hold hold(budget(), needs);
+      try {
+        const Unlocked unlocked(lock);
+        hold.next_task();
+      } catch (...) {  // an amount was lowered
+        job->error = std::current_exception();
+        job->changed.notify_all();
+        continue;
+      }
+      if (!may_take()) continue;
+      if (const std::optional<Piece> piece = job->share.take_back(lane.index, now())) {
+        begin(lane, job);
+        lane.piece = piece->id;
+        do_piece(lane, *job, *piece, chunk, lock);
+        return true;
+      }
+    }
+    *look_again = std::min(*look_again, job->share.next_look(now()));
+  }
+  return false;
+}
+
+// The operators in this device's form, before it is given any work: that may take long.
+bool Runtime::make_ready(Lane &lane, const std::shared_ptr<Job> &job, Lock &lock) {
+  if (job->is_ready[lane.member]) return true;
+  core::Backend &backend = *members_[lane.member]->member.backend;
+  try {
+    std::vector<std::shared_ptr<const HybridPrepared>> operators;  // they may outlive the call
+    for (std::size_t i = 0; i < job->work.task_count(); ++i) {
+      const HybridPrepared &each = hybrid_of(job->work.task(i));
+      if (operators.empty() || operators.back().get() != &each) operators.push_back(each.shared_from_this());
+    }
+    const Unlocked unlocked(lock);
+    for (const auto &each : operators) each->of(lane.member, backend);
+  } catch (...) {
+    if (job->is_open()) device_failed(lane, *job, std::current_exception());
+    return false;
+  }
+  job->is_ready[lane.member] = true;
+  return true;
+}
+
+// From the caller's shards through the device into staging. What the device may hold up is done while the lane touches
+// nothing of the caller's, unless the device reads the inputs where they lie.
+std::exception_ptr Runtime::run_on_device(Lane &lane, Job &job, const Range &range, Chunk &chunk, bool *ran,
+                                          Lock &lock) {
+  core::Backend &backend = *members_[lane.member]->member.backend;
+  std::vector<std::shared_ptr<const core::Prepared>> prepared;
+  try {
+    const bool is_direct = lane.is_direct = backend.traits().shares_memory;
+    std::optional<Touch> touch(job);
+    {
+      const Unlocked unlocked(lock);
+      for (const TaskPart &part : chunk.cut(job.work, range)) {
+        prepared.push_back(hybrid_of(job.work.task(part.task)).of(lane.member, backend));
+        chunk.prepared.push_back(prepared.back().get());
+      }
+      chunk.lay_out(job.work, is_direct ? Staged::outputs : Staged::all);
+      if (!is_direct) {
+        const core::TaskNeeds cpu(core::Budget::kCpu, {});
+        core::Hold hold(budget(), cpu.get());
+        hold.next_task();
+        chunk.copy_in(job.work);
+      }
+    }
+    if (!job.is_open()) return nullptr;
+    if (!is_direct) touch.reset();
+    *ran = true;
+    const Unlocked unlocked(lock);
+    chunk.run(job.device_control);
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+void Runtime::do_piece(Lane &lane, Job &job, const Piece &piece, Chunk &chunk, Lock &lock) {
+  MemberState &state = *members_[lane.member];
+  const double start = now();
+  lane.on_device_since = start;
+  bool ran = false;
+  const std::exception_ptr error = run_on_device(lane, job, piece.range, chunk, &ran, lock);
+  lane.on_device_since.reset();
+  if (std::exchange(lane.is_given_up, false)) {
+    --state.lanes_given_up;
+    log_.say(TANDEM_LOG_INFO, fmt::format("hybrid: {} answers again", state.member.name));
+  }
+  std::uint64_t committed = 0;
+  if (error) {
+    job.share.fail(piece.id);
+    if (job.is_open()) device_failed(lane, job, error);
+  } else if (!ran) {
+    job.share.drop(piece.id);
+  } else {
+    std::vector<Range> useless;
+    if (job.is_open()) {
+      const std::vector<Range> own = job.share.claim(piece.id);
+      const bool is_whole = own.size() == 1 && own.front() == piece.range;
+      if (job.kind.mode == core::Mode::compare && !is_whole) {
+        useless = own;  // its records are of the whole piece, and cannot be taken apart
+      } else {
+        const Touch touch(job);
+        {
+          const Unlocked unlocked(lock);
+          chunk.copy_out(job.work, own);
+        }
+        chunk.merge_mismatches(job.work);
+        for (const Range &each : own) committed += each.bytes();
+        job.share.add_done(lane.index, committed);
+      }
+    }
+    job.share.finish(piece.id, now());
+    for (const Range &each : useless) job.share.disclaim(each);
+    // What ends after its run teaches too: or every run would try it again.
+    if (job.closed.load()) memory_.keep(lane.member, job.kind, job.share.speed(lane.member));
+  }
+  note(lane, job, piece.range, start, now(), committed);
+  if (options_.resources != nullptr && options_.resources->is_limited()) chunk.release();
+}
+
+void Runtime::device_failed(Lane &lane, Job &job, std::exception_ptr error) {
+  MemberState &state = *members_[lane.member];
+  job.device_error = error;
+  count_failure(state, error);
+  retire(job, lane.member);
+  if (state.is_out)
+    for (const auto &each : jobs_) retire(*each, lane.member);
+}
+
+}  // namespace tandem::hybrid
