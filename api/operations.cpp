@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <new>
 
 #include "api/run.hpp"
 #include "base/gate.hpp"
@@ -91,12 +90,11 @@ void verify(tandem_context &context, const tandem_codec &codec, const void *cons
   CallArray<core::Mismatch, 16> mismatches(plan.outputs().size());
   core::Task task = plan.task(pointers.inputs.data(), pointers.outputs.data(), shard_bytes);
   task.mismatches = mismatches.data();
+  const core::MemoryHold hold({&task, 1});
   core::Control control;
   plan.backend().run({&task, 1}, control);
   write_report(core::explain(plan, task, control), result_out);
 }
-
-constexpr std::size_t kLine = 64;  // bytes of a cache line
 
 }  // namespace
 }  // namespace tandem::api
@@ -149,23 +147,5 @@ tandem_status tandem_accumulate(tandem_context *context, const tandem_codec *cod
     apply_column(*context, *codec, shape, index, data, nullptr, parity, shard_bytes);
   });
 }
-
-tandem_status tandem_shards_allocate(size_t count, size_t shard_bytes, void **shards_out) {
-  return base::guarded({{"shards_out", shards_out}}, [&] {
-    if (count == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "count is 0");
-    constexpr std::size_t kMost = static_cast<std::size_t>(PTRDIFF_MAX) / 2;
-    if (shard_bytes == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shard_bytes is 0");
-    if (shard_bytes > kMost || count > kMost / (shard_bytes + 2 * kLine))
-      base::fail(TANDEM_ERROR_TOO_LARGE,
-                 fmt::format("{} shards of {} bytes do not fit the address space", count, shard_bytes));
-    // An odd number of lines apart: shards that started on the same 4 KiB offset would fight for the same L1 set.
-    const std::size_t lines = (shard_bytes + kLine - 1) / kLine | 1;
-    const std::size_t block_bytes = count * lines * kLine;
-    auto *first = static_cast<std::byte *>(::operator new (block_bytes, std::align_val_t{kLine}));
-    for (std::size_t i = 0; i < count; ++i) shards_out[i] = first + i * lines * kLine;
-  });
-}
-
-void tandem_shards_free(void *first_shard) { ::operator delete (first_shard, std::align_val_t{kLine}); }
 
 }  // extern "C"

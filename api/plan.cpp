@@ -119,12 +119,16 @@ class Run {
       ranges_.capacity = arguments.verify_range_capacity;
       if (range_count_out_ != nullptr) task_.ranges = &ranges_;
     }
+    hold_ = core::MemoryHold({&task_, 1});
   }
   Run(const Run &) = delete;
   Run &operator=(const Run &) = delete;
 
   std::span<const core::Task> tasks() const { return {&task_, 1}; }
   core::Control &control() { return control_; }
+
+  // The run is over, and uses the shards no more.
+  void release() { hold_ = {}; }
 
   // After the task is over: what the caller is to hear beyond the bytes. A cancel that came too late changes nothing.
   void finish() {
@@ -166,6 +170,7 @@ class Run {
   tandem_verify_range *ranges_out_;
   std::uint64_t *range_count_out_;  // null: ranges are not wanted
   core::Control control_;
+  core::MemoryHold hold_;
 };
 
 }  // namespace
@@ -245,6 +250,7 @@ tandem_status tandem_job_wait(tandem_job *job) {
       job->run->finish();
     });
     if (job->status != TANDEM_OK) job->message = tandem_last_error_message();
+    job->run->release();
     job->over = true;
     return job->status;
   }

@@ -6,6 +6,7 @@
 #include "api/call_array.hpp"
 #include "api/checks.hpp"
 #include "api/plan_cache.hpp"
+#include "core/registered_memory.hpp"
 #include "core/verify.hpp"
 
 namespace tandem::api {
@@ -35,6 +36,7 @@ inline void run_stripe(const core::Plan &plan, const std::byte *const *inputs, s
                        std::uint64_t shard_bytes) {
   check_pointers(plan, inputs, outputs, shard_bytes);
   const core::Task task = plan.task(inputs, outputs, shard_bytes);
+  const core::MemoryHold hold({&task, 1});
   core::Control control;
   plan.backend().run({&task, 1}, control);
 }

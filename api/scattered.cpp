@@ -114,6 +114,7 @@ void run_scattered(tandem_context &context, const core::Plan &plan, const tandem
     tasks.push_back(plan.task(row, row + input_count, cut));
     done += cut;
     if (tasks.size() < kGroupTasks && done < shard_bytes) continue;
+    const core::MemoryHold hold(tasks);
     context.backend->run(tasks, control);
     tasks.clear();
   }

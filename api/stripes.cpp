@@ -75,6 +75,7 @@ class Group {
   void run() {
     core::Control control;
     try {
+      const core::MemoryHold hold(tasks_);
       if (!tasks_.empty()) context_.backend->run(tasks_, control);
     } catch (const base::Error &error) {
       finish(error.status());

@@ -28,6 +28,8 @@
   X(cuMemGetInfo)                      \
   X(cuMemHostAlloc)                    \
   X(cuMemFreeHost)                     \
+  X(cuMemHostRegister)                 \
+  X(cuMemHostUnregister)               \
   X(cuMemPoolCreate)                   \
   X(cuMemPoolDestroy)                  \
   X(cuMemPoolSetAttribute)             \
@@ -72,7 +74,7 @@
 
 extern "C" {
 
-enum { TANDEM_CUDA_VERSION = 3 };  // to be raised with every change of what follows
+enum { TANDEM_CUDA_VERSION = 4 };  // to be raised with every change of what follows
 
 // What a compare found for one output. Offsets count from the start of the range that the kernel was given.
 struct tandem_cuda_found {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "core/registered_memory.hpp"
 
 namespace tandem::gpu {
 namespace {
@@ -17,6 +18,33 @@ class Quietly : public QuietContextScope {
  public:
   explicit Quietly(const CudaSession *session) noexcept
       : QuietContextScope(session->driver(), session->may_release() ? session->context() : nullptr) {}
+};
+
+// Memory of the program, pinned for all devices of the driver (portable) while this lives. It outlives sessions, so it
+// keeps the primary context, which is current when it is made.
+class HostPin {
+ public:
+  HostPin(const CudaDevice &device, void *memory, std::uint64_t bytes)
+      : driver_(*device.driver), device_(device.id), memory_(memory) {
+    check(driver_, driver_.cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain");
+    const CUresult error = driver_.cuMemHostRegister(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE);
+    if (error == CUDA_SUCCESS) return;
+    driver_.cuDevicePrimaryCtxRelease(device_);
+    fail_call(driver_, error, "cuMemHostRegister");
+  }
+  ~HostPin() {
+    if (const QuietContextScope driver(driver_, context_); driver) driver->cuMemHostUnregister(memory_);
+    const OutsideCaptures outside(&driver_);
+    driver_.cuDevicePrimaryCtxRelease(device_);
+  }
+  HostPin(const HostPin &) = delete;
+  HostPin &operator=(const HostPin &) = delete;
+
+ private:
+  const Driver &driver_;
+  const CUdevice device_;
+  void *const memory_;
+  CUcontext context_ = nullptr;
 };
 
 // A buffer of at least `bytes`; a larger one of a round size where the budget has it, so that it seldom has to grow.
@@ -264,12 +292,28 @@ std::shared_ptr<const void> CudaSession::make_tables(std::vector<std::uint32_t> 
   return memory;
 }
 
+void CudaSession::pin_registered(const std::byte *first, std::uint64_t bytes) const {
+  core::pin_registered(first, bytes, &driver_, [this](void *memory, std::uint64_t count) {
+    std::shared_ptr<const void> pin;
+    try {
+      pin = std::make_shared<const HostPin>(cuda_device(), memory, count);
+    } catch (const device::DriverError &error) {
+      if (is_sticky(error.number()) || is_of_capture(error.number())) throw;
+      log_.say(TANDEM_LOG_WARNING,
+               fmt::format("cuda: {}: the {} registered bytes at {} cannot be pinned, so they are staged: {}",
+                           device().name, count, fmt::ptr(memory), error.what()));
+    }
+    return pin;
+  });
+}
+
 // Shards in pinned memory, and all shards where the device reads the host's page tables; but not what the XOR of
 // accumulate goes to.
 void CudaSession::find_direct(device::HostTask &work) const {
   const core::Task &task = *work.task;
   const auto is_pinned = [&](const std::byte *shard, const char *what, unsigned index) {
     const std::byte *first = shard + task.offset_bytes;
+    if (!device().shares_memory) pin_registered(first, task.length_bytes);
     const Address address = look_at(*this, first);
     if (address.is_managed) return false;
     if (address.type == CU_MEMORYTYPE_DEVICE) {

@@ -180,6 +180,8 @@ class CudaSession final : public device::DeviceSession {
   std::unique_ptr<device::DeviceLane> make_lane() override { return std::make_unique<CudaLane>(*this); }
   std::shared_ptr<const void> make_tables(std::vector<std::uint32_t> words) override;
   void open(std::shared_ptr<device::DiskCache> disk);
+  // What the program has registered is pinned by the first run that uses it. What cannot be pinned is staged.
+  void pin_registered(const std::byte *first, std::uint64_t bytes) const;
   void close() noexcept;
 
   const Driver &driver_;

@@ -313,7 +313,45 @@ TANDEM_API tandem_status tandem_accumulate(tandem_context *context, const tandem
  * starts at a 64-byte boundary, staggered by an odd number of cache lines. shards_out gets `count` pointers.
  * End with tandem_shards_free(shards_out[0]). Status: INVALID_ARGUMENT, TOO_LARGE, OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_shards_allocate(size_t count, size_t shard_bytes, void **shards_out);
+
+enum tandem_shards_flag_value {
+  TANDEM_SHARDS_PINNED = 1 /* the whole allocation is registered, as by tandem_memory_register, until it is freed */
+};
+
+/* tandem_shards_allocate with `flags`: 0, or enum tandem_shards_flag_value.
+ * Status: as tandem_shards_allocate; UNSUPPORTED (an unknown flag, with its value). */
+TANDEM_API tandem_status tandem_shards_allocate_flags(size_t count, size_t shard_bytes, uint32_t flags,
+                                                      void **shards_out);
+
+/* Frees what one of the two allocated; NULL is allowed. Memory that is registered and begins at first_shard is
+ * unregistered first. While a run uses it, nothing is freed and tandem_last_error_message() says so. */
 TANDEM_API void tandem_shards_free(void *first_shard);
+
+/* Registers memory of the host for devices: they use shards that lie in it without a copy on the host. It is pinned
+ * for all CUDA devices at once, by the first run on one of them that uses it: that run is slower. On the CPU and on
+ * OpenCL devices it changes no speed, so a program may register its memory on every machine. Memory that the driver
+ * does not pin (mapped read-only, a page that others have registered) is copied as before; log_callback hears why.
+ *   memory       where it begins; any alignment. Whole pages are fastest to share: a driver pins a page once
+ *   bytes        its length, >= 1. A shard that lies in it with all of its bytes in this run benefits
+ * Ownership: it stays the caller's, and must be unregistered before it is freed or unmapped. The registration belongs
+ * to the process and to no context: contexts made before and after use it. A child after fork has no registrations.
+ * While any memory is registered, a call on memory of the host takes a lock for a moment.
+ * Status: INVALID_ARGUMENT (NULL, 0 bytes, exactly this memory is registered already), TOO_LARGE (the end does not fit
+ *   the address space), OVERLAP (a part of it is registered: the message has both ranges), OUT_OF_MEMORY. Nothing is
+ *   registered on failure.
+ * Threads: any; a run that had begun before does not use it yet.
+ *     tandem_memory_register(shards, bytes);  // once, for buffers that many calls use
+ *     tandem_encode(context, codec, data, parity, shard_bytes);
+ *     tandem_memory_unregister(shards); */
+TANDEM_API tandem_status tandem_memory_register(void *memory, size_t bytes);
+
+/* Ends the registration of the memory that begins at `memory`; what drivers pinned of it is released before this
+ * returns.
+ *   memory       where the registered memory begins, as it was given to tandem_memory_register
+ * Status: INVALID_ARGUMENT (NULL; no registered memory begins there; a run or a job that was not waited for still uses
+ *   it, with their number; a child process of the one that registered it). The registration stays on failure.
+ * Threads: any. */
+TANDEM_API tandem_status tandem_memory_unregister(void *memory);
 
 /* ---- many stripes ---------------------------------------------------------------------------------- */
 

@@ -15,6 +15,7 @@
 #include "base/error.hpp"
 #include "core/budget.hpp"
 #include "core/mismatch_ranges.hpp"
+#include "core/registered_memory.hpp"
 #include "device/module.hpp"
 #include "gpu/devices.hpp"
 #include "gpu/factory.hpp"
@@ -228,8 +229,26 @@ class OnDevice {
 };
 
 // The ways of a task through the backend.
-enum class Way { staged, pinned, on_device };
-constexpr Way kWays[] = {Way::staged, Way::pinned, Way::on_device};
+// pinned: by the program, with CUDA; registered: with Tandem.
+enum class Way { staged, pinned, registered, on_device };
+constexpr Way kWays[] = {Way::staged, Way::pinned, Way::registered, Way::on_device};
+
+// Shards of a stripe, registered while this lives.
+class RegisteredShards {
+ public:
+  explicit RegisteredShards(const Work &work) : shards_(work.in.begin(), work.in.end()) {
+    shards_.insert(shards_.end(), work.out.begin(), work.out.end());
+    for (const std::byte *shard : shards_) core::register_memory(shard, work.bytes);
+  }
+  ~RegisteredShards() {
+    for (const std::byte *shard : shards_) core::unregister_memory(shard);
+  }
+  RegisteredShards(const RegisteredShards &) = delete;
+  RegisteredShards &operator=(const RegisteredShards &) = delete;
+
+ private:
+  std::vector<const std::byte *> shards_;
+};
 
 void run_way(FakeCuda &driver, Way way, core::Backend &backend, const core::Prepared &prepared, Work &work, Mode mode) {
   core::Control control;
@@ -242,6 +261,10 @@ void run_way(FakeCuda &driver, Way way, core::Backend &backend, const core::Prep
   }
   const core::Task task = {&prepared, work.in.data(), work.out.data(), 0, work.bytes, mode, work.mismatches.data()};
   if (way == Way::staged) return backend.run({&task, 1}, control);
+  if (way == Way::registered) {
+    const RegisteredShards registered(work);
+    return backend.run({&task, 1}, control);
+  }
   const Registered registered(driver, {&task, 1});
   backend.run({&task, 1}, control);
 }
@@ -1005,6 +1028,96 @@ TEST(CudaMemory, PinnedShardsAreNotStaged) {
   expect_clean(driver, "pinned shards");
 }
 
+// The first run pins, for all devices and contexts; later ones find it done, until the memory is unregistered.
+TEST(CudaMemory, RegisteredShardsArePinnedOnceAndNotStaged) {
+  FakeCudaScript script;
+  script.devices.resize(2);
+  FakeCuda driver(script);
+  {
+    Work work(2, 3, 50'000);
+    auto backend = gpu::make_backend(fake_options(driver), base::Log());
+    const auto prepared = backend->prepare(work.matrix);
+    gpu::Options options = fake_options(driver);
+    options.device = "cuda:1";
+    const auto other = gpu::make_backend(options, base::Log());
+    {
+      const RegisteredShards registered(work);
+      EXPECT_EQ(driver.calls_of("cuMemHostRegister"), 0u) << "no run has used them";
+      for (unsigned run = 0; run < 3; ++run) {
+        work.reset();
+        run < 2 ? work.run(*backend, *prepared, Mode::assign)
+                : work.run(*other, *other->prepare(work.matrix), Mode::assign);
+        EXPECT_TRUE(work.is_right(Mode::assign));
+        EXPECT_EQ(driver.calls_of("cuMemHostRegister"), 5u);
+        EXPECT_EQ(driver.calls_of("cuMemHostAlloc"), 0u);
+      }
+      EXPECT_EQ(driver.live()["registered memory"], 5);
+      work.reset();
+      work.run(*backend, *prepared, Mode::compare);
+      EXPECT_TRUE(work.is_right(Mode::compare));
+      backend.reset();  // the pins do not need it
+      EXPECT_EQ(driver.live()["registered memory"], 5);
+    }
+    EXPECT_EQ(driver.live()["registered memory"], 0);
+    EXPECT_EQ(driver.calls_of("cuMemHostUnregister"), 5u);
+    const std::uint64_t pinned = driver.calls_of("cuMemHostAlloc");
+    work.reset();
+    work.run(*other, *other->prepare(work.matrix), Mode::assign);
+    EXPECT_TRUE(work.is_right(Mode::assign));
+    EXPECT_GT(driver.calls_of("cuMemHostAlloc"), pinned) << "staged again";
+  }
+  expect_clean(driver, "registered shards");
+}
+
+// Shards in the middle of one registered range.
+TEST(CudaMemory, ARangeIsPinnedAsAWhole) {
+  FakeCuda driver;
+  {
+    Work work(1, 1, 10'000);
+    const auto backend = gpu::make_backend(fake_options(driver), base::Log());
+    const auto prepared = backend->prepare(work.matrix);
+    std::vector<std::byte> block(30'000);
+    std::memcpy(block.data() + 77, work.inputs[0].data(), 10'000);
+    core::register_memory(block.data(), block.size());
+    const std::byte *in = block.data() + 77;
+    std::byte *out = block.data() + 12'345;
+    const core::Task task = {prepared.get(), &in, &out, 100, 9000, Mode::assign};
+    core::Control control;
+    backend->run({&task, 1}, control);
+    EXPECT_EQ(std::memcmp(out + 100, work.product[0].data() + 100, 9000), 0);
+    EXPECT_EQ(driver.calls_of("cuMemHostRegister"), 1u);
+    EXPECT_EQ(driver.calls_of("cuMemHostAlloc"), 0u);
+    core::unregister_memory(block.data());
+  }
+  expect_clean(driver, "a range");
+}
+
+// A driver that does not pin is asked once, and the log says so.
+TEST(CudaMemory, WhatCannotBePinnedIsStaged) {
+  FakeCuda driver;
+  {
+    Heard heard;
+    Work work(1, 1, 10'000);
+    work.reset();
+    const auto backend = gpu::make_backend(fake_options(driver), heard.log());
+    const auto prepared = backend->prepare(work.matrix);
+    work.run(*backend, *prepared, Mode::assign);  // has staging memory from now on
+    FakeCudaScript script;
+    script.pinned_limit_bytes = 1;
+    driver.set_script(script);
+    const RegisteredShards registered(work);
+    for (unsigned run = 0; run < 2; ++run) {
+      work.reset();
+      work.run(*backend, *prepared, Mode::assign);
+      EXPECT_TRUE(work.is_right(Mode::assign));
+      EXPECT_EQ(driver.calls_of("cuMemHostRegister"), 2u) << "an input and an output, once";
+    }
+    EXPECT_TRUE(heard.has("the 10000 registered bytes at 0x")) << heard.text;
+    EXPECT_TRUE(heard.has("CUDA_ERROR_OUT_OF_MEMORY")) << heard.text;
+  }
+  expect_clean(driver, "memory that is not pinned");
+}
+
 TEST(CudaMemory, ADeviceThatSharesTheHostsMemoryNeedsNoStaging) {
   FakeCudaScript script;
   script.devices[0].reads_pageable = script.devices[0].uses_host_page_tables = true;
@@ -1164,7 +1277,7 @@ TEST(CudaDevices, AModuleOfAnotherVersionIsRefused) {
   other.version = 1;
   const auto [status, message] = status_of([&] { module.check(&other, "/there"); });
   EXPECT_EQ(status, TANDEM_ERROR_UNAVAILABLE);
-  EXPECT_EQ(message, "backend \"cuda\": /there speaks version 1, this library version 3");
+  EXPECT_EQ(message, "backend \"cuda\": /there speaks version 1, this library version 4");
   other = *driver.table();
   other.struct_bytes = 8;
   EXPECT_NE(status_of([&] { module.check(&other, "/there"); }).second.find("a table of 8 bytes"), std::string::npos);

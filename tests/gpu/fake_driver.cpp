@@ -501,6 +501,33 @@ CUresult host_free(void *memory) {
   std::free(memory);
   return CUDA_SUCCESS;
 }
+CUresult host_register(void *memory, std::size_t bytes, unsigned flags) {
+  BEGIN(cuMemHostRegister, kContext | kNoCapture);
+  if ((flags & CU_MEMHOSTREGISTER_PORTABLE) == 0) state->violate("memory registered for one context alone");
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+  for (const auto &[address, range] : state->pinned_memory)
+    if (address < begin + bytes && begin < address + range.bytes) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  if (bytes > state->script.pinned_limit_bytes - std::min(state->pinned_bytes, state->script.pinned_limit_bytes))
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  state->pinned_bytes += bytes;
+  ++state->live["registered memory"];
+  state->pinned_memory[begin] = {bytes, 0, true};
+  return CUDA_SUCCESS;
+}
+CUresult host_unregister(void *memory) {
+  const Lock lock(state->mutex);
+  begin_release("cuMemHostUnregister");
+  for (FakeStream *each : state->streams) state->execute(each->last);
+  const auto found = state->pinned_memory.find(reinterpret_cast<std::uintptr_t>(memory));
+  if (found == state->pinned_memory.end()) {
+    state->violate("cuMemHostUnregister of what is not registered");
+    return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  }
+  state->pinned_bytes -= found->second.bytes;
+  state->pinned_memory.erase(found);
+  --state->live["registered memory"];
+  return CUDA_SUCCESS;
+}
 CUresult pool_create(CUmemoryPool *out, const CUmemPoolProps *) {
   BEGIN(cuMemPoolCreate, kNoCapture);
   ++state->live["pool"];
@@ -1009,6 +1036,8 @@ FakeCuda::FakeCuda(const FakeCudaScript &script) {
     table.cuMemGetInfo = memory_info;
     table.cuMemHostAlloc = host_alloc;
     table.cuMemFreeHost = host_free;
+    table.cuMemHostRegister = host_register;
+    table.cuMemHostUnregister = host_unregister;
     table.cuMemPoolCreate = pool_create;
     table.cuMemPoolDestroy = pool_destroy;
     table.cuMemPoolSetAttribute = pool_attribute;

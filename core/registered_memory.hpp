@@ -1,0 +1,72 @@
+// Memory of the host that the program has registered (tandem_memory_register), so that devices use it where it lies.
+// The registrations belong to the process: a driver pins memory for all of its contexts. A child after fork has none.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/backend.hpp"
+
+namespace tandem::core {
+
+struct RegisteredRange;
+
+namespace detail {
+// Of this process; a child inherits the number, and then finds no range.
+inline std::atomic<std::uint64_t> registered_count{0};
+}  // namespace detail
+
+inline bool is_any_memory_registered() noexcept {
+  return detail::registered_count.load(std::memory_order_relaxed) != 0;
+}
+
+// Throws Error: INVALID_ARGUMENT (NULL, 0 bytes, registered before), TOO_LARGE, OVERLAP.
+void register_memory(const void *memory, std::uint64_t bytes);
+
+// The range that begins at `memory`; what drivers pinned of it is given back. Throws Error (INVALID_ARGUMENT) where
+// there is none, and while a hold is on it.
+void unregister_memory(const void *memory);
+// For memory that is going to be freed: false where no range begins there. Throws as the other.
+bool unregister_if_registered(const void *memory);
+
+// Whether all of it lies in one registered range.
+bool is_registered(const void *memory, std::uint64_t bytes) noexcept;
+
+// Keeps the registered ranges that the tasks' host shards touch from being unregistered. One relaxed load where nothing
+// is registered.
+class MemoryHold {
+ public:
+  MemoryHold() = default;
+  explicit MemoryHold(std::span<const Task> tasks) {
+    if (is_any_memory_registered()) take(tasks);
+  }
+  MemoryHold(MemoryHold &&other) noexcept { held_.swap(other.held_); }
+  MemoryHold &operator=(MemoryHold &&other) noexcept {
+    held_.swap(other.held_);
+    return *this;
+  }
+  ~MemoryHold() {
+    if (!held_.empty()) release();
+  }
+
+ private:
+  void take(std::span<const Task> tasks);
+  void release() noexcept;
+
+  std::vector<std::shared_ptr<RegisteredRange>> held_;
+};
+
+// Pins memory for a driver; the pin ends with the object. Null: this memory cannot be pinned, and is not asked for
+// again.
+using MakePin = std::function<std::shared_ptr<const void>(void *memory, std::uint64_t bytes)>;
+
+// Has the registered range that all of `memory` lies in pinned, once for each `driver` (any address that names it).
+// Does nothing for other memory. Throws what `make` throws.
+void pin_registered(const void *memory, std::uint64_t bytes, const void *driver, const MakePin &make);
+
+}  // namespace tandem::core
