@@ -1,34 +1,55 @@
-"""The timeline of a run as a picture: who did which range when, as in Figure 3 of Mont-Blanc's report D4.6. Called as
-`bench/plot.py timeline TRACE.json`."""
+"""Timelines as a picture: which worker did what when, as in Figure 3 of Mont-Blanc's report D4.6. Several files are drawn
+below each other on one time axis, with one colour for each kind of worker. Called as `bench/plot.py timeline TRACE.json...`."""
 import argparse
 import html
+import itertools
 import json
 import pathlib
 import sys
 
-COLORS = ("#1f5fa8", "#c8863a", "#3a8f5c", "#8a4fa0", "#a03c3c", "#5a6b7a")
-LOST, IDLE, TEXT = "#d9d9d9", "#f4f4f4", "#333333"
-LEFT, TOP, WIDTH, MOST_ROWS = 150, 60, 900, 128
+# A kind has the same colour in every picture; others take turns with the rest.
+KNOWN = {"cpu": "#1f5fa8", "gpu": "#c8863a", "opencl": "#c8863a", "cuda": "#3a8f5c", "read": "#8fb8de", "hash": "#8a4fa0",
+         "write": "#a03c3c", "sync": "#d98c8c"}
+OTHERS = ("#5a6b7a", "#2f9c95", "#b0a030", "#7a4a2b", "#c26fa5")
+LOST, IDLE, TEXT, FAINT = "#d9d9d9", "#f4f4f4", "#333333", "#666666"
+LEFT, TOP, HEAD, WIDTH, RIGHT, BOTTOM, MOST_ROWS = 150, 34, 40, 900, 150, 40, 128
 
 
-def read(path):
-    """(names of workers, their spans (start, duration, committed) in seconds, what is known of the whole)."""
-    trace = json.loads(path.read_text())
-    events = trace["traceEvents"]
-    names = {e["tid"]: e["args"]["name"] for e in events if e.get("ph") == "M" and e["name"] == "thread_name"}
-    spans = {worker: [] for worker in names}
-    for e in events:
-        if e.get("ph") == "X":
-            spans[e["tid"]].append((e["ts"] / 1e6, e["dur"] / 1e6, e["args"]["committed"]))
-    return names, spans, trace["otherData"]
+class Trace:
+    """One file: rows (name, boxes, what is known of the worker); a box is (start, seconds, kind, committed)."""
+
+    def __init__(self, path):
+        trace = json.loads(path.read_text())
+        events = trace["traceEvents"]
+        names = {e["tid"]: e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
+        boxes = {worker: [] for worker in names}
+        for e in events:
+            if e["ph"] == "X":
+                boxes[e["tid"]].append((e["ts"] / 1e6, e["dur"] / 1e6, e["cat"], e["args"]["committed"]))
+        self.title = path.stem
+        self.whole = trace["otherData"]
+        self.seconds = self.whole["makespan_seconds"]
+        self.kinds = [each["kind"] for each in self.whole["kinds"]]
+        rows = [(names[worker], boxes[worker], self.whole["workers"][worker]) for worker in names]
+        self.rows, self.hidden_count = rows[:MOST_ROWS], len(rows[MOST_ROWS:])
+
+    def summary(self):
+        parts = [time_text(self.seconds)]
+        if "efficiency" in self.whole:
+            parts.append(f"efficiency {self.whole['efficiency']:.3f}")
+        if self.hidden_count:
+            parts.append(f"{self.hidden_count} more workers")
+        return ", ".join(parts)
 
 
-def colors_of(names):
-    """One color for each kind of worker: "cpu 3" is a cpu."""
-    kinds = {}
-    for name in names.values():
-        kinds.setdefault(name.rsplit(" ", 1)[0] if name.rsplit(" ", 1)[-1].isdigit() else name, len(kinds))
-    return lambda name: COLORS[kinds.get(name.rsplit(" ", 1)[0], kinds.get(name, 0)) % len(COLORS)]
+def colors_of(traces):
+    """The colour of each kind that occurs, in all pictures together."""
+    others = itertools.cycle(OTHERS)
+    colors = {}
+    for kind in itertools.chain.from_iterable(trace.kinds for trace in traces):
+        if kind not in colors:
+            colors[kind] = KNOWN.get(kind) or next(others)
+    return colors
 
 
 def time_text(seconds):
@@ -36,6 +57,10 @@ def time_text(seconds):
         if seconds >= unit:
             return f"{seconds / unit:.4g} {name}"
     return f"{seconds / 1e-6:.4g} us"
+
+
+def about_text(about):
+    return f"{about['tasks']} tasks, {100 * about['share']:.1f}%"
 
 
 class Svg:
@@ -58,59 +83,66 @@ class Svg:
         print(path)
 
 
-def draw_svg(names, spans, whole, title, path):
-    rows = list(names)[:MOST_ROWS]
-    row = 30 if len(rows) <= 8 else 14 if len(rows) <= 40 else 7
-    svg = Svg(LEFT + WIDTH + 150, TOP + row * len(rows) + 60)
-    end, color = whole["makespan_seconds"] or 1, colors_of(names)
-    svg.text(LEFT, 22, title, size=14)
-    svg.text(LEFT, 42, f"{time_text(whole['makespan_seconds'])}, efficiency {whole['efficiency']:.3f}; "
-             "grey: done by somebody else before, or never finished", color="#666666")
-    for i, worker in enumerate(rows):
-        y = TOP + i * row
-        about = whole["workers"][worker]
-        svg.box(LEFT, y + 1, WIDTH, row - 2, IDLE)
-        for start, seconds, committed in spans[worker]:
-            # An edge around each, but not where that would be all that is seen.
-            edge = "white" if seconds / end * WIDTH > 3 else ""
-            svg.box(LEFT + start / end * WIDTH, y + 1, seconds / end * WIDTH, row - 2,
-                    color(names[worker]) if committed else LOST, f"{names[worker]}: {time_text(seconds)}", edge)
-        if row >= 14:
-            svg.text(LEFT - 8, y + row / 2 + 4, names[worker], "end")
-            svg.text(LEFT + WIDTH + 8, y + row / 2 + 4, f"{about['tasks']} tasks, {100 * about['share']:.1f}%")
-    if len(rows) < len(names):
-        svg.text(LEFT, TOP + row * len(rows) + 50, f"and {len(names) - len(rows)} more workers", color="#666666")
+def row_height(trace):
+    return 30 if len(trace.rows) <= 8 else 14 if len(trace.rows) <= 40 else 7
+
+
+def draw_svg(traces, colors, end, path):
+    svg = Svg(LEFT + WIDTH + RIGHT, TOP + sum(HEAD + row_height(t) * len(t.rows) for t in traces) + BOTTOM)
+    x = LEFT
+    for kind, color in [*colors.items(), ("not committed", LOST)]:
+        svg.box(x, 12, 10, 10, color)
+        svg.text(x + 14, 21, kind, color=FAINT)
+        x += 34 + 7 * len(kind)
+    y = TOP
+    for trace in traces:
+        svg.text(LEFT, y + 30, f"{trace.title}: {trace.summary()}", size=14)
+        y += HEAD
+        for name, boxes, about in trace.rows:
+            height = row_height(trace)
+            svg.box(LEFT, y + 1, trace.seconds / end * WIDTH, height - 2, IDLE)
+            for start, seconds, kind, committed in boxes:
+                # An edge around each, but not where that would be all that is seen.
+                edge = "white" if seconds / end * WIDTH > 3 else ""
+                svg.box(LEFT + start / end * WIDTH, y + 1, seconds / end * WIDTH, height - 2,
+                        colors[kind] if committed else LOST, f"{name}, {kind}: {time_text(seconds)}", edge)
+            if height >= 14:
+                svg.text(LEFT - 8, y + height / 2 + 4, name, "end")
+                svg.text(LEFT + WIDTH + 8, y + height / 2 + 4, about_text(about))
+            y += height
     for i in range(6):
         x = LEFT + WIDTH * i / 5
-        svg.box(x, TOP + row * len(rows), 0.7, 5, TEXT)
-        svg.text(x, TOP + row * len(rows) + 20, time_text(end * i / 5) if i else "0", "middle", size=11)
+        svg.box(x, y, 0.7, 5, TEXT)
+        svg.text(x, y + 20, time_text(end * i / 5) if i else "0", "middle", size=11)
     svg.write(path)
 
 
-def draw_png(plt, names, spans, whole, title, path):
-    rows = list(names)[:MOST_ROWS]
-    end, color = whole["makespan_seconds"] or 1, colors_of(names)
-    figure, axes = plt.subplots(figsize=(11, 1.6 + min(0.45 * len(rows), 12)))
-    unit, name = (1, "s") if end >= 1 else (1e-3, "ms") if end >= 1e-3 else (1e-6, "us")
-    for i, worker in enumerate(rows):
-        axes.barh(i, end / unit, color=IDLE, height=0.86, zorder=0)
-        for committed in (True, False):
-            bars = [(start / unit, seconds / unit) for start, seconds, done in spans[worker] if done == committed]
-            narrow = sum(width for _, width in bars) < 0.004 * end / unit * len(bars)
-            axes.broken_barh(bars, (i - 0.43, 0.86), facecolors=color(names[worker]) if committed else LOST,
-                             edgecolors="none" if narrow else "white", linewidth=0.4)
-        about = whole["workers"][worker]
-        if len(rows) <= 40:
-            axes.text(1.005 * end / unit, i, f"{about['tasks']} tasks, {100 * about['share']:.1f}%", va="center",
-                      fontsize=8.5)
-    axes.set_yticks(range(len(rows)), [names[worker] for worker in rows] if len(rows) <= 40 else [""] * len(rows))
-    axes.invert_yaxis()
-    axes.set_xlim(0, end / unit)
-    axes.set_xlabel(name)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
-    more = f"; {len(names) - len(rows)} more workers" if len(rows) < len(names) else ""
-    axes.set_title(f"{title}: {time_text(end)}, efficiency {whole['efficiency']:.3f}{more}", loc="left", fontsize=11)
+def draw_png(plt, traces, colors, end, path):
+    heights = [0.5 + min(0.45 * len(trace.rows), 12) for trace in traces]
+    figure, all_axes = plt.subplots(len(traces), figsize=(11, 0.9 + sum(heights)), sharex=True, squeeze=False,
+                                    gridspec_kw={"height_ratios": heights})
+    unit, unit_name = (1, "s") if end >= 1 else (1e-3, "ms") if end >= 1e-3 else (1e-6, "us")
+    for trace, axes in zip(traces, all_axes[:, 0]):
+        for i, (_, boxes, about) in enumerate(trace.rows):
+            axes.barh(i, trace.seconds / unit, color=IDLE, height=0.86, zorder=0)
+            for color in {*colors.values(), LOST}:
+                bars = [(start / unit, seconds / unit) for start, seconds, kind, committed in boxes
+                        if (colors[kind] if committed else LOST) == color]
+                narrow = sum(width for _, width in bars) < 0.004 * end / unit * len(bars)
+                axes.broken_barh(bars, (i - 0.43, 0.86), facecolors=color, edgecolors="none" if narrow else "white",
+                                 linewidth=0.4)
+            if len(trace.rows) <= 40:
+                axes.text(1.005 * end / unit, i, about_text(about), va="center", fontsize=8.5)
+        axes.set_yticks(range(len(trace.rows)),
+                        [name if len(trace.rows) <= 40 else "" for name, _, _ in trace.rows])
+        axes.invert_yaxis()
+        axes.set_xlim(0, end / unit)
+        for side in ("top", "right", "left"):
+            axes.spines[side].set_visible(False)
+        axes.set_title(f"{trace.title}: {trace.summary()}", loc="left", fontsize=11)
+    all_axes[-1, 0].set_xlabel(unit_name)
+    entries = [plt.Rectangle((0, 0), 1, 1, color=color) for color in [*colors.values(), LOST]]
+    figure.legend(entries, [*colors, "not committed"], loc="lower right", ncols=len(entries), frameon=False, fontsize=8.5)
     figure.tight_layout()
     figure.savefig(path, dpi=150)
     plt.close(figure)
@@ -118,18 +150,21 @@ def draw_png(plt, names, spans, whole, title, path):
 
 
 def main(arguments, plt):
-    parser = argparse.ArgumentParser(prog="plot.py timeline", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="plot.py timeline", description=__doc__)
     parser.add_argument("traces", nargs="+", type=pathlib.Path, help="files of --timeline")
-    parser.add_argument("-o", "--output", type=pathlib.Path, default=pathlib.Path("."), help="folder for the pictures")
+    parser.add_argument("-o", "--output", type=pathlib.Path, default=pathlib.Path("."), help="folder for the picture")
     parser.add_argument("--svg", action="store_true", help="SVG also where matplotlib could make PNG")
     parsed = parser.parse_args(arguments)
-    parsed.output.mkdir(parents=True, exist_ok=True)
+    traces = []
     for path in parsed.traces:
         try:
-            names, spans, whole = read(path)
-        except (ValueError, KeyError, TypeError) as error:
+            traces.append(Trace(path))
+        except (OSError, ValueError, LookupError, TypeError) as error:
             sys.exit(f"plot.py: {path} is no timeline of Tandem: {error!r}")
-        if plt is None or parsed.svg:
-            draw_svg(names, spans, whole, path.stem, parsed.output / f"{path.stem}.svg")
-        else:
-            draw_png(plt, names, spans, whole, path.stem, parsed.output / f"{path.stem}.png")
+    parsed.output.mkdir(parents=True, exist_ok=True)
+    name = "-".join(trace.title for trace in traces)
+    end = max(trace.seconds for trace in traces) or 1
+    if plt is None or parsed.svg:
+        draw_svg(traces, colors_of(traces), end, parsed.output / f"{name}.svg")
+    else:
+        draw_png(plt, traces, colors_of(traces), end, parsed.output / f"{name}.png")
