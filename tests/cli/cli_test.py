@@ -201,6 +201,9 @@ class Command(unittest.TestCase):
         auto = self.jetson(684)
         self.assertEqual(sum(worker["bytes"] for worker in auto["workers"]), 684_000_000_000)
         self.assertLess(auto["makespan_seconds"], 1.02 * 343.11)
+        # 4 GB at 4 GB/s, after latency and parent part.
+        alone = self.simulate("--worker", "cpu:1x4x1:inner=2:spawn=1s:latency=2s", "--work", "4000000000")
+        self.assertGreaterEqual(alone["makespan_seconds"], 3.999)
 
     def test_simulate_draws_a_row_for_each_core(self):
         path = self.path("cores.json")
