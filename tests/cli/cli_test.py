@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Drives the command `tandem` as a user does. Usage: cli_test.py PATH_OF_TANDEM [unittest arguments]"""
+import collections
 import fcntl
 import json
 import os
@@ -179,6 +180,70 @@ class Command(unittest.TestCase):
         self.assertIn("efficiency 1.000", text)
         self.assertRegex(text, r"\ngpu +1 .*83\.3%")
 
+    # docs/FIGURE3.md
+    JETSON = ("--worker", "cpu:1x4x0.253216:inner=2:spawn=0.0358s:latency=0.4s", "--worker", "gpu:1x1",
+              "--chunk", "1000000000")
+
+    def jetson(self, tasks, *more):
+        return self.simulate(*self.JETSON, "--work", f"{tasks}000000000", *more)
+
+    def test_simulate_figure_three(self):
+        def tasks(result):
+            return {worker["name"]: worker["tasks"] for worker in result["workers"]}
+
+        self.assertEqual(round(self.jetson(684, "--policy", "free")["makespan_seconds"]), 675)
+        for budget, seconds in ((1, "484.5"), (2, "374.0"), (3, "344.1"), (4, "344.1"), (5, "343.1"), (7, "345.1"), (12, "347.1")):
+            result = self.jetson(684, "--policy", "budget", "--resource", f"cpu={budget}")
+            self.assertEqual(f"{result['makespan_seconds']:.1f}", seconds, budget)
+            if budget == 5:
+                self.assertEqual(tasks(result), {"cpu": 344, "gpu": 340})
+        self.assertEqual(tasks(self.jetson(1015, "--policy", "free")), {"cpu": 1006, "gpu": 9})
+        auto = self.jetson(684)
+        self.assertEqual(sum(worker["bytes"] for worker in auto["workers"]), 684_000_000_000)
+        self.assertLess(auto["makespan_seconds"], 1.02 * 343.11)
+        # 4 GB at 4 GB/s, after latency and parent part.
+        alone = self.simulate("--worker", "cpu:1x4x1:inner=2:spawn=1s:latency=2s", "--work", "4000000000")
+        self.assertGreaterEqual(alone["makespan_seconds"], 3.999)
+
+    def test_simulate_draws_a_row_for_each_core(self):
+        path = self.path("cores.json")
+        result = self.jetson(20, "--policy", "budget", "--resource", "cpu=2", "--timeline", path)
+        trace = json.loads(self.read(path))
+        threads = [e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"]
+        self.assertEqual(threads, ["cpu 0", "cpu 1", "cpu 2", "cpu 3", "gpu"])
+        spans = collections.Counter(e["name"] for e in trace["traceEvents"] if e["ph"] == "X")
+        cpu, gpu = result["workers"]
+        self.assertEqual(spans, {"spawn": cpu["tasks"], "inner": 2 * cpu["tasks"], "chunk": gpu["tasks"]})
+        self.assertEqual(trace["otherData"]["bytes"], 20_000_000_000)
+        self.assertEqual(result["tasks"], 20)
+        other = self.path("free.json")
+        self.jetson(40, "--policy", "free", "--timeline", other)
+        plot = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "plot.py")
+        picture = self.path("both.svg")
+        done = subprocess.run([sys.executable, plot, "timeline", path, other, "--together", picture], capture_output=True,
+                              timeout=60, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        parts = list(xml.etree.ElementTree.parse(picture).iter())
+        words = ["".join(part.itertext()) for part in parts if part.tag.endswith("text")]
+        self.assertIn(f"cores: {result['makespan_seconds']:.1f} s; tasks: cpu {cpu['tasks']}, gpu {gpu['tasks']}", words)
+        self.assertEqual([word for word in words if word.startswith(("cpu", "gpu"))], 2 * threads)
+        colors = [part.get("fill") for part in parts if part.tag.endswith("path")]
+        self.assertEqual(colors, 2 * (4 * [colors[0]] + [colors[4]]))  # one of each kind, the same in both
+        self.assertNotEqual(colors[0], colors[4])
+
+    def test_simulate_faults_and_links(self):
+        pair = ("--worker", "cpu:1x1", "--worker")
+        whole = self.simulate(*pair, "gpu:1x7")["makespan_seconds"]
+        self.assertGreater(self.simulate(*pair, "gpu:1x7:slow=4@0.5s")["makespan_seconds"], 1.2 * whole)
+        failed = self.simulate(*pair, "gpu:1x7:fails=0.1s")
+        self.assertGreater(failed["makespan_seconds"], 2 * whole)
+        self.assertEqual(sum(worker["bytes"] for worker in failed["workers"]), 8 << 30)
+        self.assertGreater(self.simulate(*pair, "gpu:1x7:hangs=0.1s")["makespan_seconds"], 2 * whole)
+        linked = self.simulate(*pair, "gpu:2x7:link=pcie:assumed-latency=1ms", "--link", "pcie=25")
+        self.assertEqual(linked["links"], ["pcie=25"])
+        done = self.ok("simulate", "--worker", "cpu:2x1:fails=1s", status=2)
+        self.assertIn(b"never ends: after 1 s workers failed or hang, with ", done.stderr)
+
     def test_simulate_many_workers_and_seeds(self):
         many = ("--worker", "cpu:32x0.3:jitter=0.3:latency=20us", "--worker", "gpu:2x6:latency=2ms", "--unknown-speeds")
         first, again, other = (self.simulate(*many, "--seed", seed) for seed in (7, 7, 8))
@@ -225,6 +290,18 @@ class Command(unittest.TestCase):
             (("--worker", "cpu:1x1", "--resource", "cpu=0"), "no number from 1"),
             (("--worker", "cpu:1x1", "--resource", "cpu=-1"), "no number from 1"),
             (("--worker", "cpu:1x1", "--policy", "best"), "--policy"),
+            (("--worker", "cpu:1x4x1:inner=0"), "the number of inner tasks"),
+            (("--worker", "cpu:4x1:inner=2"), "only groups have inner tasks"),
+            (("--worker", "cpu:1x4x1:spawn=1s"), "it needs inner=N"),
+            (("--worker", "cpu:1x4x1:inner=2:spawn=-1s"), "no time such as"),
+            (("--worker", "cpu:1x4x1:inner=2:fails=1s", "--policy", "free"), "worker cpu: fails has no meaning"),
+            (("--worker", "cpu:1x4x1:inner=4096", "--policy", "free"), "at most 2097152 parts"),
+            (("--worker", "cpu:1x1:slow=2"), "FACTOR@TIME"),
+            (("--worker", "cpu:1x1:link=pcie"), 'link "pcie": worker cpu is behind it, and it has no speed'),
+            (("--worker", "cpu:1x1", "--link", "pcie=25"), "no worker has :link=pcie"),
+            (("--worker", "cpu:1x1:link=a", "--link", "a"), "not NAME=GBPS"),
+            (("--worker", "cpu:1x1", "--policy", "free", "--unknown-speeds"), "unknown_speeds is for policy auto"),
+            (("--worker", "cpu:1x1:assumed-latency=1ms", "--policy", "budget"), "assumed-latency is for policy auto"),
             (("--worker", "cpu:1x1", "--work", "0"), "from 1 byte"),
             (("--worker", "cpu:1x1", "--work", "-1"), "-1 is not a whole number"),
             (("--worker", "cpu:1x1", "--work", "15EiB"), "work_bytes"),

@@ -158,6 +158,16 @@ TEST(HybridBoard, GroupsOfOneNameShareItsBudget) {
   EXPECT_GT(board.run.workers[2].task_count, 0u);
 }
 
+TEST(HybridBoard, ABudgetOfAnotherNameLeavesTheCoresFree) {
+  Simulation simulation = jetson(40, 0);
+  const double free = simulate_board(simulation).run.makespan_seconds;
+  simulation.policy = Policy::budget;
+  simulation.resources = {{"gpu", 1}};
+  EXPECT_EQ(simulate_board(simulation).run.makespan_seconds, free);
+  simulation.resources.push_back({"cpu", 2});
+  EXPECT_LT(simulate_board(simulation).run.makespan_seconds, free);
+}
+
 TEST(HybridBoard, SingleWorkersHaveBudgetsToo) {
   Simulation simulation = jetson(40, 3);
   simulation.workers.push_back(simulation.workers[1]);
