@@ -68,12 +68,9 @@ std::unique_ptr<core::Backend> make_cpu(const BackendKind &, tandem_context &con
   return backend;
 }
 
-// One for each NUMA node. Each lane codes its own chunk, so the executor is serial; what "cpu" allows at once the
-// hybrid counts.
-std::vector<hybrid::Member> cpu_members(const BackendKind &kind, tandem_context &context, const Settings &settings,
-                                        const std::string &) {
-  const std::vector<std::vector<unsigned>> nodes = cpu::core_groups();
-  unsigned left = settings.thread_count != 0 ? settings.thread_count : cpu::allowed_core_count();
+// Each lane codes its own chunk, so the executor is serial; what "cpu" allows at once the hybrid counts.
+std::vector<hybrid::Member> cpu_members(const BackendKind &, tandem_context &context, const Settings &settings,
+                                        const std::string &name) {
   cpu::Options options = cpu_options(context, settings);
   options.executor = TANDEM_EXECUTOR_SERIAL;
   options.partition = TANDEM_PARTITION_DEFAULT;
@@ -81,21 +78,24 @@ std::vector<hybrid::Member> cpu_members(const BackendKind &kind, tandem_context 
   options.pin_threads = false;
   options.budget = nullptr;
   options.timeline = nullptr;  // the hybrid records what its lanes do
-  std::vector<hybrid::Member> members;
-  for (std::size_t i = 0; i < nodes.size() && left > 0; ++i) {
-    hybrid::Member member;
-    member.name = nodes.size() == 1 ? "cpu" : fmt::format("cpu:{}", i);
-    cpu::Choice choice = {};
-    member.backend = cpu::make_backend(options, context.log, &choice);
-    const unsigned here = static_cast<unsigned>(nodes[i].size());
-    member.lanes = i + 1 == nodes.size() ? left : std::min(left, here);
-    left -= member.lanes;
-    member.is_in_place = true;
-    member.latency_seconds = kind.latency_seconds;
-    member.knee_bytes = kind.knee_bytes;
-    if (nodes.size() > 1) member.enter_thread = [cores = nodes[i]] { cpu::bind_this_thread(cores); };
-    members.push_back(std::move(member));
+  hybrid::Member member;
+  member.name = name;
+  cpu::Choice choice = {};
+  member.backend = cpu::make_backend(options, context.log, &choice);
+  member.lanes = settings.thread_count != 0 ? settings.thread_count : cpu::allowed_core_count();
+  member.is_in_place = true;
+  // The nodes of a NUMA machine one after the other, each with as many lanes as it has cores.
+  const std::vector<std::vector<unsigned>> nodes = cpu::core_groups();
+  if (nodes.size() > 1) {
+    member.enter_thread = [nodes](unsigned lane) {
+      std::size_t node = 0;
+      for (std::size_t left = lane; node + 1 < nodes.size() && left >= nodes[node].size(); ++node)
+        left -= nodes[node].size();
+      cpu::bind_this_thread(nodes[node]);
+    };
   }
+  std::vector<hybrid::Member> members;
+  members.push_back(std::move(member));
   return members;
 }
 
@@ -157,9 +157,6 @@ std::vector<hybrid::Member> device_members(const BackendKind &kind, tandem_conte
   member.keeps = std::make_shared<std::pair<std::shared_ptr<core::Budget>, std::shared_ptr<const tuning::Table>>>(
       context.budget, context.tuning);
   member.lanes = member.backend->traits().lanes;
-  member.start_up_seconds = kind.start_up_seconds;
-  member.latency_seconds = kind.latency_seconds;
-  member.knee_bytes = kind.knee_bytes;
   member.staging_bytes = kind.staging_bytes;
   std::vector<hybrid::Member> members;
   members.push_back(std::move(member));
@@ -170,9 +167,6 @@ std::vector<hybrid::Member> device_members(const BackendKind &kind, tandem_conte
 
 template <class Options, Factory<Options> kFactory>
 constexpr BackendKind device_kind(BackendKind kind) {
-  kind.start_up_seconds = 0.5;
-  kind.latency_seconds = hybrid::kDeviceLatencySeconds;
-  kind.knee_bytes = 1 << 20;
   kind.staging_bytes = 32 << 20;
   kind.make = make_device<Options, kFactory>;
   kind.members = device_members<Options, kFactory>;
@@ -182,8 +176,6 @@ constexpr BackendKind device_kind(BackendKind kind) {
 constexpr BackendKind kKinds[] = {
     {.name = "cpu",
      .forms = "cpu",
-     .latency_seconds = hybrid::kCpuLatencySeconds,
-     .knee_bytes = 256 << 10,
      .is_name = [](const std::string &name) { return name == "cpu"; },
      .may_have_devices = [] { return true; },
      .devices = find_cpu,

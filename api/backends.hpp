@@ -33,8 +33,7 @@ struct BackendKind {
   const char *name;
   const char *forms;                                 // of its devices' names, for messages
   const char *vendor = nullptr;                      // in descriptions of its devices; other kinds may find them too
-  double start_up_seconds = 0, latency_seconds = 0;  // of a hybrid's member, until they are measured
-  std::uint64_t knee_bytes = 0, staging_bytes = 0;   // as hybrid::Member
+  std::uint64_t staging_bytes = 0;                   // as hybrid::Member
 
   bool (*is_name)(const std::string &);
   bool (*may_have_devices)();  // a look that loads no driver

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "api/backends.hpp"
 #include "base/gate.hpp"
 #include "base/lists.hpp"
 #include "cpu/factory.hpp"
@@ -16,27 +17,16 @@ namespace {
 
 using core::SpeedEntry;
 
-bool is_cpu(const core::SpeedEntry &entry) { return entry.worker == "cpu" || entry.worker.starts_with("cpu:"); }
-
 bool is_same_work(const core::SpeedEntry &a, const core::SpeedEntry &b) {
   return a.machine == b.machine && a.operation == b.operation && a.k == b.k && a.m == b.m;
 }
 
-// All of the CPU in this kind of work: its NUMA nodes are workers of their own. Without any entry its speeds are 0.
+// The CPU in this kind of work. Without an entry its speeds are 0.
 core::SpeedEntry cpu_of(const std::vector<core::SpeedEntry> &entries, const core::SpeedEntry &like) {
-  core::SpeedEntry sum = like;
-  sum.lanes = 0;
-  sum.bytes_per_second = sum.alone_bytes_per_second = 0;
-  for (const core::SpeedEntry &each : entries) {
-    if (!is_cpu(each) || !is_same_work(each, like)) continue;
-    sum.lanes += each.lanes;
-    sum.bytes_per_second += each.bytes_per_second * each.lanes;
-    sum.alone_bytes_per_second += each.alone_bytes_per_second * each.lanes;
-  }
-  if (sum.lanes == 0) return sum;
-  sum.bytes_per_second /= sum.lanes;
-  sum.alone_bytes_per_second /= sum.lanes;
-  return sum;
+  const auto found = std::find_if(entries.begin(), entries.end(), [&](const core::SpeedEntry &each) {
+    return each.worker == cpu_kind().name && is_same_work(each, like);
+  });
+  return found != entries.end() ? *found : core::SpeedEntry();
 }
 
 tandem_speed for_caller(const core::SpeedEntry &entry, const std::vector<core::SpeedEntry> &all,
@@ -51,13 +41,13 @@ tandem_speed for_caller(const core::SpeedEntry &entry, const std::vector<core::S
   speed.lane_count = entry.lanes;
   speed.bytes_per_second = entry.bytes_per_second * entry.lanes;
   speed.alone_bytes_per_second = entry.alone_bytes_per_second * entry.lanes;
-  speed.start_up_seconds = entry.start_up_seconds;
+  speed.latency_seconds = entry.latency_seconds;
+  speed.alone_latency_seconds = entry.alone_latency_seconds;
   speed.is_this_machine = entry.machine == machine;
-  if (is_cpu(entry)) return speed;
+  if (entry.worker == cpu_kind().name) return speed;
   const hybrid::Worth worth = hybrid::worth_of(cpu_of(all, entry), entry);
   speed.gain = worth.gain;
   speed.pays_from_bytes = worth.from_bytes;
-  speed.first_call_pays_from_bytes = worth.first_call_from_bytes;
   return speed;
 }
 

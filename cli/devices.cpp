@@ -43,18 +43,17 @@ std::vector<tandem_speed> speeds_here() {
 
 void print_speeds(const std::vector<tandem_speed> &speeds) {
   if (speeds.empty()) return;
-  fmt::print("\n{:<12} {:<9} {:>7} {:>7} {:>9} {:>6} {:>11} {:>12}\n", "HYBRID", "OPERATION", "CODE", "GB/S",
-             "CPU ALONE", "GAIN", "PAYS FROM", "FIRST CALL");
+  fmt::print("\n{:<12} {:<9} {:>7} {:>7} {:>9} {:>6} {:>11}\n", "HYBRID", "OPERATION", "CODE", "GB/S", "ALONE",
+             "GAIN", "PAYS FROM");
   const auto rate = [](double bytes_per_second) {
     return bytes_per_second > 0 ? fmt::format("{:.1f}", bytes_per_second / 1e9) : std::string("-");
   };
   for (const tandem_speed &each : speeds) {
     const bool is_device = each.pays_from_bytes != 0;
     const std::string gain = each.gain > 0 ? fmt::format("{:.2f}", each.gain) : "-";
-    fmt::print("{:<12} {:<9} {:>7} {:>7} {:>9} {:>6} {:>11} {:>12}\n", each.worker, operation_name(each.operation),
+    fmt::print("{:<12} {:<9} {:>7} {:>7} {:>9} {:>6} {:>11}\n", each.worker, operation_name(each.operation),
                fmt::format("{}+{}", each.k, each.m), rate(each.bytes_per_second), rate(each.alone_bytes_per_second),
-               is_device ? gain : "", is_device ? size_text(each.pays_from_bytes) : "",
-               is_device ? size_text(each.first_call_pays_from_bytes) : "");
+               is_device ? gain : "", is_device ? size_text(each.pays_from_bytes) : "");
   }
 }
 
@@ -85,15 +84,17 @@ int devices(const OutputFlags &flags) {
       nlohmann::ordered_json speed = {
           {"worker", each.worker},    {"operation", operation_name(each.operation)}, {"k", each.k},      {"m", each.m},
           {"lanes", each.lane_count}, {"bytes_per_second", each.bytes_per_second},   {"date", each.date}};
-      if (each.alone_bytes_per_second > 0) speed["alone_bytes_per_second"] = each.alone_bytes_per_second;
+      speed["latency_seconds"] = each.latency_seconds;
+      if (each.alone_bytes_per_second > 0) {
+        speed["alone_bytes_per_second"] = each.alone_bytes_per_second;
+        speed["alone_latency_seconds"] = each.alone_latency_seconds;
+      }
       if (each.pays_from_bytes != 0) {
         const auto size = [](std::uint64_t bytes) {
           return bytes != UINT64_MAX ? nlohmann::ordered_json(bytes) : nlohmann::ordered_json(nullptr);
         };
-        speed["start_up_seconds"] = each.start_up_seconds;
         speed["gain"] = each.gain;
         speed["pays_from_bytes"] = size(each.pays_from_bytes);
-        speed["first_call_pays_from_bytes"] = size(each.first_call_pays_from_bytes);
       }
       object["speeds"].push_back(std::move(speed));
     }

@@ -32,7 +32,7 @@ using OrderedJson = nlohmann::ordered_json;
 constexpr unsigned kVersion = 1;
 constexpr std::size_t kMostDepth = 8;
 constexpr std::uint64_t kMostLanes = 65'536;
-constexpr double kMostRate = 1e15, kMostStartUpSeconds = 1e4;
+constexpr double kMostRate = 1e15, kMostLatencySeconds = 1e4;
 constexpr std::size_t kMostTextBytes = 256;  // of a name of a device and the like
 
 [[noreturn]] void fail_io(const char *what, const std::string &path, int error) {
@@ -162,6 +162,8 @@ OrderedJson to_object(const Entry &entry) {
           {"date", entry.date}};
 }
 
+bool valid_rate(double rate) { return rate == 0 || (rate >= 1 && rate <= kMostRate); }  // 0: not known
+
 std::optional<core::SpeedEntry> speed_from(const Json &object) {
   core::SpeedEntry entry;
   std::string operation;
@@ -171,12 +173,14 @@ std::optional<core::SpeedEntry> speed_from(const Json &object) {
       read_text(object, "operation", &operation) && read_number(object, "k", 1, core::kMaxShards, &k) &&
       read_number(object, "m", 1, core::kMaxShards, &m) && read_number(object, "lanes", 1, kMostLanes, &lanes) &&
       read_rate(object, "bytes_per_second", &entry.bytes_per_second) &&
+      read_rate(object, "latency_seconds", &entry.latency_seconds) &&
       read_rate(object, "alone_bytes_per_second", &entry.alone_bytes_per_second) &&
-      read_rate(object, "start_up_seconds", &entry.start_up_seconds) && read_text(object, "date", &entry.date);
+      read_rate(object, "alone_latency_seconds", &entry.alone_latency_seconds) && read_text(object, "date", &entry.date);
   const std::optional<core::TunedOperation> known = core::tuned_operation_from_name(operation);
-  if (!whole || !known || !valid_date(entry.date) || entry.bytes_per_second < 1 ||
-      std::max(entry.bytes_per_second, entry.alone_bytes_per_second) > kMostRate ||
-      entry.start_up_seconds > kMostStartUpSeconds)
+  if (!whole || !known || !valid_date(entry.date) || !valid_rate(entry.bytes_per_second) ||
+      !valid_rate(entry.alone_bytes_per_second) ||
+      std::max(entry.bytes_per_second, entry.alone_bytes_per_second) == 0 ||
+      std::max(entry.latency_seconds, entry.alone_latency_seconds) > kMostLatencySeconds)
     return std::nullopt;
   entry.operation = *known;
   entry.k = static_cast<unsigned>(k);
@@ -193,8 +197,9 @@ OrderedJson to_object(const core::SpeedEntry &entry) {
           {"m", entry.m},
           {"lanes", entry.lanes},
           {"bytes_per_second", entry.bytes_per_second},
+          {"latency_seconds", entry.latency_seconds},
           {"alone_bytes_per_second", entry.alone_bytes_per_second},
-          {"start_up_seconds", entry.start_up_seconds},
+          {"alone_latency_seconds", entry.alone_latency_seconds},
           {"date", entry.date}};
 }
 

@@ -206,25 +206,33 @@ std::exception_ptr Runtime::run_on_device(Lane &lane, Job &job, const Range &ran
                                           Lock &lock) {
   core::Backend &backend = *members_[lane.member]->member.backend;
   std::vector<std::shared_ptr<const core::Prepared>> prepared;
+  const auto lay_out = [&](Staged staged) {
+    for (const TaskPart &part : chunk.cut(job.work, range)) {
+      prepared.push_back(hybrid_of(job.work.task(part.task)).of(lane.member, backend));
+      chunk.prepared.push_back(prepared.back().get());
+    }
+    chunk.lay_out(job.work, staged);
+  };
   try {
-    const bool is_direct = lane.is_direct = backend.traits().shares_memory;
-    std::optional<Touch> touch(job);
-    {
+    lane.is_direct = backend.traits().shares_memory;
+    if (lane.is_direct) {
+      const Touch touch(job);
+      *ran = true;
       const Unlocked unlocked(lock);
-      for (const TaskPart &part : chunk.cut(job.work, range)) {
-        prepared.push_back(hybrid_of(job.work.task(part.task)).of(lane.member, backend));
-        chunk.prepared.push_back(prepared.back().get());
-      }
-      chunk.lay_out(job.work, is_direct ? Staged::outputs : Staged::all);
-      if (!is_direct) {
-        const core::TaskNeeds cpu(core::Budget::kCpu, {});
-        core::Hold hold(budget(), cpu.get());
-        hold.next_task();
-        chunk.copy_in(job.work);
-      }
+      lay_out(Staged::outputs);
+      chunk.run(job.device_control);
+      return nullptr;
+    }
+    {
+      const Touch touch(job);
+      const Unlocked unlocked(lock);
+      lay_out(Staged::all);
+      const core::TaskNeeds cpu(core::Budget::kCpu, {});
+      core::Hold hold(budget(), cpu.get());
+      hold.next_task();
+      chunk.copy_in(job.work);
     }
     if (!job.is_open()) return nullptr;
-    if (!is_direct) touch.reset();
     *ran = true;
     const Unlocked unlocked(lock);
     chunk.run(job.device_control);

@@ -226,19 +226,19 @@ TANDEM_API tandem_status tandem_tuning_path(const char *tuning_file, char *path_
 
 typedef struct tandem_speed {
   char machine[128];             /* the model of its CPU, as tandem_devices describes it */
-  char worker[32];               /* "cpu" ("cpu:1": the cores of a NUMA node), "cuda:0", "opencl:0:0" */
+  char worker[32];               /* "cpu", "cuda:0", "opencl:0:0" */
   char date[32];                 /* UTC: "2025-11-21T16:55:20Z" */
   int32_t operation;             /* enum tandem_operation_value; ENCODE: decode and repair too */
   uint32_t k, m;                 /* shards that are read, and that are written or compared. UPDATE: k is 1 */
   uint32_t lane_count;           /* threads of the CPU; queues of a device */
-  double bytes_per_second;       /* of data, all lanes together, while the other workers were at work */
-  double alone_bytes_per_second; /* of the CPU: with no device at work; 0: not known. Of a device: 0 */
-  double start_up_seconds;       /* of a device: how much longer its first task took than later ones */
+  double bytes_per_second;       /* of data, all lanes together, while the other workers were at work; 0: not known */
+  double latency_seconds;        /* of each task then: it takes this and its bytes / the speed of a lane */
+  double alone_bytes_per_second; /* of data, when it did whole calls by itself; 0: not known */
+  double alone_latency_seconds;  /* of each call then */
   double gain;                   /* of a device: it and the CPU together, of what the CPU does alone; 0: not known */
   uint64_t pays_from_bytes;      /* of a device: bytes of data in one call, from which on the call is faster with
                                     it; UINT64_MAX: none is, or not known. Of the CPU: 0 */
-  uint64_t first_call_pays_from_bytes; /* the same for the first call, which has to start the device */
-  int32_t is_this_machine;             /* the CPU is of that model */
+  int32_t is_this_machine;       /* the CPU is of that model */
   uint32_t reserved;
 } tandem_speed;
 

@@ -43,7 +43,7 @@ void check_speed(const SpeedEntry &speed) {
   if (speed.lanes < 1 || speed.lanes > 65'536) wrong("lanes");
   if (!(speed.bytes_per_second >= 1 && speed.bytes_per_second <= 1e15)) wrong("a speed");
   if (!(speed.alone_bytes_per_second >= 0 && speed.alone_bytes_per_second <= 1e15)) wrong("a speed alone");
-  if (!(speed.start_up_seconds >= 0 && speed.start_up_seconds <= 1e4)) wrong("a start-up");
+  if (!(speed.latency_seconds >= 0 && speed.latency_seconds <= 1e4)) wrong("a latency");
   if (speed.date.size() != 20 || speed.machine.size() > 256 || speed.worker.size() > 256) wrong("a speed's text");
 }
 

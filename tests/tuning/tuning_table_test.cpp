@@ -59,7 +59,7 @@ core::SpeedEntry speed(const std::string &worker, unsigned k, double bytes_per_s
   made.lanes = 2;
   made.bytes_per_second = bytes_per_second;
   made.alone_bytes_per_second = worker == "cpu" ? 2 * bytes_per_second : 0;
-  made.start_up_seconds = worker == "cpu" ? 0 : 0.25;
+  made.latency_seconds = worker == "cpu" ? 0 : 0.25;
   made.date = "2025-11-21T16:55:20Z";
   return made;
 }
@@ -145,7 +145,7 @@ TEST(Table, SpeedsAreReadBackToo) {
   const core::SpeedEntry &gpu = again.speeds()[1];
   EXPECT_TRUE(core::same_key(gpu, table.speeds()[1]));
   EXPECT_EQ(gpu.bytes_per_second, 3e10);
-  EXPECT_EQ(gpu.start_up_seconds, 0.25);
+  EXPECT_EQ(gpu.latency_seconds, 0.25);
   EXPECT_EQ(again.speeds()[0].alone_bytes_per_second, 1e10);
   EXPECT_EQ(gpu.lanes, 2u);
   EXPECT_EQ(again.to_json(), table.to_json());
@@ -187,7 +187,7 @@ TEST(Table, SpeedsThatMakeNoSenseAreLeftOut) {
   const auto with = [&](const char *name, json value) { forms.with(name, std::move(value)); };
   with("k", 0), with("m", 257), with("lanes", 0), with("lanes", 65'537), with("operation", "explode");
   with("bytes_per_second", 0), with("bytes_per_second", 1e16), with("alone_bytes_per_second", 1e16);
-  with("start_up_seconds", 1e5), with("worker", "a\nb"), with("machine", std::string(300, 'x')), with("date", "now");
+  with("latency_seconds", 1e5), with("worker", "a\nb"), with("machine", std::string(300, 'x')), with("date", "now");
   json all = file;
   all["speeds"] = bad;
   all["speeds"].push_back(good);
