@@ -19,6 +19,7 @@
 #include "base/error.hpp"
 #include "base/fork.hpp"
 #include "core/backend.hpp"
+#include "core/budget.hpp"
 #include "core/tuning.hpp"
 #include "cpu/executors/executor.hpp"
 #include "cpu/factory.hpp"
@@ -158,12 +159,13 @@ class CpuBackend final : public core::Backend {
  public:
   // `manner`: how the executor was asked to work, where that is not as usual.
   CpuBackend(const Kernel &kernel, std::unique_ptr<Executor> executor, bool by_parity, std::string manner,
-             const base::Log &log, const core::TuningSource *tuning)
+             const base::Log &log, core::Budget *budget, const core::TuningSource *tuning)
       : kernel_(kernel),
         executor_(std::move(executor)),
         by_parity_(by_parity),
         manner_(std::move(manner)),
         log_(log),
+        budget_(budget),
         tuning_(tuning) {
     traits_.name = "cpu";
     traits_.memories = {core::MemoryKind::host};
@@ -230,6 +232,9 @@ class CpuBackend final : public core::Backend {
     std::uint64_t total = 0;
     for (const Task &task : tasks) total += moved_bytes(task, task.length_bytes);
     if (total < kInlineBytes) {
+      const core::TaskNeeds needs(core::Budget::kCpu, control.needs());
+      core::Hold hold(budget_, needs.get());
+      hold.next_task();
       for (const Task &task : tasks)
         for (const Band &band : prepared_of(task).whole)
           apply(task, band, task.offset_bytes, task.length_bytes, nullptr,
@@ -434,6 +439,7 @@ class CpuBackend final : public core::Backend {
   core::Traits traits_;
 
   base::Log log_;
+  core::Budget *budget_;              // null: nothing is counted
   const core::TuningSource *tuning_;  // null: nothing is known
   core::TuningIdentity identity_;     // with tuning_
   std::string kernel_hash_;
@@ -502,7 +508,8 @@ std::unique_ptr<core::Backend> make_backend(const Options &options, const base::
   const std::string manner =
       fmt::format("{}{}{}", by_parity ? ", partition parity" : "",
                   executor_options.dynamic_schedule ? ", schedule dynamic" : "", options.pin_threads ? ", pinned" : "");
-  return std::make_unique<CpuBackend>(*kernel, std::move(executor), by_parity, manner, log, options.tuning);
+  return std::make_unique<CpuBackend>(*kernel, std::move(executor), by_parity, manner, log, options.budget,
+                                      options.tuning);
 }
 
 std::vector<KernelDescription> describe_kernels() {
