@@ -60,6 +60,7 @@ std::unique_ptr<core::Backend> make_cpu(const BackendKind &, tandem_context &con
                                         const std::string &) {
   cpu::Choice choice = {};
   std::unique_ptr<core::Backend> backend = cpu::make_backend(cpu_options(context, settings), context.log, &choice);
+  context.resource_names = "cpu";
   context.kernel_name = choice.kernel;
   context.executor_name = choice.executor;
   context.thread_count = context.caller_count = choice.thread_count;
@@ -124,10 +125,11 @@ using Factory = std::unique_ptr<core::Backend> (*)(const Options &, const base::
 
 template <class Options, Factory<Options> kFactory>
 std::unique_ptr<core::Backend> open_device(const BackendKind &kind, const tandem_context &context,
-                                           const std::string &name, const std::string &technique,
-                                           base::Timeline *timeline) {
+                                           const std::string &name, const std::string &technique, bool is_member) {
   Options options;
-  options.timeline = timeline;
+  // A hybrid holds units and records work for its members.
+  options.timeline = is_member ? nullptr : context.timeline.get();
+  options.holds_units = !is_member;
   options.device = name;
   options.technique = technique;
   options.tuning = context.tuning.get();
@@ -141,7 +143,8 @@ template <class Options, Factory<Options> kFactory>
 std::unique_ptr<core::Backend> make_device(const BackendKind &kind, tandem_context &context, const Settings &settings,
                                            const std::string &name) {
   const std::string &technique = settings.kernel;
-  auto backend = open_device<Options, kFactory>(kind, context, name, technique, context.timeline.get());
+  auto backend = open_device<Options, kFactory>(kind, context, name, technique, false);
+  context.resource_names = fmt::format("gpu,{}", kind.memory_resource);
   context.kernel_name = technique == "compiled" ? "compiled" : technique == "tables" ? "tables" : "auto";
   context.executor_name = "device";
   context.caller_count = cpu::allowed_core_count() + backend->traits().lanes;
@@ -153,7 +156,7 @@ std::vector<hybrid::Member> device_members(const BackendKind &kind, tandem_conte
                                            const std::string &name) {
   hybrid::Member member;
   member.name = name;
-  member.backend = open_device<Options, kFactory>(kind, context, name, "", nullptr);
+  member.backend = open_device<Options, kFactory>(kind, context, name, "", true);
   member.keeps = std::make_shared<std::pair<std::shared_ptr<core::Budget>, std::shared_ptr<const tuning::Table>>>(
       context.budget, context.tuning);
   member.lanes = member.backend->traits().lanes;
@@ -183,12 +186,14 @@ constexpr BackendKind kKinds[] = {
      .members = cpu_members},
     device_kind<opencl::Options, opencl::make_backend>({.name = "opencl",
                                                         .forms = "opencl, opencl:PLATFORM:DEVICE",
+                                                        .memory_resource = opencl::kMemoryResource,
                                                         .is_name = opencl::is_device_name,
                                                         .may_have_devices = [] { return opencl::may_have_gpus(); },
                                                         .devices = find_opencl}),
     device_kind<gpu::Options, gpu::make_backend>({.name = "cuda",
                                                   .forms = "cuda, cuda:N",
                                                   .vendor = "NVIDIA",
+                                                  .memory_resource = gpu::kMemoryResource,
                                                   .is_name = gpu::is_device_name,
                                                   .may_have_devices = [] { return gpu::may_have_devices(); },
                                                   .devices = find_cuda,
@@ -196,6 +201,27 @@ constexpr BackendKind kKinds[] = {
 };
 
 }  // namespace
+
+std::vector<core::Need> plan_needs(core::Budget &budget, const char *resources) {
+  if (resources == nullptr) return {};
+  std::vector<core::Need> needs = budget.needs_of(resources);
+  for (const core::Need &need : needs) {
+    const std::string &name = budget.name(need.resource);
+    const bool has_a_meaning = need.resource == core::Budget::kCpu || need.resource == core::Budget::kGpu ||
+                               need.resource == core::Budget::kPinnedMib ||
+                               std::ranges::any_of(device_kinds(), [&](const BackendKind &kind) {
+                                 return kind.memory_resource != nullptr && name == kind.memory_resource;
+                               });
+    if (has_a_meaning) {
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+                 fmt::format("\"{}={}\" in the resources of a plan: how much of \"{}\" a task holds is fixed, see "
+                             "tandem_context_set_resource",
+                             name, need.amount, name));
+    }
+  }
+  budget.check(needs);
+  return needs;
+}
 
 std::span<const BackendKind> backend_kinds() { return kKinds; }
 

@@ -33,6 +33,7 @@ struct BackendKind {
   const char *name;
   const char *forms;                                 // of its devices' names, for messages
   const char *vendor = nullptr;                      // in descriptions of its devices; other kinds may find them too
+  const char *memory_resource = nullptr;             // MiB of its buffers; null: it counts none
   std::uint64_t staging_bytes = 0;                   // as hybrid::Member
 
   bool (*is_name)(const std::string &);
@@ -49,6 +50,11 @@ struct BackendKind {
 
 std::span<const BackendKind> backend_kinds();                   // first the CPU, which is always there
 const BackendKind *find_backend_kind(const std::string &name);  // null: none takes the name
+
+// What each task of a plan holds beside what its kind holds. Throws Error (INVALID_ARGUMENT) for a text that is no
+// list, a resource that kinds of tasks hold by themselves, and more than the whole amount.
+std::vector<core::Need> plan_needs(core::Budget &budget, const char *resources);
+
 inline const BackendKind &cpu_kind() { return backend_kinds().front(); }
 inline std::span<const BackendKind> device_kinds() { return backend_kinds().subspan(1); }
 

@@ -168,6 +168,12 @@ std::unique_ptr<core::Backend> make_hybrid(tandem_context &context, const Settin
       return find_members(context, settings, search);
     };
   }
+  std::string resource_names = "cpu,gpu,pinned_mib";
+  for (const BackendKind &kind : device_kinds()) {
+    const auto is_of_kind = [&](const hybrid::Member &member) { return kind.is_name(member.name); };
+    if (kind.memory_resource != nullptr && (!is_named || std::ranges::any_of(options.members, is_of_kind)))
+      resource_names += fmt::format(",{}", kind.memory_resource);
+  }
   if (is_auto) {
     options.name = "cpu";
     options.discover_bytes = kDiscoverBytes;
@@ -183,6 +189,7 @@ std::unique_ptr<core::Backend> make_hybrid(tandem_context &context, const Settin
     options.inline_bytes = 0;
   }
   if (!is_auto) context.executor_name = "hybrid";
+  context.resource_names = std::move(resource_names);  // not those of its parts
   return hybrid::make_backend(std::move(options), context.log);
 }
 
@@ -252,6 +259,7 @@ tandem_status tandem_context_query(const tandem_context *context, tandem_context
     info.kernel_calls = context->backend->kernel_calls();
     info.inline_bytes = context->inline_bytes;
     info.caller_count = context->caller_count;
+    info.resources = context->resource_names.c_str();
     base::write_result(info, info_out, "tandem_context_info");
   });
 }

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/log.hpp"
 #include "base/timeline.hpp"
@@ -26,6 +27,7 @@ struct tandem_context {
   std::string tuning_path;
   std::shared_ptr<const tandem::tuning::Table> tuning;  // null: nothing is known
   std::unique_ptr<tandem::core::Backend> backend;       // after the budget and the table that it uses
+  std::string resource_names;                           // tandem_context_info
   const char *kernel_name;
   const char *executor_name;
   unsigned thread_count = 0;
@@ -36,4 +38,5 @@ struct tandem_context {
 struct tandem_plan {
   std::shared_ptr<const tandem::core::Plan> plan;  // its jobs keep it
   tandem::core::MemoryKind memory;                 // of the shards
+  std::vector<tandem::core::Need> needs;           // of each task
 };

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "api/backends.hpp"
 #include "api/run.hpp"
 #include "base/fork.hpp"
 #include "base/gate.hpp"
@@ -106,6 +107,7 @@ class Run {
  public:
   Run(const tandem_plan &plan, const tandem_plan_arguments &arguments)
       : plan_(plan.plan),
+        needs_(plan.needs),
         pointers_(*plan_),
         result_(arguments.verify_result),
         ranges_out_(arguments.verify_ranges),
@@ -133,7 +135,7 @@ class Run {
   // After the task is over: what the caller is to hear beyond the bytes. A cancel that came too late changes nothing.
   void finish() {
     if (plan_->mode() != core::Mode::compare) return;
-    core::Control control;
+    core::Control control(needs_);
     const core::VerifyReport report = core::explain(*plan_, task_, control);
     if (range_count_out_ != nullptr) {
       core::find_ranges(*plan_, task_, control);
@@ -161,6 +163,7 @@ class Run {
   }
 
   std::shared_ptr<const Plan> plan_;
+  const std::vector<core::Need> needs_;
   Pointers pointers_;
   std::vector<std::uint64_t> input_offsets_, output_offsets_;  // device memory
   core::Task task_{};
@@ -169,7 +172,7 @@ class Run {
   tandem_verify_result *result_;
   tandem_verify_range *ranges_out_;
   std::uint64_t *range_count_out_;  // null: ranges are not wanted
-  core::Control control_;
+  core::Control control_{needs_};
   core::MemoryHold hold_;
 };
 
@@ -199,8 +202,9 @@ tandem_status tandem_plan_create(tandem_context *context, const tandem_codec *co
     const tandem_plan_options given = base::read_options(options, "tandem_plan_options");
     const Shape shape = plan_shape(*context->backend, *codec->codec, given);
     const auto memory = static_cast<tandem::core::MemoryKind>(given.memory);
+    std::vector<core::Need> needs = plan_needs(*context->budget, given.resources);
     auto plan = std::make_unique<tandem_plan>(
-        tandem_plan{std::make_shared<const Plan>(*context->backend, codec->codec, shape), memory});
+        tandem_plan{std::make_shared<const Plan>(*context->backend, codec->codec, shape), memory, std::move(needs)});
     if (memory != tandem::core::MemoryKind::host)
       context->backend->make_ready(plan->plan->prepared(), plan->plan->mode(), memory);
     *plan_out = plan.release();

@@ -39,6 +39,7 @@ int run(const BenchFlags &flags, nlohmann::ordered_json (*measure)(const Request
 int bench_codes(const BenchFlags &flags) {
   ContextFlags context = flags.context;
   context.partition = flags.partition == "parity" ? TANDEM_PARTITION_PARITY : TANDEM_PARTITION_COLUMN;
+  if (!context.resources.empty()) make_context(context);  // refuses those that no task holds
   const ContextOptions options(context);
   bench::CodesRequest request = flags.codes;
   request.context = *options.get();

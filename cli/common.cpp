@@ -84,8 +84,10 @@ void add_context_flags(CLI::App &command, ContextFlags &flags) {
   command.add_option("--executor", flags.executor, "How work is spread over CPU threads")
       ->check(CLI::IsMember({"serial", "pthread", "openmp"}));
   command
-      .add_option("--resource", flags.resources,
-                  "NAME=N: at most N of a resource at once, such as cpu=2 or opencl_mib=512 (repeatable)")
+      .add_option(
+          "--resource", flags.resources,
+          "NAME=N: at most N of a resource at once: cpu=2 (tasks of the CPU); on devices gpu=1, opencl_mib=512 or "
+          "cuda_mib=512, of a hybrid also pinned_mib=64 (repeatable)")
       ->type_name("NAME=N")
       ->allow_extra_args(false);
   command.add_option("--policy", flags.policy, "Hybrid backends: who may take work, and how much; default: auto")
@@ -116,11 +118,43 @@ ContextOptions::ContextOptions(const ContextFlags &flags) : flags_(flags) {
                                                      : TANDEM_EXECUTOR_DEFAULT;
 }
 
+namespace {
+
+// Whether a comma-separated list has the name.
+bool has_name(std::string_view list, std::string_view name) {
+  for (;;) {
+    const std::size_t comma = list.find(',');
+    if (list.substr(0, comma) == name) return true;
+    if (comma == std::string_view::npos) return false;
+    list.remove_prefix(comma + 1);
+  }
+}
+
+// A limit on something that no task of the run holds would have no effect. The library has checked the form.
+void check_resources(const ContextFlags &flags, const tandem_context_info &info) {
+  for (const std::string &amounts : flags.resources) {
+    for (std::string_view rest = amounts; !rest.empty();) {
+      const std::size_t comma = rest.find(',');
+      const std::string_view name = rest.substr(0, rest.find('='));
+      if (!has_name(info.resources, name)) {
+        throw Failure{kExitWrongUsage,
+                      fmt::format("--resource {}: no task of this run holds \"{}\"; on backend {} tasks hold {}",
+                                  rest.substr(0, comma), name, info.backend, info.resources)};
+      }
+      rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+    }
+  }
+}
+
+}  // namespace
+
 ContextOwner make_context(const ContextFlags &flags) {
   const ContextOptions options(flags);
   tandem_context *context = nullptr;
   check(tandem_context_create(options.get(), &context));
-  return ContextOwner(context);
+  ContextOwner owner(context);
+  check_resources(flags, query(owner));
+  return owner;
 }
 
 tandem_context_info query(const ContextOwner &context) {

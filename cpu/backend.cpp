@@ -20,6 +20,7 @@
 #include "base/error.hpp"
 #include "base/fork.hpp"
 #include "core/backend.hpp"
+#include "core/budget.hpp"
 #include "core/recorded_run.hpp"
 #include "core/tuning.hpp"
 #include "cpu/executors/executor.hpp"
@@ -160,12 +161,13 @@ class CpuBackend final : public core::Backend {
  public:
   // `manner`: how the executor was asked to work, where that is not as usual.
   CpuBackend(const Kernel &kernel, std::unique_ptr<Executor> executor, bool by_parity, std::string manner,
-             const base::Log &log, const core::TuningSource *tuning, base::Timeline *timeline)
+             const base::Log &log, core::Budget *budget, const core::TuningSource *tuning, base::Timeline *timeline)
       : kernel_(kernel),
         executor_(std::move(executor)),
         by_parity_(by_parity),
         manner_(std::move(manner)),
         log_(log),
+        budget_(budget),
         tuning_(tuning),
         timeline_(timeline) {
     traits_.name = "cpu";
@@ -233,6 +235,9 @@ class CpuBackend final : public core::Backend {
     std::uint64_t total = 0;
     for (const Task &task : tasks) total += moved_bytes(task, task.length_bytes);
     if (total < kInlineBytes) {
+      const core::TaskNeeds needs(core::Budget::kCpu, control.needs());
+      core::Hold hold(budget_, needs.get());
+      hold.next_task();
       const core::RecordedRun recorded(timeline_, traits_.name, tasks);
       for (const Task &task : tasks)
         for (const Band &band : prepared_of(task).whole)
@@ -455,6 +460,7 @@ class CpuBackend final : public core::Backend {
   core::Traits traits_;
 
   base::Log log_;
+  core::Budget *budget_;              // null: nothing is counted
   const core::TuningSource *tuning_;  // null: nothing is known
   base::Timeline *timeline_;          // null: none is asked for
   core::TuningIdentity identity_;     // with tuning_
@@ -524,8 +530,8 @@ std::unique_ptr<core::Backend> make_backend(const Options &options, const base::
   const std::string manner =
       fmt::format("{}{}{}", by_parity ? ", partition parity" : "",
                   executor_options.dynamic_schedule ? ", schedule dynamic" : "", options.pin_threads ? ", pinned" : "");
-  return std::make_unique<CpuBackend>(*kernel, std::move(executor), by_parity, manner, log, options.tuning,
-                                      options.timeline);
+  return std::make_unique<CpuBackend>(*kernel, std::move(executor), by_parity, manner, log, options.budget,
+                                      options.tuning, options.timeline);
 }
 
 std::vector<KernelDescription> describe_kernels() {

@@ -49,6 +49,7 @@ DeviceBackend::DeviceBackend(const Options &options, const DeviceModule &module,
       options_(options),
       module_(module),
       memory_(memory),
+      units_(options.holds_units ? options.resources : nullptr),
       mib_(options.resources != nullptr ? options.resources->index(mib) : 0),
       as_asked_(traits_called(options.device)),
       traits_(&as_asked_) {}
@@ -163,6 +164,9 @@ const Task &DeviceBackend::checked_for_device(const Task &task) const {
 void DeviceBackend::run(std::span<const Task> tasks, Control &control) {
   if (tasks.empty()) return;
   const Device &device = *found().device;
+  const core::TaskNeeds needs(core::Budget::kGpu, control.needs());
+  core::Hold hold(units_, needs.get());
+  hold.next_task();
   std::vector<Task> staged, on_device;
   for (const Task &task : tasks) {
     if (task.length_bytes == 0 || task.prepared->rows() == 0) continue;
@@ -191,6 +195,9 @@ std::unique_ptr<core::Ticket> DeviceBackend::submit(std::span<const Task> tasks,
   const auto is_on_device = [&](const Task &task) { return task.memory == memory_; };
   if (tasks.empty() || !std::all_of(tasks.begin(), tasks.end(), is_on_device)) return Backend::submit(tasks, control);
   found();
+  const core::TaskNeeds needs(core::Budget::kGpu, control.needs());
+  core::Hold hold(units_, needs.get());
+  hold.next_task();
   std::vector<Task> on_device;
   for (const Task &task : tasks)
     if (task.length_bytes != 0 && task.prepared->rows() != 0) on_device.push_back(checked_for_device(task));

@@ -83,7 +83,8 @@ class DeviceBackend : public core::Backend {
   const Options options_;
   const DeviceModule &module_;
   const core::MemoryKind memory_;
-  const unsigned mib_;  // a resource
+  core::Budget *const units_;  // that runs hold; null: none
+  const unsigned mib_;         // a resource
   const core::Traits as_asked_;
   mutable std::unique_ptr<const Found> found_;
   mutable std::atomic<const core::Traits *> traits_;

@@ -21,6 +21,7 @@ struct Options {
   base::Timeline *timeline = nullptr;          // the same; null: none is asked for
   std::uint64_t memory_budget_bytes = 0;       // of buffers on the device; 0 = half of what it has, or `resources`
   core::Budget *resources = nullptr;          // outlives the backend; its MiB of this backend hold from the next run on
+  bool holds_units = true;                    // of `resources`; false: what calls this backend holds them
   std::string cache_folder;                   // of compiled programs; "" = none
   GenerateKernel generate = generate_kernel;  // replaced by tests together with the driver
 };

@@ -24,7 +24,7 @@ using device::Workplace;
 class CudaBackend final : public device::DeviceBackend {
  public:
   CudaBackend(const Options &options, const base::Log &log)
-      : DeviceBackend(options, kModule, MemoryKind::cuda, "cuda_mib", log),
+      : DeviceBackend(options, kModule, MemoryKind::cuda, kMemoryResource, log),
         wanted_(options.device),
         driver_(options.driver) {}
 

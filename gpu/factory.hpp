@@ -13,6 +13,8 @@ struct tandem_cuda_module;  // gpu/cuda_module.hpp
 
 namespace tandem::gpu {
 
+inline constexpr const char *kMemoryResource = "cuda_mib";  // MiB of its buffers
+
 struct Options : device::Options {  // `device` is "cuda" or "cuda:N", `resources` has "cuda_mib"
   Options() { device = "cuda"; }
   const tandem_cuda_module *driver = nullptr;  // nullptr = libtandem_cuda.so; else outlives the backend

@@ -211,6 +211,9 @@ class HybridBackend final : public core::Backend {
           chunk.prepared.push_back(is_cpu ? prepared.small.get() : prepared.of(member, backend).get());
         }
         chunk.lay_out(work, Staged::nothing);
+        const core::TaskNeeds needs(core::Budget::kGpu, control.needs());
+        core::Hold hold(is_cpu || options_.policy == Policy::free ? nullptr : options_.resources, needs.get());
+        hold.next_task();
         const core::RecordedRun recorded(is_cpu ? nullptr : options_.timeline, backend.traits().name, chunk.tasks());
         chunk.run(control);
         chunk.merge_mismatches(work);

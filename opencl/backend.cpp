@@ -22,7 +22,7 @@ constexpr std::size_t kMostForeignContexts = 4;
 class OpenclBackend final : public device::DeviceBackend {
  public:
   OpenclBackend(const Options &options, const base::Log &log)
-      : DeviceBackend(options, kModule, MemoryKind::opencl, "opencl_mib", log), options_(options) {}
+      : DeviceBackend(options, kModule, MemoryKind::opencl, kMemoryResource, log), options_(options) {}
 
   ~OpenclBackend() override {
     if (!kModule.in_child()) return;

@@ -13,6 +13,8 @@ struct tandem_opencl_module;  // opencl/opencl_module.hpp
 
 namespace tandem::opencl {
 
+inline constexpr const char *kMemoryResource = "opencl_mib";  // MiB of its buffers
+
 enum class Transfer {
   automatic,  // zero-copy where the device shares memory with the host and its kernels take enough arguments
   staged,

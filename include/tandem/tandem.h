@@ -195,7 +195,7 @@ typedef struct tandem_context_options {
   int32_t schedule;                 /* enum tandem_schedule_value; OpenMP only */
   int32_t pin_threads;              /* non-zero: pthread workers are pinned, one to a core of the affinity mask */
   int32_t log_level;                /* the lowest enum tandem_log_level_value that log_callback hears */
-  const char *resources;            /* NULL, or amounts such as "cpu=5,gpu=2": see tandem_context_set_resource */
+  const char *resources;            /* NULL, or amounts such as "cpu=5,widgets=2": see tandem_context_set_resource */
   tandem_log_callback log_callback; /* NULL = silent */
   void *log_user;
   const char *tuning_file; /* NULL = TANDEM_TUNING, else tandem/tuning.json in the user's data folder; "" = none */
@@ -222,15 +222,22 @@ TANDEM_API tandem_status tandem_context_create(const tandem_context_options *opt
  * and jobs made from it must have been destroyed. */
 TANDEM_API void tandem_context_destroy(tandem_context *context);
 
-/* Sets how much of a named resource work of this context may hold at once, also while jobs run (effective
- * within one chunk). "cpu": concurrent CPU tasks of all calls and jobs of the context together, >= 1; not set: no cap.
- * A call that moves less than 256 KiB runs at once on its own thread and counts as none. "opencl_mib": MiB that buffers
- * of the context may have on its OpenCL device (those of the caller do not count); not set: half of the device's
- * memory; effective from the next call or job on. "cuda_mib": the same on a CUDA device; not set: half of what is free
- * when it is first used. Of a hybrid: "gpu": concurrent tasks on all its devices; "pinned_mib": MiB of the staging
- * memory of those tasks (32 each; a call fails with INVALID_ARGUMENT while a device that was named can never have
- * that). Status: INVALID_ARGUMENT (NULL, unknown name, amount 0),
- * OUT_OF_MEMORY. */
+/* Sets how much of a named resource the tasks of this context may hold at once, all calls and jobs together, also
+ * while they run: waiting tasks feel it at once, others at their next chunk. Nothing is counted before the first one.
+ *   name     1 to 63 characters of A-Z a-z 0-9 _ . -
+ *   amount   >= 1; a resource that is not set has no limit
+ * A task holds all that it needs, or waits; in the order of asking, except that one that fits may pass a waiting one
+ * that needs some of the same, at most 16 times. It holds
+ *   "cpu"          1: a chunk on the CPU, or a whole call that moves less than 256 KiB
+ *   "gpu"          1: a run on a device, a hybrid's task on one. Jobs on device memory: only during their submit
+ *   "pinned_mib"   32 (MiB of staging memory): a hybrid's task on a device
+ *   "opencl_mib", "cuda_mib"   MiB of the context's own buffers on its device, from the next call on. Not set: half
+ *                  of the OpenCL device's memory, half of what is free on the CUDA device at its first use
+ *   others         what `resources` of tandem_plan_options says
+ * A call whose task needs more than the whole amount fails (INVALID_ARGUMENT), also if that was lowered in between:
+ * its outputs are undefined then.
+ * Status: INVALID_ARGUMENT (NULL, a name that is none, amount 0), OUT_OF_MEMORY.
+ * Threads: any, also while calls and jobs run. */
 TANDEM_API tandem_status tandem_context_set_resource(tandem_context *context, const char *name, uint64_t amount);
 
 typedef struct tandem_context_info {
@@ -248,6 +255,8 @@ typedef struct tandem_context_info {
   uint32_t caller_count; /* threads that keep all of it busy by calling at once, with work of their own between calls:
                             thread_count. OpenCL: the cores, and the calls that a device has in hand */
   uint32_t reserved_2;
+  const char *resources; /* names of the resources that its tasks hold beside those that plans name: "cpu", or
+                            "gpu,opencl_mib"; lives as long as the context */
 } tandem_context_info;
 
 /* What a context decided. Status: INVALID_ARGUMENT. */
@@ -423,13 +432,16 @@ typedef struct tandem_plan_options {
                              every missing shard (decode). A wanted shard must not be present */
   uint32_t index;         /* update, accumulate: the data shard */
   uint32_t first;         /* accumulate: non-zero: the old bytes of parity are ignored and overwritten */
+  const char *resources; /* NULL, or what each task of the plan holds beside what its kind holds, such as "widgets=2" or
+                            "disk=1,licences=3". Counted where an amount is set: tandem_context_set_resource, which
+                            also has the names that are refused here because how much a task holds is fixed */
 } tandem_plan_options;
 
 /* Prepares an operation: solves for the coefficient matrix, builds the kernel's tables. Running a plan then costs
  * neither. For TANDEM_MEMORY_CUDA two kernels are compiled and loaded here, for aligned shards and for others, once for
  * a matrix, and kept in the cache (some tenths of a second; not with kernel "tables"). A plan outlives its codec, not
- * its context. Status: INVALID_ARGUMENT, UNSUPPORTED (a memory kind that no backend of the context reaches),
- * NOT_RECOVERABLE, OUT_OF_MEMORY. */
+ * its context. Status: INVALID_ARGUMENT (also resources that are malformed, or beyond the whole amount), UNSUPPORTED (a
+ * memory kind that no backend of the context reaches), NOT_RECOVERABLE, OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_plan_create(tandem_context *context, const tandem_codec *codec,
                                             const tandem_plan_options *options, tandem_plan **plan_out);
 /* Ends a plan. NULL is allowed. Jobs of it go on. */

@@ -195,7 +195,7 @@ TEST(BadContext, UnknownChoices) {
 }
 
 TEST(BadContext, Resources) {
-  for (const char *text : {"cpu", "cpu=", "cpu=0", "cpu=-1", "cpu=1x", "=3", "disk=1", "cpu=1,", ",", "cpu=1,cpu=2",
+  for (const char *text : {"cpu", "cpu=", "cpu=0", "cpu=-1", "cpu=1x", "=3", "di sk=1", "cpu=1,", ",", "cpu=1,cpu=2",
                            "cpu=99999999999999999999999", " cpu=1", "cpu =1"}) {
     tandem_context_options options = context_options();
     options.resources = text;
@@ -205,8 +205,36 @@ TEST(BadContext, Resources) {
   EXPECT_TRUE(refused(tandem_context_set_resource(nullptr, "cpu", 1), TANDEM_ERROR_INVALID_ARGUMENT));
   EXPECT_TRUE(refused(tandem_context_set_resource(context.get(), nullptr, 1), TANDEM_ERROR_INVALID_ARGUMENT));
   EXPECT_TRUE(refused(tandem_context_set_resource(context.get(), "cpu", 0), TANDEM_ERROR_INVALID_ARGUMENT, {"0"}));
-  EXPECT_TRUE(
-      refused(tandem_context_set_resource(context.get(), "gas", 1), TANDEM_ERROR_INVALID_ARGUMENT, {"gas", "cpu"}));
+  EXPECT_TRUE(refused(tandem_context_set_resource(context.get(), "", 1), TANDEM_ERROR_INVALID_ARGUMENT, {"0", "63"}));
+  EXPECT_TRUE(refused(tandem_context_set_resource(context.get(), "w\xc3\xa4lder", 1), TANDEM_ERROR_INVALID_ARGUMENT,
+                      {"character 2"}));
+  const std::string name(63, 'x');
+  EXPECT_EQ(tandem_context_set_resource(context.get(), name.c_str(), 1), TANDEM_OK);
+  EXPECT_TRUE(refused(tandem_context_set_resource(context.get(), (name + "x").c_str(), 1),
+                      TANDEM_ERROR_INVALID_ARGUMENT, {"64 characters", "63"}));
+}
+
+TEST(BadPlan, Resources) {
+  const Context context = make_context();
+  const Codec codec = make_codec(4, 2);
+  ASSERT_EQ(tandem_context_set_resource(context.get(), "widgets", 3), TANDEM_OK);
+  tandem_plan_options options = {};
+  options.struct_bytes = sizeof options;
+  tandem_plan *plan = nullptr;
+  const auto is_refused = [&](const char *resources, std::initializer_list<const char *> parts) {
+    options.resources = resources;
+    return refused(tandem_plan_create(context.get(), codec.get(), &options, &plan), TANDEM_ERROR_INVALID_ARGUMENT,
+                   parts);
+  };
+  for (const char *fixed : {"cpu", "gpu", "pinned_mib", "opencl_mib", "cuda_mib"})
+    EXPECT_TRUE(is_refused((std::string("disk=1,") + fixed + "=2").c_str(), {fixed, "=2", "fixed"}));
+  EXPECT_TRUE(is_refused("widgets=0", {"widgets", "0"}));
+  EXPECT_TRUE(is_refused("widgets", {"widgets"}));
+  EXPECT_TRUE(is_refused("widgets=1,", {"character 1"}));
+  EXPECT_TRUE(is_refused("widgets=1,disk=1,widgets=2", {"twice", "1 and 2"}));
+  EXPECT_TRUE(is_refused("wid gets=1", {"character 4"}));
+  EXPECT_TRUE(is_refused("disk=1,widgets=4", {"4", "widgets", "3"}));
+  EXPECT_EQ(plan, nullptr);
 }
 
 TEST(BadContext, NullPointersAndSizes) {

@@ -498,6 +498,7 @@ class Command(unittest.TestCase):
             ("encode", self.source, "-k", 2, "-m", 1, "-o", self.shards, "--kernel", "nonsense"),
             ("encode", self.source, "-k", 2, "-m", 1, "-o", self.shards, "--resource", "gas=3"),
             ("encode", self.source, "-k", 2, "-m", 1, "-o", self.shards, "--resource", "cpu=1", "--resource", "cpu=2"),
+            ("encode", self.source, "-k", 2, "-m", 1, "-o", self.shards, "--resource", "cpu=0"),
             ("decode", self.root, "-o", "-", "--json"), ("nonsense",),
         ):
             done = self.ok(*arguments, status=2)
