@@ -64,7 +64,7 @@ enum tandem_status_value {
   TANDEM_ERROR_UNAVAILABLE = 3,      /* unknown, or this machine lacks it: a kernel, an executor, a device */
   TANDEM_ERROR_OUT_OF_MEMORY = 4,
   TANDEM_ERROR_TOO_LARGE = 5,       /* a product of sizes does not fit */
-  TANDEM_ERROR_OVERLAP = 6,         /* an output overlaps another buffer */
+  TANDEM_ERROR_OVERLAP = 6,         /* an output overlaps another buffer, or two registered ranges overlap */
   TANDEM_ERROR_NOT_MDS = 7,         /* this (k, m, matrix) could lose data that m parities should save */
   TANDEM_ERROR_NOT_RECOVERABLE = 8, /* the shards that are left do not determine the wanted ones */
   TANDEM_ERROR_CANCELLED = 9,       /* tandem_job_cancel, or a progress callback said stop */
@@ -340,15 +340,15 @@ TANDEM_API void tandem_shards_free(void *first_shard);
  * for all CUDA devices at once, by the first run on one of them that uses it: that run is slower. On the CPU and on
  * OpenCL devices it changes no speed, so a program may register its memory on every machine. Memory that the driver
  * does not pin (mapped read-only, a page that others have registered) is copied as before; log_callback hears why.
- *   memory       where it begins; any alignment. Whole pages are fastest to share: a driver pins a page once
- *   bytes        its length, >= 1. A shard that lies in it with all of its bytes in this run benefits
+ *   memory       where it begins; any alignment. It should share no page with other registered memory
+ *   bytes        its length, >= 1. Of use to the shards of a run that lie in it whole
  * Ownership: it stays the caller's, and must be unregistered before it is freed or unmapped. The registration belongs
  * to the process and to no context: contexts made before and after use it. A child after fork has no registrations.
  * While any memory is registered, a call on memory of the host takes a lock for a moment.
  * Status: INVALID_ARGUMENT (NULL, 0 bytes, exactly this memory is registered already), TOO_LARGE (the end does not fit
  *   the address space), OVERLAP (a part of it is registered: the message has both ranges), OUT_OF_MEMORY. Nothing is
  *   registered on failure.
- * Threads: any; a run that had begun before does not use it yet.
+ * Threads: any. A run that began before may go on without it.
  *     tandem_memory_register(shards, bytes);  // once, for buffers that many calls use
  *     tandem_encode(context, codec, data, parity, shard_bytes);
  *     tandem_memory_unregister(shards); */

@@ -84,6 +84,23 @@ TEST(OutOfMemory, CreateObjects) {
         ASSERT_EQ(shards[0] != nullptr, ok);
         tandem_shards_free(shards[0]);
       });
+  fail_each_allocation(
+      false, [&] { return tandem_shards_allocate_flags(3, 1000, TANDEM_SHARDS_PINNED, shards); },
+      [&] { shards[0] = nullptr; },
+      [&](bool ok) {
+        ASSERT_EQ(shards[0] != nullptr, ok);
+        tandem_shards_free(shards[0]);
+      });
+}
+
+// Registered or not at all: what failed can be tried again.
+TEST(OutOfMemory, RegisterMemory) {
+  std::vector<std::uint8_t> memory(1000);
+  fail_each_allocation(
+      false, [&] { return tandem_memory_register(memory.data(), 1000); }, [] {},
+      [&](bool ok) {
+        ASSERT_EQ(tandem_memory_unregister(memory.data()), ok ? TANDEM_OK : TANDEM_ERROR_INVALID_ARGUMENT);
+      });
 }
 
 class OutOfMemory : public testing::TestWithParam<std::size_t> {

@@ -16,6 +16,7 @@
 /* Pinned for ever: what compiled programs rely on. */
 ASSERT_STATIC(sizeof(tandem_status) == 4, "status is an int32_t");
 ASSERT_STATIC(TANDEM_OK == 0 && TANDEM_ERROR_NOT_RECOVERABLE == 8 && TANDEM_ERROR_INTERNAL == 13, "status values");
+ASSERT_STATIC(TANDEM_SHARDS_PINNED == 1, "flags of shards");
 ASSERT_STATIC(TANDEM_MATRIX_HDFS_RS_LEGACY == 13 && TANDEM_MATRIX_CUSTOM == 1000, "matrix values");
 ASSERT_STATIC(offsetof(tandem_codec_options, struct_bytes) == 0, "options start with their size");
 ASSERT_STATIC(offsetof(tandem_context_options, struct_bytes) == 0, "options start with their size");

@@ -5,8 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "api/objects.hpp"
@@ -241,6 +243,43 @@ TEST(RegisteredMemory, PinnedShardsAreRegisteredUntilTheyAreFreed) {
     static_cast<std::byte *>(shards[2])[999] = std::byte{1};
   }
   tandem_shards_free(shards[0]);
+  EXPECT_FALSE(core::is_any_memory_registered());
+}
+
+// Each thread has ranges of its own between those of the others, and one that all hold.
+TEST(RegisteredMemory, ManyThreads) {
+  constexpr unsigned kThreads = 4, kRounds = 300;
+  std::vector<std::uint8_t> memory(kThreads * 100 + 100);
+  std::uint8_t *const shared = memory.data() + kThreads * 100;
+  core::register_memory(shared, 100);
+  std::atomic<unsigned> wrong{0}, pins{0};
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, own = memory.data() + t * 100] {
+      const core::Prepared prepared((core::Operator(core::Matrix(1, 1))));
+      const std::byte *input = reinterpret_cast<const std::byte *>(shared);
+      std::byte *output = reinterpret_cast<std::byte *>(own);
+      const core::Task task = {&prepared, &input, &output, 0, 100, core::Mode::assign};
+      for (unsigned i = 0; i < kRounds; ++i) {
+        wrong += tandem_memory_register(own, 100) != TANDEM_OK;
+        {
+          const core::MemoryHold hold({&task, 1});
+          wrong += tandem_memory_unregister(own) != TANDEM_ERROR_INVALID_ARGUMENT;
+          wrong += tandem_memory_unregister(shared) != TANDEM_ERROR_INVALID_ARGUMENT;
+          core::pin_registered(shared, 100, &pins, [&](void *, std::uint64_t) {
+            ++pins;
+            return nullptr;
+          });
+        }
+        wrong += tandem_memory_unregister(own) != TANDEM_OK;
+        wrong += core::is_registered(own, 100);
+      }
+    });
+  }
+  for (std::thread &each : threads) each.join();
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_EQ(pins, 1u);
+  core::unregister_memory(shared);
   EXPECT_FALSE(core::is_any_memory_registered());
 }
 
