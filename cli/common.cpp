@@ -88,11 +88,11 @@ void add_context_flags(CLI::App &command, ContextFlags &flags) {
                   "NAME=N: at most N of a resource at once, such as cpu=2 or opencl_mib=512 (repeatable)")
       ->type_name("NAME=N")
       ->allow_extra_args(false);
-  command.add_option("--policy", flags.policy, "Hybrid backends: who may take work, and how much; default: auto")
+  command.add_option("--policy", flags.policy, "Hybrid backends alone: how work is shared; default: auto")
       ->check(CLI::IsMember({"free", "budget", "auto"}));
   command
       .add_option("--timeline", flags.timeline,
-                  "Hybrid backends: write who did what when to this file (Chrome trace format)")
+                  "Write which worker did what when to this file (Chrome trace format; docs/TIMELINE.md)")
       ->type_name("FILE.json");
   command.add_flag("--log", flags.log, "Say on standard error what the library decides, and why");
 }
@@ -116,11 +116,27 @@ ContextOptions::ContextOptions(const ContextFlags &flags) : flags_(flags) {
                                                      : TANDEM_EXECUTOR_DEFAULT;
 }
 
-ContextOwner make_context(const ContextFlags &flags) {
+namespace {
+
+ContextOwner create(const ContextFlags &flags) {
   const ContextOptions options(flags);
   tandem_context *context = nullptr;
   check(tandem_context_create(options.get(), &context));
   return ContextOwner(context);
+}
+
+}  // namespace
+
+bool has_cpu_threads(ContextFlags flags) {
+  flags.thread_count = 0;
+  flags.timeline.clear();
+  flags.log = false;
+  return query(create(flags)).thread_count != 0;  // touches no device, starts no thread
+}
+
+ContextOwner make_context(ContextFlags flags) {
+  if (flags.thread_count != 0 && !has_cpu_threads(flags)) flags.thread_count = 0;
+  return create(flags);
 }
 
 tandem_context_info query(const ContextOwner &context) {
