@@ -121,6 +121,7 @@ void add_bench_command(CLI::App &app, Invocation &invocation) {
       ->check(CLI::IsMember({"first", "random"}))
       ->capture_default_str();
   add_context_flags(command, flags->context);
+  command.remove_option(command.get_option("--timeline"));  // it makes many contexts, and each would write the file
   CLI::Option *threads = command.get_option("--threads");
   threads->description("CPU threads, the same number for the peer and the roof; 0: every core")->default_str("1");
   command.add_option("--partition", flags->partition, "What a thread takes: a range of columns, or some parity shards")

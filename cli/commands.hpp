@@ -94,7 +94,7 @@ struct WriteFlags {
 void add_write_flags(CLI::App &command, WriteFlags &flags, const std::string &force_help,
                      const std::string &dry_run_help);
 
-// --backend, --kernel, --threads, --executor, --resource, --policy, --timeline, --log.
+// --backend, --kernel, --threads, --executor, --resource, --policy, --timeline (not in bench), --log.
 struct ContextFlags {
   std::string backend, kernel, executor, policy, timeline;
   std::uint32_t thread_count = 0;

@@ -88,7 +88,7 @@ void add_context_flags(CLI::App &command, ContextFlags &flags) {
                   "NAME=N: at most N of a resource at once, such as cpu=2 or opencl_mib=512 (repeatable)")
       ->type_name("NAME=N")
       ->allow_extra_args(false);
-  command.add_option("--policy", flags.policy, "Hybrid backends alone: how work is shared; default: auto")
+  command.add_option("--policy", flags.policy, "How a hybrid backend shares its work; default: auto")
       ->check(CLI::IsMember({"free", "budget", "auto"}));
   command
       .add_option("--timeline", flags.timeline,

@@ -343,6 +343,7 @@ class Command(unittest.TestCase):
         for command in (("bench", "-k", 4, "-m", 2), ("autotune", "-k", 4, "-m", 2, "--output", self.path("tuning.json"))):
             done = self.ok(*command, "--backend", "opencl:0:0", "--threads", 2, status=2)
             self.assertIn(b'thread_count 2 has no effect on the backend "opencl:0:0"', done.stderr)
+        self.ok("bench", "-k", 4, "-m", 2, "--timeline", self.path("trace.json"), status=2)
         self.ok(*encode, "hybrid:cpu", "--policy", "free", "--executor", "pthread", "--threads", 2)
         # The environment's defaults are for all programs.
         for name, value in (("TANDEM_POLICY", "free"), ("TANDEM_EXECUTOR", "pthread"), ("TANDEM_THREADS", "2")):
