@@ -75,6 +75,43 @@ Settings settings_of(const tandem_context_options &given) {
   return settings;
 }
 
+// What a backend can be told.
+struct Takes {
+  bool cpu = false;  // it has CPU threads
+  bool policy = false;
+  bool kernel = true;
+};
+
+// An option that was given must have an effect. What the environment says is a default for all programs of a machine.
+void check_effects(const tandem_context_options &given, const Settings &settings, const Takes &takes) {
+  const std::string backend = settings.backend.empty() ? "auto" : settings.backend;
+  const auto refuse = [&](const std::string &option, const char *why) {
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+               fmt::format("{} has no effect on the backend \"{}\": {}", option, backend, why));
+  };
+  const auto is_given = [](const char *text) { return text != nullptr && *text != 0; };
+  if (is_given(given.policy) && !takes.policy) {
+    refuse(fmt::format("policy \"{}\"", given.policy),
+           backend == "auto" ? "it is the CPU alone here; a policy is for hybrids, such as hybrid:cpu+opencl:0:0"
+                             : "a policy is for hybrids, such as hybrid:cpu+opencl:0:0");
+  }
+  if (is_given(given.kernel) && !takes.kernel)
+    refuse(fmt::format("kernel \"{}\"", given.kernel), "the devices of a hybrid choose their kernels");
+  if (!takes.cpu) {
+    constexpr const char *kExecutors[] = {"default", "serial", "pthread", "openmp"};
+    constexpr const char *kWhy = "it has no CPU threads";
+    if (given.thread_count != 0) refuse(fmt::format("thread_count {}", given.thread_count), kWhy);
+    if (given.executor != TANDEM_EXECUTOR_DEFAULT) refuse(fmt::format("executor {}", kExecutors[given.executor]), kWhy);
+    if (given.partition == TANDEM_PARTITION_PARITY) refuse("partition parity", kWhy);
+    if (given.schedule == TANDEM_SCHEDULE_DYNAMIC) refuse("schedule dynamic", kWhy);
+    if (given.pin_threads != 0) refuse("pin_threads", kWhy);
+  }
+  if (given.schedule == TANDEM_SCHEDULE_DYNAMIC && settings.executor != TANDEM_EXECUTOR_OPENMP)
+    refuse("schedule dynamic", "its executor is not openmp");
+  if (given.pin_threads != 0 && given.executor != TANDEM_EXECUTOR_DEFAULT && given.executor != TANDEM_EXECUTOR_PTHREAD)
+    refuse("pin_threads", "its executor is not pthread");
+}
+
 enum class Search { all, where_device_nodes_are };
 
 // What this machine has beside its CPU. OpenCL devices that are CPUs are skipped: they are the same cores. Kinds are
@@ -149,7 +186,8 @@ void use_tuning_file(hybrid::Options &options, const tandem_context &context) {
 
 // "hybrid:..." names its devices. "hybrid": the CPU and whatever else is found. "auto": the same, but large calls alone
 // make it look, and only where the system has device nodes of GPUs: no driver is loaded in vain.
-std::unique_ptr<core::Backend> make_hybrid(tandem_context &context, const Settings &settings) {
+std::unique_ptr<core::Backend> make_hybrid(tandem_context &context, const Settings &settings,
+                                           const tandem_context_options &given) {
   constexpr std::string_view kNamed = "hybrid:";
   constexpr std::uint64_t kDiscoverBytes = std::uint64_t{4} << 30;  // about as long as drivers take to start
   const bool is_named = settings.backend.starts_with(kNamed), is_auto = !is_named && settings.backend != "hybrid";
@@ -168,6 +206,7 @@ std::unique_ptr<core::Backend> make_hybrid(tandem_context &context, const Settin
       return find_members(context, settings, search);
     };
   }
+  check_effects(given, settings, {.cpu = has_cpu, .policy = true, .kernel = has_cpu});
   std::string resource_names = "cpu,gpu,pinned_mib";
   for (const BackendKind &kind : device_kinds()) {
     const auto is_of_kind = [&](const hybrid::Member &member) { return kind.is_name(member.name); };
@@ -193,16 +232,22 @@ std::unique_ptr<core::Backend> make_hybrid(tandem_context &context, const Settin
   return hybrid::make_backend(std::move(options), context.log);
 }
 
-std::unique_ptr<core::Backend> make_backend(tandem_context &context, const Settings &settings) {
+std::unique_ptr<core::Backend> make_backend(tandem_context &context, const Settings &settings,
+                                            const tandem_context_options &given) {
   const std::string &name = settings.backend;
-  if (const BackendKind *kind = find_backend_kind(name)) return kind->make(*kind, context, settings, name);
-  if (name == "hybrid" || name.starts_with("hybrid:")) return make_hybrid(context, settings);
+  if (const BackendKind *kind = find_backend_kind(name)) {
+    check_effects(given, settings, {.cpu = kind == &cpu_kind()});
+    return kind->make(*kind, context, settings, name);
+  }
+  if (name == "hybrid" || name.starts_with("hybrid:")) return make_hybrid(context, settings, given);
   if (name.empty() || name == "auto") {
     // Who asks for an executor asks for the CPU.
     const bool is_for_the_cpu =
         settings.executor != TANDEM_EXECUTOR_DEFAULT ||
         std::ranges::none_of(device_kinds(), [](const BackendKind &kind) { return kind.may_have_devices(); });
-    return is_for_the_cpu ? cpu_kind().make(cpu_kind(), context, settings, "cpu") : make_hybrid(context, settings);
+    if (!is_for_the_cpu) return make_hybrid(context, settings, given);
+    check_effects(given, settings, {.cpu = true});
+    return cpu_kind().make(cpu_kind(), context, settings, "cpu");
   }
   std::string known;
   for (const BackendKind &kind : backend_kinds()) known += fmt::format("{}, ", kind.forms);
@@ -215,6 +260,8 @@ std::unique_ptr<core::Backend> make_backend(tandem_context &context, const Setti
 }  // namespace tandem::api
 
 using namespace tandem;
+
+base::Timeline *base::timeline_of(const tandem_context *context) noexcept { return context->timeline.get(); }
 
 extern "C" {
 
@@ -232,7 +279,8 @@ tandem_status tandem_context_create(const tandem_context_options *options, tande
     context->tuning = tuning::load_file(context->tuning_path, settings.tuning_is_named, context->log);
     if (!settings.timeline_file.empty())
       context->timeline = std::make_shared<base::Timeline>(settings.timeline_file, context->log);
-    context->backend = api::make_backend(*context, settings);
+    context->backend = api::make_backend(*context, settings, given);
+    if (given.timeline_file != nullptr && context->timeline != nullptr) context->timeline->check_file();
     *context_out = context.release();
   });
 }

@@ -46,7 +46,7 @@ Runner runner(const HybridRequest &request, std::string kind, const std::string 
   context.struct_bytes = sizeof context;
   context.backend = backend.c_str();
   if (!policy.empty()) context.policy = policy.c_str();
-  context.thread_count = request.thread_count;
+  if (kind != "alone" || backend == "cpu") context.thread_count = request.thread_count;
   Runner made{std::move(kind), policy.empty() ? backend : policy, amount, make_context(context)};
   if (amount != 0) {
     made.name = fmt::format("cpu={}", amount);

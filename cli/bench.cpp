@@ -15,6 +15,7 @@ struct BenchFlags {
   OutputFlags output;
   bench::CodesRequest codes;
   bench::HybridRequest hybrid;
+  bool threads_are_given = false;
   std::string partition = "column", output_path;
 };
 
@@ -40,6 +41,8 @@ int bench_codes(const BenchFlags &flags) {
   ContextFlags context = flags.context;
   context.partition = flags.partition == "parity" ? TANDEM_PARTITION_PARITY : TANDEM_PARTITION_COLUMN;
   if (!context.resources.empty()) make_context(context);  // refuses those that no task holds
+  // One thread, unless the flag says otherwise; a device alone has none.
+  if (!flags.threads_are_given && has_cpu_threads(context)) context.thread_count = 1;
   const ContextOptions options(context);
   bench::CodesRequest request = flags.codes;
   request.context = *options.get();
@@ -119,10 +122,9 @@ void add_bench_command(CLI::App &app, Invocation &invocation) {
       ->check(CLI::IsMember({"first", "random"}))
       ->capture_default_str();
   add_context_flags(command, flags->context);
-  flags->context.thread_count = 1;
-  command.get_option("--threads")
-      ->description("Threads, the same number for the peer and the roof; 0: every core")
-      ->default_str("1");
+  command.remove_option(command.get_option("--timeline"));  // it makes many contexts, and each would write the file
+  CLI::Option *threads = command.get_option("--threads");
+  threads->description("CPU threads, the same number for the peer and the roof; 0: every core")->default_str("1");
   command.add_option("--partition", flags->partition, "What a thread takes: a range of columns, or some parity shards")
       ->check(CLI::IsMember({"column", "parity"}))
       ->capture_default_str();
@@ -147,7 +149,8 @@ void add_bench_command(CLI::App &app, Invocation &invocation) {
   command.add_option("-o,--output", flags->output_path, "Write the JSON object to this file, too");
   add_output_flags(command, flags->output);
   const CLI::App *hybrid = add_hybrid(command, invocation);
-  command.callback([flags, hybrid, &invocation] {
+  command.callback([flags, hybrid, threads, &invocation] {
+    flags->threads_are_given = threads->count() != 0;
     if (!hybrid->parsed()) invocation.run = [flags] { return bench_codes(*flags); };
   });
 }

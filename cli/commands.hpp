@@ -94,7 +94,7 @@ struct WriteFlags {
 void add_write_flags(CLI::App &command, WriteFlags &flags, const std::string &force_help,
                      const std::string &dry_run_help);
 
-// --backend, --kernel, --threads, --executor, --resource, --policy, --timeline, --log.
+// --backend, --kernel, --threads, --executor, --resource, --policy, --timeline (not in bench), --log.
 struct ContextFlags {
   std::string backend, kernel, executor, policy, timeline;
   std::uint32_t thread_count = 0;
@@ -123,7 +123,10 @@ class ContextOptions {
   std::string resources_;
   tandem_context_options options_ = sized<tandem_context_options>();
 };
-ContextOwner make_context(const ContextFlags &flags);
+// Whether the context of such flags would have CPU threads: a device alone has none.
+bool has_cpu_threads(ContextFlags flags);
+// Of a command that reads and writes with --threads threads. A backend without CPU threads is not told of them.
+ContextOwner make_context(ContextFlags flags);
 tandem_context_info query(const ContextOwner &context);
 
 using SearchOwner = std::unique_ptr<tandem_files_search, Destroy>;

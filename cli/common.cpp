@@ -90,11 +90,11 @@ void add_context_flags(CLI::App &command, ContextFlags &flags) {
           "cuda_mib=512, of a hybrid also pinned_mib=64 (repeatable)")
       ->type_name("NAME=N")
       ->allow_extra_args(false);
-  command.add_option("--policy", flags.policy, "Hybrid backends: who may take work, and how much; default: auto")
+  command.add_option("--policy", flags.policy, "How a hybrid backend shares its work; default: auto")
       ->check(CLI::IsMember({"free", "budget", "auto"}));
   command
       .add_option("--timeline", flags.timeline,
-                  "Hybrid backends: write who did what when to this file (Chrome trace format)")
+                  "Write which worker did what when to this file (Chrome trace format; docs/TIMELINE.md)")
       ->type_name("FILE.json");
   command.add_flag("--log", flags.log, "Say on standard error what the library decides, and why");
 }
@@ -146,15 +146,27 @@ void check_resources(const ContextFlags &flags, const tandem_context_info &info)
   }
 }
 
-}  // namespace
-
-ContextOwner make_context(const ContextFlags &flags) {
+ContextOwner create(const ContextFlags &flags) {
   const ContextOptions options(flags);
   tandem_context *context = nullptr;
   check(tandem_context_create(options.get(), &context));
   ContextOwner owner(context);
   check_resources(flags, query(owner));
   return owner;
+}
+
+}  // namespace
+
+bool has_cpu_threads(ContextFlags flags) {
+  flags.thread_count = 0;
+  flags.timeline.clear();
+  flags.log = false;
+  return query(create(flags)).thread_count != 0;  // touches no device, starts no thread
+}
+
+ContextOwner make_context(ContextFlags flags) {
+  if (flags.thread_count != 0 && !has_cpu_threads(flags)) flags.thread_count = 0;
+  return create(flags);
 }
 
 tandem_context_info query(const ContextOwner &context) {

@@ -192,7 +192,7 @@ typedef struct tandem_context_options {
   uint32_t thread_count;            /* 0 = every core that affinity and cgroup quota allow */
   int32_t executor;                 /* enum tandem_executor_value */
   int32_t partition;                /* enum tandem_partition_value */
-  int32_t schedule;                 /* enum tandem_schedule_value; OpenMP only */
+  int32_t schedule;                 /* enum tandem_schedule_value; dynamic needs the executor OpenMP */
   int32_t pin_threads;              /* non-zero: pthread workers are pinned, one to a core of the affinity mask */
   int32_t log_level;                /* the lowest enum tandem_log_level_value that log_callback hears */
   const char *resources;            /* NULL, or amounts such as "cpu=5,widgets=2": see tandem_context_set_resource */
@@ -201,8 +201,9 @@ typedef struct tandem_context_options {
   const char *tuning_file; /* NULL = TANDEM_TUNING, else tandem/tuning.json in the user's data folder; "" = none */
   const char *policy; /* of a hybrid: NULL = "auto": work is shared so that nobody stalls the finish; "budget": whoever
                          is idle takes a chunk, within `resources`; "free": without them */
-  const char *timeline_file; /* of a hybrid: who did which range when, as a trace that Perfetto opens, written when the
-                                context ends; NULL = TANDEM_TIMELINE, else none; "" = none */
+  const char *timeline_file; /* which worker (thread, lane of a device) did which range when, and when the functions of
+                                files.h read, hashed and wrote: a trace that Perfetto opens, written when the context
+                                ends (docs/TIMELINE.md); NULL = TANDEM_TIMELINE, else none; "" = none */
 } tandem_context_options;
 
 /* Makes a context. No thread starts and no device is touched before a call needs it: whether the machine has the
@@ -214,8 +215,12 @@ typedef struct tandem_context_options {
  * The tuning file (what tandem_autotune of tools.h found here) is read once. One that is damaged, of a newer version or
  * of other devices is ignored, with a warning to log_callback: it changes speed, never bytes. A hybrid with the policy
  * "auto" writes the speeds that it has learned into that file when the context ends.
- * Status: INVALID_ARGUMENT, UNSUPPORTED (unknown trailing options), UNAVAILABLE (a backend, kernel or executor
- *   that does not exist or that this machine lacks; the message lists those that it has), OUT_OF_MEMORY. */
+ * An option that has no effect on the backend is refused: a policy where it is no hybrid; thread_count, executor,
+ * partition by parity, schedule, pin_threads where it has no CPU threads (a device alone, a hybrid without "cpu"); the
+ * kernel of a hybrid without "cpu". What the environment says is a default for all programs: it is not refused.
+ * Status: INVALID_ARGUMENT (also an option without effect; the message names it and the backend), UNSUPPORTED (unknown
+ *   trailing options), UNAVAILABLE (a backend, kernel or executor that does not exist or that this machine lacks; the
+ *   message lists those that it has), IO (timeline_file cannot be written), OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_context_create(const tandem_context_options *options, tandem_context **context_out);
 
 /* Ends a context: waits for its threads to finish what they run, a search for GPUs among them. NULL is allowed. Plans

@@ -194,6 +194,87 @@ TEST(BadContext, UnknownChoices) {
   EXPECT_LE(std::strlen(tandem_last_error_message()), 511u);
 }
 
+// By kind of backend, option by option. The message names both.
+TEST(BadContext, OptionsWithoutEffect) {
+  using Change = void (*)(tandem_context_options &);
+  struct Option {
+    const char *words;
+    Change give;
+  };
+  const Option policy = {"policy \"budget\"", [](auto &options) { options.policy = "budget"; }};
+  const Option kernel = {"kernel \"scalar\"", [](auto &options) { options.kernel = "scalar"; }};
+  const Option pinned = {"pin_threads", [](auto &options) { options.pin_threads = 1; }};
+  const Option dynamic = {"schedule dynamic", [](auto &options) { options.schedule = TANDEM_SCHEDULE_DYNAMIC; }};
+  const std::vector<Option> of_cpu_threads = {
+      {"thread_count 1", [](auto &options) { options.thread_count = 1; }},
+      {"thread_count 3", [](auto &options) { options.thread_count = 3; }},
+      {"executor serial", [](auto &options) { options.executor = TANDEM_EXECUTOR_SERIAL; }},
+      {"executor pthread", [](auto &options) { options.executor = TANDEM_EXECUTOR_PTHREAD; }},
+      {"executor openmp", [](auto &options) { options.executor = TANDEM_EXECUTOR_OPENMP; }},
+      {"partition parity", [](auto &options) { options.partition = TANDEM_PARTITION_PARITY; }},
+      pinned,
+      dynamic};
+  const auto with = [](const char *backend, const Option &option) {
+    tandem_context_options options = context_options(TANDEM_EXECUTOR_DEFAULT, 0);
+    options.backend = backend;
+    option.give(options);
+    return options;
+  };
+  const auto expect_refused = [&](const char *backend, const Option &option) {
+    const std::string named = std::string("backend \"") + backend + '"';
+    EXPECT_TRUE(context_refused(with(backend, option), TANDEM_ERROR_INVALID_ARGUMENT,
+                                {option.words, named.c_str(), "has no effect"}))
+        << backend << ", " << option.words;
+  };
+  expect_refused("cpu", policy);
+  expect_refused("cpu", dynamic);
+  for (const char *device : {"opencl", "opencl:0:0", "cuda", "cuda:1"}) {
+    expect_refused(device, policy);
+    for (const Option &option : of_cpu_threads) expect_refused(device, option);
+  }
+  tandem_context_options options = context_options(TANDEM_EXECUTOR_DEFAULT, 0);
+  options.backend = "hybrid:opencl:0:0";
+  tandem_context *there = nullptr;
+  if (tandem_context_create(&options, &there) == TANDEM_OK) {  // touches no device
+    expect_refused(options.backend, kernel);
+    for (const Option &option : of_cpu_threads) expect_refused(options.backend, option);
+  } else {
+    printf("NOT RUN: a hybrid without the CPU: %s\n", tandem_last_error_message());
+  }
+  tandem_context_destroy(there);
+
+  // Where the executor has no use for it.
+  for (const int32_t executor : {TANDEM_EXECUTOR_SERIAL, TANDEM_EXECUTOR_OPENMP}) {
+    options = with("cpu", pinned);
+    options.executor = executor;
+    EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"pin_threads", "executor is not pthread"}));
+  }
+  options = with("cpu", dynamic);
+  options.executor = TANDEM_EXECUTOR_PTHREAD;
+  EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"schedule dynamic", "not openmp"}));
+
+  // With an effect: the same options elsewhere. An empty text, and zero, are defaults.
+  EXPECT_NE(make_context(with("hybrid:cpu", policy)), nullptr);
+  EXPECT_NE(make_context(with("hybrid:cpu", kernel)), nullptr);
+  EXPECT_NE(make_context(with("hybrid:cpu", of_cpu_threads[1])), nullptr);
+  EXPECT_NE(make_context(with("hybrid:cpu", of_cpu_threads[2])), nullptr);
+  EXPECT_NE(make_context(with("cpu", pinned)), nullptr);
+  EXPECT_NE(make_context(with("cpu", {"", [](auto &given) { given.policy = ""; }})), nullptr);
+  // What the environment says holds for all programs of the machine.
+  setenv("TANDEM_POLICY", "budget", 1);
+  setenv("TANDEM_THREADS", "2", 1);
+  setenv("TANDEM_EXECUTOR", "pthread", 1);
+  const Option nothing = {"", [](auto &) {}};
+  EXPECT_NE(make_context(with("cpu", nothing)), nullptr);
+  options = with("opencl:0:0", nothing);
+  if (tandem_context_create(&options, &there) == TANDEM_ERROR_INVALID_ARGUMENT)
+    ADD_FAILURE() << tandem_last_error_message();
+  tandem_context_destroy(there);
+  unsetenv("TANDEM_POLICY");
+  unsetenv("TANDEM_THREADS");
+  unsetenv("TANDEM_EXECUTOR");
+}
+
 TEST(BadContext, Resources) {
   for (const char *text : {"cpu", "cpu=", "cpu=0", "cpu=-1", "cpu=1x", "=3", "di sk=1", "cpu=1,", ",", "cpu=1,cpu=2",
                            "cpu=99999999999999999999999", " cpu=1", "cpu =1"}) {

@@ -276,6 +276,146 @@ class Command(unittest.TestCase):
             self.assertAlmostEqual(worker["busy_seconds"] + worker["idle_seconds"], result["makespan_seconds"], 6)
         self.ok("simulate", *self.BOARD, "--timeline", self.path("no/such/folder.json"), status=3)
 
+    def trace(self, *arguments):
+        """What the command's timeline says: (boxes by kind, the trace)."""
+        path = self.path("trace.json")
+        self.ok(*arguments, "--timeline", path, "--quiet")
+        trace = json.loads(self.read(path))
+        boxes = {}
+        for event in trace["traceEvents"]:
+            if event["ph"] == "X":
+                boxes.setdefault(event["cat"], []).append(event)
+        return boxes, trace
+
+    def bytes_of(self, boxes):
+        self.assertTrue(all(box["args"]["committed"] for box in boxes))
+        return sum(box["args"]["bytes"] for box in boxes)
+
+    def test_timelines_of_file_commands(self):
+        block = 1 << 16
+        payload, check = block - 16, 16
+        k, m, stripes = 10, 4, 5
+        self.content = self.content * 2
+        self.content = self.content[:k * payload * stripes]
+        with open(self.source, "wb") as file:
+            file.write(self.content)
+        data, shard = len(self.content), payload * stripes
+        encode = ("encode", self.source, "-k", k, "-m", m, "--block-bytes", block, "-o", self.shards, "--backend", "cpu")
+        for more in ((), ("--threads", 1), ("--executor", "serial")):
+            boxes, trace = self.trace(*encode, "--force", *more)
+            self.assertEqual(self.bytes_of(boxes["read"]), data)
+            self.assertEqual(self.bytes_of(boxes["hash"]), (k + m) * shard)
+            self.assertEqual(self.bytes_of(boxes["cpu"]), data)
+            self.assertEqual(self.bytes_of(boxes["write"]), (k + m) * (shard + stripes * check))
+            self.assertEqual({box["name"] for box in boxes["cpu"]}, {"assign 4x10"})
+            self.assertEqual({box["name"] for box in boxes["read"]}, {"read"})
+            self.assertIn("sync", boxes)
+            # One axis that begins with the first box; boxes of a row do not overlap.
+            everything = sorted((box["tid"], box["ts"], box["dur"]) for kind in boxes.values() for box in kind)
+            self.assertAlmostEqual(min(ts for _, ts, _ in everything), 0, 3)
+            for (row, start, length), (next_row, next_start, _) in zip(everything, everything[1:]):
+                if row == next_row:
+                    self.assertLessEqual(start + length, next_start + 0.01)
+            summary = trace["otherData"]
+            self.assertEqual(summary["bytes"], data)
+            self.assertEqual(sum(worker["bytes"] for worker in summary["workers"]), data)
+            self.assertAlmostEqual(sum(worker["share"] for worker in summary["workers"]), 1)
+            self.assertEqual({each["kind"]: each["bytes"] for each in summary["kinds"]},
+                             {kind: self.bytes_of(list_of) for kind, list_of in boxes.items()})
+
+        boxes, _ = self.trace("verify", self.shards)
+        self.assertEqual(self.bytes_of(boxes["read"]), (k + m) * (shard + stripes * check))
+        self.assertEqual(self.bytes_of(boxes["hash"]), (k + m) * shard)
+        self.assertNotIn("cpu", boxes)
+        os.remove(self.shard(2))
+        boxes, _ = self.trace("decode", self.shards, "-o", self.output, "--no-sync")
+        self.assertEqual(self.bytes_of(boxes["read"]), k * (shard + stripes * check))
+        self.assertEqual(self.bytes_of(boxes["hash"]), (k + 1) * shard)
+        self.assertEqual(self.bytes_of(boxes["cpu"]), data)
+        self.assertEqual(self.bytes_of(boxes["write"]), data)
+        self.assertNotIn("sync", boxes)
+        boxes, _ = self.trace("repair", self.shards)
+        self.assertEqual(self.bytes_of(boxes["cpu"]), data)
+        self.assertEqual(self.bytes_of(boxes["write"]), shard + stripes * check)
+        for backend in ("hybrid:cpu", "opencl:0:0"):
+            done = tandem(*encode[:-1], backend, "--force", "--quiet", "--timeline", self.path("trace.json"))
+            if backend != "hybrid:cpu" and done.returncode == 2:
+                print("NOT RUN:", done.stderr.decode())
+                continue
+            boxes, _ = self.trace(*encode[:-1], backend, "--force")
+            self.assertEqual(self.bytes_of(boxes["read"]), data)
+            self.assertEqual(self.bytes_of(boxes[{"hybrid:cpu": "cpu"}.get(backend, "opencl")]), data)
+            self.assertEqual(self.bytes_of(boxes["write"]), (k + m) * (shard + stripes * check))
+
+        os.remove(self.path("trace.json"))
+        shutil.rmtree(self.shards)
+        done = self.ok(*encode, "--timeline", self.path("no/such/folder.json"), status=3)
+        self.assertIn(b"no/such/folder.json: No such file", done.stderr)
+        self.assertFalse(os.path.exists(self.shards))
+
+    def test_timelines_are_drawn_on_one_axis(self):
+        board = ("simulate", "--worker", "cpu:2x1", "--worker", "board:1x6", "--chunk", "1MiB", "--quiet")
+        short, long, files = self.path("short.json"), self.path("long.json"), self.path("files.json")
+        self.ok(*board, "--work", "1GiB", "--timeline", short)
+        self.ok(*board, "--work", "4GiB", "--policy", "free", "--timeline", long)
+        self.encode("--backend", "cpu", "--timeline", files)
+        plot = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "plot.py"), "timeline"]
+
+        def draw(*paths):
+            done = subprocess.run([*plot, *paths, "--svg", "-o", self.root], capture_output=True, timeout=60, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(len(done.stdout.splitlines()), 1)  # all files in one picture
+            elements = list(xml.etree.ElementTree.parse(done.stdout.strip()).iter())
+            texts = ["".join(e.itertext()) for e in elements if e.tag.endswith("text")]
+            boxes = [(e.get("fill"), float(e.get("x")), float(e.get("width")), "".join(e.itertext()))
+                     for e in elements if e.tag.endswith("rect") and "".join(e.itertext())]
+            return texts, boxes
+
+        texts, boxes = draw(short, long)
+        self.assertTrue(any(text.startswith("short: ") for text in texts), texts)
+        self.assertTrue(any(text.startswith("long: ") and "efficiency" in text for text in texts), texts)
+        colors = {}
+        for color, _, _, title in boxes:
+            colors.setdefault(title.split(":")[0].split(", ")[1], set()).add(color)
+        self.assertEqual(set(colors), {"cpu", "board"})
+        self.assertEqual([len(colors[kind] - {"#d9d9d9"}) for kind in ("cpu", "board")], [1, 1])  # grey: not committed
+        self.assertNotEqual(colors["cpu"], colors["board"])
+        # The longer one reaches the right end of the axis. The shorter one, of a quarter of the work, does not.
+        count = len(draw(short)[1])
+        self.assertAlmostEqual(max(x + width for _, x, width, _ in boxes[count:]), 150 + 900, 0)
+        self.assertLess(max(x + width for _, x, width, _ in boxes[:count]), 150 + 900 / 2)
+
+        texts, boxes = draw(files)
+        self.assertTrue({"read", "hash", "cpu", "write"} <= set(texts), texts)
+        self.assertFalse(any("efficiency" in text for text in texts))
+        for bad in (self.source, self.path("none")):
+            done = subprocess.run([*plot, bad], capture_output=True, timeout=60, text=True)
+            self.assertEqual((done.returncode, len(done.stderr.splitlines())), (1, 1), done.stderr)
+
+    def test_flags_without_effect_are_refused(self):
+        encode = ("encode", self.source, "-k", 4, "-m", 2, "-o", self.shards, "--backend")
+        for backend, flags, words in (
+            ("cpu", ("--policy", "free"), (b'policy "free"', b'"cpu"')),
+            ("opencl:0:0", ("--policy", "auto"), (b'policy "auto"', b'"opencl:0:0"')),
+            ("opencl:0:0", ("--executor", "serial"), (b"executor serial", b'"opencl:0:0"')),
+            ("cuda:0", ("--executor", "openmp"), (b"executor openmp", b'"cuda:0"')),
+        ):
+            done = self.ok(*encode, backend, *flags, status=2)
+            for word in (*words, b"has no effect"):
+                self.assertIn(word, done.stderr)
+            self.assertEqual(len(done.stderr.splitlines()), 1)
+            self.assertFalse(os.path.exists(self.shards))
+        for command in (("bench", "-k", 4, "-m", 2), ("autotune", "-k", 4, "-m", 2, "--output", self.path("tuning.json"))):
+            done = self.ok(*command, "--backend", "opencl:0:0", "--threads", 2, status=2)
+            self.assertIn(b'thread_count 2 has no effect on the backend "opencl:0:0"', done.stderr)
+        self.ok("bench", "-k", 4, "-m", 2, "--timeline", self.path("trace.json"), status=2)
+        self.ok(*encode, "hybrid:cpu", "--policy", "free", "--executor", "pthread", "--threads", 2)
+        # The environment's defaults are for all programs.
+        for name, value in (("TANDEM_POLICY", "free"), ("TANDEM_EXECUTOR", "pthread"), ("TANDEM_THREADS", "2")):
+            os.environ[name] = value
+            self.addCleanup(os.environ.pop, name)
+        self.ok(*encode, "cpu", "--force")
+
     def test_simulate_refuses_what_makes_no_sense(self):
         for arguments, words in (
             ((), "--worker is required"),

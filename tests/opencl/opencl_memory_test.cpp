@@ -67,9 +67,8 @@ class OpenclMemory : public testing::TestWithParam<Layout> {
       if (std::getenv("TANDEM_TEST_REQUIRE_OPENCL") != nullptr) FAIL() << "no OpenCL device";
       GTEST_SKIP() << "NOT RUN: no OpenCL device";
     }
-    tandem_context_options options = context_options();
+    tandem_context_options options = context_options(TANDEM_EXECUTOR_DEFAULT, 0);
     options.backend = "opencl:0:0";
-    options.executor = 0;
     context_ = make_context(options);
     codec_ = make_codec(kK, kM);
     place();
