@@ -475,17 +475,9 @@ std::unique_ptr<Executor> make_executor(std::int32_t kind, const ExecutorOptions
   }
 }
 
-void check_range(const char *what, std::int32_t value, std::int32_t last) {
-  if (value < 0 || value > last)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is {}; known values are 0 to {}", what, value, last));
-}
-
 }  // namespace
 
 std::unique_ptr<core::Backend> make_backend(const Options &options, const base::Log &log, Choice *choice_out) {
-  check_range("executor", options.executor, TANDEM_EXECUTOR_OPENMP);
-  check_range("partition", options.partition, TANDEM_PARTITION_PARITY);
-  check_range("schedule", options.schedule, TANDEM_SCHEDULE_DYNAMIC);
   const CpuFeatures features = cpu_features();
   const Kernel *kernel = select_kernel(features, options.kernel.empty() ? nullptr : options.kernel.c_str());
   if (kernel == nullptr) {
