@@ -1,41 +1,147 @@
-# How test programs are built: tandem_test_kit() and tandem_test(). tests/CMakeLists.txt lists them.
+# How tests are built: tandem_test_kit(), tandem_test(), tandem_command_test() and the functions for fuzzers. What a machine
+# may lack, and what follows from it, is here; tests/CMakeLists.txt is a list.
 
-# tandem_test_kit(NAME files...): what several programs have in common, compiled once.
-function(tandem_test_kit name)
-  add_library(${name} OBJECT ${ARGN})
-  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
-  target_link_libraries(${name} PRIVATE GTest::gtest tandem_fmt)
+find_package(GTest REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(OpenSSL QUIET COMPONENTS Crypto)  # MD5 of the golden vectors
+find_package(Python3 COMPONENTS Interpreter)
+find_program(TANDEM_OCLGRIND oclgrind)
+
+# What this machine has of what NEEDS may name.
+set(tandem_tests_have)
+function(tandem_tests_have need)
+  if(${ARGN})
+    set(tandem_tests_have ${tandem_tests_have} ${need} PARENT_SCOPE)
+  endif()
+endfunction()
+tandem_tests_have(cuda TANDEM_CUDA_INCLUDE_DIR)
+tandem_tests_have(cuda_device_code TARGET tandem_cuda_device_code)
+tandem_tests_have(opencl OpenCL_INCLUDE_DIR)
+tandem_tests_have(opencl_module OpenCL_INCLUDE_DIR AND TARGET tandem_opencl_module)
+tandem_tests_have(oclgrind OpenCL_INCLUDE_DIR AND TARGET tandem_opencl_module AND TANDEM_OCLGRIND AND NOT TANDEM_SANITIZE)
+tandem_tests_have(openssl OpenSSL_FOUND)
+tandem_tests_have(python Python3_FOUND)
+# Faults are preloaded, and a sanitizer's runtime wants to be preloaded first.
+tandem_tests_have(faults Python3_FOUND AND NOT TANDEM_SANITIZE AND CMAKE_SYSTEM_NAME STREQUAL "Linux")
+if(NOT OpenSSL_FOUND)
+  tandem_left_out("core_presets_test" "OpenSSL's libcrypto is not installed (Debian, Ubuntu: apt-get install libssl-dev)")
+endif()
+if(OpenCL_INCLUDE_DIR AND NOT "oclgrind" IN_LIST tandem_tests_have)
+  tandem_left_out("opencl_oclgrind_test" "oclgrind is not installed, or a sanitizer is on (apt-get install oclgrind)")
+endif()
+if(NOT Python3_FOUND)
+  tandem_left_out("cli_test" "python3 is missing (apt-get install python3)")
+endif()
+
+# tandem_tests_lack(RESULT needs...): whether one of them is not here.
+function(tandem_tests_lack result)
+  set(lack FALSE)
+  foreach(need IN LISTS ARGN)
+    if(NOT need IN_LIST tandem_tests_have)
+      set(lack TRUE)
+    endif()
+  endforeach()
+  set(${result} ${lack} PARENT_SCOPE)
 endfunction()
 
-# tandem_test(FILE [INSIDE] [SOURCES more...] [KITS kit...] [LABELS label...] [TIMEOUT seconds]): a GoogleTest program named
-# after its file. It links libtandem as a user does; INSIDE links the library's objects instead, whose symbols are visible
-# there. Labels: "quick" = under 10 s, "tsan" = fit for the thread sanitizer; the targets quick_tests and tsan_tests build what
-# these need and no more.
+# The headers and libraries of what a target needs.
+function(tandem_test_uses name)
+  if("cuda" IN_LIST ARGN)
+    target_include_directories(${name} SYSTEM PRIVATE ${TANDEM_CUDA_INCLUDE_DIR})
+  endif()
+  if("opencl" IN_LIST ARGN)
+    target_include_directories(${name} SYSTEM PRIVATE ${OpenCL_INCLUDE_DIR})
+    target_compile_definitions(${name} PRIVATE CL_TARGET_OPENCL_VERSION=120)
+  endif()
+  if("opencl_module" IN_LIST ARGN)
+    target_link_libraries(${name} PRIVATE ${OpenCL_LIBRARY})
+  endif()
+  if("openssl" IN_LIST ARGN)
+    target_link_libraries(${name} PRIVATE OpenSSL::Crypto)
+  endif()
+endfunction()
+
+# tandem_test_kit(NAME [NEEDS need...] SOURCES files...): what several programs have in common, compiled once.
+function(tandem_test_kit name)
+  cmake_parse_arguments(arg "" "" "NEEDS;SOURCES" ${ARGN})
+  tandem_tests_lack(lack ${arg_NEEDS})
+  if(lack)
+    return()
+  endif()
+  add_library(${name} OBJECT ${arg_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(${name} PRIVATE GTest::gtest tandem_fmt)
+  tandem_test_uses(${name} ${arg_NEEDS})
+endfunction()
+
+# tandem_test(FILE [INSIDE] [MODULES] [FIRST] [NEEDS need...] [WITH need...] [SOURCES more...] [KITS kit...]
+# [INCLUDES folder...] [DEFINES definition...] [LABELS label...] [TIMEOUT seconds]): a GoogleTest program named after its file.
+#   INSIDE   it links the library's objects, whose symbols are visible there; other tests link libtandem as a user does
+#   MODULES  the library opens its modules in this test
+#   FIRST    it is long and starts before the others, so that the other core has enough to do meanwhile
+#   NEEDS    without these there is no such test
+#   WITH     what it also tests where that is here: TANDEM_TEST_WITH_NEED is defined. Kits that are not here are left out
+#   LABELS   "quick" = under 10 s, "tsan" = fit for the thread sanitizer; the targets quick_tests and tsan_tests build what these
+#            need and no more
 add_custom_target(quick_tests)
 add_custom_target(tsan_tests)
 function(tandem_test file)
-  cmake_parse_arguments(arg "INSIDE" "TIMEOUT" "KITS;SOURCES;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "INSIDE;MODULES;FIRST" "TIMEOUT" "NEEDS;WITH;KITS;SOURCES;INCLUDES;DEFINES;LABELS" ${ARGN})
+  tandem_tests_lack(lack ${arg_NEEDS})
+  if(lack)
+    return()
+  endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
   get_filename_component(name ${file} NAME_WE)
   add_executable(${name} ${file} ${arg_SOURCES})
   foreach(kit IN LISTS arg_KITS)
-    target_sources(${name} PRIVATE $<TARGET_OBJECTS:${kit}>)
+    if(TARGET ${kit})
+      target_sources(${name} PRIVATE $<TARGET_OBJECTS:${kit}>)
+    endif()
   endforeach()
   if(TANDEM_SANITIZE MATCHES "undefined")  # optimising all its checks takes twice as long as compiling the rest
     target_compile_options(${name} PRIVATE -O0)
   endif()
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
+  target_include_directories(${name} SYSTEM PRIVATE ${arg_INCLUDES})
+  target_compile_definitions(${name} PRIVATE ${arg_DEFINES})
   set(library tandem)
   if(arg_INSIDE)
     set(library tandem_internals)
   endif()
   target_link_libraries(${name} PRIVATE ${library} tandem_reference GTest::gtest GTest::gtest_main
     nlohmann_json::nlohmann_json tandem_fmt Threads::Threads ${CMAKE_DL_LIBS})
+  tandem_test_uses(${name} ${arg_NEEDS})
+  foreach(need IN LISTS arg_WITH)
+    if(need IN_LIST tandem_tests_have)
+      string(TOUPPER ${need} upper)
+      target_compile_definitions(${name} PRIVATE TANDEM_TEST_WITH_${upper})
+      tandem_test_uses(${name} ${need})
+    endif()
+  endforeach()
+  if(arg_MODULES)
+    tandem_test_modules(${name})
+  endif()
   # One entry a program, not one a test: a thousand short processes cost more than the tests.
   add_test(NAME ${name} COMMAND ${name})
   tandem_test_properties(${name} TIMEOUT ${arg_TIMEOUT} LABELS ${arg_LABELS})
+  if(arg_FIRST)
+    set_tests_properties(${name} PROPERTIES COST 100)
+  endif()
+endfunction()
+
+# The modules are opened at run time: they must have been built. The thread sanitizer does not understand OpenMP's runtime.
+function(tandem_test_modules name)
+  foreach(module tandem_openmp tandem_opencl_module tandem_cuda_module)
+    if(TARGET ${module})
+      add_dependencies(${name} ${module})
+    endif()
+  endforeach()
+  if(TANDEM_SANITIZE MATCHES "thread")
+    target_compile_definitions(${name} PRIVATE TANDEM_TEST_WITHOUT_OPENMP)
+  endif()
 endfunction()
 
 # tandem_test_properties(NAME [TIMEOUT seconds] [LABELS label...]): what every test has, of a program that was added by hand too.
@@ -52,4 +158,84 @@ function(tandem_test_properties name)
     list(APPEND environment OCL_ICD_VENDORS=${CMAKE_CURRENT_BINARY_DIR}/no-drivers)
   endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" ENVIRONMENT "${environment}")
+endfunction()
+
+# tandem_command_test(NAME [FIRST] [NEEDS need...] [LABELS label...] [TIMEOUT seconds] [PROPERTIES property value...]
+# COMMAND words...): a test that is a command. One that ends in .py is a script of tests/.
+function(tandem_command_test name)
+  cmake_parse_arguments(arg "FIRST" "TIMEOUT" "NEEDS;LABELS;PROPERTIES;COMMAND" ${ARGN})
+  tandem_tests_lack(lack ${arg_NEEDS})
+  if(lack)
+    return()
+  endif()
+  list(GET arg_COMMAND 0 program)
+  if(program MATCHES "\\.py$")
+    list(POP_FRONT arg_COMMAND)
+    list(PREPEND arg_COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/${program})
+  endif()
+  add_test(NAME ${name} COMMAND ${arg_COMMAND})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" ${arg_PROPERTIES})
+  if(arg_FIRST)
+    set_tests_properties(${name} PROPERTIES COST 100)
+  endif()
+endfunction()
+
+# tandem_isal_test(KERNEL): the test of the drop-in with that kernel; "best": with the one that it chooses.
+function(tandem_isal_test kernel)
+  set(environment TANDEM_TEST_SECONDS=4)
+  if(NOT kernel STREQUAL "best")
+    list(APPEND environment TANDEM_ISAL_KERNEL=${kernel})
+  endif()
+  add_test(NAME isal_test_${kernel} COMMAND isal_test)
+  set_tests_properties(isal_test_${kernel} PROPERTIES TIMEOUT 300 SKIP_REGULAR_EXPRESSION "NOT RUN"
+    ENVIRONMENT "${environment}")
+endfunction()
+
+# tandem_fault(NAME): files/fault/NAME.c, to be preloaded.
+function(tandem_fault name)
+  if("faults" IN_LIST tandem_tests_have)
+    add_library(tandem_${name} MODULE files/fault/${name}.c)
+    target_compile_definitions(tandem_${name} PRIVATE _GNU_SOURCE)
+  endif()
+endfunction()
+
+# tandem_replay_test(NAME FUZZER CORPUS [KITS kit...] [LINKS library...]): a fuzzer's committed inputs, as a test of every build.
+function(tandem_replay_test name fuzzer corpus)
+  cmake_parse_arguments(arg "" "" "KITS;LINKS" ${ARGN})
+  add_executable(${name} fuzz/${fuzzer}.cpp fuzz/replay.cpp)
+  foreach(kit IN LISTS arg_KITS)
+    target_sources(${name} PRIVATE $<TARGET_OBJECTS:${kit}>)
+  endforeach()
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(${name} PRIVATE ${arg_LINKS})
+  add_test(NAME ${name} COMMAND ${name} ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/${corpus})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 120 LABELS "quick;tsan")
+  add_dependencies(quick_tests ${name})
+  add_dependencies(tsan_tests ${name})
+endfunction()
+
+# cmake -DCMAKE_CXX_COMPILER=clang++ -DTANDEM_FUZZ=ON, then build the target fuzzers and nothing else: only they have
+# libFuzzer to link with. Coverage is counted in base/, core/, tuning/, cpu/, files/ and api/, but neither in the kernels, which
+# take minutes to instrument, nor in the hash, which would be slow.
+option(TANDEM_FUZZ "Make the target fuzzers: codec_fuzzer, records_fuzzer, files_fuzzer, tuning_fuzzer (clang)" OFF)
+function(tandem_fuzzers)
+  if(NOT TANDEM_FUZZ)
+    return()
+  endif()
+  add_custom_target(fuzzers)
+  foreach(name IN LISTS ARGN)
+    add_executable(${name} fuzz/${name}.cpp)
+    target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    target_link_libraries(${name} PRIVATE tandem_reference tandem_fmt Threads::Threads ${CMAKE_DL_LIBS})
+    target_link_libraries(${name} PRIVATE tandem_internals)
+    add_dependencies(fuzzers ${name})
+  endforeach()
+  foreach(folder tandem_base tandem_core tandem_tuning tandem_cpu tandem_files tandem_api)
+    target_compile_options(${folder} PRIVATE -fsanitize=fuzzer-no-link)
+  endforeach()
+  # A file's options come after its target's.
+  file(GLOB hash_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/files/hash*.cpp)
+  set_property(SOURCE ${hash_files} TARGET_DIRECTORY tandem_files APPEND PROPERTY
+    COMPILE_OPTIONS -fno-sanitize=fuzzer-no-link,undefined -O3)
 endfunction()

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <new>
 #include <numeric>
+#include <optional>
 #include <string_view>
 #include <thread>
 #include <tuple>
@@ -76,16 +77,51 @@ struct AlignedFree {
   void operator()(std::byte *p) const noexcept { ::operator delete (p, std::align_val_t{kCacheLine}); }
 };
 
-// Kernel tables of a range of columns.
-struct Block {
-  std::uint32_t first_column, column_count;
-  std::unique_ptr<std::byte, AlignedFree> tables;
-};
-
-// A range of at most kMostRows rows: blocks that together are all columns, one of them even where there is no column.
+// A range of at most kMostRows rows of an operator. Its kernel tables are those of the first kMostColumns columns; the
+// tables of the next ones lie step_bytes further.
 struct Band {
   std::uint32_t first_row, row_count;
-  std::vector<Block> blocks;
+  std::byte *tables;
+  std::size_t step_bytes;
+};
+
+// An operator in the form of a kernel, cut into bands. One piece of memory has all tables.
+class Bands {
+ public:
+  Bands(const Kernel &kernel, const Matrix &matrix, unsigned most_rows)
+      : row_count_(matrix.rows()),
+        band_rows_(std::min(most_rows, kMostRows)),
+        count_((row_count_ + band_rows_ - 1) / band_rows_) {
+    const std::size_t bytes =
+        kernel.tables_bytes(std::min(band_rows_, row_count_), std::min(matrix.columns(), kMostColumns));
+    step_bytes_ = (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+    band_bytes_ = step_bytes_ * std::max(1u, (matrix.columns() + kMostColumns - 1) / kMostColumns);
+    tables_.reset(static_cast<std::byte *>(::operator new (count_ *band_bytes_, std::align_val_t{kCacheLine})));
+    for (unsigned i = 0; i < count_; ++i) prepare(kernel, matrix, (*this)[i]);
+  }
+
+  unsigned count() const noexcept { return count_; }
+  Band operator[](unsigned i) const noexcept {
+    const std::uint32_t first_row = i * band_rows_;
+    return {first_row, std::min(band_rows_, row_count_ - first_row), tables_.get() + i * band_bytes_, step_bytes_};
+  }
+
+ private:
+  static void prepare(const Kernel &kernel, const Matrix &matrix, Band band) {
+    const unsigned columns = matrix.columns();
+    if (columns <= kMostColumns)
+      return kernel.prepare(matrix.row(band.first_row).data(), band.row_count, columns, band.tables);
+    for (unsigned first = 0; first < columns; first += kMostColumns, band.tables += band.step_bytes) {
+      Matrix block(band.row_count, std::min(kMostColumns, columns - first));
+      for (unsigned r = 0; r < block.rows(); ++r)
+        std::ranges::copy(matrix.row(band.first_row + r).subspan(first, block.columns()), block.row(r).begin());
+      kernel.prepare(block.data(), block.rows(), block.columns(), band.tables);
+    }
+  }
+
+  std::uint32_t row_count_, band_rows_, count_;
+  std::size_t step_bytes_, band_bytes_;
+  std::unique_ptr<std::byte, AlignedFree> tables_;
 };
 
 // Values for matrices of one shape, and what the log has to hear of them at the first run that takes them.
@@ -99,50 +135,17 @@ using KnownOfModes = std::array<std::shared_ptr<const Known>, kModeCount>;
 class CpuPrepared final : public core::Prepared {
  public:
   CpuPrepared(const Kernel &kernel, const core::Operator &what, unsigned part_count, const KnownOfModes &known_of_modes)
-      : Prepared(what), known_of_modes_(known_of_modes) {
-    add_bands(kernel, what.dense(), 0, rows(), &whole);
-    for (unsigned i = 0; part_count > 1 && i < part_count; ++i) {
-      const auto edge = [&](unsigned part) { return static_cast<unsigned>(std::uint64_t{rows()} * part / part_count); };
-      add_bands(kernel, what.dense(), edge(i), edge(i + 1), &parts);
-    }
+      : Prepared(what), whole(kernel, what.dense(), kMostRows), known_of_modes_(known_of_modes) {
+    if (part_count > 1 && rows() != 0) parts.emplace(kernel, what.dense(), (rows() + part_count - 1) / part_count);
   }
 
   const Known &known(Mode mode) const noexcept { return *known_of_modes_[static_cast<std::size_t>(mode)]; }
   const Values &values(Mode mode) const noexcept { return known(mode).values; }
 
-  std::vector<Band> whole;
-  std::vector<Band> parts;  // partition parity: one for each thread, or more
+  Bands whole;
+  std::optional<Bands> parts;  // partition parity: at most one for each thread, up to kMostRows rows each
 
  private:
-  static void add_bands(const Kernel &kernel, const Matrix &matrix, unsigned first, unsigned end,
-                        std::vector<Band> *bands) {
-    for (; first < end; first += bands->back().row_count) {
-      Band &band = bands->emplace_back(Band{first, std::min(kMostRows, end - first), {}});
-      unsigned column = 0;
-      do {
-        band.blocks.push_back(make_block(kernel, matrix, band, column));
-        column += kMostColumns;
-      } while (column < matrix.columns());
-    }
-  }
-
-  static Block make_block(const Kernel &kernel, const Matrix &matrix, const Band &band, unsigned first) {
-    Block block{first, std::min(kMostColumns, matrix.columns() - first), nullptr};
-    const std::size_t bytes = kernel.tables_bytes(band.row_count, block.column_count);
-    block.tables.reset(
-        static_cast<std::byte *>(::operator new (std::max(bytes, kCacheLine), std::align_val_t{kCacheLine})));
-    Matrix cells;  // where the block's rows do not follow each other
-    const std::uint8_t *from = matrix.data() + std::size_t{band.first_row} * matrix.columns();
-    if (block.column_count != matrix.columns()) {
-      cells = Matrix(band.row_count, block.column_count);
-      for (unsigned r = 0; r < cells.rows(); ++r)
-        std::ranges::copy(matrix.row(band.first_row + r).subspan(first, cells.columns()), cells.row(r).begin());
-      from = cells.data();
-    }
-    kernel.prepare(from, band.row_count, block.column_count, block.tables.get());
-    return block;
-  }
-
   KnownOfModes known_of_modes_;
 };
 
@@ -240,9 +243,11 @@ class CpuBackend final : public core::Backend {
       hold.next_task();
       const core::RecordedRun recorded(timeline_, traits_.name, tasks);
       for (const Task &task : tasks)
-        for (const Band &band : prepared_of(task).whole)
+        for (unsigned i = 0; i < prepared_of(task).whole.count(); ++i) {
+          const Band band = prepared_of(task).whole[i];
           apply(task, band, task.offset_bytes, task.length_bytes, nullptr,
                 task.mode == Mode::compare ? task.mismatches + band.first_row : nullptr);
+        }
       // A flag rather than a count: threads with small calls must not fight over a cache line.
       if (kernel_calls_.load(std::memory_order_relaxed) == 0) kernel_calls_.store(1, std::memory_order_relaxed);
       return;
@@ -311,7 +316,7 @@ class CpuBackend final : public core::Backend {
   // A chunk: a byte range of a task, for the rows of one band.
   struct Chunk {
     const Task *task;
-    const Band *band;
+    Band band;
     std::uint64_t offset_bytes, length_bytes;
   };
 
@@ -329,15 +334,13 @@ class CpuBackend final : public core::Backend {
 
    private:
     void code(const Chunk &chunk) noexcept {
-      const Task &task = *chunk.task;
-      const Values &values = prepared_of(task).values(task.mode);
-      if (task.mode != Mode::compare)
-        return backend_.apply(task, *chunk.band, chunk.offset_bytes, chunk.length_bytes, &values, nullptr);
+      const auto &[task, band, offset_bytes, length_bytes] = chunk;
+      const Values &values = prepared_of(*task).values(task->mode);
+      if (task->mode != Mode::compare) return backend_.apply(*task, band, offset_bytes, length_bytes, &values, nullptr);
       Mismatch found[kMostRows];
-      backend_.apply(task, *chunk.band, chunk.offset_bytes, chunk.length_bytes, &values, found);
+      backend_.apply(*task, band, offset_bytes, length_bytes, &values, found);
       const std::lock_guard lock(mutex_);
-      for (std::uint32_t r = 0; r < chunk.band->row_count; ++r)
-        task.mismatches[chunk.band->first_row + r].merge(found[r]);
+      for (std::uint32_t r = 0; r < band.row_count; ++r) task->mismatches[band.first_row + r].merge(found[r]);
     }
 
     CpuBackend &backend_;
@@ -368,9 +371,9 @@ class CpuBackend final : public core::Backend {
       threads = std::max(threads, values.thread_count);
       const std::uint64_t chunk_bytes = std::clamp(total_bytes / (kChunksPerThread * values.thread_count),
                                                    std::min(kLeastChunkBytes, values.chunk_bytes), values.chunk_bytes);
-      if (!prepared.parts.empty() && task.mode != Mode::compare) {  // partition parity: whole length, some outputs
-        for (const Band &band : prepared.parts)
-          batch.chunks.push_back({&task, &band, task.offset_bytes, task.length_bytes});
+      if (prepared.parts && task.mode != Mode::compare) {  // partition parity: whole length, some outputs
+        for (unsigned i = 0; i < prepared.parts->count(); ++i)
+          batch.chunks.push_back({&task, (*prepared.parts)[i], task.offset_bytes, task.length_bytes});
         continue;
       }
       // Whole cache lines, so that no two threads write into one (where shards are aligned), and whole groups.
@@ -378,8 +381,9 @@ class CpuBackend final : public core::Backend {
       const std::uint64_t least = (kLeastStepBytes + grid - 1) / grid;
       const std::uint64_t step = std::max(chunk_bytes / width / grid, least) * grid;
       for (std::uint64_t done = 0; done < task.length_bytes; done += std::min(step, task.length_bytes - done))
-        for (const Band &band : prepared.whole)
-          batch.chunks.push_back({&task, &band, task.offset_bytes + done, std::min(step, task.length_bytes - done)});
+        for (unsigned i = 0; i < prepared.whole.count(); ++i)
+          batch.chunks.push_back(
+              {&task, prepared.whole[i], task.offset_bytes + done, std::min(step, task.length_bytes - done)});
     }
     kernel_calls_.fetch_add(batch.chunks.size(), std::memory_order_relaxed);
     if (!executor_->run(batch, batch.chunks.size(), control, threads)) base::fail(TANDEM_ERROR_CANCELLED, "cancelled");
@@ -389,34 +393,37 @@ class CpuBackend final : public core::Backend {
   void apply(const Task &task, const Band &band, std::uint64_t offset_bytes, std::uint64_t length_bytes,
              const Values *values, Mismatch *found) const noexcept {
     KernelCall call;
+    call.tables = band.tables;
     call.inputs = reinterpret_cast<const std::uint8_t *const *>(task.inputs);
     call.outputs = reinterpret_cast<std::uint8_t *const *>(task.outputs) + band.first_row;
     call.offset_bytes = offset_bytes;
     call.length_bytes = length_bytes;
     call.rows = band.row_count;
+    call.columns = task.prepared->columns();
     call.accumulate = task.mode == Mode::accumulate;
     call.out_of_cache = values != nullptr && moved_bytes(task, task.length_bytes) > values->out_of_cache_bytes;
     call.tile_bytes = values != nullptr ? values->tile_bytes : 0;
     call.prefetch_bytes = values != nullptr ? values->prefetch_bytes : 0;
     call.small_stack = false;
-    if (task.mode == Mode::compare) return compare(call, band, found);
-    if (call.length_bytes != 0) apply_blocks(call, band);
+    if (task.mode == Mode::compare) return compare(call, band.step_bytes, found);
+    if (call.length_bytes != 0) apply_blocks(call, band.step_bytes);
   }
 
-  // The blocks after the first one add to what the ones before them wrote.
-  void apply_blocks(KernelCall call, const Band &band) const noexcept {
-    const auto *inputs = call.inputs;
-    for (const Block &block : band.blocks) {
-      call.tables = block.tables.get();
-      call.inputs = inputs + block.first_column;
-      call.columns = block.column_count;
-      kernel_.apply(call);
-      call.accumulate = true;
+  // Runs a call of all columns. Blocks after the first one add to what the ones before them wrote.
+  void apply_blocks(const KernelCall &call, std::size_t step_bytes) const noexcept {
+    if (call.columns <= kMostColumns) return kernel_.apply(call);  // not copied: that costs as much as 200 bytes
+    KernelCall block = call;
+    for (std::uint32_t first = 0; first < call.columns; first += kMostColumns) {
+      block.tables = static_cast<const std::byte *>(call.tables) + first / kMostColumns * step_bytes;
+      block.inputs = call.inputs + first;
+      block.columns = std::min(kMostColumns, call.columns - first);
+      kernel_.apply(block);
+      block.accumulate = true;
     }
   }
 
   // Recomputes the outputs of `call` tile by tile and records where the stored ones differ.
-  void compare(const KernelCall &call, const Band &band, Mismatch *found) const noexcept {
+  void compare(const KernelCall &call, std::size_t step_bytes, Mismatch *found) const noexcept {
     alignas(kCacheLine) std::uint8_t computed[kCompareBufferBytes];
     const std::size_t tile = std::min(kCompareTileBytes, kCompareBufferBytes / call.rows / kCacheLine * kCacheLine);
     std::uint8_t *outputs[kMostRows];
@@ -428,7 +435,7 @@ class CpuBackend final : public core::Backend {
       part.length_bytes = std::min(tile, call.length_bytes - done);
       // The kernel adds the offset to inputs and outputs alike.
       for (std::uint32_t r = 0; r < call.rows; ++r) outputs[r] = moved(computed + r * tile, part.offset_bytes);
-      apply_blocks(part, band);
+      apply_blocks(part, step_bytes);
       for (std::uint32_t r = 0; r < call.rows; ++r) {
         const std::uint8_t *stored = call.outputs[r] + part.offset_bytes, *right = computed + r * tile;
         if (std::memcmp(stored, right, part.length_bytes) != 0)
@@ -497,17 +504,9 @@ std::unique_ptr<Executor> make_executor(std::int32_t kind, const ExecutorOptions
   }
 }
 
-void check_range(const char *what, std::int32_t value, std::int32_t last) {
-  if (value < 0 || value > last)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is {}; known values are 0 to {}", what, value, last));
-}
-
 }  // namespace
 
 std::unique_ptr<core::Backend> make_backend(const Options &options, const base::Log &log, Choice *choice_out) {
-  check_range("executor", options.executor, TANDEM_EXECUTOR_OPENMP);
-  check_range("partition", options.partition, TANDEM_PARTITION_PARITY);
-  check_range("schedule", options.schedule, TANDEM_SCHEDULE_DYNAMIC);
   const CpuFeatures features = cpu_features();
   const Kernel *kernel = select_kernel(features, options.kernel.empty() ? nullptr : options.kernel.c_str());
   if (kernel == nullptr) {

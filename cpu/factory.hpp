@@ -32,8 +32,8 @@ struct Choice {
   std::uint64_t inline_bytes;  // a run that moves fewer stays on the calling thread
 };
 
-// Throws Error (UNAVAILABLE) naming what exists, for a kernel or executor that is unknown or that this machine lacks;
-// INVALID_ARGUMENT for enum values out of range.
+// Enum values are known ones: api/context.cpp refuses the others, for every backend. Throws Error (UNAVAILABLE) naming
+// what exists, for a kernel that is unknown, or a kernel or executor that this machine lacks.
 std::unique_ptr<core::Backend> make_backend(const Options &options, const base::Log &log, Choice *choice_out);
 
 struct KernelDescription {

@@ -14,6 +14,8 @@
 #include <memory>
 #include <new>
 
+#include "base/descriptor.hpp"
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -32,36 +34,10 @@ struct Header {
   Key content;
 };
 
-class File {
- public:
-  explicit File(int descriptor) : descriptor_(descriptor) {}
-  ~File() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  File(const File &) = delete;
-  File &operator=(const File &) = delete;
-  int get() const noexcept { return descriptor_; }
-
- private:
-  int descriptor_;
-};
-
-bool write_all(int file, const void *bytes, std::size_t count) noexcept {
-  const char *next = static_cast<const char *>(bytes);
-  while (count != 0) {
-    const ssize_t written = write(file, next, count);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    next += written;
-    count -= static_cast<std::size_t>(written);
-  }
-  return true;
-}
-
-bool read_all(int file, void *bytes, std::size_t count) noexcept {
+bool read_all(const base::Descriptor &file, void *bytes, std::size_t count) noexcept {
   char *next = static_cast<char *>(bytes);
   while (count != 0) {
-    const ssize_t got = read(file, next, count);
+    const ssize_t got = read(file.get(), next, count);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return false;
     next += got;
@@ -151,20 +127,20 @@ bool DiskCache::has(const Key &key) const noexcept {
 std::optional<std::vector<unsigned char>> DiskCache::load(const Key &key) const {
   if (folder_ < 0) return {};
   const std::string name = name_of(key);
-  const File file(openat(folder_, name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0) return {};
+  const base::Descriptor file(openat(folder_, name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+  if (!file.is_open()) return {};
   struct stat found {};
   Header header;
   const Header wanted;
   std::vector<unsigned char> bytes;
   bool good = fstat(file.get(), &found) == 0 && S_ISREG(found.st_mode) && found.st_uid == geteuid() &&
-              (found.st_mode & 022) == 0 && read_all(file.get(), &header, sizeof header) &&
+              (found.st_mode & 022) == 0 && read_all(file, &header, sizeof header) &&
               std::memcmp(header.magic, wanted.magic, sizeof wanted.magic) == 0 && header.key == key &&
               header.byte_count <= kMostEntryBytes &&
               static_cast<std::uint64_t>(found.st_size) == sizeof header + header.byte_count;
   if (good) {
     bytes.resize(header.byte_count);
-    good = read_all(file.get(), bytes.data(), bytes.size()) &&
+    good = read_all(file, bytes.data(), bytes.size()) &&
            key_of({{reinterpret_cast<const char *>(bytes.data()), bytes.size()}}) == header.content;
   }
   if (!good) {
@@ -187,9 +163,10 @@ void DiskCache::store(const Key &key, const std::vector<unsigned char> &bytes) n
     const std::string temporary = fmt::format("{}{}-{}-{}", kTemporary, hex(key), getpid(), next.fetch_add(1));
     bool written = false;
     {
-      const File file(openat(folder_, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-      if (file.get() < 0) return;
-      written = write_all(file.get(), &header, sizeof header) && write_all(file.get(), bytes.data(), bytes.size());
+      const base::Descriptor file(
+          openat(folder_, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+      if (!file.is_open()) return;
+      written = file.write_all(&header, sizeof header) && file.write_all(bytes.data(), bytes.size());
     }
     if (!written || renameat(folder_, temporary.c_str(), folder_, name_of(key).c_str()) != 0) {
       log_.say(TANDEM_LOG_INFO, fmt::format("a program could not be kept on disk: {}", std::strerror(errno)));

@@ -22,7 +22,11 @@ constexpr std::size_t kMostForeignContexts = 4;
 class OpenclBackend final : public device::DeviceBackend {
  public:
   OpenclBackend(const Options &options, const base::Log &log)
-      : DeviceBackend(options, kModule, MemoryKind::opencl, kMemoryResource, log), options_(options) {}
+      : DeviceBackend(options, kModule, MemoryKind::opencl, kMemoryResource, log),
+        wanted_(options.device),
+        transfer_(options.transfer),
+        always_shifted_(options.always_shifted),
+        driver_(options.driver) {}
 
   ~OpenclBackend() override {
     if (!kModule.in_child()) return;
@@ -42,17 +46,16 @@ class OpenclBackend final : public device::DeviceBackend {
   const OpenclDevice &opencl_device() const noexcept { return static_cast<const OpenclDevice &>(*known().device); }
 
   std::shared_ptr<const device::Device> find() const override {
-    const Driver &driver = options_.driver != nullptr ? *options_.driver : open_driver();
-    auto found = std::make_shared<const OpenclDevice>(select_device(find_devices(driver, log_), options_.device));
-    log_.say(
-        TANDEM_LOG_INFO,
-        fmt::format("opencl: {} ({}, {}), {}: {} compute units, {} of {} bytes of memory, {}", found->name,
-                    found->model(), found->driver_text(),
-                    options_.device == "opencl" ? (found->is_cpu() ? "the first device, no GPU or accelerator is here"
-                                                                   : "the first GPU or accelerator")
-                                                : "as asked",
-                    found->unit_count, budget_bytes(*found, found->memory_bytes / 2), found->memory_bytes,
-                    may_share_memory(*found) ? "host shards are used where they lie" : "host shards are staged"));
+    const Driver &driver = driver_ != nullptr ? *driver_ : open_driver();
+    auto found = std::make_shared<const OpenclDevice>(select_device(find_devices(driver, log_), wanted_));
+    log_.say(TANDEM_LOG_INFO,
+             fmt::format("opencl: {} ({}, {}), {}: {} compute units, {} of {} bytes of memory, {}", found->name,
+                         found->model(), found->driver_text(),
+                         wanted_ == "opencl" ? (found->is_cpu() ? "the first device, no GPU or accelerator is here"
+                                                                : "the first GPU or accelerator")
+                                             : "as asked",
+                         found->unit_count, budget_bytes(*found, found->memory_bytes / 2), found->memory_bytes,
+                         may_share_memory(*found) ? "host shards are used where they lie" : "host shards are staged"));
     return found;
   }
 
@@ -60,7 +63,7 @@ class OpenclBackend final : public device::DeviceBackend {
                                       std::shared_ptr<device::MemoryBudget> budget,
                                       std::shared_ptr<device::DiskCache> disk) const override {
     return std::make_shared<OpenclSession>(std::move(device), std::move(budget), std::move(disk), log_,
-                                           options_.always_shifted);
+                                           always_shifted_);
   }
 
   // The next call begins with fresh objects.
@@ -73,7 +76,7 @@ class OpenclBackend final : public device::DeviceBackend {
   }
 
   bool may_share_memory(const OpenclDevice &device) const noexcept {
-    return options_.transfer == Transfer::automatic ? device.shares_memory : options_.transfer == Transfer::zero_copy;
+    return transfer_ == Transfer::automatic ? device.shares_memory : transfer_ == Transfer::zero_copy;
   }
 
   bool run_in_place(const Task &task, Control &control) override {
@@ -81,7 +84,7 @@ class OpenclBackend final : public device::DeviceBackend {
     bool is_done = false;
     guarded([&](const Workplace &place) {
       OpenclSession &session = session_of(place);
-      if (options_.transfer != Transfer::zero_copy &&
+      if (transfer_ != Transfer::zero_copy &&
           !place.chooser.is_worth_arguments(device::prepared_of(task), session.programs(), task.mode,
                                             session.access(false), task.length_bytes))
         return;
@@ -102,8 +105,8 @@ class OpenclBackend final : public device::DeviceBackend {
       foreign_.splice(foreign_.begin(), foreign_, each);
       return foreign_.front();
     }
-    foreign_.push_front(std::make_shared<OpenclSession>(known().device, known().budget, known().disk, log_,
-                                                        options_.always_shifted, context));
+    foreign_.push_front(
+        std::make_shared<OpenclSession>(known().device, known().budget, known().disk, log_, always_shifted_, context));
     if (foreign_.size() > kMostForeignContexts) foreign_.pop_back();
     return foreign_.front();
   }
@@ -122,7 +125,10 @@ class OpenclBackend final : public device::DeviceBackend {
     }
   }
 
-  const Options options_;
+  const std::string wanted_;  // as Options
+  const Transfer transfer_;
+  const bool always_shifted_;
+  const Driver *const driver_;  // null: libtandem_opencl.so
   std::list<std::shared_ptr<OpenclSession>> foreign_;
 };
 

@@ -18,6 +18,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/descriptor.hpp"
 #include "base/error.hpp"
 #include "core/backend.hpp"
 #include "core/codec.hpp"
@@ -60,6 +61,9 @@ bool nested_too_deep(std::string_view text) {
 }
 
 Json parse_json(std::string_view text) {
+  // A value of this parser needs memory to be destroyed, in a destructor that must not throw (3.11.2). So a process
+  // that runs out of memory in here ends, also while bad_alloc is on its way out.
+  //
   // The parser takes a zero byte for the end.
   if (nested_too_deep(text) || text.find('\0') != std::string_view::npos) return Json(Json::value_t::discarded);
   return Json::parse(text, nullptr, false);
@@ -258,23 +262,6 @@ std::vector<Any> list_from(const Json &root, const char *name, std::optional<Any
   return list;
 }
 
-class File {
- public:
-  explicit File(int descriptor) : descriptor_(descriptor) {}
-  File(const std::string &path, int flags, mode_t mode = 0)
-      : descriptor_(open(path.c_str(), flags | O_CLOEXEC, mode)) {}
-  ~File() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  File(const File &) = delete;
-  File &operator=(const File &) = delete;
-  int descriptor() const noexcept { return descriptor_; }
-  bool is_open() const noexcept { return descriptor_ >= 0; }
-
- private:
-  int descriptor_;
-};
-
 // Where a link leads to: it stays one, and that is read, locked and replaced.
 std::string real_path(const std::string &path) {
   char real[PATH_MAX];
@@ -464,18 +451,19 @@ std::string file_path(const char *given, bool *named_out) {
 }
 
 std::optional<std::string> read_regular_file(const std::string &path, std::size_t most_bytes) {
-  const File file(path, O_RDONLY | O_NONBLOCK);  // opening a pipe must not wait for its writer
+  const base::Descriptor file(
+      open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));  // opening a pipe must not wait for its writer
   if (!file.is_open()) {
     if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
     fail_io("open", path, errno);
   }
   struct stat status = {};
-  if (fstat(file.descriptor(), &status) != 0) fail_io("read", path, errno);
+  if (fstat(file.get(), &status) != 0) fail_io("read", path, errno);
   if (!S_ISREG(status.st_mode)) base::fail(TANDEM_ERROR_IO, fmt::format("{} is no regular file", path));
   std::string text;
   char buffer[1 << 14];
   for (;;) {
-    const ssize_t got = read(file.descriptor(), buffer, sizeof buffer);
+    const ssize_t got = read(file.get(), buffer, sizeof buffer);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_io("read", path, errno);
     if (got == 0) return text;
@@ -537,18 +525,10 @@ void write_file(const std::string &path, const Table &table) {
   std::string temporary = target + ".XXXXXX.tmp";  // of its own for each thread and container
   int error = 0;
   {
-    const File file(mkostemps(temporary.data(), 4, O_CLOEXEC));
+    const base::Descriptor file(mkostemps(temporary.data(), 4, O_CLOEXEC));
     if (!file.is_open()) fail_io("make", temporary, errno);
-    if (fchmod(file.descriptor(), 0644) != 0) error = errno;
-    for (std::size_t done = 0; error == 0 && done < text.size();) {
-      const ssize_t wrote = write(file.descriptor(), text.data() + done, text.size() - done);
-      if (wrote >= 0) {
-        done += static_cast<std::size_t>(wrote);
-      } else if (errno != EINTR) {
-        error = errno;
-      }
-    }
-    if (error == 0 && fsync(file.descriptor()) != 0) error = errno;
+    if (fchmod(file.get(), 0644) != 0 || !file.write_all(text.data(), text.size()) || fsync(file.get()) != 0)
+      error = errno;
   }
   if (error == 0 && rename(temporary.c_str(), target.c_str()) != 0) error = errno;
   if (error == 0) return;

@@ -61,7 +61,8 @@ struct Kernel {
   const char *name;   // "avx512-gfni"; users force it by this name
   const char *needs;  // for people: "AVX-512 F/BW/VL, GFNI"
   bool (*supported)(const CpuFeatures &features);
-  size_t (*tables_bytes)(uint32_t rows, uint32_t columns);  // what prepare writes; 64-byte aligned storage
+  // What prepare writes, into 64-byte aligned storage. Fewer rows or columns never need more.
+  size_t (*tables_bytes)(uint32_t rows, uint32_t columns);
   // coefficients: row-major. Takes less than 3 KiB of stack, as apply_nibbles and raid do.
   void (*prepare)(const uint8_t *coefficients, uint32_t rows, uint32_t columns, void *tables);
   void (*apply)(const KernelCall &call);

@@ -182,6 +182,8 @@ TEST(BadContext, UnknownChoices) {
   options = context_options();
   options.partition = 3;
   EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"partition", "3"}));
+  options.partition = -1;
+  EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"partition", "-1"}));
   options = context_options();
   options.schedule = 99;
   EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"schedule", "99"}));

@@ -135,7 +135,7 @@ TEST(CudaForced, EachTechniqueIsUsed) {
 
 // A module without it works too, with NVRTC, and merges what a verify found on the host.
 TEST(CudaDevice, TheModuleHasTheDeviceCodeThatWasCompiled) {
-#ifdef TANDEM_TEST_WITH_DEVICE_CODE
+#ifdef TANDEM_TEST_WITH_CUDA_DEVICE_CODE
   EXPECT_NE(gpu::open_driver().tables_image, nullptr);
   EXPECT_GT(gpu::open_driver().tables_image_bytes, 0u);
   EXPECT_NE(gpu::open_driver().summarise, nullptr);
