@@ -1,6 +1,7 @@
 """Timelines as a picture: which worker did what when, as in Figure 3 of Mont-Blanc's report D4.6. Several files are drawn
 below each other on one time axis, with one colour for each kind of worker. Called as `bench/plot.py timeline TRACE.json...`."""
 import argparse
+import collections
 import html
 import itertools
 import json
@@ -26,6 +27,8 @@ class Trace:
         for e in events:
             if e["ph"] == "X":
                 boxes[e["tid"]].append((e["ts"] / 1e6, e["dur"] / 1e6, e["cat"], e["args"]["committed"]))
+        # A task that is split into inner tasks counts once, by its parent part (docs/FIGURE3.md).
+        self.task_counts = collections.Counter(e["cat"] for e in events if e["ph"] == "X" and e["name"] != "inner")
         self.title = path.stem
         self.whole = trace["otherData"]
         self.seconds = self.whole["makespan_seconds"]
@@ -37,9 +40,11 @@ class Trace:
         parts = [time_text(self.seconds)]
         if "efficiency" in self.whole:
             parts.append(f"efficiency {self.whole['efficiency']:.3f}")
+        kinds = dict.fromkeys(each["kind"] for each in self.whole["workers"])
+        parts.append("tasks: " + ", ".join(f"{kind} {self.task_counts[kind]}" for kind in kinds))
         if self.hidden_count:
             parts.append(f"{self.hidden_count} more workers")
-        return ", ".join(parts)
+        return "; ".join(parts)
 
 
 def colors_of(traces):
@@ -74,6 +79,11 @@ class Svg:
         self.parts.append(f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(width, 0.1):.2f}" height="{height:.2f}" '
                           f'fill="{color}"{stroke}>{tip}</rect>')
 
+    def boxes(self, boxes, y, height, color):
+        """Boxes (x, width) of one row as one path: far shorter than a rect for each."""
+        self.parts.append(f'<path fill="{color}" d="' + "".join(f"M{x:.2f} {y}h{width:.2f}v{height}h-{width:.2f}z"
+                                                                 for x, width in boxes) + '"/>')
+
     def text(self, x, y, text, anchor="start", color=TEXT, size=12):
         self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{color}" '
                           f'font-size="{size}">{html.escape(text)}</text>')
@@ -85,6 +95,19 @@ class Svg:
 
 def row_height(trace):
     return 30 if len(trace.rows) <= 8 else 14 if len(trace.rows) <= 40 else 7
+
+
+def merged(boxes):
+    """Boxes (x, width) in pixels, with a gap behind each that is wide enough; narrow ones that touch become one."""
+    out = []
+    for x, width in boxes:
+        if width >= 1:
+            out.append((x, width - 0.3))
+        elif out and out[-1][1] < 1 and x - sum(out[-1]) < 0.1:
+            out[-1] = (out[-1][0], x + width - out[-1][0])
+        else:
+            out.append((x, max(width, 0.1)))
+    return out
 
 
 def draw_svg(traces, colors, end, path):
@@ -101,11 +124,16 @@ def draw_svg(traces, colors, end, path):
         for name, boxes, about in trace.rows:
             height = row_height(trace)
             svg.box(LEFT, y + 1, trace.seconds / end * WIDTH, height - 2, IDLE)
+            narrow = collections.defaultdict(list)  # of each colour
             for start, seconds, kind, committed in boxes:
-                # An edge around each, but not where that would be all that is seen.
-                edge = "white" if seconds / end * WIDTH > 3 else ""
-                svg.box(LEFT + start / end * WIDTH, y + 1, seconds / end * WIDTH, height - 2,
-                        colors[kind] if committed else LOST, f"{name}, {kind}: {time_text(seconds)}", edge)
+                color = colors[kind] if committed else LOST
+                left, width = LEFT + start / end * WIDTH, seconds / end * WIDTH
+                if width > 3:
+                    svg.box(left, y + 1, width, height - 2, color, f"{name}, {kind}: {time_text(seconds)}", "white")
+                else:
+                    narrow[color].append((left, width))
+            for color, places in narrow.items():
+                svg.boxes(merged(places), y + 1, height - 2, color)
             if height >= 14:
                 svg.text(LEFT - 8, y + height / 2 + 4, name, "end")
                 svg.text(LEFT + WIDTH + 8, y + height / 2 + 4, about_text(about))

@@ -5,7 +5,6 @@
     bench/plot.py RESULTS.json... -o FOLDER
     bench/plot.py autotune TUNING_FILE -o FOLDER
     bench/plot.py timeline TRACE.json... -o FOLDER
-    bench/plot.py timeline TRACE.json... --together FILE.svg
     bench/plot.py hybrid RESULTS.json... -o FOLDER
 
 The first needs matplotlib (Debian: python3-matplotlib). One figure per operation and placement, in cache or out of

@@ -353,7 +353,7 @@ class CpuBackend final : public core::Backend {
     const std::uint64_t of_all_rows = chunk.length_bytes * task.prepared->columns();
     timeline_->add({timeline_->row_of_this_thread(traits_.name, role), core::TaskText(task).text(), chunk.offset_bytes,
                     chunk.offset_bytes + chunk.length_bytes,
-                    of_all_rows * chunk.band->row_count / std::max(task.prepared->rows(), 1U), start_seconds,
+                    of_all_rows * chunk.band.row_count / std::max(task.prepared->rows(), 1U), start_seconds,
                     base::Timeline::now()});
   }
 

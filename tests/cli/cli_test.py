@@ -219,8 +219,8 @@ class Command(unittest.TestCase):
         other = self.path("free.json")
         self.jetson(40, "--policy", "free", "--timeline", other)
         plot = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "plot.py")
-        picture = self.path("both.svg")
-        done = subprocess.run([sys.executable, plot, "timeline", path, other, "--together", picture], capture_output=True,
+        picture = self.path("cores-free.svg")
+        done = subprocess.run([sys.executable, plot, "timeline", path, other, "--svg", "-o", self.root], capture_output=True,
                               timeout=60, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         parts = list(xml.etree.ElementTree.parse(picture).iter())
