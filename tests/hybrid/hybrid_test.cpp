@@ -48,6 +48,7 @@ Member device(const std::string &name, FakeScript script = {}, unsigned lanes = 
 
 hybrid::Options options(std::vector<Member> members, Policy policy) {
   hybrid::Options given;
+  if (members.front().is_in_place) given.alone = members.front().backend;
   given.members = std::move(members);
   given.policy = policy;
   given.chunk_bytes = 16 << 10;
@@ -443,38 +444,6 @@ TEST(HybridFork, AChildHasThreadsOfItsOwn) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
-TEST(HybridGain, ADeviceThatTakesMoreThanItBringsIsLeftOut) {
-  // While the device computes, the CPU's lanes get nothing done: as where both are the same cores.
-  auto at_work = std::make_shared<std::atomic<int>>(0);
-  FakeScript fast, thief;
-  fast.chunk_bytes = 4096;
-  fast.before_chunk = [at_work](std::uint64_t, std::uint64_t) {
-    std::this_thread::sleep_for(std::chrono::microseconds(at_work->load() > 0 ? 3000 : 300));
-  };
-  thief.chunk_bytes = UINT64_MAX;
-  thief.before_chunk = [at_work](std::uint64_t, std::uint64_t) {
-    ++*at_work;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    --*at_work;
-  };
-  const Member gpu = device("gpu", thief);
-  const auto backend = make({cpu(2, fast), gpu}, Policy::automatic);
-  Stripe stripe(300'000);
-  const auto prepared = backend->prepare(stripe.matrix);
-  const auto tasks = [&] { return static_cast<FakeBackend &>(*gpu.backend).counts().tasks_started; };
-  // How soon that is seen depends on how the threads happen to run (the rule itself: hybrid_speeds_test); that it is
-  // seen does not: there comes a time when several runs in a row leave the device out.
-  int in_a_row = 0, rounds = 0;
-  for (std::uint64_t before = 0; in_a_row < 4 && rounds < 200; ++rounds) {
-    stripe.reset();
-    stripe.run(*backend, *prepared, Mode::assign);
-    EXPECT_TRUE(stripe.is_right(Mode::assign));
-    in_a_row = before > 0 && tasks() == before ? in_a_row + 1 : 0;
-    before = tasks();
-  }
-  EXPECT_EQ(in_a_row, 4) << tasks() << " tasks of the device in " << rounds << " runs";
-}
-
 std::uint64_t tasks_of(const Member &member) {
   return static_cast<FakeBackend &>(*member.backend).counts().tasks_started;
 }
@@ -587,7 +556,8 @@ TEST(HybridResources, WhoRunsAloneCountsToo) {
   const auto backend = hybrid::make_backend(given, {});
   Stripe stripe;
   const auto prepared = backend->prepare(stripe.matrix);
-  budget.acquire_cpu();  // as another call's thread does
+  constexpr core::Need kUnit[] = {{core::Budget::kCpu, 1}};
+  budget.acquire(kUnit);  // as another call's thread does
   std::atomic<bool> is_over{false};
   std::thread caller([&] {
     stripe.run(*backend, *prepared, Mode::assign);
@@ -596,11 +566,11 @@ TEST(HybridResources, WhoRunsAloneCountsToo) {
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_FALSE(is_over.load());
   EXPECT_TRUE(stripe.is_untouched());
-  budget.release_cpu();
+  budget.release(kUnit);
   caller.join();
   EXPECT_TRUE(stripe.is_right(Mode::assign));
-  budget.acquire_cpu();  // comes back only if the unit was given back
-  budget.release_cpu();  // the other lane may be waiting for it
+  budget.acquire(kUnit);  // comes back only if the unit was given back
+  budget.release(kUnit);  // the other lane may be waiting for it
 }
 
 // Says how much staging memory is there.
@@ -655,9 +625,10 @@ TEST(HybridResources, ASharedRunIsNotStarvedByWhoRunsAlone) {
   std::vector<std::thread> others;
   for (int i = 0; i < 2; ++i) {
     others.emplace_back([&] {
-      core::CpuUnit unit(&budget);
+      constexpr core::Need kUnit[] = {{core::Budget::kCpu, 1}};
+      core::Hold hold(&budget, kUnit);
       while (!stop) {
-        unit.next_item();
+        hold.next_task();
         ++items;
         std::this_thread::sleep_for(std::chrono::microseconds(200));
       }
@@ -682,10 +653,6 @@ TEST(HybridAlone, AFastDeviceStaysInUse) {
   lane.latency_seconds = 2e-4;
   fast.latency_seconds = 1e-4;
   hybrid::Options given = options({cpu(8, lane), device("gpu", fast, 2)}, Policy::automatic);
-  for (Member &each : given.members) {
-    each.latency_seconds = each.is_in_place ? 2e-4 : 1e-4;
-    each.knee_bytes = 4096;
-  }
   given.alone = std::make_shared<FakeBackend>(lane);
   given.known = {known("cpu", 2e6, 2e6), known("gpu", 2e8)};
   const Member gpu = given.members[1];
@@ -760,71 +727,21 @@ TEST(HybridDiscovery, TheEndWaitsForASearch) {
   EXPECT_TRUE(is_over.load());
 }
 
-// A device whose feeding takes a core is charged it, one that sleeps is not; and beside the former there is a lane less
-// of the CPU, where both begin in the time of its chunk.
-TEST(HybridResources, FeedingADeviceIsChargedToTheCpu) {
-  for (const bool spins : {true, false}) {
-    auto feeding = std::make_shared<std::atomic<bool>>(false);
-    auto at_once = std::make_shared<std::atomic<unsigned>>(0);
-    auto most = std::make_shared<std::atomic<unsigned>>(0);
-    FakeScript lane, fed;
-    lane.chunk_bytes = 2048;
-    lane.before_chunk = [=](std::uint64_t, std::uint64_t) {
-      const unsigned now = ++*at_once;
-      if (feeding->load()) most->store(std::max(most->load(), now));
-      std::this_thread::sleep_for(std::chrono::microseconds(500));
-      --*at_once;
-    };
-    fed.chunk_bytes = UINT64_MAX;
-    fed.before_chunk = [=](std::uint64_t, std::uint64_t) {
-      feeding->store(true);
-      timespec began = {}, now = {};
-      clock_gettime(CLOCK_THREAD_CPUTIME_ID, &began);
-      if (!spins) std::this_thread::sleep_for(std::chrono::milliseconds(3));
-      for (now = began; spins && (now.tv_sec - began.tv_sec) * 1'000'000'000 + now.tv_nsec - began.tv_nsec < 3'000'000;)
-        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-      feeding->store(false);
-    };
-    hybrid::Options given = options({cpu(2, lane), device("gpu", fed)}, Policy::automatic);
-    given.known = {known("cpu", 8e6, 4e6), known("gpu", 1e7)};  // so it is worth it
-    Heard heard;
-    const auto backend = hybrid::make_backend(given, heard.log());
-    Stripe stripe(200'000);
-    const auto prepared = backend->prepare(stripe.matrix);
-    // Now and then, for how long a thread has to wait for a core is not ours to say.
-    bool is_charged = false, is_seen = false;
-    for (int round = 0; round < 1000 && !(is_charged && is_seen); ++round) {
-      stripe.reset();
-      most->store(0);
-      heard.clear();
-      stripe.run(*backend, *prepared, Mode::assign);
-      EXPECT_TRUE(stripe.is_right(Mode::assign));
-      const std::size_t told = heard.text.find("a lane of gpu takes ");
-      if (told == std::string::npos) continue;
-      const double share = std::stod(heard.text.substr(told + 20));
-      is_charged = is_charged || (spins ? share > 0.6 : share < 0.4);
-      is_seen = is_seen || most->load() == (spins ? 1u : 2u);
-    }
-    EXPECT_TRUE(is_charged) << (spins ? "of a thread that spins: " : "of one that sleeps: ") << heard.text;
-    EXPECT_TRUE(is_seen) << (spins ? "both lanes were at work beside a thread that spins"
-                                   : "a lane was held back for a thread that sleeps");
-  }
-}
-
 TEST(HybridTimeline, IsWrittenAtTheEnd) {
   const std::string path = testing::TempDir() + "/tandem_timeline_" + std::to_string(getpid()) + ".json";
   hybrid::Options given = options({cpu(2), device("gpu")}, Policy::free);
-  given.timeline = std::make_shared<base::Timeline>(path, base::Log());
+  const auto timeline = std::make_shared<base::Timeline>(path, base::Log());
+  given.timeline = timeline.get();
   {
     const auto backend = hybrid::make_backend(given, {});
     Stripe stripe;
     stripe.run(*backend, *backend->prepare(stripe.matrix), Mode::assign);
   }
-  given.timeline->write();
+  timeline->write();
   std::ifstream file(path);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   EXPECT_NE(text.find("\"traceEvents\""), std::string::npos) << text;
-  EXPECT_NE(text.find("cpu/0"), std::string::npos) << text;
+  EXPECT_NE(text.find("cpu, lane 0"), std::string::npos) << text;
   EXPECT_NE(text.find("assign 3x5"), std::string::npos) << text;
   std::filesystem::remove(path);
 }
