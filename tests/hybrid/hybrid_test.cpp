@@ -11,6 +11,7 @@
 #include <fstream>
 #include <thread>
 
+#include "core/budget.hpp"
 #include "hybrid/factory.hpp"
 #include "tests/conformance/fake_backend.hpp"
 #include "tests/conformance/suite.hpp"
@@ -24,6 +25,7 @@ using hybrid::Member;
 using hybrid::Policy;
 
 constexpr std::size_t kShardBytes = 20'011;
+constexpr core::Need kOneCpu[] = {{core::Budget::kCpu, 1}};
 
 Member cpu(unsigned lanes = 2, FakeScript script = {}) {
   Member member;
@@ -587,7 +589,7 @@ TEST(HybridResources, WhoRunsAloneCountsToo) {
   const auto backend = hybrid::make_backend(given, {});
   Stripe stripe;
   const auto prepared = backend->prepare(stripe.matrix);
-  budget.acquire_cpu();  // as another call's thread does
+  budget.acquire(kOneCpu);  // as another call's thread does
   std::atomic<bool> is_over{false};
   std::thread caller([&] {
     stripe.run(*backend, *prepared, Mode::assign);
@@ -596,11 +598,11 @@ TEST(HybridResources, WhoRunsAloneCountsToo) {
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_FALSE(is_over.load());
   EXPECT_TRUE(stripe.is_untouched());
-  budget.release_cpu();
+  budget.release(kOneCpu);
   caller.join();
   EXPECT_TRUE(stripe.is_right(Mode::assign));
-  budget.acquire_cpu();  // comes back only if the unit was given back
-  budget.release_cpu();  // the other lane may be waiting for it
+  budget.acquire(kOneCpu);  // comes back only if the unit was given back
+  budget.release(kOneCpu);  // the other lane may be waiting for it
 }
 
 // Says how much staging memory is there.
@@ -655,9 +657,9 @@ TEST(HybridResources, ASharedRunIsNotStarvedByWhoRunsAlone) {
   std::vector<std::thread> others;
   for (int i = 0; i < 2; ++i) {
     others.emplace_back([&] {
-      core::CpuUnit unit(&budget);
+      core::Hold unit(&budget, kOneCpu);
       while (!stop) {
-        unit.next_item();
+        unit.next_task();
         ++items;
         std::this_thread::sleep_for(std::chrono::microseconds(200));
       }

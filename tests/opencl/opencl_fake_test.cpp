@@ -516,7 +516,7 @@ TEST(OpenclResources, ARunHoldsAGpuAndWhatItsControlSays) {
     core::Control control(too_many);
     const auto [status, message] = status_of([&] { backend->run({&task, 1}, control); });
     EXPECT_EQ(status, holds_units ? TANDEM_ERROR_INVALID_ARGUMENT : TANDEM_OK);
-    if (holds_units) EXPECT_NE(message.find("needs 3 of resource \"widgets\""), std::string::npos) << message;
+    EXPECT_EQ(message.find("needs 3 of resource \"widgets\"") != std::string::npos, holds_units) << message;
   }
 }
 
