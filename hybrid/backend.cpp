@@ -91,7 +91,7 @@ class HybridBackend final : public core::Backend {
     }
     look_for_more(moved);
     Runtime &all = runtime(shared_.get());
-    if (options_.policy == Policy::automatic && all.members().size() > 1) try_out(all, &shared, control);
+    if (options_.policy == Policy::automatic && moved >= Runtime::kTryFromBytes) try_out(all, &shared, control);
     if (!shared.empty()) run_by(all, choice(all, shared), shared, control);
   }
 
@@ -189,7 +189,6 @@ class HybridBackend final : public core::Backend {
   }
 
   std::size_t choice(Runtime &all, std::span<const Task> tasks) const {
-    if (all.members().size() == 1) return 0;
     return options_.policy == Policy::automatic ? all.choose(kind_of(tasks.front()), Work(tasks).bytes()) : kTogether;
   }
 

@@ -91,6 +91,8 @@ std::size_t Runtime::choose(const WorkKind &kind, std::uint64_t bytes) {
     able.push_back(list[i]);
   }
   if (members.size() == 1) return members.front();
+  const bool is_unknown = std::any_of(able.begin(), able.end(), [](const Way &each) { return !each.is_seen(); });
+  if (is_unknown && bytes < kTryFromBytes && members_.front()->member.is_in_place) return 0;
   const std::size_t chosen = hybrid::choose(able, static_cast<double>(bytes));
   const std::size_t member = chosen == kTogether ? kTogether : members[chosen];
   const auto [place, is_new] = told_.try_emplace(kind, member);

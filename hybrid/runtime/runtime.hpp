@@ -55,6 +55,9 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   void add(std::vector<Member> members);
   std::vector<Member> members() const;
 
+  // A smaller run is not worth finding out what a member does in this kind of work.
+  static constexpr std::uint64_t kTryFromBytes = 1 << 20;
+
   // Which member does a run alone, or kTogether. Policies free and budget share all runs.
   std::size_t choose(const WorkKind &kind, std::uint64_t bytes);
   // A member, if any, of which it is not known what it does alone, where that must be known: of the CPU and a device on

@@ -650,6 +650,20 @@ class Command(unittest.TestCase):
         self.ok("encode", "--help")
         self.ok("--version")
 
+    def test_a_resource_that_no_task_holds(self):
+        encode = ("encode", self.source, "-k", 2, "-m", 1, "-o", self.shards)
+        self.encode()
+        for command in (encode + ("--force",), ("decode", self.shards, "-o", self.output), ("verify", self.shards),
+                        ("repair", self.shards), ("bench", "--size", "64KiB", "--seconds", "0.01", "--peer", "none")):
+            for flag, name in (("cpus=1", "cpus"), ("gpu=1", "gpu"), ("cpu=1,widgets=2", "widgets")):
+                done = self.ok(*command, "--backend", "cpu", "--resource", flag, status=2)
+                self.assertIn(f'no task of this run holds "{name}"; on backend cpu tasks hold cpu'.encode(), done.stderr)
+        done = self.ok(*encode, "--backend", "opencl", "--resource", "cpu=1", status=2)
+        self.assertIn(b"on backend opencl tasks hold gpu,opencl_mib", done.stderr)
+        done = self.ok(*encode, "--backend", "hybrid", "--resource", "widgets=1", status=2)
+        self.assertIn(b"tasks hold cpu,gpu,pinned_mib,opencl_mib,cuda_mib", done.stderr)
+        self.ok("verify", self.shards, "--backend", "hybrid", "--resource", "cpu=1", "--resource", "gpu=1,pinned_mib=64")
+
     def test_a_full_device_is_an_error(self):
         self.encode()
         done = self.ok("decode", self.shards, "-o", "/dev/full", "--force", status=3)

@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/cpu/counted_kernel.hpp"
@@ -264,7 +265,7 @@ TEST(PlanResources, AnAmountLoweredBelowTheNeedFailsTheCall) {
 
 std::atomic<tandem_context *> changed_context;
 std::atomic<bool> has_changed;
-std::atomic<unsigned> calls_after, most_after;
+std::atomic<unsigned> change_round, calls_after, most_after;
 
 // From the fifth call on.
 bool is_time_to_change() { return kernel_calls_so_far() >= 5 && !has_changed.load(); }
@@ -274,6 +275,7 @@ void encode_under(tandem_context *context, void (*hook)(unsigned)) {
   Random random(1);
   Stripe stripe(random, kK, kM, 50 * kLargeBytes);
   changed_context = context;
+  ++change_round;
   has_changed = false;
   calls_after = most_after = 0;
   count_kernel_calls(1);
@@ -290,10 +292,8 @@ TEST(ChangedAmount, LoweredIsFeltAtTheNextChunk) {
     if (executor == TANDEM_EXECUTOR_SERIAL) continue;  // one call, one thread
     const Context context = make_limited("cpu=4", TANDEM_PARTITION_DEFAULT, executor);
     encode_under(context.get(), [](unsigned in_flight) {
-      thread_local tandem_context *known = nullptr;
-      thread_local unsigned own_calls = 0;
-      if (known != changed_context.load()) own_calls = 0;
-      known = changed_context.load();
+      thread_local unsigned known_round = 0, own_calls = 0;
+      if (std::exchange(known_round, change_round.load()) != change_round.load()) own_calls = 0;
       if (has_changed.load()) {
         ++calls_after;
         if (++own_calls < 2) return;

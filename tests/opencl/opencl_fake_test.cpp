@@ -524,6 +524,52 @@ TEST(OpenclMemory, TheBudgetHoldsOverShapes) {
   }
 }
 
+// A run waits until all that its task holds is free, and runs nothing before; what holds the units for it may switch
+// that off.
+TEST(OpenclResources, ARunHoldsAGpuAndWhatItsControlSays) {
+  for (const bool holds_units : {true, false}) {
+    FakeDriver driver;
+    core::Budget resources;
+    resources.set_all("gpu=1,widgets=2");
+    opencl::Options options = fake_options(driver);
+    options.resources = &resources;
+    options.holds_units = holds_units;
+    const auto backend = opencl::make_backend(options, base::Log());
+    Work work(2, 10, 50'000);
+    const auto prepared = backend->prepare(work.matrix);
+    const core::Need gpu[] = {{core::Budget::kGpu, 1}}, widgets[] = {{resources.index("widgets"), 2}},
+                     too_many[] = {{widgets[0].resource, 3}};
+    const core::Task task = {prepared.get(), work.in.data(), work.out.data(), 0, work.bytes, Mode::assign};
+    for (const std::span<const core::Need> taken : {std::span(gpu), std::span(widgets)}) {
+      work.reset();
+      resources.acquire(taken);
+      std::atomic<bool> is_over{false};
+      std::thread caller([&] {
+        core::Control control(widgets);
+        backend->run({&task, 1}, control);
+        is_over = true;
+      });
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      if (holds_units) {
+        EXPECT_FALSE(is_over.load());
+        EXPECT_TRUE(work.is_untouched());
+        resources.release(taken);
+      }
+      caller.join();
+      EXPECT_TRUE(work.is_right(Mode::assign));
+      if (!holds_units) resources.release(taken);
+      EXPECT_TRUE(resources.try_acquire(gpu)) << "not given back";
+      EXPECT_TRUE(resources.try_acquire(widgets)) << "not given back";
+      resources.release(gpu);
+      resources.release(widgets);
+    }
+    core::Control control(too_many);
+    const auto [status, message] = status_of([&] { backend->run({&task, 1}, control); });
+    EXPECT_EQ(status, holds_units ? TANDEM_ERROR_INVALID_ARGUMENT : TANDEM_OK);
+    EXPECT_EQ(message.find("needs 3 of resource \"widgets\"") != std::string::npos, holds_units) << message;
+  }
+}
+
 // Jobs on device memory that need scratch draw from the same budget.
 TEST(OpenclMemory, TheBudgetHoldsOverJobs) {
   FakeDriverScript script;
