@@ -26,8 +26,9 @@ class HybridBackend final : public core::Backend {
  public:
   HybridBackend(Options options, const base::Log &log) : options_(std::move(options)), log_(log) {
     if (options_.members.empty()) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "hybrid: no device is named");
-    // A device is not called for what is not worth a thread.
-    if (options_.alone == nullptr) options_.inline_bytes = 0;
+    const Member &first = options_.members.front();
+    if (options_.alone == nullptr && first.is_in_place) options_.alone = first.backend;
+    if (options_.alone == nullptr) options_.inline_bytes = 0;  // no device is called for what is not worth a thread
     traits_of_members_ = traits_for(options_.members, options_.name);
     traits_.store(&traits_of_members_);
   }

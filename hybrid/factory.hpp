@@ -40,7 +40,7 @@ struct Options {
   // More members, asked for when all runs together have moved discover_bytes. May be empty.
   std::function<std::vector<Member>()> discover;
   std::uint64_t discover_bytes = 0;
-  // All of the CPU as one backend, for runs that it does alone; small ones on the calling thread. Null: no CPU.
+  // All of the CPU as one backend, for runs that it does alone; small ones on the calling thread. Null: its member.
   std::shared_ptr<core::Backend> alone;
   std::string name = "hybrid";  // in its traits, until devices were discovered
   Policy policy = Policy::automatic;
