@@ -49,7 +49,7 @@ void Memory::recall(std::size_t member, const core::SpeedEntry &entry) {
 }
 
 std::vector<core::SpeedEntry> Memory::learned(std::size_t member, const std::string &worker, unsigned lanes,
-                                              const std::vector<core::SpeedEntry> &known) const {
+                                              bool is_cpu, const std::vector<core::SpeedEntry> &known) const {
   std::vector<core::SpeedEntry> list;
   for (const auto &[key, speeds] : speeds_) {
     const auto &[index, kind] = key;
@@ -60,15 +60,16 @@ std::vector<core::SpeedEntry> Memory::learned(std::size_t member, const std::str
     entry.k = kind.columns;
     entry.m = kind.rows;
     entry.lanes = lanes;
-    if (speeds.together.is_known()) {
+    const auto is_enough = [&](const Speed &speed) { return speed.is_known() || (is_cpu && speed.is_seen()); };
+    if (is_enough(speeds.together)) {
       entry.bytes_per_second = speeds.together.bytes_per_second() / kind.moved_per_byte();
       entry.latency_seconds = speeds.together.latency_seconds();
     }
-    if (speeds.alone.is_known()) {
+    if (is_enough(speeds.alone)) {
       entry.alone_bytes_per_second = speeds.alone.bytes_per_second() / kind.moved_per_byte() / lanes;
       entry.alone_latency_seconds = speeds.alone.latency_seconds();
     }
-    if (!speeds.together.is_known() && !speeds.alone.is_known()) continue;
+    if (!is_enough(speeds.together) && !is_enough(speeds.alone)) continue;
     const auto same = std::find_if(known.begin(), known.end(), [&](const core::SpeedEntry &each) {
       return each.worker == worker && each.operation == entry.operation && each.k == entry.k && each.m == entry.m;
     });

@@ -34,9 +34,9 @@ class Memory {
   void forget_alone(std::size_t member, const WorkKind &kind);
 
   // From and for the tuning file. `worker` is the member's name. learned(): what is new, or more than a
-  // tenth off; only where latency and speed are told apart.
+  // tenth off; of a device only where latency and speed are told apart.
   void recall(std::size_t member, const core::SpeedEntry &entry);
-  std::vector<core::SpeedEntry> learned(std::size_t member, const std::string &worker, unsigned lanes,
+  std::vector<core::SpeedEntry> learned(std::size_t member, const std::string &worker, unsigned lanes, bool is_cpu,
                                         const std::vector<core::SpeedEntry> &known) const;
 
  private:

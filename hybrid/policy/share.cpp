@@ -370,6 +370,20 @@ double Share::next_look(double now) const {
   return std::max(next, now + kLeastWaitSeconds);
 }
 
+double Share::ideal_seconds() const noexcept {
+  return finish_seconds(
+      [&](auto body) {
+        for (const State &state : groups_) {
+          if (state.done.load() == 0) continue;
+          for (unsigned i = state.first_lane; i < state.first_lane + state.group.lanes; ++i) {
+            const double speed = state.group.is_in_place ? lanes_[i].bytes_per_second.load() : state.bytes_per_second.load();
+            if (speed > 0) body(Candidate{speed, state.latency_seconds.load()});
+          }
+        }
+      },
+      static_cast<double>(options_.work_bytes));
+}
+
 Speed Share::speed(std::size_t index) const {
   const State &state = groups_[index];
   if (!state.group.is_in_place) return state.group.speed;

@@ -102,6 +102,9 @@ class Share {
   // Changes each time that work came back.
   std::uint64_t returns() const noexcept { return returns_.load(); }
 
+  // What the whole would have taken with the speeds that were learned, if every lane that did a part had ended together.
+  double ideal_seconds() const noexcept;
+
   // What was learned of the group's lanes.
   Speed speed(std::size_t group) const;
   double expected_end(std::uint64_t piece) const noexcept { return pieces_[piece].expected_end; }

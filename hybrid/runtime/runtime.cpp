@@ -146,7 +146,7 @@ std::vector<core::SpeedEntry> Runtime::learned() const {
   std::vector<core::SpeedEntry> list;
   for (std::size_t i = 0; i < members_.size(); ++i) {
     const Member &member = members_[i]->member;
-    for (core::SpeedEntry &each : memory_.learned(i, member.name, member.lanes, options_.known)) {
+    for (core::SpeedEntry &each : memory_.learned(i, member.name, member.lanes, member.is_in_place, options_.known)) {
       each.machine = options_.machine;
       list.push_back(std::move(each));
     }
@@ -301,6 +301,10 @@ void Runtime::close_job(Job &job, Lock &lock) {
     for (std::size_t i = 0; i < job.is_ready.size(); ++i)
       if (const Speed speed = job.share.speed(i); speed.is_seen()) memory_.keep(i, job.kind, speed);
     tell(job);
+    if (const double ideal = job.share.ideal_seconds(); std::isfinite(ideal)) {
+      ideal_seconds_ += ideal;
+      shared_seconds_ += now() - job.start_seconds;
+    }
   } catch (const std::bad_alloc &) {  // the run is done; what it taught is lost
   }
 }
@@ -354,6 +358,8 @@ void Runtime::stop() noexcept {
       lane->thread.detach();
     }
   }
+  if (options_.timeline != nullptr && shared_seconds_ > 0)
+    options_.timeline->set_efficiency(ideal_seconds_ / shared_seconds_);
 }
 
 void Runtime::note(const Lane &lane, const Job &job, const Range &range, double start, double end,

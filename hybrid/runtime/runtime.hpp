@@ -169,6 +169,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   std::atomic<std::uint64_t> jobs_version_{0};  // changes with jobs_
   Memory memory_;
   std::map<WorkKind, std::size_t> told_;  // what was chosen last
+  double ideal_seconds_ = 0, shared_seconds_ = 0;  // of all shared runs
   bool stopping_ = false;
 };
 
