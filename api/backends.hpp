@@ -31,10 +31,10 @@ struct FoundDevice {
 // One row. A new backend adds one.
 struct BackendKind {
   const char *name;
-  const char *forms;                                 // of its devices' names, for messages
-  const char *vendor = nullptr;                      // in descriptions of its devices; other kinds may find them too
-  const char *memory_resource = nullptr;             // MiB of its buffers; null: it counts none
-  std::uint64_t staging_bytes = 0;                   // as hybrid::Member
+  const char *forms;                      // of its devices' names, for messages
+  const char *vendor = nullptr;           // in descriptions of its devices; other kinds may find them too
+  const char *memory_resource = nullptr;  // MiB of its buffers; null: it counts none
+  std::uint64_t staging_bytes = 0;        // as hybrid::Member
 
   bool (*is_name)(const std::string &);
   bool (*may_have_devices)();  // a look that loads no driver

@@ -180,9 +180,7 @@ class HybridBackend final : public core::Backend {
     return options_.alone != nullptr ? *options_.alone : *options_.members.front().backend;
   }
 
-  static WorkKind kind_of(const Task &task) {
-    return {task.mode, task.prepared->columns(), task.prepared->rows()};
-  }
+  static WorkKind kind_of(const Task &task) { return {task.mode, task.prepared->columns(), task.prepared->rows()}; }
 
   void run_small(Task task, Control &control) {
     task.prepared = hybrid_of(task).small.get();

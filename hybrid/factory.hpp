@@ -31,7 +31,7 @@ struct Member {
   // Its absence is no reason to fail: it was found, it was not asked for.
   bool is_optional = false;
 
-  std::uint64_t staging_bytes = 0;  // of a device's lane, at most
+  std::uint64_t staging_bytes = 0;                    // of a device's lane, at most
   std::function<void(unsigned lane)> enter_thread{};  // called by each of its threads before all else
 };
 

@@ -24,8 +24,7 @@ double back_piece(const DeviceLane &device, double finish, double others, double
   const double time = finish - device.latency_seconds;
   if (!(time > 0)) return 0;
   const double share = std::min(device.bytes_per_second * time, bytes);
-  const bool is_risky =
-      device.uncertainty * finish * others > 4 * device.latency_seconds * device.bytes_per_second;
+  const bool is_risky = device.uncertainty * finish * others > 4 * device.latency_seconds * device.bytes_per_second;
   return is_risky ? share / 2 : share;
 }
 

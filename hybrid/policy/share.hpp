@@ -1,10 +1,10 @@
-// One run shared between workers: which range is whose, and who gets what next. It knows neither threads nor clocks: its
-// owner tells it the time, so the simulator and the threads that run it for real use the same code.
+// One run shared between workers: which range is whose, and who gets what next. It knows neither threads nor clocks:
+// its owner tells it the time, so the simulator and the threads that run it for real use the same code.
 //
 // Workers are lanes of groups. Lanes that work in place (the CPU) take small chunks from the front of the work, without
 // a lock: their ranges cannot be taken back. Lanes of devices take large pieces from the back; their results lie in
-// staging memory until claim(), the commit point of a range. So a piece that is late can be given to others as well, and
-// the first one that is through counts.
+// staging memory until claim(), the commit point of a range. So a piece that is late can be given to others as well,
+// and the first one that is through counts.
 //
 // Functions marked "any thread" may be called at any time. For the others the owner has one lock.
 #pragma once
@@ -27,8 +27,8 @@ namespace tandem::hybrid {
 struct Group {
   unsigned lanes = 1;
   bool is_in_place = false;
-  Speed speed = {};               // of one lane
-  double first_bytes = 0;         // of a device of unknown speed: its first piece
+  Speed speed = {};                                             // of one lane
+  double first_bytes = 0;                                       // of a device of unknown speed: its first piece
   double most_bytes = std::numeric_limits<double>::infinity();  // of a piece: what its staging holds
 };
 
@@ -102,7 +102,8 @@ class Share {
   // Changes each time that work came back.
   std::uint64_t returns() const noexcept { return returns_.load(); }
 
-  // What the whole would have taken with the speeds that were learned, if every lane that did a part had ended together.
+  // What the whole would have taken with the speeds that were learned, if every lane that did a part had ended
+  // together.
   double ideal_seconds() const noexcept;
 
   // What was learned of the group's lanes.
@@ -123,10 +124,10 @@ class Share {
   struct State {
     explicit State(const Group &given) : group(given) {}
     Group group;
-    std::atomic<double> sum{0};             // in place: of the lanes that are here and known
-    std::atomic<int> here{0}, known{0};     // lanes that are here; those of them that are known
+    std::atomic<double> sum{0};                                   // in place: of the lanes that are here and known
+    std::atomic<int> here{0}, known{0};                           // lanes that are here; those of them that are known
     std::atomic<double> bytes_per_second{0}, latency_seconds{0};  // of a device's lane; 0: unknown
-    std::atomic<std::uint64_t> done{0};     // bytes
+    std::atomic<std::uint64_t> done{0};                           // bytes
     unsigned first_lane = 0;
     unsigned pieces = 0;  // in flight
   };
@@ -166,7 +167,7 @@ class Share {
   RangeSet returned_;
   std::atomic<std::uint64_t> returned_bytes_{0};
   std::atomic<int> unknown_pieces_{0};  // in flight, of devices whose speed is unknown
-  RangeSet claimed_;  // parts of contested pieces that have their commit point behind them
+  RangeSet claimed_;                    // parts of contested pieces that have their commit point behind them
   std::vector<Flight> pieces_;
   std::vector<std::uint64_t> free_pieces_;
   std::size_t contested_count_ = 0;

@@ -7,7 +7,7 @@
 namespace tandem::hybrid {
 namespace {
 
-constexpr double kKept = 0.93;              // of a task's weight when the next one comes
+constexpr double kKept = 0.93;             // of a task's weight when the next one comes
 constexpr double kFirstUncertainty = 0.3;  // until tasks were compared with what was expected of them
 constexpr double kSurprise = 2;            // times faster or slower than expected: the worker has changed
 constexpr double kTwoSizes = 0.15;         // least relative variance of sizes for which a line is fitted

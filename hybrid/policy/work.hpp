@@ -27,7 +27,7 @@ class Work {
   std::uint64_t cut(std::uint64_t position) const noexcept;  // the first cut there or beyond
   // The parts of a range between two cuts. Reuses the vector's memory.
   void parts(const Range &range, std::vector<TaskPart> *parts_out) const;
-  std::vector<core::Task> tasks(const Range &range) const;   // the same as tasks
+  std::vector<core::Task> tasks(const Range &range) const;  // the same as tasks
   const core::Task &task(std::size_t index) const noexcept { return tasks_[index]; }
   std::size_t task_count() const noexcept { return tasks_.size(); }
 

@@ -27,7 +27,8 @@ void Runtime::work(Lane &lane) {
     double look_again = std::numeric_limits<double>::infinity();
     bool did_something = false;
     try {
-      did_something = member.is_in_place ? work_on_cpu(lane, *chunk, lock) : work_on_device(lane, *chunk, &look_again, lock);
+      did_something =
+          member.is_in_place ? work_on_cpu(lane, *chunk, lock) : work_on_device(lane, *chunk, &look_again, lock);
     } catch (...) {  // no memory for the book itself
       for (const auto &job : jobs_) {
         job->error = std::current_exception();
@@ -55,7 +56,8 @@ void Runtime::work(Lane &lane) {
 std::shared_ptr<Job> Runtime::next_job(const Lane &lane) const {
   std::shared_ptr<Job> next;
   for (const std::shared_ptr<Job> &job : jobs_) {
-    if (!job->is_open() || job->error || lane.index >= job->share.lane_count() || job->share.is_retired(lane.index)) continue;
+    if (!job->is_open() || job->error || lane.index >= job->share.lane_count() || job->share.is_retired(lane.index))
+      continue;
     if (job->share.left_bytes() > 0 && (next == nullptr || job->lanes_at_work < next->lanes_at_work)) next = job;
   }
   return next;

@@ -15,8 +15,8 @@
 namespace tandem::hybrid {
 namespace {
 
-constexpr double kDeadlineFactor = 20;    // of the predicted time, before a device is given up
-constexpr double kCancelSeconds = 0.02;   // how often a caller looks whether it is cancelled
+constexpr double kDeadlineFactor = 20;   // of the predicted time, before a device is given up
+constexpr double kCancelSeconds = 0.02;  // how often a caller looks whether it is cancelled
 constexpr const char *kCancelled = "hybrid: the run was cancelled";
 constexpr std::chrono::seconds kLastPatience{2};  // with a device that does not answer, at the very end
 
@@ -72,8 +72,8 @@ std::vector<Way> Runtime::ways(const WorkKind &kind) const {
     Way way = memory_.way(i, kind);
     way.lanes = member.lanes;
     if (member.is_in_place && options_.resources != nullptr)
-      way.lanes = static_cast<unsigned>(
-          std::min<std::uint64_t>(way.lanes, options_.resources->amount(core::Budget::kCpu)));
+      way.lanes =
+          static_cast<unsigned>(std::min<std::uint64_t>(way.lanes, options_.resources->amount(core::Budget::kCpu)));
     way.may_share = !member.backend->traits().shares_cores || !members_.front()->member.is_in_place;
     list.push_back(way);
   }
@@ -314,7 +314,8 @@ void Runtime::give_up_late_lanes(double at) {
   for (const auto &lane : lanes_) {
     if (!lane->on_device_since || lane->is_given_up) continue;
     const double expected = lane->job->share.expected_end(lane->piece) - *lane->on_device_since;
-    const double deadline = options_.least_deadline_seconds + (std::isfinite(expected) ? kDeadlineFactor * expected : 0);
+    const double deadline =
+        options_.least_deadline_seconds + (std::isfinite(expected) ? kDeadlineFactor * expected : 0);
     if (at - *lane->on_device_since < deadline) continue;
     lane->is_given_up = true;
     MemberState &state = *members_[lane->member];
@@ -376,8 +377,8 @@ void Runtime::tell(const Job &job) {
     shares += fmt::format("{}{} {:.1f} %", i == 0 ? "" : ", ", members_[i]->member.name,
                           100.0 * static_cast<double>(job.share.done_by(i)) / static_cast<double>(job.work.bytes()));
   }
-  log_.say(TANDEM_LOG_DEBUG, fmt::format("hybrid: {}, {} bytes moved in {:.6f} s: {}", job.what,
-                                         job.work.bytes(), now() - job.start_seconds, shares));
+  log_.say(TANDEM_LOG_DEBUG, fmt::format("hybrid: {}, {} bytes moved in {:.6f} s: {}", job.what, job.work.bytes(),
+                                         now() - job.start_seconds, shares));
 }
 
 }  // namespace tandem::hybrid

@@ -29,12 +29,12 @@ struct Job {
 
   const Work work;
   Share share;
-  core::Control *control;             // of the caller, that may be gone when `closed`
-  core::Control device_control;       // for runs that may outlive the call
+  core::Control *control;        // of the caller, that may be gone when `closed`
+  core::Control device_control;  // for runs that may outlive the call
   WorkKind kind = {};
   std::vector<const core::Prepared *> cpu_forms;  // of each task
   std::vector<bool> is_ready;                     // by member: its forms are made
-  std::string what;  // "assign 4x10", for people
+  std::string what;                               // "assign 4x10", for people
   double start_seconds = 0;
   std::uint64_t returns_seen = 0;
 
@@ -168,7 +168,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   std::list<std::shared_ptr<Job>> jobs_;
   std::atomic<std::uint64_t> jobs_version_{0};  // changes with jobs_
   Memory memory_;
-  std::map<WorkKind, std::size_t> told_;  // what was chosen last
+  std::map<WorkKind, std::size_t> told_;           // what was chosen last
   double ideal_seconds_ = 0, shared_seconds_ = 0;  // of all shared runs
   bool stopping_ = false;
 };

@@ -73,8 +73,7 @@ class Machine {
 
   SimulationResult run() {
     choose_who();
-    for (unsigned i = 0; i < state_.size(); ++i)
-      add(simulation_.workers[i].fails_at_seconds, Event::What::failure, i);
+    for (unsigned i = 0; i < state_.size(); ++i) add(simulation_.workers[i].fails_at_seconds, Event::What::failure, i);
     for (const unsigned i : by_speed_) idle_.push_back(i);
     hand_out();
     while (!share_.is_done() && !events_.empty()) {
@@ -185,7 +184,8 @@ class Machine {
     if (!worker.link) return worker.bytes_per_second;
     unsigned users = 1;
     for (std::size_t i = 0; i < state_.size(); ++i)
-      if (&simulation_.workers[i] != &worker && simulation_.workers[i].link == worker.link && !state_[i].claimed.empty())
+      if (&simulation_.workers[i] != &worker && simulation_.workers[i].link == worker.link &&
+          !state_[i].claimed.empty())
         ++users;
     return std::min(worker.bytes_per_second, simulation_.link_bytes_per_second[*worker.link] / users);
   }
@@ -283,7 +283,8 @@ class Machine {
     // What is still under way teaches its worker's speed when it ends.
     for (std::size_t i = 0; i < state_.size(); ++i) {
       const State &state = state_[i];
-      if (state.claimed.empty() || !state.claimed.front().piece || state.end >= simulation_.workers[i].hangs_at_seconds) continue;
+      if (state.claimed.empty() || !state.claimed.front().piece || state.end >= simulation_.workers[i].hangs_at_seconds)
+        continue;
       share_.finish(*state.claimed.front().piece, state.end);
     }
     for (std::size_t i = 0; i < groups_.size(); ++i) result_.learned.push_back(share_.speed(i));
