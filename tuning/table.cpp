@@ -172,14 +172,15 @@ std::optional<core::SpeedEntry> speed_from(const Json &object) {
   core::SpeedEntry entry;
   std::string operation;
   std::uint64_t k = 0, m = 0, lanes = 0;
-  const bool whole =
-      read_text(object, "machine", &entry.machine) && read_text(object, "worker", &entry.worker) &&
-      read_text(object, "operation", &operation) && read_number(object, "k", 1, core::kMaxShards, &k) &&
-      read_number(object, "m", 1, core::kMaxShards, &m) && read_number(object, "lanes", 1, kMostLanes, &lanes) &&
-      read_rate(object, "bytes_per_second", &entry.bytes_per_second) &&
-      read_rate(object, "latency_seconds", &entry.latency_seconds) &&
-      read_rate(object, "alone_bytes_per_second", &entry.alone_bytes_per_second) &&
-      read_rate(object, "alone_latency_seconds", &entry.alone_latency_seconds) && read_text(object, "date", &entry.date);
+  const bool whole = read_text(object, "machine", &entry.machine) && read_text(object, "worker", &entry.worker) &&
+                     read_text(object, "operation", &operation) && read_number(object, "k", 1, core::kMaxShards, &k) &&
+                     read_number(object, "m", 1, core::kMaxShards, &m) &&
+                     read_number(object, "lanes", 1, kMostLanes, &lanes) &&
+                     read_rate(object, "bytes_per_second", &entry.bytes_per_second) &&
+                     read_rate(object, "latency_seconds", &entry.latency_seconds) &&
+                     read_rate(object, "alone_bytes_per_second", &entry.alone_bytes_per_second) &&
+                     read_rate(object, "alone_latency_seconds", &entry.alone_latency_seconds) &&
+                     read_text(object, "date", &entry.date);
   const std::optional<core::TunedOperation> known = core::tuned_operation_from_name(operation);
   if (!whole || !known || !valid_date(entry.date) || !valid_rate(entry.bytes_per_second) ||
       !valid_rate(entry.alone_bytes_per_second) ||

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/registered_memory.hpp"
+
 namespace tandem::hybrid {
 namespace {
 
@@ -29,6 +31,18 @@ void exclusive_or(std::byte *to, const std::byte *from, std::uint64_t length_byt
 }
 
 }  // namespace
+
+bool reads_registered_memory(std::span<const Task> tasks) {
+  const auto is_registered = [](const Task &task, const std::byte *const *shards, unsigned count) {
+    return std::all_of(shards, shards + count, [&](const std::byte *shard) {
+      return core::is_registered(shard + task.offset_bytes, task.length_bytes);
+    });
+  };
+  return std::all_of(tasks.begin(), tasks.end(), [&](const Task &task) {
+    return is_registered(task, task.inputs, task.prepared->columns()) &&
+           (task.mode != Mode::compare || is_registered(task, task.outputs, task.prepared->rows()));
+  });
+}
 
 const std::vector<TaskPart> &Chunk::cut(const Work &work, const Range &range) {
   work.parts(range, &parts_);

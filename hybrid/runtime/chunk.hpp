@@ -14,6 +14,9 @@ namespace tandem::hybrid {
 // when it is complete, and the XOR of accumulate happens then, once.
 enum class Staged { nothing, outputs, all };
 
+// Whether all that the tasks read is registered memory of the program: devices read it where it lies.
+bool reads_registered_memory(std::span<const core::Task> tasks);
+
 // Belongs to one lane and is used again for each of its ranges.
 class Chunk {
  public:

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "core/registered_memory.hpp"
 #include "hybrid/runtime/prepared.hpp"
 #include "hybrid/runtime/runtime.hpp"
 
@@ -225,13 +226,16 @@ std::exception_ptr Runtime::run_on_device(Lane &lane, Job &job, const Range &ran
       chunk.run(job.device_control);
       return nullptr;
     }
+    core::MemoryHold hold;  // registered memory stays until the device is through, even beyond the call
     {
       const Touch touch(job);
       const Unlocked unlocked(lock);
-      lay_out(Staged::all);
+      const bool is_registered = core::is_any_memory_registered() && reads_registered_memory(job.work.tasks(range));
+      lay_out(is_registered ? Staged::outputs : Staged::all);
+      if (is_registered) hold = core::MemoryHold(chunk.tasks());
       const core::TaskNeeds cpu(core::Budget::kCpu, {});
-      core::Hold hold(budget(), cpu.get());
-      hold.next_task();
+      core::Hold unit(is_registered ? nullptr : budget(), cpu.get());
+      unit.next_task();
       chunk.copy_in(job.work);
     }
     if (!job.is_open()) return nullptr;

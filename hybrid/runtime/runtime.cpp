@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/signals.hpp"
+#include "core/registered_memory.hpp"
 #include "hybrid/policy/rule.hpp"
 #include "hybrid/runtime/prepared.hpp"
 
@@ -189,8 +190,10 @@ std::shared_ptr<Job> Runtime::open_job(std::span<const core::Task> tasks, core::
     if (budget() != nullptr && takes_part.back() && !has_room(member, control)) takes_part.back() = false;
     Group group{member.lanes, member.is_in_place, all_ways[i].together};
     if (!member.is_in_place) {
-      const bool is_direct = member.backend->traits().shares_memory;
-      group.first_bytes = first_piece_bytes(bytes, is_direct);
+      const bool shares_memory = member.backend->traits().shares_memory;
+      const bool is_direct =
+          shares_memory || (core::is_any_memory_registered() && reads_registered_memory(tasks));
+      group.first_bytes = first_piece_bytes(bytes, shares_memory);
       // Without its inputs, staging holds the outputs of a larger piece.
       const double per_output = static_cast<double>(kind.columns + kind.rows) / std::max(kind.rows, 1U);
       group.most_bytes = kStagingFill * static_cast<double>(member.staging_bytes) * (is_direct ? per_output : 1);

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <thread>
 
+#include "core/registered_memory.hpp"
 #include "hybrid/factory.hpp"
 #include "tests/conformance/fake_backend.hpp"
 #include "tests/conformance/suite.hpp"
@@ -731,6 +732,121 @@ TEST(HybridDiscovery, TheEndWaitsForASearch) {
   stripe.run(*backend, *backend->prepare(stripe.matrix), Mode::assign);
   backend.reset();
   EXPECT_TRUE(is_over.load());
+}
+
+// Looks whether what it is given lies in the caller's shards or in staging memory, and says what its memory is.
+class LookingBackend : public FakeBackend {
+ public:
+  LookingBackend(const Work &work, bool shares_memory, bool shares_cores = false) : work_(work) {
+    traits_ = FakeBackend::traits();
+    traits_.shares_memory = shares_memory;
+    traits_.shares_cores = shares_cores;
+  }
+  const core::Traits &traits() const noexcept override { return traits_; }
+  void run(std::span<const core::Task> tasks, core::Control &control) override {
+    for (const core::Task &task : tasks) {
+      ++(is_callers(task.inputs[0]) ? direct_inputs : staged_inputs);
+      ++(is_callers(task.outputs[0]) ? direct_outputs : staged_outputs);
+    }
+    FakeBackend::run(tasks, control);
+  }
+  std::atomic<unsigned> direct_inputs{0}, staged_inputs{0}, direct_outputs{0}, staged_outputs{0};
+
+ private:
+  bool is_callers(const std::byte *at) const {
+    const auto lies_in = [&](const auto &shards) {
+      return std::any_of(shards.begin(), shards.end(), [&](const auto &shard) {
+        const auto *first = reinterpret_cast<const std::byte *>(shard.data());
+        return first <= at && at < first + shard.size();
+      });
+    };
+    return lies_in(work_.inputs) || lies_in(work_.outputs);
+  }
+  const Work &work_;
+  core::Traits traits_;
+};
+
+TEST(HybridCopies, OnlyWhatTheDeviceCannotReachIsStaged) {
+  enum class Where { pageable, registered, shared };
+  for (const Where where : {Where::pageable, Where::registered, Where::shared}) {
+    for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare}) {
+      Stripe stripe(300'000);
+      const auto looking = std::make_shared<LookingBackend>(stripe, where == Where::shared);
+      Member gpu = device("gpu");
+      gpu.backend = looking;
+      const auto backend = make({cpu(), gpu}, Policy::free);
+      const auto for_all = [&](auto body) {
+        for (auto &shard : stripe.inputs) body(shard.data(), shard.size());
+        for (auto &shard : stripe.outputs) body(shard.data(), shard.size());
+      };
+      if (where == Where::registered) for_all([](auto *data, std::size_t bytes) { core::register_memory(data, bytes); });
+      const auto prepared = backend->prepare(stripe.matrix);
+      for (int round = 0; round < 50 && looking->staged_inputs + looking->direct_inputs == 0; ++round) {
+        stripe.reset();
+        stripe.run(*backend, *prepared, mode);
+        EXPECT_TRUE(stripe.is_right(mode));
+      }
+      const bool is_staged = where == Where::pageable;
+      EXPECT_EQ(looking->direct_inputs > 0, !is_staged);
+      EXPECT_EQ(looking->staged_inputs > 0, is_staged);
+      // What is only read needs no commit.
+      EXPECT_EQ(looking->direct_outputs > 0, !is_staged && mode == Mode::compare);
+      if (where == Where::registered) for_all([](auto *data, std::size_t) { core::unregister_memory(data); });
+    }
+  }
+}
+
+TEST(HybridCopies, ADeviceThatDoesAllWritesWhereTheCallerReads) {
+  Stripe stripe(300'000);
+  const auto looking = std::make_shared<LookingBackend>(stripe, false);
+  Member gpu = device("gpu");
+  gpu.backend = looking;
+  const auto backend = make({gpu}, Policy::automatic);
+  stripe.run(*backend, *backend->prepare(stripe.matrix), Mode::assign);
+  EXPECT_TRUE(stripe.is_right(Mode::assign));
+  EXPECT_EQ(looking->direct_inputs.load(), 1u);
+  EXPECT_EQ(looking->direct_outputs.load(), 1u);
+}
+
+// Of the CPU and a device on its cores one does all, from the second run on the faster one.
+TEST(HybridCopies, ADeviceOnTheCoresOfTheCpuIsNeverBesideIt) {
+  for (const bool device_is_faster : {true, false}) {
+    Stripe stripe(300'000);
+    FakeScript slow;
+    slow.latency_seconds = 5e-3;
+    WithAlone machine({});
+    if (device_is_faster) machine.given.alone = std::make_shared<FakeBackend>(slow);
+    const auto looking = std::make_shared<LookingBackend>(stripe, true, true);
+    if (device_is_faster) {
+      machine.given.members[1].backend = looking;
+    } else {
+      class Slow : public LookingBackend {
+       public:
+        using LookingBackend::LookingBackend;
+        void run(std::span<const core::Task> tasks, core::Control &control) override {
+          std::this_thread::sleep_for(std::chrono::milliseconds(5));
+          LookingBackend::run(tasks, control);
+        }
+      };
+      machine.given.members[1].backend = std::make_shared<Slow>(stripe, true, true);
+    }
+    const auto &of_device = static_cast<LookingBackend &>(*machine.given.members[1].backend);
+    const auto of_cpu = [&] { return static_cast<FakeBackend &>(*machine.given.alone).counts().tasks_started; };
+    const auto backend = hybrid::make_backend(machine.given, {});
+    const auto prepared = backend->prepare(stripe.matrix);
+    stripe.run(*backend, *prepared, Mode::assign);
+    EXPECT_TRUE(stripe.is_right(Mode::assign));
+    EXPECT_GE(of_device.direct_inputs.load(), 3u) << "three parts to find out";
+    EXPECT_GE(of_cpu(), 3u);
+    const unsigned device_before = of_device.direct_inputs;
+    const std::uint64_t cpu_before = of_cpu();
+    stripe.reset();
+    stripe.run(*backend, *prepared, Mode::assign);
+    EXPECT_TRUE(stripe.is_right(Mode::assign));
+    EXPECT_EQ(of_device.direct_inputs - device_before, device_is_faster ? 1u : 0u);
+    EXPECT_EQ(of_cpu() - cpu_before, device_is_faster ? 0u : 1u);
+    EXPECT_EQ(tasks_of(machine.lanes), 0u);
+  }
 }
 
 TEST(HybridTimeline, IsWrittenAtTheEnd) {
