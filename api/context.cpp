@@ -80,6 +80,7 @@ struct Takes {
   bool cpu = false;  // it has CPU threads
   bool policy = false;
   bool kernel = true;
+  bool executor = true;  // false: no call of it is spread by one
 };
 
 // An option that was given must have an effect. What the environment says is a default for all programs of a machine.
@@ -97,13 +98,18 @@ void check_effects(const tandem_context_options &given, const Settings &settings
   }
   if (is_given(given.kernel) && !takes.kernel)
     refuse(fmt::format("kernel \"{}\"", given.kernel), "the devices of a hybrid choose their kernels");
+  constexpr const char *kExecutors[] = {"default", "serial", "pthread", "openmp"};
   if (!takes.cpu) {
-    constexpr const char *kExecutors[] = {"default", "serial", "pthread", "openmp"};
     constexpr const char *kWhy = "it has no CPU threads";
     if (given.thread_count != 0) refuse(fmt::format("thread_count {}", given.thread_count), kWhy);
     if (given.executor != TANDEM_EXECUTOR_DEFAULT) refuse(fmt::format("executor {}", kExecutors[given.executor]), kWhy);
     if (given.partition == TANDEM_PARTITION_PARITY) refuse("partition parity", kWhy);
     if (given.schedule == TANDEM_SCHEDULE_DYNAMIC) refuse("schedule dynamic", kWhy);
+    if (given.pin_threads != 0) refuse("pin_threads", kWhy);
+  }
+  if (!takes.executor) {
+    constexpr const char *kWhy = "with policies free and budget its lanes are threads of their own";
+    if (given.executor != TANDEM_EXECUTOR_DEFAULT) refuse(fmt::format("executor {}", kExecutors[given.executor]), kWhy);
     if (given.pin_threads != 0) refuse("pin_threads", kWhy);
   }
   if (given.schedule == TANDEM_SCHEDULE_DYNAMIC && settings.executor != TANDEM_EXECUTOR_OPENMP)
@@ -206,7 +212,9 @@ std::unique_ptr<core::Backend> make_hybrid(tandem_context &context, const Settin
       return find_members(context, settings, search);
     };
   }
-  check_effects(given, settings, {.cpu = has_cpu, .policy = true, .kernel = has_cpu});
+  // What a hybrid does not share is spread by the CPU's executor. A fixed policy shares all.
+  const bool may_do_it_alone = options.policy == hybrid::Policy::automatic || (is_named && options.members.size() == 1);
+  check_effects(given, settings, {.cpu = has_cpu, .policy = true, .kernel = has_cpu, .executor = may_do_it_alone});
   std::string resource_names = "cpu,gpu,pinned_mib";
   for (const BackendKind &kind : device_kinds()) {
     const auto is_of_kind = [&](const hybrid::Member &member) { return kind.is_name(member.name); };

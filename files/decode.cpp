@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <functional>
@@ -124,12 +125,10 @@ class Decoder {
            fmt::format("{} of {} shards found, {} are needed", shard_count_, header_.shard_count(), header_.k));
     }
     sink_.emplace(options_, header_.mode, [this] { workers_.check_cancelled(); });
-    const std::uint64_t stripe_bytes = std::uint64_t{header_.shard_count()} * header_.block_bytes;
-    const unsigned thread_count =
-        worker_count_for(context_, options_.thread_count, stripe_bytes, header_.stripe_count());
-    source_.set_caller_count(thread_count);
+    const Division division = divide(context_, options_.thread_count, header_, header_.stripe_count());
+    source_.set_piece_bytes(division.piece_bytes);
     try {
-      workers_.run(thread_count, [this](unsigned) { work(); });
+      workers_.run(division.worker_count, [&](unsigned) { work(division.batch_stripes); });
     } catch (const Error &error) {
       // The block may lie in a file that could not be looked at.
       if (error.status() == TANDEM_ERROR_NOT_RECOVERABLE && !unread_.empty()) fail(TANDEM_ERROR_IO, unread_);
@@ -153,44 +152,57 @@ class Decoder {
     outcome.bad_block_count = source_.reader().bad_block_count();
     outcome.rebuilt_block_count = source_.computed_count();
     outcome.shards_read = source_.reader().shards_read();
-    outcome.thread_count = thread_count;
+    outcome.thread_count = division.worker_count;
     outcome.coding_seconds = source_.coding_seconds();
     outcome.seconds = std::chrono::duration<double>(Clock::now() - started).count();
     return outcome;
   }
 
  private:
-  void work() {
-    const std::uint64_t stripe_count = header_.stripe_count();
-    ShardBuffers buffers(header_.shard_count(), header_.block_bytes);
+  using Stripe = StripeSource::Stripe;
+
+  void work(std::uint64_t batch_stripes) {
+    const BatchBuffers buffers = make_buffers(header_, batch_stripes);
+    std::vector<Stripe> stripes;
     while (!workers_.stopped().load(std::memory_order_relaxed)) {
-      const std::uint64_t stripe = next_stripe_.fetch_add(1);
-      if (stripe >= stripe_count) return;
-      const std::vector<Hash128> hashes = read_stripe(stripe, buffers);
-      std::vector<iovec> pieces = content_pieces(buffers, header_, stripe);
-      if (!workers_.enter(stripe)) return;
-      digest_.add(hashes);
-      base::TimedStep write = step_of(options_.dry_run == 0 ? timeline_ : nullptr, "write", header_, stripe);
-      write.add_bytes(header_.content_bytes_of(stripe));
-      for (const iovec &piece : pieces)
-        if (sink_->is_stream()) sink_->write_next(piece, workers_.stopped());
-      workers_.leave(stripe);
-      if (!sink_->is_stream()) sink_->write_pieces(pieces, stripe * header_.stripe_data_bytes());
-      workers_.add_done(header_.content_bytes_of(stripe));
+      const std::uint64_t batch = next_batch_.fetch_add(1), first = batch * batch_stripes;
+      if (first >= header_.stripe_count()) return;
+      stripes.clear();
+      for (std::uint64_t i = 0; i < std::min(batch_stripes, header_.stripe_count() - first); ++i)
+        stripes.push_back({first + i, wanted_, &buffers[i]});
+      source_.demand(stripes);
+      for (Stripe &stripe : stripes) hash_computed(stripe);
+      if (!workers_.enter(batch)) return;
+      for (const Stripe &stripe : stripes) digest_.add(std::span(stripe.hashes).first(header_.k));
+      if (sink_->is_stream()) write(stripes);
+      workers_.leave(batch);
+      if (!sink_->is_stream()) write(stripes);
     }
   }
 
-  // The hashes of the data payloads. What was read has been hashed to be checked; what was computed has not.
-  std::vector<Hash128> read_stripe(std::uint64_t stripe, const ShardBuffers &buffers) {
-    StripeSource::Stripe got = source_.demand(stripe, wanted_, buffers);
-    got.hashes.resize(header_.k);
+  // What was read has been hashed to be checked; what was computed has not.
+  void hash_computed(Stripe &stripe) const {
     for (std::uint32_t i = 0; i < header_.k; ++i) {
-      if (got.present[i] != 0) continue;
-      base::TimedStep hashing = step_of(timeline_, "hash", header_, stripe);
-      hashing.add_bytes(header_.payload_bytes_of(stripe));
-      got.hashes[i] = hash128(buffers.at(i), header_.payload_bytes_of(stripe));
+      if (stripe.present[i] != 0) continue;
+      base::TimedStep hashing = step_of(timeline_, "hash", header_, stripe.number);
+      hashing.add_bytes(header_.payload_bytes_of(stripe.number));
+      stripe.hashes[i] = hash128(stripe.buffers->at(i), header_.payload_bytes_of(stripe.number));
     }
-    return std::move(got.hashes);
+  }
+
+  void write(std::span<const Stripe> stripes) {
+    for (const Stripe &stripe : stripes) {
+      const std::uint64_t content_bytes = header_.content_bytes_of(stripe.number);
+      std::vector<iovec> pieces = content_pieces(*stripe.buffers, header_, stripe.number);
+      base::TimedStep step = step_of(options_.dry_run == 0 ? timeline_ : nullptr, "write", header_, stripe.number);
+      step.add_bytes(content_bytes);
+      if (sink_->is_stream()) {
+        for (const iovec &piece : pieces) sink_->write_next(piece, workers_.stopped());
+      } else {
+        sink_->write_pieces(pieces, stripe.number * header_.stripe_data_bytes());
+      }
+      workers_.add_done(content_bytes);
+    }
   }
 
   tandem_context *context_;
@@ -204,7 +216,7 @@ class Decoder {
   std::vector<std::uint8_t> wanted_;  // the data shards
   Workers workers_;
   std::optional<Sink> sink_;
-  std::atomic<std::uint64_t> next_stripe_{0};
+  std::atomic<std::uint64_t> next_batch_{0};
   ContentDigest digest_;  // by the worker whose turn it is
 };
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <vector>
@@ -105,45 +106,60 @@ class Encoder {
       return outcome;
     }
     writer_.begin(false);
-    const std::uint64_t stripe_bytes = std::uint64_t{header_.shard_count()} * header_.block_bytes;
     const std::uint64_t stripe_count = source_.is_stream() ? UINT64_MAX : header_.stripe_count();
-    const unsigned thread_count = worker_count_for(context_, options_.thread_count, stripe_bytes, stripe_count);
-    piece_bytes_ = piece_bytes(context_, thread_count, header_.shard_count());
-    workers_.run(thread_count, [this](unsigned) { work(); });
+    const Division division = divide(context_, options_.thread_count, header_, stripe_count);
+    workers_.run(division.worker_count, [&](unsigned) { work(division); });
     writer_.commit(source_.is_stream() ? stream_bytes_ : header_.content_bytes, [this] { source_.check_unchanged(); });
     Outcome outcome = writer_.outcome();
-    outcome.thread_count = thread_count;
+    outcome.thread_count = division.worker_count;
     return outcome;
   }
 
  private:
-  void work() {
-    ShardBuffers buffers(header_.shard_count(), header_.block_bytes);
+  void work(const Division &division) {
+    const BatchBuffers buffers = make_buffers(header_, division.batch_stripes);
     while (!workers_.stopped().load(std::memory_order_relaxed)) {
-      const std::uint64_t stripe = next_stripe_.fetch_add(1);
+      const std::uint64_t batch = next_batch_.fetch_add(1), first = batch * division.batch_stripes;
       std::uint64_t content_bytes = 0;
       if (source_.is_stream()) {
-        if (!workers_.enter(stripe)) return;
-        content_bytes = read_stripe_of_stream(stripe, buffers);
-        workers_.leave(stripe);
+        if (!workers_.enter(batch)) return;
+        content_bytes = read_batch_of_stream(first, buffers);
+        workers_.leave(batch);
         if (content_bytes == 0) return;
       } else {
-        if (stripe >= header_.stripe_count()) return;
-        content_bytes = header_.content_bytes_of(stripe);
-        std::vector<iovec> pieces = content_pieces(buffers, header_, stripe);
-        base::TimedStep read = step_of(base::timeline_of(context_), "read", header_, stripe);
-        read.add_bytes(content_bytes);
-        source_.read(pieces, stripe * header_.stripe_data_bytes(), content_bytes);
+        if (first >= header_.stripe_count()) return;
+        content_bytes = read_batch_of_file(first, buffers);
       }
-      std::vector<Hash128> hashes = writer_.hash_data(stripe, content_bytes, buffers);
+      std::vector<Hash128> hashes = writer_.hash_data(first, content_bytes, buffers);
       // In order, so that a worker that reads slowly lets no hashes pile up.
-      if (!source_.is_stream() && !workers_.enter(stripe)) return;
-      writer_.written().take(stripe, 1, UINT64_MAX);
-      writer_.written().add(stripe, hashes);
-      if (!source_.is_stream()) workers_.leave(stripe);
-      writer_.write_stripe(stripe, content_bytes, hashes, buffers, piece_bytes_);
+      if (!source_.is_stream() && !workers_.enter(batch)) return;
+      writer_.written().take(first, hashes.size() / header_.k, UINT64_MAX);
+      writer_.written().add(first, hashes);
+      if (!source_.is_stream()) workers_.leave(batch);
+      writer_.write_stripes(first, content_bytes, hashes, buffers, division.piece_bytes);
       workers_.add_done(content_bytes);
     }
+  }
+
+  // Both return how many bytes there were.
+  std::uint64_t read_batch_of_file(std::uint64_t first, const BatchBuffers &buffers) const {
+    std::uint64_t batch_bytes = 0;
+    for (std::uint64_t i = 0; i < std::min<std::uint64_t>(buffers.size(), header_.stripe_count() - first); ++i) {
+      const std::uint64_t stripe = first + i, content_bytes = header_.content_bytes_of(stripe);
+      std::vector<iovec> pieces = content_pieces(buffers[i], header_, stripe);
+      base::TimedStep read = step_of(base::timeline_of(context_), "read", header_, stripe);
+      read.add_bytes(content_bytes);
+      source_.read(pieces, stripe * header_.stripe_data_bytes(), content_bytes);
+      batch_bytes += content_bytes;
+    }
+    return batch_bytes;
+  }
+
+  std::uint64_t read_batch_of_stream(std::uint64_t first, const BatchBuffers &buffers) {
+    std::uint64_t batch_bytes = 0;
+    for (std::uint64_t i = 0; i < buffers.size() && !stream_ended_; ++i)
+      batch_bytes += read_stripe_of_stream(first + i, buffers[i]);
+    return batch_bytes;
   }
 
   // Fills the data blocks with the next bytes of the stream and returns how many there were. How a stripe is cut into
@@ -183,8 +199,7 @@ class Encoder {
   Workers workers_;
   SetWriter writer_;
   const SetHeader header_;
-  std::atomic<std::uint64_t> next_stripe_{0};
-  std::uint64_t piece_bytes_ = UINT64_MAX;
+  std::atomic<std::uint64_t> next_batch_{0};
   bool stream_ended_ = false;  // this and what follows: by the worker whose turn it is
   std::uint64_t stream_bytes_ = 0;
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <deque>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -52,22 +53,19 @@ class ShardBuffers {
   std::vector<void *> pointers_;
 };
 
+// Of the stripes that a worker codes in one call.
+using BatchBuffers = std::deque<ShardBuffers>;
+inline BatchBuffers make_buffers(const SetHeader &header, std::uint64_t batch_stripes) {
+  BatchBuffers buffers;
+  for (std::uint64_t i = 0; i < batch_stripes; ++i) buffers.emplace_back(header.shard_count(), header.block_bytes);
+  return buffers;
+}
+
 // A step of a stripe for the timeline, which may be null: "read", "hash", "write". Coding is recorded by the backend.
 inline base::TimedStep step_of(base::Timeline *timeline, std::string_view what, const SetHeader &header,
                                std::uint64_t stripe) {
   const std::uint64_t begin = stripe * header.stripe_data_bytes();
   return {timeline, what, begin, begin + header.stripe_data_bytes()};
-}
-
-// Codes a stripe in calls of piece_bytes of each shard at most (workers.hpp).
-template <class Code>  // tandem_status(offset, bytes)
-tandem_status code_in_pieces(std::uint64_t piece_bytes, std::uint64_t payload_bytes, Code code) {
-  for (std::uint64_t offset = 0; offset < payload_bytes;) {
-    const std::uint64_t bytes = std::min(piece_bytes, payload_bytes - offset);
-    if (const tandem_status status = code(offset, bytes); status != TANDEM_OK) return status;
-    offset += bytes;
-  }
-  return TANDEM_OK;
 }
 
 // Where a stripe's content lies in the data blocks, in order; padding left out.

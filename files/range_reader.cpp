@@ -10,6 +10,24 @@
 #include "files/workers.hpp"
 
 namespace tandem::files {
+namespace {
+
+// The shards that have bytes first .. end - 1 of a stripe's content.
+struct Part {
+  std::uint64_t first, end, payload_bytes;
+  std::uint32_t first_shard() const { return static_cast<std::uint32_t>(first / payload_bytes); }
+  std::uint32_t last_shard() const { return static_cast<std::uint32_t>((end - 1) / payload_bytes); }
+};
+
+void copy_out(const Part &part, const ShardBuffers &buffers, std::byte *content_out) {
+  for (std::uint32_t shard = part.first_shard(); shard <= part.last_shard(); ++shard) {
+    const std::uint64_t begins = shard * part.payload_bytes;
+    const std::uint64_t from = std::max(part.first, begins), to = std::min(part.end, begins + part.payload_bytes);
+    std::memcpy(content_out + (from - part.first), buffers.at(shard) + (from - begins), to - from);
+  }
+}
+
+}  // namespace
 
 RangeReader::RangeReader(tandem_context *context, FoundSet set, std::uint32_t thread_count)
     : context_(context),
@@ -17,13 +35,7 @@ RangeReader::RangeReader(tandem_context *context, FoundSet set, std::uint32_t th
       thread_count_(thread_count),
       codec_(make_codec(set_.header, true)),  // what exists already may be read, whatever its matrix
       source_(context, codec_.get(), set_) {
-  source_.set_caller_count(thread_count_for(set_.header.stripe_count()));
-}
-
-unsigned RangeReader::thread_count_for(std::uint64_t stripe_count) const {
-  const SetHeader &header = set_.header;
-  return worker_count_for(context_, thread_count_, std::uint64_t{header.shard_count()} * header.block_bytes,
-                          stripe_count);
+  source_.set_piece_bytes(divide(context_, thread_count_, set_.header, set_.header.stripe_count()).piece_bytes);
 }
 
 void RangeReader::read(std::uint64_t offset, std::uint64_t byte_count, std::byte *content_out) {
@@ -34,35 +46,38 @@ void RangeReader::read(std::uint64_t offset, std::uint64_t byte_count, std::byte
   if (byte_count == 0) return;
   const std::uint64_t end = offset + byte_count, stripe_bytes = header.stripe_data_bytes();
   const std::uint64_t first_stripe = offset / stripe_bytes, last_stripe = (end - 1) / stripe_bytes;
-  const unsigned thread_count = thread_count_for(last_stripe - first_stripe + 1);
+  const std::uint64_t stripe_count = last_stripe - first_stripe + 1;
+  const Division division = divide(context_, thread_count_, header, stripe_count);
+  // What of this stripe is asked for.
+  const auto part_of = [&](std::uint64_t stripe) -> Part {
+    const std::uint64_t begins = stripe * stripe_bytes;
+    return {std::max(offset, begins) - begins, std::min(end, begins + stripe_bytes) - begins,
+            header.payload_bytes_of(stripe)};
+  };
   Workers workers(nullptr, nullptr, byte_count);
-  std::atomic<std::uint64_t> next{first_stripe};
+  std::atomic<std::uint64_t> next{0};
   const auto work = [&](unsigned) {
-    const ShardBuffers buffers(header.shard_count(), header.block_bytes);
-    for (std::uint64_t stripe; !workers.stopped().load() && (stripe = next.fetch_add(1)) <= last_stripe;) {
-      const std::uint64_t begins = stripe * stripe_bytes;
-      const std::uint64_t from = std::max(offset, begins), to = std::min(end, begins + stripe_bytes);
-      read_stripe(stripe, from - begins, to - begins, buffers, content_out + (from - offset));
+    const BatchBuffers buffers = make_buffers(header, division.batch_stripes);
+    std::vector<StripeSource::Stripe> stripes;
+    for (std::uint64_t i; !workers.stopped().load() && (i = next.fetch_add(buffers.size())) < stripe_count;) {
+      stripes.clear();
+      for (std::uint64_t place = 0; place < std::min<std::uint64_t>(buffers.size(), stripe_count - i); ++place) {
+        StripeSource::Stripe &stripe = stripes.emplace_back();
+        stripe.number = first_stripe + i + place;
+        stripe.wanted.assign(header.shard_count(), 0);
+        stripe.buffers = &buffers[place];
+        const Part part = part_of(stripe.number);
+        for (std::uint32_t shard = part.first_shard(); shard <= part.last_shard(); ++shard) stripe.wanted[shard] = 1;
+      }
+      source_.demand(stripes);
+      for (const StripeSource::Stripe &stripe : stripes) {
+        const Part part = part_of(stripe.number);
+        copy_out(part, *stripe.buffers, content_out + (stripe.number * stripe_bytes + part.first - offset));
+      }
     }
   };
-  if (thread_count == 1) return work(0);
-  workers.run(thread_count, work);
-}
-
-// Bytes first .. end - 1 of the stripe's content.
-void RangeReader::read_stripe(std::uint64_t stripe, std::uint64_t first, std::uint64_t end, const ShardBuffers &buffers,
-                              std::byte *content_out) {
-  const std::uint64_t payload_bytes = set_.header.payload_bytes_of(stripe);
-  const auto first_shard = static_cast<std::uint32_t>(first / payload_bytes);
-  const auto last_shard = static_cast<std::uint32_t>((end - 1) / payload_bytes);
-  std::vector<std::uint8_t> wanted(set_.header.shard_count(), 0);
-  for (std::uint32_t shard = first_shard; shard <= last_shard; ++shard) wanted[shard] = 1;
-  source_.demand(stripe, wanted, buffers);
-  for (std::uint32_t shard = first_shard; shard <= last_shard; ++shard) {
-    const std::uint64_t begins = shard * payload_bytes;
-    const std::uint64_t from = std::max(first, begins), to = std::min(end, begins + payload_bytes);
-    std::memcpy(content_out + (from - first), buffers.at(shard) + (from - begins), to - from);
-  }
+  if (division.worker_count == 1) return work(0);
+  workers.run(division.worker_count, work);
 }
 
 }  // namespace tandem::files

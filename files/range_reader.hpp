@@ -16,9 +16,6 @@ class RangeReader {
   void read(std::uint64_t offset, std::uint64_t byte_count, std::byte *content_out);
 
  private:
-  void read_stripe(std::uint64_t stripe, std::uint64_t first, std::uint64_t end, const ShardBuffers &buffers,
-                   std::byte *content_out);
-  unsigned thread_count_for(std::uint64_t stripe_count) const;
 
   tandem_context *context_;
   const FoundSet set_;

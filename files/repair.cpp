@@ -210,49 +210,64 @@ class Repair {
     }
   }
 
-  void run_workers(const std::function<void(std::uint64_t, const ShardBuffers &)> &work) {
-    const std::uint64_t stripe_bytes = std::uint64_t{header_.shard_count()} * header_.block_bytes;
+  // work(stripes, buffers): of each of these stripes.
+  void run_workers(const std::function<void(std::span<const std::uint64_t>, const BatchBuffers &)> &work) {
     const RangeList stripes(findings_.readable);
     const std::uint64_t stripe_count = stripes.count();
     Workers workers(options_.progress, options_.progress_user, stripe_count * header_.stripe_data_bytes());
     std::atomic<std::uint64_t> next{0};
-    const unsigned thread_count = worker_count_for(context_, options_.thread_count, stripe_bytes, stripe_count);
-    source_.set_caller_count(thread_count);
-    workers.run(thread_count, [&](unsigned) {
-      const ShardBuffers buffers(header_.shard_count(), header_.block_bytes);
+    const Division division = divide(context_, options_.thread_count, header_, stripe_count);
+    source_.set_piece_bytes(division.piece_bytes);
+    workers.run(division.worker_count, [&](unsigned) {
+      const BatchBuffers buffers = make_buffers(header_, division.batch_stripes);
+      std::vector<std::uint64_t> batch;
       while (!workers.stopped().load(std::memory_order_relaxed)) {
-        const std::uint64_t place = next.fetch_add(1);
-        if (place >= stripe_count) return;
-        work(stripes.at(place), buffers);
-        workers.add_done(header_.stripe_data_bytes());
+        const std::uint64_t first = next.fetch_add(buffers.size());
+        batch.clear();
+        for (std::uint64_t place = first; place < stripe_count && batch.size() < buffers.size(); ++place)
+          batch.push_back(stripes.at(place));
+        if (batch.empty()) return;
+        work(batch, buffers);
+        workers.add_done(batch.size() * header_.stripe_data_bytes());
       }
     });
   }
 
   void write_blocks() {
-    run_workers([this](std::uint64_t stripe, const ShardBuffers &buffers) {
-      std::vector<std::uint8_t> wanted(header_.shard_count(), 0);
-      std::vector<Target *> now;
-      for (Target &target : targets_) {
-        if (!wants(target, stripe, buffers.at(target.shard))) continue;
-        now.push_back(&target);
-        wanted[target.shard] = 1;
-      }
-      if (now.empty()) return;
-      const StripeSource::Stripe got = source_.bring(stripe, wanted, buffers);
-      const std::uint64_t payload_bytes = header_.payload_bytes_of(stripe);
-      for (std::uint32_t i = 0; i < header_.shard_count(); ++i)
-        if (wanted[i] != 0 && got.present[i] == 0 && got.complete)
-          write_check(check_of(i, stripe, buffers.at(i)), buffers.at(i) + payload_bytes);
-      for (Target *target : now) {
-        if (got.complete || got.present[target->shard] != 0) {
-          write_block(*target, stripe, buffers.at(target->shard), payload_bytes + kCheckBytes);
-        } else {
-          leave_block(*target, stripe);
-          if (target->pending && target->file != kNoFile) keep_block(*target, stripe, buffers.at(target->shard));
+    run_workers([this](std::span<const std::uint64_t> numbers, const BatchBuffers &buffers) {
+      std::vector<StripeSource::Stripe> stripes;
+      std::vector<std::vector<Target *>> targets;  // of each of them
+      for (std::size_t i = 0; i < numbers.size(); ++i) {
+        std::vector<std::uint8_t> wanted(header_.shard_count(), 0);
+        std::vector<Target *> now;
+        for (Target &target : targets_) {
+          if (!wants(target, numbers[i], buffers[i].at(target.shard))) continue;
+          now.push_back(&target);
+          wanted[target.shard] = 1;
         }
+        if (now.empty()) continue;
+        stripes.push_back({numbers[i], std::move(wanted), &buffers[i]});
+        targets.push_back(std::move(now));
       }
+      source_.bring(stripes);
+      for (std::size_t i = 0; i < stripes.size(); ++i) write_blocks(stripes[i], targets[i]);
     });
+  }
+
+  void write_blocks(const StripeSource::Stripe &got, std::span<Target *const> targets) {
+    const ShardBuffers &buffers = *got.buffers;
+    const std::uint64_t stripe = got.number, payload_bytes = header_.payload_bytes_of(stripe);
+    for (std::uint32_t i = 0; i < header_.shard_count(); ++i)
+      if (got.wanted[i] != 0 && got.present[i] == 0 && got.complete)
+        write_check(check_of(i, stripe, buffers.at(i)), buffers.at(i) + payload_bytes);
+    for (Target *target : targets) {
+      if (got.complete || got.present[target->shard] != 0) {
+        write_block(*target, stripe, buffers.at(target->shard), payload_bytes + kCheckBytes);
+      } else {
+        leave_block(*target, stripe);
+        if (target->pending && target->file != kNoFile) keep_block(*target, stripe, buffers.at(target->shard));
+      }
+    }
   }
 
   Hash128 check_of(std::uint32_t shard, std::uint64_t stripe, const std::byte *block) const {
@@ -356,19 +371,8 @@ class Repair {
   }
 
   void read_back() {
-    run_workers([this](std::uint64_t stripe, const ShardBuffers &buffers) {
-      const std::uint64_t payload_bytes = header_.payload_bytes_of(stripe), bytes = payload_bytes + kCheckBytes;
-      std::byte *block = buffers.at(0);
-      for (Target &target : targets_) {
-        if (!target.written.contains(stripe)) continue;
-        const bool good = get_block(target.descriptor(), block, bytes, stripe) &&
-                          check_of(target.shard, stripe, block) == read_check(block + payload_bytes);
-        const bool failed = !good && (target.written.is_exact() || is_computable(target, stripe, buffers));
-        const std::lock_guard lock(mutex_);
-        read_bytes_ += bytes;
-        if (failed && target.failure.empty())
-          target.failure = fmt::format("block {} of {} was written and does not read back", stripe, path_of(target));
-      }
+    run_workers([this](std::span<const std::uint64_t> stripes, const BatchBuffers &buffers) {
+      for (const std::uint64_t stripe : stripes) read_back(stripe, buffers[0]);
     });
     for (Target &target : targets_)
       attempt(target, [&] {
@@ -383,11 +387,28 @@ class Repair {
       });
   }
 
+  void read_back(std::uint64_t stripe, const ShardBuffers &buffers) {
+    const std::uint64_t payload_bytes = header_.payload_bytes_of(stripe), bytes = payload_bytes + kCheckBytes;
+    std::byte *block = buffers.at(0);
+    for (Target &target : targets_) {
+      if (!target.written.contains(stripe)) continue;
+      const bool good = get_block(target.descriptor(), block, bytes, stripe) &&
+                        check_of(target.shard, stripe, block) == read_check(block + payload_bytes);
+      const bool failed = !good && (target.written.is_exact() || is_computable(target, stripe, buffers));
+      const std::lock_guard lock(mutex_);
+      read_bytes_ += bytes;
+      if (failed && target.failure.empty())
+        target.failure = fmt::format("block {} of {} was written and does not read back", stripe, path_of(target));
+    }
+  }
+
   // Where too many ranges were written to know each, a bad block may be one that was lost and never written.
   bool is_computable(const Target &target, std::uint64_t stripe, const ShardBuffers &buffers) {
     std::vector<std::uint8_t> wanted(header_.shard_count(), 0);
     wanted[target.shard] = 1;
-    return source_.bring(stripe, wanted, buffers).complete;
+    StripeSource::Stripe computed = {stripe, std::move(wanted), &buffers};
+    source_.bring({&computed, 1});
+    return computed.complete;
   }
 
   void give_name(Target &target) {

@@ -69,7 +69,8 @@ SetWriter::SetWriter(tandem_context *context, const tandem_files_encode_options 
       thread_count_(options.thread_count),
       progress_(options.progress),
       progress_user_(options.progress_user),
-      is_stream_(content_bytes == TANDEM_FILES_UNKNOWN_BYTES) {
+      is_stream_(content_bytes == TANDEM_FILES_UNKNOWN_BYTES),
+      coder_(context, options.k, options.m) {
   if (options.folders == nullptr || options.folder_count == 0 || options.folder_count > kMaxShardCount)
     fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} folders given; 1 to k + m are possible", options.folder_count));
   base::read_strings(options.folders, options.folder_count, "folders");  // none is NULL
@@ -131,34 +132,50 @@ void SetWriter::begin(bool attach) {
   files_.emplace(options_, folders_);
 }
 
-std::vector<Hash128> SetWriter::hash_data(std::uint64_t stripe, std::uint64_t content_bytes,
-                                          const ShardBuffers &buffers) const {
-  base::TimedStep step = step_of(base::timeline_of(context_), "hash", header_, stripe);
-  const std::uint64_t payload_bytes = (content_bytes + header_.k - 1) / header_.k;
-  std::vector<Hash128> hashes(header_.k);
-  for (std::uint32_t i = 0; i < header_.k; ++i) {
-    const std::uint64_t length = std::min(payload_bytes, content_bytes - std::min(i * payload_bytes, content_bytes));
-    if (length < payload_bytes) std::memset(buffers.at(i) + length, 0, payload_bytes - length);
-    hashes[i] = hash128(buffers.at(i), payload_bytes);
-    step.add_bytes(payload_bytes);
+std::vector<Hash128> SetWriter::hash_data(std::uint64_t first, std::uint64_t content_bytes,
+                                          const BatchBuffers &buffers) const {
+  std::vector<Hash128> hashes;
+  for (std::uint64_t i = 0, left = content_bytes; left != 0; ++i) {
+    const std::uint64_t of_stripe = std::min(left, header_.stripe_data_bytes());
+    hashes.resize(hashes.size() + header_.k);
+    hash_payloads(first + i, of_stripe, buffers[i], std::span(hashes).last(header_.k));
+    left -= of_stripe;
   }
   return hashes;
 }
 
-void SetWriter::write_stripe(std::uint64_t stripe, std::uint64_t content_bytes, std::span<const Hash128> hashes,
-                             const ShardBuffers &buffers, std::uint64_t piece_bytes) {
-  const std::uint32_t k = header_.k, n = header_.shard_count();
-  const std::uint64_t payload_bytes = (content_bytes + k - 1) / k;
-  const Clock::time_point coding = Clock::now();
-  if (header_.m != 0) {
-    void *shards[kMaxShardCount];
-    check(code_in_pieces(piece_bytes, payload_bytes, [&](std::uint64_t offset, std::uint64_t bytes) {
-      for (std::uint32_t i = 0; i < n; ++i) shards[i] = buffers.at(i) + offset;
-      return tandem_encode(context_, codec_.get(), shards, shards + k, bytes);
-    }));
+void SetWriter::hash_payloads(std::uint64_t stripe, std::uint64_t content_bytes, const ShardBuffers &buffers,
+                              std::span<Hash128> hashes_out) const {
+  base::TimedStep step = step_of(base::timeline_of(context_), "hash", header_, stripe);
+  const std::uint64_t payload_bytes = (content_bytes + header_.k - 1) / header_.k;
+  for (std::uint32_t i = 0; i < header_.k; ++i) {
+    const std::uint64_t length = std::min(payload_bytes, content_bytes - std::min(i * payload_bytes, content_bytes));
+    if (length < payload_bytes) std::memset(buffers.at(i) + length, 0, payload_bytes - length);
+    hashes_out[i] = hash128(buffers.at(i), payload_bytes);
+    step.add_bytes(payload_bytes);
   }
-  coding_nanoseconds_.fetch_add(static_cast<std::uint64_t>((Clock::now() - coding).count()), std::memory_order_relaxed);
+}
 
+void SetWriter::write_stripes(std::uint64_t first, std::uint64_t content_bytes, std::span<const Hash128> hashes,
+                              const BatchBuffers &buffers, std::uint64_t piece_bytes) {
+  std::vector<tandem_stripe> stripes;
+  for (std::uint64_t left = content_bytes; left != 0;) {
+    const std::uint64_t of_stripe = std::min(left, header_.stripe_data_bytes());
+    tandem_stripe stripe = {};
+    stripe.shards = buffers[stripes.size()].pointers();
+    stripe.shard_bytes = (of_stripe + header_.k - 1) / header_.k;
+    stripes.push_back(stripe);
+    left -= of_stripe;
+  }
+  coder_.encode(codec_.get(), stripes, piece_bytes);
+  for (std::size_t i = 0; i < stripes.size(); ++i)
+    write_blocks(first + i, stripes[i].shard_bytes, hashes.subspan(i * header_.k, header_.k), buffers[i]);
+  content_bytes_.fetch_add(content_bytes, std::memory_order_relaxed);
+}
+
+void SetWriter::write_blocks(std::uint64_t stripe, std::uint64_t payload_bytes, std::span<const Hash128> hashes,
+                             const ShardBuffers &buffers) {
+  const std::uint32_t k = header_.k, n = header_.shard_count();
   base::Timeline *timeline = base::timeline_of(context_);
   {
     base::TimedStep step = step_of(timeline, "hash", header_, stripe);
@@ -177,7 +194,6 @@ void SetWriter::write_stripe(std::uint64_t stripe, std::uint64_t content_bytes, 
       fail_io("write", files_->path(i), errno);
     step.add_bytes(payload_bytes + kCheckBytes);
   }
-  content_bytes_.fetch_add(content_bytes, std::memory_order_relaxed);
   written_bytes_.fetch_add(n * (payload_bytes + kCheckBytes), std::memory_order_relaxed);
 }
 
@@ -198,24 +214,25 @@ void SetWriter::write_range(std::uint64_t first_stripe, std::uint64_t stripe_cou
       fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} stripes from {} on have {} bytes of content, {} are given",
                                                       stripe_count, first_stripe, bytes, content.size()));
     std::vector<Hash128> hashes(stripe_count * header_.k);
-    const unsigned thread_count = worker_count_for(
-        context_, thread_count_, std::uint64_t{header_.shard_count()} * header_.block_bytes, stripe_count);
-    const std::uint64_t most_piece_bytes = piece_bytes(context_, thread_count, header_.shard_count());
+    const Division division = divide(context_, thread_count_, header_, stripe_count);
     Workers workers(progress_, progress_user_, bytes);
     std::atomic<std::uint64_t> next{0};
-    workers.run(thread_count, [&](unsigned) {
-      const ShardBuffers buffers(header_.shard_count(), header_.block_bytes);
-      for (std::uint64_t i; !workers.stopped().load() && (i = next.fetch_add(1)) < stripe_count;) {
-        const std::uint64_t stripe = first_stripe + i, stripe_bytes = header_.content_bytes_of(stripe);
-        const std::byte *from = content.data() + (stripe * header_.stripe_data_bytes() - first_byte);
-        for (const iovec &piece : content_pieces(buffers, header_, stripe)) {
-          std::memcpy(piece.iov_base, from, piece.iov_len);
-          from += piece.iov_len;
-        }
-        const std::vector<Hash128> of_stripe = hash_data(stripe, stripe_bytes, buffers);
-        write_stripe(stripe, stripe_bytes, of_stripe, buffers, most_piece_bytes);
-        std::copy(of_stripe.begin(), of_stripe.end(), hashes.begin() + static_cast<std::ptrdiff_t>(i * header_.k));
-        workers.add_done(stripe_bytes);
+    workers.run(division.worker_count, [&](unsigned) {
+      const BatchBuffers buffers = make_buffers(header_, division.batch_stripes);
+      for (std::uint64_t i; !workers.stopped().load() && (i = next.fetch_add(buffers.size())) < stripe_count;) {
+        const std::uint64_t first = first_stripe + i, count = std::min<std::uint64_t>(buffers.size(), stripe_count - i);
+        const std::byte *const begin = content.data() + (first * header_.stripe_data_bytes() - first_byte);
+        const std::byte *from = begin;
+        for (std::uint64_t place = 0; place < count; ++place)
+          for (const iovec &piece : content_pieces(buffers[place], header_, first + place)) {
+            std::memcpy(piece.iov_base, from, piece.iov_len);
+            from += piece.iov_len;
+          }
+        const auto batch_bytes = static_cast<std::uint64_t>(from - begin);
+        const std::vector<Hash128> of_batch = hash_data(first, batch_bytes, buffers);
+        write_stripes(first, batch_bytes, of_batch, buffers, division.piece_bytes);
+        std::copy(of_batch.begin(), of_batch.end(), hashes.begin() + static_cast<std::ptrdiff_t>(i * header_.k));
+        workers.add_done(batch_bytes);
       }
     });
     for (std::size_t i = 0; hashes_out != nullptr && i < hashes.size(); ++i)
@@ -298,7 +315,7 @@ Outcome SetWriter::outcome() const {
   outcome.set = header_;
   outcome.read_bytes = content_bytes_.load();
   outcome.written_bytes = written_bytes_.load();
-  outcome.coding_seconds = static_cast<double>(coding_nanoseconds_.load()) * 1e-9;
+  outcome.coding_seconds = coder_.seconds();
   outcome.seconds = std::chrono::duration<double>(Clock::now() - began_).count();
   return outcome;
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "files/coder.hpp"
 #include "files/commit.hpp"
 #include "files/handles.hpp"
 #include "files/outcome.hpp"
@@ -33,11 +34,12 @@ class SetWriter {
   // Leads: makes the records and the files. Attaches: opens the files that another writer has made.
   void begin(bool attach);
 
-  // Pads the data payloads of a stripe in `buffers` and returns their hashes. Any thread.
-  std::vector<Hash128> hash_data(std::uint64_t stripe, std::uint64_t content_bytes, const ShardBuffers &buffers) const;
-  // Codes such a stripe and writes its blocks. Any thread. piece_bytes: see workers.hpp.
-  void write_stripe(std::uint64_t stripe, std::uint64_t content_bytes, std::span<const Hash128> hashes,
-                    const ShardBuffers &buffers, std::uint64_t piece_bytes);
+  // Pads the data payloads of stripes in `buffers`, first .. , that have content_bytes together; returns their hashes.
+  // Any thread.
+  std::vector<Hash128> hash_data(std::uint64_t first, std::uint64_t content_bytes, const BatchBuffers &buffers) const;
+  // Codes such stripes and writes their blocks. Any thread. piece_bytes: see workers.hpp.
+  void write_stripes(std::uint64_t first, std::uint64_t content_bytes, std::span<const Hash128> hashes,
+                     const BatchBuffers &buffers, std::uint64_t piece_bytes);
   // What is told to the digest, and asked when it is time to commit. Any thread.
   WrittenStripes &written() { return written_; }
 
@@ -54,6 +56,10 @@ class SetWriter {
   Outcome outcome() const;
 
  private:
+  void hash_payloads(std::uint64_t stripe, std::uint64_t content_bytes, const ShardBuffers &buffers,
+                     std::span<Hash128> hashes_out) const;
+  void write_blocks(std::uint64_t stripe, std::uint64_t payload_bytes, std::span<const Hash128> hashes,
+                    const ShardBuffers &buffers);
   void check_unfinished(const Folders &folders);
   void check_open() const;
   void write_records();
@@ -74,7 +80,8 @@ class SetWriter {
   std::string over_;  // why there is nothing more to be written
   std::optional<NewSet> files_;
   WrittenStripes written_;
-  std::atomic<std::uint64_t> coding_nanoseconds_{0}, content_bytes_{0}, written_bytes_{0};
+  Coder coder_;
+  std::atomic<std::uint64_t> content_bytes_{0}, written_bytes_{0};
   Clock::time_point began_ = Clock::now();
 };
 

@@ -2,78 +2,94 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
+#include <algorithm>
 
 #include "files/error.hpp"
 
 namespace tandem::files {
 
-using Clock = std::chrono::steady_clock;
-
-StripeSource::Stripe StripeSource::bring(std::uint64_t stripe, const std::vector<std::uint8_t> &wanted,
-                                         const ShardBuffers &buffers) {
-  const std::uint32_t shard_count = header_.shard_count();
-  Stripe got;
-  got.present.assign(shard_count, 0);
-  got.hashes.resize(shard_count);
-  const auto read = [&](std::uint32_t shard) {
-    if (!reader_.has(shard) || !reader_.read_block(shard, stripe, buffers.at(shard), &got.hashes[shard])) return false;
-    got.present[shard] = 1;
-    ++got.good_count;
-    return true;
-  };
-  std::uint64_t missing_count = 0;
-  for (std::uint32_t shard = 0; shard < shard_count; ++shard)
-    if (wanted[shard] != 0 && !read(shard)) ++missing_count;
-  got.complete = missing_count == 0;
-  if (got.complete) return got;
-
-  std::vector<void *> shards(shard_count, nullptr);
-  for (std::uint32_t next = 0, needed = header_.k;;) {
-    for (; next < shard_count && got.good_count < needed; ++next)
-      if (wanted[next] == 0) read(next);
-    if (got.good_count < needed) return got;
-    for (std::uint32_t shard = 0; shard < shard_count; ++shard)
-      shards[shard] = wanted[shard] != 0 || got.present[shard] != 0 ? buffers.at(shard) : nullptr;
-    const Clock::time_point coding = Clock::now();
-    const std::uint64_t payload_bytes = header_.payload_bytes_of(stripe);
-    std::vector<void *> moved(shard_count);
-    const tandem_status status =
-        code_in_pieces(piece_bytes_, payload_bytes, [&](std::uint64_t offset, std::uint64_t bytes) {
-          for (std::uint32_t shard = 0; shard < shard_count; ++shard)
-            moved[shard] = shards[shard] != nullptr ? static_cast<std::byte *>(shards[shard]) + offset : nullptr;
-          return tandem_decode(context_, codec_, moved.data(), got.present.data(), bytes);
-        });
-    coding_nanoseconds_.fetch_add(static_cast<std::uint64_t>((Clock::now() - coding).count()),
-                                  std::memory_order_relaxed);
-    if (status == TANDEM_OK) break;
-    if (status != TANDEM_ERROR_NOT_RECOVERABLE) check(status);
-    needed = got.good_count + 1;  // with a matrix that is not MDS, k blocks need not be enough where more are
-  }
-  computed_count_.fetch_add(missing_count, std::memory_order_relaxed);
-  got.complete = true;
-  return got;
+bool StripeSource::read_block(Stripe &stripe, std::uint32_t shard) {
+  if (!reader_.has(shard) ||
+      !reader_.read_block(shard, stripe.number, stripe.buffers->at(shard), &stripe.hashes[shard]))
+    return false;
+  stripe.present[shard] = 1;
+  ++stripe.good_count;
+  return true;
 }
 
-StripeSource::Stripe StripeSource::demand(std::uint64_t stripe, const std::vector<std::uint8_t> &wanted,
-                                          const ShardBuffers &buffers) {
-  Stripe got = bring(stripe, wanted, buffers);
-  if (got.complete) return got;
+// False: there are not that many.
+bool StripeSource::read_enough(Incomplete &incomplete) {
+  Stripe &stripe = *incomplete.stripe;
+  for (; incomplete.next < header_.shard_count() && stripe.good_count < incomplete.needed_count; ++incomplete.next)
+    if (stripe.wanted[incomplete.next] == 0) read_block(stripe, incomplete.next);
+  if (stripe.good_count < incomplete.needed_count) return false;
+  incomplete.shards.assign(header_.shard_count(), nullptr);
+  for (std::uint32_t shard = 0; shard < header_.shard_count(); ++shard)
+    if (stripe.wanted[shard] != 0 || stripe.present[shard] != 0) incomplete.shards[shard] = stripe.buffers->at(shard);
+  return true;
+}
+
+void StripeSource::bring(std::span<Stripe> stripes) {
+  std::vector<Incomplete> incomplete;
+  for (Stripe &stripe : stripes) {
+    stripe.present.assign(header_.shard_count(), 0);
+    stripe.hashes.resize(header_.shard_count());
+    stripe.complete = true;
+    for (std::uint32_t shard = 0; shard < header_.shard_count(); ++shard)
+      if (stripe.wanted[shard] != 0 && !read_block(stripe, shard)) stripe.complete = false;
+    if (!stripe.complete) incomplete.push_back({&stripe, header_.k});
+  }
+  std::vector<tandem_stripe> coded;
+  for (;;) {
+    std::erase_if(incomplete, [&](Incomplete &each) { return !read_enough(each); });
+    if (incomplete.empty()) return;
+    coded.clear();
+    for (const Incomplete &each : incomplete) {
+      tandem_stripe stripe = {};
+      stripe.shards = each.shards.data();
+      stripe.present = each.stripe->present.data();
+      stripe.shard_bytes = header_.payload_bytes_of(each.stripe->number);
+      coded.push_back(stripe);
+    }
+    coder_.decode(codec_, coded, piece_bytes_);
+    std::vector<Incomplete> rest;
+    for (std::size_t i = 0; i < coded.size(); ++i) {
+      Stripe &stripe = *incomplete[i].stripe;
+      if (coded[i].status == TANDEM_OK) {
+        stripe.complete = true;
+        for (std::uint32_t shard = 0; shard < header_.shard_count(); ++shard)
+          if (stripe.wanted[shard] != 0 && stripe.present[shard] == 0) computed_count_.fetch_add(1);
+      } else {  // with a matrix that is not MDS, k blocks need not be enough where more are
+        incomplete[i].needed_count = stripe.good_count + 1;
+        rest.push_back(std::move(incomplete[i]));
+      }
+    }
+    incomplete = std::move(rest);
+  }
+}
+
+void StripeSource::demand(std::span<Stripe> stripes) {
+  bring(stripes);
+  for (const Stripe &stripe : stripes)
+    if (!stripe.complete) fail_incomplete(stripe);
+}
+
+void StripeSource::fail_incomplete(const Stripe &stripe) const {
   reader_.check_opened();
   std::uint32_t shard_count = 0;  // that there are
   for (std::uint32_t shard = 0; shard < header_.shard_count(); ++shard) shard_count += reader_.has(shard) ? 1 : 0;
-  if (got.good_count >= header_.k)
+  if (stripe.good_count >= header_.k)
     fail(
         TANDEM_ERROR_NOT_RECOVERABLE,
         fmt::format("stripe {} of {} has {} intact blocks, which do not determine the others: with this matrix not any "
                     "{} are enough",
-                    stripe, header_.stripe_count(), got.good_count, header_.k));
+                    stripe.number, header_.stripe_count(), stripe.good_count, header_.k));
   fail(
       TANDEM_ERROR_NOT_RECOVERABLE,
       fmt::format("stripe {} of {} has {} intact blocks, {} are needed: {} shards are missing and {} of its blocks are "
                   "damaged",
-                  stripe, header_.stripe_count(), got.good_count, header_.k, header_.shard_count() - shard_count,
-                  shard_count - got.good_count));
+                  stripe.number, header_.stripe_count(), stripe.good_count, header_.k,
+                  header_.shard_count() - shard_count, shard_count - stripe.good_count));
 }
 
 }  // namespace tandem::files

@@ -1,49 +1,69 @@
-// Brings blocks of a stripe into memory: reads those that are intact and computes the others from them.
+// Brings blocks of stripes into memory: reads those that are intact and computes the others from them.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "files/coder.hpp"
 #include "files/handles.hpp"
 #include "files/set_reader.hpp"
-#include "files/workers.hpp"
 
 namespace tandem::files {
 
 class StripeSource {
  public:
   StripeSource(tandem_context *context, const tandem_codec *codec, const FoundSet &set)
-      : context_(context), codec_(codec), header_(set.header), reader_(set, base::timeline_of(context)) {}
+      : codec_(codec),
+        header_(set.header),
+        reader_(set, base::timeline_of(context)),
+        coder_(context, set.header.k, set.header.m) {}
 
   struct Stripe {
-    std::vector<std::uint8_t> present;  // by shard: read, and intact
-    std::vector<Hash128> hashes;        // by shard: of the payloads of these
-    std::uint32_t good_count = 0;       // of these
-    bool complete = false;              // every wanted block is in the buffers
+    std::uint64_t number;
+    std::vector<std::uint8_t> wanted;  // by shard, non-zero
+    const ShardBuffers *buffers;
+    // What bring() fills in:
+    std::vector<std::uint8_t> present{};  // by shard: read, and intact
+    std::vector<Hash128> hashes{};        // by shard: of the payloads of these
+    std::uint32_t good_count = 0;         // of these
+    bool complete = false;                // every wanted block is in the buffers
   };
 
-  // wanted: by shard, non-zero. Reads these and, where one is missing, others until there are enough. A computed block
-  // has no checksum behind it yet. Any thread.
-  Stripe bring(std::uint64_t stripe, const std::vector<std::uint8_t> &wanted, const ShardBuffers &buffers);
+  // Reads the wanted blocks and, where one is missing, others until there are enough; then computes what is missing,
+  // of all the stripes in one call. A computed block has no checksum behind it yet. Any thread.
+  void bring(std::span<Stripe> stripes);
 
-  // The same, and throws NOT_RECOVERABLE where it is not complete.
-  Stripe demand(std::uint64_t stripe, const std::vector<std::uint8_t> &wanted, const ShardBuffers &buffers);
+  // The same, and throws NOT_RECOVERABLE where one is not complete.
+  void demand(std::span<Stripe> stripes);
 
-  // So many threads are going to call bring().
-  void set_caller_count(unsigned count) { piece_bytes_ = piece_bytes(context_, count, header_.shard_count()); }
+  // Of a single stripe (workers.hpp).
+  void set_piece_bytes(std::uint64_t piece_bytes) { piece_bytes_ = piece_bytes; }
 
   SetReader &reader() { return reader_; }
   std::uint64_t computed_count() const { return computed_count_.load(); }
-  double coding_seconds() const { return coding_nanoseconds_.load() * 1e-9; }
+  double coding_seconds() const { return coder_.seconds(); }
 
  private:
-  tandem_context *context_;
+  // Of stripes that have these blocks, but not all that are wanted.
+  struct Incomplete {
+    Stripe *stripe;
+    std::uint32_t needed_count;       // good blocks before the next attempt
+    std::uint32_t next = 0;           // shard to be read next
+    std::vector<void *> shards = {};  // as tandem_decode takes them
+  };
+
+  bool read_block(Stripe &stripe, std::uint32_t shard);
+  bool read_enough(Incomplete &incomplete);
+  [[noreturn]] void fail_incomplete(const Stripe &stripe) const;
+
   const tandem_codec *codec_;
   const SetHeader header_;
   SetReader reader_;
+  Coder coder_;
   std::uint64_t piece_bytes_ = UINT64_MAX;
-  std::atomic<std::uint64_t> computed_count_{0}, coding_nanoseconds_{0};
+  std::atomic<std::uint64_t> computed_count_{0};
 };
 
 }  // namespace tandem::files

@@ -5,15 +5,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "files/error.hpp"
-#include "files/format.hpp"
 
 namespace tandem::files {
 namespace {
 
+constexpr std::uint64_t kOne = 1;
 constexpr auto kReportInterval = std::chrono::milliseconds(100);
 
 // Threads inherit the mask: signals are for the program's own threads.
@@ -126,11 +127,28 @@ unsigned worker_count_for(const tandem_context *context, std::uint32_t asked_cou
   return static_cast<unsigned>(std::max<std::uint64_t>(count, 1));
 }
 
-std::uint64_t piece_bytes(const tandem_context *context, unsigned worker_count, std::uint32_t shard_count) {
+Division divide(const tandem_context *context, std::uint32_t asked_count, const SetHeader &header,
+                std::uint64_t stripe_count) {
   constexpr std::uint64_t kGranularityBytes = 64;
-  const std::uint64_t inline_bytes = worker_count > 1 ? query(context).inline_bytes : 0;
-  if (inline_bytes == 0) return UINT64_MAX;
-  return std::max((inline_bytes - 1) / shard_count / kGranularityBytes, std::uint64_t{1}) * kGranularityBytes;
+  const tandem_context_info info = query(context);
+  const std::string_view executor = info.executor;
+  const bool stays_on_own_threads = executor == "pthread" || executor == "serial";
+  const std::uint64_t stripe_bytes = std::uint64_t{header.shard_count()} * header.block_bytes;
+  Division division{.worker_count = 1, .batch_stripes = 1, .piece_bytes = UINT64_MAX};
+  if (!stays_on_own_threads) {
+    // A short file is not one batch: some workers read and write while others wait for the device.
+    const std::uint64_t callers = std::max(asked_count != 0 ? asked_count : info.caller_count, 1u);
+    division.batch_stripes = std::max(std::min(kBatchBytes / stripe_bytes, stripe_count / callers), kOne);
+  }
+  const std::uint64_t batch_count =
+      stripe_count / division.batch_stripes + (stripe_count % division.batch_stripes != 0 ? 1 : 0);
+  division.worker_count =
+      worker_count_for(context, asked_count, division.batch_stripes * stripe_bytes, batch_count);
+  if (stays_on_own_threads && division.worker_count > 1 && info.inline_bytes != 0) {
+    const std::uint64_t most_bytes = (info.inline_bytes - 1) / header.shard_count();
+    division.piece_bytes = std::max(most_bytes / kGranularityBytes, kOne) * kGranularityBytes;
+  }
+  return division;
 }
 
 }  // namespace tandem::files

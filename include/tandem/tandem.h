@@ -217,7 +217,8 @@ typedef struct tandem_context_options {
  * "auto" writes the speeds that it has learned into that file when the context ends.
  * An option that has no effect on the backend is refused: a policy where it is no hybrid; thread_count, executor,
  * partition by parity, schedule, pin_threads where it has no CPU threads (a device alone, a hybrid without "cpu"); the
- * kernel of a hybrid without "cpu". What the environment says is a default for all programs: it is not refused.
+ * kernel of such a hybrid; executor and pin_threads where a hybrid of several has a policy other than "auto". What the
+ * environment says is a default for all programs: it is not refused.
  * Status: INVALID_ARGUMENT (also an option without effect; the message names it and the backend), UNSUPPORTED (unknown
  *   trailing options), UNAVAILABLE (a backend, kernel or executor that does not exist or that this machine lacks; the
  *   message lists those that it has), IO (timeline_file cannot be written), OUT_OF_MEMORY. */
@@ -250,7 +251,7 @@ typedef struct tandem_context_info {
   const char *backend;   /* "cpu", "opencl:0:0", "cuda:0" ("opencl", "cuda" before the first call); they live as
                             long as the context */
   const char *kernel;    /* "avx512-gfni"; devices: "auto", "compiled", "tables" */
-  const char *executor;  /* "pthread"; devices: "device" */
+  const char *executor;  /* "pthread"; devices: "device"; where several are named together: "hybrid" */
   uint32_t thread_count; /* of the CPU; devices: 0 */
   uint32_t reserved;
   uint64_t
