@@ -42,6 +42,8 @@ struct HybridRequest {
   std::string devices = "cpu+opencl:0:0";
   unsigned k = 10, m = 4;
   std::vector<std::size_t> sizes = {std::size_t{4} << 20, std::size_t{32} << 20, std::size_t{256} << 20};
+  std::vector<std::string> operations = {"encode", "decode"};
+  std::string kernel, resources;  // empty: those of a context without options
   std::uint32_t thread_count = 0;
   unsigned repeats = 15;
   double slice_seconds = 0.05, saturation_seconds = 1;

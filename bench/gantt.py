@@ -84,6 +84,15 @@ class Svg:
         self.parts.append(f'<path fill="{color}" d="' + "".join(f"M{x:.2f} {y}h{width:.2f}v{height}h-{width:.2f}z"
                                                                  for x, width in boxes) + '"/>')
 
+    def line(self, points, color, dashed=False):
+        dash = ' stroke-dasharray="5 4"' if dashed else ""
+        self.parts.append(f'<polyline fill="none" stroke="{color}" stroke-width="1.5"{dash} points="'
+                          + " ".join(f"{x:.1f},{y:.1f}" for x, y in points) + '"/>')
+
+    def dot(self, x, y, radius, color, title):
+        self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{color}">'
+                          f"<title>{html.escape(title)}</title></circle>")
+
     def text(self, x, y, text, anchor="start", color=TEXT, size=12):
         self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{color}" '
                           f'font-size="{size}">{html.escape(text)}</text>')

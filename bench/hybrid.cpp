@@ -1,8 +1,13 @@
 // Several devices as one.
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstring>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
 
 #include "bench/library.hpp"
 #include "bench/machine.hpp"
@@ -13,101 +18,232 @@ namespace tandem::bench {
 namespace {
 
 constexpr std::size_t kMostBudgets = 64;
+constexpr const char *kCpu = "cpu";
 
-class EncodedStripe {
+// One stripe, and the call that is measured on it. Decode rebuilds the first m data shards, or all if k is less.
+class CodedStripe {
  public:
-  EncodedStripe(unsigned k, unsigned m, std::size_t shard_bytes)
-      : k_(k),
-        memory_({.shard_count = std::size_t{k} + m,
+  CodedStripe(const HybridRequest &request, const std::string &operation, const CodecOwner &codec,
+              std::size_t shard_bytes)
+      : codec_(codec),
+        k_(request.k),
+        memory_({.shard_count = std::size_t{request.k} + request.m,
                  .shard_bytes = shard_bytes,
-                 .placement = MemoryPlacement::page_aligned}) {}
+                 .placement = MemoryPlacement::page_aligned}) {
+    if (operation == "decode") {
+      present_.assign(std::size_t{request.k} + request.m, 1);
+      std::fill_n(present_.begin(), std::min(request.k, request.m), std::uint8_t{0});
+    }
+    written_first_ = present_.empty() ? request.k : 0;
+    written_count_ = present_.empty() ? request.m : std::min(request.k, request.m);
+  }
 
-  void encode(const ContextOwner &context, const CodecOwner &codec) const {
-    unsigned char *const *shards = memory_.all().shards(0);
-    check(tandem_encode(context.get(), codec.get(), reinterpret_cast<const void *const *>(shards),
-                        reinterpret_cast<void *const *>(shards + k_), memory_.all().shard_bytes()));
+  void encode(const ContextOwner &context) const {
+    check(tandem_encode(context.get(), codec_.get(), reinterpret_cast<const void *const *>(shards()), shards() + k_,
+                        memory_.all().shard_bytes()));
+  }
+  void call(const ContextOwner &context) const {
+    if (present_.empty()) return encode(context);
+    check(tandem_decode(context.get(), codec_.get(), shards(), present_.data(), memory_.all().shard_bytes()));
+  }
+
+  std::vector<std::uint8_t> written() const {
+    const std::size_t length = memory_.all().shard_bytes();
+    std::vector<std::uint8_t> bytes(written_count_ * length);
+    for (std::size_t i = 0; i < written_count_; ++i)
+      std::memcpy(&bytes[i * length], shards()[written_first_ + i], length);
+    return bytes;
+  }
+  void forget_written() const {
+    for (std::size_t i = 0; i < written_count_; ++i)
+      std::memset(shards()[written_first_ + i], 0xee, memory_.all().shard_bytes());
   }
 
  private:
+  void *const *shards() const { return reinterpret_cast<void *const *>(memory_.all().shards(0)); }
+
+  const CodecOwner &codec_;
   unsigned k_;
   Stripes memory_;
+  std::vector<std::uint8_t> present_;  // empty: encode
+  std::size_t written_first_ = 0, written_count_ = 0;
 };
 
-// Somebody who encodes: one device, or the hybrid with a policy. `amount` is of "cpu", in a budget.
+// What is measured: one device alone, or the hybrid with a policy. `amount` is of "cpu", in a budget. Those whose first
+// call is measured get a new context for each call.
 struct Runner {
-  std::string kind, name;
+  std::string kind, name, backend, policy;
   std::uint64_t amount = 0;
   ContextOwner context;
 };
 
-Runner runner(const HybridRequest &request, std::string kind, const std::string &backend, const std::string &policy,
-              std::uint64_t amount) {
-  tandem_context_options context = {};
-  context.struct_bytes = sizeof context;
-  context.backend = backend.c_str();
-  if (!policy.empty()) context.policy = policy.c_str();
-  if (kind != "alone" || backend == "cpu") context.thread_count = request.thread_count;
-  Runner made{std::move(kind), policy.empty() ? backend : policy, amount, make_context(context)};
-  if (amount != 0) {
-    made.name = fmt::format("cpu={}", amount);
-    check(tandem_context_set_resource(made.context.get(), "cpu", amount));
+// The tuning file is left alone: a new context is to know nothing, and what is learned with a forced kernel or a limit
+// is not for other programs.
+ContextOwner context_of(const HybridRequest &request, const Runner &runner) {
+  tandem_context_options options = {};
+  options.struct_bytes = sizeof options;
+  options.backend = runner.backend.c_str();
+  options.tuning_file = "";
+  if (!runner.policy.empty()) options.policy = runner.policy.c_str();
+  if (runner.kind != "alone" || runner.backend == kCpu) {
+    options.thread_count = request.thread_count;
+    if (!request.kernel.empty()) options.kernel = request.kernel.c_str();
   }
-  return made;
+  if (runner.kind != "free" && !request.resources.empty()) options.resources = request.resources.c_str();
+  ContextOwner context = make_context(options);
+  if (runner.amount != 0) check(tandem_context_set_resource(context.get(), kCpu, runner.amount));
+  return context;
 }
 
-std::vector<std::string> split(const std::string &devices) {
-  std::vector<std::string> names;
+std::vector<std::string> split(const std::string &text, char separator) {
+  std::vector<std::string> parts;
   for (std::size_t at = 0;;) {
-    const std::size_t plus = devices.find('+', at);
-    names.push_back(devices.substr(at, plus - at));
-    if (plus == std::string::npos) return names;
-    at = plus + 1;
+    const std::size_t end = text.find(separator, at);
+    parts.push_back(text.substr(at, end - at));
+    if (end == std::string::npos) return parts;
+    at = end + 1;
   }
 }
 
-// Every device for itself first.
+// How many lanes of the CPU may work: its threads, or fewer if the resources, which the context has checked, say so.
+std::uint64_t cpu_lanes(const HybridRequest &request, const ContextOwner &cpu) {
+  std::uint64_t lanes = query(cpu).thread_count;
+  for (const std::string &each : split(request.resources, ','))
+    if (each.starts_with("cpu=")) lanes = std::min<std::uint64_t>(lanes, std::stoull(each.substr(4)));
+  return lanes;
+}
+
+// Every device by itself first.
 std::vector<Runner> runners_of(const HybridRequest &request) {
-  const std::vector<std::string> names = split(request.devices);
   const std::string hybrid = "hybrid:" + request.devices;
   std::vector<Runner> runners;
   std::uint64_t lanes = 0;
-  for (const std::string &name : names) {
-    runners.push_back(runner(request, "alone", name, "", 0));
-    if (name == "cpu") lanes = query(runners.back().context).thread_count;
+  const auto add = [&](Runner runner) {
+    if (runner.kind != "auto-first") runner.context = context_of(request, runner);
+    runners.push_back(std::move(runner));
+  };
+  for (const std::string &name : split(request.devices, '+')) {
+    add({"alone", name, name, "", 0, nullptr});
+    if (name == kCpu) lanes = cpu_lanes(request, runners.back().context);
   }
-  runners.push_back(runner(request, "free", hybrid, "free", 0));
+  add({"free", "free", hybrid, "free", 0, nullptr});
   for (std::uint64_t amount = 1; amount <= std::min<std::uint64_t>(lanes, kMostBudgets); ++amount)
-    runners.push_back(runner(request, "budget", hybrid, "budget", amount));
-  runners.push_back(runner(request, "auto", hybrid, "auto", 0));
+    add({"budget", fmt::format("cpu={}", amount), hybrid, "budget", amount, nullptr});
+  add({"auto-first", "auto, first call", hybrid, "auto", 0, nullptr});
+  add({"auto", "auto", hybrid, "auto", 0, nullptr});
   return runners;
 }
 
-// All devices at once, each on a stripe of its own and over and over: what they do together when nobody waits for an
-// end. Bytes of data per second of each.
-std::vector<double> saturate(const HybridRequest &request, const std::vector<Runner> &runners, std::size_t device_count,
-                             const CodecOwner &codec, std::size_t shard_bytes) {
-  std::vector<EncodedStripe> stripes;
-  for (std::size_t i = 0; i < device_count; ++i) stripes.emplace_back(request.k, request.m, shard_bytes);
-  std::vector<double> rates(device_count);
+// ---- time
+
+// Of one call.
+struct Cost {
+  double seconds = 0, core_seconds = 0;
+};
+
+// Of all threads of this process, those of drivers too.
+double core_seconds_now() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval &time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+template <class Body>
+Cost cost_of(Body body) {
+  const double cores = core_seconds_now(), began = seconds_now(BenchClock::wall);
+  body();
+  const double seconds = seconds_now(BenchClock::wall) - began;
+  return {seconds, core_seconds_now() - cores};
+}
+
+Cost measure(const HybridRequest &request, const Runner &runner, const CodedStripe &stripe) {
+  if (runner.kind == "auto-first") {
+    const ContextOwner fresh = context_of(request, runner);
+    return cost_of([&] { stripe.call(fresh); });
+  }
+  stripe.call(runner.context);  // the one before has left its own in the caches
+  std::size_t calls = 0;
+  Cost cost = cost_of([&] {
+    const double began = seconds_now(BenchClock::wall);
+    do {
+      stripe.call(runner.context);
+      ++calls;
+    } while (seconds_now(BenchClock::wall) - began < request.slice_seconds);
+  });
+  cost.seconds /= static_cast<double>(calls);
+  cost.core_seconds /= static_cast<double>(calls);
+  return cost;
+}
+
+// Every repeat lets every runner have its turn, in an order that rotates. One list for each of them.
+std::vector<std::vector<Cost>> measure_in_turns(const HybridRequest &request, const std::vector<Runner> &runners,
+                                                const CodedStripe &stripe) {
+  std::vector<std::vector<Cost>> costs(runners.size());
+  for (unsigned repeat = 0; repeat < request.repeats; ++repeat) {
+    for (std::size_t turn = 0; turn < runners.size(); ++turn) {
+      const std::size_t i = (turn + repeat) % runners.size();
+      costs[i].push_back(measure(request, runners[i], stripe));
+    }
+  }
+  return costs;
+}
+
+// Drivers are loaded, kernels compiled, speeds learned; and all must have written the same bytes.
+void warm_up(const HybridRequest &request, const std::vector<Runner> &runners, const CodedStripe &stripe) {
+  constexpr int kCalls = 4;
+  std::optional<std::vector<std::uint8_t>> expected;
+  for (const Runner &each : runners) {
+    for (int i = 0; i < kCalls; ++i) {
+      stripe.forget_written();
+      if (each.kind == "auto-first") {
+        stripe.call(context_of(request, each));
+      } else {
+        stripe.call(each.context);
+      }
+      if (!expected) expected = stripe.written();
+      if (stripe.written() != *expected)
+        throw std::runtime_error(fmt::format("{} ({}) and {} wrote different bytes", each.name, each.kind,
+                                             runners.front().name));
+    }
+  }
+}
+
+// All devices at once, each on a stripe of its own and over and over: what they do together when none waits for an end.
+// Bytes of data per second of each, counted between the ends of its calls in the time that was asked for (one call, if
+// it is longer). A device goes on until all were counted, so that each one was counted beside all the others.
+std::vector<double> saturate(const HybridRequest &request, const std::vector<Runner> &runners,
+                             const std::string &operation, const CodecOwner &codec, std::size_t shard_bytes) {
+  std::vector<const ContextOwner *> devices;
+  for (const Runner &each : runners)
+    if (each.kind == "alone") devices.push_back(&each.context);
+  std::vector<CodedStripe> stripes;
+  for (const ContextOwner *each : devices) {
+    stripes.emplace_back(request, operation, codec, shard_bytes);
+    stripes.back().encode(*each);
+    stripes.back().call(*each);
+  }
+  std::vector<double> rates(devices.size());
+  std::atomic<std::size_t> counted{0};
   std::vector<std::function<void()>> bodies;
   const double data_bytes = static_cast<double>(shard_bytes) * request.k;
-  for (std::size_t i = 0; i < device_count; ++i) {
+  for (std::size_t i = 0; i < devices.size(); ++i) {
     bodies.emplace_back([&, i] {
-      stripes[i].encode(runners[i].context, codec);
-      // Counted between ends of calls in the middle, while all the others are at it.
       const double began = seconds_now(BenchClock::wall);
-      double first = 0, last = 0;
+      stripes[i].call(*devices[i]);
+      const double first = seconds_now(BenchClock::wall);
       std::size_t calls = 0;
-      while (calls == 0 || last - began < request.saturation_seconds * 1.25) {
-        stripes[i].encode(runners[i].context, codec);
+      bool is_counted = false;
+      while (counted.load() < devices.size()) {
+        stripes[i].call(*devices[i]);
         const double now = seconds_now(BenchClock::wall);
-        if (first == 0) {
-          first = now;
-        } else if (now - began <= request.saturation_seconds || calls == 0) {
-          ++calls;
-          rates[i] = static_cast<double>(calls) * data_bytes / (now - first);
-        }
-        last = now;
+        if (is_counted) continue;
+        ++calls;
+        rates[i] = static_cast<double>(calls) * data_bytes / (now - first);
+        is_counted = now - began >= request.saturation_seconds;
+        if (is_counted) counted.fetch_add(1);
       }
     });
   }
@@ -115,61 +251,68 @@ std::vector<double> saturate(const HybridRequest &request, const std::vector<Run
   return rates;
 }
 
+// ---- results
+
 using Json = nlohmann::ordered_json;
 
-Json figures(const std::vector<double> &rates) {
-  const auto [least, most] = std::minmax_element(rates.begin(), rates.end());
-  return {{"median", rates[rates.size() / 2]}, {"min", *least}, {"max", *most}};
+double median_of(std::vector<double> values) { return Samples{"", std::move(values)}.median(); }
+
+Json figures(const std::vector<double> &values) {
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  return {{"median", median_of(values)}, {"min", *least}, {"max", *most}};
 }
 
 Json measure(const HybridRequest &request, const std::vector<Runner> &runners, const CodecOwner &codec,
-             std::size_t size_bytes) {
+             const std::string &operation, std::size_t size_bytes) {
   const std::size_t shard_bytes = size_bytes / request.k;
   if (shard_bytes == 0) refuse(fmt::format("--size {} is less than k bytes", size_bytes));
   const double data_bytes = static_cast<double>(shard_bytes) * request.k;
-  const auto device_count = static_cast<std::size_t>(
-      std::count_if(runners.begin(), runners.end(), [](const Runner &each) { return each.kind == "alone"; }));
-  const EncodedStripe stripe(request.k, request.m, shard_bytes);
-  std::vector<Contestant> contestants;
-  for (const Runner &each : runners) {
-    contestants.push_back({each.name, [&](std::size_t calls) {
-                             const double began = seconds_now(BenchClock::wall);
-                             for (std::size_t i = 0; i < calls; ++i) stripe.encode(each.context, codec);
-                             return seconds_now(BenchClock::wall) - began;
-                           }});
-  }
-  // Speeds are learned, drivers loaded, kernels compiled.
-  for (const Contestant &each : contestants) each.run(3);
-  const std::vector<Samples> samples = alternate(contestants, request.repeats, request.slice_seconds);
-  const std::vector<double> saturated = saturate(request, runners, device_count, codec, shard_bytes);
+  const CodedStripe stripe(request, operation, codec, shard_bytes);
+  stripe.encode(runners.front().context);
+  warm_up(request, runners, stripe);
+  const std::vector<std::vector<Cost>> costs = measure_in_turns(request, runners, stripe);
+  const std::vector<double> saturated = saturate(request, runners, operation, codec, shard_bytes);
   double saturation = 0;
   for (const double rate : saturated) saturation += rate;
 
-  Json result = {{"size_bytes", size_bytes},
+  Json result = {{"operation", operation},
+                 {"size_bytes", size_bytes},
                  {"shard_bytes", shard_bytes},
                  {"saturation_gb_per_second", saturation / 1e9},
                  {"entries", Json::array()}};
-  for (std::size_t i = 0; i < device_count; ++i) result["saturation_by_device"][runners[i].name] = saturated[i] / 1e9;
-  double best_alone = 0, best_budget = 0, own = 0;  // seconds
-  const auto better = [](double &best, double seconds) { best = best == 0 ? seconds : std::min(best, seconds); };
+  for (std::size_t i = 0; i < saturated.size(); ++i)
+    result["saturation_by_device"][runners[i].name] = saturated[i] / 1e9;
+  std::vector<double> medians;
+  for (const std::vector<Cost> &each : costs) {
+    std::vector<double> seconds;
+    for (const Cost &cost : each) seconds.push_back(cost.seconds);
+    medians.push_back(median_of(std::move(seconds)));
+  }
+  const auto best_of = [&](const char *kind) {
+    std::size_t best = SIZE_MAX;
+    for (std::size_t i = 0; i < runners.size(); ++i)
+      if (runners[i].kind == kind && (best == SIZE_MAX || medians[i] < medians[best])) best = i;
+    return best;
+  };
+  const std::size_t alone = best_of("alone"), budget = best_of("budget");
+  result["best_alone"] = runners[alone].name;
+  if (budget != SIZE_MAX) result["best_budget"] = runners[budget].amount;
   for (std::size_t i = 0; i < runners.size(); ++i) {
-    const double seconds = samples[i].median();
-    if (runners[i].kind == "alone") better(best_alone, seconds);
-    if (runners[i].kind == "budget") better(best_budget, seconds);
-    if (runners[i].kind == "auto") own = seconds;
-    std::vector<double> rates;
-    for (const double each : samples[i].seconds) rates.push_back(data_bytes / each / 1e9);
-    std::sort(rates.begin(), rates.end());
+    std::vector<double> rates, core_seconds;
+    for (const Cost &cost : costs[i]) {
+      rates.push_back(data_bytes / cost.seconds / 1e9);
+      core_seconds.push_back(cost.core_seconds / data_bytes * 1e9);
+    }
     Json entry = {{"kind", runners[i].kind}, {"name", runners[i].name}};
     if (runners[i].amount != 0) entry["amount"] = runners[i].amount;
-    entry["seconds_per_call"] = seconds;
+    entry["seconds_per_call"] = medians[i];
     entry["gb_per_second"] = figures(rates);
-    entry["efficiency"] = data_bytes / saturation / seconds;
+    entry["core_seconds_per_gb"] = figures(core_seconds);
+    entry["efficiency"] = data_bytes / saturation / medians[i];
+    entry["over_best_alone"] = medians[i] / medians[alone];
+    if (budget != SIZE_MAX) entry["over_best_budget"] = medians[i] / medians[budget];
     result["entries"].push_back(std::move(entry));
   }
-  result["efficiency"] = data_bytes / saturation / own;
-  result["over_best_alone"] = own / best_alone;
-  if (best_budget != 0) result["over_best_budget"] = own / best_budget;
   return result;
 }
 
@@ -183,27 +326,29 @@ std::string size_text(std::uint64_t bytes) {
 }
 
 void print(const Json &result) {
-  fmt::print("{} of data; {:.2f} GB/s all together without an end\n",
+  fmt::print("{} {} of data; {:.2f} GB/s all together without an end\n", result["operation"].get<std::string>(),
              size_text(result["size_bytes"].get<std::uint64_t>()), result["saturation_gb_per_second"].get<double>());
-  fmt::print("  {:<8} {:<16} {:>8} {:>15} {:>11}\n", "KIND", "", "GB/S", "MIN..MAX", "EFFICIENCY");
+  fmt::print("  {:<11} {:<16} {:>8} {:>15} {:>10} {:>11} {:>11}\n", "KIND", "", "GB/S", "MIN..MAX", "CORE-S/GB",
+             "EFFICIENCY", "TIME/ALONE");
   for (const Json &entry : result["entries"]) {
     const Json &rates = entry["gb_per_second"];
-    fmt::print("  {:<8} {:<16} {:>8.2f} {:>15} {:>11.3f}\n", entry["kind"].get<std::string>(),
+    fmt::print("  {:<11} {:<16} {:>8.2f} {:>15} {:>10.4f} {:>11.3f} {:>11.3f}\n", entry["kind"].get<std::string>(),
                entry["name"].get<std::string>(), rates["median"].get<double>(),
                fmt::format("{:.2f}..{:.2f}", rates["min"].get<double>(), rates["max"].get<double>()),
-               entry["efficiency"].get<double>());
+               entry["core_seconds_per_gb"]["median"].get<double>(), entry["efficiency"].get<double>(),
+               entry["over_best_alone"].get<double>());
   }
-  fmt::print("  auto takes {:.3f} of the time of the best device alone", result["over_best_alone"].get<double>());
-  if (result.contains("over_best_budget"))
-    fmt::print(", {:.3f} of that of the best budget", result["over_best_budget"].get<double>());
+  fmt::print("  best alone: {}", result["best_alone"].get<std::string>());
+  const Json &own = result["entries"].back();
+  if (own.contains("over_best_budget"))
+    fmt::print("; best budget: cpu={}, of whose time auto takes {:.3f}", result["best_budget"].get<std::uint64_t>(),
+               own["over_best_budget"].get<double>());
   fmt::print("\n\n");
 }
 
 }  // namespace
 
 Json measure_hybrid(const HybridRequest &request, bool show) {
-  if (split(request.devices).size() < 2)
-    refuse(fmt::format("--devices {}: two or more, such as cpu+opencl:0:0", request.devices));
   std::int32_t matrix = 0;
   check(tandem_matrix_from_name("isal-cauchy", &matrix));
   const CodecOwner codec = make_codec(request.k, request.m, matrix);
@@ -214,14 +359,23 @@ Json measure_hybrid(const HybridRequest &request, bool show) {
                  {"date", utc_now()},
                  {"machine", {{"cpu", machine.cpu}, {"cores", machine.core_count}, {"load", machine.load}}},
                  {"version", tandem_version_string()},
-                 {"devices", split(request.devices)},
+                 {"devices", split(request.devices, '+')},
                  {"k", request.k},
                  {"m", request.m},
+                 {"resources", request.resources},
                  {"repeats", request.repeats},
                  {"results", Json::array()}};
-  for (const std::size_t size_bytes : request.sizes) {
-    object["results"].push_back(measure(request, runners, codec, size_bytes));
-    if (show) print(object["results"].back());
+  for (const Runner &each : runners)
+    if (each.kind == "alone" && each.name == kCpu) {
+      const tandem_context_info info = query(each.context);
+      object["kernel"] = info.kernel;
+      object["threads"] = info.thread_count;
+    }
+  for (const std::string &operation : request.operations) {
+    for (const std::size_t size_bytes : request.sizes) {
+      object["results"].push_back(measure(request, runners, codec, operation, size_bytes));
+      if (show) print(object["results"].back());
+    }
   }
   return object;
 }

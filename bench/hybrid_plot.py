@@ -2,11 +2,15 @@
 D4.6, and over the size of a job. Called as `bench/plot.py hybrid RESULTS.json`."""
 import argparse
 import json
+import math
 import pathlib
 import sys
 
-COLORS = {"auto": "#1f5fa8", "budget": "#c8863a", "free": "#a03c3c"}
+from gantt import FAINT, TEXT, Svg
+
+COLORS = {"auto": "#1f5fa8", "auto-first": "#6f9fd0", "budget": "#c8863a", "free": "#a03c3c", "all": "#bbbbbb"}
 ALONE = ("#444444", "#8a8a8a", "#3a8f5c", "#8a4fa0")
+LEFT, TOP, WIDTH, HEIGHT, RIGHT, BOTTOM = 60, 60, 620, 300, 230, 60
 
 
 def size_text(size_bytes):
@@ -20,7 +24,118 @@ def of_kind(result, kind):
     return [entry for entry in result["entries"] if entry["kind"] == kind]
 
 
-def finish(plt, figure, axes, run, title, path):
+def best_budget(result):
+    return next(entry for entry in of_kind(result, "budget") if entry["amount"] == result["best_budget"])
+
+
+class Line:
+    """Points (x, rates) of one colour; rates have a median, min and max. `marked` points are drawn large."""
+
+    def __init__(self, name, color, points, dashed=False, marked=()):
+        self.name, self.color, self.points, self.dashed, self.marked = name, color, points, dashed, marked
+
+
+def level(name, color, xs, entry, dashed=True):
+    """The same at all budgets."""
+    return Line(name, color, [(x, entry["gb_per_second"]) for x in xs], dashed)
+
+
+def alone(result):
+    return [(f"{entry['name']} alone", ALONE[i % len(ALONE)], entry) for i, entry in enumerate(of_kind(result, "alone"))]
+
+
+def saturation(result):
+    rate = result["saturation_gb_per_second"]
+    return {"median": rate, "min": rate, "max": rate}
+
+
+def of_budgets(result):
+    budgets = of_kind(result, "budget")
+    xs = [entry["amount"] for entry in budgets]
+    best, auto = best_budget(result), of_kind(result, "auto")[0]
+    lines = [Line(f"budget; best: cpu={best['amount']}", COLORS["budget"],
+                  [(entry["amount"], entry["gb_per_second"]) for entry in budgets], marked=(best["amount"],)),
+             level(f"auto: {auto['over_best_budget']:.2f} of the best's time", COLORS["auto"], xs, auto, dashed=False),
+             level("auto, first call", COLORS["auto-first"], xs, of_kind(result, "auto-first")[0]),
+             level("free", COLORS["free"], xs, of_kind(result, "free")[0])]
+    lines += [level(name, color, xs, entry) for name, color, entry in alone(result)]
+    lines.append(Line("all, without an end", COLORS["all"], [(x, saturation(result)) for x in xs]))
+    return lines, [(x, str(x)) for x in xs], "budget: tasks of the CPU at once"
+
+
+def of_sizes(results):
+    xs = [math.log2(result["size_bytes"]) for result in results]
+
+    def line(name, color, entries, **more):
+        return Line(name, color, [(x, entry["gb_per_second"]) for x, entry in zip(xs, entries)], **more)
+
+    lines = [line("auto", COLORS["auto"], [of_kind(r, "auto")[0] for r in results], marked=xs),
+             line("auto, first call", COLORS["auto-first"], [of_kind(r, "auto-first")[0] for r in results], dashed=True),
+             line("free", COLORS["free"], [of_kind(r, "free")[0] for r in results], dashed=True)]
+    if all("best_budget" in r for r in results):
+        lines.append(line("best budget", COLORS["budget"], [best_budget(r) for r in results], marked=xs))
+    for i, (name, color, _) in enumerate(alone(results[0])):
+        lines.append(line(name, color, [of_kind(r, "alone")[i] for r in results], dashed=True))
+    lines.append(Line("all, without an end", COLORS["all"], [(x, saturation(r)) for x, r in zip(xs, results)]))
+    return lines, [(x, size_text(r["size_bytes"])) for x, r in zip(xs, results)], "data of a job"
+
+
+def about(run):
+    threads = f", {run['kernel']}, {run['threads']} threads" if "kernel" in run else ""
+    return (f"{run['machine']['cpu']}{threads}; {' + '.join(run['devices'])}; medians of {run['repeats']} repeats in turns, "
+            f"bars: slowest to fastest; {run['date'][:10]}")
+
+
+def round_up(value):
+    """To a number of few digits, a little above."""
+    step = 10 ** math.floor(math.log10(value)) / 2
+    return math.ceil(value / step) * step
+
+
+def draw_svg(lines, ticks, x_name, title, run, path):
+    svg = Svg(LEFT + WIDTH + RIGHT, TOP + HEIGHT + BOTTOM)
+    svg.text(LEFT - 40, 24, title, size=15)
+    most = round_up(max(rates["max"] for line in lines for _, rates in line.points))
+    first, last = ticks[0][0], ticks[-1][0]
+    margin = 20
+
+    def place(x, rate):
+        part = (x - first) / (last - first) if last > first else 0.5
+        return LEFT + margin + part * (WIDTH - 2 * margin), TOP + HEIGHT * (1 - rate / most)
+
+    for i in range(6):
+        y = place(first, most * i / 5)[1]
+        svg.box(LEFT, y, WIDTH, 0.5, "#dddddd")
+        svg.text(LEFT - 6, y + 4, f"{most * i / 5:g}", "end")
+    for x, text in ticks:
+        svg.text(place(x, 0)[0], TOP + HEIGHT + 18, text, "middle")
+    svg.text(LEFT + WIDTH / 2, TOP + HEIGHT + 36, x_name, "middle")
+    svg.text(LEFT - 40, TOP - 12, "GB/s of data", color=FAINT)
+    svg.text(LEFT - 40, TOP + HEIGHT + 54, about(run), color=FAINT, size=9)
+    for row, line in enumerate(lines):
+        svg.line([place(x, rates["median"]) for x, rates in line.points], line.color, line.dashed)
+        for x, rates in line.points:
+            left, top = place(x, rates["max"])
+            svg.box(left - 0.5, top, 1, place(x, rates["min"])[1] - top, line.color)
+            svg.dot(*place(x, rates["median"]), 5 if x in line.marked else 2.5, line.color,
+                    f"{line.name}: {rates['median']:.2f} GB/s, {rates['min']:.2f} to {rates['max']:.2f}")
+        y = TOP + 8 + 20 * row
+        svg.line([(LEFT + WIDTH + 12, y), (LEFT + WIDTH + 34, y)], line.color, line.dashed)
+        svg.text(LEFT + WIDTH + 40, y + 4, line.name)
+    svg.write(path)
+
+
+def draw_png(plt, lines, ticks, x_name, title, run, path):
+    figure, axes = plt.subplots(figsize=(9, 4.4))
+    for line in lines:
+        xs, rates = zip(*line.points)
+        errors = [[r["median"] - r["min"] for r in rates], [r["max"] - r["median"] for r in rates]]
+        axes.errorbar(xs, [r["median"] for r in rates], yerr=errors, fmt="o--" if line.dashed else "o-", color=line.color,
+                      markersize=3, capsize=2, linewidth=1.5, label=line.name)
+        marked = [(x, r["median"]) for x, r in line.points if x in line.marked]
+        axes.plot([x for x, _ in marked], [y for _, y in marked], "o", color=line.color, markersize=8)
+    axes.set_xticks([x for x, _ in ticks], [text for _, text in ticks])
+    axes.set_xlabel(x_name)
     axes.set_ylabel("GB/s of data")
     axes.set_ylim(bottom=0)
     axes.grid(axis="y", color="#dddddd", linewidth=0.7)
@@ -30,80 +145,43 @@ def finish(plt, figure, axes, run, title, path):
     axes.set_title(title, loc="left", fontsize=11)
     axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
     figure.tight_layout(rect=(0, 0.04, 1, 1))
-    figure.text(0.01, 0.01, f"{run['machine']['cpu']}; {' + '.join(run['devices'])}; medians of {run['repeats']} "
-                f"alternating repeats, bars: slowest to fastest; {run['date'][:10]}", fontsize=7.5, color="#666666")
+    figure.text(0.01, 0.01, about(run), fontsize=7, color="#666666")
     figure.savefig(path, dpi=150)
     plt.close(figure)
     print(path)
 
 
-def bars(entries):
-    rates = [entry["gb_per_second"] for entry in entries]
-    return [[r["median"] - r["min"] for r in rates], [r["max"] - r["median"] for r in rates]]
-
-
-def medians(entries):
-    return [entry["gb_per_second"]["median"] for entry in entries]
-
-
-def draw_budgets(plt, run, result, path):
-    budgets = of_kind(result, "budget")
-    figure, axes = plt.subplots(figsize=(8.5, 4.4))
-    amounts = [entry["amount"] for entry in budgets]
-    axes.errorbar(amounts, medians(budgets), yerr=bars(budgets), fmt="o-", color=COLORS["budget"], capsize=3,
-                  label="budget")
-    levels = [("auto", COLORS["auto"], "-", of_kind(result, "auto")[0]),
-              ("free", COLORS["free"], "--", of_kind(result, "free")[0])]
-    levels += [(f"{entry['name']} alone", ALONE[i % len(ALONE)], ":", entry)
-               for i, entry in enumerate(of_kind(result, "alone"))]
-    for name, color, style, entry in levels:
-        axes.axhline(entry["gb_per_second"]["median"], color=color, linestyle=style, linewidth=1.6, label=name)
-    axes.axhline(result["saturation_gb_per_second"], color="#cccccc", linewidth=1.2, label="all, without an end")
-    axes.set_xticks(amounts)
-    axes.set_xlabel("budget: tasks of the CPU at once")
-    title = f"Encode {run['k']}+{run['m']}, {size_text(result['size_bytes'])} of data"
-    finish(plt, figure, axes, run, title, path)
-
-
-def draw_sizes(plt, run, path):
-    results = sorted(run["results"], key=lambda result: result["size_bytes"])
-    sizes = [result["size_bytes"] for result in results]
-    figure, axes = plt.subplots(figsize=(8.5, 4.4))
-    lines = [("auto", COLORS["auto"], "o-", [of_kind(r, "auto")[0] for r in results]),
-             ("free", COLORS["free"], "s--", [of_kind(r, "free")[0] for r in results])]
-    if all(of_kind(r, "budget") for r in results):
-        best = [max(of_kind(r, "budget"), key=lambda e: e["gb_per_second"]["median"]) for r in results]
-        lines.append(("best budget", COLORS["budget"], "^--", best))
-    for i, device in enumerate(run["devices"]):
-        entries = [next(e for e in of_kind(r, "alone") if e["name"] == device) for r in results]
-        lines.append((f"{device} alone", ALONE[i % len(ALONE)], "x:", entries))
-    for name, color, style, entries in lines:
-        axes.errorbar(sizes, medians(entries), yerr=bars(entries), fmt=style, color=color, capsize=2, markersize=4.5,
-                      linewidth=1.5, label=name)
-    axes.plot(sizes, [r["saturation_gb_per_second"] for r in results], color="#cccccc", linewidth=1.2,
-              label="all, without an end")
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(sizes, [size_text(size) for size in sizes])
-    axes.minorticks_off()
-    axes.set_xlabel("data of a job")
-    finish(plt, figure, axes, run, f"Encode {run['k']}+{run['m']} over the size of a job", path)
-
-
 def main(arguments, plt):
-    if plt is None:
-        sys.exit("plot.py hybrid needs matplotlib: apt install python3-matplotlib")
     parser = argparse.ArgumentParser(prog="plot.py hybrid", description=__doc__.split("\n")[0])
     parser.add_argument("results", nargs="+", type=pathlib.Path, help="JSON files of tandem bench hybrid")
-    parser.add_argument("-o", "--output", type=pathlib.Path, default=pathlib.Path("."), help="folder for the PNG files")
+    parser.add_argument("-o", "--output", type=pathlib.Path, default=pathlib.Path("."),
+                        help="folder for the figures (PNG with matplotlib, else SVG)")
+    parser.add_argument("--svg", action="store_true", help="SVG also with matplotlib")
     parsed = parser.parse_args(arguments)
     parsed.output.mkdir(parents=True, exist_ok=True)
+
+    def draw(picture, title, run, stem):
+        if plt is None or parsed.svg:
+            draw_svg(*picture, title, run, parsed.output / f"{stem}.svg")
+        else:
+            draw_png(plt, *picture, title, run, parsed.output / f"{stem}.png")
+
     for path in parsed.results:
-        run = json.loads(path.read_text())
-        if run.get("benchmark") != "hybrid":
+        try:
+            run = json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            sys.exit(f"plot.py: {path}: {error}")
+        if not isinstance(run, dict) or run.get("benchmark") != "hybrid":
             sys.exit(f"plot.py: {path} is not of tandem bench hybrid")
-        for result in run["results"]:
-            if of_kind(result, "budget"):
-                name = f"{path.stem}-budget-{size_text(result['size_bytes']).replace(' ', '')}.png"
-                draw_budgets(plt, run, result, parsed.output / name)
-        if len(run["results"]) > 1:
-            draw_sizes(plt, run, parsed.output / f"{path.stem}-sizes.png")
+        code = f"{run['k']}+{run['m']}"
+        for operation in dict.fromkeys(result["operation"] for result in run["results"]):
+            results = [result for result in run["results"] if result["operation"] == operation]
+            title = f"{operation.capitalize()} {code}"
+            for result in results:
+                if "best_budget" in result:
+                    size = size_text(result["size_bytes"])
+                    draw(of_budgets(result), f"{title}, {size} of data", run,
+                         f"{path.stem}-{operation}-budget-{size.replace(' ', '')}")
+            if len(results) > 1:
+                draw(of_sizes(sorted(results, key=lambda result: result["size_bytes"])), f"{title} over the size of a job",
+                     run, f"{path.stem}-{operation}-sizes")

@@ -9,8 +9,8 @@
 
 The first needs matplotlib (Debian: python3-matplotlib). One figure per operation and placement, in cache or out of
 cache, for results of several codes; one figure per code for results of several sizes. The second draws heat maps over
-local sizes (heat_map.py), the third which worker did what when, all files in one picture (gantt.py); both without matplotlib as SVG; the fourth throughput over
-the budget and over the size of a job (hybrid_plot.py).
+local sizes (heat_map.py), the third which worker did what when, all files in one picture (gantt.py), the fourth throughput
+over the budget and over the size of a job (hybrid_plot.py); these three draw SVG without matplotlib.
 """
 import argparse
 import collections

@@ -49,19 +49,43 @@ int bench_codes(const BenchFlags &flags) {
   return run(flags, bench::measure_codes, request);
 }
 
-int bench_hybrid(const BenchFlags &flags) { return run(flags, bench::measure_hybrid, flags.hybrid); }
+int bench_hybrid(const BenchFlags &flags) {
+  ContextFlags context = flags.context;
+  context.backend = "hybrid:" + flags.hybrid.devices;
+  context.kernel = flags.hybrid.kernel;
+  make_context(context);  // refuses devices, kernels and resources that there are not
+  bench::HybridRequest request = flags.hybrid;
+  for (const std::string &each : context.resources)
+    request.resources += (request.resources.empty() ? "" : ",") + each;
+  return run(flags, bench::measure_hybrid, request);
+}
 
 CLI::App *add_hybrid(CLI::App &bench, Invocation &invocation) {
   const auto flags = std::make_shared<BenchFlags>();
   CLI::App *command = bench.add_subcommand(
-      "hybrid", "Several devices as one: each alone, policies free, budget (every amount of cpu) and auto, encode");
+      "hybrid", "Several devices as one: each alone, policies free, budget (every amount of cpu) and auto");
   command->footer(
+      "auto-first is the first call of a context that knows nothing; auto are its later calls.\n"
+      "Core-seconds per GB: processor time of all threads of the process, the drivers' too, for 1e9 bytes of data.\n"
       "Efficiency: the time that the job would take at the speed of all devices together, each busy all the time (the\n"
-      "saturation run), over the time that it took.");
-  command->add_option("--devices", flags->hybrid.devices, "Names of `tandem devices`, with + between")
+      "saturation run), over the time that it took.\n"
+      "Time/alone: over the time of the best device alone. The tuning file is neither read nor written.");
+  command->add_option("--devices", flags->hybrid.devices, "One or more names of `tandem devices`, with + between")
+      ->capture_default_str();
+  command->add_option("--operation", flags->hybrid.operations, "What is measured; a list")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::IsMember({"encode", "decode"}))
       ->capture_default_str();
   command->add_option("-k", flags->hybrid.k, "Data shards")->capture_default_str();
   command->add_option("-m", flags->hybrid.m, "Parity shards")->capture_default_str();
+  command->add_option("--kernel", flags->hybrid.kernel,
+                      "CPU kernel to use instead of the best one; see `tandem devices`");
+  command
+      ->add_option("--resource", flags->context.resources,
+                   "NAME=N: at most N of a resource at once, in all but free; cpu=N ends the budgets (repeatable)")
+      ->type_name("NAME=N")
+      ->allow_extra_args(false);
   command->add_option("--size", flags->hybrid.sizes, "Data of a job; a list; default: 4MiB,32MiB,256MiB")
       ->delimiter(',')
       ->allow_extra_args(false)

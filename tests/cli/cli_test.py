@@ -738,6 +738,82 @@ class Command(unittest.TestCase):
         done = subprocess.run([*plot, self.path("none")], capture_output=True, timeout=60, text=True)
         self.assertEqual((done.returncode, len(done.stderr.splitlines())), (1, 1), done.stderr)
 
+    QUICK = ("--repeats", 3, "--seconds", 0.001, "--saturation-seconds", 0.01, "--threads", 2)
+
+    def bench_hybrid(self, *more):
+        return json.loads(self.ok("bench", "hybrid", *self.QUICK, *more, "--json").stdout)
+
+    def test_bench_hybrid(self):
+        file = self.path("hybrid.json")
+        devices = ["cpu", "opencl:0:0"]
+        names = [device["name"] for device in json.loads(self.ok("devices", "--json").stdout)["devices"]]
+        if devices[1] not in names:
+            print("NOT RUN: bench hybrid with", devices.pop())
+        run = self.bench_hybrid("--devices", "+".join(devices), "--size", "64KiB,1MiB", "--kernel", "scalar", "-o", file)
+        self.assertEqual((run["devices"], run["kernel"], run["threads"], run["k"], run["m"]), (devices, "scalar", 2, 10, 4))
+        self.assertEqual([(r["operation"], r["size_bytes"]) for r in run["results"]],
+                         [(operation, size) for operation in ("encode", "decode") for size in (1 << 16, 1 << 20)])
+        kinds = ["alone"] * len(devices) + ["free", "budget", "budget", "auto-first", "auto"]
+        for result in run["results"]:
+            entries = result["entries"]
+            self.assertEqual([entry["kind"] for entry in entries], kinds)
+            self.assertEqual([entry.get("amount") for entry in entries if entry["kind"] == "budget"], [1, 2])
+            data = result["shard_bytes"] * run["k"]
+            seconds = {entry["name"]: entry["seconds_per_call"] for entry in entries}
+            best = min(devices, key=seconds.get)
+            self.assertEqual(result["best_alone"], best)
+            self.assertEqual(result["best_budget"], min((1, 2), key=lambda amount: seconds[f"cpu={amount}"]))
+            self.assertAlmostEqual(sum(result["saturation_by_device"].values()), result["saturation_gb_per_second"])
+            for entry in entries:
+                self.assertAlmostEqual(entry["gb_per_second"]["median"] * entry["seconds_per_call"] * 1e9 / data, 1)
+                self.assertAlmostEqual(entry["over_best_alone"], entry["seconds_per_call"] / seconds[best])
+                self.assertAlmostEqual(entry["efficiency"] * result["saturation_gb_per_second"], data / entry["seconds_per_call"] / 1e9)
+                # Two cores at least, and the drivers' threads: not more core-seconds than all cores give.
+                cores = entry["core_seconds_per_gb"]["median"] * entry["gb_per_second"]["median"]
+                self.assertTrue(0 < cores < 2 * os.cpu_count() + 2, entry)
+
+        plot = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "plot.py"), "hybrid"]
+        done = subprocess.run([*plot, file, "--svg", "-o", self.root], capture_output=True, timeout=60, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([os.path.basename(line) for line in done.stdout.splitlines()],
+                         [f"hybrid-{operation}-{rest}.svg" for operation in ("encode", "decode")
+                          for rest in ("budget-64KiB", "budget-1MiB", "sizes")])
+        result = run["results"][0]
+        elements = list(xml.etree.ElementTree.parse(self.path("hybrid-encode-budget-64KiB.svg")).iter())
+        texts = ["".join(e.itertext()) for e in elements if e.tag.endswith("text")]
+        best = f"budget; best: cpu={result['best_budget']}"
+        self.assertIn("Encode 10+4, 64 KiB of data", texts)
+        for words in (best, f"auto: {result['entries'][-1]['over_best_budget']:.2f} of the best's time", "auto, first call", "cpu alone"):
+            self.assertIn(words, texts)
+        marked = ["".join(e.itertext()) for e in elements if e.tag.endswith("circle") and e.get("r") == "5"]
+        rate = next(e["gb_per_second"] for e in result["entries"] if e.get("amount") == result["best_budget"])
+        self.assertEqual(marked, [f"{best}: {rate['median']:.2f} GB/s, {rate['min']:.2f} to {rate['max']:.2f}"])
+        for bad in (self.source, self.path("none")):
+            done = subprocess.run([*plot, bad], capture_output=True, timeout=60, text=True)
+            self.assertEqual((done.returncode, len(done.stderr.splitlines())), (1, 1), done.stderr)
+
+    def test_bench_hybrid_limits_and_refusals(self):
+        run = self.bench_hybrid("--devices", "cpu", "--size", "64KiB", "--resource", "cpu=1")
+        for result in run["results"]:
+            self.assertEqual([entry["amount"] for entry in result["entries"] if entry["kind"] == "budget"], [1])
+        names = [device["name"] for device in json.loads(self.ok("devices", "--json").stdout)["devices"]]
+        if "opencl:0:0" in names:
+            small = ("bench", "hybrid", *self.QUICK, "--size", "1MiB", "--resource", "pinned_mib=1")
+            self.assertIn(b"pinned_mib", self.ok(*small, status=2).stderr)  # its staging needs more
+        else:
+            print("NOT RUN: bench hybrid with a limit on opencl:0:0")
+        for more, words in (
+            (("--resource", "widgets=1"), b"widgets"),
+            (("--resource", "cpu=0"), b"amount 0 of resource"),
+            (("--kernel", "best"), b"best"),
+            (("--devices", "cpu+gpu"), b'"gpu"'),
+            (("--devices", "cpu+cpu"), b"cpu"),
+            (("--operation", "verify"), b"verify"),
+            (("--size", "9"), b"less than k bytes"),
+        ):
+            done = self.ok("bench", "hybrid", *self.QUICK, *(() if "--devices" in more else ("--devices", "cpu")), *more, status=2)
+            self.assertIn(words, done.stderr)
+
     def test_autotune_merges_files(self):
         a, b, both = self.path("a.json"), self.path("b.json"), self.path("both.json")
         self.ok("autotune", *self.FEW, *self.ENCODE, "--output", a)
