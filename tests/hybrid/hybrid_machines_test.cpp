@@ -1,18 +1,23 @@
-// The targets for sharing work, on machines that need not exist: random ones, drawn from the seed that each failure
+// The targets for sharing work, on random machines that need not exist. Each is drawn from the seed that a failure
 // names. docs/HYBRID.md has the figures.
 //
-// A machine: 1 to 64 workers, speeds log-uniform over 1:1 to 1:1000, a latency of each task of up to 2% of the ideal
-// makespan divided by the number of workers, task times up to 30% longer or shorter than expected, and a job of at
-// least a hundred times what the fastest worker does in its latency.
+// A machine has 1 to 64 workers in 1 to 4 kinds. In 9 of 10 machines the first kind is a CPU. Speeds are log-uniform
+// from 0.03 to 30 GB/s for each worker, task times up to 30% longer or shorter than expected. A job has 4 MiB to 4 GiB.
+// Latencies are those of real workers: 0.1 to 1 microsecond for a chunk of the CPU, 20 microseconds to 5 ms for a
+// device. The scheduler knows none of these numbers before its first call.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <ctime>
 #include <limits>
+#include <queue>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "hybrid/policy/rule.hpp"
 #include "hybrid/simulate/simulate.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/slice.hpp"
@@ -20,6 +25,7 @@
 namespace tandem::test {
 namespace {
 
+using hybrid::Candidate;
 using hybrid::Policy;
 using hybrid::simulate;
 using hybrid::SimulatedTask;
@@ -27,9 +33,12 @@ using hybrid::SimulatedWorker;
 using hybrid::Simulation;
 using hybrid::SimulationResult;
 
-constexpr std::uint64_t kMachines = 5000, kFaultyMachines = 1500;
-constexpr unsigned kOneIn = 4;
-constexpr double kKnownWithin = 0.2;
+constexpr std::uint64_t kMachines = 5000;
+constexpr std::uint64_t kSeeds = 31;
+constexpr unsigned kLearningCalls = 3;
+constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
+
+// ---- machines --------------------------------------------------------------------------------------
 
 double between(Random &random, double low, double high) {
   return low + (high - low) * static_cast<double>(random.next() >> 11) * 0x1.0p-53;
@@ -39,221 +48,289 @@ double log_between(Random &random, double low, double high) {
   return std::exp(between(random, std::log(low), std::log(high)));
 }
 
-double all_speeds(const Simulation &simulation) {
-  double sum = 0;
-  for (const SimulatedWorker &each : simulation.workers) sum += each.bytes_per_second;
-  return sum;
+SimulatedWorker random_worker(Random &random, bool is_cpu) {
+  SimulatedWorker worker;
+  worker.name = is_cpu ? "cpu" : "gpu";
+  worker.bytes_per_second = log_between(random, 0.03e9, 30e9);
+  worker.latency_seconds = is_cpu ? log_between(random, 0.1e-6, 1e-6) : log_between(random, 20e-6, 5e-3);
+  worker.jitter = between(random, 0, 0.3);
+  return worker;
 }
 
-double ideal_seconds(const Simulation &simulation) {
-  return static_cast<double>(simulation.work_bytes) / all_speeds(simulation);
-}
-
-Simulation random_machine(std::uint64_t seed, std::uint64_t least_workers = 1) {
-  constexpr double kSlowest = 1e8;
+Simulation random_machine(std::uint64_t seed) {
+  constexpr std::size_t kMostWorkers = 64, kMostKinds = 4, kMostLanes = 2;
   Random random(seed);
-  Simulation simulation;
-  simulation.seed = seed;
-  const std::uint64_t count = random.between(least_workers, 64);
-  double fastest = 0;
-  for (std::uint64_t i = 0; i < count; ++i) {
-    SimulatedWorker worker;
-    worker.name = std::to_string(i);
-    worker.bytes_per_second = log_between(random, kSlowest, 1000 * kSlowest);
-    worker.jitter = between(random, 0, 0.3);
-    fastest = std::max(fastest, worker.bytes_per_second);
-    simulation.workers.push_back(worker);
+  Simulation machine;
+  machine.seed = seed;
+  const bool has_cpu = random.below(10) < 9;
+  const std::uint64_t kinds = random.between(1, kMostKinds);
+  for (std::uint64_t kind = 0; kind < kinds; ++kind) {
+    const bool is_cpu = has_cpu && kind == 0;
+    SimulatedWorker worker = random_worker(random, is_cpu);
+    if (!is_cpu) worker.name += std::to_string(kind);
+    const std::size_t most_cores = kMostWorkers - (kMostKinds - 1) * kMostLanes;
+    const double lanes = is_cpu ? std::round(log_between(random, 1, static_cast<double>(most_cores)))
+                                : static_cast<double>(random.between(1, kMostLanes));
+    machine.workers.insert(machine.workers.end(), static_cast<std::size_t>(lanes), worker);
   }
-  simulation.work_bytes = static_cast<std::uint64_t>(log_between(random, 1e8, 1e12));
-  const double work = static_cast<double>(simulation.work_bytes);
-  const double most_latency = 0.02 * ideal_seconds(simulation) / static_cast<double>(count);
-  for (SimulatedWorker &each : simulation.workers) {
-    each.latency_seconds = between(random, 0, most_latency);
-    if (each.bytes_per_second == fastest) each.latency_seconds = std::min(each.latency_seconds, work / 100 / fastest);
-    each.known_bytes_per_second = each.bytes_per_second * between(random, 1 - kKnownWithin, 1 + kKnownWithin);
-  }
-  simulation.known_within = kKnownWithin;
-  return simulation;
+  machine.work_bytes = static_cast<std::uint64_t>(log_between(random, 4 * kMiB, 4 * kGiB));
+  return machine;
 }
 
-double median(std::vector<double> values) {
+// The time that no schedule can beat: latencies overlap with the work of the others, all end together.
+double ideal_seconds(const Simulation &machine) {
+  return hybrid::finish_seconds(
+      [&](auto body) {
+        for (const SimulatedWorker &each : machine.workers)
+          body(Candidate{each.bytes_per_second, each.latency_seconds});
+      },
+      static_cast<double>(machine.work_bytes));
+}
+
+// ---- figures ---------------------------------------------------------------------------------------
+
+double quantile(std::vector<double> values, double part) {
   std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+  const auto index = static_cast<std::size_t>(part * static_cast<double>(values.size()));
+  return values[std::min(index, values.size() - 1)];
 }
 
-struct Figure {
-  double value;
-  std::uint64_t seed;
-  bool operator<(const Figure &other) const { return value < other.value; }
+class Figures {
+ public:
+  explicit Figures(const char *what, bool low_is_bad = false) : what_(what), low_is_bad_(low_is_bad) {}
+  Figures(const Figures &) = delete;
+  Figures &operator=(const Figures &) = delete;
+  ~Figures() {
+    if (values_.empty()) return;
+    std::printf("%s (%zu): 5%% %.3f, median %.3f, 95%% %.3f, worst%s\n", what_, values_.size(), part(0.05), median(),
+                part(0.95), worst_seeds().c_str());
+  }
+
+  void add(std::uint64_t seed, double value) { values_.emplace_back(value, seed); }
+
+  double part(double of_all) const {
+    std::vector<double> values;
+    for (const auto &[value, seed] : values_) values.push_back(value);
+    return quantile(std::move(values), of_all);
+  }
+  double median() const { return part(0.5); }
+  double worst() const { return part(low_is_bad_ ? 0 : 1); }
+
+  std::string worst_seeds() const {
+    auto sorted = values_;
+    std::sort(sorted.begin(), sorted.end());
+    if (!low_is_bad_) std::reverse(sorted.begin(), sorted.end());
+    std::string text;
+    for (std::size_t i = 0; i < std::min<std::size_t>(5, sorted.size()); ++i) {
+      char one[64];
+      std::snprintf(one, sizeof one, " %.3f (seed %llu)", sorted[i].first,
+                    static_cast<unsigned long long>(sorted[i].second));
+      text += one;
+    }
+    return text;
+  }
+
+ private:
+  const char *what_;
+  bool low_is_bad_;
+  std::vector<std::pair<double, std::uint64_t>> values_;
 };
 
-double median(std::vector<Figure> figures) {
-  std::sort(figures.begin(), figures.end());
-  return figures[figures.size() / 2].value;
+// A slice has another median and other quantiles than all machines. Its worst value is never worse.
+double slack() { return runs_every_case() ? 0 : 0.03; }
+
+SimulationResult run(const Simulation &machine) {
+  SimulationResult result = simulate(machine);
+  EXPECT_TRUE(result.completed) << "seed " << machine.seed;
+  std::uint64_t bytes = 0;
+  for (const auto &each : result.workers) bytes += each.bytes;
+  EXPECT_EQ(bytes, machine.work_bytes) << "seed " << machine.seed;
+  return result;
 }
 
-std::string worst_of(std::vector<Figure> figures, bool high) {
-  std::sort(figures.begin(), figures.end());
-  if (high) std::reverse(figures.begin(), figures.end());
-  std::string text;
-  for (std::size_t i = 0; i < std::min<std::size_t>(5, figures.size()); ++i)
-    text += " " + std::to_string(figures[i].value) + " (seed " + std::to_string(figures[i].seed) + ")";
-  return text;
-}
+struct Medians {
+  double seconds, efficiency;
+};
 
-void say(const char *what, const std::vector<Figure> &figures, bool high = false) {
-  std::printf("%s: median %.4f, worst%s\n", what, median(figures), worst_of(figures, high).c_str());
-}
-
-// ---- efficiency ------------------------------------------------------------------------------------
-
-std::vector<Figure> efficiencies(bool speeds_known) {
-  std::vector<Figure> all;
-  Slice slice(kOneIn);
-  for (std::uint64_t seed = slice.first(); seed < kMachines; seed += slice.step()) {
-    Simulation simulation = random_machine(seed);
-    if (!speeds_known)
-      for (SimulatedWorker &each : simulation.workers) each.known_bytes_per_second = 0;
-    const SimulationResult result = simulate(simulation);
-    EXPECT_TRUE(result.completed) << "seed " << seed;
-    std::uint64_t bytes = 0;
-    for (const auto &each : result.workers) bytes += each.bytes;
-    EXPECT_EQ(bytes, simulation.work_bytes) << "seed " << seed;
-    all.push_back({result.efficiency, seed});
-  }
-  return all;
-}
-
-TEST(HybridMachines, SpeedsKnownWithinAFifth) {
-  const std::vector<Figure> all = efficiencies(true);
-  say("speeds known", all);
-  EXPECT_GE(median(all), 0.98);
-  EXPECT_GE(std::min_element(all.begin(), all.end())->value, 0.95) << worst_of(all, false);
-}
-
-TEST(HybridMachines, SpeedsUnknown) {
-  const std::vector<Figure> all = efficiencies(false);
-  say("speeds unknown", all);
-  EXPECT_GE(median(all), 0.95);
-  EXPECT_GE(std::min_element(all.begin(), all.end())->value, 0.90) << worst_of(all, false);
-}
-
-// ---- against what else could be done ---------------------------------------------------------------
-
-double median_seconds(Simulation simulation, std::uint64_t seeds) {
-  std::vector<double> seconds;
+Medians medians(Simulation machine, std::uint64_t seeds) {
+  std::vector<double> seconds, efficiencies;
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
-    simulation.seed = seed;
-    seconds.push_back(simulate(simulation).makespan_seconds);
+    machine.seed = 5000 + seed;
+    const SimulationResult result = run(machine);
+    seconds.push_back(result.makespan_seconds);
+    efficiencies.push_back(result.efficiency);
   }
-  return median(std::move(seconds));
+  return {quantile(std::move(seconds), 0.5), quantile(std::move(efficiencies), 0.5)};
 }
 
-constexpr std::uint64_t kSeeds = 31;
+void learn(Simulation &machine) {
+  for (unsigned call = 0; call < kLearningCalls; ++call) {
+    machine.learned = run(machine).learned;
+    machine.seed = 1000 + call;
+  }
+}
 
-// Two classes of workers, such as cores and devices, of which the slow ones are limited to every number in turn; chunks
-// of three sizes.
+// Of the fastest kind of worker: with all its lanes, with a known speed, and without the others.
+double best_alone_seconds(const Simulation &machine, std::uint64_t seeds) {
+  double best = std::numeric_limits<double>::infinity();
+  for (std::size_t first = 0, end = 0; first < machine.workers.size(); first = end) {
+    Simulation alone = machine;
+    alone.learned.clear();
+    alone.workers.clear();
+    for (; end < machine.workers.size() && machine.workers[end].name == machine.workers[first].name; ++end) {
+      SimulatedWorker &worker = alone.workers.emplace_back(machine.workers[end]);
+      worker.known_bytes_per_second = worker.bytes_per_second;
+      worker.assumed_latency_seconds = worker.latency_seconds;
+    }
+    best = std::min(best, medians(alone, seeds).seconds);
+  }
+  return best;
+}
+
+// ---- healthy machines ------------------------------------------------------------------------------
+
+TEST(HybridMachines, FirstCall) {
+  Figures efficiency("first call, efficiency", true), time("first call, time over the best device alone");
+  Slice slice(4);
+  for (std::uint64_t seed = slice.first(); seed < kMachines; seed += slice.step()) {
+    const Simulation machine = random_machine(seed);
+    const SimulationResult result = run(machine);
+    efficiency.add(seed, result.efficiency);
+    time.add(seed, result.makespan_seconds / best_alone_seconds(machine, 7));
+  }
+  EXPECT_GE(efficiency.median(), 0.95 - slack());
+  EXPECT_LE(time.worst(), 1.5);
+}
+
+TEST(HybridMachines, LaterCalls) {
+  Figures efficiency("later calls, efficiency", true), time("later calls, time over the best device alone");
+  Slice slice(20);
+  for (std::uint64_t seed = slice.first(); seed < kMachines; seed += slice.step()) {
+    Simulation machine = random_machine(seed);
+    const double alone = best_alone_seconds(machine, kSeeds);
+    learn(machine);
+    const Medians own = medians(machine, kSeeds);
+    efficiency.add(seed, own.efficiency);
+    time.add(seed, own.seconds / alone);
+  }
+  EXPECT_GE(efficiency.median(), 0.985 - slack());
+  EXPECT_GE(efficiency.part(0.05), 0.95 - slack());
+  EXPECT_LE(time.worst(), 1.05);
+}
+
+// A CPU and a device. The CPU may use every number of its cores in turn, with chunks of three sizes.
 TEST(HybridMachines, AutoAgainstTheBestBudget) {
-  std::vector<Figure> all;
-  Slice slice(kOneIn);
-  for (std::uint64_t seed = slice.first(); seed < 48u; seed += slice.step()) {
-    Random random(1'000'000 + seed);
-    Simulation simulation;
-    simulation.work_bytes = static_cast<std::uint64_t>(log_between(random, 1e9, 3e10));
-    const std::uint64_t slow_count = random.between(1, 12), fast_count = random.between(1, 2);
-    const double slow_speed = log_between(random, 3e8, 3e9), fast_speed = slow_speed * log_between(random, 1.5, 100);
-    const double jitter = between(random, 0, 0.3);
-    for (std::uint64_t i = 0; i < slow_count + fast_count; ++i) {
-      SimulatedWorker worker;
-      worker.name = i < slow_count ? "slow" : "fast";
-      worker.bytes_per_second = i < slow_count ? slow_speed : fast_speed;
-      worker.jitter = jitter;
-      simulation.workers.push_back(worker);
-    }
-    const double most_latency = 0.02 * ideal_seconds(simulation) / static_cast<double>(slow_count + fast_count);
-    for (SimulatedWorker &each : simulation.workers) {
-      each.latency_seconds = between(random, 0, most_latency);
-      each.known_bytes_per_second = each.bytes_per_second * between(random, 1 - kKnownWithin, 1 + kKnownWithin);
-    }
-    simulation.known_within = kKnownWithin;
-    const double own = median_seconds(simulation, kSeeds);
-    simulation.policy = Policy::budget;
+  constexpr std::uint64_t kFirst = 1'000'000, kCount = 48;
+  Figures time("auto over the best budget");
+  Slice slice(4);
+  for (std::uint64_t seed = kFirst + slice.first(); seed < kFirst + kCount; seed += slice.step()) {
+    Random random(seed);
+    Simulation machine;
+    machine.seed = seed;
+    const std::uint64_t cores = random.between(1, 12), lanes = random.between(1, 2);
+    machine.workers.assign(cores, random_worker(random, true));
+    machine.workers.insert(machine.workers.end(), lanes, random_worker(random, false));
+    machine.work_bytes = static_cast<std::uint64_t>(log_between(random, 4 * kMiB, 4 * kGiB));
+    Simulation budget = machine;
+    learn(machine);
+    const double own = medians(machine, kSeeds).seconds;
+    budget.policy = Policy::budget;
     double best = std::numeric_limits<double>::infinity();
     for (const std::uint64_t chunks : {64u, 256u, 1024u}) {
-      simulation.chunk_bytes = simulation.work_bytes / chunks + 1;
-      for (std::uint64_t amount = 1; amount <= slow_count; ++amount) {
-        simulation.resources = {{"slow", amount}};
-        best = std::min(best, median_seconds(simulation, kSeeds));
+      budget.chunk_bytes = budget.work_bytes / chunks + 1;
+      for (std::uint64_t amount = 1; amount <= cores; ++amount) {
+        budget.resources = {{"cpu", amount}};
+        best = std::min(best, medians(budget, kSeeds).seconds);
       }
     }
-    all.push_back({own / best, 1'000'000 + seed});
+    time.add(seed, own / best);
   }
-  say("auto over the best budget", all, true);
-  EXPECT_LE(std::max_element(all.begin(), all.end())->value, 1.02) << worst_of(all, true);
+  EXPECT_LE(time.worst(), 1.02);
 }
 
-// Speeds of real devices: jobs of 10 ms and more.
-TEST(HybridMachines, AutoAgainstTheFastestAlone) {
-  std::vector<Figure> all;
-  Slice slice(kOneIn);
-  for (std::uint64_t seed = slice.first(); seed < 100u; seed += slice.step()) {
-    Simulation simulation = random_machine(2'000'000 + seed);
-    const auto fastest = std::max_element(
-        simulation.workers.begin(), simulation.workers.end(),
-        [](const SimulatedWorker &a, const SimulatedWorker &b) { return a.bytes_per_second < b.bytes_per_second; });
-    Simulation alone = simulation;
-    alone.workers = {*fastest};
-    if (simulate(alone).makespan_seconds < 10e-3) continue;
-    all.push_back({median_seconds(simulation, kSeeds) / median_seconds(alone, kSeeds), 2'000'000 + seed});
+// Two kinds of devices behind one link, which is slower than the two together. The scheduler does not know of it.
+TEST(HybridMachines, DevicesBehindOneLink) {
+  constexpr std::uint64_t kFirst = 2'000'000, kCount = 400;
+  Figures first("link, first call, time over the best device alone");
+  Figures later("link, later calls, time over the best device alone");
+  Slice slice(4);
+  for (std::uint64_t seed = kFirst + slice.first(); seed < kFirst + kCount; seed += slice.step()) {
+    Random random(seed);
+    Simulation machine;
+    machine.seed = seed;
+    machine.workers.assign(random.between(1, 16), random_worker(random, true));
+    double sum = 0, fastest = 0;
+    for (const char *name : {"gpu1", "gpu2"}) {
+      SimulatedWorker worker = random_worker(random, false);
+      worker.name = name;
+      worker.link = 0;
+      sum += worker.bytes_per_second;
+      fastest = std::max(fastest, worker.bytes_per_second);
+      machine.workers.push_back(worker);
+    }
+    machine.link_bytes_per_second = {between(random, 0.5 * fastest, sum)};
+    machine.work_bytes = static_cast<std::uint64_t>(log_between(random, 4 * kMiB, 4 * kGiB));
+    const double alone = best_alone_seconds(machine, kSeeds);
+    first.add(seed, run(machine).makespan_seconds / alone);
+    learn(machine);
+    later.add(seed, medians(machine, kSeeds).seconds / alone);
   }
-  ASSERT_FALSE(all.empty());
-  say("auto over the fastest alone", all, true);
-  EXPECT_LE(std::max_element(all.begin(), all.end())->value, 1.01) << worst_of(all, true);
+  EXPECT_LE(first.worst(), 1.5);
+  EXPECT_LE(later.worst(), 1.05);
 }
 
-// ---- the report's board ----------------------------------------------------------------------------
-
-TEST(HybridMachines, FreeStallsOnTheReportsBoard) {
-  Simulation board;
-  board.workers.resize(2);
-  board.workers[0].name = "cpu";
-  board.workers[0].bytes_per_second = 4 * 0.3e9;
-  board.workers[0].claims = UINT64_MAX;
-  board.workers[1].name = "gpu";
-  board.workers[1].bytes_per_second = 6e9;
-  for (SimulatedWorker &each : board.workers) each.known_bytes_per_second = each.bytes_per_second;
-  board.work_bytes = std::uint64_t{8} << 30;
-  board.chunk_bytes = std::uint64_t{8} << 20;
-  const auto with = [&](Policy policy) {
-    board.policy = policy;
-    board.resources.clear();
-    if (policy == Policy::budget) board.resources = {{"cpu", 5}};
-    return simulate(board);
-  };
-  const SimulationResult free = with(Policy::free), budget = with(Policy::budget), own = with(Policy::automatic);
-  std::printf("the report's board: free %.3f, budget %.3f, auto %.3f\n", free.efficiency, budget.efficiency,
-              own.efficiency);
-  EXPECT_LT(free.efficiency, 0.7 * own.efficiency);
-  EXPECT_LT(free.efficiency, budget.efficiency);
-  EXPECT_LE(budget.efficiency, own.efficiency);
-  EXPECT_GT(own.efficiency, 0.98);
-  EXPECT_GT(free.workers[0].task_count, 50 * free.workers[1].task_count) << "the CPU claimed nearly everything";
+// A device that is fifty times as fast as a core, and needs 100 microseconds to answer. A first design never gave it
+// anything: its latency was taken for slowness. That took 4.26 ms.
+TEST(HybridMachines, AFastDeviceIsUsedFromTheFirstCallOn) {
+  Simulation machine;
+  SimulatedWorker core, device;
+  core.name = "cpu";
+  core.bytes_per_second = 1e9;
+  core.latency_seconds = 5e-6;
+  device.name = "gpu";
+  device.bytes_per_second = 50e9;
+  device.latency_seconds = 100e-6;
+  core.jitter = device.jitter = 0.05;
+  machine.workers.assign(16, core);
+  machine.workers.push_back(device);
+  machine.work_bytes = 64 << 20;
+  const double alone = best_alone_seconds(machine, kSeeds);
+  const Medians first = medians(machine, kSeeds);
+  Simulation known = machine;
+  for (SimulatedWorker &each : known.workers) {
+    each.known_bytes_per_second = each.bytes_per_second;
+    each.assumed_latency_seconds = each.latency_seconds;
+  }
+  const Medians informed = medians(known, kSeeds);
+  learn(machine);
+  const Medians later = medians(machine, kSeeds);
+  std::printf("the device alone %.2f ms; first call %.2f, later calls %.2f, with known speeds %.2f\n", alone * 1e3,
+              first.seconds * 1e3, later.seconds * 1e3, informed.seconds * 1e3);
+  EXPECT_NEAR(alone, 1.44e-3, 0.02e-3);
+  EXPECT_LE(first.seconds, 1.5e-3);
+  EXPECT_LE(later.seconds, 1.16e-3);
+  EXPECT_LE(informed.seconds, 1.16e-3);
 }
 
 // ---- faults ----------------------------------------------------------------------------------------
 
 enum class Fault { slow, dies, hangs };
 
-// The makespan over that of somebody who knows at the moment of the fault what happens, loses nothing that is done, and
-// cuts the rest as he likes among the speeds that are left.
-Figure over_the_omniscient(std::uint64_t seed, Fault fault) {
+// Half-way a fault hits some of the devices, up to all of them. The time over that of an omniscient restart: it knows
+// at the moment of the fault what happens, loses nothing that is done, and shares the rest ideally.
+double over_the_omniscient(std::uint64_t seed, Fault fault) {
   constexpr double kSlowFactor = 10;
-  Simulation simulation = random_machine(seed, 2);
+  Simulation machine = random_machine(seed);
+  learn(machine);
+  const std::size_t count = machine.workers.size();
+  std::size_t devices = 0;
+  for (const SimulatedWorker &each : machine.workers) devices += !each.is_in_place();
   Random random(seed + 77);
-  const double at = ideal_seconds(simulation) / 2;
-  const std::uint64_t faulty = random.between(1, simulation.workers.size() / 2);
-  for (std::uint64_t i = 0; i < faulty; ++i) {
-    SimulatedWorker &each = simulation.workers[i];
+  // The last ones are hit. One worker stays healthy.
+  const std::size_t hit = devices == 0 ? 0 : random.between(1, std::min(devices, count - 1));
+  const double at = ideal_seconds(machine) / 2;
+  for (std::size_t i = count - hit; i < count; ++i) {
+    SimulatedWorker &each = machine.workers[i];
     if (fault == Fault::slow) {
       each.slow_from_seconds = at;
       each.slow_factor = kSlowFactor;
@@ -261,53 +338,159 @@ Figure over_the_omniscient(std::uint64_t seed, Fault fault) {
       (fault == Fault::dies ? each.fails_at_seconds : each.hangs_at_seconds) = at;
     }
   }
-  double speed_after = 0;
-  for (std::uint64_t i = 0; i < simulation.workers.size(); ++i) {
-    const double speed = simulation.workers[i].bytes_per_second;
-    speed_after += i >= faulty ? speed : fault == Fault::slow ? speed / kSlowFactor : 0;
-  }
-  const SimulationResult result = simulate(simulation);
-  EXPECT_TRUE(result.completed) << "seed " << seed;
-  double done = 0;  // at the fault, and by those that are not hit the part that they have
+  const SimulationResult result = run(machine);
+  double done = 0;  // at the fault, with the part that the healthy ones have of what they do
   for (const SimulatedTask &task : result.tasks) {
     if (!task.committed || task.start_seconds >= at) continue;
     const double bytes = static_cast<double>(task.range.bytes());
     if (task.end_seconds <= at) {
       done += bytes;
-    } else if (task.worker >= faulty) {
+    } else if (task.worker < count - hit) {
       done += bytes * (at - task.start_seconds) / (task.end_seconds - task.start_seconds);
     }
   }
-  const double omniscient = at + (static_cast<double>(simulation.work_bytes) - done) / speed_after;
-  return {result.makespan_seconds / omniscient, seed};
+  const double rest = hybrid::finish_seconds(
+      [&](auto body) {
+        for (std::size_t i = 0; i < count; ++i) {
+          const SimulatedWorker &each = machine.workers[i];
+          const double factor = i < count - hit ? 1 : fault == Fault::slow ? kSlowFactor : 0;
+          if (factor > 0) body(Candidate{each.bytes_per_second / factor, each.latency_seconds * factor});
+        }
+      },
+      std::max(static_cast<double>(machine.work_bytes) - done, 0.0));
+  return result.makespan_seconds / (at + rest);
 }
 
-std::vector<Figure> all_over_the_omniscient(Fault fault) {
-  std::vector<Figure> all;
-  Slice slice(kOneIn);
-  for (std::uint64_t seed = slice.first(); seed < kFaultyMachines; seed += slice.step())
-    all.push_back(over_the_omniscient(3'000'000 + seed, fault));
-  // A slow worker hangs with its last chunk, all else is done: found among 5000, once too late to be rescued in time.
-  for (const std::uint64_t seed : {3'000'355u, 3'004'117u}) all.push_back(over_the_omniscient(seed, fault));
-  return all;
+class HybridMachinesFault : public testing::TestWithParam<std::tuple<Fault, const char *>> {};
+
+TEST_P(HybridMachinesFault, OverTheOmniscient) {
+  constexpr std::uint64_t kFirst = 3'000'000;
+  const auto [fault, what] = GetParam();
+  Figures time(what);
+  Slice slice(4);
+  for (std::uint64_t seed = kFirst + slice.first(); seed < kFirst + kMachines; seed += slice.step()) {
+    const Simulation machine = random_machine(seed);
+    if (machine.workers.size() < 2 || machine.workers.back().is_in_place()) continue;
+    time.add(seed, over_the_omniscient(seed, fault));
+  }
+  EXPECT_LE(time.worst(), 1.3);
 }
 
-TEST(HybridMachines, SomeSlowDown) {
-  const std::vector<Figure> all = all_over_the_omniscient(Fault::slow);
-  say("slow down 10 times, over the omniscient", all, true);
-  EXPECT_LE(std::max_element(all.begin(), all.end())->value, 1.3) << worst_of(all, true);
-}
+INSTANTIATE_TEST_SUITE_P(, HybridMachinesFault,
+                         testing::Values(std::tuple{Fault::slow, "devices become 10 times slower, over the omniscient"},
+                                         std::tuple{Fault::dies, "devices die, over the omniscient"},
+                                         std::tuple{Fault::hangs, "devices hang, over the omniscient"}));
 
-TEST(HybridMachines, SomeDie) {
-  const std::vector<Figure> all = all_over_the_omniscient(Fault::dies);
-  say("die, over the omniscient", all, true);
-  EXPECT_LE(std::max_element(all.begin(), all.end())->value, 1.3) << worst_of(all, true);
-}
+// ---- cost ------------------------------------------------------------------------------------------
 
-TEST(HybridMachines, SomeHang) {
-  const std::vector<Figure> all = all_over_the_omniscient(Fault::hangs);
-  say("hang, over the omniscient", all, true);
-  EXPECT_LE(std::max_element(all.begin(), all.end())->value, 1.3) << worst_of(all, true);
+// The calls of a run of 1 GiB on 128 cores and two lanes of a device, recorded in virtual time, then made again at once
+// without the clock's queue.
+struct Call {
+  enum class What { front, front_done, back, back_done } what;
+  unsigned lane;
+  double now, seconds;
+};
+
+class Recorded {
+ public:
+  static constexpr unsigned kCores = 128, kLanes = 2;
+  static constexpr std::uint64_t kWork = 1 << 30;
+  static constexpr double kCoreSpeed = 1e9, kDeviceSpeed = 20e9, kDeviceLatency = 100e-6;
+
+  // Makes the calls that a clock's order of events leads to, and keeps them.
+  void record() {
+    Run run;
+    std::priority_queue<std::pair<double, unsigned>, std::vector<std::pair<double, unsigned>>, std::greater<>> ends;
+    const auto begin = [&](unsigned lane, double now) {
+      const bool is_core = lane < kCores;
+      make({is_core ? Call::What::front : Call::What::back, lane, now, 0}, run);
+      const double bytes = static_cast<double>(run.ranges[lane].bytes());
+      if (bytes == 0) return;
+      run.seconds[lane] = is_core ? bytes / kCoreSpeed : kDeviceLatency + bytes / kDeviceSpeed;
+      ends.emplace(now + run.seconds[lane], lane);
+    };
+    for (unsigned lane = 0; lane < kCores + kLanes; ++lane) begin(lane, 0);
+    while (!ends.empty()) {
+      const auto [now, lane] = ends.top();
+      ends.pop();
+      make({lane < kCores ? Call::What::front_done : Call::What::back_done, lane, now, run.seconds[lane]}, run);
+      begin(lane, now);
+    }
+    ASSERT_TRUE(run.share.is_done());
+  }
+
+  std::size_t count() const { return calls_.size(); }
+
+  // Processor time of all calls.
+  double replay_seconds() {
+    const std::vector<Call> calls = std::move(calls_);
+    calls_ = {};
+    calls_.reserve(calls.size());
+    Run run;
+    const double start = processor_seconds();
+    for (const Call &each : calls) make(each, run);
+    const double seconds = processor_seconds() - start;
+    EXPECT_TRUE(run.share.is_done());
+    return seconds;
+  }
+
+ private:
+  struct Run {
+    hybrid::Share share{{Policy::automatic, kWork},
+                        {{kCores, true}, {kLanes, false, {}, hybrid::first_piece_bytes(kWork, false)}}};
+    hybrid::Range ranges[kCores + kLanes] = {};
+    std::uint64_t pieces[kCores + kLanes] = {};
+    double seconds[kCores + kLanes] = {};
+    Run() {
+      for (unsigned lane = 0; lane < kCores + kLanes; ++lane) share.enter(lane);
+    }
+  };
+
+  static double processor_seconds() {
+    timespec time = {};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+  }
+
+  void make(const Call &call, Run &run) {
+    calls_.push_back(call);
+    hybrid::Range &range = run.ranges[call.lane];
+    switch (call.what) {
+      case Call::What::front:
+        range = run.share.take_front(call.lane, call.now);
+        break;
+      case Call::What::front_done:
+        run.share.finish_chunk(call.lane, range, call.seconds);
+        break;
+      case Call::What::back: {
+        const auto piece = run.share.take_back(call.lane, call.now);
+        range = piece ? piece->range : hybrid::Range{};
+        if (piece) run.pieces[call.lane] = piece->id;
+        run.share.look(call.now);
+        run.share.next_look(call.now);
+        break;
+      }
+      case Call::What::back_done:
+        for (const hybrid::Range &each : run.share.claim(run.pieces[call.lane]))
+          run.share.add_done(call.lane, each.bytes());
+        run.share.finish(run.pieces[call.lane], call.now);
+        break;
+    }
+  }
+
+  std::vector<Call> calls_;
+};
+
+TEST(HybridMachines, SchedulingTakesLittleProcessorTime) {
+  Recorded recorded;
+  ASSERT_NO_FATAL_FAILURE(recorded.record());
+  double best = std::numeric_limits<double>::infinity();
+  for (unsigned i = 0; i < 11; ++i) best = std::min(best, recorded.replay_seconds());
+  std::printf("scheduling 1 GiB on 128 + 2 lanes: %zu calls, %.3f ms\n", recorded.count(), best * 1e3);
+  EXPECT_GT(recorded.count(), 1000u);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LE(best, 1e-3);
+#endif
 }
 
 }  // namespace
