@@ -179,10 +179,10 @@ TEST(HybridChoiceMemory, RunsAloneAreLearnedFrom) {
 TEST(HybridChoiceMemory, OnlyWhatIsKnownIsLearned) {
   Memory memory;
   memory.ran_alone(0, kKind, kMiB, 1e-3);
-  EXPECT_TRUE(memory.learned(0, "opencl:0:0", 1, {}).empty()) << "one size";
+  EXPECT_TRUE(memory.learned(0, "opencl:0:0", 1, false, {}).empty()) << "one size";
   memory.ran_alone(0, kKind, 64 * kMiB, 20e-3);
-  EXPECT_EQ(memory.learned(0, "opencl:0:0", 1, {}).size(), 1u);
-  EXPECT_TRUE(memory.learned(1, "cpu", 1, {}).empty()) << "of another member";
+  EXPECT_EQ(memory.learned(0, "opencl:0:0", 1, false, {}).size(), 1u);
+  EXPECT_TRUE(memory.learned(1, "cpu", 1, false, {}).empty()) << "of another member";
 }
 
 // An entry counts bytes of data, of one lane; a Speed those that are moved.
@@ -190,7 +190,7 @@ TEST(HybridChoiceMemory, EntriesCountDataOfOneLane) {
   Memory memory;
   memory.keep(2, kKind, Speed(1e-3, 1.4e9));
   for (const double bytes : {kMiB, 64 * kMiB}) memory.ran_alone(2, kKind, bytes, 2e-3 + bytes / 5.6e9);
-  const std::vector<SpeedEntry> entries = memory.learned(2, "cuda:0", 2, {});
+  const std::vector<SpeedEntry> entries = memory.learned(2, "cuda:0", 2, false, {});
   ASSERT_EQ(entries.size(), 1u);
   const SpeedEntry &entry = entries.front();
   EXPECT_EQ(entry.worker, "cuda:0");
@@ -210,7 +210,7 @@ TEST(HybridChoiceMemory, WhatWasLearnedIsRecalled) {
     Memory memory;
     memory.keep(0, kind, Speed(3e-4, 7e9));
     for (const double bytes : {kMiB, 64 * kMiB}) memory.ran_alone(0, kind, bytes, 2e-3 + bytes / 9e9);
-    const std::vector<SpeedEntry> entries = memory.learned(0, "cuda:0", 3, {});
+    const std::vector<SpeedEntry> entries = memory.learned(0, "cuda:0", 3, false, {});
     ASSERT_EQ(entries.size(), 1u);
     Memory later;
     later.recall(5, entries.front());
@@ -219,7 +219,7 @@ TEST(HybridChoiceMemory, WhatWasLearnedIsRecalled) {
     EXPECT_NEAR(way.together.bytes_per_second(), 7e9, 1e3);
     EXPECT_NEAR(way.alone.latency_seconds(), 2e-3, 1e-9);
     EXPECT_NEAR(way.alone.bytes_per_second(), 9e9, 1e3);
-    EXPECT_TRUE(later.learned(5, "cuda:0", 3, entries).empty()) << "nothing is new";
+    EXPECT_TRUE(later.learned(5, "cuda:0", 3, false, entries).empty()) << "nothing is new";
   }
   Memory memory;
   SpeedEntry entry;
@@ -232,12 +232,12 @@ TEST(HybridChoiceMemory, WhatWasLearnedIsRecalled) {
 TEST(HybridChoiceMemory, LearnedIsWhatIsMoreThanATenthOff) {
   Memory memory;
   memory.keep(0, kKind, Speed(1e-3, 1.4e9));
-  const std::vector<SpeedEntry> known = memory.learned(0, "cuda:0", 1, {});
+  const std::vector<SpeedEntry> known = memory.learned(0, "cuda:0", 1, false, {});
   ASSERT_EQ(known.size(), 1u);
   const auto count = [&](double factor, const char *worker, const WorkKind &kind) {
     Memory next;
     next.keep(0, kind, Speed(1e-3, factor * 1.4e9));
-    return next.learned(0, worker, 1, known).size();
+    return next.learned(0, worker, 1, false, known).size();
   };
   for (const double factor : {0.95, 1.0, 1.05}) EXPECT_EQ(count(factor, "cuda:0", kKind), 0u) << factor;
   for (const double factor : {0.1, 0.85, 1.2, 10.0}) EXPECT_EQ(count(factor, "cuda:0", kKind), 1u) << factor;
@@ -246,7 +246,7 @@ TEST(HybridChoiceMemory, LearnedIsWhatIsMoreThanATenthOff) {
   EXPECT_EQ(count(1, "cuda:0", {Mode::assign, 10, 3}), 1u);
   // What is new may be the speed alone.
   for (const double bytes : {kMiB, 64 * kMiB}) memory.ran_alone(0, kKind, bytes, 1e-3 + bytes / 9e9);
-  EXPECT_EQ(memory.learned(0, "cuda:0", 1, known).size(), 1u);
+  EXPECT_EQ(memory.learned(0, "cuda:0", 1, false, known).size(), 1u);
 }
 
 TEST(HybridChoiceMemory, TextOfAKindIsRowsTimesColumns) { EXPECT_EQ(text_of(kKind), "assign 4x10"); }
