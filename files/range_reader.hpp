@@ -16,7 +16,6 @@ class RangeReader {
   void read(std::uint64_t offset, std::uint64_t byte_count, std::byte *content_out);
 
  private:
-
   tandem_context *context_;
   const FoundSet set_;
   std::uint32_t thread_count_;

@@ -142,8 +142,7 @@ Division divide(const tandem_context *context, std::uint32_t asked_count, const 
   }
   const std::uint64_t batch_count =
       stripe_count / division.batch_stripes + (stripe_count % division.batch_stripes != 0 ? 1 : 0);
-  division.worker_count =
-      worker_count_for(context, asked_count, division.batch_stripes * stripe_bytes, batch_count);
+  division.worker_count = worker_count_for(context, asked_count, division.batch_stripes * stripe_bytes, batch_count);
   if (stays_on_own_threads && division.worker_count > 1 && info.inline_bytes != 0) {
     const std::uint64_t most_bytes = (info.inline_bytes - 1) / header.shard_count();
     division.piece_bytes = std::max(most_bytes / kGranularityBytes, kOne) * kGranularityBytes;

@@ -61,8 +61,7 @@ unsigned worker_count_for(const tandem_context *context, std::uint32_t asked_cou
 // codes one stripe while it is in the cache, in pieces that are small enough to stay on the worker's thread. A single
 // worker lets the context's threads help. Where a call is spread elsewhere (over OpenMP's threads, to a device, over a
 // hybrid), a worker collects stripes of kBatchBytes and codes them in one call: a device has enough to do, and its work
-// can be shared. Encode 10+4 of 512 MiB with hybrid:cpu+opencl:0:0, policy free, processor seconds by size of a batch in
-// MiB: 1 0.71, 4 0.59, 8 0.58, 16 0.64, 32 0.67, 64 0.71 (2 cores with 2 MiB of L2 each; medians of 7, in turns).
+// can be shared.
 struct Division {
   unsigned worker_count;
   std::uint64_t batch_stripes;  // that a worker has in its buffers at once

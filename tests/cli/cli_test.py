@@ -93,6 +93,68 @@ class Command(unittest.TestCase):
         result = json.loads(self.ok("encode", self.source, *code, "-o", self.shards, "--force", "--threads", 2).stdout)
         self.assertEqual(result["threads"], 2)
 
+    def coded_by(self, *arguments):
+        """Bytes that each kind of worker coded."""
+        _, trace = self.trace(*arguments)
+        sizes = {}
+        for worker in trace["otherData"]["workers"]:
+            sizes[worker["kind"]] = sizes.get(worker["kind"], 0) + worker["bytes"]
+        return sizes
+
+    def test_file_commands_share_whole_stripes_with_a_device(self):
+        if "opencl:0:0" not in self.ok("devices", "--json").stdout.decode():
+            self.skipTest("no OpenCL device")
+        self.content = random.Random(2).randbytes(24 << 20)
+        with open(self.source, "wb") as file:
+            file.write(self.content)
+        encode = ("encode", self.source, "-k", 10, "-m", 4, "-o", self.shards, "--force", "--no-sync")
+
+        def lose():
+            for index in (0, 3, 11):
+                os.remove(self.shard(index))
+
+        for policy in ("auto", "free", "budget"):
+            flags = ("--backend", "hybrid:cpu+opencl:0:0", "--policy", policy, "--resource", "cpu=1")
+            if policy == "free":
+                flags = flags[:-2]
+            for name, command in (
+                ("encode", encode),
+                ("decode", ("decode", self.shards, "-o", self.output, "--force", "--no-sync")),
+                ("repair", ("repair", self.shards, "--no-sync")),
+            ):
+                # Which lane is first is chance: both are to have a share in one of the runs.
+                total = {}
+                for _ in range(20):
+                    if name != "encode" and os.path.exists(self.shard(0)):
+                        lose()
+                    for kind, size in self.coded_by(*command, *flags).items():
+                        kind = kind.split(":")[0]
+                        total[kind] = total.get(kind, 0) + size
+                    if total.get("opencl", 0) > 0 and total.get("cpu", 0) > 0:
+                        break
+                self.assertGreater(total.get("opencl", 0), 0, (policy, name, total))
+                self.assertGreater(total.get("cpu", 0), 0, (policy, name, total))
+                if name == "decode":
+                    self.assertEqual(self.read(self.output), self.content)
+            self.ok("verify", self.shards, *flags)
+            # The parity is what the CPU needs to find the data again.
+            for index in (1, 4, 6, 9):
+                os.remove(self.shard(index))
+            self.ok("decode", self.shards, "-o", self.output, "--force", "--backend", "cpu")
+            self.assertEqual(self.read(self.output), self.content)
+
+    def test_an_executor_spreads_whole_stripes_or_is_refused(self):
+        encode = ("encode", self.source, "-k", 10, "-m", 4, "-o", self.shards, "--force", "--backend")
+        for executor, spreads in (("serial", False), ("pthread", False), ("openmp", True)):
+            if executor == "openmp" and not os.path.exists(os.path.join(os.path.dirname(TANDEM), "libtandem_openmp.so")):
+                continue
+            boxes, trace = self.trace(*encode, "cpu", "--executor", executor, "--threads", 2)
+            self.assertGreaterEqual(self.bytes_of(boxes["cpu"]), len(self.content))
+            rows = [worker["name"] for worker in trace["otherData"]["workers"] if "worker" in worker["name"]]
+            self.assertEqual(bool(rows), spreads, (executor, rows))
+        done = self.ok(*encode, "hybrid:cpu+opencl:0:0", "--policy", "free", "--executor", "openmp", status=2)
+        self.assertIn(b"executor openmp has no effect", done.stderr)
+
     def test_without_a_cuda_device(self):
         report = json.loads(self.ok("devices", "--json").stdout)
         if any(device["name"].startswith("cuda:") for device in report["devices"]):
