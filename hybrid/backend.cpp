@@ -179,9 +179,7 @@ class HybridBackend final : public core::Backend {
     return options_.alone != nullptr ? *options_.alone : *options_.members.front().backend;
   }
 
-  static WorkKind kind_of(const Task &task) {
-    return {task.mode, task.prepared->columns(), task.prepared->rows()};
-  }
+  static WorkKind kind_of(const Task &task) { return {task.mode, task.prepared->columns(), task.prepared->rows()}; }
 
   void run_small(Task task, Control &control) {
     task.prepared = hybrid_of(task).small.get();
@@ -313,20 +311,25 @@ class HybridBackend final : public core::Backend {
 }  // namespace
 
 Worth worth_of(const core::SpeedEntry &cpu, const core::SpeedEntry &device) {
-  if (!(cpu.alone_bytes_per_second > 0) || !(device.bytes_per_second > 0)) return {0, UINT64_MAX};
   // Speeds of data serve as well as those of bytes moved.
-  Way ways[2];
-  const core::SpeedEntry *entries[2] = {&cpu, &device};
-  for (std::size_t i = 0; i < 2; ++i) {
-    const core::SpeedEntry &entry = *entries[i];
-    ways[i].lanes = entry.lanes;
-    if (entry.bytes_per_second > 0) ways[i].together = Speed(entry.latency_seconds, entry.bytes_per_second);
+  const auto way_of = [](const core::SpeedEntry &entry) {
+    Way way;
+    way.lanes = entry.lanes;
+    if (entry.bytes_per_second > 0) way.together = Speed(entry.latency_seconds, entry.bytes_per_second);
     if (entry.alone_bytes_per_second > 0)
-      ways[i].alone = Speed(entry.alone_latency_seconds, entry.alone_bytes_per_second * entry.lanes);
-  }
-  const double beside = cpu.bytes_per_second > 0 ? cpu.bytes_per_second : cpu.alone_bytes_per_second;
-  return {(beside * cpu.lanes + device.bytes_per_second * device.lanes) / (cpu.alone_bytes_per_second * cpu.lanes),
-          worth_from(ways)};
+      way.alone = Speed(entry.alone_latency_seconds, entry.alone_bytes_per_second * entry.lanes);
+    return way;
+  };
+  Way ways[2] = {way_of(cpu), way_of(device)};
+  if (!ways[0].is_seen() || !ways[1].is_seen()) return {0, UINT64_MAX};
+  // A device on the cores of the CPU did whole calls only.
+  ways[1].may_share = ways[1].together.is_seen();
+  const auto either = [](double first, double second) { return first > 0 ? first : second; };
+  const double cpu_alone = either(cpu.alone_bytes_per_second, cpu.bytes_per_second) * cpu.lanes;
+  const double with_device = ways[1].may_share ? either(cpu.bytes_per_second, cpu.alone_bytes_per_second) * cpu.lanes +
+                                                     device.bytes_per_second * device.lanes
+                                               : device.alone_bytes_per_second * device.lanes;
+  return {with_device / cpu_alone, worth_from(ways)};
 }
 
 std::unique_ptr<core::Backend> make_backend(Options options, const base::Log &log) {

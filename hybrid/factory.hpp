@@ -31,7 +31,7 @@ struct Member {
   // Its absence is no reason to fail: it was found, it was not asked for.
   bool is_optional = false;
 
-  std::uint64_t staging_bytes = 0;  // of a device's lane, at most
+  std::uint64_t staging_bytes = 0;                    // of a device's lane, at most
   std::function<void(unsigned lane)> enter_thread{};  // called by each of its threads before all else
 };
 
@@ -58,7 +58,7 @@ struct Options {
 
 // What a device brings, by what was remembered of it and of the CPU, in the same kind of work.
 struct Worth {
-  double gain;               // both together, of what the CPU does alone; 0: not known
+  double gain;  // both together, or the device where it never shares, of what the CPU does alone; 0: not known
   std::uint64_t from_bytes;  // of data in one call, from which on it is faster with the device; UINT64_MAX: none is
 };
 Worth worth_of(const core::SpeedEntry &cpu, const core::SpeedEntry &device);
