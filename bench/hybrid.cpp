@@ -205,8 +205,8 @@ void warm_up(const HybridRequest &request, const std::vector<Runner> &runners, c
       }
       if (!expected) expected = stripe.written();
       if (stripe.written() != *expected)
-        throw std::runtime_error(fmt::format("{} ({}) and {} wrote different bytes", each.name, each.kind,
-                                             runners.front().name));
+        throw std::runtime_error(
+            fmt::format("{} ({}) and {} wrote different bytes", each.name, each.kind, runners.front().name));
     }
   }
 }

@@ -55,8 +55,7 @@ int bench_hybrid(const BenchFlags &flags) {
   context.kernel = flags.hybrid.kernel;
   make_context(context);  // refuses devices, kernels and resources that there are not
   bench::HybridRequest request = flags.hybrid;
-  for (const std::string &each : context.resources)
-    request.resources += (request.resources.empty() ? "" : ",") + each;
+  for (const std::string &each : context.resources) request.resources += (request.resources.empty() ? "" : ",") + each;
   return run(flags, bench::measure_hybrid, request);
 }
 

@@ -43,8 +43,8 @@ std::vector<tandem_speed> speeds_here() {
 
 void print_speeds(const std::vector<tandem_speed> &speeds) {
   if (speeds.empty()) return;
-  fmt::print("\n{:<12} {:<9} {:>7} {:>7} {:>9} {:>6} {:>11}\n", "HYBRID", "OPERATION", "CODE", "GB/S", "ALONE",
-             "GAIN", "PAYS FROM");
+  fmt::print("\n{:<12} {:<9} {:>7} {:>7} {:>9} {:>6} {:>11}\n", "HYBRID", "OPERATION", "CODE", "GB/S", "ALONE", "GAIN",
+             "PAYS FROM");
   const auto rate = [](double bytes_per_second) {
     return bytes_per_second > 0 ? fmt::format("{:.1f}", bytes_per_second / 1e9) : std::string("-");
   };

@@ -21,6 +21,8 @@ using core::Task;
 
 // Of a run that tries out members one after the other: what each does at first, and the largest parts.
 constexpr std::uint64_t kTryPart = 16, kMostTryBytes = 1 << 20;
+// What was found once may have been chance: each of so many runs each member does a small part again.
+constexpr std::uint64_t kTryAgainRuns = 32, kTryAgainPart = 64;
 
 class HybridBackend final : public core::Backend {
  public:
@@ -92,7 +94,8 @@ class HybridBackend final : public core::Backend {
     }
     look_for_more(moved);
     Runtime &all = runtime(shared_.get());
-    if (options_.policy == Policy::automatic && moved >= Runtime::kTryFromBytes) try_out(all, &shared, control);
+    if (options_.policy == Policy::automatic && moved >= Runtime::kTryFromBytes && !shared.empty())
+      try_out(all, &shared, control);
     if (!shared.empty()) run_by(all, choice(all, shared), shared, control);
   }
 
@@ -227,18 +230,26 @@ class HybridBackend final : public core::Backend {
   // A device on the cores of the CPU is never used beside it. As long as it is not known which of the two is faster,
   // each does some parts of a run by itself: two sizes, and one before them that is not timed. *tasks: what is left.
   void try_out(Runtime &all, std::vector<Task> *tasks, Control &control) {
+    for (const std::size_t member : all.to_try_again(kind_of(tasks->front()), kTryAgainRuns))
+      do_part(all, member, kTryAgainPart, tasks, control);
     while (const std::optional<std::size_t> member = all.untried(kind_of(tasks->front()))) {
-      for (const std::uint64_t size : {0, 1, 2}) {
-        if (tasks->empty()) return;
-        const Work work(*tasks);
-        const std::uint64_t bytes = std::min(work.bytes() / kTryPart, kMostTryBytes) * std::max<std::uint64_t>(size, 1);
-        const std::uint64_t end = work.cut(std::max<std::uint64_t>(bytes, 1));
-        const std::vector<Task> part = work.tasks({0, end});
-        run_by(all, *member, part, control);
-        if (size == 0) all.forget_alone(*member, kind_of(part.front()));
-        *tasks = work.tasks({end, work.bytes()});
-      }
+      const WorkKind kind = kind_of(tasks->front());
+      do_part(all, *member, kTryPart, tasks, control);
+      if (tasks->empty()) return;
+      all.forget_alone(*member, kind);
+      do_part(all, *member, kTryPart, tasks, control);
+      do_part(all, *member, kTryPart / 2, tasks, control);
+      if (tasks->empty()) return;
     }
+  }
+
+  // One member does the first 1/part of the tasks, and takes it away from them.
+  void do_part(Runtime &all, std::size_t member, std::uint64_t part, std::vector<Task> *tasks, Control &control) {
+    if (tasks->empty()) return;
+    const Work work(*tasks);
+    const std::uint64_t end = work.cut(std::clamp<std::uint64_t>(work.bytes() / part, 1, kMostTryBytes));
+    run_by(all, member, work.tasks({0, end}), control);
+    *tasks = work.tasks({end, work.bytes()});
   }
 
   void run_on_device(const Task &task, Control &control) {
@@ -311,20 +322,25 @@ class HybridBackend final : public core::Backend {
 }  // namespace
 
 Worth worth_of(const core::SpeedEntry &cpu, const core::SpeedEntry &device) {
-  if (!(cpu.alone_bytes_per_second > 0) || !(device.bytes_per_second > 0)) return {0, UINT64_MAX};
   // Speeds of data serve as well as those of bytes moved.
-  Way ways[2];
-  const core::SpeedEntry *entries[2] = {&cpu, &device};
-  for (std::size_t i = 0; i < 2; ++i) {
-    const core::SpeedEntry &entry = *entries[i];
-    ways[i].lanes = entry.lanes;
-    if (entry.bytes_per_second > 0) ways[i].together = Speed(entry.latency_seconds, entry.bytes_per_second);
+  const auto way_of = [](const core::SpeedEntry &entry) {
+    Way way;
+    way.lanes = entry.lanes;
+    if (entry.bytes_per_second > 0) way.together = Speed(entry.latency_seconds, entry.bytes_per_second);
     if (entry.alone_bytes_per_second > 0)
-      ways[i].alone = Speed(entry.alone_latency_seconds, entry.alone_bytes_per_second * entry.lanes);
-  }
-  const double beside = cpu.bytes_per_second > 0 ? cpu.bytes_per_second : cpu.alone_bytes_per_second;
-  return {(beside * cpu.lanes + device.bytes_per_second * device.lanes) / (cpu.alone_bytes_per_second * cpu.lanes),
-          worth_from(ways)};
+      way.alone = Speed(entry.alone_latency_seconds, entry.alone_bytes_per_second * entry.lanes);
+    return way;
+  };
+  Way ways[2] = {way_of(cpu), way_of(device)};
+  if (!ways[0].is_seen() || !ways[1].is_seen()) return {0, UINT64_MAX};
+  // A device on the cores of the CPU did whole calls only.
+  ways[1].may_share = ways[1].together.is_seen();
+  const auto either = [](double first, double second) { return first > 0 ? first : second; };
+  const double cpu_alone = either(cpu.alone_bytes_per_second, cpu.bytes_per_second) * cpu.lanes;
+  const double with_device = ways[1].may_share ? either(cpu.bytes_per_second, cpu.alone_bytes_per_second) * cpu.lanes +
+                                                     device.bytes_per_second * device.lanes
+                                               : device.alone_bytes_per_second * device.lanes;
+  return {with_device / cpu_alone, worth_from(ways)};
 }
 
 std::unique_ptr<core::Backend> make_backend(Options options, const base::Log &log) {

@@ -58,7 +58,7 @@ struct Options {
 
 // What a device brings, by what was remembered of it and of the CPU, in the same kind of work.
 struct Worth {
-  double gain;               // both together, of what the CPU does alone; 0: not known
+  double gain;  // both together, or the device where it never shares, of what the CPU does alone; 0: not known
   std::uint64_t from_bytes;  // of data in one call, from which on it is faster with the device; UINT64_MAX: none is
 };
 Worth worth_of(const core::SpeedEntry &cpu, const core::SpeedEntry &device);

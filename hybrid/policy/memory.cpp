@@ -74,7 +74,9 @@ std::vector<core::SpeedEntry> Memory::learned(std::size_t member, const std::str
       return each.worker == worker && each.operation == entry.operation && each.k == entry.k && each.m == entry.m;
     });
     if (same == known.end() || is_far(same->bytes_per_second, entry.bytes_per_second) ||
-        is_far(same->alone_bytes_per_second, entry.alone_bytes_per_second))
+        is_far(same->alone_bytes_per_second, entry.alone_bytes_per_second) ||
+        is_far(same->latency_seconds, entry.latency_seconds) ||
+        is_far(same->alone_latency_seconds, entry.alone_latency_seconds))
       list.push_back(std::move(entry));
   }
   return list;

@@ -6,7 +6,7 @@ namespace tandem::hybrid {
 enum class Policy {
   free,      // whoever is idle takes a chunk
   budget,    // the same, within the amounts of the resources
-  automatic  // the rule of hybrid/policy/decision.hpp, within the amounts of the resources
+  automatic  // the rule of hybrid/policy/rule.hpp, within the amounts of the resources
 };
 
 }  // namespace tandem::hybrid

@@ -120,6 +120,12 @@ std::uint64_t Share::position(std::uint64_t grain) const {
   return options_.cut && at != 0 ? options_.cut(at) : at;
 }
 
+bool Share::is_cpu_unknown() const noexcept {
+  return std::any_of(groups_.begin(), groups_.end(), [](const State &each) {
+    return each.group.is_in_place && each.here.load() > 0 && each.known.load() == 0;
+  });
+}
+
 double Share::chunk_bytes(unsigned index, double now) const noexcept {
   if (options_.policy != Policy::automatic) return static_cast<double>(options_.chunk_bytes);
   const double speed = lanes_[index].bytes_per_second.load(std::memory_order_relaxed);
@@ -187,6 +193,7 @@ std::optional<Piece> Share::take_back(unsigned index, double now) {
     });
     want = back_piece({speed.bytes_per_second(), speed.latency_seconds(), speed.uncertainty()}, finish, others, left);
     want = std::min(want, kGrowth * speed.most_bytes());
+    if (others == 0 && is_cpu_unknown()) want = std::min(want, left / 2);  // which may be the faster one
   }
   want = std::min(want, state.group.most_bytes);
   if (!(want > 0)) return std::nullopt;
@@ -213,7 +220,7 @@ std::optional<Piece> Share::take_returned(unsigned index, double now) {
 Piece Share::take_returned(unsigned index, double want, double now) {
   Range range = returned_.first();
   if (want < static_cast<double>(range.bytes())) {
-    const std::uint64_t end = range.begin + std::max<std::uint64_t>(static_cast<std::uint64_t>(want), 1);
+    const std::uint64_t end = range.begin + std::max(static_cast<std::uint64_t>(want), grain_bytes_);
     range.end = std::min(options_.cut ? options_.cut(end) : end, range.end);
   }
   returned_.remove(range);
@@ -330,7 +337,7 @@ void Share::put_back(const Range &range) {
 void Share::put_back_rest(const Range &range) {
   RangeSet elsewhere = claimed_;
   for (const Flight &other : pieces_)
-    if (other.in_use && !other.doubted) elsewhere.add(other.range);
+    if (other.in_use && !other.doubted && !other.claimed) elsewhere.add(other.range);
   for (const Range &each : elsewhere.missing(range)) put_back(each);
 }
 

@@ -84,7 +84,7 @@ class Share {
   // After claim(): it could not be used after all.
   void disclaim(const Range &range);
   void put_back(const Range &range);  // a chunk of the front that was not done
-  // Not waited for any more: its range goes to the others, and its lane gets no more until the piece ends after all.
+  // Not waited for any more: its range goes to the others, and its lane gets no more of this run.
   void give_up(std::uint64_t piece);
   void retire(unsigned lane) noexcept;
   bool is_retired(unsigned lane) const noexcept { return lanes_[lane].retired; }
@@ -145,6 +145,7 @@ class Share {
   template <class Body>
   void each_candidate(double now, std::size_t without, Body body) const;
   std::uint64_t position(std::uint64_t grain) const;
+  bool is_cpu_unknown() const noexcept;
   double chunk_bytes(unsigned lane, double now) const noexcept;
   void set_speed(State &group);
   void count(Lane &lane, int change) noexcept;

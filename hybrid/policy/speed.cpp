@@ -24,7 +24,7 @@ Speed::Speed(double latency_seconds, double bytes_per_second) noexcept {
 }
 
 void Speed::observe(double bytes, double seconds) noexcept {
-  if (!(bytes > 0) || !(seconds > 0)) return;
+  if (!(bytes > 0) || !(seconds > 0) || !std::isfinite(bytes / seconds) || !std::isfinite(seconds / bytes)) return;
   if (is_known_) {
     const double factor = seconds / seconds_for(bytes);
     const double off = std::abs(factor - 1);

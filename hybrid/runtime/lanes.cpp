@@ -113,8 +113,11 @@ void Runtime::do_chunks(Lane &lane, Job &job, Chunk &chunk, std::uint64_t versio
   core::Hold hold(budget(), needs.get());
   double at = now();
   while (job.is_open() && jobs_version_.load(std::memory_order_relaxed) == version) {
-    hold.next_task();
-    if (!job.is_open()) return;
+    if (budget() != nullptr && budget()->is_limited()) {
+      hold.next_task();
+      if (!job.is_open()) return;
+      at = now();  // waiting is no work
+    }
     Range range = job.share.take_front(lane.index, at);
     std::optional<Piece> returned;
     if (range.bytes() == 0) {
@@ -141,7 +144,7 @@ void Runtime::do_chunks(Lane &lane, Job &job, Chunk &chunk, std::uint64_t versio
       const Lock lock(mutex_);
       job.share.finish(returned->id, end);
     }
-    at = end;
+    at = job.kind.mode == core::Mode::compare || returned ? now() : end;
   }
 }
 

@@ -106,17 +106,27 @@ std::size_t Runtime::choose(const WorkKind &kind, std::uint64_t bytes) {
   return member;
 }
 
+// Of the CPU and the devices on its cores one does all.
+std::vector<std::size_t> Runtime::either_or(const std::vector<Way> &list) const {
+  std::vector<std::size_t> members;
+  for (std::size_t i = 0; i < list.size(); ++i)
+    if (!list[i].may_share && can_work(*members_[i])) members.push_back(i);
+  if (!members.empty() && members_.front()->member.is_in_place) members.push_back(0);
+  return members;
+}
+
 std::optional<std::size_t> Runtime::untried(const WorkKind &kind) const {
   const Lock lock(mutex_);
   const std::vector<Way> list = ways(kind);
-  bool is_either_or = false;
-  for (std::size_t i = list.size(); i-- > 0;) {
-    if (!can_work(*members_[i])) continue;
-    is_either_or = is_either_or || !list[i].may_share;
-    const bool is_one = !list[i].may_share || (is_either_or && members_[i]->member.is_in_place);
-    if (is_one && !list[i].alone.is_seen()) return i;
-  }
+  for (const std::size_t i : either_or(list))
+    if (!list[i].alone.is_seen()) return i;
   return std::nullopt;
+}
+
+std::vector<std::size_t> Runtime::to_try_again(const WorkKind &kind, std::uint64_t runs) {
+  const Lock lock(mutex_);
+  if (++runs_[kind] % runs != 0) return {};
+  return either_or(ways(kind));
 }
 
 void Runtime::ran_alone(std::size_t member, const WorkKind &kind, std::uint64_t bytes, double took) {
@@ -191,8 +201,7 @@ std::shared_ptr<Job> Runtime::open_job(std::span<const core::Task> tasks, core::
     Group group{member.lanes, member.is_in_place, all_ways[i].together};
     if (!member.is_in_place) {
       const bool shares_memory = member.backend->traits().shares_memory;
-      const bool is_direct =
-          shares_memory || (core::is_any_memory_registered() && reads_registered_memory(tasks));
+      const bool is_direct = shares_memory || (core::is_any_memory_registered() && reads_registered_memory(tasks));
       group.first_bytes = first_piece_bytes(bytes, shares_memory);
       // Without its inputs, staging holds the outputs of a larger piece.
       const double per_output = static_cast<double>(kind.columns + kind.rows) / std::max(kind.rows, 1U);

@@ -63,6 +63,8 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   // A member, if any, of which it is not known what it does alone, where that must be known: of the CPU and a device on
   // its cores one does all.
   std::optional<std::size_t> untried(const WorkKind &kind) const;
+  // The same members, all of them, once in so many calls.
+  std::vector<std::size_t> to_try_again(const WorkKind &kind, std::uint64_t runs);
   void ran_alone(std::size_t member, const WorkKind &kind, std::uint64_t bytes, double seconds);
   void forget_alone(std::size_t member, const WorkKind &kind);
   void failed_alone(std::size_t member, std::exception_ptr error);  // its work is done by others
@@ -127,6 +129,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
 
   bool can_work(const MemberState &state) const noexcept;
   std::vector<Way> ways(const WorkKind &kind) const;
+  std::vector<std::size_t> either_or(const std::vector<Way> &ways) const;
   std::shared_ptr<Job> open_job(std::span<const core::Task> tasks, core::Control &control, std::size_t only);
   bool start_threads();
   bool is_stranded(const Job &job) const;

@@ -235,7 +235,8 @@ typedef struct tandem_speed {
   double latency_seconds;        /* of each task then: it takes this and its bytes / the speed of a lane */
   double alone_bytes_per_second; /* of data, when it did whole calls by itself; 0: not known */
   double alone_latency_seconds;  /* of each call then */
-  double gain;                   /* of a device: it and the CPU together, of what the CPU does alone; 0: not known */
+  double gain;                   /* of a device: its speed and the CPU's together over that of the CPU alone. The
+                                    device's alone where it never shares with the CPU (PoCL). 0: not known */
   uint64_t pays_from_bytes;      /* of a device: bytes of data in one call, from which on the call is faster with
                                     it; UINT64_MAX: none is, or not known. Of the CPU: 0 */
   int32_t is_this_machine;       /* the CPU is of that model */

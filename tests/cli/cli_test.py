@@ -217,6 +217,13 @@ class Command(unittest.TestCase):
         self.assertRegex(text, r"\ncpu +encode +10\+4 +8\.0 +10\.0 *\n")
         self.assertRegex(text, r"\ncuda:0 +encode +10\+4 +20\.0 +- +2\.80 +[\d.]+ MiB\n")
         self.assertRegex(text, r"\nopencl:0:0 .* 0\.90 +never\n")
+        # PoCL beside a slow CPU: each was seen by itself alone. And a CPU that never did a whole call.
+        for cpu, device, gain in ((speed("cpu", 0, 1e9), speed("opencl:0:0", 0, 4e9), 4), (speed("cpu", 1e9, 0), speed("cuda:0", 4e9, 0), 5)):
+            with open(file, "w") as stream:
+                json.dump({"tandem_tuning": 1, "entries": [], "speeds": [cpu, device]}, stream)
+            found = next(each for each in json.loads(self.ok("devices", "--json").stdout)["speeds"] if each["worker"] != "cpu")
+            self.assertAlmostEqual(found["gain"], gain)
+            self.assertTrue(0 < found["pays_from_bytes"] < 1e7, found)
         with open(file, "w") as stream:
             stream.write("no tuning file")
         self.assertEqual(json.loads(self.ok("devices", "--json").stdout)["speeds"], [])

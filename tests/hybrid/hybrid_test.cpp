@@ -779,7 +779,8 @@ TEST(HybridCopies, OnlyWhatTheDeviceCannotReachIsStaged) {
         for (auto &shard : stripe.inputs) body(shard.data(), shard.size());
         for (auto &shard : stripe.outputs) body(shard.data(), shard.size());
       };
-      if (where == Where::registered) for_all([](auto *data, std::size_t bytes) { core::register_memory(data, bytes); });
+      if (where == Where::registered)
+        for_all([](auto *data, std::size_t bytes) { core::register_memory(data, bytes); });
       const auto prepared = backend->prepare(stripe.matrix);
       for (int round = 0; round < 50 && looking->staged_inputs + looking->direct_inputs == 0; ++round) {
         stripe.reset();
