@@ -16,9 +16,10 @@ constexpr std::uint64_t kGrainBytes = 1 << 10, kMostGrains = std::uint64_t{1} <<
 // The first chunk of a CPU lane of unknown speed: this part of the work, so that one a thousand times slower than the
 // rest is through with it in time.
 constexpr std::uint64_t kFirstPart = 4096, kMostFirstBytes = 64 << 10;
-constexpr double kNewest = 0.3;    // weight of the latest chunk in the speed of a CPU lane
-constexpr double kSurprise = 2;    // times faster or slower than before: the latest chunk alone counts
-constexpr double kGrowth = 8;      // of a device's largest piece so far, while its speed is learned
+constexpr double kNewest = 0.3;  // weight of the latest chunk in the speed of a CPU lane
+constexpr double kSurprise = 2;  // times faster or slower than before: the latest chunk alone counts
+constexpr double kPartOfPast = 0.125, kLeastLatencySeconds = 20e-6;  // no device answers sooner
+constexpr double kGrowth = 8;  // of a device's largest piece so far, while its speed is learned
 constexpr double kLeastWaitSeconds = 20e-6;
 constexpr double kRescueGain = 1.25;  // a piece is done again if that promises to be so many times faster
 
@@ -101,8 +102,8 @@ void Share::each_candidate(double now, std::size_t without, Body body) const {
       const Lane &lane = lanes_[i];
       if (i == without || !lane.is_here.load(std::memory_order_relaxed)) continue;
       const double end = lane.expected_end.load(std::memory_order_relaxed);
-      body(Candidate{speed, state.latency_seconds.load(std::memory_order_relaxed) +
-                                (end == 0 ? 0 : rest_seconds(end, now))});
+      body(Candidate{speed,
+                     state.latency_seconds.load(std::memory_order_relaxed) + (end == 0 ? 0 : rest_seconds(end, now))});
     }
   }
 }
@@ -124,18 +125,20 @@ double Share::chunk_bytes(unsigned index, double now) const noexcept {
   if (options_.policy != Policy::automatic) return static_cast<double>(options_.chunk_bytes);
   const double speed = lanes_[index].bytes_per_second.load(std::memory_order_relaxed);
   if (!(speed > 0)) return static_cast<double>(std::min(options_.work_bytes / kFirstPart, kMostFirstBytes));
-  const double finish = finish_seconds([&](auto body) { each_candidate(now, kNone, body); },
-                                       static_cast<double>(left_bytes()));
-  // While a device may end all at any moment, none is to wait for a chunk for half as long again.
+  const double finish =
+      finish_seconds([&](auto body) { each_candidate(now, kNone, body); }, static_cast<double>(left_bytes()));
+  // While a device may end all at any moment, none is to wait for a chunk much longer than it took until then.
   const bool may_end_early = unknown_pieces_.load(std::memory_order_relaxed) > 0;
-  return front_chunk(speed, finish, may_end_early ? (now - options_.start_seconds) / 2 : kNever);
+  const double most = std::max((now - options_.start_seconds) * kPartOfPast, kLeastLatencySeconds);
+  return front_chunk(speed, finish, may_end_early ? most : kNever);
 }
 
 Range Share::take_front(unsigned lane, double now) noexcept {
   for (std::uint64_t ends = ends_.load(); front_of(ends) < back_of(ends);) {
     const std::uint64_t left = back_of(ends) - front_of(ends);
     const double want = std::ceil(chunk_bytes(lane, now) / static_cast<double>(grain_bytes_));
-    const std::uint64_t taken = want < static_cast<double>(left) ? std::max<std::uint64_t>(static_cast<std::uint64_t>(want), 1) : left;
+    const std::uint64_t taken =
+        want < static_cast<double>(left) ? std::max<std::uint64_t>(static_cast<std::uint64_t>(want), 1) : left;
     const std::uint64_t front = front_of(ends) + taken;
     if (!ends_.compare_exchange_weak(ends, ends_of(front, back_of(ends)))) continue;
     const Range range = {position(front_of(ends)), position(front)};
@@ -199,8 +202,7 @@ std::optional<Piece> Share::take_back(unsigned index, double now) {
     if (range.bytes() > 0) return add_flight(index, range, now);
     ends = ends_.load();
   }
-  // Of an unknown device one lane is enough to find out.
-  if (returned_.empty() || (!speed.is_seen() && state.pieces > 0)) return std::nullopt;
+  if (returned_.empty()) return std::nullopt;
   return take_returned(index, want, now);
 }
 
@@ -272,8 +274,20 @@ void Share::finish(std::uint64_t piece, double now) {
   if (!state.group.is_in_place) {
     state.group.speed.observe(static_cast<double>(flight.range.bytes()), now - flight.start);
     set_speed(state);
+    expect_again(flight.lane);
   }
   over(piece);
+}
+
+// What the group's other lanes are at was expected with what was known when it began.
+void Share::expect_again(unsigned finished) {
+  const State &state = groups_[lanes_[finished].group];
+  for (Flight &each : pieces_) {
+    if (!each.in_use || each.lane == finished || lanes_[each.lane].group != lanes_[finished].group) continue;
+    if (std::isinf(each.expected_end)) unknown_pieces_.fetch_sub(1);
+    each.expected_end = each.start + state.group.speed.seconds_for(static_cast<double>(each.range.bytes()));
+    lanes_[each.lane].expected_end.store(each.expected_end, std::memory_order_relaxed);
+  }
 }
 
 void Share::disclaim(const Range &range) {
