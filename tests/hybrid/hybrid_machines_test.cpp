@@ -318,10 +318,9 @@ enum class Fault { slow, dies, hangs };
 
 // Half-way a fault hits some of the devices, up to all of them. The time over that of an omniscient restart: it knows
 // at the moment of the fault what happens, loses nothing that is done, and shares the rest ideally.
-double over_the_omniscient(std::uint64_t seed, Fault fault) {
+double over_the_omniscient(Simulation machine, Fault fault) {
   constexpr double kSlowFactor = 10;
-  Simulation machine = random_machine(seed);
-  learn(machine);
+  const std::uint64_t seed = machine.seed;
   const std::size_t count = machine.workers.size();
   std::size_t devices = 0;
   for (const SimulatedWorker &each : machine.workers) devices += !each.is_in_place();
@@ -361,17 +360,40 @@ double over_the_omniscient(std::uint64_t seed, Fault fault) {
   return result.makespan_seconds / (at + rest);
 }
 
+// All kinds of workers take part.
+bool is_shared(const Simulation &machine) {
+  const SimulationResult result = run(machine);
+  return std::all_of(machine.workers.begin(), machine.workers.end(), [&](const SimulatedWorker &each) {
+    return std::any_of(result.workers.begin(), result.workers.end(),
+                       [&](const auto &share) { return share.name == each.name && share.task_count > 0; });
+  });
+}
+
+double longest_latency(const Simulation &machine) {
+  double longest = 0;
+  for (const SimulatedWorker &each : machine.workers) longest = std::max(longest, each.latency_seconds);
+  return longest;
+}
+
+constexpr double kLongRun = 50;
+
 class HybridMachinesFault : public testing::TestWithParam<std::tuple<Fault, const char *>> {};
 
 TEST_P(HybridMachinesFault, OverTheOmniscient) {
   constexpr std::uint64_t kFirst = 3'000'000;
   const auto [fault, what] = GetParam();
-  Figures time(what);
+  Figures time(what), long_runs("  of these, runs of 50 latencies and more");
   Slice slice(4);
   for (std::uint64_t seed = kFirst + slice.first(); seed < kFirst + kMachines; seed += slice.step()) {
-    const Simulation machine = random_machine(seed);
+    Simulation machine = random_machine(seed);
     if (machine.workers.size() < 2 || machine.workers.back().is_in_place()) continue;
-    time.add(seed, over_the_omniscient(seed, fault));
+    learn(machine);
+    machine.seed = seed;
+    // A device that does a run alone and hangs has a deadline of real time, which is not simulated.
+    if (!is_shared(machine)) continue;
+    const double ratio = over_the_omniscient(machine, fault);
+    time.add(seed, ratio);
+    if (ideal_seconds(machine) >= kLongRun * longest_latency(machine)) long_runs.add(seed, ratio);
   }
   EXPECT_LE(time.worst(), 1.3);
 }
