@@ -9,8 +9,8 @@ namespace {
 // hand-over and kernel start cost a hundred times, nor more than what a lowered budget may wait for.
 constexpr double kPartOfRest = 0.25, kLeastChunkSeconds = 5e-6, kMostChunkSeconds = 2e-3;
 
-// About twice what the fastest device moves while it answers (30 GB/s, 2 ms).
-constexpr double kShortRunBytes = 128 << 20;
+// About what the two lanes of the fastest device move while it answers (30 GB/s each, 5 ms).
+constexpr double kShortRunBytes = 384 << 20;
 constexpr double kFirstBytes = 8 << 20, kFirstBytesInSharedMemory = 1 << 20;
 
 }  // namespace

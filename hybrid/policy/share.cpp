@@ -18,7 +18,8 @@ constexpr std::uint64_t kGrainBytes = 1 << 10, kMostGrains = std::uint64_t{1} <<
 constexpr std::uint64_t kFirstPart = 4096, kMostFirstBytes = 64 << 10;
 constexpr double kNewest = 0.3;  // weight of the latest chunk in the speed of a CPU lane
 constexpr double kSurprise = 2;  // times faster or slower than before: the latest chunk alone counts
-constexpr double kGrowth = 8;    // of a device's largest piece so far, while its speed is learned
+constexpr double kPartOfPast = 0.125, kLeastLatencySeconds = 20e-6;  // no device answers sooner
+constexpr double kGrowth = 8;  // of a device's largest piece so far, while its speed is learned
 constexpr double kLeastWaitSeconds = 20e-6;
 constexpr double kRescueGain = 1.25;  // a piece is done again if that promises to be so many times faster
 
@@ -132,9 +133,10 @@ double Share::chunk_bytes(unsigned index, double now) const noexcept {
   if (!(speed > 0)) return static_cast<double>(std::min(options_.work_bytes / kFirstPart, kMostFirstBytes));
   const double finish =
       finish_seconds([&](auto body) { each_candidate(now, kNone, body); }, static_cast<double>(left_bytes()));
-  // While a device may end all at any moment, none is to wait for a chunk for half as long again.
+  // While a device may end all at any moment, none is to wait for a chunk much longer than it took until then.
   const bool may_end_early = unknown_pieces_.load(std::memory_order_relaxed) > 0;
-  return front_chunk(speed, finish, may_end_early ? (now - options_.start_seconds) / 2 : kNever);
+  const double most = std::max((now - options_.start_seconds) * kPartOfPast, kLeastLatencySeconds);
+  return front_chunk(speed, finish, may_end_early ? most : kNever);
 }
 
 Range Share::take_front(unsigned lane, double now) noexcept {
@@ -207,8 +209,7 @@ std::optional<Piece> Share::take_back(unsigned index, double now) {
     if (range.bytes() > 0) return add_flight(index, range, now);
     ends = ends_.load();
   }
-  // Of an unknown device one lane is enough to find out.
-  if (returned_.empty() || (!speed.is_seen() && state.pieces > 0)) return std::nullopt;
+  if (returned_.empty()) return std::nullopt;
   return take_returned(index, want, now);
 }
 
@@ -280,8 +281,20 @@ void Share::finish(std::uint64_t piece, double now) {
   if (!state.group.is_in_place) {
     state.group.speed.observe(static_cast<double>(flight.range.bytes()), now - flight.start);
     set_speed(state);
+    expect_again(flight.lane);
   }
   over(piece);
+}
+
+// What the group's other lanes are at was expected with what was known when it began.
+void Share::expect_again(unsigned finished) {
+  const State &state = groups_[lanes_[finished].group];
+  for (Flight &each : pieces_) {
+    if (!each.in_use || each.lane == finished || lanes_[each.lane].group != lanes_[finished].group) continue;
+    if (std::isinf(each.expected_end)) unknown_pieces_.fetch_sub(1);
+    each.expected_end = each.start + state.group.speed.seconds_for(static_cast<double>(each.range.bytes()));
+    lanes_[each.lane].expected_end.store(each.expected_end, std::memory_order_relaxed);
+  }
 }
 
 void Share::disclaim(const Range &range) {

@@ -152,6 +152,7 @@ class Share {
   Piece take_returned(unsigned lane, double want, double now);
   Piece add_flight(unsigned lane, const Range &range, double now);
   double contest_from(const Flight &flight, double left, double now) const;
+  void expect_again(unsigned finished);
   void contest(Flight &flight);
   void put_back_rest(const Range &range);
   void over(std::uint64_t piece) noexcept;

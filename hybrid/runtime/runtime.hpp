@@ -171,7 +171,8 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   std::list<std::shared_ptr<Job>> jobs_;
   std::atomic<std::uint64_t> jobs_version_{0};  // changes with jobs_
   Memory memory_;
-  std::map<WorkKind, std::size_t> told_;           // what was chosen last
+  std::map<WorkKind, std::size_t> told_;  // what was chosen last
+  std::map<WorkKind, std::uint64_t> runs_;
   double ideal_seconds_ = 0, shared_seconds_ = 0;  // of all shared runs
   bool stopping_ = false;
 };

@@ -117,7 +117,7 @@ class Machine {
     return resources_.size() - 1;
   }
 
-  // As the real one before a run: who is left out of it.
+  // As the real one before a run: who is left out of it. If all who were chosen fail, the others do the rest.
   void choose_who() {
     std::vector<Way> ways;
     for (const Group &each : groups_) ways.push_back({each.speed, {}, each.lanes});
@@ -253,6 +253,12 @@ class Machine {
     }
     state.claimed.clear();
     share_.retire(index);
+    if (std::all_of(state_.begin(), state_.end(), [](const State &each) { return each.dead || each.away; })) join_all();
+  }
+
+  void join_all() {
+    for (unsigned i = 0; i < state_.size(); ++i)
+      if (std::exchange(state_[i].away, false) && !state_[i].dead) share_.enter(i);
   }
 
   void sum_up() {
