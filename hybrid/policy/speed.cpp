@@ -10,6 +10,7 @@ namespace {
 constexpr double kKept = 0.93;             // of a task's weight when the next one comes
 constexpr double kFirstUncertainty = 0.3;  // until tasks were compared with what was expected of them
 constexpr double kSurprise = 2;            // times faster or slower than expected: the worker has changed
+constexpr double kSmall = 0.25;            // of the mean size
 constexpr double kTwoSizes = 0.15;         // least relative variance of sizes for which a line is fitted
 constexpr double kMostLatency = 0.95;      // of the shortest task's time
 
@@ -29,7 +30,9 @@ void Speed::observe(double bytes, double seconds) noexcept {
     const double factor = seconds / seconds_for(bytes);
     const double off = std::abs(factor - 1);
     const bool is_surprise = factor > kSurprise || factor < 1 / kSurprise;
-    if (is_surprise && bytes * seconds_per_byte_ > latency_) {
+    // A task far smaller than the mean tells of latency, not of speed.
+    const bool is_small = bytes < kSmall * bytes_ / weight_;
+    if (is_surprise && !is_small && bytes * seconds_per_byte_ > latency_) {
       // As if it had always been so: a mean of old and new would be wrong for long.
       const double weight = 1 / (factor * factor);
       weight_ *= weight;
