@@ -202,23 +202,24 @@ class HybridBackend final : public core::Backend {
     const bool is_cpu = members[member].is_in_place;
     core::Backend &backend = is_cpu ? *options_.alone : *members[member].backend;
     const double start = base::Timeline::now();
+    // The XOR is done where it is done once, whatever becomes of the device.
+    if (!is_cpu && members.size() > 1 && tasks.front().mode == core::Mode::accumulate) {
+      all.run(tasks, control, member);
+      return all.ran_alone(member, kind_of(tasks.front()), work.bytes(), base::Timeline::now() - start);
+    }
     try {
-      if (!is_cpu && members.size() > 1 && tasks.front().mode == core::Mode::accumulate) {
-        all.run(tasks, control, member);  // where the XOR is done once, whatever becomes of the device
-      } else {
-        Chunk chunk(backend);
-        for (const TaskPart &part : chunk.cut(work, {0, work.bytes()})) {
-          const HybridPrepared &prepared = hybrid_of(work.task(part.task));
-          chunk.prepared.push_back(is_cpu ? prepared.small.get() : prepared.of(member, backend).get());
-        }
-        chunk.lay_out(work, Staged::nothing);
-        const core::TaskNeeds needs(core::Budget::kGpu, control.needs());
-        core::Hold hold(is_cpu || options_.policy == Policy::free ? nullptr : options_.resources, needs.get());
-        hold.next_task();
-        const core::RecordedRun recorded(is_cpu ? nullptr : options_.timeline, backend.traits().name, chunk.tasks());
-        chunk.run(control);
-        chunk.merge_mismatches(work);
+      Chunk chunk(backend);
+      for (const TaskPart &part : chunk.cut(work, {0, work.bytes()})) {
+        const HybridPrepared &prepared = hybrid_of(work.task(part.task));
+        chunk.prepared.push_back(is_cpu ? prepared.small.get() : prepared.of(member, backend).get());
       }
+      chunk.lay_out(work, Staged::nothing);
+      const core::TaskNeeds needs(core::Budget::kGpu, control.needs());
+      core::Hold hold(is_cpu || options_.policy == Policy::free ? nullptr : options_.resources, needs.get());
+      hold.next_task();
+      const core::RecordedRun recorded(is_cpu ? nullptr : options_.timeline, backend.traits().name, chunk.tasks());
+      chunk.run(control);
+      chunk.merge_mismatches(work);
     } catch (const base::Error &error) {
       if (is_cpu || members.size() == 1 || error.status() == TANDEM_ERROR_CANCELLED) throw;
       all.failed_alone(member, std::current_exception());

@@ -298,6 +298,7 @@ void Runtime::do_piece(Lane &lane, Job &job, const Piece &piece, Chunk &chunk, L
 void Runtime::device_failed(Lane &lane, Job &job, std::exception_ptr error) {
   MemberState &state = *members_[lane.member];
   job.device_error = error;
+  job.has_failed[lane.member] = true;
   count_failure(state, error);
   retire(job, lane.member);
   if (state.is_out)

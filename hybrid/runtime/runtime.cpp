@@ -216,6 +216,8 @@ std::shared_ptr<Job> Runtime::open_job(std::span<const core::Task> tasks, core::
   job->what = text_of(kind);
   job->start_seconds = now();
   job->is_ready.resize(members_.size());
+  job->has_failed.resize(members_.size());
+  job->is_for_one = only != kTogether;
   if (Member &cpu = members_.front()->member; cpu.is_in_place) {
     for (const core::Task &each : tasks) job->cpu_forms.push_back(hybrid_of(each).of(0, *cpu.backend).get());
   }
@@ -282,6 +284,7 @@ void Runtime::wait_until_over(Job &job, Lock &lock) {
       give_up_late_lanes(at);
       job.share.look(at);
       wake_for_returns(job);
+      if (is_stranded(job) && job.is_for_one) let_all_in(job);
       if (is_stranded(job) && (!start_threads() || is_stranded(job))) return;
     } catch (...) {
       job.error = std::current_exception();
@@ -291,6 +294,16 @@ void Runtime::wait_until_over(Job &job, Lock &lock) {
     const double wait = std::min(job.share.next_look(at) - at, kCancelSeconds);
     job.changed.wait_for(lock, seconds(wait));
   }
+}
+
+// The one member that was to do the run is lost: the others do the rest.
+void Runtime::let_all_in(Job &job) {
+  job.is_for_one = false;
+  for (const auto &lane : lanes_)
+    if (lane->index < job.share.lane_count() && lane->job == nullptr && lane->thread.joinable() &&
+        can_work(*members_[lane->member]) && !job.has_failed[lane->member])
+      job.share.revive(lane->index);
+  work_there_.notify_all();
 }
 
 // The caller's memory is its own again afterwards.

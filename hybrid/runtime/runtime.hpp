@@ -34,6 +34,8 @@ struct Job {
   WorkKind kind = {};
   std::vector<const core::Prepared *> cpu_forms;  // of each task
   std::vector<bool> is_ready;                     // by member: its forms are made
+  std::vector<bool> has_failed;                   // the same: in this run
+  bool is_for_one = false;                        // the others come in when it is lost
   std::string what;                               // "assign 4x10", for people
   double start_seconds = 0;
   std::uint64_t returns_seen = 0;
@@ -69,7 +71,8 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   void forget_alone(std::size_t member, const WorkKind &kind);
   void failed_alone(std::size_t member, std::exception_ptr error);  // its work is done by others
 
-  // Runs tasks of host memory, all with rows, columns and bytes, on all members or on this one. Throws Error.
+  // Runs tasks of host memory, all with rows, columns and bytes, on all members or on this one; if that one is lost,
+  // the others do the rest. Throws Error.
   void run(std::span<const core::Task> tasks, core::Control &control, std::size_t only = kTogether);
 
   // Ends the threads. One whose device does not answer is left behind, with all that it may still write to.
@@ -133,6 +136,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   std::shared_ptr<Job> open_job(std::span<const core::Task> tasks, core::Control &control, std::size_t only);
   bool start_threads();
   bool is_stranded(const Job &job) const;
+  void let_all_in(Job &job);
   void wait_until_over(Job &job, Lock &lock);
   void close_job(Job &job, Lock &lock);
   void give_up_late_lanes(double at);

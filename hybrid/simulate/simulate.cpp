@@ -76,7 +76,7 @@ class Machine {
     for (unsigned i = 0; i < state_.size(); ++i) add(simulation_.workers[i].fails_at_seconds, Event::What::failure, i);
     for (const unsigned i : by_speed_) idle_.push_back(i);
     hand_out();
-    while (!share_.is_done() && !events_.empty()) {
+    while (!share_.is_done() && !events_.empty() && !all_dead()) {
       const Event event = events_.top();
       events_.pop();
       now_ = event.seconds;
@@ -254,6 +254,10 @@ class Machine {
     state.claimed.clear();
     share_.retire(index);
     if (std::all_of(state_.begin(), state_.end(), [](const State &each) { return each.dead || each.away; })) join_all();
+  }
+
+  bool all_dead() const {
+    return std::all_of(state_.begin(), state_.end(), [](const State &each) { return each.dead; });
   }
 
   void join_all() {

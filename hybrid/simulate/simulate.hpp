@@ -13,10 +13,11 @@
 namespace tandem::hybrid {
 
 inline constexpr double kNeverSeconds = std::numeric_limits<double>::infinity();
+inline constexpr double kLeastDeviceLatencySeconds = 20e-6;
 
 // One worker as it really is. A task of c bytes takes (latency + c / bytes_per_second) * (1 + jitter * r), r uniform in
 // [-1, 1]. Neighbours with the same name and numbers are lanes of one group. One whose name begins with "cpu" works in
-// place, at the front; the others are devices.
+// place, at the front, unless its latency is a device's; the others are devices.
 struct SimulatedWorker {
   std::string name;  // of its resource, too: each task holds one of it
   double bytes_per_second = 0;
@@ -37,7 +38,7 @@ struct SimulatedWorker {
   unsigned member_count = 1, inner_count = 0;
   double spawn_seconds = 0;
 
-  bool is_in_place() const { return name.starts_with("cpu"); }
+  bool is_in_place() const { return name.starts_with("cpu") && latency_seconds < kLeastDeviceLatencySeconds; }
 };
 
 struct Simulation {

@@ -294,7 +294,8 @@ class Command(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         parts = list(xml.etree.ElementTree.parse(picture).iter())
         words = ["".join(part.itertext()) for part in parts if part.tag.endswith("text")]
-        self.assertIn(f"cores: {result['makespan_seconds']:.1f} s; tasks: cpu {cpu['tasks']}, gpu {gpu['tasks']}", words)
+        title = rf"cores: {result['makespan_seconds']:.2f} s; efficiency [\d.]+; tasks: cpu {cpu['tasks']}, gpu {gpu['tasks']}"
+        self.assertTrue(any(re.fullmatch(title, word) for word in words), words)
         self.assertEqual([word for word in words if word.startswith(("cpu", "gpu"))], 2 * threads)
         colors = [part.get("fill") for part in parts if part.tag.endswith("path")]
         self.assertEqual(colors, 2 * (4 * [colors[0]] + [colors[4]]))  # one of each kind, the same in both
@@ -423,10 +424,10 @@ class Command(unittest.TestCase):
         self.assertFalse(os.path.exists(self.shards))
 
     def test_timelines_are_drawn_on_one_axis(self):
-        board = ("simulate", "--worker", "cpu:2x1", "--worker", "board:1x6", "--chunk", "1MiB", "--quiet")
+        board = ("simulate", "--worker", "cpu:2x1", "--worker", "board:1x6", "--policy", "free", "--chunk", "64MiB", "--quiet")
         short, long, files = self.path("short.json"), self.path("long.json"), self.path("files.json")
         self.ok(*board, "--work", "1GiB", "--timeline", short)
-        self.ok(*board, "--work", "4GiB", "--policy", "free", "--timeline", long)
+        self.ok(*board, "--work", "4GiB", "--timeline", long)
         self.encode("--backend", "cpu", "--timeline", files)
         plot = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "plot.py"), "timeline"]
 

@@ -184,9 +184,13 @@ TEST(Table, SpeedsThatMakeNoSenseAreLeftOut) {
   std::vector<json> &bad = forms.list;
   bad = {json(1), json::object(), json(nullptr)};
   forms.each_member({nullptr, -1});
+  // No speed at all. One of the two, or a latency, may be 0: it is not known.
+  json without = good;
+  without["bytes_per_second"] = without["alone_bytes_per_second"] = 0;
+  bad.push_back(std::move(without));
   const auto with = [&](const char *name, json value) { forms.with(name, std::move(value)); };
   with("k", 0), with("m", 257), with("lanes", 0), with("lanes", 65'537), with("operation", "explode");
-  with("bytes_per_second", 0), with("bytes_per_second", 1e16), with("alone_bytes_per_second", 1e16);
+  with("bytes_per_second", 0.5), with("bytes_per_second", 1e16), with("alone_bytes_per_second", 1e16);
   with("latency_seconds", 1e5), with("worker", "a\nb"), with("machine", std::string(300, 'x')), with("date", "now");
   json all = file;
   all["speeds"] = bad;
