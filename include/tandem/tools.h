@@ -287,8 +287,8 @@ typedef struct tandem_simulate_result {
   size_t worker_count;                         /* how many there are; the first worker_capacity were written */
   uint64_t task_count;
   double makespan_seconds;
-  double efficiency;         /* (work / sum of the speeds that the workers had in this run) / makespan */
-  double nominal_efficiency; /* the same with the speeds that were asked for */
+  double efficiency;         /* the least possible time, with the speeds of this run and a latency each, / makespan */
+  double nominal_efficiency; /* (work / sum of the speeds that were asked for) / makespan */
 } tandem_simulate_result;
 
 /* Simulates one job.

@@ -181,7 +181,8 @@ TEST_F(Hybrid, TellsFromWhichSizeOnADevicePays) {
   const auto entry = [&](const std::string &worker, double rate, double alone, double latency) {
     return "{\"machine\":\"" + machine + "\",\"worker\":\"" + worker +
            "\",\"operation\":\"encode\",\"k\":10,\"m\":4,\"lanes\":2,\"bytes_per_second\":" + std::to_string(rate) +
-           ",\"alone_bytes_per_second\":" + std::to_string(alone) + ",\"alone_latency_seconds\":0,\"latency_seconds\":" + std::to_string(latency) +
+           ",\"alone_bytes_per_second\":" + std::to_string(alone) +
+           ",\"alone_latency_seconds\":0,\"latency_seconds\":" + std::to_string(latency) +
            ",\"date\":\"2025-11-21T16:55:20Z\"}";
   };
   std::ofstream(file_) << "{\"tandem_tuning\":1,\"entries\":[],\"speeds\":[" << entry("cpu", 4e9, 5e9, 0) << ","
@@ -195,7 +196,8 @@ TEST_F(Hybrid, TellsFromWhichSizeOnADevicePays) {
   EXPECT_LT(list[1].pays_from_bytes, 10'000'000u);
   EXPECT_DOUBLE_EQ(list[2].gain, 0.9);
   EXPECT_EQ(list[2].pays_from_bytes, UINT64_MAX);
-  std::ofstream(file_) << "{\"tandem_tuning\":1,\"entries\":[],\"speeds\":[" << entry("cuda:0", 10e9, 0, 100e-6) << "]}";
+  std::ofstream(file_) << "{\"tandem_tuning\":1,\"entries\":[],\"speeds\":[" << entry("cuda:0", 10e9, 0, 100e-6)
+                       << "]}";
   EXPECT_EQ(speeds(file_).at(0).gain, 0) << "of the CPU nothing is known";
   EXPECT_EQ(speeds(file_).at(0).pays_from_bytes, UINT64_MAX);
 }
