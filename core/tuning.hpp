@@ -76,7 +76,7 @@ struct SpeedEntry {
   // bytes takes its latency and b / speed.
   double bytes_per_second = 0, latency_seconds = 0;
   double alone_bytes_per_second = 0, alone_latency_seconds = 0;
-  std::string date;                                   // UTC, "2025-11-21T16:55:20Z": compared as text
+  std::string date;  // UTC, "2025-11-21T16:55:20Z": compared as text
 };
 // Machine, worker, operation, k and m.
 bool same_key(const SpeedEntry &a, const SpeedEntry &b) noexcept;
