@@ -200,7 +200,7 @@ std::unique_ptr<core::Backend> make_hybrid(tandem_context &context, const Settin
   hybrid::Options options;
   options.policy = settings.policy;
   options.resources = context.budget.get();
-  options.timeline = context.timeline.get();
+  options.timeline = context.timeline;
   use_tuning_file(options, context);
   bool has_cpu = !is_named;
   if (is_named) {

@@ -217,7 +217,8 @@ class HybridBackend final : public core::Backend {
       const core::TaskNeeds needs(core::Budget::kGpu, control.needs());
       core::Hold hold(is_cpu || options_.policy == Policy::free ? nullptr : options_.resources, needs.get());
       hold.next_task();
-      const core::RecordedRun recorded(is_cpu ? nullptr : options_.timeline, backend.traits().name, chunk.tasks());
+      const core::RecordedRun recorded(is_cpu ? nullptr : options_.timeline.get(), backend.traits().name,
+                                       chunk.tasks());
       chunk.run(control);
       chunk.merge_mismatches(work);
     } catch (const base::Error &error) {

@@ -44,11 +44,11 @@ struct Options {
   std::shared_ptr<core::Backend> alone;
   std::string name = "hybrid";  // in its traits, until devices were discovered
   Policy policy = Policy::automatic;
-  std::uint64_t chunk_bytes = 8 << 20;     // moved by a task; policies free and budget
-  std::uint64_t inline_bytes = 256 << 10;  // a run that moves fewer is done by `alone`
-  core::Budget *resources = nullptr;       // outlives the backend; holds within one chunk
-  base::Timeline *timeline = nullptr;      // the same; null: none is asked for
-  double least_deadline_seconds = 10;      // a device that has not answered for so long is given up
+  std::uint64_t chunk_bytes = 8 << 20;       // moved by a task; policies free and budget
+  std::uint64_t inline_bytes = 256 << 10;    // a run that moves fewer is done by `alone`
+  core::Budget *resources = nullptr;         // outlives the backend; holds within one chunk
+  std::shared_ptr<base::Timeline> timeline;  // null: none is asked for. A lane that hangs may outlive the backend
+  double least_deadline_seconds = 10;        // a device that has not answered for so long is given up
   // The model of the CPU; what earlier processes learned on such a machine; and who is told, when the backend ends,
   // what this one has. May throw.
   std::string machine;

@@ -12,6 +12,8 @@
 namespace tandem::hybrid {
 namespace {
 
+constexpr double kLongestWaitSeconds = 0.02;
+
 double now() noexcept { return base::Timeline::now(); }
 
 }  // namespace
@@ -183,6 +185,8 @@ bool Runtime::work_on_device(Lane &lane, Chunk &chunk, double *look_again, Lock 
     }
     *look_again = std::min(*look_again, job->share.next_look(now()));
   }
+  // While the lock was let go, work of a run that was looked at before may have come back.
+  if (!jobs.empty()) *look_again = std::min(*look_again, now() + kLongestWaitSeconds);
   return false;
 }
 

@@ -854,7 +854,7 @@ TEST(HybridTimeline, IsWrittenAtTheEnd) {
   const std::string path = testing::TempDir() + "/tandem_timeline_" + std::to_string(getpid()) + ".json";
   hybrid::Options given = options({cpu(2), device("gpu")}, Policy::free);
   const auto timeline = std::make_shared<base::Timeline>(path, base::Log());
-  given.timeline = timeline.get();
+  given.timeline = timeline;
   {
     const auto backend = hybrid::make_backend(given, {});
     Stripe stripe;
