@@ -153,11 +153,11 @@ unsigned Timeline::row_of_this_thread(std::string_view kind, std::string_view ro
 }
 
 void Timeline::add(const Span &span) noexcept {
-  if (!is_of_this_process()) return;
+  if (!is_of_this_process() || span.row == kNoRow) return;
   try {
     {
       const std::lock_guard lock(mutex_);
-      if (spans_.size() < most_spans_ && span.row < rows_.size()) {
+      if (spans_.size() < most_spans_) {
         auto what = whats_.find(span.what);
         if (what == whats_.end()) what = whats_.emplace(span.what).first;
         spans_.push_back(span);

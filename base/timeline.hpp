@@ -72,7 +72,6 @@ class Timeline {
  private:
   bool is_of_this_process() const noexcept { return generation_ == fork_generation(); }
   unsigned find_or_add(std::string_view name, std::string_view kind);
-  void say_full() noexcept;
 
   const std::string file_;
   const Log log_;

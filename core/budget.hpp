@@ -93,6 +93,12 @@ class Hold {
     is_held_ = true;
   }
 
+  // The same where waiting is not possible. False: next_task() has to be called first.
+  bool keep() noexcept {
+    if (is_held_) is_held_ = budget_->keep(needs_);
+    return is_held_ || budget_ == nullptr || !budget_->is_limited();
+  }
+
  private:
   Budget *budget_;
   std::span<const Need> needs_;

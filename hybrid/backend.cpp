@@ -103,6 +103,9 @@ class HybridBackend final : public core::Backend {
     const auto is_on_device = [](const Task &task) { return task.memory != MemoryKind::host; };
     if (tasks.size() != 1 || !is_on_device(tasks.front())) return Backend::submit(tasks, control);
     const OnMember own(*this, tasks.front());
+    const core::TaskNeeds needs(core::Budget::kGpu, control.needs());
+    core::Hold hold(budget(), needs.get());
+    hold.next_task();
     return own.backend->submit({&own.task, 1}, control);
   }
 
@@ -183,6 +186,8 @@ class HybridBackend final : public core::Backend {
     return options_.alone != nullptr ? *options_.alone : *options_.members.front().backend;
   }
 
+  core::Budget *budget() const noexcept { return options_.policy != Policy::free ? options_.resources : nullptr; }
+
   static WorkKind kind_of(const Task &task) { return {task.mode, task.prepared->columns(), task.prepared->rows()}; }
 
   void run_small(Task task, Control &control) {
@@ -197,16 +202,23 @@ class HybridBackend final : public core::Backend {
   // One member does all of it, or they share it.
   void run_by(Runtime &all, std::size_t member, std::span<const Task> tasks, Control &control) {
     const Work work(tasks);
-    if (member == kTogether) return all.run(tasks, control);
+    if (member == kTogether) {
+      all.run(tasks, control);
+      return;
+    }
     const std::vector<Member> members = all.members();
     const bool is_cpu = members[member].is_in_place;
     core::Backend &backend = is_cpu ? *options_.alone : *members[member].backend;
     const double start = base::Timeline::now();
     // The XOR is done where it is done once, whatever becomes of the device.
     if (!is_cpu && members.size() > 1 && tasks.front().mode == core::Mode::accumulate) {
-      all.run(tasks, control, member);
-      return all.ran_alone(member, kind_of(tasks.front()), work.bytes(), base::Timeline::now() - start);
+      if (all.run(tasks, control, member))
+        all.ran_alone(member, kind_of(tasks.front()), work.bytes(), base::Timeline::now() - start);
+      return;
     }
+    const core::TaskNeeds needs(core::Budget::kGpu, control.needs());
+    core::Hold hold(is_cpu ? nullptr : budget(), needs.get());
+    hold.next_task();
     try {
       Chunk chunk(backend);
       for (const TaskPart &part : chunk.cut(work, {0, work.bytes()})) {
@@ -214,9 +226,6 @@ class HybridBackend final : public core::Backend {
         chunk.prepared.push_back(is_cpu ? prepared.small.get() : prepared.of(member, backend).get());
       }
       chunk.lay_out(work, Staged::nothing);
-      const core::TaskNeeds needs(core::Budget::kGpu, control.needs());
-      core::Hold hold(is_cpu || options_.policy == Policy::free ? nullptr : options_.resources, needs.get());
-      hold.next_task();
       const core::RecordedRun recorded(is_cpu ? nullptr : options_.timeline.get(), backend.traits().name,
                                        chunk.tasks());
       chunk.run(control);
@@ -224,7 +233,8 @@ class HybridBackend final : public core::Backend {
     } catch (const base::Error &error) {
       if (is_cpu || members.size() == 1 || error.status() == TANDEM_ERROR_CANCELLED) throw;
       all.failed_alone(member, std::current_exception());
-      return run_by(all, choice(all, tasks), tasks, control);
+      const bool is_for_cpu = error.status() == TANDEM_ERROR_UNSUPPORTED && options_.alone != nullptr;
+      return run_by(all, is_for_cpu ? 0 : choice(all, tasks), tasks, control);
     }
     all.ran_alone(member, kind_of(tasks.front()), work.bytes(), base::Timeline::now() - start);
   }
@@ -234,14 +244,13 @@ class HybridBackend final : public core::Backend {
   void try_out(Runtime &all, std::vector<Task> *tasks, Control &control) {
     for (const std::size_t member : all.to_try_again(kind_of(tasks->front()), kTryAgainRuns))
       do_part(all, member, kTryAgainPart, tasks, control);
-    while (const std::optional<std::size_t> member = all.untried(kind_of(tasks->front()))) {
-      const WorkKind kind = kind_of(tasks->front());
-      do_part(all, *member, kTryPart, tasks, control);
-      if (tasks->empty()) return;
-      all.forget_alone(*member, kind);
-      do_part(all, *member, kTryPart, tasks, control);
-      do_part(all, *member, kTryPart / 2, tasks, control);
-      if (tasks->empty()) return;
+    if (tasks->empty()) return;
+    const WorkKind kind = kind_of(tasks->front());
+    for (const std::size_t member : all.untried(kind)) {
+      do_part(all, member, kTryPart, tasks, control);
+      all.forget_alone(member, kind);
+      do_part(all, member, kTryPart, tasks, control);
+      do_part(all, member, kTryPart / 2, tasks, control);
     }
   }
 
@@ -256,6 +265,10 @@ class HybridBackend final : public core::Backend {
 
   void run_on_device(const Task &task, Control &control) {
     const OnMember own(*this, task);
+    const core::TaskNeeds needs(core::Budget::kGpu, control.needs());
+    core::Hold hold(budget(), needs.get());
+    hold.next_task();
+    const core::RecordedRun recorded(options_.timeline.get(), own.backend->traits().name, {&own.task, 1});
     own.backend->run({&own.task, 1}, control);
   }
 
@@ -297,7 +310,7 @@ class HybridBackend final : public core::Backend {
     };
     try {
       state.search = std::thread(search);
-    } catch (const std::system_error &) {
+    } catch (const std::exception &) {
       log_.say(TANDEM_LOG_WARNING, "hybrid: no thread to look for devices: the CPU does all");
     }
   }

@@ -80,11 +80,6 @@ void Share::retire(unsigned index) noexcept {
   lanes_[index].retired = true;
 }
 
-void Share::revive(unsigned index) noexcept {
-  lanes_[index].retired = false;
-  enter(index);
-}
-
 void Share::set_speed(State &state) {
   const Speed &speed = state.group.speed;
   state.latency_seconds.store(speed.is_seen() ? speed.latency_seconds() : 0, std::memory_order_relaxed);

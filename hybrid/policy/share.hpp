@@ -87,7 +87,7 @@ class Share {
   // Not waited for any more: its range goes to the others, and its lane gets no more of this run.
   void give_up(std::uint64_t piece);
   void retire(unsigned lane) noexcept;
-  void revive(unsigned lane) noexcept;  // it may take work again
+  void allow(unsigned lane) noexcept { lanes_[lane].retired = false; }  // it may take work again
   bool is_retired(unsigned lane) const noexcept { return lanes_[lane].retired; }
 
   // With nothing left to take: gives a piece that is late to the others as well, if that is worth it. True: one was.

@@ -38,6 +38,7 @@ void Runtime::work(Lane &lane) {
         job->changed.notify_all();
       }
     }
+    lane.hold.reset();
     end(lane);
     if (did_something || stopping_) continue;
     if (std::isinf(look_again)) {
@@ -95,31 +96,37 @@ void Runtime::end(Lane &lane) {
 bool Runtime::work_on_cpu(Lane &lane, Chunk &chunk, Lock &lock) {
   const std::shared_ptr<Job> job = next_job(lane);
   if (job == nullptr) return false;
-  begin(lane, job);
-  const Touch touch(*job);
-  const std::uint64_t version = jobs_version_.load();
+  const core::TaskNeeds needs(core::Budget::kCpu, job->control->needs());
+  core::Hold hold(budget(), needs.get());
   std::exception_ptr error;
   try {
+    if (budget() != nullptr && budget()->is_limited()) {
+      const Unlocked unlocked(lock);
+      hold.next_task();  // before the run counts on this lane
+    }
+    if (job->closed.load() || stopping_) return true;
+    begin(lane, job);
+    const Touch touch(*job);
+    const std::uint64_t version = jobs_version_.load();
     const Unlocked unlocked(lock);
-    do_chunks(lane, *job, chunk, version);
+    do_chunks(lane, *job, chunk, hold, version);
   } catch (...) {
     error = std::current_exception();
   }
-  if (error && !job->error) job->error = error;
+  if (error && !job->error) {
+    job->error = error;
+    job->changed.notify_all();
+  }
   return true;
 }
 
-// Chunk after chunk, without the lock, until there is none or another run wants a part of the lanes.
-void Runtime::do_chunks(Lane &lane, Job &job, Chunk &chunk, std::uint64_t version) {
-  const core::TaskNeeds needs(core::Budget::kCpu, job.control->needs());
-  core::Hold hold(budget(), needs.get());
+// Chunk after chunk, without the lock, until there is none, another run wants a part of the lanes, or other tasks wait
+// for what this one holds.
+void Runtime::do_chunks(Lane &lane, Job &job, Chunk &chunk, core::Hold &hold, std::uint64_t version) {
   double at = now();
-  while (job.is_open() && jobs_version_.load(std::memory_order_relaxed) == version) {
-    if (budget() != nullptr && budget()->is_limited()) {
-      hold.next_task();
-      if (!job.is_open()) return;
-      at = now();  // waiting is no work
-    }
+  for (bool is_first = true; job.is_open() && jobs_version_.load(std::memory_order_relaxed) == version;
+       is_first = false) {
+    if (!is_first && !hold.keep()) return;
     Range range = job.share.take_front(lane.index, at);
     std::optional<Piece> returned;
     if (range.bytes() == 0) {
@@ -154,6 +161,7 @@ void Runtime::do_chunks(Lane &lane, Job &job, Chunk &chunk, std::uint64_t versio
 
 bool Runtime::work_on_device(Lane &lane, Chunk &chunk, double *look_again, Lock &lock) {
   const Member &member = members_[lane.member]->member;
+  const std::uint64_t version = jobs_version_.load();
   std::vector<std::shared_ptr<Job>> jobs(jobs_.begin(), jobs_.end());
   std::stable_sort(jobs.begin(), jobs.end(),
                    [](const auto &a, const auto &b) { return a->lanes_at_work < b->lanes_at_work; });
@@ -164,13 +172,19 @@ bool Runtime::work_on_device(Lane &lane, Chunk &chunk, double *look_again, Lock 
     };
     if (!may_take() || !make_ready(lane, job, lock) || !may_take()) continue;
     job->share.look(now());
+    wake_for_returns(*job);
     if (job->share.left_bytes() > 0) {
-      const std::vector<core::Need> needs = needs_of(member, *job->control);
-      core::Hold hold(budget(), needs);
+      lane.hold.reset();
+      lane.needs = needs_of(member, *job->control);
+      lane.hold.emplace(budget(), lane.needs);
       try {
         const Unlocked unlocked(lock);
-        hold.next_task();
+        lane.hold->next_task();
       } catch (...) {  // an amount was lowered
+        if (member.is_optional) {
+          retire(*job, lane.member);
+          continue;
+        }
         job->error = std::current_exception();
         job->changed.notify_all();
         continue;
@@ -185,7 +199,8 @@ bool Runtime::work_on_device(Lane &lane, Chunk &chunk, double *look_again, Lock 
     }
     *look_again = std::min(*look_again, job->share.next_look(now()));
   }
-  // While the lock was let go, work of a run that was looked at before may have come back.
+  // While the lock was let go, another run may have begun, or work of one that was looked at have come back.
+  if (jobs_version_.load() != version) return true;
   if (!jobs.empty()) *look_again = std::min(*look_again, now() + kLongestWaitSeconds);
   return false;
 }

@@ -24,6 +24,16 @@ constexpr std::chrono::seconds kLastPatience{2};  // with a device that does not
 // Staging of a device that has the inputs there too; the rest is for cuts and padding.
 constexpr double kStagingFill = 15.0 / 16;
 
+bool is_unsupported(const std::exception_ptr &error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const base::Error &each) {
+    return each.status() == TANDEM_ERROR_UNSUPPORTED;
+  } catch (...) {
+    return false;
+  }
+}
+
 std::chrono::duration<double> seconds(double value) { return std::chrono::duration<double>(value); }
 double now() noexcept { return base::Timeline::now(); }
 std::uint64_t mib(std::uint64_t bytes) { return (bytes + (std::uint64_t{1} << 20) - 1) >> 20; }
@@ -115,12 +125,12 @@ std::vector<std::size_t> Runtime::either_or(const std::vector<Way> &list) const 
   return members;
 }
 
-std::optional<std::size_t> Runtime::untried(const WorkKind &kind) const {
+std::vector<std::size_t> Runtime::untried(const WorkKind &kind) const {
   const Lock lock(mutex_);
   const std::vector<Way> list = ways(kind);
-  for (const std::size_t i : either_or(list))
-    if (!list[i].alone.is_seen()) return i;
-  return std::nullopt;
+  std::vector<std::size_t> members = either_or(list);
+  std::erase_if(members, [&](std::size_t i) { return list[i].alone.is_seen(); });
+  return members;
 }
 
 std::vector<std::size_t> Runtime::to_try_again(const WorkKind &kind, std::uint64_t runs) {
@@ -147,6 +157,7 @@ void Runtime::failed_alone(std::size_t member, std::exception_ptr error) {
 
 void Runtime::count_failure(MemberState &state, const std::exception_ptr &error) {
   constexpr unsigned kMostFailures = 3;
+  if (is_unsupported(error)) return;  // of this operator, not of the device
   state.is_out = ++state.failures >= kMostFailures;
   log_.say(TANDEM_LOG_WARNING, fmt::format("hybrid: {} failed ({}): its work goes to the others{}", state.member.name,
                                            base::what_of(error), state.is_out ? ", it gets no more" : ""));
@@ -191,13 +202,15 @@ std::shared_ptr<Job> Runtime::open_job(std::span<const core::Task> tasks, core::
   const WorkKind kind{first.mode, first.prepared->columns(), first.prepared->rows()};
   const double bytes = static_cast<double>(work.bytes());
   const std::vector<Way> all_ways = ways(kind);
-  std::vector<bool> takes_part;
+  std::vector<bool> takes_part, can_join;
   std::vector<Group> groups;
   for (std::size_t i = 0; i < members_.size(); ++i) {
     const Member &member = members_[i]->member;
     const bool may_share = options_.policy != Policy::automatic || all_ways[i].may_share;
-    takes_part.push_back(only == kTogether ? can_work(*members_[i]) && may_share : i == only);
-    if (budget() != nullptr && takes_part.back() && !has_room(member, control)) takes_part.back() = false;
+    const bool is_wanted = only == kTogether ? may_share : i == only;
+    can_join.push_back(can_work(*members_[i]) &&
+                       (budget() == nullptr || !(is_wanted || member.is_optional) || has_room(member, control)));
+    takes_part.push_back(is_wanted && can_join.back());
     Group group{member.lanes, member.is_in_place, all_ways[i].together};
     if (!member.is_in_place) {
       const bool shares_memory = member.backend->traits().shares_memory;
@@ -216,7 +229,8 @@ std::shared_ptr<Job> Runtime::open_job(std::span<const core::Task> tasks, core::
   job->what = text_of(kind);
   job->start_seconds = now();
   job->is_ready.resize(members_.size());
-  job->has_failed.resize(members_.size());
+  job->has_failed = can_join;
+  job->has_failed.flip();
   job->is_for_one = only != kTogether;
   if (Member &cpu = members_.front()->member; cpu.is_in_place) {
     for (const core::Task &each : tasks) job->cpu_forms.push_back(hybrid_of(each).of(0, *cpu.backend).get());
@@ -252,7 +266,7 @@ bool Runtime::has_room(const Member &member, const core::Control &control) const
                      [&](const core::Need &need) { return need.amount <= budget()->amount(need.resource); });
 }
 
-void Runtime::run(std::span<const core::Task> tasks, core::Control &control, std::size_t only) {
+bool Runtime::run(std::span<const core::Task> tasks, core::Control &control, std::size_t only) {
   if (control.cancelled()) base::fail(TANDEM_ERROR_CANCELLED, kCancelled);
   Lock lock(mutex_);
   if (!start_threads()) base::fail(TANDEM_ERROR_OUT_OF_MEMORY, "hybrid: no thread could be started");
@@ -262,7 +276,7 @@ void Runtime::run(std::span<const core::Task> tasks, core::Control &control, std
   work_there_.notify_all();
   wait_until_over(*job, lock);
   close_job(*job, lock);
-  if (job->share.is_done()) return;
+  if (job->share.is_done()) return only == kTogether || job->is_for_one;
   if (control.cancelled()) base::fail(TANDEM_ERROR_CANCELLED, kCancelled);
   if (job->error) std::rethrow_exception(job->error);
   if (job->device_error) std::rethrow_exception(job->device_error);
@@ -299,17 +313,22 @@ void Runtime::wait_until_over(Job &job, Lock &lock) {
 // The one member that was to do the run is lost: the others do the rest.
 void Runtime::let_all_in(Job &job) {
   job.is_for_one = false;
-  for (const auto &lane : lanes_)
-    if (lane->index < job.share.lane_count() && lane->job == nullptr && lane->thread.joinable() &&
-        can_work(*members_[lane->member]) && !job.has_failed[lane->member])
-      job.share.revive(lane->index);
+  for (const auto &lane : lanes_) {
+    if (lane->index >= job.share.lane_count() || job.has_failed[lane->member]) continue;
+    job.share.allow(lane->index);  // one that is busy elsewhere enters when it is through
+    if (lane->job == nullptr && lane->thread.joinable()) job.share.enter(lane->index);
+  }
   work_there_.notify_all();
 }
 
 // The caller's memory is its own again afterwards.
 void Runtime::close_job(Job &job, Lock &lock) {
   job.closed.store(true);
-  job.device_control.cancel();
+  // A device of which nothing is known goes on in staging memory, and teaches how fast it is.
+  const bool is_learning = job.share.is_done() && std::any_of(lanes_.begin(), lanes_.end(), [&](const auto &lane) {
+                             return lane->job.get() == &job && !job.share.speed(lane->member).is_seen();
+                           });
+  if (!is_learning) job.device_control.cancel();
   std::erase_if(jobs_, [&](const auto &each) { return each.get() == &job; });
   jobs_version_.fetch_add(1);
   // A device that hangs with the caller's memory in hand has had its time.
@@ -320,7 +339,10 @@ void Runtime::close_job(Job &job, Lock &lock) {
   };
   while (!is_left_alone()) {
     job.changed.wait_for(lock, seconds(kCancelSeconds));
-    give_up_late_lanes(now());
+    try {
+      give_up_late_lanes(now());
+    } catch (const std::bad_alloc &) {  // the next time
+    }
   }
   try {
     for (std::size_t i = 0; i < job.is_ready.size(); ++i)
@@ -342,10 +364,11 @@ void Runtime::give_up_late_lanes(double at) {
     const double deadline =
         options_.least_deadline_seconds + (std::isfinite(expected) ? kDeadlineFactor * expected : 0);
     if (at - *lane->on_device_since < deadline) continue;
+    lane->job->share.give_up(lane->piece);
     lane->is_given_up = true;
+    lane->hold.reset();  // a logical quantity serves nothing that hangs
     MemberState &state = *members_[lane->member];
     ++state.lanes_given_up;
-    lane->job->share.give_up(lane->piece);
     for (const auto &job : jobs_) retire(*job, lane->member);
     log_.say(TANDEM_LOG_WARNING,
              fmt::format("hybrid: {} has not answered for {:.1f} s: its work goes to the others, its memory is kept "

@@ -34,7 +34,7 @@ struct Job {
   WorkKind kind = {};
   std::vector<const core::Prepared *> cpu_forms;  // of each task
   std::vector<bool> is_ready;                     // by member: its forms are made
-  std::vector<bool> has_failed;                   // the same: in this run
+  std::vector<bool> has_failed;                   // the same: in this run, or it cannot join
   bool is_for_one = false;                        // the others come in when it is lost
   std::string what;                               // "assign 4x10", for people
   double start_seconds = 0;
@@ -62,9 +62,9 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
 
   // Which member does a run alone, or kTogether. Policies free and budget share all runs.
   std::size_t choose(const WorkKind &kind, std::uint64_t bytes);
-  // A member, if any, of which it is not known what it does alone, where that must be known: of the CPU and a device on
-  // its cores one does all.
-  std::optional<std::size_t> untried(const WorkKind &kind) const;
+  // Members of which it is not known what they do alone, where that must be known: of the CPU and a device on its cores
+  // one does all.
+  std::vector<std::size_t> untried(const WorkKind &kind) const;
   // The same members, all of them, once in so many calls.
   std::vector<std::size_t> to_try_again(const WorkKind &kind, std::uint64_t runs);
   void ran_alone(std::size_t member, const WorkKind &kind, std::uint64_t bytes, double seconds);
@@ -72,8 +72,8 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   void failed_alone(std::size_t member, std::exception_ptr error);  // its work is done by others
 
   // Runs tasks of host memory, all with rows, columns and bytes, on all members or on this one; if that one is lost,
-  // the others do the rest. Throws Error.
-  void run(std::span<const core::Task> tasks, core::Control &control, std::size_t only = kTogether);
+  // the others do the rest, and it returns false. Throws Error.
+  bool run(std::span<const core::Task> tasks, core::Control &control, std::size_t only = kTogether);
 
   // Ends the threads. One whose device does not answer is left behind, with all that it may still write to.
   void stop() noexcept;
@@ -97,6 +97,8 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
     std::shared_ptr<Job> job;  // what it works on
     std::uint64_t piece = 0;   // of a device
     std::optional<double> on_device_since;
+    std::vector<core::Need> needs;  // of a device's piece
+    std::optional<core::Hold> hold;
     bool is_direct = false;  // it uses the caller's memory meanwhile
     bool is_given_up = false;
     bool has_ended = false;
@@ -152,7 +154,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   void end(Lane &lane);
 
   bool work_on_cpu(Lane &lane, Chunk &chunk, Lock &lock);
-  void do_chunks(Lane &lane, Job &job, Chunk &chunk, std::uint64_t version);
+  void do_chunks(Lane &lane, Job &job, Chunk &chunk, core::Hold &hold, std::uint64_t version);
 
   bool work_on_device(Lane &lane, Chunk &chunk, double *look_again, Lock &lock);
   bool make_ready(Lane &lane, const std::shared_ptr<Job> &job, Lock &lock);
