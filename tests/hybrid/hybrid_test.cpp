@@ -850,6 +850,29 @@ TEST(HybridCopies, ADeviceOnTheCoresOfTheCpuIsNeverBesideIt) {
   }
 }
 
+// The device that was to do all of a ^= fails in the middle: the CPU does the rest, and no byte twice.
+TEST(HybridFault, TheOthersComeInWhenTheOneMemberOfARunIsLost) {
+  for (const bool fails_at_once : {true, false}) {
+    WithAlone machine({known("cpu", 1e5, 1e5), known("gpu", 1e9)});
+    for (core::SpeedEntry &each : machine.given.known) each.operation = core::TunedOperation::update;
+    FakeScript script;
+    script.failing_task = fails_at_once ? 0 : 3;
+    script.fails_for_ever = true;
+    script.fails_after_half = true;
+    const Member gpu = device("gpu", script);
+    machine.given.members[1] = gpu;
+    Heard heard;
+    const auto backend = hybrid::make_backend(machine.given, heard.log());
+    Stripe stripe(300'000);
+    const auto prepared = backend->prepare(stripe.matrix);
+    stripe.run(*backend, *prepared, Mode::accumulate);
+    EXPECT_TRUE(stripe.is_right(Mode::accumulate));
+    EXPECT_TRUE(heard.has("gpu does it alone")) << heard.text;
+    EXPECT_TRUE(heard.has("gpu failed")) << heard.text;
+    EXPECT_GT(tasks_of(machine.lanes), 0u);
+  }
+}
+
 TEST(HybridTimeline, IsWrittenAtTheEnd) {
   const std::string path = testing::TempDir() + "/tandem_timeline_" + std::to_string(getpid()) + ".json";
   hybrid::Options given = options({cpu(2), device("gpu")}, Policy::free);
