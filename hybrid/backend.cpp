@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <thread>
 
 #include "base/error.hpp"
@@ -217,8 +218,8 @@ class HybridBackend final : public core::Backend {
       return;
     }
     const core::TaskNeeds needs(core::Budget::kGpu, control.needs());
-    core::Hold hold(is_cpu ? nullptr : budget(), needs.get());
-    hold.next_task();
+    std::optional<core::Hold> hold(std::in_place, is_cpu ? nullptr : budget(), needs.get());
+    hold->next_task();
     try {
       Chunk chunk(backend);
       for (const TaskPart &part : chunk.cut(work, {0, work.bytes()})) {
@@ -232,6 +233,7 @@ class HybridBackend final : public core::Backend {
       chunk.merge_mismatches(work);
     } catch (const base::Error &error) {
       if (is_cpu || members.size() == 1 || error.status() == TANDEM_ERROR_CANCELLED) throw;
+      hold.reset();  // the others may need what it held
       all.failed_alone(member, std::current_exception());
       const bool is_for_cpu = error.status() == TANDEM_ERROR_UNSUPPORTED && options_.alone != nullptr;
       return run_by(all, is_for_cpu ? 0 : choice(all, tasks), tasks, control);

@@ -873,6 +873,26 @@ TEST(HybridFault, TheOthersComeInWhenTheOneMemberOfARunIsLost) {
   }
 }
 
+// A device that fails when it does a run alone gives its unit back before another one does the run.
+TEST(HybridFault, AFailedDeviceHoldsNothingWhileAnotherDoesItsRun) {
+  core::Budget budget;
+  budget.set("gpu", 1);
+  FakeScript script;
+  script.failing_task = 0;
+  script.fails_for_ever = true;
+  hybrid::Options given = options({device("broken", script), device("gpu")}, Policy::automatic);
+  given.resources = &budget;
+  given.machine = "here";
+  given.known = {known("broken", 1e12), known("gpu", 1e7)};
+  const auto backend = hybrid::make_backend(given, {});
+  Stripe stripe(300'000);
+  stripe.run(*backend, *backend->prepare(stripe.matrix), Mode::assign);
+  EXPECT_TRUE(stripe.is_right(Mode::assign));
+  constexpr core::Need kUnit[] = {{core::Budget::kGpu, 1}};
+  budget.acquire(kUnit);  // comes back only if the unit was given back
+  budget.release(kUnit);
+}
+
 TEST(HybridTimeline, IsWrittenAtTheEnd) {
   const std::string path = testing::TempDir() + "/tandem_timeline_" + std::to_string(getpid()) + ".json";
   hybrid::Options given = options({cpu(2), device("gpu")}, Policy::free);
