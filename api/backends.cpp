@@ -34,6 +34,7 @@ cpu::Options cpu_options(const tandem_context &context, const Settings &settings
   options.partition = settings.partition;
   options.schedule = settings.schedule;
   options.pin_threads = settings.pin_threads;
+  options.technique = settings.technique;
   options.budget = context.budget.get();
   options.tuning = context.tuning.get();
   options.timeline = context.timeline.get();

@@ -19,6 +19,7 @@ struct Settings {
   std::uint32_t thread_count;
   std::int32_t executor, partition, schedule;
   bool pin_threads;
+  std::string technique;         // of the CPU: "matrix", "transform", or empty
   bool tuning_is_named = false;  // somebody named the tuning file
 };
 

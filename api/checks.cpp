@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "api/call_array.hpp"
 #include "base/error.hpp"
 #include "base/overlap.hpp"
@@ -13,7 +15,9 @@ std::string shard_name(const core::Codec &codec, unsigned index) {
   return index < codec.k() ? fmt::format("data shard {}", index) : fmt::format("parity shard {}", index - codec.k());
 }
 
-[[noreturn]] void fail_null(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs) {
+}  // namespace
+
+void fail_null_shard(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs) {
   const auto fail = [&](unsigned index, const char *use) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                fmt::format("the pointer to {} is NULL, but it is to be {}", shard_name(plan.codec(), index), use));
@@ -41,15 +45,16 @@ void check_overlap(const core::Plan &plan, const std::byte *const *inputs, std::
                          shard_name(plan.codec(), found.other), found.other_is_output ? "written too" : "read"));
 }
 
-}  // namespace
-
-void check_shard_bytes(std::uint64_t shard_bytes, std::uint64_t shard_count) {
+void fail_shard_bytes(std::uint64_t shard_bytes, std::uint64_t shard_count) {
   if (shard_bytes == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shard_bytes is 0");
-  std::uint64_t bytes = 0;
-  if (__builtin_mul_overflow(shard_bytes, shard_count, &bytes) || bytes > PTRDIFF_MAX) {
-    base::fail(TANDEM_ERROR_TOO_LARGE,
-               fmt::format("{} shards of {} bytes do not fit the address space", shard_count, shard_bytes));
-  }
+  base::fail(TANDEM_ERROR_TOO_LARGE,
+             fmt::format("{} shards of {} bytes do not fit the address space", shard_count, shard_bytes));
+}
+
+void check_reachable(const core::Backend &backend, std::int32_t memory) {
+  const std::vector<core::MemoryKind> &memories = backend.traits().memories;
+  if (std::find(memories.begin(), memories.end(), static_cast<core::MemoryKind>(memory)) == memories.end())
+    base::fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("memory kind {}: no backend of this context reaches it", memory));
 }
 
 void check_index(std::uint32_t index, const core::Codec &codec) {
@@ -58,28 +63,11 @@ void check_index(std::uint32_t index, const core::Codec &codec) {
                fmt::format("index is {}, but there are {} data shards", index, codec.k()));
 }
 
-void check_granularity(const core::Plan &plan, std::uint64_t shard_bytes) {
-  const std::uint64_t granularity = plan.prepared().granularity_bytes();
-  if (granularity == 1 || shard_bytes % granularity == 0) [[likely]]
-    return;
+void check_length(const core::Plan &plan, std::uint64_t shard_bytes) {
+  const std::uint64_t unit = plan.prepared().length_unit_bytes();
+  if (shard_bytes % unit == 0) return;
   base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-             fmt::format("shard_bytes is {}, but this code needs a multiple of {}", shard_bytes, granularity));
-}
-
-void check_given(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs,
-                 std::uint64_t shard_bytes) {
-  check_granularity(plan, shard_bytes);
-  if (any_null(inputs, plan.inputs().size()) || any_null(outputs, plan.outputs().size())) [[unlikely]]
-    fail_null(plan, inputs, outputs);
-}
-
-void check_pointers(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs,
-                    std::uint64_t shard_bytes) {
-  check_given(plan, inputs, outputs, shard_bytes);
-  const std::size_t input_count = plan.inputs().size(), output_count = plan.outputs().size();
-  if (plan.mode() == core::Mode::compare) return;  // nothing is written
-  if (shard_bytes * (input_count + output_count) >= kOverlapCheckBytes)
-    check_overlap(plan, inputs, outputs, shard_bytes);
+             fmt::format("shard_bytes is {}, but this code needs a multiple of {}", shard_bytes, unit));
 }
 
 }  // namespace tandem::api

@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <cstring>
 
 #include "api/objects.hpp"
 #include "base/gate.hpp"
+#include "core/codec16.hpp"
 #include "core/presets.hpp"
 
 using tandem::core::Codec;
@@ -17,36 +19,64 @@ tandem_status tandem_codec_create(const tandem_codec_options *options, tandem_co
 
 void tandem_codec_destroy(tandem_codec *codec) { delete codec; }
 
-tandem_status tandem_codec_coefficients(const tandem_codec *codec, uint8_t *coefficients_out, size_t capacity_bytes) {
+tandem_status tandem_codec_coefficients(const tandem_codec *codec, void *coefficients_out, size_t capacity_bytes) {
   return base::guarded({{"codec", codec}}, [&] {
-    const tandem::core::Matrix &parity = codec->codec->parity();
-    const std::size_t bytes = std::size_t{parity.rows()} * parity.columns();
+    const Codec &of = *codec->codec;
+    const std::size_t bytes = std::size_t{of.m()} * of.k() * tandem::core::element_bytes(of.field());
     if (coefficients_out == nullptr && bytes != 0)
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "coefficients_out is NULL");
     if (capacity_bytes < bytes) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "capacity_bytes is " + std::to_string(capacity_bytes) +
                                                     ", the matrix has " + std::to_string(bytes) + " bytes");
     }
-    if (bytes != 0) std::memcpy(coefficients_out, parity.data(), bytes);
+    if (of.codec16() == nullptr) {
+      if (bytes != 0) std::memcpy(coefficients_out, of.parity().data(), bytes);
+      return;
+    }
+    auto *out = static_cast<std::byte *>(coefficients_out);
+    for (unsigned r = 0; r < of.m(); ++r) {
+      for (unsigned c = 0; c < of.k(); ++c, out += sizeof(std::uint16_t)) {
+        const std::uint16_t cell = of.codec16()->coefficient(r, c);
+        std::memcpy(out, &cell, sizeof cell);
+      }
+    }
   });
 }
 
 const char *tandem_matrix_name(int32_t matrix) {
   if (matrix == TANDEM_MATRIX_CUSTOM) return "custom";
+  for (const tandem::core::Preset16 &each : tandem::core::presets16())
+    if (each.value == matrix) return each.name;
   const tandem::core::Preset *preset = tandem::core::find_preset(matrix);
   return preset != nullptr ? preset->name : nullptr;
 }
 
 tandem_status tandem_matrix_from_name(const char *name, int32_t *matrix_out) {
   return base::guarded({{"name", name}, {"matrix_out", matrix_out}}, [&] {
+    for (const tandem::core::Preset16 &each : tandem::core::presets16()) {
+      if (std::strcmp(each.name, name) != 0) continue;
+      *matrix_out = each.value;
+      return;
+    }
     const tandem::core::Preset *preset = tandem::core::find_preset(std::string(name));
     if (preset == nullptr) {
       std::string known;
       for (const tandem::core::Preset &each : tandem::core::presets())
         known += (known.empty() ? "" : ", ") + std::string(each.name);
+      for (const tandem::core::Preset16 &each : tandem::core::presets16()) known += ", " + std::string(each.name);
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "unknown matrix \"" + std::string(name) + "\"; known: " + known);
     }
     *matrix_out = preset->value;
+  });
+}
+
+tandem_status tandem_matrix_field(int32_t matrix, int32_t *field_out) {
+  return base::guarded({{"field_out", field_out}}, [&] {
+    const auto wide = tandem::core::presets16();
+    const bool is_wide = std::ranges::find(wide, matrix, &tandem::core::Preset16::value) != wide.end();
+    if (!is_wide && tandem::core::find_preset(matrix) == nullptr)
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "matrix " + std::to_string(matrix) + " is not a preset");
+    *field_out = is_wide ? TANDEM_FIELD_GF16 : TANDEM_FIELD_GF8;
   });
 }
 

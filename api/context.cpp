@@ -68,10 +68,14 @@ Settings settings_of(const tandem_context_options &given) {
                     .executor = executor_option(given.executor),
                     .partition = given.partition,
                     .schedule = given.schedule,
-                    .pin_threads = given.pin_threads != 0};
+                    .pin_threads = given.pin_threads != 0,
+                    .technique = given.technique != nullptr ? given.technique : ""};
   check_range("executor", settings.executor, TANDEM_EXECUTOR_OPENMP);
   check_range("partition", settings.partition, TANDEM_PARTITION_PARITY);
   check_range("schedule", settings.schedule, TANDEM_SCHEDULE_DYNAMIC);
+  if (!settings.technique.empty() && settings.technique != "matrix" && settings.technique != "transform")
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+               fmt::format("technique is \"{}\"; known are matrix and transform", settings.technique));
   return settings;
 }
 
@@ -106,6 +110,7 @@ void check_effects(const tandem_context_options &given, const Settings &settings
     if (given.partition == TANDEM_PARTITION_PARITY) refuse("partition parity", kWhy);
     if (given.schedule == TANDEM_SCHEDULE_DYNAMIC) refuse("schedule dynamic", kWhy);
     if (given.pin_threads != 0) refuse("pin_threads", kWhy);
+    if (!settings.technique.empty()) refuse(fmt::format("technique {}", settings.technique), kWhy);
   }
   if (!takes.executor) {
     constexpr const char *kWhy = "with policies free and budget its lanes are threads of their own";

@@ -8,6 +8,7 @@
 #include "api/objects.hpp"
 #include "base/gate.hpp"
 #include "base/options.hpp"
+#include "device/built_in.hpp"
 #include "tandem/tools.h"
 
 using namespace tandem;
@@ -18,6 +19,9 @@ namespace {
 constexpr device::Dialect kDialects[] = {device::Dialect::opencl_c, device::Dialect::cuda_c, device::Dialect::host_c};
 constexpr device::Technique kTechniques[] = {device::Technique::compiled, device::Technique::tables};
 constexpr device::Access kAccesses[] = {device::Access::aligned, device::Access::shifted};
+constexpr device::Vendor kVendors[] = {device::Vendor::other, device::Vendor::nvidia, device::Vendor::amd,
+                                       device::Vendor::intel, device::Vendor::other,  device::Vendor::cpu};
+static_assert(TANDEM_KERNEL_DEVICE_NVIDIA == 1 && TANDEM_KERNEL_DEVICE_CPU == 5);
 static_assert(TANDEM_DIALECT_HOST_C == 2 && TANDEM_TECHNIQUE_TABLES == 1 && TANDEM_ACCESS_ANY == 1);
 
 template <class Value>
@@ -25,6 +29,12 @@ Value at(std::span<const Value> values, std::int32_t index, const char *what) {
   if (index < 0 || static_cast<std::size_t>(index) >= values.size())
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, std::string(what) + " " + std::to_string(index) + " does not exist");
   return values[static_cast<std::size_t>(index)];
+}
+
+device::Vendor vendor_of(device::Dialect dialect, std::int32_t given) {
+  if (given == TANDEM_KERNEL_DEVICE_DEFAULT && dialect == device::Dialect::cuda_c) return device::Vendor::nvidia;
+  if (given == TANDEM_KERNEL_DEVICE_DEFAULT && dialect == device::Dialect::host_c) return device::Vendor::cpu;
+  return at<device::Vendor>(kVendors, given, "device");
 }
 
 // The matrix and mode of an operation.
@@ -57,11 +67,16 @@ extern "C" tandem_status tandem_kernel_text(const tandem_codec *codec, const tan
     spec.dialect = at<device::Dialect>(kDialects, given.dialect, "dialect");
     spec.technique = at<device::Technique>(kTechniques, given.technique, "technique");
     spec.access = at<device::Access>(kAccesses, given.access, "access");
+    if (codec->codec->field() != core::Field::gf8)
+      base::fail(TANDEM_ERROR_UNSUPPORTED, "the codec is over GF(2^16): devices have kernels for GF(2^8) alone");
+    const auto [matrix, mode] = application(codec->codec->parity(), given.operation);
+    spec.mode = mode;
+    const device::Vendor vendor = vendor_of(spec.dialect, given.device);
+    spec.tuning = device::built_in_tuning(vendor, matrix.rows(), matrix.columns());
+    spec.byte_lanes = spec.dialect == device::Dialect::opencl_c && vendor == device::Vendor::cpu;
     if (given.element_bytes != 0) spec.tuning.element_bytes = given.element_bytes;
     if (given.elements_per_item != 0) spec.tuning.elements_per_item = given.elements_per_item;
     if (given.rows_per_pass != 0) spec.tuning.rows_per_pass = given.rows_per_pass;
-    const auto [matrix, mode] = application(codec->codec->parity(), given.operation);
-    spec.mode = mode;
     const device::KernelText kernel = device::generate_kernel(matrix, spec);
     tandem_kernel_text_info info = {};
     info.text_bytes = kernel.text.size() + 1;
@@ -75,6 +90,10 @@ extern "C" tandem_status tandem_kernel_text(const tandem_codec *codec, const tan
     info.loads = kernel.operations.loads;
     info.stores = kernel.operations.stores;
     info.table_lookups = kernel.operations.table_lookups;
+    info.element_bytes = spec.tuning.element_bytes;
+    info.elements_per_item = spec.tuning.elements_per_item;
+    info.rows_per_pass = spec.tuning.rows_per_pass;
+    info.group_items = spec.tuning.local[0] * spec.tuning.local[1] * spec.tuning.local[2];
     if (capacity_bytes != 0) std::memcpy(text_out, kernel.text.c_str(), info.text_bytes);
     base::write_result(info, info_out, "tandem_kernel_text_info");
   });

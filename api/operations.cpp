@@ -45,24 +45,28 @@ void write_report(const core::VerifyReport &report, tandem_verify_result *result
 namespace {
 
 // Where the plan's outputs are parity shards only: their pointers in plan order.
-void run_on_parity(const core::Plan &plan, const std::byte *const *inputs, void *const *parity,
-                   std::size_t shard_bytes) {
+[[gnu::noinline]] void run_on_parity(const core::Plan &plan, const std::byte *const *inputs, void *const *parity,
+                                     std::size_t shard_bytes) {
   CallArray<std::byte *, 32> outputs(plan.outputs().size());
   std::transform(plan.outputs().begin(), plan.outputs().end(), outputs.begin(),
                  [&](std::uint16_t index) { return static_cast<std::byte *>(parity[index - plan.codec().k()]); });
   run_stripe(plan, inputs, outputs.data(), shard_bytes);
 }
 
+// Some parities have no pointer.
+[[gnu::noinline]] void encode_some(tandem_context &context, const tandem_codec &codec, const void *const *data,
+                                   void *const *parity, std::size_t shard_bytes) {
+  const core::Shape shape = parity_shape(*codec.codec, core::Operation::encode, parity);
+  if (shape.wanted.none()) return;
+  run_on_parity(cached_plan(context, codec, shape), as_inputs(data), parity, shard_bytes);
+}
+
 void encode(tandem_context &context, const tandem_codec &codec, const void *const *data, void *const *parity,
             std::size_t shard_bytes) {
   check_shard_bytes(shard_bytes, codec.codec->shard_count());
   check_parity(parity, *codec.codec);
-  if (!any_null(parity, codec.codec->m()))
-    return run_stripe(cached_encode_plan(context, codec), as_inputs(data), as_outputs(parity), shard_bytes);
-
-  const core::Shape shape = parity_shape(*codec.codec, core::Operation::encode, parity);
-  if (shape.wanted.none()) return;
-  run_on_parity(cached_plan(context, codec, shape), as_inputs(data), parity, shard_bytes);
+  if (any_null(parity, codec.codec->m())) return encode_some(context, codec, data, parity, shard_bytes);
+  run_stripe(cached_encode_plan(context, codec), as_inputs(data), as_outputs(parity), shard_bytes);
 }
 
 // update and accumulate: one column of the matrix, into the parities that have a pointer.
@@ -85,7 +89,7 @@ void verify(tandem_context &context, const tandem_codec &codec, const void *cons
   shape.wanted = all_parity(*codec.codec);
   const core::Plan &plan = cached_plan(context, codec, shape);
   Pointers pointers(plan);
-  gather(plan, const_cast<void *const *>(shards), &pointers);
+  gather(plan, const_cast<void *const *>(shards), nullptr, &pointers);
   check_pointers(plan, pointers.inputs.data(), pointers.outputs.data(), shard_bytes);
   CallArray<core::Mismatch, 16> mismatches(plan.outputs().size());
   core::Task task = plan.task(pointers.inputs.data(), pointers.outputs.data(), shard_bytes);
@@ -118,10 +122,7 @@ tandem_status tandem_decode(tandem_context *context, const tandem_codec *codec, 
     check_shard_bytes(shard_bytes, codec->codec->shard_count());
     const tandem::core::Shape shape = decode_shape(*codec->codec, shards, present);
     if (shape.wanted.none()) return;
-    const tandem::core::Plan &plan = cached_plan(*context, *codec, shape);
-    Pointers pointers(plan);
-    gather(plan, shards, &pointers);
-    run_stripe(plan, pointers.inputs.data(), pointers.outputs.data(), shard_bytes);
+    run_gathered(cached_plan(*context, *codec, shape), shards, nullptr, shard_bytes);
   });
 }
 

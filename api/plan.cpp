@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <mutex>
+#include <string_view>
 #include <vector>
 
 #include "api/backends.hpp"
+#include "api/job.hpp"
 #include "api/run.hpp"
-#include "base/fork.hpp"
 #include "base/gate.hpp"
+#include "base/lists.hpp"
 #include "base/options.hpp"
 #include "core/mismatch_ranges.hpp"
 
@@ -35,11 +37,11 @@ Shape plan_shape(const core::Backend &backend, const Codec &codec, const tandem_
   }
   if (options.first != 0 && options.operation != TANDEM_OPERATION_ACCUMULATE)
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("first is {}, but it belongs to accumulate", options.first));
-  const std::vector<core::MemoryKind> &memories = backend.traits().memories;
-  if (std::find(memories.begin(), memories.end(), static_cast<core::MemoryKind>(options.memory)) == memories.end()) {
-    base::fail(TANDEM_ERROR_UNSUPPORTED,
-               fmt::format("memory kind {}: no backend of this context reaches it", options.memory));
+  if (options.wait_for_kernel > 1) {
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+               fmt::format("wait_for_kernel is {}; known values are 0 and 1", options.wait_for_kernel));
   }
+  check_reachable(backend, options.memory);
   Shape shape;
   shape.operation = static_cast<Operation>(options.operation);
   if (shape.operation == Operation::update || shape.operation == Operation::accumulate) {
@@ -60,19 +62,29 @@ Shape plan_shape(const core::Backend &backend, const Codec &codec, const tandem_
   return shape;
 }
 
+// Out of line, as check_verify_arguments: what is left is inlined into a small call.
+[[noreturn, gnu::noinline]] void fail_memory_arguments(core::MemoryKind memory) {
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, memory == core::MemoryKind::host
+                                                ? "queue or offsets are set, but the plan is for host memory"
+                                                : "queue is NULL: a plan for OpenCL memory needs it");
+}
+[[noreturn, gnu::noinline]] void fail_no_shards() { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shards is NULL"); }
+
 // What belongs to the memory kind.
 void check_memory_arguments(core::MemoryKind memory, const tandem_plan_arguments &arguments) {
-  if (memory == core::MemoryKind::host) {
-    if (arguments.queue != nullptr || arguments.offsets != nullptr || arguments.new_data_offset != 0)
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "queue or offsets are set, but the plan is for host memory");
-    return;
-  }
-  if (arguments.queue == nullptr)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "queue is NULL: a plan for device memory needs it");
+  const bool is_right =
+      memory == core::MemoryKind::host
+          ? arguments.queue == nullptr && arguments.offsets == nullptr && arguments.new_data_offset == 0
+          : arguments.queue != nullptr || memory != core::MemoryKind::opencl;
+  if (!is_right) [[unlikely]]
+    fail_memory_arguments(memory);
 }
 
-// Room for a verify's ranges.
-void check_ranges(const tandem_plan_arguments &arguments) {
+// A verify's result, and room for its ranges.
+[[gnu::noinline]] void check_verify_arguments(const tandem_plan_arguments &arguments) {
+  if (arguments.verify_result == nullptr)
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "verify_result is NULL: a verify needs it");
+  base::check_result_size(arguments.verify_result, "tandem_verify_result");
   if (arguments.verify_ranges == nullptr && arguments.verify_range_capacity != 0) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                fmt::format("verify_ranges is NULL, but verify_range_capacity is {}", arguments.verify_range_capacity));
@@ -81,19 +93,18 @@ void check_ranges(const tandem_plan_arguments &arguments) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "verify_range_count_out is NULL, but verify_ranges is set");
 }
 
+// All but the pointers to shards.
+void check_arguments(const Plan &plan, core::MemoryKind memory, const tandem_plan_arguments &arguments) {
+  check_memory_arguments(memory, arguments);
+  if (arguments.shards == nullptr) fail_no_shards();
+  check_shard_bytes(arguments.shard_bytes, plan.codec().shard_count());
+  if (plan.shape().operation == Operation::verify) check_verify_arguments(arguments);
+}
+
 // The plan's pointers out of the arguments, checked.
 void read_arguments(const Plan &plan, core::MemoryKind memory, const tandem_plan_arguments &arguments, Pointers *out) {
-  check_memory_arguments(memory, arguments);
-  if (arguments.shards == nullptr) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shards is NULL");
-  check_shard_bytes(arguments.shard_bytes, plan.codec().shard_count());
-  gather(plan, arguments.shards, out);
-  if (plan.shape().operation == Operation::update) out->inputs[1] = static_cast<const std::byte *>(arguments.new_data);
-  if (plan.shape().operation == Operation::verify) {
-    if (arguments.verify_result == nullptr)
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "verify_result is NULL: a verify needs it");
-    base::check_result_size(arguments.verify_result, "tandem_verify_result");
-    check_ranges(arguments);
-  }
+  check_arguments(plan, memory, arguments);
+  gather(plan, arguments.shards, arguments.new_data, out);
   if (memory == core::MemoryKind::host) {
     check_pointers(plan, out->inputs.data(), out->outputs.data(), arguments.shard_bytes);
   } else {
@@ -103,7 +114,7 @@ void read_arguments(const Plan &plan, core::MemoryKind memory, const tandem_plan
 }
 
 // One run of a plan: its own copies of the pointers, and what verify found.
-class Run {
+class Run final : public SubmittedRun {
  public:
   Run(const tandem_plan &plan, const tandem_plan_arguments &arguments)
       : plan_(plan.plan),
@@ -127,13 +138,11 @@ class Run {
   Run &operator=(const Run &) = delete;
 
   std::span<const core::Task> tasks() const { return {&task_, 1}; }
-  core::Control &control() { return control_; }
+  core::Control &control() override { return control_; }
+  void release() override { hold_ = {}; }
 
-  // The run is over, and uses the shards no more.
-  void release() { hold_ = {}; }
-
-  // After the task is over: what the caller is to hear beyond the bytes. A cancel that came too late changes nothing.
-  void finish() {
+  // A cancel that came too late changes nothing.
+  void finish() override {
     if (plan_->mode() != core::Mode::compare) return;
     core::Control control(needs_);
     const core::VerifyReport report = core::explain(*plan_, task_, control);
@@ -176,21 +185,17 @@ class Run {
   core::MemoryHold hold_;
 };
 
+// Out of line: most runs have nothing to do but the run.
+[[gnu::noinline]] void run_and_finish(const tandem_plan &plan, const tandem_plan_arguments &arguments) {
+  Run run(plan, arguments);
+  plan.plan->backend().run(run.tasks(), run.control());
+  run.finish();
+}
+
 }  // namespace
 }  // namespace tandem::api
 
 using namespace tandem::api;
-
-// A run under way, and its result once somebody waited.
-struct tandem_job {
-  std::uint32_t generation = tandem::base::fork_generation();  // of the process that runs it
-  std::unique_ptr<Run> run;
-  std::unique_ptr<tandem::core::Ticket> ticket;  // after the run that it uses
-  std::mutex mutex;                              // waiters: the first one finishes the run
-  bool over = false;
-  tandem_status status = TANDEM_OK;
-  std::string message;
-};
 
 using namespace tandem;
 
@@ -205,13 +210,36 @@ tandem_status tandem_plan_create(tandem_context *context, const tandem_codec *co
     std::vector<core::Need> needs = plan_needs(*context->budget, given.resources);
     auto plan = std::make_unique<tandem_plan>(
         tandem_plan{std::make_shared<const Plan>(*context->backend, codec->codec, shape), memory, std::move(needs)});
-    if (memory != tandem::core::MemoryKind::host)
-      context->backend->make_ready(plan->plan->prepared(), plan->plan->mode(), memory);
+    context->backend->make_ready(plan->plan->prepared(), plan->plan->mode(), memory, given.wait_for_kernel != 0);
     *plan_out = plan.release();
   });
 }
 
 void tandem_plan_destroy(tandem_plan *plan) { delete plan; }
+
+tandem_status tandem_plan_query(const tandem_plan *plan, tandem_plan_info *info_out) {
+  return base::guarded({{"plan", plan}, {"info_out", info_out}}, [&] {
+    tandem_plan_info info = {};
+    for (const core::Technique &each : plan->plan->prepared().techniques()) {
+      if (std::string_view(each.name) == "matrix") info.matrix_products = each.products;
+      if (each.is_used) info.technique = each.name, info.products = each.products;
+      if (each.is_used_out_of_cache) info.technique_out_of_cache = each.name;
+    }
+    info.out_of_cache_bytes = plan->plan->prepared().out_of_cache_bytes(plan->plan->mode());
+    base::write_result(info, info_out, "tandem_plan_info");
+  });
+}
+
+tandem_status tandem_plan_techniques(const tandem_plan *plan, tandem_plan_technique *techniques_out, size_t capacity,
+                                     size_t stride_bytes, size_t *count_out) {
+  return base::guarded({{"plan", plan}}, [&] {
+    std::vector<tandem_plan_technique> list;
+    for (const core::Technique &each : plan->plan->prepared().techniques())
+      list.push_back(
+          {each.name, each.products, each.is_used, each.is_used_out_of_cache, 0, each.cost, each.cost_out_of_cache});
+    base::write_list(list, techniques_out, capacity, stride_bytes, count_out);
+  });
+}
 
 tandem_status tandem_plan_shards_to_read(const tandem_plan *plan, uint8_t *read_out) {
   return base::guarded({{"plan", plan}, {"read_out", read_out}}, [&] {
@@ -224,10 +252,15 @@ tandem_status tandem_plan_shards_to_read(const tandem_plan *plan, uint8_t *read_
 
 tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_plan_arguments *arguments) {
   return base::guarded({{"plan", plan}, {"arguments", arguments}}, [&] {
-    const tandem_plan_arguments given = base::read_options(arguments, "tandem_plan_arguments");
-    Run run(*plan, given);
-    plan->plan->backend().run(run.tasks(), run.control());
-    run.finish();
+    tandem_plan_arguments room;
+    const tandem_plan_arguments &given = base::view_options(arguments, "tandem_plan_arguments", &room);
+    if (plan->memory != tandem::core::MemoryKind::host || plan->plan->mode() == tandem::core::Mode::compare)
+      return run_and_finish(*plan, given);
+    check_arguments(*plan->plan, plan->memory, given);
+    if (!plan->plan->is_in_stripe_order())
+      return run_gathered(*plan->plan, given.shards, given.new_data, given.shard_bytes, plan->needs);
+    run_stripe(*plan->plan, as_inputs(given.shards), as_outputs(given.shards + plan->plan->inputs().size()),
+               given.shard_bytes, plan->needs);
   });
 }
 
@@ -235,10 +268,10 @@ tandem_status tandem_plan_submit(const tandem_plan *plan, const tandem_plan_argu
                                  tandem_job **job_out) {
   return base::guarded({{"plan", plan}, {"arguments", arguments}, {"job_out", job_out}}, [&] {
     const tandem_plan_arguments given = base::read_options(arguments, "tandem_plan_arguments");
-    auto job = std::make_unique<tandem_job>();
-    job->message.reserve(512);  // a whole message: wait, which keeps it, must not have to allocate
-    job->run = std::make_unique<Run>(*plan, given);
-    job->ticket = plan->plan->backend().submit(job->run->tasks(), job->run->control());
+    auto job = make_job();
+    auto run = std::make_unique<Run>(*plan, given);
+    job->ticket = plan->plan->backend().submit(run->tasks(), run->control());
+    job->run = std::move(run);
     *job_out = job.release();
   });
 }

@@ -21,6 +21,9 @@ struct Entry {
 class Cache {
  public:
   static constexpr std::size_t kEntries = 16;
+  // Of coefficients alone; kernel tables come on top, up to 64 times the coefficients over GF(2^8). 16 plans of the
+  // widest codes over GF(2^8) have 0.3 MiB of them.
+  static constexpr std::size_t kMostBytes = std::size_t{64} << 20;
 
   template <class Matches>
   Entry *find(std::uint64_t context_id, std::uint64_t codec_id, Matches &&matches) {
@@ -37,6 +40,16 @@ class Cache {
   Entry &insert(Entry entry) {
     std::move_backward(entries_.begin(), entries_.end() - 1, entries_.end());
     entries_.front() = std::move(entry);
+    std::size_t bytes = 0;
+    for (Entry &each : entries_) {
+      if (each.plan == nullptr) continue;
+      const std::size_t own = each.plan->memory_bytes();
+      if (bytes + own > kMostBytes && &each != &entries_.front()) {
+        each = {};
+      } else {
+        bytes += own;
+      }
+    }
     return entries_.front();
   }
 

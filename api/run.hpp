@@ -23,22 +23,32 @@ inline const std::byte *const *as_inputs(const void *const *pointers) {
 }
 inline std::byte *const *as_outputs(void *const *pointers) { return reinterpret_cast<std::byte *const *>(pointers); }
 
-// Picks the plan's inputs and outputs out of a stripe's k+m pointers, data first.
-inline void gather(const core::Plan &plan, void *const *shards, Pointers *out) {
+// Picks the plan's inputs and outputs out of a stripe's k+m pointers, data first. new_data: of an update.
+inline void gather(const core::Plan &plan, void *const *shards, const void *new_data, Pointers *out) {
   std::transform(plan.inputs().begin(), plan.inputs().end(), out->inputs.begin(),
                  [&](std::uint16_t index) { return static_cast<const std::byte *>(shards[index]); });
   std::transform(plan.outputs().begin(), plan.outputs().end(), out->outputs.begin(),
                  [&](std::uint16_t index) { return static_cast<std::byte *>(shards[index]); });
+  if (plan.shape().operation == core::Operation::update) out->inputs[1] = static_cast<const std::byte *>(new_data);
 }
 
 // Checks the pointers, then runs the plan on one stripe. Not for verify. Throws Error.
-inline void run_stripe(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs,
-                       std::uint64_t shard_bytes) {
+[[gnu::always_inline]] inline void run_stripe(const core::Plan &plan, const std::byte *const *inputs,
+                                              std::byte *const *outputs, std::uint64_t shard_bytes,
+                                              std::span<const core::Need> needs = {}) {
   check_pointers(plan, inputs, outputs, shard_bytes);
   const core::Task task = plan.task(inputs, outputs, shard_bytes);
   const core::MemoryHold hold({&task, 1});
-  core::Control control;
+  core::Control control(needs);
   plan.backend().run({&task, 1}, control);
+}
+
+// The same, with a stripe's k+m pointers, data first. new_data: of an update. Out of line for its arrays.
+[[gnu::noinline]] inline void run_gathered(const core::Plan &plan, void *const *shards, const void *new_data,
+                                           std::uint64_t shard_bytes, std::span<const core::Need> needs = {}) {
+  Pointers pointers(plan);
+  gather(plan, shards, new_data, &pointers);
+  run_stripe(plan, pointers.inputs.data(), pointers.outputs.data(), shard_bytes, needs);
 }
 
 // What is missing and asked for, from tandem_decode's arguments.

@@ -55,7 +55,7 @@ void check_segments(const tandem_scattered_shard &shard, unsigned index, std::si
                  fmt::format("the segments of shard {} hold more than shard_bytes = {}", index, shard_bytes));
     }
     sum += segment.bytes;
-    if (granularity_bytes != 1 && sum % granularity_bytes != 0)
+    if (granularity_bytes != 1 && sum % granularity_bytes != 0 && sum != shard_bytes)
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                  fmt::format("segment {} of shard {} ends at byte {}, but this code can be cut at multiples of {} only",
                              i, index, sum, granularity_bytes));
@@ -86,7 +86,7 @@ void check_overlap(const core::Plan &plan, const tandem_scattered_shard *shards)
 void run_scattered(tandem_context &context, const core::Plan &plan, const tandem_scattered_shard *shards,
                    std::size_t shard_bytes) {
   const std::size_t input_count = plan.inputs().size(), output_count = plan.outputs().size();
-  check_granularity(plan, shard_bytes);
+  check_length(plan, shard_bytes);
   for (const auto indices : {plan.inputs(), plan.outputs()}) {
     for (const std::uint16_t index : indices) {
       if (shards[index].segments == nullptr)

@@ -6,36 +6,35 @@
 #include <vector>
 
 #include "api/run.hpp"
+#include "api/stripe_array.hpp"
 #include "base/gate.hpp"
+#include "base/stripe_error.hpp"
 
 namespace tandem::api {
-namespace {
 
-// Stripes handed to the backend at a time: enough to spread, few enough to keep the pointer lists small.
-constexpr std::size_t kGroupStripes = 512;
-
-template <class Stripe>
-Stripe &stripe_at(Stripe *stripes, std::size_t index, std::size_t stride_bytes) {
-  using Byte = std::conditional_t<std::is_const_v<Stripe>, const std::byte, std::byte>;
-  return *reinterpret_cast<Stripe *>(reinterpret_cast<Byte *>(stripes) + index * stride_bytes);
-}
-
-void check_array(const tandem_stripe *stripes, std::size_t stripe_count, std::size_t stride_bytes) {
+void check_stripes(const void *stripes, std::size_t stripe_count, std::size_t stride_bytes, const char *type,
+                   std::size_t type_bytes, std::size_t alignment) {
   if (stripes == nullptr && stripe_count != 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "stripes is NULL");
-  if (stride_bytes < sizeof(tandem_stripe) || stride_bytes % alignof(tandem_stripe) != 0) {
+  if (stride_bytes < type_bytes || stride_bytes % alignment != 0) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("stride_bytes is {}: not a multiple of {}, or smaller than a tandem_stripe ({})",
-                           stride_bytes, alignof(tandem_stripe), sizeof(tandem_stripe)));
+               fmt::format("stride_bytes is {}: not a multiple of {}, or smaller than a {} ({})", stride_bytes,
+                           alignment, type, type_bytes));
   }
   if (stripe_count > static_cast<std::size_t>(PTRDIFF_MAX) / stride_bytes)
     base::fail(TANDEM_ERROR_TOO_LARGE,
                fmt::format("{} stripes {} bytes apart do not fit the address space", stripe_count, stride_bytes));
 }
 
+namespace {
+
+// Stripes handed to the backend at a time: enough to spread, few enough to keep the pointer lists small.
+constexpr std::size_t kGroupStripes = 512;
+
 void check_stripe(const tandem_stripe &stripe, const core::Codec &codec) {
   if (stripe.shards == nullptr) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shards is NULL");
   if (stripe.memory != TANDEM_MEMORY_HOST)
-    base::fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("memory kind {}: plans take it, stripes do not", stripe.memory));
+    base::fail(TANDEM_ERROR_UNSUPPORTED,
+               fmt::format("memory kind {}: plans and batches (device.h) take it, stripes do not", stripe.memory));
   check_shard_bytes(stripe.shard_bytes, codec.shard_count());
 }
 
@@ -115,10 +114,6 @@ struct Stretch {
   std::shared_ptr<const core::Plan> plan;
 };
 
-[[noreturn]] void fail_in_stripe(const base::Error &error, std::size_t index, std::size_t stripe_count) {
-  base::fail(error.status(), fmt::format("stripe {} of {}: {}", index, stripe_count, error.what()));
-}
-
 std::shared_ptr<const core::Plan> encode_plan(const tandem_context &context, const tandem_codec &codec,
                                               const tandem_stripe &stripe) {
   return shared_plan(context, codec,
@@ -127,7 +122,7 @@ std::shared_ptr<const core::Plan> encode_plan(const tandem_context &context, con
 
 void encode_stripes(tandem_context &context, const tandem_codec &codec, const tandem_stripe *stripes,
                     std::size_t stripe_count, std::size_t stride_bytes) {
-  check_array(stripes, stripe_count, stride_bytes);
+  check_array(stripes, stripe_count, stride_bytes, "tandem_stripe");
   Group group(context, *codec.codec, stripe_count);
   // The plans are kept for the second pass: made there, they could fail after the first bytes were written.
   std::vector<Stretch> stretches;
@@ -141,7 +136,7 @@ void encode_stripes(tandem_context &context, const tandem_codec &codec, const ta
       if (stretches.empty() || stretches.back().plan != plan) stretches.push_back({i, std::move(plan)});
       stretches.back().end = i + 1;
     } catch (const base::Error &error) {
-      fail_in_stripe(error, i, stripe_count);
+      base::fail_in_stripe(error, i, stripe_count);
     }
   }
   std::size_t i = 0;
@@ -158,7 +153,7 @@ void encode_stripes(tandem_context &context, const tandem_codec &codec, const ta
 
 void decode_stripes(tandem_context &context, const tandem_codec &codec, tandem_stripe *stripes,
                     std::size_t stripe_count, std::size_t stride_bytes) {
-  check_array(stripes, stripe_count, stride_bytes);
+  check_array(stripes, stripe_count, stride_bytes, "tandem_stripe");
   // What stays with the stripes that were not begun, should this function throw.
   for (std::size_t i = 0; i < stripe_count; ++i) stripe_at(stripes, i, stride_bytes).status = TANDEM_ERROR_CANCELLED;
   Group group(context, *codec.codec, stripe_count);

@@ -1,9 +1,8 @@
 // The one gate between exceptions inside and status codes outside.
 #pragma once
 
-#include <initializer_list>
+#include <cstddef>
 #include <new>
-#include <string>
 #include <string_view>
 
 #include "base/error.hpp"
@@ -39,13 +38,16 @@ struct Argument {
   const void *pointer;
 };
 
-template <class Body>
-tandem_status guarded(std::initializer_list<Argument> arguments, Body &&body) noexcept {
-  return guarded([&] {
-    for (const Argument &each : arguments)
-      if (each.pointer == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, std::string(each.name) + " is NULL");
-    body();
-  });
+// The status of a call without it: INVALID_ARGUMENT, "context is NULL".
+tandem_status refuse_null(const char *name) noexcept;
+
+// An array whose length the compiler knows: it never stands in memory.
+template <std::size_t kCount, class Body>
+tandem_status guarded(const Argument (&arguments)[kCount], Body &&body) noexcept {
+  for (const Argument &each : arguments)
+    if (each.pointer == nullptr) [[unlikely]]
+      return refuse_null(each.name);
+  return guarded(body);
 }
 
 }  // namespace tandem::base

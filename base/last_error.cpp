@@ -71,6 +71,14 @@ tandem_status refuse(tandem_status status, std::string_view message) noexcept {
   return status;
 }
 
+tandem_status refuse_null(const char *name) noexcept {
+  constexpr std::string_view kIsNull = " is NULL";
+  char text[64] = {};
+  const std::size_t bytes = std::string_view(name).copy(text, sizeof text - kIsNull.size());
+  kIsNull.copy(text + bytes, kIsNull.size());
+  return refuse(TANDEM_ERROR_INVALID_ARGUMENT, {text, bytes + kIsNull.size()});
+}
+
 const char *last_error_message() noexcept { return last_message != nullptr ? last_message : ""; }
 
 }  // namespace tandem::base

@@ -41,6 +41,15 @@ Options read_options(const Options *given, const char *name) {
   return ours;
 }
 
+// The same without a copy where the caller's struct has this version's form already: then `room` is not used.
+template <class Options>
+const Options &view_options(const Options *given, const char *name, Options *room) {
+  static_assert(
+      !requires { room->reserved; } && !requires { room->reserved2; }, "read_options checks them");
+  if (given->struct_bytes == sizeof(Options)) return *given;
+  return *room = read_options(given, name);
+}
+
 // The size of a caller's struct that is to be filled, refused before the work that fills it. Nothing but the size is
 // read: the rest may be uninitialised. Returns it.
 template <class Result>

@@ -7,15 +7,13 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 
 namespace tandem::base {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct Sum {
   std::uint64_t bytes = 0, task_count = 0;
@@ -28,15 +26,11 @@ struct Sum {
   }
 };
 
-// Names of devices may be no UTF-8.
-std::string text_of(const Json &value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
-std::string text_of(std::string_view text) { return text_of(Json(text)); }
-
 // Viewers show the rows in the order of sort_index.
 std::string metadata(unsigned row, std::string_view name) {
   return fmt::format(R"({{"name":"thread_name","ph":"M","pid":1,"tid":{0},"args":{{"name":{1}}}}},)"
                      R"({{"name":"thread_sort_index","ph":"M","pid":1,"tid":{0},"args":{{"sort_index":{0}}}}})",
-                     row, text_of(name));
+                     row, json_text(name));
 }
 
 // What gives the span its colour.
@@ -48,14 +42,14 @@ std::string event(const TimelineSpan &span, const TimelineRow &row) {
   constexpr double kMicroseconds = 1e6;
   return fmt::format(R"({{"name":{},"cat":{},"ph":"X","pid":1,"tid":{},"ts":{},"dur":{},)"
                      R"("args":{{"begin":{},"end":{},"bytes":{},"committed":{}}}}})",
-                     text_of(span.what), text_of(kind_of(span, row)), span.row, span.start_seconds * kMicroseconds,
+                     json_text(span.what), json_text(kind_of(span, row)), span.row, span.start_seconds * kMicroseconds,
                      (span.end_seconds - span.start_seconds) * kMicroseconds, span.begin, span.end, span.bytes,
                      span.committed);
 }
 
 // What each worker did, and what was done of each kind.
-Json summary(std::span<const TimelineRow> rows, std::span<const TimelineSpan> spans, double makespan_seconds,
-             std::optional<double> efficiency) {
+std::string summary(std::span<const TimelineRow> rows, std::span<const TimelineSpan> spans, double makespan_seconds,
+                    std::optional<double> efficiency) {
   std::vector<Sum> of_rows(rows.size());
   std::map<std::string_view, Sum> of_kinds;
   std::uint64_t coded_bytes = 0;
@@ -69,29 +63,22 @@ Json summary(std::span<const TimelineRow> rows, std::span<const TimelineSpan> sp
     of_rows[span.row].bytes += span.bytes;
     coded_bytes += span.bytes;
   }
-  Json workers = Json::array(), kinds = Json::array();
+  std::string workers, kinds;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const Sum &sum = of_rows[i];
     const double share = coded_bytes > 0 ? static_cast<double>(sum.bytes) / static_cast<double>(coded_bytes) : 0;
-    workers.push_back({{"name", rows[i].name},
-                       {"kind", rows[i].kind},
-                       {"bytes", sum.bytes},
-                       {"share", share},
-                       {"tasks", sum.task_count},
-                       {"busy_seconds", sum.busy_seconds},
-                       {"idle_seconds", std::max(makespan_seconds - sum.busy_seconds, 0.0)},
-                       {"idle_tail_seconds", std::max(makespan_seconds - sum.last_end_seconds, 0.0)}});
+    workers += fmt::format(R"({}{{"name":{},"kind":{},"bytes":{},"share":{},"tasks":{},"busy_seconds":{},)"
+                           R"("idle_seconds":{},"idle_tail_seconds":{}}})",
+                           i == 0 ? "" : ",", json_text(rows[i].name), json_text(rows[i].kind), sum.bytes, share,
+                           sum.task_count, sum.busy_seconds, std::max(makespan_seconds - sum.busy_seconds, 0.0),
+                           std::max(makespan_seconds - sum.last_end_seconds, 0.0));
   }
-  for (const auto &[kind, sum] : of_kinds) {
-    kinds.push_back(
-        {{"kind", kind}, {"bytes", sum.bytes}, {"tasks", sum.task_count}, {"busy_seconds", sum.busy_seconds}});
-  }
-  Json all = {{"makespan_seconds", makespan_seconds}};
-  if (efficiency) all["efficiency"] = *efficiency;
-  all["bytes"] = coded_bytes;
-  all["workers"] = std::move(workers);
-  all["kinds"] = std::move(kinds);
-  return all;
+  for (const auto &[kind, sum] : of_kinds)
+    kinds += fmt::format(R"({}{{"kind":{},"bytes":{},"tasks":{},"busy_seconds":{}}})", kinds.empty() ? "" : ",",
+                         json_text(kind), sum.bytes, sum.task_count, sum.busy_seconds);
+  return fmt::format(R"({{"makespan_seconds":{}{},"bytes":{},"workers":[{}],"kinds":[{}]}})", makespan_seconds,
+                     efficiency ? fmt::format(R"(,"efficiency":{})", json_text(*efficiency)) : "", coded_bytes, workers,
+                     kinds);
 }
 
 }  // namespace
@@ -103,7 +90,7 @@ void write_timeline(const std::string &path, std::span<const TimelineRow> rows, 
   file << R"({"traceEvents":[{"name":"process_name","ph":"M","pid":1,"tid":0,"args":{"name":"tandem"}})";
   for (unsigned i = 0; i < rows.size(); ++i) file << ",\n" << metadata(i, rows[i].name);
   for (const TimelineSpan &span : spans) file << ",\n" << event(span, rows[span.row]);
-  file << "],\n\"displayTimeUnit\":\"ms\",\"otherData\":" << text_of(summary(rows, spans, makespan_seconds, efficiency))
+  file << "],\n\"displayTimeUnit\":\"ms\",\"otherData\":" << summary(rows, spans, makespan_seconds, efficiency)
        << "}\n";
   file.close();
   if (!file) fail(TANDEM_ERROR_IO, fmt::format("cannot write {}: {}", path, std::strerror(errno)));

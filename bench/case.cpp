@@ -6,6 +6,7 @@
 #include <cstring>
 #include <iterator>
 #include <memory>
+#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -105,6 +106,27 @@ void compare_results(const BenchCase &at, const StripeOperation &operation, cons
   }
 }
 
+std::string technique_of(const BenchCase &at, tandem_context *context, const tandem_codec *codec,
+                         const StripeOperation &operation, std::uint64_t seed) {
+  const std::vector<std::uint8_t> present = present_shards(at, seed);
+  tandem_plan_options options{};
+  options.struct_bytes = sizeof options;
+  options.operation = at.operation == BenchOperation::decode   ? TANDEM_OPERATION_DECODE
+                      : at.operation == BenchOperation::verify ? TANDEM_OPERATION_VERIFY
+                      : at.operation == BenchOperation::update ? TANDEM_OPERATION_UPDATE
+                                                               : TANDEM_OPERATION_ENCODE;
+  options.present = present.data();
+  tandem_plan *plan = nullptr;
+  check(tandem_plan_create(context, codec, &options, &plan));
+  const std::unique_ptr<tandem_plan, void (*)(tandem_plan *)> owner(plan, tandem_plan_destroy);
+  tandem_plan_info info{};
+  info.struct_bytes = sizeof info;
+  check(tandem_plan_query(plan, &info));
+  std::set<unsigned> shards(operation.reads().begin(), operation.reads().end());
+  shards.insert(operation.writes().begin(), operation.writes().end());
+  return shards.size() * at.shard_bytes > info.out_of_cache_bytes ? info.technique_out_of_cache : info.technique;
+}
+
 BenchResult run_on_stripes(const BenchCase &at, const BenchSettings &settings) {
   const ContextOwner context = make_context(settings.context);
   const unsigned thread_count = query(context).thread_count;
@@ -128,7 +150,7 @@ BenchResult run_on_stripes(const BenchCase &at, const BenchSettings &settings) {
   const StripeLoop tandem = operation->tandem(context.get(), stripes);
   std::vector<Contestant> contestants = {on_columns("tandem", {tandem}, rotation, settings.clock)};
   const std::vector<StripeView> parts = cut(stripes, thread_count);
-  if (settings.peer) {
+  if (has_peer(at, settings)) {
     compare_results(at, *operation, tandem, operation->peer(*settings.peer, stripes), stripes);
     std::vector<StripeLoop> loops;
     for (const StripeView &part : parts) loops.push_back(operation->peer(*settings.peer, part));
@@ -165,8 +187,9 @@ BenchResult run_on_stripes(const BenchCase &at, const BenchSettings &settings) {
                              thread_count * samples[first_extra + 2].median() / samples[first_extra + 1].median()};
   }
   result.tandem = std::move(samples[0]);
-  const std::size_t first_roof = settings.peer ? 2 : 1;
-  if (settings.peer) result.peer = std::move(samples[1]);
+  result.technique = technique_of(at, context.get(), codec.get(), *operation, settings.seed);
+  const std::size_t first_roof = has_peer(at, settings) ? 2 : 1;
+  if (has_peer(at, settings)) result.peer = std::move(samples[1]);
   result.roofs.assign(std::make_move_iterator(samples.begin() + static_cast<std::ptrdiff_t>(first_roof)),
                       std::make_move_iterator(samples.begin() + static_cast<std::ptrdiff_t>(first_extra)));
   return result;
@@ -197,6 +220,12 @@ const Samples *BenchResult::roof() const {
 double BenchResult::over_peer() const { return peer ? peer->median() / tandem.median() : 0; }
 
 double BenchResult::of_roof() const { return roof() != nullptr ? roof()->median() / tandem.median() : 0; }
+
+bool has_peer(const BenchCase &at, const BenchSettings &settings) {
+  std::int32_t field = TANDEM_FIELD_GF8;
+  check(tandem_matrix_field(at.matrix, &field));
+  return settings.peer && field == TANDEM_FIELD_GF8;
+}
 
 BenchResult run_case(const BenchCase &at, const BenchSettings &settings) {
   return at.operation == BenchOperation::decode_setup ? run_decode_setup(at, settings) : run_on_stripes(at, settings);

@@ -52,6 +52,7 @@ struct BenchResult {
   BenchCase at;
   std::size_t data_bytes = 0;  // a call's k * shard_bytes (update: one shard); 0: not a rate but a time
   std::size_t read_bytes = 0, written_bytes = 0;  // by a call
+  std::string technique;                          // that runs a call: tandem_plan_info
   Samples tandem;
   std::optional<Samples> peer;
   std::vector<Samples> roofs;
@@ -61,6 +62,9 @@ struct BenchResult {
   double over_peer() const;     // ratio of medians, > 1: Tandem is faster; 0 without a peer
   double of_roof() const;       // 1 = at the roof; 0 without one
 };
+
+// The peer codes in GF(2^8) alone.
+bool has_peer(const BenchCase &at, const BenchSettings &settings);
 
 // Throws std::runtime_error: the library's message, or a result that differs from the peer's.
 BenchResult run_case(const BenchCase &at, const BenchSettings &settings);

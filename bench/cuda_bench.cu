@@ -277,6 +277,7 @@ class Plan {
     options.operation = operation;
     options.memory = TANDEM_MEMORY_CUDA;
     options.present = present;
+    options.wait_for_kernel = 1;
     check(tandem_plan_create(code.context, code.codec, &options, &plan_), "tandem_plan_create");
   }
   ~Plan() { tandem_plan_destroy(plan_); }

@@ -85,7 +85,7 @@ BenchResult run_decode_setup(const BenchCase &at, const BenchSettings &settings)
        }}};
   std::optional<PeerDecode> solver;
   std::vector<std::uint8_t> tables;
-  if (settings.peer) {
+  if (has_peer(at, settings)) {
     solver.emplace(*settings.peer, at.k, parity_rows(codec.get(), at.k, at.m));
     tables.resize(std::size_t{32} * at.k * at.m);
     contestants.push_back({"peer", [&](std::size_t calls) {
@@ -103,7 +103,7 @@ BenchResult run_decode_setup(const BenchCase &at, const BenchSettings &settings)
   BenchResult result;
   result.at = at;
   result.tandem = std::move(samples[0]);
-  if (settings.peer) result.peer = std::move(samples[1]);
+  if (has_peer(at, settings)) result.peer = std::move(samples[1]);
   return result;
 }
 

@@ -109,6 +109,16 @@ std::vector<BenchCase> cases_of(const CodesRequest &request, const MachineFacts 
   return cases;
 }
 
+// Of the matrices; there is no peer over another field.
+bool has_field(const CodesRequest &request, std::int32_t field) {
+  return std::ranges::any_of(request.matrices, [&](const std::string &name) {
+    std::int32_t matrix = 0, own_field = 0;
+    check(tandem_matrix_from_name(name.c_str(), &matrix));
+    check(tandem_matrix_field(matrix, &own_field));
+    return own_field == field;
+  });
+}
+
 BenchSettings settings_of(const CodesRequest &request) {
   BenchSettings settings;
   settings.context = request.context;
@@ -116,7 +126,10 @@ BenchSettings settings_of(const CodesRequest &request) {
   settings.repeats = request.repeats;
   settings.seconds = request.seconds;
   settings.seed = request.seed;
-  if (request.peer != "none") {
+  const bool peer_has_a_code = has_field(request, TANDEM_FIELD_GF8);
+  if (!peer_has_a_code && (!request.peer_function.empty() || (!request.peer.empty() && request.peer != "none")))
+    refuse("--peer: there is none for codes over GF(2^16)");
+  if (request.peer != "none" && peer_has_a_code) {
     try {
       settings.peer = Peer::open(request.peer, request.peer_function);
     } catch (const std::runtime_error &error) {
@@ -135,7 +148,8 @@ nlohmann::ordered_json measure_codes(const CodesRequest &request, bool show) {
   if (settings.clock == BenchClock::cpu && info.thread_count > 1)
     refuse(fmt::format("--clock cpu counts the calling thread alone, and there are {}", info.thread_count));
   const MachineFacts machine = this_machine();
-  const std::vector<BenchCase> cases = cases_of(request, machine, info.thread_count);
+  const std::vector<BenchCase> cases =
+      cases_of(request, machine, std::max(info.thread_count, 1u));  // a device has no threads
   std::vector<BenchResult> results;
   BenchTable table;
   if (show) table.begin(machine, settings, info);

@@ -25,13 +25,14 @@ CodecOwner make_codec(unsigned k, unsigned m, std::int32_t matrix) {
   options.k = k;
   options.m = m;
   options.matrix = matrix;
+  check(tandem_matrix_field(matrix, &options.field));
   tandem_codec *codec = nullptr;
   check(tandem_codec_create(&options, &codec));
   return CodecOwner(codec);
 }
 
 std::vector<std::uint8_t> parity_rows(const tandem_codec *codec, unsigned k, unsigned m) {
-  std::vector<std::uint8_t> rows(std::size_t{m} * k);
+  std::vector<std::uint8_t> rows(std::size_t{2} * m * k);  // GF(2^16) has two bytes an element; no peer reads those
   check(tandem_codec_coefficients(codec, rows.data(), rows.size()));
   return rows;
 }

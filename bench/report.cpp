@@ -68,7 +68,7 @@ constexpr const char *kTimeLine = "{:>8} {:>10} {:>16} {:>10} {:>7}\n";
 
 void print_rate(const BenchResult &result) {
   const Samples *roof = result.roof();
-  std::string note = roof == nullptr ? "" : roof->name;
+  std::string note = fmt::format("{:<20} {}", result.technique, roof == nullptr ? "-" : roof->name);
   if (above_roof(result)) note += "  ABOVE THE ROOF: its loops are too slow";
   if (result.scaling)
     note +=
@@ -111,6 +111,7 @@ Json result_json(const BenchResult &result) {
     json["written_bytes"] = result.written_bytes;
   }
   json["tandem"] = samples_json(result, result.tandem);
+  if (!result.technique.empty()) json["technique"] = result.technique;
   if (result.peer) {
     json["peer"] = samples_json(result, *result.peer);
     json["over_peer"] = result.over_peer();
@@ -154,7 +155,7 @@ void BenchTable::add(const BenchResult &result) {
     fmt::print("\n{}\n", heading);
     if (is_rate) {
       fmt::print(kRateLine, "code", "shard", "tandem", "min..max", "peer", "x peer", "roof", "of it", "ns a call",
-                 "bytes moved", "best roof loop");
+                 "bytes moved", "technique            best roof loop");
     } else {
       fmt::print(kTimeLine, "code", "tandem us", "min..max", "peer us", "x peer");
     }

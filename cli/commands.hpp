@@ -94,9 +94,9 @@ struct WriteFlags {
 void add_write_flags(CLI::App &command, WriteFlags &flags, const std::string &force_help,
                      const std::string &dry_run_help);
 
-// --backend, --kernel, --threads, --executor, --resource, --policy, --timeline (not in bench), --log.
+// --backend, --kernel, --technique, --threads, --executor, --resource, --policy, --timeline (not in bench), --log.
 struct ContextFlags {
-  std::string backend, kernel, executor, policy, timeline;
+  std::string backend, kernel, technique, executor, policy, timeline;
   std::uint32_t thread_count = 0;
   std::int32_t partition = 0;  // enum tandem_partition_value; no flag of its own but in bench
   std::vector<std::string> resources;
@@ -129,6 +129,10 @@ bool has_cpu_threads(ContextFlags flags);
 ContextOwner make_context(ContextFlags flags);
 tandem_context_info query(const ContextOwner &context);
 
+// As many as the largest set needs, as far as the hard limit lets: encode has all shard files open at once, and reading
+// goes on without that, but slowly. The limit that a shell sets is low for the sake of programs that use select(),
+// which this one does not.
+void allow_open_files();
 using SearchOwner = std::unique_ptr<tandem_files_search, Destroy>;
 // Says on standard error which files it passed over, unless quiet.
 // Searches, and runs `body` on what is found; again with a new search where it fails because the files were replaced in

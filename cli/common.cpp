@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
@@ -80,6 +81,11 @@ void add_write_flags(CLI::App &command, WriteFlags &flags, const std::string &fo
 void add_context_flags(CLI::App &command, ContextFlags &flags) {
   command.add_option("--backend", flags.backend, "What computes: auto, or a name that `tandem devices` lists");
   command.add_option("--kernel", flags.kernel, "CPU kernel to use instead of the best one; see `tandem devices`");
+  command
+      .add_option("--technique", flags.technique,
+                  "How the CPU codes: matrix, or transform (wide codes; refused where there is none); default: "
+                  "whichever costs less")
+      ->check(CLI::IsMember({"matrix", "transform"}));
   command.add_option("--threads", flags.thread_count, "Threads; default: every core that this process may use");
   command.add_option("--executor", flags.executor, "How work is spread over CPU threads")
       ->check(CLI::IsMember({"serial", "pthread", "openmp"}));
@@ -107,6 +113,7 @@ ContextOptions::ContextOptions(const ContextFlags &flags) : flags_(flags) {
   if (flags_.log) options_.log_callback = [](void *, std::int32_t, const char *text) { complain(text); };
   if (!flags_.backend.empty()) options_.backend = flags_.backend.c_str();
   if (!flags_.kernel.empty()) options_.kernel = flags_.kernel.c_str();
+  if (!flags_.technique.empty()) options_.technique = flags_.technique.c_str();
   if (!flags_.policy.empty()) options_.policy = flags_.policy.c_str();
   if (!flags_.timeline.empty()) options_.timeline_file = flags_.timeline.c_str();
   if (!resources_.empty()) options_.resources = resources_.c_str();
@@ -175,6 +182,15 @@ tandem_context_info query(const ContextOwner &context) {
   return info;
 }
 
+void allow_open_files() {
+  // For each shard its file, a folder, that folder's record and the file that it replaces; and what else is open.
+  constexpr rlim_t kWanted = rlim_t{4} * TANDEM_FILES_MAX_SHARDS + 128;
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kWanted) return;
+  limit.rlim_cur = std::min(kWanted, limit.rlim_max);
+  setrlimit(RLIMIT_NOFILE, &limit);  // refused: the call says what it lacks
+}
+
 SearchOwner search(const std::vector<std::string> &paths, const OutputFlags &flags) {
   const std::vector<const char *> list = pointers(paths);
   tandem_files_search *found = nullptr;
@@ -210,6 +226,7 @@ int with_search(const std::vector<std::string> &paths, const OutputFlags &flags,
 
 void recover(const std::vector<std::string> &paths, bool dry_run, const OutputFlags &flags,
              std::uint32_t lock_wait_seconds) {
+  allow_open_files();
   constexpr std::uint32_t kMostSeconds = 2;  // it is no condition for what follows
   std::vector<const char *> there;
   for (const std::string &path : paths)

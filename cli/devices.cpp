@@ -2,9 +2,13 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "cli/commands.hpp"
 #include "tandem/tools.h"
@@ -55,6 +59,101 @@ void print_speeds(const std::vector<tandem_speed> &speeds) {
                fmt::format("{}+{}", each.k, each.m), rate(each.bytes_per_second), rate(each.alone_bytes_per_second),
                is_device ? gain : "", is_device ? size_text(each.pays_from_bytes) : "");
   }
+}
+
+// The ways in which a CPU kernel can run an operation of a code.
+struct CodeTechniques {
+  std::uint32_t k, m, lost;  // lost: 0 = encode
+  std::vector<tandem_plan_technique> ways;
+};
+
+// kernel: "" is the best one; refused, with the list, if this CPU does not run it.
+std::vector<CodeTechniques> techniques_of(const std::string &kernel, const std::vector<tandem_codec_options> &codes) {
+  auto context_options = sized<tandem_context_options>();
+  context_options.backend = "cpu";
+  context_options.executor = TANDEM_EXECUTOR_SERIAL;
+  context_options.thread_count = 1;
+  // Not what the environment says: this command is how to find out what it may say.
+  context_options.policy = context_options.resources = "";
+  context_options.tuning_file = context_options.timeline_file = "";
+  context_options.kernel = kernel.c_str();
+  tandem_context *context = nullptr;
+  check(tandem_context_create(&context_options, &context));
+  const ContextOwner context_owner(context);
+  std::vector<CodeTechniques> list;
+  for (const tandem_codec_options &code : codes) {
+    tandem_codec *codec = nullptr;
+    check(tandem_codec_create(&code, &codec));
+    const std::unique_ptr<tandem_codec, Destroy> codec_owner(codec);
+    for (const std::uint32_t lost : std::set<std::uint32_t>{0, code.m / 2, code.m}) {
+      if (lost > code.k) continue;
+      std::vector<std::uint8_t> present(code.k + code.m, 1);
+      std::fill_n(present.begin(), lost, std::uint8_t{0});
+      auto options = sized<tandem_plan_options>();
+      options.operation = lost == 0 ? TANDEM_OPERATION_ENCODE : TANDEM_OPERATION_DECODE;
+      if (lost != 0) options.present = present.data();
+      tandem_plan *plan = nullptr;
+      check(tandem_plan_create(context, codec, &options, &plan));
+      const std::unique_ptr<tandem_plan, decltype(&tandem_plan_destroy)> plan_owner(plan, tandem_plan_destroy);
+      list.push_back({code.k, code.m, lost, all<tandem_plan_technique>([&](auto... arguments) {
+                        return tandem_plan_techniques(plan, arguments...);
+                      })});
+    }
+  }
+  return list;
+}
+
+std::vector<tandem_codec_options> usual_codes() {
+  constexpr std::pair<std::uint32_t, std::uint32_t> kCodes[] = {{10, 4},  {16, 4},  {20, 10},  {32, 8},
+                                                                {32, 32}, {64, 16}, {128, 32}, {128, 128}};
+  std::vector<tandem_codec_options> codes;
+  for (const auto &[k, m] : kCodes) {
+    codes.push_back(sized<tandem_codec_options>());
+    codes.back().k = k;
+    codes.back().m = m;
+  }
+  return codes;
+}
+
+void print_techniques(const std::vector<CodeTechniques> &list) {
+  fmt::print(
+      "Techniques. Products: multiplications of a vector by a coefficient, for a vector of each shard. Cost: "
+      "estimated\n"
+      "time of that, in products of the matrix. * = used. Where there is no choice, nothing is counted.\n\n");
+  constexpr const char *kLine = "{:<9} {:<11} {:<22} {:>9} {:>14} {:>14}\n";
+  fmt::print(kLine, "CODE", "OPERATION", "TECHNIQUE", "PRODUCTS", "COST IN CACHE", "OUT OF CACHE");
+  for (const CodeTechniques &each : list) {
+    for (const tandem_plan_technique &way : each.ways) {
+      const auto cost = [&](double value, bool is_used) {
+        return (way.products != 0 ? fmt::format("{:.0f}", value) : "-") + (is_used ? "*" : " ");
+      };
+      fmt::print(kLine, fmt::format("{}+{}", each.k, each.m),
+                 each.lost == 0 ? "encode" : fmt::format("decode {}", each.lost), way.name,
+                 way.products != 0 ? std::to_string(way.products) : "-", cost(way.cost, way.is_used != 0),
+                 cost(way.cost_out_of_cache, way.is_used_out_of_cache != 0));
+    }
+  }
+}
+
+nlohmann::ordered_json techniques_json(const std::vector<CodeTechniques> &list) {
+  auto array = nlohmann::ordered_json::array();
+  for (const CodeTechniques &each : list) {
+    for (const tandem_plan_technique &way : each.ways) {
+      nlohmann::ordered_json technique = {{"k", each.k}, {"m", each.m}};
+      technique["operation"] = each.lost == 0 ? "encode" : "decode";
+      if (each.lost != 0) technique["lost"] = each.lost;
+      technique["technique"] = way.name;
+      technique["used_in_cache"] = way.is_used != 0;
+      technique["used_out_of_cache"] = way.is_used_out_of_cache != 0;
+      if (way.products != 0) {
+        technique["products"] = way.products;
+        technique["cost_in_cache"] = way.cost;
+        technique["cost_out_of_cache"] = way.cost_out_of_cache;
+      }
+      array.push_back(std::move(technique));
+    }
+  }
+  return array;
 }
 
 int devices(const OutputFlags &flags) {
@@ -117,9 +216,9 @@ int devices(const OutputFlags &flags) {
 
 // tandem devices --kernel: what the generated kernels of a code cost, or their text.
 struct KernelFlags {
-  bool kernel = false;
+  std::string name;  // of a CPU kernel
   std::uint32_t k = 10, m = 4;
-  std::string matrix, text_dialect, technique = "compiled", operation = "encode", access = "aligned";
+  std::string matrix, text_dialect, technique = "compiled", operation = "encode", access = "aligned", vendor;
   tandem_kernel_text_options options = {};
 };
 
@@ -128,6 +227,12 @@ const std::map<std::string, std::int32_t> kDialects = {
 const std::map<std::string, std::int32_t> kTechniques = {{"compiled", TANDEM_TECHNIQUE_COMPILED},
                                                          {"tables", TANDEM_TECHNIQUE_TABLES}};
 
+// In the order in which they are shown.
+const std::vector<std::pair<std::string, std::int32_t>> kVendors = {{"nvidia", TANDEM_KERNEL_DEVICE_NVIDIA},
+                                                                    {"amd", TANDEM_KERNEL_DEVICE_AMD},
+                                                                    {"intel", TANDEM_KERNEL_DEVICE_INTEL},
+                                                                    {"gpu", TANDEM_KERNEL_DEVICE_OTHER_GPU},
+                                                                    {"cpu", TANDEM_KERNEL_DEVICE_CPU}};
 const std::map<std::string, std::int32_t> kOperations = {
     {"encode", TANDEM_OPERATION_ENCODE}, {"update", TANDEM_OPERATION_UPDATE}, {"verify", TANDEM_OPERATION_VERIFY}};
 
@@ -143,12 +248,30 @@ tandem_kernel_text_info describe(const tandem_codec *codec, const tandem_kernel_
   return info;
 }
 
+tandem_codec_options codec_options_of(const KernelFlags &flags) {
+  auto options = sized<tandem_codec_options>();
+  options.k = flags.k;
+  options.m = flags.m;
+  options.allow_non_mds = 1;  // nothing is coded
+  if (!flags.matrix.empty()) check(tandem_matrix_from_name(flags.matrix.c_str(), &options.matrix));
+  check(tandem_matrix_field(options.matrix, &options.field));
+  return options;
+}
+
+// tandem devices --kernel NAME: how a CPU kernel runs the usual codes, or one code.
+int kernel_techniques(const OutputFlags &output, const KernelFlags &flags, bool is_one_code) {
+  const std::vector<CodeTechniques> list =
+      techniques_of(flags.name, is_one_code ? std::vector{codec_options_of(flags)} : usual_codes());
+  if (output.json) {
+    print_json({{"command", "devices"}, {"kernel", flags.name}, {"techniques", techniques_json(list)}});
+  } else if (!output.quiet) {
+    print_techniques(list);
+  }
+  return kExitDone;
+}
+
 int kernel_texts(const OutputFlags &output, KernelFlags flags) {
-  auto codec_options = sized<tandem_codec_options>();
-  codec_options.k = flags.k;
-  codec_options.m = flags.m;
-  codec_options.allow_non_mds = 1;  // nothing is coded
-  if (!flags.matrix.empty()) check(tandem_matrix_from_name(flags.matrix.c_str(), &codec_options.matrix));
+  const tandem_codec_options codec_options = codec_options_of(flags);
   tandem_codec *made = nullptr;
   check(tandem_codec_create(&codec_options, &made));
   const std::unique_ptr<tandem_codec, Destroy> codec(made);
@@ -156,6 +279,8 @@ int kernel_texts(const OutputFlags &output, KernelFlags flags) {
   tandem_kernel_text_options &options = flags.options;
   options.struct_bytes = sizeof options;
   options.access = flags.access == "any" ? TANDEM_ACCESS_ANY : TANDEM_ACCESS_ALIGNED;
+  for (const auto &[name, value] : kVendors)
+    if (name == flags.vendor) options.device = value;
   if (!flags.text_dialect.empty()) {
     options.dialect = kDialects.at(flags.text_dialect);
     options.technique = kTechniques.at(flags.technique);
@@ -195,6 +320,26 @@ int kernel_texts(const OutputFlags &output, KernelFlags flags) {
       }
     }
   }
+  if (!output.json && !output.quiet) {
+    fmt::print(
+        "\nBuilt-in values of compiled encode, where no tuning file has others:\n\n{:<10} {:>13} {:>11} {:>11}\n",
+        "DEVICE", "ELEMENT BYTES", "ROWS A PASS", "GROUP ITEMS");
+  }
+  for (const auto &[name, value] : kVendors) {
+    if (!flags.vendor.empty() && name != flags.vendor) continue;
+    auto built_in = sized<tandem_kernel_text_options>();
+    built_in.device = value;
+    const tandem_kernel_text_info info = describe(codec.get(), built_in, nullptr);
+    if (output.json) {
+      object["built_in"].push_back({{"device", name},
+                                    {"element_bytes", info.element_bytes},
+                                    {"elements_per_item", info.elements_per_item},
+                                    {"rows_per_pass", info.rows_per_pass},
+                                    {"group_items", info.group_items}});
+    } else if (!output.quiet) {
+      fmt::print("{:<10} {:>13} {:>11} {:>11}\n", name, info.element_bytes, info.rows_per_pass, info.group_items);
+    }
+  }
   if (output.json) print_json(object);
   return kExitDone;
 }
@@ -206,32 +351,55 @@ void add_devices_command(CLI::App &app, Invocation &invocation) {
   CLI::App *command = app.add_subcommand("devices", "List what this machine has: devices and CPU kernels");
   add_output_flags(*command, *flags);
   const auto kernel = std::make_shared<KernelFlags>();
-  CLI::Option *asked = command->add_flag("--kernel", kernel->kernel,
-                                         "Show what the generated device kernels of a code cost, or their text");
-  const auto with_kernel = [&](CLI::Option *option) { option->needs(asked); };
-  with_kernel(command->add_option("-k", kernel->k, "With --kernel: data shards; default 10"));
-  with_kernel(command->add_option("-m", kernel->m, "With --kernel: parity shards; default 4"));
-  with_kernel(command->add_option("--matrix", kernel->matrix, "With --kernel: generator matrix; default isal-cauchy"));
-  CLI::Option *text =
-      command->add_option("--text", kernel->text_dialect, "With --kernel: print the text in this dialect, no table")
-          ->check(CLI::IsMember({"opencl", "cuda", "host"}));
-  text->needs(asked)->excludes(command->get_option("--json"));
+  CLI::Option *asked =
+      command
+          ->add_option("--kernel", kernel->name,
+                       "NAME: show the techniques of this CPU kernel, what they cost and which is used. Without a "
+                       "name: show what the generated device kernels of a code cost, or their text")
+          ->expected(0, 1)
+          ->type_name("[NAME]");
+  // What belongs to the code is for both kinds of kernels, the rest for texts alone.
+  std::vector<CLI::Option *> of_code, of_texts;
+  const auto add = [&](std::vector<CLI::Option *> &list, CLI::Option *option) {
+    list.push_back(option->needs(asked));
+    return option;
+  };
+  add(of_code, command->add_option("-k", kernel->k, "With --kernel: data shards; default 10"));
+  add(of_code, command->add_option("-m", kernel->m, "With --kernel: parity shards; default 4"));
+  add(of_code, command->add_option("--matrix", kernel->matrix, "With --kernel: generator matrix; default isal-cauchy"));
+  CLI::Option *text = add(of_texts, command->add_option("--text", kernel->text_dialect,
+                                                        "With --kernel: print the text in this dialect, no table"));
+  text->check(CLI::IsMember({"opencl", "cuda", "host"}))->excludes(command->get_option("--json"));
   command->add_option("--technique", kernel->technique, "With --text: compiled (default) or tables")
       ->check(CLI::IsMember({"compiled", "tables"}))
       ->needs(text);
   command->add_option("--operation", kernel->operation, "With --text: encode (default), update or verify")
       ->check(CLI::IsMember({"encode", "update", "verify"}))
       ->needs(text);
-  with_kernel(command
-                  ->add_option("--access", kernel->access,
-                               "With --kernel: shards are aligned (default), or each at any address")
-                  ->check(CLI::IsMember({"aligned", "any"})));
-  with_kernel(command->add_option("--element-bytes", kernel->options.element_bytes,
-                                  "With --kernel: bytes that a work-item loads at once; default 16"));
-  with_kernel(command->add_option("--rows-per-pass", kernel->options.rows_per_pass,
-                                  "With --kernel: outputs computed together; default 4"));
-  command->callback([flags, kernel, &invocation] {
-    invocation.run = [flags, kernel] { return kernel->kernel ? kernel_texts(*flags, *kernel) : devices(*flags); };
+  add(of_texts, command->add_option("--access", kernel->access,
+                                    "With --kernel: shards are aligned (default), or each at any address"))
+      ->check(CLI::IsMember({"aligned", "any"}));
+  add(of_texts,
+      command->add_option("--element-bytes", kernel->options.element_bytes,
+                          "With --kernel: bytes that a work-item loads at once; default: as the device does"));
+  add(of_texts, command->add_option("--rows-per-pass", kernel->options.rows_per_pass,
+                                    "With --kernel: outputs computed together; default: as the device does"));
+  add(of_texts,
+      command->add_option("--vendor", kernel->vendor,
+                          "With --kernel: the kind of device that runs it: nvidia, amd, intel, gpu (any other), cpu. "
+                          "Default: all are shown; with --text cuda nvidia, opencl gpu, host cpu"))
+      ->check(CLI::IsMember({"nvidia", "amd", "intel", "gpu", "cpu"}));
+  command->callback([flags, kernel, asked, of_code, of_texts, &invocation] {
+    const auto given = [](const CLI::Option *option) { return option->count() != 0; };
+    const bool is_one_code = std::ranges::any_of(of_code, given);
+    if (const auto text_option = std::ranges::find_if(of_texts, given);
+        !kernel->name.empty() && text_option != of_texts.end())
+      throw Failure{kExitWrongUsage,
+                    fmt::format("{} is of device kernels: give no name to --kernel", (*text_option)->get_name())};
+    invocation.run = [flags, kernel, is_one_code, is_asked = given(asked)] {
+      if (!is_asked) return devices(*flags);
+      return kernel->name.empty() ? kernel_texts(*flags, *kernel) : kernel_techniques(*flags, *kernel, is_one_code);
+    };
   });
 }
 

@@ -1,6 +1,5 @@
 // tandem encode FILE -k K -m M -o DIR
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
@@ -24,17 +23,6 @@ struct EncodeFlags {
   ContextFlags context;
 };
 
-// All shard files are open at once. The limit that a shell sets is low for the sake of programs that use select(),
-// which this one does not.
-void allow_open_files(std::uint32_t shard_count) {
-  // For each shard its file, a folder, that folder's record and the file that it replaces; and what else is open.
-  const rlim_t wanted = rlim_t{4} * shard_count + 128;
-  rlimit limit = {};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
-  limit.rlim_cur = std::min(wanted, limit.rlim_max);
-  setrlimit(RLIMIT_NOFILE, &limit);  // refused: encode says what it lacks
-}
-
 int encode(const EncodeFlags &flags) {
   const bool from_stdin = flags.source == "-";
   auto options = sized<tandem_files_encode_options>();
@@ -56,13 +44,14 @@ int encode(const EncodeFlags &flags) {
                            : from_stdin        ? "stdin"
                                                : flags.source.substr(flags.source.find_last_of('/') + 1);
   options.name = name.c_str();
-  const std::uint32_t shard_count = flags.k <= 256 && flags.m <= 256 ? flags.k + flags.m : 0;
+  constexpr std::uint32_t kMost = TANDEM_FILES_MAX_SHARDS;
+  const std::uint32_t shard_count = flags.k <= kMost && flags.m <= kMost - flags.k ? flags.k + flags.m : 0;
   const std::vector<std::string> folders = expand_index(flags.folders, shard_count);
   const std::vector<const char *> folder_pointers = pointers(folders);
   options.folders = folder_pointers.data();
   options.folder_count = folder_pointers.size();
 
-  allow_open_files(shard_count);
+  allow_open_files();
   if (!flags.output.quiet) options.note = print_note;
   const ContextOwner context = make_context(flags.context);
   auto result = sized<tandem_files_result>();
@@ -96,7 +85,11 @@ void add_encode_command(CLI::App &app, Invocation &invocation) {
   CLI::App *command = app.add_subcommand("encode", "Split a file into k data and m parity shard files");
   command->add_option("FILE", flags->source, "The file; - reads standard input")->required();
   command->add_option("-k,--data", flags->k, "Data shards, at least 1")->required();
-  command->add_option("-m,--parity", flags->m, "Parity shards; k + m is at most 256")->required();
+  command
+      ->add_option("-m,--parity", flags->m,
+                   fmt::format("Parity shards; k + m is at most {}, and more than 256 need a --matrix over GF(2^16)",
+                               TANDEM_FILES_MAX_SHARDS))
+      ->required();
   command
       ->add_option(
           "-o,--output", flags->folders,
@@ -105,7 +98,7 @@ void add_encode_command(CLI::App &app, Invocation &invocation) {
       ->required()
       ->allow_extra_args(false);
   command->add_option("--name", flags->name, "First part of the shard files' names; default: the name of FILE");
-  command->add_option("--matrix", flags->matrix, "Generator matrix; default: isal-cauchy");
+  command->add_option("--matrix", flags->matrix, "Generator matrix (docs/MATRICES.md); default: isal-cauchy");
   command->add_flag("--allow-non-mds", flags->allow_non_mds,
                     "Accept a matrix that cannot recover from every loss of m shards");
   command

@@ -74,12 +74,16 @@ std::string what_is_wrong(const FileFinding &file, const tandem_files_set &set) 
 std::string misnamed(const FileFinding &file) {
   // "NAME.003.tandem"
   constexpr std::string_view kEnd = ".tandem";
-  const std::string_view path = file.path;
-  if (!path.ends_with(kEnd) || path.size() < kEnd.size() + 4) return "";
-  const std::string_view number = path.substr(path.size() - kEnd.size() - 4, 4);
-  if (number[0] != '.' || number.find_first_not_of("0123456789", 1) != std::string_view::npos) return "";
-  if (number.substr(1) == fmt::format("{:03}", file.finding.index)) return "";
-  return fmt::format("{} holds shard {}, not the one that its name says", path, file.finding.index);
+  std::string_view path = file.path;
+  if (!path.ends_with(kEnd)) return "";
+  path.remove_suffix(kEnd.size());
+  const std::size_t point = path.find_last_of('.');
+  if (point == std::string_view::npos) return "";
+  const std::string_view number = path.substr(point + 1);
+  if (number.size() < 3 || number.size() > 4 || number.find_first_not_of("0123456789") != std::string_view::npos)
+    return "";
+  if (number == fmt::format("{:03}", file.finding.index)) return "";
+  return fmt::format("{} holds shard {}, not the one that its name says", file.path, file.finding.index);
 }
 
 nlohmann::ordered_json to_json(const FileFinding &file, const tandem_files_set &set) {

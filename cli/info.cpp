@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
@@ -54,13 +55,14 @@ void print(const tandem_files_set &set, const Shards &shards) {
   fmt::print("  shards   {} of {} here, {} needed{}: {}\n", set.shard_count, set.k + set.m, set.k,
              set.any_k_suffice != 0 ? "" : " or more, depending on which (the matrix is not MDS)",
              set.shards_suffice != 0 ? "enough, if their blocks are intact" : "not enough");
+  const std::size_t width = std::max<std::size_t>(fmt::formatted_size("{}", set.k + set.m - 1), 3);
   for (const tandem_files_shard &shard : shards) {
     std::string damage;
     if (shard.condition & TANDEM_FILES_START_DAMAGED) damage += ", start damaged";
     if (shard.condition & TANDEM_FILES_END_DAMAGED) damage += ", end damaged";
     if (shard.condition & TANDEM_FILES_WRONG_LENGTH) damage += fmt::format(", {} bytes long", shard.file_bytes);
-    fmt::print("  {:3} {:6}  {}{}\n", shard.index, shard.index < set.k ? "data" : "parity", printable(shard.path),
-               damage);
+    fmt::print("  {:{}} {:6}  {}{}\n", shard.index, width, shard.index < set.k ? "data" : "parity",
+               printable(shard.path), damage);
   }
 }
 

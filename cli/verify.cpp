@@ -88,6 +88,8 @@ void add_verify_command(CLI::App &app, Invocation &invocation) {
   CLI::App *command = app.add_subcommand("verify", "Check every block of a set and say what is damaged");
   add_set_flags(*command, flags->set, "Shard files, or folders with shard files");
   add_context_flags(*command, flags->context);
+  for (const char *of_coding : {"--backend", "--kernel", "--technique", "--executor", "--resource", "--policy"})
+    command->remove_option(command->get_option(of_coding));  // blocks have checksums: nothing is coded
   add_output_flags(*command, flags->output);
   command->callback([flags, &invocation] { invocation.run = [flags] { return verify(*flags); }; });
 }

@@ -16,8 +16,12 @@ const char *name_of(Mode mode) noexcept {
 }
 
 Prepared::~Prepared() = default;
+std::vector<Technique> Prepared::techniques() const { return {{}}; }
+std::uint64_t Prepared::out_of_cache_bytes(Mode) const { return UINT64_MAX; }
 Ticket::~Ticket() = default;
 Backend::~Backend() = default;
+
+void Backend::check_technique(const Operator &) const {}
 
 std::shared_ptr<const Prepared> Backend::prepare_tuned(const Operator &what, const TuningValues &) {
   return prepare(what);
@@ -35,7 +39,7 @@ void Backend::read_column(const Task &task, std::uint64_t at_bytes, std::uint8_t
     std::memcpy(outputs_out + r * size, task.outputs[r] + at_bytes, size);
 }
 
-void Backend::make_ready(const Prepared &, Mode, MemoryKind) {}
+void Backend::make_ready(const Prepared &, Mode, MemoryKind, bool) {}
 
 std::shared_ptr<std::byte> Backend::staging_memory(std::uint64_t bytes) {
   constexpr std::align_val_t kAlignment{64};

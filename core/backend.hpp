@@ -47,6 +47,14 @@ struct Mismatch {
   }
 };
 
+// One way to run an operator, and what it costs for one vector of each shard.
+struct Technique {
+  const char *name = "matrix";             // "transform", "syndromes, matrix", "syndromes, transform"; valid for ever
+  std::uint32_t products = 0;              // of a vector by a coefficient. 0: not counted, because there is no choice
+  double cost = 0, cost_out_of_cache = 0;  // estimated times, in products of the matrix
+  bool is_used = true, is_used_out_of_cache = true;
+};
+
 // An operator in a backend's own form: tables, a compiled kernel. Immutable; may be used by many threads. Made by
 // Backend::prepare and run only by that backend, but may be destroyed after it (plans are kept in per-thread caches).
 class Prepared {
@@ -55,22 +63,31 @@ class Prepared {
       : rows_(of.output_count()),
         columns_(of.input_count()),
         field_(of.field()),
-        granularity_bytes_(of.granularity_bytes()) {}
+        granularity_bytes_(of.granularity_bytes()),
+        length_unit_bytes_(of.length_unit_bytes()) {}
   virtual ~Prepared();
   unsigned rows() const noexcept { return rows_; }        // outputs
   unsigned columns() const noexcept { return columns_; }  // inputs
   Field field() const noexcept { return field_; }
   // Ranges of shards are cut at multiples of this.
   std::uint64_t granularity_bytes() const noexcept { return granularity_bytes_; }
+  // Shards are multiples of this long.
+  std::uint64_t length_unit_bytes() const noexcept { return length_unit_bytes_; }
+
+  // All there are, the matrix first; in and out of cache one is used. The default has the matrix alone.
+  virtual std::vector<Technique> techniques() const;
+  // Runs that move more bytes than this are out of cache.
+  virtual std::uint64_t out_of_cache_bytes(Mode mode) const;
 
  private:
   unsigned rows_, columns_;
   Field field_;
-  std::uint64_t granularity_bytes_;
+  std::uint64_t granularity_bytes_, length_unit_bytes_;
 };
 
 // One operator applied to the bytes [offset_bytes, offset_bytes + length_bytes) of one stripe's shards, both multiples
-// of prepared->granularity_bytes(). Plain pointers: the caller keeps all of it alive until the run is over.
+// of prepared->granularity_bytes(); where the shards end, a multiple of length_unit_bytes() is enough. Plain pointers:
+// the caller keeps all of it alive until the run is over.
 struct Task {
   const Prepared *prepared;
   const std::byte *const *inputs;  // prepared->columns() shards
@@ -80,7 +97,7 @@ struct Task {
   Mode mode;
   Mismatch *mismatches = nullptr;  // compare: prepared->rows() records, merged into
   MemoryKind memory = MemoryKind::host;
-  void *queue = nullptr;  // device memory: the caller's stream or queue
+  void *queue = nullptr;  // device memory: the caller's stream (NULL: CUDA's legacy default stream) or queue
   // OpenCL memory, whose pointers are cl_mem handles: where each shard's byte 0 lies in its buffer; null = 0.
   const std::uint64_t *input_offsets = nullptr;
   const std::uint64_t *output_offsets = nullptr;
@@ -131,8 +148,13 @@ class Backend {
   // UNSUPPORTED with the backend's name for a form or a number of shards that it cannot run.
   virtual std::shared_ptr<const Prepared> prepare(const Operator &what) = 0;
 
-  // The same with values that are used as they are, whatever was measured before: autotune's way in. Throws Error, also
-  // INVALID_ARGUMENT or UNAVAILABLE for values that this device cannot run. The default knows no values.
+  // Throws Error (UNSUPPORTED) where the user has asked for a technique that this operator lacks. Of what a plan or a
+  // call of the user prepares; a verify may prepare other operators to confirm a suspect. The default has no
+  // techniques.
+  virtual void check_technique(const Operator &what) const;
+
+  // The same as prepare, with values that are used as they are, whatever was measured before: autotune's way in. Throws
+  // Error, also INVALID_ARGUMENT or UNAVAILABLE for values that this device cannot run. The default knows no values.
   virtual std::shared_ptr<const Prepared> prepare_tuned(const Operator &what, const TuningValues &values);
 
   // What may be tuned for a matrix of this shape, and under whose name the result is kept.
@@ -148,9 +170,9 @@ class Backend {
   // Starts the tasks and returns. The default runs them on a thread of their own.
   virtual std::unique_ptr<Ticket> submit(std::span<const Task> tasks, Control &control);
 
-  // To be called when something is prepared for shards in the memory of a device, so that running it neither compiles
-  // nor allocates. The default has nothing to do. Throws Error.
-  virtual void make_ready(const Prepared &prepared, Mode mode, MemoryKind memory);
+  // To be called when a plan is made: gets ready to run it on this kind of memory without compiling or allocating. What
+  // takes long goes on in the background, unless the plan `waits` for it. The default has nothing to do. Throws Error.
+  virtual void make_ready(const Prepared &prepared, Mode mode, MemoryKind memory, bool waits = true);
 
   // Memory of the host that this backend's shards move through fastest, aligned to 64 bytes at least: pinned, for a
   // device. It may outlive the backend. Throws Error (OUT_OF_MEMORY).

@@ -16,8 +16,10 @@
 #include "base/error.hpp"
 #include "base/fork.hpp"
 #include "base/options.hpp"
+#include "core/codec16.hpp"
 #include "core/gf.hpp"
 #include "core/presets.hpp"
+#include "core/wide.hpp"
 
 namespace tandem::core {
 namespace {
@@ -41,14 +43,17 @@ std::string list_of(std::span<const std::uint16_t> indices) {
 void check_shape(const tandem_codec_options &options) {
   if (options.k == 0)
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: k = 0, at least 1 data shard is needed");
-  if (options.k > kMaxShards || options.m > kMaxShards - options.k) {
+  if (options.field != TANDEM_FIELD_GF8 && options.field != TANDEM_FIELD_GF16) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("codec options: k = {}, m = {}, but k + m must be at most {} in GF(2^8)", options.k,
-                           options.m, kMaxShards));
+               fmt::format("codec options: unknown field {}, known are {} (GF(2^8)) and {} (GF(2^16))", options.field,
+                           int{TANDEM_FIELD_GF8}, int{TANDEM_FIELD_GF16}));
   }
-  if (options.field != TANDEM_FIELD_GF8) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("codec options: unknown field {}, known is {} (GF(2^8))",
-                                                          options.field, int{TANDEM_FIELD_GF8}));
+  const bool is_gf16 = options.field == TANDEM_FIELD_GF16;
+  const unsigned limit = is_gf16 ? kMaxShards16 : kMaxShards;
+  if (options.k > limit || options.m > limit - options.k) {
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+               fmt::format("codec options: k = {}, m = {}, but k + m must be at most {} in GF(2^{})", options.k,
+                           options.m, limit, is_gf16 ? 16 : 8));
   }
 }
 
@@ -81,12 +86,12 @@ Matrix custom_matrix(const tandem_codec_options &options) {
                          count_of(m, "shard")));
 }
 
-// Those in the set, or those out of it.
-Indices indices_of(const ShardSet &set, unsigned begin, unsigned end, bool in = true) {
+// Those in the set.
+Indices indices_of(const ShardSet &set, unsigned begin, unsigned end) {
   Indices indices;
   indices.reserve(end - begin);
   for (unsigned i = begin; i < end; ++i) {
-    if (set[i] == in) indices.push_back(static_cast<std::uint16_t>(i));
+    if (set[i]) indices.push_back(static_cast<std::uint16_t>(i));
   }
   return indices;
 }
@@ -140,50 +145,79 @@ class Codec::DecodeCache {
     return present.hash() * 31 + wanted.hash();
   }
 
-  std::shared_ptr<const Application> find(const ShardSet &present, const ShardSet &wanted, std::size_t hash) {
+  // insert_count_out: of all so far, for insert.
+  std::shared_ptr<const Application> find(const ShardSet &present, const ShardSet &wanted, std::size_t hash,
+                                          std::uint64_t *insert_count_out) {
     State &state = state_.get();
     const std::lock_guard lock(state.mutex);
+    *insert_count_out = state.insert_count;
     Entry *entry = state.find(present, wanted, hash);
     if (entry == nullptr) return nullptr;
-    entry->last_use = ++state.clock;
+    state.use(entry);
     return entry->application;
   }
 
-  // Keeps `application`, or returns what another thread put there first.
+  // Keeps `application`, or returns what another thread put there since `find` saw `insert_count` of them.
   std::shared_ptr<const Application> insert(const ShardSet &present, const ShardSet &wanted, std::size_t hash,
+                                            std::uint64_t insert_count,
                                             std::shared_ptr<const Application> application) {
     std::shared_ptr<const Application> evicted;  // freed after the lock
     State &state = state_.get();
     const std::lock_guard lock(state.mutex);
-    if (Entry *entry = state.find(present, wanted, hash)) return entry->application;
-    Entry &oldest = *std::ranges::min_element(state.entries, {}, &Entry::last_use);
+    if (state.insert_count != insert_count)
+      if (Entry *entry = state.find(present, wanted, hash)) return entry->application;
+    Entry &oldest = state.entries[state.latest_first.back()];
     ShardSet own_present = present, own_wanted = wanted;  // may throw: before the entry changes
     evicted = std::exchange(oldest.application, application);
     oldest.present = std::move(own_present);
     oldest.wanted = std::move(own_wanted);
-    oldest.hash = hash;
-    oldest.last_use = ++state.clock;
+    state.bytes -= std::exchange(oldest.bytes, application->what.memory_bytes());
+    state.bytes += oldest.bytes;
+    state.hashes[state.latest_first.back()] = hash;
+    state.use(&oldest);
+    ++state.insert_count;
+    state.fit();
     return application;
   }
 
  private:
   struct Entry {
-    std::size_t hash = 0;
-    std::uint64_t last_use = 0;
     ShardSet present, wanted;
     std::shared_ptr<const Application> application;
+    std::size_t bytes = 0;
   };
 
   struct State {
     std::mutex mutex;
-    std::uint64_t clock = 0;
+    std::uint64_t insert_count = 0;
+    std::size_t bytes = 0;  // of all entries
     std::array<Entry, kCachedPatterns> entries;
+    std::array<std::size_t, kCachedPatterns> hashes{};       // of the entries: what is looked through, side by side
+    std::array<std::uint8_t, kCachedPatterns> latest_first;  // places of entries
+
+    State() { std::iota(latest_first.begin(), latest_first.end(), std::uint8_t{0}); }
+
+    void use(const Entry *entry) {
+      const auto place = static_cast<std::uint8_t>(entry - entries.data());
+      const auto *at = static_cast<std::uint8_t *>(std::memchr(latest_first.data(), place, latest_first.size()));
+      std::memmove(&latest_first[1], &latest_first[0], static_cast<std::size_t>(at - latest_first.data()));
+      latest_first.front() = place;
+    }
+
+    // Drops the entries that were used least recently, but never the latest one.
+    void fit() {
+      for (std::size_t i = kCachedPatterns; bytes > kCachedBytes && --i != 0;) {
+        Entry &entry = entries[latest_first[i]];
+        entry.application = nullptr;
+        bytes -= std::exchange(entry.bytes, 0);
+      }
+    }
 
     Entry *find(const ShardSet &present, const ShardSet &wanted, std::size_t hash) {
-      for (Entry &entry : entries) {
-        if (entry.hash == hash && entry.application != nullptr && entry.present == present && entry.wanted == wanted) {
-          return &entry;
-        }
+      for (std::size_t i = 0; i < kCachedPatterns; ++i) {
+        if (hashes[i] != hash) continue;
+        Entry &entry = entries[i];
+        if (entry.application != nullptr && entry.present == present && entry.wanted == wanted) return &entry;
       }
       return nullptr;
     }
@@ -197,8 +231,12 @@ Codec::Codec(const tandem_codec_options &given) {
   check_shape(options);
   const bool allow_non_mds = options.allow_non_mds != 0;
   k_ = options.k;
+  m_ = options.m;
 
-  if (options.matrix == TANDEM_MATRIX_CUSTOM) {
+  if (options.field == TANDEM_FIELD_GF16) {
+    codec16_ = std::make_unique<const Codec16>(options);
+    is_mds_ = codec16_->is_mds();
+  } else if (options.matrix == TANDEM_MATRIX_CUSTOM) {
     parity_ = custom_matrix(options);
     cauchy_ = find_cauchy_form(parity_);
     is_mds_ = cauchy_.has_value();
@@ -210,6 +248,11 @@ Codec::Codec(const tandem_codec_options &given) {
   } else {
     const Preset *preset = find_preset(options.matrix);
     if (preset == nullptr) {
+      for (const Preset16 &each : presets16())
+        if (each.value == options.matrix)
+          base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+                     fmt::format("codec options: matrix {} is over GF(2^16): field must be {} (TANDEM_FIELD_GF16)",
+                                 each.name, int{TANDEM_FIELD_GF16}));
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("codec options: unknown matrix {}", options.matrix));
     }
     if (options.coefficients != nullptr) {
@@ -218,7 +261,12 @@ Codec::Codec(const tandem_codec_options &given) {
           fmt::format("codec options: coefficients are for a custom matrix, with {} they must be NULL", preset->name));
     }
     parity_ = preset->make(options.k, options.m);
-    cauchy_ = find_cauchy_form(parity_);
+    if (preset->points != nullptr && options.m != 0) {
+      std::vector<std::uint16_t> points = preset->points(options.k, options.m);
+      has_runs_ = !points.empty();
+      if (has_runs_) cauchy_ = cauchy_form_at(parity_, std::move(points));
+    }
+    if (!has_runs_) cauchy_ = find_cauchy_form(parity_);
     is_mds_ = preset->is_mds(options.k, options.m);
     if (!is_mds_ && !allow_non_mds) refuse_preset(*preset, options.k, options.m);
   }
@@ -229,6 +277,8 @@ Codec::Codec(const tandem_codec_options &given) {
 }
 
 Codec::~Codec() = default;
+
+bool Codec::is_cauchy() const noexcept { return codec16_ != nullptr ? codec16_->is_cauchy() : cauchy_.has_value(); }
 
 void Codec::check_wanted_parity(const ShardSet &wanted) const {
   for (std::size_t i = 0; i < wanted.end(); ++i) {
@@ -246,6 +296,14 @@ Application Codec::encode(const ShardSet &wanted) const {
   application.outputs = indices_of(wanted, k_, shard_count());
   application.inputs.resize(k_);
   for (unsigned c = 0; c < k_; ++c) application.inputs[c] = static_cast<std::uint16_t>(c);
+  if (codec16_ != nullptr) {
+    application.what = codec16_->encode(application.outputs);
+    return application;
+  }
+  if (has_runs_ && is_wide(k_, application.outputs.size())) {
+    application.what = Operator(encode_transform(*cauchy_, application.inputs, application.outputs));
+    return application;
+  }
   Matrix rows(static_cast<unsigned>(application.outputs.size()), k_);
   for (unsigned i = 0; i < rows.rows(); ++i)
     std::ranges::copy(parity_.row(application.outputs[i] - k_), rows.row(i).begin());
@@ -261,6 +319,10 @@ Application Codec::column(unsigned index, const ShardSet &wanted) const {
   Application application;
   application.outputs = indices_of(wanted, k_, shard_count());
   application.inputs = {static_cast<std::uint16_t>(index)};
+  if (codec16_ != nullptr) {
+    application.what = codec16_->column(index, application.outputs);
+    return application;
+  }
   Matrix cells(static_cast<unsigned>(application.outputs.size()), 1);
   for (unsigned i = 0; i < cells.rows(); ++i) cells.at(i, 0) = parity_.at(application.outputs[i] - k_, index);
   application.what = std::move(cells);
@@ -269,8 +331,9 @@ Application Codec::column(unsigned index, const ShardSet &wanted) const {
 
 std::shared_ptr<const Application> Codec::decode(const ShardSet &present, const ShardSet &wanted) const {
   const std::size_t hash = DecodeCache::hash_of(present, wanted);
-  if (auto known = cache_->find(present, wanted, hash)) return known;
-  return cache_->insert(present, wanted, hash, solve(present, wanted));
+  std::uint64_t insert_count = 0;
+  if (auto known = cache_->find(present, wanted, hash, &insert_count)) return known;
+  return cache_->insert(present, wanted, hash, insert_count, solve(present, wanted));
 }
 
 std::shared_ptr<const Application> Codec::solve(const ShardSet &present, const ShardSet &wanted) const {
@@ -286,21 +349,34 @@ std::shared_ptr<const Application> Codec::solve(const ShardSet &present, const S
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("shards {} are both present and wanted", list_of(outputs)));
   }
   if (outputs.empty()) return application;
-
-  Indices lost_data = indices_of(present, 0, k_, false);
-  Indices parity = indices_of(present, k_, n);
-  if (is_mds_) {
-    if (parity.size() < lost_data.size()) {
-      base::fail(TANDEM_ERROR_NOT_RECOVERABLE,
-                 fmt::format("{} of {} data shards missing, only {} present", lost_data.size(), k_,
-                             count_of(parity.size(), "parity shard")));
-    }
-    parity.resize(lost_data.size());
+  if (codec16_ != nullptr) {
+    codec16_->decode(present, *application);
+    return application;
   }
 
-  application->inputs = indices_of(present, 0, k_);  // has room for k
-  if (cauchy_ && lost_data.size() > 1) {             // one is a division: the general way does less
-    application->inputs.insert(application->inputs.end(), parity.begin(), parity.end());
+  Indices &inputs = application->inputs;
+  Indices lost_data, parity;
+  inputs.reserve(k_);
+  lost_data.reserve(m());
+  parity.reserve(m());
+  for (unsigned i = 0; i < k_; ++i) (present[i] ? inputs : lost_data).push_back(static_cast<std::uint16_t>(i));
+  for (unsigned i = k_; i < n && (!is_mds_ || parity.size() < lost_data.size()); ++i)
+    if (present[i]) parity.push_back(static_cast<std::uint16_t>(i));
+  if (is_mds_ && parity.size() < lost_data.size()) {
+    base::fail(TANDEM_ERROR_NOT_RECOVERABLE,
+               fmt::format("{} of {} data shards missing, only {} present", lost_data.size(), k_,
+                           count_of(parity.size(), "parity shard")));
+  }
+
+  if (has_runs_ && is_wide(k_, outputs.size()) && points_ascend(*cauchy_, outputs)) {
+    if (lost_data.empty()) {
+      application->what = Operator(encode_transform(*cauchy_, inputs, outputs));
+    } else {
+      application->what = Operator(syndrome_decode(*cauchy_, k_, lost_data, parity, inputs, outputs));
+      inputs.insert(inputs.end(), parity.begin(), parity.end());
+    }
+  } else if (cauchy_ && lost_data.size() > 1) {  // one is a division: the general way does less
+    inputs.insert(inputs.end(), parity.begin(), parity.end());
     interpolate(std::move(lost_data), std::move(parity), *application);
   } else {
     eliminate(lost_data, std::move(parity), *application);

@@ -22,9 +22,12 @@ struct Application {
   std::vector<std::uint16_t> outputs;
 };
 
+class Codec16;  // core/codec16.hpp
+
 class Codec {
  public:
   static constexpr unsigned kCachedPatterns = 64;
+  static constexpr std::size_t kCachedBytes = std::size_t{64} << 20;  // of all patterns, or of a single larger one
 
   // Checks the options as tandem_codec_create promises; throws Error. Reads options.struct_bytes bytes.
   explicit Codec(const tandem_codec_options &options);
@@ -33,48 +36,56 @@ class Codec {
   Codec &operator=(const Codec &) = delete;
 
   unsigned k() const noexcept { return k_; }
-  unsigned m() const noexcept { return parity_.rows(); }
-  unsigned shard_count() const noexcept { return k_ + m(); }
+  unsigned m() const noexcept { return m_; }
+  unsigned shard_count() const noexcept { return k_ + m_; }
+  Field field() const noexcept { return codec16_ == nullptr ? Field::gf8 : Field::gf16; }
+  const Codec16 *codec16() const noexcept { return codec16_.get(); }  // null unless the field is GF(2^16)
   std::uint64_t id() const noexcept { return id_; }          // unique in the process, never reused: a cache key
-  const Matrix &parity() const noexcept { return parity_; }  // m x k
+  const Matrix &parity() const noexcept { return parity_; }  // m x k; empty in GF(2^16)
   // Every loss of m shards is known to be recoverable.
   bool is_mds() const noexcept { return is_mds_; }
   // Decoding needs no elimination. Found from the coefficients, so it holds for custom matrices too.
-  bool is_cauchy() const noexcept { return cauchy_.has_value(); }
+  bool is_cauchy() const noexcept;
 
-  // The wanted parity rows from all k data shards. A wanted data shard is INVALID_ARGUMENT.
+  // The wanted parity rows from all k data shards: a CauchyTransform where is_wide says so and the points lie in runs,
+  // else Dense. A wanted data shard is INVALID_ARGUMENT.
   Application encode(const ShardSet &wanted) const;
 
   // The wanted missing shards, data and parity together. Reads the fewest present shards that suffice: k of them for an
   // MDS code (fewer never do); for another one that a search from the sparsest parity rows down finds. Throws Error:
   // INVALID_ARGUMENT for a wanted shard that is present or does not exist; NOT_RECOVERABLE with the counts, or, for a
-  // matrix that is not MDS, with the pattern. Solved matrices are kept, for the kCachedPatterns latest patterns: a
-  // repeated call returns the same object. Cost of a new pattern of e lost data shards and w wanted, in multiply-adds:
-  // at most 2 * e * e * (k + e) where w <= e (w * e * k and one e x e elimination), plus 2 * e * e for each dependent
-  // parity row that a search for an invertible set drops; for Cauchy kinds no elimination and at most 2 * e * (k + w) +
-  // k * w.
+  // matrix that is not MDS, with the pattern. Solved matrices are kept, for the kCachedPatterns latest patterns
+  // that kCachedBytes hold: a repeated call returns the same object. A wide code gives a SyndromeDecode. Cost of a new
+  // pattern of e lost data shards and w wanted, in multiply-adds: at most 2 * e * e * (k + e) where w <= e (w * e * k
+  // and one e x e elimination), plus 2 * e * e for each dependent parity row that a search for an invertible set drops;
+  // for Cauchy kinds no elimination and at most 2 * e * (k + w) + k * w, for wide ones 2 * e * (e + w)
+  // (Operator::dense() of these comes to e * k * w).
   std::shared_ptr<const Application> decode(const ShardSet &present, const ShardSet &wanted) const;
+  // The same for a pattern that will hardly come again: nothing is kept.
+  std::shared_ptr<const Application> solve(const ShardSet &present, const ShardSet &wanted) const;
 
   // parity[r] ^= coefficients[r][0] * in, for the wanted parity rows and one data shard.
   Application column(unsigned index, const ShardSet &wanted) const;
 
   // Which one shard's damage explains a non-zero syndrome (m elements: stored parity minus recomputed parity at one
-  // place): its index, or TANDEM_SHARD_NONE if none or several could (always with m = 1 and no zero coefficient).
+  // place; in GF(2^8)): its index, or TANDEM_SHARD_NONE if none or several could (always with m = 1 and no zero
+  // coefficient).
   std::uint32_t locate(std::span<const Element> syndrome) const;
 
  private:
   class DecodeCache;
   void check_wanted_parity(const ShardSet &wanted) const;
-  std::shared_ptr<const Application> solve(const ShardSet &present, const ShardSet &wanted) const;
   void interpolate(std::vector<std::uint16_t> lost, std::vector<std::uint16_t> parity, Application &application) const;
   void eliminate(const std::vector<std::uint16_t> &lost_data, std::vector<std::uint16_t> present_parity,
                  Application &application) const;
 
-  unsigned k_;
+  unsigned k_, m_;
   std::uint64_t id_;
   bool is_mds_;
   Matrix parity_;
   std::optional<CauchyForm> cauchy_;
+  bool has_runs_ = false;  // the points of cauchy_ are the preset's own
+  std::unique_ptr<const Codec16> codec16_;
   std::unique_ptr<DecodeCache> cache_;
 };
 

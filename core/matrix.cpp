@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bitset>
+#include <utility>
 
 #include "core/gf.hpp"
 
@@ -81,6 +82,19 @@ std::optional<Matrix> invert(Matrix matrix) {
     }
   }
   return inverse;
+}
+
+// The scale of data shard 0 is ours to choose: 1. Column 0 then gives the scales of the parity, row 0 those of the
+// data.
+CauchyForm cauchy_form_at(const Matrix &parity_rows, std::vector<std::uint16_t> points) {
+  const unsigned k = parity_rows.columns();
+  CauchyForm form{std::move(points), std::vector<std::uint8_t>(k + parity_rows.rows(), 1)};
+  const auto product = [&](unsigned r, unsigned c) {
+    return gf::multiply(parity_rows.at(r, c), static_cast<std::uint8_t>(form.points[k + r] ^ form.points[c]));
+  };
+  for (unsigned r = 0; r < parity_rows.rows(); ++r) form.scales[k + r] = product(r, 0);
+  for (unsigned c = 1; c < k; ++c) form.scales[c] = gf::divide(form.scales[k], product(0, c));
+  return form;
 }
 
 // A Moebius map of the points changes scales but not the matrix, so three of them are ours to choose as long as some

@@ -1,4 +1,4 @@
-// A dense matrix over GF(2^8), row-major, and the things done to it: multiply, invert, recognise as a Cauchy matrix.
+// Dense matrices, row-major, and the things done to those over GF(2^8): multiply, invert, recognise as a Cauchy matrix.
 #pragma once
 
 #include <cstddef>
@@ -9,26 +9,28 @@
 
 namespace tandem::core {
 
-class Matrix {
+template <class Cell>
+class MatrixOf {
  public:
-  Matrix() = default;
-  Matrix(unsigned rows, unsigned columns) : rows_(rows), columns_(columns), cells_(std::size_t{rows} * columns) {}
+  MatrixOf() = default;
+  MatrixOf(unsigned rows, unsigned columns) : rows_(rows), columns_(columns), cells_(std::size_t{rows} * columns) {}
 
   unsigned rows() const noexcept { return rows_; }
   unsigned columns() const noexcept { return columns_; }
-  std::uint8_t &at(unsigned row, unsigned column) noexcept { return cells_[std::size_t{row} * columns_ + column]; }
-  std::uint8_t at(unsigned row, unsigned column) const noexcept { return cells_[std::size_t{row} * columns_ + column]; }
-  std::span<std::uint8_t> row(unsigned r) noexcept { return {cells_.data() + std::size_t{r} * columns_, columns_}; }
-  std::span<const std::uint8_t> row(unsigned r) const noexcept {
-    return {cells_.data() + std::size_t{r} * columns_, columns_};
-  }
-  const std::uint8_t *data() const noexcept { return cells_.data(); }
-  bool operator==(const Matrix &) const = default;
+  Cell &at(unsigned row, unsigned column) noexcept { return cells_[std::size_t{row} * columns_ + column]; }
+  Cell at(unsigned row, unsigned column) const noexcept { return cells_[std::size_t{row} * columns_ + column]; }
+  std::span<Cell> row(unsigned r) noexcept { return {cells_.data() + std::size_t{r} * columns_, columns_}; }
+  std::span<const Cell> row(unsigned r) const noexcept { return {cells_.data() + std::size_t{r} * columns_, columns_}; }
+  const Cell *data() const noexcept { return cells_.data(); }
+  bool operator==(const MatrixOf &) const = default;
 
  private:
   unsigned rows_ = 0, columns_ = 0;
-  std::vector<std::uint8_t> cells_;
+  std::vector<Cell> cells_;
 };
+
+using Matrix = MatrixOf<std::uint8_t>;     // over GF(2^8)
+using Matrix16 = MatrixOf<std::uint16_t>;  // over GF(2^16)
 
 // Multiply-adds in GF(2^8) done by the functions of this file and of codec.cpp on the calling thread: tests hold
 // the cost of a decode set-up to its bound by it. Costs one addition per row operation.
@@ -56,6 +58,10 @@ struct CauchyForm {
   std::vector<std::uint16_t> points;
   std::vector<std::uint8_t> scales;
 };
+
+// The Cauchy form of parity rows that have one with these points (data first, none at infinity). At least 1 row and 1
+// column. Looks at one row and one column, and relies on the rest.
+CauchyForm cauchy_form_at(const Matrix &parity_rows, std::vector<std::uint16_t> points);
 
 // The Cauchy form of these parity rows if there is one. Needs at least 2 rows and 2 columns (below that there is
 // nothing to gain). Checks every cell, so a result is a proof that the code is MDS.

@@ -3,28 +3,82 @@
 // outputs.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <variant>
 #include <vector>
 
+#include "core/gf16.hpp"
 #include "core/matrix.hpp"
 #include "tandem/tandem.h"
 
 namespace tandem::core {
 
-enum class Field : std::int32_t { gf8 = TANDEM_FIELD_GF8 };
+enum class Field : std::int32_t { gf8 = TANDEM_FIELD_GF8, gf16 = TANDEM_FIELD_GF16 };
 
 // Bytes of one element of the field.
-constexpr unsigned element_bytes(Field) noexcept { return 1; }
+constexpr unsigned element_bytes(Field field) noexcept { return field == Field::gf8 ? 1 : 2; }
 using Element = std::uint16_t;  // one of any field, as a number
 
 // The forms that an operator can have. The set is closed: a backend handles each form, or refuses it by name.
 struct Dense {
   Matrix coefficients;  // output_count x input_count
 };
-using Form = std::variant<Dense>;
 
-// slots[to[r]] = sum over c of coefficients[r][c] * slots[from[c]]. Slots are vectors as long as a shard.
+//     outputs[r] = output_scales[r] * sum over c of input_scales[c] * inputs[c] / (output_points[r] + input_points[c])
+// Points in aligned groups of 2^i share work (docs/internals/TRANSFORM.md): n * log n products instead of n * n.
+struct CauchyTransform {
+  std::vector<Element> input_points, output_points;  // each list ascending; no point occurs twice
+  std::vector<Element> input_scales, output_scales;  // one for each point, not 0; empty: all are 1
+  unsigned group_size = 8;  // of the steps: a power of two up to kMostGroupSize. The map does not depend on it.
+
+  static constexpr unsigned kMostGroupSize = 128;
+};
+
+// Decode by syndromes. The inputs are the present data shards, then the chosen parity shards, as many as data shards
+// are lost. A syndrome is what the lost data contributes to a parity shard: the parity that is stored, plus the parity
+// of the present data. `solve` makes lost data of the syndromes of the chosen shards. It also makes the lost data's
+// part of a lost parity shard; the present data's part is a syndrome row.
+struct SyndromeDecode {
+  CauchyTransform syndromes;  // present data -> chosen parity shards and lost parity shards that are wanted
+  CauchyTransform solve;      // the chosen of these (syndromes.output_points has them too) -> outputs
+};
+
+// How elements of GF(2^16) lie in a shard.
+enum class Layout {
+  words,   // little-endian words
+  leopard  // for each 64 bytes the 32 low bytes, then the 32 high ones; of a last piece of n bytes n/2 and n/2
+};
+constexpr unsigned granularity_of(Layout layout) noexcept { return layout == Layout::words ? 2 : 64; }
+
+// A matrix over GF(2^16).
+struct Dense16 {
+  const gf16::Field *field;
+  Layout layout;
+  std::shared_ptr<const Matrix16> coefficients;  // output_count x input_count; may be large: copies share it
+};
+
+// Leopard's code over GF(2^16) in coordinates of the Cantor basis (docs/MATRICES.md). Shards have points; those of data
+// and of parity lie in different groups of 2^group_log2 points, and one of the two kinds lies in group 0 alone. An
+// encode has no chosen and no lost shards. A decode chooses as many parity shards as data shards are lost, all of which
+// it computes, also where few are wanted.
+struct Leopard16 {
+  unsigned group_log2;
+  std::vector<Element> data_points;    // of the first inputs, ascending
+  std::vector<Element> chosen_points;  // of the next inputs, ascending
+  std::vector<Element> chosen_scales;
+  std::vector<Element> lost_points;  // of lost data, ascending
+  std::vector<Element> lost_scales;
+  std::vector<bool> is_wanted;         // of lost data: the wanted ones are the first outputs
+  std::vector<Element> parity_points;  // of the next outputs, ascending
+};
+
+using Form = std::variant<Dense, CauchyTransform, SyndromeDecode, Dense16, Leopard16>;
+
+// slots[to[r]] = sum over c of coefficients[r][c] * slots[from[c]]. Slots are vectors as long as a shard. A slot may be
+// in `from` and in `to`: all sums are made of what the slots held before the step.
 struct Step {
   Matrix coefficients;
   std::vector<std::uint32_t> from, to;
@@ -35,27 +89,51 @@ class Operator {
   // Splitters compute with a granularity up to this without overflow. Real codes have 1, 64 or a few packets.
   static constexpr std::uint64_t kMostGranularityBytes = std::uint64_t{1} << 32;
 
-  // A matrix over GF(2^8) is an operator as it is. Columns of shards are independent at multiples of granularity_bytes:
-  // code that cuts ranges cuts there and nowhere else. A backend that runs Dense may cut anywhere, because Dense is the
-  // same map for each element. Throws Error (INVALID_ARGUMENT): a granularity of 0, or of more than
-  // kMostGranularityBytes.
-  Operator(Matrix coefficients, std::uint64_t granularity_bytes = 1);
+  // Columns of shards are independent at multiples of granularity_bytes:
+  // code that cuts ranges cuts there and nowhere else. A backend may cut anywhere, because the forms over GF(2^8) are
+  // the same map for each element. Throws Error (INVALID_ARGUMENT): a granularity of 0, or of more than
+  // kMostGranularityBytes; points or scales that are not as their form says.
+  Operator(Form form, std::uint64_t granularity_bytes = 1);
+  // A matrix over GF(2^8) is an operator as it is.
+  Operator(Matrix coefficients, std::uint64_t granularity_bytes = 1)
+      : Operator(Dense{std::move(coefficients)}, granularity_bytes) {}
 
-  Field field() const noexcept { return Field::gf8; }
+  // A form over GF(2^16) has the granularity of its layout.
+  explicit Operator(Dense16 form) : Operator(Form(std::move(form)), 0) {}
+  explicit Operator(Leopard16 form) : Operator(Form(std::move(form)), 0) {}
+
+  Field field() const noexcept;
   std::uint64_t granularity_bytes() const noexcept { return granularity_bytes_; }
+  // Shards are multiples of this long. Less than the granularity where the format defines a shorter last piece.
+  std::uint64_t length_unit_bytes() const noexcept {
+    return field() == Field::gf16 ? element_bytes(Field::gf16) : granularity_bytes_;
+  }
   unsigned input_count() const noexcept { return input_count_; }
   unsigned output_count() const noexcept { return output_count_; }
   const Form &form() const noexcept { return form_; }
+  // What keeping the operator keeps in memory, about: coefficients, also those that dense() makes, and points.
+  std::size_t memory_bytes() const noexcept;
 
-  // The meaning of every form: steps over slots, to be run in order. Slots 0 to input_count - 1 hold the inputs, the
-  // next output_count slots the outputs; further slots are scratch.
+  // The meaning of every form over GF(2^8): steps over slots, to be run in order. Slots 0 to input_count - 1 hold the
+  // inputs, the next output_count slots the outputs; further slots are scratch.
   std::vector<Step> expand() const;
 
-  // The same map as one matrix, output_count x input_count.
-  const Matrix &dense() const noexcept { return std::get<Dense>(form_).coefficients; }
+  // The same map as one matrix, output_count x input_count; over GF(2^8) as well. The first call makes it of a form
+  // that is not Dense; copies of the operator share it, and any number of threads may call.
+  const Matrix &dense() const {
+    if (const Dense *dense = std::get_if<Dense>(&form_)) return dense->coefficients;
+    return made_dense();
+  }
 
  private:
+  struct Made {
+    ~Made() { delete matrix.load(); }
+    std::atomic<const Matrix *> matrix{nullptr};
+  };
+  const Matrix &made_dense() const;
+
   Form form_;
+  std::shared_ptr<Made> made_;  // null for Dense
   std::uint64_t granularity_bytes_;
   unsigned input_count_, output_count_;
 };

@@ -2,18 +2,32 @@
 
 namespace tandem::core {
 
+namespace {
+
+template <class Cell>
+MatrixOf<Cell> twice(const MatrixOf<Cell> &column) {
+  MatrixOf<Cell> both(column.rows(), 2);
+  for (unsigned r = 0; r < both.rows(); ++r) both.at(r, 0) = both.at(r, 1) = column.at(r, 0);
+  return both;
+}
+
+}  // namespace
+
 Operator update_of(const Operator &column) {
-  const Matrix &once = column.dense();
-  Matrix both(once.rows(), 2);
-  for (unsigned r = 0; r < once.rows(); ++r) both.at(r, 0) = both.at(r, 1) = once.at(r, 0);
-  return {std::move(both), column.granularity_bytes()};
+  if (const Dense16 *wide = std::get_if<Dense16>(&column.form()))
+    return Operator(Dense16{wide->field, wide->layout, std::make_shared<const Matrix16>(twice(*wide->coefficients))});
+  return {twice(column.dense()), column.granularity_bytes()};
 }
 
 Plan::Plan(Backend &backend, std::shared_ptr<const Codec> codec, const Shape &shape)
     : codec_(std::move(codec)), backend_(&backend), shape_(shape) {
   const auto take = [this](const Application &application, const Operator &what) {
-    inputs_ = application.inputs;
-    outputs_ = application.outputs;
+    input_count_ = application.inputs.size();
+    shards_.reserve(input_count_ + application.outputs.size());
+    shards_.assign(application.inputs.begin(), application.inputs.end());
+    shards_.insert(shards_.end(), application.outputs.begin(), application.outputs.end());
+    memory_bytes_ = what.memory_bytes();
+    backend_->check_technique(what);
     prepared_ = backend_->prepare(what);
   };
   switch (shape.operation) {
@@ -22,6 +36,7 @@ Plan::Plan(Backend &backend, std::shared_ptr<const Codec> codec, const Shape &sh
       mode_ = shape.operation == Operation::verify ? Mode::compare : Mode::assign;
       const Application application = codec_->encode(shape.wanted);
       take(application, application.what);
+      is_in_stripe_order_ = outputs().size() == codec_->m();
       break;
     }
     case Operation::decode: {
@@ -37,9 +52,9 @@ Plan::Plan(Backend &backend, std::shared_ptr<const Codec> codec, const Shape &sh
     }
     case Operation::update: {
       mode_ = Mode::accumulate;
-      const Application application = codec_->column(shape.index, shape.wanted);
+      Application application = codec_->column(shape.index, shape.wanted);
+      application.inputs.push_back(application.inputs.front());
       take(application, update_of(application.what));
-      inputs_.push_back(inputs_.front());
       break;
     }
   }

@@ -46,10 +46,15 @@ class Plan {
   const Prepared &prepared() const noexcept { return *prepared_; }
 
   // Shard indices in the order of the task's pointers. For update the inputs are (index, index): old and new bytes.
-  std::span<const std::uint16_t> inputs() const noexcept { return inputs_; }
-  std::span<const std::uint16_t> outputs() const noexcept { return outputs_; }
+  std::span<const std::uint16_t> inputs() const noexcept { return {shards_.data(), input_count_}; }
+  std::span<const std::uint16_t> outputs() const noexcept { return std::span(shards_).subspan(input_count_); }
+
+  // Whether the inputs are all data shards and the outputs all parity shards: then a stripe's own array of pointers has
+  // the order of the task's.
+  bool is_in_stripe_order() const noexcept { return is_in_stripe_order_; }
 
   Mode mode() const noexcept { return mode_; }
+  std::size_t memory_bytes() const noexcept { return memory_bytes_; }  // of the operator
 
   // The task for one stripe's pointers, already in plan order. Pointers are kept, not copied.
   Task task(const std::byte *const *inputs, std::byte *const *outputs, std::uint64_t shard_bytes) const noexcept {
@@ -61,7 +66,9 @@ class Plan {
   Backend *backend_;
   Shape shape_;
   Mode mode_ = Mode::assign;
-  std::vector<std::uint16_t> inputs_, outputs_;
+  bool is_in_stripe_order_ = false;
+  std::vector<std::uint16_t> shards_;  // inputs, then outputs
+  std::size_t input_count_ = 0, memory_bytes_ = 0;
   std::shared_ptr<const Prepared> prepared_;
 };
 

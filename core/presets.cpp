@@ -229,6 +229,24 @@ Matrix hdfs_rs_legacy(unsigned k, unsigned m) {
   return matrix;
 }
 
+std::vector<std::uint16_t> points_from_zero(unsigned k, unsigned m) {
+  std::vector<std::uint16_t> points(k + m);
+  std::iota(points.begin(), points.end(), std::uint16_t{0});
+  return points;
+}
+
+// Jerasure's: the parity shards have the first points.
+std::vector<std::uint16_t> points_of_jerasure(unsigned k, unsigned m) {
+  std::vector<std::uint16_t> points = points_from_zero(k, m);
+  std::rotate(points.begin(), points.begin() + m, points.end());
+  return points;
+}
+
+// With m = 2 its rows are from a table.
+std::vector<std::uint16_t> points_of_jerasure_good(unsigned k, unsigned m) {
+  return m == 2 ? std::vector<std::uint16_t>() : points_of_jerasure(k, m);
+}
+
 // Reasons for `always`: a Cauchy matrix of distinct points, however its rows and columns are scaled, has no singular
 // submatrix. That is the form of all these presets: a systematic Vandermonde matrix is one by Lagrange's formula, the
 // remainders of hdfs-rs-legacy because its code is the Reed-Solomon code of the points 2^i; raid6 and
@@ -248,16 +266,18 @@ bool isal_vandermonde_is_mds(unsigned k, unsigned m) {
 bool par1_is_mds(unsigned k, unsigned m) { return m <= 3 || k <= 2; }
 
 constexpr Preset kPresets[] = {
-    {TANDEM_MATRIX_ISAL_CAUCHY, "isal-cauchy", isal_cauchy, always, true, nullptr},
+    {TANDEM_MATRIX_ISAL_CAUCHY, "isal-cauchy", isal_cauchy, always, true, nullptr, points_from_zero},
     {TANDEM_MATRIX_ISAL_VANDERMONDE, "isal-vandermonde", isal_vandermonde, isal_vandermonde_is_mds, false,
      "m <= 3, or k <= 3, or m = 4 with k <= 21, or k = 4 with m <= 21, or k = 5 with m = 5"},
-    {TANDEM_MATRIX_BACKBLAZE, "backblaze", backblaze, always, true, nullptr},
+    {TANDEM_MATRIX_BACKBLAZE, "backblaze", backblaze, always, true, nullptr, points_from_zero},
     {TANDEM_MATRIX_ZFEC, "zfec", zfec, always, true, nullptr},
     {TANDEM_MATRIX_LIBERASURECODE_ISAL_VAND_INV, "liberasurecode-isal-vand-inv", liberasurecode_isal_vand_inv, always,
      true, nullptr},
     {TANDEM_MATRIX_JERASURE_VANDERMONDE, "jerasure-vandermonde", jerasure_vandermonde, always, true, nullptr},
-    {TANDEM_MATRIX_JERASURE_CAUCHY_ORIG, "jerasure-cauchy-orig", jerasure_cauchy_orig, always, true, nullptr},
-    {TANDEM_MATRIX_JERASURE_CAUCHY_GOOD, "jerasure-cauchy-good", jerasure_cauchy_good, always, true, nullptr},
+    {TANDEM_MATRIX_JERASURE_CAUCHY_ORIG, "jerasure-cauchy-orig", jerasure_cauchy_orig, always, true, nullptr,
+     points_of_jerasure},
+    {TANDEM_MATRIX_JERASURE_CAUCHY_GOOD, "jerasure-cauchy-good", jerasure_cauchy_good, always, true, nullptr,
+     points_of_jerasure_good},
     {TANDEM_MATRIX_RAID6, "raid6", raid6, always, true, nullptr},
     {TANDEM_MATRIX_ZFS_RAIDZ, "zfs-raidz", zfs_raidz, always, false, nullptr},
     {TANDEM_MATRIX_SNAPRAID_CAUCHY, "snapraid-cauchy", snapraid_cauchy, always, true, nullptr},
@@ -285,8 +305,64 @@ class Binomials {
   std::vector<std::uint64_t> table_;
 };
 
-Matrix transpose(const Matrix &matrix) {
-  return fill(matrix.rows(), matrix.columns(), [&](unsigned r, unsigned c) { return matrix.at(c, r); });
+template <class Cell>
+MatrixOf<Cell> transpose(const MatrixOf<Cell> &matrix) {
+  MatrixOf<Cell> result(matrix.columns(), matrix.rows());
+  for (unsigned r = 0; r < result.rows(); ++r) {
+    for (unsigned c = 0; c < result.columns(); ++c) result.at(r, c) = matrix.at(c, r);
+  }
+  return result;
+}
+
+// Order by order, each minor expanded along its last row into minors of the order below. Subsets are in colexicographic
+// order (by largest element, then the next): those of `order` rows whose last row is r are then one run, in the order
+// of their first order - 1 rows, so the expansion is a sum of scaled runs. 10^6 minors take about 10 ms.
+template <class Cell, class MultiplyAdd>
+MdsProof prove(const MatrixOf<Cell> &parity_rows, std::uint64_t max_minors, const MultiplyAdd &add) {
+  const unsigned m = parity_rows.rows(), k = parity_rows.columns();
+  if (m == 0 || k == 0) return MdsProof::proven;
+  const unsigned max_order = std::min(m, k);
+  // Before the table, which may be large: C(m + k, j) grows with j up to max_order, so the first one that is too large
+  // answers.
+  std::uint64_t subsets = 1;
+  for (unsigned j = 1; j <= max_order && subsets <= max_minors; ++j) subsets = subsets * (m + k - j + 1) / j;
+  if (subsets > max_minors && subsets - 1 > max_minors) return MdsProof::too_large;
+  const Binomials binomials(std::max(m + k, 2u), max_order);
+  if (binomials.choose(m + k, max_order) - 1 > max_minors) return MdsProof::too_large;
+
+  const MatrixOf<Cell> matrix = m < k ? transpose(parity_rows) : parity_rows;  // the longer side in the runs
+  const unsigned rows = matrix.rows(), columns = matrix.columns();
+  std::vector<Cell> minors, smaller{1};
+  std::vector<unsigned> subset;
+  for (unsigned order = 1; order <= max_order; ++order) {
+    const std::size_t row_subsets = binomials.choose(rows, order);
+    const std::size_t smaller_row_subsets = binomials.choose(rows, order - 1);
+    const std::size_t column_subsets = binomials.choose(columns, order);
+    minors.assign(row_subsets * column_subsets, 0);
+    subset.resize(order);
+    std::iota(subset.begin(), subset.end(), 0u);
+    for (std::size_t rank = 0; rank < column_subsets; ++rank) {
+      for (unsigned left_out = 0; left_out < order; ++left_out) {
+        std::size_t smaller_rank = 0;
+        for (unsigned j = 0; j < order; ++j) {
+          if (j != left_out) smaller_rank += binomials.choose(subset[j], j < left_out ? j + 1 : j);
+        }
+        const Cell *source = smaller.data() + smaller_rank * smaller_row_subsets;
+        for (unsigned r = order - 1; r < rows; ++r) {
+          const std::size_t run = binomials.choose(r, order - 1);
+          add({minors.data() + rank * row_subsets + binomials.choose(r, order), run}, matrix.at(r, subset[left_out]),
+              {source, run});
+        }
+      }
+      unsigned next = 0;  // the next subset: raise the first element that can be, reset those below
+      while (next + 1 < order && subset[next] + 1 == subset[next + 1]) ++next;
+      ++subset[next];
+      std::iota(subset.begin(), subset.begin() + next, 0u);
+    }
+    if (std::ranges::find(minors, Cell{0}) != minors.end()) return MdsProof::refuted;
+    minors.swap(smaller);
+  }
+  return MdsProof::proven;
 }
 
 }  // namespace
@@ -303,49 +379,18 @@ const Preset *find_preset(const std::string &name) noexcept {
   return found == std::end(kPresets) ? nullptr : found;
 }
 
-// Order by order, each minor expanded along its last row into minors of the order below. Subsets are in colexicographic
-// order (by largest element, then the next): those of `order` rows whose last row is r are then one run, in the order
-// of their first order - 1 rows, so the expansion is a sum of scaled runs. 10^6 minors take about 10 ms.
 MdsProof prove_mds(const Matrix &parity_rows, std::uint64_t max_minors) {
-  const unsigned m = parity_rows.rows(), k = parity_rows.columns();
-  if (m == 0 || k == 0) return MdsProof::proven;
-  const unsigned max_order = std::min(m, k);
-  const Binomials binomials(std::max(m + k, 2u), max_order);
-  if (binomials.choose(m + k, max_order) - 1 > max_minors) return MdsProof::too_large;
+  return prove(parity_rows, max_minors,
+               [](std::span<std::uint8_t> target, std::uint8_t factor, std::span<const std::uint8_t> source) {
+                 multiply_add(target, factor, source);
+               });
+}
 
-  const Matrix matrix = m < k ? transpose(parity_rows) : parity_rows;  // the longer side in the runs
-  const unsigned rows = matrix.rows(), columns = matrix.columns();
-  std::vector<std::uint8_t> minors, smaller{1};
-  std::vector<unsigned> subset;
-  for (unsigned order = 1; order <= max_order; ++order) {
-    const std::size_t row_subsets = binomials.choose(rows, order);
-    const std::size_t smaller_row_subsets = binomials.choose(rows, order - 1);
-    const std::size_t column_subsets = binomials.choose(columns, order);
-    minors.assign(row_subsets * column_subsets, 0);
-    subset.resize(order);
-    std::iota(subset.begin(), subset.end(), 0u);
-    for (std::size_t rank = 0; rank < column_subsets; ++rank) {
-      for (unsigned left_out = 0; left_out < order; ++left_out) {
-        std::size_t smaller_rank = 0;
-        for (unsigned j = 0; j < order; ++j) {
-          if (j != left_out) smaller_rank += binomials.choose(subset[j], j < left_out ? j + 1 : j);
-        }
-        const std::uint8_t *source = smaller.data() + smaller_rank * smaller_row_subsets;
-        for (unsigned r = order - 1; r < rows; ++r) {
-          const std::size_t run = binomials.choose(r, order - 1);
-          multiply_add({minors.data() + rank * row_subsets + binomials.choose(r, order), run},
-                       matrix.at(r, subset[left_out]), {source, run});
-        }
-      }
-      unsigned next = 0;  // the next subset: raise the first element that can be, reset those below
-      while (next + 1 < order && subset[next] + 1 == subset[next + 1]) ++next;
-      ++subset[next];
-      std::iota(subset.begin(), subset.begin() + next, 0u);
-    }
-    if (std::ranges::find(minors, 0) != minors.end()) return MdsProof::refuted;
-    minors.swap(smaller);
-  }
-  return MdsProof::proven;
+MdsProof prove_mds(const gf16::Field &field, const Matrix16 &parity_rows, std::uint64_t max_minors) {
+  return prove(parity_rows, max_minors,
+               [&](std::span<std::uint16_t> target, std::uint16_t factor, std::span<const std::uint16_t> source) {
+                 gf16::multiply_add(field, target, factor, source);
+               });
 }
 
 }  // namespace tandem::core

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "core/gf16.hpp"
 #include "core/matrix.hpp"
 
 namespace tandem::core {
@@ -19,6 +21,10 @@ struct Preset {
   // For every (k, m) parity = row scale * column scale / (x_r + y_c), so that find_cauchy_form succeeds from 2 x 2 up.
   bool is_cauchy;
   const char *mds_limit;  // is_mds in words, for messages; nullptr where it is always true
+  // For a Cauchy preset with points in runs: the points of the k data shards and then of the m parity shards, each list
+  // ascending. nullptr, or an empty list for some (k, m): it has no such points. find_cauchy_form finds other points of
+  // the same matrix, which lie in no runs.
+  std::vector<std::uint16_t> (*points)(unsigned k, unsigned m) = nullptr;
 };
 
 std::span<const Preset> presets();                       // in the order of their values
@@ -30,5 +36,6 @@ enum class MdsProof { proven, refuted, too_large };
 // Checks every minor of the parity rows (all square submatrices must be non-singular), up to max_minors of them. There
 // are C(k+m, m) - 1; above max_minors nothing is computed.
 MdsProof prove_mds(const Matrix &parity_rows, std::uint64_t max_minors = 1'000'000);
+MdsProof prove_mds(const gf16::Field &field, const Matrix16 &parity_rows, std::uint64_t max_minors = 1'000'000);
 
 }  // namespace tandem::core

@@ -1,8 +1,10 @@
 #include "core/verify.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.hpp"
+#include "core/codec16.hpp"
 #include "core/gf.hpp"
 #include "core/mismatch_ranges.hpp"
 
@@ -28,6 +30,76 @@ std::vector<Element> syndrome(const Plan &plan, const Task &task, std::uint64_t 
     result[r] = static_cast<Element>(sum);
   }
   return result;
+}
+
+// Stored parity xor recomputed parity of some rows, in GF(2^16): those that a damaged data shard would show in.
+struct Syndromes16 {
+  std::vector<std::uint16_t> rows;
+  std::vector<Element> values;
+};
+
+// Where the bytes of the element lie that has the byte `at`.
+std::array<std::uint64_t, 2> element_at(Layout layout, const Task &task, std::uint64_t at) {
+  if (layout == Layout::words) return {at - at % 2, at - at % 2 + 1};
+  const std::uint64_t end = task.offset_bytes + task.length_bytes, unit = granularity_of(layout);
+  const std::uint64_t begin = at - (at - task.offset_bytes) % unit, half = std::min(unit, end - begin) / 2;
+  const std::uint64_t low = begin + (at - begin) % half;
+  return {low, low + half};
+}
+
+// `bad_row`: a row that differs. A few more tell a damaged data shard from damaged parity and from most others.
+Syndromes16 syndromes16(const Plan &plan, const Task &task, std::uint64_t at, unsigned bad_row) {
+  constexpr unsigned kMostRows = 16;
+  const Codec16 &codec = *plan.codec().codec16();
+  const auto places = element_at(codec.layout(), task, at);
+  const auto element = [&](const std::byte *shard) {
+    return std::to_integer<unsigned>(shard[places[0]]) | std::to_integer<unsigned>(shard[places[1]]) << 8;
+  };
+  Syndromes16 result;
+  for (unsigned r = 0; r < plan.codec().m() && result.rows.size() < kMostRows; ++r)
+    if (r != bad_row) result.rows.push_back(static_cast<std::uint16_t>(r));
+  result.rows.push_back(static_cast<std::uint16_t>(bad_row));
+  for (const std::uint16_t r : result.rows) {
+    unsigned sum = element(task.outputs[r]);
+    for (unsigned c = 0; c < plan.codec().k(); ++c)
+      sum ^= codec.field().multiply(codec.coefficient(r, c), static_cast<std::uint16_t>(element(task.inputs[c])));
+    result.values.push_back(static_cast<Element>(sum));
+  }
+  return result;
+}
+
+// Whether the outputs of `task` are those of `what`.
+bool is_consistent(const Plan &plan, const Operator &what, Task task, Control &control) {
+  const auto prepared = plan.backend().prepare(what);
+  std::vector<Mismatch> found(what.output_count());
+  task.prepared = prepared.get();
+  task.mismatches = found.data();
+  task.ranges = nullptr;
+  plan.backend().run({&task, 1}, control);
+  return std::all_of(found.begin(), found.end(), [](const Mismatch &each) { return each.byte_count == 0; });
+}
+
+// As consistent_without: rebuild the other parity from one parity shard and the data without `suspect`, and compare.
+bool consistent_without16(const Plan &plan, unsigned suspect, const Task &task, Control &control) {
+  const Codec &codec = plan.codec();
+  const unsigned k = codec.k();
+  unsigned pivot = 0;
+  while (pivot < codec.m() && codec.codec16()->coefficient(pivot, suspect) == 0) ++pivot;
+  if (pivot == codec.m()) return false;
+  ShardSet present, wanted;
+  for (unsigned i = 0; i < codec.shard_count(); ++i) {
+    if ((i < k && i != suspect) || i == k + pivot) present.set(i);
+    if (i >= k && i != k + pivot) wanted.set(i);
+  }
+  const auto rest = codec.solve(present, wanted);
+  std::vector<const std::byte *> inputs;
+  std::vector<std::byte *> outputs;
+  for (const std::uint16_t shard : rest->inputs) inputs.push_back(shard < k ? task.inputs[shard] : task.outputs[pivot]);
+  for (const std::uint16_t shard : rest->outputs) outputs.push_back(task.outputs[shard - k]);
+  Task rest_of = task;
+  rest_of.inputs = inputs.data();
+  rest_of.outputs = outputs.data();
+  return is_consistent(plan, rest->what, rest_of, control);
 }
 
 // Whether everything is consistent once data shard `suspect` is ignored: solve one parity equation for it and put that
@@ -57,20 +129,14 @@ bool consistent_without(const Plan &plan, unsigned suspect, const Task &task, Co
     outputs.push_back(task.outputs[r]);
     if (task.output_offsets != nullptr) output_offsets.push_back(task.output_offsets[r]);
   }
-  const auto prepared = plan.backend().prepare({std::move(rest), plan.prepared().granularity_bytes()});
-  std::vector<Mismatch> found(outputs.size());
   Task rest_of = task;
-  rest_of.prepared = prepared.get();
   rest_of.inputs = inputs.data();
   rest_of.outputs = outputs.data();
-  rest_of.mismatches = found.data();
-  rest_of.ranges = nullptr;
   if (task.input_offsets != nullptr) {
     rest_of.input_offsets = input_offsets.data();
     rest_of.output_offsets = output_offsets.data();
   }
-  plan.backend().run({&rest_of, 1}, control);
-  return std::all_of(found.begin(), found.end(), [](const Mismatch &each) { return each.byte_count == 0; });
+  return is_consistent(plan, {std::move(rest), plan.prepared().granularity_bytes()}, rest_of, control);
 }
 
 // Tiles of the second look: large ones first, to find the parts that are worth small ones.
@@ -174,12 +240,18 @@ VerifyReport explain(const Plan &plan, const Task &task, Control &control) {
 
   const Codec &codec = plan.codec();
   if (codec.m() < 2) return report;
-  const std::uint32_t candidate = codec.locate(syndrome(plan, task, first));
+  const auto locate = [&] {
+    if (codec.codec16() == nullptr) return codec.locate(syndrome(plan, task, first));
+    const Syndromes16 found = syndromes16(plan, task, first, report.first_bad_shard - codec.k());
+    return codec.codec16()->locate(found.rows, found.values);
+  };
+  const std::uint32_t candidate = locate();
   if (candidate == TANDEM_SHARD_NONE) return report;
   const auto is_confirmed = [&] {
     if (candidate >= codec.k()) return report.bad_parity_count == 1 && plan.outputs()[last_bad_row] == candidate;
     try {
-      return consistent_without(plan, candidate, task, control);
+      return codec.codec16() == nullptr ? consistent_without(plan, candidate, task, control)
+                                        : consistent_without16(plan, candidate, task, control);
     } catch (const base::Error &error) {
       // What was found is known all the same. A GPU's queue may be captured by now, which no compare can be.
       if (error.status() != TANDEM_ERROR_UNSUPPORTED) throw;

@@ -15,8 +15,8 @@
 #include <optional>
 #include <string_view>
 #include <thread>
-#include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
@@ -26,7 +26,9 @@
 #include "core/tuning.hpp"
 #include "cpu/executors/executor.hpp"
 #include "cpu/factory.hpp"
+#include "cpu/gf16.hpp"
 #include "cpu/kernels/kernel.hpp"
+#include "cpu/prepared.hpp"
 
 namespace tandem::cpu {
 namespace {
@@ -37,32 +39,14 @@ using core::Mismatch;
 using core::Mode;
 using core::Task;
 
-constexpr std::size_t kCacheLine = 64;
-
-// A run that moves fewer bytes than this (inputs and outputs together) stays on the calling thread: waking a worker
-// costs about as much as coding this many.
-constexpr std::uint64_t kInlineBytes = 256 << 10;
 // One chunk of a spread run, inputs and outputs together: small enough that cancel and budget are felt soon and that
 // every thread gets a few, so that they finish together; large enough that claiming it costs nothing.
-constexpr std::uint64_t kMostChunkBytes = 2 << 20;  // unless it is tuned
 constexpr std::uint64_t kLeastChunkBytes = 64 << 10;
 constexpr std::uint64_t kLeastStepBytes = 1 << 10;  // of one shard
 constexpr std::uint64_t kChunksPerThread = 4;
-// A kernel takes at most this many rows and columns. Larger operators are put together from blocks.
-constexpr unsigned kMostRows = 256, kMostColumns = 256;
 // Verify recomputes the outputs of a band into a buffer of this many bytes, tile by tile, that stays in the L1 cache.
 constexpr std::size_t kCompareBufferBytes = 16 << 10;
 constexpr std::size_t kCompareTileBytes = 2048;  // at most
-
-// What may be tuned, as numbers of the running process. Only runs that are spread look at them: a small one has nothing
-// to gain and no time to look.
-struct Values {
-  std::uint64_t chunk_bytes = kMostChunkBytes;
-  std::uint64_t out_of_cache_bytes = 0;  // a task that moves more prefetches, and writes past the cache
-  std::uint32_t tile_bytes = 0;          // of each input; 0 = the kernel's own choice
-  std::uint32_t prefetch_bytes = 0;      // the same
-  unsigned thread_count = 1;
-};
 
 // Beyond these, values from a file make no sense; within them any is safe.
 constexpr std::uint64_t kLeastTunedChunkBytes = 16 << 10, kMostTunedChunkBytes = 64 << 20;  // cancel waits for one
@@ -70,84 +54,6 @@ constexpr std::uint64_t kMostTileBytes = 1 << 20, kMostPrefetchBytes = 64 << 10;
 
 constexpr const char *kChunkBytes = "chunk_bytes", *kOutOfCacheBytes = "out_of_cache_bytes", *kTileBytes = "tile_bytes",
                      *kPrefetchBytes = "prefetch_bytes", *kThreads = "threads";
-
-constexpr std::size_t kModeCount = 3;  // of enum class Mode
-
-struct AlignedFree {
-  void operator()(std::byte *p) const noexcept { ::operator delete (p, std::align_val_t{kCacheLine}); }
-};
-
-// A range of at most kMostRows rows of an operator. Its kernel tables are those of the first kMostColumns columns; the
-// tables of the next ones lie step_bytes further.
-struct Band {
-  std::uint32_t first_row, row_count;
-  std::byte *tables;
-  std::size_t step_bytes;
-};
-
-// An operator in the form of a kernel, cut into bands. One piece of memory has all tables.
-class Bands {
- public:
-  Bands(const Kernel &kernel, const Matrix &matrix, unsigned most_rows)
-      : row_count_(matrix.rows()),
-        band_rows_(std::min(most_rows, kMostRows)),
-        count_((row_count_ + band_rows_ - 1) / band_rows_) {
-    const std::size_t bytes =
-        kernel.tables_bytes(std::min(band_rows_, row_count_), std::min(matrix.columns(), kMostColumns));
-    step_bytes_ = (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
-    band_bytes_ = step_bytes_ * std::max(1u, (matrix.columns() + kMostColumns - 1) / kMostColumns);
-    tables_.reset(static_cast<std::byte *>(::operator new (count_ *band_bytes_, std::align_val_t{kCacheLine})));
-    for (unsigned i = 0; i < count_; ++i) prepare(kernel, matrix, (*this)[i]);
-  }
-
-  unsigned count() const noexcept { return count_; }
-  Band operator[](unsigned i) const noexcept {
-    const std::uint32_t first_row = i * band_rows_;
-    return {first_row, std::min(band_rows_, row_count_ - first_row), tables_.get() + i * band_bytes_, step_bytes_};
-  }
-
- private:
-  static void prepare(const Kernel &kernel, const Matrix &matrix, Band band) {
-    const unsigned columns = matrix.columns();
-    if (columns <= kMostColumns)
-      return kernel.prepare(matrix.row(band.first_row).data(), band.row_count, columns, band.tables);
-    for (unsigned first = 0; first < columns; first += kMostColumns, band.tables += band.step_bytes) {
-      Matrix block(band.row_count, std::min(kMostColumns, columns - first));
-      for (unsigned r = 0; r < block.rows(); ++r)
-        std::ranges::copy(matrix.row(band.first_row + r).subspan(first, block.columns()), block.row(r).begin());
-      kernel.prepare(block.data(), block.rows(), block.columns(), band.tables);
-    }
-  }
-
-  std::uint32_t row_count_, band_rows_, count_;
-  std::size_t step_bytes_, band_bytes_;
-  std::unique_ptr<std::byte, AlignedFree> tables_;
-};
-
-// Values for matrices of one shape, and what the log has to hear of them at the first run that takes them.
-struct Known {
-  Values values;
-  std::string news;  // empty: nothing is known
-  mutable std::atomic<bool> told{false};
-};
-using KnownOfModes = std::array<std::shared_ptr<const Known>, kModeCount>;
-
-class CpuPrepared final : public core::Prepared {
- public:
-  CpuPrepared(const Kernel &kernel, const core::Operator &what, unsigned part_count, const KnownOfModes &known_of_modes)
-      : Prepared(what), whole(kernel, what.dense(), kMostRows), known_of_modes_(known_of_modes) {
-    if (part_count > 1 && rows() != 0) parts.emplace(kernel, what.dense(), (rows() + part_count - 1) / part_count);
-  }
-
-  const Known &known(Mode mode) const noexcept { return *known_of_modes_[static_cast<std::size_t>(mode)]; }
-  const Values &values(Mode mode) const noexcept { return known(mode).values; }
-
-  Bands whole;
-  std::optional<Bands> parts;  // partition parity: at most one for each thread, up to kMostRows rows each
-
- private:
-  KnownOfModes known_of_modes_;
-};
 
 // The first line of /proc/cpuinfo of this name; "" if there is none.
 std::string cpu_info(std::string_view name) {
@@ -163,11 +69,13 @@ std::string cpu_info(std::string_view name) {
 class CpuBackend final : public core::Backend {
  public:
   // `manner`: how the executor was asked to work, where that is not as usual.
-  CpuBackend(const Kernel &kernel, std::unique_ptr<Executor> executor, bool by_parity, std::string manner,
-             const base::Log &log, core::Budget *budget, const core::TuningSource *tuning, base::Timeline *timeline)
+  CpuBackend(const Kernel &kernel, std::unique_ptr<Executor> executor, bool by_parity, Technique technique,
+             std::string manner, const base::Log &log, core::Budget *budget, const core::TuningSource *tuning,
+             base::Timeline *timeline)
       : kernel_(kernel),
         executor_(std::move(executor)),
         by_parity_(by_parity),
+        technique_(technique),
         manner_(std::move(manner)),
         log_(log),
         budget_(budget),
@@ -176,6 +84,8 @@ class CpuBackend final : public core::Backend {
     traits_.name = "cpu";
     traits_.memories = {core::MemoryKind::host};
     const long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    const long l1_ways = sysconf(_SC_LEVEL1_DCACHE_ASSOC);
+    l1_ways_ = l1_ways > 0 ? static_cast<std::uint32_t>(l1_ways) : 0;
     own_values_.out_of_cache_bytes = l2 > 0 ? static_cast<std::uint64_t>(l2) : 1 << 20;
     own_values_.thread_count = executor_->thread_count();
     own_ = known_from(own_values_);
@@ -187,18 +97,20 @@ class CpuBackend final : public core::Backend {
   const core::Traits &traits() const noexcept override { return traits_; }
 
   std::shared_ptr<const core::Prepared> prepare(const core::Operator &what) override {
-    KnownOfModes known = {own_, own_, own_};
-    if (tuning_ != nullptr)
-      for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare})
-        known[static_cast<std::size_t>(mode)] = known_values(what, mode);
-    return prepared_with(what, known);
+    // What was measured is of bytes.
+    return prepared_with(what, tuning_ != nullptr && what.field() == core::Field::gf8
+                                   ? known_values(what)
+                                   : KnownOfModes{own_.get(), own_.get(), own_.get()});
   }
+
+  void check_technique(const core::Operator &what) const override { cpu::check_technique(what, technique_); }
 
   std::shared_ptr<const core::Prepared> prepare_tuned(const core::Operator &what,
                                                       const core::TuningValues &tuned) override {
-    const auto known = known_from(
+    check_technique(what);
+    const std::shared_ptr<const Known> known = known_from(
         values_from(tuned, [](const std::string &why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "cpu: " + why); }));
-    return prepared_with(what, {known, known, known});
+    return prepared_with(what, {known.get(), known.get(), known.get()}, known);
   }
 
   std::vector<core::TuningParameter> tuning_parameters(unsigned, unsigned, Mode mode) const override {
@@ -235,31 +147,60 @@ class CpuBackend final : public core::Backend {
   }
 
   void run(std::span<const Task> tasks, Control &control) override {
-    std::uint64_t total = 0;
-    for (const Task &task : tasks) total += moved_bytes(task, task.length_bytes);
-    if (total < kInlineBytes) {
-      const core::TaskNeeds needs(core::Budget::kCpu, control.needs());
-      core::Hold hold(budget_, needs.get());
-      hold.next_task();
-      const core::RecordedRun recorded(timeline_, traits_.name, tasks);
-      for (const Task &task : tasks)
-        for (unsigned i = 0; i < prepared_of(task).whole.count(); ++i) {
-          const Band band = prepared_of(task).whole[i];
-          apply(task, band, task.offset_bytes, task.length_bytes, nullptr,
-                task.mode == Mode::compare ? task.mismatches + band.first_row : nullptr);
-        }
-      // A flag rather than a count: threads with small calls must not fight over a cache line.
-      if (kernel_calls_.load(std::memory_order_relaxed) == 0) kernel_calls_.store(1, std::memory_order_relaxed);
-      return;
+    const bool is_counted = timeline_ != nullptr || (budget_ != nullptr && budget_->is_limited());
+    // Most calls: one kernel call, and nothing to look after.
+    if (tasks.size() == 1 && prepared_of(tasks[0]).is_one_kernel_call && tasks[0].mode != Mode::compare &&
+        !is_counted && tasks[0].length_bytes != 0 && moved_bytes(tasks[0], tasks[0].length_bytes) < kInlineBytes) {
+      kernel_.apply(
+          kernel_call(tasks[0], prepared_of(tasks[0]).whole[0], tasks[0].offset_bytes, tasks[0].length_bytes));
+      return count_inline_calls();
     }
-    spread(tasks, total, control);
+    run_any(tasks, control, is_counted);
   }
 
   std::uint64_t kernel_calls() const noexcept override { return kernel_calls_.load(std::memory_order_relaxed); }
 
  private:
-  std::shared_ptr<const core::Prepared> prepared_with(const core::Operator &what, const KnownOfModes &known) const {
-    return std::make_shared<CpuPrepared>(kernel_, what, by_parity_ ? executor_->thread_count() : 1, known);
+  [[gnu::noinline]] void run_any(std::span<const Task> tasks, Control &control, bool is_counted) {
+    std::uint64_t total = 0;
+    for (const Task &task : tasks) total += moved_bytes(task, task.length_bytes);
+    if (total >= kInlineBytes) return spread(tasks, total, control);
+    if (!is_counted) return run_inline(tasks);
+    const core::TaskNeeds needs(core::Budget::kCpu, control.needs());
+    core::Hold hold(budget_, needs.get());
+    hold.next_task();
+    const core::RecordedRun recorded(timeline_, traits_.name, tasks);
+    run_inline(tasks);
+  }
+
+  // Small runs, on the calling thread.
+  void run_inline(std::span<const Task> tasks) {
+    for (const Task &task : tasks)
+      if (const auto &gf16 = prepared_of(task).gf16) reserve_scratch(gf16->scratch_bytes(task.mode, task.length_bytes));
+    for (const Task &task : tasks) {
+      const CpuPrepared &prepared = prepared_of(task);
+      if (prepared.gf16)
+        prepared.gf16->apply(task, task.offset_bytes, task.length_bytes, thread_scratch(0), task.mismatches);
+      for (unsigned i = 0; i < prepared.whole.count(); ++i) {
+        const Band band = prepared.whole[i];
+        apply(task, band, task.offset_bytes, task.length_bytes, nullptr,
+              task.mode == Mode::compare ? task.mismatches + band.first_row : nullptr);
+      }
+    }
+    count_inline_calls();
+  }
+
+  // A flag rather than a count: threads with small calls must not fight over a cache line.
+  void count_inline_calls() noexcept {
+    if (kernel_calls_.load(std::memory_order_relaxed) == 0) kernel_calls_.store(1, std::memory_order_relaxed);
+  }
+
+  std::shared_ptr<const core::Prepared> prepared_with(const core::Operator &what, const KnownOfModes &known,
+                                                      std::shared_ptr<const Known> tuned = nullptr) const {
+    if (by_parity_ && what.field() == core::Field::gf16)
+      base::fail(TANDEM_ERROR_UNSUPPORTED, "cpu: partition by parity does not exist for codes over GF(2^16)");
+    return std::make_shared<CpuPrepared>(kernel_, what, by_parity_ ? executor_->thread_count() : 1, technique_, known,
+                                         std::move(tuned));
   }
 
   static std::shared_ptr<Known> known_from(const Values &values) {
@@ -288,11 +229,20 @@ class CpuBackend final : public core::Backend {
   }
 
   // What the tuning file says of matrices of this shape. Asked, and told to the log, once for each.
-  std::shared_ptr<const Known> known_values(const core::Operator &what, Mode mode) {
+  KnownOfModes known_values(const core::Operator &what) {
     KnownShapes &shapes = shapes_.get();
     const std::lock_guard lock(shapes.mutex);
-    const auto shape = std::make_tuple(mode, what.output_count(), what.input_count());
-    if (const auto found = shapes.known.find(shape); found != shapes.known.end()) return found->second;
+    const std::pair shape(what.output_count(), what.input_count());
+    auto found = shapes.known.find(shape);
+    if (found == shapes.known.end())
+      found = shapes.known
+                  .emplace(shape,
+                           std::array{ask(what, Mode::assign), ask(what, Mode::accumulate), ask(what, Mode::compare)})
+                  .first;
+    return {found->second[0].get(), found->second[1].get(), found->second[2].get()};
+  }
+
+  std::shared_ptr<const Known> ask(const core::Operator &what, Mode mode) const {
     core::TuningChoice choice = tuning_->find({identity_, kernel_hash_, mode, what.input_count(), what.output_count()});
     if (!choice.same_machine)  // another number of cores, other caches
       for (const char *name : {kThreads, kOutOfCacheBytes}) choice.values.erase(name);
@@ -304,7 +254,7 @@ class CpuBackend final : public core::Backend {
                                 choice.values.empty() ? "the built-in values" : core::tuning_values_text(choice.values),
                                 choice.reason);
     }
-    return shapes.known.emplace(shape, known).first->second;
+    return known;
   }
 
   static const CpuPrepared &prepared_of(const Task &task) { return static_cast<const CpuPrepared &>(*task.prepared); }
@@ -313,32 +263,67 @@ class CpuBackend final : public core::Backend {
     return length_bytes * (task.prepared->rows() + task.prepared->columns());
   }
 
+  // Scratch for a range of a task in GF(2^16), and in front of it the records of what a chunk's compare finds.
+  static std::size_t scratch_bytes16(const Task &task, std::uint64_t length_bytes) noexcept {
+    return record_bytes(task) + prepared_of(task).gf16->scratch_bytes(task.mode, length_bytes);
+  }
+  static std::size_t record_bytes(const Task &task) noexcept {
+    return rounded_up(task.mode == Mode::compare ? task.prepared->rows() * sizeof(Mismatch) : 0);
+  }
+
+  // So that the calling thread can run any part of a task, whatever other threads are short of.
+  static void reserve_scratch(std::size_t bytes) {
+    if (bytes != 0 && thread_scratch(bytes) == nullptr)
+      base::fail(TANDEM_ERROR_OUT_OF_MEMORY, fmt::format("cpu: no {} bytes of memory for scratch", bytes));
+  }
+
   // A chunk: a byte range of a task, for the rows of one band.
   struct Chunk {
     const Task *task;
     Band band;
     std::uint64_t offset_bytes, length_bytes;
+    bool is_left = false;  // the thread that took it had no memory for scratch
   };
 
   class Chunks final : public Batch {
    public:
     explicit Chunks(CpuBackend &backend) : backend_(backend) {}
     void run_item(std::size_t item) noexcept override {
-      const Chunk &chunk = chunks[item];
+      Chunk &chunk = chunks[item];
       if (backend_.timeline_ == nullptr) return code(chunk);
       const double start = base::Timeline::now();
       code(chunk);
+      if (chunk.is_left) return;
       backend_.record(chunk, start, std::this_thread::get_id() == caller_ ? "caller" : "worker");
     }
+    double first_item_share() const noexcept override { return first_share; }
     std::vector<Chunk> chunks;
+    double first_share = 0;
 
    private:
-    void code(const Chunk &chunk) noexcept {
-      const auto &[task, band, offset_bytes, length_bytes] = chunk;
+    void code_gf16(Chunk &chunk, const Gf16Operator &what) noexcept {
+      const Task &task = *chunk.task;
+      const std::size_t bytes = scratch_bytes16(task, chunk.length_bytes);
+      std::byte *const scratch = thread_scratch(bytes);
+      chunk.is_left = bytes != 0 && scratch == nullptr;
+      if (chunk.is_left) return;
+      if (task.mode != Mode::compare) return what.apply(task, chunk.offset_bytes, chunk.length_bytes, scratch, nullptr);
+      auto *const found = reinterpret_cast<Mismatch *>(scratch);
+      std::uninitialized_fill_n(found, task.prepared->rows(), Mismatch());
+      what.apply(task, chunk.offset_bytes, chunk.length_bytes, scratch + record_bytes(task), found);
+      const std::lock_guard lock(mutex_);
+      for (unsigned r = 0; r < task.prepared->rows(); ++r) task.mismatches[r].merge(found[r]);
+    }
+
+    void code(Chunk &chunk) noexcept {
+      const auto &[task, band, offset_bytes, length_bytes, is_left] = chunk;
+      if (const auto &gf16 = prepared_of(*task).gf16) return code_gf16(chunk, *gf16);
       const Values &values = prepared_of(*task).values(task->mode);
       if (task->mode != Mode::compare) return backend_.apply(*task, band, offset_bytes, length_bytes, &values, nullptr);
       Mismatch found[kMostRows];
       backend_.apply(*task, band, offset_bytes, length_bytes, &values, found);
+      if (std::none_of(found, found + band.row_count, [](const Mismatch &each) { return each.byte_count != 0; }))
+        return;
       const std::lock_guard lock(mutex_);
       for (std::uint32_t r = 0; r < band.row_count; ++r) task->mismatches[band.first_row + r].merge(found[r]);
     }
@@ -360,6 +345,7 @@ class CpuBackend final : public core::Backend {
   void spread(std::span<const Task> tasks, std::uint64_t total_bytes, Control &control) {
     Chunks batch(*this);
     unsigned threads = 1;
+    std::size_t scratch_bytes = 0;
     for (const Task &task : tasks) {
       const CpuPrepared &prepared = prepared_of(task);
       const std::uint64_t width = std::uint64_t{prepared.rows()} + prepared.columns();
@@ -378,21 +364,38 @@ class CpuBackend final : public core::Backend {
       }
       // Whole cache lines, so that no two threads write into one (where shards are aligned), and whole groups.
       const std::uint64_t grid = std::lcm(std::uint64_t{kCacheLine}, prepared.granularity_bytes());
-      const std::uint64_t least = (kLeastStepBytes + grid - 1) / grid;
+      const std::uint64_t least_bytes = prepared.gf16 ? prepared.gf16->least_range_bytes() : kLeastStepBytes;
+      const std::uint64_t least = (least_bytes + grid - 1) / grid;
       const std::uint64_t step = std::max(chunk_bytes / width / grid, least) * grid;
-      for (std::uint64_t done = 0; done < task.length_bytes; done += std::min(step, task.length_bytes - done))
-        for (unsigned i = 0; i < prepared.whole.count(); ++i)
-          batch.chunks.push_back(
-              {&task, prepared.whole[i], task.offset_bytes + done, std::min(step, task.length_bytes - done)});
+      std::uint64_t length_bytes = std::min(step, task.length_bytes);
+      if (prepared.gf16) scratch_bytes = std::max(scratch_bytes, scratch_bytes16(task, length_bytes));
+      const unsigned band_count = prepared.gf16 ? 1 : prepared.whole.count();
+      if (batch.chunks.empty() && values.thread_count > 1 && band_count != 0) {  // small: a sample of the rest
+        length_bytes = std::min(length_bytes, std::max(kLeastChunkBytes / width / grid, least) * grid);
+        batch.first_share = static_cast<double>(length_bytes * width) / (static_cast<double>(total_bytes) * band_count);
+      }
+      for (std::uint64_t done = 0; done < task.length_bytes;
+           done += length_bytes, length_bytes = std::min(step, task.length_bytes - done))
+        for (unsigned i = 0; i < band_count; ++i)
+          batch.chunks.push_back({&task,
+                                  prepared.gf16 ? Band{0, prepared.rows(), nullptr, 0, nullptr} : prepared.whole[i],
+                                  task.offset_bytes + done, length_bytes});
     }
+    reserve_scratch(scratch_bytes);
     kernel_calls_.fetch_add(batch.chunks.size(), std::memory_order_relaxed);
-    if (!executor_->run(batch, batch.chunks.size(), control, threads)) base::fail(TANDEM_ERROR_CANCELLED, "cancelled");
+    const auto run = [&](unsigned on_threads) {
+      if (!executor_->run(batch, batch.chunks.size(), control, on_threads))
+        base::fail(TANDEM_ERROR_CANCELLED, "cancelled");
+    };
+    run(threads);
+    if (scratch_bytes == 0) return;
+    std::erase_if(batch.chunks, [](const Chunk &chunk) { return !chunk.is_left; });
+    if (!batch.chunks.empty()) run(1);  // the calling thread has memory: see reserve_scratch
   }
 
-  // values: null for a small run, whose bytes are in the cache or will be there. found: records of the band.
-  void apply(const Task &task, const Band &band, std::uint64_t offset_bytes, std::uint64_t length_bytes,
-             const Values *values, Mismatch *found) const noexcept {
-    KernelCall call;
+  KernelCall kernel_call(const Task &task, const Band &band, std::uint64_t offset_bytes,
+                         std::uint64_t length_bytes) const noexcept {
+    KernelCall call = {};
     call.tables = band.tables;
     call.inputs = reinterpret_cast<const std::uint8_t *const *>(task.inputs);
     call.outputs = reinterpret_cast<std::uint8_t *const *>(task.outputs) + band.first_row;
@@ -401,15 +404,29 @@ class CpuBackend final : public core::Backend {
     call.rows = band.row_count;
     call.columns = task.prepared->columns();
     call.accumulate = task.mode == Mode::accumulate;
-    call.out_of_cache = values != nullptr && moved_bytes(task, task.length_bytes) > values->out_of_cache_bytes;
-    call.tile_bytes = values != nullptr ? values->tile_bytes : 0;
-    call.prefetch_bytes = values != nullptr ? values->prefetch_bytes : 0;
-    call.small_stack = false;
-    if (task.mode == Mode::compare) return compare(call, band.step_bytes, found);
-    if (call.length_bytes != 0) apply_blocks(call, band.step_bytes);
+    call.l1_ways = l1_ways_;
+    return call;
   }
 
-  // Runs a call of all columns. Blocks after the first one add to what the ones before them wrote.
+  // values: null for a small run, whose bytes are in the cache or will be there. found: records of the band.
+  void apply(const Task &task, const Band &band, std::uint64_t offset_bytes, std::uint64_t length_bytes,
+             const Values *values, Mismatch *found) const noexcept {
+    KernelCall call = kernel_call(task, band, offset_bytes, length_bytes);
+    if (values != nullptr) {
+      call.out_of_cache = moved_bytes(task, task.length_bytes) > values->out_of_cache_bytes;
+      call.tile_bytes = values->tile_bytes;
+      call.prefetch_bytes = values->prefetch_bytes;
+    }
+    if (task.mode == Mode::compare) return compare(call, band, found);
+    if (call.length_bytes != 0) apply_band(call, band);
+  }
+
+  void apply_band(const KernelCall &call, const Band &band) const noexcept {
+    if (const Transforms *transforms = band.transforms(call.out_of_cache)) return transforms->apply(call);
+    apply_blocks(call, band.step_bytes);
+  }
+
+  // Runs the matrix of a call of all columns. Blocks after the first one add to what the ones before them wrote.
   void apply_blocks(const KernelCall &call, std::size_t step_bytes) const noexcept {
     if (call.columns <= kMostColumns) return kernel_.apply(call);  // not copied: that costs as much as 200 bytes
     KernelCall block = call;
@@ -423,7 +440,7 @@ class CpuBackend final : public core::Backend {
   }
 
   // Recomputes the outputs of `call` tile by tile and records where the stored ones differ.
-  void compare(const KernelCall &call, std::size_t step_bytes, Mismatch *found) const noexcept {
+  void compare(const KernelCall &call, const Band &band, Mismatch *found) const noexcept {
     alignas(kCacheLine) std::uint8_t computed[kCompareBufferBytes];
     const std::size_t tile = std::min(kCompareTileBytes, kCompareBufferBytes / call.rows / kCacheLine * kCacheLine);
     std::uint8_t *outputs[kMostRows];
@@ -435,34 +452,21 @@ class CpuBackend final : public core::Backend {
       part.length_bytes = std::min(tile, call.length_bytes - done);
       // The kernel adds the offset to inputs and outputs alike.
       for (std::uint32_t r = 0; r < call.rows; ++r) outputs[r] = moved(computed + r * tile, part.offset_bytes);
-      apply_blocks(part, step_bytes);
+      apply_band(part, band);
       for (std::uint32_t r = 0; r < call.rows; ++r) {
         const std::uint8_t *stored = call.outputs[r] + part.offset_bytes, *right = computed + r * tile;
-        if (std::memcmp(stored, right, part.length_bytes) != 0)
-          found[r].merge(differences(stored, right, part.length_bytes, part.offset_bytes));
+        merge_differences(stored, right, part.length_bytes, part.offset_bytes, &found[r]);
       }
     }
-  }
-
-  // A pointer from which `offset_bytes` lead to `to`: as a number, since it points to nothing.
-  static std::uint8_t *moved(std::uint8_t *to, std::uint64_t offset_bytes) noexcept {
-    return reinterpret_cast<std::uint8_t *>(reinterpret_cast<std::uintptr_t>(to) - offset_bytes);
-  }
-
-  static Mismatch differences(const std::uint8_t *a, const std::uint8_t *b, std::size_t bytes, std::uint64_t at) {
-    Mismatch found;
-    for (std::size_t i = 0; i < bytes; ++i) {
-      if (a[i] == b[i]) continue;
-      if (found.byte_count++ == 0) found.first_bytes = at + i;
-    }
-    return found;
   }
 
   const Kernel &kernel_;
   std::unique_ptr<Executor> executor_;
   bool by_parity_;
+  Technique technique_;
   std::string manner_;
   Values own_values_;
+  std::uint32_t l1_ways_;
   std::shared_ptr<const Known> own_;
   core::Traits traits_;
 
@@ -474,7 +478,8 @@ class CpuBackend final : public core::Backend {
   std::string kernel_hash_;
   struct KnownShapes {
     std::mutex mutex;
-    std::map<std::tuple<Mode, unsigned, unsigned>, std::shared_ptr<const Known>> known;  // at most some 100,000
+    std::map<std::pair<unsigned, unsigned>, std::array<std::shared_ptr<const Known>, kModeCount>>
+        known;  // at most some 30,000; in the order of Mode
   };
   base::ForkLocal<KnownShapes> shapes_;
   std::atomic<std::uint64_t> kernel_calls_{0};
@@ -526,10 +531,13 @@ std::unique_ptr<core::Backend> make_backend(const Options &options, const base::
                                        options.kernel.empty() ? "the best this CPU has" : "as asked", executor->name(),
                                        executor->thread_count(), executor->thread_count() == 1 ? "" : "s"));
   const bool by_parity = options.partition == TANDEM_PARTITION_PARITY;
-  const std::string manner =
-      fmt::format("{}{}{}", by_parity ? ", partition parity" : "",
-                  executor_options.dynamic_schedule ? ", schedule dynamic" : "", options.pin_threads ? ", pinned" : "");
-  return std::make_unique<CpuBackend>(*kernel, std::move(executor), by_parity, manner, log, options.budget,
+  const Technique technique = options.technique.empty()       ? Technique::by_cost
+                              : options.technique == "matrix" ? Technique::matrix
+                                                              : Technique::transform;
+  const std::string manner = fmt::format(
+      "{}{}{}{}", by_parity ? ", partition parity" : "", executor_options.dynamic_schedule ? ", schedule dynamic" : "",
+      options.pin_threads ? ", pinned" : "", options.technique.empty() ? "" : ", technique " + options.technique);
+  return std::make_unique<CpuBackend>(*kernel, std::move(executor), by_parity, technique, manner, log, options.budget,
                                       options.tuning, options.timeline);
 }
 

@@ -1,6 +1,7 @@
 #include "cpu/cores.hpp"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
 #include <unistd.h>
@@ -150,6 +151,34 @@ struct FreeMask {
   void operator()(cpu_set_t *mask) const { CPU_FREE(mask); }
 };
 
+// Of the calling thread; empty if the kernel does not tell.
+class AffinityMask {
+ public:
+  AffinityMask() noexcept {
+    // The kernel refuses (EINVAL) a mask shorter than its own, which may be longer than cpu_set_t's 1024
+    // (sched_setaffinity(2)).
+    for (unsigned cpu_count = CPU_SETSIZE; cpu_count <= (1u << 20); cpu_count *= 2) {
+      mask_.reset(CPU_ALLOC(cpu_count));
+      bytes_ = CPU_ALLOC_SIZE(cpu_count);
+      if (mask_ == nullptr) return;
+      CPU_ZERO_S(bytes_, mask_.get());
+      if (sched_getaffinity(0, bytes_, mask_.get()) == 0) {
+        end_ = cpu_count;
+        return;
+      }
+      if (errno != EINVAL) return;
+    }
+  }
+  unsigned end() const noexcept { return end_; }
+  bool has(unsigned core) const noexcept { return CPU_ISSET_S(core, bytes_, mask_.get()); }
+  unsigned count() const noexcept { return end_ != 0 ? static_cast<unsigned>(CPU_COUNT_S(bytes_, mask_.get())) : 0; }
+
+ private:
+  std::unique_ptr<cpu_set_t, FreeMask> mask_;
+  std::size_t bytes_ = 0;
+  unsigned end_ = 0;
+};
+
 }  // namespace
 
 std::uint64_t cgroup_core_limit(const std::string &root) {
@@ -172,22 +201,10 @@ std::uint64_t cgroup_core_limit(const std::string &root) {
 }
 
 std::vector<unsigned> affinity_cores() {
+  const AffinityMask mask;
   std::vector<unsigned> cores;
-  // The kernel refuses (EINVAL) a mask shorter than its own, which may be longer than cpu_set_t's 1024
-  // (sched_setaffinity(2)).
-  for (unsigned cpu_count = CPU_SETSIZE; cpu_count <= (1u << 20); cpu_count *= 2) {
-    const std::unique_ptr<cpu_set_t, FreeMask> mask(CPU_ALLOC(cpu_count));
-    if (mask == nullptr) return cores;
-    const std::size_t mask_bytes = CPU_ALLOC_SIZE(cpu_count);
-    CPU_ZERO_S(mask_bytes, mask.get());
-    if (sched_getaffinity(0, mask_bytes, mask.get()) == 0) {
-      for (unsigned core = 0; core < cpu_count; ++core) {
-        if (CPU_ISSET_S(core, mask_bytes, mask.get())) cores.push_back(core);
-      }
-      return cores;
-    }
-    if (errno != EINVAL) return cores;
-  }
+  for (unsigned core = 0; core < mask.end(); ++core)
+    if (mask.has(core)) cores.push_back(core);
   return cores;
 }
 
@@ -195,6 +212,28 @@ unsigned allowed_core_count() {
   std::uint64_t count = affinity_cores().size();
   if (count == 0) count = static_cast<std::uint64_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
   return static_cast<unsigned>(std::min(count, cgroup_core_limit({})));
+}
+
+std::uint64_t runnable_thread_count(const char *loadavg_file) noexcept {
+  const int file = open(loadavg_file, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return 0;
+  char buffer[128];
+  const ssize_t bytes = read(file, buffer, sizeof buffer);
+  close(file);
+  std::string_view text(buffer, static_cast<std::size_t>(std::max<ssize_t>(bytes, 0)));
+  for (unsigned field = 0; field < 3; ++field) {
+    const std::size_t space = text.find(' ');
+    if (space == std::string_view::npos) return 0;
+    text.remove_prefix(space + 1);
+  }
+  return number(text.substr(0, text.find('/'))).value_or(0);
+}
+
+bool machine_has_room(unsigned thread_count) noexcept {
+  static const long core_count = sysconf(_SC_NPROCESSORS_ONLN);
+  const AffinityMask mask;
+  return thread_count <= mask.count() &&
+         runnable_thread_count("/proc/loadavg") <= static_cast<std::uint64_t>(std::max(1L, core_count));
 }
 
 std::vector<std::vector<unsigned>> cores_by_node(const std::string &root, const std::vector<unsigned> &cores) {

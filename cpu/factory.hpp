@@ -19,6 +19,7 @@ struct Options {
   std::int32_t partition = TANDEM_PARTITION_DEFAULT;
   std::int32_t schedule = TANDEM_SCHEDULE_DEFAULT;
   bool pin_threads = false;
+  std::string technique;                       // "matrix", "transform"; empty: what costs less
   core::Budget *budget = nullptr;              // outlives the backend
   const core::TuningSource *tuning = nullptr;  // the same; null: built-in values
   base::Timeline *timeline = nullptr;          // the same; null: none is asked for

@@ -108,6 +108,8 @@ std::shared_ptr<const core::Prepared> DeviceBackend::make_prepared(const core::O
 
 // The arguments of a kernel hold a fixed number of shards.
 const core::Operator &DeviceBackend::checked(const core::Operator &what) const {
+  if (what.field() != core::Field::gf8)
+    base::fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("{}: codes over GF(2^16) run on the CPU alone", traits().name));
   if (std::uint64_t{what.input_count()} + what.output_count() > KernelArguments::kMostShards) {
     base::fail(TANDEM_ERROR_UNSUPPORTED,
                fmt::format("{}: a kernel takes {} shards at most, not {} inputs and {} outputs", traits().name,
@@ -117,20 +119,26 @@ const core::Operator &DeviceBackend::checked(const core::Operator &what) const {
 }
 
 std::shared_ptr<const core::Prepared> DeviceBackend::prepare(const core::Operator &what) {
+  const core::Operator &checked_operator = checked(what);
   found();  // says early what the machine lacks
-  return make_prepared(checked(what), std::nullopt);
+  return make_prepared(checked_operator, std::nullopt);
 }
 
 std::shared_ptr<const core::Prepared> DeviceBackend::prepare_tuned(const core::Operator &what,
                                                                    const core::TuningValues &values) {
-  return make_prepared(checked(what), found().chooser->forced_settings(what.output_count(), values));
+  return make_prepared(checked(what),
+                       found().chooser->forced_settings(what.output_count(), what.input_count(), values));
 }
 
-std::vector<core::TuningParameter> DeviceBackend::tuning_parameters(unsigned rows, unsigned, Mode) const {
-  return found().chooser->parameters(rows);
+std::vector<core::TuningParameter> DeviceBackend::tuning_parameters(unsigned rows, unsigned columns, Mode) const {
+  return found().chooser->parameters(rows, columns);
 }
 core::TuningIdentity DeviceBackend::tuning_identity() const { return found().chooser->identity(); }
 std::string DeviceBackend::tuning_kernel_hash() const { return found().chooser->kernel_hash(); }
+
+void DeviceBackend::make_ready(const core::Prepared &prepared, Mode, MemoryKind, bool waits) {
+  if (waits) static_cast<const DevicePrepared &>(prepared).promise = DevicePrepared::Promise::waits;
+}
 
 Workplace DeviceBackend::place_in(std::shared_ptr<DeviceSession> session) {
   session->budget().set(budget_bytes(session->device(), session->usable_bytes() / 2));
@@ -154,7 +162,7 @@ void DeviceBackend::guarded(const std::function<void(const Workplace &)> &body) 
 }
 
 const Task &DeviceBackend::checked_for_device(const Task &task) const {
-  if (task.prepared->columns() == 0) {
+  if (task.length_bytes != 0 && task.prepared->rows() != 0 && task.prepared->columns() == 0) {
     base::fail(TANDEM_ERROR_UNSUPPORTED,
                fmt::format("{}: a matrix without columns on device memory", known().device->label));
   }
@@ -185,6 +193,9 @@ void DeviceBackend::run(std::span<const Task> tasks, Control &control) {
       staged.push_back(task);
     }
   }
+  // Stripes of one matrix side by side.
+  std::stable_sort(staged.begin(), staged.end(),
+                   [](const Task &a, const Task &b) { return prepared_of(a).id < prepared_of(b).id; });
   if (!staged.empty()) guarded([&](const Workplace &place) { run_staged(place, staged, control); });
   if (on_device.empty()) return;
   const core::RecordedRun recorded(options_.timeline, device.identity.backend, on_device);
@@ -198,10 +209,8 @@ std::unique_ptr<core::Ticket> DeviceBackend::submit(std::span<const Task> tasks,
   const core::TaskNeeds needs(core::Budget::kGpu, control.needs());
   core::Hold hold(units_, needs.get());
   hold.next_task();
-  std::vector<Task> on_device;
-  for (const Task &task : tasks)
-    if (task.length_bytes != 0 && task.prepared->rows() != 0) on_device.push_back(checked_for_device(task));
-  return start_on_device(on_device, control);
+  for (const Task &task : tasks) checked_for_device(task);
+  return start_on_device(tasks, control);
 }
 
 }  // namespace tandem::device

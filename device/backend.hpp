@@ -33,6 +33,8 @@ class DeviceBackend : public core::Backend {
   std::string tuning_kernel_hash() const override;
   void run(std::span<const core::Task> tasks, core::Control &control) override;
   std::unique_ptr<core::Ticket> submit(std::span<const core::Task> tasks, core::Control &control) override;
+  // The default has the first run wait; gpu/ does more.
+  void make_ready(const core::Prepared &prepared, core::Mode mode, core::MemoryKind memory, bool waits) override;
   std::uint64_t kernel_calls() const noexcept override { return kernel_calls_.load(std::memory_order_relaxed); }
 
  protected:

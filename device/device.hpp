@@ -23,8 +23,8 @@ struct DeviceSettings {
 struct Device {
   virtual ~Device();
 
-  // What suits a device that nobody has measured, for a matrix of so many rows.
-  virtual DeviceSettings settings(unsigned rows) const = 0;
+  // What suits a device that nobody has measured, for a matrix of this shape.
+  virtual DeviceSettings settings(unsigned rows, unsigned columns) const = 0;
 
   const std::string &model() const noexcept { return identity.device; }
   const std::string &driver_text() const noexcept { return identity.driver; }

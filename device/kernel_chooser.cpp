@@ -13,11 +13,17 @@
 namespace tandem::device {
 namespace {
 
+using Wait = DevicePrograms::Wait;
+
 // More coefficients than this make a text that takes compilers minutes.
 constexpr std::uint64_t kMostCompiledCoefficients = 4096;
 
 constexpr std::uint64_t kLeastStagingBytes = 64 << 10, kMostStagingBytes = 1 << 30;
 constexpr unsigned kMostLocalItems = 1 << 16;
+
+bool is_small(const DevicePrepared &prepared) noexcept {
+  return std::uint64_t{prepared.rows()} * prepared.columns() <= kMostCompiledCoefficients;
+}
 
 const char *name_of(Technique technique) { return technique == Technique::compiled ? "compiled" : "tables"; }
 
@@ -84,8 +90,8 @@ DevicePrepared::DevicePrepared(const core::Operator &what, std::optional<DeviceS
 KernelChooser::KernelChooser(const Options &options, const Device &device, const base::Log &log)
     : device_(device), technique_(options.technique), tuning_(options.tuning), generate_(options.generate), log_(log) {}
 
-std::vector<core::TuningParameter> KernelChooser::parameters(unsigned rows) const {
-  const DeviceSettings settings = device_.settings(rows);
+std::vector<core::TuningParameter> KernelChooser::parameters(unsigned rows, unsigned columns) const {
+  const DeviceSettings settings = device_.settings(rows, columns);
   const KernelTuning &kernel = settings.kernel;
   std::vector<core::TuningParameter> list;
   const auto add = [&](const char *name, std::uint64_t value, std::uint64_t least, std::uint64_t most) {
@@ -111,10 +117,11 @@ std::vector<core::TuningParameter> KernelChooser::parameters(unsigned rows) cons
   return list;
 }
 
-DeviceSettings KernelChooser::forced_settings(unsigned rows, const core::TuningValues &values) const {
-  const DeviceSettings settings = with_values(device_.settings(rows), values, device_, [&](const std::string &why) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{}: {}", device_.label, why));
-  });
+DeviceSettings KernelChooser::forced_settings(unsigned rows, unsigned columns, const core::TuningValues &values) const {
+  const DeviceSettings settings =
+      with_values(device_.settings(rows, columns), values, device_, [&](const std::string &why) {
+        base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{}: {}", device_.label, why));
+      });
   const std::array<unsigned, 3> &local = settings.kernel.local;
   for (unsigned d = 0; d < 3; ++d) {
     if (local[d] <= device_.most_items[d]) continue;
@@ -151,7 +158,7 @@ const std::string &KernelChooser::kernel_hash() const {
         spec.mode = mode;
         spec.byte_lanes = device_.byte_lanes;
         spec.architecture = device_.architecture;
-        spec.tuning = device_.settings(matrix.rows()).kernel;
+        spec.tuning = device_.settings(matrix.rows(), matrix.columns()).kernel;
         texts += generate_(matrix, spec).text;
       }
     }
@@ -171,8 +178,9 @@ const std::string &KernelChooser::generator_hash() const {
       for (const core::Mode mode : {core::Mode::assign, core::Mode::accumulate, core::Mode::compare}) {
         for (const Access access : {Access::aligned, Access::shifted, Access::direct}) {
           if (access == Access::direct && device_.dialect == Dialect::cuda_c) continue;  // it has none
-          for (const Binding binding : {Binding::offsets, Binding::arguments}) {
-            KernelSpec spec = spec_of(mode, access, binding, device_.settings(matrix.rows()));
+          for (const Binding binding : {Binding::offsets, Binding::arguments, Binding::table}) {
+            if (binding == Binding::table && mode != core::Mode::assign) continue;
+            KernelSpec spec = spec_of(mode, access, binding, device_.settings(matrix.rows(), matrix.columns()));
             spec.technique = technique;
             texts += generate_(matrix, spec).text;
           }
@@ -189,7 +197,7 @@ DeviceSettings KernelChooser::settings(const DevicePrepared &prepared, core::Mod
   const std::lock_guard lock(prepared.mutex);
   DevicePrepared::OfMode &of_mode = prepared.modes[static_cast<std::size_t>(mode)];
   if (of_mode.settings.has_value()) return *of_mode.settings;
-  DeviceSettings settings = device_.settings(prepared.rows());
+  DeviceSettings settings = device_.settings(prepared.rows(), prepared.columns());
   if (tuning_ != nullptr) {
     const core::TuningChoice choice =
         tuning_->find({identity(), kernel_hash(), mode, prepared.columns(), prepared.rows()});
@@ -262,136 +270,156 @@ bool KernelChooser::is_known(const DevicePrepared &prepared, const DeviceProgram
   return is_there;
 }
 
-bool KernelChooser::is_worth_arguments(const DevicePrepared &prepared, const DevicePrograms &programs, core::Mode mode,
+bool KernelChooser::is_worth_arguments(const DevicePrepared &prepared, DevicePrograms &programs, core::Mode mode,
                                        Access access, std::uint64_t length_bytes) const {
-  if (technique_ == "compiled") return true;
+  if (waits(prepared) && technique_ != "tables") return true;
   const DeviceSettings settings = this->settings(prepared, mode);
-  {
-    const std::lock_guard lock(prepared.mutex);
-    if (prepared.bytes_run + length_bytes * prepared.columns() >= settings.compile_after_bytes) return true;
-  }
-  KernelSpec spec = spec_of(mode, access, Binding::arguments, settings);
+  Variant variant;
+  variant.spec = spec_of(mode, access, Binding::arguments, settings);
   for (const Technique technique : {Technique::tables, Technique::compiled}) {
     if (technique == Technique::compiled && technique_ == "tables") continue;
-    spec.technique = technique;
-    if (is_known(prepared, programs, spec)) return true;
+    variant.spec.technique = technique;
+    if (is_known(prepared, programs, variant.spec)) return true;
   }
+  {
+    const std::lock_guard lock(prepared.mutex);
+    if (prepared.bytes_run + length_bytes * prepared.columns() < settings.compile_after_bytes) return false;
+  }
+  if (technique_ == "tables" || !is_small(prepared)) return true;
+  if (programs.no_compiler().empty()) build(prepared, programs, variant, Wait::no);
   return false;
 }
 
 // Tables until the bytes run so far, with this run's, pay for a compile, or until somebody else has paid.
-Technique KernelChooser::technique(const DevicePrepared &prepared, const DevicePrograms &programs,
-                                   const KernelSpec &spec, const DeviceSettings &settings,
-                                   std::uint64_t length_bytes) const {
-  const std::uint64_t coefficients = std::uint64_t{prepared.rows()} * prepared.columns();
-  std::string reason;
-  Technique chosen = Technique::tables;
-  bool is_new = false;
+KernelChooser::Choice KernelChooser::technique(const DevicePrepared &prepared, const DevicePrograms &programs,
+                                               const KernelSpec &spec, const DeviceSettings &settings,
+                                               std::uint64_t length_bytes) const {
   std::uint64_t bytes = 0;
   {
     const std::lock_guard lock(prepared.mutex);
-    if (length_bytes != kUsedOften) prepared.bytes_run += length_bytes * prepared.columns();
-    bytes = prepared.bytes_run;
+    bytes = prepared.bytes_run += length_bytes * prepared.columns();
   }
-  if (technique_ == "tables") {
-    reason = "as asked";
-  } else if (!tables_fit(prepared)) {
-    if (coefficients > kMostCompiledCoefficients) {
-      base::fail(TANDEM_ERROR_UNAVAILABLE,
-                 fmt::format("{}: {} has {} bytes of local memory, tables of {} columns need {}; and {} coefficients "
-                             "are more than the {} that are compiled",
-                             device_.label, device_.name, device_.local_bytes, prepared.columns(),
-                             prepared.columns() * kTableBytesPerColumn, coefficients, kMostCompiledCoefficients));
+  const auto tables = [&](std::string reason) { return Choice{Technique::tables, std::move(reason)}; };
+  const auto compiled = [&](std::string reason) { return Choice{Technique::compiled, std::move(reason)}; };
+  if (technique_ == "tables") return tables("as asked");
+  const std::string large = fmt::format("{} coefficients, more than {}",
+                                        std::uint64_t{prepared.rows()} * prepared.columns(), kMostCompiledCoefficients);
+  if (!tables_fit(prepared)) {
+    if (!is_small(prepared)) {
+      base::fail(
+          TANDEM_ERROR_UNAVAILABLE,
+          fmt::format("{}: {} has {} bytes of local memory, tables of {} columns need {}; and {} can be compiled",
+                      device_.label, device_.name, device_.local_bytes, prepared.columns(),
+                      prepared.columns() * kTableBytesPerColumn, large));
     }
-    chosen = Technique::compiled;
-    reason = fmt::format("tables of {} columns do not fit {} bytes of local memory", prepared.columns(),
-                         device_.local_bytes);
-  } else if (coefficients > kMostCompiledCoefficients) {
-    reason = fmt::format("{} coefficients, more than {}", coefficients, kMostCompiledCoefficients);
-  } else if (technique_ == "compiled") {
-    chosen = Technique::compiled;
-    reason = "as asked";
-  } else if (const std::string why = programs.no_compiler(); !why.empty()) {
-    KernelSpec compiled = spec;
-    compiled.technique = Technique::compiled;
-    const bool is_there = programs.known(text_key(prepared, programs, compiled), true);
-    chosen = is_there ? Technique::compiled : Technique::tables;
-    reason = is_there ? "it is in the cache" : why;
-  } else {
-    KernelSpec compiled = spec;
-    compiled.technique = Technique::compiled;
-    if (length_bytes == kUsedOften) {
-      chosen = Technique::compiled;
-      reason = "made ready to be used often";
-    } else if (bytes >= settings.compile_after_bytes) {
-      chosen = Technique::compiled;
-      reason =
-          fmt::format("{} bytes through this matrix pay for a compile (from {})", bytes, settings.compile_after_bytes);
-    } else if (is_known(prepared, programs, compiled)) {
-      chosen = Technique::compiled;
-      reason = "it is in the cache";
-    } else {
-      reason = fmt::format("{} bytes through this matrix do not pay for a compile (from {})", bytes,
-                           settings.compile_after_bytes);
-    }
+    return compiled(fmt::format("tables of {} columns do not fit {} bytes of local memory", prepared.columns(),
+                                device_.local_bytes));
   }
+  if (!is_small(prepared)) return tables(large);
+  if (technique_ == "compiled") return compiled("as asked");
+  KernelSpec wanted = spec;
+  wanted.technique = Technique::compiled;
+  if (const std::string why = programs.no_compiler(); !why.empty()) {
+    if (programs.known(text_key(prepared, programs, wanted), true)) return compiled("it is in the cache");
+    return tables(why);
+  }
+  if (prepared.promise != DevicePrepared::Promise::none) return compiled("made ready to be used often");
+  if (bytes >= settings.compile_after_bytes) {
+    return compiled(
+        fmt::format("{} bytes through this matrix pay for a compile (from {})", bytes, settings.compile_after_bytes));
+  }
+  if (is_known(prepared, programs, wanted)) return compiled("it is in the cache");
+  return tables(fmt::format("{} bytes through this matrix do not pay for a compile (from {})", bytes,
+                            settings.compile_after_bytes));
+}
+
+void KernelChooser::tell(const DevicePrepared &prepared, core::Mode mode, const Choice &choice) const {
   {
     const std::lock_guard lock(prepared.mutex);
-    DevicePrepared::OfMode &of_mode = prepared.modes[static_cast<std::size_t>(spec.mode)];
-    is_new = !of_mode.told.has_value() || *of_mode.told != chosen;
-    of_mode.told = chosen;
+    std::optional<Technique> &told = prepared.modes[static_cast<std::size_t>(mode)].told;
+    if (told == choice.technique) return;
+    told = choice.technique;
   }
-  if (is_new && log_.hears(TANDEM_LOG_INFO)) {
-    log_.say(TANDEM_LOG_INFO,
-             fmt::format("{}: {}: {} x {} {}: technique {}: {}", device_.identity.backend, device_.name,
-                         prepared.rows(), prepared.columns(), name_of(spec.mode), name_of(chosen), reason));
-  }
-  return chosen;
+  log_.say(TANDEM_LOG_INFO,
+           fmt::format("{}: {}: {} x {} {}: technique {}: {}", device_.identity.backend, device_.name, prepared.rows(),
+                       prepared.columns(), name_of(mode), name_of(choice.technique), choice.reason));
 }
 
 bool KernelChooser::tables_fit(const DevicePrepared &prepared) const noexcept {
   return prepared.columns() * kTableBytesPerColumn <= device_.local_bytes;
 }
 
-Variant KernelChooser::chosen(const DevicePrepared &prepared, const DevicePrograms &programs, core::Mode mode,
-                              Access access, Binding binding, std::uint64_t length_bytes) const {
-  const DeviceSettings settings = this->settings(prepared, mode);
-  Variant variant;
-  variant.staging_bytes = settings.staging_bytes;
-  variant.spec = spec_of(mode, access, binding, settings);
-  variant.spec.technique = technique(prepared, programs, variant.spec, settings, length_bytes);
-  if (variant.spec.technique != Technique::tables) return variant;
-  variant.spec.tuning.loads = Loads::plain;
-  // Tuned for compiled kernels; those of technique tables that came with the library have one element an item.
-  if (device_.dialect == Dialect::cuda_c) variant.spec.tuning.elements_per_item = 1;
-  if (!tables_fit(prepared)) {
-    base::fail(
-        TANDEM_ERROR_UNAVAILABLE,
-        fmt::format("{}: technique tables needs {} bytes of local memory for {} columns, {} has {}", device_.label,
-                    prepared.columns() * kTableBytesPerColumn, prepared.columns(), device_.name, device_.local_bytes));
-  }
-  return variant;
+void KernelChooser::check_tables_fit(const DevicePrepared &prepared) const {
+  if (tables_fit(prepared)) return;
+  base::fail(
+      TANDEM_ERROR_UNAVAILABLE,
+      fmt::format("{}: technique tables needs {} bytes of local memory for {} columns, {} has {}", device_.label,
+                  prepared.columns() * kTableBytesPerColumn, prepared.columns(), device_.name, device_.local_bytes));
+}
+
+bool KernelChooser::waits(const DevicePrepared &prepared) const noexcept {
+  return is_forced() || prepared.forced.has_value() || prepared.promise == DevicePrepared::Promise::waits ||
+         !tables_fit(prepared);
 }
 
 Variant KernelChooser::choose(const DevicePrepared &prepared, DevicePrograms &programs, core::Mode mode, Access access,
                               Binding binding, std::uint64_t length_bytes) const {
-  Variant variant = chosen(prepared, programs, mode, access, binding, length_bytes);
-  if (is_forced() || variant.spec.technique == Technique::tables) return build(prepared, programs, variant);
-  try {
-    return build(prepared, programs, variant);
-  } catch (const base::Error &error) {
-    if (error.status() != TANDEM_ERROR_UNAVAILABLE || prepared.forced.has_value()) throw;
-    programs.stop_compiling(error.what());
+  const DeviceSettings settings = this->settings(prepared, mode);
+  Variant variant;
+  variant.staging_bytes = settings.staging_bytes;
+  variant.spec = spec_of(mode, access, binding, settings);
+  Choice choice = technique(prepared, programs, variant.spec, settings, length_bytes);
+  if (choice.technique == Technique::compiled) {
+    variant.spec.technique = Technique::compiled;
+    try {
+      // What is on disk is loaded at once.
+      const bool is_awaited = waits(prepared) || is_known(prepared, programs, variant.spec);
+      if (build(prepared, programs, variant, is_awaited ? Wait::now : Wait::no)) {
+        tell(prepared, mode, choice);
+        return variant;
+      }
+      choice.reason = "until the compile is done: " + choice.reason;
+    } catch (const base::Error &error) {
+      if (is_forced() || error.status() != TANDEM_ERROR_UNAVAILABLE || prepared.forced.has_value()) throw;
+      programs.stop_compiling(std::current_exception());
+      choice.reason = programs.no_compiler();
+    }
+    choice.technique = Technique::tables;
   }
-  variant = chosen(prepared, programs, mode, access, binding, 0);
-  return build(prepared, programs, variant);
+  check_tables_fit(prepared);
+  variant.spec.technique = Technique::tables;
+  variant.spec.tuning = settings.kernel;
+  variant.spec.tuning.loads = Loads::plain;
+  // Tuned for compiled kernels; those of technique tables that came with the library have one element an item.
+  if (device_.dialect == Dialect::cuda_c) variant.spec.tuning.elements_per_item = 1;
+  build(prepared, programs, variant, Wait::now);
+  variant.is_for_now = !is_forced() && is_small(prepared) && programs.no_compiler().empty();
+  tell(prepared, mode, choice);
+  return variant;
 }
 
-Variant &KernelChooser::build(const DevicePrepared &prepared, DevicePrograms &programs, Variant &variant) const {
-  variant.program = programs.get(text_key(prepared, programs, variant.spec), variant.spec,
-                                 [&] { return text(prepared, variant.spec); });
+void KernelChooser::begin(const DevicePrepared &prepared, DevicePrograms &programs, core::Mode mode, Access access,
+                          Binding binding) const {
+  const DeviceSettings settings = this->settings(prepared, mode);
+  Variant variant;
+  variant.spec = spec_of(mode, access, binding, settings);
+  variant.spec.technique = technique(prepared, programs, variant.spec, settings, 0).technique;
+  if (!waits(prepared) || variant.spec.technique == Technique::tables) return;
+  build(prepared, programs, variant, Wait::later);
+}
+
+bool KernelChooser::build(const DevicePrepared &prepared, DevicePrograms &programs, Variant &variant, Wait wait) const {
+  const Key key = text_key(prepared, programs, variant.spec);
+  variant.program = programs.find(key);
+  if (variant.program == nullptr) {
+    const auto text = [generate = generate_, matrix = prepared.matrix, spec = variant.spec] {
+      return generate(matrix, spec).text;
+    };
+    variant.program = programs.get(key, variant.spec, text, wait);
+  }
+  if (variant.program == nullptr) return false;
   fit_local_size(prepared, variant);
-  return variant;
+  return true;
 }
 
 // A local size that the device and this kernel can run.
@@ -422,10 +450,6 @@ void KernelChooser::fit_local_size(const DevicePrepared &prepared, Variant &vari
   }
   log_.say(TANDEM_LOG_INFO,
            fmt::format("{}: {}; {}x{}x{} instead", device_.identity.backend, text, local[0], local[1], local[2]));
-}
-
-std::string KernelChooser::text(const DevicePrepared &prepared, const KernelSpec &spec) const {
-  return generate_(prepared.matrix, spec).text;
 }
 
 void merge_records(const KernelRange &range, std::span<const std::uint32_t> records, std::uint64_t start_bytes,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -49,6 +50,10 @@ class DevicePrepared : public core::Prepared {
   using TextName = std::tuple<Technique, core::Mode, Access, Binding>;
   static TextName name_of(const KernelSpec &spec) { return {spec.technique, spec.mode, spec.access, spec.binding}; }
 
+  // What the plan said. often: a compile pays, however few bytes have been run. waits: and runs wait for it.
+  enum class Promise { none, often, waits };
+  mutable std::atomic<Promise> promise{Promise::none};
+
   mutable std::mutex mutex;  // of what follows
   mutable std::array<OfMode, 3> modes;
   mutable std::map<TextName, Text> texts;
@@ -65,6 +70,7 @@ struct Variant {
   std::shared_ptr<const DeviceProgram> program;
   std::uint64_t staging_bytes = 0;
   std::shared_ptr<const void> tables;  // technique tables: on the device, as DeviceSession::tables() gives them
+  bool is_for_now = false;             // tables, until it pays to compile or the compile is done
 };
 
 class KernelChooser {
@@ -72,42 +78,51 @@ class KernelChooser {
   // The device outlives the chooser.
   KernelChooser(const Options &options, const Device &device, const base::Log &log);
 
-  // Length of a run of what is going to be used often: a compile pays, however long the first one is.
-  static constexpr std::uint64_t kUsedOften = UINT64_MAX;
-
-  // For a run of `length_bytes`, which are counted; without the tables. Where the compiler fails, nothing is compiled
-  // any more, and technique tables has to do. Throws Error (UNAVAILABLE) for a matrix that this device has no technique
-  // for, and for forced values that it cannot run.
+  // For a run of `length_bytes`, which are counted; without the tables. Compiles in the background and gives tables
+  // meanwhile, unless the technique is forced, values are, or the plan waits. Where the compiler fails, nothing is
+  // compiled any more, and technique tables has to do. Throws Error (UNAVAILABLE) for a matrix that this device has no
+  // technique for, and for forced values that it cannot run.
   Variant choose(const DevicePrepared &prepared, DevicePrograms &programs, core::Mode mode, Access access,
                  Binding binding, std::uint64_t length_bytes) const;
 
-  // Whether a text with the task's shape in it (Binding::arguments of OpenCL) is worth its compile: the bytes pay for
-  // one, or it is there already. Tables with Binding::offsets have one text for all shapes.
-  bool is_worth_arguments(const DevicePrepared &prepared, const DevicePrograms &programs, core::Mode mode,
-                          Access access, std::uint64_t length_bytes) const;
+  // Where choose() will wait for a compile: begins it.
+  void begin(const DevicePrepared &prepared, DevicePrograms &programs, core::Mode mode, Access access,
+             Binding binding) const;
 
-  // What may be tuned for a matrix of so many rows.
-  std::vector<core::TuningParameter> parameters(unsigned rows) const;
+  // Whether a run should take a text with the task's shape in it (Binding::arguments of OpenCL): it is there already,
+  // or the run waits for it. Compiles it in the background when the bytes pay for that. Tables with Binding::offsets
+  // have one text for all shapes.
+  bool is_worth_arguments(const DevicePrepared &prepared, DevicePrograms &programs, core::Mode mode, Access access,
+                          std::uint64_t length_bytes) const;
+
+  // What may be tuned for a matrix of this shape.
+  std::vector<core::TuningParameter> parameters(unsigned rows, unsigned columns) const;
   // Values as prepare_tuned() takes them. Throws Error: INVALID_ARGUMENT, UNAVAILABLE.
-  DeviceSettings forced_settings(unsigned rows, const core::TuningValues &values) const;
+  DeviceSettings forced_settings(unsigned rows, unsigned columns, const core::TuningValues &values) const;
   DeviceSettings settings(const DevicePrepared &prepared, core::Mode mode) const;
   core::TuningIdentity identity() const;
   const std::string &kernel_hash() const;
   bool is_forced() const noexcept { return technique_ == "tables" || technique_ == "compiled"; }
 
  private:
-  Variant chosen(const DevicePrepared &prepared, const DevicePrograms &programs, core::Mode mode, Access access,
-                 Binding binding, std::uint64_t length_bytes) const;
-  Variant &build(const DevicePrepared &prepared, DevicePrograms &programs, Variant &variant) const;
+  struct Choice {
+    Technique technique = Technique::tables;
+    std::string reason;
+  };
+  Choice technique(const DevicePrepared &prepared, const DevicePrograms &programs, const KernelSpec &spec,
+                   const DeviceSettings &settings, std::uint64_t length_bytes) const;
+  void tell(const DevicePrepared &prepared, core::Mode mode, const Choice &choice) const;
+  bool waits(const DevicePrepared &prepared) const noexcept;
+  // false: its program is being made.
+  bool build(const DevicePrepared &prepared, DevicePrograms &programs, Variant &variant,
+             DevicePrograms::Wait wait) const;
   void fit_local_size(const DevicePrepared &prepared, Variant &variant) const;
-  std::string text(const DevicePrepared &prepared, const KernelSpec &spec) const;
-  Technique technique(const DevicePrepared &prepared, const DevicePrograms &programs, const KernelSpec &spec,
-                      const DeviceSettings &settings, std::uint64_t length_bytes) const;
   KernelSpec spec_of(core::Mode mode, Access access, Binding binding, const DeviceSettings &settings) const;
   bool is_known(const DevicePrepared &prepared, const DevicePrograms &programs, const KernelSpec &spec) const;
   const std::string &generator_hash() const;
   Key text_key(const DevicePrepared &prepared, const DevicePrograms &programs, const KernelSpec &spec) const;
   bool tables_fit(const DevicePrepared &prepared) const noexcept;
+  void check_tables_fit(const DevicePrepared &prepared) const;
 
   const Device &device_;
   const std::string technique_;

@@ -14,12 +14,17 @@ namespace {
 
 constexpr unsigned kRowsPerTable = 4;  // bytes of a table's word
 constexpr std::uint64_t kWordsPerColumn = kTableBytesPerColumn / sizeof(std::uint32_t);
-constexpr unsigned kColumnsTogether = 4;           // whose 11 sums are shared by all accumulators
+constexpr unsigned kColumnsTogether = 4;  // whose 11 sums are shared by all accumulators
+// Inputs whose loads may come early: a compiler that may load all of them first keeps all of them in registers.
+constexpr unsigned kColumnsAhead = 16;
+constexpr std::size_t kAddedTogether = 4;          // accumulators in one statement
 constexpr unsigned kSlots = 2 * kColumnsTogether;  // of asynchronous copies: those at work and those on their way
 constexpr unsigned kArchitectureOfAsyncCopies = 80;
 constexpr std::uint64_t kShiftedMargin = 4;  // bytes that Access::shifted may read beyond an element
 constexpr std::uint64_t kMostTileBytes = 1u << 31;
 constexpr std::uint64_t kMostGroups = 0x7fffffff;
+constexpr std::uint64_t kMostGridRows = 65'535;  // of CUDA, in y and z
+constexpr std::size_t kRowWords = 3;             // of a table's row, before the shards
 
 void check(const core::Matrix &matrix, const KernelSpec &spec) {
   const auto refuse = [](std::string why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "kernel: " + std::move(why)); };
@@ -35,6 +40,8 @@ void check(const core::Matrix &matrix, const KernelSpec &spec) {
   if (matrix.rows() == 0) refuse("a matrix without rows");
   if (matrix.rows() + matrix.columns() > KernelArguments::kMostShards)
     refuse(fmt::format("{} shards; at most {}", matrix.rows() + matrix.columns(), KernelArguments::kMostShards));
+  if (spec.binding == Binding::table && spec.mode != core::Mode::assign)
+    refuse("a table of stripes is for mode assign");
   if (spec.access == Access::direct && spec.dialect == Dialect::cuda_c) refuse("CUDA C has no access at any address");
   if (tuning.loads != Loads::plain) {
     if (spec.dialect != Dialect::cuda_c || spec.technique != Technique::compiled || spec.access != Access::aligned)
@@ -88,13 +95,13 @@ class PassWriter {
   // Starts the copies of up to four inputs, as one group.
   void fetch(unsigned first) {
     for (unsigned c = first; c < std::min(first + kColumnsTogether, matrix_.columns()); ++c)
-      if (needed(c)) line(fmt::format("FETCH({}, INPUT({}) + at);", c % kSlots, c));
+      if (needed(c)) line(fmt::format("FETCH({}, AT(INPUT({})));", c % kSlots, c));
     line("COPY_CLOSE;");
   }
 
   void load_column(unsigned column) {
     line(async_ ? fmt::format("const element x{} = FETCHED({});", column, column % kSlots)
-                : fmt::format("const element x{} = LOAD(INPUT({}) + at);", column, column));
+                : fmt::format("const element x{} = LOAD(AT(INPUT({})));", column, column));
     ++operations_.loads;
   }
 
@@ -109,6 +116,7 @@ class PassWriter {
     for (unsigned r = first_row_; r < end_row_; ++r)
       for (unsigned bit = 0; bit < 8; ++bit) used[mask_of(r, bit)] = true;
 
+    if (first != 0 && first % kColumnsAhead == 0 && !last_.empty()) line(fmt::format("AFTER(at, {});", last_));
     if (async_) {
       const bool more = end < matrix_.columns();
       if (more) fetch(end);
@@ -125,6 +133,7 @@ class PassWriter {
         if (const unsigned mask = mask_of(r, bit); mask != 0) add(r, bit, sum_name(mask, first));
       }
     }
+    write_together();
   }
 
   // "x4" for a single input, "x4_6" for a sum.
@@ -171,9 +180,21 @@ class PassWriter {
     if (waiting.empty()) {
       waiting = sum;
     } else {
-      line(fmt::format("{0} = XOR3({0}, {1}, {2});", name, waiting, sum));
+      together_.push_back(fmt::format("{}, {}, {}", name, waiting, sum));
+      if (together_.size() == kAddedTogether) write_together();
       waiting.clear();
+      last_ = name;
     }
+  }
+
+  // Sums for several accumulators, in one statement as far as there are enough of them.
+  void write_together() {
+    if (together_.size() == kAddedTogether) {
+      line(fmt::format("XOR3_FOUR({});", fmt::join(together_, ", ")));
+    } else {
+      for (const std::string &each : together_) line(fmt::format("XOR3_TO({});", each));
+    }
+    together_.clear();
   }
 
   // What found no second to go with.
@@ -205,8 +226,10 @@ class PassWriter {
   const bool pairs_;  // sums are added two at a time
   const bool async_;
   const unsigned first_row_, end_row_;
-  std::vector<unsigned> terms_;       // added so far to each accumulator
-  std::vector<std::string> waiting_;  // for a second sum to be added with
+  std::vector<unsigned> terms_;        // added so far to each accumulator
+  std::vector<std::string> waiting_;   // for a second sum to be added with
+  std::vector<std::string> together_;  // each an accumulator and the two sums for it, of the inputs at hand
+  std::string last_;                   // accumulator that two sums went into
   std::string &out_;
   KernelOperations &operations_;
 };
@@ -263,19 +286,35 @@ std::string list(const char *pattern, unsigned count) {
   return out;
 }
 
+// Of Binding::table: where a group finds its row, and a word of it.
+std::string write_row(const char *pointer, const char *table, const char *word) {
+  return fmt::format(
+      "#define ROW_WORD(i) {}\n"
+      "#define TAKE_ROW const {} *stripe = {} + ROW * ({} + COLUMNS + ROWS); const ulong begin = ROW_WORD(0), "
+      "end = ROW_WORD(1), length = ROW_WORD(2);\n",
+      word, pointer, table, kRowWords);
+}
+
 // The kernel's parameter list, and the macros by which the body finds arguments and shards.
 std::string write_interface(const core::Matrix &matrix, const KernelSpec &spec) {
   const bool tables = spec.technique == Technique::tables;
   if (spec.dialect != Dialect::opencl_c) {
     const bool host = spec.dialect == Dialect::host_c;
-    std::string out = fmt::format(
-        "#define ARGUMENTS {}\n"
-        "#define ANY_INPUT(c) ((const uchar *)ARGUMENTS shards[c])\n"
-        "#define ANY_OUTPUT(r) (ARGUMENTS shards[COLUMNS + (r)])\n"
+    std::string out = fmt::format("#define ARGUMENTS {}\n", host ? "arguments->" : "arguments.");
+    if (spec.binding == Binding::table) {
+      out += write_row("ulong", "(const ulong *)ARGUMENTS shards[0]", host ? "stripe[i]" : "__ldg(stripe + (i))");
+      out +=
+          fmt::format("#define SHARD(i) ((uchar *)ROW_WORD({} + (i)))\n#define MOVE_ROW(by) stripe += by\n", kRowWords);
+    } else {
+      out +=
+          "#define SHARD(i) (ARGUMENTS shards[i])\n#define MOVE_ROW(by) (void)0\n"
+          "#define TAKE_ROW const ulong begin = ARGUMENTS begin, end = ARGUMENTS end, length = ARGUMENTS length;\n";
+    }
+    out += fmt::format(
+        "#define ANY_INPUT(c) ((const uchar *)SHARD(c))\n#define ANY_OUTPUT(r) SHARD(COLUMNS + (r))\n"
         "#define INPUT(c) ANY_INPUT(c)\n#define OUTPUT(r) ANY_OUTPUT(r)\n#define TAKE_SHARDS\n"
-        "#define TAKE_ARGUMENTS{} const ulong begin = ARGUMENTS begin, end = ARGUMENTS end, length = ARGUMENTS "
-        "length;{}{}\n",
-        host ? "arguments->" : "arguments.", host ? " uint item[3];" : "",
+        "#define TAKE_ARGUMENTS{}{}{} TAKE_ROW\n",
+        host ? " uint item[3];" : "",
         spec.mode == core::Mode::compare ? " uint *const records = ARGUMENTS records;" : "",
         tables ? fmt::format(
                      " const uint *const tables = ARGUMENTS tables; const uint columns = ARGUMENTS columns, "
@@ -283,17 +322,24 @@ std::string write_interface(const core::Matrix &matrix, const KernelSpec &spec) 
                      host ? "uint *const space = ARGUMENTS space" : "extern __shared__ __align__(128) uint space[]")
                : "");
     out += host ? fmt::format(
-                      "KERNEL({})(const struct tandem_arguments *arguments, ulong group, ulong last_group, "
+                      "KERNEL({})(const struct tandem_arguments *arguments, ulong group, "
                       "const uint *local)\n",
                       spec.name)
                 : fmt::format("KERNEL({})(const __grid_constant__ struct tandem_arguments arguments)\n", spec.name);
     return out;
   }
 
-  std::string out = "#define TAKE_ARGUMENTS\n", parameters;
-  if (spec.binding == Binding::offsets) {
+  const bool table = spec.binding == Binding::table;
+  std::string out, parameters;
+  if (table) {
+    out += write_row("__global ulong", "offsets", "stripe[i]");
+    out += fmt::format("#define TAKE_ARGUMENTS TAKE_ROW\n#define OFFSET(i) ROW_WORD({} + (i))\n", kRowWords);
+  } else {
+    out += "#define TAKE_ARGUMENTS\n#define OFFSET(i) offsets[i]\n";
+  }
+  if (spec.binding != Binding::arguments) {
     out +=
-        "#define ANY_INPUT(c) (inputs + offsets[c])\n#define ANY_OUTPUT(r) (outputs + offsets[COLUMNS + (r)])\n"
+        "#define ANY_INPUT(c) (inputs + OFFSET(c))\n#define ANY_OUTPUT(r) (outputs + OFFSET(COLUMNS + (r)))\n"
         "#define INPUT(c) ANY_INPUT(c)\n#define OUTPUT(r) ANY_OUTPUT(r)\n#define TAKE_SHARDS\n";
     parameters = "const __global uchar *inputs, __global uchar *outputs, ";
   } else {
@@ -306,11 +352,10 @@ std::string write_interface(const core::Matrix &matrix, const KernelSpec &spec) 
     parameters =
         list("const __global uchar *in_{}, ", matrix.columns()) + list("__global uchar *out_{}, ", matrix.rows());
   }
-  return out + fmt::format(
-                   "KERNEL({})({}const __global ulong *offsets, ulong begin, ulong end, ulong length, "
-                   "__global uint *records{})\n",
-                   spec.name, parameters,
-                   tables ? ", const __global uint *tables, uint columns, uint rows, __local uint *space" : "");
+  return out + fmt::format("KERNEL({})({}{} ulong *offsets, {}__global uint *records{})\n", spec.name, parameters,
+                           table ? "const __global" : "__constant",
+                           table ? "" : "ulong begin, ulong end, ulong length, ",
+                           tables ? ", const __global uint *tables, uint columns, uint rows, __local uint *space" : "");
 }
 
 // Technique `tables`, per word: four data bytes, each a shift and mask by nibble and two XORs; a pass' four outputs are
@@ -353,7 +398,7 @@ double KernelOperations::three_input_per_byte() const noexcept {
 KernelText generate_kernel(const core::Matrix &matrix, const KernelSpec &spec) {
   check(matrix, spec);
   const bool tables = spec.technique == Technique::tables;
-  const bool any_shape = tables && (spec.dialect != Dialect::opencl_c || spec.binding == Binding::offsets);
+  const bool any_shape = tables && (spec.dialect != Dialect::opencl_c || spec.binding != Binding::arguments);
   const KernelTuning &tuning = spec.tuning;
   KernelText kernel;
   kernel.operations.data_bytes = std::uint64_t{matrix.columns()} * 4;
@@ -413,6 +458,10 @@ std::uint64_t KernelRange::record_end(std::uint64_t record) const noexcept {
 KernelRange cut_kernel_range(const KernelSpec &spec, std::uint64_t length, std::uint64_t first_output) {
   const KernelTuning &tuning = spec.tuning;
   const std::uint64_t element = tuning.element_bytes;
+  if (spec.dialect == Dialect::cuda_c && length > kMostLaunchBytes) {
+    base::fail(TANDEM_ERROR_TOO_LARGE,
+               fmt::format("kernel: {} bytes in one launch; at most {}", length, kMostLaunchBytes));
+  }
   KernelRange range;
   range.length = length;
   std::uint64_t last = length;  // no element reaches beyond
@@ -443,6 +492,39 @@ KernelRange cut_kernel_range(const KernelSpec &spec, std::uint64_t length, std::
   if (range.group_count > kMostGroups)
     base::fail(TANDEM_ERROR_TOO_LARGE, fmt::format("kernel: {} work-groups for {} bytes", range.group_count, length));
   return range;
+}
+
+KernelBatch cut_kernel_batch(const KernelSpec &spec, std::span<const BatchStripe> stripes) {
+  std::vector<KernelRange> ranges;
+  ranges.reserve(stripes.size());
+  std::uint64_t groups = 0;  // less than 2^31 for each stripe
+  for (const BatchStripe &stripe : stripes) {
+    ranges.push_back(cut_kernel_range(spec, stripe.length, stripe.first_output));
+    groups += ranges.back().group_count - 1;
+  }
+  const std::uint64_t most = std::max<std::uint64_t>((groups + stripes.size() - 1) / stripes.size(), 1);  // of a row
+  const std::uint64_t most_bytes = most * spec.tuning.local[2] * ranges.front().tile_bytes;
+  KernelBatch batch;
+  batch.group_count = most + 1;
+  std::uint64_t rows = 0;
+  for (std::size_t i = 0; i < stripes.size(); ++i) {
+    const auto &[starts, length, first_output] = stripes[i];
+    const KernelRange &range = ranges[i];
+    // A row of a part has no head but the first, and no tail but the last.
+    for (std::uint64_t start = 0, begin = range.begin; start < length; ++rows) {
+      const std::uint64_t stop = range.end - begin > most_bytes ? begin + most_bytes : length;
+      batch.words.insert(batch.words.end(), {begin - start, std::min(range.end, stop) - start, stop - start});
+      for (const std::uint64_t each : starts) batch.words.push_back(each + start);
+      start = begin = stop;
+    }
+  }
+  const std::uint64_t z = (rows + kMostGridRows - 1) / kMostGridRows, y = (rows + z - 1) / z;
+  if (z > kMostGridRows || batch.group_count > kMostGroups)
+    base::fail(TANDEM_ERROR_TOO_LARGE, fmt::format("kernel: {} stripes, {} rows of a table", stripes.size(), rows));
+  batch.y = static_cast<unsigned>(y);
+  batch.z = static_cast<unsigned>(z);
+  batch.words.resize(y * z * (kRowWords + stripes.front().starts.size()));
+  return batch;
 }
 
 std::vector<std::uint32_t> pack_nibble_tables(const core::Matrix &matrix) {

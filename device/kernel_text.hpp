@@ -8,12 +8,13 @@
 //            begin                                 end     length
 //
 // A tile is what one work-group row of local_x (times elements_per_item) work-items covers; local_y work-items share
-// the passes over a tile's outputs, local_z tiles make a work-group. One more group, the last one, does head and tail
+// the passes over a tile's outputs, local_z tiles make a work-group. One more group, the first one, does head and tail
 // byte by byte, so the others need no test of bounds inside an element.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,15 +32,16 @@ enum class Technique {
 
 // What addresses look like, relative to element_bytes.
 enum class Access {
-  aligned,  // every shard's byte `begin` is aligned to element_bytes (begin = 0: every shard is)
+  aligned,  // every shard is aligned to element_bytes, and begin is 0
   shifted,  // any: aligned words and funnel shifts; outputs by the widest stores that fit each
   direct    // any, on processors that load and store at any address (not in CUDA C)
 };
 
 // How a kernel finds its shards.
 enum class Binding {
-  offsets,   // OpenCL C: all inputs lie in one buffer, all outputs in one (which may be the same)
-  arguments  // OpenCL C: a buffer argument for each shard. CUDA C, host C: an array of pointers (offsets unused)
+  offsets,    // OpenCL C: all inputs lie in one buffer, all outputs in one (which may be the same)
+  arguments,  // OpenCL C: a buffer argument for each shard. CUDA C, host C: an array of pointers (offsets unused)
+  table       // many stripes in one launch (mode assign): a row of a table on the device for each, see KernelBatch
 };
 
 // How a compiled kernel of CUDA C takes its inputs; elsewhere plain is all there is.
@@ -88,21 +90,27 @@ struct KernelText {
   KernelOperations operations;
 };
 
+// Of a shard in one launch of CUDA C, whose kernels count elements of 4 bytes or more in 32 bits, past the end too.
+// Pieces of this size keep every alignment.
+inline constexpr std::uint64_t kMostLaunchBytes = std::uint64_t{8} << 30;
+
 // Local memory of technique tables, for each column: 16 words for the low nibble and 16 for the high one.
 inline constexpr std::uint64_t kTableBytesPerColumn = 128;
 
 // Arguments, in order. OpenCL C:
 //     offsets:    const uchar *inputs, uchar *outputs,            arguments: const uchar *in_0 ..., uchar *out_0 ...
-//     const ulong *offsets     (inputs, then outputs: where each shard's byte 0 lies in its buffer)
+//     constant ulong *offsets  (inputs, then outputs: where each shard's byte 0 lies in its buffer)
 //     ulong begin, ulong end, ulong length
 //     uint *records            (compare: see KernelRange; else any buffer)
 //     tables: const uint *tables (pack_nibble_tables), uint columns, uint rows, local uint *space (columns *
 //     kTableBytesPerColumn)
 // An empty list of shards (no columns) still has its buffer argument with binding `offsets`, none with `arguments`.
 // With binding `arguments` the number of shards is in the text, also for technique tables.
+//     table:      as offsets; `offsets` is the table, and begin, end and length are not there
 // CUDA C: one struct by value, `struct tandem_arguments`, as below; dynamic shared memory of kernel_shared_bytes. Host
-// C: `void name(const struct tandem_arguments *, uint64_t group, uint64_t last_group, const uint32_t local[3])`, which
-// runs one work-group.
+// C: `void name(const struct tandem_arguments *, uint64_t group, const uint32_t local[3])`, which runs one work-group.
+// Binding `table`: shards[0] is the table; begin, end and length are not used, but that host C takes the number of the
+// row from begin.
 struct KernelArguments {
   static constexpr unsigned kMostShards = 256;
   void *shards[kMostShards];  // inputs, then outputs
@@ -126,7 +134,7 @@ std::uint64_t kernel_shared_bytes(const KernelSpec &spec, unsigned columns) noex
 struct KernelRange {
   std::uint64_t begin = 0, end = 0, length = 0;
   std::uint64_t tile_bytes = 0, tile_count = 0;
-  std::uint64_t group_count = 0;   // with the last one, for head and tail
+  std::uint64_t group_count = 0;   // with the first one, for head and tail
   std::uint64_t record_count = 0;  // x rows x 8 bytes
 
   // Where the first byte of a record's tile lies, and where the tile ends.
@@ -137,8 +145,29 @@ struct KernelRange {
 inline std::uint32_t mismatch_count(const std::uint32_t *record) noexcept { return record[0] + 1; }
 
 // first_output: the address (or offset in an aligned buffer) of output 0, which full-width stores are cut for.
-// length >= 1. Throws Error (TOO_LARGE) where a tile exceeds 32 bits or groups exceed 2^31 - 1.
+// length >= 1. Throws Error (TOO_LARGE) where a tile exceeds 32 bits, groups exceed 2^31 - 1, or a range of CUDA C
+// exceeds kMostLaunchBytes.
 KernelRange cut_kernel_range(const KernelSpec &spec, std::uint64_t length, std::uint64_t first_output);
+
+// A stripe of a launch with Binding::table: where its shards begin, inputs and then outputs. first_output: as above.
+struct BatchStripe {
+  std::vector<std::uint64_t> starts;
+  std::uint64_t length = 0, first_output = 0;
+};
+
+// How a launch with Binding::table is cut. A row of the table is a stripe, or a part of one that is longer than most.
+// The rows' work is so alike that they are at most twice as many as the stripes, and the groups without work at most as
+// many as the stripes and the groups with work. The launch has group_count x y x z groups, the first one of each row
+// for its head and tail.
+struct KernelBatch {
+  // y * z rows: begin, end, length, then where each shard begins; rows of zeros, which do nothing, fill it up.
+  std::vector<std::uint64_t> words;
+  std::uint64_t group_count = 0;
+  unsigned y = 0, z = 0;  // row = z * y's size + y: a grid of CUDA has at most 65,535 in both
+};
+
+// Stripes of one matrix, at least one. Throws Error as cut_kernel_range does, and for too many rows.
+KernelBatch cut_kernel_batch(const KernelSpec &spec, std::span<const BatchStripe> stripes);
 
 // The tables of technique `tables`, for passes of four outputs: word [(pass * columns + c) * 32 + v] has in byte r the
 // product of coefficient [4 * pass + r][c] and v, for v < 16, and and v - 16 times 16 from there on.

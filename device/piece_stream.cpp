@@ -19,6 +19,8 @@ using core::Task;
 
 constexpr std::uint64_t kLine = 64;
 constexpr std::uint64_t kSmallPieceBytes = 16 << 10;  // of a shard: where memory is that short, one piece at a time
+// Of a shard: copying so few bytes takes less time than the driver's calls for a stripe of its own.
+constexpr std::uint64_t kSideBySideBytes = 64 << 10;
 constexpr unsigned kPiecesAtOnce = DeviceSession::kMostLanes * DeviceLane::kSlots;
 
 void add(std::byte *sum, const std::byte *bytes, std::uint64_t count) noexcept {
@@ -64,8 +66,8 @@ class PieceStream {
  private:
   void start(unsigned slot, const DevicePiece &piece) {
     const HostTask &work = *piece.of;
-    upload(slot, false, lane_.host(slot, false), work.task->inputs, work.input_is_direct, piece);
-    if (work.compares()) upload(slot, true, lane_.host(slot, true), work.task->outputs, work.output_is_direct, piece);
+    upload(slot, false, work.input_is_direct, piece);
+    if (work.compares()) upload(slot, true, work.output_is_direct, piece);
     lane_.launch(slot, piece);
     place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
     if (!work.compares()) download(slot, piece);
@@ -76,17 +78,35 @@ class PieceStream {
     return std::find(flags.begin(), flags.end(), true) != flags.end();
   }
 
+  // Calls part(task, offset in its shards, offset in the piece, bytes) for each task that has a part in the piece.
+  template <class Part>
+  static void for_each_part(const DevicePiece &piece, const Part &part) {
+    const std::vector<std::uint64_t> &starts = piece.of->starts;
+    const std::uint64_t begin = piece.offset_bytes, end = begin + piece.length_bytes;
+    auto i = static_cast<std::size_t>(std::upper_bound(starts.begin(), starts.end(), begin) - starts.begin()) - 1;
+    for (; i < starts.size() && starts[i] < end; ++i) {
+      const Task &task = piece.of->task[i];
+      const std::uint64_t first = std::max(starts[i], begin), last = std::min(starts[i] + task.length_bytes, end);
+      if (first < last) part(task, task.offset_bytes + (first - starts[i]), first - begin, last - first);
+    }
+  }
+
   // Copies a piece of each shard into staging memory, unless the device reads it where it lies, and sends it off.
-  template <class Byte>
-  void upload(unsigned slot, bool outputs, std::byte *staging, Byte *const *shards, const std::vector<bool> &direct,
-              const DevicePiece &piece) {
+  void upload(unsigned slot, bool outputs, const std::vector<bool> &direct, const DevicePiece &piece) {
     const std::uint64_t pitch = piece.pitch_bytes();
+    std::byte *const staging = lane_.host(slot, outputs);
     const bool one_by_one = is_any(direct);
+    const auto shard = [&](const Task &task, unsigned i) -> const std::byte * {
+      return outputs ? task.outputs[i] : task.inputs[i];
+    };
     for (unsigned i = 0; i < direct.size(); ++i) {
-      const std::byte *from = shards[i] + piece.offset_bytes;
-      if (!direct[i]) {
-        std::memcpy(staging + i * pitch, from, piece.length_bytes);
-        from = staging + i * pitch;
+      const std::byte *from = staging + i * pitch;
+      if (direct[i]) {
+        from = shard(*piece.of->task, i) + piece.of->task->offset_bytes + piece.offset_bytes;
+      } else {
+        for_each_part(piece, [&](const Task &task, std::uint64_t offset, std::uint64_t at, std::uint64_t bytes) {
+          std::memcpy(staging + i * pitch + at, shard(task, i) + offset, bytes);
+        });
       }
       if (one_by_one) lane_.upload(slot, outputs, i * pitch, from, piece.length_bytes);
     }
@@ -100,7 +120,8 @@ class PieceStream {
     if (!is_any(work.output_is_direct))
       return lane_.download(slot, 0, staging, pitch * (work.rows() - 1) + piece.length_bytes);
     for (unsigned r = 0; r < work.rows(); ++r) {
-      std::byte *to = work.output_is_direct[r] ? work.task->outputs[r] + piece.offset_bytes : staging + r * pitch;
+      std::byte *to = staging + r * pitch;
+      if (work.output_is_direct[r]) to = work.task->outputs[r] + work.task->offset_bytes + piece.offset_bytes;
       lane_.download(slot, r * pitch, to, piece.length_bytes);
     }
   }
@@ -111,18 +132,20 @@ class PieceStream {
     lane_.wait(slot);
     const DevicePiece piece = std::exchange(pieces_[slot], {});
     const HostTask &work = *piece.of;
-    const Task &task = *work.task;
-    if (work.compares())
-      return merge_records(piece.range, lane_.records(slot, piece), piece.offset_bytes, work.rows(), task.mismatches);
+    if (work.compares()) {
+      return merge_records(piece.range, lane_.records(slot, piece), work.task->offset_bytes + piece.offset_bytes,
+                           work.rows(), work.task->mismatches);
+    }
     for (unsigned r = 0; r < work.rows(); ++r) {
       if (work.output_is_direct[r]) continue;
-      const std::byte *from = lane_.host(slot, true) + r * piece.pitch_bytes();
-      std::byte *to = task.outputs[r] + piece.offset_bytes;
-      if (task.mode == Mode::accumulate) {
-        add(to, from, piece.length_bytes);
-      } else {
-        std::memcpy(to, from, piece.length_bytes);
-      }
+      const std::byte *const from = lane_.host(slot, true) + r * piece.pitch_bytes();
+      for_each_part(piece, [&](const Task &task, std::uint64_t offset, std::uint64_t at, std::uint64_t bytes) {
+        if (task.mode == Mode::accumulate) {
+          add(task.outputs[r] + offset, from + at, bytes);
+        } else {
+          std::memcpy(task.outputs[r] + offset, from + at, bytes);
+        }
+      });
     }
   }
 
@@ -133,26 +156,40 @@ class PieceStream {
   std::string no_room_;
 };
 
-HostTask look_into(const Workplace &place, const Task &task) {
+// How many of the first tasks go together.
+std::size_t count_side_by_side(std::span<const Task> tasks) noexcept {
+  const Task &first = tasks.front();
+  const auto ends = std::find_if(tasks.begin(), tasks.end(), [&](const Task &task) {
+    return task.prepared != first.prepared || task.mode != first.mode || task.mode == Mode::compare ||
+           task.length_bytes > kSideBySideBytes;
+  });
+  return std::max<std::size_t>(static_cast<std::size_t>(ends - tasks.begin()), 1);
+}
+
+HostTask look_into(const Workplace &place, std::span<const Task> tasks) {
+  const Task &task = tasks.front();
   HostTask work;
   work.task = &task;
+  for (const Task &each : tasks) {
+    work.starts.push_back(pitch_of(work.length_bytes));
+    work.length_bytes = work.starts.back() + each.length_bytes;
+  }
   // The XOR of accumulate happens in the caller's memory, so the device computes the product alone.
   const Mode mode = task.mode == Mode::accumulate ? Mode::assign : task.mode;
   work.variant =
-      place.choose(prepared_of(task), mode, place.session->access_of_slots(), Binding::offsets, task.length_bytes);
+      place.choose(prepared_of(task), mode, place.session->access_of_slots(), Binding::offsets, work.length_bytes);
   work.input_is_direct.resize(work.columns());
   work.output_is_direct.resize(work.rows());
-  place.session->find_direct(work);
+  if (tasks.size() == 1) place.session->find_direct(work);
   return work;
 }
 
 void run_one(const Workplace &place, const HostTask &work, PieceStream &stream, core::Control &control) {
-  const Task &task = *work.task;
-  std::uint64_t most = most_piece_bytes(place, task, work.variant, kPiecesAtOnce);
-  for (std::uint64_t done = 0; done < task.length_bytes;) {
+  std::uint64_t most = most_piece_bytes(place, *work.task, work.variant, kPiecesAtOnce);
+  for (std::uint64_t done = 0; done < work.length_bytes;) {
     if (control.cancelled()) fail_cancelled(place.session->device());
-    const std::uint64_t length = std::min(most, task.length_bytes - done);
-    if (!stream.feed({&work, cut_kernel_range(work.variant.spec, length, 0), task.offset_bytes + done, length})) {
+    const std::uint64_t length = std::min(most, work.length_bytes - done);
+    if (!stream.feed({&work, cut_kernel_range(work.variant.spec, length, 0), done, length})) {
       // The budget is not what the device, or the host, has left: others use it too. Smaller pieces, then.
       if (length <= kLine) base::fail(TANDEM_ERROR_OUT_OF_MEMORY, stream.no_room());
       stream.finish_all();
@@ -202,8 +239,9 @@ void run_staged(const Workplace &place, std::span<const Task> tasks, core::Contr
   PieceStream stream(place, *lane);
   std::list<HostTask> works;  // stay where they are until their last piece is done
   try {
-    for (const Task &task : tasks) {
-      works.push_back(look_into(place, task));
+    for (std::size_t done = 0, count = 0; done < tasks.size(); done += count) {
+      count = count_side_by_side(tasks.subspan(done));
+      works.push_back(look_into(place, tasks.subspan(done, count)));
       run_one(place, works.back(), stream, control);
       if (works.size() > DeviceLane::kSlots) works.pop_front();  // each has taken a slot at least
     }

@@ -9,11 +9,14 @@
 
 namespace tandem::device {
 
-// A task on memory of the host, with what was found out about it.
+// A task on memory of the host, or small ones of one matrix and mode, with what was found out about it. Columns are
+// independent, so the shards of several stripes lie side by side on the device, as one longer stripe.
 struct HostTask {
-  const core::Task *task = nullptr;
+  const core::Task *task = nullptr;   // the first
+  std::vector<std::uint64_t> starts;  // of each task, in bytes of the longer stripe: multiples of 64
+  std::uint64_t length_bytes = 0;     // of the longer stripe
   Variant variant;
-  // Whether the device reads, or writes, this shard where it lies.
+  // Whether the device reads, or writes, this shard where it lies. Only of a task by itself.
   std::vector<bool> input_is_direct, output_is_direct;
 
   bool compares() const noexcept { return task->mode == core::Mode::compare; }
@@ -28,7 +31,7 @@ inline std::uint64_t pitch_of(std::uint64_t length_bytes) { return (length_bytes
 struct DevicePiece {
   const HostTask *of = nullptr;
   KernelRange range;
-  std::uint64_t offset_bytes = 0, length_bytes = 0;
+  std::uint64_t offset_bytes = 0, length_bytes = 0;  // from where the task, or the first of several, begins
 
   std::uint64_t pitch_bytes() const noexcept { return pitch_of(length_bytes); }
   std::uint64_t input_bytes() const noexcept { return pitch_bytes() * of->columns(); }
@@ -43,9 +46,10 @@ struct DevicePiece {
 std::uint64_t most_piece_bytes(const Workplace &place, const core::Task &task, const Variant &variant,
                                unsigned pieces_at_once);
 
-// Runs tasks that have rows, columns and bytes. Outputs are touched when their piece is complete, and for accumulate
-// the XOR happens there on the host: a piece that failed has changed nothing. Not so outputs that the device writes
-// where they lie, which is for assign alone.
+// Runs tasks that have rows, columns and bytes. Small ones that follow each other are uploaded, computed and downloaded
+// together if they have one matrix and mode and do not compare. Outputs are touched when their piece is complete, and
+// for accumulate the XOR happens there on the host: a piece that failed has changed nothing. Not so outputs that the
+// device writes where they lie, which is for assign alone.
 void run_staged(const Workplace &place, std::span<const core::Task> tasks, core::Control &control);
 
 }  // namespace tandem::device

@@ -3,11 +3,17 @@
 #include <fmt/format.h>
 
 #include <iterator>
+#include <new>
+#include <system_error>
+#include <thread>
+
+#include "base/signals.hpp"
 
 namespace tandem::device {
 namespace {
 
 constexpr std::size_t kMostPrograms = 64;
+constexpr unsigned kMostThreads = 4;  // a plan's two programs, or four of a plan for wide codes
 
 }  // namespace
 
@@ -29,38 +35,114 @@ bool DevicePrograms::known(const Key &key, bool ask_disk) const {
   return ask_disk && disk_->has(key);
 }
 
-std::shared_ptr<const DeviceProgram> DevicePrograms::get(const Key &key, const KernelSpec &spec, const MakeText &text) {
-  const std::pair name{key.low, key.high};
-  {
-    std::unique_lock lock(entries_mutex_);
-    made_.wait(lock, [&] { return !being_made_.contains(name); });
-    if (const auto found = by_key_.find(key); found != by_key_.end()) {
-      entries_.splice(entries_.begin(), entries_, found->second);
-      return found->second->second;
+std::shared_ptr<const DeviceProgram> DevicePrograms::find(const Key &key) {
+  const std::lock_guard lock(entries_mutex_);
+  const auto found = by_key_.find(key);
+  if (found == by_key_.end()) return nullptr;
+  entries_.splice(entries_.begin(), entries_, found->second);
+  return found->second->second;
+}
+
+std::shared_ptr<const DeviceProgram> DevicePrograms::get(const Key &key, const KernelSpec &spec, MakeText text,
+                                                         Wait wait) {
+  if (auto program = find(key)) return program;
+  std::unique_lock lock(entries_mutex_);
+  if (const auto made = by_key_.find(key); made != by_key_.end()) return made->second->second;  // just now
+  std::shared_ptr<Making> making;
+  if (const auto found = being_made_.find({key.low, key.high}); found != being_made_.end()) {
+    making = found->second;
+  } else {
+    making = std::make_shared<Making>(key, spec, std::move(text));
+    queue_.push_back(making);
+    try {
+      being_made_.emplace(std::pair(key.low, key.high), making);
+    } catch (...) {
+      queue_.pop_back();
+      throw;
     }
-    being_made_.insert(name);
   }
+  making->is_awaited |= wait != Wait::no;
+  if (!queue_.empty()) start_thread(wait == Wait::now, lock);
+  if (wait != Wait::now) return nullptr;
+  made_.wait(lock, [&] { return making->is_over; });
+  if (!making->error) return making->program;
+  // Heard; the next call tries again.
+  if (const auto found = being_made_.find({key.low, key.high}); found != being_made_.end() && found->second == making)
+    being_made_.erase(found);
+  std::rethrow_exception(making->error);
+}
+
+// Where no thread is to be had, a call that waits makes it itself, and another one leaves it to the next.
+void DevicePrograms::start_thread(bool is_needed, std::unique_lock<std::mutex> &lock) {
+  if (thread_count_ == kMostThreads) return;
   try {
-    std::shared_ptr<const DeviceProgram> program = make(key, spec, text);
-    end_making(key, program);
-    return program;
-  } catch (...) {
-    end_making(key, nullptr);
-    throw;
+    const base::SignalsBlocked signals;
+    std::thread([this] { work(); }).detach();
+    ++thread_count_;
+  } catch (const std::system_error &) {
+    if (!is_needed || thread_count_ != 0) return;
+    ++thread_count_;
+    lock.unlock();
+    work();
+    lock.lock();
   }
 }
 
-void DevicePrograms::end_making(const Key &key, const std::shared_ptr<const DeviceProgram> &made) {
-  Entries gone;  // unloaded without the lock; who runs one keeps it
-  const std::lock_guard lock(entries_mutex_);
-  being_made_.erase({key.low, key.high});
+void DevicePrograms::work() noexcept {
+  std::unique_lock lock(entries_mutex_);
+  while (!queue_.empty()) {
+    std::shared_ptr<Making> making = std::move(queue_.front());
+    queue_.pop_front();
+    lock.unlock();
+    finish(std::move(making));
+    lock.lock();
+  }
+  --thread_count_;
   made_.notify_all();
-  if (made == nullptr) return;
-  entries_.emplace_front(key, made);
-  by_key_[key] = entries_.begin();
-  if (entries_.size() <= kMostPrograms) return;
-  by_key_.erase(entries_.back().first);
-  gone.splice(gone.begin(), entries_, std::prev(entries_.end()));
+}
+
+// What failed is thrown by the calls that wait: by then this thread has no part of it any more.
+void DevicePrograms::finish(std::shared_ptr<Making> making) noexcept {
+  std::shared_ptr<const DeviceProgram> program;
+  std::exception_ptr error;
+  try {
+    program = make(making->key, making->spec, making->text);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  Entries gone;  // unloaded without the lock; who runs one keeps it
+  {
+    const std::lock_guard lock(entries_mutex_);
+    if (!error || !making->is_awaited) being_made_.erase({making->key.low, making->key.high});
+    if (making->is_awaited) making->error = std::move(error);
+    making->is_over = true;
+    making->program = program;
+    made_.notify_all();
+    if (program != nullptr) keep(making->key, program);
+    if (entries_.size() > kMostPrograms) {
+      by_key_.erase(entries_.back().first);
+      gone.splice(gone.begin(), entries_, std::prev(entries_.end()));
+    }
+    making.reset();
+  }
+  if (error) stop_compiling(error);
+}
+
+// Without memory for it, a later call makes it again.
+void DevicePrograms::keep(const Key &key, const std::shared_ptr<const DeviceProgram> &program) noexcept {
+  try {
+    Entries entry;
+    entry.emplace_front(key, program);
+    by_key_[key] = entry.begin();
+    entries_.splice(entries_.begin(), entry);
+  } catch (const std::bad_alloc &) {
+  }
+}
+
+void DevicePrograms::end() noexcept {
+  std::unique_lock lock(entries_mutex_);
+  queue_.clear();
+  made_.wait(lock, [&] { return thread_count_ == 0; });
 }
 
 std::string DevicePrograms::no_compiler() const {
@@ -68,14 +150,22 @@ std::string DevicePrograms::no_compiler() const {
   return no_compiler_;
 }
 
-void DevicePrograms::stop_compiling(const std::string &why) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!no_compiler_.empty()) return;
-    no_compiler_ = "nothing is compiled any more: " + why;
+// Where there is no memory even for the reason, the next compile says so again.
+void DevicePrograms::stop_compiling(const std::exception_ptr &error) noexcept {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception &failure) {
+    try {
+      {
+        const std::lock_guard lock(mutex_);
+        if (!no_compiler_.empty()) return;
+        no_compiler_ = std::string("nothing is compiled any more: ") + failure.what();
+      }
+      log_.say(TANDEM_LOG_WARNING, fmt::format("{}: {}: {}; technique tables from now on", device_.identity.backend,
+                                               device_.name, failure.what()));
+    } catch (const std::bad_alloc &) {
+    }
   }
-  log_.say(TANDEM_LOG_WARNING,
-           fmt::format("{}: {}: {}; technique tables from now on", device_.identity.backend, device_.name, why));
 }
 
 }  // namespace tandem::device

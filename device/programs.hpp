@@ -1,12 +1,14 @@
-// Programs for one device: made once, kept in memory (the least recently used go) and on disk.
+// Programs for one device: made once, on threads of their own, kept in memory (the least recently used go) and on disk.
 #pragma once
 
 #include <condition_variable>
+#include <deque>
+#include <exception>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -44,17 +46,25 @@ class DevicePrograms {
   // Whether it need not be compiled. The disk is asked only if `ask_disk`.
   bool known(const Key &key, bool ask_disk) const;
 
-  // From memory, else as make() makes it. A second thread that wants the same waits for the first; if that one fails it
-  // tries itself. Throws Error, also UNAVAILABLE where it would have to be compiled and cannot be.
-  std::shared_ptr<const DeviceProgram> get(const Key &key, const KernelSpec &spec, const MakeText &text);
+  // From memory; null where it is not there.
+  std::shared_ptr<const DeviceProgram> find(const Key &key);
+  // A call that does not wait gets null until the program is made. later: a call that waits will follow.
+  enum class Wait { no, later, now };
+  // From memory, else as make() makes it, on a thread of this object, where `text` is called too. A call that waits
+  // throws what make() threw, also UNAVAILABLE where it would have to be compiled and cannot be. A failure that no call
+  // waits for ends in stop_compiling().
+  std::shared_ptr<const DeviceProgram> get(const Key &key, const KernelSpec &spec, MakeText text, Wait wait);
 
   // Why nothing can be compiled here; "" where it can.
   std::string no_compiler() const;
-  // From now on no_compiler() says `why`; the log hears of it.
-  void stop_compiling(const std::string &why);
+  // From now on no_compiler() has the text of the error; the log hears of it.
+  void stop_compiling(const std::exception_ptr &error) noexcept;
 
  protected:
   ~DevicePrograms() = default;
+  // To be called by the destructors of those that derive from it, unless in a child after fork: finishes what is being
+  // made and drops what has not begun.
+  void end() noexcept;
   virtual std::shared_ptr<const DeviceProgram> make(const Key &key, const KernelSpec &spec, const MakeText &text) = 0;
 
   const Device &device_;
@@ -66,13 +76,30 @@ class DevicePrograms {
  private:
   using Entries = std::list<std::pair<Key, std::shared_ptr<const DeviceProgram>>>;  // most recently used first
 
-  void end_making(const Key &key, const std::shared_ptr<const DeviceProgram> &made);
+  struct Making {
+    Making(const Key &of, const KernelSpec &kernel, MakeText make_text)
+        : key(of), spec(kernel), text(std::move(make_text)) {}
+    const Key key;
+    const KernelSpec spec;
+    const MakeText text;
+    bool is_awaited = false;
+    bool is_over = false;
+    std::shared_ptr<const DeviceProgram> program;  // or
+    std::exception_ptr error;
+  };
 
-  mutable std::mutex entries_mutex_;
+  void start_thread(bool is_needed, std::unique_lock<std::mutex> &lock);
+  void work() noexcept;
+  void finish(std::shared_ptr<Making> making) noexcept;
+  void keep(const Key &key, const std::shared_ptr<const DeviceProgram> &program) noexcept;
+
+  mutable std::mutex entries_mutex_;  // of what follows
   std::condition_variable made_;
   Entries entries_;
   std::unordered_map<Key, Entries::iterator, KeyHash> by_key_;
-  std::set<std::pair<std::uint64_t, std::uint64_t>> being_made_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::shared_ptr<Making>> being_made_;
+  std::deque<std::shared_ptr<Making>> queue_;  // of these, what no thread has begun
+  unsigned thread_count_ = 0;
 };
 
 }  // namespace tandem::device

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <vector>
 
 #include "files/error.hpp"
-#include "files/format.hpp"
 
 namespace tandem::files {
 namespace {
@@ -30,12 +30,12 @@ class Timed {
 template <class Code>
 tandem_status code_in_pieces(const tandem_stripe &stripe, std::uint32_t shard_count, std::uint64_t piece_bytes,
                              Code code) {
-  void *shards[kMaxShardCount];
+  std::vector<void *> shards(shard_count);
   for (std::uint64_t offset = 0; offset < stripe.shard_bytes;) {
     const std::uint64_t bytes = std::min(piece_bytes, stripe.shard_bytes - offset);
     for (std::uint32_t i = 0; i < shard_count; ++i)
       shards[i] = stripe.shards[i] != nullptr ? static_cast<std::byte *>(stripe.shards[i]) + offset : nullptr;
-    if (const tandem_status status = code(shards, bytes); status != TANDEM_OK) return status;
+    if (const tandem_status status = code(shards.data(), bytes); status != TANDEM_OK) return status;
     offset += bytes;
   }
   return TANDEM_OK;

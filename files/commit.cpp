@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <set>
 
 #include "files/bytes.hpp"
 #include "files/error.hpp"
@@ -22,20 +23,23 @@ namespace {
 constexpr std::string_view kPending = ".tandem-pending", kCommit = ".tandem-commit", kTemporary = ".tandem-tmp",
                            kShardFile = ".tandem";
 
+std::string index_text(std::uint32_t index) { return fmt::format("{:03}", index); }
+
 bool take(std::string_view &text, std::string_view suffix) {
   if (!text.ends_with(suffix)) return false;
   text.remove_suffix(suffix.size());
   return true;
 }
 
-// ".013" at the end of `text`.
+// ".013" or ".1013" at the end of `text`: three digits, or more and the first is not 0.
 std::optional<std::uint32_t> take_index(std::string_view &text) {
-  if (text.size() < 4 || text[text.size() - 4] != '.') return {};
-  const std::string_view digits = text.substr(text.size() - 3);
+  const std::size_t point = text.find_last_of('.');
+  if (point == std::string_view::npos) return {};
+  const std::string_view digits = text.substr(point + 1);
   std::uint32_t index = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + 3, index);
-  if (error != std::errc() || end != digits.data() + 3 || index >= kMaxShardCount) return {};
-  text.remove_suffix(4);
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+  if (error != std::errc() || index >= kMaxShardCount || digits != index_text(index)) return {};
+  text.remove_suffix(digits.size() + 1);
   return index;
 }
 
@@ -69,17 +73,32 @@ enum : std::size_t {
   kAtGivenUpCount = 624,
   kAtGivenUp = 632,
   kAtGeometry = 888,
-  kAtCheck = kCommitRecordBytes - 8
+  kAtWideCheck = 896,
+  kAtCheck = kCommitRecordBytes - 8,
+  kAtWide = kCommitRecordBytes
 };
 
-void store_bits(std::byte *at, const std::bitset<kMaxShardCount> &bits) {
-  for (std::size_t i = 0; i < kMaxShardCount; ++i)
+// What grows with the number of shards: in a narrow record within it, in a wide one behind it.
+struct Lists {
+  std::size_t count, bytes_of_folder, at_folder_of, at_stale, at_done;
+};
+constexpr Lists kNarrow = {kNarrowShardCount, 1, kAtFolderOf, kAtStale, kAtDone};
+constexpr Lists kWide = {kMaxShardCount, 2, kAtWide, kAtWide + 2 * kMaxShardCount,
+                         kAtWide + 2 * kMaxShardCount + kMaxShardCount / 8};
+static_assert(kWide.at_done + kMaxShardCount / 8 == kWideCommitRecordBytes);
+
+bool is_wide(const CommitRecord &record) {
+  return record.shard_count > kNarrowShardCount || (record.stale >> kNarrowShardCount).any();
+}
+
+void store_bits(std::byte *at, const std::bitset<kMaxShardCount> &bits, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i)
     if (bits[i]) at[i / 8] |= static_cast<std::byte>(1u << (i % 8));
 }
 
-std::bitset<kMaxShardCount> load_bits(const std::byte *at) {
+std::bitset<kMaxShardCount> load_bits(const std::byte *at, std::size_t count) {
   std::bitset<kMaxShardCount> bits;
-  for (std::size_t i = 0; i < kMaxShardCount; ++i) bits[i] = (std::to_integer<unsigned>(at[i / 8]) >> (i % 8) & 1) != 0;
+  for (std::size_t i = 0; i < count; ++i) bits[i] = (std::to_integer<unsigned>(at[i / 8]) >> (i % 8) & 1) != 0;
   return bits;
 }
 
@@ -109,9 +128,13 @@ void remove_given_up(const Folder &folder, const CommitRecord &record) {
       if (own.kind == kind) folder.remove(name);
 }
 
-// What finishing a set opens beside its files and records, one or two at a time, and a few more for whoever else is
-// there.
-constexpr std::size_t kSpareDescriptorCount = 8;
+// Found out before anything is made. Files that are replaced stay open only while there is room.
+void check_files_to_open(const std::vector<std::string> &folder_of_shard) {
+  const std::size_t shards = folder_of_shard.size();
+  const std::size_t folders = std::set(folder_of_shard.begin(), folder_of_shard.end()).size();
+  check_open_files(shards + 2 * folders, fmt::format("{} shard files, {} folder{} and the record in each", shards,
+                                                     folders, folders == 1 ? "" : "s"));
+}
 
 // What else this process may want to open while files that were replaced stay open for convenience.
 constexpr rlim_t kLeftForOthersCount = 64;
@@ -209,8 +232,7 @@ void remove_records(const std::vector<FolderRecord> &members, const std::bitset<
 
 // Old bytes or new ones, whole.
 void rewrite_record(const FolderRecord &member, bool no_sync) {
-  std::array<std::byte, kCommitRecordBytes> bytes;
-  write_commit_record(member.record, bytes);
+  const std::vector<std::byte> bytes = commit_record_bytes(member.record);
   OwnName temporary{OwnKind::lone_temporary};
   random_bytes(temporary.set_id);
   PendingFile file(member.folder, own_name(temporary), kModeUnknown);
@@ -230,7 +252,8 @@ void make_committed(FolderRecord &member) {
 std::optional<Record> record_of(const Folder &folder, const std::string &name,
                                 std::uint64_t *file_bytes_out = nullptr) {
   const Descriptor file = folder.open_file(name, O_RDONLY);
-  if (!file && (errno == ENOENT || errno == ELOOP || errno == EINVAL)) return {};  // nothing, a link, no regular file
+  // Nothing, a link, no regular file, no name.
+  if (!file && (errno == ENOENT || errno == ELOOP || errno == EINVAL || errno == ENAMETOOLONG)) return {};
   struct stat status;
   if (!file || fstat(file.get(), &status) != 0) fail_io("open", folder.path_of(name), errno);
   if (file_bytes_out != nullptr) *file_bytes_out = static_cast<std::uint64_t>(status.st_size);
@@ -282,14 +305,14 @@ std::string own_name(const OwnName &name) {
     case OwnKind::commit_record:
       return fmt::format(".{}{}", id, kCommit);
     case OwnKind::set_temporary:
-      return fmt::format(".{}.{:03}{}", id, name.index, kTemporary);
+      return fmt::format(".{}.{}{}", id, index_text(name.index), kTemporary);
     default:
       return fmt::format(".{}{}", id, kTemporary);
   }
 }
 
 std::string shard_file_name(std::string_view set_name, std::uint32_t index) {
-  return fmt::format("{}.{:03}{}", set_name, index, kShardFile);
+  return fmt::format("{}.{}{}", set_name, index_text(index), kShardFile);
 }
 
 std::optional<std::pair<std::string, std::uint32_t>> parse_shard_file_name(const std::string &name) {
@@ -300,16 +323,20 @@ std::optional<std::pair<std::string, std::uint32_t>> parse_shard_file_name(const
   return std::pair(std::string(left), *index);
 }
 
-bool is_set_name(std::string_view name) {
-  return !name.empty() && name.size() <= kMaxSetNameBytes && name.find('/') == std::string_view::npos &&
+std::size_t max_set_name_bytes(std::uint32_t shard_count) { return 255 - shard_file_name("", shard_count - 1).size(); }
+
+bool is_set_name(std::string_view name, std::uint32_t shard_count) {
+  return !name.empty() && name.size() <= max_set_name_bytes(shard_count) && name.find('/') == std::string_view::npos &&
          name.find('\0') == std::string_view::npos;
 }
 
-void write_commit_record(const CommitRecord &record, std::span<std::byte, kCommitRecordBytes> bytes_out) {
-  std::byte *at = bytes_out.data();
-  std::memset(at, 0, kCommitRecordBytes);
+std::vector<std::byte> commit_record_bytes(const CommitRecord &record) {
+  const bool wide = is_wide(record);
+  const Lists &lists = wide ? kWide : kNarrow;
+  std::vector<std::byte> bytes(wide ? kWideCommitRecordBytes : kCommitRecordBytes);
+  std::byte *at = bytes.data();
   std::memcpy(at + kAtMagic, kMagic, sizeof kMagic);
-  store(at + kAtVersion, kCommitRecordVersion);
+  store(at + kAtVersion, wide ? kWideCommitRecordVersion : kCommitRecordVersion);
   store(at + kAtForce, std::uint32_t{record.force});
   std::memcpy(at + kAtSetId, record.set_id.data(), record.set_id.size());
   store(at + kAtShardCount, record.shard_count);
@@ -317,43 +344,57 @@ void write_commit_record(const CommitRecord &record, std::span<std::byte, kCommi
   store(at + kAtFolder, record.folder);
   store(at + kAtNameBytes, static_cast<std::uint32_t>(record.name.size()));
   std::memcpy(at + kAtName, record.name.data(), record.name.size());
-  std::memcpy(at + kAtFolderOf, record.folder_of.data(), record.folder_of.size());
-  store_bits(at + kAtStale, record.stale);
-  store_bits(at + kAtDone, record.done);
+  for (std::size_t i = 0; i < std::min(record.folder_of.size(), lists.count); ++i)
+    for (std::size_t j = 0; j < lists.bytes_of_folder; ++j)
+      at[lists.at_folder_of + i * lists.bytes_of_folder + j] = static_cast<std::byte>(record.folder_of[i] >> (8 * j));
+  store_bits(at + lists.at_stale, record.stale, lists.count);
+  store_bits(at + lists.at_done, record.done, lists.count);
   store(at + kAtGivenUpCount, static_cast<std::uint32_t>(record.given_up.size()));
   for (std::size_t i = 0; i < record.given_up.size(); ++i)
     std::memcpy(at + kAtGivenUp + i * sizeof(SetId), record.given_up[i].data(), sizeof(SetId));
   store(at + kAtGeometry, record.geometry);
+  if (wide) store(at + kAtWideCheck, hash64(at + kAtWide, kWideCommitRecordBytes - kAtWide));
   store(at + kAtCheck, hash64(at, kAtCheck));
+  return bytes;
 }
 
-std::optional<std::uint32_t> commit_record_version(std::span<const std::byte, kCommitRecordBytes> bytes) {
+std::optional<std::uint32_t> commit_record_version(std::span<const std::byte> bytes) {
   const std::byte *at = bytes.data();
-  if (std::memcmp(at + kAtMagic, kMagic, sizeof kMagic) != 0) return {};
+  if (bytes.size() < kCommitRecordBytes || std::memcmp(at + kAtMagic, kMagic, sizeof kMagic) != 0) return {};
   if (load<std::uint64_t>(at + kAtCheck) != hash64(at, kAtCheck)) return {};
   return load<std::uint32_t>(at + kAtVersion);
 }
 
-bool parse_commit_record(std::span<const std::byte, kCommitRecordBytes> bytes, CommitRecord *record_out) {
+bool parse_commit_record(std::span<const std::byte> bytes, CommitRecord *record_out) {
   const std::byte *at = bytes.data();
-  if (commit_record_version(bytes) != kCommitRecordVersion) return false;
+  const std::optional<std::uint32_t> version = commit_record_version(bytes);
+  const bool wide = version == kWideCommitRecordVersion;
+  if (!wide && version != kCommitRecordVersion) return false;
+  if (wide && (bytes.size() < kWideCommitRecordBytes ||
+               load<std::uint64_t>(at + kAtWideCheck) != hash64(at + kAtWide, kWideCommitRecordBytes - kAtWide)))
+    return false;
+  const Lists &lists = wide ? kWide : kNarrow;
   CommitRecord record;
   const auto force = load<std::uint32_t>(at + kAtForce), name_bytes = load<std::uint32_t>(at + kAtNameBytes);
   std::memcpy(record.set_id.data(), at + kAtSetId, record.set_id.size());
   record.shard_count = load<std::uint32_t>(at + kAtShardCount);
   record.folder_count = load<std::uint32_t>(at + kAtFolderCount);
   record.folder = load<std::uint32_t>(at + kAtFolder);
-  if (force > 1 || record.shard_count == 0 || record.shard_count > kMaxShardCount || record.folder_count == 0 ||
-      record.folder_count > record.shard_count || record.folder >= record.folder_count || name_bytes > kMaxSetNameBytes)
+  if (force > 1 || record.shard_count == 0 || record.shard_count > lists.count || record.folder_count == 0 ||
+      record.folder_count > record.shard_count || record.folder >= record.folder_count ||
+      name_bytes > max_set_name_bytes(record.shard_count))
     return false;
   record.force = force == 1;
   record.name.assign(reinterpret_cast<const char *>(at + kAtName), name_bytes);
-  if (!is_set_name(record.name)) return false;
-  std::memcpy(record.folder_of.data(), at + kAtFolderOf, record.folder_of.size());
-  for (std::uint32_t i = 0; i < record.shard_count; ++i)
+  if (!is_set_name(record.name, record.shard_count)) return false;
+  for (std::uint32_t i = 0; i < record.shard_count; ++i) {
+    const std::byte *const here = at + lists.at_folder_of + i * lists.bytes_of_folder;
+    record.folder_of.push_back(wide ? load<std::uint16_t>(here) : std::uint16_t{load<std::uint8_t>(here)});
     if (record.folder_of[i] >= record.folder_count) return false;
-  record.stale = load_bits(at + kAtStale);
-  record.done = load_bits(at + kAtDone);
+  }
+  record.stale = load_bits(at + lists.at_stale, lists.count);
+  record.done = load_bits(at + lists.at_done, lists.count);
+  if (wide != is_wide(record)) return false;
   const auto given_up_count = load<std::uint32_t>(at + kAtGivenUpCount);
   if (given_up_count > kMaxGivenUpCount) return false;
   record.given_up.resize(given_up_count);
@@ -362,6 +403,13 @@ bool parse_commit_record(std::span<const std::byte, kCommitRecordBytes> bytes, C
   record.geometry = load<std::uint64_t>(at + kAtGeometry);
   *record_out = std::move(record);
   return true;
+}
+
+std::vector<std::byte> read_commit_record(const Descriptor &file) {
+  std::vector<std::byte> bytes(kWideCommitRecordBytes);
+  bytes.resize(static_cast<std::size_t>(
+      std::max<std::int64_t>(file ? read_at(file.get(), bytes.data(), bytes.size(), 0) : 0, 0)));
+  return bytes;
 }
 
 bool is_shard_file(const Folder &folder, const std::string &name) { return record_of(folder, name).has_value(); }
@@ -473,8 +521,8 @@ NewSet::NewSet(Options options, const std::vector<std::string> &folder_of_shard)
     attach(folder_of_shard);
     return;
   }
+  check_files_to_open(folder_of_shard);
   make_folders(folder_of_shard);
-  check_open_files();
   const FoldersLock lock(folders_, options_.wait);
   const Recovered recovered = recover(folders_, false);
   for (const std::string &note : recovered.notes)
@@ -487,9 +535,9 @@ NewSet::NewSet(Options options, const std::vector<std::string> &folder_of_shard)
 }
 
 void NewSet::attach(const std::vector<std::string> &folder_of_shard) {
+  check_files_to_open(folder_of_shard);
   for (const std::string &path : folder_of_shard)
-    folder_of_.push_back(static_cast<std::uint8_t>(add_folder(folders_, path)));
-  check_open_files();
+    folder_of_.push_back(static_cast<std::uint16_t>(add_folder(folders_, path)));
   const std::string id = hexadecimal(options_.set_id), name = own_name({OwnKind::pending_record, options_.set_id});
   for (std::size_t i = 0; i < folders_.size(); ++i) {
     const Folder &folder = *folders_[i];
@@ -499,14 +547,11 @@ void NewSet::attach(const std::vector<std::string> &folder_of_shard) {
       fail(TANDEM_ERROR_IO, fmt::format("set {} is not being written to {}: a writer can attach while the leading one "
                                         "lives that has made its files",
                                         id, folder.path()));
-    std::array<std::byte, kCommitRecordBytes> bytes;
     CommitRecord record;
-    if (read_at(file.get(), bytes.data(), bytes.size(), 0) != static_cast<std::int64_t>(bytes.size()) ||
-        !parse_commit_record(bytes, &record))
+    if (!parse_commit_record(read_commit_record(file), &record))
       fail(TANDEM_ERROR_IO, fmt::format("{} is damaged", folder.path_of(name)));
     if (record.geometry != options_.geometry || record.name != options_.name || record.folder != i ||
-        record.folder_count != folders_.size() || record.shard_count != folder_of_.size() ||
-        !std::equal(folder_of_.begin(), folder_of_.end(), record.folder_of.begin()))
+        record.folder_count != folders_.size() || record.folder_of != folder_of_)
       fail(TANDEM_ERROR_INVALID_ARGUMENT,
            fmt::format("set {} is being written to {} with other options: all writers of a set give the same k, m, "
                        "matrix, block_bytes, mode, name, folders and length of the content",
@@ -521,20 +566,6 @@ std::uint32_t NewSet::folders_in_turn() const {
   for (std::uint32_t i = 0; i < folder_of_.size(); ++i)
     if (folder_of_[i] != i % count) return 0;
   return count;
-}
-
-// Found out before anything is made. Files that are replaced stay open only while there is room.
-void NewSet::check_open_files() const {
-  const std::size_t needed = folder_of_.size() + folders_.size() + kSpareDescriptorCount;
-  std::vector<Descriptor> spare;
-  for (std::size_t i = 0; i < needed; ++i) {
-    spare.emplace_back(fcntl(folders_.front()->descriptor(), F_DUPFD_CLOEXEC, 0));
-    if (spare.back()) continue;
-    const int error = errno;
-    spare.clear();
-    fail_io(fmt::format("have {} shard files and {} records open at once in", folder_of_.size(), folders_.size()),
-            folders_.front()->path(), error);
-  }
 }
 
 NewSet::~NewSet() {
@@ -556,7 +587,7 @@ void NewSet::make_folders(const std::vector<std::string> &folder_of_shard) {
     } else if (errno != EEXIST) {
       fail_io("make the folder", path, errno);
     }
-    folder_of_.push_back(static_cast<std::uint8_t>(add_folder(folders_, path)));
+    folder_of_.push_back(static_cast<std::uint16_t>(add_folder(folders_, path)));
   }
 }
 
@@ -580,9 +611,8 @@ void NewSet::make_records() {
   record.force = options_.force;
   record.geometry = options_.geometry;
   record.name = options_.name;
-  std::copy(folder_of_.begin(), folder_of_.end(), record.folder_of.begin());
+  record.folder_of = folder_of_;
   const std::string name = own_name({OwnKind::pending_record, options_.set_id});
-  std::array<std::byte, kCommitRecordBytes> bytes;
   // Where a record is, all folders are.
   if (!options_.no_sync && folders_.size() > 1) sync_parents();
   // The lead's last: where it is, the others are, on the disk too. Temporaries come when all are.
@@ -591,10 +621,12 @@ void NewSet::make_records() {
     if (record.folder == 0 && record.folder_count > 1 && !options_.no_sync)
       for (const auto &each : folders_) each->sync();
     record.stale.reset();
-    for (std::uint32_t i = 0; options_.force && i < kMaxShardCount; ++i)
-      record.stale[i] = !record.is_here(i) && is_shard_file(*folder, shard_file_name(options_.name, i));
+    for (const std::string &other : options_.force ? folder->names() : std::vector<std::string>())
+      if (const auto parts = parse_shard_file_name(other);
+          parts && parts->first == options_.name && !record.is_here(parts->second))
+        record.stale[parts->second] = is_shard_file(*folder, other);
     record.given_up = given_up_[record.folder];
-    write_commit_record(record, bytes);
+    const std::vector<std::byte> bytes = commit_record_bytes(record);
     Descriptor file = folder->open_file(name, O_RDWR | O_CREAT | O_EXCL, 0666);
     if (!file) fail_io("create", folder->path_of(name), errno);
     const int descriptor = file.get();

@@ -31,9 +31,10 @@ std::optional<std::pair<std::string, std::uint32_t>> parse_shard_file_name(const
 
 // ---- the record ----
 
-constexpr std::size_t kCommitRecordBytes = 1024;
+constexpr std::size_t kCommitRecordBytes = 1024;          // of version 2, and of the first part of version 3
+constexpr std::size_t kWideCommitRecordBytes = 10 << 10;  // of version 3
 constexpr std::uint32_t kCommitRecordVersion = 2;
-constexpr std::size_t kMaxSetNameBytes = 255 - sizeof ".000.tandem" + 1;
+constexpr std::uint32_t kWideCommitRecordVersion = 3;  // has an index that is no less than kNarrowShardCount
 constexpr std::size_t kMaxGivenUpCount = 16;
 
 struct CommitRecord {
@@ -41,10 +42,10 @@ struct CommitRecord {
   std::uint32_t shard_count = 0;
   std::uint32_t folder_count = 0, folder = 0;  // folder 0 leads: its record decides
   bool force = false;
-  std::uint64_t geometry = 0;                            // geometry_hash() of the set; 0: not known, of a stream
-  std::string name;                                      // of the set: a plain part of a file name
-  std::array<std::uint8_t, kMaxShardCount> folder_of{};  // by shard
-  std::bitset<kMaxShardCount> stale;                     // files of this name, here, that the set replaces
+  std::uint64_t geometry = 0;            // geometry_hash() of the set; 0: not known, of a stream
+  std::string name;                      // of the set: a plain part of a file name
+  std::vector<std::uint16_t> folder_of;  // by shard: shard_count of them
+  std::bitset<kMaxShardCount> stale;     // files of this name, here, that the set replaces
   std::bitset<kMaxShardCount> done;  // the lead's, of a set that does not count: folders where nothing of it is left
   std::vector<SetId> given_up;       // unfinished sets, here, that go away when this one counts
   bool operator==(const CommitRecord &) const = default;
@@ -52,12 +53,17 @@ struct CommitRecord {
   bool is_here(std::uint32_t shard) const { return shard < shard_count && folder_of[shard] == folder; }
 };
 
-bool is_set_name(std::string_view name);
-void write_commit_record(const CommitRecord &record, std::span<std::byte, kCommitRecordBytes> bytes_out);
-// Of bytes that are an intact record, also one of a version that this code does not know.
-std::optional<std::uint32_t> commit_record_version(std::span<const std::byte, kCommitRecordBytes> bytes);
+// A file's name has at most 255 bytes.
+std::size_t max_set_name_bytes(std::uint32_t shard_count);
+bool is_set_name(std::string_view name, std::uint32_t shard_count);
+// kCommitRecordBytes or kWideCommitRecordBytes.
+std::vector<std::byte> commit_record_bytes(const CommitRecord &record);
+// Of bytes that begin as an intact record does, also one of a version that this code does not know.
+std::optional<std::uint32_t> commit_record_version(std::span<const std::byte> bytes);
 // Trusts nothing; false for whatever no writer makes, and for versions that this code does not know.
-bool parse_commit_record(std::span<const std::byte, kCommitRecordBytes> bytes, CommitRecord *record_out);
+bool parse_commit_record(std::span<const std::byte> bytes, CommitRecord *record_out);
+// The first bytes of a file, as many as a record has at most; none where they cannot be read.
+std::vector<std::byte> read_commit_record(const Descriptor &file);
 
 // ---- finishing ----
 
@@ -131,7 +137,6 @@ class NewSet {
   void attach(const std::vector<std::string> &folder_of_shard);
   void make_folders(const std::vector<std::string> &folder_of_shard);
   void make_records();
-  void check_open_files() const;
   void check_names() const;
   void check_given_up() const;
   void sync_folders() const;
@@ -141,7 +146,7 @@ class NewSet {
   std::vector<std::string> made_;  // folders that were not there
   Folders folders_;
   std::vector<std::vector<SetId>> given_up_;  // by folder: unfinished sets that this one takes the place of
-  std::vector<std::uint8_t> folder_of_;       // by shard
+  std::vector<std::uint16_t> folder_of_;      // by shard
   std::vector<FolderRecord> members_;         // one for each folder, the lead last
   std::vector<PendingFile> files_;            // by shard
   bool counts_ = false;                       // or may

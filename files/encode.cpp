@@ -183,7 +183,7 @@ class Encoder {
   // From payloads of full length to equal ones. In place, as a second stripe would not be within the memory bound:
   // every byte moves to the same block or a later one, so the last goes first.
   void cut_anew(const ShardBuffers &buffers, std::uint64_t content_bytes) const {
-    const std::uint64_t from = header_.payload_bytes(), to = (content_bytes + header_.k - 1) / header_.k;
+    const std::uint64_t from = header_.payload_bytes(), to = header_.payload_bytes_for(content_bytes);
     for (std::uint64_t end = content_bytes; end != 0;) {
       const std::uint64_t from_block = (end - 1) / from, to_block = (end - 1) / to;
       const std::uint64_t first = std::max(from_block * from, to_block * to);

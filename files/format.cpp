@@ -34,6 +34,22 @@ enum : std::size_t {
   kAtCheck = kRecordBytes - 8
 };
 
+// One number for each set: a narrow set in a record of the wide version is refused.
+std::uint32_t version_of(const SetHeader &header) {
+  return header.shard_count() > kNarrowShardCount ? kWideFormatVersion : kFormatVersion;
+}
+
+std::optional<std::string> out_of_limits(const Record &record, std::uint32_t end, std::uint32_t version) {
+  if (auto why = out_of_limits(record.set)) return why;
+  const std::uint32_t shard_count = record.set.shard_count();
+  if (version != version_of(record.set))
+    return fmt::format("{} shards in a record of version {}", shard_count, version);
+  if (record.shard_index >= shard_count) return fmt::format("shard {} of {}", record.shard_index, shard_count);
+  if (end != static_cast<std::uint32_t>(RecordEnd::start) && end != static_cast<std::uint32_t>(RecordEnd::end))
+    return fmt::format("end is {}", end);
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::uint64_t SetHeader::shard_file_bytes() const {
@@ -66,7 +82,7 @@ void write_record(const Record &record, std::span<std::byte, kRecordBytes> bytes
   std::byte *at = bytes_out.data();
   std::memset(at, 0, kRecordBytes);
   std::memcpy(at + kAtMagic, kMagic, sizeof kMagic);
-  store(at + kAtVersion, kFormatVersion);
+  store(at + kAtVersion, version_of(record.set));
   store(at + kAtEnd, static_cast<std::uint32_t>(record.end));
   std::memcpy(at + kAtSetId, record.set.set_id.data(), record.set.set_id.size());
   store(at + kAtK, record.set.k);
@@ -95,12 +111,18 @@ std::optional<std::uint32_t> record_version(std::span<const std::byte, kRecordBy
   return load<std::uint32_t>(at + kAtVersion);
 }
 
-ParseResult parse_record(std::span<const std::byte, kRecordBytes> bytes, Record *record_out) {
+ParseResult parse_record(std::span<const std::byte, kRecordBytes> bytes, Record *record_out, std::string *why_out) {
   const std::byte *at = bytes.data();
   if (std::memcmp(at + kAtMagic, kMagic, sizeof kMagic) != 0) return ParseResult::not_a_record;
   const std::optional<std::uint32_t> version = record_version(bytes);
   if (!version) return ParseResult::damaged;
-  if (version != kFormatVersion) return ParseResult::unknown_version;
+  std::string ignored;
+  std::string &why = why_out != nullptr ? *why_out : ignored;
+  if (version != kFormatVersion && version != kWideFormatVersion) {
+    why = fmt::format("a shard file of version {}, this Tandem reads versions {} and {}; use the Tandem that made it",
+                      *version, kFormatVersion, kWideFormatVersion);
+    return ParseResult::unknown_version;
+  }
 
   Record record;
   const auto end = load<std::uint32_t>(at + kAtEnd);
@@ -116,10 +138,11 @@ ParseResult parse_record(std::span<const std::byte, kRecordBytes> bytes, Record 
   record.set.content_bytes = load<std::uint64_t>(at + kAtContentBytes);
   record.set.digest = read_check(at + kAtDigest);
 
-  if (end != static_cast<std::uint32_t>(RecordEnd::start) && end != static_cast<std::uint32_t>(RecordEnd::end))
+  if (const auto limit = out_of_limits(record, end, *version)) {
+    why = "its header is out of the format's limits: " + *limit;
     return ParseResult::out_of_limits;
+  }
   record.end = static_cast<RecordEnd>(end);
-  if (out_of_limits(record.set) || record.shard_index >= record.set.shard_count()) return ParseResult::out_of_limits;
   // The rest is for later versions that this one can still read; the ones that it cannot have another number.
   *record_out = record;
   return ParseResult::record;

@@ -10,19 +10,23 @@
 #include <string>
 
 #include "files/hash.hpp"
+#include "tandem/files.h"
 
 namespace tandem::files {
 
-constexpr std::uint32_t kFormatVersion = 2;
-constexpr std::size_t kRecordBytes = 4096;  // a page: blocks of whole pages stay on page boundaries
-constexpr std::uint32_t kCheckBytes = 16;   // at the end of each block
-constexpr std::size_t kHashBytes = 16;      // of a payload, as the digest is made of them
+constexpr std::uint32_t kFormatVersion = 2;      // of sets that this one suffices for
+constexpr std::uint32_t kWideFormatVersion = 3;  // of sets of more than kNarrowShardCount shards
+constexpr std::size_t kRecordBytes = 4096;       // a page: blocks of whole pages stay on page boundaries
+constexpr std::uint32_t kCheckBytes = 16;        // at the end of each block
+constexpr std::size_t kHashBytes = 16;           // of a payload, as the digest is made of them
 constexpr std::uint32_t kBlockGranularityBytes = 64;
 constexpr std::uint32_t kMinBlockBytes = 64;
 constexpr std::uint32_t kMaxBlockBytes = 16u << 20;
 constexpr std::uint64_t kMaxStripeBytes = 256u << 20;               // (k + m) * block_bytes: what one thread must hold
 constexpr std::uint64_t kMaxContentBytes = std::uint64_t{1} << 60;  // keeps every product below 2^63
-constexpr std::uint32_t kMaxShardCount = 256;
+constexpr std::uint32_t kMaxShardCount = TANDEM_FILES_MAX_SHARDS;
+constexpr std::uint32_t kNarrowShardCount = 256;
+constexpr std::uint32_t kFieldGf16 = 1;  // enum tandem_field_value
 constexpr std::uint32_t kModeUnknown = UINT32_MAX;
 
 using SetId = std::array<std::uint8_t, 16>;
@@ -51,8 +55,12 @@ struct SetHeader {
     const std::uint64_t left = content_bytes - stripe * stripe_data_bytes();
     return left < stripe_data_bytes() ? left : stripe_data_bytes();
   }
-  // Payload of each block of a stripe: the content in k equal parts, the last ones padded with zeros.
-  std::uint64_t payload_bytes_of(std::uint64_t stripe) const { return (content_bytes_of(stripe) + k - 1) / k; }
+  // Payload of each block of a stripe: the content in k equal parts of whole elements, the last ones padded with zeros.
+  std::uint64_t payload_bytes_of(std::uint64_t stripe) const { return payload_bytes_for(content_bytes_of(stripe)); }
+  std::uint64_t payload_bytes_for(std::uint64_t bytes_of_stripe) const {
+    const std::uint64_t bytes = (bytes_of_stripe + k - 1) / k;
+    return field == kFieldGf16 ? bytes + bytes % 2 : bytes;
+  }
   std::uint64_t block_offset(std::uint64_t stripe) const { return kRecordBytes + stripe * block_bytes; }
   std::uint64_t shard_file_bytes() const;
 };
@@ -71,12 +79,12 @@ struct Record {
 
 void write_record(const Record &record, std::span<std::byte, kRecordBytes> bytes_out);
 
-enum class ParseResult {
+enum class ParseResult {  // the less to the more telling, of a file that has two
+  not_a_record,           // no magic number
   record,
-  not_a_record,     // no magic number
   damaged,          // magic number, wrong checksum
+  out_of_limits,    // intact, but no writer makes such a record
   unknown_version,  // intact, but of a version that this code does not know
-  out_of_limits     // intact, but no writer makes such a record
 };
 
 // What the blocks of a set depend on, and its mode: writers of one set agree on it before there is a record. Not 0.
@@ -85,8 +93,10 @@ std::uint64_t geometry_hash(const SetHeader &header);
 // Of bytes that are an intact record, also one of another version.
 std::optional<std::uint32_t> record_version(std::span<const std::byte, kRecordBytes> bytes);
 
-// Trusts nothing: record_out is written only for ParseResult::record, and then within limits.
-ParseResult parse_record(std::span<const std::byte, kRecordBytes> bytes, Record *record_out);
+// Trusts nothing: record_out is written only for ParseResult::record, and then within limits. why_out, unless it is
+// NULL, gets a clause with numbers for out_of_limits and unknown_version.
+ParseResult parse_record(std::span<const std::byte, kRecordBytes> bytes, Record *record_out,
+                         std::string *why_out = nullptr);
 
 // Checksum of a block: binds the payload to its set, shard and place.
 Hash128 block_check(const SetId &set_id, std::uint32_t shard_index, std::uint64_t block_number,

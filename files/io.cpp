@@ -177,6 +177,19 @@ bool write_stream(int descriptor, const std::byte *bytes, std::size_t byte_count
   return true;
 }
 
+void check_open_files(std::size_t staying_count, const std::string &what) {
+  constexpr std::size_t kSpareCount = 8;  // what calls open one or two at a time, and some for others of the process
+  std::vector<Descriptor> opened;
+  while (opened.size() < staying_count + kSpareCount) {
+    opened.emplace_back(opened.empty() ? open("/", O_PATH | O_CLOEXEC)
+                                       : fcntl(opened.front().get(), F_DUPFD_CLOEXEC, 0));
+    if (opened.back()) continue;
+    const int error = errno;
+    opened.clear();
+    fail_io(fmt::format("open {} more files at once, for", staying_count + kSpareCount), what, error);
+  }
+}
+
 std::string folder_of(const std::string &path) {
   const std::size_t slash = path.find_last_of('/');
   if (slash == std::string::npos) return ".";

@@ -55,6 +55,10 @@ std::int64_t read_stream(int descriptor, std::byte *bytes_out, std::size_t byte_
 bool write_stream(int descriptor, const std::byte *bytes, std::size_t byte_count,
                   const std::atomic<bool> &stop) noexcept;
 
+// Throws IO, with the numbers, unless this process can open so many files that stay open, and a few that do not.
+// what: "20 shard files".
+void check_open_files(std::size_t staying_count, const std::string &what);
+
 // "folder/name" -> "folder"; "name" -> ".".
 std::string folder_of(const std::string &path);
 std::string name_of(const std::string &path);

@@ -14,15 +14,21 @@
 namespace tandem::files {
 namespace {
 
-// The first part of "NAME.003.tandem" that most files have, where the number is that of the shard.
+// The first of those with the most votes.
+auto most_voted(const auto &votes) {
+  return std::max_element(votes.begin(), votes.end(), [](const auto &a, const auto &b) { return a.second < b.second; });
+}
+
+// The first part of "NAME.003.tandem" that most files have, where the number is that of the shard. Else, or where not
+// all shards could have it, the set's id.
 std::string common_name(const FoundSet &set) {
   std::map<std::string, std::size_t> votes;
   for (const ShardFile &file : set.files)
     if (const auto parts = parse_shard_file_name(name_of(file.path)); parts && parts->second == file.index)
       ++votes[parts->first];
-  const auto most =
-      std::max_element(votes.begin(), votes.end(), [](const auto &a, const auto &b) { return a.second < b.second; });
-  return most != votes.end() ? most->first : hexadecimal(set.header.set_id);
+  const auto most = most_voted(votes);
+  return most != votes.end() && is_set_name(most->first, set.header.shard_count()) ? most->first
+                                                                                   : hexadecimal(set.header.set_id);
 }
 
 std::size_t place_of(std::vector<std::size_t>::const_iterator element, const std::vector<std::size_t> &list) {
@@ -38,7 +44,7 @@ std::vector<std::size_t> folders_in_turn(const Search &search, const FoundSet &s
   // Where encode did otherwise, each shard has a turn of its own.
   const std::uint32_t turn_count = set.header.folder_count != 0 ? set.header.folder_count : shard_count;
   std::vector<std::size_t> file_counts(search.folders.size(), 0);
-  std::vector<std::vector<std::size_t>> of_turn(turn_count, file_counts);
+  std::vector<std::map<std::size_t, std::size_t>> of_turn(turn_count);  // folder, files
   for (const ShardFile &file : set.files) {
     ++file_counts[file.folder];
     ++of_turn[file.index % turn_count][file.folder];
@@ -46,11 +52,13 @@ std::vector<std::size_t> folders_in_turn(const Search &search, const FoundSet &s
   std::vector<std::size_t> folders;
   std::size_t crowded_count = 0;
   for (const std::uint32_t shard : shards) {
-    std::vector<std::size_t> &here = of_turn[shard % turn_count];
-    std::size_t folder = place_of(std::max_element(here.begin(), here.end()), here);
-    if (here[folder] == 0) {
+    std::map<std::size_t, std::size_t> &here = of_turn[shard % turn_count];
+    std::size_t folder;
+    if (here.empty()) {
       folder = place_of(std::min_element(file_counts.begin(), file_counts.end()), file_counts);
       (file_counts[folder] == 0 ? here[folder] : crowded_count) += 1;
+    } else {
+      folder = most_voted(here)->first;
     }
     folders.push_back(folder);
     ++file_counts[folder];

@@ -58,12 +58,12 @@ std::string record_name(const SetId &set_id, const Part &part) {
 }
 
 void read_record(const Descriptor &file, const SetId &set_id, Part *part) {
-  std::array<std::byte, kCommitRecordBytes> bytes;
+  const std::vector<std::byte> bytes = read_commit_record(file);
   CommitRecord record;
-  if (!file || read_at(file.get(), bytes.data(), bytes.size(), 0) != static_cast<std::int64_t>(bytes.size())) return;
   if (parse_commit_record(bytes, &record)) {
     if (record.set_id == set_id) part->record = std::move(record);
-  } else if (const auto version = commit_record_version(bytes); version && version != kCommitRecordVersion) {
+  } else if (const auto version = commit_record_version(bytes);
+             version && version != kCommitRecordVersion && version != kWideCommitRecordVersion) {
     part->strange_version = version;
   }
 }
@@ -491,9 +491,9 @@ std::vector<Hidden> hidden_names(const Folders &folders) {
       }
       if (!counts || part.record->stale.none() || !removes_stale(*folders[part.folder], *part.record)) continue;
       for (std::uint32_t i = 0; i < kMaxShardCount; ++i) {
+        if (!part.record->stale[i] || part.record->is_here(i)) continue;
         const std::string name = shard_file_name(part.record->name, i);
-        if (part.record->stale[i] && !part.record->is_here(i) &&
-            !reads_as_shard_of(*folders[part.folder], name, set_id, i))
+        if (!reads_as_shard_of(*folders[part.folder], name, set_id, i))
           here.emplace(name, "about to be replaced by a newer set");
       }
     }

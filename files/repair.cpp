@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 
 #include "base/options.hpp"
 #include "files/commit.hpp"
@@ -117,10 +118,16 @@ class Repair {
       target.shard = shard.index;
       target.action = TANDEM_FILES_REBUILD;
       target.place = {folder_of(shard.path), name_of(shard.path)};
-      if ((shard.condition & TANDEM_FILES_WRONG_LENGTH) == 0 && open_in_place(shard, &target.opened))
-        target.action = TANDEM_FILES_MEND;
       targets_.push_back(std::move(target));
     }
+    plan_missing(most_ranges);
+    check_files_to_open();
+    for (Target &target : targets_)
+      if (target.file != kNoFile && open_in_place(set_.files[target.file], &target.opened))
+        target.action = TANDEM_FILES_MEND;
+  }
+
+  void plan_missing(std::size_t most_ranges) {
     const std::uint64_t stripe_count = header_.stripe_count();
     const bool worth_it = stripe_count == 0 ? findings_.recoverable : findings_.lost.count() < stripe_count;
     const std::vector<std::uint32_t> missing = missing_shards(set_);
@@ -136,8 +143,20 @@ class Repair {
     }
   }
 
-  // False where the file cannot be written to, or is not the one that was searched any more.
+  // Found out before anything is written.
+  void check_files_to_open() const {
+    if (targets_.empty()) return;
+    std::set<std::string> folders;
+    for (const Target &target : targets_) folders.insert(target.place.folder);
+    check_open_files(targets_.size() + folders.size(),
+                     fmt::format("{} shard files to be mended or rebuilt in {} folder{}", targets_.size(),
+                                 folders.size(), folders.size() == 1 ? "" : "s"));
+  }
+
+  // False where the file is to be written anew: it has another length, cannot be written to, or is not the one that was
+  // searched any more.
   bool open_in_place(const ShardFile &shard, Descriptor *file_out) const {
+    if ((shard.condition & TANDEM_FILES_WRONG_LENGTH) != 0) return false;
     Descriptor file;
     do {
       file = Descriptor(open(shard.path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
@@ -192,16 +211,14 @@ class Repair {
       attempt(target, [&] {
         if (target.file == kNoFile && mkdir(target.place.folder.c_str(), 0777) == 0)
           made_.push_back(target.place.folder);
-        Folders folders;
-        add_folder(folders, target.place.folder);
-        target.folder = folders[0];
-        const FoldersLock lock(folders, lock_wait());
+        target.folder = folders_[add_folder(folders_, target.place.folder)];
+        const FoldersLock lock({target.folder}, lock_wait());
         OwnName name{OwnKind::lone_temporary};
         random_bytes(name.set_id);
         const std::string &model = set_.files[target.file != kNoFile ? target.file : 0].path;
         struct stat status;
         if (stat(model.c_str(), &status) != 0) fail_io("stat", model, errno);
-        target.pending.emplace(folders[0], own_name(name), status.st_mode & 0777);
+        target.pending.emplace(target.folder, own_name(name), status.st_mode & 0777);
         // Without the right to give a file away, the process keeps it.
         [[maybe_unused]] const int owned = fchown(target.pending->descriptor(), status.st_uid, status.st_gid);
         if (!set_length(target.pending->descriptor(), header_.shard_file_bytes()))
@@ -522,6 +539,7 @@ class Repair {
   Findings findings_;
   std::vector<std::string> given_;
   std::vector<std::string> made_;
+  Folders folders_;                                      // of what is rebuilt
   std::chrono::steady_clock::time_point waits_since_{};  // for locks of folders, one after the other
   std::vector<Target> targets_;
   std::mutex mutex_;  // targets' progress, and:

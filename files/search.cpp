@@ -69,7 +69,7 @@ class Searcher {
     std::size_t folder;
     std::uint64_t file_bytes;
     std::string why;
-    bool is_other_version;
+    ParseResult result;  // of its records, the one that `why` tells
   };
 
   void look_at(const std::string &path, std::size_t folder, const Hidden &hidden) {
@@ -96,18 +96,16 @@ class Searcher {
     const auto file_bytes = static_cast<std::uint64_t>(status.st_size);
     if (file_bytes < kRecordBytes) return ignore(path, "no shard file");
     Record start, end;
-    std::uint32_t version = kFormatVersion;  // of a record that is not of this one
-    const ParseResult start_result = parse_at(file.get(), 0, &start, &version);
-    const ParseResult end_result = parse_at(file.get(), file_bytes - kRecordBytes, &end, &version);
+    std::string start_why, end_why;
+    const ParseResult start_result = parse_at(file.get(), 0, &start, &start_why);
+    const ParseResult end_result = parse_at(file.get(), file_bytes - kRecordBytes, &end, &end_why);
     const bool start_good = start_result == ParseResult::record && start.end == RecordEnd::start;
     bool end_good = end_result == ParseResult::record && end.end == RecordEnd::end;
     if (!start_good && !end_good) {
-      headless_.push_back({path,
-                           {status.st_dev, status.st_ino},
-                           folder,
-                           file_bytes,
-                           why_ignored(start_result, end_result, version),
-                           version != kFormatVersion});
+      const ParseResult result = std::max(start_result, end_result);
+      std::string why = start_result >= end_result ? start_why : end_why;
+      if (why.empty()) why = why_ignored(result);
+      headless_.push_back({path, {status.st_dev, status.st_ino}, folder, file_bytes, std::move(why), result});
       return;
     }
     // The end belongs to another set or shard: overwritten by a longer file, say. The blocks' checksums tell what is
@@ -138,23 +136,16 @@ class Searcher {
     }
   }
 
-  static ParseResult parse_at(int file, std::uint64_t offset, Record *record_out, std::uint32_t *version_out) {
+  static ParseResult parse_at(int file, std::uint64_t offset, Record *record_out, std::string *why_out) {
     std::array<std::byte, kRecordBytes> bytes;
     if (read_at(file, bytes.data(), bytes.size(), offset) != static_cast<std::int64_t>(bytes.size()))
       return ParseResult::not_a_record;
-    const ParseResult result = parse_record(bytes, record_out);
-    if (result == ParseResult::unknown_version) *version_out = *record_version(bytes);
-    return result;
+    return parse_record(bytes, record_out, why_out);
   }
 
-  static std::string why_ignored(ParseResult start, ParseResult end, std::uint32_t version) {
-    const auto either = [&](ParseResult result) { return start == result || end == result; };
-    if (either(ParseResult::unknown_version))
-      return fmt::format("a shard file of version {}, this Tandem reads version {}; use the Tandem that made it",
-                         version, kFormatVersion);
-    if (either(ParseResult::out_of_limits)) return "its header is out of the format's limits";
-    if (either(ParseResult::damaged)) return "a shard file whose header is damaged at both ends";
-    if (either(ParseResult::record)) return "half a shard file: its record is at the wrong end";
+  static std::string why_ignored(ParseResult result) {
+    if (result == ParseResult::damaged) return "a shard file whose header is damaged at both ends";
+    if (result == ParseResult::record) return "half a shard file: its record is at the wrong end";
     return "no shard file";
   }
 
@@ -173,7 +164,10 @@ class Searcher {
     }
     if (best_set == nullptr) {
       ignore(headless.path, headless.why);
-      if (headless.is_other_version && found_.other_version.empty()) found_.other_version = found_.ignored.back();
+      std::string *const first = headless.result == ParseResult::unknown_version ? &found_.other_version
+                                 : headless.result == ParseResult::out_of_limits ? &found_.out_of_limits
+                                                                                 : nullptr;
+      if (first != nullptr && first->empty()) *first = found_.ignored.back();
       return;
     }
     ShardFile shard;
@@ -227,7 +221,8 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
     if (!unread.empty()) fail(TANDEM_ERROR_IO, unread);
     if (!other_version.empty()) fail(TANDEM_ERROR_UNSUPPORTED, other_version);
     fail(TANDEM_ERROR_NOT_RECOVERABLE,
-         fmt::format("no shard file found ({} other file{})", ignored.size(), ignored.size() == 1 ? "" : "s"));
+         fmt::format("no shard file found ({} other file{}){}{}", ignored.size(), ignored.size() == 1 ? "" : "s",
+                     out_of_limits.empty() ? "" : "; ", out_of_limits));
   }
   std::string wanted = set_id_prefix;
   for (char &c : wanted) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));

@@ -36,7 +36,8 @@ struct Search {
   std::vector<std::string> ignored;
   std::string unread;                // why the first file that may be a shard file could not be looked at, a sentence
   bool vanished = false;             // a file that was listed was gone, or another one, when it was looked at
-  std::string other_version;         // of these, the first that is a shard file of another format version
+  std::string other_version;         // of `ignored`, the first that is a shard file of another format version
+  std::string out_of_limits;         // the same, with numbers that no writer makes
   std::vector<std::string> folders;  // that were named, or hold files that were; each once
 
   // Throws INVALID_ARGUMENT (ambiguous or unknown), NOT_RECOVERABLE (nothing there), IO (unread) or UNSUPPORTED (what

@@ -22,14 +22,14 @@
 namespace tandem::files {
 namespace {
 
-std::string set_name(const tandem_files_encode_options &options) {
+std::string set_name(const tandem_files_encode_options &options, std::uint32_t shard_count) {
   std::string name = options.name != nullptr          ? options.name
                      : options.source_path != nullptr ? name_of(options.source_path)
                                                       : "stdin";
-  if (!is_set_name(name))
+  if (!is_set_name(name, shard_count))
     fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("\"{}\" cannot be the name of shard files: it is empty, has a / or "
                                                     "more than {} bytes",
-                                                    name, kMaxSetNameBytes));
+                                                    name, max_set_name_bytes(shard_count)));
   return name;
 }
 
@@ -45,14 +45,16 @@ SetHeader new_header(const tandem_files_encode_options &options, std::uint64_t c
   header.k = options.k;
   header.m = options.m;
   header.matrix = options.matrix;
-  header.field = TANDEM_FIELD_GF8;
+  if (options.matrix == TANDEM_MATRIX_CUSTOM)
+    fail(TANDEM_ERROR_UNSUPPORTED, "a shard set cannot hold a custom matrix; choose a preset");
+  std::int32_t field = TANDEM_FIELD_GF8;
+  check(tandem_matrix_field(options.matrix, &field));
+  header.field = static_cast<std::uint32_t>(field);
   header.mode = options.mode != 0 ? options.mode : mode;
   if (content_bytes != TANDEM_FILES_UNKNOWN_BYTES) header.content_bytes = content_bytes;
   if (options.k >= 1 && options.k <= kMaxShardCount && options.m <= kMaxShardCount - options.k)
     header.block_bytes = options.block_bytes != 0 ? options.block_bytes : default_block_bytes(options.k + options.m);
   if (const auto why = out_of_limits(header)) fail(TANDEM_ERROR_INVALID_ARGUMENT, *why);
-  if (options.matrix == TANDEM_MATRIX_CUSTOM)
-    fail(TANDEM_ERROR_UNSUPPORTED, "a shard set cannot hold a custom matrix; choose a preset");
   if (options.set_id != nullptr) {
     std::memcpy(header.set_id.data(), options.set_id, header.set_id.size());
   } else {
@@ -71,14 +73,14 @@ SetWriter::SetWriter(tandem_context *context, const tandem_files_encode_options 
       progress_user_(options.progress_user),
       is_stream_(content_bytes == TANDEM_FILES_UNKNOWN_BYTES),
       coder_(context, options.k, options.m) {
+  header_ = new_header(options, content_bytes, mode);
   if (options.folders == nullptr || options.folder_count == 0 || options.folder_count > kMaxShardCount)
     fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} folders given; 1 to k + m are possible", options.folder_count));
   base::read_strings(options.folders, options.folder_count, "folders");  // none is NULL
-  header_ = new_header(options, content_bytes, mode);
   codec_ = make_codec(header_, options.allow_non_mds != 0);
   folders_ = folders_of_shards(options, header_.shard_count());
   options_.set_id = header_.set_id;
-  options_.name = set_name(options);
+  options_.name = set_name(options, header_.shard_count());
   options_.mode = header_.mode;
   options_.geometry = is_stream_ ? 0 : geometry_hash(header_);
   options_.force = options.force != 0;
@@ -147,7 +149,7 @@ std::vector<Hash128> SetWriter::hash_data(std::uint64_t first, std::uint64_t con
 void SetWriter::hash_payloads(std::uint64_t stripe, std::uint64_t content_bytes, const ShardBuffers &buffers,
                               std::span<Hash128> hashes_out) const {
   base::TimedStep step = step_of(base::timeline_of(context_), "hash", header_, stripe);
-  const std::uint64_t payload_bytes = (content_bytes + header_.k - 1) / header_.k;
+  const std::uint64_t payload_bytes = header_.payload_bytes_for(content_bytes);
   for (std::uint32_t i = 0; i < header_.k; ++i) {
     const std::uint64_t length = std::min(payload_bytes, content_bytes - std::min(i * payload_bytes, content_bytes));
     if (length < payload_bytes) std::memset(buffers.at(i) + length, 0, payload_bytes - length);
@@ -163,7 +165,7 @@ void SetWriter::write_stripes(std::uint64_t first, std::uint64_t content_bytes, 
     const std::uint64_t of_stripe = std::min(left, header_.stripe_data_bytes());
     tandem_stripe stripe = {};
     stripe.shards = buffers[stripes.size()].pointers();
-    stripe.shard_bytes = (of_stripe + header_.k - 1) / header_.k;
+    stripe.shard_bytes = header_.payload_bytes_for(of_stripe);
     stripes.push_back(stripe);
     left -= of_stripe;
   }

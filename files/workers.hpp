@@ -58,10 +58,10 @@ unsigned worker_count_for(const tandem_context *context, std::uint32_t asked_cou
                           std::uint64_t stripe_count);
 
 // How a call divides its stripes. On the CPU's own threads several workers keep the cores busy by themselves: each
-// codes one stripe while it is in the cache, in pieces that are small enough to stay on the worker's thread. A single
-// worker lets the context's threads help. Where a call is spread elsewhere (over OpenMP's threads, to a device, over a
-// hybrid), a worker collects stripes of kBatchBytes and codes them in one call: a device has enough to do, and its work
-// can be shared.
+// codes one stripe while it is in the cache, in pieces that are small enough to stay on the worker's thread, a wide one
+// in one call. A single worker lets the context's threads help. Where a call is spread elsewhere (over OpenMP's
+// threads, to a device, over a hybrid), a worker collects stripes of kBatchBytes and codes them in one call: a device
+// has enough to do, and its work can be shared.
 struct Division {
   unsigned worker_count;
   std::uint64_t batch_stripes;  // that a worker has in its buffers at once

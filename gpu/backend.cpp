@@ -3,11 +3,8 @@
 
 #include <algorithm>
 #include <exception>
-#include <system_error>
-#include <thread>
 
 #include "base/error.hpp"
-#include "base/signals.hpp"
 #include "device/backend.hpp"
 #include "gpu/factory.hpp"
 #include "gpu/runs.hpp"
@@ -26,37 +23,32 @@ class CudaBackend final : public device::DeviceBackend {
   CudaBackend(const Options &options, const base::Log &log)
       : DeviceBackend(options, kModule, MemoryKind::cuda, kMemoryResource, log),
         wanted_(options.device),
+        most_launch_bytes_(options.most_launch_bytes),
         driver_(options.driver) {}
 
-  void make_ready(const core::Prepared &prepared, Mode mode, MemoryKind memory) override {
-    if (memory != MemoryKind::cuda || prepared.rows() == 0 || prepared.columns() == 0) return;
+  // What runs a plan on device memory may have shards anywhere, and may capture the first run: two programs, at once.
+  void make_ready(const core::Prepared &given, Mode mode, MemoryKind memory, bool waits) override {
+    if (given.rows() == 0 || given.columns() == 0 || (memory == MemoryKind::host && !waits)) return;
     found();
-    // Whoever runs it may have shards anywhere, and may capture the first run. Two programs, each of which takes tenths
-    // of a second to compile: at once.
+    const auto &prepared = static_cast<const CudaPrepared &>(given);
     guarded([&](const Workplace &place) {
-      const auto make = [&](device::Access access, std::exception_ptr &error_out) {
+      if (memory == MemoryKind::host) {
+        prepared.promise = device::DevicePrepared::Promise::waits;
+        place.choose(prepared, mode, place.session->access_of_slots(), device::Binding::offsets, 0);
+        return;
+      }
+      prepared.promise = waits ? device::DevicePrepared::Promise::waits : device::DevicePrepared::Promise::often;
+      constexpr device::Access kBoth[] = {device::Access::aligned, device::Access::shifted};
+      for (const device::Access access : kBoth)
+        place.chooser.begin(prepared, place.session->programs(), mode, access, device::Binding::offsets);
+      std::exception_ptr error;
+      for (const device::Access access : kBoth) {
         try {
-          const ContextScope current(session_of(place).driver(), session_of(place).context());
-          gpu::make_ready(place, static_cast<const CudaPrepared &>(prepared), mode, access,
-                          device::KernelChooser::kUsedOften);
+          gpu::make_ready(place, prepared, mode, access, device::Binding::offsets, 0);
         } catch (...) {
-          error_out = std::current_exception();
+          if (!error) error = std::current_exception();
         }
-      };
-      std::exception_ptr error, helpers_error;
-      std::thread helper;  // not jthread, whose stop tokens bring calls of the operating system into libtandem
-      try {
-        const base::SignalsBlocked signals;
-        helper = std::thread([&] { make(device::Access::shifted, helpers_error); });
-      } catch (const std::system_error &) {  // no thread to be had: one after the other
       }
-      make(device::Access::aligned, error);
-      if (helper.joinable()) {
-        helper.join();
-      } else {
-        make(device::Access::shifted, helpers_error);
-      }
-      if (!error) error = helpers_error;
       if (error) std::rethrow_exception(error);
     });
   }
@@ -96,7 +88,8 @@ class CudaBackend final : public device::DeviceBackend {
     const Driver &driver = driver_ != nullptr ? *driver_ : open_driver();
     std::string left_out;
     const std::vector<CudaDevice> devices = find_devices(driver, log_, &left_out);
-    auto found = std::make_shared<const CudaDevice>(select_device(devices, wanted_, left_out));
+    auto found = std::make_shared<CudaDevice>(select_device(devices, wanted_, left_out));
+    found->most_launch_bytes = most_launch_bytes_;
     log_.say(TANDEM_LOG_INFO,
              fmt::format("cuda: {} ({}, compute capability {}, driver of {}), {}: {} multiprocessors, {} bytes of "
                          "memory",
@@ -148,6 +141,7 @@ class CudaBackend final : public device::DeviceBackend {
   }
 
   const std::string wanted_;
+  const std::uint64_t most_launch_bytes_;
   const Driver *const driver_;  // null: libtandem_cuda.so
 };
 

@@ -122,9 +122,8 @@ typedef int (*tandem_cuda_summarise_function)(const struct tandem_cuda_summary *
 //     extern "C" const unsigned char tandem_cuda_tables_image[];
 //     extern "C" const unsigned long long tandem_cuda_tables_image_bytes;
 //     extern "C" int tandem_cuda_summarise(const struct tandem_cuda_summary *);
-// The image is a fatbin for cuModuleLoadData with the kernels of technique tables: every mode, access (aligned,
-// shifted) and element_bytes (4, 8, 16), elements_per_item 1, under the names tandem::gpu::tables_kernel_name(mode,
-// access, element_bytes) of gpu/device_code/names.hpp.
+// The image is a fatbin for cuModuleLoadData with the kernels of technique tables that tandem::gpu::tables_kernels() of
+// gpu/device_code/names.hpp lists, under their names.
 
 struct tandem_cuda_module {
   uint32_t version;       // TANDEM_CUDA_VERSION; stays first for ever

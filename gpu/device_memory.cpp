@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
+#include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/overlap.hpp"
+#include "base/stripe_error.hpp"
 #include "core/mismatch_ranges.hpp"
 #include "device/quarantine.hpp"
 #include "gpu/runs.hpp"
@@ -27,10 +30,29 @@ std::string name_of(const Task &task, unsigned index) {
   return index < columns ? fmt::format("input {}", index) : fmt::format("output {}", index - columns);
 }
 
+// What the driver says of addresses. It is asked once of each allocation.
+class Allocations {
+ public:
+  explicit Allocations(const CudaSession &session) : session_(session) {}
+
+  Address at(CUdeviceptr first) {
+    auto found = known_.upper_bound(first);
+    if (found != known_.begin() && (--found)->second.holds(first, 1)) return found->second;
+    const Address address = look_at(session_, reinterpret_cast<const void *>(first));
+    if (address.bytes != 0) known_.insert_or_assign(address.start, address);
+    return address;
+  }
+  const CudaSession &session() const noexcept { return session_; }
+
+ private:
+  const CudaSession &session_;
+  std::map<std::uint64_t, Address> known_;  // by its start
+};
+
 // Where the task's shards begin, inputs and then outputs, checked against what the driver knows.
-std::vector<CUdeviceptr> addresses_of(const CudaSession &session, const Task &task) {
-  const CudaDevice &device = session.cuda_device();
-  std::vector<CUdeviceptr> list;
+std::vector<std::uint64_t> addresses_of(Allocations &allocations, const Task &task) {
+  const CudaDevice &device = allocations.session().cuda_device();
+  std::vector<std::uint64_t> list;
   std::vector<base::Extent> extents;
   const auto add = [&](const void *pointer, const std::uint64_t *offsets, unsigned i, bool output) {
     const auto index = static_cast<unsigned>(list.size());
@@ -42,7 +64,7 @@ std::vector<CUdeviceptr> addresses_of(const CudaSession &session, const Task &ta
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("CUDA: {} of {} bytes does not fit the address space",
                                                             name_of(task, index), task.length_bytes));
     }
-    const Address address = look_at(session, reinterpret_cast<const void *>(first));
+    const Address address = allocations.at(first);
     if (address.type != CU_MEMORYTYPE_DEVICE && !address.is_managed) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                  fmt::format("CUDA: {} at {:#x} is no device memory", name_of(task, index), first));
@@ -70,9 +92,9 @@ std::vector<CUdeviceptr> addresses_of(const CudaSession &session, const Task &ta
   return list;
 }
 
-Access access_of(const std::vector<CUdeviceptr> &addresses, unsigned element_bytes) {
+Access access_of(const std::vector<std::uint64_t> &addresses, unsigned element_bytes) {
   const bool aligned =
-      std::all_of(addresses.begin(), addresses.end(), [&](CUdeviceptr each) { return each % element_bytes == 0; });
+      std::all_of(addresses.begin(), addresses.end(), [&](std::uint64_t each) { return each % element_bytes == 0; });
   return aligned ? Access::aligned : Access::shifted;
 }
 
@@ -126,38 +148,56 @@ class Scratch {
   std::vector<CudaMemory> held_;
 };
 
-// One task, started on the caller's stream.
+// A stream of the caller, and whether it is being captured.
+struct CallersStream {
+  CUstream stream;
+  bool is_captured;
+};
+
+// Stripes that one kernel takes.
+struct Group {
+  Task task;  // of the first one
+  CallersStream stream;
+  Access access;
+  std::vector<device::BatchStripe> stripes;
+};
+
+// A group, started on the caller's stream: one launch, but for a stripe that is more than a launch takes and for a
+// verify that is short of memory.
 class CudaRun final : public device::DeviceRun {
  public:
-  CudaRun(const device::Workplace &place, const Task &task)
+  CudaRun(const device::Workplace &place, Group group)
       : place_(place),
         session_(std::static_pointer_cast<CudaSession>(place.session)),
-        task_(task),
-        idle_(prepared_of(task).idle),
-        stream_(static_cast<CUstream>(task.queue)),
-        is_captured_(check_stream(*session_, stream_)),
-        addresses_(addresses_of(*session_, task)) {
-    const CudaPrepared &prepared = prepared_of(task);
-    const unsigned element = place.chooser.settings(prepared, task.mode).kernel.element_bytes;
-    const Access access = access_of(addresses_, element);
-    if (is_captured_ && task.mode == Mode::compare) {
+        task_(group.task),
+        idle_(prepared_of(task_).idle),
+        stream_(group.stream.stream),
+        is_captured_(group.stream.is_captured),
+        addresses_(group.stripes.front().starts) {
+    if (is_captured_ && task_.mode == Mode::compare) {
       base::fail(TANDEM_ERROR_UNSUPPORTED,
                  "CUDA: a verify cannot be captured: its result is read when the job is waited for");
     }
-    if (is_captured_) {
-      const std::lock_guard lock(prepared.ready_mutex);
-      const auto found = prepared.ready.find({task.mode, access});
-      if (found == prepared.ready.end() || found->second->session != place.session) {
-        base::fail(TANDEM_ERROR_UNSUPPORTED,
-                   fmt::format("CUDA: this plan is not ready for {} shards; run it once before it is captured",
-                               access == Access::aligned ? "aligned" : "unaligned"));
-      }
-      ready_ = found->second;
+    std::uint64_t bytes = 0;
+    for (const device::BatchStripe &stripe : group.stripes) bytes += stripe.length;
+    const bool is_batch = group.stripes.size() > 1;
+    const device::Binding binding = is_batch ? device::Binding::table : device::Binding::offsets;
+    ready_ = make_ready(place, prepared_of(task_), task_.mode, group.access, binding, is_captured_ ? 0 : bytes);
+    if (is_batch) {
+      batch_ = device::cut_kernel_batch(ready_->variant.spec, group.stripes);
+      take_parts(0);
+      take_table();
     } else {
-      ready_ = make_ready(place, prepared, task.mode, access, task.length_bytes);
+      const std::uint64_t length = std::min(task_.length_bytes, session_->cuda_device().most_launch_bytes);
+      piece_ = {0, length, cut(length)};
+      if (is_captured_) {
+        keep_for_graphs();
+        return;
+      }
+      const std::uint64_t records = record_bytes(piece_.range);
+      take_parts(records);
+      if (parts_->records.bytes() < records) take_records();
     }
-    piece_ = {0, task.length_bytes, cut(task.length_bytes)};
-    if (!is_captured_) take_parts();
   }
 
   ~CudaRun() override {
@@ -174,17 +214,19 @@ class CudaRun final : public device::DeviceRun {
   CudaRun(const CudaRun &) = delete;
   CudaRun &operator=(const CudaRun &) = delete;
 
-  // A verify whose records have no room on the device all at once goes piece by piece, and waits here for all of them
-  // but the last: what the caller puts into the stream afterwards may change the shards.
+  // What is more than a launch takes goes piece by piece; so does a verify whose records have no room on the device all
+  // at once. A verify waits here for all pieces but the last: what the caller puts into the stream afterwards may
+  // change the shards.
   void start(const core::Control &control) override {
+    if (!batch_.words.empty()) return launch_batch();
     const std::uint64_t piece_bytes = piece_.length_bytes;
     for (;;) {
       launch_piece();
       const std::uint64_t done = piece_.offset_bytes + piece_.length_bytes;
       if (done == task_.length_bytes) return;
-      wait_for_piece();
+      if (task_.mode == Mode::compare) wait_for_piece();
       if (control.cancelled()) device::fail_cancelled(session_->device());
-      for (CUdeviceptr &each : addresses_) each += piece_.length_bytes;
+      for (std::uint64_t &each : addresses_) each += piece_.length_bytes;
       const std::uint64_t length = std::min(piece_bytes, task_.length_bytes - done);
       piece_ = {done, length, cut(length)};
     }
@@ -202,6 +244,30 @@ class CudaRun final : public device::DeviceRun {
     return device::cut_kernel_range(ready_->variant.spec, length, addresses_[task_.prepared->columns()]);
   }
 
+  // The job is over before the graph is launched, and the plan's next run may take another kernel.
+  void keep_for_graphs() const {
+    const CudaPrepared &prepared = prepared_of(task_);
+    const std::lock_guard lock(prepared.ready_mutex);
+    if (std::find(prepared.captured.begin(), prepared.captured.end(), ready_) == prepared.captured.end())
+      prepared.captured.push_back(ready_);
+  }
+
+  // The table of a captured launch is there before the graph is: that has one kernel, and nothing to copy.
+  void launch_batch() {
+    const Driver &driver = session_->driver();
+    const CUstream before = is_captured_ ? session_->stream() : stream_;
+    const std::uint64_t bytes = table_bytes();
+    std::copy(batch_.words.begin(), batch_.words.end(), reinterpret_cast<std::uint64_t *>(parts_->host_table.get()));
+    is_over_ = is_captured_;
+    check(driver, driver.cuMemcpyHtoDAsync(parts_->table.get(), parts_->host_table.get(), bytes, before),
+          "cuMemcpyHtoDAsync");
+    if (is_captured_) session_->synchronise(parts_);
+    launch(*session_, stream_, ready_->variant, task_.prepared->columns(), task_.prepared->rows(), batch_,
+           parts_->table.get());
+    place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
+    if (!is_captured_) record_done();
+  }
+
   void launch_piece() {
     is_over_ = is_captured_;
     const bool compare = task_.mode == Mode::compare;
@@ -209,7 +275,10 @@ class CudaRun final : public device::DeviceRun {
     if (compare) clear_records(*session_, stream_, records, record_bytes(piece_.range));
     launch(*session_, stream_, ready_->variant, task_.prepared->columns(), addresses_, piece_.range, records);
     place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
-    if (is_captured_) return;
+    if (!is_captured_) record_done();
+  }
+
+  void record_done() {
     parts_->done.record(stream_);
     is_done_recorded_ = true;
   }
@@ -229,15 +298,32 @@ class CudaRun final : public device::DeviceRun {
     return bytes;
   }
 
-  // What an earlier job left, where it suffices; else with room for the records of all, or, where the device has none,
-  // of a first piece.
-  void take_parts() {
-    const std::uint64_t bytes = record_bytes(piece_.range);
-    parts_ = idle_->take(session_.get(), bytes);
+  // What an earlier job left, if there is something.
+  void take_parts(std::uint64_t record_bytes) {
+    parts_ = idle_->take(session_.get(), record_bytes);
     if (parts_ == nullptr) parts_ = std::make_unique<JobParts>(session_);
-    if (parts_->records.bytes() < bytes) take_records();
   }
 
+  std::uint64_t table_bytes() const noexcept { return batch_.words.size() * sizeof batch_.words[0]; }
+
+  void take_table() {
+    CudaSession &session = *session_;
+    if (parts_->host_table.bytes() < table_bytes()) {
+      parts_->host_table = CudaPinned();
+      parts_->host_table = CudaPinned(session, device::grown(table_bytes()));
+    }
+    if (parts_->table.bytes() >= table_bytes()) return;
+    parts_->table = CudaMemory();
+    parts_->table = roomy(session, session.stream(), table_bytes());
+    allocated();
+  }
+
+  // Memory of the session's stream is from now on good for every stream.
+  void allocated() const {
+    check(session_->driver(), session_->driver().cuStreamSynchronize(session_->stream()), "cuStreamSynchronize");
+  }
+
+  // Room for the records of all, or, where the device has none, of a first piece.
   void take_records() {
     CudaSession &session = *session_;
     // Shards of all pieces are aligned as those of the first.
@@ -256,8 +342,7 @@ class CudaRun final : public device::DeviceRun {
         piece_ = {0, length, cut(length)};
       }
     }
-    // From now on good for every stream.
-    check(session.driver(), session.driver().cuStreamSynchronize(session.stream()), "cuStreamSynchronize");
+    allocated();
   }
 
   // By the module's Thrust code, where it is there and has room.
@@ -342,7 +427,8 @@ class CudaRun final : public device::DeviceRun {
   const std::shared_ptr<IdleParts> idle_;  // the job may outlive its plan
   CUstream stream_;
   const bool is_captured_;
-  std::vector<CUdeviceptr> addresses_;  // where the piece begins in each shard
+  std::vector<std::uint64_t> addresses_;  // where the piece begins in each shard
+  device::KernelBatch batch_;             // of several stripes; else without words
   std::shared_ptr<const Ready> ready_;
   std::unique_ptr<JobParts> parts_;
   bool is_over_ = true, is_done_recorded_ = false;
@@ -383,28 +469,29 @@ void IdleParts::add(std::unique_ptr<JobParts> parts) {
 
 void IdleParts::give_idle_memory() noexcept {
   const std::lock_guard lock(mutex_);
-  for (const auto &each : parts_) each->records = CudaMemory();
+  for (const auto &each : parts_) {
+    for (CudaMemory *memory : {&each->records, &each->table}) *memory = CudaMemory();
+    each->host_table = CudaPinned();
+  }
 }
 
 CudaPrepared::~CudaPrepared() = default;
 
 std::shared_ptr<const Ready> make_ready(const device::Workplace &place, const CudaPrepared &prepared, Mode mode,
-                                        Access access, std::uint64_t length_bytes) {
+                                        Access access, device::Binding binding, std::uint64_t length_bytes) {
   const auto is_good = [&](const std::shared_ptr<const Ready> &ready) {
-    return ready != nullptr && ready->session == place.session && !ready->is_for_now;
+    return ready != nullptr && ready->session == place.session && !ready->variant.is_for_now;
   };
   {
     const std::lock_guard lock(prepared.ready_mutex);
-    if (const auto &slot = prepared.ready[{mode, access}]; is_good(slot)) return slot;
+    if (const auto &slot = prepared.ready[{mode, access, binding}]; is_good(slot)) return slot;
   }
   auto made = std::make_shared<Ready>();
   made->session = place.session;
-  made->variant = place.choose(prepared, mode, access, device::Binding::offsets, length_bytes);
+  made->variant = place.choose(prepared, mode, access, binding, length_bytes);
   const std::lock_guard lock(prepared.ready_mutex);
-  std::shared_ptr<const Ready> &slot = prepared.ready[{mode, access}];
+  std::shared_ptr<const Ready> &slot = prepared.ready[{mode, access, binding}];
   if (is_good(slot)) return slot;  // another thread was faster
-  made->is_for_now = made->variant.spec.technique == device::Technique::tables &&
-                     length_bytes != device::KernelChooser::kUsedOften && !place.chooser.is_forced();
   slot = made;
   return slot;
 }
@@ -412,15 +499,38 @@ std::shared_ptr<const Ready> make_ready(const device::Workplace &place, const Cu
 std::unique_ptr<core::Ticket> start_on_device(const device::Workplace &place, std::span<const Task> tasks,
                                               core::Control &control,
                                               std::function<void(const device::DriverError &)> failed) {
-  auto ticket = std::make_unique<device::DeviceTicket>(std::move(failed));
-  for (const Task &task : tasks) {
-    if (task.queue == nullptr) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 "CUDA: shards in device memory need a stream, and queue is NULL; the default streams are "
-                 "CU_STREAM_LEGACY and CU_STREAM_PER_THREAD");
+  const CudaSession &session = session_of(place);
+  Allocations allocations(session);
+  std::map<void *, CallersStream> streams;
+  std::vector<Group> groups;
+  std::map<std::tuple<const core::Prepared *, void *, Access>, std::size_t> group_of;
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    const Task &task = tasks[i];
+    if (task.length_bytes == 0 || task.prepared->rows() == 0) continue;
+    try {
+      auto stream = streams.find(task.queue);
+      if (stream == streams.end()) {
+        const CUstream own = task.queue != nullptr ? static_cast<CUstream>(task.queue) : CU_STREAM_LEGACY;
+        stream = streams.insert({task.queue, {own, check_stream(session, own)}}).first;
+      }
+      device::BatchStripe stripe = {addresses_of(allocations, task), task.length_bytes, 0};
+      stripe.first_output = stripe.starts[task.prepared->columns()];
+      const unsigned element = place.chooser.settings(prepared_of(task), task.mode).kernel.element_bytes;
+      const Access access = access_of(stripe.starts, element);
+      std::size_t group = groups.size();
+      if (task.mode == Mode::assign && task.length_bytes <= session.cuda_device().most_launch_bytes)
+        group = group_of.insert({{task.prepared, task.queue, access}, group}).first->second;
+      if (group == groups.size()) groups.push_back({task, stream->second, access, {}});
+      groups[group].stripes.push_back(std::move(stripe));
+    } catch (const device::DriverError &) {
+      throw;
+    } catch (const base::Error &error) {
+      if (tasks.size() == 1) throw;
+      base::fail_in_stripe(error, i, tasks.size());
     }
-    ticket->add(std::make_unique<CudaRun>(place, task));
   }
+  auto ticket = std::make_unique<device::DeviceTicket>(std::move(failed));
+  for (Group &group : groups) ticket->add(std::make_unique<CudaRun>(place, std::move(group)));
   ticket->start(control, place.session->device());
   return ticket;
 }

@@ -8,7 +8,7 @@
 
 #include "base/fork.hpp"
 #include "base/patience.hpp"
-#include "gpu/device_code/tuning.hpp"
+#include "device/built_in.hpp"
 #include "gpu/factory.hpp"
 
 namespace tandem::gpu {
@@ -70,9 +70,9 @@ std::string unfit(const CudaDevice &device) {
 
 }  // namespace
 
-device::DeviceSettings CudaDevice::settings(unsigned rows) const {
+device::DeviceSettings CudaDevice::settings(unsigned rows, unsigned columns) const {
   device::DeviceSettings settings;
-  settings.kernel = built_in_tuning(rows);
+  settings.kernel = device::built_in_tuning(device::Vendor::nvidia, rows, columns);
   settings.staging_bytes = 16 << 20;
   // Predicted, not measured: a compile takes 0.15 s, in which 8 GB go through a link of 55 GB/s. Twice that: where the
   // link binds and not the kernel, a third of the time is lost at most, once.

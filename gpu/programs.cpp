@@ -117,6 +117,7 @@ void CudaPrograms::look_at_compiler() {
     return;
   }
   compiler_ = fmt::format("NVRTC {}.{}", major, minor);
+  compiler_version_ = 1000 * major + 10 * minor;
   std::vector<int> known(static_cast<std::size_t>(count));
   if (driver_.nvrtcGetSupportedArchs(known.data()) != NVRTC_SUCCESS) known.clear();
   const int architecture = static_cast<int>(device_.architecture);
@@ -132,12 +133,23 @@ void CudaPrograms::look_at_compiler() {
   architecture_ = fmt::format("--gpu-architecture={}_{}", makes_ptx_ ? "compute" : "sm", best);
 }
 
+// For what the driver refuses: machine code runs on drivers of its own major version of CUDA, and on later ones.
+std::string CudaPrograms::remedy(int made_by) const {
+  int driver = 0;
+  if (driver_.cuDriverGetVersion(&driver) != CUDA_SUCCESS || driver / 1000 >= made_by / 1000) return "";
+  return fmt::format(
+      "; it was made by CUDA {}.{}, which needs a driver of CUDA {}.0 or later: update the driver, or use "
+      "NVRTC and a library built with CUDA {}",
+      made_by / 1000, made_by % 1000 / 10, made_by / 1000, driver / 1000);
+}
+
 device::Key CudaPrograms::key(const std::string &made_of) const {
   return device::key_of({made_of, "cuda", architecture_, compiler_});
 }
 
 std::shared_ptr<const device::DeviceProgram> CudaPrograms::make(const device::Key &key, const device::KernelSpec &spec,
                                                                 const MakeText &text) {
+  const ContextScope current(driver_, context_);  // the thread is the library's
   if (auto program = from_image(spec)) return program;
   if (auto program = from_disk(key)) return program;
   if (driver_.nvrtc_problem != nullptr || architecture_.empty())
@@ -150,8 +162,9 @@ std::shared_ptr<const device::DeviceProgram> CudaPrograms::make(const device::Ke
     return program;
   } catch (const device::DriverError &error) {
     if (is_not_of_the_program(error)) throw;
-    base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("CUDA: the driver of {} ({}) refuses what {} compiled: {}",
-                                                     device_.name, device_.driver_text(), compiler_, error.what()));
+    base::fail(TANDEM_ERROR_UNAVAILABLE,
+               fmt::format("CUDA: the driver of {} ({}) refuses what {} compiled: {}{}", device_.name,
+                           device_.driver_text(), compiler_, error.what(), remedy(compiler_version_)));
   }
 }
 
@@ -167,14 +180,13 @@ std::shared_ptr<const CudaProgram> CudaPrograms::from_image(const device::Kernel
   if (image_is_refused_) return nullptr;
   try {
     if (image_ == nullptr) image_ = std::make_shared<const CudaImage>(driver_, context_, driver_.tables_image);
-    return std::make_shared<const CudaProgram>(
-        driver_, image_, tables_kernel_name(spec.mode, spec.access, spec.tuning.element_bytes).c_str());
+    return std::make_shared<const CudaProgram>(driver_, image_, tables_kernel_name(spec).c_str());
   } catch (const device::DriverError &error) {
     if (is_not_of_the_program(error)) throw;
     image_is_refused_ = true;
     log_.say(TANDEM_LOG_WARNING,
-             fmt::format("cuda: {}: the driver ({}) does not take the kernels that came with this library: {}",
-                         device_.name, device_.driver_text(), error.what()));
+             fmt::format("cuda: {}: the driver ({}) does not take the kernels that came with this library: {}{}",
+                         device_.name, device_.driver_text(), error.what(), remedy(CUDA_VERSION)));
     return nullptr;
   }
 }

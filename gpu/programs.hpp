@@ -37,26 +37,30 @@ class CudaProgram final : public device::DeviceProgram {
   CUfunction function_;
 };
 
-// Every function that makes or loads wants the context to be current.
 class CudaPrograms final : public device::DevicePrograms {
  public:
   CudaPrograms(const CudaDevice &device, CUcontext context, std::shared_ptr<device::DiskCache> disk,
                const base::Log &log);
+  ~CudaPrograms() {
+    if (!kModule.in_child()) end();
+  }
 
   device::Key key(const std::string &made_of) const override;
 
  private:
-  // Throws Error (UNAVAILABLE) also where the driver refuses what NVRTC made.
+  // In its context. Throws Error (UNAVAILABLE) also where the driver refuses what NVRTC made.
   std::shared_ptr<const device::DeviceProgram> make(const device::Key &key, const device::KernelSpec &spec,
                                                     const MakeText &text) override;
   std::shared_ptr<const CudaProgram> from_image(const device::KernelSpec &spec);
   std::shared_ptr<const CudaProgram> from_disk(const device::Key &key);
   std::vector<unsigned char> compile(const std::string &text) const;
   void look_at_compiler();
+  std::string remedy(int made_by) const;
 
   const Driver &driver_;
   const CUcontext context_;
   std::string compiler_;      // "NVRTC 13.0"
+  int compiler_version_ = 0;  // 13000
   std::string architecture_;  // NVRTC's option
   bool makes_ptx_ = false;    // NVRTC does not know the device: the driver compiles
   std::mutex image_mutex_;    // of the next two

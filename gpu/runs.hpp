@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "core/backend.hpp"
@@ -16,7 +17,6 @@ namespace tandem::gpu {
 struct Ready {
   std::shared_ptr<device::DeviceSession> session;  // after what lives in it
   device::Variant variant;
-  bool is_for_now = false;  // technique tables, until enough bytes were run to pay for a compile
 };
 
 // What a job on device memory has until it is over, and the next one after it.
@@ -24,7 +24,8 @@ struct JobParts {
   explicit JobParts(std::shared_ptr<CudaSession> of) : session(std::move(of)), done(*session, true) {}
   std::shared_ptr<CudaSession> session;
   CudaEvent done;
-  CudaMemory records;
+  CudaMemory records, table;  // of a verify; of many stripes
+  CudaPinned host_table;
 };
 
 // What jobs leave behind for the next job of the same matrix. Gives the memory of it back where others want it.
@@ -49,7 +50,8 @@ class CudaPrepared final : public device::DevicePrepared {
   ~CudaPrepared() override;
 
   mutable std::mutex ready_mutex;  // of `ready`; nothing is compiled while it is held
-  mutable std::map<std::pair<core::Mode, device::Access>, std::shared_ptr<const Ready>> ready;
+  mutable std::map<std::tuple<core::Mode, device::Access, device::Binding>, std::shared_ptr<const Ready>> ready;
+  mutable std::vector<std::shared_ptr<const Ready>> captured;  // graphs may launch them as long as the plan is there
   const std::shared_ptr<IdleParts> idle = std::make_shared<IdleParts>();
 };
 
@@ -57,13 +59,12 @@ inline const CudaPrepared &prepared_of(const core::Task &task) {
   return static_cast<const CudaPrepared &>(*task.prepared);
 }
 
-// Makes a kernel ready for a run of so many bytes of each shard, or for many (kUsedOften: compiled, where that is
-// possible), unless it is: chooses, loads, and uploads tables.
+// Makes a kernel ready for a run of so many bytes of each shard, unless it is: chooses, loads, and uploads tables.
 std::shared_ptr<const Ready> make_ready(const device::Workplace &place, const CudaPrepared &prepared, core::Mode mode,
-                                        device::Access access, std::uint64_t length_bytes);
+                                        device::Access access, device::Binding binding, std::uint64_t length_bytes);
 
-// Starts tasks whose shards lie in device memory, on the caller's streams. Everything is checked before the first
-// command. `failed` hears of errors at the wait.
+// Starts tasks whose shards lie in device memory, on the caller's streams: those of one matrix, stream and access in
+// one launch, if they assign. Everything is checked before the first command. `failed` hears of errors at the wait.
 std::unique_ptr<core::Ticket> start_on_device(const device::Workplace &place, std::span<const core::Task> tasks,
                                               core::Control &control,
                                               std::function<void(const device::DriverError &)> failed);

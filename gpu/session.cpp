@@ -47,7 +47,8 @@ class HostPin {
   CUcontext context_ = nullptr;
 };
 
-// A buffer of at least `bytes`; a larger one of a round size where the budget has it, so that it seldom has to grow.
+}  // namespace
+
 CudaMemory roomy(CudaSession &session, CUstream stream, std::uint64_t bytes) {
   const std::uint64_t round = device::grown(bytes);
   if (round != bytes) {
@@ -59,8 +60,6 @@ CudaMemory roomy(CudaSession &session, CUstream stream, std::uint64_t bytes) {
   }
   return {session, stream, bytes};
 }
-
-}  // namespace
 
 CudaMemory::CudaMemory(CudaSession &session, CUstream stream, std::uint64_t bytes)
     : stream_(stream), bytes_(bytes), reserved_(session.budget().try_reserve(bytes)) {
@@ -182,7 +181,7 @@ void CudaLane::launch(unsigned slot, const device::DevicePiece &piece) {
   if (work.compares()) clear_records(session_, up_.get(), in.records.get(), piece.record_bytes());
   in.uploaded.record(up_.get());
   in.uploaded.hold(run_.get());
-  std::vector<CUdeviceptr> shards;
+  std::vector<std::uint64_t> shards;
   shards.reserve(work.columns() + work.rows());
   for (unsigned c = 0; c < work.columns(); ++c) shards.push_back(in.inputs.get() + c * piece.pitch_bytes());
   for (unsigned r = 0; r < work.rows(); ++r) shards.push_back(in.outputs.get() + r * piece.pitch_bytes());
@@ -332,29 +331,47 @@ void CudaSession::find_direct(device::HostTask &work) const {
   }
 }
 
+namespace {
+
 void launch(const CudaSession &session, CUstream stream, const device::Variant &variant, unsigned columns,
-            const std::vector<CUdeviceptr> &shards, const device::KernelRange &range, CUdeviceptr records) {
+            unsigned rows, const std::array<std::uint64_t, 3> &grid, device::KernelArguments &arguments) {
   const Driver &driver = session.driver();
+  if (variant.tables != nullptr) {
+    const CUdeviceptr tables = static_cast<const CudaMemory *>(variant.tables.get())->get();
+    arguments.tables = reinterpret_cast<const std::uint32_t *>(tables);
+  }
+  arguments.columns = columns;
+  arguments.rows = rows;
+  void *parameters[] = {&arguments};
+  const auto &local = variant.spec.tuning.local;
+  const auto shared = static_cast<unsigned>(device::kernel_shared_bytes(variant.spec, columns));
+  check(driver,
+        driver.cuLaunchKernel(static_cast<const CudaProgram &>(*variant.program).function(),
+                              static_cast<unsigned>(grid[0]), static_cast<unsigned>(grid[1]),
+                              static_cast<unsigned>(grid[2]), local[0], local[1], local[2], shared, stream, parameters,
+                              nullptr),
+        "cuLaunchKernel");
+}
+
+}  // namespace
+
+void launch(const CudaSession &session, CUstream stream, const device::Variant &variant, unsigned columns,
+            const std::vector<std::uint64_t> &shards, const device::KernelRange &range, CUdeviceptr records) {
   device::KernelArguments arguments = {};
   for (std::size_t i = 0; i < shards.size(); ++i) arguments.shards[i] = reinterpret_cast<void *>(shards[i]);
   arguments.begin = range.begin;
   arguments.end = range.end;
   arguments.length = range.length;
   arguments.records = reinterpret_cast<std::uint32_t *>(records);
-  if (variant.tables != nullptr) {
-    const CUdeviceptr tables = static_cast<const CudaMemory *>(variant.tables.get())->get();
-    arguments.tables = reinterpret_cast<const std::uint32_t *>(tables);
-  }
-  arguments.columns = columns;
-  arguments.rows = static_cast<std::uint32_t>(shards.size() - columns);
-  void *parameters[] = {&arguments};
-  const auto &local = variant.spec.tuning.local;
-  const auto shared = static_cast<unsigned>(device::kernel_shared_bytes(variant.spec, columns));
-  check(driver,
-        driver.cuLaunchKernel(static_cast<const CudaProgram &>(*variant.program).function(),
-                              static_cast<unsigned>(range.group_count), 1, 1, local[0], local[1], local[2], shared,
-                              stream, parameters, nullptr),
-        "cuLaunchKernel");
+  const auto rows = static_cast<unsigned>(shards.size() - columns);
+  launch(session, stream, variant, columns, rows, {range.group_count, 1, 1}, arguments);
+}
+
+void launch(const CudaSession &session, CUstream stream, const device::Variant &variant, unsigned columns,
+            unsigned rows, const device::KernelBatch &batch, CUdeviceptr table) {
+  device::KernelArguments arguments = {};
+  arguments.shards[0] = reinterpret_cast<void *>(table);
+  launch(session, stream, variant, columns, rows, {batch.group_count, batch.y, batch.z}, arguments);
 }
 
 void clear_records(const CudaSession &session, CUstream stream, CUdeviceptr records, std::uint64_t bytes) {

@@ -201,7 +201,14 @@ inline CudaSession &session_of(const device::Workplace &place) { return static_c
 
 // Starts a kernel. `shards`: addresses on the device, inputs and then outputs.
 void launch(const CudaSession &session, CUstream stream, const device::Variant &variant, unsigned columns,
-            const std::vector<CUdeviceptr> &shards, const device::KernelRange &range, CUdeviceptr records);
+            const std::vector<std::uint64_t> &shards, const device::KernelRange &range, CUdeviceptr records);
+
+// Starts a kernel of Binding::table for stripes whose table is on the device.
+void launch(const CudaSession &session, CUstream stream, const device::Variant &variant, unsigned columns,
+            unsigned rows, const device::KernelBatch &batch, CUdeviceptr table);
+
+// A buffer of at least `bytes`; a larger one of a round size where the budget has it, so that it seldom has to grow.
+CudaMemory roomy(CudaSession &session, CUstream stream, std::uint64_t bytes);
 
 // Fills records for a compare: no bytes that differ.
 void clear_records(const CudaSession &session, CUstream stream, CUdeviceptr records, std::uint64_t bytes);

@@ -20,10 +20,9 @@ using core::Control;
 using core::MemoryKind;
 using core::Task;
 
-// Of a run that tries out members one after the other: what each does at first, and the largest parts.
-constexpr std::uint64_t kTryPart = 16, kMostTryBytes = 1 << 20;
-// What was found once may have been chance: each of so many runs each member does a small part again.
-constexpr std::uint64_t kTryAgainRuns = 32, kTryAgainPart = 64;
+// Of a run that tries out members one after the other, each does 1/16 twice and then 1/4, but not more than this. A
+// line through smaller parts says little of a whole run.
+constexpr std::uint64_t kMostTryBytes = 1 << 20, kMostLargeTryBytes = 4 << 20;
 
 class HybridBackend final : public core::Backend {
  public:
@@ -47,11 +46,13 @@ class HybridBackend final : public core::Backend {
 
   const core::Traits &traits() const noexcept override { return *traits_.load(std::memory_order_acquire); }
 
+  void check_technique(const core::Operator &what) const override { small().check_technique(what); }
+
   std::shared_ptr<const core::Prepared> prepare(const core::Operator &what) override {
     auto prepared = std::make_shared<HybridPrepared>(what, small().prepare(what));
     // Whoever was asked for by name must be there, when the first operator is prepared. Later, and in a child, a device
     // that is lost is one whose work goes to the others.
-    if (was_complete_.load(std::memory_order_relaxed)) return prepared;
+    if (was_complete_.load(std::memory_order_relaxed) || !is_shared(*prepared)) return prepared;
     for (std::size_t i = 0; i < options_.members.size(); ++i)
       if (!options_.members[i].is_optional && !options_.members[i].is_in_place)
         prepared->of(i, *options_.members[i].backend);
@@ -81,7 +82,7 @@ class HybridBackend final : public core::Backend {
       if (task.length_bytes == 0 || task.prepared->rows() == 0) continue;
       if (task.memory != MemoryKind::host) {
         run_on_device(task, control);
-      } else if (task.prepared->columns() == 0) {
+      } else if (task.prepared->columns() == 0 || !is_shared(*task.prepared)) {
         run_small(task, control);
       } else {
         shared.push_back(task);
@@ -90,30 +91,36 @@ class HybridBackend final : public core::Backend {
     }
     if (shared.empty()) return;
     if (moved < options_.inline_bytes) {
-      for (const Task &task : shared) run_small(task, control);
-      return;
+      return run_small(shared, control);
     }
     look_for_more(moved);
-    Runtime &all = runtime(shared_.get());
-    if (options_.policy == Policy::automatic && moved >= Runtime::kTryFromBytes && !shared.empty())
-      try_out(all, &shared, control);
-    if (!shared.empty()) run_by(all, choice(all, shared), shared, control);
+    run_shared(runtime(shared_.get()), std::move(shared), control);
   }
 
   std::unique_ptr<core::Ticket> submit(std::span<const Task> tasks, Control &control) override {
-    const auto is_on_device = [](const Task &task) { return task.memory != MemoryKind::host; };
-    if (tasks.size() != 1 || !is_on_device(tasks.front())) return Backend::submit(tasks, control);
-    const OnMember own(*this, tasks.front());
+    const auto is_on_one_device = [&](const Task &task) {
+      return task.memory != MemoryKind::host && task.memory == tasks.front().memory;
+    };
+    if (tasks.empty() || !std::all_of(tasks.begin(), tasks.end(), is_on_one_device))
+      return Backend::submit(tasks, control);
+    const auto [index, backend] = member_for(tasks.front().memory);
+    std::vector<Task> own(tasks.begin(), tasks.end());
+    for (Task &task : own)
+      if (task.length_bytes != 0) task.prepared = hybrid_of(task).of(index, *backend).get();
     const core::TaskNeeds needs(core::Budget::kGpu, control.needs());
     core::Hold hold(budget(), needs.get());
     hold.next_task();
-    return own.backend->submit({&own.task, 1}, control);
+    return backend->submit(own, control);
   }
 
-  void make_ready(const core::Prepared &prepared, core::Mode mode, MemoryKind memory) override {
-    if (memory == MemoryKind::host) return;
+  void make_ready(const core::Prepared &prepared, core::Mode mode, MemoryKind memory, bool waits) override {
+    if (memory == MemoryKind::host) {
+      if (!waits) return;
+      base::fail(TANDEM_ERROR_UNSUPPORTED,
+                 "wait_for_kernel: a hybrid's devices compile while the others work on host memory");
+    }
     const auto [index, backend] = member_for(memory);
-    backend->make_ready(*static_cast<const HybridPrepared &>(prepared).of(index, *backend), mode, memory);
+    backend->make_ready(*static_cast<const HybridPrepared &>(prepared).of(index, *backend), mode, memory, waits);
   }
 
   void read_column(const Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
@@ -128,7 +135,8 @@ class HybridBackend final : public core::Backend {
     if (Shared *shared = shared_.get_if_made()) {
       const std::lock_guard lock(shared->mutex);
       if (shared->runtime != nullptr) {  // with what was discovered
-        for (const Member &each : shared->runtime->members()) calls += each.backend->kernel_calls();
+        for (std::size_t i = 0; i < shared->runtime->member_count(); ++i)
+          calls += shared->runtime->member(i).backend->kernel_calls();
         return calls;
       }
     }
@@ -191,13 +199,23 @@ class HybridBackend final : public core::Backend {
 
   static WorkKind kind_of(const Task &task) { return {task.mode, task.prepared->columns(), task.prepared->rows()}; }
 
+  // Devices have no kernels for GF(2^16): all of it is for the backend that does what is small.
+  static bool is_shared(const core::Prepared &prepared) { return prepared.field() == core::Field::gf8; }
+
   void run_small(Task task, Control &control) {
     task.prepared = hybrid_of(task).small.get();
     small().run({&task, 1}, control);
   }
 
-  std::size_t choice(Runtime &all, std::span<const Task> tasks) const {
-    return options_.policy == Policy::automatic ? all.choose(kind_of(tasks.front()), Work(tasks).bytes()) : kTogether;
+  void run_small(std::span<const Task> tasks, Control &control) {
+    std::vector<Task> own(tasks.begin(), tasks.end());
+    for (Task &each : own) each.prepared = hybrid_of(each).small.get();
+    small().run(own, control);
+  }
+
+  Choice choice(Runtime &all, std::span<const Task> tasks) const {
+    if (options_.policy != Policy::automatic) return {kTogether};
+    return all.choose(kind_of(tasks.front()), Work(tasks).bytes());
   }
 
   // One member does all of it, or they share it.
@@ -207,60 +225,67 @@ class HybridBackend final : public core::Backend {
       all.run(tasks, control);
       return;
     }
-    const std::vector<Member> members = all.members();
-    const bool is_cpu = members[member].is_in_place;
-    core::Backend &backend = is_cpu ? *options_.alone : *members[member].backend;
     const double start = base::Timeline::now();
+    if (all.member(member).is_in_place) {
+      run_small(tasks, control);
+      return all.ran_alone(member, kind_of(tasks.front()), work.bytes(), base::Timeline::now() - start);
+    }
+    core::Backend &backend = *all.member(member).backend;
+    const bool has_others = all.member_count() > 1;
     // The XOR is done where it is done once, whatever becomes of the device.
-    if (!is_cpu && members.size() > 1 && tasks.front().mode == core::Mode::accumulate) {
+    if (has_others && tasks.front().mode == core::Mode::accumulate) {
       if (all.run(tasks, control, member))
         all.ran_alone(member, kind_of(tasks.front()), work.bytes(), base::Timeline::now() - start);
       return;
     }
     const core::TaskNeeds needs(core::Budget::kGpu, control.needs());
-    std::optional<core::Hold> hold(std::in_place, is_cpu ? nullptr : budget(), needs.get());
+    std::optional<core::Hold> hold(std::in_place, budget(), needs.get());
     hold->next_task();
     try {
       Chunk chunk(backend);
       for (const TaskPart &part : chunk.cut(work, {0, work.bytes()})) {
-        const HybridPrepared &prepared = hybrid_of(work.task(part.task));
-        chunk.prepared.push_back(is_cpu ? prepared.small.get() : prepared.of(member, backend).get());
+        chunk.prepared.push_back(hybrid_of(work.task(part.task)).of(member, backend).get());
       }
       chunk.lay_out(work, Staged::nothing);
-      const core::RecordedRun recorded(is_cpu ? nullptr : options_.timeline.get(), backend.traits().name,
-                                       chunk.tasks());
+      const core::RecordedRun recorded(options_.timeline.get(), backend.traits().name, chunk.tasks());
       chunk.run(control);
       chunk.merge_mismatches(work);
     } catch (const base::Error &error) {
-      if (is_cpu || members.size() == 1 || error.status() == TANDEM_ERROR_CANCELLED) throw;
+      if (!has_others || error.status() == TANDEM_ERROR_CANCELLED) throw;
       hold.reset();  // the others may need what it held
       all.failed_alone(member, std::current_exception());
       const bool is_for_cpu = error.status() == TANDEM_ERROR_UNSUPPORTED && options_.alone != nullptr;
-      return run_by(all, is_for_cpu ? 0 : choice(all, tasks), tasks, control);
+      return run_by(all, is_for_cpu ? 0 : choice(all, tasks).member, tasks, control);
     }
     all.ran_alone(member, kind_of(tasks.front()), work.bytes(), base::Timeline::now() - start);
   }
 
   // A device on the cores of the CPU is never used beside it. As long as it is not known which of the two is faster,
-  // each does some parts of a run by itself: two sizes, and one before them that is not timed. *tasks: what is left.
-  void try_out(Runtime &all, std::vector<Task> *tasks, Control &control) {
-    for (const std::size_t member : all.to_try_again(kind_of(tasks->front()), kTryAgainRuns))
-      do_part(all, member, kTryAgainPart, tasks, control);
-    if (tasks->empty()) return;
-    const WorkKind kind = kind_of(tasks->front());
-    for (const std::size_t member : all.untried(kind)) {
-      do_part(all, member, kTryPart, tasks, control);
-      all.forget_alone(member, kind);
-      do_part(all, member, kTryPart, tasks, control);
-      do_part(all, member, kTryPart / 2, tasks, control);
+  // each does some parts of a run by itself: two sizes, and one before them that is not timed. Later the slower one
+  // does a part when its trial is due: what was found may have been chance.
+  void run_shared(Runtime &all, std::vector<Task> tasks, Control &control) {
+    Choice first = choice(all, tasks);
+    if (!first.untried.empty()) {
+      const WorkKind kind = kind_of(tasks.front());
+      const std::uint64_t bytes = Work(tasks).bytes();
+      const std::uint64_t small = std::min(bytes / 16, kMostTryBytes), large = std::min(bytes / 4, kMostLargeTryBytes);
+      for (const std::size_t member : first.untried) {
+        do_part(all, member, small, &tasks, control);
+        all.forget_alone(member, kind);
+        do_part(all, member, small, &tasks, control);
+        do_part(all, member, large, &tasks, control);
+      }
+      if (!tasks.empty()) first = choice(all, tasks);
     }
+    if (first.trial_bytes > 0) do_part(all, first.trial, first.trial_bytes, &tasks, control);
+    if (!tasks.empty()) run_by(all, first.member, tasks, control);
   }
 
-  // One member does the first 1/part of the tasks, and takes it away from them.
-  void do_part(Runtime &all, std::size_t member, std::uint64_t part, std::vector<Task> *tasks, Control &control) {
+  // One member does the first bytes of the tasks, and takes them away from them.
+  void do_part(Runtime &all, std::size_t member, std::uint64_t bytes, std::vector<Task> *tasks, Control &control) {
     if (tasks->empty()) return;
     const Work work(*tasks);
-    const std::uint64_t end = work.cut(std::clamp<std::uint64_t>(work.bytes() / part, 1, kMostTryBytes));
+    const std::uint64_t end = work.cut(std::max<std::uint64_t>(bytes, 1));
     run_by(all, member, work.tasks({0, end}), control);
     *tasks = work.tasks({end, work.bytes()});
   }
@@ -275,10 +300,11 @@ class HybridBackend final : public core::Backend {
   }
 
   std::pair<std::size_t, std::shared_ptr<core::Backend>> member_for(MemoryKind memory) {
-    const auto members = runtime(shared_.get()).members();
-    for (std::size_t i = 0; i < members.size(); ++i) {
-      const auto &memories = members[i].backend->traits().memories;
-      if (std::find(memories.begin(), memories.end(), memory) != memories.end()) return {i, members[i].backend};
+    const Runtime &all = runtime(shared_.get());
+    for (std::size_t i = 0; i < all.member_count(); ++i) {
+      const auto &backend = all.member(i).backend;
+      const auto &memories = backend->traits().memories;
+      if (std::find(memories.begin(), memories.end(), memory) != memories.end()) return {i, backend};
     }
     base::fail(TANDEM_ERROR_UNSUPPORTED,
                fmt::format("hybrid: none of its devices takes memory kind {}", static_cast<std::int32_t>(memory)));

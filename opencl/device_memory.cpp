@@ -1,9 +1,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
+#include <map>
+#include <tuple>
+#include <utility>
 
 #include "base/error.hpp"
+#include "base/stripe_error.hpp"
 #include "device/quarantine.hpp"
 #include "opencl/runs.hpp"
 
@@ -29,12 +34,12 @@ std::string name_of(const BufferRange &range) {
   return fmt::format("{} {}", range.is_output ? "output" : "input", range.index);
 }
 
+// Looks at the buffers of tasks; at each buffer once.
 class BufferInspector {
  public:
-  BufferInspector(const Driver &driver, cl_context context, const Task &task)
-      : driver_(driver), context_(context), task_(task) {}
+  BufferInspector(const Driver &driver, cl_context context) : driver_(driver), context_(context) {}
 
-  std::vector<BufferRange> ranges() const {
+  std::vector<BufferRange> ranges(const Task &task) {
     std::vector<BufferRange> list;
     const auto add = [&](const void *handle, const std::uint64_t *offsets, bool is_output, unsigned index) {
       BufferRange range;
@@ -42,16 +47,23 @@ class BufferInspector {
       range.is_output = is_output;
       range.index = index;
       range.start_bytes = offsets != nullptr ? offsets[index] : 0;
-      look(range);
+      look(task, range);
       list.push_back(range);
     };
-    for (unsigned c = 0; c < task_.prepared->columns(); ++c) add(task_.inputs[c], task_.input_offsets, false, c);
-    for (unsigned r = 0; r < task_.prepared->rows(); ++r) add(task_.outputs[r], task_.output_offsets, true, r);
-    if (task_.mode != Mode::compare) check_overlap(list);
+    for (unsigned c = 0; c < task.prepared->columns(); ++c) add(task.inputs[c], task.input_offsets, false, c);
+    for (unsigned r = 0; r < task.prepared->rows(); ++r) add(task.outputs[r], task.output_offsets, true, r);
+    if (task.mode != Mode::compare) check_overlap(list, task.length_bytes);
     return list;
   }
 
  private:
+  struct Known {
+    std::uint64_t bytes;
+    cl_mem root;
+    std::uint64_t offset_bytes;  // in the root
+    bool is_aligned;
+  };
+
   template <class Value>
   Value ask(cl_mem buffer, cl_mem_info what) const {
     Value value{};
@@ -62,29 +74,39 @@ class BufferInspector {
     return value;
   }
 
-  void look(BufferRange &range) const {
+  const Known &known(const BufferRange &range) {
+    if (const auto found = known_.find(range.buffer); found != known_.end()) return found->second;
     if (ask<cl_mem_object_type>(range.buffer, CL_MEM_TYPE) != CL_MEM_OBJECT_BUFFER)
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("OpenCL: {} is a cl_mem, but no buffer", name_of(range)));
     if (ask<cl_context>(range.buffer, CL_MEM_CONTEXT) != context_) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                  fmt::format("OpenCL: the buffer of {} belongs to another context than the queue", name_of(range)));
     }
-    const std::uint64_t size = ask<std::size_t>(range.buffer, CL_MEM_SIZE);
-    const std::uint64_t first = range.start_bytes;
-    if (task_.offset_bytes > size || first > size - task_.offset_bytes ||
-        task_.length_bytes > size - task_.offset_bytes - first) {
+    Known made = {};
+    made.bytes = ask<std::size_t>(range.buffer, CL_MEM_SIZE);
+    made.root = ask<cl_mem>(range.buffer, CL_MEM_ASSOCIATED_MEMOBJECT);
+    if (made.root == nullptr) made.root = range.buffer;
+    made.offset_bytes = ask<std::size_t>(range.buffer, CL_MEM_OFFSET);
+    made.is_aligned = (ask<cl_mem_flags>(made.root, CL_MEM_FLAGS) & CL_MEM_USE_HOST_PTR) == 0;
+    return known_.insert({range.buffer, made}).first->second;
+  }
+
+  void look(const Task &task, BufferRange &range) {
+    const Known &buffer = known(range);
+    const std::uint64_t size = buffer.bytes, first = range.start_bytes;
+    if (task.offset_bytes > size || first > size - task.offset_bytes ||
+        task.length_bytes > size - task.offset_bytes - first) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("OpenCL: {} has {} bytes from {}, its buffer {} bytes",
-                                                            name_of(range), task_.length_bytes, first, size));
+                                                            name_of(range), task.length_bytes, first, size));
     }
-    range.start_bytes += task_.offset_bytes;
-    range.root = ask<cl_mem>(range.buffer, CL_MEM_ASSOCIATED_MEMOBJECT);
-    if (range.root == nullptr) range.root = range.buffer;
-    range.root_start_bytes = range.start_bytes + ask<std::size_t>(range.buffer, CL_MEM_OFFSET);
-    range.is_aligned = (ask<cl_mem_flags>(range.root, CL_MEM_FLAGS) & CL_MEM_USE_HOST_PTR) == 0;
+    range.start_bytes += task.offset_bytes;
+    range.root = buffer.root;
+    range.root_start_bytes = range.start_bytes + buffer.offset_bytes;
+    range.is_aligned = buffer.is_aligned;
   }
 
   // Inputs may alias.
-  void check_overlap(const std::vector<BufferRange> &list) const {
+  void check_overlap(const std::vector<BufferRange> &list, std::uint64_t length_bytes) const {
     std::vector<const BufferRange *> sorted;
     for (const BufferRange &range : list) sorted.push_back(&range);
     const auto place = [](const BufferRange *range) { return std::pair(range->root, range->root_start_bytes); };
@@ -95,13 +117,13 @@ class BufferInspector {
     for (const BufferRange *range : sorted) {
       const auto meets = [&](const BufferRange *before) {
         return before != nullptr && before->root == range->root &&
-               range->root_start_bytes - before->root_start_bytes < task_.length_bytes;
+               range->root_start_bytes - before->root_start_bytes < length_bytes;
       };
       const BufferRange *other = range->is_output && meets(last) ? last : meets(last_output) ? last_output : nullptr;
       if (other != nullptr) {
         base::fail(TANDEM_ERROR_OVERLAP,
                    fmt::format("OpenCL: {} overlaps {} in their buffer ({} bytes from {} and {})", name_of(*range),
-                               name_of(*other), task_.length_bytes, range->root_start_bytes, other->root_start_bytes));
+                               name_of(*other), length_bytes, range->root_start_bytes, other->root_start_bytes));
       }
       last = range;
       if (range->is_output) last_output = range;
@@ -110,7 +132,34 @@ class BufferInspector {
 
   const Driver &driver_;
   cl_context context_;
-  const Task &task_;
+  std::map<cl_mem, Known> known_;
+};
+
+// The buffer of all inputs and that of all outputs; null where they lie in several.
+std::pair<cl_mem, cl_mem> buffers_of(const std::vector<BufferRange> &ranges) {
+  const auto one = [&](bool output) {
+    cl_mem buffer = nullptr;
+    for (const BufferRange &range : ranges) {
+      if (range.is_output != output) continue;
+      if (buffer != nullptr && buffer != range.buffer) return cl_mem{};
+      buffer = range.buffer;
+    }
+    return buffer;
+  };
+  return {one(false), one(true)};
+}
+
+bool are_aligned(const std::vector<BufferRange> &ranges) {
+  return std::all_of(ranges.begin(), ranges.end(), [](const BufferRange &range) {
+    return range.is_aligned && range.root_start_bytes % kAlignedBytes == 0;
+  });
+}
+
+// Stripes that one kernel takes.
+struct Group {
+  Task task;  // of the first one
+  std::vector<BufferRange> ranges;
+  std::vector<device::BatchStripe> stripes;
 };
 
 // A kernel call of a task, and what it needs until it is over.
@@ -121,14 +170,36 @@ struct KernelCall {
   std::vector<std::uint32_t> record_values;
 };
 
-// One task, started on the caller's queue.
+// A group, started on the caller's queue. Its kernel and the table of its stripes are made before any group is started.
 class OpenclRun final : public device::DeviceRun {
  public:
-  OpenclRun(device::Workplace place, cl_command_queue queue, const Task &task)
-      : place_(std::move(place)), session_(session_of(place_)), driver_(session_.driver()), task_(task) {
+  OpenclRun(device::Workplace place, Group group)
+      : place_(std::move(place)),
+        session_(session_of(place_)),
+        driver_(session_.driver()),
+        task_(group.task),
+        ranges_(std::move(group.ranges)),
+        stripes_(std::move(group.stripes)) {
+    const auto queue = static_cast<cl_command_queue>(task_.queue);
     check(driver_.clRetainCommandQueue(queue), "clRetainCommandQueue");
     queue_ = Queue(queue, driver_.clReleaseCommandQueue);
-    ranges_ = BufferInspector(driver_, session_.context(), task).ranges();
+    const auto [inputs, outputs] = buffers_of(ranges_);
+    const bool is_batch = stripes_.size() > 1, is_in_two = inputs != nullptr && outputs != nullptr;
+    if (is_batch) binding_ = Binding::table;
+    if (!is_batch && !is_in_two && fits_arguments(session_.opencl_device(), task_)) binding_ = Binding::arguments;
+    is_copied_ = !is_in_two && binding_ == Binding::offsets;
+    std::uint64_t bytes = 0;
+    for (const device::BatchStripe &stripe : stripes_) bytes += stripe.length;
+    variant_ = place_.choose(device::prepared_of(task_), task_.mode,
+                             session_.access(is_copied_ || are_aligned(ranges_)), binding_, bytes);
+    if (!is_batch) return;
+    device::KernelBatch batch = device::cut_kernel_batch(variant_.spec, stripes_);
+    batch_y_ = batch.y;
+    batch_z_ = batch.z;
+    KernelCall &part = parts_->emplace_back();
+    part.range.group_count = batch.group_count;
+    part.offsets = DeviceBuffer(session_, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
+                                batch.words.size() * sizeof batch.words[0], batch.words.data());
   }
   ~OpenclRun() override {
     if (is_over_ || driver_.clFinish(queue_.get()) == CL_SUCCESS) return;
@@ -140,21 +211,12 @@ class OpenclRun final : public device::DeviceRun {
 
   void start(const core::Control &) override {
     is_over_ = false;
-    const auto one_buffer = [&](bool output) {
-      const BufferRange *first = nullptr;
-      for (const BufferRange &range : ranges_) {
-        if (range.is_output != output) continue;
-        if (first != nullptr && first->buffer != range.buffer) return false;
-        if (first == nullptr) first = &range;
-      }
-      return true;
-    };
-    if (one_buffer(false) && one_buffer(true)) {
-      start_in_place(Binding::offsets);
-    } else if (fits_arguments(session_.opencl_device(), task_)) {
-      start_in_place(Binding::arguments);
-    } else {
+    if (binding_ == Binding::table) {
+      start_batch();
+    } else if (is_copied_) {
       start_by_copies();
+    } else {
+      start_in_place();
     }
     check(driver_.clFlush(queue_.get()), "clFlush");
   }
@@ -169,36 +231,34 @@ class OpenclRun final : public device::DeviceRun {
   }
 
  private:
-  device::Variant choose(Access access, Binding binding) const {
-    return place_.choose(device::prepared_of(task_), task_.mode, access, binding, task_.length_bytes);
+  void start_batch() {
+    const KernelCall &part = parts_->front();
+    const auto [inputs, outputs] = buffers_of(ranges_);
+    launch(driver_, queue_.get(),
+           {variant_, task_.prepared->columns(), task_.prepared->rows(), part.range, part.offsets.get(),
+            part.offsets.get(), batch_y_, batch_z_},
+           std::array{inputs, outputs}, {}, events_);
+    place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
   }
 
-  Access access_in_place() const {
-    return session_.access(std::all_of(ranges_.begin(), ranges_.end(), [](const BufferRange &range) {
-      return range.is_aligned && range.root_start_bytes % kAlignedBytes == 0;
-    }));
-  }
-
-  void start_in_place(Binding binding) {
-    const device::Variant variant = choose(access_in_place(), binding);
+  void start_in_place() {
     std::vector<std::uint64_t> offsets;
     std::vector<cl_mem> shards;
     for (const BufferRange &range : ranges_) {
       offsets.push_back(range.start_bytes);
-      if (binding == Binding::arguments) shards.push_back(range.buffer);
+      if (binding_ == Binding::arguments) shards.push_back(range.buffer);
     }
     const unsigned columns = task_.prepared->columns();
-    if (binding == Binding::offsets) shards = {ranges_.front().buffer, ranges_[columns].buffer};
-    start_part(variant, task_.offset_bytes, task_.length_bytes, ranges_[columns].root_start_bytes, offsets, shards);
+    if (binding_ == Binding::offsets) shards = {ranges_.front().buffer, ranges_[columns].buffer};
+    start_part(task_.offset_bytes, task_.length_bytes, ranges_[columns].root_start_bytes, offsets, shards);
   }
 
   // More shards in buffers of their own than a kernel has arguments for: pieces are copied, on the device, to where one
   // buffer holds them all.
   void start_by_copies() {
     const unsigned columns = task_.prepared->columns(), rows = task_.prepared->rows();
-    const device::Variant variant = choose(session_.access(true), Binding::offsets);
     std::uint64_t most =
-        std::min(device::most_piece_bytes(place_, task_, variant, 1), device::pitch_of(task_.length_bytes));
+        std::min(device::most_piece_bytes(place_, task_, variant_, 1), device::pitch_of(task_.length_bytes));
     device::Reservation reserved[2];
     for (;; most = most / 2 / kAlignedBytes * kAlignedBytes) {  // others may have most of it
       reserved[0] = session_.budget().try_reserve(most * columns);
@@ -230,17 +290,17 @@ class OpenclRun final : public device::DeviceRun {
       };
       for (std::size_t i = 0; i < ranges_.size(); ++i)
         if (!ranges_[i].is_output || task_.mode != Mode::assign) copy(ranges_[i], i, false);
-      start_part(variant, task_.offset_bytes + done, length, 0, offsets, {scratch_[0].get(), scratch_[1].get()});
+      start_part(task_.offset_bytes + done, length, 0, offsets, {scratch_[0].get(), scratch_[1].get()});
       for (std::size_t i = columns; i < ranges_.size() && task_.mode != Mode::compare; ++i) copy(ranges_[i], i, true);
       done += length;
     }
   }
 
-  void start_part(const device::Variant &variant, std::uint64_t start_bytes, std::uint64_t length_bytes,
-                  std::uint64_t first_output, std::vector<std::uint64_t> offsets, const std::vector<cl_mem> &shards) {
+  void start_part(std::uint64_t start_bytes, std::uint64_t length_bytes, std::uint64_t first_output,
+                  std::vector<std::uint64_t> offsets, const std::vector<cl_mem> &shards) {
     KernelCall &part = parts_->emplace_back();
     part.start_bytes = start_bytes;
-    part.range = device::cut_kernel_range(variant.spec, length_bytes, first_output);
+    part.range = device::cut_kernel_range(variant_.spec, length_bytes, first_output);
     part.offsets = DeviceBuffer(session_, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, offsets.size() * sizeof offsets[0],
                                 offsets.data());
     cl_mem records = part.offsets.get();  // any buffer
@@ -252,7 +312,7 @@ class OpenclRun final : public device::DeviceRun {
       records = part.records.get();
     }
     launch(driver_, queue_.get(),
-           {variant, task_.prepared->columns(), task_.prepared->rows(), part.range, part.offsets.get(), records},
+           {variant_, task_.prepared->columns(), task_.prepared->rows(), part.range, part.offsets.get(), records},
            shards, events_.all().last(events_.empty() ? 0 : 1), events_);
     place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
     if (!compare) return;
@@ -268,7 +328,12 @@ class OpenclRun final : public device::DeviceRun {
   const Driver &driver_;
   Task task_;
   Queue queue_;
-  std::vector<BufferRange> ranges_;
+  const std::vector<BufferRange> ranges_;  // of the first stripe
+  const std::vector<device::BatchStripe> stripes_;
+  Binding binding_ = Binding::offsets;
+  bool is_copied_ = false;  // the shards, to where one buffer holds them all
+  device::Variant variant_;
+  unsigned batch_y_ = 1, batch_z_ = 1;  // of several stripes: the grid
   DeviceBuffer scratch_[2];
   // Stay where they are: reads go into them.
   std::unique_ptr<std::list<KernelCall>> parts_ = std::make_unique<std::list<KernelCall>>();
@@ -283,9 +348,14 @@ std::unique_ptr<core::Ticket> start_on_device(const std::function<device::Workpl
                                               core::Control &control,
                                               std::function<void(const device::DriverError &)> failed) {
   const Driver &driver = *device.driver;
-  auto ticket = std::make_unique<device::DeviceTicket>(std::move(failed));
-  for (const Task &task : tasks) {
-    const auto queue = static_cast<cl_command_queue>(task.queue);
+  struct Place {
+    device::Workplace workplace;
+    BufferInspector buffers;
+  };
+  std::map<void *, Place> places;  // by queue
+  const auto place_of = [&](void *given) -> Place & {
+    if (const auto found = places.find(given); found != places.end()) return found->second;
+    const auto queue = static_cast<cl_command_queue>(given);
     if (queue == nullptr)
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "OpenCL: shards in device memory need a queue, and queue is NULL");
     cl_context context = nullptr;
@@ -300,7 +370,36 @@ std::unique_ptr<core::Ticket> start_on_device(const std::function<device::Workpl
                  fmt::format("OpenCL: the queue is of another device than the context's, {} ({})", device.name,
                              device.model()));
     }
-    ticket->add(std::make_unique<OpenclRun>(place(context), queue, task));
+    return places.insert({given, {place(context), BufferInspector(driver, context)}}).first->second;
+  };
+  std::vector<Group> groups;
+  std::map<std::tuple<const core::Prepared *, void *, cl_mem, cl_mem, bool>, std::size_t> group_of;
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    const Task &task = tasks[i];
+    if (task.length_bytes == 0 || task.prepared->rows() == 0) continue;
+    try {
+      std::vector<BufferRange> ranges = place_of(task.queue).buffers.ranges(task);
+      const auto [inputs, outputs] = buffers_of(ranges);
+      device::BatchStripe stripe = {{}, task.length_bytes, ranges[task.prepared->columns()].root_start_bytes};
+      for (const BufferRange &range : ranges) stripe.starts.push_back(range.start_bytes);
+      std::size_t group = groups.size();
+      if (task.mode == Mode::assign && inputs != nullptr && outputs != nullptr) {
+        group =
+            group_of.insert({{task.prepared, task.queue, inputs, outputs, are_aligned(ranges)}, group}).first->second;
+      }
+      if (group == groups.size()) groups.push_back({task, std::move(ranges), {}});
+      groups[group].stripes.push_back(std::move(stripe));
+    } catch (const device::DriverError &) {
+      throw;
+    } catch (const base::Error &error) {
+      if (tasks.size() == 1) throw;
+      base::fail_in_stripe(error, i, tasks.size());
+    }
+  }
+  auto ticket = std::make_unique<device::DeviceTicket>(std::move(failed));
+  for (Group &group : groups) {
+    const device::Workplace &workplace = places.at(group.task.queue).workplace;
+    ticket->add(std::make_unique<OpenclRun>(workplace, std::move(group)));
   }
   ticket->start(control, device);
   return ticket;

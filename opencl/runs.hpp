@@ -22,8 +22,9 @@ bool fits_zero_copy(const OpenclDevice &device, const core::Task &task);
 // makes no buffers of this memory, and nothing was done.
 bool run_zero_copy(const device::Workplace &place, const core::Task &task, core::Control &control);
 
-// Starts tasks whose shards are buffers, on the caller's queues. Everything is checked before the first command.
-// `place` gives a place in the context of a queue. `failed` hears of errors at the wait.
+// Starts tasks whose shards are buffers, on the caller's queues: in one launch those of one matrix, queue and alignment
+// that assign and have their inputs in the same buffer, and their outputs. Everything is checked before the first
+// command. `place` gives a place in the context of a queue. `failed` hears of errors at the wait.
 std::unique_ptr<core::Ticket> start_on_device(const std::function<device::Workplace(cl_context)> &place,
                                               const OpenclDevice &device, std::span<const core::Task> tasks,
                                               core::Control &control,

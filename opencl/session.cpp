@@ -211,9 +211,8 @@ void launch(const Driver &driver, cl_command_queue queue, const Launch &what, st
   const auto value = [&](const auto &each) { argument(sizeof each, &each); };
   for (const cl_mem shard : shards) value(shard);
   value(what.offsets);
-  value(cl_ulong{what.range.begin});
-  value(cl_ulong{what.range.end});
-  value(cl_ulong{what.range.length});
+  if (what.variant.spec.binding != device::Binding::table)
+    for (const cl_ulong each : {what.range.begin, what.range.end, what.range.length}) value(each);
   value(what.records);
   if (what.variant.tables != nullptr) {
     value(static_cast<const DeviceBuffer *>(what.variant.tables.get())->get());
@@ -222,7 +221,8 @@ void launch(const Driver &driver, cl_command_queue queue, const Launch &what, st
     argument(what.columns * device::kTableBytesPerColumn, nullptr);
   }
   const std::size_t local_size[] = {local[0], local[1], local[2]};
-  const std::size_t global_size[] = {what.range.group_count * local[0], local[1], local[2]};
+  const std::size_t global_size[] = {what.range.group_count * local[0], std::size_t{what.y} * local[1],
+                                     std::size_t{what.z} * local[2]};
   const std::vector<cl_event> waits(after.begin(), after.end());  // `after` may be what `events` holds
   check(driver.clEnqueueNDRangeKernel(queue, kernel.get(), 3, nullptr, global_size, local_size,
                                       static_cast<cl_uint>(waits.size()), waits.empty() ? nullptr : waits.data(),

@@ -146,6 +146,7 @@ struct Launch {
   unsigned columns, rows;
   device::KernelRange range;
   cl_mem offsets, records;
+  unsigned y = 1, z = 1;  // of Binding::table: see KernelBatch; `offsets` is the table
 };
 
 // Sets the arguments and starts the kernel after the commands of `after`; its own event is added to `events`. `shards`:

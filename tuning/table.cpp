@@ -17,18 +17,69 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 #include <utility>
+#include <variant>
 
 #include "base/descriptor.hpp"
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "core/backend.hpp"
 #include "core/codec.hpp"
 
 namespace tandem::tuning {
 namespace {
 
-// Read with a map: the ordered form looks through all members of an object for each that is added.
-using Json = nlohmann::json;
-using OrderedJson = nlohmann::ordered_json;
+using base::json_text;
+
+// A JSON value. A value of nlohmann-json needs memory to be destroyed (base/json_text.hpp), so its parser alone is
+// used.
+struct Json {
+  using List = std::vector<Json>;
+  struct Object {
+    List list;  // name, value, name, value, ...
+  };
+  template <class T>
+  const T *as() const noexcept {
+    return std::get_if<T>(&value);
+  }
+  std::variant<std::monostate, std::uint64_t, double, std::string, List, Object> value;  // null and bool: the first
+};
+
+class JsonBuilder final : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  bool null() override { return add({}); }
+  bool boolean(bool) override { return add({}); }
+  bool number_integer(number_integer_t number) override { return add({static_cast<double>(number)}); }
+  bool number_unsigned(number_unsigned_t number) override { return add({std::uint64_t{number}}); }
+  bool number_float(number_float_t number, const string_t &) override { return add({number}); }
+  bool string(string_t &text) override { return add({std::move(text)}); }
+  bool binary(binary_t &) override { return false; }
+  bool key(string_t &name) override { return add({std::move(name)}); }
+  bool start_object(std::size_t) override {
+    add({Json::Object()});
+    open_.push_back(&std::get<Json::Object>(open_.back()->back().value).list);
+    return true;
+  }
+  bool start_array(std::size_t) override {
+    add({Json::List()});
+    open_.push_back(&std::get<Json::List>(open_.back()->back().value));
+    return true;
+  }
+  bool end_object() override { return end_array(); }
+  bool end_array() override {
+    open_.pop_back();
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string &, const nlohmann::json::exception &) override { return false; }
+
+  Json::List parsed;  // one value
+
+ private:
+  bool add(Json value) {
+    open_.back()->push_back(std::move(value));
+    return true;
+  }
+  std::vector<Json::List *> open_ = {&parsed};  // from the outermost to the innermost
+};
 
 constexpr unsigned kVersion = 1;
 constexpr std::size_t kMostDepth = 8;
@@ -60,44 +111,52 @@ bool nested_too_deep(std::string_view text) {
   return false;
 }
 
-Json parse_json(std::string_view text) {
-  // A value of this parser needs memory to be destroyed, in a destructor that must not throw (3.11.2). So a process
-  // that runs out of memory in here ends, also while bad_alloc is on its way out.
-  //
+// Nothing if it is no JSON, or is nested too deep.
+std::optional<Json> parse_json(std::string_view text) {
   // The parser takes a zero byte for the end.
-  if (nested_too_deep(text) || text.find('\0') != std::string_view::npos) return Json(Json::value_t::discarded);
-  return Json::parse(text, nullptr, false);
+  if (nested_too_deep(text) || text.find('\0') != std::string_view::npos) return std::nullopt;
+  JsonBuilder builder;
+  if (!nlohmann::json::sax_parse(text, &builder)) return std::nullopt;
+  return std::move(builder.parsed.front());
 }
 
-// The member, or null where `object` has none such.
-const Json *member(const Json &object, const char *name) {
-  if (!object.is_object()) return nullptr;
-  const auto found = object.find(name);
-  return found != object.end() ? &*found : nullptr;
+// The member, the last one of its name, or null where `object` has none such.
+const Json *member(const Json &object, std::string_view name) {
+  const Json::Object *members = object.as<Json::Object>();
+  if (members == nullptr) return nullptr;
+  for (std::size_t i = members->list.size(); i != 0; i -= 2)
+    if (std::get<std::string>(members->list[i - 2].value) == name) return &members->list[i - 1];
+  return nullptr;
 }
 
 bool read_text(const Json &object, const char *name, std::string *out) {
   const Json *value = member(object, name);
-  if (value == nullptr || !value->is_string()) return false;
-  const std::string &text = value->get_ref<const std::string &>();
-  if (text.size() > kMostTextBytes) return false;
-  for (const char c : text)
+  const std::string *text = value != nullptr ? value->as<std::string>() : nullptr;
+  if (text == nullptr || text->size() > kMostTextBytes) return false;
+  for (const char c : *text)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) return false;  // it is printed on terminals
-  *out = text;
+  *out = *text;
   return true;
 }
 
 bool read_number(const Json &object, const char *name, std::uint64_t least, std::uint64_t most, std::uint64_t *out) {
   const Json *value = member(object, name);
-  if (value == nullptr || !value->is_number_unsigned()) return false;
-  *out = value->get<std::uint64_t>();
+  const std::uint64_t *number = value != nullptr ? value->as<std::uint64_t>() : nullptr;
+  if (number == nullptr) return false;
+  *out = *number;
   return *out >= least && *out <= most;
 }
 
 bool read_rate(const Json &object, const char *name, double *out) {
   const Json *value = member(object, name);
-  if (value == nullptr || !value->is_number()) return false;
-  *out = value->get<double>();
+  if (value == nullptr) return false;
+  if (const std::uint64_t *whole = value->as<std::uint64_t>()) {
+    *out = static_cast<double>(*whole);
+  } else if (const double *number = value->as<double>()) {
+    *out = *number;
+  } else {
+    return false;
+  }
   return std::isfinite(*out) && *out >= 0;
 }
 
@@ -113,12 +172,13 @@ bool valid_date(const std::string &date) {
 
 bool read_values(const Json &object, core::TuningValues *out) {
   const Json *values = member(object, "values");
-  if (values == nullptr || !values->is_object() || values->size() > kMostValues) return false;
-  for (const auto &[name, value] : values->items()) {
-    if (!valid_name(name) || !value.is_number_unsigned()) return false;
-    const auto number = value.get<std::uint64_t>();
-    if (number > core::kMostTuningValue) return false;
-    (*out)[name] = number;
+  const Json::Object *members = values != nullptr ? values->as<Json::Object>() : nullptr;
+  if (members == nullptr || members->list.size() > 2 * kMostValues) return false;
+  for (std::size_t i = 0; i < members->list.size(); i += 2) {
+    const std::string &name = std::get<std::string>(members->list[i].value);
+    const std::uint64_t *number = members->list[i + 1].as<std::uint64_t>();
+    if (!valid_name(name) || number == nullptr || *number > core::kMostTuningValue) return false;
+    (*out)[name] = *number;
   }
   return true;
 }
@@ -144,26 +204,6 @@ std::optional<Entry> entry_from(const Json &object) {
   key.m = static_cast<unsigned>(m);
   entry.repeats = static_cast<unsigned>(repeats);
   return entry;
-}
-
-OrderedJson to_object(const Entry &entry) {
-  const EntryKey &key = entry.key;
-  OrderedJson values = OrderedJson::object();
-  for (const auto &[name, value] : entry.values) values[name] = value;
-  return {{"backend", key.identity.backend},
-          {"vendor", key.identity.vendor},
-          {"device", key.identity.device},
-          {"driver", key.identity.driver},
-          {"kernel_hash", key.kernel_hash},
-          {"operation", core::tuned_operation_name(key.operation)},
-          {"k", key.k},
-          {"m", key.m},
-          {"values", std::move(values)},
-          {"bytes_per_second", entry.bytes_per_second},
-          {"default_bytes_per_second", entry.default_bytes_per_second},
-          {"shard_bytes", entry.shard_bytes},
-          {"repeats", entry.repeats},
-          {"date", entry.date}};
 }
 
 bool valid_rate(double rate) { return rate == 0 || (rate >= 1 && rate <= kMostRate); }  // 0: not known
@@ -194,22 +234,13 @@ std::optional<core::SpeedEntry> speed_from(const Json &object) {
   return entry;
 }
 
-OrderedJson to_object(const core::SpeedEntry &entry) {
-  return {{"machine", entry.machine},
-          {"worker", entry.worker},
-          {"operation", core::tuned_operation_name(entry.operation)},
-          {"k", entry.k},
-          {"m", entry.m},
-          {"lanes", entry.lanes},
-          {"bytes_per_second", entry.bytes_per_second},
-          {"latency_seconds", entry.latency_seconds},
-          {"alone_bytes_per_second", entry.alone_bytes_per_second},
-          {"alone_latency_seconds", entry.alone_latency_seconds},
-          {"date", entry.date}};
-}
-
-std::string dumped(const OrderedJson &object, int indent) {
-  return object.dump(indent, ' ', false, OrderedJson::error_handler_t::replace);  // names of devices may be no UTF-8
+std::string entry_line(const core::SpeedEntry &entry) {
+  return fmt::format(
+      R"({{"machine":{},"worker":{},"operation":{},"k":{},"m":{},"lanes":{},"bytes_per_second":{},)"
+      R"("latency_seconds":{},"alone_bytes_per_second":{},"alone_latency_seconds":{},"date":{}}})",
+      json_text(entry.machine), json_text(entry.worker), json_text(core::tuned_operation_name(entry.operation)),
+      entry.k, entry.m, entry.lanes, json_text(entry.bytes_per_second), json_text(entry.latency_seconds),
+      json_text(entry.alone_bytes_per_second), json_text(entry.alone_latency_seconds), json_text(entry.date));
 }
 
 // How unlike two codes are: sizes count by their ratio. k says nothing about an update.
@@ -242,12 +273,11 @@ std::vector<Any> list_from(const Json &root, const char *name, std::optional<Any
   std::map<std::string, std::size_t> places;
   const Json *objects = member(root, name);
   if (objects == nullptr) return list;
-  if (!objects->is_array()) base::fail(TANDEM_ERROR_DAMAGED, fmt::format("\"{}\" is no list", name));
-  if (objects->size() > Table::kMostEntries) {
-    base::fail(TANDEM_ERROR_DAMAGED,
-               fmt::format("{} \"{}\", more than {}", objects->size(), name, Table::kMostEntries));
-  }
-  for (const Json &object : *objects) {
+  const Json::List *items = objects->as<Json::List>();
+  if (items == nullptr) base::fail(TANDEM_ERROR_DAMAGED, fmt::format("\"{}\" is no list", name));
+  if (items->size() > Table::kMostEntries)
+    base::fail(TANDEM_ERROR_DAMAGED, fmt::format("{} \"{}\", more than {}", items->size(), name, Table::kMostEntries));
+  for (const Json &object : *items) {
     std::optional<Any> entry = read(object);
     if (!entry) {
       ++*refused;
@@ -313,18 +343,32 @@ bool valid_name(std::string_view name) noexcept {
                      [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
 }
 
-std::string entry_line(const Entry &entry) { return dumped(to_object(entry), -1); }
+std::string entry_line(const Entry &entry) {
+  const EntryKey &key = entry.key;
+  std::string values;
+  for (const auto &[name, value] : entry.values)
+    values += fmt::format("{}{}:{}", values.empty() ? "" : ",", json_text(name), value);
+  return fmt::format(R"({{"backend":{},"vendor":{},"device":{},"driver":{},"kernel_hash":{},"operation":{},"k":{},)"
+                     R"("m":{},"values":{{{}}},"bytes_per_second":{},"default_bytes_per_second":{},"shard_bytes":{},)"
+                     R"("repeats":{},"date":{}}})",
+                     json_text(key.identity.backend), json_text(key.identity.vendor), json_text(key.identity.device),
+                     json_text(key.identity.driver), json_text(key.kernel_hash),
+                     json_text(core::tuned_operation_name(key.operation)), key.k, key.m, values,
+                     json_text(entry.bytes_per_second), json_text(entry.default_bytes_per_second), entry.shard_bytes,
+                     entry.repeats, json_text(entry.date));
+}
 
 std::optional<Entry> parse_entry(std::string_view line) {
-  const Json object = parse_json(line);
-  return object.is_discarded() ? std::nullopt : entry_from(object);
+  const std::optional<Json> object = parse_json(line);
+  return object ? entry_from(*object) : std::nullopt;
 }
 
 Table Table::parse(std::string_view text, std::size_t *refused_count) {
   if (text.size() > kMostFileBytes)
     base::fail(TANDEM_ERROR_DAMAGED, fmt::format("{} bytes, more than {}", text.size(), kMostFileBytes));
-  const Json root = parse_json(text);
-  if (root.is_discarded()) base::fail(TANDEM_ERROR_DAMAGED, "it is no whole JSON text");
+  const std::optional<Json> parsed = parse_json(text);
+  if (!parsed) base::fail(TANDEM_ERROR_DAMAGED, "it is no whole JSON text");
+  const Json &root = *parsed;
   std::uint64_t version = 0;
   if (!read_number(root, "tandem_tuning", 1, UINT64_MAX, &version))
     base::fail(TANDEM_ERROR_DAMAGED, "it has no version \"tandem_tuning\"");
@@ -342,11 +386,19 @@ Table Table::parse(std::string_view text, std::size_t *refused_count) {
 }
 
 std::string Table::to_json() const {
-  OrderedJson root = {{"tandem_tuning", kVersion}, {"entries", OrderedJson::array()}};
-  for (const Entry &entry : entries_) root["entries"].push_back(to_object(entry));
-  if (!speeds_.empty()) root["speeds"] = OrderedJson::array();
-  for (const core::SpeedEntry &entry : speeds_) root["speeds"].push_back(to_object(entry));
-  return dumped(root, 1) + "\n";
+  std::string text = fmt::format("{{\n \"tandem_tuning\": {}", kVersion);
+  const auto add = [&](const char *name, const auto &list) {
+    text += fmt::format(",\n \"{}\": [", name);
+    const char *between = "\n  ";
+    for (const auto &entry : list) {
+      text += between + entry_line(entry);
+      between = ",\n  ";
+    }
+    text += "\n ]";
+  };
+  add("entries", entries_);
+  if (!speeds_.empty()) add("speeds", speeds_);
+  return text + "\n}\n";
 }
 
 Entry *Table::entry_of(const EntryKey &key) noexcept {

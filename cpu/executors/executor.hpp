@@ -20,6 +20,18 @@ class Batch {
  public:
   virtual ~Batch() = default;
   virtual void run_item(std::size_t item) noexcept = 0;
+
+  // Which part of the work item 0 is, if it is small enough to be a sample of the rest: an executor then wakes threads
+  // only when they can still help. 0: not known, and threads are woken at once.
+  virtual double first_item_share() const noexcept { return 0; }
+};
+
+// How often threads of an executor waited so far, in this process.
+struct ExecutorCounts {
+  std::uint64_t spins = 0;          // of a worker, for its next run; 100 microseconds at most
+  std::uint64_t sleeps = 0;         // of a worker
+  std::uint64_t wakes = 0;          // of a worker that slept
+  std::uint64_t caller_sleeps = 0;  // until the last worker is done
 };
 
 class Executor {
@@ -27,6 +39,7 @@ class Executor {
   virtual ~Executor() = default;
   virtual const char *name() const noexcept = 0;
   virtual unsigned thread_count() const noexcept = 0;
+  virtual ExecutorCounts counts() noexcept { return {}; }  // of pthread
 
   // Runs the items; the calling thread works too. Usable from several threads at once, and in a child after fork. Each
   // item holds one unit of "cpu", and control.needs(), while it runs. Before each item looks at control.cancelled() and
@@ -44,6 +57,9 @@ struct ExecutorOptions {
   bool pin_threads = false;        // pthread
   bool dynamic_schedule = false;   // openmp
   core::Budget *budget = nullptr;  // outlives the executor; null = no cap
+  // pthread: whether a pool of so many threads may spin; asked at most once in 10 ms. Null: where the cgroup quota, the
+  // affinity mask and what else runs leave a core for each thread.
+  bool (*has_room)(unsigned thread_count) noexcept = nullptr;
 };
 
 // All throw Error (INVALID_ARGUMENT) for a thread_count of 0. Threads start with the first run that can use them.

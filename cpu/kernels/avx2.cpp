@@ -1,8 +1,10 @@
 // Vocabulary of AVX2: products from two 16-entry tables by VPSHUFB, 32 bytes at a time.
 #include <immintrin.h>
 
+#include "cpu/kernels/gf16_maps.hpp"
 #include "cpu/kernels/kernel.hpp"
 #include "cpu/kernels/nibbles.hpp"
+#include "cpu/kernels/transform_constants.hpp"
 
 namespace tandem::cpu {
 namespace {
@@ -20,6 +22,7 @@ struct Isa {
   static constexpr unsigned kMostQuads = 0, kMostPairs = 2, kMostPairsBesideQuad = 0, kMostSinglesBesideQuad = 0,
                             kMostSingles = 4;
   static constexpr unsigned kOnePairSteps = 2, kPairSteps = 1, kTwoSingleSteps = 2, kSingleSteps = 2;
+  static constexpr unsigned kFusedGroups = 0;  // of outputs, whose sums stay in registers beside one of inputs
   static constexpr size_t kPrefetchBytes = 256;
   static constexpr unsigned kSpreadSteps = 1, kRaidSteps = 4, kXorSteps = 8;
   static constexpr size_t kTileInputBytes = 128 << 10, kPackedBytes = 32 << 10;
@@ -84,16 +87,23 @@ struct Isa {
 };
 
 #include "cpu/kernels/schedule.inc"
-// Both over the walk above.
+// All over the walk above.
 #include "cpu/kernels/direct.inc"
 #include "cpu/kernels/raid.inc"
+#include "cpu/kernels/transform.inc"
+
+#include "cpu/kernels/gf16_lookup256.inc"
+// Over that.
+#include "cpu/kernels/gf16_nibbles.inc"
+// Over that.
+#include "cpu/kernels/gf16.inc"
 
 bool supported(const CpuFeatures &features) { return features.avx2; }
+#include "cpu/kernels/entry.inc"
 
 }  // namespace
 
 extern const Kernel kKernelAvx2;
-const Kernel kKernelAvx2 = {"avx2", "AVX2",        supported, tables_bytes,     prepare,
-                            apply,  apply_nibbles, raid,      Isa::kMostSingles};
+constinit const Kernel kKernelAvx2 = entry("avx2", "AVX2", Isa::kMostSingles);
 
 }  // namespace tandem::cpu

@@ -2,7 +2,9 @@
 #include <immintrin.h>
 
 #include "cpu/kernels/affine.hpp"
+#include "cpu/kernels/gf16_maps.hpp"
 #include "cpu/kernels/kernel.hpp"
+#include "cpu/kernels/transform_constants.hpp"
 
 namespace tandem::cpu {
 namespace {
@@ -18,6 +20,7 @@ struct Isa {
   static constexpr unsigned kMostQuads = 1, kMostPairs = 0, kMostPairsBesideQuad = 0, kMostSinglesBesideQuad = 0,
                             kMostSingles = 4;
   static constexpr unsigned kOnePairSteps = 2, kPairSteps = 1, kTwoSingleSteps = 4, kSingleSteps = 2;
+  static constexpr unsigned kFusedGroups = 0;  // of outputs, whose sums stay in registers beside one of inputs
   static constexpr size_t kPrefetchBytes = 256;
   static constexpr unsigned kSpreadSteps = 2, kRaidSteps = 4, kXorSteps = 8;
   static constexpr size_t kTileInputBytes = 128 << 10, kPackedBytes = 32 << 10;
@@ -72,16 +75,67 @@ struct Isa {
 };
 
 #include "cpu/kernels/schedule.inc"
-// Both over the walk above.
+// All over the walk above.
 #include "cpu/kernels/direct.inc"
 #include "cpu/kernels/raid.inc"
+#include "cpu/kernels/transform.inc"
+
+// A block of GF(2^16) in two vectors.
+struct Wide {
+  struct Block {
+    __m256i low, high;
+  };
+  struct Factor {
+    __m256i low_to_low, high_to_high, high_to_low, low_to_high;
+  };
+  static constexpr unsigned kFactorBytes = kAffineMapBytes, kRowsAtOnce = 2, kBlocksAtOnce = 2;
+  static void write_map(const uint16_t values[16], uint8_t *out) { write_affine_map(values, out); }
+  static Block zero() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+  static Block load(const uint8_t *from) { return {part(from), part(from + 32)}; }
+  static void store(uint8_t *to, const Block &block) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i *>(to), block.low);
+    _mm256_storeu_si256(reinterpret_cast<__m256i *>(to + 32), block.high);
+  }
+  static Block add(const Block &a, const Block &b) {
+    return {_mm256_xor_si256(a.low, b.low), _mm256_xor_si256(a.high, b.high)};
+  }
+  // The order of the words in a block does not matter.
+  static Block from_words(const Block &words) {
+    const __m256i even =
+        _mm256_set_epi64x(0x0f0d0b0907050301, 0x0e0c0a0806040200, 0x0f0d0b0907050301, 0x0e0c0a0806040200);
+    const __m256i a = _mm256_shuffle_epi8(words.low, even), b = _mm256_shuffle_epi8(words.high, even);
+    return {_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b)};
+  }
+  static Block to_words(const Block &block) {
+    const __m256i merge =
+        _mm256_set_epi64x(0x0f070e060d050c04, 0x0b030a0209010800, 0x0f070e060d050c04, 0x0b030a0209010800);
+    return {_mm256_shuffle_epi8(_mm256_unpacklo_epi64(block.low, block.high), merge),
+            _mm256_shuffle_epi8(_mm256_unpackhi_epi64(block.low, block.high), merge)};
+  }
+  static Factor factor(const uint8_t *low, const uint8_t *high) {
+    const __m256i map = _mm256_xor_si256(part(low), part(high));
+    return {_mm256_permute4x64_epi64(map, 0x00), _mm256_permute4x64_epi64(map, 0x55),
+            _mm256_permute4x64_epi64(map, 0xaa), _mm256_permute4x64_epi64(map, 0xff)};
+  }
+  static Block times(const Factor &factor, const Block &x) {
+    return {_mm256_xor_si256(_mm256_gf2p8affine_epi64_epi8(x.low, factor.low_to_low, 0),
+                             _mm256_gf2p8affine_epi64_epi8(x.high, factor.high_to_low, 0)),
+            _mm256_xor_si256(_mm256_gf2p8affine_epi64_epi8(x.high, factor.high_to_high, 0),
+                             _mm256_gf2p8affine_epi64_epi8(x.low, factor.low_to_high, 0))};
+  }
+
+ private:
+  static __m256i part(const uint8_t *from) { return _mm256_loadu_si256(reinterpret_cast<const __m256i *>(from)); }
+};
+
+#include "cpu/kernels/gf16.inc"
 
 bool supported(const CpuFeatures &features) { return features.avx2 && features.gfni; }
+#include "cpu/kernels/entry.inc"
 
 }  // namespace
 
 extern const Kernel kKernelAvx2Gfni;
-const Kernel kKernelAvx2Gfni = {"avx2-gfni", "AVX2; GFNI",  supported, tables_bytes,     prepare,
-                                apply,       apply_nibbles, raid,      Isa::kMostSingles};
+constinit const Kernel kKernelAvx2Gfni = entry("avx2-gfni", "AVX2; GFNI", Isa::kMostSingles);
 
 }  // namespace tandem::cpu

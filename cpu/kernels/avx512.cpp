@@ -1,8 +1,10 @@
 // Vocabulary of AVX-512 without GFNI: products from two 16-entry tables by VPSHUFB, 64 bytes at a time.
 #include <immintrin.h>
 
+#include "cpu/kernels/gf16_maps.hpp"
 #include "cpu/kernels/kernel.hpp"
 #include "cpu/kernels/nibbles.hpp"
+#include "cpu/kernels/transform_constants.hpp"
 
 namespace tandem::cpu {
 namespace {
@@ -20,6 +22,7 @@ struct Isa {
   static constexpr unsigned kMostQuads = 1, kMostPairs = 2, kMostPairsBesideQuad = 0, kMostSinglesBesideQuad = 0,
                             kMostSingles = 6;
   static constexpr unsigned kOnePairSteps = 2, kPairSteps = 1, kTwoSingleSteps = 2, kSingleSteps = 2;
+  static constexpr unsigned kFusedGroups = 2;  // of outputs, whose sums stay in registers beside one of inputs
   static constexpr size_t kPrefetchBytes = 256;
   static constexpr unsigned kSpreadSteps = 2, kRaidSteps = 4, kXorSteps = 8;
   static constexpr size_t kTileInputBytes = 128 << 10, kPackedBytes = 32 << 10;
@@ -29,7 +32,12 @@ struct Isa {
   static Vector load(const uint8_t *from) { return _mm512_loadu_si512(from); }
   static void store(uint8_t *to, Vector v) { _mm512_storeu_si512(to, v); }
   static void stream(uint8_t *to, Vector v) { _mm512_stream_si512(reinterpret_cast<__m512i *>(to), v); }
-  static Vector load_part(const uint8_t *from, size_t bytes) { return _mm512_maskz_loadu_epi8(mask(bytes), from); }
+  // By hand: GCC 12 computes the address of the intrinsic in an instruction of its own.
+  static Vector load_part(const uint8_t *from, size_t bytes) {
+    Vector v;
+    asm("vmovdqu8 %1, %0%{%2%}%{z%}" : "=v"(v) : "m"(*reinterpret_cast<const uint8_t(*)[64]>(from)), "Yk"(mask(bytes)));
+    return v;
+  }
   static void store_part(uint8_t *to, Vector v, size_t bytes) { _mm512_mask_storeu_epi8(to, mask(bytes), v); }
 
   static Source source(Vector v) {
@@ -77,16 +85,23 @@ struct Isa {
 };
 
 #include "cpu/kernels/schedule.inc"
-// Both over the walk above.
+// All over the walk above.
 #include "cpu/kernels/direct.inc"
 #include "cpu/kernels/raid.inc"
+#include "cpu/kernels/transform.inc"
+
+#include "cpu/kernels/gf16_lookup256.inc"
+// Over that.
+#include "cpu/kernels/gf16_nibbles.inc"
+// Over that.
+#include "cpu/kernels/gf16.inc"
 
 bool supported(const CpuFeatures &features) { return features.avx512; }
+#include "cpu/kernels/entry.inc"
 
 }  // namespace
 
 extern const Kernel kKernelAvx512;
-const Kernel kKernelAvx512 = {"avx512", "AVX-512 F, BW, VL, DQ", supported, tables_bytes,     prepare,
-                              apply,    apply_nibbles,           raid,      Isa::kMostSingles};
+constinit const Kernel kKernelAvx512 = entry("avx512", "AVX-512 F, BW, VL, DQ", Isa::kMostSingles);
 
 }  // namespace tandem::cpu

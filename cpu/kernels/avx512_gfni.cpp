@@ -3,7 +3,9 @@
 #include <immintrin.h>
 
 #include "cpu/kernels/affine.hpp"
+#include "cpu/kernels/gf16_maps.hpp"
 #include "cpu/kernels/kernel.hpp"
+#include "cpu/kernels/transform_constants.hpp"
 
 namespace tandem::cpu {
 namespace {
@@ -19,6 +21,7 @@ struct Isa {
   static constexpr unsigned kMostQuads = 2, kMostPairs = 4, kMostPairsBesideQuad = 1, kMostSinglesBesideQuad = 1,
                             kMostSingles = 6;
   static constexpr unsigned kOnePairSteps = 2, kPairSteps = 2, kTwoSingleSteps = 4, kSingleSteps = 2;
+  static constexpr unsigned kFusedGroups = 2;  // of outputs, whose sums stay in registers beside one of inputs
   static constexpr size_t kPrefetchBytes = 256;
   static constexpr unsigned kSpreadSteps = 2, kRaidSteps = 4, kXorSteps = 8;
   static constexpr size_t kTileInputBytes = 128 << 10, kPackedBytes = 32 << 10;
@@ -28,7 +31,12 @@ struct Isa {
   static Vector load(const uint8_t *from) { return _mm512_loadu_si512(from); }
   static void store(uint8_t *to, Vector v) { _mm512_storeu_si512(to, v); }
   static void stream(uint8_t *to, Vector v) { _mm512_stream_si512(reinterpret_cast<__m512i *>(to), v); }
-  static Vector load_part(const uint8_t *from, size_t bytes) { return _mm512_maskz_loadu_epi8(mask(bytes), from); }
+  // By hand: GCC 12 computes the address of the intrinsic in an instruction of its own.
+  static Vector load_part(const uint8_t *from, size_t bytes) {
+    Vector v;
+    asm("vmovdqu8 %1, %0%{%2%}%{z%}" : "=v"(v) : "m"(*reinterpret_cast<const uint8_t(*)[64]>(from)), "Yk"(mask(bytes)));
+    return v;
+  }
   static void store_part(uint8_t *to, Vector v, size_t bytes) { _mm512_mask_storeu_epi8(to, mask(bytes), v); }
 
   static Source source(Vector v) { return v; }
@@ -87,17 +95,53 @@ struct Isa {
 };
 
 #include "cpu/kernels/schedule.inc"
-// Both over the walk above.
+// All over the walk above.
 #include "cpu/kernels/direct.inc"
 #include "cpu/kernels/raid.inc"
+#include "cpu/kernels/transform.inc"
+
+// A block of GF(2^16) in one vector: low bytes in the lower half.
+struct Wide {
+  using Block = __m512i;
+  struct Factor {
+    __m512i straight, crossed;  // low to low and high to high; high to low and low to high
+  };
+  static constexpr unsigned kFactorBytes = kAffineMapBytes, kRowsAtOnce = 4, kBlocksAtOnce = 4;
+  static void write_map(const uint16_t values[16], uint8_t *out) { write_affine_map(values, out); }
+  static Block zero() { return _mm512_setzero_si512(); }
+  static Block load(const uint8_t *from) { return _mm512_loadu_si512(from); }
+  static void store(uint8_t *to, Block v) { _mm512_storeu_si512(to, v); }
+  static Block add(Block a, Block b) { return _mm512_xor_si512(a, b); }
+  static Block from_words(Block words) {
+    const __m512i split =
+        _mm512_shuffle_epi8(words, _mm512_broadcast_i32x4(_mm_set_epi64x(0x0f0d0b0907050301, 0x0e0c0a0806040200)));
+    return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), split);
+  }
+  static Block to_words(Block planes) {
+    const __m512i split = _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), planes);
+    return _mm512_shuffle_epi8(split, _mm512_broadcast_i32x4(_mm_set_epi64x(0x0f070e060d050c04, 0x0b030a0209010800)));
+  }
+  static Factor factor(const uint8_t *low, const uint8_t *high) {
+    const __m256i map = _mm256_xor_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(low)),
+                                         _mm256_loadu_si256(reinterpret_cast<const __m256i *>(high)));
+    const __m512i wide = _mm512_castsi256_si512(map);
+    return {_mm512_permutexvar_epi64(_mm512_setr_epi64(0, 0, 0, 0, 1, 1, 1, 1), wide),
+            _mm512_permutexvar_epi64(_mm512_setr_epi64(2, 2, 2, 2, 3, 3, 3, 3), wide)};
+  }
+  static Block times(const Factor &factor, Block x) {
+    return _mm512_xor_si512(_mm512_gf2p8affine_epi64_epi8(x, factor.straight, 0),
+                            _mm512_gf2p8affine_epi64_epi8(_mm512_shuffle_i64x2(x, x, 0x4e), factor.crossed, 0));
+  }
+};
+
+#include "cpu/kernels/gf16.inc"
 
 bool supported(const CpuFeatures &features) { return features.avx512 && features.gfni; }
+#include "cpu/kernels/entry.inc"
 
 }  // namespace
 
 extern const Kernel kKernelAvx512Gfni;
-const Kernel kKernelAvx512Gfni = {
-    "avx512-gfni",    "AVX-512 F, BW, VL, DQ; GFNI", supported, tables_bytes, prepare, apply, apply_nibbles, raid,
-    Isa::kMostSingles};
+constinit const Kernel kKernelAvx512Gfni = entry("avx512-gfni", "AVX-512 F, BW, VL, DQ; GFNI", Isa::kMostSingles);
 
 }  // namespace tandem::cpu

@@ -24,6 +24,24 @@ struct KernelCall {
   uint32_t tile_bytes;      // columns worked on at a time; 0 = the kernel's own choice
   uint32_t prefetch_bytes;  // how far ahead; 0 = the kernel's own choice
   bool small_stack;         // take less than 3 KiB of it, at some cost in speed
+  uint32_t l1_ways;         // of the L1 data cache, if it is known; else 0
+};
+
+// A scaled Cauchy matrix by its points, bytes of the field in its standard basis:
+//   outputs[r] (^)= output_scales[r] * XOR over c of input_scales[c] * inputs[c] / (output_points[r] xor
+//   input_points[c])
+// Any points will do, but whole aligned groups of 8 or more consecutive points are what makes it fast.
+struct TransformShape {
+  const uint8_t *input_points, *output_points;  // each ascending, all distinct
+  const uint8_t *input_scales, *output_scales;  // not 0; null: all 1
+  uint32_t input_count, output_count;           // at least 1 each
+};
+
+// What a count of products and moves needs to know.
+struct KernelTraits {
+  uint32_t rows_per_pass;     // of so many rows `apply` reads all inputs once
+  uint32_t fused_groups;      // apply_transform keeps so many groups of outputs in registers
+  bool has_quads, has_pairs;  // symmetric blocks that `apply` saves products in
 };
 
 // A coefficient as ISA-L's tables hold it: its products with 0..15, then with 0x00, 0x10, .. 0xf0.
@@ -53,6 +71,44 @@ struct RaidCall {
   bool out_of_cache;
 };
 
+// GF(2^16). Tables are a kernel's own form of a field's products.
+struct Gf16Call {
+  const void *tables;
+  const uint16_t *coefficients;  // rows x columns
+  const uint8_t *const *inputs;
+  uint8_t *const *outputs;
+  size_t offset_bytes;
+  size_t length_bytes;  // even
+  uint32_t rows;
+  uint32_t columns;
+  bool accumulate;
+  bool is_words;  // little-endian words; else, for each 64 bytes, 32 low bytes and 32 high ones (n/2 and n/2 of the
+                  // last)
+};
+
+// Lanes of an additive transform, one after another: lane i is at point + i. All have low and high bytes in turn.
+struct Gf16Lanes {
+  const void *tables;
+  uint8_t *lanes;
+  size_t lane_bytes;  // a multiple of 64
+  unsigned log2;      // 2^log2 lanes
+  unsigned point;     // a multiple of 2^log2
+};
+
+struct Gf16Kernel {
+  size_t tables_bytes;
+  void (*prepare)(const uint16_t products[16][16], void *tables);  // products[i][b] = 2^i times 2^b as numbers
+  void (*apply)(const Gf16Call &call);
+  // Between lanes and pieces of shards, of any even length.
+  void (*enter)(const void *tables, uint8_t *lane, const uint8_t *from, size_t bytes, uint16_t scale);
+  void (*syndrome)(const void *tables, uint8_t *lane, const uint8_t *from, size_t bytes, uint16_t scale);
+  void (*leave)(uint8_t *to, const uint8_t *lane, size_t bytes, bool accumulate);
+  void (*add)(uint8_t *to, const uint8_t *from, size_t bytes);  // a multiple of 64
+  // used: the lanes from there on are zero. wanted: those from there on may hold anything afterwards.
+  void (*inverse)(const Gf16Lanes &lanes, uint32_t used);
+  void (*forward)(const Gf16Lanes &lanes, uint32_t wanted);
+};
+
 struct CpuFeatures {
   bool ssse3, avx2, gfni, avx512;  // avx2 and gfni: with operating system support; avx512 = F + BW + VL (+ DQ)
 };
@@ -68,6 +124,18 @@ struct Kernel {
   void (*apply)(const KernelCall &call);
   void (*apply_nibbles)(const NibbleCall &call);
   void (*raid)(const RaidCall &call);
+  // The same matrix in fewer products, by its points. `transform_bytes`: what prepare_transform writes, into 64-byte
+  // aligned storage.
+  size_t (*transform_bytes)(const TransformShape &shape);
+  void (*prepare_transform)(const TransformShape &shape, void *tables);
+  // What apply_transform wants as scratch, 64-byte aligned, for calls of at most length_bytes; at most 640 KiB, and 0
+  // if it wants none. Never less for a longer length.
+  size_t (*transform_scratch_bytes)(const void *tables, size_t length_bytes, bool out_of_cache);
+  // call.tables: from prepare_transform; rows and columns: the numbers of outputs and inputs. call.tile_bytes can only
+  // lessen the kernel's own tile. Takes less than 4.5 KiB of stack.
+  void (*apply_transform)(const KernelCall &call, void *scratch);
+  KernelTraits traits;
+  const Gf16Kernel *gf16;
   uint32_t rows_at_once;  // of so many rows apply_nibbles reads all inputs at a place before it writes there
 };
 

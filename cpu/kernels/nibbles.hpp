@@ -7,14 +7,15 @@
 namespace tandem::cpu {
 namespace {
 
+// Eight entries at once: in the constants, byte i of eight is 1 where entry i has the bit.
 inline void write_nibbles(uint8_t coefficient, uint8_t *table) {
-  unsigned power = coefficient;  // coefficient * 2^b
-  table[0] = table[16] = 0;
-  for (unsigned b = 0; b < 8; ++b) {
-    uint8_t *half = table + (b < 4 ? 0 : 16);
-    const unsigned bit = 1u << (b & 3);
-    for (unsigned i = 0; i < bit; ++i) half[bit + i] = static_cast<uint8_t>(half[i] ^ power);
-    power = (power << 1) ^ ((power >> 7) * 0x11d);
+  uint64_t power[8] = {coefficient};  // coefficient * 2^b
+  for (unsigned b = 1; b < 8; ++b) power[b] = (power[b - 1] << 1) ^ ((power[b - 1] >> 7) * 0x11d);
+  for (unsigned half = 0; half < 2; ++half) {
+    const uint64_t *const bits = power + 4 * half;
+    const uint64_t low = bits[0] * 0x0100010001000100 ^ bits[1] * 0x0101000001010000 ^ bits[2] * 0x0101010100000000;
+    const uint64_t entries[2] = {low, low ^ bits[3] * 0x0101010101010101};
+    __builtin_memcpy(table + 16 * half, entries, sizeof entries);
   }
 }
 

@@ -1,7 +1,9 @@
 // Any CPU with 64-bit words: eight products in one word (SWAR). A product by the constant c is
 // XOR over bits b of x of (c * 2^b): isolate bit b of every byte, and multiply that word of zeros and ones by the byte
 // c * 2^b, which cannot carry from one byte into the next.
+#include "cpu/kernels/gf16_maps.hpp"
 #include "cpu/kernels/kernel.hpp"
+#include "cpu/kernels/transform_constants.hpp"
 
 namespace tandem::cpu {
 namespace {
@@ -20,18 +22,46 @@ uint64_t multiply(const uint8_t *shifted_products, uint64_t x) {
   return product;
 }
 
-size_t tables_bytes(uint32_t rows, uint32_t columns) { return size_t{8} * rows * columns; }
+// Vocabulary for the transform.
+struct Isa {
+  using Vector = uint64_t;
+  using Source = uint64_t;
+  static constexpr unsigned kVectorBytes = 8, kCoefficientBytes = 8;
+  static constexpr unsigned kFusedGroups = 0, kMostQuads = 0, kMostPairs = 0;
+  static constexpr size_t kPrefetchBytes = 256;
 
-// Eight bytes a coefficient: c, c * 2, c * 4, ... c * 128.
-void prepare(const uint8_t *coefficients, uint32_t rows, uint32_t columns, void *tables) {
-  uint8_t *out = static_cast<uint8_t *>(tables);
-  for (size_t i = 0; i < size_t{rows} * columns; ++i) {
-    unsigned product = coefficients[i];
+  static Vector zero() { return 0; }
+  static Vector load(const uint8_t *from) { return load_part(from, 8); }
+  static Vector load_part(const uint8_t *from, size_t bytes) { return tandem::cpu::load(from, bytes); }
+  static void store(uint8_t *to, Vector v) { store_part(to, v, 8); }
+  static void store_part(uint8_t *to, Vector v, size_t bytes) { __builtin_memcpy(to, &v, bytes); }
+  static void stream(uint8_t *to, Vector v) { store(to, v); }
+  static void end_streaming() {}
+  static Source source(Vector v) { return v; }
+  static Vector add(Vector a, Vector b) { return a ^ b; }
+  template <unsigned kSteps>
+  static const uint8_t *operand(const uint8_t *coefficient) {
+    return coefficient;
+  }
+  static void multiply_add(Vector &sum, const uint8_t *coefficient, Source x) { sum ^= multiply(coefficient, x); }
+  static void multiply_add2(Vector &sum, const uint8_t *a, Source x, const uint8_t *b, Source y) {
+    sum ^= multiply(a, x) ^ multiply(b, y);
+  }
+  // Eight bytes: c, c * 2, c * 4, ... c * 128.
+  static void prepare(uint8_t coefficient, uint8_t *out) {
+    unsigned product = coefficient;
     for (int bit = 0; bit < 8; ++bit) {
-      *out++ = static_cast<uint8_t>(product);
+      out[bit] = static_cast<uint8_t>(product);
       product = (product << 1) ^ ((product >> 7) * 0x11d);
     }
   }
+};
+
+size_t tables_bytes(uint32_t rows, uint32_t columns) { return size_t{8} * rows * columns; }
+
+void prepare(const uint8_t *coefficients, uint32_t rows, uint32_t columns, void *tables) {
+  uint8_t *out = static_cast<uint8_t *>(tables);
+  for (size_t i = 0; i < size_t{rows} * columns; ++i, out += Isa::kCoefficientBytes) Isa::prepare(coefficients[i], out);
 }
 
 void apply_word(const KernelCall &call, size_t at, size_t bytes) {
@@ -96,12 +126,74 @@ void raid(const RaidCall &call) {
   }
 }
 
+#include "cpu/kernels/vectors.inc"
+// Over the macros above.
+#include "cpu/kernels/transform.inc"
+
+// A block of GF(2^16), and the values of a map at the 16 values of each nibble.
+struct Wide {
+  struct Block {
+    uint8_t low[32], high[32];
+  };
+  struct Factor {
+    uint16_t value[4][16];
+  };
+  static constexpr unsigned kFactorBytes = kNibbleMapBytes, kRowsAtOnce = 1, kBlocksAtOnce = 1;
+  static void write_map(const uint16_t values[16], uint8_t *out) { write_nibble_map(values, out); }
+  static Block zero() { return {}; }
+  static Block load(const uint8_t *from) {
+    Block block;
+    __builtin_memcpy(&block, from, sizeof block);
+    return block;
+  }
+  static void store(uint8_t *to, const Block &block) { __builtin_memcpy(to, &block, sizeof block); }
+  static Block add(Block a, const Block &b) {
+    for (unsigned i = 0; i < 32; ++i)
+      a.low[i] = static_cast<uint8_t>(a.low[i] ^ b.low[i]), a.high[i] = static_cast<uint8_t>(a.high[i] ^ b.high[i]);
+    return a;
+  }
+  static Block from_words(const Block &words) {
+    uint8_t bytes[64];
+    store(bytes, words);
+    Block block;
+    for (unsigned i = 0; i < 32; ++i) block.low[i] = bytes[2 * i], block.high[i] = bytes[2 * i + 1];
+    return block;
+  }
+  static Block to_words(const Block &block) {
+    uint8_t bytes[64];
+    for (unsigned i = 0; i < 32; ++i) bytes[2 * i] = block.low[i], bytes[2 * i + 1] = block.high[i];
+    return load(bytes);
+  }
+  static Factor factor(const uint8_t *low, const uint8_t *high) {
+    Factor factor;
+    for (unsigned n = 0; n < 4; ++n) {
+      for (unsigned v = 0; v < 16; ++v) {
+        const unsigned at = n * 32 + v;
+        factor.value[n][v] = static_cast<uint16_t>((low[at] ^ high[at]) | (low[at + 16] ^ high[at + 16]) << 8);
+      }
+    }
+    return factor;
+  }
+  static Block times(const Factor &factor, const Block &x) {
+    Block product;
+    for (unsigned i = 0; i < 32; ++i) {
+      const unsigned value = factor.value[0][x.low[i] & 15] ^ factor.value[1][x.low[i] >> 4] ^
+                             factor.value[2][x.high[i] & 15] ^ factor.value[3][x.high[i] >> 4];
+      product.low[i] = static_cast<uint8_t>(value);
+      product.high[i] = static_cast<uint8_t>(value >> 8);
+    }
+    return product;
+  }
+};
+
+#include "cpu/kernels/gf16.inc"
+
 bool supported(const CpuFeatures &) { return true; }
+#include "cpu/kernels/entry.inc"
 
 }  // namespace
 
 extern const Kernel kKernelScalar;
-const Kernel kKernelScalar = {"scalar", "any CPU",     supported, tables_bytes, prepare,
-                              apply,    apply_nibbles, raid,      kRowsAtOnce};
+constinit const Kernel kKernelScalar = entry("scalar", "any CPU", kRowsAtOnce);
 
 }  // namespace tandem::cpu

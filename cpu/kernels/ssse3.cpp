@@ -1,8 +1,10 @@
 // Vocabulary of SSSE3: products from two 16-entry tables by PSHUFB, 16 bytes at a time.
 #include <immintrin.h>
 
+#include "cpu/kernels/gf16_maps.hpp"
 #include "cpu/kernels/kernel.hpp"
 #include "cpu/kernels/nibbles.hpp"
+#include "cpu/kernels/transform_constants.hpp"
 
 namespace tandem::cpu {
 namespace {
@@ -20,6 +22,7 @@ struct Isa {
   static constexpr unsigned kMostQuads = 0, kMostPairs = 2, kMostPairsBesideQuad = 0, kMostSinglesBesideQuad = 0,
                             kMostSingles = 4;
   static constexpr unsigned kOnePairSteps = 2, kPairSteps = 1, kTwoSingleSteps = 2, kSingleSteps = 2;
+  static constexpr unsigned kFusedGroups = 0;  // of outputs, whose sums stay in registers beside one of inputs
   static constexpr size_t kPrefetchBytes = 256;
   static constexpr unsigned kSpreadSteps = 1, kRaidSteps = 4, kXorSteps = 8;
   static constexpr size_t kTileInputBytes = 128 << 10, kPackedBytes = 32 << 10;
@@ -78,16 +81,37 @@ struct Isa {
 };
 
 #include "cpu/kernels/schedule.inc"
-// Both over the walk above.
+// All over the walk above.
 #include "cpu/kernels/direct.inc"
 #include "cpu/kernels/raid.inc"
+#include "cpu/kernels/transform.inc"
+
+struct Lookup {
+  using Vector = __m128i;
+  static Vector zero() { return _mm_setzero_si128(); }
+  static Vector load(const uint8_t *from) { return Isa::load(from); }
+  static void store(uint8_t *to, Vector v) { Isa::store(to, v); }
+  static Vector add(Vector a, Vector b) { return _mm_xor_si128(a, b); }
+  static Vector low_nibbles(Vector v) { return _mm_and_si128(v, _mm_set1_epi8(15)); }
+  static Vector high_nibbles(Vector v) { return low_nibbles(_mm_srli_epi64(v, 4)); }
+  static Vector look_up(const uint8_t *table, Vector index) { return _mm_shuffle_epi8(load(table), index); }
+  // Of 8 words: low bytes before high bytes, and back.
+  static Vector split(Vector v) { return _mm_shuffle_epi8(v, _mm_set_epi64x(0x0f0d0b0907050301, 0x0e0c0a0806040200)); }
+  static Vector merge(Vector v) { return _mm_shuffle_epi8(v, _mm_set_epi64x(0x0f070e060d050c04, 0x0b030a0209010800)); }
+  static Vector low_parts(Vector a, Vector b) { return _mm_unpacklo_epi64(a, b); }
+  static Vector high_parts(Vector a, Vector b) { return _mm_unpackhi_epi64(a, b); }
+};
+
+#include "cpu/kernels/gf16_nibbles.inc"
+// Over that.
+#include "cpu/kernels/gf16.inc"
 
 bool supported(const CpuFeatures &features) { return features.ssse3; }
+#include "cpu/kernels/entry.inc"
 
 }  // namespace
 
 extern const Kernel kKernelSsse3;
-const Kernel kKernelSsse3 = {"ssse3", "SSSE3",       supported, tables_bytes,     prepare,
-                             apply,   apply_nibbles, raid,      Isa::kMostSingles};
+constinit const Kernel kKernelSsse3 = entry("ssse3", "SSSE3", Isa::kMostSingles);
 
 }  // namespace tandem::cpu

@@ -13,6 +13,13 @@ union element_words {
 #define LOAD_INPUT_ALIGNED(p) LOAD_ALIGNED(p)
 #endif
 
+// Where the element `at` lies in a shard.
+#if defined(ACCESS_SHIFTED)
+#define AT(shard) ((shard) + begin + (ulong)at * ELEMENT_BYTES)
+#else
+#define AT(shard) ((shard) + (ulong)at * ELEMENT_BYTES)
+#endif
+
 #if defined(ACCESS_ALIGNED)
 
 #define LOAD(p) LOAD_INPUT_ALIGNED(p)
@@ -92,6 +99,9 @@ FUNCTION element horner(element sum, element next) {
 #ifndef FORGET
 #define FORGET(x)
 #endif
+#ifndef AFTER
+#define AFTER(x, value)
+#endif
 #ifndef UNROLL
 #define UNROLL
 #endif
@@ -137,21 +147,25 @@ FUNCTION void compare_element(GLOBAL uint *record, element difference, uint posi
 }
 
 // What becomes of a finished element, and of a finished byte at one of the ends.
-#define RECORD(tile, row) (records + ((tile)*ROWS + (row)) * 2)
+#define RECORD(tile, row) (records + ((ulong)(tile)*ROWS + (row)) * 2)
 #if defined(MODE_ASSIGN)
-#define FINISH(row, output, value) STORE((output) + at, value)
-#define FINISH_BYTE(row, output, value) ((output)[at] = (uchar)(value))
+#define FINISH(row, output, value) STORE(AT(output), value)
+#define FINISH_BYTE(row, output, value) ((output)[place] = (uchar)(value))
 #elif defined(MODE_ACCUMULATE)
-#define FINISH(row, output, value) STORE((output) + at, (value) ^ LOAD_OUTPUT((output) + at))
-#define FINISH_BYTE(row, output, value) ((output)[at] = (uchar)((output)[at] ^ (value)))
+#define FINISH(row, output, value) STORE(AT(output), (value) ^ LOAD_OUTPUT(AT(output)))
+#define FINISH_BYTE(row, output, value) ((output)[place] = (uchar)((output)[place] ^ (value)))
 #elif defined(MODE_COMPARE)
 #define FINISH(row, output, value) \
-  compare_element(RECORD(tile, row), (value) ^ LOAD((output) + at), (uint)(at - tile_start))
-#define FINISH_BYTE(row, output, value) \
-  if ((output)[at] != (uchar)(value))   \
-  note_mismatch(RECORD(tile_count + (at >= end), row), 1, (uint)(at < begin ? at : at - end))
+  compare_element(RECORD(tile, row), (value) ^ LOAD(AT(output)), at_in_tile * ELEMENT_BYTES)
+#define FINISH_BYTE(row, output, value)  \
+  if ((output)[place] != (uchar)(value)) \
+  note_mismatch(RECORD(tile_count + (place >= end), row), 1, (uint)(place < begin ? place : place - end))
 #endif
 
-#define TILE_BYTES ((ulong)TILE_WIDTH * ELEMENTS_PER_ITEM * ELEMENT_BYTES)
+// Work-group 0 does head and tail, which take long: it starts first. The others have a row of tiles each.
+#define ELEMENT_COUNT ((element_index)((end - begin) / ELEMENT_BYTES))
+#define TILE_ELEMENTS (TILE_WIDTH * ELEMENTS_PER_ITEM)
+#define TILE ((element_index)(GROUP - 1) * LOCAL_SIZE(2) + LOCAL_ID(2))
+#define TILE_COUNT (((end - begin) / ELEMENT_BYTES + TILE_ELEMENTS - 1) / TILE_ELEMENTS)
 #define ITEM ((LOCAL_ID(2) * LOCAL_SIZE(1) + LOCAL_ID(1)) * LOCAL_SIZE(0) + LOCAL_ID(0))
 #define ITEM_COUNT (LOCAL_SIZE(0) * LOCAL_SIZE(1) * LOCAL_SIZE(2))

@@ -10,8 +10,10 @@ typedef unsigned short ushort;
 typedef unsigned int uint;
 typedef unsigned long ulong;  // 64 bits: Linux
 
-#define GROUP ((ulong)blockIdx.x)
-#define LAST_GROUP ((ulong)gridDim.x - 1)
+typedef uint element_index;  // of a shard's elements: addresses by one multiplication, not by two additions
+
+#define GROUP blockIdx.x
+#define ROW ((ulong)blockIdx.z * gridDim.y + blockIdx.y)
 #define LOCAL_ID(dimension) ((dimension) == 0 ? threadIdx.x : (dimension) == 1 ? threadIdx.y : threadIdx.z)
 #define LOCAL_SIZE(dimension) ((dimension) == 0 ? blockDim.x : (dimension) == 1 ? blockDim.y : blockDim.z)
 #define FOR_EACH_ITEM
@@ -108,15 +110,32 @@ FUNCTION uint logic3(uint a, uint b, uint c) {
   return d;
 }
 #endif
+// p ^= a ^ b for four words at once: NVRTC's time grows with the square of the number of asm statements (64+8, a word
+// each: 1.6 s one by one, 0.4 s by fours).
+#ifndef XOR3_WORDS
+#define XOR3_WORDS xor3_words
+FUNCTION void xor3_words(uint &p, uint pa, uint pb, uint &q, uint qa, uint qb, uint &r, uint ra, uint rb, uint &s,
+                         uint sa, uint sb) {
+  asm("lop3.b32 %0, %0, %4, %5, 0x96;\n\tlop3.b32 %1, %1, %6, %7, 0x96;\n\tlop3.b32 %2, %2, %8, %9, 0x96;\n\t"
+      "lop3.b32 %3, %3, %10, %11, 0x96;"
+      : "+&r"(p), "+&r"(q), "+&r"(r), "+&r"(s)
+      : "r"(pa), "r"(pb), "r"(qa), "r"(qb), "r"(ra), "r"(rb), "r"(sa), "r"(sb));
+}
+#endif
 #define A_XOR_B_XOR_C 0x96
 #define A_AND_B_XOR_C 0x6a
 #define A_AND_B_OR_C 0xea
 
-#define XOR3(a, b, c) xor3(a, b, c)
-FUNCTION element xor3(element a, element b, element c) {
+FUNCTION void XOR3_TO(element &p, element a, element b) {
 #pragma unroll
-  for (int i = 0; i < ELEMENT_BYTES / 4; ++i) a.word[i] = LOGIC3(a.word[i], b.word[i], c.word[i], A_XOR_B_XOR_C);
-  return a;
+  for (int i = 0; i < ELEMENT_BYTES / 4; ++i) p.word[i] = LOGIC3(p.word[i], a.word[i], b.word[i], A_XOR_B_XOR_C);
+}
+FUNCTION void XOR3_FOUR(element &p, element pa, element pb, element &q, element qa, element qb, element &r, element ra,
+                        element rb, element &s, element sa, element sb) {
+#pragma unroll
+  for (int i = 0; i < ELEMENT_BYTES / 4; ++i)
+    XOR3_WORDS(p.word[i], pa.word[i], pb.word[i], q.word[i], qa.word[i], qb.word[i], r.word[i], ra.word[i], rb.word[i],
+               s.word[i], sa.word[i], sb.word[i]);
 }
 
 #define HORNER(sum, next) horner(sum, next)
@@ -132,8 +151,14 @@ FUNCTION element horner(element sum, element next) {
 
 // Nobody is to see that two passes read the same: the compiler would keep all inputs in registers from one to the next.
 #ifndef FORGET
-#define FORGET(x) asm volatile("" : "+l"(x))
+#define FORGET(x) asm volatile("" : "+r"(x))
 #endif
+
+// What is loaded at `at` from here on waits for a value: `columns` is at most 256, so the mask is 0, which no compiler
+// knows. With loads in any order ptxas puts most of them first: 32+2 takes 240 registers and 128 with this, 64+8 168
+// and 108. Addresses out of a table of stripes wait, too: 32+8 takes 168 registers and 95 with that.
+#define AFTER(at, value) at = NOTHING_OF(value, at), MOVE_ROW(NOTHING_OF(value, 0))
+#define NOTHING_OF(value, to) LOGIC3((value).word[0], ARGUMENTS columns >> 31, to, A_AND_B_OR_C)
 
 // Technique tables: an address is a byte of nibbles, times four and with the column's own bit 7, and the upper bytes of
 // the column's address, which one byte permutation puts together. Tables lie at multiples of 128 bytes.

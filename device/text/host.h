@@ -12,9 +12,10 @@ typedef uint8_t uchar;
 typedef uint16_t ushort;
 typedef uint32_t uint;
 typedef uint64_t ulong;
+typedef ulong element_index;
 
 #define GROUP group
-#define LAST_GROUP last_group
+#define ROW arguments->begin
 #define LOCAL_ID(dimension) item[dimension]
 #define LOCAL_SIZE(dimension) local[dimension]
 #define FOR_EACH_ITEM                                \

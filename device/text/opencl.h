@@ -6,7 +6,7 @@
 #define KERNEL(name) __kernel void name
 
 #define GROUP ((ulong)get_group_id(0))
-#define LAST_GROUP ((ulong)get_num_groups(0) - 1)
+#define ROW ((ulong)get_group_id(2) * get_num_groups(1) + get_group_id(1))
 #define LOCAL_ID(dimension) ((uint)get_local_id(dimension))
 #define LOCAL_SIZE(dimension) ((uint)get_local_size(dimension))
 #define FOR_EACH_ITEM
@@ -24,6 +24,7 @@ typedef uint8 element;
 typedef uint16 element;
 #endif
 #define ZERO ((element)(0))
+typedef ulong element_index;
 
 #if defined(BYTE_LANES) && defined(__clang__)
 // A processor with vectors of bytes: the top bits become masks by one comparison.

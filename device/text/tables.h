@@ -2,7 +2,6 @@
 // products by low and by high nibbles, then looks up two words for each data byte. No matrix in the text.
 {
   TAKE_ARGUMENTS
-  const ulong tile_count = (end - begin + TILE_BYTES - 1) / TILE_BYTES;
   for (uint first_row = 0; first_row < ROWS; first_row += 4) {
     const uint row_count = ROWS - first_row < 4 ? ROWS - first_row : 4;
     FOR_EACH_ITEM {
@@ -12,21 +11,20 @@
     BARRIER;
     FOR_EACH_ITEM {
       TAKE_SHARDS
-      if (GROUP != LAST_GROUP) {
-        const ulong tile = GROUP * LOCAL_SIZE(2) + LOCAL_ID(2);
-        const ulong tile_start = begin + tile * TILE_BYTES;
+      if (GROUP != 0) {
+        const element_index tile = TILE;
         for (uint i = 0; i < ELEMENTS_PER_ITEM; ++i) {
-          const uint element_in_tile = (i * LOCAL_SIZE(1) + LOCAL_ID(1)) * LOCAL_SIZE(0) + LOCAL_ID(0);
-          const ulong at = tile_start + (ulong)element_in_tile * ELEMENT_BYTES;
-          if (at < end) {
+          const uint at_in_tile = (i * LOCAL_SIZE(1) + LOCAL_ID(1)) * LOCAL_SIZE(0) + LOCAL_ID(0);
+          const element_index at = tile * TILE_ELEMENTS + at_in_tile;
+          if (at < ELEMENT_COUNT) {
             uint sums[ELEMENT_BYTES];
             for (uint b = 0; b < ELEMENT_BYTES; ++b) sums[b] = 0;
             union element_words next;
             next.whole = ZERO;
-            if (COLUMNS != 0) next.whole = LOAD(ANY_INPUT(0) + at);
+            if (COLUMNS != 0) next.whole = LOAD(AT(ANY_INPUT(0)));
             for (uint c = 0; c < COLUMNS; ++c) {
               const union element_words x = next;
-              if (c + 1 < COLUMNS) next.whole = LOAD(ANY_INPUT(c + 1) + at);  // on its way meanwhile
+              if (c + 1 < COLUMNS) next.whole = LOAD(AT(ANY_INPUT(c + 1)));  // on its way meanwhile
               LOOK_UP(sums, space + c * 32, x.words);
             }
             SUMS_TO_OUTPUTS(sums);
@@ -40,12 +38,13 @@
           }
         }
       } else {
+        const ulong tile_count = TILE_COUNT;
         const uint edge_bytes = (uint)(begin + (length - end));
         for (uint e = ITEM; e < edge_bytes; e += ITEM_COUNT) {
-          const ulong at = e < begin ? e : end + (e - begin);
+          const ulong place = e < begin ? e : end + (e - begin);
           uint sum = 0;
           for (uint c = 0; c < COLUMNS; ++c) {
-            const uint byte = ANY_INPUT(c)[at];
+            const uint byte = ANY_INPUT(c)[place];
             sum ^= space[c * 32 + (byte & 15)] ^ space[c * 32 + 16 + (byte >> 4)];
           }
           for (uint r = 0; r < row_count; ++r) {

@@ -26,15 +26,10 @@ std::set<std::string> macros_of(const std::string &text) {
 void write(std::ostream &out) {
   using namespace tandem;
   const core::Matrix any(1, 1);
-  for (const core::Mode mode : gpu::kTablesModes) {
-    for (const device::Access access : gpu::kTablesAccesses) {
-      for (const unsigned element_bytes : gpu::kTablesElementBytes) {
-        const device::KernelSpec spec = gpu::tables_kernel_spec(mode, access, element_bytes);
-        const std::string text = device::generate_kernel(any, spec).text;
-        out << "namespace in_" << spec.name << " {\n" << text << "}\n";
-        for (const std::string &name : macros_of(text)) out << "#undef " << name << '\n';
-      }
-    }
+  for (const device::KernelSpec &spec : gpu::tables_kernels()) {
+    const std::string text = device::generate_kernel(any, spec).text;
+    out << "namespace in_" << spec.name << " {\n" << text << "}\n";
+    for (const std::string &name : macros_of(text)) out << "#undef " << name << '\n';
   }
 }
 

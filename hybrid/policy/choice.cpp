@@ -9,6 +9,7 @@ namespace tandem::hybrid {
 namespace {
 
 constexpr double kLeastGain = 0.05;  // of the time: less is lost by what is not known exactly
+constexpr double kTrialPart = 0.01;  // of the time of all runs, for trials of one member
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 50;
 
 double alone_seconds(const Way &way, double bytes) {
@@ -42,6 +43,11 @@ std::size_t choose(std::span<const Way> ways, double bytes) {
       },
       bytes);
   return together < (1 - kLeastGain) * best_seconds ? kTogether : best;
+}
+
+double trial_bytes(const Speed &alone, double bytes, double best_seconds, double since_seconds) {
+  const double part = std::min(bytes, alone.bytes_per_second() * std::max(alone.latency_seconds(), best_seconds));
+  return alone.seconds_for(part) <= kTrialPart * since_seconds ? part : 0;
 }
 
 std::uint64_t worth_from(std::span<const Way> ways) {

@@ -25,6 +25,11 @@ inline constexpr std::size_t kTogether = SIZE_MAX;
 // those that may not share have to be tried before.
 std::size_t choose(std::span<const Way> ways, double bytes);
 
+// How much of a run a member that is not chosen does by itself, to find out whether it became faster: 0 until the runs
+// since its last trial took so long that this one slows them down by 1 % at most. What the trial computes takes no
+// longer than the latency, or than the run by the best one, `best_seconds`.
+double trial_bytes(const Speed &alone, double bytes, double best_seconds, double since_seconds);
+
 // The least number of bytes from which on `ways` are worth more than the first of them alone; UINT64_MAX: none is.
 std::uint64_t worth_from(std::span<const Way> ways);
 

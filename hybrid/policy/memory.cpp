@@ -8,6 +8,7 @@
 namespace tandem::hybrid {
 namespace {
 
+constexpr double kSlow = 2;                // times slower than expected
 constexpr double kWorthRemembering = 0.1;  // how far a value is off what was remembered, as a part of it
 
 bool is_far(double a, double b) { return std::abs(a - b) > kWorthRemembering * std::max(a, b); }
@@ -34,10 +35,22 @@ void Memory::keep(std::size_t member, const WorkKind &kind, const Speed &togethe
 }
 
 void Memory::ran_alone(std::size_t member, const WorkKind &kind, double bytes, double seconds) {
-  speeds_[{member, kind}].alone.observe(bytes, seconds);
+  Speeds &speeds = speeds_[{member, kind}];
+  // The cores may have been busy with something else. The second run in a row that is so slow counts.
+  const bool is_slow = speeds.alone.is_known() && seconds > kSlow * speeds.alone.seconds_for(bytes);
+  speeds.was_slow = is_slow && !speeds.was_slow;
+  if (!speeds.was_slow) speeds.alone.observe(bytes, seconds);
 }
 
 void Memory::forget_alone(std::size_t member, const WorkKind &kind) { speeds_[{member, kind}].alone = {}; }
+
+double Memory::seconds_since_trial(std::size_t member, const WorkKind &kind) {
+  return run_seconds_[kind] - speeds_[{member, kind}].tried_at_seconds;
+}
+
+void Memory::tried(std::size_t member, const WorkKind &kind) {
+  speeds_[{member, kind}].tried_at_seconds = run_seconds_[kind];
+}
 
 void Memory::recall(std::size_t member, const core::SpeedEntry &entry) {
   const WorkKind kind{core::tuned_operation_mode(entry.operation), entry.k, entry.m};

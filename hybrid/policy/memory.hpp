@@ -33,6 +33,11 @@ class Memory {
   void ran_alone(std::size_t member, const WorkKind &kind, double bytes, double seconds);
   void forget_alone(std::size_t member, const WorkKind &kind);
 
+  // All runs of a kind, and how long those since a member's last trial took.
+  void add_run(const WorkKind &kind, double seconds) { run_seconds_[kind] += seconds; }
+  double seconds_since_trial(std::size_t member, const WorkKind &kind);
+  void tried(std::size_t member, const WorkKind &kind);
+
   // From and for the tuning file. `worker` is the member's name. learned(): what is new, or more than a
   // tenth off; of a device only where latency and speed are told apart.
   void recall(std::size_t member, const core::SpeedEntry &entry);
@@ -42,8 +47,11 @@ class Memory {
  private:
   struct Speeds {
     Speed together, alone;
+    bool was_slow = false;        // its latest run alone, which does not count yet
+    double tried_at_seconds = 0;  // of its run_seconds_
   };
   std::map<std::tuple<std::size_t, WorkKind>, Speeds> speeds_;
+  std::map<WorkKind, double> run_seconds_;
 };
 
 }  // namespace tandem::hybrid

@@ -38,7 +38,8 @@ double finish_seconds(const Candidates &candidates, double bytes) {
 double front_chunk(double bytes_per_second, double finish, double most_seconds);
 
 // What an idle lane of a device takes of `bytes`: its fair share, or half of that where the others would lose more by
-// its being late than one more latency costs. 0: it would not be through in time. `others`: the sum of their speeds.
+// its being late than one more latency costs. 0: it would not be through in time. `others`: the sum of their speeds. A
+// device that is slower than they are together is to end earlier: if it is late, they wait longer than it would have.
 struct DeviceLane {
   double bytes_per_second, latency_seconds, uncertainty;
 };

@@ -114,6 +114,19 @@ std::uint64_t Share::left_bytes() const noexcept {
   return std::min(grains * grain_bytes_, options_.work_bytes) + returned_bytes_.load(std::memory_order_relaxed);
 }
 
+// What the CPU and idle lanes have before them: what nobody has taken, and the rest of the chunks that the CPU is at.
+double Share::rest_bytes(double now) const noexcept {
+  double bytes = static_cast<double>(left_bytes());
+  for (const State &state : groups_) {
+    if (!state.group.is_in_place) continue;
+    for (unsigned i = state.first_lane; i < state.first_lane + state.group.lanes; ++i) {
+      const double rest_seconds = lanes_[i].expected_end.load(std::memory_order_relaxed) - now;
+      if (rest_seconds > 0) bytes += rest_seconds * lanes_[i].bytes_per_second.load(std::memory_order_relaxed);
+    }
+  }
+  return bytes;
+}
+
 // ---- the two ends
 
 std::uint64_t Share::position(std::uint64_t grain) const {
@@ -139,22 +152,28 @@ double Share::chunk_bytes(unsigned index, double now) const noexcept {
   return front_chunk(speed, finish, may_end_early ? most : kNever);
 }
 
-Range Share::take_front(unsigned lane, double now) noexcept {
+Range Share::take_front(unsigned index, double now) noexcept {
+  Lane &lane = lanes_[index];
   for (std::uint64_t ends = ends_.load(); front_of(ends) < back_of(ends);) {
     const std::uint64_t left = back_of(ends) - front_of(ends);
-    const double want = std::ceil(chunk_bytes(lane, now) / static_cast<double>(grain_bytes_));
+    const double want = std::ceil(chunk_bytes(index, now) / static_cast<double>(grain_bytes_));
     const std::uint64_t taken =
         want < static_cast<double>(left) ? std::max<std::uint64_t>(static_cast<std::uint64_t>(want), 1) : left;
     const std::uint64_t front = front_of(ends) + taken;
     if (!ends_.compare_exchange_weak(ends, ends_of(front, back_of(ends)))) continue;
     const Range range = {position(front_of(ends)), position(front)};
-    if (range.bytes() > 0) return range;
+    if (range.bytes() > 0) {
+      const double speed = lane.bytes_per_second.load(std::memory_order_relaxed);
+      if (speed > 0)
+        lane.expected_end.store(now + static_cast<double>(range.bytes()) / speed, std::memory_order_relaxed);
+      return range;
+    }
     ends = ends_.load();  // between two places where the work may be cut
   }
   return {};
 }
 
-bool Share::finish_chunk(unsigned index, const Range &range, double seconds) noexcept {
+void Share::finish_chunk(unsigned index, const Range &range, double seconds) noexcept {
   Lane &lane = lanes_[index];
   if (seconds > 0) {
     const double seen = static_cast<double>(range.bytes()) / seconds;
@@ -168,12 +187,12 @@ bool Share::finish_chunk(unsigned index, const Range &range, double seconds) noe
       if (old == 0) state.known.fetch_add(1, std::memory_order_relaxed);
     }
   }
-  return add_done(index, range.bytes());
+  add_done(index, range.bytes());
 }
 
-bool Share::add_done(unsigned lane, std::uint64_t bytes) noexcept {
+void Share::add_done(unsigned lane, std::uint64_t bytes) noexcept {
   groups_[lanes_[lane].group].done.fetch_add(bytes, std::memory_order_relaxed);
-  return done_.fetch_add(bytes) + bytes == options_.work_bytes;
+  done_.fetch_add(bytes);
 }
 
 std::optional<Piece> Share::take_back(unsigned index, double now) {
@@ -188,7 +207,7 @@ std::optional<Piece> Share::take_back(unsigned index, double now) {
   } else if (!speed.is_seen()) {
     want = std::min(state.group.first_bytes, left / (state.group.lanes - state.pieces));
   } else {
-    const double finish = finish_seconds([&](auto body) { each_candidate(now, kNone, body); }, left);
+    const double finish = finish_seconds([&](auto body) { each_candidate(now, kNone, body); }, rest_bytes(now));
     double others = 0;
     each_candidate(now, index, [&](const Candidate &each) {
       if (each.start_seconds < finish) others += each.bytes_per_second;
@@ -356,11 +375,12 @@ void Share::put_back_rest(const Range &range) {
 
 bool Share::look(double now) {
   if (options_.policy != Policy::automatic) return false;
-  const double left = static_cast<double>(left_bytes());
+  const double rest = rest_bytes(now);
+  const bool is_all_taken = left_bytes() == 0;
   bool any = false;
   for (Flight &each : pieces_) {
     if (!each.in_use || each.doubted || each.claimed || groups_[lanes_[each.lane].group].group.is_in_place) continue;
-    if (now < contest_from(each, left, now)) continue;
+    if (now < contest_from(each, rest, is_all_taken, now)) continue;
     contest(each);
     any = true;
   }
@@ -369,24 +389,25 @@ bool Share::look(double now) {
 
 // From when on the others do a piece too: if then they would be through with it, and with all that is left, so much
 // sooner than its own worker. What is late, or of unknown speed, is expected to need as long again as until now.
-double Share::contest_from(const Flight &flight, double left, double now) const {
+double Share::contest_from(const Flight &flight, double rest, bool is_all_taken, double now) const {
   const bool is_unknown = std::isinf(flight.expected_end);
-  if (is_unknown && left == 0) return now;  // what is idle does not wait
+  if (is_unknown && is_all_taken) return now;  // what is idle does not wait
   const double again = kRescueGain * finish_seconds([&](auto body) { each_candidate(now, flight.lane, body); },
-                                                    left + static_cast<double>(flight.range.bytes()));
+                                                    rest + static_cast<double>(flight.range.bytes()));
   if (is_unknown) return flight.start + again;
   return flight.expected_end - now > again ? now : flight.expected_end + again;
 }
 
 double Share::next_look(double now) const {
   if (options_.policy != Policy::automatic) return kNever;
-  const double left = static_cast<double>(left_bytes());
+  const double rest = rest_bytes(now);
+  const bool is_all_taken = left_bytes() == 0;
   double next = kNever;
   // What got nothing because it would have been too late looks again when all should be done.
-  if (left > 0) next = now + finish_seconds([&](auto body) { each_candidate(now, kNone, body); }, left);
+  if (!is_all_taken) next = now + finish_seconds([&](auto body) { each_candidate(now, kNone, body); }, rest);
   for (const Flight &each : pieces_) {
     if (!each.in_use || each.doubted || each.claimed || groups_[lanes_[each.lane].group].group.is_in_place) continue;
-    next = std::min(next, contest_from(each, left, now));
+    next = std::min(next, contest_from(each, rest, is_all_taken, now));
   }
   return std::max(next, now + kLeastWaitSeconds);
 }

@@ -65,8 +65,8 @@ class Share {
 
   // The next chunk at the front. An empty range: there is none.
   Range take_front(unsigned lane, double now) noexcept;
-  // The chunk is done: `seconds` is what it took. True: that was the last one of all.
-  bool finish_chunk(unsigned lane, const Range &range, double seconds) noexcept;
+  // The chunk is done: `seconds` is what it took.
+  void finish_chunk(unsigned lane, const Range &range, double seconds) noexcept;
 
   // ---- with the lock
 
@@ -96,7 +96,7 @@ class Share {
   double next_look(double now) const;
 
   // By a lane of a device, when what claim() said is written.
-  bool add_done(unsigned lane, std::uint64_t bytes) noexcept;
+  void add_done(unsigned lane, std::uint64_t bytes) noexcept;
   bool is_done() const noexcept { return done_.load() == options_.work_bytes; }
   std::uint64_t done_by(std::size_t group) const noexcept { return groups_[group].done.load(); }
   std::uint64_t left_bytes() const noexcept;  // that nobody has taken
@@ -117,7 +117,7 @@ class Share {
     explicit Lane(unsigned in_group) : group(in_group) {}
     const unsigned group;
     std::atomic<double> bytes_per_second{0};  // in place; 0: unknown
-    std::atomic<double> expected_end{0};      // of a device: of its latest piece; infinity: unknown
+    std::atomic<double> expected_end{0};      // of its latest piece or chunk; infinity: unknown
     std::atomic<bool> is_here{false};
     bool retired = false;
     unsigned pieces = 0;  // in flight
@@ -145,6 +145,7 @@ class Share {
   // Calls body(candidate) for those whose speed is known; `without` is a lane that does not count.
   template <class Body>
   void each_candidate(double now, std::size_t without, Body body) const;
+  double rest_bytes(double now) const noexcept;
   std::uint64_t position(std::uint64_t grain) const;
   bool is_cpu_unknown() const noexcept;
   double chunk_bytes(unsigned lane, double now) const noexcept;
@@ -152,7 +153,7 @@ class Share {
   void count(Lane &lane, int change) noexcept;
   Piece take_returned(unsigned lane, double want, double now);
   Piece add_flight(unsigned lane, const Range &range, double now);
-  double contest_from(const Flight &flight, double left, double now) const;
+  double contest_from(const Flight &flight, double rest, bool is_all_taken, double now) const;
   void expect_again(unsigned finished);
   void contest(Flight &flight);
   void put_back_rest(const Range &range);

@@ -28,7 +28,6 @@ class Chunk {
   // Throws Error (OUT_OF_MEMORY).
   void lay_out(const Work &work, Staged staged);
 
-  std::uint64_t staged_bytes() const noexcept { return capacity_bytes_; }
   void release() noexcept;  // the staging memory
 
   void copy_in(const Work &work);

@@ -14,6 +14,9 @@ class HybridPrepared final : public core::Prepared, public std::enable_shared_fr
  public:
   HybridPrepared(const core::Operator &what, std::shared_ptr<const core::Prepared> small);
 
+  std::vector<core::Technique> techniques() const override { return small->techniques(); }
+  std::uint64_t out_of_cache_bytes(core::Mode mode) const override { return small->out_of_cache_bytes(mode); }
+
   const std::shared_ptr<const core::Prepared> small;  // by whoever does what is too small to share
 
   // Any thread; without a lock held meanwhile, since a device may take its time. Throws what its prepare throws.

@@ -64,11 +64,14 @@ void Runtime::add(std::vector<Member> members) {
   }
 }
 
-std::vector<Member> Runtime::members() const {
+std::size_t Runtime::member_count() const {
   const Lock lock(mutex_);
-  std::vector<Member> list;
-  for (const auto &each : members_) list.push_back(each->member);
-  return list;
+  return members_.size();
+}
+
+const Member &Runtime::member(std::size_t index) const {
+  const Lock lock(mutex_);
+  return members_[index]->member;
 }
 
 // ---- what was learned, and what follows from it
@@ -91,9 +94,9 @@ std::vector<Way> Runtime::ways(const WorkKind &kind) const {
   return list;
 }
 
-std::size_t Runtime::choose(const WorkKind &kind, std::uint64_t bytes) {
+Choice Runtime::choose(const WorkKind &kind, std::uint64_t bytes) {
   const Lock lock(mutex_);
-  std::vector<Way> list = ways(kind);
+  const std::vector<Way> list = ways(kind);
   std::vector<std::size_t> members;
   std::vector<Way> able;
   for (std::size_t i = 0; i < list.size(); ++i) {
@@ -101,47 +104,52 @@ std::size_t Runtime::choose(const WorkKind &kind, std::uint64_t bytes) {
     members.push_back(i);
     able.push_back(list[i]);
   }
-  if (members.size() == 1) return members.front();
+  if (members.size() == 1) return {members.front()};
   const bool is_unknown = std::any_of(able.begin(), able.end(), [](const Way &each) { return !each.is_seen(); });
-  if (is_unknown && bytes < kTryFromBytes && members_.front()->member.is_in_place) return 0;
+  if (is_unknown && bytes < kTryFromBytes && members_.front()->member.is_in_place) return {0};
   const std::size_t chosen = hybrid::choose(able, static_cast<double>(bytes));
-  const std::size_t member = chosen == kTogether ? kTogether : members[chosen];
-  const auto [place, is_new] = told_.try_emplace(kind, member);
-  if (log_.hears(TANDEM_LOG_INFO) && (is_new || place->second != member)) {
-    log_.say(TANDEM_LOG_INFO,
-             fmt::format("hybrid: {}, {} bytes moved: {}", text_of(kind), bytes,
-                         member == kTogether ? "shared" : members_[member]->member.name + " does it alone"));
+  Choice choice{chosen == kTogether ? kTogether : members[chosen]};
+  if (bytes >= kTryFromBytes) plan_trials(kind, bytes, list, choice);
+  const auto [place, is_new] = told_.try_emplace(kind, choice.member);
+  if (log_.hears(TANDEM_LOG_INFO) && (is_new || place->second != choice.member)) {
+    log_.say(
+        TANDEM_LOG_INFO,
+        fmt::format("hybrid: {}, {} bytes moved: {}", text_of(kind), bytes,
+                    choice.member == kTogether ? "shared" : members_[choice.member]->member.name + " does it alone"));
   }
-  place->second = member;
-  return member;
+  place->second = choice.member;
+  return choice;
 }
 
-// Of the CPU and the devices on its cores one does all.
-std::vector<std::size_t> Runtime::either_or(const std::vector<Way> &list) const {
+void Runtime::plan_trials(const WorkKind &kind, std::uint64_t bytes, const std::vector<Way> &list, Choice &choice) {
+  const bool has_cpu = members_.front()->member.is_in_place;
+  const double all = static_cast<double>(bytes);
+  double best_seconds = std::numeric_limits<double>::infinity();
   std::vector<std::size_t> members;
-  for (std::size_t i = 0; i < list.size(); ++i)
-    if (!list[i].may_share && can_work(*members_[i])) members.push_back(i);
-  if (!members.empty() && members_.front()->member.is_in_place) members.push_back(0);
-  return members;
-}
-
-std::vector<std::size_t> Runtime::untried(const WorkKind &kind) const {
-  const Lock lock(mutex_);
-  const std::vector<Way> list = ways(kind);
-  std::vector<std::size_t> members = either_or(list);
-  std::erase_if(members, [&](std::size_t i) { return list[i].alone.is_seen(); });
-  return members;
-}
-
-std::vector<std::size_t> Runtime::to_try_again(const WorkKind &kind, std::uint64_t runs) {
-  const Lock lock(mutex_);
-  if (++runs_[kind] % runs != 0) return {};
-  return either_or(ways(kind));
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (list[i].may_share || !can_work(*members_[i])) continue;
+    if (members.empty() && has_cpu) members.push_back(0);
+    members.push_back(i);
+  }
+  for (const std::size_t i : members) {
+    if (!list[i].alone.is_seen()) choice.untried.push_back(i);
+    best_seconds = std::min(best_seconds, list[i].alone.seconds_for(all));
+  }
+  if (!choice.untried.empty()) return;
+  for (const std::size_t i : members) {
+    const Speed &alone = list[i].alone;
+    if (i == choice.member || choice.trial_bytes > 0) continue;
+    choice.trial = i;
+    choice.trial_bytes =
+        static_cast<std::uint64_t>(trial_bytes(alone, all, best_seconds, memory_.seconds_since_trial(i, kind)));
+    if (choice.trial_bytes > 0) memory_.tried(i, kind);
+  }
 }
 
 void Runtime::ran_alone(std::size_t member, const WorkKind &kind, std::uint64_t bytes, double took) {
   const Lock lock(mutex_);
   memory_.ran_alone(member, kind, static_cast<double>(bytes), took);
+  memory_.add_run(kind, took);
 }
 
 void Runtime::forget_alone(std::size_t member, const WorkKind &kind) {
@@ -347,6 +355,7 @@ void Runtime::close_job(Job &job, Lock &lock) {
   try {
     for (std::size_t i = 0; i < job.is_ready.size(); ++i)
       if (const Speed speed = job.share.speed(i); speed.is_seen()) memory_.keep(i, job.kind, speed);
+    memory_.add_run(job.kind, now() - job.start_seconds);
     tell(job);
     if (const double ideal = job.share.ideal_seconds(); std::isfinite(ideal)) {
       ideal_seconds_ += ideal;

@@ -47,6 +47,16 @@ struct Job {
   std::condition_variable changed;
 };
 
+// What is to be done with a run.
+struct Choice {
+  std::size_t member;  // that does it alone, or kTogether
+  // Of the CPU and a device on its cores one does all. Those of which it is not known what they do alone; and one that
+  // is due to be tried again, and with how many bytes (0: none is).
+  std::vector<std::size_t> untried = {};
+  std::size_t trial = 0;
+  std::uint64_t trial_bytes = 0;
+};
+
 class Runtime : public std::enable_shared_from_this<Runtime> {
  public:
   Runtime(const Options &options, const base::Log &log);
@@ -55,18 +65,14 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
 
   // More members, for the runs that come.
   void add(std::vector<Member> members);
-  std::vector<Member> members() const;
+  std::size_t member_count() const;
+  const Member &member(std::size_t index) const;  // for as long as the runtime
 
   // A smaller run is not worth finding out what a member does in this kind of work.
   static constexpr std::uint64_t kTryFromBytes = 1 << 20;
 
-  // Which member does a run alone, or kTogether. Policies free and budget share all runs.
-  std::size_t choose(const WorkKind &kind, std::uint64_t bytes);
-  // Members of which it is not known what they do alone, where that must be known: of the CPU and a device on its cores
-  // one does all.
-  std::vector<std::size_t> untried(const WorkKind &kind) const;
-  // The same members, all of them, once in so many calls.
-  std::vector<std::size_t> to_try_again(const WorkKind &kind, std::uint64_t runs);
+  // Policies free and budget share all runs.
+  Choice choose(const WorkKind &kind, std::uint64_t bytes);
   void ran_alone(std::size_t member, const WorkKind &kind, std::uint64_t bytes, double seconds);
   void forget_alone(std::size_t member, const WorkKind &kind);
   void failed_alone(std::size_t member, std::exception_ptr error);  // its work is done by others
@@ -134,7 +140,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
 
   bool can_work(const MemberState &state) const noexcept;
   std::vector<Way> ways(const WorkKind &kind) const;
-  std::vector<std::size_t> either_or(const std::vector<Way> &ways) const;
+  void plan_trials(const WorkKind &kind, std::uint64_t bytes, const std::vector<Way> &ways, Choice &choice);
   std::shared_ptr<Job> open_job(std::span<const core::Task> tasks, core::Control &control, std::size_t only);
   bool start_threads();
   bool is_stranded(const Job &job) const;
@@ -177,8 +183,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   std::list<std::shared_ptr<Job>> jobs_;
   std::atomic<std::uint64_t> jobs_version_{0};  // changes with jobs_
   Memory memory_;
-  std::map<WorkKind, std::size_t> told_;  // what was chosen last
-  std::map<WorkKind, std::uint64_t> runs_;
+  std::map<WorkKind, std::size_t> told_;           // what was chosen last
   double ideal_seconds_ = 0, shared_seconds_ = 0;  // of all shared runs
   bool stopping_ = false;
 };

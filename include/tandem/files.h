@@ -16,6 +16,11 @@
  * docs/FORMAT.md has the format byte for byte. What holds everywhere:
  *
  *   memory     Below 256 MiB plus 64 MiB for each thread, whatever the size of the file and whatever a header claims.
+ *              Each thread holds a stripe, (k+m) * block_bytes.
+ *   open files Encode and writers have all shard files open at once, and two files for each folder. Repair has open
+ *              what it mends or rebuilds. Where the process may not open so many, the call fails with both numbers
+ *              before it writes anything. Reading works with the few that it may open. The library does not change the
+ *              limit (RLIMIT_NOFILE); the command raises its own.
  *   outputs    Written to temporaries beside their final names, synced, and renamed when all of them are complete. A
  *              call that fails removes its temporaries (and a folder it made). An existing file is replaced only with
  *              `force`; repair replaces, without it, the damaged files of its set, and nothing else. Names never come
@@ -40,6 +45,10 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* The most shards, k + m, that a set on disk has. Calls that begin a set with more fail before they write anything.
+ * More than 256 need a matrix over GF(2^16). */
+#define TANDEM_FILES_MAX_SHARDS 4096
 
 /* ---- progress ------------------------------------------------------------------------------------ */
 
@@ -68,8 +77,8 @@ typedef struct tandem_files_encode_options {
   const char *const
       *folders;          /* shard i goes to folders[i % folder_count]; the last path component is made if missing */
   size_t folder_count;   /* 1 .. k+m */
-  const char *name;      /* shard files are called "<name>.<index, three digits>.tandem"; no '/'. NULL = the last
-                            component of source_path, or "stdin" */
+  const char *name;      /* shard files are called "<name>.<index, three digits or more>.tandem", 255 bytes at most; no
+                            '/'. NULL = the last component of source_path, or "stdin" */
   int32_t force;         /* non-zero: replace existing files of these names, and remove shard files of this name with
                             other indices (a 10+4 set that becomes a 4+2 set) */
   int32_t no_sync;       /* non-zero: leave it to the operating system when bytes reach the disk */

@@ -31,7 +31,9 @@
  *   fork       A child process may go on using contexts, codecs and plans made before the fork; jobs
  *              still running at the fork belong to the parent. Contexts of devices (OpenCL) return
  *              TANDEM_ERROR_DEVICE in a child whose parent had used a device: drivers do not survive a fork.
- *   field      GF(2^8) with polynomial 0x11d (x^8 + x^4 + x^3 + x^2 + 1), generator 2.
+ *   field      GF(2^8) with polynomial 0x11d (x^8 + x^4 + x^3 + x^2 + 1), generator 2, up to 256 shards; or
+ *              GF(2^16), up to 65,536 shards (docs/MATRICES.md), on the CPU alone. Shards of GF(2^16) have an
+ *              even number of bytes.
  */
 #ifndef TANDEM_TANDEM_H
 #define TANDEM_TANDEM_H
@@ -107,18 +109,28 @@ enum tandem_matrix_value {
   TANDEM_MATRIX_SNAPRAID_VANDERMONDE = 11,        /* SnapRAID -z: 1 ; 2^c ; 2^-c; m <= 3 */
   TANDEM_MATRIX_PAR1 = 12,                        /* (c+1)^r: PAR1; rarely MDS */
   TANDEM_MATRIX_HDFS_RS_LEGACY = 13,              /* HDFS RS-LEGACY; k+m <= 255 */
-  TANDEM_MATRIX_CUSTOM = 1000                     /* `coefficients` of the options */
+  /* Over GF(2^16); the options' field must say so. */
+  TANDEM_MATRIX_LEOPARD16 = 14,              /* klauspost/reedsolomon WithLeopardGF16; k + pow2(m) <= 65536 */
+  TANDEM_MATRIX_REED_SOLOMON_SIMD = 15,      /* reed-solomon-simd, PyPI reed-solomon-leopard; the smaller of k and m,
+                                                rounded up to a power of two, plus the other <= 65536 */
+  TANDEM_MATRIX_PAR2 = 16,                   /* PAR2 recovery blocks 0 .. m-1; k <= 32768; MDS for m <= 3 or k <= 2 */
+  TANDEM_MATRIX_LIBERASURECODE_RS_VAND = 17, /* pyeclib liberasurecode_rs_vand; k + m <= 32 */
+  TANDEM_MATRIX_CUSTOM = 1000                /* `coefficients` of the options */
 };
 
-enum tandem_field_value { TANDEM_FIELD_GF8 = 0 };
+enum tandem_field_value {
+  TANDEM_FIELD_GF8 = 0, /* bytes modulo 0x11d */
+  TANDEM_FIELD_GF16 = 1 /* 16 bits. Custom matrices: little-endian words modulo 0x1100b */
+};
 
 typedef struct tandem_codec_options {
   size_t struct_bytes;      /* sizeof(tandem_codec_options): lets the struct grow */
   uint32_t k;               /* data shards, >= 1 */
-  uint32_t m;               /* parity shards, >= 0; k + m <= 256 */
+  uint32_t m;               /* parity shards, >= 0; k + m <= 256, in GF(2^16) <= 65536 */
   int32_t matrix;           /* enum tandem_matrix_value */
   int32_t field;            /* enum tandem_field_value */
-  const void *coefficients; /* TANDEM_MATRIX_CUSTOM: m x k bytes, row-major; copied. Else NULL */
+  const void *coefficients; /* TANDEM_MATRIX_CUSTOM: m x k elements, row-major; copied. GF(2^8): bytes; GF(2^16):
+                               uint16_t. Else NULL */
   int32_t allow_non_mds;    /* non-zero: accept a matrix that cannot recover from every loss of m shards */
   int32_t reserved;         /* 0 */
 } tandem_codec_options;
@@ -129,22 +141,34 @@ typedef struct tandem_codec_options {
  * A preset beyond its proven MDS limit, and a custom matrix that is not MDS or too large to check (more than
  * 10^6 minors), is refused unless allow_non_mds is set; decoding then finds an invertible set of survivors or
  * returns TANDEM_ERROR_NOT_RECOVERABLE for that loss.
- * Status: INVALID_ARGUMENT (k = 0, k + m > 256, unknown matrix or field, beyond the preset's range),
- *   UNSUPPORTED (unknown non-zero trailing option bytes), NOT_MDS, OUT_OF_MEMORY. */
+ * GF(2^16): leopard16 and reed-solomon-simd need memory and time linear in k + m. par2 and custom matrices are kept
+ * whole and are refused beyond 64 MiB of coefficients; so is a decode that would need a larger matrix.
+ * Status: INVALID_ARGUMENT (k = 0, k + m > 256 or 65536, unknown matrix or field, a matrix of the other field, beyond
+ *   the preset's range), UNSUPPORTED (unknown non-zero trailing option bytes), NOT_MDS, TOO_LARGE (coefficients),
+ *   OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_codec_create(const tandem_codec_options *options, tandem_codec **codec_out);
 
 /* Ends a codec. NULL is allowed. Plans made from it stay valid. */
 TANDEM_API void tandem_codec_destroy(tandem_codec *codec);
 
-/* The parity rows of the generator matrix, m x k bytes, row-major. Status: INVALID_ARGUMENT when NULL, or when
- * capacity_bytes < m * k. */
-TANDEM_API tandem_status tandem_codec_coefficients(const tandem_codec *codec, uint8_t *coefficients_out,
+/* The parity rows of the generator matrix, m x k elements, row-major.
+ *   coefficients_out  bytes in GF(2^8), uint16_t in GF(2^16) (any alignment; leopard16 and reed-solomon-simd:
+ *                     coordinates of the Cantor basis, docs/MATRICES.md). Untouched on failure
+ *   capacity_bytes    its size; at least m * k, in GF(2^16) 2 * m * k
+ * Status: INVALID_ARGUMENT when NULL, or when capacity_bytes is too small. Threads: any. */
+TANDEM_API tandem_status tandem_codec_coefficients(const tandem_codec *codec, void *coefficients_out,
                                                    size_t capacity_bytes);
 
 /* Names of matrices as the command line spells them ("isal-cauchy"). tandem_matrix_name returns NULL for an
  * unknown value; tandem_matrix_from_name returns INVALID_ARGUMENT for an unknown name. */
 TANDEM_API const char *tandem_matrix_name(int32_t matrix);
 TANDEM_API tandem_status tandem_matrix_from_name(const char *name, int32_t *matrix_out);
+
+/* The field of a preset, enum tandem_field_value: what `field` of the options must be for it.
+ *   matrix     enum tandem_matrix_value, but not TANDEM_MATRIX_CUSTOM, which has either field
+ *   field_out  untouched on failure
+ * Status: INVALID_ARGUMENT (NULL, no such preset). Threads: any. */
+TANDEM_API tandem_status tandem_matrix_field(int32_t matrix, int32_t *field_out);
 
 /* ---- context: where to run ----------------------------------------------------------------------- */
 
@@ -204,6 +228,9 @@ typedef struct tandem_context_options {
   const char *timeline_file; /* which worker (thread, lane of a device) did which range when, and when the functions of
                                 files.h read, hashed and wrote: a trace that Perfetto opens, written when the context
                                 ends (docs/TIMELINE.md); NULL = TANDEM_TIMELINE, else none; "" = none */
+  const char *technique;     /* of the CPU: NULL or "" = whichever costs less; "matrix": a product for each coefficient;
+                                "transform": work that data shards share. A plan or call that has no transform is refused
+                                then (UNSUPPORTED), but for updates and accumulation of single shards */
 } tandem_context_options;
 
 /* Makes a context. No thread starts and no device is touched before a call needs it: whether the machine has the
@@ -216,12 +243,12 @@ typedef struct tandem_context_options {
  * of other devices is ignored, with a warning to log_callback: it changes speed, never bytes. A hybrid with the policy
  * "auto" writes the speeds that it has learned into that file when the context ends.
  * An option that has no effect on the backend is refused: a policy where it is no hybrid; thread_count, executor,
- * partition by parity, schedule, pin_threads where it has no CPU threads (a device alone, a hybrid without "cpu"); the
- * kernel of such a hybrid; executor and pin_threads where a hybrid of several has a policy other than "auto". What the
- * environment says is a default for all programs: it is not refused.
- * Status: INVALID_ARGUMENT (also an option without effect; the message names it and the backend), UNSUPPORTED (unknown
- *   trailing options), UNAVAILABLE (a backend, kernel or executor that does not exist or that this machine lacks; the
- *   message lists those that it has), IO (timeline_file cannot be written), OUT_OF_MEMORY. */
+ * partition by parity, schedule, pin_threads, technique where it has no CPU threads (a device alone, a hybrid without
+ * "cpu"); the kernel of such a hybrid; executor and pin_threads where a hybrid of several has a policy other than
+ * "auto". What the environment says is a default for all programs: it is not refused. Status: INVALID_ARGUMENT (also an
+ * option without effect; the message names it and the backend), UNSUPPORTED (unknown trailing options), UNAVAILABLE (a
+ * backend, kernel or executor that does not exist or that this machine lacks; the message lists those that it has), IO
+ * (timeline_file cannot be written), OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_context_create(const tandem_context_options *options, tandem_context **context_out);
 
 /* Ends a context: waits for its threads to finish what they run, a search for GPUs among them. NULL is allowed. Plans
@@ -441,17 +468,62 @@ typedef struct tandem_plan_options {
   const char *resources; /* NULL, or what each task of the plan holds beside what its kind holds, such as "widgets=2" or
                             "disk=1,licences=3". Counted where an amount is set: tandem_context_set_resource, which
                             also has the names that are refused here because how much a task holds is fixed */
+  uint32_t wait_for_kernel; /* 1: tandem_plan_create returns when the fastest kernel for these shards is compiled and
+                               loaded; for OpenCL memory, whose program belongs to a queue, the first run waits instead.
+                               0: it compiles in the background, see there. On the CPU kernels are always
+                               ready; a hybrid refuses 1 for host memory (UNSUPPORTED) */
+  uint32_t reserved;        /* 0 */
 } tandem_plan_options;
 
 /* Prepares an operation: solves for the coefficient matrix, builds the kernel's tables. Running a plan then costs
- * neither. For TANDEM_MEMORY_CUDA two kernels are compiled and loaded here, for aligned shards and for others, once for
- * a matrix, and kept in the cache (some tenths of a second; not with kernel "tables"). A plan outlives its codec, not
- * its context. Status: INVALID_ARGUMENT (also resources that are malformed, or beyond the whole amount), UNSUPPORTED (a
- * memory kind that no backend of the context reaches), NOT_RECOVERABLE, OUT_OF_MEMORY. */
+ * neither. A plan for device memory is ready at once with a kernel that serves every matrix (technique tables). Threads
+ * of the context compile the kernel of this matrix meanwhile, once for a matrix, and keep it in the cache; the first
+ * submit after that uses it. If the compile fails, the log says so once and runs stay with tables. wait_for_kernel, and
+ * the kernel "compiled" of the context, wait for the compile (some tenths of a second, minutes for the widest codes). A
+ * plan outlives its codec, not its context.
+ * Status: INVALID_ARGUMENT (also resources that are malformed, or beyond the whole amount), UNSUPPORTED (a memory kind
+ * that no backend of the context reaches), NOT_RECOVERABLE, TOO_LARGE (GF(2^16): a matrix of more than 64 MiB, or a
+ * decode without a closed form of more than 4096 lost data shards, see docs/MATRICES.md), OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_plan_create(tandem_context *context, const tandem_codec *codec,
                                             const tandem_plan_options *options, tandem_plan **plan_out);
 /* Ends a plan. NULL is allowed. Jobs of it go on. */
 TANDEM_API void tandem_plan_destroy(tandem_plan *plan);
+
+typedef struct tandem_plan_info {
+  size_t struct_bytes;                /* set by the caller: sizeof(tandem_plan_info) */
+  const char *technique;              /* shards in the cache: "matrix"; of wide codes on the CPU also "transform" and,
+                                         for a decode, "syndromes, matrix" or "syndromes, transform". Valid for ever */
+  const char *technique_out_of_cache; /* the same, for runs that move more than out_of_cache_bytes */
+  uint32_t products, matrix_products; /* with the shards in the cache: products of one vector by a coefficient, for one
+                                         vector of each shard; and by the matrix. 0: there was no choice */
+  uint64_t out_of_cache_bytes; /* all shards read and written together; UINT64_MAX: every run counts as in the cache */
+} tandem_plan_info;
+
+/* How a plan is run, and why.
+ *   plan       any plan; of a hybrid it is what runs small calls that answers
+ *   info_out   struct_bytes set by the caller; the rest is written on TANDEM_OK
+ * Status: INVALID_ARGUMENT (NULL), OUT_OF_MEMORY. Nothing is written on failure. Any thread. */
+TANDEM_API tandem_status tandem_plan_query(const tandem_plan *plan, tandem_plan_info *info_out);
+
+/* One way to run a plan, and what it costs for one vector of each shard. */
+typedef struct tandem_plan_technique {
+  const char *name;                       /* as `technique` above */
+  uint32_t products;                      /* of a vector by a coefficient; 0: not counted, there is no choice */
+  uint32_t is_used, is_used_out_of_cache; /* 0 or 1: it is how the plan is run */
+  uint32_t reserved;
+  double cost, cost_out_of_cache; /* estimated times, in products of the matrix; the least one is used unless the
+                                     context forces a technique */
+} tandem_plan_technique;
+
+/* Lists all ways to run a plan, the matrix first.
+ *   plan             as for tandem_plan_query
+ *   techniques_out   room for `capacity` structs, stride_bytes apart; NULL with capacity 0 only counts
+ *   stride_bytes     sizeof(tandem_plan_technique); of each element only the bytes that fit are written
+ *   count_out        how many there are; may be more than capacity, then the first `capacity` were written
+ * Status: INVALID_ARGUMENT (a NULL pointer, stride_bytes < sizeof(tandem_plan_technique) of version 0.1),
+ *   OUT_OF_MEMORY. Nothing is written on failure. Any thread. */
+TANDEM_API tandem_status tandem_plan_techniques(const tandem_plan *plan, tandem_plan_technique *techniques_out,
+                                                size_t capacity, size_t stride_bytes, size_t *count_out);
 
 /* Which shards a run of the plan reads: read_out gets k+m bytes, 1 = read, 0 = not. For a decode that is the fewest
  * that suffice. Status: INVALID_ARGUMENT. */
@@ -476,15 +548,16 @@ typedef struct tandem_plan_arguments {
 
   /* Of plans for device memory; else NULL and 0.
      TANDEM_MEMORY_CUDA: shards and new_data are device pointers (CUdeviceptr; managed memory too) of the context's GPU;
-     queue is a stream of its primary context (a cudaStream_t), in whose order the work is done. NULL is refused: the
-     default streams are CU_STREAM_LEGACY and CU_STREAM_PER_THREAD. Offsets are added to the pointers. Fastest where all
+     queue is a stream of its primary context (a cudaStream_t), in whose order the work is done. NULL is the legacy
+     default stream, as everywhere in CUDA. Offsets are added to the pointers. Fastest where all
      shards begin at multiples of 16. With no more jobs of the plan in flight than there were before (eight at most),
      and no verify of longer shards, a submit starts the kernel and neither compiles, allocates nor waits, wherever
      the shards begin; what is new costs the submit that brings it: room for one more job in flight. A verify whose
      records find no room on the device, a few bytes for some thousand of a shard, goes piece by piece, and its submit
      waits for all of them but the last. A submit can be captured into a CUDA graph, the first one too, a verify never
      (UNSUPPORTED; one waited for while its queue is captured names no suspect). The job of a captured submit is over
-     at once; its graph must not outlive plan and context.
+     at once; its graph must not outlive plan and context. A graph keeps the kernel that it was captured with: of a plan
+     whose kernel is still being compiled, the slower one of technique tables (wait_for_kernel avoids that).
      TANDEM_MEMORY_OPENCL: shards and new_data are cl_mem handles, buffers of the queue's context, cast to pointers; one
      buffer may hold several shards, at offsets of their own. Fastest: all shards that are read in one buffer and all
      that are written in one (it may be the same), at offsets that are multiples of 64. */
@@ -514,9 +587,8 @@ TANDEM_API tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_p
 
 /* Starts a run and returns at once; the bytes are there when tandem_job_wait returned TANDEM_OK. The pointer array and
  * the offsets are copied; the shards, new_data, queue, verify_result, verify_ranges and verify_range_count_out must
- * stay. On device memory it returns when the commands are in the queue, which may take seconds where a kernel has to be
- * compiled first (once for a matrix); a cancel after that comes too late. Arguments are checked before it returns.
- * Status: as tandem_plan_run. *job_out is untouched on failure. */
+ * stay. On device memory it returns when the commands are in the queue; a cancel after that comes too late. Arguments
+ * are checked before it returns. Status: as tandem_plan_run. *job_out is untouched on failure. */
 TANDEM_API tandem_status tandem_plan_submit(const tandem_plan *plan, const tandem_plan_arguments *arguments,
                                             tandem_job **job_out);
 

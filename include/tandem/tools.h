@@ -78,17 +78,28 @@ enum tandem_access_value {
   TANDEM_ACCESS_ANY = 1      /* each at an alignment of its own */
 };
 
+/* Which built-in values a kernel has where no tuning file says otherwise. */
+enum tandem_kernel_device_value {
+  TANDEM_KERNEL_DEVICE_DEFAULT = 0, /* CUDA C: NVIDIA; OpenCL C: OTHER_GPU; host C: CPU */
+  TANDEM_KERNEL_DEVICE_NVIDIA = 1,
+  TANDEM_KERNEL_DEVICE_AMD = 2,
+  TANDEM_KERNEL_DEVICE_INTEL = 3,
+  TANDEM_KERNEL_DEVICE_OTHER_GPU = 4,
+  TANDEM_KERNEL_DEVICE_CPU = 5 /* an OpenCL device of that type */
+};
+
 typedef struct tandem_kernel_text_options {
-  size_t struct_bytes;        /* sizeof(tandem_kernel_text_options) */
-  int32_t dialect;            /* enum tandem_dialect_value */
-  int32_t technique;          /* enum tandem_technique_value */
-  int32_t operation;          /* enum tandem_operation_value: ENCODE, VERIFY or UPDATE (one data shard's old and new
-                                 bytes into all parity) */
-  uint32_t element_bytes;     /* loaded by a work-item at once: 4, 8, 16, 32, 64 (CUDA C: to 16); 0 = 16 */
-  uint32_t elements_per_item; /* 1 to 64; 0 = 1 */
-  uint32_t rows_per_pass;     /* outputs computed together; 0 = 4 */
+  size_t struct_bytes; /* sizeof(tandem_kernel_text_options) */
+  int32_t dialect;     /* enum tandem_dialect_value */
+  int32_t technique;   /* enum tandem_technique_value */
+  int32_t operation;   /* enum tandem_operation_value: ENCODE, VERIFY or UPDATE (one data shard's old and new
+                          bytes into all parity) */
+  uint32_t
+      element_bytes; /* loaded by a work-item at once: 4, 8, 16, 32, 64 (CUDA C: to 16); 0 = the device's own value */
+  uint32_t elements_per_item; /* 1 to 64; 0 = the device's own value */
+  uint32_t rows_per_pass;     /* outputs computed together; 0 = the device's own value */
   int32_t access;             /* enum tandem_access_value */
-  uint32_t reserved;          /* 0 */
+  int32_t device;             /* enum tandem_kernel_device_value */
 } tandem_kernel_text_options;
 
 /* What the text costs for 4 bytes of every input at one place: divide by data_bytes for operations per data byte. */
@@ -99,7 +110,9 @@ typedef struct tandem_kernel_text_info {
   uint64_t two_input_operations;   /* on 32-bit words, where an instruction has two inputs */
   uint64_t three_input_operations; /* where one instruction XORs three words (LOP3, vpternlog) */
   uint64_t loads, stores;
-  uint64_t table_lookups; /* technique tables */
+  uint64_t table_lookups;                                   /* technique tables */
+  uint32_t element_bytes, elements_per_item, rows_per_pass; /* of this text */
+  uint32_t group_items;                                     /* work-items of a work-group, built in */
 } tandem_kernel_text_info;
 
 /* Writes the text of the kernel that a device would run for this codec, for people and tools.

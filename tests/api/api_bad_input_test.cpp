@@ -35,7 +35,7 @@ TEST_F(BadCodec, ShardCounts) {
 }
 
 TEST_F(BadCodec, MatrixAndField) {
-  EXPECT_TRUE(refused_with(codec_options(4, 2, 14), TANDEM_ERROR_INVALID_ARGUMENT, {"14"}));
+  EXPECT_TRUE(refused_with(codec_options(4, 2, 18), TANDEM_ERROR_INVALID_ARGUMENT, {"18"}));
   EXPECT_TRUE(refused_with(codec_options(4, 2, -1), TANDEM_ERROR_INVALID_ARGUMENT, {"-1"}));
   EXPECT_TRUE(refused_with(codec_options(4, 2, 999), TANDEM_ERROR_INVALID_ARGUMENT, {"999"}));
   tandem_codec_options options = codec_options(4, 2);
@@ -89,11 +89,11 @@ TEST_F(BadCodec, ReservedOptionsOfTools) {
   const Codec good = make_codec(4, 2);
   tandem_kernel_text_options text = {};
   text.struct_bytes = sizeof text;
-  text.reserved = 9;
+  text.device = 9;
   tandem_kernel_text_info info = {};
   info.struct_bytes = sizeof info;
-  EXPECT_TRUE(refused(tandem_kernel_text(good.get(), &text, nullptr, 0, &info), TANDEM_ERROR_UNSUPPORTED,
-                      {"tandem_kernel_text_options.reserved is 9"}));
+  EXPECT_TRUE(refused(tandem_kernel_text(good.get(), &text, nullptr, 0, &info), TANDEM_ERROR_INVALID_ARGUMENT,
+                      {"device 9 does not exist"}));
   const char *workers[] = {"cpu:4x0.3", nullptr};
   tandem_simulate_options simulated = {};
   simulated.struct_bytes = sizeof simulated;
@@ -350,6 +350,35 @@ TEST(BadContext, NullPointersAndSizes) {
 
 // ---- operations
 
+// One NULL among a stripe's pointers, at every place of codes of every size up to 9+6: found, named, nothing written.
+TEST(BadPlan, EachNullShard) {
+  constexpr std::size_t kBytes = 64;
+  const Context context = make_context();
+  std::vector<std::uint8_t> byte(15 * kBytes, 0x5a);
+  tandem_plan_options options = {};
+  options.struct_bytes = sizeof options;
+  tandem_plan_arguments arguments = {};
+  arguments.struct_bytes = sizeof arguments;
+  arguments.shard_bytes = kBytes;
+  for (unsigned k = 1; k <= 9; ++k) {
+    for (unsigned m = 1; m <= 6; ++m) {
+      const Codec codec = make_codec(k, m);
+      tandem_plan *plan = nullptr;
+      ASSERT_EQ(tandem_plan_create(context.get(), codec.get(), &options, &plan), TANDEM_OK);
+      for (unsigned i = 0; i < k + m; ++i) {
+        void *shards[15];
+        for (unsigned s = 0; s < k + m; ++s) shards[s] = s == i ? nullptr : byte.data() + s * kBytes;
+        arguments.shards = shards;
+        const std::string name = i < k ? "data shard " + std::to_string(i) : "parity shard " + std::to_string(i - k);
+        EXPECT_TRUE(refused(tandem_plan_run(plan, &arguments), TANDEM_ERROR_INVALID_ARGUMENT, {name.c_str(), "NULL"}))
+            << k << "+" << m;
+      }
+      tandem_plan_destroy(plan);
+    }
+  }
+  EXPECT_EQ(byte, std::vector<std::uint8_t>(15 * kBytes, 0x5a));
+}
+
 class BadCall : public testing::Test {
  protected:
   static constexpr unsigned kK = 10, kM = 4, kBytes = 20'000;  // 14 * 20,000 > 64 KiB: overlap is looked for
@@ -578,6 +607,10 @@ TEST_F(BadCall, Plans) {
   EXPECT_TRUE(refused_plan(TANDEM_ERROR_INVALID_ARGUMENT, {"10"}));
   options.struct_bytes = 4;
   EXPECT_TRUE(refused_plan(TANDEM_ERROR_INVALID_ARGUMENT, {"4"}));
+  options.wait_for_kernel = 2;
+  EXPECT_TRUE(refused_plan(TANDEM_ERROR_INVALID_ARGUMENT, {"wait_for_kernel is 2"}));
+  options.reserved = 1;
+  EXPECT_TRUE(refused_plan(TANDEM_ERROR_UNSUPPORTED, {"reserved"}));
   const Bytes all_but_one = [] {
     Bytes flags(kK + kM, 1);
     flags[0] = 0;

@@ -1,11 +1,17 @@
 // Every allocation of the library fails once: the call says OUT_OF_MEMORY and has written nothing, and the next one
 // works.
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <optional>
 #include <thread>
 #include <tuple>
 
 #include "tests/support/api.hpp"
 #include "tests/support/failing_memory.hpp"
+#include "tests/support/slice.hpp"
 
 namespace tandem::test {
 namespace {
@@ -16,10 +22,14 @@ constexpr long kMostAllocations = 20'000;
 // Calls with 0, 1, 2, ... allocations allowed until one call gets by without a failing allocation. A call in between
 // may still succeed, where the library does without (a worker thread less). `prepare` runs before each, `check` after
 // each, with whether it succeeded. `fresh_thread`: each call on a thread of its own, which has nothing in its caches.
+// `one_in`: a random one of so many allocations fails, each of them in `make test-all`.
 void fail_each_allocation(bool fresh_thread, const std::function<tandem_status()> &call,
-                          const std::function<void()> &prepare, const std::function<void(bool ok)> &check) {
+                          const std::function<void()> &prepare, const std::function<void(bool ok)> &check,
+                          unsigned one_in = 1) {
   unsigned refusals = 0;
-  for (long allowed = 0; allowed < kMostAllocations; ++allowed) {
+  Slice slice(one_in);
+  for (long allowed = static_cast<long>(slice.first()); allowed < kMostAllocations;
+       allowed += static_cast<long>(slice.step())) {
     prepare();
     tandem_status status = -1;
     bool message_is_there = true;
@@ -91,6 +101,135 @@ TEST(OutOfMemory, CreateObjects) {
         ASSERT_EQ(shards[0] != nullptr, ok);
         tandem_shards_free(shards[0]);
       });
+}
+
+// A context reads its tuning file, and writes its timeline when it ends: without memory it is refused, or goes without.
+TEST(OutOfMemory, FilesOfAContext) {
+  const std::string name =
+      (std::filesystem::temp_directory_path() / ("tandem-memory-" + std::to_string(getpid()))).string();
+  const std::string tuning = name + "-tuning.json", timeline = name + "-timeline.json";
+  std::ofstream(tuning) << R"({"tandem_tuning": 1, "more": [[1, {"a": [2, 3.5, -1]}], null, true],
+    "entries": [{"backend": "cpu", "vendor": "a vendor with a long name", "device": "one", "driver": "d",
+      "kernel_hash": "0123456789abcdef", "operation": "encode", "k": 10, "m": 4, "values": {"chunk_bytes": 65536},
+      "bytes_per_second": 1e9, "default_bytes_per_second": 5, "shard_bytes": 1, "repeats": 1,
+      "date": "2025-11-21T16:55:20Z"}, {}],
+    "speeds": [{"machine": "m"}]})";
+  tandem_context_options options = context_options();
+  options.tuning_file = tuning.c_str();
+  std::string heard;
+  options.log_user = &heard;
+  options.log_callback = [](void *user, std::int32_t, const char *text) { *static_cast<std::string *>(user) += text; };
+  tandem_context *context = nullptr;
+  fail_each_allocation(
+      false, [&] { return tandem_context_create(&options, &context); }, [&] { context = nullptr; },
+      [&](bool ok) {
+        ASSERT_EQ(context != nullptr, ok);
+        tandem_context_destroy(context);
+      });
+  EXPECT_NE(heard.find("2 of 3 entries make no sense"), std::string::npos) << heard;
+
+  options.timeline_file = timeline.c_str();
+  Random random(kSeed + 2);
+  Stripe stripe(random, 4, 2, 100'000);
+  const Codec codec = make_codec(4, 2);
+  for (long allowed = 0, failed = 1; failed != 0; ++allowed) {
+    Context used = make_context(options);
+    ASSERT_EQ(tandem_encode(used.get(), codec.get(), stripe.data(), stripe.parity(), stripe.shard_bytes()), TANDEM_OK);
+    failed_allocations.store(0);
+    allowed_allocations.store(allowed);
+    tandem_context_destroy(used.release());
+    allowed_allocations.store(-1);
+    failed = failed_allocations.load();
+    ASSERT_LT(allowed, kMostAllocations);
+    ASSERT_TRUE(allowed != 0 || failed != 0) << "no allocation failed: this proves nothing";
+  }
+  EXPECT_GT(std::filesystem::file_size(timeline), 500u);
+  std::filesystem::remove(tuning);
+  std::filesystem::remove(timeline);
+}
+
+// A code of as many shards as GF(2^16) has elements: the codec, the set-up of an encode and of a decode of half the
+// data, and these themselves. What was refused has written nothing and keeps no memory.
+TEST(OutOfMemory, ACodeOf65536Shards) {
+  constexpr unsigned kHalf = 32768;
+  constexpr std::size_t kBytes = 64;
+  tandem_codec_options options = codec_options(kHalf, kHalf, TANDEM_MATRIX_LEOPARD16);
+  options.field = TANDEM_FIELD_GF16;
+  Random random(kSeed + 3);
+  Bytes all = random.bytes(2 * kHalf * kBytes), before;
+  std::vector<void *> shards;
+  Bytes present(2 * kHalf, 1);
+  for (unsigned i = 0; i < 2 * kHalf; ++i) {
+    shards.push_back(all.data() + i * kBytes);
+    present[i] = i >= kHalf || i % 2 != 0;
+  }
+  {
+    const Codec codec = make_codec(options);
+    ASSERT_EQ(tandem_encode(make_context().get(), codec.get(), shards.data(), shards.data() + kHalf, kBytes),
+              TANDEM_OK);
+  }
+  const Bytes truth = all;
+
+  Context context;
+  Codec codec;
+  tandem_plan *plan = nullptr;
+  long live_before = 0;
+  std::optional<long> kept;  // by the first call, on its way: tables of the process
+  const auto begin = [&] {
+    live_before = live_allocations.load();
+    context = make_context(TANDEM_EXECUTOR_PTHREAD, 2);
+    codec = make_codec(options);
+    plan = nullptr;
+    before = all;
+  };
+  const auto end = [&](bool ok) {
+    ASSERT_TRUE(all == (ok ? truth : before)) << "something was written";
+    tandem_plan_destroy(plan);
+    context.reset();
+    codec.reset();
+    const long more = live_allocations.load() - live_before;
+    if (kept) {
+      ASSERT_LE(more, 0) << "allocations are still there";
+    }
+    kept = more;
+  };
+
+  tandem_codec *made = nullptr;
+  fail_each_allocation(
+      true, [&] { return tandem_codec_create(&options, &made); },
+      [&] {
+        begin();
+        made = nullptr;
+      },
+      [&](bool ok) {
+        ASSERT_EQ(made != nullptr, ok);
+        tandem_codec_destroy(made);
+        end(true);
+      });
+  for (const bool decodes : {false, true}) {
+    tandem_plan_options plan_options = {};
+    plan_options.struct_bytes = sizeof plan_options;
+    plan_options.operation = decodes ? TANDEM_OPERATION_DECODE : TANDEM_OPERATION_ENCODE;
+    plan_options.present = decodes ? present.data() : nullptr;
+    fail_each_allocation(
+        true, [&] { return tandem_plan_create(context.get(), codec.get(), &plan_options, &plan); }, begin,
+        [&](bool ok) {
+          ASSERT_EQ(plan != nullptr, ok);
+          end(true);
+        });
+    fail_each_allocation(
+        true,
+        [&] {
+          return decodes ? tandem_decode(context.get(), codec.get(), shards.data(), present.data(), kBytes)
+                         : tandem_encode(context.get(), codec.get(), shards.data(), shards.data() + kHalf, kBytes);
+        },
+        [&] {
+          for (unsigned i = 0; i < 2 * kHalf; ++i)
+            if (decodes ? !present[i] : i >= kHalf) std::memset(shards[i], 0xd7, kBytes);
+          begin();
+        },
+        end, 4);
+  }
 }
 
 // Registered or not at all: what failed can be tried again.

@@ -25,6 +25,68 @@ class Plans : public testing::TestWithParam<int32_t> {
 INSTANTIATE_TEST_SUITE_P(Executors, Plans, testing::ValuesIn(executors()),
                          [](const auto &test) { return "executor" + std::to_string(test.param); });
 
+// Wide codes through the C API: what a plan says about its technique, the bytes of every operation, and the suspect of
+// a verify.
+TEST(WidePlans, TechniquesGiveTheSameBytes) {
+  Random random(kSeed + 50);
+  const unsigned k = 40, m = 12;
+  Codec codec = make_codec(k, m);
+  for (const char *technique : {"", "matrix", "transform"}) {
+    auto options = context_options(TANDEM_EXECUTOR_PTHREAD, 2);
+    options.technique = technique;
+    const Context context = make_context(options);
+    for (const std::size_t bytes : {64, 5'001, 60'000}) {
+      Stripe stripe(random, k, m, bytes);
+      Bytes present(k + m, 1);
+      for (const unsigned lost : {0u, 3u, 4u, 5u, 11u, 39u, 41u, 44u, 51u}) present[lost] = 0;
+      const Plan encode = make_plan(context.get(), codec.get(), TANDEM_OPERATION_ENCODE);
+      const Plan verify = make_plan(context.get(), codec.get(), TANDEM_OPERATION_VERIFY);
+      const Plan decode = make_plan(context.get(), codec.get(), TANDEM_OPERATION_DECODE, present.data());
+      if (*technique != 0) {
+        for (const Plan *plan : {&encode, &verify, &decode}) {
+          tandem_plan_info info = {};
+          info.struct_bytes = sizeof info;
+          ASSERT_EQ(tandem_plan_query(plan->get(), &info), TANDEM_OK);
+          const std::string wanted = std::string(technique) == "matrix" ? "matrix"
+                                     : plan == &decode                  ? "syndromes, "
+                                                                        : "transform";
+          EXPECT_EQ(std::string(info.technique).substr(0, wanted.size()), wanted);
+          EXPECT_EQ(std::string(info.technique_out_of_cache).substr(0, wanted.size()), wanted);
+        }
+      }
+      auto arguments = arguments_of(stripe);
+      const auto parity = stripe.shards;
+      for (unsigned i = k; i < k + m; ++i) std::fill(stripe.shards[i].begin(), stripe.shards[i].end(), 0);
+      ASSERT_EQ(tandem_plan_run(encode.get(), &arguments), TANDEM_OK) << tandem_last_error_message();
+      ASSERT_EQ(stripe.shards, parity) << technique << ", " << bytes;
+      for (unsigned i = 0; i < k + m; ++i)
+        if (present[i] == 0) std::fill(stripe.shards[i].begin(), stripe.shards[i].end(), 0xee);
+      ASSERT_EQ(tandem_plan_run(decode.get(), &arguments), TANDEM_OK) << tandem_last_error_message();
+      ASSERT_EQ(stripe.shards, parity) << technique << ", " << bytes;
+      tandem_verify_result result = {};
+      result.struct_bytes = sizeof result;
+      arguments.verify_result = &result;
+      stripe.shards[17][bytes / 2] ^= 5;
+      ASSERT_EQ(tandem_plan_run(verify.get(), &arguments), TANDEM_OK) << tandem_last_error_message();
+      EXPECT_EQ(result.consistent, 0);
+      EXPECT_EQ(result.suspect_shard, 17u) << technique;  // confirmed by a matrix, whatever the technique
+      stripe.shards[17][bytes / 2] ^= 5;
+    }
+    // A narrow code has no transform.
+    const Codec narrow = make_codec(10, 4);
+    auto plan_options = tandem_plan_options();
+    plan_options.struct_bytes = sizeof plan_options;
+    tandem_plan *plan = nullptr;
+    const tandem_status status = tandem_plan_create(context.get(), narrow.get(), &plan_options, &plan);
+    EXPECT_EQ(status, std::string(technique) == "transform" ? TANDEM_ERROR_UNSUPPORTED : TANDEM_OK);
+    tandem_plan_destroy(plan);
+  }
+  auto unknown = context_options(TANDEM_EXECUTOR_SERIAL, 1);
+  unknown.technique = "magic";
+  tandem_context *context = nullptr;
+  EXPECT_EQ(tandem_context_create(&unknown, &context), TANDEM_ERROR_INVALID_ARGUMENT);
+}
+
 TEST_P(Plans, EveryOperation) {
   Random random(kSeed);
   const unsigned k = 7, m = 3;

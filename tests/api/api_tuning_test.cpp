@@ -230,7 +230,7 @@ TEST_F(Tuning, FreshStartsAndClocks) {
   EXPECT_NE(std::string(tandem_last_error_message()).find("with the range given for tile_bytes"), std::string::npos);
 
   std::string text = text_of(file_);
-  for (std::size_t at; (at = text.find("\"date\": \"20")) != std::string::npos;) text.replace(at, 11, "\"date\":\"99");
+  for (std::size_t at; (at = text.find("\"date\":\"20")) != std::string::npos;) text.replace(at, 10, "\"date\":\"99");
   std::ofstream(file_, std::ios::binary) << text;
   ASSERT_STREQ(std::string(entries(file_)[0].date).substr(0, 2).c_str(), "99");
   options_.ranges = ranges_;
@@ -258,13 +258,13 @@ TEST_F(Tuning, BadFilesAreIgnoredWithAWarning) {
   EXPECT_NE(with(other).find("WARNING tuning file " + file_ + ": it is of version 9"), std::string::npos);
   EXPECT_EQ(tune(), TANDEM_ERROR_UNSUPPORTED);
   other = whole;
-  for (std::size_t at; (at = other.find("\"vendor\": \"")) != std::string::npos;)
-    other.replace(at, 11, "\"vendor\":\"Other ");
+  for (std::size_t at; (at = other.find("\"vendor\":\"")) != std::string::npos;)
+    other.replace(at, 10, "\"vendor\": \"Other ");
   EXPECT_NE(with(other).find("none of its 2 entries was measured on"), std::string::npos) << heard_;
   EXPECT_NE(heard_.find("WARNING"), std::string::npos);
   // Of another backend alone: no news for the CPU, unless the file was named.
-  for (std::size_t at; (at = other.find("\"backend\": \"cpu\"")) != std::string::npos;)
-    other.replace(at, 16, "\"backend\":\"opencl\"");
+  for (std::size_t at; (at = other.find("\"backend\":\"cpu\"")) != std::string::npos;)
+    other.replace(at, 15, "\"backend\":\"opencl\"");
   EXPECT_NE(with(other).find("none of its 2 entries was measured on"), std::string::npos) << heard_;
   setenv("XDG_DATA_HOME", folder_.c_str(), 1);
   unsetenv("TANDEM_TUNING");

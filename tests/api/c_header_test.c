@@ -1,6 +1,7 @@
 /* The headers stand alone, in C11 and in C++17, and a C program codes with them. Compiled as both. */
 #include "tandem/tandem.h"
 
+#include "tandem/device.h"
 #include "tandem/files.h"
 #include "tandem/tools.h"
 
@@ -29,6 +30,8 @@ ASSERT_STATIC(offsetof(tandem_autotune_result, struct_bytes) == 0, "results star
 ASSERT_STATIC(offsetof(tandem_simulate_options, struct_bytes) == 0, "options start with their size");
 ASSERT_STATIC(offsetof(tandem_simulate_result, struct_bytes) == 0, "results start with their size");
 ASSERT_STATIC(offsetof(tandem_autotune_progress, struct_bytes) == 0, "what callbacks get starts with its size");
+
+ASSERT_STATIC(sizeof(tandem_device_stripe) == 40, "what compiled programs lay out");
 
 static int failures = 0;
 

@@ -353,8 +353,14 @@ class VerifyOnDevice : public testing::Test {
     options.driver = driver_.table();
     options.generate = fake_cuda_generate;
     context_ = context_of(gpu::make_backend(options, base::Log()));
-    plan_ = make_plan(context_.get(), make_codec(kK, kM).get(), TANDEM_OPERATION_VERIFY, nullptr, nullptr, 0,
-                      TANDEM_MEMORY_CUDA);
+    tandem_plan_options plan = {};
+    plan.struct_bytes = sizeof plan;
+    plan.operation = TANDEM_OPERATION_VERIFY;
+    plan.memory = TANDEM_MEMORY_CUDA;
+    plan.wait_for_kernel = 1;
+    tandem_plan *made = nullptr;
+    EXPECT_EQ(tandem_plan_create(context_.get(), make_codec(kK, kM).get(), &plan, &made), TANDEM_OK);
+    plan_.reset(made);
     stripe_.shards[3][1234] ^= 1;
     for (const Bytes &shard : stripe_.shards) {
       memory_.push_back(driver_.allocate(kShardBytes));

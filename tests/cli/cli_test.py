@@ -136,7 +136,7 @@ class Command(unittest.TestCase):
                 self.assertGreater(total.get("cpu", 0), 0, (policy, name, total))
                 if name == "decode":
                     self.assertEqual(self.read(self.output), self.content)
-            self.ok("verify", self.shards, *flags)
+            self.ok("verify", self.shards)
             # The parity is what the CPU needs to find the data again.
             for index in (1, 4, 6, 9):
                 os.remove(self.shard(index))
@@ -192,6 +192,81 @@ class Command(unittest.TestCase):
         for more in (("--executor", "serial"), ("--threads", 1), ("--resource", "cpu=1")):
             self.ok("decode", self.shards, "-o", self.output, "--force", *more)
             self.assertEqual(self.read(self.output), self.content)
+
+    def test_techniques_write_the_same_bytes(self):
+        with open(self.source, "r+b") as file:
+            file.truncate(600_001)
+        content = self.content[:600_001]
+        # What one technique encodes and repairs, the other decodes and repairs: to the same files.
+        for one, other in (("matrix", "transform"), ("transform", "matrix")):
+            self.ok("encode", self.source, "-k", 32, "-m", 32, "--block-bytes", "4k", "-o", self.shards, "--force", "--technique", one)
+            files = {index: self.read(self.shard(index)) for index in range(64)}
+            self.ok("verify", self.shards)
+            for lost in (range(0, 40, 2), range(20, 52)):
+                for index in lost:
+                    os.remove(self.shard(index))
+                for technique in (one, other):
+                    self.ok("decode", self.shards, "-o", self.output, "--force", "--technique", technique)
+                    self.assertEqual(self.read(self.output), content)
+                self.ok("repair", self.shards, "--technique", other)
+                for index in lost:
+                    self.assertEqual(self.read(self.shard(index)), files[index], f"{index}, {one}, {other}")
+        for technique in ("matrix", "transform"):
+            run = json.loads(self.ok("bench", "-k", 32, "-m", 32, "--size", "256KiB", "--technique", technique, "--repeats", 1,
+                                     "--seconds", 0.001, "--json").stdout)
+            self.assertEqual(len(run["results"]), 1)
+
+    def test_a_technique_that_does_not_exist_is_refused(self):
+        narrow, leopard, dense = ("-k", 4, "-m", 2), ("-k", 20, "-m", 10, "--matrix", "leopard16"), ("-k", 9, "-m", 3, "--matrix", "par2")
+        encode, bench = ("encode", self.source, "-o", self.shards), ("bench", "--repeats", 1, "--seconds", 0.001)
+        for code, technique, words in ((narrow, "transform", b"from 4 shards to 2"), (leopard, "matrix", b"have a transform only"),
+                                       (dense, "transform", b"GF(2^16) has none")):
+            for command in (encode, bench) if code == narrow else (encode,):
+                done = self.ok(*command, *code, "--technique", technique, status=2)
+                self.assertIn(words, done.stderr)
+                self.assertEqual(len(done.stderr.splitlines()), 1)
+                self.assertFalse(os.path.exists(self.shards))
+        self.ok(*encode, *narrow, "--technique", "fast", status=2)
+        done = self.ok(*encode, *narrow, "--technique", "matrix", "--backend", "opencl:0:0", status=2)
+        self.assertIn(b"technique matrix has no effect", done.stderr)
+        # A set of a narrow code is there: nothing of it is changed or decoded.
+        self.ok(*encode, *narrow)
+        os.remove(self.shard(1))
+        before = sorted(os.listdir(self.shards))
+        for command in (("decode", self.shards, "-o", self.output), ("repair", self.shards)):
+            done = self.ok(*command, "--technique", "transform", status=2)
+            self.assertIn(b"technique transform", done.stderr)
+        self.assertEqual(sorted(os.listdir(self.shards)), before)
+        self.assertFalse(os.path.exists(self.output))
+
+    def test_codes_and_lengths_beyond_the_limits(self):
+        encode = ("encode", self.source, "-o", self.shards)
+        for code, words in (
+            (("-k", 250, "-m", 7), ("250", "7", "256")),
+            (("-k", 4294967295, "-m", 4294967295), ("4294967295",)),
+            (("-k", 65000, "-m", 600, "--matrix", "leopard16"), ("65000", "600")),
+            (("-k", 0, "-m", 2), ("k = 0",)),
+            (("-k", 29, "-m", 4, "--matrix", "liberasurecode-rs-vand"), ("33", "32")),
+            (("-k", 10, "-m", 4, "--matrix", "par2"), ("k = 10", "m = 4")),
+        ):
+            done = self.ok(*encode, *code, status=2)
+            for word in words:
+                self.assertIn(word, done.stderr.decode(), code)
+            self.assertEqual(len(done.stderr.splitlines()), 1)
+            self.assertFalse(os.path.exists(self.shards))
+        for block in (65, 130, 65537):
+            done = self.ok(*encode, "-k", 20, "-m", 10, "--matrix", "leopard16", "--block-bytes", block, status=2)
+            self.assertIn(f"block_bytes is {block}; it is a multiple of 64", done.stderr.decode())
+        # Content of any length: the last stripe is filled up.
+        for matrix in ("leopard16", "reed-solomon-simd", "par2", "liberasurecode-rs-vand"):
+            for size in (1, 63, 129, 5 * 4080 + 1):
+                with open(self.source, "wb") as file:
+                    file.write(self.content[:size])
+                self.ok(*encode, "-k", 5, "-m", 3, "--matrix", matrix, "--block-bytes", "4k", "--force")
+                for index in (0, 2, 6):
+                    os.remove(self.shard(index))
+                self.ok("decode", self.shards, "-o", self.output, "--force")
+                self.assertEqual(self.read(self.output), self.content[:size])
 
     def test_devices_tell_from_which_size_on_they_pay(self):
         file = self.path("tuning.json")
@@ -521,6 +596,48 @@ class Command(unittest.TestCase):
             self.assertEqual(len(done.stderr.splitlines()), 1)
             self.assertEqual(done.stdout, b"")
 
+    def test_techniques_of_kernels(self):
+        kernels = json.loads(self.ok("devices", "--json").stdout)["kernels"]
+        for kernel in kernels:
+            if not kernel["available"]:
+                done = self.ok("devices", "--kernel", kernel["name"], status=2)
+                self.assertIn(b"this CPU runs: ", done.stderr)
+                continue
+            ways = json.loads(self.ok("devices", "--kernel", kernel["name"], "--json").stdout)["techniques"]
+            for column in ("in_cache", "out_of_cache"):
+                encode = {(way["k"], way["m"]): way for way in ways if way["operation"] == "encode" and way["used_" + column]}
+                self.assertEqual(encode[10, 4]["technique"], "matrix")
+                self.assertEqual(encode[128, 32]["technique"], "transform")
+                decode = [way for way in ways if (way["k"], way["m"], way.get("lost")) == (128, 128, 128)]
+                self.assertEqual([way["technique"] for way in decode], ["matrix", "syndromes, matrix", "syndromes, transform"])
+                self.assertEqual([way["used_" + column] for way in decode], [False, False, True])
+                self.assertEqual(min(way["cost_" + column] for way in decode), decode[2]["cost_" + column])
+        one = self.ok("devices", "--kernel", "scalar", "-k", 20, "-m", 4).stdout.decode()
+        self.assertEqual(sum(line.startswith("20+4") for line in one.splitlines()), 6)  # encode 2, decode of 2 shards 1, of 4 shards 3
+        wide = json.loads(self.ok("devices", "--kernel", "scalar", "-k", 300, "-m", 100, "--matrix", "leopard16", "--json").stdout)
+        self.assertEqual({way["technique"] for way in wide["techniques"]}, {"transform"})
+        self.assertIn(b"this CPU runs: ", self.ok("devices", "--kernel", "nonsense", status=2).stderr)
+        self.assertIn(b"--text is of device kernels", self.ok("devices", "--kernel", "scalar", "--text", "host", status=2).stderr)
+
+    def test_bench_names_the_technique(self):
+        def bench(*more):
+            return json.loads(self.ok("bench", "--seconds", "0.01", "--repeats", 1, "--size", "512KiB", *more, "--json").stdout)
+
+        for technique in ("matrix", "transform"):
+            results = bench("-k", 32, "-m", 8, "--operation", "encode,verify", "--technique", technique)["results"]
+            self.assertEqual([each["technique"] for each in results], [technique] * 2)
+        decode = bench("-k", 32, "-m", 8, "--operation", "decode", "--technique", "transform")["results"][0]
+        self.assertTrue(decode["technique"].startswith("syndromes, "), decode["technique"])
+        wide = bench("-k", 32, "-m", 8, "--matrix", "leopard16")
+        self.assertEqual(wide["results"][0]["technique"], "transform")
+        self.assertIsNone(wide["peer"])
+        self.assertNotIn("peer", wide["results"][0])
+        self.assertIn(b"GF(2^16)", self.ok("bench", "--matrix", "leopard16", "--peer", "libisal.so.2", status=2).stderr)
+        both = bench("-k", 20, "-m", 4, "--matrix", "leopard16,isal-cauchy")  # a peer, if there is one, for the second
+        self.assertNotIn("peer", both["results"][0])
+        self.assertIn("roof", both["results"][0])
+        self.assertEqual("peer" in both["results"][1], both["peer"] is not None)
+
     def test_kernel_texts(self):
         report = json.loads(self.ok("devices", "--kernel", "-k", 10, "-m", 4, "--json").stdout)
         kernels = {(each["technique"], each["operation"]): each for each in report["kernels"]}
@@ -536,6 +653,15 @@ class Command(unittest.TestCase):
                 self.assertEqual(text.count(b"{"), text.count(b"}"))
         self.assertIn(b"FINISH(2, OUTPUT(2)", self.ok("devices", "--kernel", "-k", 5, "-m", 3, "--text", "host").stdout)
         self.assertIn(b"2-INPUT OPS", self.ok("devices", "--kernel").stdout)
+        built_in = {each.pop("device"): each for each in report["built_in"]}
+        self.assertEqual(list(built_in), ["nvidia", "amd", "intel", "gpu", "cpu"])
+        self.assertEqual({name: each["element_bytes"] for name, each in built_in.items()},
+                         {"nvidia": 8, "amd": 8, "intel": 4, "gpu": 8, "cpu": 64})  # fmt: skip
+        for arguments, size in (((), 8), (("--vendor", "intel"), 4), (("--vendor", "cpu"), 64), (("-k", 64), 8)):
+            text = self.ok("devices", "--kernel", "--text", "opencl", *arguments).stdout
+            self.assertIn(b"#define ELEMENT_BYTES %d\n" % size, text)
+        self.assertIn(b"#define ELEMENT_BYTES 4\n", self.ok("devices", "--kernel", "--text", "cuda", "-k", 64).stdout)
+        self.ok("devices", "--kernel", "--vendor", "cray", status=2)
         self.ok("devices", "-k", 4, status=2)  # means nothing without --kernel
         self.assertIn(b"without rows", self.ok("devices", "--kernel", "-m", 0, status=2).stderr)
         self.assertIn(b"element_bytes is 5", self.ok("devices", "--kernel", "--element-bytes", 5, status=2).stderr)
@@ -722,7 +848,7 @@ class Command(unittest.TestCase):
     def test_a_resource_that_no_task_holds(self):
         encode = ("encode", self.source, "-k", 2, "-m", 1, "-o", self.shards)
         self.encode()
-        for command in (encode + ("--force",), ("decode", self.shards, "-o", self.output), ("verify", self.shards),
+        for command in (encode + ("--force",), ("decode", self.shards, "-o", self.output),
                         ("repair", self.shards), ("bench", "--size", "64KiB", "--seconds", "0.01", "--peer", "none")):
             for flag, name in (("cpus=1", "cpus"), ("gpu=1", "gpu"), ("cpu=1,widgets=2", "widgets")):
                 done = self.ok(*command, "--backend", "cpu", "--resource", flag, status=2)
@@ -731,7 +857,13 @@ class Command(unittest.TestCase):
         self.assertIn(b"on backend opencl tasks hold gpu,opencl_mib", done.stderr)
         done = self.ok(*encode, "--backend", "hybrid", "--resource", "widgets=1", status=2)
         self.assertIn(b"tasks hold cpu,gpu,pinned_mib,opencl_mib,cuda_mib", done.stderr)
-        self.ok("verify", self.shards, "--backend", "hybrid", "--resource", "cpu=1", "--resource", "gpu=1,pinned_mib=64")
+        self.ok("decode", self.shards, "-o", self.output, "--backend", "hybrid", "--resource", "cpu=1", "--resource", "gpu=1,pinned_mib=64")
+
+    def test_verify_codes_nothing(self):
+        self.encode()
+        self.ok("verify", self.shards, "--threads", 1)
+        for flag in ("--backend=cpu", "--kernel=scalar", "--technique=matrix", "--executor=serial", "--resource=cpu=1", "--policy=free"):
+            self.assertIn(flag.split("=")[0].encode(), self.ok("verify", self.shards, flag, status=2).stderr)
 
     def test_a_full_device_is_an_error(self):
         self.encode()
@@ -867,6 +999,8 @@ class Command(unittest.TestCase):
             self.assertEqual([entry["amount"] for entry in result["entries"] if entry["kind"] == "budget"], [1])
         names = [device["name"] for device in json.loads(self.ok("devices", "--json").stdout)["devices"]]
         if "opencl:0:0" in names:
+            alone = json.loads(self.ok("bench", "--backend", "opencl:0:0", "--size", "64KiB", "--seconds", "0.01", "--repeats", 1, "--peer", "none", "--json").stdout)
+            self.assertEqual([each["size_bytes"] for each in alone["results"]], [64 << 10])
             small = ("bench", "hybrid", *self.QUICK, "--size", "1MiB", "--resource", "pinned_mib=1")
             self.assertIn(b"pinned_mib", self.ok(*small, status=2).stderr)  # its staging needs more
         else:
@@ -1030,6 +1164,61 @@ class Command(unittest.TestCase):
         self.assertFalse(os.path.exists(self.shards))
         self.assertEqual(encode(50, 500).returncode, 0)
         self.assertEqual(len(os.listdir(self.shards)), 80)
+
+    def test_more_than_256_shards(self):
+        with open(self.source, "wb") as file:
+            file.write(self.content[:200_001])
+        code = ("-k", 1000, "-m", 24, "--matrix", "leopard16", "--name", "wide", "--block-bytes", 128, "--no-sync")
+        done = self.ok("encode", self.source, "-k", 1000, "-m", 24, "-o", self.shards, status=2)
+        self.assertIn(b"256", done.stderr)
+        done = self.ok("encode", self.source, "-k", 4000, "-m", 97, *code[4:], "-o", self.path("d{i}"), status=2)
+        self.assertIn(b"k + m at most 4096", done.stderr)
+        self.assertEqual(os.listdir(self.root), ["source.bin"])
+        report = json.loads(self.ok("encode", self.source, *code, "-o", self.shards, "--json").stdout)
+        names = [f"wide.{index:03}.tandem" for index in range(1024)]
+        self.assertEqual(report["shards"], [os.path.join(self.shards, name) for name in names])
+        self.assertEqual(sorted(os.listdir(self.shards)), sorted(names))
+        lost = [*range(10), *range(998, 1012)]
+        for index in lost:
+            os.remove(self.shard(index, "wide"))
+        sets = json.loads(self.ok("info", self.shards, "--json").stdout)["sets"]
+        self.assertEqual((sets[0]["shard_count"], sets[0]["enough"], len(sets[0]["files"])), (1000, True, 1000))
+        self.assertIn("\n    10 data ", self.ok("info", self.shards).stdout.decode())
+        report = json.loads(self.ok("verify", self.shards, "--json", status=1).stdout)
+        self.assertEqual(report["missing_shards"], lost)
+        self.ok("decode", self.shards, "-o", self.output)
+        self.assertEqual(self.read(self.output), self.content[:200_001])
+        self.ok("repair", self.shards, "-o", self.path("new{i}"))
+        self.assertEqual(os.listdir(self.path("new1011")), ["wide.1011.tandem"])
+        for first, second in ((1012, 1013), (500, 1014)):
+            os.rename(self.shard(first, "wide"), self.path("x"))
+            os.rename(self.shard(second, "wide"), self.shard(first, "wide"))
+            os.rename(self.path("x"), self.shard(second, "wide"))
+        words = self.ok("verify", self.shards, *[self.path(f"new{index}") for index in lost]).stdout.decode()
+        for index, name in ((1012, 1013), (1013, 1012), (500, 1014), (1014, 500)):
+            self.assertIn(f"{self.shard(name, 'wide')} holds shard {index}", words)
+
+    def test_a_folder_for_each_of_320_shards(self):
+        with open(self.source, "wb") as file:
+            file.write(self.content[:30_001])
+        limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        run = lambda *more: subprocess.run([TANDEM, *map(str, more)], capture_output=True, timeout=120, preexec_fn=limit)
+        folders = [self.path(f"d{index}") for index in range(320)]
+        code = ("-k", 300, "-m", 20, "--matrix", "reed-solomon-simd", "--no-sync")
+        done = run("encode", self.source, *code, "-o", self.path("d{i}"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for index in range(7, 320, 16):
+            shutil.rmtree(folders[index])
+        left = [folder for folder in folders if os.path.exists(folder)]
+        self.assertEqual(len(left), 300)
+        done = run("decode", *left, "-o", self.output)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.read(self.output), self.content[:30_001])
+        done = run("repair", *left, "-o", self.path("d{i}"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([os.listdir(folder) for folder in folders],
+                         [[f"source.bin.{index:03}.tandem"] for index in range(320)])
+        self.ok("verify", *folders)
 
     def test_few_files_for_a_set_that_replaces_another(self):
         """Refused before anything is changed, or done: never found out when the new set counts already."""

@@ -73,6 +73,7 @@ std::vector<BackendMaker> makers() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, BackendConformance, testing::ValuesIn(makers()), maker_name);
+INSTANTIATE_TEST_SUITE_P(Cuda, FormConformance, testing::ValuesIn(makers()), maker_name);
 
 std::vector<CudaMaker> cuda_makers() { return {{"gpu", make_gpu_program, missing()}}; }
 INSTANTIATE_TEST_SUITE_P(Cuda, CudaShards, testing::ValuesIn(cuda_makers()), cuda_maker_name);

@@ -35,6 +35,7 @@ std::vector<BackendMaker> fake_makers() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fake, BackendConformance, testing::ValuesIn(fake_makers()), maker_name);
+INSTANTIATE_TEST_SUITE_P(Fake, FormConformance, testing::ValuesIn(fake_makers()), maker_name);
 
 // A 1 x 1 matrix of one: the output becomes the input.
 struct Copy {

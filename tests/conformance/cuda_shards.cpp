@@ -305,6 +305,54 @@ TEST_P(CudaShards, AGraphOfASubmitIsLaunchedAgainAndAgain) {
   }
 }
 
+// Stripes of one matrix and access go in one launch, whatever their lengths; bytes around the outputs stay.
+TEST_P(CudaShards, ManyStripesInOneLaunch) {
+  const core::Matrix matrix = random_matrix(3, 5);
+  const Stream stream(*program_);
+  for (const char *technique : kTechniques) {
+    const auto backend = gpu::make_backend(program_->options(technique), program_->log());
+    const auto prepared = backend->prepare(matrix);
+    for (const bool is_captured : {false, true}) {
+      std::vector<std::unique_ptr<DeviceStripe>> stripes;
+      std::vector<core::Task> tasks;
+      for (unsigned i = 0; i < 60; ++i) {
+        const std::uint64_t bytes = i == 7 ? program_->large_bytes() : 1 + 97 * i % 5000;
+        stripes.push_back(std::make_unique<DeviceStripe>(
+            *program_, matrix, bytes, [&](unsigned shard) { return i % 2 == 0 ? 0 : (i + shard) % 16; }, i));
+        tasks.push_back(stripes.back()->task(*prepared, Mode::assign, stream.get()));
+      }
+      core::Control control;
+      const std::uint64_t before = backend->kernel_calls();
+      std::unique_ptr<core::Ticket> ticket;
+      // The aligned ones, then the others: a graph here has one kernel.
+      for (const unsigned first : {0u, 1u}) {
+        std::vector<core::Task> half;
+        for (std::size_t i = first; i < tasks.size(); i += 2) half.push_back(tasks[i]);
+        for (std::size_t i = first; i < tasks.size(); i += 2) stripes[i]->expect(Mode::assign);
+        if (is_captured) program_->begin_capture(stream.get());
+        ticket = backend->submit(half, control);
+        ticket->wait();
+        if (is_captured) {
+          program_->end_capture(stream.get());
+          program_->launch_graph(stream.get());
+          program_->synchronize(stream.get());
+        }
+      }
+      EXPECT_EQ(backend->kernel_calls(), before + 2);
+      for (std::size_t i = 0; i < stripes.size(); ++i)
+        ASSERT_TRUE(stripes[i]->is_as_expected(Mode::assign)) << technique << ", stripe " << i;
+      if (is_captured) continue;
+      for (const auto &each : stripes) {
+        each->new_bytes();
+        each->expect(Mode::assign);
+      }
+      backend->submit(tasks, control)->wait();
+      EXPECT_EQ(backend->kernel_calls(), before + 4) << "all together: one launch for each access";
+      for (const auto &each : stripes) ASSERT_TRUE(each->is_as_expected(Mode::assign)) << technique;
+    }
+  }
+}
+
 // More than a plan keeps parts for, on streams of their own and on one; waited for from the last to the first.
 TEST_P(CudaShards, ManyJobsOfOnePlanInFlight) {
   constexpr unsigned kJobs = 12;

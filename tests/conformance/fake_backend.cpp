@@ -21,7 +21,7 @@ using core::Task;
 class FakePrepared final : public core::Prepared {
  public:
   FakePrepared(const core::Operator &what, const FakeScript &script)
-      : Prepared({what.dense(), std::lcm(what.granularity_bytes(), script.granularity_bytes)}),
+      : Prepared({what.form(), std::lcm(what.granularity_bytes(), script.granularity_bytes)}),
         steps(what.expand()),
         reverses_groups(script.reverses_groups) {}
   const std::vector<core::Step> steps;

@@ -1,7 +1,9 @@
 #include "tests/conformance/suite.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <tuple>
@@ -9,8 +11,12 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "core/codec.hpp"
+#include "tests/conformance/forms.hpp"
 #include "tests/conformance/steps.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/reference16.hpp"
+#include "tests/support/slice.hpp"
 #include "tests/support/thinned.hpp"
 
 namespace tandem::test {
@@ -40,13 +46,18 @@ std::size_t whole(std::size_t bytes) { return (bytes + granularity() - 1) / gran
 // One stripe's buffers, and the task on them.
 struct Stripe {
   Stripe(Random &random, core::Backend &backend, const Matrix &coefficients, std::size_t bytes)
-      : matrix(coefficients),
+      : Stripe(random, backend, core::Form(core::Dense{coefficients}), bytes) {}
+  Stripe(Random &random, core::Backend &backend, const core::Form &form, std::size_t bytes)
+      : matrix(core::Operator(form).dense()),
         shard_bytes(whole(bytes)),
-        prepared(backend.prepare(core::Operator(coefficients, granularity()))) {
+        prepared(backend.prepare(core::Operator(form, granularity()))) {
     for (unsigned c = 0; c < matrix.columns(); ++c) inputs.push_back(random.bytes(shard_bytes));
-    for (unsigned r = 0; r < matrix.rows(); ++r) outputs.push_back(random.bytes(shard_bytes));
-    before = outputs;
-    collect();
+    collect(random, matrix.rows());
+  }
+  // Of an operator over GF(2^16): these inputs, and the product that is known.
+  Stripe(Random &random, std::shared_ptr<const core::Prepared> of, const Shards &given, const Shards &right)
+      : shard_bytes(given[0].size()), prepared(std::move(of)), inputs(given), known_product(right) {
+    collect(random, right.size());
   }
   Stripe(const Stripe &) = delete;
   Stripe &operator=(const Stripe &) = delete;
@@ -63,6 +74,7 @@ struct Stripe {
   }
 
   Shards product() const {
+    if (!known_product.empty()) return known_product;
     std::vector<const std::uint8_t *> pointers;
     Shards read = inputs;
     for (Bytes &input : read) {
@@ -73,10 +85,10 @@ struct Stripe {
   }
 
   // What the outputs hold after `mode` on [offset, offset + length), having held `before`.
-  Shards wanted(Mode mode, std::size_t offset, std::size_t length) const {
+  __attribute__((no_sanitize("thread"))) Shards wanted(Mode mode, std::size_t offset, std::size_t length) const {
     Shards want = before;
     const Shards all = product();
-    for (unsigned r = 0; r < matrix.rows(); ++r)
+    for (unsigned r = 0; r < want.size(); ++r)
       for (std::size_t i = offset; i < offset + length; ++i)
         want[r][i] = mode == Mode::accumulate ? static_cast<std::uint8_t>(before[r][i] ^ all[r][i]) : all[r][i];
     return want;
@@ -89,16 +101,18 @@ struct Stripe {
   Matrix matrix;
   std::size_t shard_bytes;
   std::shared_ptr<const core::Prepared> prepared;
-  Shards inputs, outputs, before;
+  Shards inputs, outputs, before, known_product;
   std::vector<const std::byte *> input_pointers;
   std::vector<std::byte *> output_pointers;
   std::vector<Mismatch> mismatches;
 
  private:
-  void collect() {
+  void collect(Random &random, std::size_t rows) {
+    for (std::size_t r = 0; r < rows; ++r) outputs.push_back(random.bytes(shard_bytes));
+    before = outputs;
     for (const Bytes &input : inputs) input_pointers.push_back(reinterpret_cast<const std::byte *>(input.data()));
     for (Bytes &output : outputs) output_pointers.push_back(reinterpret_cast<std::byte *>(output.data()));
-    mismatches.resize(matrix.rows());
+    mismatches.resize(rows);
   }
 };
 
@@ -136,6 +150,32 @@ TEST_P(BackendConformance, AssignAndAccumulate) {
         ASSERT_EQ(stripe.outputs, stripe.wanted(mode, 0, stripe.shard_bytes))
             << rows << " x " << columns << ", " << bytes;
       }
+    }
+  }
+}
+
+// As tandem_encode_stripes and tandem_decode_stripes bring them: devices take those of one matrix together.
+TEST_P(BackendConformance, ManySmallStripesOfAFewMatrices) {
+  Random random(kSeed + 8);
+  std::vector<std::unique_ptr<Stripe>> stripes;
+  std::vector<Task> tasks;
+  for (const Mode mode : {Mode::assign, Mode::accumulate}) {
+    stripes.clear();
+    tasks.clear();
+    for (unsigned i = 0; i < 40; ++i) {
+      const std::size_t bytes = i == 17 ? 70'001 : 1 + random.below(3000);
+      stripes.push_back(std::make_unique<Stripe>(random, *backend_, random_matrix(random, 2 + i % 2, 4), bytes));
+      Stripe &stripe = *stripes.back();
+      if (i >= 4) {  // the matrix of one before it
+        stripe.prepared = stripes[i % 4]->prepared;
+        stripe.matrix = stripes[i % 4]->matrix;
+      }
+      const std::uint64_t offset = std::min<std::uint64_t>(i % 3 * granularity(), stripe.shard_bytes - granularity());
+      tasks.push_back(stripe.range(mode, offset, stripe.shard_bytes - offset));
+    }
+    run(*backend_, tasks);
+    for (unsigned i = 0; i < 40; ++i) {
+      ASSERT_EQ(stripes[i]->outputs, stripes[i]->wanted(mode, tasks[i].offset_bytes, tasks[i].length_bytes)) << i;
     }
   }
 }
@@ -453,6 +493,172 @@ TEST_P(BackendConformance, PreparedOutlivesTheBackend) {
   backend_.reset();
   EXPECT_EQ(prepared->rows(), 4u);
   prepared.reset();
+}
+
+// Every mode on the whole and on a range; the comparison has one wrong byte.
+void check_modes(core::Backend &backend, Stripe &stripe, Random &random) {
+  SCOPED_TRACE(testing::Message() << stripe.shard_bytes << " bytes");
+  for (const Mode mode : {Mode::accumulate, Mode::assign}) {
+    stripe.reset();
+    run(backend, {stripe.task(mode)});
+    ASSERT_EQ(stripe.outputs, stripe.wanted(mode, 0, stripe.shard_bytes));
+  }
+  const std::size_t wrong = random.below(stripe.outputs.size()), at = random.below(stripe.shard_bytes);
+  stripe.outputs[wrong][at] ^= 1;
+  run(backend, {stripe.task(Mode::compare)});
+  for (std::size_t r = 0; r < stripe.outputs.size(); ++r) {
+    ASSERT_EQ(stripe.mismatches[r].byte_count, r == wrong ? 1u : 0u) << "output " << r;
+    ASSERT_EQ(stripe.mismatches[r].first_bytes, r == wrong ? at : Mismatch::kNone);
+  }
+  // The last unit is shorter where the format has a tail.
+  const std::uint64_t grain = stripe.prepared->granularity_bytes(), units = (stripe.shard_bytes + grain - 1) / grain;
+  const std::uint64_t first = random.below(units), count = random.between(1, units - first);
+  const std::size_t offset = first * grain, length = std::min(count * grain, stripe.shard_bytes - offset);
+  for (const Mode mode : {Mode::accumulate, Mode::assign}) {
+    stripe.reset();
+    run(backend, {stripe.range(mode, offset, length)});
+    ASSERT_EQ(stripe.outputs, stripe.wanted(mode, offset, length)) << length << " bytes at " << offset;
+  }
+}
+
+std::uint64_t salt() { return std::hash<std::string>()(BackendConformance::GetParam().name); }
+
+// Codes whose shards share work: every mode, ranges, and lengths beside every width.
+TEST_P(FormConformance, TransformsAndDecodes) {
+  Random random(kSeed + 19);
+  const core::Form forms[] = {
+      transform_of(points_from(0, 16), points_from(16, 8), 8),
+      transform_of(points_from(0, 21), points_from(21, 13), 8),
+      transform_of(points_from(5, 40), points_from(45, 19), 8),
+      transform_of(points_from(40, 12), points_from(3, 30), 16),
+      random_transform(random, 33, 20, 8),
+      random_transform(random, 1, 9, 4),
+      random_transform(random, 40, 50, 32),
+      random_decode(random, 24, 8, 8, 0),
+      random_decode(random, 30, 5, 3, 4),
+      random_decode(random, 12, 17, 17, 3),
+      random_decode(random, 30, 20, 20, 2),
+      random_decode(random, 0, 12, 12, 1),
+  };
+  std::vector<std::size_t> lengths = {1, 4097, kLarge / 8};
+  for (std::size_t around = 64; around <= 8192; around *= 2)
+    lengths.insert(lengths.end(), {around - 1, around, around + 1});
+  Slice slice(18, salt());
+  for (const core::Form &form : forms) {
+    for (const std::size_t bytes : lengths) {
+      if (!slice.takes()) continue;
+      SCOPED_TRACE(testing::Message() << "form " << &form - forms);
+      Stripe stripe(random, *backend_, form, bytes);
+      check_modes(*backend_, stripe, random);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// An operator over GF(2^16), inputs, and the outputs that the slow reference makes of them.
+struct Case16 {
+  std::string name;
+  core::Operator what;
+  Shards inputs, outputs;
+};
+
+// Encodes, decodes of much and of little, and updates of the shards of one stripe; matrices of any shape.
+std::vector<Case16> make_cases16() {
+  std::vector<Case16> cases;
+  Random random(kSeed + 20);
+  const auto spread = [](unsigned shards) { return (std::size_t{300'000} / kThinning / shards + 1) * 2 / 64 * 32 + 2; };
+  struct Code {
+    std::int32_t matrix;
+    const char *name;
+    unsigned k, m;
+  };
+  for (const Code &code :
+       {Code{TANDEM_MATRIX_LEOPARD16, "leopard16", 20, 12}, Code{TANDEM_MATRIX_LEOPARD16, "leopard16", 3, 2},
+        Code{TANDEM_MATRIX_REED_SOLOMON_SIMD, "reed-solomon-simd", 9, 21}, Code{TANDEM_MATRIX_PAR2, "par2", 6, 3},
+        Code{TANDEM_MATRIX_LIBERASURECODE_RS_VAND, "liberasurecode-rs-vand", 7, 4}}) {
+    const unsigned n = code.k + code.m;
+    tandem_codec_options options = {};
+    options.struct_bytes = sizeof options;
+    options.k = code.k;
+    options.m = code.m;
+    options.matrix = code.matrix;
+    options.field = TANDEM_FIELD_GF16;
+    const core::Codec codec(options);
+    const reference16::Rows16 rows = reference16::parity_rows(code.name, code.k, code.m);
+    for (const std::size_t bytes : {std::size_t{2}, std::size_t{30}, std::size_t{62}, std::size_t{64}, std::size_t{66},
+                                    std::size_t{128}, std::size_t{1022}, std::size_t{1090}, spread(n)}) {
+      Shards all;
+      for (unsigned c = 0; c < code.k; ++c) all.push_back(random.bytes(bytes));
+      for (Bytes &each : reference16::apply(code.name, rows, all)) all.push_back(std::move(each));
+      const auto add = [&](const char *what, const core::Application &application) {
+        Case16 added{std::string(code.name) + " " + what, application.what, {}, {}};
+        for (const unsigned i : application.inputs) added.inputs.push_back(all[i]);
+        for (const unsigned i : application.outputs) added.outputs.push_back(all[i]);
+        cases.push_back(std::move(added));
+      };
+      core::ShardSet parity;
+      for (unsigned i = code.k; i < n; ++i) parity.set(i);
+      add("encode", codec.encode(parity));
+      for (const unsigned lost_count : {1u, code.m}) {
+        core::ShardSet present, lost;
+        const std::vector<unsigned> order = random.pick(n, n);
+        for (unsigned i = 0; i < n; ++i) (i < lost_count ? lost : present).set(order[i]);
+        add(lost_count == 1 ? "decode of one" : "decode", *codec.decode(present, lost));
+      }
+      // Of one data shard alone, the others being zero.
+      const auto index = static_cast<unsigned>(random.below(code.k));
+      Case16 update{std::string(code.name) + " update", codec.column(index, parity).what, {all[index]}, {}};
+      reference16::Rows16 column;
+      for (const auto &row : rows) column.push_back({row[index]});
+      update.outputs = reference16::apply(code.name, column, update.inputs);
+      cases.push_back(std::move(update));
+    }
+  }
+  // Matrices in both layouts, with zeros, and larger than the blocks of kernels.
+  for (const auto &[row_count, column_count, bytes] :
+       {std::tuple{5u, 9u, 1090u}, {300u, 3u, 130u}, {2u, 300u, 1022u}}) {
+    for (const char *name : {"leopard16", "custom"}) {
+      const bool is_leopard = name[0] == 'l';
+      core::Matrix16 matrix(row_count, column_count);
+      reference16::Rows16 rows(row_count);
+      Case16 made{std::string(name) + " matrix", core::Matrix(), {}, {}};
+      for (unsigned c = 0; c < column_count; ++c) made.inputs.push_back(random.bytes(bytes));
+      for (unsigned r = 0; r < row_count; ++r) {
+        for (unsigned c = 0; c < column_count; ++c)
+          matrix.at(r, c) = random.chance(10) ? std::uint16_t{0} : static_cast<std::uint16_t>(random.next());
+        rows[r].assign(matrix.row(r).begin(), matrix.row(r).end());
+      }
+      made.what = core::Operator(core::Dense16{is_leopard ? &core::gf16::Field::cantor() : &core::gf16::Field::words(),
+                                               is_leopard ? core::Layout::leopard : core::Layout::words,
+                                               std::make_shared<const core::Matrix16>(std::move(matrix))});
+      made.outputs = reference16::apply(name, rows, made.inputs);
+      cases.push_back(std::move(made));
+    }
+  }
+  return cases;
+}
+
+// A backend that does not take the field says so before it writes anything.
+TEST_P(FormConformance, WideField) {
+  static const std::vector<Case16> cases = make_cases16();
+  Random random(kSeed + 21);
+  Slice slice(12, salt());
+  for (const Case16 &each : cases) {
+    if (!slice.takes()) continue;
+    SCOPED_TRACE(each.name);
+    std::shared_ptr<const core::Prepared> prepared;
+    try {
+      prepared = backend_->prepare(each.what);
+    } catch (const base::Error &error) {
+      ASSERT_FALSE(GetParam().takes_gf16) << error.what();
+      ASSERT_EQ(error.status(), TANDEM_ERROR_UNSUPPORTED);
+      ASSERT_NE(std::string(error.what()).find("GF(2^16)"), std::string::npos) << error.what();
+      continue;
+    }
+    Stripe stripe(random, prepared, each.inputs, each.outputs);
+    check_modes(*backend_, stripe, random);
+    if (HasFatalFailure()) return;
+  }
 }
 
 TEST_P(BackendConformance, TwoBackendsAreIndependent) {

@@ -1,6 +1,7 @@
 // The conformance suite: what core/backend.hpp promises, asked of every backend. A new backend costs a maker and
 //
 //     INSTANTIATE_TEST_SUITE_P(Name, BackendConformance, testing::ValuesIn(my_makers()), maker_name);
+//     INSTANTIATE_TEST_SUITE_P(Name, FormConformance, testing::ValuesIn(my_makers()), maker_name);
 //
 // in a file linked with suite.cpp.
 #pragma once
@@ -23,6 +24,7 @@ struct BackendMaker {
   std::uint64_t granularity_bytes = 1;
   bool reverses_groups = false;  // what it computes from: each group of so many bytes in reverse
   bool takes_any_count = false;  // of inputs and outputs; else it may refuse more than a field has elements
+  bool takes_gf16 = false;       // every form over GF(2^16); else it may refuse
 };
 
 inline std::string maker_name(const testing::TestParamInfo<BackendMaker> &test) { return test.param.name; }
@@ -36,5 +38,8 @@ class BackendConformance : public testing::TestWithParam<BackendMaker> {
 
   std::unique_ptr<core::Backend> backend_;
 };
+
+// The same of operators that are not matrices.
+class FormConformance : public BackendConformance {};
 
 }  // namespace tandem::test

@@ -1,6 +1,7 @@
 // For tests of devices' backends: a stripe with its task, what the log hears, what a call throws.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <mutex>
@@ -63,7 +64,7 @@ struct Work {
     backend.run({&task, 1}, control);
   }
   // Whether the outputs, or what was found in them, are what `mode` leaves.
-  bool is_right(core::Mode mode) const {
+  __attribute__((no_sanitize("thread"))) bool is_right(core::Mode mode) const {
     for (std::size_t r = 0; r < outputs.size(); ++r) {
       std::uint64_t differing = 0;
       for (std::size_t i = 0; i < bytes; ++i) {
@@ -87,6 +88,36 @@ struct Work {
   std::vector<std::byte *> out;
   std::vector<core::Mismatch> mismatches;
 };
+
+// The task cut into tasks that end at these places, as if each were a stripe.
+inline std::vector<core::Task> slices(const core::Task &whole, const std::vector<std::uint64_t> &ends) {
+  std::vector<core::Task> list;
+  std::uint64_t begin = 0;
+  for (const std::uint64_t end : ends) {
+    core::Task &task = list.emplace_back(whole);
+    task.offset_bytes = whole.offset_bytes + begin;
+    task.length_bytes = end - std::exchange(begin, end);
+  }
+  return list;
+}
+
+// The same, `count` of one length.
+inline std::vector<core::Task> slices(const core::Task &whole, unsigned count) {
+  std::vector<std::uint64_t> ends;
+  for (unsigned i = 1; i <= count; ++i) ends.push_back(whole.length_bytes / count * i);
+  return slices(whole, ends);
+}
+
+// Slices from a few bytes to a good part of all, which begin at multiples of 64 or anywhere.
+inline std::vector<core::Task> uneven_slices(const core::Task &whole, bool is_aligned) {
+  Random random(whole.length_bytes);
+  std::vector<std::uint64_t> ends = {whole.length_bytes, whole.length_bytes / 3 / 64 * 64};
+  for (unsigned i = 0; i < 30; ++i) ends.push_back(random.below(whole.length_bytes / 8) / 64 * 64);
+  for (std::uint64_t &end : ends)
+    if (!is_aligned && end != whole.length_bytes) end += end % 61;
+  std::sort(ends.begin(), ends.end());
+  return slices(whole, ends);
+}
 
 inline std::pair<tandem_status, std::string> status_of(const std::function<void()> &body) {
   try {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <openssl/evp.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -13,6 +14,7 @@
 #include "base/error.hpp"
 #include "tandem/tandem.h"
 #include "tests/reference.hpp"
+#include "tests/support/slice.hpp"
 
 namespace tandem::core {
 namespace {
@@ -244,6 +246,35 @@ TEST(MdsLimits, OfCauchyPresetsHoldUpToTheEndOfTheirRange) {
       }
     }
   }
+}
+
+// The natural points of a preset and the scales that one row and one column give describe every cell.
+TEST(NaturalPoints, GiveTheWholeMatrix) {
+  test::Slice slice(20);
+  unsigned presets_with_points = 0;
+  for (const Preset &preset : presets()) {
+    if (preset.points == nullptr) continue;
+    ++presets_with_points;
+    for (unsigned k = 1; k < 256; ++k) {
+      for (const unsigned m : {1u, 2u, 3u, 4u, 256 - k}) {
+        if (k + m > 256 || !slice.takes()) continue;
+        const std::vector<std::uint16_t> points = preset.points(k, m);
+        if (points.empty()) continue;
+        ASSERT_EQ(points.size(), k + m);
+        ASSERT_TRUE(std::is_sorted(points.begin(), points.begin() + k));
+        ASSERT_TRUE(std::is_sorted(points.begin() + k, points.end()));
+        const Matrix matrix = preset.make(k, m);
+        const CauchyForm form = cauchy_form_at(matrix, points);
+        for (unsigned r = 0; r < m; ++r)
+          for (unsigned c = 0; c < k; ++c)
+            ASSERT_EQ(reference::multiply(reference::multiply(matrix.at(r, c), form.scales[c]),
+                                          static_cast<std::uint8_t>(points[k + r] ^ points[c])),
+                      form.scales[k + r])
+                << preset.name << " (" << k << ", " << m << ") at " << r << ", " << c;
+      }
+    }
+  }
+  EXPECT_EQ(presets_with_points, 4u);
 }
 
 TEST(MdsLimits, AreSaidInWordsWhereThereAreAny) {

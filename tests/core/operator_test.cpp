@@ -6,27 +6,54 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "base/error.hpp"
 #include "core/shard_set.hpp"
+#include "tests/conformance/forms.hpp"
 #include "tests/conformance/steps.hpp"
+#include "tests/reference.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/slice.hpp"
 
 namespace tandem::test {
 namespace {
 
+using core::CauchyTransform;
+using core::Element;
 using core::Matrix;
 using core::Operator;
+using core::SyndromeDecode;
 
-// Column c is what the steps make of the c-th unit vector.
+// Column c is what the steps make of the c-th unit vector. All unit vectors at once: input c is row c of the unit
+// matrix.
 Matrix matrix_of(const Operator &what) {
+  Shards inputs(what.input_count(), Bytes(what.input_count()));
+  for (unsigned c = 0; c < what.input_count(); ++c) inputs[c][c] = 1;
+  const Shards outputs = outputs_of(what.expand(), std::move(inputs), what.output_count(), what.input_count());
   Matrix matrix(what.output_count(), what.input_count());
-  for (unsigned c = 0; c < what.input_count(); ++c) {
-    Shards inputs(what.input_count(), Bytes(1));
-    inputs[c][0] = 1;
-    const Shards outputs = outputs_of(what.expand(), std::move(inputs), what.output_count(), 1);
-    for (unsigned r = 0; r < what.output_count(); ++r) matrix.at(r, c) = outputs[r][0];
-  }
+  for (unsigned r = 0; r < what.output_count(); ++r)
+    std::copy(outputs[r].begin(), outputs[r].end(), matrix.row(r).begin());
+  return matrix;
+}
+
+// As the comment of CauchyTransform reads.
+Matrix slow_matrix(const CauchyTransform &form) {
+  static const Bytes inverses = [] {
+    Bytes all(256);
+    for (unsigned a = 0; a < 256; ++a) all[a] = reference::inverse(static_cast<std::uint8_t>(a));
+    return all;
+  }();
+  const auto scale = [](const std::vector<Element> &scales, unsigned i) {
+    return static_cast<std::uint8_t>(scales.empty() ? 1 : scales[i]);
+  };
+  Matrix matrix(static_cast<unsigned>(form.output_points.size()), static_cast<unsigned>(form.input_points.size()));
+  for (unsigned r = 0; r < matrix.rows(); ++r)
+    for (unsigned c = 0; c < matrix.columns(); ++c)
+      matrix.at(r, c) =
+          reference::multiply(reference::multiply(scale(form.output_scales, r), scale(form.input_scales, c)),
+                              inverses[form.output_points[r] ^ form.input_points[c]]);
   return matrix;
 }
 
@@ -42,6 +69,126 @@ TEST(Operator, DenseIsWhatTheStepsSay) {
     EXPECT_EQ(what.dense(), matrix);
     EXPECT_EQ(matrix_of(what), what.dense()) << rows << " x " << columns;
   }
+}
+
+// The data shards at points 0 to k - 1 and all parity shards after them: the rows of fewer parity shards are among
+// these. Every k and group size in `make test-all`.
+TEST(Operator, TransformOfNaturalPointsIsTheCauchyMatrix) {
+  Slice slice(40);
+  unsigned count = 0;
+  for (unsigned group = 1; group <= CauchyTransform::kMostGroupSize; group *= 2) {
+    for (unsigned k = 0; k <= 256; ++k) {
+      if (!slice.takes()) continue;
+      ++count;
+      const Operator what(transform_of(points_from(0, k), points_from(k, 256 - k), group));
+      ASSERT_EQ(what.input_count(), k);
+      ASSERT_EQ(what.output_count(), 256 - k);
+      const Matrix slow = slow_matrix(std::get<CauchyTransform>(what.form()));
+      ASSERT_EQ(what.dense(), slow) << k << " data shards";
+      ASSERT_EQ(matrix_of(what), slow) << k << " data shards, groups of " << group;
+    }
+  }
+  EXPECT_GT(count, 10u);
+}
+
+TEST(Operator, TransformOfAnyPointsAndScales) {
+  Random random(13);
+  for (unsigned trial = 0; trial < 300; ++trial) {
+    const unsigned inputs = static_cast<unsigned>(random.below(trial % 3 == 0 ? 120 : 20));
+    const unsigned outputs = static_cast<unsigned>(random.below(trial % 5 == 0 ? 120 : 20));
+    const Operator what(random_transform(random, inputs, outputs, 1u << trial % 8));
+    const Matrix slow = slow_matrix(std::get<CauchyTransform>(what.form()));
+    ASSERT_EQ(what.dense(), slow) << inputs << " inputs, " << outputs << " outputs";
+    ASSERT_EQ(matrix_of(what), slow) << inputs << " inputs, " << outputs << " outputs, trial " << trial;
+  }
+}
+
+// What a decode computes is held to the code in core_codec_test.cpp; here it is only the composition that its comment
+// describes.
+TEST(Operator, SyndromeDecodeIsItsTwoTransforms) {
+  Random random(14);
+  for (unsigned trial = 0; trial < 100; ++trial) {
+    const unsigned data = static_cast<unsigned>(random.below(60)), chosen = static_cast<unsigned>(random.below(20));
+    const SyndromeDecode form = random_decode(random, data, chosen, static_cast<unsigned>(random.below(20)),
+                                              static_cast<unsigned>(random.below(4)));
+    const Operator what(form);
+    ASSERT_EQ(what.input_count(), data + chosen);
+    ASSERT_EQ(what.output_count(), form.solve.output_points.size());
+    const Matrix syndromes = slow_matrix(form.syndromes), solve = slow_matrix(form.solve);
+    const auto syndrome_of = [&](Element point) {
+      const auto &points = form.syndromes.output_points;
+      const auto found = std::find(points.begin(), points.end(), point);
+      return found == points.end() ? UINT32_MAX : static_cast<unsigned>(found - points.begin());
+    };
+    Matrix slow(what.output_count(), data + chosen);
+    for (unsigned r = 0; r < slow.rows(); ++r) {
+      for (unsigned i = 0; i < chosen; ++i) {
+        const unsigned syndrome = syndrome_of(form.solve.input_points[i]);
+        for (unsigned c = 0; c < data; ++c)
+          slow.at(r, c) ^= reference::multiply(solve.at(r, i), syndromes.at(syndrome, c));
+        slow.at(r, data + i) = solve.at(r, i);
+      }
+      const unsigned own = syndrome_of(form.solve.output_points[r]);
+      for (unsigned c = 0; own != UINT32_MAX && c < data; ++c) slow.at(r, c) ^= syndromes.at(own, c);
+    }
+    ASSERT_EQ(what.dense(), slow) << "trial " << trial;
+    ASSERT_EQ(matrix_of(what), slow) << "trial " << trial;
+  }
+}
+
+TEST(Operator, CopiesShareTheDenseMatrix) {
+  const Operator what(transform_of(points_from(0, 9), points_from(9, 5), 4)), copy = what;
+  std::vector<const Matrix *> seen(8);
+  std::vector<std::thread> threads;
+  for (const Matrix *&each : seen) threads.emplace_back([&] { each = &what.dense(); });
+  for (std::thread &thread : threads) thread.join();
+  for (const Matrix *each : seen) EXPECT_EQ(each, &copy.dense());
+}
+
+TEST(Operator, PointsAndScalesAreChecked) {
+  const auto refusal = [](core::Form form) {
+    try {
+      const Operator what(std::move(form));
+      return std::string("taken");
+    } catch (const base::Error &error) {
+      EXPECT_EQ(error.status(), TANDEM_ERROR_INVALID_ARGUMENT);
+      return std::string(error.what());
+    }
+  };
+  const CauchyTransform good = {{1, 2}, {3, 7}, {5, 6}, {8, 9}, 8};
+  EXPECT_EQ(refusal(good), "taken");
+  const auto with = [&](auto change) {
+    CauchyTransform form = good;
+    change(form);
+    return refusal(form);
+  };
+  EXPECT_EQ(with([](auto &form) { form.group_size = 12; }),
+            "a Cauchy transform: groups of 12 points, not a power of two up to 128");
+  EXPECT_EQ(with([](auto &form) { form.group_size = 0; }),
+            "a Cauchy transform: groups of 0 points, not a power of two up to 128");
+  EXPECT_EQ(with([](auto &form) { form.group_size = 256; }),
+            "a Cauchy transform: groups of 256 points, not a power of two up to 128");
+  EXPECT_EQ(with([](auto &form) {
+              form.input_points = {2, 1};
+            }),
+            "a Cauchy transform: the 2 input points do not ascend");
+  EXPECT_EQ(with([](auto &form) {
+              form.output_points = {7, 7};
+            }),
+            "a Cauchy transform: the 2 output points do not ascend");
+  EXPECT_EQ(with([](auto &form) { form.output_points[1] = 256; }),
+            "a Cauchy transform: output point 256 is not in GF(2^8)");
+  EXPECT_EQ(with([](auto &form) { form.output_points[0] = 2; }),
+            "a Cauchy transform: point 2 is of an input and of an output");
+  EXPECT_EQ(with([](auto &form) { form.input_scales.pop_back(); }), "a Cauchy transform: 1 input scales for 2 points");
+  EXPECT_EQ(with([](auto &form) { form.output_scales[1] = 0; }),
+            "a Cauchy transform: output scale 0 is not from 1 to 255");
+  const CauchyTransform solve = {{3}, {0, 7}, {}, {}, 8};
+  EXPECT_EQ(refusal(SyndromeDecode{good, solve}), "taken");
+  EXPECT_EQ(refusal(SyndromeDecode{good, {{4}, {0, 7}, {}, {}, 8}}),
+            "a Cauchy transform: the chosen parity point 4 has no syndrome");
+  EXPECT_EQ(refusal(SyndromeDecode{good, {{3}, {0}, {}, {}, 8}}),
+            "a Cauchy transform: the syndrome of point 7 is not used");
 }
 
 TEST(Operator, GranularityIsOfAnOperator) {

@@ -49,6 +49,7 @@ class FakeRoot {
     return file("/sys/fs/cgroup/cpu,cpuacct" + folder + "/cpu.cfs_quota_us", quota)
         .file("/sys/fs/cgroup/cpu,cpuacct" + folder + "/cpu.cfs_period_us", period);
   }
+  const std::string &path() const { return folder_; }
   std::uint64_t limit() const { return cpu::cgroup_core_limit(folder_); }
 
  private:
@@ -56,6 +57,23 @@ class FakeRoot {
 };
 
 TEST(Cores, NoFilesNoLimit) { EXPECT_EQ(FakeRoot().limit(), kNone); }
+
+TEST(Cores, RunnableThreadsStandInLoadavg) {
+  FakeRoot root;
+  const std::string path = root.path() + "/loadavg";
+  EXPECT_EQ(cpu::runnable_thread_count(path.c_str()), 0u);
+  root.file("/loadavg", "14.80 9.41 5.23 17/251 1234\n");
+  EXPECT_EQ(cpu::runnable_thread_count(path.c_str()), 17u);
+  for (const char *bad : {"", "1 2 3", "1 2 3 x/4 5", "1 2 3 /4 5", "1 2 3 99999999999999999999/4 5"}) {
+    root.file("/loadavg", bad);
+    EXPECT_EQ(cpu::runnable_thread_count(path.c_str()), 0u) << bad;
+  }
+  EXPECT_GE(cpu::runnable_thread_count("/proc/loadavg"), 1u) << "this thread runs";
+}
+
+TEST(Cores, NoRoomForMoreThreadsThanCores) {
+  EXPECT_FALSE(cpu::machine_has_room(static_cast<unsigned>(cpu::affinity_cores().size()) + 1));
+}
 
 TEST(Cores, V2QuotaIsRoundedUp) {
   const std::pair<const char *, std::uint64_t> cases[] = {

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "base/own_folder.hpp"
 #include "cpu/cores.hpp"
 #include "cpu/executors/openmp_loader.hpp"
+#include "cpu/factory.hpp"
 #include "tests/cpu/executor_kit.hpp"
 
 namespace tandem::test {
@@ -480,6 +482,147 @@ TEST(PthreadExecutor, PinsEachWorkerToOneCoreAndNotTheCaller) {
   });
   EXPECT_EQ(wrong.load(), 0);
   EXPECT_EQ(pinned, std::multiset<unsigned>(cores.begin(), cores.end()));
+}
+
+// Every call of the test's own question is counted.
+std::atomic<unsigned> room_questions{0};
+bool there_is_room(unsigned) noexcept {
+  ++room_questions;
+  return true;
+}
+bool there_is_no_room(unsigned) noexcept {
+  ++room_questions;
+  return false;
+}
+
+std::unique_ptr<cpu::Executor> executor_with_room(unsigned thread_count, bool (*has_room)(unsigned) noexcept) {
+  ExecutorOptions options;
+  options.thread_count = thread_count;
+  options.has_room = has_room;
+  return cpu::make_pthread_executor(options);
+}
+
+// Starts the workers and waits until all of them sleep. From then on a worker sleeps once more after each wake-up.
+bool all_asleep(cpu::Executor &executor) {
+  CountingBatch batch(2);
+  Control control;
+  if (executor.counts().sleeps == 0) executor.run(batch, 2, control);
+  return eventually([&] {
+    const cpu::ExecutorCounts counts = executor.counts();
+    return counts.sleeps == counts.wakes + executor.thread_count() - 1;
+  });
+}
+
+// Items of about a microsecond; the first is said to be `share` of all.
+class SampledBatch final : public cpu::Batch {
+ public:
+  explicit SampledBatch(double share) : share_(share) {}
+  void run_item(std::size_t) noexcept override { work_for(std::chrono::microseconds(1)); }
+  double first_item_share() const noexcept override { return share_; }
+
+ private:
+  double share_;
+};
+
+TEST(PthreadExecutor, WakesEachSleepingWorkerOnceAndNoMoreThanItemsNeed) {
+  const auto executor = executor_with_room(4, there_is_no_room);
+  for (const std::size_t item_count : {4, 3, 2, 4, 10000}) {
+    ASSERT_TRUE(all_asleep(*executor));
+    const std::uint64_t before = executor->counts().wakes, waits_before = executor->counts().caller_sleeps;
+    CountingBatch batch(item_count);
+    Control control;
+    EXPECT_TRUE(executor->run(batch, item_count, control));
+    const std::uint64_t wakes = std::min<std::uint64_t>(item_count - 1, 3);
+    EXPECT_EQ(executor->counts().wakes - before, wakes) << item_count << " items";
+    // However many items: each helper that leaves can end one wait early, and that is all.
+    EXPECT_LE(executor->counts().caller_sleeps - waits_before, wakes) << item_count << " items";
+  }
+  EXPECT_EQ(executor->counts().spins, 0u);
+}
+
+TEST(PthreadExecutor, AShortRunWakesNoWorker) {
+  const auto executor = executor_with_room(3, there_is_no_room);
+  ASSERT_TRUE(all_asleep(*executor));
+  const std::uint64_t before = executor->counts().wakes;
+  SampledBatch batch(0.25);
+  for (int i = 0; i < 30; ++i) {
+    Control control;
+    ASSERT_TRUE(executor->run(batch, 4, control));
+    ASSERT_TRUE(all_asleep(*executor));
+  }
+  // A first item during which the core was taken away looks long.
+  EXPECT_LE(executor->counts().wakes - before, 10u) << "of 60 possible ones";
+}
+
+// The first item takes a microsecond and is a millionth: a second is left.
+TEST(PthreadExecutor, ALongRunWakesAllItsWorkersAfterItsFirstItem) {
+  const auto executor = executor_with_room(4, there_is_no_room);
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(all_asleep(*executor));
+    const std::uint64_t before = executor->counts().wakes;
+    SampledBatch batch(1e-6);
+    Control control;
+    ASSERT_TRUE(executor->run(batch, 100, control));
+    EXPECT_EQ(executor->counts().wakes - before, 3u);
+  }
+}
+
+// Worker and caller are pinned to two cores: on a busy machine the system wakes a worker on the core of its caller.
+TEST(PthreadExecutor, RunsThatFollowEachOtherFindSpinningWorkers) {
+  const std::vector<unsigned> cores = cpu::affinity_cores();
+  if (cores.size() < 2) GTEST_SKIP() << "a worker does not spin on the core of its caller";
+  ExecutorOptions options;
+  options.thread_count = 2;
+  options.pin_threads = true;  // the worker to the second core
+  options.has_room = there_is_room;
+  const auto executor = cpu::make_pthread_executor(options);
+  ASSERT_TRUE(all_asleep(*executor));
+  SampledBatch batch(0.25);
+  std::uint64_t runs = 0;
+  std::thread([&] {
+    cpu::bind_this_thread({cores[0]});
+    for (; runs < 1000000 && (runs < 1000 || executor->counts().spins == 0); ++runs) {
+      Control control;
+      ASSERT_TRUE(executor->run(batch, 4, control));
+    }
+  }).join();
+  EXPECT_GT(executor->counts().spins, 0u) << runs << " runs";
+  EXPECT_GT(executor->counts().wakes, 0u) << "the first worker was asleep";
+  EXPECT_LT(executor->counts().wakes, runs / 4);
+}
+
+TEST(PthreadExecutor, DoesNotSpinWhereOthersWantTheCores) {
+  const auto executor = executor_with_room(3, there_is_no_room);
+  room_questions = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 2000; ++i) {
+    CountingBatch batch(3);
+    Control control;
+    ASSERT_TRUE(executor->run(batch, 3, control));
+  }
+  EXPECT_EQ(executor->counts().spins, 0u);
+  const auto took = std::chrono::steady_clock::now() - begin;
+  EXPECT_LE(room_questions.load(), static_cast<unsigned>(took / std::chrono::milliseconds(10)) + 1)
+      << "asked more than once in 10 ms";
+}
+
+TEST(PthreadExecutor, AnIdlePoolUsesNoProcessorTime) {
+  const auto executor = executor_with_room(4, there_is_room);
+  for (int i = 0; i < 500; ++i) {
+    CountingBatch batch(4);
+    Control control;
+    ASSERT_TRUE(executor->run(batch, 4, control));
+  }
+  const auto used = [] {
+    timespec time{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+  };
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const auto before = used();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_LT(used() - before, std::chrono::milliseconds(10));
+  EXPECT_TRUE(all_asleep(*executor));
 }
 
 // In a child with no address space left for stacks (pthread_create: EAGAIN) the work is still done.

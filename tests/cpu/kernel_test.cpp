@@ -587,9 +587,12 @@ TEST_P(KernelTest, CollidingInputs) {
       call.rows = rows;
       call.columns = columns;
       for (const bool out_of_cache : {false, true}) {
-        call.out_of_cache = out_of_cache;
-        check(call, product, length);
-        if (HasFailure()) return;
+        for (const std::uint32_t l1_ways : {0u, 12u}) {
+          call.out_of_cache = out_of_cache;
+          call.l1_ways = l1_ways;
+          check(call, product, length);
+          if (HasFailure()) return;
+        }
       }
     }
   }

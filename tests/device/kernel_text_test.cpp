@@ -20,6 +20,7 @@
 
 #include "base/error.hpp"
 #include "core/presets.hpp"
+#include "device/built_in.hpp"
 #include "tests/support/expected.hpp"
 #include "tests/support/guarded.hpp"
 #include "tests/support/random.hpp"
@@ -34,8 +35,7 @@ using test::Shards;
 
 constexpr std::uint64_t kSeed = 20261121;
 
-using HostKernel = void (*)(const KernelArguments *, std::uint64_t group, std::uint64_t last_group,
-                            const std::uint32_t *);
+using HostKernel = void (*)(const KernelArguments *, std::uint64_t group, const std::uint32_t *);
 
 // A folder of our own that goes when we go.
 class Folder {
@@ -88,6 +88,8 @@ static unsigned LOGIC3(unsigned a, unsigned b, unsigned c, unsigned table) {
   return d;
 }
 #define LOGIC3 LOGIC3
+#define XOR3_WORDS(p, pa, pb, q, qa, qb, r, ra, rb, s, sa, sb) \
+  (p ^= (pa) ^ (pb), q ^= (qa) ^ (qb), r ^= (ra) ^ (rb), s ^= (sa) ^ (sb))
 #define FORGET(x)
 // Addresses as on a device: shared memory begins somewhere at a multiple of 128, not of 256.
 #define LOCAL_ADDRESS(p) ((uint)((const char *)(p) - (const char *)shared) + 0x12380)
@@ -126,9 +128,10 @@ static unsigned SPREAD_SIGNS(unsigned x) {
 // How a group is run: every thread of it.
 std::string cuda_group(const std::string &name) {
   return "extern \"C\" void " + name +
-         "_group(const tandem_arguments *arguments, unsigned long group, unsigned long last, const unsigned *local) {\n"
+         "_group(const tandem_arguments *arguments, unsigned long group, const unsigned *local) {\n"
          "  blockDim.x = local[0], blockDim.y = local[1], blockDim.z = local[2];\n"
-         "  gridDim.x = (unsigned)last + 1, blockIdx.x = (unsigned)group;\n"
+         "  blockIdx.x = (unsigned)group;\n"
+         "  gridDim.y = 3, blockIdx.y = (unsigned)arguments->begin % 3, blockIdx.z = (unsigned)arguments->begin / 3;\n"
          "  for (threadIdx.z = 0; threadIdx.z < local[2]; ++threadIdx.z)\n"
          "    for (threadIdx.y = 0; threadIdx.y < local[1]; ++threadIdx.y)\n"
          "      for (threadIdx.x = 0; threadIdx.x < local[0]; ++threadIdx.x) " +
@@ -147,7 +150,7 @@ class Library {
  public:
   Kernel &add(const core::Matrix &matrix, KernelSpec spec) {
     if (spec.dialect != Dialect::cuda_c) spec.dialect = Dialect::host_c;
-    spec.binding = Binding::arguments;
+    if (spec.binding != Binding::table) spec.binding = Binding::arguments;
     spec.name = "kernel_" + std::to_string(kernels_.size());
     kernels_.push_back(std::make_unique<Kernel>(Kernel{matrix, spec, generate_kernel(matrix, spec)}));
     return *kernels_.back();
@@ -306,7 +309,7 @@ void check(Random &random, const Kernel &kernel, std::size_t length, std::array<
   arguments.rows = rows;
   for (const unsigned group :
        random.pick(static_cast<unsigned>(range.group_count), static_cast<unsigned>(range.group_count)))
-    kernel.run(&arguments, group, range.group_count - 1, local.data());
+    kernel.run(&arguments, group, local.data());
 
   for (unsigned r = 0; r < rows; ++r) {
     ASSERT_TRUE(shards[columns + r].surroundings_intact()) << "output " << r;
@@ -384,12 +387,12 @@ TEST_P(EveryKernel, CudaDialect) {
         spec.tuning.element_bytes = element;
         spec.tuning.elements_per_item = element == 16 ? 2 : 1;
         spec.tuning.rows_per_pass = 3;
-        library.add(random_matrix(random, 5, 6), spec);
+        library.add(random_matrix(random, 5, element == 4 ? 37 : 6), spec);  // 37: some loads come after others
         if (spec.technique == Technique::tables || access != Access::aligned) continue;
         for (const Loads loads : {Loads::streaming, Loads::async}) {
           spec.tuning.loads = loads;
           spec.architecture = 80;
-          core::Matrix matrix = random_matrix(random, 5, element == 4 ? 13 : 6);
+          core::Matrix matrix = random_matrix(random, 5, element == 4 ? 37 : 6);
           for (unsigned r = 0; r < 3; ++r) matrix.at(r, 1) = matrix.at(r, 5) = 0;  // not needed by the first pass
           library.add(matrix, spec);
         }
@@ -407,49 +410,175 @@ TEST_P(EveryKernel, CudaDialect) {
   }
 }
 
-// Offsets beyond 32 bits, in shards of a little more than 4 GiB of which the last pages alone are ever touched.
+// Stripes of very different lengths, in shards between guard pages, by one table: every row and group in a random
+// order.
+void check_batch(Random &random, const Kernel &kernel, std::array<unsigned, 3> local) {
+  SCOPED_TRACE(describe(kernel, 0));
+  const unsigned rows = kernel.matrix.rows(), columns = kernel.matrix.columns();
+  KernelSpec spec = kernel.spec;
+  spec.tuning.local = local;
+  std::vector<std::vector<Shard>> shards;
+  std::vector<BatchStripe> stripes;
+  std::vector<Shards> want;
+  for (const std::size_t length : {1u, 700u, 64u, 5000u, 200u, 15u, 333u, 1024u, 97u}) {
+    std::vector<Shard> &own = shards.emplace_back();
+    own.reserve(rows + columns);
+    BatchStripe &stripe = stripes.emplace_back();
+    stripe.length = length;
+    std::vector<const std::uint8_t *> inputs;
+    for (unsigned i = 0; i < rows + columns; ++i) {
+      const std::size_t place = spec.access == Access::aligned ? 0 : random.below(16);
+      own.emplace_back(random, length, 64 + place, true, place);
+      stripe.starts.push_back(reinterpret_cast<std::uintptr_t>(own[i].data()));
+      if (i >= columns) continue;
+      inputs.push_back(own[i].data());
+      own[i].make_read_only();
+    }
+    stripe.first_output = stripe.starts[columns];
+    want.push_back(test::expected(kernel.matrix.data(), rows, columns, inputs.data(), length));
+  }
+  const KernelBatch batch = cut_kernel_batch(spec, stripes);
+  const std::uint64_t row_words = 3 + rows + columns, row_count = std::uint64_t{batch.y} * batch.z;
+  ASSERT_EQ(batch.words.size(), row_count * row_words);
+  ASSERT_LE(row_count, 2 * stripes.size());
+  std::uint64_t groups = 0;
+  for (const BatchStripe &stripe : stripes)
+    groups += cut_kernel_range(spec, stripe.length, stripe.first_output).group_count;
+  ASSERT_LE(row_count * batch.group_count, 4 * groups) << "too many groups have nothing to do";
+
+  std::vector<std::uint32_t> space(std::size_t{columns} * 32);
+  const std::vector<std::uint32_t> tables = pack_nibble_tables(kernel.matrix);
+  KernelArguments arguments = {};
+  arguments.shards[0] = const_cast<std::uint64_t *>(batch.words.data());
+  arguments.tables = tables.data();
+  arguments.space = space.data();
+  arguments.columns = columns;
+  arguments.rows = rows;
+  const auto all = static_cast<unsigned>(row_count * batch.group_count);
+  for (const unsigned each : random.pick(all, all)) {
+    arguments.begin = each / batch.group_count;
+    kernel.run(&arguments, each % batch.group_count, local.data());
+  }
+  for (std::size_t s = 0; s < stripes.size(); ++s) {
+    for (unsigned r = 0; r < rows; ++r) {
+      const Shard &output = shards[s][columns + r];
+      ASSERT_TRUE(output.surroundings_intact()) << "stripe " << s << ", output " << r;
+      ASSERT_EQ(Bytes(output.data(), output.data() + stripes[s].length), want[s][r]) << "stripe " << s;
+    }
+  }
+}
+
+TEST_P(EveryKernel, ATableOfStripes) {
+  Random random(kSeed + 7);
+  Library library;
+  for (const Dialect dialect : {Dialect::host_c, Dialect::cuda_c}) {
+    for (const Access access : {Access::aligned, Access::shifted}) {
+      for (const unsigned element : {4u, 16u}) {
+        KernelSpec spec;
+        spec.dialect = dialect;
+        spec.technique = GetParam();
+        spec.binding = Binding::table;
+        spec.access = access;
+        spec.tuning.element_bytes = element;
+        spec.tuning.elements_per_item = element == 4 ? 2 : 1;
+        spec.tuning.rows_per_pass = 2;
+        library.add(random_matrix(random, 3, 5), spec);
+      }
+    }
+  }
+  ASSERT_NO_FATAL_FAILURE(library.build());
+  for (const auto &kernel : library.kernels()) {
+    const bool is_one_by_one = GetParam() == Technique::tables && kernel->spec.dialect == Dialect::cuda_c;
+    for (const std::array<unsigned, 3> &local : {std::array<unsigned, 3>{4, 1, 1}, {1, 2, 3}}) {
+      check_batch(random, *kernel, is_one_by_one ? std::array<unsigned, 3>{1, 1, 1} : local);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+// A grid has 65,535 rows at most in one direction. Stripes of one length have a row each and no idle group.
+TEST(KernelText, CutsBatches) {
+  KernelSpec spec;
+  spec.binding = Binding::table;
+  spec.tuning.local = {4, 1, 1};
+  const std::vector<BatchStripe> many(70'001, BatchStripe{{64, 128}, 640, 128});
+  const KernelBatch batch = cut_kernel_batch(spec, many);
+  EXPECT_EQ(batch.group_count, 11u);
+  EXPECT_EQ(batch.z, 2u);
+  EXPECT_EQ(batch.y, 35'001u);
+  ASSERT_EQ(batch.words.size(), 70'002u * 5);
+  EXPECT_EQ(std::vector(batch.words.begin() + 5, batch.words.begin() + 10),
+            (std::vector<std::uint64_t>{0, 640, 640, 64, 128}));
+  EXPECT_EQ(std::vector(batch.words.end() - 5, batch.words.end()), std::vector<std::uint64_t>(5));
+  // One that is 1000 times as long as the others, of no whole number of tiles, is cut.
+  std::vector<BatchStripe> uneven(9, BatchStripe{{0, 1 << 20}, 64, 1 << 20});
+  uneven[4].length = 64'008;
+  const KernelBatch cut = cut_kernel_batch(spec, uneven);
+  EXPECT_EQ(cut.group_count, 113u);  // 1008 groups of 64 bytes by 9, and one for head and tail
+  ASSERT_EQ(cut.words.size(), 17u * 5);
+  EXPECT_EQ(std::vector(cut.words.begin() + 60, cut.words.begin() + 65),
+            (std::vector<std::uint64_t>{0, 6656, 6664, 8 * 7168, (1 << 20) + 8 * 7168}));
+  BatchStripe long_one{{0, 0}, std::uint64_t{1} << 45, 0};
+  EXPECT_THROW(cut_kernel_batch(spec, {&long_one, 1}), base::Error);
+  spec.mode = core::Mode::compare;
+  EXPECT_THROW(generate_kernel(core::Matrix(1, 1), spec), base::Error);
+}
+
+// Offsets beyond 32 bits, in the longest shards that one launch takes, of which the last pages alone are ever touched:
+// some 2^31 elements of 4 bytes. A byte of the tail is group 0's.
 TEST_P(EveryKernel, OffsetsBeyond32Bits) {
-  constexpr std::size_t kLength = (std::size_t{1} << 32) + 70'001, kTouched = 150'000;
+  constexpr std::size_t kLength = kMostLaunchBytes - 31, kTouched = 150'000;
   Random random(kSeed + 6);
   Library library;
-  KernelSpec spec;
-  spec.technique = GetParam();
-  spec.access = Access::direct;
-  library.add(random_matrix(random, 2, 2), spec);
+  for (const Dialect dialect : {Dialect::host_c, Dialect::cuda_c}) {
+    KernelSpec spec;
+    spec.dialect = dialect;
+    spec.technique = GetParam();
+    spec.access = Access::aligned;
+    if (spec.technique == Technique::tables) spec.tuning.local = {1, 1, 1};  // the host has one thread's barriers
+    for (const unsigned element : {4u, 16u}) {
+      spec.tuning.element_bytes = element;
+      library.add(random_matrix(random, 2, 2), spec);
+    }
+  }
   ASSERT_NO_FATAL_FAILURE(library.build());
-  const Kernel &kernel = *library.kernels()[0];
-  std::vector<std::uint8_t *> shards;
-  for (unsigned i = 0; i < 4; ++i) {
-    void *mapped = mmap(nullptr, kLength, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    ASSERT_NE(mapped, MAP_FAILED);
-    shards.push_back(static_cast<std::uint8_t *>(mapped));
-    if (i < 2) random.fill(shards[i] + kLength - kTouched, kTouched);
+  for (const auto &each : library.kernels()) {
+    const Kernel &kernel = *each;
+    SCOPED_TRACE(describe(kernel, kLength));
+    std::vector<std::uint8_t *> shards;
+    for (unsigned i = 0; i < 4; ++i) {
+      void *mapped = mmap(nullptr, kLength, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      ASSERT_NE(mapped, MAP_FAILED);
+      shards.push_back(static_cast<std::uint8_t *>(mapped));
+      if (i < 2) random.fill(shards[i] + kLength - kTouched, kTouched);
+    }
+    const KernelRange range = cut_kernel_range(kernel.spec, kLength, 0);
+    const auto tables = pack_nibble_tables(kernel.matrix);
+    std::vector<std::uint32_t> space(64);
+    KernelArguments arguments = {{shards[0], shards[1], shards[2], shards[3]},
+                                 range.begin,
+                                 range.end,
+                                 kLength,
+                                 nullptr,
+                                 tables.data(),
+                                 space.data(),
+                                 2,
+                                 2};
+    const std::uint64_t group_bytes = range.tile_bytes * kernel.spec.tuning.local[2];
+    const std::uint64_t first = (kLength - kTouched) / group_bytes + 1;
+    kernel.run(&arguments, 0, kernel.spec.tuning.local.data());
+    for (std::uint64_t group = first + 1; group < range.group_count; ++group)
+      kernel.run(&arguments, group, kernel.spec.tuning.local.data());
+    const std::uint8_t *const inputs[] = {shards[0] + first * group_bytes, shards[1] + first * group_bytes};
+    const std::size_t length = kLength - first * group_bytes;
+    const Shards want = test::expected(kernel.matrix.data(), 2, 2, inputs, length);
+    for (unsigned r = 0; r < 2; ++r) {
+      const std::uint8_t *output = shards[2 + r] + first * group_bytes;
+      EXPECT_EQ(Bytes(output, output + length), want[r]);
+      EXPECT_EQ(output[-1], 0);
+    }
+    for (std::uint8_t *shard : shards) munmap(shard, kLength);
   }
-  const KernelRange range = cut_kernel_range(kernel.spec, kLength, 0);
-  const auto tables = pack_nibble_tables(kernel.matrix);
-  std::vector<std::uint32_t> space(64);
-  KernelArguments arguments = {{shards[0], shards[1], shards[2], shards[3]},
-                               range.begin,
-                               range.end,
-                               kLength,
-                               nullptr,
-                               tables.data(),
-                               space.data(),
-                               2,
-                               2};
-  const std::uint64_t group_bytes = range.tile_bytes * kernel.spec.tuning.local[2];
-  const std::uint64_t first = (kLength - kTouched) / group_bytes + 1;
-  for (std::uint64_t group = first; group < range.group_count; ++group)
-    kernel.run(&arguments, group, range.group_count - 1, kernel.spec.tuning.local.data());
-  const std::uint8_t *const inputs[] = {shards[0] + first * group_bytes, shards[1] + first * group_bytes};
-  const std::size_t length = kLength - first * group_bytes;
-  const Shards want = test::expected(kernel.matrix.data(), 2, 2, inputs, length);
-  for (unsigned r = 0; r < 2; ++r) {
-    const std::uint8_t *output = shards[2 + r] + first * group_bytes;
-    EXPECT_EQ(Bytes(output, output + length), want[r]);
-    EXPECT_EQ(output[-1], 0);
-  }
-  for (std::uint8_t *shard : shards) munmap(shard, kLength);
 }
 
 // All 16 alignments of an input against all 16 of an output.
@@ -486,7 +615,7 @@ TEST_P(EveryKernel, EveryPairOfAlignments) {
       KernelArguments arguments = {{input, other, output}, range.begin,  range.end, length, nullptr,
                                    tables.data(),          space.data(), 2,         1};
       for (std::uint64_t group = 0; group < range.group_count; ++group)
-        kernel->run(&arguments, group, range.group_count - 1, kernel->spec.tuning.local.data());
+        kernel->run(&arguments, group, kernel->spec.tuning.local.data());
       ASSERT_EQ(Bytes(output, output + length), want) << describe(*kernel, length) << ", alignments " << pair;
       std::memcpy(output, before.data() + (output - room.data()), length);
       ASSERT_EQ(room, before) << "written elsewhere: " << describe(*kernel, length) << ", alignments " << pair;
@@ -561,7 +690,7 @@ TEST(KernelText, CountsOperations) {
       if (!inside) continue;
       xors += static_cast<std::uint64_t>(std::count(line.begin(), line.end(), '^'));
       steps += line.find("= HORNER(") != std::string::npos;
-      loads += line.find("LOAD(INPUT(") != std::string::npos;
+      loads += line.find("LOAD(AT(INPUT(") != std::string::npos;
       stores += line.find("FINISH(") != std::string::npos;
     }
     EXPECT_EQ(kernel.operations.two_input, xors + 8 * steps);
@@ -579,6 +708,28 @@ TEST(KernelText, CountsOperations) {
   const KernelText rs = generate_kernel(core::find_preset(0)->make(10, 4), {});
   EXPECT_NEAR(rs.operations.three_input_per_byte(), 0.25 * 4 + 0.69 + 7 * 4 / 10.0, 0.6);
   EXPECT_GT(rs.operations.two_input_per_byte(), rs.operations.three_input_per_byte());
+}
+
+// What a work-item loads at once, for each kind of device.
+TEST(KernelText, BuiltInTuning) {
+  const auto built_in = [](Vendor vendor, unsigned rows, unsigned columns) {
+    const KernelTuning tuning = built_in_tuning(vendor, rows, columns);
+    return std::array{tuning.element_bytes, tuning.rows_per_pass, tuning.local[0]};
+  };
+  using Values = std::array<unsigned, 3>;
+  EXPECT_EQ(built_in(Vendor::nvidia, 2, 16), (Values{16, 2, 128}));
+  EXPECT_EQ(built_in(Vendor::nvidia, 2, 17), (Values{8, 2, 128}));
+  EXPECT_EQ(built_in(Vendor::nvidia, 4, 10), (Values{8, 4, 128}));
+  EXPECT_EQ(built_in(Vendor::nvidia, 10, 20), (Values{4, 10, 128}));
+  EXPECT_EQ(built_in(Vendor::nvidia, 11, 20), (Values{4, 8, 128}));
+  EXPECT_EQ(built_in(Vendor::nvidia, 255, 1), (Values{4, 8, 128}));
+  EXPECT_EQ(built_in(Vendor::amd, 4, 10), (Values{8, 4, 256}));
+  EXPECT_EQ(built_in(Vendor::amd, 2, 64), (Values{4, 2, 256}));
+  EXPECT_EQ(built_in(Vendor::intel, 1, 10), (Values{16, 1, 256}));
+  EXPECT_EQ(built_in(Vendor::intel, 4, 10), (Values{4, 4, 256}));
+  EXPECT_EQ(built_in(Vendor::intel, 6, 10), (Values{4, 4, 256}));
+  EXPECT_EQ(built_in(Vendor::other, 4, 10), (Values{8, 4, 256}));
+  EXPECT_EQ(built_in(Vendor::cpu, 4, 10), (Values{64, 4, 64}));
 }
 
 TEST(KernelText, RefusesWhatMakesNoKernel) {
@@ -657,6 +808,10 @@ TEST(KernelText, CutsRanges) {
   spec.tuning.local = {64, 0, 1};
   spec.technique = Technique::tables;
   EXPECT_THROW(cut_kernel_range(spec, 100, 0), base::Error);
+  spec = {};
+  spec.dialect = Dialect::cuda_c;
+  EXPECT_EQ(cut_kernel_range(spec, kMostLaunchBytes, 0).tile_count, kMostLaunchBytes / 1024);
+  EXPECT_THROW(cut_kernel_range(spec, kMostLaunchBytes + 1, 0), base::Error);
   spec = {};
   spec.access = Access::shifted;
   for (std::uint64_t address = 0; address < 40; ++address) {

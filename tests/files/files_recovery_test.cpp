@@ -24,31 +24,97 @@ CommitRecord sample_record() {
   record.folder = 2;
   record.force = true;
   record.name = "video.mp4";
-  for (std::uint32_t i = 0; i < 14; ++i) record.folder_of[i] = static_cast<std::uint8_t>(i % 3);
+  for (unsigned i = 0; i < 14; ++i) record.folder_of.push_back(static_cast<std::uint16_t>(i % 3));
   record.stale.set(17);
   record.done.set(1);
   record.given_up = {record.set_id, SetId{9, 8, 7}};
   return record;
 }
 
-using RecordBytes = std::array<std::byte, kCommitRecordBytes>;
+CommitRecord wide_record() {
+  CommitRecord record = sample_record();
+  record.shard_count = record.folder_count = 4096;
+  record.folder_of.clear();
+  for (unsigned i = 0; i < 4096; ++i) record.folder_of.push_back(static_cast<std::uint16_t>(4095 - i));
+  record.done.set(4095);
+  return record;
+}
 
-RecordBytes written(const CommitRecord &record) {
-  RecordBytes bytes;
-  write_commit_record(record, bytes);
-  return bytes;
+using RecordBytes = std::vector<std::byte>;
+
+RecordBytes written(const CommitRecord &record) { return commit_record_bytes(record); }
+
+// Makes both checksums right again, as reseal() does.
+void reseal(RecordBytes &record) {
+  const auto put = [&](std::size_t at, std::uint64_t check) {
+    for (unsigned i = 0; i < 8; ++i) record[at + i] = static_cast<std::byte>(check >> (8 * i));
+  };
+  if (record.size() > kCommitRecordBytes)
+    put(896, hash64(record.data() + kCommitRecordBytes, record.size() - kCommitRecordBytes));
+  put(1016, hash64(record.data(), 1016));
 }
 
 TEST(CommitRecord, RoundTripsAndEveryBitCounts) {
-  const RecordBytes good = written(sample_record());
-  CommitRecord back;
-  ASSERT_TRUE(parse_commit_record(good, &back));
-  EXPECT_EQ(back, sample_record());
-  for (std::size_t bit = 0; bit < 8 * kCommitRecordBytes; ++bit) {
+  const std::vector<std::pair<CommitRecord, std::size_t>> records = {{sample_record(), 1024}, {wide_record(), 10240}};
+  for (const auto &[record, bytes] : records) {
+    const RecordBytes good = written(record);
+    ASSERT_EQ(good.size(), bytes);
+    CommitRecord back;
+    ASSERT_TRUE(parse_commit_record(good, &back));
+    EXPECT_EQ(back, record);
     RecordBytes bad = good;
-    bad[bit / 8] ^= static_cast<std::byte>(1u << (bit % 8));
-    ASSERT_FALSE(parse_commit_record(bad, &back)) << "bit " << bit;
+    for (std::size_t bit = 0; bit < 8 * good.size(); ++bit) {
+      bad[bit / 8] ^= static_cast<std::byte>(1u << (bit % 8));
+      ASSERT_FALSE(parse_commit_record(bad, &back)) << "bit " << bit;
+      bad[bit / 8] = good[bit / 8];
+    }
+    for (const std::size_t cut : {std::size_t{0}, std::size_t{1023}, bytes - 1})
+      EXPECT_FALSE(parse_commit_record(std::span(good).first(cut), &back)) << cut;
   }
+}
+
+// A narrow set needs the wide record where it replaces a wider one, and only there.
+TEST(CommitRecord, TheVersionFollowsTheLargestIndex) {
+  CommitRecord record = sample_record();
+  record.stale.set(255);
+  EXPECT_EQ(commit_record_version(written(record)), kCommitRecordVersion);
+  record.stale.set(256);
+  const RecordBytes wide = written(record);
+  EXPECT_EQ(commit_record_version(wide), kWideCommitRecordVersion);
+  CommitRecord back;
+  ASSERT_TRUE(parse_commit_record(wide, &back));
+  EXPECT_EQ(back, record);
+  // The first kilobyte is all that an older Tandem reads, to say which version it is.
+  EXPECT_EQ(commit_record_version(std::span(wide).first(1024)), kWideCommitRecordVersion);
+  record.stale.reset();
+  RecordBytes needless = written(record);
+  needless.resize(10240);
+  needless[8] = std::byte{3};
+  for (std::size_t at = 304; at < 624; ++at) needless[at] = std::byte{0};
+  reseal(needless);
+  EXPECT_FALSE(parse_commit_record(needless, &back));
+}
+
+TEST(CommitRecord, AWideOneThatNoWriterMakesIsRefused) {
+  const auto refused = [](std::size_t at, std::uint32_t value) {
+    RecordBytes bytes = written(wide_record());
+    for (unsigned i = 0; i < 4; ++i) bytes[at + i] = static_cast<std::byte>(value >> (8 * i));
+    reseal(bytes);
+    CommitRecord back;
+    return !parse_commit_record(bytes, &back);
+  };
+  for (const std::uint32_t shards : {0u, 2u, 4095u, 4097u, 65535u, UINT32_MAX}) EXPECT_TRUE(refused(32, shards));
+  for (const std::uint32_t folders : {0u, 1u, 4095u, 4097u, UINT32_MAX}) EXPECT_TRUE(refused(36, folders));
+  for (const std::uint32_t folder : {4096u, UINT32_MAX}) EXPECT_TRUE(refused(40, folder));
+  EXPECT_TRUE(refused(1024 + 2 * 4094, 0x10000000)) << "a folder that there is not";
+  EXPECT_FALSE(refused(1024, 0x00010002));
+  // Index 4095 has one digit more than 255, so the name has one byte less.
+  CommitRecord record = wide_record(), back;
+  record.name = std::string(244, 'n');
+  EXPECT_FALSE(parse_commit_record(written(record), &back));
+  record.name.pop_back();
+  EXPECT_TRUE(parse_commit_record(written(record), &back));
+  EXPECT_EQ(shard_file_name(record.name, 4095).size(), 255u);
 }
 
 TEST(CommitRecord, WhatNoWriterMakesIsRefused) {
@@ -131,7 +197,14 @@ TEST(CommitRecord, NamesOfOurOwn) {
   EXPECT_EQ(kind("." + id + ".tandem-commit"), static_cast<int>(OwnKind::commit_record));
   EXPECT_EQ(kind("." + id + ".013.tandem-tmp"), static_cast<int>(OwnKind::set_temporary));
   EXPECT_EQ(kind("." + id + ".tandem-tmp"), static_cast<int>(OwnKind::lone_temporary));
-  for (const std::string &name : {id + ".tandem-tmp", "." + id + ".256.tandem-tmp", "." + id + ".1.tandem-tmp",
+  for (const char *index : {"000", "255", "256", "999", "1000", "4095"})
+    EXPECT_EQ(kind("." + id + "." + index + ".tandem-tmp"), static_cast<int>(OwnKind::set_temporary)) << index;
+  EXPECT_EQ(shard_file_name("x", 7), "x.007.tandem");
+  EXPECT_EQ(shard_file_name("x", 1007), "x.1007.tandem");
+  for (const char *index :
+       {"", "1", "01", "0001", "0256", "4096", "9999", "65535", "18446744073709551617", "+12", "-01", "1 1"})
+    EXPECT_EQ(parse_shard_file_name(std::string("x.") + index + ".tandem"), std::nullopt) << index;
+  for (const std::string &name : {id + ".tandem-tmp", "." + id + ".4096.tandem-tmp", "." + id + ".1.tandem-tmp",
                                   "." + id + "0.tandem-tmp", "." + id.substr(1) + "G.tandem-commit",
                                   std::string(".x.tandem-tmp"), std::string(".tandem-tmp"), std::string(".")})
     EXPECT_EQ(kind(name), -1) << name;
@@ -158,6 +231,7 @@ class Recovery : public Files {
     options.folders = pointers.data();
     options.folder_count = pointers.size();
     options.force = force;
+    if (k + m > 256) options.matrix = TANDEM_MATRIX_LEOPARD16;
     result_ = {};
     result_.struct_bytes = sizeof result_;
     ASSERT_EQ(tandem_files_encode(context_, &options, &result_), TANDEM_OK) << tandem_last_error_message();
@@ -176,7 +250,8 @@ class Recovery : public Files {
     record.folder_count = static_cast<std::uint32_t>(folders.size());
     record.force = true;
     record.name = "source";
-    for (std::uint32_t i = 0; i < k + m; ++i) record.folder_of[i] = static_cast<std::uint8_t>(i % folders.size());
+    for (std::uint32_t i = 0; i < k + m; ++i)
+      record.folder_of.push_back(static_cast<std::uint16_t>(i % folders.size()));
     for (std::uint32_t i = 0; i < k + m; ++i) {
       const std::string name = shard_file_name("source", i);
       const fs::path folder = folders[i % folders.size()];
@@ -838,7 +913,7 @@ TEST_F(Recovery, HostileRecordsReachNothing) {
   CommitRecord record = sample_record();
   record.folder_count = 1;
   record.folder = 0;
-  record.folder_of = {};
+  record.folder_of.assign(14, 0);
   record.stale.set();
   // A name that leads elsewhere, a record of another set's name, garbage, and links.
   for (const std::string &name : {std::string("../precious"), std::string("..")}) {
@@ -861,6 +936,7 @@ TEST_F(Recovery, HostileRecordsReachNothing) {
   record.name = "source";
   record.stale.reset();
   record.shard_count = 1;
+  record.folder_of.resize(1);
   put_record(shards_, record, OwnKind::commit_record);
   spill(shards_ / own_name({OwnKind::set_temporary, record.set_id, 0}), paint(10000));
   EXPECT_EQ(recover({shards_}).left_count, 1u);
@@ -895,6 +971,35 @@ TEST_F(Recovery, AFolderThatCannotBeWrittenIsStillRead) {
   }
   ASSERT_EQ(chmod(shards_.c_str(), 0755), 0);
   EXPECT_EQ(contents(shards_), staged);
+}
+
+// A run that died while a set of 320 shards took the place of a narrow one, and the other way round.
+TEST_F(Recovery, WideSetsAreFinishedAndRemoved) {
+  const std::vector<fs::path> folders = {shards_, root_ / "b"};
+  struct Code {
+    std::uint32_t k, m;
+  };
+  for (const auto &[old, newer] : {std::pair{Code{3, 2}, Code{300, 20}}, {Code{300, 20}, Code{3, 2}}})
+    for (const bool counts : {false, true}) {
+      for (const fs::path &folder : folders) fs::remove_all(folder);
+      encode_into(folders, old.k, old.m, 1, false);
+      const Contents before[] = {contents(folders[0]), contents(folders[1])};
+      const OwnKind state = counts ? OwnKind::commit_record : OwnKind::pending_record;
+      const std::uint32_t done = counts ? 2 : 0;
+      const CommitRecord record = stage(folders, newer.k, newer.m, 2, {state, OwnKind::pending_record}, done);
+      EXPECT_EQ(fs::file_size(folders[0] / own_name({state, record.set_id})), 10240u);
+      EXPECT_EQ(shards_found(folders, record.set_id), counts ? newer.k + newer.m : 0);
+      const tandem_files_recover_result result = recover(folders);
+      EXPECT_EQ(result.finished_set_count, counts ? 1u : 0u) << notes_;
+      EXPECT_EQ(result.removed_set_count, counts ? 0u : 1u) << notes_;
+      if (counts) {
+        EXPECT_EQ(entries(folders[0]) + entries(folders[1]), newer.k + newer.m);
+        EXPECT_EQ(shards_found(folders, record.set_id), newer.k + newer.m);
+      } else {
+        EXPECT_EQ(contents(folders[0]), before[0]);
+        EXPECT_EQ(contents(folders[1]), before[1]);
+      }
+    }
 }
 
 // 10 + 4 becomes 4 + 2 by a run that lives: nothing of the older set stays.

@@ -21,6 +21,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "files/format.hpp"
@@ -76,6 +77,21 @@ TEST(Format, RecordBytesArePinned) {
   for (std::size_t i = sizeof head; i < kRecordBytes - 8; ++i) ASSERT_EQ(std::to_integer<int>(bytes[i]), 0) << i;
 }
 
+// A set of more than 256 shards has another version, and nothing else is different.
+TEST(Format, AWideRecordDiffersByItsVersion) {
+  SetHeader set = sample_header();
+  RecordBytes narrow = written({set, 13, RecordEnd::end});
+  set.k = 4092;
+  const RecordBytes wide = written({set, 13, RecordEnd::end});
+  narrow[8] = std::byte{3};
+  narrow[32] = std::byte{0xfc}, narrow[33] = std::byte{0x0f};
+  reseal(narrow);
+  EXPECT_EQ(narrow, wide);
+  Record back;
+  EXPECT_EQ(parse_record(wide, &back), ParseResult::record);
+  EXPECT_EQ(back, (Record{set, 13, RecordEnd::end}));
+}
+
 TEST(Format, EveryBitOfARecordCounts) {
   const RecordBytes good = written({sample_header(), 13, RecordEnd::start});
   Record back;
@@ -120,6 +136,22 @@ TEST(Format, NumbersOutOfLimitsAreRefused) {
     Record back;
     EXPECT_EQ(parse_record(bytes, &back), ParseResult::out_of_limits) << "offset " << c.at << " value " << c.value;
   }
+  // Each set has one version: the wide one with 256 shards or fewer is as wrong as the narrow one with more.
+  std::string why;
+  for (const auto &[k, version, words] :
+       {std::tuple{10u, 3u, "14 shards in a record of version 3"},
+        {300u, 2u, "304 shards in a record of version 2"},
+        {4093u, 3u, "k = 4093 and m = 4; k is at least 1 and k + m at most 4096"},
+        {65535u, 3u, "k = 65535 and m = 4; k is at least 1 and k + m at most 4096"}}) {
+    SetHeader set = sample_header();
+    set.k = k;
+    RecordBytes bytes = written({set, 0, RecordEnd::start});
+    bytes[8] = static_cast<std::byte>(version);
+    reseal(bytes);
+    Record back;
+    EXPECT_EQ(parse_record(bytes, &back, &why), ParseResult::out_of_limits) << k;
+    EXPECT_NE(why.find(words), std::string::npos) << why;
+  }
   // 200 shards of 2 MiB a block: each within its limit, the stripe not.
   SetHeader wide = sample_header();
   wide.k = 190;
@@ -128,7 +160,7 @@ TEST(Format, NumbersOutOfLimitsAreRefused) {
   Record back;
   EXPECT_EQ(parse_record(written({wide, 0, RecordEnd::start}), &back), ParseResult::out_of_limits);
 
-  for (const unsigned version : {0u, 1u, 3u}) {
+  for (const unsigned version : {0u, 1u, 4u}) {
     RecordBytes other = written({sample_header(), 13, RecordEnd::start});
     other[8] = static_cast<std::byte>(version);
     reseal(other);
@@ -753,9 +785,9 @@ TEST_F(Files, BadArgumentsAreNamed) {
 }
 
 TEST_F(Files, EveryMatrixPresetRoundTrips) {
-  for (int matrix = TANDEM_MATRIX_ISAL_CAUCHY; matrix <= TANDEM_MATRIX_HDFS_RS_LEGACY; ++matrix) {
+  for (int matrix = TANDEM_MATRIX_ISAL_CAUCHY; matrix <= TANDEM_MATRIX_LIBERASURECODE_RS_VAND; ++matrix) {
     fs::remove_all(shards_);
-    const std::vector<char> content = paint(10000, static_cast<unsigned>(matrix));
+    const std::vector<char> content = paint(10001, static_cast<unsigned>(matrix));  // the last payload: 21 bytes, or 22
     spill(root_ / "source", content);
     tandem_files_encode_options options = encode_options(root_ / "source", 4, 2, 512);
     options.matrix = matrix;
@@ -799,7 +831,8 @@ TEST_F(Files, AnotherVersionIsRefusedByItsNumber) {
     spill(shard(i), bytes);
   }
   EXPECT_EQ(decode(shards_), TANDEM_ERROR_UNSUPPORTED);
-  EXPECT_NE(std::string(tandem_last_error_message()).find("version 1, this Tandem reads version 2"), std::string::npos)
+  EXPECT_NE(std::string(tandem_last_error_message()).find("version 1, this Tandem reads versions 2 and 3"),
+            std::string::npos)
       << tandem_last_error_message();
 }
 

@@ -1,13 +1,20 @@
-// Fuzzer of the codec through the C API, with an oracle: a decode succeeds if and only if an independent computation of
-// ranks says that the wanted shards are determined by those that are left, and then every byte is right.
+// Fuzzer of the codec through the C API, with an oracle: a decode succeeds if and only if an independent computation
+// says that the wanted shards are determined by those that are left, and then every byte is right. Narrow codes over
+// GF(2^8), wide ones by both techniques, codes over GF(2^16).
 //
 //     clang++: cmake -DTANDEM_FUZZ=ON ..., then codec_fuzzer tests/fuzz/corpus
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "tandem/tandem.h"
@@ -15,19 +22,26 @@
 #include "tests/reference.hpp"
 #include "tests/support/expected.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/reference16.hpp"
 
 namespace tandem::test {
 namespace {
 
 constexpr unsigned kMostShards = 40;  // the oracle's elimination is slow on purpose
 constexpr std::size_t kMostBytes = 5000, kLargeBytes = 40'000;
+constexpr std::uint64_t kMostProducts = 200'000;  // of the slow reference of GF(2^16)
+constexpr unsigned kMostShards16 = 4096;
 
 // The input, read byte by byte; zeros when it is used up.
 class Input {
  public:
   Input(const std::uint8_t *data, std::size_t size) : data_(data), end_(data + size) {}
   std::uint8_t byte() { return data_ != end_ ? *data_++ : std::uint8_t{0}; }
-  unsigned below(unsigned end) { return (byte() << 8 | byte()) % end; }
+  unsigned number() {
+    const unsigned high = byte();
+    return high << 8 | byte();
+  }
+  unsigned below(unsigned end) { return number() % end; }
 
  private:
   const std::uint8_t *data_, *end_;
@@ -43,60 +57,104 @@ struct ContextDelete {
 };
 using Context = std::unique_ptr<tandem_context, ContextDelete>;
 
-// Contexts for every available kernel, serial and with threads; made once.
-const std::vector<Context> &contexts() {
-  static const std::vector<Context> all = [] {
+// How work is spread: on one thread, or on two by columns or by parity, which GF(2^16) has not.
+constexpr unsigned kSpreads = 3, kSpreads16 = 2;
+
+// The context of an available kernel, with one of so many ways to spread work, and a technique. Made once.
+tandem_context *context_of(unsigned number, unsigned spreads, const char *technique = "") {
+  static const std::vector<std::string> names = [] {
     tandem_kernel kernels[32];
     std::size_t count = 0;
     if (tandem_kernels(kernels, 32, sizeof kernels[0], &count) != TANDEM_OK) wrong("tandem_kernels");
-    std::vector<Context> made;
-    for (std::size_t i = 0; i < count; ++i) {
-      if (!kernels[i].available) continue;
-      for (const int32_t executor : {TANDEM_EXECUTOR_SERIAL, TANDEM_EXECUTOR_PTHREAD}) {
-        tandem_context_options options = {};
-        options.struct_bytes = sizeof options;
-        options.kernel = kernels[i].name;
-        options.executor = executor;
-        options.thread_count = 2;
-        options.partition = static_cast<int32_t>(i % 2) + 1;
-        tandem_context *context = nullptr;
-        if (tandem_context_create(&options, &context) != TANDEM_OK) wrong("tandem_context_create");
-        made.emplace_back(context);
-      }
-    }
-    return made;
+    std::vector<std::string> available;
+    for (std::size_t i = 0; i < count; ++i)
+      if (kernels[i].available) available.push_back(kernels[i].name);
+    return available;
   }();
-  return all;
+  static std::map<std::tuple<unsigned, unsigned, std::string>, Context> made;
+  number %= spreads * static_cast<unsigned>(names.size());
+  const unsigned kernel = number / spreads, spread = number % spreads;
+  Context &context = made[{kernel, spread, technique}];
+  if (context == nullptr) {
+    tandem_context_options options = {};
+    options.struct_bytes = sizeof options;
+    options.kernel = names[kernel].c_str();
+    options.executor = spread == 0 ? TANDEM_EXECUTOR_SERIAL : TANDEM_EXECUTOR_PTHREAD;
+    options.partition = spread == 2 ? TANDEM_PARTITION_PARITY : TANDEM_PARTITION_COLUMN;
+    options.thread_count = 2;
+    options.technique = technique;
+    tandem_context *raw = nullptr;
+    if (tandem_context_create(&options, &raw) != TANDEM_OK) wrong("tandem_context_create");
+    context.reset(raw);
+  }
+  return context.get();
 }
 
-reference::Rows generator(unsigned k, const Bytes &parity_rows) {
-  reference::Rows rows(k, Bytes(k));
+// k identity rows over the rows of parity.
+template <class Rows>
+Rows generator(unsigned k, const Rows &parity) {
+  Rows rows(k, typename Rows::value_type(k));
   for (unsigned i = 0; i < k; ++i) rows[i][i] = 1;
-  for (std::size_t at = 0; at < parity_rows.size(); at += k)
-    rows.emplace_back(parity_rows.begin() + static_cast<std::ptrdiff_t>(at),
-                      parity_rows.begin() + static_cast<std::ptrdiff_t>(at + k));
+  rows.insert(rows.end(), parity.begin(), parity.end());
   return rows;
 }
 
-// Whether the present rows span the wanted ones.
-bool determined(const reference::Rows &rows, const Bytes &present, const Bytes &wanted) {
-  reference::Rows left, with_wanted;
+template <class Row>
+std::vector<Row> rows_of(const Row &cells, unsigned k) {
+  std::vector<Row> rows;
+  for (auto at = cells.begin(); at != cells.end(); at += k) rows.emplace_back(at, at + k);
+  return rows;
+}
+
+// By plain elimination.
+std::size_t rank16(const std::string &preset, reference16::Rows16 rows) {
+  std::size_t rank = 0;
+  for (std::size_t column = 0; !rows.empty() && column < rows[0].size(); ++column) {
+    const auto pivot = std::find_if(rows.begin() + static_cast<std::ptrdiff_t>(rank), rows.end(),
+                                    [&](const auto &row) { return row[column] != 0; });
+    if (pivot == rows.end()) continue;
+    std::swap(rows[rank], *pivot);
+    const std::uint16_t inverse = reference16::inverse(preset, rows[rank][column]);
+    for (std::size_t r = rank + 1; r < rows.size(); ++r) {
+      if (rows[r][column] == 0) continue;
+      const std::uint16_t factor = reference16::multiply(preset, rows[r][column], inverse);
+      for (std::size_t c = column; c < rows[r].size(); ++c)
+        rows[r][c] ^= reference16::multiply(preset, factor, rows[rank][c]);
+    }
+    ++rank;
+  }
+  return rank;
+}
+
+// Whether the present shards determine the wanted ones.
+using Oracle = std::function<bool(const Bytes &present, const Bytes &wanted)>;
+
+// By the ranks of the rows of the present shards, without and with the wanted ones.
+template <class Rows, class Rank>
+bool spans(const Rows &rows, const Rank &rank, const Bytes &present, const Bytes &wanted) {
+  Rows left;
   for (std::size_t i = 0; i < rows.size(); ++i)
     if (present[i]) left.push_back(rows[i]);
-  with_wanted = left;
+  Rows with_wanted = left;
   for (std::size_t i = 0; i < rows.size(); ++i)
     if (wanted[i]) with_wanted.push_back(rows[i]);
-  return reference::rank(left) == reference::rank(with_wanted);
+  return rank(left) == rank(with_wanted);
+}
+
+// Any k shards of an MDS code determine the others, fewer determine none.
+bool has_k_shards(unsigned k, const Bytes &present, const Bytes &wanted) {
+  return std::count(present.begin(), present.end(), 1) >= k || std::count(wanted.begin(), wanted.end(), 1) == 0;
 }
 
 // Whether every loss of m shards can be recovered from; by trying all, so for small codes only.
-bool every_loss_is_recoverable(const reference::Rows &rows, unsigned k) {
+template <class Rows, class Rank>
+bool every_loss_is_recoverable(const Rows &rows, const Rank &rank, unsigned k) {
   const auto n = static_cast<unsigned>(rows.size());
   for (unsigned kept = 0; kept < 1u << n; ++kept) {
-    reference::Rows left;
+    Rows left;
     for (unsigned i = 0; i < n; ++i)
       if (kept >> i & 1) left.push_back(rows[i]);
-    if (left.size() == k && reference::rank(left) != k) return false;
+    if (left.size() == k && rank(left) != k) return false;
   }
   return true;
 }
@@ -104,18 +162,127 @@ bool every_loss_is_recoverable(const reference::Rows &rows, unsigned k) {
 struct CodecDelete {
   void operator()(tandem_codec *codec) const { tandem_codec_destroy(codec); }
 };
+using Codec = std::unique_ptr<tandem_codec, CodecDelete>;
 
-void run(Input input) {
-  const unsigned flags = input.byte();
-  const bool custom = flags & 1, allow_non_mds = flags & 2, by_plan = flags & 4, large = flags & 8;
-  const unsigned k = 1 + input.below(kMostShards - 1), m = input.below(kMostShards - k + 1);
-  tandem_context *context = contexts()[input.below(static_cast<unsigned>(contexts().size()))].get();
-
+tandem_codec_options options_of(std::uint32_t k, std::uint32_t m, std::int32_t matrix) {
   tandem_codec_options options = {};
   options.struct_bytes = sizeof options;
   options.k = k;
   options.m = m;
-  options.matrix = custom ? TANDEM_MATRIX_CUSTOM : static_cast<int32_t>(input.below(15));
+  options.matrix = matrix;
+  return options;
+}
+
+struct Loss {
+  Bytes present, wanted;
+  bool by_plan;
+};
+
+// The seed of the shards comes with it.
+Loss read_loss(Input &input, unsigned count, bool by_plan, Random *random_out) {
+  Loss loss{Bytes(count), Bytes(count), by_plan};
+  const unsigned percent = input.below(101);
+  Random &random = *random_out = Random(input.number());
+  for (unsigned i = 0; i < count; ++i) {
+    loss.present[i] = !random.chance(percent);
+    loss.wanted[i] = !loss.present[i] && !random.chance(20);
+  }
+  // The last bytes of the input, where there are any, say it shard by shard.
+  for (unsigned i = 0; i < count; ++i) {
+    const std::uint8_t change = input.byte();
+    if (change & 1) loss.present[i] = !loss.present[i];
+    if (change & 2) loss.wanted[i] = !loss.wanted[i];
+    if (loss.present[i]) loss.wanted[i] = 0;
+  }
+  return loss;
+}
+
+tandem_status decode_by_plan(tandem_context *context, const tandem_codec *codec, std::vector<void *> pointers,
+                             const Loss &loss, std::size_t bytes, const Oracle &determined) {
+  tandem_plan_options options = {};
+  options.struct_bytes = sizeof options;
+  options.operation = TANDEM_OPERATION_DECODE;
+  options.present = loss.present.data();
+  options.wanted = loss.wanted.data();
+  tandem_plan *plan = nullptr;
+  if (const tandem_status status = tandem_plan_create(context, codec, &options, &plan); status != TANDEM_OK)
+    return status;
+  Bytes read(pointers.size());
+  if (tandem_plan_shards_to_read(plan, read.data()) != TANDEM_OK) wrong("shards_to_read");
+  for (std::size_t i = 0; i < pointers.size(); ++i) {
+    if (read[i] && !loss.present[i]) wrong("reads a missing shard");
+    if (!read[i] && !loss.wanted[i]) pointers[i] = nullptr;
+  }
+  if (!determined(read, loss.wanted)) wrong("shards_to_read do not suffice");
+  tandem_plan_arguments arguments = {};
+  arguments.struct_bytes = sizeof arguments;
+  arguments.shards = pointers.data();
+  arguments.shard_bytes = bytes;
+  const tandem_status status = tandem_plan_run(plan, &arguments);
+  tandem_plan_destroy(plan);
+  return status;
+}
+
+// truth: all shards. may_refuse: a technique is forced, which some operations lack.
+void encode_and_decode(tandem_context *context, bool may_refuse, const tandem_codec *codec, const Shards &truth,
+                       unsigned k, const Loss &loss, const Oracle &determined) {
+  const std::size_t count = truth.size(), bytes = truth[0].size();
+  Shards shards(truth.begin(), truth.begin() + k);
+  shards.resize(count, Bytes(bytes, 0xdd));
+  std::vector<void *> pointers;
+  for (Bytes &shard : shards) pointers.push_back(shard.data());
+  const tandem_status encoded = tandem_encode(context, codec, pointers.data(), pointers.data() + k, bytes);
+  const bool is_refused = may_refuse && encoded == TANDEM_ERROR_UNSUPPORTED;
+  if (encoded != TANDEM_OK && !is_refused) wrong("encode failed");
+  for (std::size_t i = k; i < count; ++i) {
+    if (shards[i] != (is_refused ? Bytes(bytes, 0xdd) : truth[i])) wrong("encode wrote shard " + std::to_string(i));
+    std::copy(truth[i].begin(), truth[i].end(), shards[i].begin());
+  }
+
+  for (std::size_t i = 0; i < count; ++i) {
+    if (loss.present[i]) continue;
+    std::fill(shards[i].begin(), shards[i].end(), std::uint8_t{0xcc});
+    if (!loss.wanted[i]) pointers[i] = nullptr;
+  }
+  const tandem_status status = loss.by_plan
+                                   ? decode_by_plan(context, codec, pointers, loss, bytes, determined)
+                                   : tandem_decode(context, codec, pointers.data(), loss.present.data(), bytes);
+  const bool is_recoverable = determined(loss.present, loss.wanted);
+  if (!(may_refuse && status == TANDEM_ERROR_UNSUPPORTED)) {
+    if (is_recoverable && status != TANDEM_OK) wrong("recoverable, but decode failed");
+    if (!is_recoverable && status != TANDEM_ERROR_NOT_RECOVERABLE) wrong("not recoverable, but decode did not say so");
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool is_right = loss.present[i] || (status == TANDEM_OK && loss.wanted[i]);
+    if (shards[i] != (is_right ? truth[i] : Bytes(bytes, 0xcc)))
+      wrong("shard " + std::to_string(i) + " has wrong bytes");
+  }
+}
+
+Shards random_data(Random &random, unsigned k, std::size_t bytes) {
+  Shards shards;
+  for (unsigned i = 0; i < k; ++i) shards.push_back(random.bytes(bytes));
+  return shards;
+}
+
+// All shards over GF(2^8).
+Shards stripe_of(Random &random, unsigned k, unsigned m, const Bytes &coefficients, std::size_t bytes) {
+  Shards shards = random_data(random, k, bytes);
+  std::vector<const std::uint8_t *> data;
+  for (const Bytes &shard : shards) data.push_back(shard.data());
+  for (Bytes &parity : expected(coefficients.data(), m, k, data.data(), bytes)) shards.push_back(std::move(parity));
+  return shards;
+}
+
+constexpr unsigned kByPlan = 4, kLarge = 8;  // flags
+
+void run_narrow(Input &input, unsigned flags) {
+  const bool custom = flags & 1, allow_non_mds = flags & 2;
+  const unsigned k = 1 + input.below(kMostShards - 1), m = input.below(kMostShards - k + 1);
+  const unsigned context = input.number();
+
+  tandem_codec_options options =
+      options_of(k, m, custom ? TANDEM_MATRIX_CUSTOM : static_cast<std::int32_t>(input.below(15)));
   options.allow_non_mds = allow_non_mds;
   Bytes coefficients(std::size_t{k} * m);
   if (custom) {
@@ -124,13 +291,13 @@ void run(Input input) {
   }
   tandem_codec *raw = nullptr;
   const tandem_status made = tandem_codec_create(&options, &raw);
-  const std::unique_ptr<tandem_codec, CodecDelete> codec(raw);
+  const Codec codec(raw);
   if (made != TANDEM_OK) {
     if (raw != nullptr) wrong("a codec and an error");
     if (made != TANDEM_ERROR_NOT_MDS && made != TANDEM_ERROR_INVALID_ARGUMENT) wrong("status of tandem_codec_create");
     if (custom && made != TANDEM_ERROR_NOT_MDS) wrong("a custom matrix was refused for another reason");
     if (made == TANDEM_ERROR_NOT_MDS && allow_non_mds) wrong("NOT_MDS though it was allowed");
-    if (custom && k + m <= 9 && every_loss_is_recoverable(generator(k, coefficients), k))
+    if (custom && k + m <= 9 && every_loss_is_recoverable(generator(k, rows_of(coefficients, k)), reference::rank, k))
       wrong("an MDS matrix was refused");
     return;
   }
@@ -138,90 +305,132 @@ void run(Input input) {
   if (tandem_codec_coefficients(codec.get(), read_back.data(), read_back.size()) != TANDEM_OK) wrong("coefficients");
   if (custom && read_back != coefficients) wrong("the custom matrix came back changed");
   coefficients = read_back;
-  const reference::Rows rows = generator(k, coefficients);
-  if (!custom && generator(k, coefficients) != [&] {
-        reference::Rows want = generator(k, {});
-        for (Bytes &row : reference::parity_rows(tandem_matrix_name(options.matrix), k, m))
-          want.push_back(std::move(row));
-        return want;
-      }())
+  const reference::Rows parity = rows_of(coefficients, k), rows = generator(k, parity);
+  if (!custom && parity != reference::parity_rows(tandem_matrix_name(options.matrix), k, m))
     wrong("coefficients of a preset");
-  if (!allow_non_mds && k + m <= 9 && !every_loss_is_recoverable(rows, k))
+  if (!allow_non_mds && k + m <= 9 && !every_loss_is_recoverable(rows, reference::rank, k))
     wrong("a matrix that is not MDS was accepted");
 
-  const std::size_t bytes = 1 + input.below(kMostBytes) + (large ? kLargeBytes : 0);
-  Bytes present(k + m), wanted(k + m);
-  const unsigned loss_percent = input.below(101);
-  Random random(input.byte() << 8 | input.byte());
-  for (unsigned i = 0; i < k + m; ++i) {
-    present[i] = !random.chance(loss_percent);
-    wanted[i] = !present[i] && !random.chance(20);
-  }
-  // The last bytes of the input, where there are any, say it shard by shard.
-  for (unsigned i = 0; i < k + m; ++i) {
-    const std::uint8_t change = input.byte();
-    if (change & 1) present[i] = !present[i];
-    if (change & 2) wanted[i] = !wanted[i];
-    if (present[i]) wanted[i] = 0;
-  }
+  const std::size_t bytes = 1 + input.below(kMostBytes) + (flags & kLarge ? kLargeBytes : 0);
+  Random random(0);
+  const Loss loss = read_loss(input, k + m, flags & kByPlan, &random);
+  encode_and_decode(
+      context_of(context, kSpreads), false, codec.get(), stripe_of(random, k, m, coefficients, bytes), k, loss,
+      [&](const Bytes &present, const Bytes &wanted) { return spans(rows, reference::rank, present, wanted); });
+}
 
-  Shards shards;
-  std::vector<const std::uint8_t *> data;
-  for (unsigned i = 0; i < k; ++i) shards.push_back(random.bytes(bytes));
-  for (unsigned i = 0; i < k; ++i) data.push_back(shards[i].data());
-  Shards parity = expected(coefficients.data(), m, k, data.data(), bytes);
-  for (unsigned r = 0; r < m; ++r) shards.emplace_back(bytes, std::uint8_t{0xdd});
-  std::vector<void *> pointers;
-  for (Bytes &shard : shards) pointers.push_back(shard.data());
-  if (tandem_encode(context, codec.get(), pointers.data(), pointers.data() + k, bytes) != TANDEM_OK)
-    wrong("encode failed");
+// A Cauchy code of any width: by its matrix, by transforms and by whichever costs less, all with the bytes of the
+// formula.
+void run_wide(Input &input, unsigned flags) {
+  const unsigned k = 1 + input.below(255), m = 1 + input.below(256 - k), context = input.number();
+  const tandem_codec_options options = options_of(k, m, TANDEM_MATRIX_ISAL_CAUCHY);
+  tandem_codec *raw = nullptr;
+  if (tandem_codec_create(&options, &raw) != TANDEM_OK) wrong("a Cauchy code was refused");
+  const Codec codec(raw);
+  Bytes coefficients;
   for (unsigned r = 0; r < m; ++r)
-    if (shards[k + r] != parity[r]) wrong("encode wrote parity " + std::to_string(r) + " wrong");
+    for (unsigned c = 0; c < k; ++c) coefficients.push_back(reference::inverse(static_cast<std::uint8_t>((k + r) ^ c)));
+  const std::size_t bytes = 1 + input.below(flags & kLarge ? 3000 : 300);
+  Random random(0);
+  const Loss loss = read_loss(input, k + m, flags & kByPlan, &random);
+  const Shards truth = stripe_of(random, k, m, coefficients, bytes);
+  for (const char *technique : {"matrix", "transform", ""})
+    encode_and_decode(context_of(context, kSpreads, technique), *technique == 't', codec.get(), truth, k, loss,
+                      [&](const Bytes &present, const Bytes &wanted) { return has_k_shards(k, present, wanted); });
+}
 
-  Shards want = shards;
-  bool any_wanted = false;
-  for (unsigned i = 0; i < k + m; ++i) {
-    if (present[i]) continue;
-    std::fill(shards[i].begin(), shards[i].end(), std::uint8_t{0xcc});
-    any_wanted = any_wanted || wanted[i];
-    if (wanted[i]) continue;
-    want[i] = shards[i];
-    pointers[i] = nullptr;
+// What tandem.h says of each preset over GF(2^16).
+tandem_status allowed16(std::int32_t matrix, std::uint64_t k, std::uint64_t m, bool allow_non_mds) {
+  if (k == 0 || k + m > 65536) return TANDEM_ERROR_INVALID_ARGUMENT;
+  const std::uint64_t data = std::bit_ceil(k), parity = std::bit_ceil(std::max<std::uint64_t>(m, 1));
+  const bool is_low = matrix == TANDEM_MATRIX_REED_SOLOMON_SIMD && (data < parity || (data == parity && k > m));
+  switch (matrix) {
+    case TANDEM_MATRIX_PAR2:
+      if (k > 32768) return TANDEM_ERROR_INVALID_ARGUMENT;
+      if (m > 3 && k > 2 && !allow_non_mds) return TANDEM_ERROR_NOT_MDS;
+      return 2 * k * m > 64 << 20 ? TANDEM_ERROR_TOO_LARGE : TANDEM_OK;
+    case TANDEM_MATRIX_LIBERASURECODE_RS_VAND:
+      return k + m > 32 ? TANDEM_ERROR_INVALID_ARGUMENT : TANDEM_OK;
+    default:
+      return (is_low ? data + m : k + parity) > 65536 ? TANDEM_ERROR_INVALID_ARGUMENT : TANDEM_OK;
   }
-  const bool recoverable = determined(rows, present, wanted);
-  tandem_status status;
-  if (!by_plan) {
-    status = tandem_decode(context, codec.get(), pointers.data(), present.data(), bytes);
+}
+
+void run_gf16(Input &input, unsigned flags) {
+  const bool custom = flags & 1, allow_non_mds = flags & 2, any_size = flags & kLarge;
+  std::uint32_t k, m;
+  if (any_size) {
+    k = input.number() << (input.byte() % 17);
+    m = input.number() << (input.byte() % 17);
   } else {
-    tandem_plan_options plan_options = {};
-    plan_options.struct_bytes = sizeof plan_options;
-    plan_options.operation = TANDEM_OPERATION_DECODE;
-    plan_options.present = present.data();
-    plan_options.wanted = wanted.data();
-    tandem_plan *plan = nullptr;
-    status = tandem_plan_create(context, codec.get(), &plan_options, &plan);
-    if (status == TANDEM_OK) {
-      Bytes read(k + m);
-      if (tandem_plan_shards_to_read(plan, read.data()) != TANDEM_OK) wrong("shards_to_read");
-      for (unsigned i = 0; i < k + m; ++i) {
-        if (read[i] && !present[i]) wrong("reads a missing shard");
-        if (!read[i] && !wanted[i]) pointers[i] = nullptr;
-      }
-      if (any_wanted && !determined(rows, read, wanted)) wrong("shards_to_read do not suffice");
-      tandem_plan_arguments arguments = {};
-      arguments.struct_bytes = sizeof arguments;
-      arguments.shards = pointers.data();
-      arguments.shard_bytes = bytes;
-      status = tandem_plan_run(plan, &arguments);
-      tandem_plan_destroy(plan);
-    }
+    k = 1 + input.below(kMostShards - 1);
+    m = input.below(kMostShards - k + 1);
   }
-  if (recoverable && status != TANDEM_OK) wrong("recoverable, but decode failed");
-  if (!recoverable && status != TANDEM_ERROR_NOT_RECOVERABLE) wrong("not recoverable, but decode did not say so");
-  for (unsigned i = 0; i < k + m; ++i) {
-    const bool rebuilt = recoverable && wanted[i];
-    if (rebuilt ? shards[i] != want[i] : present[i] ? shards[i] != want[i] : shards[i] != Bytes(bytes, 0xcc))
-      wrong("shard " + std::to_string(i) + " has wrong bytes");
+  const unsigned context = input.number();
+  tandem_codec_options options = options_of(
+      k, m, custom ? TANDEM_MATRIX_CUSTOM : TANDEM_MATRIX_LEOPARD16 + static_cast<std::int32_t>(input.below(4)));
+  options.field = TANDEM_FIELD_GF16;
+  options.allow_non_mds = allow_non_mds;
+  std::vector<std::uint16_t> cells(any_size ? 0 : std::size_t{k} * m);
+  if (custom) {
+    for (std::uint16_t &cell : cells) cell = static_cast<std::uint16_t>(input.number());
+    options.coefficients = cells.empty() ? nullptr : cells.data();
+  }
+  tandem_codec *raw = nullptr;
+  const tandem_status made = tandem_codec_create(&options, &raw);
+  const Codec codec(raw);
+  if ((made == TANDEM_OK) != (raw != nullptr)) wrong("a codec and an error, or neither");
+  const std::string preset = custom ? "custom" : tandem_matrix_name(options.matrix);
+  const auto rank = [&](const reference16::Rows16 &rows) { return rank16(preset, rows); };
+  if (!custom && made != allowed16(options.matrix, k, m, allow_non_mds)) wrong("status of tandem_codec_create");
+  if (custom && !any_size && made != TANDEM_OK) {
+    if (made != TANDEM_ERROR_NOT_MDS || allow_non_mds) wrong("a custom matrix was refused for another reason");
+    if (k + m <= 9 && every_loss_is_recoverable(generator(k, rows_of(cells, k)), rank, k))
+      wrong("an MDS matrix was refused");
+  }
+  const std::uint64_t bytes = 1 + input.below(200), products = std::uint64_t{k} * m * bytes / 2;
+  if (made != TANDEM_OK || products > kMostProducts || k + m > kMostShards16) return;
+
+  const reference16::Rows16 parity = custom ? rows_of(cells, k) : reference16::parity_rows(preset, k, m);
+  std::vector<std::uint16_t> read_back(std::size_t{k} * m);
+  if (tandem_codec_coefficients(codec.get(), read_back.data(), 2 * read_back.size()) != TANDEM_OK)
+    wrong("coefficients");
+  if (rows_of(read_back, k) != parity) wrong("coefficients of " + preset);
+  const bool by_rank = k + m <= kMostShards;
+  const reference16::Rows16 rows = by_rank ? generator(k, parity) : reference16::Rows16();
+  if (custom && !allow_non_mds && k + m <= 9 && !every_loss_is_recoverable(rows, rank, k))
+    wrong("a matrix that is not MDS was accepted");
+
+  if (!by_rank && preset == "par2" && m > 3) return;  // not MDS
+  Random random(0);
+  const Loss loss = read_loss(input, k + m, flags & kByPlan, &random);
+  Shards truth = random_data(random, k, bytes);
+  if (bytes % 2 != 0) {
+    truth.resize(k + m, Bytes(bytes, 0xdd));
+    std::vector<void *> pointers;
+    for (Bytes &shard : truth) pointers.push_back(shard.data());
+    const tandem_status status =
+        tandem_encode(context_of(context, kSpreads16), codec.get(), pointers.data(), pointers.data() + k, bytes);
+    if (m != 0 && status != TANDEM_ERROR_INVALID_ARGUMENT) wrong("half an element was taken");
+    for (std::size_t i = k; i < k + m; ++i)
+      if (truth[i] != Bytes(bytes, 0xdd)) wrong("a refused encode wrote");
+    return;
+  }
+  for (Bytes &each : reference16::apply(preset, parity, truth)) truth.push_back(std::move(each));
+  encode_and_decode(context_of(context, kSpreads16), false, codec.get(), truth, k, loss,
+                    [&](const Bytes &present, const Bytes &wanted) {
+                      return by_rank ? spans(rows, rank, present, wanted) : has_k_shards(k, present, wanted);
+                    });
+}
+
+void run(Input input) {
+  const unsigned flags = input.byte();
+  if (flags & 0x20) {
+    run_gf16(input, flags);
+  } else if (flags & 0x10) {
+    run_wide(input, flags);
+  } else {
+    run_narrow(input, flags);
   }
 }
 

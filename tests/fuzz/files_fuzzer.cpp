@@ -256,14 +256,16 @@ std::string commit_record_file(Tree &tree, FuzzInput &input) {
   record.force = flags & 8;
   record.name = flags & 16 ? "set" : std::string(1 + input.byte() % 20, static_cast<char>('a' + input.byte() % 26));
   for (std::uint32_t i = 0; i < record.shard_count; ++i)
-    record.folder_of[i] = static_cast<std::uint8_t>(record.folder_count == 1 ? 0 : input.byte() % record.folder_count);
+    record.folder_of.push_back(
+        static_cast<std::uint16_t>(record.folder_count == 1 ? 0 : input.byte() % record.folder_count));
   record.stale = std::bitset<kMaxShardCount>(input.number<std::uint32_t>());
   if (flags & 64) {
     record.given_up.resize(1);
     std::copy_n(workshop().original(~flags & 1).result.set_id, 16, record.given_up[0].begin());
   }
-  Bytes file(kCommitRecordBytes);
-  write_commit_record(record, std::span<std::byte, kCommitRecordBytes>(bytes_of(file), kCommitRecordBytes));
+  const std::vector<std::byte> bytes = commit_record_bytes(record);
+  Bytes file(bytes.size());
+  std::copy(bytes.begin(), bytes.end(), bytes_of(file));
   const std::string name = own_name({flags & 32 ? OwnKind::commit_record : OwnKind::pending_record, record.set_id, 0});
   tree[name] = std::move(file);
   return name;

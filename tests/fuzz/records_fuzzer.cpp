@@ -61,7 +61,7 @@ void fuzz_record(FuzzInput &input, bool sum) {
   input.take(written.set.set_id.data(), 16);
   written.set.folder_count = input.byte();
   if (const unsigned flags = input.byte(); flags & 1) {  // sizes that writers use, so that more gets past the limits
-    written.set.k = written.set.k % 256 + 1;
+    written.set.k = written.set.k % (flags & 8 ? 4096 : 256) + 1;
     written.set.m %= 8;
     written.set.block_bytes = written.set.block_bytes % 4096 / 64 * 64;
     written.set.mode = flags & 2 ? kModeUnknown : written.set.mode & 0777;
@@ -77,9 +77,10 @@ void fuzz_record(FuzzInput &input, bool sum) {
   const std::uint64_t k = word(32), m = word(36), index = word(48), block = word(52), mode = word(56),
                       folders = word(60), end = word(12);
   const bool has_magic = std::memcmp(at, magic, sizeof magic) == 0;
-  const bool in_limits = (end == 1 || end == 2) && k >= 1 && k + m <= 256 && index < k + m && block >= 64 &&
-                         block <= 1u << 24 && block % 64 == 0 && (k + m) * block <= 1u << 28 &&
-                         (mode <= 0777 || mode == UINT32_MAX) && folders <= k + m &&
+  const std::uint64_t version = word(8);
+  const bool in_limits = (end == 1 || end == 2) && k >= 1 && k + m <= 4096 && (k + m > 256) == (version == 3) &&
+                         index < k + m && block >= 64 && block <= 1u << 24 && block % 64 == 0 &&
+                         (k + m) * block <= 1u << 28 && (mode <= 0777 || mode == UINT32_MAX) && folders <= k + m &&
                          load<std::uint64_t>(at + 64) <= std::uint64_t{1} << 60;
 
   Record record;
@@ -90,7 +91,8 @@ void fuzz_record(FuzzInput &input, bool sum) {
   if (!sum && load<std::uint64_t>(at + 4088) != hash64(at, 4088))
     return result == ParseResult::damaged ? void() : wrong("a record with a wrong checksum");
   if (record_version(bytes) != word(8)) wrong("the version");
-  if (word(8) != 2) return result == ParseResult::unknown_version ? void() : wrong("a record of another version");
+  if (version != 2 && version != 3)
+    return result == ParseResult::unknown_version ? void() : wrong("a record of another version");
   if ((result == ParseResult::record) != in_limits) wrong("limits");
   if (!in_limits) return;
   check_geometry(record.set);
@@ -99,9 +101,9 @@ void fuzz_record(FuzzInput &input, bool sum) {
   if (std::memcmp(again.data(), at, 88) != 0) wrong("a record that reads back differently");
 }
 
-void fuzz_commit_record(FuzzInput &input, bool sum) {
+void fuzz_commit_record(FuzzInput &input, bool sum, bool wide) {
   CommitRecord written;
-  written.shard_count = input.number<std::uint16_t>() % 300;
+  written.shard_count = input.number<std::uint16_t>() % (wide ? 4200 : 300);
   written.folder_count = input.byte();
   written.folder = input.byte();
   written.force = input.byte() & 1;
@@ -109,24 +111,32 @@ void fuzz_commit_record(FuzzInput &input, bool sum) {
   written.name.resize(input.byte());
   input.take(written.name.data(), written.name.size());
   const std::uint8_t spread = input.byte();
-  for (std::size_t i = 0; i < written.folder_of.size(); ++i)
-    written.folder_of[i] = static_cast<std::uint8_t>(spread == 0 ? 0 : i % spread);
-  for (unsigned i = input.byte() % 8; i != 0; --i) written.stale.set(input.byte());
-  std::array<std::byte, kCommitRecordBytes> bytes;
-  write_commit_record(written, bytes);
-  edit_and_sum(input, bytes.data(), bytes.size(), sum);
+  for (std::size_t i = 0; i < written.shard_count; ++i)
+    written.folder_of.push_back(static_cast<std::uint16_t>(spread == 0 ? 0 : i % spread));
+  for (unsigned i = input.byte() % 8; i != 0; --i) written.stale.set(input.byte() * (wide ? 16u : 1u));
+  std::vector<std::byte> bytes = commit_record_bytes(written);
+  if (const std::size_t behind = bytes.size() - kCommitRecordBytes; behind != 0) {
+    for (unsigned i = input.byte() % 4; i != 0; --i)
+      bytes[kCommitRecordBytes + input.number<std::uint16_t>() % behind] = static_cast<std::byte>(input.byte());
+    if (sum) store(bytes.data() + 896, hash64(bytes.data() + kCommitRecordBytes, behind));
+  }
+  edit_and_sum(input, bytes.data(), kCommitRecordBytes, sum);
 
   CommitRecord record;
   if (!parse_commit_record(bytes, &record)) return;
-  if (!sum && load<std::uint64_t>(bytes.data() + bytes.size() - 8) != hash64(bytes.data(), bytes.size() - 8))
+  if (!sum && load<std::uint64_t>(bytes.data() + 1016) != hash64(bytes.data(), 1016))
     wrong("a commit record with a wrong checksum");
-  if (record.shard_count == 0 || record.shard_count > 256 || record.folder_count == 0 ||
+  const auto version = load<std::uint32_t>(bytes.data() + 8);
+  if (version == 3 && load<std::uint64_t>(bytes.data() + 896) != hash64(bytes.data() + 1024, 9216))
+    wrong("a wide commit record with a wrong checksum");
+  if ((version == 3) != (record.shard_count > 256 || (record.stale >> 256).any())) wrong("version of a commit record");
+  if (record.shard_count == 0 || record.shard_count > 4096 || record.folder_count == 0 ||
       record.folder_count > record.shard_count || record.folder >= record.folder_count)
     wrong("counts of a commit record");
   if (record.given_up.size() > 16) wrong("more given up than a record can hold");
   for (std::uint32_t i = 0; i < record.shard_count; ++i)
     if (record.folder_of[i] >= record.folder_count) wrong("a shard in no folder");
-  for (const std::uint32_t index : {0u, 255u}) {  // what it leads to are plain names
+  for (const std::uint32_t index : {0u, record.shard_count - 1}) {  // what it leads to are plain names
     const std::string name = shard_file_name(record.name, index);
     if (record.name.empty() || name.size() > 255 || name.find('/') != std::string::npos ||
         name.find('\0') != std::string::npos)
@@ -134,16 +144,15 @@ void fuzz_commit_record(FuzzInput &input, bool sum) {
     const auto parsed = parse_shard_file_name(name);
     if (!parsed || parsed->first != record.name || parsed->second != index) wrong("a shard file's name");
   }
-  std::array<std::byte, kCommitRecordBytes> again;
-  write_commit_record(record, again);
   CommitRecord read_again;
-  if (!parse_commit_record(again, &read_again) || !(read_again == record)) wrong("a commit record that changes");
+  if (!parse_commit_record(commit_record_bytes(record), &read_again) || !(read_again == record))
+    wrong("a commit record that changes");
 }
 
 void fuzz_names(FuzzInput &input) {
   std::string name;
   if (const unsigned flags = input.byte(); flags & 1) {
-    OwnName own{static_cast<OwnKind>(flags >> 1 & 3), {}, static_cast<std::uint32_t>(input.byte())};
+    OwnName own{static_cast<OwnKind>(flags >> 1 & 3), {}, input.byte() * (flags & 8 ? 16u : 1u)};
     input.take(own.set_id.data(), 16);
     name = own_name(own);
     const auto parsed = parse_own_name(name);
@@ -157,7 +166,7 @@ void fuzz_names(FuzzInput &input) {
   }
   if (const auto own = parse_own_name(name); own && own_name(*own) != name) wrong("a name that we do not write");
   if (const auto shard = parse_shard_file_name(name);
-      shard && (shard->first.empty() || shard->second > 255 || shard_file_name(shard->first, shard->second) != name))
+      shard && (shard->first.empty() || shard->second > 4095 || shard_file_name(shard->first, shard->second) != name))
     wrong("a shard file's name that we do not write");
 }
 
@@ -171,7 +180,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
   if (kind % 4 < 2) {
     tandem::files::fuzz_record(input, sum);
   } else if (kind % 4 == 2) {
-    tandem::files::fuzz_commit_record(input, sum);
+    tandem::files::fuzz_commit_record(input, sum, (kind & 8) != 0);
   } else {
     tandem::files::fuzz_names(input);
   }

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
 #include <thread>
 
 #include "base/error.hpp"
@@ -107,6 +109,8 @@ std::vector<BackendMaker> makers() {
 }
 
 INSTANTIATE_TEST_SUITE_P(CudaFake, BackendConformance, testing::ValuesIn(makers()), maker_name);
+// The forms are matrices to a device: the real drivers' conformance has them.
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(FormConformance);
 
 struct Threshold : core::TuningSource {
   core::TuningChoice find(const core::TuningQuery &) const override {
@@ -123,6 +127,46 @@ void expect_clean(const FakeCuda &driver, const std::string &after) {
   EXPECT_EQ(fake_context_depth(), 0u) << after;
   EXPECT_TRUE(is_fake_capture_mode_global()) << after;
 }
+
+// Again and again until it is true: what another thread brings about.
+void wait_until(const std::function<bool()> &is_so, const char *what) {
+  for (unsigned i = 0; i < 6000; ++i) {
+    if (is_so()) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  FAIL() << "after a minute still not: " << what;
+}
+
+// Compiles of matrices of seven rows wait at a gate until it is open.
+class Gate {
+ public:
+  device::GenerateKernel generate() {
+    return [this](const core::Matrix &matrix, const device::KernelSpec &spec) {
+      if (matrix.rows() == 7 && spec.technique == device::Technique::compiled) {
+        std::unique_lock lock(mutex_);
+        ++come_;
+        changed_.notify_all();
+        changed_.wait(lock, [&] { return is_open_; });
+      }
+      return fake_cuda_generate(matrix, spec);
+    };
+  }
+  void await(unsigned come) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return come_ >= come; });
+  }
+  void open() {
+    const std::lock_guard lock(mutex_);
+    is_open_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  unsigned come_ = 0;
+  bool is_open_ = false;
+};
 
 // The fake as the CUDA of a program.
 class FakeProgram final : public CudaProgram {
@@ -230,8 +274,10 @@ class OnDevice {
 
 // The ways of a task through the backend.
 // pinned: by the program, with CUDA; registered: with Tandem.
-enum class Way { staged, pinned, registered, on_device };
+// many_*: cut into many stripes.
+enum class Way { staged, pinned, registered, on_device, many_staged, many_on_device };
 constexpr Way kWays[] = {Way::staged, Way::pinned, Way::registered, Way::on_device};
+constexpr Way kManyWays[] = {Way::many_staged, Way::many_on_device};
 
 // Shards of a stripe, registered while this lives.
 class RegisteredShards {
@@ -252,14 +298,15 @@ class RegisteredShards {
 
 void run_way(FakeCuda &driver, Way way, core::Backend &backend, const core::Prepared &prepared, Work &work, Mode mode) {
   core::Control control;
-  if (way == Way::on_device) {
+  if (way == Way::on_device || way == Way::many_on_device) {
     OnDevice stripe(driver, work, 0);
     const core::Task task = stripe.task(prepared, mode);
-    backend.run({&task, 1}, control);
+    backend.run(way == Way::on_device ? std::vector{task} : uneven_slices(task, true), control);
     stripe.read();
     return;
   }
   const core::Task task = {&prepared, work.in.data(), work.out.data(), 0, work.bytes, mode, work.mismatches.data()};
+  if (way == Way::many_staged) return backend.run(uneven_slices(task, false), control);
   if (way == Way::staged) return backend.run({&task, 1}, control);
   if (way == Way::registered) {
     const RegisteredShards registered(work);
@@ -353,6 +400,8 @@ TEST(CudaFaults, EveryCall) {
   for (const Way way : kWays)
     for (const Mode mode : kModes) fail_every({way, "tables", mode});
   for (const Way way : kWays) fail_every({way, "compiled", Mode::assign});
+  for (const Way way : kManyWays)
+    for (const char *technique : {"tables", "compiled"}) fail_every({way, technique, Mode::assign});
 }
 
 TEST(CudaFaults, EveryCallOutOfMemory) {
@@ -399,12 +448,14 @@ TEST(CudaFaults, EveryCallOutOfMemory) {
 TEST(CudaFaults, EveryCallThatKillsTheDevice) {
   for (const Way way : kWays)
     for (const Mode mode : {Mode::assign, Mode::compare}) fail_every({way, "tables", mode, CUDA_ERROR_ILLEGAL_ADDRESS});
+  for (const Way way : kManyWays) fail_every({way, "tables", Mode::assign, CUDA_ERROR_ILLEGAL_ADDRESS});
 }
 
 // The GPU falls off the bus in the middle of a job.
 TEST(CudaFaults, EveryCommandThatKillsTheDevice) {
   for (const Way way : kWays)
     for (const Mode mode : kModes) fail_every({way, "compiled", mode, CUDA_ERROR_LAUNCH_FAILED, true});
+  for (const Way way : kManyWays) fail_every({way, "compiled", Mode::assign, CUDA_ERROR_LAUNCH_FAILED, true});
 }
 
 TEST(CudaFaults, ADeadDeviceIsDeadForEveryContextAndSaid) {
@@ -556,7 +607,9 @@ TEST(CudaDeviceMemory, UnpreparedTheTechniqueFollowsTheBytes) {
     const core::Task task = stripe.task(*prepared, Mode::assign);
     core::Control control;
     for (unsigned run = 0; run < 4; ++run) {
-      EXPECT_EQ(driver.calls_of("nvrtcCompileProgram"), run >= 3 ? 1u : 0u) << run;
+      if (run < 3) {
+        EXPECT_EQ(driver.calls_of("nvrtcCompileProgram"), 0u) << run;
+      }
       if (run % 2 == 1) {
         driver.begin_capture(stripe.stream);
         backend->submit({&task, 1}, control)->wait();
@@ -567,6 +620,7 @@ TEST(CudaDeviceMemory, UnpreparedTheTechniqueFollowsTheBytes) {
       stripe.read();
       EXPECT_TRUE(work.is_right(Mode::assign)) << run;
     }
+    wait_until([&] { return driver.calls_of("nvrtcCompileProgram") == 1; }, "compiled");
     const auto promised = backend->prepare(Work(2, 5, 1).matrix);
     backend->make_ready(*promised, Mode::assign, core::MemoryKind::cuda);
     EXPECT_EQ(driver.calls_of("nvrtcCompileProgram"), 3u) << "for shards anywhere";
@@ -574,7 +628,41 @@ TEST(CudaDeviceMemory, UnpreparedTheTechniqueFollowsTheBytes) {
   expect_clean(driver, "unprepared runs");
 }
 
-// A plan's two programs: neither is written before the other one is begun. The thread that helps is left alone by
+// A kernel counts elements in 32 bits: what is longer takes several launches, into a graph too.
+TEST(CudaDeviceMemory, MoreThanALaunchTakesGoesInPieces) {
+  FakeCuda driver;
+  {
+    gpu::Options options = fake_options(driver);
+    options.most_launch_bytes = 4096;
+    const auto backend = gpu::make_backend(options, base::Log());
+    Work work(3, 5, 30'000);
+    const auto prepared = backend->prepare(work.matrix);
+    core::Control control;
+    for (const Mode mode : kModes) {
+      backend->make_ready(*prepared, mode, core::MemoryKind::cuda);
+      for (const std::uint64_t skew : {0, 5}) {
+        work.reset();
+        OnDevice stripe(driver, work, skew);
+        const core::Task task = stripe.task(*prepared, mode);
+        const std::uint64_t calls = backend->kernel_calls();
+        if (mode == Mode::accumulate) {
+          driver.begin_capture(stripe.stream);
+          backend->submit({&task, 1}, control)->wait();
+          EXPECT_EQ(driver.end_capture(stripe.stream), 8u);
+          driver.launch_graph();
+        } else {
+          backend->run({&task, 1}, control);
+        }
+        EXPECT_EQ(backend->kernel_calls(), calls + 8);
+        stripe.read();
+        EXPECT_TRUE(work.is_right(mode)) << static_cast<int>(mode) << ", " << skew;
+      }
+    }
+  }
+  expect_clean(driver, "long shards");
+}
+
+// A plan's two programs: neither is written before the other one is begun. The threads that compile are left alone by
 // signals.
 TEST(CudaDeviceMemory, BothProgramsAreMadeAtOnce) {
   FakeCuda driver;
@@ -600,7 +688,7 @@ TEST(CudaDeviceMemory, BothProgramsAreMadeAtOnce) {
     const auto prepared = backend->prepare(Work(7, 5, 1).matrix);
     backend->make_ready(*prepared, Mode::assign, core::MemoryKind::cuda);
     EXPECT_EQ(met, 2u);
-    EXPECT_EQ(helpers, 1u);
+    EXPECT_EQ(helpers, 2u);
     EXPECT_EQ(open_to_signals, 0u);
   }
   expect_clean(driver, "two compiles at once");
@@ -630,6 +718,195 @@ TEST(CudaDeviceMemory, OneOfTwoProgramsThatFailsIsAnError) {
   }
 }
 
+// A plan runs at once, and is captured, with tables; the caller's thread neither compiles nor waits for a compile.
+TEST(CudaBackground, APlanRunsBeforeItsKernelIsCompiled) {
+  FakeCuda driver;
+  Gate gate;
+  {
+    Heard heard;
+    gpu::Options options = fake_options(driver);
+    options.generate = gate.generate();
+    const auto backend = gpu::make_backend(options, heard.log());
+    Work work(7, 4, 3000);
+    const auto prepared = backend->prepare(work.matrix);
+    backend->make_ready(*prepared, Mode::assign, core::MemoryKind::cuda, false);
+    gate.await(2);  // both programs of the plan at once, and the plan is there
+    OnDevice stripe(driver, work, 0);
+    const core::Task task = stripe.task(*prepared, Mode::assign);
+    core::Control control;
+    const auto run = [&] {
+      work.reset();
+      stripe.write();
+      backend->run({&task, 1}, control);
+      stripe.read();
+      EXPECT_TRUE(work.is_right(Mode::assign));
+    };
+    run();
+    driver.begin_capture(stripe.stream);
+    backend->submit({&task, 1}, control)->wait();
+    EXPECT_EQ(driver.end_capture(stripe.stream), 1u);
+    EXPECT_EQ(driver.calls_of("nvrtcCompileProgram"), 0u);
+    EXPECT_TRUE(heard.has("technique tables: until the compile is done")) << heard.text;
+    EXPECT_FALSE(heard.has("technique compiled")) << heard.text;
+    gate.open();
+    wait_until([&] { return run(), heard.has("technique compiled"); }, "the compiled kernel has taken over");
+    backend->make_ready(*prepared, Mode::assign, core::MemoryKind::cuda, true);  // the other program is there, too
+    EXPECT_EQ(driver.calls_of("nvrtcCompileProgram"), 2u);
+    driver.set_script({});  // the counters begin again
+    run();
+    driver.begin_capture(stripe.stream);
+    backend->submit({&task, 1}, control)->wait();
+    EXPECT_EQ(driver.end_capture(stripe.stream), 1u);
+    EXPECT_EQ(driver.calls_of("cuModuleLoadData") + driver.calls_of("nvrtcCompileProgram"), 0u);
+    stripe.write();
+    driver.launch_graph();
+    stripe.read();
+    EXPECT_TRUE(work.is_right(Mode::assign));
+    EXPECT_FALSE(driver.has_called_nvrtc(std::this_thread::get_id()));
+  }
+  expect_clean(driver, "a compile in the background");
+}
+
+// A plan for host memory compiles when its bytes pay for it; one that waits has its kernel before it is run.
+TEST(CudaBackground, WaitForKernelWaits) {
+  for (const core::MemoryKind memory : {core::MemoryKind::host, core::MemoryKind::cuda}) {
+    FakeCuda driver;
+    {
+      Heard heard;
+      const auto backend = gpu::make_backend(fake_options(driver), heard.log());
+      Work work(3, 4, 3000);
+      const auto prepared = backend->prepare(work.matrix);
+      backend->make_ready(*prepared, Mode::assign, core::MemoryKind::host, false);
+      EXPECT_EQ(driver.calls_of("nvrtcCompileProgram"), 0u) << "host memory: the bytes decide";
+      backend->make_ready(*prepared, Mode::assign, memory, true);
+      const std::uint64_t compiled = memory == core::MemoryKind::host ? 1 : 2;
+      EXPECT_EQ(driver.calls_of("nvrtcCompileProgram"), compiled);
+      run_way(driver, memory == core::MemoryKind::host ? Way::staged : Way::on_device, *backend, *prepared, work,
+              Mode::assign);
+      EXPECT_TRUE(work.is_right(Mode::assign));
+      EXPECT_EQ(driver.calls_of("nvrtcCompileProgram"), compiled);
+      EXPECT_FALSE(heard.has("technique tables")) << heard.text;
+      EXPECT_FALSE(driver.has_called_nvrtc(std::this_thread::get_id()));
+    }
+    expect_clean(driver, "a plan that waits");
+  }
+}
+
+// The job of a captured run is over at once. The graph's tables are there as long as the plan, though the plan has
+// taken another kernel, and the device has the tables of many other matrices by then.
+TEST(CudaBackground, AGraphKeepsTheKernelOfItsPlan) {
+  FakeCuda driver;
+  Gate gate;
+  {
+    gpu::Options options = fake_options(driver);
+    options.generate = gate.generate();
+    const auto backend = gpu::make_backend(options, base::Log());
+    Work work(7, 4, 3000);
+    const auto prepared = backend->prepare(work.matrix);
+    backend->make_ready(*prepared, Mode::assign, core::MemoryKind::cuda, false);
+    OnDevice stripe(driver, work, 0);
+    const core::Task task = stripe.task(*prepared, Mode::assign);
+    core::Control control;
+    driver.begin_capture(stripe.stream);
+    backend->submit({&task, 1}, control)->wait();
+    EXPECT_EQ(driver.end_capture(stripe.stream), 1u);
+    gate.open();
+    backend->make_ready(*prepared, Mode::assign, core::MemoryKind::cuda, true);
+    backend->run({&task, 1}, control);
+    for (unsigned shape = 0; shape < 40; ++shape) {
+      Work other(1 + shape % 8, 1 + shape / 8, 300);
+      run_way(driver, Way::on_device, *backend, *backend->prepare(other.matrix), other, Mode::assign);
+    }
+    work.reset();
+    stripe.write();
+    driver.launch_graph();
+    stripe.read();
+    EXPECT_TRUE(work.is_right(Mode::assign));
+  }
+  expect_clean(driver, "a graph whose plan took another kernel");
+}
+
+// Tables go on, and the log has one line, however many plans follow.
+TEST(CudaBackground, ACompileThatFailsAfterTheFirstRun) {
+  FakeCudaScript script;
+  script.refuses_text = true;
+  FakeCuda driver(script);
+  Gate gate;
+  {
+    Heard heard;
+    gpu::Options options = fake_options(driver);
+    options.generate = gate.generate();
+    const auto backend = gpu::make_backend(options, heard.log());
+    Work work(7, 4, 3000);
+    const auto prepared = backend->prepare(work.matrix);
+    backend->make_ready(*prepared, Mode::assign, core::MemoryKind::cuda, false);
+    run_way(driver, Way::on_device, *backend, *prepared, work, Mode::assign);
+    EXPECT_TRUE(work.is_right(Mode::assign));
+    gate.open();
+    wait_until([&] { return heard.has(kStoppedCompiling); }, "told");
+    const auto next = backend->prepare(Work(7, 5, 1).matrix);
+    backend->make_ready(*next, Mode::assign, core::MemoryKind::cuda, false);
+    backend->make_ready(*next, Mode::assign, core::MemoryKind::cuda, true);
+    EXPECT_LE(driver.calls_of("nvrtcCompileProgram"), 2u) << "of the first plan";
+    work.reset();
+    run_way(driver, Way::on_device, *backend, *prepared, work, Mode::assign);
+    EXPECT_TRUE(work.is_right(Mode::assign));
+    const std::lock_guard lock(heard.mutex);
+    EXPECT_EQ(heard.text.find(kStoppedCompiling), heard.text.rfind(kStoppedCompiling)) << heard.text;
+  }
+  expect_clean(driver, "a compile that fails in the background");
+}
+
+// A context that ends finishes what is being compiled, and drops what no thread has begun.
+TEST(CudaBackground, AContextEndsDuringCompiles) {
+  FakeCuda driver;
+  Gate gate;
+  gpu::Options options = fake_options(driver);
+  options.generate = gate.generate();
+  auto backend = gpu::make_backend(options, base::Log());
+  for (unsigned columns = 1; columns <= 4; ++columns) {
+    const auto prepared = backend->prepare(Work(7, columns, 1).matrix);
+    backend->make_ready(*prepared, Mode::assign, core::MemoryKind::cuda, false);
+  }
+  gate.await(4);
+  gate.open();
+  backend.reset();
+  EXPECT_EQ(driver.calls_of("cuModuleUnload"), driver.calls_of("cuModuleLoadData"));
+  EXPECT_GE(driver.calls_of("nvrtcCompileProgram"), 4u);
+  expect_clean(driver, "a context that ends during compiles");
+}
+
+// The child, in which no thread compiles, ends the context without waiting; the parent's goes on.
+TEST(CudaBackground, AForkDuringACompile) {
+  FakeCuda driver;
+  Gate gate;
+  {
+    gpu::Options options = fake_options(driver);
+    options.generate = gate.generate();
+    auto backend = gpu::make_backend(options, base::Log());
+    Work work(7, 4, 3000);
+    auto prepared = backend->prepare(work.matrix);
+    backend->make_ready(*prepared, Mode::assign, core::MemoryKind::cuda, false);
+    gate.await(2);
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(60);
+      const bool good = status_of([&] { work.run(*backend, *prepared, Mode::assign); }).first == TANDEM_ERROR_DEVICE;
+      prepared.reset();
+      backend.reset();
+      _exit(good ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+    gate.open();
+    backend->make_ready(*prepared, Mode::assign, core::MemoryKind::cuda, true);
+    EXPECT_EQ(driver.calls_of("nvrtcCompileProgram"), 2u);
+  }
+  expect_clean(driver, "a fork during a compile");
+}
+
 TEST(CudaDeviceMemory, CanBeCaptured) {
   FakeCuda driver;
   {
@@ -652,11 +929,8 @@ TEST(CudaDeviceMemory, CanBeCaptured) {
       std::fill(in.begin(), in.end(), nullptr);
       std::fill(out.begin(), out.end(), nullptr);
     }
-    // Not ready for this mode; and a verify has a result.
-    const core::Task other = stripe.task(*prepared, Mode::assign), verify = stripe.task(*prepared, Mode::compare);
-    const auto [status, message] = status_of([&] { backend->submit({&other, 1}, control); });
-    EXPECT_EQ(status, TANDEM_ERROR_UNSUPPORTED);
-    EXPECT_NE(message.find("run it once before it is captured"), std::string::npos) << message;
+    // A verify has a result.
+    const core::Task verify = stripe.task(*prepared, Mode::compare);
     const auto [verify_status, verify_message] = status_of([&] { backend->submit({&verify, 1}, control); });
     EXPECT_EQ(verify_status, TANDEM_ERROR_UNSUPPORTED);
     EXPECT_NE(verify_message.find("a verify cannot be captured"), std::string::npos) << verify_message;
@@ -673,12 +947,240 @@ TEST(CudaDeviceMemory, CanBeCaptured) {
   expect_clean(driver, "a capture");
 }
 
+// What nobody made ready is loaded outside of the capture.
+TEST(CudaDeviceMemory, TheFirstRunOfAllCanBeCaptured) {
+  for (const char *technique : {"tables", "compiled"}) {
+    FakeCuda driver;
+    {
+      Work work(3, 5, 30'000);
+      const auto backend = gpu::make_backend(fake_options(driver, technique), base::Log());
+      const auto prepared = backend->prepare(work.matrix);
+      OnDevice stripe(driver, work, 0);
+      core::Control control;
+      const core::Task task = stripe.task(*prepared, Mode::assign);
+      driver.begin_capture(stripe.stream);
+      const auto ticket = backend->submit({&task, 1}, control);
+      EXPECT_EQ(driver.end_capture(stripe.stream), 1u);
+      work.reset();
+      driver.launch_graph();
+      stripe.read();
+      EXPECT_TRUE(work.is_right(Mode::assign)) << technique;
+    }
+    expect_clean(driver, "a first run that was captured");
+  }
+}
+
+// ---- many stripes --------------------------------------------------------------------------------------------
+
+// Calls of the driver, from the submit to the end of the wait, for so many stripes that were run before.
+std::uint64_t calls_for(unsigned count, bool together, const char *technique, bool on_device) {
+  FakeCuda driver;
+  Work work(4, 10, std::size_t{count} * 192);
+  const auto backend = gpu::make_backend(fake_options(driver, technique), base::Log());
+  const auto prepared = backend->prepare(work.matrix);
+  OnDevice stripe(driver, work, 0);
+  const core::Task task =
+      on_device ? stripe.task(*prepared, Mode::assign)
+                : core::Task{prepared.get(), work.in.data(), work.out.data(), 0, work.bytes, Mode::assign};
+  const std::vector<core::Task> tasks = slices(task, count);
+  core::Control control;
+  const auto run = [&](std::span<const core::Task> some) {
+    on_device ? backend->submit(some, control)->wait() : backend->run(some, control);
+  };
+  run(tasks);
+  work.reset();
+  stripe.write();
+  driver.set_script({});
+  if (together) run(tasks);
+  for (std::size_t i = 0; i < tasks.size() && !together; ++i) run({&tasks[i], 1});
+  EXPECT_EQ(driver.calls_of("cuLaunchKernel"), together ? 1u : count);
+  EXPECT_EQ(driver.violations(), std::vector<std::string>());
+  const std::uint64_t calls = driver.call_count();
+  if (on_device) stripe.read();
+  EXPECT_TRUE(work.is_right(Mode::assign)) << technique << ", " << count;
+  return calls;
+}
+
+TEST(CudaBatch, TheNumberOfCallsDoesNotGrowWithTheStripes) {
+  for (const char *technique : {"tables", "compiled"}) {
+    for (const bool on_device : {true, false}) {
+      const std::uint64_t few = calls_for(10, true, technique, on_device);
+      EXPECT_EQ(calls_for(300, true, technique, on_device), few) << technique << (on_device ? ", device" : ", host");
+      EXPECT_LE(few, 40u);
+      // One by one it grows: this test can tell.
+      EXPECT_GE(calls_for(10, false, technique, on_device), few + 9 * 5);
+    }
+  }
+}
+
+// A launch for the stripes that are aligned, and one for the others; stripes far longer than the rest have several
+// rows.
+TEST(CudaBatch, StripesOfEveryLengthAndAddress) {
+  FakeCuda driver;
+  {
+    Work work(3, 5, 70'003);
+    for (const char *technique : {"tables", "compiled"}) {
+      const auto backend = gpu::make_backend(fake_options(driver, technique), base::Log());
+      const auto prepared = backend->prepare(work.matrix), other = backend->prepare(work.matrix);
+      OnDevice aligned(driver, work, 0), unaligned(driver, work, 6);
+      for (OnDevice *stripe : {&aligned, &unaligned}) {
+        for (const bool is_cut_anywhere : {false, true}) {
+          std::vector<core::Task> tasks = uneven_slices(stripe->task(*prepared, Mode::assign), !is_cut_anywhere);
+          for (std::size_t i = 0; i < tasks.size(); i += 3) tasks[i].prepared = other.get();
+          tasks.insert(tasks.begin() + 5, core::Task{});  // nothing to do
+          work.reset();
+          stripe->write();
+          driver.set_script({});
+          core::Control control;
+          backend->submit(tasks, control)->wait();
+          stripe->read();
+          ASSERT_TRUE(work.is_right(Mode::assign)) << technique << ", cut anywhere: " << is_cut_anywhere;
+          EXPECT_EQ(driver.calls_of("cuLaunchKernel"), stripe == &aligned && is_cut_anywhere ? 4u : 2u);
+        }
+      }
+    }
+  }
+  expect_clean(driver, "many stripes");
+}
+
+TEST(CudaBatch, AStripeThatIsMoreThanALaunchTakesGoesByItself) {
+  FakeCuda driver;
+  {
+    gpu::Options options = fake_options(driver);
+    options.most_launch_bytes = 8192;
+    const auto backend = gpu::make_backend(options, base::Log());
+    Work work(3, 5, 70'003);
+    const auto prepared = backend->prepare(work.matrix);
+    OnDevice stripe(driver, work, 0);
+    const std::vector<core::Task> tasks = uneven_slices(stripe.task(*prepared, Mode::assign), true);
+    std::uint64_t launches = 1;  // of all short ones
+    for (const core::Task &each : tasks)
+      if (each.length_bytes > options.most_launch_bytes) launches += (each.length_bytes + 8191) / 8192;
+    ASSERT_GT(launches, 1u);
+    core::Control control;
+    backend->submit(tasks, control)->wait();
+    stripe.read();
+    EXPECT_TRUE(work.is_right(Mode::assign));
+    EXPECT_EQ(backend->kernel_calls(), launches);
+  }
+  expect_clean(driver, "long stripes of a batch");
+}
+
+// The graph has the kernel alone; what it reads is the job's.
+TEST(CudaBatch, CanBeCaptured) {
+  for (const bool was_run_before : {false, true}) {
+    FakeCuda driver;
+    {
+      Work work(3, 5, 30'000);
+      const auto backend = gpu::make_backend(fake_options(driver), base::Log());
+      const auto prepared = backend->prepare(work.matrix);
+      OnDevice stripe(driver, work, 0);
+      core::Control control;
+      const std::vector<core::Task> tasks = uneven_slices(stripe.task(*prepared, Mode::assign), true);
+      if (was_run_before) backend->submit(tasks, control)->wait();
+      stripe.write();
+      driver.begin_capture(stripe.stream);
+      const auto ticket = backend->submit(tasks, control);
+      ticket->wait();
+      EXPECT_EQ(driver.end_capture(stripe.stream), 1u);
+      // Others do not get its table.
+      Work small(3, 5, 1000);
+      OnDevice another(driver, small, 0);
+      backend->submit(slices(another.task(*prepared, Mode::assign), 5), control)->wait();
+      for (unsigned launch = 0; launch < 2; ++launch) {
+        stripe.write();
+        work.reset();
+        stripe.read();
+        EXPECT_TRUE(work.is_untouched());
+        driver.launch_graph();
+        stripe.read();
+        EXPECT_TRUE(work.is_right(Mode::assign)) << "launch " << launch;
+      }
+    }
+    expect_clean(driver, "a captured batch");
+  }
+}
+
+TEST(CudaBatch, WrongStripesAreRefusedByNumber) {
+  FakeCudaScript script;
+  script.devices.resize(2);
+  FakeCuda driver(script);
+  {
+    Work work(2, 3, 5000);
+    const auto backend = gpu::make_backend(fake_options(driver), base::Log());
+    const auto prepared = backend->prepare(work.matrix);
+    OnDevice stripe(driver, work, 0);
+    const CUdeviceptr elsewhere = driver.allocate(5000, 1), small = driver.allocate(4000), gone = driver.allocate(5000);
+    driver.free(gone);
+    core::Control control;
+    const auto refused = [&](tandem_status want, const char *part, const void *input, std::uint64_t offset = 0) {
+      std::vector<core::Task> tasks = slices(stripe.task(*prepared, Mode::assign), 5);
+      std::vector<const std::byte *> in = stripe.in;
+      const std::vector<std::uint64_t> offsets(3, offset);
+      in[1] = static_cast<const std::byte *>(input);
+      tasks[3].inputs = in.data();
+      if (offset != 0) tasks[3].input_offsets = offsets.data();
+      const std::uint64_t commands = driver.command_count();
+      const auto [status, message] = status_of([&] { backend->submit(tasks, control); });
+      EXPECT_EQ(status, want) << message;
+      EXPECT_TRUE(message.starts_with("stripe 3 of 5: CUDA: input ")) << message;
+      EXPECT_NE(message.find(part), std::string::npos) << message;
+      EXPECT_EQ(driver.command_count(), commands) << part;
+    };
+    refused(TANDEM_ERROR_INVALID_ARGUMENT, "no device memory", work.inputs[0].data());
+    refused(TANDEM_ERROR_INVALID_ARGUMENT, "no device memory", reinterpret_cast<void *>(gone));
+    refused(TANDEM_ERROR_INVALID_ARGUMENT, "no device memory", nullptr);
+    refused(TANDEM_ERROR_INVALID_ARGUMENT, "lies on cuda:1", reinterpret_cast<void *>(elsewhere));
+    // That stripe is the bytes from 3000 to 4000.
+    refused(TANDEM_ERROR_INVALID_ARGUMENT, "its allocation 4000 bytes", reinterpret_cast<void *>(small + 1));
+    refused(TANDEM_ERROR_INVALID_ARGUMENT, "does not fit the address space", stripe.in[1], UINT64_MAX - 10);
+    core::Task all = stripe.task(*prepared, Mode::assign);
+    std::vector<core::Task> tasks = slices(all, 5);
+    tasks[2].queue = &work;
+    const auto [status, message] = status_of([&] { backend->submit(tasks, control); });
+    EXPECT_EQ(status, TANDEM_ERROR_INVALID_ARGUMENT);
+    EXPECT_TRUE(message.starts_with("stripe 2 of 5: CUDA: queue is no stream")) << message;
+    for (const CUdeviceptr each : {elsewhere, small}) driver.free(each);
+  }
+  expect_clean(driver, "refusals");
+}
+
+// A table that finds no room in the budget is a status with the numbers.
+TEST(CudaBatch, ATableNeedsMemory) {
+  FakeCuda driver;
+  {
+    Work work(2, 3, 64 * 500);
+    gpu::Options options = fake_options(driver, "tables");
+    options.memory_budget_bytes = 16 << 10;
+    const auto backend = gpu::make_backend(options, base::Log());
+    const auto prepared = backend->prepare(work.matrix);
+    OnDevice stripe(driver, work, 0);
+    core::Control control;
+    const core::Task task = stripe.task(*prepared, Mode::assign);
+    const auto [status, message] = status_of([&] { backend->submit(slices(task, 500), control); });
+    EXPECT_EQ(status, TANDEM_ERROR_OUT_OF_MEMORY);
+    EXPECT_NE(message.find("has no 32000 bytes left"), std::string::npos) << message;
+    backend->submit(slices(task, 100), control)->wait();
+    stripe.read();
+    EXPECT_TRUE(work.is_right(Mode::assign));
+  }
+  expect_clean(driver, "a table without room");
+}
+
 // Another thread's capture neither stops what we do nor is ended by it, from the device's first use to its release.
 TEST(CudaDeviceMemory, AnotherThreadsCaptureIsLeftAlone) {
   for (const char *technique : {"tables", "compiled"}) {
     FakeCuda driver;
     const CUstream captured = driver.make_stream();
-    std::thread([&] { driver.begin_capture(captured); }).join();
+    // It lives until the end: threads that compile must not get its id.
+    std::atomic<bool> is_begun = false, is_over = false;
+    std::thread capturer([&] {
+      driver.begin_capture(captured);
+      is_begun = true;
+      is_begun.notify_one();
+      is_over.wait(false);
+    });
+    is_begun.wait(false);
     for (const Way way : kWays) {
       for (const Mode mode : kModes) {
         Work work(3, 5, 30'000);
@@ -689,6 +1191,9 @@ TEST(CudaDeviceMemory, AnotherThreadsCaptureIsLeftAlone) {
         EXPECT_TRUE(work.is_right(mode)) << technique;
       }
     }
+    is_over = true;
+    is_over.notify_one();
+    capturer.join();
     EXPECT_FALSE(driver.is_capture_invalid(captured));
     EXPECT_EQ(driver.end_capture(captured), 0u);
     driver.destroy(captured);
@@ -757,6 +1262,28 @@ TEST(CudaFaults, AnErrorOfACaptureDoesNotGiveTheDeviceUp) {
   }
 }
 
+TEST(CudaDeviceMemory, ANullStreamIsTheLegacyDefaultStream) {
+  FakeCuda driver;
+  {
+    Work work(2, 3, 5000);
+    const auto backend = gpu::make_backend(fake_options(driver), base::Log());
+    const auto prepared = backend->prepare(work.matrix);
+    OnDevice stripe(driver, work, 0);
+    core::Task task = stripe.task(*prepared, Mode::assign);
+    task.queue = nullptr;
+    core::Control control;
+    const auto ticket = backend->submit({&task, 1}, control);
+    driver.synchronize(stripe.stream);
+    stripe.read();
+    EXPECT_FALSE(work.is_right(Mode::assign)) << "not in the caller's other stream";
+    driver.synchronize(CU_STREAM_LEGACY);
+    stripe.read();
+    EXPECT_TRUE(work.is_right(Mode::assign));
+    ticket->wait();
+  }
+  expect_clean(driver, "the default stream");
+}
+
 TEST(CudaDeviceMemory, WrongPointersAndStreamsAreRefused) {
   FakeCudaScript script;
   script.devices.resize(2);
@@ -790,7 +1317,6 @@ TEST(CudaDeviceMemory, WrongPointersAndStreamsAreRefused) {
     refused(TANDEM_ERROR_INVALID_ARGUMENT, "its allocation 4999 bytes",
             [&](core::Task &task) { set_input(task, reinterpret_cast<void *>(small)); });
     refused(TANDEM_ERROR_OVERLAP, "overlaps", [&](core::Task &task) { set_input(task, stripe.out[0] + 100); });
-    refused(TANDEM_ERROR_INVALID_ARGUMENT, "queue is NULL", [&](core::Task &task) { task.queue = nullptr; });
     refused(TANDEM_ERROR_INVALID_ARGUMENT, "not of the primary context",
             [&](core::Task &task) { task.queue = foreign; });
     refused(TANDEM_ERROR_INVALID_ARGUMENT, "not of the primary context",
@@ -1466,13 +1992,14 @@ TEST(CudaPrograms, TheTechniqueFollowsTheBytes) {
   const auto backend = gpu::make_backend(options, heard.log());
   Work work(2, 4, 3000);  // 12,000 bytes a run
   const auto prepared = backend->prepare(work.matrix);
-  for (unsigned run = 0; run < 4; ++run) {
-    EXPECT_EQ(heard.has("technique compiled"), run >= 3) << run;
-    EXPECT_EQ(driver.calls_of("nvrtcCompileProgram"), run >= 3 ? 1u : 0u) << "no compile below the switch-over";
+  for (unsigned run = 0; run < 3; ++run) {
+    EXPECT_EQ(driver.calls_of("nvrtcCompileProgram"), 0u) << "no compile below the switch-over";
     work.reset();
     work.run(*backend, *prepared, Mode::assign);
     EXPECT_TRUE(work.is_right(Mode::assign));
   }
+  wait_until([&] { return work.run(*backend, *prepared, Mode::assign), heard.has("technique compiled"); }, "compiled");
+  EXPECT_FALSE(driver.has_called_nvrtc(std::this_thread::get_id()));
   EXPECT_TRUE(heard.has("technique tables: 12000 bytes through this matrix do not pay for a compile (from 30000)"));
   EXPECT_TRUE(heard.has("tuning value left out: element_bytes = 32")) << heard.text;
   const auto again = backend->prepare(work.matrix);
@@ -1483,7 +2010,7 @@ TEST(CudaPrograms, TheTechniqueFollowsTheBytes) {
 
 // Without NVRTC, or with one that does not know the device, or whose programs the driver refuses, tables go on.
 TEST(CudaPrograms, TablesWorkWithoutACompiler) {
-  const auto told = [](const std::function<void(FakeCudaScript &)> &change) {
+  const auto told = [](const std::function<void(FakeCudaScript &)> &change, const char *why) {
     const Threshold tuning;
     FakeCudaScript script;
     change(script);
@@ -1501,6 +2028,7 @@ TEST(CudaPrograms, TablesWorkWithoutACompiler) {
         EXPECT_TRUE(work.is_right(Mode::assign));
       }
       EXPECT_TRUE(heard.has("technique tables")) << heard.text;
+      wait_until([&] { return heard.has(why); }, why);
       options.technique = "compiled";
       const auto forced = gpu::make_backend(options, base::Log());
       const auto compiled = forced->prepare(work.matrix);
@@ -1509,15 +2037,16 @@ TEST(CudaPrograms, TablesWorkWithoutACompiler) {
     expect_clean(driver, "no compiler");
     return heard.text;
   };
-  const auto has = [](const std::string &text, const char *part) {
-    EXPECT_NE(text.find(part), std::string::npos) << text;
+  told([](FakeCudaScript &script) { script.nvrtc_problem = "NVRTC is not installed"; }, "NVRTC is not installed");
+  told([](FakeCudaScript &script) { script.architectures = {100, 120}; }, "does not know compute capability 9.0");
+  told([](FakeCudaScript &script) { script.refuses_cubins = true; }, "refuses what NVRTC 12.4 compiled");
+  const auto old_driver = [](FakeCudaScript &script) {
+    script.refuses_cubins = true;
+    script.driver_version = 11040;
   };
-  has(told([](FakeCudaScript &script) { script.nvrtc_problem = "NVRTC is not installed"; }), "NVRTC is not installed");
-  has(told([](FakeCudaScript &script) { script.architectures = {100, 120}; }), "does not know compute capability 9.0");
-  has(told([](FakeCudaScript &script) { script.refuses_cubins = true; }), "refuses what NVRTC 12.4 compiled");
-  const std::string refused = told([](FakeCudaScript &script) { script.refuses_text = true; });
-  has(refused, "fake: no");
-  has(refused, kStoppedCompiling);
+  told(old_driver, "made by CUDA 12.4, which needs a driver of CUDA 12.0 or later");
+  const std::string refused = told([](FakeCudaScript &script) { script.refuses_text = true; }, kStoppedCompiling);
+  EXPECT_NE(refused.find("fake: no"), std::string::npos) << refused;
 }
 
 // What a tuning file says about compiled kernels does not switch off the tables that came with the library.

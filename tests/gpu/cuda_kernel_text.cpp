@@ -1,6 +1,7 @@
 // Writes a kernel's CUDA C with any tuning value, for tests that compile it: what `tandem devices --kernel` prints, and
 // more.
 //     cuda_kernel_text K M ELEMENT_BYTES ROWS_PER_PASS TECHNIQUE MODE ACCESS LOADS ARCHITECTURE
+// MODE: assign, accumulate, compare, batch.
 // Two zeros: the built-in tuning. The first line is a comment with both.
 #include <cstdio>
 #include <cstdlib>
@@ -9,8 +10,8 @@
 #include <string>
 
 #include "core/presets.hpp"
+#include "device/built_in.hpp"
 #include "device/kernel_text.hpp"
-#include "gpu/device_code/tuning.hpp"
 
 namespace {
 
@@ -38,9 +39,13 @@ int main(int argc, char **argv) {
     spec.tuning.element_bytes = number(argv[3]);
     spec.tuning.rows_per_pass = number(argv[4]);
     if (spec.tuning.element_bytes == 0 && spec.tuning.rows_per_pass == 0)
-      spec.tuning = tandem::gpu::built_in_tuning(number(argv[2]));
+      spec.tuning = device::built_in_tuning(device::Vendor::nvidia, number(argv[2]), number(argv[1]));
     spec.technique = one_of<device::Technique>(argv[5], "compiled", "tables");
-    spec.mode = one_of<Mode>(argv[6], "assign", "accumulate", "compare");
+    if (argv[6] == std::string("batch")) {  // assign, by a table of stripes
+      spec.binding = device::Binding::table;
+    } else {
+      spec.mode = one_of<Mode>(argv[6], "assign", "accumulate", "compare");
+    }
     spec.access = one_of<device::Access>(argv[7], "aligned", "shifted");
     spec.tuning.loads = one_of<device::Loads>(argv[8], "plain", "streaming", "async");
     spec.architecture = number(argv[9]);

@@ -71,7 +71,17 @@ class CudaText(unittest.TestCase):
         """What the compiler may put together anew, it does: the counts of docs/CUDA.md need every XOR of three as it stands."""
         text = text_of(10, 4, "--element-bytes", "4").decode()
         ptx = NVRTC.compile(text.encode(), "compute_90")[0].decode()
-        self.assertEqual(len(re.findall(r"lop3\.b32 .*, 150;", ptx)), text.count("= XOR3(p"))
+        self.assertEqual(len(re.findall(r"lop3\.b32 .*, (?:150|0x96);", ptx)), text.count("XOR3_TO(p") + 4 * text.count("XOR3_FOUR(p"))
+
+        # Of four in one statement, none reads what an earlier one has written.
+        several = 0
+        for block in re.findall(r"// begin inline asm\n(.*?)// end inline asm", ptx, re.S):
+            written = set()
+            for output, *inputs in re.findall(r"lop3\.b32\s+(%r\d+), (%r\d+), (%r\d+), (%r\d+)", block):
+                self.assertFalse(written & set(inputs), block)
+                written.add(output)
+            several += len(written) == 4
+        self.assertEqual(several, text.count("XOR3_FOUR(p"))
 
     def test_what_is_wrong_does_not_compile(self):
         worked, log = compile_text(text_of(4, 2).replace(b"HORNER(p0, p0_0)", b"HORNER(p0, p0_9)"), architectures()[0])

@@ -108,6 +108,7 @@ bool is_fake_capture_mode_global() { return capture_mode == CU_STREAM_CAPTURE_MO
 
 struct FakeCuda::State {
   mutable std::recursive_mutex mutex;
+  std::set<std::thread::id> compilers;
   tandem_cuda_module table{};
   FakeCudaScript script;
   std::uint64_t calls = 0, commands = 0, device_bytes = 0, most_device_bytes = 0, pinned_bytes = 0;
@@ -134,15 +135,15 @@ struct FakeCuda::State {
     if (death == CUDA_SUCCESS && command->action) command->action();
     command->action = nullptr;
   }
-  // Whether a capture is in the way of this thread: its own, where nothing but what is captured may happen here; or,
-  // all captures being of mode GLOBAL, another's that it has not stepped out of, which is invalid from now on.
+  // Whether a capture is in the way of this thread, its own or, all captures being of mode GLOBAL, another's, which is
+  // invalid from now on: unless the thread has stepped out of it (cuThreadExchangeStreamCaptureMode: in mode RELAXED it
+  // is not prohibited from potentially unsafe calls, but from those that conflict with the captured stream itself).
   bool is_capturing() {
+    if (capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return false;
     bool is_in_the_way = false;
     for (FakeStream *each : streams) {
       if (!each->is_capturing) continue;
-      const bool is_own = each->capturer == std::this_thread::get_id();
-      if (!is_own && capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED) continue;
-      if (!is_own) each->is_capture_invalid = true;
+      if (each->capturer != std::this_thread::get_id()) each->is_capture_invalid = true;
       is_in_the_way = true;
     }
     return is_in_the_way;
@@ -254,6 +255,11 @@ CUresult put(CUstream to, std::function<void()> action, std::shared_ptr<Command>
     command->kills = state->commands++ == state->script.failing_command;
   }
   if (stream->is_capturing) {
+    for (const Use &use : uses) {  // the graph may run any time
+      const auto *found = holder(state->device_memory, use.first, use.bytes);
+      if (found != nullptr && found->second.made != nullptr && !found->second.made->is_done)
+        state->violate(fmt::format("{}: captured with memory that may not be there yet", who));
+    }
     state->graph.push_back(std::move(command->action));
     return CUDA_SUCCESS;
   }
@@ -293,9 +299,37 @@ CUdeviceptr make_memory(std::uint64_t bytes, int device, bool is_ours) {
 struct Call {
   Made made;
   device::KernelArguments arguments;
+  std::uint64_t group_count = 0, row_count = 0;
 };
 
+void compute(Call &call);
+
+// Each row of a table as a kernel of its own.
+void compute_rows(Call &call) {
+  const std::uint64_t shards = call.arguments.rows + call.arguments.columns, words = 3 + shards;
+  const auto table = reinterpret_cast<CUdeviceptr>(call.arguments.shards[0]);
+  if (!on_device(table, call.row_count * words * 8, "table")) return;
+  const device::KernelTuning &tuning = call.made.spec.tuning;
+  const std::uint64_t tile_bytes = std::uint64_t{tuning.element_bytes} * tuning.elements_per_item * tuning.local[0] *
+                                   (call.made.spec.technique == Technique::tables ? tuning.local[1] : 1);
+  for (std::uint64_t i = 0; i < call.row_count; ++i) {
+    const auto *row = reinterpret_cast<const std::uint64_t *>(table) + i * words;
+    Call one = call;
+    one.made.spec.binding = device::Binding::arguments;
+    one.arguments.begin = row[0];
+    one.arguments.end = row[1];
+    one.arguments.length = row[2];
+    for (std::uint64_t s = 0; s < shards; ++s) one.arguments.shards[s] = reinterpret_cast<void *>(row[3 + s]);
+    if (row[0] > row[1] || row[1] > row[2] || (row[1] - row[0]) % tuning.element_bytes != 0)
+      return state->violate(fmt::format("row {} is from {} to {} of {}", i, row[0], row[1], row[2]));
+    if ((row[1] - row[0] + tile_bytes - 1) / tile_bytes > (call.group_count - 1) * tuning.local[2])
+      state->violate(fmt::format("row {} has {} bytes, too many for {} groups", i, row[2], call.group_count));
+    if (row[2] != 0) compute(one);
+  }
+}
+
 void compute(Call &call) {
+  if (call.made.spec.binding == device::Binding::table) return compute_rows(call);
   const device::KernelArguments &arguments = call.arguments;
   const device::KernelSpec &spec = call.made.spec;
   const unsigned rows = arguments.rows, columns = arguments.columns;
@@ -689,6 +723,7 @@ CUresult event_destroy(CUevent event) {
 }
 CUresult event_record(CUevent event, CUstream stream) {
   BEGIN(cuEventRecord, kContext | kNoCapture);
+  if (as(stream)->is_capturing) state->violate("cuEventRecord in a captured stream, for a wait outside of it");
   return put(stream, nullptr, nullptr, &as(event)->command, false);
 }
 CUresult event_synchronize(CUevent event) {
@@ -755,14 +790,10 @@ CUresult module_function(CUfunction *out, CUmodule from, const char *name) {
   Made made = module->made;
   bool is_there = !module->is_image && made.spec.name == name;
   if (module->is_image) {
-    for (const Mode mode : gpu::kTablesModes) {
-      for (const Access access : gpu::kTablesAccesses) {
-        for (const unsigned element : gpu::kTablesElementBytes) {
-          if (gpu::tables_kernel_name(mode, access, element) != name) continue;
-          made.spec = gpu::tables_kernel_spec(mode, access, element);
-          is_there = true;
-        }
-      }
+    for (const device::KernelSpec &spec : gpu::tables_kernels()) {
+      if (spec.name != name) continue;
+      made.spec = spec;
+      is_there = true;
     }
   }
   if (!is_there) return CUDA_ERROR_NOT_FOUND;
@@ -777,15 +808,22 @@ CUresult function_attribute(int *out, CUfunction_attribute, CUfunction) {
 CUresult launch(CUfunction function, unsigned grid, unsigned grid_y, unsigned grid_z, unsigned x, unsigned y,
                 unsigned z, unsigned shared_bytes, CUstream stream, void **parameters, void **) {
   BEGIN(cuLaunchKernel, kContext);
-  Call call{*reinterpret_cast<Made *>(function), *static_cast<device::KernelArguments *>(parameters[0])};
+  Call call{*reinterpret_cast<Made *>(function), *static_cast<device::KernelArguments *>(parameters[0]), grid,
+            std::uint64_t{grid_y} * grid_z};
   device::KernelSpec &spec = call.made.spec;
   spec.tuning.local = {x, y, z};
-  const device::KernelRange range = device::cut_kernel_range(
-      spec, call.arguments.length, reinterpret_cast<CUdeviceptr>(call.arguments.shards[call.arguments.columns]));
-  if (grid != range.group_count || grid_y != 1 || grid_z != 1)
-    state->violate(fmt::format("a grid of {} groups where {} belong", grid, range.group_count));
-  if (range.begin != call.arguments.begin || range.end != call.arguments.end)
-    state->violate("a range that the kernel does not have");
+  device::KernelRange range;
+  const bool is_batch = spec.binding == device::Binding::table;
+  if (!is_batch) {
+    range = device::cut_kernel_range(spec, call.arguments.length,
+                                     reinterpret_cast<CUdeviceptr>(call.arguments.shards[call.arguments.columns]));
+    if (grid != range.group_count || grid_y != 1 || grid_z != 1)
+      state->violate(fmt::format("a grid of {} groups where {} belong", grid, range.group_count));
+    if (range.begin != call.arguments.begin || range.end != call.arguments.end)
+      state->violate("a range that the kernel does not have");
+  } else if (grid < 2 || grid_y == 0 || grid_z == 0 || grid_y > 65'535 || grid_z > 65'535) {
+    state->violate(fmt::format("a grid of {} x {} x {} groups", grid, grid_y, grid_z));
+  }
   if (std::uint64_t{x} * y * z > static_cast<std::uint64_t>(gpu_of(current_device()).most_threads))
     return CUDA_ERROR_INVALID_VALUE;
   if (const std::uint64_t wanted = device::kernel_shared_bytes(spec, call.arguments.columns); shared_bytes != wanted)
@@ -793,7 +831,9 @@ CUresult launch(CUfunction function, unsigned grid, unsigned grid_y, unsigned gr
   if (shared_bytes > unsigned{kSharedBytes}) return CUDA_ERROR_INVALID_VALUE;
   const device::KernelArguments &arguments = call.arguments;
   std::vector<Use> uses;
-  for (unsigned i = 0; i < arguments.columns + arguments.rows; ++i)
+  const unsigned shards = arguments.columns + arguments.rows;
+  if (is_batch) uses.push_back({reinterpret_cast<CUdeviceptr>(arguments.shards[0]), call.row_count * (3 + shards) * 8});
+  for (unsigned i = 0; i < shards && !is_batch; ++i)
     uses.push_back({reinterpret_cast<CUdeviceptr>(arguments.shards[i]), arguments.length});
   if (spec.mode == Mode::compare)
     uses.push_back(
@@ -881,6 +921,7 @@ nvrtcResult rtc_destroy(nvrtcProgram *program) {
 }
 nvrtcResult rtc_compile(nvrtcProgram program, int count, const char *const *options) {
   BEGIN_RTC(nvrtcCompileProgram);
+  state->compilers.insert(std::this_thread::get_id());
   if (state->script.refuses_text) return NVRTC_ERROR_COMPILATION;
   return as(program)->real != nullptr ? real().nvrtcCompileProgram(as(program)->real, count, options) : NVRTC_SUCCESS;
 }
@@ -1108,6 +1149,10 @@ std::uint64_t FakeCuda::call_count() const {
 std::uint64_t FakeCuda::command_count() const {
   const Lock lock(state->mutex);
   return state->commands;
+}
+bool FakeCuda::has_called_nvrtc(std::thread::id thread) const {
+  const Lock lock(state->mutex);
+  return state->compilers.contains(thread);
 }
 std::uint64_t FakeCuda::calls_of(const std::string &function) const {
   const Lock lock(state->mutex);

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/backend.hpp"
@@ -71,10 +72,11 @@ class FakeCuda {
   std::uint64_t call_count() const;               // of calls that can fail
   std::uint64_t command_count() const;
   std::uint64_t calls_of(const std::string &function) const;
-  std::string failed_call() const;                   // the function that the script made fail; "" if none yet
-  bool is_dead() const;                              // after a sticky error
-  std::map<std::string, std::int64_t> live() const;  // objects not released, by kind; without zeros
-  std::uint64_t device_bytes() const;                // of memory alive
+  bool has_called_nvrtc(std::thread::id thread) const;  // to compile
+  std::string failed_call() const;                      // the function that the script made fail; "" if none yet
+  bool is_dead() const;                                 // after a sticky error
+  std::map<std::string, std::int64_t> live() const;     // objects not released, by kind; without zeros
+  std::uint64_t device_bytes() const;                   // of memory alive
   std::uint64_t most_device_bytes() const;
   std::vector<std::string> violations() const;  // what a driver could have crashed at, or would have refused
 

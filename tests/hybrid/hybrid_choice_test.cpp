@@ -101,6 +101,35 @@ TEST(HybridChoice, WhatMayNotShareIsNeverTogether) {
   EXPECT_EQ(choose(std::vector{cpu(1e9), either_or(0, 3e9), device(0, 1e9)}, 1e9), 1u);
 }
 
+// ---- trial_bytes
+
+// A run takes 20 microseconds; the other member would take 0.5 ms for any part of it. And the other way round: the
+// other one is slow, so it does a part. All trials together cost 1 % of the time of the runs, and none comes too late.
+TEST(HybridChoice, TrialsCostOnePercentOfTheTime) {
+  struct Case {
+    Speed alone;
+    double bytes, run_seconds;
+  };
+  for (const Case &each : {Case{Speed(0.5e-3, 20e9), 1.5e6, 20e-6}, Case{Speed(0, 0.5e9), 23e6, 1e-3},
+                           Case{Speed(1e-3, 1e9), 23e6, 1e-3}}) {
+    double total = 0, trials = 0, since = 0;
+    for (int run = 0; run < 100'000; ++run) {
+      const double part = hybrid::trial_bytes(each.alone, each.bytes, each.run_seconds, since);
+      if (part > 0) {
+        EXPECT_LE(part, each.bytes);
+        EXPECT_LE(each.alone.seconds_for(part), 2.1 * std::max(each.run_seconds, each.alone.latency_seconds()))
+            << "one call does not wait long";
+        trials += each.alone.seconds_for(part);
+        since = 0;
+      }
+      total += each.run_seconds;
+      since += each.run_seconds;
+    }
+    EXPECT_LE(trials, 0.0101 * total);
+    EXPECT_GE(trials, 0.009 * total);
+  }
+}
+
 // ---- worth_from
 
 TEST(HybridChoice, WorthFromIsWhereTheChoiceChanges) {
@@ -174,6 +203,40 @@ TEST(HybridChoiceMemory, RunsAloneAreLearnedFrom) {
   memory.forget_alone(1, kKind);
   EXPECT_FALSE(memory.way(1, kKind).alone.is_seen());
   EXPECT_TRUE(memory.way(1, kKind).together.is_seen());
+}
+
+// Some other program may have had the cores.
+TEST(HybridChoiceMemory, OneSlowRunDoesNotCount) {
+  Memory memory;
+  const auto run = [&](double factor) { memory.ran_alone(0, kKind, kMiB, factor * 1e-3); };
+  const auto expected = [&] { return memory.way(0, kKind).alone.seconds_for(kMiB); };
+  memory.ran_alone(0, kKind, kMiB / 8, 0.2e-3);
+  for (int i = 0; i < 3; ++i) run(1);
+  const double before = expected();
+  for (int i = 0; i < 5; ++i) {
+    run(10);
+    EXPECT_NEAR(expected(), before, 1e-9);
+    run(1);
+    EXPECT_NEAR(expected(), 1e-3, 0.1e-3);
+  }
+  run(10);
+  run(10);
+  EXPECT_GT(expected(), 5e-3) << "twice in a row is no chance";
+  run(1);
+  EXPECT_LT(expected(), 2e-3) << "a fast run counts at once";
+}
+
+TEST(HybridChoiceMemory, CountsTheTimeSinceATrial) {
+  Memory memory;
+  EXPECT_EQ(memory.seconds_since_trial(0, kKind), 0);
+  memory.add_run(kKind, 2);
+  memory.add_run(kOther, 100);
+  EXPECT_EQ(memory.seconds_since_trial(0, kKind), 2);
+  memory.tried(0, kKind);
+  memory.add_run(kKind, 3);
+  EXPECT_EQ(memory.seconds_since_trial(0, kKind), 3);
+  EXPECT_EQ(memory.seconds_since_trial(1, kKind), 5);
+  EXPECT_FALSE(memory.way(0, kKind).is_seen());
 }
 
 TEST(HybridChoiceMemory, OnlyWhatIsKnownIsLearned) {

@@ -427,8 +427,8 @@ TEST_P(HybridMachinesFault, OverTheOmniscient) {
 // the last piece of a device is large.
 INSTANTIATE_TEST_SUITE_P(
     , HybridMachinesFault,
-    testing::Values(FaultCase{Fault::slow, "devices become 10 times slower, over the omniscient", 1.7, 1.25, 2.4, 3.1},
-                    FaultCase{Fault::dies, "devices die, over the omniscient", 1.2, 1.1, 1.3, 2.1},
+    testing::Values(FaultCase{Fault::slow, "devices become 10 times slower, over the omniscient", 1.75, 1.25, 2.5, 3.1},
+                    FaultCase{Fault::dies, "devices die, over the omniscient", 1.2, 1.1, 1.3, 2.5},
                     FaultCase{Fault::hangs, "devices hang, over the omniscient", 1.95, 1.15, 2.4, 3.3}));
 
 // ---- cost ------------------------------------------------------------------------------------------

@@ -168,6 +168,19 @@ TEST(HybridRule, APieceIsHalfWhereItsBeingLateWouldCostMore) {
       << "without a latency a second piece costs nothing";
 }
 
+// The others are four times as fast: they lose more by its being late than it loses by being early.
+TEST(HybridRule, ASlowerDeviceEndsEarlier) {
+  constexpr double kLatency = 5e-3, kFinish = 10e-3, kSpeed = 1e9;
+  const auto piece = [](double uncertainty, double others) {
+    return back_piece({kSpeed, kLatency, uncertainty}, kFinish, others, 1e9);
+  };
+  EXPECT_DOUBLE_EQ(piece(0, 4e9), 5e6);
+  EXPECT_DOUBLE_EQ(piece(0.2, 4e9), 3.8e6) << "0.2 * 0.6 of 10 ms earlier";
+  EXPECT_DOUBLE_EQ(piece(0.45, 4e9), 2.5e6) << "half of its time at most";
+  EXPECT_DOUBLE_EQ(piece(0.2, 1e9), 5e6) << "a device as fast as the others";
+  EXPECT_DOUBLE_EQ(piece(0.2, 0.1e9), 5e6);
+}
+
 // Or a run whose lanes are all idle would wait for ever.
 TEST(HybridRule, OfIdleDevicesOneTakesWhatThereIs) {
   Random random(59);

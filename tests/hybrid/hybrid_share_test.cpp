@@ -4,11 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "tests/support/random.hpp"
 #include "tests/support/thinned.hpp"
 
 namespace tandem::test {
@@ -269,9 +274,12 @@ class Run {
   void commit(unsigned index, const Range &range) {
     EXPECT_EQ(done_.missing(range), std::vector{range}) << "twice";
     done_.add(range);
-    const bool is_last = lanes_[index].in_place ? share_.finish_chunk(index, range, now_ - lanes_[index].start)
-                                                : share_.add_done(index, range.bytes());
-    EXPECT_EQ(is_last, done_.bytes() == setting_.options.work_bytes);
+    if (lanes_[index].in_place) {
+      share_.finish_chunk(index, range, now_ - lanes_[index].start);
+    } else {
+      share_.add_done(index, range.bytes());
+    }
+    EXPECT_EQ(share_.is_done(), done_.bytes() == setting_.options.work_bytes);
   }
 
   void finish(unsigned index) {
@@ -427,6 +435,150 @@ class Run {
 
 std::uint64_t cut_at(std::uint64_t at, std::uint64_t step, std::uint64_t end) {
   return std::min((at + step - 1) / step * step, end);
+}
+
+// A device that comes after the CPU's first chunk takes as much as one that comes before it: those chunks are not done.
+TEST(HybridShare, ChunksUnderWayCount) {
+  const auto piece = [](bool is_cpu_first) {
+    Share share({Policy::automatic, 64 << 20}, {{4, true, Speed(0, 1e9)}, {1, false, Speed(1e-3, 4e9)}});
+    for (unsigned lane = 0; lane < 5; ++lane) share.enter(lane);
+    for (unsigned lane = 0; is_cpu_first && lane < 4; ++lane) EXPECT_GT(share.take_front(lane, 0).bytes(), 1u << 20);
+    return static_cast<double>(share.take_back(4, 0)->range.bytes());
+  };
+  EXPECT_GT(piece(false), 1e6);
+  EXPECT_NEAR(piece(true) / piece(false), 1, 1e-3);
+}
+
+// ---- random orders of events of larger runs, with all mishaps
+
+class RandomOrder : public Order {
+ public:
+  explicit RandomOrder(std::uint64_t seed) : random_(seed) {}
+  unsigned pick(unsigned count) override { return static_cast<unsigned>(random_.below(count)); }
+
+ private:
+  Random random_;
+};
+
+Totals walk_random(std::uint64_t count) {
+  Totals totals;
+  for (std::uint64_t seed = 0; seed < count && !testing::Test::HasFailure(); ++seed) {
+    Random random(seed);
+    const auto below = [&](std::uint64_t end) { return static_cast<unsigned>(random.below(end)); };
+    Setting setting;
+    setting.options.policy = random.chance(50) ? Policy::automatic : Policy::free;
+    setting.options.work_bytes = random.between(1, 200 * kGrain);
+    setting.options.chunk_bytes = random.between(1, 16 * kGrain);
+    if (random.chance(30)) {
+      setting.step = random.between(2, 5000);
+      const std::uint64_t end = setting.options.work_bytes, step = setting.step;
+      setting.options.cut = [=](std::uint64_t at) { return std::min((at + step - 1) / step * step, end); };
+    }
+    setting.event_seconds = 1e-6 * static_cast<double>(random.between(1, 20));
+    if (random.chance(80)) setting.groups.push_back({1 + below(8), true});
+    for (unsigned devices = 1 + below(3); devices > 0; --devices) {
+      Group device{1 + below(3), false, {}, static_cast<double>(random.between(1, 32 * kGrain))};
+      if (random.chance(50)) device.speed = Speed(1e-6 * (1 + below(100)), 1e8 * (1 + below(50)));
+      if (random.chance(30)) device.most_bytes = static_cast<double>(random.between(kGrain, 20 * kGrain));
+      setting.groups.push_back(device);
+    }
+    setting.mishaps = {below(3), below(3), below(3), below(2), below(4), below(2)};
+    RandomOrder order(seed);
+    Run(setting, order, totals).run();
+    if (testing::Test::HasFailure()) ADD_FAILURE() << "seed " << seed;
+  }
+  return totals;
+}
+
+TEST(HybridShareRandomOrders, LargeRuns) {
+  const Totals totals = walk_random(thinned(20'000));
+  EXPECT_GT(totals.done, thinned(10'000));
+  EXPECT_GT(totals.returned, thinned(1000));
+  EXPECT_GT(totals.contested, thinned(1000));
+  EXPECT_GT(totals.rescued, thinned(1000));
+  EXPECT_GT(totals.wasted, thinned(1000));
+}
+
+// ---- threads
+
+// CPU lanes take without the lock while lanes of devices take, fail and are given up under it. Each byte is written
+// once.
+TEST(HybridShareThreads, EveryByteIsWrittenOnce) {
+  constexpr unsigned kCores = 3, kDevices = 2;
+  for (std::uint64_t round = 0; round < thinned(300); ++round) {
+    constexpr std::uint64_t kWork = 300 * kGrain + 17;
+    std::vector<std::uint8_t> written(kWork);
+    Share share({round % 2 == 0 ? Policy::automatic : Policy::free, kWork, 2 * kGrain},
+                {{kCores, true}, {kDevices, false, {}, 8.0 * kGrain}});
+    std::mutex mutex;
+    std::atomic<bool> go{false};
+    const auto write = [&](const Range &range) {
+      for (std::uint64_t at = range.begin; at < range.end; ++at) ++written[at];
+    };
+    const auto now = [start = std::chrono::steady_clock::now()] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    };
+    const auto core = [&](unsigned lane) {
+      while (!go) std::this_thread::yield();
+      while (!share.is_done()) {
+        const double start = now();
+        Range range = share.take_front(lane, start);
+        std::optional<Piece> returned;
+        if (range.bytes() == 0) {
+          const std::lock_guard lock(mutex);
+          share.look(start);
+          returned = share.take_returned(lane, start);
+          if (!returned) continue;
+          range = returned->range;
+        }
+        write(range);
+        share.finish_chunk(lane, range, now() - start);
+        if (!returned) continue;
+        const std::lock_guard lock(mutex);
+        share.finish(returned->id, now());
+      }
+    };
+    const auto device = [&](unsigned lane) {
+      Random random(round * kDevices + lane);
+      while (!go) std::this_thread::yield();
+      std::unique_lock lock(mutex);
+      while (!share.is_done() && !share.is_retired(lane)) {
+        const std::optional<Piece> piece = share.take_back(lane, now());
+        lock.unlock();
+        std::this_thread::yield();
+        lock.lock();
+        if (!piece) continue;
+        const std::uint64_t what = random.below(8);
+        if (what == 0) {
+          share.drop(piece->id);
+          continue;
+        }
+        if (what == 1 && lane == kCores) {
+          share.give_up(piece->id);  // and then it answers
+          lock.unlock();
+          std::this_thread::yield();
+          lock.lock();
+        }
+        const std::vector<Range> own = share.claim(piece->id);
+        lock.unlock();
+        std::uint64_t bytes = 0;
+        for (const Range &each : own) {
+          write(each);
+          bytes += each.bytes();
+        }
+        share.add_done(lane, bytes);
+        lock.lock();
+        share.finish(piece->id, now());
+      }
+    };
+    for (unsigned lane = 0; lane < kCores + kDevices; ++lane) share.enter(lane);
+    std::vector<std::thread> threads;
+    for (unsigned lane = 0; lane < kCores; ++lane) threads.emplace_back(core, lane);
+    for (unsigned lane = kCores; lane < kCores + kDevices; ++lane) threads.emplace_back(device, lane);
+    go = true;
+    for (std::thread &each : threads) each.join();
+    ASSERT_TRUE(std::all_of(written.begin(), written.end(), [](std::uint8_t times) { return times == 1; })) << round;
+  }
 }
 
 // ---- every order of events of small runs

@@ -234,10 +234,30 @@ struct Call {
   std::vector<std::shared_ptr<Storage>> shards;
   std::shared_ptr<Storage> offsets, records, tables;
   device::KernelRange range;
-  std::uint64_t group_count = 0;
+  std::uint64_t first_offset = 0;  // where the shards' offsets begin in `offsets`
+  std::uint64_t row_count = 0;     // Binding::table
 };
 
 void compute(Call &call) {
+  if (call.row_count != 0) {  // each row as a kernel of its own
+    const std::uint64_t words = 3 + call.parsed.matrix.rows() + call.parsed.matrix.columns();
+    if (!inside(*call.offsets, 0, call.row_count * words * 8, "table")) return;
+    for (std::uint64_t i = 0; i < call.row_count; ++i) {
+      Call one = call;
+      one.row_count = 0;
+      one.first_offset = i * words + 3;
+      std::uint64_t row[3];
+      std::memcpy(row, call.offsets->bytes.data() + i * words * 8, sizeof row);
+      one.range.begin = row[0];
+      one.range.end = row[1];
+      one.range.length = row[2];
+      if (row[0] > row[1] || row[1] > row[2]) state->violate("a row from beyond its end");
+      if (row[1] - row[0] > (call.range.group_count - 1) * call.parsed.spec.tuning.local[2] * call.range.tile_bytes)
+        state->violate(fmt::format("row {} has too many bytes for {} groups", i, call.range.group_count));
+      if (row[2] != 0) compute(one);
+    }
+    return;
+  }
   core::Matrix &matrix = call.parsed.matrix;
   const device::KernelSpec &spec = call.parsed.spec;
   const unsigned rows = matrix.rows(), columns = matrix.columns();
@@ -253,7 +273,7 @@ void compute(Call &call) {
   }
   const auto shard = [&](unsigned i) -> std::uint8_t * {
     std::uint64_t offset = 0;
-    std::memcpy(&offset, call.offsets->bytes.data() + std::size_t{i} * 8, 8);
+    std::memcpy(&offset, call.offsets->bytes.data() + (call.first_offset + i) * 8, 8);
     Storage &storage = *call.shards[spec.binding == Binding::arguments ? i : static_cast<unsigned>(i >= columns)];
     if (spec.access == Access::aligned && offset % spec.tuning.element_bytes != 0)
       state->violate(fmt::format("shard {} at {} is not aligned to {}", i, offset, spec.tuning.element_bytes));
@@ -338,7 +358,7 @@ cl_int CL_API_CALL get_device(cl_device_id id, cl_device_info what, std::size_t 
     case CL_DEVICE_NAME:
       return write_text(device.name, room, out, needed);
     case CL_DEVICE_VENDOR:
-      return write_text("Fake Vendor", room, out, needed);
+      return write_text(device_of(id).vendor, room, out, needed);
     case CL_DRIVER_VERSION:
       return write_text("1.0", room, out, needed);
     case CL_DEVICE_GLOBAL_MEM_SIZE:
@@ -553,12 +573,14 @@ cl_int CL_API_CALL run_kernel(cl_command_queue queue, cl_kernel kernel, cl_uint,
     return mem != nullptr ? as(mem)->storage : nullptr;
   };
   const unsigned shard_count =
-      spec.binding == Binding::offsets ? 2 : call->parsed.matrix.rows() + call->parsed.matrix.columns();
+      spec.binding != Binding::arguments ? 2 : call->parsed.matrix.rows() + call->parsed.matrix.columns();
   for (unsigned i = 0; i < shard_count; ++i) call->shards.push_back(storage());
   call->offsets = storage();
-  call->range.begin = value_of<cl_ulong>(next());
-  call->range.end = value_of<cl_ulong>(next());
-  call->range.length = value_of<cl_ulong>(next());
+  if (spec.binding != Binding::table) {
+    call->range.begin = value_of<cl_ulong>(next());
+    call->range.end = value_of<cl_ulong>(next());
+    call->range.length = value_of<cl_ulong>(next());
+  }
   call->records = storage();
   for (unsigned d = 0; d < 3; ++d) spec.tuning.local[d] = static_cast<unsigned>(local[d]);
   if (spec.technique == Technique::tables) {
@@ -573,7 +595,12 @@ cl_int CL_API_CALL run_kernel(cl_command_queue queue, cl_kernel kernel, cl_uint,
                            (spec.technique == Technique::tables ? local[1] : 1);
   const std::uint64_t tiles =
       (call->range.end - call->range.begin + call->range.tile_bytes - 1) / call->range.tile_bytes;
-  if (global[0] / local[0] != (tiles + local[2] - 1) / local[2] + 1 || global[1] != local[1] || global[2] != local[2])
+  if (spec.binding == Binding::table) {
+    call->range.group_count = global[0] / local[0];
+    call->row_count = global[1] / local[1] * (global[2] / local[2]);
+    if (call->row_count == 0 || call->range.group_count < 2) state->violate("a table without rows");
+  } else if (global[0] / local[0] != (tiles + local[2] - 1) / local[2] + 1 || global[1] != local[1] ||
+             global[2] != local[2])
     state->violate(fmt::format("{} work-items for {} tiles", global[0], tiles));
   return enqueue(queue, wait_count, waits, event, false, [call] { compute(*call); });
 }
@@ -727,7 +754,7 @@ const tandem_opencl_module kTable = {TANDEM_OPENCL_VERSION,
 }  // namespace
 
 device::KernelText fake_generate(const core::Matrix &matrix, const device::KernelSpec &spec) {
-  const bool any_shape = spec.technique == Technique::tables && spec.binding == Binding::offsets;
+  const bool any_shape = spec.technique == Technique::tables && spec.binding != Binding::arguments;
   std::string text =
       fmt::format("kernel {} {} {} {} {} {} {} {}", static_cast<int>(spec.technique), static_cast<int>(spec.mode),
                   static_cast<int>(spec.access), static_cast<int>(spec.binding), spec.tuning.element_bytes,

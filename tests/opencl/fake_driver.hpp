@@ -20,7 +20,7 @@ namespace tandem::test {
 device::KernelText fake_generate(const core::Matrix &matrix, const device::KernelSpec &spec);
 
 struct FakeDevice {
-  std::string name = "Fake 1";
+  std::string name = "Fake 1", vendor = "Fake Vendor";
   cl_device_type type = CL_DEVICE_TYPE_GPU;
   std::uint64_t memory_bytes = 1 << 30, most_buffer_bytes = 1 << 28, local_bytes = 48 << 10;
   std::size_t most_group_items = 256, parameter_bytes = 1024, kernel_group_items = 256;

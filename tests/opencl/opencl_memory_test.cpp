@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <functional>
 
-#include "tandem/tandem.h"
+#include "tandem/device.h"
 #include "tests/support/api.hpp"
 
 namespace tandem::test {
@@ -230,6 +230,163 @@ TEST_P(OpenclMemory, WrongArgumentsAreRefused) {
   EXPECT_TRUE(refused(tandem_plan_run(on_host.get(), &given), TANDEM_ERROR_INVALID_ARGUMENT, {"host memory"}));
 }
 
+// Many stripes of different lengths through one launch for each matrix: a slice of the fixture's shards is a stripe.
+class OpenclBatch : public OpenclMemory {
+ protected:
+  void SetUp() override {
+    OpenclMemory::SetUp();
+    if (IsSkipped() || HasFatalFailure() || GetParam() == Layout::one_buffer) return;
+    tandem_context_options options = context_options(TANDEM_EXECUTOR_DEFAULT, 0);
+    const bool is_hybrid = GetParam() == Layout::own_buffers;
+    options.backend = is_hybrid ? "hybrid:cpu+opencl:0:0" : "opencl:0:0";
+    if (!is_hybrid) options.kernel = "compiled";  // the others run technique tables
+    context_ = make_context(options);
+  }
+
+  // Where shards lie in one buffer a launch takes all that are aligned.
+  bool is_one_buffer() const { return GetParam() == Layout::one_buffer || GetParam() == Layout::one_buffer_skewed; }
+
+  void cut(const std::vector<std::size_t> &ends) {
+    std::size_t begin = 0;
+    for (const std::size_t end : ends) {
+      std::vector<std::uint64_t> &own = slice_offsets_.emplace_back(offsets_.begin(), offsets_.begin() + kCount);
+      for (std::uint64_t &each : own) each += begin;
+      tandem_device_stripe stripe = {};
+      stripe.shards = reinterpret_cast<void *const *>(handles_.data());
+      stripe.offsets = own.data();
+      stripe.shard_bytes = end - begin;
+      stripe.memory = TANDEM_MEMORY_OPENCL;
+      stripes_.push_back(stripe);
+      begin = end;
+    }
+  }
+  template <class Submit, class Stripes>
+  tandem_status run(Submit submit, Stripes *stripes) {
+    tandem_job *raw = nullptr;
+    const tandem_status status =
+        submit(context_.get(), codec_.get(), stripes, stripes_.size(), sizeof(tandem_device_stripe), own_.queue, &raw);
+    if (status != TANDEM_OK) return status;
+    const Job job(raw);
+    return tandem_job_wait(job.get());
+  }
+
+  std::vector<std::vector<std::uint64_t>> slice_offsets_;
+  std::vector<tandem_device_stripe> stripes_;
+};
+
+TEST_P(OpenclBatch, EncodesAndDecodes) {
+  Random random(77);
+  Stripe stripe(random, kK, kM, kBytes);
+  Shards shards = stripe.truth;
+  for (unsigned i = kK; i < kCount; ++i) shards[i].assign(kBytes, 0xee);
+  put_all(shards);
+  slice_offsets_.reserve(8);
+  cut({64, 128, 1152, 1216, 20'032, 20'096, 39'936, kBytes});
+  const std::uint64_t before = kernel_calls(context_.get());
+  ASSERT_EQ(run(tandem_encode_batch, stripes_.data()), TANDEM_OK) << tandem_last_error_message();
+  for (unsigned i = 0; i < kCount; ++i) ASSERT_EQ(get(i), stripe.truth[i]) << i;
+  if (is_one_buffer()) {
+    EXPECT_EQ(kernel_calls(context_.get()) - before, 1u);
+  }
+
+  // Two patterns of erasures, by turns; one stripe has lost nothing. A shard that is missing and not wanted has no
+  // handle.
+  const std::uint8_t presents[2][kCount] = {{1, 0, 1, 1, 0, 1, 0, 1}, {0, 1, 1, 1, 1, 1, 1, 0}};
+  const std::uint8_t whole[kCount] = {1, 1, 1, 1, 1, 1, 1, 1};
+  const Bytes trash(kBytes, 0x11);
+  std::vector<cl_mem> without = handles_;
+  without[7] = nullptr;
+  for (unsigned i = 0; i < stripes_.size(); ++i) {
+    stripes_[i].present = i == 3 ? whole : presents[i % 2];
+    stripes_[i].status = TANDEM_ERROR_INTERNAL;
+    if (i == 5) stripes_[i].shards = reinterpret_cast<void *const *>(without.data());
+  }
+  Shards damaged = stripe.truth;
+  std::size_t begin = 0;
+  for (const tandem_device_stripe &each : stripes_) {
+    for (unsigned i = 0; i < kCount; ++i)
+      if (each.present[i] == 0) std::memset(&damaged[i][begin], 0x11, each.shard_bytes);
+    begin += each.shard_bytes;
+  }
+  put_all(damaged);
+  const std::uint64_t calls = kernel_calls(context_.get());
+  ASSERT_EQ(run(tandem_decode_batch, stripes_.data()), TANDEM_OK) << tandem_last_error_message();
+  for (const tandem_device_stripe &each : stripes_) EXPECT_EQ(each.status, TANDEM_OK);
+  Shards want = stripe.truth;
+  std::memset(&want[7][20'032], 0x11, 64);
+  for (unsigned i = 0; i < kCount; ++i) ASSERT_EQ(get(i), want[i]) << i;
+  if (is_one_buffer()) {
+    EXPECT_EQ(kernel_calls(context_.get()) - calls, 3u) << "two patterns, and one without shard 7";
+  }
+}
+
+TEST_P(OpenclBatch, WrongStripesAreRefused) {
+  cut({1000, 2000, 3000, 4000});
+  const auto encode = [&](const char *part, tandem_status want = TANDEM_ERROR_INVALID_ARGUMENT) {
+    EXPECT_TRUE(refused(run(tandem_encode_batch, stripes_.data()), want, {part}));
+  };
+  stripes_[2].shard_bytes = 0;
+  encode("stripe 2 of 4");
+  stripes_[2].shard_bytes = SIZE_MAX / 4;
+  encode("stripe 2 of 4", TANDEM_ERROR_TOO_LARGE);
+  stripes_[2].shard_bytes = 1 << 26;
+  encode("stripe 2 of 4: OpenCL: input 0 has 67108864 bytes");
+  stripes_[2].shard_bytes = 1000;
+  stripes_[1].memory = TANDEM_MEMORY_CUDA;
+  encode("stripe 1 of 4: memory kind 1, of the stripes before it 2");
+  stripes_[0].memory = TANDEM_MEMORY_CUDA;
+  EXPECT_TRUE(refused(run(tandem_encode_batch, stripes_.data()), TANDEM_ERROR_UNSUPPORTED, {"memory kind 1"}));
+  stripes_[0].memory = TANDEM_MEMORY_HOST;
+  encode("stripe 0: memory kind 0 is not of a device");
+  stripes_[0].memory = stripes_[1].memory = TANDEM_MEMORY_OPENCL;
+  std::vector<cl_mem> without = handles_;
+  without[2] = nullptr;
+  stripes_[3].shards = reinterpret_cast<void *const *>(without.data());
+  encode("stripe 3 of 4: the pointer to data shard 2 is NULL");
+  stripes_[3].shards = nullptr;
+  encode("stripe 3 of 4: shards is NULL");
+  stripes_[3].shards = stripes_[0].shards;
+  const std::uint8_t present[kCount] = {1, 0, 1, 1, 0, 1, 1, 1}, few[kCount] = {1, 0, 1, 1, 0, 0, 0, 1};
+  for (tandem_device_stripe &each : stripes_) each.present = present;
+  stripes_[1].present = few;
+  stripes_[2].present = nullptr;
+  EXPECT_TRUE(refused(run(tandem_decode_batch, stripes_.data()), TANDEM_ERROR_NOT_RECOVERABLE, {"stripe 1 of 4"}));
+  EXPECT_EQ(stripes_[0].status, TANDEM_OK);
+  EXPECT_EQ(stripes_[1].status, TANDEM_ERROR_NOT_RECOVERABLE);
+  EXPECT_EQ(stripes_[2].status, TANDEM_ERROR_INVALID_ARGUMENT);
+  stripes_[1].present = stripes_[2].present = present;
+
+  tandem_job *job = nullptr;
+  const auto call = [&](tandem_context *context, const void *stripes, std::size_t count, std::size_t stride,
+                        void *queue, tandem_job **out) {
+    return tandem_encode_batch(context, codec_.get(), static_cast<const tandem_device_stripe *>(stripes), count, stride,
+                               queue, out);
+  };
+  const std::size_t size = sizeof(tandem_device_stripe);
+  const void *some = stripes_.data();
+  tandem_context *const context = context_.get();
+  EXPECT_TRUE(refused(call(nullptr, some, 4, size, own_.queue, &job), TANDEM_ERROR_INVALID_ARGUMENT, {"context"}));
+  EXPECT_TRUE(refused(call(context, nullptr, 4, size, own_.queue, &job), TANDEM_ERROR_INVALID_ARGUMENT, {"stripes"}));
+  EXPECT_TRUE(refused(call(context, some, 4, size - 8, own_.queue, &job), TANDEM_ERROR_INVALID_ARGUMENT, {"stride"}));
+  EXPECT_TRUE(refused(call(context, some, 4, size, nullptr, &job), TANDEM_ERROR_INVALID_ARGUMENT, {"queue is NULL"}));
+  EXPECT_TRUE(refused(call(context, some, 4, size, own_.queue, nullptr), TANDEM_ERROR_INVALID_ARGUMENT, {"job_out"}));
+  EXPECT_TRUE(refused(call(context, some, std::size_t{1} << 32, size, own_.queue, &job), TANDEM_ERROR_TOO_LARGE,
+                      {"4294967296 stripes", "16777216"}));
+  EXPECT_TRUE(refused(call(context, some, SIZE_MAX / 8, size, own_.queue, &job), TANDEM_ERROR_TOO_LARGE));
+  EXPECT_EQ(job, nullptr);
+  ASSERT_EQ(call(context, nullptr, 0, size, own_.queue, &job), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(tandem_job_wait(job), TANDEM_OK);
+  tandem_job_destroy(job);
+
+  tandem_codec_options wide = codec_options(kK, kM, TANDEM_MATRIX_PAR2);
+  wide.field = TANDEM_FIELD_GF16;
+  const Codec gf16 = make_codec(wide);
+  EXPECT_TRUE(refused(tandem_encode_batch(context, gf16.get(), stripes_.data(), 4, size, own_.queue, &job),
+                      TANDEM_ERROR_UNSUPPORTED, {"GF(2^16)"}));
+  const Context cpu = make_context();
+  EXPECT_TRUE(refused(call(cpu.get(), some, 4, size, own_.queue, &job), TANDEM_ERROR_UNSUPPORTED, {"memory kind 2"}));
+}
+
 // What only the CPU uses is checked all the same.
 TEST(OpenclOptions, SenselessOnesAreRefused) {
   const auto status = [](const std::function<void(tandem_context_options &)> &change) {
@@ -258,6 +415,8 @@ TEST(OpenclOptions, SenselessOnesAreRefused) {
   unsetenv("TANDEM_THREADS");
 }
 
+INSTANTIATE_TEST_SUITE_P(Layouts, OpenclBatch,
+                         testing::Values(Layout::one_buffer, Layout::one_buffer_skewed, Layout::own_buffers));
 INSTANTIATE_TEST_SUITE_P(Layouts, OpenclMemory,
                          testing::Values(Layout::one_buffer, Layout::one_buffer_skewed, Layout::own_buffers,
                                          Layout::own_buffers_skewed, Layout::sub_buffers));

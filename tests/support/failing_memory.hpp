@@ -12,6 +12,7 @@ namespace {
 // How many more allocations succeed; negative = all. Counts on every thread, so the worker's allocations fail too.
 std::atomic<long> allowed_allocations{-1};
 std::atomic<long> failed_allocations{0};
+std::atomic<long> live_allocations{0};
 
 void *allocate(std::size_t bytes, std::size_t alignment) {
   long left = allowed_allocations.load();
@@ -23,6 +24,7 @@ void *allocate(std::size_t bytes, std::size_t alignment) {
     if (allowed_allocations.compare_exchange_weak(left, left - 1)) break;
   }
   if (bytes == 0) bytes = 1;
+  live_allocations.fetch_add(1, std::memory_order_relaxed);
   if (alignment <= alignof(std::max_align_t)) return std::malloc(bytes);
   return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
 }
@@ -36,7 +38,10 @@ void *allocate_or_throw(std::size_t bytes, std::size_t alignment) {
 }  // namespace
 
 // Out of line: GCC takes an inlined free for the wrong partner of an operator new that it did not inline.
-[[gnu::noinline]] static void release(void *memory) { std::free(memory); }
+[[gnu::noinline]] static void release(void *memory) {
+  if (memory != nullptr) live_allocations.fetch_sub(1, std::memory_order_relaxed);
+  std::free(memory);
+}
 
 void *operator new(std::size_t bytes) { return allocate_or_throw(bytes, 1); }
 void *operator new[](std::size_t bytes) { return allocate_or_throw(bytes, 1); }

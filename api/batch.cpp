@@ -1,0 +1,165 @@
+// Many stripes in the memory of a device: tasks of one submit. The device's backend puts them together.
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "api/job.hpp"
+#include "api/run.hpp"
+#include "api/stripe_array.hpp"
+#include "base/gate.hpp"
+#include "base/stripe_error.hpp"
+#include "tandem/device.h"
+
+namespace tandem::api {
+namespace {
+
+constexpr std::size_t kMostStripes = std::size_t{1} << 24;
+
+// The stripes' tasks, in their order. One without anything to do has a task of no bytes, so that the backend's messages
+// name the right stripe.
+class BatchRun final : public SubmittedRun {
+ public:
+  BatchRun(const tandem_context &context, const tandem_codec &codec, std::int32_t memory, void *queue)
+      : context_(context), codec_(codec), memory_(memory), queue_(queue) {}
+
+  // Throws Error where the stripe's arguments are wrong. Then it was not added.
+  void add(core::Operation operation, const tandem_device_stripe &stripe) {
+    const core::Codec &codec = *codec_.codec;
+    if (stripe.shards == nullptr) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shards is NULL");
+    if (stripe.memory != memory_) {
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+                 fmt::format("memory kind {}, of the stripes before it {}", stripe.memory, memory_));
+    }
+    check_shard_bytes(stripe.shard_bytes, codec.shard_count());
+    if (operation == core::Operation::decode && stripe.present == nullptr)
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "present is NULL");
+    const core::Shape shape = operation == core::Operation::encode
+                                  ? parity_shape(codec, operation, stripe.shards + codec.k())
+                                  : decode_shape(codec, stripe.shards, stripe.present);
+    core::Task task = {};
+    if (!shape.wanted.none()) {
+      const core::Plan &plan = plan_of(shape);
+      Pointers pointers(plan);
+      gather(plan, stripe.shards, nullptr, &pointers);
+      check_given(plan, pointers.inputs.data(), pointers.outputs.data(), stripe.shard_bytes);
+      for (const auto list : {plan.inputs(), plan.outputs()}) {
+        for (const std::uint16_t index : list) {
+          shards_.push_back(static_cast<std::byte *>(stripe.shards[index]));
+          offsets_.push_back(stripe.offsets != nullptr ? stripe.offsets[index] : 0);
+        }
+      }
+      task = plan.task(nullptr, nullptr, stripe.shard_bytes);
+    }
+    task.memory = static_cast<core::MemoryKind>(memory_);
+    task.queue = queue_;
+    tasks_.push_back(task);
+  }
+
+  // After the last add().
+  std::span<const core::Task> tasks() {
+    std::size_t next = 0;
+    const auto take = [&](auto &shards, const std::uint64_t *&offsets, std::size_t count) {
+      shards = shards_.data() + next;
+      offsets = offsets_.data() + next;
+      next += count;
+    };
+    for (core::Task &task : tasks_) {
+      if (task.prepared == nullptr) continue;
+      take(task.inputs, task.input_offsets, task.prepared->columns());
+      take(task.outputs, task.output_offsets, task.prepared->rows());
+    }
+    return tasks_;
+  }
+
+  core::Control &control() override { return control_; }
+  void release() override {}
+
+ private:
+  struct Hash {
+    std::size_t operator()(const core::Shape &shape) const noexcept {
+      return shape.present.hash() * 31 + shape.wanted.hash();
+    }
+  };
+
+  // One for each pattern of erasures, however many there are: the tasks of a plan go together.
+  const core::Plan &plan_of(const core::Shape &shape) {
+    auto &plan = plans_[shape];
+    if (plan == nullptr) plan = shared_plan(context_, codec_, shape);
+    return *plan;
+  }
+
+  const tandem_context &context_;
+  const tandem_codec &codec_;
+  const std::int32_t memory_;
+  void *const queue_;
+  std::unordered_map<core::Shape, std::shared_ptr<const core::Plan>, Hash> plans_;
+  std::vector<std::byte *> shards_;  // of each task, inputs and then outputs
+  std::vector<std::uint64_t> offsets_;
+  std::vector<core::Task> tasks_;
+  core::Control control_;
+};
+
+void set_status(tandem_device_stripe &stripe, tandem_status status) { stripe.status = status; }
+void set_status(const tandem_device_stripe &, tandem_status) {}
+
+template <class Stripe>
+void submit_batch(tandem_context &context, const tandem_codec &codec, core::Operation operation, Stripe *stripes,
+                  std::size_t stripe_count, std::size_t stride_bytes, void *queue, tandem_job **job_out) {
+  check_array(stripes, stripe_count, stride_bytes, "tandem_device_stripe");
+  if (stripe_count > kMostStripes)
+    base::fail(TANDEM_ERROR_TOO_LARGE, fmt::format("{} stripes: a batch has {} at most", stripe_count, kMostStripes));
+  for (std::size_t i = 0; i < stripe_count; ++i)
+    set_status(stripe_at(stripes, i, stride_bytes), TANDEM_ERROR_CANCELLED);
+  const std::int32_t memory = stripe_count != 0 ? stripes->memory : std::int32_t{TANDEM_MEMORY_HOST};
+  if (stripe_count != 0) {
+    if (memory != TANDEM_MEMORY_CUDA && memory != TANDEM_MEMORY_OPENCL)
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("stripe 0: memory kind {} is not of a device", memory));
+    check_reachable(*context.backend, memory);
+  }
+  auto run = std::make_unique<BatchRun>(context, codec, memory, queue);
+  auto job = make_job();
+  std::optional<std::pair<std::size_t, base::Error>> first;
+  for (std::size_t i = 0; i < stripe_count; ++i) {
+    Stripe &stripe = stripe_at(stripes, i, stride_bytes);
+    tandem_status status = TANDEM_OK;
+    try {
+      run->add(operation, stripe);
+    } catch (const base::Error &error) {
+      if (operation == core::Operation::encode) base::fail_in_stripe(error, i, stripe_count);
+      status = error.status();
+      if (!first.has_value()) first.emplace(i, error);
+    }
+    set_status(stripe, status);
+  }
+  if (first.has_value()) base::fail_in_stripe(first->second, first->first, stripe_count);
+  job->ticket = context.backend->submit(run->tasks(), run->control());
+  job->run = std::move(run);
+  *job_out = job.release();
+}
+
+}  // namespace
+}  // namespace tandem::api
+
+using namespace tandem;
+
+extern "C" {
+
+tandem_status tandem_encode_batch(tandem_context *context, const tandem_codec *codec,
+                                  const tandem_device_stripe *stripes, size_t stripe_count, size_t stride_bytes,
+                                  void *queue, tandem_job **job_out) {
+  return base::guarded({{"context", context}, {"codec", codec}, {"job_out", job_out}}, [&] {
+    api::submit_batch(*context, *codec, core::Operation::encode, stripes, stripe_count, stride_bytes, queue, job_out);
+  });
+}
+
+tandem_status tandem_decode_batch(tandem_context *context, const tandem_codec *codec, tandem_device_stripe *stripes,
+                                  size_t stripe_count, size_t stride_bytes, void *queue, tandem_job **job_out) {
+  return base::guarded({{"context", context}, {"codec", codec}, {"job_out", job_out}}, [&] {
+    api::submit_batch(*context, *codec, core::Operation::decode, stripes, stripe_count, stride_bytes, queue, job_out);
+  });
+}
+
+}  // extern "C"

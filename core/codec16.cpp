@@ -1,0 +1,441 @@
+#include "core/codec16.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "core/presets.hpp"
+
+namespace tandem::core {
+namespace {
+
+using Indices = std::vector<std::uint16_t>;
+
+constexpr Preset16 kPresets[] = {
+    {TANDEM_MATRIX_LEOPARD16, "leopard16"},
+    {TANDEM_MATRIX_REED_SOLOMON_SIMD, "reed-solomon-simd"},
+    {TANDEM_MATRIX_PAR2, "par2"},
+    {TANDEM_MATRIX_LIBERASURECODE_RS_VAND, "liberasurecode-rs-vand"},
+};
+
+// Of PAR2 and of liberasurecode: input slices have 16-bit constants whose order is 65535; EC_MAX_FRAGMENTS.
+constexpr unsigned kMostPar2Data = 32768, kMostLiberasurecodeShards = 32;
+
+[[noreturn]] void refuse(const std::string &why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, why); }
+
+Indices indices_of(const ShardSet &set, unsigned begin, unsigned end, bool in) {
+  Indices indices;
+  for (unsigned i = begin; i < end; ++i)
+    if (set[i] == in) indices.push_back(static_cast<std::uint16_t>(i));
+  return indices;
+}
+
+}  // namespace
+
+std::span<const Preset16> presets16() { return kPresets; }
+
+Codec16::Codec16(const tandem_codec_options &options) : k_(options.k), m_(options.m) {
+  if (options.matrix == TANDEM_MATRIX_CUSTOM) {
+    make_custom(options);
+    return;
+  }
+  const Preset16 *preset = std::ranges::find(kPresets, options.matrix, &Preset16::value);
+  if (preset == std::end(kPresets)) {
+    const Preset *other = find_preset(options.matrix);
+    if (other == nullptr) refuse(fmt::format("codec options: unknown matrix {}", options.matrix));
+    refuse(fmt::format("codec options: matrix {} is over GF(2^8), but field is {} (GF(2^16))", other->name,
+                       int{TANDEM_FIELD_GF16}));
+  }
+  if (options.coefficients != nullptr)
+    refuse(fmt::format("codec options: coefficients are for a custom matrix, with {} they must be NULL", preset->name));
+  switch (options.matrix) {
+    case TANDEM_MATRIX_LEOPARD16:
+      make_leopard(preset->name, false);
+      break;
+    case TANDEM_MATRIX_REED_SOLOMON_SIMD:
+      make_leopard(preset->name, true);
+      break;
+    case TANDEM_MATRIX_PAR2:
+      make_par2(options.allow_non_mds != 0);
+      break;
+    default:
+      make_liberasurecode();
+      break;
+  }
+}
+
+// High rate: parity has the points from 0 on, data those from the next power of two on. Low rate: the other way round.
+void Codec16::make_leopard(const char *name, bool may_be_low_rate) {
+  const unsigned data_span = std::bit_ceil(k_), parity_span = std::bit_ceil(std::max(m_, 1u));
+  is_low_rate_ = may_be_low_rate && (data_span < parity_span || (data_span == parity_span && k_ > m_));
+  const unsigned group = is_low_rate_ ? data_span : parity_span, others = is_low_rate_ ? m_ : k_;
+  if (group + others > gf16::kFieldSize)
+    refuse(
+        fmt::format("matrix {}: k = {}, m = {} need {} + {} points of the field (one of the two counts is rounded "
+                    "up to a power of two), it has {}",
+                    name, k_, m_, group, others, gf16::kFieldSize));
+  kind_ = Kind::leopard;
+  field_ = &gf16::Field::cantor();
+  layout_ = Layout::leopard;
+  group_log2_ = static_cast<unsigned>(std::countr_zero(group));
+}
+
+// The Vandermonde matrix of the points 0, 1, 2, ... made systematic, its columns scaled so that parity row 0 is ones.
+void Codec16::make_liberasurecode() {
+  if (k_ + m_ > kMostLiberasurecodeShards)
+    refuse(fmt::format("matrix liberasurecode-rs-vand: k + m = {}, at most {} shards are possible", k_ + m_,
+                       kMostLiberasurecodeShards));
+  kind_ = Kind::cauchy;
+  for (unsigned c = 0; c < k_; ++c)
+    logs_of_scales_.push_back(
+        static_cast<std::uint16_t>((gf16::kOrder - field_->log(static_cast<std::uint16_t>(k_ ^ c))) % gf16::kOrder));
+  std::uint64_t first = 0;
+  for (unsigned r = 0; r < m_; ++r) {
+    std::uint64_t log = 0;
+    for (unsigned c = 0; c < k_; ++c) log += field_->log(static_cast<std::uint16_t>((k_ + r) ^ c));
+    if (r == 0) first = log % gf16::kOrder;
+    logs_of_scales_.push_back(static_cast<std::uint16_t>((log + gf16::kOrder - first) % gf16::kOrder));
+  }
+}
+
+// Row r is the r-th powers of constants: the powers of 2 whose order is 65535 (Parity Volume Set Specification 2.0).
+void Codec16::make_par2(bool allow_non_mds) {
+  if (k_ > kMostPar2Data) refuse(fmt::format("matrix par2: k = {}, it has at most {} data shards", k_, kMostPar2Data));
+  // As for PAR1: rows 1 ; a ; a^2 of distinct a, or two columns whose ratio 2^n has powers that do not repeat.
+  is_mds_ = m_ <= 3 || k_ <= 2;
+  if (!is_mds_ && !allow_non_mds)
+    base::fail(TANDEM_ERROR_NOT_MDS,
+               fmt::format("matrix par2 with k = {}, m = {} is not known to recover from every loss of {} shards (it "
+                           "is for m <= 3, or k <= 2): use leopard16, or set allow_non_mds to read what exists",
+                           k_, m_, m_));
+  check_cells(m_, k_, "matrix par2");
+  Matrix16 powers(m_, k_);
+  unsigned exponent = 0;
+  for (unsigned c = 0; c < k_; ++c) {
+    do ++exponent;
+    while (std::gcd(exponent, gf16::kOrder) != 1);
+    constants_.push_back(field_->exp(exponent));
+    for (unsigned r = 0; r < m_; ++r) powers.at(r, c) = field_->exp(std::uint64_t{exponent} * r);
+  }
+  parity_ = std::make_shared<const Matrix16>(std::move(powers));
+}
+
+void Codec16::make_custom(const tandem_codec_options &options) {
+  check_cells(m_, k_, "a custom matrix");
+  if (m_ != 0 && options.coefficients == nullptr)
+    refuse(fmt::format("codec options: a custom matrix needs coefficients ({} x {} of 2 bytes), got NULL", m_, k_));
+  Matrix16 given(m_, k_);
+  if (m_ != 0) std::memcpy(given.row(0).data(), options.coefficients, std::size_t{m_} * k_ * sizeof(std::uint16_t));
+  parity_ = std::make_shared<const Matrix16>(std::move(given));
+  if (m_ == 0) return;
+  if (options.allow_non_mds != 0) {
+    is_mds_ = false;
+    return;
+  }
+  const MdsProof proof = prove_mds(*field_, *parity_);
+  if (proof == MdsProof::proven) return;
+  base::fail(
+      TANDEM_ERROR_NOT_MDS,
+      fmt::format("the custom matrix with k = {}, m = {} {} {} shards: set allow_non_mds to use it", k_, m_,
+                  proof == MdsProof::refuted ? "cannot recover from every loss of"
+                                             : "has too many minors to check that it recovers from every loss of",
+                  m_));
+}
+
+void Codec16::check_cells(std::uint64_t rows, std::uint64_t columns, const char *what) const {
+  if (rows * columns * sizeof(std::uint16_t) <= kMostMatrixBytes16) return;
+  base::fail(TANDEM_ERROR_TOO_LARGE,
+             fmt::format("{} with k = {}, m = {}: {} x {} coefficients are {} bytes, at most {} are possible", what, k_,
+                         m_, rows, columns, rows * columns * sizeof(std::uint16_t), kMostMatrixBytes16));
+}
+
+std::uint16_t Codec16::point(unsigned shard) const {
+  if (kind_ == Kind::cauchy) return static_cast<std::uint16_t>(shard);
+  const unsigned group = 1u << group_log2_;
+  if (shard < k_) return static_cast<std::uint16_t>(is_low_rate_ ? shard : group + shard);
+  return static_cast<std::uint16_t>(is_low_rate_ ? group + shard - k_ : shard - k_);
+}
+
+// A coefficient is scale[output] / scale[input] / (point[output] + point[input]). Leopard's factor is the subspace
+// polynomial of the first group at the point that lies outside of it.
+unsigned Codec16::log_scale(unsigned shard) const {
+  if (kind_ == Kind::cauchy) return logs_of_scales_[shard];
+  if ((shard < k_) == is_low_rate_) return 0;
+  const unsigned log = field_->log(static_cast<std::uint16_t>(point(shard) >> group_log2_));
+  return is_low_rate_ ? log : (gf16::kOrder - log) % gf16::kOrder;
+}
+
+std::uint16_t Codec16::coefficient(unsigned row, unsigned column) const {
+  if (kind_ == Kind::matrix) return parity_->at(row, column);
+  const std::uint16_t difference = point(k_ + row) ^ point(column);
+  return field_->exp(std::uint64_t{log_scale(k_ + row)} + 2 * gf16::kOrder - log_scale(column) -
+                     field_->log(difference));
+}
+
+Operator Codec16::encode(std::span<const std::uint16_t> outputs) const {
+  if (kind_ == Kind::leopard && outputs.size() > 1) {
+    Leopard16 form;
+    form.group_log2 = group_log2_;
+    for (unsigned c = 0; c < k_; ++c) form.data_points.push_back(point(c));
+    for (const std::uint16_t shard : outputs) form.parity_points.push_back(point(shard));
+    return Operator(std::move(form));
+  }
+  if (kind_ == Kind::matrix && outputs.size() == m_) return Operator(Dense16{field_, layout_, parity_});
+  check_cells(outputs.size(), k_, "an encode");
+  Matrix16 rows(static_cast<unsigned>(outputs.size()), k_);
+  for (unsigned r = 0; r < rows.rows(); ++r)
+    for (unsigned c = 0; c < k_; ++c) rows.at(r, c) = coefficient(outputs[r] - k_, c);
+  return dense(std::move(rows));
+}
+
+Operator Codec16::column(unsigned index, std::span<const std::uint16_t> outputs) const {
+  Matrix16 cells(static_cast<unsigned>(outputs.size()), 1);
+  for (unsigned r = 0; r < cells.rows(); ++r) cells.at(r, 0) = coefficient(outputs[r] - k_, index);
+  return dense(std::move(cells));
+}
+
+void Codec16::decode(const ShardSet &present, Application &application) const {
+  const Indices lost = indices_of(present, 0, k_, false);
+  Indices parity = indices_of(present, k_, k_ + m_, true);
+  application.inputs = indices_of(present, 0, k_, true);
+  if (is_mds_) {
+    if (parity.size() < lost.size())
+      base::fail(TANDEM_ERROR_NOT_RECOVERABLE,
+                 fmt::format("{} of {} data shards missing, only {} parity shard{} present", lost.size(), k_,
+                             parity.size(), parity.size() == 1 ? "" : "s"));
+    parity.resize(lost.size());
+  }
+  if (kind_ == Kind::matrix) {
+    // Of PAR2, as many parity shards in a row as there are lost ones.
+    for (std::size_t first = 0; !constants_.empty() && !lost.empty() && first + lost.size() <= parity.size(); ++first) {
+      if (parity[first + lost.size() - 1] - parity[first] != static_cast<int>(lost.size()) - 1) continue;
+      application.what = solve_powers(lost, std::span(parity).subspan(first, lost.size()), application);
+      return;
+    }
+    application.what = eliminate(lost, parity, application);
+    return;
+  }
+  application.inputs.insert(application.inputs.end(), parity.begin(), parity.end());
+  // A row of a matrix is one product for each input, the transforms are about one for each input and level.
+  const bool is_narrow = application.outputs.size() <= std::max(1u, group_log2_ / 2);
+  application.what = kind_ == Kind::cauchy || is_narrow ? interpolate(lost, parity, application)
+                                                        : transform(lost, parity, application);
+}
+
+// As Codec::interpolate: exchanging the lost data for the chosen parity multiplies each scale by a ratio of products.
+Operator Codec16::interpolate(std::span<const std::uint16_t> lost, std::span<const std::uint16_t> chosen,
+                              const Application &application) const {
+  const auto points_of = [&](std::span<const std::uint16_t> shards) {
+    Indices points;
+    for (const std::uint16_t shard : shards) points.push_back(point(shard));
+    return points;
+  };
+  check_cells(application.outputs.size(), application.inputs.size(), "a decode");
+  const Indices lost_points = points_of(lost), chosen_points = points_of(chosen);
+  const Indices in = points_of(application.inputs), out = points_of(application.outputs);
+  const Indices in_ratios = gf16::log_ratios(*field_, in, chosen_points, lost_points);
+  const Indices out_ratios = gf16::log_ratios(*field_, out, chosen_points, lost_points);
+  Matrix16 cells(static_cast<unsigned>(out.size()), static_cast<unsigned>(in.size()));
+  for (unsigned r = 0; r < cells.rows(); ++r) {
+    const std::uint64_t log = std::uint64_t{log_scale(application.outputs[r])} + out_ratios[r] + 3 * gf16::kOrder;
+    for (unsigned c = 0; c < cells.columns(); ++c)
+      cells.at(r, c) = field_->exp(log - log_scale(application.inputs[c]) - in_ratios[c] - field_->log(out[r] ^ in[c]));
+  }
+  return dense(std::move(cells));
+}
+
+// The syndrome of a chosen parity shard x is sum over lost y of scale_x / scale_y * lost_y / (x + y). The inverse is
+//     lost_y = scale_y * B_y * sum over x of A_x / scale_x * syndrome_x / (x + y),
+// A_x = prod_y (x + y) / prod_x' (x + x'), B_y = prod_x (x + y) / prod_y' (y + y'). Transforms between group 0 and
+// another multiply by the number of that group: it is divided out.
+Operator Codec16::transform(std::span<const std::uint16_t> lost, std::span<const std::uint16_t> chosen,
+                            const Application &application) const {
+  Leopard16 form;
+  form.group_log2 = group_log2_;
+  for (const std::uint16_t shard : application.inputs) {
+    if (shard >= k_) break;
+    form.data_points.push_back(point(shard));
+  }
+  for (const std::uint16_t shard : chosen) form.chosen_points.push_back(point(shard));
+  for (const std::uint16_t shard : lost) {
+    form.lost_points.push_back(point(shard));
+    form.is_wanted.push_back(std::ranges::binary_search(application.outputs, shard));
+  }
+  for (const std::uint16_t shard : application.outputs)
+    if (shard >= k_) form.parity_points.push_back(point(shard));
+  const Indices a = gf16::log_ratios(*field_, form.chosen_points, form.lost_points, form.chosen_points);
+  const Indices b = gf16::log_ratios(*field_, form.lost_points, form.chosen_points, form.lost_points);
+  const auto scale = [&](std::uint64_t log, std::uint16_t at) {
+    return field_->exp(log + 3 * gf16::kOrder - field_->log(static_cast<std::uint16_t>(at >> group_log2_)));
+  };
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    const std::uint64_t log = std::uint64_t{a[i]} + gf16::kOrder - log_scale(chosen[i]);
+    form.chosen_scales.push_back(scale(log, is_low_rate_ ? form.chosen_points[i] : std::uint16_t{0}));
+  }
+  for (std::size_t i = 0; i < lost.size(); ++i) {
+    const std::uint64_t log = std::uint64_t{b[i]} + log_scale(lost[i]);
+    form.lost_scales.push_back(scale(log, is_low_rate_ ? std::uint16_t{0} : form.lost_points[i]));
+  }
+  return Operator(std::move(form));
+}
+
+Operator Codec16::dense(Matrix16 cells) const {
+  return Operator(Dense16{field_, layout_, std::make_shared<const Matrix16>(std::move(cells))});
+}
+
+// With the constants a_j of lost data and parity rows s, s + 1, ..: syndrome i is the sum over j of a_j^(s+i) * lost_j,
+// a Vandermonde matrix. Lagrange's formula inverts it: with P(x) = product over j of (x + a_j) and Q_j(x) = P(x) / (x +
+// a_j), lost_j is the sum over i of (coefficient i of Q_j) * syndrome i, divided by a_j^s * Q_j(a_j). So present data c
+// has the coefficient a_c^s * Q_j(a_c), divided by the same.
+Operator Codec16::solve_powers(std::span<const std::uint16_t> lost, std::span<const std::uint16_t> run,
+                               Application &application) const {
+  const std::size_t lost_count = lost.size(), data_count = application.inputs.size();
+  application.inputs.insert(application.inputs.end(), run.begin(), run.end());
+  check_cells(application.outputs.size(), application.inputs.size(), "a decode");
+  const auto power = [&](std::uint16_t point, unsigned exponent) {
+    return field_->exp(std::uint64_t{field_->log(point)} * exponent);
+  };
+  Indices lost_points, data_points;
+  for (const std::uint16_t shard : lost) lost_points.push_back(constants_[shard]);
+  for (std::size_t c = 0; c < data_count; ++c) data_points.push_back(constants_[application.inputs[c]]);
+  const Indices at_lost = gf16::log_ratios(*field_, lost_points, lost_points, {});
+  const Indices at_data = gf16::log_ratios(*field_, data_points, lost_points, {});
+  const std::uint64_t first_row = run.front() - k_;
+
+  std::vector<std::uint16_t> polynomial = {1};  // P, the highest power last
+  for (const std::uint16_t point : lost_points) {
+    polynomial.insert(polynomial.begin(), 0);
+    for (std::size_t i = 0; i + 1 < polynomial.size(); ++i) polynomial[i] ^= field_->multiply(point, polynomial[i + 1]);
+  }
+
+  Matrix16 cells(static_cast<unsigned>(application.outputs.size()), static_cast<unsigned>(application.inputs.size()));
+  const auto first_parity =
+      static_cast<unsigned>(std::ranges::lower_bound(application.outputs, k_) - application.outputs.begin());
+  for (unsigned r = first_parity; r < cells.rows(); ++r)
+    for (std::size_t c = 0; c < data_count; ++c)
+      cells.at(r, static_cast<unsigned>(c)) = power(data_points[c], application.outputs[r] - k_);
+  std::vector<std::uint16_t> row(application.inputs.size());
+  unsigned next_output = 0;
+  for (std::size_t j = 0; j < lost_count; ++j) {
+    const bool is_wanted = next_output < first_parity && application.outputs[next_output] == lost[j];
+    if (!is_wanted && first_parity == cells.rows()) continue;
+    const std::uint16_t point = lost_points[j];
+    const std::uint64_t log = at_lost[j] + first_row * field_->log(point);
+    const std::uint64_t inverse_log = gf16::kOrder - log % gf16::kOrder;
+    for (std::size_t c = 0; c < data_count; ++c)
+      row[c] = field_->exp(inverse_log + first_row * field_->log(data_points[c]) + at_data[c] + gf16::kOrder -
+                           field_->log(data_points[c] ^ point));
+    const std::uint16_t scale = field_->exp(inverse_log);
+    std::uint16_t coefficient = 1;
+    for (std::size_t i = lost_count; i-- != 0;) {
+      row[data_count + i] = field_->multiply(scale, coefficient);
+      coefficient = polynomial[i] ^ field_->multiply(point, coefficient);
+    }
+    if (is_wanted) std::ranges::copy(row, cells.row(next_output++).begin());
+    for (unsigned r = first_parity; r < cells.rows(); ++r)
+      gf16::multiply_add(*field_, cells.row(r), power(point, application.outputs[r] - k_), row);
+  }
+  return dense(std::move(cells));
+}
+
+// As Codec::eliminate.
+Operator Codec16::eliminate(std::span<const std::uint16_t> lost, std::span<const std::uint16_t> present_parity,
+                            Application &application) const {
+  const auto lost_count = static_cast<unsigned>(lost.size());
+  const Indices data(application.inputs);
+  const std::span<const std::uint16_t> outputs = application.outputs;
+  check_cells(2 * std::uint64_t{lost_count}, lost_count, "a decode");
+  check_cells(outputs.size(), k_, "a decode");
+
+  // Row i: [reduced equation i | its combination of the chosen parity shards].
+  Matrix16 reduced(lost_count, 2 * lost_count);
+  Indices chosen, pivots;
+  for (const std::uint16_t shard : present_parity) {
+    const auto rank = static_cast<unsigned>(chosen.size());
+    if (rank == lost_count) break;
+    const auto row = reduced.row(rank);
+    std::ranges::fill(row, std::uint16_t{0});
+    for (unsigned c = 0; c < lost_count; ++c) row[c] = coefficient(shard - k_, lost[c]);
+    row[lost_count + rank] = 1;
+    for (unsigned i = 0; i < rank; ++i) gf16::multiply_add(*field_, row, row[pivots[i]], reduced.row(i));
+    const auto pivot = std::ranges::find_if(row.first(lost_count), [](std::uint16_t cell) { return cell != 0; });
+    const auto column = static_cast<std::uint16_t>(pivot - row.begin());
+    if (column == lost_count) continue;  // depends on those before it
+    const std::uint16_t inverse = field_->inverse(row[column]);
+    for (std::uint16_t &cell : row) cell = field_->multiply(cell, inverse);
+    for (unsigned i = 0; i < rank; ++i) gf16::multiply_add(*field_, reduced.row(i), reduced.at(i, column), row);
+    pivots.push_back(column);
+    chosen.push_back(shard);
+  }
+  const auto rank = static_cast<unsigned>(chosen.size());
+
+  // Each output is a combination of the reduced equations and of present data. Known data cancels out of the equations.
+  Matrix16 cells(static_cast<unsigned>(outputs.size()), static_cast<unsigned>(data.size()) + rank);
+  std::vector<std::uint16_t> target(2 * std::size_t{lost_count}), equation(data.size());
+  unsigned undetermined = 0;
+  for (unsigned r = 0; r < cells.rows(); ++r) {
+    const unsigned shard = outputs[r];
+    const auto data_part = cells.row(r).first(data.size());
+    std::ranges::fill(target, std::uint16_t{0});
+    for (unsigned c = 0; c < lost_count; ++c)
+      target[c] = shard < k_ ? lost[c] == shard : coefficient(shard - k_, lost[c]);
+    for (unsigned i = 0; i < rank; ++i) gf16::multiply_add(*field_, target, target[pivots[i]], reduced.row(i));
+    undetermined += std::any_of(target.begin(), target.begin() + lost_count, [](std::uint16_t t) { return t != 0; });
+    if (shard >= k_)
+      for (std::size_t c = 0; c < data.size(); ++c) data_part[c] = coefficient(shard - k_, data[c]);
+    for (unsigned i = 0; i < rank; ++i) cells.at(r, static_cast<unsigned>(data.size()) + i) = target[lost_count + i];
+  }
+  if (undetermined != 0)
+    base::fail(TANDEM_ERROR_NOT_RECOVERABLE,
+               fmt::format("{} of {} wanted shards are not determined: {} of {} data shards missing, the {} parity "
+                           "shards present have rank {}",
+                           undetermined, outputs.size(), lost_count, k_, present_parity.size(), rank));
+  for (unsigned i = 0; i < rank; ++i) {
+    for (std::size_t c = 0; c < data.size(); ++c) equation[c] = coefficient(chosen[i] - k_, data[c]);
+    for (unsigned r = 0; r < cells.rows(); ++r)
+      gf16::multiply_add(*field_, cells.row(r).first(data.size()), cells.at(r, static_cast<unsigned>(data.size()) + i),
+                         equation);
+  }
+
+  // Parity is chosen in the order of the shards. Leave out the inputs that no output needs.
+  application.inputs.insert(application.inputs.end(), chosen.begin(), chosen.end());
+  if (is_mds_) return dense(std::move(cells));
+  Indices used;
+  for (unsigned c = 0; c < cells.columns(); ++c) {
+    bool is_used = false;
+    for (unsigned r = 0; r < cells.rows() && !is_used; ++r) is_used = cells.at(r, c) != 0;
+    if (is_used) used.push_back(static_cast<std::uint16_t>(c));
+  }
+  Matrix16 kept(cells.rows(), static_cast<unsigned>(used.size()));
+  for (unsigned r = 0; r < kept.rows(); ++r)
+    for (unsigned c = 0; c < kept.columns(); ++c) kept.at(r, c) = cells.at(r, used[c]);
+  for (std::uint16_t &c : used) c = application.inputs[c];
+  application.inputs = std::move(used);
+  return dense(std::move(kept));
+}
+
+std::uint32_t Codec16::locate(std::span<const std::uint16_t> rows, std::span<const Element> syndromes) const {
+  const auto count =
+      static_cast<std::size_t>(syndromes.size() - static_cast<std::size_t>(std::ranges::count(syndromes, 0)));
+  if (count == 0) return TANDEM_SHARD_NONE;
+  const auto first = static_cast<std::size_t>(std::ranges::find_if(syndromes, [](Element each) { return each != 0; }) -
+                                              syndromes.begin());
+  std::uint32_t found = count == 1 ? k_ + rows[first] : TANDEM_SHARD_NONE;
+  for (unsigned c = 0; c < k_; ++c) {
+    const std::uint16_t cell = coefficient(rows[first], c);
+    if (cell == 0) continue;
+    const std::uint16_t damage = field_->divide(syndromes[first], cell);
+    std::size_t i = 0;
+    while (i < rows.size() && field_->multiply(damage, coefficient(rows[i], c)) == syndromes[i]) ++i;
+    if (i < rows.size()) continue;
+    if (found != TANDEM_SHARD_NONE) return TANDEM_SHARD_NONE;
+    found = c;
+  }
+  return found;
+}
+
+}  // namespace tandem::core

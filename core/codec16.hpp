@@ -1,0 +1,82 @@
+// Codes over GF(2^16): presets and custom matrices. Codec hands everything that is not common to both fields to this.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/codec.hpp"
+#include "core/gf16.hpp"
+#include "core/operator.hpp"
+
+namespace tandem::core {
+
+inline constexpr unsigned kMaxShards16 = gf16::kFieldSize;  // of a stripe in GF(2^16)
+// Matrices that have to be kept whole, to encode or to decode, have at most so many bytes of coefficients.
+inline constexpr std::uint64_t kMostMatrixBytes16 = std::uint64_t{64} << 20;
+
+struct Preset16 {
+  std::int32_t value;  // enum tandem_matrix_value
+  const char *name;
+};
+std::span<const Preset16> presets16();
+
+class Codec16 {
+ public:
+  // k and m are at least 1 and 0, together at most kMaxShards16. Throws Error as tandem_codec_create promises.
+  explicit Codec16(const tandem_codec_options &options);
+
+  bool is_mds() const noexcept { return is_mds_; }
+  bool is_cauchy() const noexcept { return kind_ != Kind::matrix; }
+  Layout layout() const noexcept { return layout_; }
+  const gf16::Field &field() const noexcept { return *field_; }
+  std::uint16_t coefficient(unsigned row, unsigned column) const;
+
+  Operator encode(std::span<const std::uint16_t> outputs) const;
+  Operator column(unsigned index, std::span<const std::uint16_t> outputs) const;
+  // outputs: the wanted missing shards. Fills application.inputs and .what.
+  void decode(const ShardSet &present, Application &application) const;
+
+  // The shard whose damage alone explains these syndromes of some parity rows, if there is exactly one.
+  std::uint32_t locate(std::span<const std::uint16_t> rows, std::span<const Element> syndromes) const;
+
+ private:
+  enum class Kind {
+    leopard,  // points and scales; groups
+    cauchy,   // points and scales
+    matrix    // no more is known
+  };
+  void make_leopard(const char *name, bool may_be_low_rate);
+  void make_liberasurecode();
+  void make_par2(bool allow_non_mds);
+  void make_custom(const tandem_codec_options &options);
+  void check_cells(std::uint64_t rows, std::uint64_t columns, const char *what) const;
+  std::uint16_t point(unsigned shard) const;
+  unsigned log_scale(unsigned shard) const;
+  Operator interpolate(std::span<const std::uint16_t> lost, std::span<const std::uint16_t> chosen,
+                       const Application &application) const;
+  Operator transform(std::span<const std::uint16_t> lost, std::span<const std::uint16_t> chosen,
+                     const Application &application) const;
+  Operator solve_powers(std::span<const std::uint16_t> lost, std::span<const std::uint16_t> run,
+                        Application &application) const;
+  Operator eliminate(std::span<const std::uint16_t> lost, std::span<const std::uint16_t> present_parity,
+                     Application &application) const;
+  Operator dense(Matrix16 cells) const;
+
+  unsigned k_, m_;
+  Kind kind_ = Kind::matrix;
+  const gf16::Field *field_ = &gf16::Field::words();
+  Layout layout_ = Layout::words;
+  bool is_mds_ = true;
+  // leopard
+  unsigned group_log2_ = 0;
+  bool is_low_rate_ = false;
+  std::vector<std::uint16_t> logs_of_scales_;  // cauchy: of each shard, data first
+  std::shared_ptr<const Matrix16> parity_;     // matrix: m x k
+  std::vector<std::uint16_t> constants_;       // par2: row r of the matrix is their r-th powers
+};
+
+}  // namespace tandem::core

@@ -1,0 +1,121 @@
+#include "cpu/costs.hpp"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <string_view>
+#include <vector>
+
+namespace tandem::cpu {
+namespace {
+
+using core::CauchyTransform;
+using core::Element;
+
+constexpr unsigned kGroup = 8, kLevels = 3;  // cpu/kernels/transform.inc
+
+// In products of the matrix kernel, fitted to measurements (docs/internals/KERNELS.md).
+struct Times {
+  double move, alone, fused, lane, shard;
+};
+struct KernelTimes {
+  std::string_view kernel;
+  Times in_cache, out_of_cache;
+};
+constexpr KernelTimes kTimes[] = {
+    {"avx512-gfni", {0, 1.35, 0.85, 1.7, 0}, {0, 1.35, 0.85, 1.7, 0}},
+    {"avx512", {1.7, 2.03, 1.58, 3.76, 1.23}, {2.76, 0, 4.35, 5.29, 3.9}},
+    {"avx2-gfni", {0, 1.35, 0.85, 0.6, 0}, {0, 1.35, 0.85, 0.6, 0}},
+    {"avx2", {0.44, 1.94, 0, 0, 0}, {0.11, 2.11, 0, 0.02, 0.88}},
+    {"ssse3", {1.11, 2.11, 0, 0, 0}, {1.47, 2.32, 0, 0.25, 0}},
+    {"scalar", {0, 1.35, 0.85, 1, 0}, {0, 1.35, 0.85, 1, 0}},
+};
+
+std::uint32_t number(std::size_t count) { return static_cast<std::uint32_t>(count); }
+
+// Products of a Cauchy matrix in blocks (cpu/kernels/blocks.inc), if all pairs (x, x + 1) of points with even x find
+// their place.
+std::uint32_t block_products(const KernelTraits &kernel, const std::vector<Element> &rows,
+                             const std::vector<Element> &columns) {
+  const auto count_pairs = [](const std::vector<Element> &points) {
+    std::size_t pairs = 0;
+    for (std::size_t i = 0; i + 1 < points.size(); ++i) pairs += points[i] % 2 == 0 && points[i + 1] == points[i] + 1;
+    return pairs;
+  };
+  const std::size_t column_pairs = count_pairs(columns), column_singles = columns.size() - 2 * column_pairs;
+  std::size_t pairs = count_pairs(rows), products = (rows.size() - 2 * pairs) * columns.size();
+  if (kernel.has_quads) {
+    products += pairs / 2 * (column_pairs / 2 * 9 + column_pairs % 2 * 6 + column_singles * 4);
+    pairs %= 2;
+  }
+  return number(products + pairs * (kernel.has_pairs ? column_pairs * 3 + column_singles * 2 : columns.size() * 2));
+}
+
+std::uint32_t moves_of_matrix(const KernelTraits &kernel, std::size_t rows, std::size_t columns) {
+  return number(rows + (rows + kernel.rows_per_pass - 1) / kernel.rows_per_pass * columns);
+}
+
+std::vector<Element> groups_of(const std::vector<Element> &points) {
+  std::vector<Element> groups;
+  for (const Element point : points)
+    if (groups.empty() || groups.back() != point / kGroup) groups.push_back(point / kGroup);
+  return groups;
+}
+
+}  // namespace
+
+Steps &Steps::operator+=(const Steps &other) noexcept {
+  products += other.products;
+  moves += other.moves;
+  alone += other.alone;
+  fused += other.fused;
+  lanes += other.lanes;
+  shards += other.shards;
+  return *this;
+}
+
+Steps matrix_steps(const KernelTraits &kernel, std::size_t rows, std::size_t columns) {
+  return {.products = number(rows * columns), .moves = moves_of_matrix(kernel, rows, columns)};
+}
+
+Steps matrix_steps(const KernelTraits &kernel, const CauchyTransform &form) {
+  Steps steps = matrix_steps(kernel, form.output_points.size(), form.input_points.size());
+  if (form.input_scales.empty() && form.output_scales.empty())  // scales leave no blocks symmetric
+    steps.products = block_products(kernel, form.output_points, form.input_points);
+  return steps;
+}
+
+Steps transform_steps(const KernelTraits &kernel, const CauchyTransform &form) {
+  if (form.input_points.empty()) return {};
+  const std::vector<Element> inputs = groups_of(form.input_points), outputs = groups_of(form.output_points);
+  std::array<std::uint8_t, 256 / kGroup> inputs_of{};  // by group
+  for (const Element input : form.input_points) ++inputs_of[input / kGroup];
+  std::size_t corners = 0;
+  for (const Element output : form.output_points) corners += inputs_of[output / kGroup];
+  Steps steps;
+  steps.alone = number((inputs.size() + outputs.size()) * kGroup / 2 * kLevels + corners + form.input_scales.size() +
+                       form.output_scales.size());
+  steps.shards = number(form.input_points.size() + form.output_points.size() + corners);
+  if (outputs.size() <= kernel.fused_groups) {
+    steps.fused = number(kGroup * inputs.size() * outputs.size());
+  } else {
+    steps.products = kGroup * block_products(kernel, outputs, inputs);
+    steps.moves = kGroup * moves_of_matrix(kernel, outputs.size(), inputs.size());
+    steps.lanes = number(kGroup * (inputs.size() + outputs.size()));
+  }
+  return steps;
+}
+
+Steps syndrome_steps(const core::SyndromeDecode &form) {
+  return {.moves = number(2 * (form.solve.input_points.size() + form.syndromes.output_points.size()))};
+}
+
+double cost_of(const Steps &steps, const Kernel &kernel, bool out_of_cache) {
+  const auto *found = std::ranges::find(kTimes, std::string_view(kernel.name), &KernelTimes::kernel);
+  if (found == std::end(kTimes)) --found;
+  const Times &costs = out_of_cache ? found->out_of_cache : found->in_cache;
+  return steps.products + costs.move * steps.moves + costs.alone * steps.alone + costs.fused * steps.fused +
+         costs.lane * steps.lanes + costs.shard * steps.shards;
+}
+
+}  // namespace tandem::cpu

@@ -1,0 +1,35 @@
+// What an operator costs by each technique: steps counted from its points, and the times that each kernel takes for
+// them. The one place that counts products.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/operator.hpp"
+#include "cpu/kernels/kernel.hpp"
+
+namespace tandem::cpu {
+
+// For one vector of every shard.
+struct Steps {
+  std::uint32_t products = 0;  // by `apply`: of the matrix, and of a transform between groups in its long form
+  std::uint32_t moves = 0;     // vectors that `apply` or a copy reads and writes
+  std::uint32_t alone = 0;     // products of butterflies and scales, and of inputs by outputs of one group
+  std::uint32_t fused = 0;     // products between groups in registers
+  std::uint32_t lanes = 0;     // of groups, each through scratch memory and back
+  std::uint32_t shards = 0;    // vectors of shards that a transform reads and writes
+
+  std::uint32_t all_products() const noexcept { return products + alone + fused; }
+  Steps &operator+=(const Steps &other) noexcept;
+};
+
+Steps matrix_steps(const KernelTraits &kernel, std::size_t rows, std::size_t columns);  // without symmetric blocks
+Steps matrix_steps(const KernelTraits &kernel, const core::CauchyTransform &form);      // with those of its points
+Steps transform_steps(const KernelTraits &kernel, const core::CauchyTransform &form);
+// What a decode does between its two parts: chosen parity into scratch, and syndromes in and out of it.
+Steps syndrome_steps(const core::SyndromeDecode &form);
+
+// In products of the matrix kernel.
+double cost_of(const Steps &steps, const Kernel &kernel, bool out_of_cache);
+
+}  // namespace tandem::cpu

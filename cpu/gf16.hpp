@@ -1,0 +1,59 @@
+// Operators over GF(2^16) on the CPU: matrices by a kernel, Leopard's code by transforms through scratch memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "core/backend.hpp"
+#include "cpu/kernels/kernel.hpp"
+#include "cpu/memory.hpp"
+
+namespace tandem::cpu {
+
+class Gf16Operator {
+ public:
+  Gf16Operator(const Gf16Kernel &kernel, const core::Operator &what);
+  Gf16Operator(const Gf16Operator &) = delete;  // it points into its own form
+  Gf16Operator &operator=(const Gf16Operator &) = delete;
+
+  bool is_transform() const noexcept { return leopard_ != nullptr; }
+
+  // Shorter ranges than this cost more for each byte.
+  std::size_t least_range_bytes() const noexcept { return leopard_ != nullptr ? lane_bytes_ : kCacheLine; }
+
+  // What a call on length_bytes of each shard needs, aligned to a cache line. Never less for a longer length.
+  std::size_t scratch_bytes(core::Mode mode, std::uint64_t length_bytes) const noexcept;
+
+  // Applies the operator to a range of the task's shards. found: compare; as many records as there are outputs.
+  void apply(const core::Task &task, std::uint64_t offset_bytes, std::uint64_t length_bytes, std::byte *scratch,
+             core::Mismatch *found) const noexcept;
+
+ private:
+  // Consecutive lists of points in one group.
+  struct Group {
+    unsigned first_point, begin, end;
+  };
+  struct Range;  // of one call, and where its scratch lies
+  static std::vector<Group> groups_of(const std::vector<core::Element> &points, unsigned log2);
+
+  void apply_dense(const core::Task &task, std::uint64_t offset_bytes, std::uint64_t length_bytes, std::byte *scratch,
+                   core::Mismatch *found) const noexcept;
+  void apply_leopard(Range &range) const noexcept;
+  void read_data(const Range &range) const noexcept;
+  void solve(const Range &range) const noexcept;
+  void write_lost(const Range &range) const noexcept;
+  void write_parity(const Range &range) const noexcept;
+  void write(const Range &range, std::size_t output, const std::uint8_t *lane) const noexcept;
+  Gf16Lanes lanes(const Range &range, std::uint8_t *at, unsigned point) const noexcept;
+
+  const Gf16Kernel &kernel_;
+  const core::Dense16 *dense_ = nullptr;
+  const core::Leopard16 *leopard_ = nullptr;
+  core::Form form_;
+  AlignedMemory tables_;
+  std::size_t lane_bytes_ = 0;  // at most; a piece that is shorter has shorter lanes
+  std::vector<Group> data_, chosen_, lost_, parity_;
+};
+
+}  // namespace tandem::cpu

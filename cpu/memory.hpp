@@ -1,0 +1,48 @@
+// Memory of the CPU backend: whole cache lines, pointers that an offset leads from, and where two ranges differ.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include "core/backend.hpp"
+
+namespace tandem::cpu {
+
+inline constexpr std::size_t kCacheLine = 64;
+
+struct AlignedFree {
+  void operator()(std::byte *p) const noexcept { ::operator delete (p, std::align_val_t{kCacheLine}); }
+};
+using AlignedMemory = std::unique_ptr<std::byte, AlignedFree>;
+
+// Throws std::bad_alloc.
+inline AlignedMemory aligned_memory(std::size_t bytes) {
+  return AlignedMemory(static_cast<std::byte *>(::operator new (bytes, std::align_val_t{kCacheLine})));
+}
+
+// To whole cache lines.
+constexpr std::size_t rounded_up(std::size_t bytes) { return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine; }
+
+// Scratch memory of the calling thread, aligned to a cache line: for one call of a kernel. The thread keeps it up to
+// its end, and keeps what it has if there is no memory for more. nullptr: there is no memory.
+std::byte *thread_scratch(std::size_t bytes) noexcept;
+
+// A pointer from which `offset_bytes` lead to `to`: as a number, since it points to nothing.
+inline std::uint8_t *moved(std::uint8_t *to, std::size_t offset_bytes) noexcept {
+  return reinterpret_cast<std::uint8_t *>(reinterpret_cast<std::uintptr_t>(to) - offset_bytes);
+}
+
+// Where `stored` is not `right`. Both are `bytes` long and begin at offset `at` of their shard.
+inline void merge_differences(const std::uint8_t *stored, const std::uint8_t *right, std::size_t bytes,
+                              std::uint64_t at, core::Mismatch *found) {
+  if (std::memcmp(stored, right, bytes) == 0) return;
+  core::Mismatch part;
+  for (std::size_t i = 0; i < bytes; ++i)
+    if (stored[i] != right[i] && part.byte_count++ == 0) part.first_bytes = at + i;
+  found->merge(part);
+}
+
+}  // namespace tandem::cpu
