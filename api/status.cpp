@@ -7,6 +7,10 @@ extern "C" {
 
 const char *tandem_last_error_message(void) { return base::last_error_message(); }
 
+tandem_status tandem_set_last_error(tandem_status status, const char *message) {
+  return base::refuse(status, message ? message : tandem_status_name(status));
+}
+
 const char *tandem_status_name(tandem_status status) {
   switch (status) {
 #define TANDEM_NAME(value) \

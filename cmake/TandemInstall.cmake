@@ -6,7 +6,7 @@ include(CMakePackageConfigHelpers)
 target_link_options(tandem PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/tandem.map)
 set_target_properties(tandem PROPERTIES LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/tandem.map)
 
-install(TARGETS tandem EXPORT tandem-targets
+install(TARGETS tandem tandem_volume EXPORT tandem-targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY include/tandem DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")

@@ -75,18 +75,19 @@ function(tandem_test_kit name)
 endfunction()
 
 # tandem_test(FILE [INSIDE] [MODULES] [FIRST] [NEEDS need...] [WITH need...] [SOURCES more...] [KITS kit...]
-# [INCLUDES folder...] [DEFINES definition...] [LABELS label...] [TIMEOUT seconds]): a GoogleTest program named after its file.
+# [LINKS library...] [INCLUDES folder...] [DEFINES definition...] [LABELS label...] [TIMEOUT seconds]): a GoogleTest program named after its file.
 #   INSIDE   it links the library's objects, whose symbols are visible there; other tests link libtandem as a user does
 #   MODULES  the library opens its modules in this test
 #   FIRST    it is long and starts before the others, so that the other core has enough to do meanwhile
 #   NEEDS    without these there is no such test
 #   WITH     what it also tests where that is here: TANDEM_TEST_WITH_NEED is defined. Kits that are not here are left out
+#   LINKS    libraries of the project that it uses beside libtandem
 #   LABELS   "quick" = under 10 s, "tsan" = fit for the thread sanitizer; the targets quick_tests and tsan_tests build what these
 #            need and no more
 add_custom_target(quick_tests)
 add_custom_target(tsan_tests)
 function(tandem_test file)
-  cmake_parse_arguments(arg "INSIDE;MODULES;FIRST" "TIMEOUT" "NEEDS;WITH;KITS;SOURCES;INCLUDES;DEFINES;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "INSIDE;MODULES;FIRST" "TIMEOUT" "NEEDS;WITH;KITS;SOURCES;LINKS;INCLUDES;DEFINES;LABELS" ${ARGN})
   tandem_tests_lack(lack ${arg_NEEDS})
   if(lack)
     return()
@@ -111,7 +112,7 @@ function(tandem_test file)
   if(arg_INSIDE)
     set(library tandem_internals)
   endif()
-  target_link_libraries(${name} PRIVATE ${library} tandem_reference GTest::gtest GTest::gtest_main
+  target_link_libraries(${name} PRIVATE ${arg_LINKS} ${library} tandem_reference GTest::gtest GTest::gtest_main
     nlohmann_json::nlohmann_json tandem_fmt Threads::Threads ${CMAKE_DL_LIBS})
   tandem_test_uses(${name} ${arg_NEEDS})
   foreach(need IN LISTS arg_WITH)

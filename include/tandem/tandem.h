@@ -84,6 +84,11 @@ TANDEM_API const char *tandem_status_name(tandem_status status);
  * its next failure; success leaves it alone. At most 511 bytes, zero-terminated. */
 TANDEM_API const char *tandem_last_error_message(void);
 
+/* Sets the calling thread's sentence and returns `status`. For libraries on top of this one (volume.h, mpi.h), so that
+ * their users ask for every message in one place. The message is copied, and shortened in the middle if it is too
+ * long; NULL: the name of the status. */
+TANDEM_API tandem_status tandem_set_last_error(tandem_status status, const char *message);
+
 /* The version of the library that is running: (major << 16) | (minor << 8) | patch, and "0.1.0". */
 TANDEM_API uint32_t tandem_version(void);
 TANDEM_API const char *tandem_version_string(void);

@@ -1,0 +1,131 @@
+// Which I/Os a write to one stripe costs.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tandem/volume.h"
+
+namespace {
+
+using Columns = std::vector<tandem_volume_column>;
+
+// One letter a column: '.' untouched zeros, 'o' untouched data, 'w' written over zeros, 'W' over data, 'p' and 'P' the
+// same for a column of which the write leaves a part (of zeros, of data).
+Columns columns_of(const std::string &text) {
+  Columns columns;
+  for (const char letter : text) switch (letter) {
+      case '.':
+        columns.push_back({.written = 0, .written_old = 0, .remaining = 1, .remaining_old = 0});
+        break;
+      case 'o':
+        columns.push_back({.written = 0, .written_old = 0, .remaining = 1, .remaining_old = 1});
+        break;
+      case 'w':
+        columns.push_back({.written = 1, .written_old = 0, .remaining = 0, .remaining_old = 0});
+        break;
+      case 'W':
+        columns.push_back({.written = 1, .written_old = 1, .remaining = 0, .remaining_old = 0});
+        break;
+      case 'p':
+        columns.push_back({.written = 1, .written_old = 0, .remaining = 1, .remaining_old = 0});
+        break;
+      default:
+        columns.push_back({.written = 1, .written_old = 1, .remaining = 1, .remaining_old = 1});
+        break;
+    }
+  return columns;
+}
+
+struct Found {
+  tandem_volume_write_plan plan{};
+  std::string reads;  // 'r' where a column is read
+};
+
+Found plan_of(const std::string &text, std::uint32_t m, bool delayed = false) {
+  const Columns columns = columns_of(text);
+  Found found;
+  std::vector<std::uint8_t> reads(columns.size(), 7);
+  EXPECT_EQ(tandem_volume_plan_write(static_cast<std::uint32_t>(columns.size()), m, columns.data(), delayed,
+                                     reads.data(), &found.plan),
+            TANDEM_OK);
+  for (const std::uint8_t read : reads) found.reads += read ? 'r' : '-';
+  return found;
+}
+
+std::uint32_t operations(const tandem_volume_write_plan &plan) {
+  return plan.data_reads + plan.parity_reads + plan.data_writes + plan.parity_writes;
+}
+
+TEST(WritePlan, ASmallWriteCostsWhatTheReportSays) {  // Mont-Blanc D4.6, section 2
+  for (const std::uint32_t m : {1U, 2U}) {
+    EXPECT_EQ(operations(plan_of("Woooooooo", m).plan), m == 1 ? 4U : 6U) << m;
+    EXPECT_EQ(operations(plan_of("woooooooo", m).plan), m == 1 ? 3U : 5U) << m;
+    EXPECT_EQ(operations(plan_of("Woooooooo", m, true).plan), 1U) << m;
+    EXPECT_EQ(operations(plan_of("w........", m).plan), 1 + m) << "a stripe of zeros: its parity is known";
+    EXPECT_EQ(operations(plan_of("WWWWWWWWW", m).plan), 9 + m) << "a full stripe";
+  }
+}
+
+TEST(WritePlan, TheWayWithTheFewestReads) {
+  EXPECT_EQ(plan_of("Wooooooo", 2).plan.way, TANDEM_VOLUME_MODIFY);
+  EXPECT_EQ(plan_of("Wooooooo", 2).reads, "r-------");
+  EXPECT_EQ(plan_of("wooooooo", 2).plan.way, TANDEM_VOLUME_AVOID);
+  EXPECT_EQ(plan_of("wooooooo", 2).reads, "--------");
+  EXPECT_EQ(plan_of("WWWWWWWo", 2).plan.way, TANDEM_VOLUME_RECONSTRUCT);
+  EXPECT_EQ(plan_of("WWWWWWWo", 2).reads, "-------r");
+  EXPECT_EQ(plan_of("WWWWWWWW", 2).plan.way, TANDEM_VOLUME_FULL_STRIPE);
+  EXPECT_EQ(plan_of("WWWWWWWW", 2, true).plan.way, TANDEM_VOLUME_DELAY);
+  // 5 columns of data, 1 written: 1 + 3 reads to modify, 4 to reconstruct.
+  EXPECT_EQ(plan_of("Woooo", 3).plan.way, TANDEM_VOLUME_RECONSTRUCT) << "as many reads, and no old parity is trusted";
+  EXPECT_EQ(plan_of("Woooo", 3).reads, "-rrrr");
+  // Zeros are not read.
+  EXPECT_EQ(plan_of("W..o.", 1).reads, "---r-");
+  // The rest of a column counts as one more to reconstruct from.
+  EXPECT_EQ(plan_of("PW", 2).reads, "r-");
+  EXPECT_EQ(plan_of("PW", 2).plan.way, TANDEM_VOLUME_RECONSTRUCT);
+  EXPECT_EQ(plan_of("pp", 2).plan.way, TANDEM_VOLUME_RECONSTRUCT);
+  EXPECT_EQ(operations(plan_of("pp", 2).plan), 4U);
+}
+
+TEST(WritePlan, NoWayIsCheaperThanTheOneFound) {
+  const std::string letters = ".owWpP";
+  for (std::uint32_t number = 0; number < 6 * 6 * 6 * 6; ++number) {
+    std::string text;
+    for (std::uint32_t i = 0, rest = number; i < 4; ++i, rest /= 6) text += letters[rest % 6];
+    if (text.find_first_of("wWpP") == std::string::npos) continue;
+    for (const std::uint32_t m : {1U, 2U, 3U}) {
+      std::uint32_t modify = 0, reconstruct = 0, written = 0;
+      for (const tandem_volume_column &column : columns_of(text)) {
+        modify += column.written_old;
+        reconstruct += column.remaining_old;
+        written += column.written;
+      }
+      if (modify + reconstruct > 0) modify += m;
+      const Found found = plan_of(text, m);
+      EXPECT_EQ(operations(found.plan), written + m + std::min(modify, reconstruct)) << text << ' ' << m;
+      EXPECT_EQ(std::count(found.reads.begin(), found.reads.end(), 'r'), found.plan.data_reads) << text << ' ' << m;
+    }
+  }
+}
+
+TEST(WritePlan, WrongArguments) {
+  tandem_volume_write_plan plan{};
+  const auto status_of = [&](std::uint32_t k, std::uint32_t m, const tandem_volume_column *columns) {
+    return tandem_volume_plan_write(k, m, columns, 0, nullptr, &plan);
+  };
+  const Columns good = columns_of("w");
+  EXPECT_EQ(status_of(1, 1, good.data()), TANDEM_OK);
+  EXPECT_EQ(status_of(1, 1, nullptr), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_STREQ(tandem_last_error_message(), "columns is NULL");
+  EXPECT_EQ(status_of(0, 1, good.data()), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(status_of(1, 0, good.data()), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(status_of(4000000000U, 4000000000U, good.data()), TANDEM_ERROR_TOO_LARGE);
+  EXPECT_EQ(status_of(1, 1, columns_of(".").data()), TANDEM_ERROR_INVALID_ARGUMENT);
+  const tandem_volume_column impossible{.written = 1, .written_old = 0, .remaining = 0, .remaining_old = 1};
+  EXPECT_EQ(status_of(1, 1, &impossible), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(tandem_volume_plan_write(1, 1, good.data(), 0, nullptr, nullptr), TANDEM_ERROR_INVALID_ARGUMENT);
+}
+
+}  // namespace
