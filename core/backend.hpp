@@ -109,15 +109,19 @@ struct Task {
 // What a run shares with the code that started it. A backend looks at it before each chunk.
 class Control {
  public:
-  // needs: what each task of the run holds beside what its kind holds; they outlive the run.
-  explicit Control(std::span<const Need> needs = {}) noexcept : needs_(needs) {}
+  // needs: what each task of the run holds beside what its kind holds; they outlive the run. within_task: the run is
+  // part of a task, whose thread may hold other resources.
+  explicit Control(std::span<const Need> needs = {}, bool within_task = false) noexcept
+      : needs_(needs), is_within_task_(within_task) {}
 
   std::span<const Need> needs() const noexcept { return needs_; }
+  bool is_within_task() const noexcept { return is_within_task_; }
   void cancel() noexcept { cancelled_.store(true, std::memory_order_relaxed); }
   bool cancelled() const noexcept { return cancelled_.load(std::memory_order_relaxed); }
 
  private:
   const std::span<const Need> needs_;
+  const bool is_within_task_;
   std::atomic<bool> cancelled_{false};
 };
 

@@ -60,7 +60,8 @@ class Budget {
   // task that fits may start before a waiting one that needs some of the same, at most kMostOvertaken times. Throws
   // Error as check does, also if an amount is lowered below a need during the wait; std::bad_alloc. Not to be called by
   // a thread that holds some of these: it could wait for itself. One need takes no lock while no thread waits.
-  void acquire(std::span<const Need> needs);
+  // in_front: before all that wait. For a thread that holds other resources, which some of those may wait for.
+  void acquire(std::span<const Need> needs, bool in_front = false);
   bool try_acquire(std::span<const Need> needs) noexcept;  // does not wait, and leaves nothing behind if it fails
   void release(std::span<const Need> needs) noexcept;
 
@@ -78,7 +79,9 @@ class Budget {
 // costs one relaxed load for each task.
 class Hold {
  public:
-  Hold(Budget *budget, std::span<const Need> needs) noexcept : budget_(budget), needs_(needs) {}  // null: no budget
+  // null: no budget. in_front: as acquire.
+  Hold(Budget *budget, std::span<const Need> needs, bool in_front = false) noexcept
+      : budget_(budget), needs_(needs), is_in_front_(in_front) {}
   ~Hold() {
     if (is_held_) budget_->release(needs_);
   }
@@ -89,7 +92,7 @@ class Hold {
   void next_task() {
     if (budget_ == nullptr || (is_held_ ? budget_->keep(needs_) : !budget_->is_limited())) return;
     is_held_ = false;
-    budget_->acquire(needs_);
+    budget_->acquire(needs_, is_in_front_);
     is_held_ = true;
   }
 
@@ -102,6 +105,7 @@ class Hold {
  private:
   Budget *budget_;
   std::span<const Need> needs_;
+  const bool is_in_front_;
   bool is_held_ = false;
 };
 

@@ -142,7 +142,7 @@ void DeviceBackend::make_ready(const core::Prepared &prepared, Mode, MemoryKind,
 
 Workplace DeviceBackend::place_in(std::shared_ptr<DeviceSession> session) {
   session->budget().set(budget_bytes(session->device(), session->usable_bytes() / 2));
-  return {std::move(session), *known().chooser, kernel_calls_, options_.timeline};
+  return {std::move(session), *known().chooser, kernel_calls_, options_.timeline, options_.copier.get()};
 }
 
 void DeviceBackend::guarded(const std::function<void(const Workplace &)> &body) {

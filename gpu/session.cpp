@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "core/registered_memory.hpp"
+#include "device/look.hpp"
 
 namespace tandem::gpu {
 namespace {
@@ -113,7 +114,16 @@ void CudaEvent::hold(CUstream stream) {
   check(session_.driver(), session_.driver().cuStreamWaitEvent(stream, event_, CU_EVENT_WAIT_DEFAULT),
         "cuStreamWaitEvent");
 }
-void CudaEvent::wait() { check(session_.driver(), session_.driver().cuEventSynchronize(event_), "cuEventSynchronize"); }
+void CudaEvent::wait() {
+  const Driver &driver = session_.driver();
+  const bool is_done = device::is_done_soon([&] {
+    const CUresult error = driver.cuEventQuery(event_);
+    if (error == CUDA_ERROR_NOT_READY) return false;
+    check(driver, error, "cuEventQuery");
+    return true;
+  });
+  if (!is_done) check(driver, driver.cuEventSynchronize(event_), "cuEventSynchronize");
+}
 
 CudaLane::CudaLane(CudaSession &session)
     : session_(session),

@@ -85,7 +85,7 @@ class CudaStream {
 
 class CudaEvent {
  public:
-  // `waits_asleep`: a thread that waits for it sleeps, which costs microseconds, instead of turning a core.
+  // `waits_asleep`: a thread that waits for it longer than device::kLook sleeps, instead of turning a core.
   explicit CudaEvent(CudaSession &session, bool waits_asleep = false);
   ~CudaEvent();
   CudaEvent(const CudaEvent &) = delete;

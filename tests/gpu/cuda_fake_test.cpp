@@ -16,9 +16,11 @@
 
 #include "base/error.hpp"
 #include "core/budget.hpp"
+#include "core/host_copies.hpp"
 #include "core/mismatch_ranges.hpp"
 #include "core/registered_memory.hpp"
 #include "device/module.hpp"
+#include "device/session.hpp"
 #include "gpu/devices.hpp"
 #include "gpu/factory.hpp"
 #include "tests/conformance/cuda_shards.hpp"
@@ -1528,6 +1530,126 @@ TEST(CudaVerify, InPiecesItCanBeCancelled) {
     EXPECT_EQ(damaged.run(*backend, *prepared, stripe, 1000), TANDEM_OK);
   }
   expect_clean(driver, "a cancel between pieces");
+}
+
+// ---- staging ------------------------------------------------------------------------------------------------
+
+// Copies on the calling thread, and counts.
+class CountingCopier final : public core::HostCopier {
+ public:
+  void run(std::span<const core::HostCopy> copies) override {
+    ++run_count;
+    for (const core::HostCopy &each : copies) (each.adds ? added_bytes : copied_bytes) += each.bytes;
+    if (before) before();
+    core::copy_here(copies);
+  }
+  std::function<void()> before;
+  std::uint64_t run_count = 0, copied_bytes = 0, added_bytes = 0;
+};
+
+struct SmallPieces : core::TuningSource {
+  core::TuningChoice find(const core::TuningQuery &) const override {
+    return {{{"staging_bytes", 64 << 10}}, "for this test"};
+  }
+};
+
+// Each byte is copied once each way; a piece is one upload and one download, and one wait. Three pieces are under way
+// before the first wait, on a stream for each direction.
+TEST(CudaStaging, CopiesEachByteOnceAndKeepsBothEnginesBusy) {
+  constexpr std::uint64_t kBytes = 200'000;
+  const SmallPieces small;
+  for (const Mode mode : kModes) {
+    SCOPED_TRACE(static_cast<int>(mode));
+    FakeCuda driver;
+    {
+      const auto copier = std::make_shared<CountingCopier>();
+      gpu::Options options = fake_options(driver, "tables");
+      options.tuning = &small;
+      options.copier = copier;
+      const auto backend = gpu::make_backend(options, base::Log());
+      Work work(2, 3, kBytes);
+      work.reset();
+      const auto prepared = backend->prepare(work.matrix);
+      work.run(*backend, *prepared, mode);  // allocates
+      ASSERT_TRUE(work.is_right(mode));
+      driver.set_script({});
+      copier->run_count = copier->copied_bytes = copier->added_bytes = 0;
+      std::uint64_t uploads_before_first_wait = 0;
+      copier->before = [&] {
+        if (driver.calls_of("cuEventQuery") == 0) uploads_before_first_wait = driver.calls_of("cuMemcpyHtoDAsync");
+      };
+      work.reset();
+      work.run(*backend, *prepared, mode);
+      EXPECT_TRUE(work.is_right(mode));
+      const bool compares = mode == Mode::compare;
+      const std::uint64_t pieces = driver.calls_of("cuLaunchKernel"), up = compares ? 2 : 1;
+      EXPECT_GT(pieces, 10u);
+      EXPECT_EQ(driver.calls_of("cuMemcpyHtoDAsync"), up * pieces);
+      EXPECT_EQ(driver.calls_of("cuMemcpyDtoHAsync"), pieces) << "the outputs, or the records of a compare";
+      EXPECT_EQ(driver.calls_of("cuEventSynchronize"), pieces) << "the fake does nothing before";
+      EXPECT_EQ(driver.calls_of("cuStreamSynchronize"), 0u);
+      EXPECT_EQ(copier->copied_bytes, kBytes * (compares ? 5 : mode == Mode::assign ? 5 : 3));
+      EXPECT_EQ(copier->added_bytes, mode == Mode::accumulate ? 2 * kBytes : 0);
+      EXPECT_EQ(copier->run_count, 2 * pieces);
+      EXPECT_EQ(uploads_before_first_wait, up * device::DeviceLane::kSlots - 1)
+          << "at the last copy before the first wait all but its own upload are under way";
+    }
+    expect_clean(driver, "staging");
+  }
+}
+
+// Of a stripe whose shards are pinned but one, that one is copied.
+TEST(CudaStaging, PinnedShardsAreNotCopied) {
+  FakeCuda driver;
+  {
+    const auto copier = std::make_shared<CountingCopier>();
+    gpu::Options options = fake_options(driver, "tables");
+    options.copier = copier;
+    const auto backend = gpu::make_backend(options, base::Log());
+    Work work(2, 3, 50'000);
+    work.reset();
+    const auto prepared = backend->prepare(work.matrix);
+    for (const std::byte *shard : {work.in[0], work.in[2]}) driver.register_host(shard, work.bytes);
+    for (const std::byte *shard : work.out) driver.register_host(shard, work.bytes);
+    work.run(*backend, *prepared, Mode::assign);
+    EXPECT_TRUE(work.is_right(Mode::assign));
+    EXPECT_EQ(copier->copied_bytes, 50'000u);
+    EXPECT_EQ(copier->run_count, 1u);
+    for (const std::byte *shard : {work.in[0], work.in[2]}) driver.unregister_host(shard);
+    for (const std::byte *shard : work.out) driver.unregister_host(shard);
+  }
+  expect_clean(driver, "pinned shards but one");
+}
+
+// A device that is done when it is first asked lets no thread sleep; neither host shards nor a job on device memory.
+TEST(CudaStaging, WaitsLookBeforeTheySleep) {
+  FakeCudaScript script;
+  script.is_done_when_asked = true;
+  FakeCuda driver(script);
+  {
+    const auto backend = gpu::make_backend(fake_options(driver, "tables"), base::Log());
+    Work work(2, 3, 50'000);
+    const auto prepared = backend->prepare(work.matrix);
+    for (const Way way : {Way::staged, Way::on_device}) {
+      work.reset();
+      driver.set_script(script);
+      run_way(driver, way, *backend, *prepared, work, Mode::assign);
+      EXPECT_TRUE(work.is_right(Mode::assign));
+      EXPECT_GE(driver.calls_of("cuEventQuery"), 1u);
+      EXPECT_EQ(driver.calls_of("cuEventSynchronize"), 0u);
+    }
+    // What the look says of an error is the error of the run, and the next run works.
+    script.query_error = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    driver.set_script(script);
+    work.reset();
+    const std::string refusal = status_of([&] { work.run(*backend, *prepared, Mode::assign); }).second;
+    EXPECT_NE(refusal.find("cuEventQuery"), std::string::npos) << refusal;
+    driver.set_script({});
+    work.reset();
+    work.run(*backend, *prepared, Mode::assign);
+    EXPECT_TRUE(work.is_right(Mode::assign));
+  }
+  expect_clean(driver, "a look");
 }
 
 // ---- memory ------------------------------------------------------------------------------------------------
