@@ -133,6 +133,19 @@ class Ticket {
   virtual void wait() = 0;
 };
 
+// Memory of a device, with a queue, as a program that uses the device's driver would have them. Belongs to the process
+// that made it.
+class DeviceMemory {
+ public:
+  virtual ~DeviceMemory();
+  virtual MemoryKind kind() const noexcept = 0;
+  virtual void *shards() const noexcept = 0;  // what a task has for a shard in it; the shard's place is an offset
+  virtual void *queue() const noexcept = 0;
+  // Wait for the queue first, and then until the copy is done. The range lies in the memory. Throw Error.
+  virtual void write(std::uint64_t at_bytes, const std::byte *from, std::uint64_t bytes) = 0;
+  virtual void read(std::uint64_t at_bytes, std::byte *to, std::uint64_t bytes) = 0;
+};
+
 struct Traits {
   std::string name;                  // "cpu", "cuda:0"
   unsigned lanes = 1;                // runs that make progress at the same time
@@ -181,6 +194,9 @@ class Backend {
   // Memory of the host that this backend's shards move through fastest, aligned to 64 bytes at least: pinned, for a
   // device. It may outlive the backend. Throws Error (OUT_OF_MEMORY).
   virtual std::shared_ptr<std::byte> staging_memory(std::uint64_t bytes);
+
+  // Throws Error: UNSUPPORTED where the backend is no device, OUT_OF_MEMORY. The default is no device.
+  virtual std::shared_ptr<DeviceMemory> device_memory(std::uint64_t bytes);
 
   // The element of each of a task's shards at one offset: element_bytes(task.prepared->field()) bytes of each. The
   // default reads memory of the host. Throws Error.

@@ -31,6 +31,11 @@ constexpr KernelTimes kTimes[] = {
     {"scalar", {0, 1.35, 0.85, 1, 0}, {0, 1.35, 0.85, 1, 0}},
 };
 
+// The table's end, if it has none.
+const KernelTimes *times_of(const Kernel &kernel) noexcept {
+  return std::ranges::find(kTimes, std::string_view(kernel.name), &KernelTimes::kernel);
+}
+
 std::uint32_t number(std::size_t count) { return static_cast<std::uint32_t>(count); }
 
 // Products of a Cauchy matrix in blocks (cpu/kernels/blocks.inc), if all pairs (x, x + 1) of points with even x find
@@ -110,8 +115,10 @@ Steps syndrome_steps(const core::SyndromeDecode &form) {
   return {.moves = number(2 * (form.solve.input_points.size() + form.syndromes.output_points.size()))};
 }
 
+bool has_times(const Kernel &kernel) noexcept { return times_of(kernel) != std::end(kTimes); }
+
 double cost_of(const Steps &steps, const Kernel &kernel, bool out_of_cache) {
-  const auto *found = std::ranges::find(kTimes, std::string_view(kernel.name), &KernelTimes::kernel);
+  const KernelTimes *found = times_of(kernel);
   if (found == std::end(kTimes)) --found;
   const Times &costs = out_of_cache ? found->out_of_cache : found->in_cache;
   return steps.products + costs.move * steps.moves + costs.alone * steps.alone + costs.fused * steps.fused +

@@ -9,6 +9,7 @@
 #include "core/budget.hpp"
 #include "core/host_copies.hpp"
 #include "cpu/factory.hpp"
+#include "tests/support/expected.hpp"
 #include "tests/support/random.hpp"
 
 namespace tandem::test {

@@ -1988,6 +1988,70 @@ TEST(CudaDevices, NothingIsTouchedBeforeTheFirstCall) {
   EXPECT_EQ(driver.call_count(), 0u);
 }
 
+// Memory for programs that use no driver themselves: a stripe of it goes through the backend, and is released with it.
+TEST(CudaDeviceMemory, OfTheBackendsOwn) {
+  FakeCuda driver;
+  {
+    const auto backend = gpu::make_backend(fake_options(driver), base::Log());
+    Work work(2, 3, 50'003);
+    const std::uint64_t pitch = 50'048;
+    const auto prepared = backend->prepare(work.matrix);
+    const auto memory = backend->device_memory(5 * pitch);
+    EXPECT_EQ(memory->kind(), core::MemoryKind::cuda);
+    for (const Mode mode : kModes) {
+      work.reset();
+      std::vector<std::byte *> shards(5, static_cast<std::byte *>(memory->shards()));
+      std::vector<std::uint64_t> offsets;
+      for (unsigned i = 0; i < 5; ++i) {
+        offsets.push_back(i * pitch);
+        memory->write(offsets[i], i < 3 ? work.in[i] : work.out[i - 3], work.bytes);
+      }
+      core::Task task = {prepared.get(), shards.data(), shards.data() + 3, 0, work.bytes, mode, work.mismatches.data()};
+      task.memory = memory->kind();
+      task.queue = memory->queue();
+      task.input_offsets = offsets.data();
+      task.output_offsets = offsets.data() + 3;
+      core::Control control;
+      backend->run({&task, 1}, control);
+      for (unsigned r = 0; r < 2; ++r) memory->read(offsets[3 + r], work.out[r], work.bytes);
+      EXPECT_TRUE(work.is_right(mode)) << static_cast<int>(mode);
+    }
+    for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{1} << 60})
+      EXPECT_NE(status_of([&] { backend->device_memory(bytes); }).first, TANDEM_OK);
+  }
+  expect_clean(driver, "memory of the backend's own");
+}
+
+// A copy that fails has a status, and nothing is left behind.
+TEST(CudaDeviceMemory, EveryCallOfItsOwnMayFail) {
+  bool is_reached = true;
+  for (std::uint64_t call = 0; is_reached && !HasFailure(); ++call) {
+    FakeCudaScript script;
+    FakeCuda driver(script);
+    {
+      const auto backend = gpu::make_backend(fake_options(driver), base::Log());
+      Work work(2, 3, 1000);
+      const auto prepared = backend->prepare(work.matrix);
+      std::vector<std::byte> bytes(1000, std::byte{7}), back(1000);
+      script.failing_call = call;
+      driver.set_script(script);
+      const auto [status, message] = status_of([&] {
+        const auto memory = backend->device_memory(1000);
+        memory->write(0, bytes.data(), 1000);
+        memory->read(0, back.data(), 1000);
+      });
+      is_reached = !driver.failed_call().empty();
+      EXPECT_TRUE(status != TANDEM_OK || back == bytes) << call;
+      EXPECT_TRUE(is_reached || status == TANDEM_OK) << message;
+      driver.set_script({});
+      work.reset();
+      work.run(*backend, *prepared, Mode::assign);
+      EXPECT_TRUE(work.is_right(Mode::assign)) << call;
+    }
+    expect_clean(driver, "a failed call of memory of its own: " + std::to_string(call));
+  }
+}
+
 TEST(CudaDevices, TwoAtOnce) {
   FakeCudaScript script;
   script.devices.resize(2);
@@ -2131,6 +2195,44 @@ TEST(CudaPrograms, TheTechniqueFollowsTheBytes) {
 }
 
 // Without NVRTC, or with one that does not know the device, or whose programs the driver refuses, tables go on.
+// What was measured on the device's memory says how the kernel is made, and what was measured on the host's the rest.
+TEST(CudaPrograms, ValuesOfBothKindsOfMemory) {
+  struct Source final : core::TuningSource {
+    core::TuningChoice find(const core::TuningQuery &query) const override {
+      if (query.on_device && knows_device)
+        return {{{"element_bytes", 4}, {"local_x", 32}, {"staging_bytes", 3 << 20}}, "of the device"};
+      if (!query.on_device && knows_host)
+        return {{{"element_bytes", 16}, {"rows_per_pass", 1}, {"staging_bytes", 2 << 20}}, "of the host"};
+      return {};
+    }
+    bool knows_device = true, knows_host = true;
+  };
+  const auto said = [](bool knows_device, bool knows_host) {
+    Source source;
+    source.knows_device = knows_device;
+    source.knows_host = knows_host;
+    FakeCuda driver;
+    Heard heard;
+    gpu::Options options = fake_options(driver);
+    options.tuning = &source;
+    const auto backend = gpu::make_backend(options, heard.log());
+    Work work(3, 4, 1000);
+    const auto prepared = backend->prepare(work.matrix);
+    work.run(*backend, *prepared, Mode::assign);
+    return heard.text;
+  };
+  const auto has = [](const std::string &text, const char *part) { return text.find(part) != std::string::npos; };
+  const std::string both = said(true, true);
+  EXPECT_TRUE(has(both, "local 32x1x1, element_bytes 4, elements_per_item 1, rows_per_pass 3")) << both;
+  EXPECT_TRUE(has(both, "staging_bytes 2097152")) << both;
+  EXPECT_TRUE(has(both, "(of the device; transfers of the host)")) << both;
+  const std::string host = said(false, true);
+  EXPECT_TRUE(has(host, "local 128x1x1, element_bytes 16, elements_per_item 1, rows_per_pass 1")) << host;
+  const std::string device = said(true, false);
+  EXPECT_TRUE(has(device, "element_bytes 4")) << device;
+  EXPECT_TRUE(has(device, "staging_bytes 16777216")) << device;
+}
+
 TEST(CudaPrograms, TablesWorkWithoutACompiler) {
   const auto told = [](const std::function<void(FakeCudaScript &)> &change, const char *why) {
     const Threshold tuning;
