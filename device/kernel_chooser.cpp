@@ -398,7 +398,7 @@ Variant KernelChooser::choose(const DevicePrepared &prepared, DevicePrograms &pr
       choice.reason = "until the compile is done: " + choice.reason;
     } catch (const base::Error &error) {
       if (is_forced() || error.status() != TANDEM_ERROR_UNAVAILABLE || prepared.forced.has_value()) throw;
-      programs.stop_compiling(std::current_exception());
+      programs.stop_compiling(error.what());
       choice.reason = programs.no_compiler();
     }
     choice.technique = Technique::tables;

@@ -240,7 +240,7 @@ void CudaSession::open(std::shared_ptr<device::DiskCache> disk) {
   check(driver_, driver_.cuMemPoolSetAttribute(pool_, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &idle_bytes),
         "cuMemPoolSetAttribute");
   own_ = std::make_unique<CudaStream>(*this);
-  programs_ = std::make_unique<CudaPrograms>(cuda_device(), context_, std::move(disk), log_);
+  programs_.reset(new CudaPrograms(cuda_device(), context_, std::move(disk), log_));
 }
 
 CudaSession::~CudaSession() { close(); }

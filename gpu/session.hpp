@@ -191,7 +191,7 @@ class CudaSession final : public device::DeviceSession {
   CUmemoryPool pool_ = nullptr;
   std::atomic<bool> is_given_up_{false}, has_summarise_failed_{false};
   std::unique_ptr<CudaStream> own_;
-  std::unique_ptr<CudaPrograms> programs_;
+  std::unique_ptr<CudaPrograms, device::EndPrograms<CudaPrograms, kModule>> programs_;
 };
 
 // Gives the device up for the rest of this process; the log hears of it.
