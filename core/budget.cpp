@@ -394,6 +394,11 @@ void Budget::release(std::span<const Need> needs) noexcept {
   if (Process *threads = state_->process.get_if_made()) state_->serve(*threads);
 }
 
+std::uint64_t Budget::waiting_count() noexcept {
+  const Process *threads = state_->process.get_if_made();
+  return threads != nullptr ? threads->waiter_count.load() : 0;
+}
+
 bool Budget::keep(std::span<const Need> needs) noexcept {
   Process *threads = state_->process.get_if_made();
   if (threads == nullptr) return false;

@@ -64,6 +64,7 @@ class Budget {
   void acquire(std::span<const Need> needs, bool in_front = false);
   bool try_acquire(std::span<const Need> needs) noexcept;  // does not wait, and leaves nothing behind if it fails
   void release(std::span<const Need> needs) noexcept;
+  std::uint64_t waiting_count() noexcept;  // threads of this process that wait now: for tests
 
   // For a thread that holds the needs and has another task, between the two: true = go on with them. false = they have
   // been given back, because an amount was lowered or because others have waited for a turn.

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <thread>
 #include <vector>
 
 #include "core/budget.hpp"
 #include "core/host_copies.hpp"
 #include "cpu/factory.hpp"
+#include "tests/cpu/executor_kit.hpp"
 #include "tests/support/expected.hpp"
 #include "tests/support/random.hpp"
 
@@ -88,7 +88,7 @@ TEST(Copier, CallersFromSeveralThreads) {
   EXPECT_TRUE(is_right);
 }
 
-// As long as something else holds the one unit nothing is copied, however long that is.
+// As long as something else holds the one unit nothing is copied.
 TEST(Copier, HoldsAUnitOfTheCpu) {
   constexpr core::Need kOneCpu[] = {{core::Budget::kCpu, 1}};
   core::Budget budget;
@@ -104,7 +104,7 @@ TEST(Copier, HoldsAUnitOfTheCpu) {
     copier->run({&copy, 1});
     is_done = true;
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  ASSERT_TRUE(eventually([&] { return budget.waiting_count() >= 1; }));
   EXPECT_FALSE(is_done);
   budget.release(kOneCpu);
   thread.join();
@@ -126,7 +126,7 @@ TEST(Copier, DoesNotWaitForWhatItsTaskHolds) {
     has_both = true;
     budget.release(both);
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it waits by now
+  EXPECT_TRUE(eventually([&] { return budget.waiting_count() == 1; }));
   const auto copier = cpu::make_copier(2, &budget);
   Random random(4);
   const Bytes from = random.bytes(1000);
