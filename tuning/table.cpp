@@ -260,9 +260,9 @@ double distance(const Entry &entry, const core::TuningQuery &query) {
 // No text that an entry may have holds the character between the parts.
 std::string key_text(const Entry &entry) {
   const EntryKey &key = entry.key;
-  return fmt::format("{1}{0}{2}{0}{3}{0}{4}{0}{5}{0}{6}{0}{7}{0}{8}", '\x1f', key.identity.backend, key.identity.vendor,
-                     key.identity.device, key.identity.driver, key.kernel_hash, static_cast<int>(key.operation), key.k,
-                     key.m);
+  return fmt::format("{1}{0}{2}{0}{3}{0}{4}{0}{5}{0}{6}{0}{7}{0}{8}{0}{9}", '\x1f', key.identity.backend,
+                     key.identity.vendor, key.identity.device, key.identity.driver, key.kernel_hash,
+                     static_cast<int>(key.operation), key.k, key.m, key.on_device);
 }
 
 std::string key_text(const core::SpeedEntry &entry) {
