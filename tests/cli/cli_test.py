@@ -1047,7 +1047,8 @@ class Command(unittest.TestCase):
             self.assertEqual([line.split()[:5] for line in table[2:]], [["decode", "5+3", str(size), "2", "1"] for size in (1024, 4160)])
             self.assertIn(b"not a multiple of 64", self.ok(*quick, "--shard-bytes", 100, status=2).stderr)
             self.assertIn(b"--stripes is 0", self.ok(*quick, "--stripes", 0, status=2).stderr)
-            self.ok(*quick, "--stripes", 1 << 50, status=2)  # TOO_LARGE
+            self.assertIn(b"do not fit memory", self.ok(*quick, "--stripes", 1 << 60, status=2).stderr)
+            self.assertIn(b"bytes of device memory", self.ok(*quick, "--stripes", 1 << 40, status=3).stderr)
         self.assertIn(b"--backend", self.ok("bench", "batch", status=2).stderr)
         self.assertIn(b"cpu", self.ok("bench", "batch", "--backend", "cpu", "--kernel", "scalar", status=2).stderr)
 
