@@ -296,6 +296,12 @@ class Runner {
     }
   }
 
+  void copy(const Run &from, Run &to) {
+    to.results = from.results;
+    to.wall_seconds = from.wall_seconds;
+    done_ += flags_.seeds;
+  }
+
  private:
   using Clock = std::chrono::steady_clock;
 
@@ -312,6 +318,15 @@ class Runner {
 };
 
 // ---- output
+
+// Without parity all numbers of parities are the same run; null: there is none yet.
+const Run *same_without_parity(const std::vector<Run> &runs, const Run &run) {
+  for (const Run &each : runs)
+    if (run.strategy->value == TANDEM_STORAGE_RAID0 && each.strategy == run.strategy && each.device == run.device &&
+        each.clients == run.clients && each.size_bytes == run.size_bytes)
+      return &each;
+  return nullptr;
+}
 
 // The standard strategy of the same device, parity and point; null: it was not asked for.
 const Run *standard_of(const std::vector<Run> &runs, const Run &run) {
@@ -459,8 +474,13 @@ int report(const StorageFlags &flags) {
       for (const std::uint32_t parity : flags.parities)
         for (const Point &point : points)
           for (const std::string &strategy : flags.strategies) {
-            runs.push_back({name, strategy_of(strategy), parity, point.clients, point.size_bytes, {}, {}});
-            runner.run(runs.back(), device);
+            Run next{name, strategy_of(strategy), parity, point.clients, point.size_bytes, {}, {}};
+            if (const Run *same = same_without_parity(runs, next)) {
+              runner.copy(*same, next);
+            } else {
+              runner.run(next, device);
+            }
+            runs.push_back(std::move(next));
           }
   }
   if (flags.output.json)

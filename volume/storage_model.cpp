@@ -15,9 +15,10 @@ enum What : std::uint32_t { kBegin, kArrive, kDeliver, kReadDone, kDone, kAcknow
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 60;  // of a file, where devices have no end
 constexpr std::size_t kBatches = 20;                          // of which an interval is made
 constexpr double kStudent = 2.093;                            // t of 0.975 with 19 degrees of freedom
-constexpr double kBatchesPerWarmUp = 8;                       // at first: they double
-constexpr std::uint64_t kWritesToWarmUp = 2;                  // of each client
-constexpr double kMostWarmUp = 0.25;                          // of most_seconds
+// Writes of all clients before measuring begins, at least 2 and at most 20 of each. Queues of q requests take about q^2
+// services to become as unequal as they stay; where q is large that matters less, since no server is ever idle.
+constexpr std::uint64_t kWarmUpWrites = 500'000, kLeastOfEach = 2, kMostOfEach = 20;
+constexpr double kMostWarmUp = 0.25;  // of most_seconds
 
 template <class Struct>
 std::uint32_t take(std::vector<Struct> &all, std::vector<std::uint32_t> &free, const Struct &value) {
@@ -412,7 +413,7 @@ void Model::start_measuring() {
   result_ = {};
   result_.confidence = 1;
   for (Server &server : servers_) server.busy_seconds = 0;
-  batch_seconds_ = std::max(now_ / kBatchesPerWarmUp, options_.most_seconds * 1e-9);
+  batch_seconds_ = std::max(now_ / kBatches, options_.most_seconds * 1e-9);
   batch_end_ = now_ + batch_seconds_;
   batch_begin_writes_ = writes_;
 }
@@ -433,7 +434,8 @@ bool Model::batch_ended() {
 
 tandem_storage_result Model::run() {
   constexpr std::uint64_t kEventsPerReport = 1 << 16;
-  warm_up_writes_ = kWritesToWarmUp * clients_.size() * (is_delayed() ? options_.writes_per_window : 1);
+  const std::uint64_t count = clients_.size() * (is_delayed() ? options_.writes_per_window : 1);
+  warm_up_writes_ = count * std::clamp(kWarmUpWrites / count, kLeastOfEach, kMostOfEach);
   // Applications begin one after the other within about the time of a write of every client, not all at once.
   Head head;
   Random random(options_.seed);
