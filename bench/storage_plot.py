@@ -59,7 +59,8 @@ def points_of(runs, **wanted):
 
 
 def draw(placement, files, path):
-    svg = Svg(2 * (WIDTH + GAP_X) + 130, 2 * (HEIGHT + GAP_Y) + TOP + BOTTOM - GAP_Y)
+    height = len(files) * (HEIGHT + GAP_Y) - GAP_Y
+    svg = Svg(2 * (WIDTH + GAP_X) + 130, TOP + height + BOTTOM)
     first = next(iter(files.values()))
     svg.text(LEFT - 40, 24, f"Write rate relative to STD-RAID, {placement} writes", size=16)
     svg.text(LEFT - 40, 42, f"{first['servers']} servers, rows of {first['width']}, units of {size_text(first['unit_bytes'])}, "
@@ -74,7 +75,7 @@ def draw(placement, files, path):
         runs = [run for run in files[strong]["runs"] if run["strategy"] in LINES and run["parity"] == parity]
         if not runs:
             continue
-        axes = Axes(svg, LEFT + number % 2 * (WIDTH + GAP_X), TOP + number // 2 * (HEIGHT + GAP_Y),
+        axes = Axes(svg, LEFT + number % 2 * (WIDTH + GAP_X), TOP + sorted(files).index(strong) * (HEIGHT + GAP_Y),
                     [run["clients"] for run in runs], limits)
         sizes = {run["clients"]: run["size_bytes"] for run in runs}
         what = "strong scaling" if strong else f"weak scaling, {size_text(runs[0]['size_bytes'])} a write"
@@ -111,7 +112,7 @@ def draw(placement, files, path):
     seeds = [seed for run in every for seed in run["seeds"]]
     shortest = min(seed["simulated_seconds"] for seed in seeds)
     longest = max(seed["simulated_seconds"] for seed in seeds)
-    svg.text(LEFT - 40, TOP + 2 * HEIGHT + GAP_Y + 55, f"Clients. Each point: {len(every[0]['seeds'])} seed(s), stopped at a 95 % "
+    svg.text(LEFT - 40, TOP + height + 55, f"Clients. Each point: {len(every[0]['seeds'])} seed(s), stopped at a 95 % "
              f"interval of {100 * first['confidence']:g} % or after {first['most_seconds']:g} s; {shortest:.1f} to {longest:.0f} s "
              "were simulated.", color=FAINT, size=10)
     svg.write(path)
@@ -141,8 +142,11 @@ def main(arguments):
     for path in parsed.results:
         found = read(path)
         files, strong = pictures.setdefault(found["placement"], {}), found["total_bytes"] != 0
-        if strong in files:
-            sys.exit(f"plot.py: {path} is a second file of {'strong' if strong else 'weak'} scaling, {found['placement']}")
-        files[strong] = found
+        known = files.setdefault(strong, found)
+        if known is not found:
+            differ = [name for name in found if name not in ("runs", "devices") and found[name] != known.get(name)]
+            if differ:
+                sys.exit(f"plot.py: {path} differs from another file of the same scaling and placement in {', '.join(differ)}")
+            known["runs"] += found["runs"]
     for placement, files in pictures.items():
         draw(placement, files, parsed.output / f"storage-{placement}.svg")
