@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <new>
+#include <stdexcept>
 #include <string_view>
 
 #include "volume/storage_error.hpp"
@@ -110,10 +112,30 @@ void check_number(double value, double most, const char *name) {
   if (!(value >= 0 && value <= most)) refuse(fmt::format("{} is {}: 0 to {} are possible", name, value, most));
 }
 
+// Each request on its way takes memory. A part of a row is its columns and parities, and fewer reads than these.
+void check_requests(const tandem_storage_options &options) {
+  constexpr double kMost = 1 << 26;
+  const auto unit = static_cast<double>(options.unit_bytes),
+             k = static_cast<double>(options.width - options.parity_count);
+  const auto requests = [&](double bytes) {
+    const double columns = std::ceil(bytes / unit), rows = std::ceil(columns / k);
+    return 2 * columns + 2 * rows * options.parity_count;
+  };
+  double count = options.client_count * requests(static_cast<double>(options.write_bytes));
+  if (options.strategy >= TANDEM_STORAGE_DELAYED) {
+    const double clients = std::min(options.client_count, options.clients_per_application);
+    const double window = clients * options.writes_per_window * static_cast<double>(options.write_bytes);
+    count = std::max(count, options.client_count / clients * requests(window));
+  }
+  if (count > kMost)
+    throw Error(TANDEM_ERROR_TOO_LARGE, fmt::format("{} clients may have {:.0f} requests on their way, at most {:.0f}",
+                                                    options.client_count, count, kMost));
+}
+
 // The device is read by Device.
 tandem_storage_options checked(tandem_storage_options options) {
   constexpr std::uint64_t kMostServers = 65536, kMostClients = 1 << 24, kMostUnit = 1 << 30,
-                          kMostWindow = std::uint64_t{1} << 50, kBlock = TANDEM_VOLUME_BLOCK_BYTES;
+                          kBlock = TANDEM_VOLUME_BLOCK_BYTES;
   const auto set = [](auto &field, auto value) {
     if (field == 0) field = value;
   };
@@ -146,15 +168,13 @@ tandem_storage_options checked(tandem_storage_options options) {
   if (options.unit_bytes % options.write_bytes != 0 && options.write_bytes % options.unit_bytes != 0)
     refuse(fmt::format("write_bytes is {}: neither a divisor nor a multiple of unit_bytes, {}", options.write_bytes,
                        options.unit_bytes));
-  // 24 and 30 bits, so that only the last factor can be too much.
-  check_between(options.writes_per_window, 1, kMostWindow / (options.write_bytes * options.clients_per_application) + 1,
-                "writes_per_window");
   check_number(options.server_link_bytes_per_second, 1e18, "server_link_bytes_per_second");
   check_number(options.client_link_bytes_per_second, 1e18, "client_link_bytes_per_second");
   check_number(options.latency_seconds, 1e6, "latency_seconds");
   set(options.most_seconds, 1000.0);
   check_number(options.most_seconds, 1e9, "most_seconds");
   check_number(options.confidence, 1, "confidence");
+  check_requests(options);
   return options;
 }
 

@@ -90,7 +90,7 @@ typedef struct tandem_storage_options {
   double most_seconds;                 /* simulated ones, warm-up included; 0 = 1000 */
   double confidence;                   /* stop when the 95 % interval of the rate is this part of it to either side;
                                           0 = simulate most_seconds */
-  uint64_t seed;                       /* the same options and seed give the same result everywhere */
+  uint64_t seed;                       /* the same options and seed give the same result */
   tandem_storage_callback progress;    /* NULL = none */
   void *progress_user;
 } tandem_storage_options;

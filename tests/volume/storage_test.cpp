@@ -318,7 +318,18 @@ TEST_F(StorageBadInput, Options) {
   refused([&] { options_.unit_bytes = 6000; }, "unit_bytes is 6000, which is no multiple of 4096");
   refused([&] { options_.unit_bytes = UINT64_MAX; }, "unit_bytes is 18446744073709551615", TANDEM_ERROR_TOO_LARGE);
   refused([&] { options_.write_bytes = 768 * kKiB; }, "neither a divisor nor a multiple");
-  refused([&] { options_.writes_per_window = UINT32_MAX; }, "writes_per_window is 4294967295", TANDEM_ERROR_TOO_LARGE);
+  refused(
+      [&] {
+        options_.strategy = TANDEM_STORAGE_DELAYED;
+        options_.writes_per_window = UINT32_MAX;
+      },
+      "10 clients may have", TANDEM_ERROR_TOO_LARGE);
+  refused(
+      [&] {
+        options_.client_count = 1 << 24;
+        options_.write_bytes = 64 * kMiB;
+      },
+      "16777216 clients may have", TANDEM_ERROR_TOO_LARGE);
   refused([&] { options_.latency_seconds = -1; }, "latency_seconds is -1");
   refused([&] { options_.latency_seconds = std::nan(""); }, "latency_seconds is nan");
   refused([&] { options_.server_link_bytes_per_second = std::numeric_limits<double>::infinity(); }, "is inf");
