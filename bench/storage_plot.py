@@ -112,9 +112,9 @@ def draw(placement, files, path):
     seeds = [seed for run in every for seed in run["seeds"]]
     shortest = min(seed["simulated_seconds"] for seed in seeds)
     longest = max(seed["simulated_seconds"] for seed in seeds)
-    svg.text(LEFT - 40, TOP + height + 55, f"Clients. Each point: {len(every[0]['seeds'])} seed(s), stopped at a 95 % "
-             f"interval of {100 * first['confidence']:g} % or after {first['most_seconds']:g} s; {shortest:.1f} to {longest:.0f} s "
-             "were simulated.", color=FAINT, size=10)
+    widest = 100 * max(seed["confidence"] for seed in seeds)
+    svg.text(LEFT - 40, TOP + height + 55, f"Clients. Each point: {len(every[0]['seeds'])} seed(s). 95 % intervals of the rates: at "
+             f"most {widest:.1f} % to either side. {shortest:.1f} to {longest:.0f} s were simulated.", color=FAINT, size=10)
     svg.write(path)
 
 
@@ -144,7 +144,7 @@ def main(arguments):
         files, strong = pictures.setdefault(found["placement"], {}), found["total_bytes"] != 0
         known = files.setdefault(strong, found)
         if known is not found:
-            differ = [name for name in found if name not in ("runs", "devices") and found[name] != known.get(name)]
+            differ = [name for name in found if name not in ("runs", "devices", "confidence") and found[name] != known.get(name)]
             if differ:
                 sys.exit(f"plot.py: {path} differs from another file of the same scaling and placement in {', '.join(differ)}")
             known["runs"] += found["runs"]
