@@ -70,7 +70,7 @@ class Check(unittest.TestCase):
         self.program("ncu", NCU)
         self.program("cmake", 'case "$1" in -S) mkdir -p "$4"; touch "$4/CMakeCache.txt" ;;\n'
                      '*) mkdir -p "$2/bin"; cp "$FOLDER"/bin/[clt]* "$2/bin" ;; esac')  # fmt: skip
-        for library in ("libtandem.so.0", "libtandem_cuda.so"):
+        for library in ("libtandem.so.0", "libtandem_volume.so.0", "libtandem_cuda.so"):
             (self.bin / library).write_text("a library")
 
     def program(self, name, script):
