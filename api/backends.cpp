@@ -141,7 +141,7 @@ std::unique_ptr<core::Backend> open_device(const BackendKind &kind, tandem_conte
   return kFactory(options, context.log);
 }
 
-// Threads and executors are the CPU's; a device has none.
+// Threads and executors are options of the CPU; what a device has of them only copies.
 template <class Options, Factory<Options> kFactory>
 std::unique_ptr<core::Backend> make_device(const BackendKind &kind, tandem_context &context, const Settings &settings,
                                            const std::string &name) {

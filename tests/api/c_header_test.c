@@ -38,6 +38,8 @@ ASSERT_STATIC(offsetof(tandem_simulate_options, struct_bytes) == 0, "options sta
 ASSERT_STATIC(offsetof(tandem_simulate_result, struct_bytes) == 0, "results start with their size");
 ASSERT_STATIC(offsetof(tandem_autotune_progress, struct_bytes) == 0, "what callbacks get starts with its size");
 
+ASSERT_STATIC(offsetof(tandem_device_memory_info, struct_bytes) == 0, "results start with their size");
+
 ASSERT_STATIC(sizeof(tandem_device_stripe) == 40, "what compiled programs lay out");
 
 static int failures = 0;
