@@ -46,8 +46,21 @@ Struct sized() {
   return value;
 }
 
+// What `tandem-mpi` puts in place of the library's calls for one process. All ranks return the same.
+struct Ranks {
+  virtual ~Ranks() = default;
+  virtual tandem_status encode(tandem_context *context, const tandem_files_encode_options &options,
+                               tandem_files_result *result_out) = 0;
+  virtual tandem_status decode(tandem_context *context, const std::vector<std::string> &paths,
+                               const tandem_files_decode_options &options, tandem_files_result *result_out) = 0;
+  // Threads of this rank, where --threads says nothing.
+  virtual std::uint32_t thread_count() = 0;
+  virtual bool leads() const = 0;  // prints
+};
+
 struct Invocation {
   std::function<int()> run;  // set by the command that was named; main runs it
+  Ranks *ranks = nullptr;    // null: one process
   // What followed the first `--`, of a command that starts another one; null: there was none.
   std::optional<std::vector<std::string>> words_after_dashes;
 };
@@ -192,6 +205,7 @@ void run_with_progress(std::string_view action, const OutputFlags &flags, Option
 std::string printable(std::string_view name);
 // One line on standard error, "tandem: SENTENCE", printable. Never throws: main learns from standard_error_failed().
 void complain(std::string_view sentence) noexcept;
+void be_silent() noexcept;  // from now on complain() says nothing: another rank says it
 void write_standard_error(std::string_view text) noexcept;
 bool standard_error_failed() noexcept;
 // Two spaces of indentation, and a newline. In strings a backslash becomes \\ and a byte that is not UTF-8 becomes

@@ -1,11 +1,10 @@
 // Structs that a caller passes, which begin with their size: see the head of tandem.h.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <string>
 
 #include "mpi/error.hpp"
 
@@ -16,27 +15,29 @@ std::size_t checked_bytes(const Struct *given, const char *name) {
   constexpr std::size_t kMost = 65536;  // anything larger is an uninitialised size
   const std::size_t bytes = given->struct_bytes;
   if (bytes < sizeof bytes || bytes > kMost || bytes % alignof(Struct) != 0)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("{0}.struct_bytes is {1}; set it to sizeof({0}), {2}", name, bytes, sizeof(Struct)));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, std::string(name) + ".struct_bytes is " + std::to_string(bytes) +
+                                            "; set it to sizeof(" + name + "), " + std::to_string(sizeof(Struct)));
   return bytes;
 }
 
 // A caller's options in this version's form: what an older version lacks is 0, which means default.
 template <class Options>
 Options read_options(const Options *given, const char *name) {
-  if (given == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is NULL", name));
+  if (given == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, std::string(name) + " is NULL");
   const std::size_t bytes = checked_bytes(given, name);
   const auto *from = reinterpret_cast<const unsigned char *>(given);
   for (std::size_t i = sizeof(Options); i < bytes; ++i)
     if (from[i] != 0)
-      fail(TANDEM_ERROR_UNSUPPORTED,
-           fmt::format("{}: byte {} of {} is set; it belongs to an option newer than this library", name, i, bytes));
+      fail(TANDEM_ERROR_UNSUPPORTED, std::string(name) + ": byte " + std::to_string(i) + " of " +
+                                         std::to_string(bytes) +
+                                         " is set; it belongs to an option newer than this library");
   Options ours = {};
   std::memcpy(&ours, given, std::min(bytes, sizeof ours));
   ours.struct_bytes = sizeof ours;
   if constexpr (requires { ours.reserved; })
     if (ours.reserved != 0)
-      fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("{}.reserved is {}, must be 0", name, ours.reserved));
+      fail(TANDEM_ERROR_UNSUPPORTED,
+           std::string(name) + ".reserved is " + std::to_string(ours.reserved) + ", must be 0");
   return ours;
 }
 
