@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 
 TANDEM, TANDEM_MPI, JOB, MPIRUN = (os.path.abspath(word) for word in sys.argv[1:5])
 FAULT = os.path.abspath(sys.argv[5]) if sys.argv[5] != "none" else None
@@ -108,12 +109,13 @@ class ShardSets(MpiTest):
             source = self.write("source.bin", self.rng.randbytes(content_bytes))
             os.chmod(source, 0o640)
             code = ("encode", source, "-k", k, "-m", m, "--block-bytes", block, "--set-id", SET_ID)
-            self.tandem(*code, "-o", self.path("serial"), "--force")
-            expected = self.listing(self.path("serial"))
+            serial = self.path(f"serial{content_bytes}")
+            self.tandem(*code, "-o", serial)
+            expected = self.listing(serial)
             self.assertEqual(len(expected), k + m)
             for rank_count in ((1, 2, 4, 8) if content_bytes == 3_000_017 else (3,)):
-                folder = self.path(f"by{rank_count}")
-                done = self.ok(rank_count, *code, "-o", folder, "--force", "--json")
+                folder = self.path(f"{content_bytes}by{rank_count}")
+                done = self.ok(rank_count, *code, "-o", folder, "--json")
                 self.assertEqual(self.listing(folder), expected, f"{rank_count} ranks, {content_bytes} bytes")
                 report = json.loads(done.stdout)
                 self.assertEqual(report["read_bytes"], content_bytes)
@@ -556,4 +558,24 @@ class Protection(MpiTest):
 
 if __name__ == "__main__":
     print(f"seed {SEED}: TANDEM_TEST_SEED={SEED} repeats this run", flush=True)
-    unittest.main(verbosity=2)
+    names = sys.argv[1:] or ["__main__"]
+
+    def cases(suite):
+        for each in suite:
+            yield from [each] if isinstance(each, unittest.TestCase) else cases(each)
+
+    def run(case):
+        result = unittest.TestResult()
+        case.run(result)
+        word = "ok" if result.wasSuccessful() else "FAILED"
+        word = f"NOT RUN: {result.skipped[0][1]}" if result.skipped else word
+        print(f"{case.id()} ... {word}", flush=True)
+        for _, text in result.failures + result.errors:
+            print(text, flush=True)
+        return result.wasSuccessful()
+
+    # Starting and ending a job is waiting for the most part.
+    with ThreadPoolExecutor(4) as pool:
+        ended = list(pool.map(run, cases(unittest.defaultTestLoader.loadTestsFromNames(names, sys.modules["__main__"] if sys.argv[1:] else None))))
+    print(f"{ended.count(True)} of {len(ended)} tests passed", flush=True)
+    sys.exit(0 if ended and all(ended) else 1)
