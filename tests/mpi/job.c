@@ -94,8 +94,8 @@ static tandem_status encode(int32_t world, tandem_context *context, int count, c
   if (odd && strcmp(words[6], "struct") == 0) options.struct_bytes = 3;
   tandem_files_result result = {.struct_bytes = sizeof result};
   tandem_mpi_work work = {.struct_bytes = sizeof work};
-  const tandem_status status = tandem_mpi_encode(
-      world, odd && strcmp(words[6], "context") == 0 ? NULL : context, &options, &result, &work);
+  const tandem_status status =
+      tandem_mpi_encode(world, odd && strcmp(words[6], "context") == 0 ? NULL : context, &options, &result, &work);
   if (status != TANDEM_OK) return status;
   add("read", work.read_bytes);
   add("least", work.least_read_bytes);
@@ -117,14 +117,15 @@ int main(int argc, char **argv) {
   if (status == TANDEM_OK && strcmp(argv[1], "recover") == 0) status = recover(world, context, argv + 2);
   if (status == TANDEM_OK && strcmp(argv[1], "encode") == 0) status = encode(world, context, argc - 2, argv + 2);
   if (status == TANDEM_OK && strcmp(argv[1], "agree") == 0)
-    status = tandem_mpi_agree(world, rank == atoi(argv[2]) ? tandem_set_last_error(TANDEM_ERROR_TOO_LARGE, "a test")
-                                                           : TANDEM_OK);
+    status = tandem_mpi_agree(
+        world, rank == atoi(argv[2]) ? tandem_set_last_error(TANDEM_ERROR_TOO_LARGE, "a test") : TANDEM_OK);
   if (status == TANDEM_OK && strcmp(argv[1], "threads") == 0) {
     uint32_t count = 0;
     status = tandem_mpi_thread_count(world, &count);
     add("threads", count);
   }
-  printf("%d %s%s | %s\n", rank, tandem_status_name(status), line, status == TANDEM_OK ? "" : tandem_last_error_message());
+  printf("%d %s%s | %s\n", rank, tandem_status_name(status), line,
+         status == TANDEM_OK ? "" : tandem_last_error_message());
   fflush(stdout);
   tandem_context_destroy(context);
   MPI_Finalize();

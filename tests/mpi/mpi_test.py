@@ -2,7 +2,7 @@
 """Runs `tandem-mpi`, and a program on top of mpi.h, under mpirun: what they write, what a rank that fails or dies leaves,
 and what all ranks say. Several ranks share the cores: nothing here measures time.
 
-Usage: mpi_test.py TANDEM TANDEM_MPI JOB MPIRUN FAULT_LIBRARY|none [unittest arguments]"""
+Usage: mpi_test.py TANDEM TANDEM_MPI JOB CHECKPOINT MPIRUN FAULT_LIBRARY|none [unittest arguments]"""
 import glob
 import json
 import os
@@ -15,9 +15,9 @@ import tempfile
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 
-TANDEM, TANDEM_MPI, JOB, MPIRUN = (os.path.abspath(word) for word in sys.argv[1:5])
-FAULT = os.path.abspath(sys.argv[5]) if sys.argv[5] != "none" else None
-del sys.argv[1:6]
+TANDEM, TANDEM_MPI, JOB, CHECKPOINT, MPIRUN = (os.path.abspath(word) for word in sys.argv[1:6])
+FAULT = os.path.abspath(sys.argv[6]) if sys.argv[6] != "none" else None
+del sys.argv[1:7]
 SEED = int(os.environ.get("TANDEM_TEST_SEED") or random.SystemRandom().randrange(1 << 32))
 ALL = os.environ.get("TANDEM_TEST_ALL", "") not in ("", "0")
 SET_ID = "000102030405060708090a0b0c0d0e0f"
@@ -554,6 +554,18 @@ class Protection(MpiTest):
                         for at, byte in enumerate(by_member[other][number * chunk:(number + 1) * chunk]):
                             expected[at] ^= multiply(matrix[i][other], byte)
                     self.assertEqual(stored[i * chunk:(i + 1) * chunk], bytes(expected), f"k={k} m={m} rank {rank} block {i}")
+
+    def test_the_example_goes_on_after_a_loss(self):
+        whole = self.ok(3, self.path("whole"), 25, program=CHECKPOINT).stdout.splitlines()[-1]
+        self.assertRegex(whole, "^step 25, sum [1-9]")
+        state = self.path("state")
+        self.ok(3, state, 20, program=CHECKPOINT)
+        shutil.rmtree(os.path.join(state, "rank-1"))
+        lines = self.ok(3, state, 25, program=CHECKPOINT).stdout.splitlines()
+        self.assertEqual(lines, ["checkpoint 2 recovered, 1 ranks were lost", whole])
+        for rank in range(2):
+            shutil.rmtree(os.path.join(state, f"rank-{rank}"))
+        self.assertEqual(self.ok(3, state, 25, program=CHECKPOINT).stdout.splitlines(), [whole])  # from the beginning
 
 
 if __name__ == "__main__":
