@@ -22,7 +22,7 @@ Rounds::Rounds(const tandem_files_set &set, int rank_count)
       stripe_count_(set.stripe_count),
       k_(set.k),
       rank_count_(rank_count) {
-  constexpr std::uint64_t kPartBytes = std::uint64_t{16} << 20;
+  constexpr std::uint64_t kPartBytes = std::uint64_t{4} << 20;
   const std::uint64_t part_stripes = std::max<std::uint64_t>(kPartBytes / stripe_bytes_, 1);
   const std::uint64_t round_stripes = part_stripes * static_cast<std::uint64_t>(rank_count);
   round_count_ = stripe_count_ / round_stripes + (stripe_count_ % round_stripes != 0);

@@ -69,7 +69,7 @@ typedef struct tandem_mpi_work {
  *                Source and folders are visible to all ranks. set_id NULL: rank 0 draws one
  *   result_out   NULL, or as tandem_files_encode; bytes, coding_seconds and thread_count are sums over the ranks
  *   work_out     NULL, or who did what
- * Memory: one round's part of the content, 16 MiB or one stripe if that is more, beside what tandem_files_writer_write
+ * Memory: one round's part of the content, 4 MiB or one stripe if that is more, beside what tandem_files_writer_write
  *   takes. Rank 0 also holds the hashes of a round.
  * Status: as tandem_files_encode; INVALID_ARGUMENT (no source_path; different arguments), IO (also: a folder or the
  *   source that a rank does not see, or sees with another length).
@@ -130,7 +130,7 @@ typedef struct tandem_mpi_protect_result {
  * change meanwhile, nor afterwards while they are to be recovered: write each checkpoint to new files. Buffers in
  * memory are protected if they are maps of files in /dev/shm; device buffers are written out first. context      of
  * this rank options      see above; the size of the communicator is a multiple of k + m result_out   NULL, or see above
- * Memory: (4k + 2m) * piece_bytes.
+ * Memory: (4k + 3m) * piece_bytes.
  * Status: INVALID_ARGUMENT (also: a communicator smaller than k + m or no multiple of it; m = 0; different arguments),
  *   UNSUPPORTED (matrix over GF(2^16)), NOT_MDS, TOO_LARGE, OUT_OF_MEMORY, IO (also: a file that changed), DEVICE.
  * On failure the older parity of this name is as before. So it is, or the new one is complete, if a rank dies.

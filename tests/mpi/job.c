@@ -3,13 +3,16 @@
 //
 //   job protect K M MATRIX NAME FOLDER PIECE FILE...   {r} in a word is the rank
 //   job recover NAME FOLDER force|keep PIECE
-//   job encode FILE K M BLOCK_BYTES FOLDER [ODD WHAT]  rank ODD gives another k, name or source
+//   job encode FILE K M BLOCK_BYTES FOLDER [ODD WHAT]  rank ODD gives another k, name or source, or
+//                                                      changes the source while it is read, or cancels
 //   job agree ODD                                      rank ODD is not well
 //   job threads
+#define _POSIX_C_SOURCE 200809L
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tandem/mpi.h"
 
@@ -77,6 +80,26 @@ static tandem_status recover(int32_t world, tandem_context *context, char **word
   return status;
 }
 
+// The source that is to change, and how long it is to be then: once, while it is read.
+typedef struct Change {
+  const char *path;
+  off_t bytes;
+} Change;
+
+static int32_t change(void *user, uint64_t done_bytes, uint64_t total_bytes) {
+  Change *what = user;
+  (void)done_bytes;
+  (void)total_bytes;
+  if (what->path != NULL && truncate(what->path, what->bytes) != 0) perror(what->path);
+  what->path = NULL;
+  return 0;
+}
+
+static int32_t cancel(void *user, uint64_t done_bytes, uint64_t total_bytes) {
+  (void)user;
+  return done_bytes * 2 > total_bytes;
+}
+
 static tandem_status encode(int32_t world, tandem_context *context, int count, char **words) {
   tandem_files_encode_options options = {.struct_bytes = sizeof options};
   const char *folder = words[4];
@@ -92,6 +115,13 @@ static tandem_status encode(int32_t world, tandem_context *context, int count, c
   if (odd && strcmp(words[6], "name") == 0) options.name = "other";
   if (odd && strcmp(words[6], "source") == 0) options.source_path = "/nonexistent/file";
   if (odd && strcmp(words[6], "struct") == 0) options.struct_bytes = 3;
+  Change how = {words[0], 5};
+  if (odd && strcmp(words[6], "grow") == 0) how.bytes = 100 << 20;
+  if (odd && (strcmp(words[6], "cut") == 0 || strcmp(words[6], "grow") == 0)) {
+    options.progress = change;
+    options.progress_user = &how;
+  }
+  if (odd && strcmp(words[6], "cancel") == 0) options.progress = cancel;
   tandem_files_result result = {.struct_bytes = sizeof result};
   tandem_mpi_work work = {.struct_bytes = sizeof work};
   const tandem_status status =

@@ -123,7 +123,7 @@ class ShardSets(MpiTest):
                 self.assertEqual(report["written_bytes"], sum(map(len, expected.values())))
 
     def test_each_rank_reads_its_part(self):
-        # Stripes of 8 * 4080 bytes: more than 16 MiB for each of 4 ranks, so several rounds.
+        # Stripes of 8 * 4080 bytes, in rounds of 4 MiB a rank.
         source = self.write("source.bin", bytes(100 << 20))
         for rank_count in (2, 4):
             ranks = self.job(rank_count, "encode", source, 8, 1, 4096, self.path("shards"))
@@ -221,6 +221,15 @@ class ShardSets(MpiTest):
         script = f'exec {TANDEM_MPI} encode {source} -k $((2 + OMPI_COMM_WORLD_RANK)) -m 1 -o {self.path("shards")}'
         done = self.ok(2, "-c", script, program="/bin/sh", status=2)
         self.assertIn("rank 1: its arguments are not those of rank 0", done.stderr)
+
+    def test_a_source_that_changes_and_a_cancel(self):
+        # Several rounds of 4 MiB a rank.
+        encode = ("encode", self.path("source.bin"), 8, 1, 4096, self.path("shards"))
+        for odd, what, status, words in ((1, "cut", "IO", "source.bin"), (0, "grow", "IO", "source.bin changed while it was read"),
+                                         (1, "cancel", "CANCELLED", "rank 1: cancelled")):
+            self.write("source.bin", bytes(60 << 20))
+            self.assertIn(words, self.refused(2, status, *encode, odd, what))
+            self.assertFalse(os.path.exists(self.path("shards")))
 
     def test_threads(self):
         ranks = self.job(2, "threads")
