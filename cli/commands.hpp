@@ -46,17 +46,7 @@ Struct sized() {
   return value;
 }
 
-// What `tandem-mpi` puts in place of the library's calls for one process. All ranks return the same.
-struct Ranks {
-  virtual ~Ranks() = default;
-  virtual tandem_status encode(tandem_context *context, const tandem_files_encode_options &options,
-                               tandem_files_result *result_out) = 0;
-  virtual tandem_status decode(tandem_context *context, const std::vector<std::string> &paths,
-                               const tandem_files_decode_options &options, tandem_files_result *result_out) = 0;
-  // Threads of this rank, where --threads says nothing.
-  virtual std::uint32_t thread_count() = 0;
-  virtual bool leads() const = 0;  // prints
-};
+struct Ranks;
 
 struct Invocation {
   std::function<int()> run;  // set by the command that was named; main runs it
@@ -116,6 +106,18 @@ struct ContextFlags {
   bool log = false;
 };
 void add_context_flags(CLI::App &command, ContextFlags &flags);
+
+// What `tandem-mpi` puts in place of the library's calls for one process. All ranks return the same.
+struct Ranks {
+  virtual ~Ranks() = default;
+  virtual tandem_status encode(tandem_context *context, const tandem_files_encode_options &options,
+                               tandem_files_result *result_out) = 0;
+  virtual tandem_status decode(tandem_context *context, const std::vector<std::string> &paths,
+                               const tandem_files_decode_options &options, tandem_files_result *result_out) = 0;
+  // What is of one rank: its share of the node's cores where nobody says how many threads; a timeline of rank 0 alone.
+  virtual void adapt(ContextFlags &flags) const = 0;
+  virtual bool leads() const = 0;  // prints
+};
 
 struct Destroy {
   void operator()(tandem_context *context) const noexcept { tandem_context_destroy(context); }

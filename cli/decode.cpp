@@ -64,7 +64,7 @@ int decode_found(const DecodeFlags &flags, const Output &output, const SearchOwn
 }
 
 int decode(DecodeFlags flags, Ranks *ranks) {
-  if (ranks != nullptr && flags.context.thread_count == 0) flags.context.thread_count = ranks->thread_count();
+  if (ranks != nullptr) ranks->adapt(flags.context);
   const Output output = output_of(flags.output_path);
   if (flags.output.json && output.is_standard_output())
     throw Failure{kExitWrongUsage,

@@ -40,7 +40,7 @@ std::array<std::uint8_t, 16> parse_set_id(const std::string &text) {
 }
 
 int encode(EncodeFlags flags, Ranks *ranks) {
-  if (ranks != nullptr && flags.context.thread_count == 0) flags.context.thread_count = ranks->thread_count();
+  if (ranks != nullptr) ranks->adapt(flags.context);
   const bool from_stdin = flags.source == "-";
   auto options = sized<tandem_files_encode_options>();
   options.k = flags.k;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 
@@ -39,7 +40,12 @@ class AllRanks : public Ranks {
   }
 
   bool leads() const override { return rank_ == 0; }
-  std::uint32_t thread_count() override { return thread_count_; }
+  void adapt(ContextFlags &flags) const override {
+    const char *const variable = std::getenv("TANDEM_THREADS");
+    const bool is_told = flags.thread_count != 0 || (variable != nullptr && *variable != 0);
+    if (!is_told) flags.thread_count = thread_count_;
+    if (!leads()) flags.timeline.clear();
+  }
 
   tandem_status encode(tandem_context *context, const tandem_files_encode_options &options,
                        tandem_files_result *result_out) override {

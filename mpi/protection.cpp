@@ -211,6 +211,8 @@ Protection read_protection(const std::string &path) {
     fail(TANDEM_ERROR_DAMAGED, fmt::format("{} has a damaged header", path));
   struct stat status;
   if (fstat(descriptor.get(), &status) != 0) fail_io("look at", path, errno);
+  // It says where recover writes.
+  if (status.st_uid != geteuid()) fail(TANDEM_ERROR_DAMAGED, fmt::format("{} belongs to another user", path));
   if (static_cast<std::uint64_t>(status.st_size) < header_bytes)
     fail(TANDEM_ERROR_DAMAGED, fmt::format("{} is truncated", path));
   bytes.resize(header_bytes);
