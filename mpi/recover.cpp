@@ -41,7 +41,7 @@ std::string bytes_of(const std::vector<Seen> &list) {
 
 std::vector<Seen> seen_from(const std::string &bytes) {
   std::vector<Seen> list(bytes.size() / sizeof(Seen));
-  std::memcpy(list.data(), bytes.data(), list.size() * sizeof(Seen));
+  if (!list.empty()) std::memcpy(list.data(), bytes.data(), list.size() * sizeof(Seen));
   return list;
 }
 

@@ -3,6 +3,7 @@
 
 #include "tandem/device.h"
 #include "tandem/files.h"
+#include "tandem/mpi.h"
 #include "tandem/tools.h"
 
 #include <stdio.h>
@@ -29,6 +30,11 @@ ASSERT_STATIC(offsetof(tandem_autotune_options, struct_bytes) == 0, "options sta
 ASSERT_STATIC(offsetof(tandem_autotune_result, struct_bytes) == 0, "results start with their size");
 ASSERT_STATIC(offsetof(tandem_simulate_options, struct_bytes) == 0, "options start with their size");
 ASSERT_STATIC(offsetof(tandem_simulate_result, struct_bytes) == 0, "results start with their size");
+ASSERT_STATIC(offsetof(tandem_mpi_protect_options, struct_bytes) == 0, "options start with their size");
+ASSERT_STATIC(offsetof(tandem_mpi_protect_result, struct_bytes) == 0, "results start with their size");
+ASSERT_STATIC(offsetof(tandem_mpi_recover_options, struct_bytes) == 0, "options start with their size");
+ASSERT_STATIC(offsetof(tandem_mpi_recover_result, struct_bytes) == 0, "results start with their size");
+ASSERT_STATIC(offsetof(tandem_mpi_work, struct_bytes) == 0, "results start with their size");
 ASSERT_STATIC(offsetof(tandem_autotune_progress, struct_bytes) == 0, "what callbacks get starts with its size");
 
 ASSERT_STATIC(sizeof(tandem_device_stripe) == 40, "what compiled programs lay out");
