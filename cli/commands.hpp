@@ -46,8 +46,11 @@ Struct sized() {
   return value;
 }
 
+struct Ranks;
+
 struct Invocation {
   std::function<int()> run;  // set by the command that was named; main runs it
+  Ranks *ranks = nullptr;    // null: one process
   // What followed the first `--`, of a command that starts another one; null: there was none.
   std::optional<std::vector<std::string>> words_after_dashes;
 };
@@ -104,6 +107,18 @@ struct ContextFlags {
   bool log = false;
 };
 void add_context_flags(CLI::App &command, ContextFlags &flags);
+
+// What `tandem-mpi` puts in place of the library's calls for one process. All ranks return the same.
+struct Ranks {
+  virtual ~Ranks() = default;
+  virtual tandem_status encode(tandem_context *context, const tandem_files_encode_options &options,
+                               tandem_files_result *result_out) = 0;
+  virtual tandem_status decode(tandem_context *context, const std::vector<std::string> &paths,
+                               const tandem_files_decode_options &options, tandem_files_result *result_out) = 0;
+  // What is of one rank: its share of the node's cores where nobody says how many threads; a timeline of rank 0 alone.
+  virtual void adapt(ContextFlags &flags) const = 0;
+  virtual bool leads() const = 0;  // prints
+};
 
 struct Destroy {
   void operator()(tandem_context *context) const noexcept { tandem_context_destroy(context); }
@@ -193,6 +208,7 @@ void run_with_progress(std::string_view action, const OutputFlags &flags, Option
 std::string printable(std::string_view name);
 // One line on standard error, "tandem: SENTENCE", printable. Never throws: main learns from standard_error_failed().
 void complain(std::string_view sentence) noexcept;
+void be_silent() noexcept;  // from now on complain() says nothing: another rank says it
 void write_standard_error(std::string_view text) noexcept;
 bool standard_error_failed() noexcept;
 // Two spaces of indentation, and a newline. In strings a backslash becomes \\ and a byte that is not UTF-8 becomes

@@ -20,7 +20,7 @@ struct DecodeFlags {
   ContextFlags context;
 };
 
-int decode_found(const DecodeFlags &flags, const Output &output, const SearchOwner &found) {
+int decode_found(const DecodeFlags &flags, const Output &output, const SearchOwner &found, Ranks *ranks) {
   const ContextOwner context = make_context(flags.context);
   auto options = sized<tandem_files_decode_options>();
   options.set_id_prefix = flags.set.set_id_prefix();
@@ -32,8 +32,11 @@ int decode_found(const DecodeFlags &flags, const Output &output, const SearchOwn
   flags.write.set(options);
   options.thread_count = flags.context.thread_count;
   auto result = sized<tandem_files_result>();
-  run_with_progress("decode", flags.output, options,
-                    [&] { return tandem_files_decode(context.get(), found.get(), &options, &result); });
+  run_with_progress("decode", flags.output, options, [&] {
+    return ranks != nullptr ? ranks->decode(context.get(), flags.set.paths, options, &result)
+                            : tandem_files_decode(context.get(), found.get(), &options, &result);
+  });
+  if (ranks != nullptr && !ranks->leads()) return kExitDone;
 
   const tandem_context_info info = query(context);
   if (flags.output.json) {
@@ -60,15 +63,19 @@ int decode_found(const DecodeFlags &flags, const Output &output, const SearchOwn
   return kExitDone;
 }
 
-int decode(const DecodeFlags &flags) {
+int decode(DecodeFlags flags, Ranks *ranks) {
+  if (ranks != nullptr) ranks->adapt(flags.context);
   const Output output = output_of(flags.output_path);
   if (flags.output.json && output.is_standard_output())
     throw Failure{kExitWrongUsage,
                   fmt::format("--json and -o {} both want standard output; choose one", flags.output_path)};
-  recover(flags.set.paths, flags.write.dry_run, flags.output, flags.write.lock_wait_seconds);
+  if (ranks == nullptr || ranks->leads())
+    recover(flags.set.paths, flags.write.dry_run, flags.output, flags.write.lock_wait_seconds);
+  if (ranks != nullptr)
+    return decode_found(flags, output, nullptr, ranks);  // each rank searches; none alone repeats it
   // What went into a stream cannot be written again.
   return with_search(flags.set.paths, flags.output, flags.write.dry_run || !output.is_stream(),
-                     [&](const SearchOwner &found) { return decode_found(flags, output, found); });
+                     [&](const SearchOwner &found) { return decode_found(flags, output, found, nullptr); });
 }
 
 }  // namespace
@@ -82,7 +89,8 @@ void add_decode_command(CLI::App &app, Invocation &invocation) {
                   "Decode and compare the digest, write nothing");
   add_context_flags(*command, flags->context);
   add_output_flags(*command, flags->output);
-  command->callback([flags, &invocation] { invocation.run = [flags] { return decode(*flags); }; });
+  command->callback(
+      [flags, &invocation] { invocation.run = [flags, &invocation] { return decode(*flags, invocation.ranks); }; });
 }
 
 }  // namespace tandem::cli

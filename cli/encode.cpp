@@ -4,6 +4,8 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
@@ -13,7 +15,7 @@ namespace tandem::cli {
 namespace {
 
 struct EncodeFlags {
-  std::string source, matrix, name;
+  std::string source, matrix, name, set_id;
   std::vector<std::string> folders;
   std::uint32_t k = 0, m = 0;
   std::uint64_t block_bytes = 0;
@@ -23,7 +25,22 @@ struct EncodeFlags {
   ContextFlags context;
 };
 
-int encode(const EncodeFlags &flags) {
+// The 32 hexadecimal digits of a set id.
+std::array<std::uint8_t, 16> parse_set_id(const std::string &text) {
+  std::array<std::uint8_t, 16> id = {};
+  bool good = text.size() == 2 * id.size();
+  for (std::size_t i = 0; good && i < id.size(); ++i) {
+    const char *const at = text.data() + 2 * i;
+    const auto [end, problem] = std::from_chars(at, at + 2, id[i], 16);
+    good = problem == std::errc() && end == at + 2;
+  }
+  if (!good)
+    throw Failure{kExitWrongUsage, fmt::format("--set-id {} is not {} hexadecimal digits", text, 2 * id.size())};
+  return id;
+}
+
+int encode(EncodeFlags flags, Ranks *ranks) {
+  if (ranks != nullptr) ranks->adapt(flags.context);
   const bool from_stdin = flags.source == "-";
   auto options = sized<tandem_files_encode_options>();
   options.k = flags.k;
@@ -33,6 +50,11 @@ int encode(const EncodeFlags &flags) {
     throw Failure{kExitWrongUsage, fmt::format("--block-bytes {} is too large", flags.block_bytes)};
   options.block_bytes = static_cast<std::uint32_t>(flags.block_bytes);
   options.allow_non_mds = flags.allow_non_mds;
+  std::array<std::uint8_t, 16> set_id;
+  if (!flags.set_id.empty()) {
+    set_id = parse_set_id(flags.set_id);
+    options.set_id = set_id.data();
+  }
   flags.write.set(options);
   options.thread_count = flags.context.thread_count;
   if (from_stdin) {
@@ -55,8 +77,11 @@ int encode(const EncodeFlags &flags) {
   if (!flags.output.quiet) options.note = print_note;
   const ContextOwner context = make_context(flags.context);
   auto result = sized<tandem_files_result>();
-  run_with_progress("encode", flags.output, options,
-                    [&] { return tandem_files_encode(context.get(), &options, &result); });
+  run_with_progress("encode", flags.output, options, [&] {
+    return ranks != nullptr ? ranks->encode(context.get(), options, &result)
+                            : tandem_files_encode(context.get(), &options, &result);
+  });
+  if (ranks != nullptr && !ranks->leads()) return kExitDone;
 
   const tandem_context_info info = query(context);
   if (flags.output.json) {
@@ -99,6 +124,8 @@ void add_encode_command(CLI::App &app, Invocation &invocation) {
       ->allow_extra_args(false);
   command->add_option("--name", flags->name, "First part of the shard files' names; default: the name of FILE");
   command->add_option("--matrix", flags->matrix, "Generator matrix (docs/MATRICES.md); default: isal-cauchy");
+  command->add_option("--set-id", flags->set_id,
+                      "Id of the set, 32 hexadecimal digits, which no other set may have; default: random");
   command->add_flag("--allow-non-mds", flags->allow_non_mds,
                     "Accept a matrix that cannot recover from every loss of m shards");
   command
@@ -110,7 +137,8 @@ void add_encode_command(CLI::App &app, Invocation &invocation) {
                   "Check everything that can be checked, write nothing");
   add_context_flags(*command, flags->context);
   add_output_flags(*command, flags->output);
-  command->callback([flags, &invocation] { invocation.run = [flags] { return encode(*flags); }; });
+  command->callback(
+      [flags, &invocation] { invocation.run = [flags, &invocation] { return encode(*flags, invocation.ranks); }; });
 }
 
 }  // namespace tandem::cli

@@ -14,6 +14,7 @@ namespace tandem::cli {
 namespace {
 
 std::atomic<bool> error_output_failed = false;
+std::atomic<bool> silent = false;
 
 // How many bytes at the start of `text` are one character in valid UTF-8; 0: none are. Table 3-7 of the Unicode
 // Standard.
@@ -79,7 +80,10 @@ void write_standard_error(std::string_view text) noexcept {
   }
 }
 
+void be_silent() noexcept { silent = true; }
+
 void complain(std::string_view sentence) noexcept {
+  if (silent) return;
   try {
     write_standard_error("tandem: " + printable(sentence) + "\n");
   } catch (const std::bad_alloc &) {

@@ -10,13 +10,20 @@ install(TARGETS tandem tandem_volume EXPORT tandem-targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY include/tandem DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+file(RELATIVE_PATH library_from_command ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+if(TARGET tandem_mpi)
+  set_target_properties(tandem_mpi PROPERTIES EXPORT_NAME mpi)
+  set_target_properties(tandem_mpi_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${library_from_command}")
+  install(TARGETS tandem_mpi EXPORT tandem-targets
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+    INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+endif()
 foreach(module tandem_openmp tandem_opencl_module tandem_cuda_module)  # found beside libtandem.so, nowhere else
   if(TARGET ${module})
     install(TARGETS ${module} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   endif()
 endforeach()
 
-file(RELATIVE_PATH library_from_command ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
 set_target_properties(tandem_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${library_from_command}")
 set_property(SOURCE cli/isal_env.cpp TARGET_DIRECTORY tandem_cli APPEND PROPERTY
   COMPILE_DEFINITIONS TANDEM_LIBRARY_FROM_COMMAND="${library_from_command}")
@@ -38,3 +45,7 @@ install(FILES ${PROJECT_BINARY_DIR}/tandem-config.cmake ${PROJECT_BINARY_DIR}/ta
 file(RELATIVE_PATH prefix_from_pc ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 configure_file(cmake/tandem.pc.in ${PROJECT_BINARY_DIR}/tandem.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/tandem.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+if(TARGET tandem_mpi)
+  configure_file(cmake/tandem-mpi.pc.in ${PROJECT_BINARY_DIR}/tandem-mpi.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/tandem-mpi.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()

@@ -21,6 +21,8 @@ tandem_tests_have(opencl_module OpenCL_INCLUDE_DIR AND TARGET tandem_opencl_modu
 tandem_tests_have(oclgrind OpenCL_INCLUDE_DIR AND TARGET tandem_opencl_module AND TANDEM_OCLGRIND AND NOT TANDEM_SANITIZE)
 tandem_tests_have(openssl OpenSSL_FOUND)
 tandem_tests_have(python Python3_FOUND)
+# Open MPI's own leaks and races are not the sanitizers' to report.
+tandem_tests_have(mpi TARGET tandem_mpi AND MPIEXEC_EXECUTABLE AND Python3_FOUND AND NOT TANDEM_SANITIZE)
 # Faults are preloaded, and a sanitizer's runtime wants to be preloaded first.
 tandem_tests_have(faults Python3_FOUND AND NOT TANDEM_SANITIZE AND CMAKE_SYSTEM_NAME STREQUAL "Linux")
 if(NOT OpenSSL_FOUND)

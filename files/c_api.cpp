@@ -295,6 +295,41 @@ tandem_status tandem_files_reader_read(tandem_files_reader *reader, uint64_t off
   });
 }
 
+tandem_status tandem_files_reader_read_stripes(tandem_files_reader *reader, uint64_t first_stripe,
+                                               uint64_t stripe_count, void *content_out, size_t content_bytes,
+                                               void *hashes_out) {
+  return guarded([&] {
+    require(reader, "reader");
+    if (content_bytes != 0) require(content_out, "content_out");
+    reader->range.read_stripes(first_stripe, stripe_count, {static_cast<std::byte *>(content_out), content_bytes},
+                               static_cast<std::byte *>(hashes_out));
+  });
+}
+
+tandem_status tandem_files_reader_add(tandem_files_reader *reader, uint64_t first_stripe, uint64_t stripe_count,
+                                      const void *hashes, size_t hash_bytes) {
+  return guarded([&] {
+    require(reader, "reader");
+    if (hash_bytes != 0) require(hashes, "hashes");
+    reader->range.add(first_stripe, stripe_count, {static_cast<const std::byte *>(hashes), hash_bytes});
+  });
+}
+
+tandem_status tandem_files_reader_check(const tandem_files_reader *reader) {
+  return guarded([&] {
+    require(reader, "reader");
+    reader->range.check_whole();
+  });
+}
+
+tandem_status tandem_files_reader_query(tandem_files_reader *reader, tandem_files_result *result_out) {
+  return guarded([&] {
+    require(reader, "reader");
+    require(result_out, "tandem_files_result");
+    write_result(result_of(reader->range.outcome()), result_out, "tandem_files_result");
+  });
+}
+
 void tandem_files_reader_destroy(tandem_files_reader *reader) { delete reader; }
 
 tandem_status tandem_files_verify(tandem_context *context, const tandem_files_search *search,

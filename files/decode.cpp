@@ -18,6 +18,7 @@
 #include "files/recovery.hpp"
 #include "files/stripe_source.hpp"
 #include "files/workers.hpp"
+#include "files/written_stripes.hpp"
 
 namespace tandem::files {
 namespace {
@@ -134,11 +135,7 @@ class Decoder {
       if (error.status() == TANDEM_ERROR_NOT_RECOVERABLE && !unread_.empty()) fail(TANDEM_ERROR_IO, unread_);
       throw;
     }
-    if (const Hash128 digest = digest_.value(header_.content_bytes); !(digest == header_.digest)) {
-      fail(TANDEM_ERROR_DAMAGED,
-           fmt::format("the digest of the {} decoded bytes is {}, the set's is {}", header_.content_bytes,
-                       hexadecimal(printed_order(digest)), hexadecimal(printed_order(header_.digest))));
-    }
+    check_digest(header_, digest_.value(header_.content_bytes));
     {
       const bool syncs = options_.no_sync == 0 && options_.dry_run == 0 && !sink_->is_stream();
       const base::TimedStep step(syncs ? timeline_ : nullptr, "sync", 0, header_.content_bytes);
@@ -171,22 +168,12 @@ class Decoder {
       for (std::uint64_t i = 0; i < std::min(batch_stripes, header_.stripe_count() - first); ++i)
         stripes.push_back({first + i, wanted_, &buffers[i]});
       source_.demand(stripes);
-      for (Stripe &stripe : stripes) hash_computed(stripe);
+      for (Stripe &stripe : stripes) source_.hash_computed(stripe);
       if (!workers_.enter(batch)) return;
       for (const Stripe &stripe : stripes) digest_.add(std::span(stripe.hashes).first(header_.k));
       if (sink_->is_stream()) write(stripes);
       workers_.leave(batch);
       if (!sink_->is_stream()) write(stripes);
-    }
-  }
-
-  // What was read has been hashed to be checked; what was computed has not.
-  void hash_computed(Stripe &stripe) const {
-    for (std::uint32_t i = 0; i < header_.k; ++i) {
-      if (stripe.present[i] != 0) continue;
-      base::TimedStep hashing = step_of(timeline_, "hash", header_, stripe.number);
-      hashing.add_bytes(header_.payload_bytes_of(stripe.number));
-      stripe.hashes[i] = hash128(stripe.buffers->at(i), header_.payload_bytes_of(stripe.number));
     }
   }
 

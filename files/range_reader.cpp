@@ -43,7 +43,47 @@ void RangeReader::read(std::uint64_t offset, std::uint64_t byte_count, std::byte
   if (offset > header.content_bytes || byte_count > header.content_bytes - offset)
     fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} bytes from {} on are not all of the content, which has {}",
                                                     byte_count, offset, header.content_bytes));
-  if (byte_count == 0) return;
+  if (byte_count != 0) read_range(offset, byte_count, content_out, nullptr);
+}
+
+void RangeReader::read_stripes(std::uint64_t first_stripe, std::uint64_t stripe_count, std::span<std::byte> content_out,
+                               std::byte *hashes_out) {
+  const SetHeader &header = set_.header;
+  if (first_stripe > header.stripe_count() || stripe_count > header.stripe_count() - first_stripe)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} stripes from {} on are not all of the set, which has {}",
+                                                    stripe_count, first_stripe, header.stripe_count()));
+  std::uint64_t bytes = 0;
+  if (stripe_count != 0)
+    bytes = (stripe_count - 1) * header.stripe_data_bytes() + header.content_bytes_of(first_stripe + stripe_count - 1);
+  if (content_out.size() != bytes)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} stripes from {} on have {} bytes of content, {} are given",
+                                                    stripe_count, first_stripe, bytes, content_out.size()));
+  if (bytes != 0) read_range(first_stripe * header.stripe_data_bytes(), bytes, content_out.data(), hashes_out);
+}
+
+void RangeReader::add(std::uint64_t first_stripe, std::uint64_t stripe_count, std::span<const std::byte> bytes) {
+  known_.add_told(set_.header, first_stripe, stripe_count, bytes);
+}
+
+void RangeReader::check_whole() const {
+  known_.check_complete(set_.header.stripe_count());
+  check_digest(set_.header, known_.digest(set_.header.content_bytes));
+}
+
+Outcome RangeReader::outcome() {
+  Outcome outcome;
+  outcome.set = set_.header;
+  outcome.read_bytes = source_.reader().read_bytes();
+  outcome.bad_block_count = source_.reader().bad_block_count();
+  outcome.rebuilt_block_count = source_.computed_count();
+  outcome.shards_read = source_.reader().shards_read();
+  outcome.coding_seconds = source_.coding_seconds();
+  return outcome;
+}
+
+void RangeReader::read_range(std::uint64_t offset, std::uint64_t byte_count, std::byte *content_out,
+                             std::byte *hashes_out) {
+  const SetHeader &header = set_.header;
   const std::uint64_t end = offset + byte_count, stripe_bytes = header.stripe_data_bytes();
   const std::uint64_t first_stripe = offset / stripe_bytes, last_stripe = (end - 1) / stripe_bytes;
   const std::uint64_t stripe_count = last_stripe - first_stripe + 1;
@@ -68,9 +108,16 @@ void RangeReader::read(std::uint64_t offset, std::uint64_t byte_count, std::byte
         stripe.buffers = &buffers[place];
         const Part part = part_of(stripe.number);
         for (std::uint32_t shard = part.first_shard(); shard <= part.last_shard(); ++shard) stripe.wanted[shard] = 1;
+        if (hashes_out != nullptr) std::fill_n(stripe.wanted.begin(), header.k, std::uint8_t{1});  // padding too
       }
       source_.demand(stripes);
-      for (const StripeSource::Stripe &stripe : stripes) {
+      for (StripeSource::Stripe &stripe : stripes) {
+        if (hashes_out != nullptr) {
+          source_.hash_computed(stripe);
+          for (std::uint32_t shard = 0; shard < header.k; ++shard)
+            write_check(stripe.hashes[shard],
+                        hashes_out + ((stripe.number - first_stripe) * header.k + shard) * kHashBytes);
+        }
         const Part part = part_of(stripe.number);
         copy_out(part, *stripe.buffers, content_out + (stripe.number * stripe_bytes + part.first - offset));
       }

@@ -250,20 +250,7 @@ void SetWriter::write_range(std::uint64_t first_stripe, std::uint64_t stripe_cou
 void SetWriter::add_range(std::uint64_t first_stripe, std::uint64_t stripe_count, std::span<const std::byte> bytes) {
   check_open();
   if (attached_) fail(TANDEM_ERROR_INVALID_ARGUMENT, "an attached writer takes no hashes: the leading one commits");
-  written_.take(first_stripe, stripe_count, header_.stripe_count());
-  if (stripe_count == 0) return;
-  try {
-    const std::uint64_t count = stripe_count * header_.k;
-    if (bytes.size() != count * kHashBytes)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} stripes of {} data blocks have {} bytes of hashes, {} given",
-                                                      stripe_count, header_.k, count * kHashBytes, bytes.size()));
-    std::vector<Hash128> hashes(count);
-    for (std::size_t i = 0; i < count; ++i) hashes[i] = read_check(bytes.data() + i * kHashBytes);
-    written_.add(first_stripe, std::move(hashes));
-  } catch (...) {
-    written_.give_back(first_stripe);
-    throw;
-  }
+  written_.add_told(header_, first_stripe, stripe_count, bytes);
 }
 
 void SetWriter::write_records() {

@@ -92,4 +92,13 @@ void StripeSource::fail_incomplete(const Stripe &stripe) const {
                   header_.shard_count() - shard_count, shard_count - stripe.good_count));
 }
 
+void StripeSource::hash_computed(Stripe &stripe) const {
+  for (std::uint32_t i = 0; i < header_.k; ++i) {
+    if (stripe.present[i] != 0) continue;
+    base::TimedStep hashing = step_of(timeline_, "hash", header_, stripe.number);
+    hashing.add_bytes(header_.payload_bytes_of(stripe.number));
+    stripe.hashes[i] = hash128(stripe.buffers->at(i), header_.payload_bytes_of(stripe.number));
+  }
+}
+
 }  // namespace tandem::files

@@ -17,7 +17,8 @@ class StripeSource {
   StripeSource(tandem_context *context, const tandem_codec *codec, const FoundSet &set)
       : codec_(codec),
         header_(set.header),
-        reader_(set, base::timeline_of(context)),
+        timeline_(base::timeline_of(context)),
+        reader_(set, timeline_),
         coder_(context, set.header.k, set.header.m) {}
 
   struct Stripe {
@@ -37,6 +38,10 @@ class StripeSource {
 
   // The same, and throws NOT_RECOVERABLE where one is not complete.
   void demand(std::span<Stripe> stripes);
+
+  // Brings, of a complete stripe whose data shards were all wanted, the hashes of those that were computed: what was
+  // read has been hashed to be checked. Any thread.
+  void hash_computed(Stripe &stripe) const;
 
   // Of a single stripe (workers.hpp).
   void set_piece_bytes(std::uint64_t piece_bytes) { piece_bytes_ = piece_bytes; }
@@ -60,6 +65,7 @@ class StripeSource {
 
   const tandem_codec *codec_;
   const SetHeader header_;
+  base::Timeline *const timeline_;  // null: none is asked for
   SetReader reader_;
   Coder coder_;
   std::uint64_t piece_bytes_ = UINT64_MAX;

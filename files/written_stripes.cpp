@@ -67,4 +67,29 @@ Hash128 WrittenStripes::digest(std::uint64_t content_bytes) const {
   return digest_.value(content_bytes);
 }
 
+void WrittenStripes::add_told(const SetHeader &header, std::uint64_t first, std::uint64_t count,
+                              std::span<const std::byte> bytes) {
+  take(first, count, header.stripe_count());
+  if (count == 0) return;
+  try {
+    const std::uint64_t block_count = count * header.k;
+    if (bytes.size() != block_count * kHashBytes)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} stripes of {} data blocks have {} bytes of hashes, {} given",
+                                                      count, header.k, block_count * kHashBytes, bytes.size()));
+    std::vector<Hash128> hashes(block_count);
+    for (std::size_t i = 0; i < block_count; ++i) hashes[i] = read_check(bytes.data() + i * kHashBytes);
+    add(first, std::move(hashes));
+  } catch (...) {
+    give_back(first);
+    throw;
+  }
+}
+
+void check_digest(const SetHeader &header, const Hash128 &digest) {
+  if (digest == header.digest) return;
+  fail(TANDEM_ERROR_DAMAGED,
+       fmt::format("the digest of the {} decoded bytes is {}, the set's is {}", header.content_bytes,
+                   hexadecimal(printed_order(digest)), hexadecimal(printed_order(header.digest))));
+}
+
 }  // namespace tandem::files

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "files/format.hpp"
@@ -20,6 +21,10 @@ class WrittenStripes {
   // The range that was taken at `first` is written. hashes: of its data payloads, or none where nobody asks for the
   // digest.
   void add(std::uint64_t first, std::vector<Hash128> hashes);
+
+  // Takes and adds stripes whose hashes come from elsewhere, kHashBytes for each data block. Any thread. Throws
+  // INVALID_ARGUMENT as take(), and where these are too few or too many; nothing is changed then.
+  void add_told(const SetHeader &header, std::uint64_t first, std::uint64_t count, std::span<const std::byte> hashes);
 
   // Throws INVALID_ARGUMENT, and says how many are missing and which is the first.
   void check_complete(std::uint64_t stripe_count) const;
@@ -37,5 +42,8 @@ class WrittenStripes {
   ContentDigest digest_;
   std::map<std::uint64_t, Range> ranges_;  // behind them, by first stripe
 };
+
+// Throws DAMAGED unless the decoded content has the set's digest.
+void check_digest(const SetHeader &header, const Hash128 &digest);
 
 }  // namespace tandem::files

@@ -341,6 +341,40 @@ TANDEM_API tandem_status tandem_files_reader_create(tandem_context *context, con
 TANDEM_API tandem_status tandem_files_reader_read(tandem_files_reader *reader, uint64_t offset, void *content_out,
                                                   size_t content_bytes);
 
+/* Reads whole stripes and the hashes of their data blocks, so that several processes can decode a set together and
+ * check its digest: each reads stripes of its own, one of them is told all hashes by tandem_files_reader_add and calls
+ * tandem_files_reader_check.
+ *   content_out   the content of stripes first_stripe .. first_stripe + stripe_count - 1, content_bytes bytes: all of
+ *                 it, and no more
+ *   hashes_out    stripe_count * k * 16 bytes; NULL = not wanted. Does not overlap content_out
+ * Status: as tandem_files_reader_read.
+ * On failure content_out and hashes_out are undefined.
+ * Threads: as tandem_files_reader_read. */
+TANDEM_API tandem_status tandem_files_reader_read_stripes(tandem_files_reader *reader, uint64_t first_stripe,
+                                                          uint64_t stripe_count, void *content_out,
+                                                          size_t content_bytes, void *hashes_out);
+
+/* Tells the hashes of stripes that this reader or another one of the same set has read, each stripe once.
+ *   hashes   what tandem_files_reader_read_stripes gave for these stripes, hash_bytes bytes
+ * Memory: 16 bytes for each data block until all stripes before it are known.
+ * Status: INVALID_ARGUMENT (stripes that are not of the set or were told before; another length), OUT_OF_MEMORY.
+ * On failure nothing is changed.
+ * Threads: several may add and read with one reader at once. */
+TANDEM_API tandem_status tandem_files_reader_add(tandem_files_reader *reader, uint64_t first_stripe,
+                                                 uint64_t stripe_count, const void *hashes, size_t hash_bytes);
+
+/* Compares the digest of all hashes that were told with the set's.
+ * Status: INVALID_ARGUMENT (stripes are missing: the message says how many and the first), DAMAGED.
+ * Threads: any, at any time. */
+TANDEM_API tandem_status tandem_files_reader_check(const tandem_files_reader *reader);
+
+/* What the reader has done so far.
+ *   result_out   struct_bytes is set by the caller. written_bytes, thread_count and seconds are 0
+ * Status: INVALID_ARGUMENT.
+ * On failure *result_out is not written.
+ * Threads: any, at any time. */
+TANDEM_API tandem_status tandem_files_reader_query(tandem_files_reader *reader, tandem_files_result *result_out);
+
 /* Closes the files; NULL is fine.
  * Threads: no other call with this reader at the same time or later. */
 TANDEM_API void tandem_files_reader_destroy(tandem_files_reader *reader);

@@ -3,6 +3,7 @@
 
 #include "tandem/device.h"
 #include "tandem/files.h"
+#include "tandem/mpi.h"
 #include "tandem/storage.h"
 #include "tandem/tools.h"
 
@@ -36,6 +37,11 @@ ASSERT_STATIC(TANDEM_STORAGE_RAID0 == 0 && TANDEM_STORAGE_STANDARD == 1 && TANDE
               "strategies are pinned");
 ASSERT_STATIC(offsetof(tandem_simulate_options, struct_bytes) == 0, "options start with their size");
 ASSERT_STATIC(offsetof(tandem_simulate_result, struct_bytes) == 0, "results start with their size");
+ASSERT_STATIC(offsetof(tandem_mpi_protect_options, struct_bytes) == 0, "options start with their size");
+ASSERT_STATIC(offsetof(tandem_mpi_protect_result, struct_bytes) == 0, "results start with their size");
+ASSERT_STATIC(offsetof(tandem_mpi_recover_options, struct_bytes) == 0, "options start with their size");
+ASSERT_STATIC(offsetof(tandem_mpi_recover_result, struct_bytes) == 0, "results start with their size");
+ASSERT_STATIC(offsetof(tandem_mpi_work, struct_bytes) == 0, "results start with their size");
 ASSERT_STATIC(offsetof(tandem_autotune_progress, struct_bytes) == 0, "what callbacks get starts with its size");
 
 ASSERT_STATIC(offsetof(tandem_device_memory_info, struct_bytes) == 0, "results start with their size");

@@ -78,6 +78,19 @@ class Command(unittest.TestCase):
         self.assertEqual(len(done.stderr.splitlines()), 1)
         self.assertFalse(os.path.exists(self.output))
 
+    def test_a_set_gets_the_id_that_is_asked_for(self):
+        set_id = "00112233445566778899aAbBcCdDeEfF"
+        report = json.loads(self.encode("--json", "--set-id", set_id).stdout)
+        self.assertEqual(report["set_id"], set_id.lower())
+        before = self.read(self.shard(13))
+        again = self.path("again")
+        self.ok("encode", self.source, "-k", 10, "-m", 4, "-o", again, "--set-id", set_id)
+        self.assertEqual(self.read(os.path.join(again, "source.bin.013.tandem")), before)
+        for bad in ("", "12", set_id + "0", set_id[:-1] + "g"):
+            done = self.ok("encode", self.source, "-k", 2, "-m", 1, "-o", self.path("bad"), "--set-id", bad,
+                           status=2 if bad else 0)
+            self.assertEqual(b"32 hexadecimal digits" in done.stderr, bool(bad))
+
     def test_a_device_codes_while_others_read_and_write(self):
         devices = json.loads(self.ok("devices", "--json").stdout)
         if "opencl:0:0" not in json.dumps(devices):

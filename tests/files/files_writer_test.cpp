@@ -485,6 +485,68 @@ TEST_F(SetWriterTest, RangesOfDamagedSetsAreTheContent) {
 }
 
 // Bytes of intact blocks can be read even where the set as a whole is lost.
+TEST_F(SetWriterTest, ReadersShareADecodeAndItsDigest) {
+  const std::vector<char> content = paint(7 * kStripe + 13);
+  fs::create_directory(shards_);
+  for (const auto &[name, bytes] : encoded(content))
+    if (name != "source.001.tandem") spill(shards_ / name, bytes);
+  const std::string folder = shards_.string();
+  const char *path = folder.c_str();
+  tandem_files_search *search = nullptr;
+  ASSERT_EQ(tandem_files_search_create(&path, 1, &search), TANDEM_OK);
+  tandem_files_reader *readers[2] = {};
+  for (tandem_files_reader *&reader : readers)
+    ASSERT_EQ(tandem_files_reader_create(context_, search, nullptr, &reader), TANDEM_OK);
+  tandem_files_search_destroy(search);
+
+  std::vector<char> found(content.size());
+  std::vector<std::vector<std::uint8_t>> hashes;
+  const Part parts[] = {{0, 3}, {3, 1}, {4, 4}};
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::size_t from = parts[i].first * kStripe,
+                      bytes = std::min(parts[i].count * kStripe, content.size() - from);
+    hashes.emplace_back(parts[i].count * kK * 16);
+    ASSERT_EQ(tandem_files_reader_read_stripes(readers[i % 2], parts[i].first, parts[i].count, found.data() + from,
+                                               bytes, hashes[i].data()),
+              TANDEM_OK)
+        << tandem_last_error_message();
+  }
+  EXPECT_EQ(found, content);
+  const auto add = [&](std::size_t i, std::size_t hash_bytes) {
+    return tandem_files_reader_add(readers[0], parts[i].first, parts[i].count, hashes[i].data(), hash_bytes);
+  };
+  EXPECT_EQ(add(2, hashes[2].size()), TANDEM_OK);
+  EXPECT_EQ(add(0, hashes[0].size() - 16), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(add(0, hashes[0].size()), TANDEM_OK);
+  EXPECT_EQ(add(0, hashes[0].size()), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(tandem_files_reader_check(readers[0]), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(tandem_last_error_message()).find("1 of 8 stripes"), std::string::npos)
+      << tandem_last_error_message();
+  hashes[1][5] ^= 1;
+  EXPECT_EQ(add(1, hashes[1].size()), TANDEM_OK);
+  EXPECT_EQ(tandem_files_reader_check(readers[0]), TANDEM_ERROR_DAMAGED);
+  hashes[1][5] ^= 1;
+  for (std::size_t i = 0; i < 3; ++i)
+    EXPECT_EQ(tandem_files_reader_add(readers[1], parts[i].first, parts[i].count, hashes[i].data(), hashes[i].size()),
+              TANDEM_OK);
+  EXPECT_EQ(tandem_files_reader_check(readers[1]), TANDEM_OK);
+
+  tandem_files_result result = {};
+  result.struct_bytes = sizeof result;
+  ASSERT_EQ(tandem_files_reader_query(readers[1], &result), TANDEM_OK);
+  EXPECT_EQ(result.stripe_count, 8u);
+  EXPECT_EQ(result.rebuilt_block_count, 1u);  // it has read stripe 3, whose block of shard 1 is gone
+  EXPECT_EQ(result.shards_read, kK);
+  std::vector<char> rest(kStripe);
+  EXPECT_EQ(tandem_files_reader_read_stripes(readers[0], 8, 1, rest.data(), kStripe, nullptr),
+            TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(tandem_files_reader_read_stripes(readers[0], 0, 1, rest.data(), kStripe - 1, nullptr),
+            TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(tandem_files_reader_read_stripes(nullptr, 0, 1, rest.data(), kStripe, nullptr),
+            TANDEM_ERROR_INVALID_ARGUMENT);
+  for (tandem_files_reader *reader : readers) tandem_files_reader_destroy(reader);
+}
+
 TEST_F(SetWriterTest, ARangeThatIsLostIsNamedAndOthersAreRead) {
   const std::vector<char> content = paint(10 * kStripe, 14);
   encode(content, kK, kM, kBlock);

@@ -1,0 +1,107 @@
+#include "cli/program.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <new>
+
+namespace tandem::cli {
+namespace {
+
+constexpr const char *kFooter =
+    "Exit status: 0 done, 1 damage found but recoverable (verify, repair --dry-run), 2 wrong usage, 3 input or output "
+    "failed,\n"
+    "4 not recoverable, 130 interrupted.";
+
+// `--` ends our own options, and may as well be a word of the command that is to be started; CLI11 cannot tell. What
+// follows it is set aside. Returns how many of `argv` are left.
+int set_words_after_dashes_aside(int argc, char **argv, Invocation &invocation) {
+  if (argc < 2 || argv[1] != std::string_view("isal-env")) return argc;
+  char **const end = argv + argc;
+  char **const dashes = std::find(argv + 2, end, std::string_view("--"));
+  if (dashes != end) invocation.words_after_dashes.emplace(dashes + 1, end);
+  return static_cast<int>(dashes - argv);
+}
+
+// Descriptors 0 to 2 that are closed would become those of the first files that are opened, and be written to as
+// standard output. The other direction makes their use fail, as before; a command that is started gets none.
+void open_standard_descriptors() {
+  for (int descriptor = 0; descriptor <= STDERR_FILENO; ++descriptor)
+    if (fcntl(descriptor, F_GETFD) < 0)
+      open("/dev/null", (descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
+}
+
+// Numbers are decimal: CLI11 reads 010 as 8, and lets -1 wrap around where it stands for a size.
+std::string make_decimal(std::string &text) {
+  const std::size_t end = std::min(text.find_first_not_of("0123456789"), text.size());
+  if (end == 0 || std::string_view("xX").find(text.c_str()[end]) != std::string_view::npos)
+    return fmt::format("{} is not a whole number in decimal digits", text);
+  std::uint64_t value = 0;
+  if (std::from_chars(text.data(), text.data() + end, value).ec != std::errc())
+    return fmt::format("{} is too large a number", text);
+  text.erase(0, std::min(text.find_first_not_of('0'), end - 1));
+  return "";
+}
+
+void read_numbers_in_decimal(CLI::App &command) {
+  for (CLI::Option *option : command.get_options())
+    if (option->get_type_name().starts_with("UINT")) option->transform(CLI::Validator(make_decimal, "", "decimal"));
+  for (CLI::App *each : command.get_subcommands({})) read_numbers_in_decimal(*each);
+}
+
+Ending run(const Program &program, int argc, char **argv, Invocation &invocation, bool quiet,
+           const std::function<int(const std::string &)> &execute) {
+  CLI::App app(program.description, program.name);
+  app.set_version_flag("--version", tandem_version_string());
+  app.require_subcommand(1);
+  app.footer(kFooter);
+  app.get_formatter()->column_width(32);
+  for (const AddCommand add : program.commands) add(app, invocation);
+  read_numbers_in_decimal(app);
+  try {
+    app.parse(set_words_after_dashes_aside(argc, argv, invocation), argv);
+    return {execute(app.get_subcommands().front()->get_name()), ""};
+  } catch (const CLI::ConversionError &error) {
+    return {kExitWrongUsage, fmt::format("{} (not a number, or too large)", error.what())};
+  } catch (const CLI::ParseError &error) {
+    if (error.get_exit_code() == 0) return {quiet ? 0 : app.exit(error), ""};  // --help, --version
+    return {kExitWrongUsage, error.what()};
+  } catch (const Failure &failure) {
+    return {failure.exit_status, failure.message};
+  }
+}
+
+}  // namespace
+
+void prepare_process() {
+  open_standard_descriptors();
+  signal(SIGPIPE, SIG_IGN);  // a reader that went away is an I/O error with a message
+}
+
+Ending run_program(const Program &program, int argc, char **argv, Invocation &invocation, bool quiet,
+                   const std::function<int(const std::string &)> &execute) {
+  try {
+    return run(program, argc, argv, invocation, quiet, execute);
+  } catch (const std::exception &error) {
+    return {kExitInputOutput, error.what()};
+  }
+}
+
+int end_program(const Ending &ending) {
+  int status = ending.exit_status;
+  if (!ending.message.empty()) complain(ending.message);
+  // What was printed counts only if it arrived.
+  if (std::fflush(stdout) != 0 && status == 0) {
+    complain("cannot write standard output");
+    status = kExitInputOutput;
+  }
+  return status == 0 && standard_error_failed() ? kExitInputOutput : status;
+}
+
+}  // namespace tandem::cli

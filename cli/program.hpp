@@ -1,0 +1,34 @@
+// What the programs `tandem` and `tandem-mpi` have in common: from arguments to an exit status.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+
+#include "cli/commands.hpp"
+
+namespace tandem::cli {
+
+using AddCommand = void (*)(CLI::App &, Invocation &);
+
+struct Program {
+  const char *name, *description;
+  std::span<const AddCommand> commands;  // in the order of --help
+};
+
+// How a run ended: with what exit status, and the sentence for standard error, if there is one.
+struct Ending {
+  int exit_status;
+  std::string message;
+};
+
+// Before anything is opened or printed.
+void prepare_process();
+// Parses, and runs the command that was named by `execute`, which is told its name. Prints --help and --version unless
+// quiet.
+Ending run_program(const Program &program, int argc, char **argv, Invocation &invocation, bool quiet,
+                   const std::function<int(const std::string &name)> &execute);
+// Complains, and looks whether what was printed has arrived. Returns the exit status.
+int end_program(const Ending &ending);
+
+}  // namespace tandem::cli

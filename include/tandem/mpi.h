@@ -1,0 +1,188 @@
+/* mpi.h - shard sets and checkpoints across the ranks of an MPI program.
+ *
+ *     MPI_Init(&argc, &argv);
+ *     tandem_mpi_protect_options options = {.struct_bytes = sizeof options, .k = 6, .m = 2, .name = "step-100"};
+ *     options.files = &my_checkpoint;                    // node-local files of this rank, in /dev/shm say
+ *     options.file_count = 1;
+ *     options.folder = "/dev/shm/parity";
+ *     tandem_mpi_protect(MPI_Comm_c2f(MPI_COMM_WORLD), context, &options, NULL);
+ *
+ *     (a node is lost; in a new job:)
+ *     tandem_mpi_recover_options back = {.struct_bytes = sizeof back, .name = "step-100", .folder = "/dev/shm/parity"};
+ *     tandem_mpi_recover(MPI_Comm_c2f(MPI_COMM_WORLD), context, &back, NULL);
+ *
+ * The library is libtandem_mpi (tandem::mpi, tandem-mpi.pc). What holds everywhere:
+ *
+ *   communicator  As the integer that MPI_Comm_c2f gives, which Fortran and mpi4py (py2f) have too. So this header
+ * needs no mpi.h. Each call works on a duplicate of it. collective    Every rank of the communicator makes the same
+ * calls in the same order, with the same arguments where the comment does not say "of this rank". Different ones are
+ * refused on all ranks. errors        All ranks return the same status and have the same message, "rank 3: ...", that
+ * of the lowest rank that failed. MPI_Abort is never called. If MPI itself fails, ranks may differ. threads       MPI
+ * calls are made by the calling thread only: MPI_THREAD_FUNNELED is enough, and MPI_THREAD_SINGLE where MPI does not
+ * mind other threads that never call it. The context's threads code meanwhile. progress      options->progress and note
+ * are heard on every rank that gives one. One rank that answers "cancel" cancels the call for all.
+ */
+#ifndef TANDEM_MPI_H
+#define TANDEM_MPI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tandem/files.h"
+#include "tandem/tandem.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- agreement ----------------------------------------------------------------------------------- */
+
+/* Tells all ranks whether all of them are well. For a program that prepares something before a collective call.
+ *   communicator   MPI_Comm_c2f
+ *   status         of this rank; if it is not TANDEM_OK, tandem_last_error_message() says why
+ * Status: TANDEM_OK if every rank gives that, else the status of the lowest rank that does not, with its message.
+ * Threads: one at a time. */
+TANDEM_API tandem_status tandem_mpi_agree(int32_t communicator, tandem_status status);
+
+/* How many threads this rank should use, so that the ranks of a node share its cores: each core that several ranks may
+ * use (affinity) counts as a part for each of them.
+ *   thread_count_out   at least 1; may differ between ranks
+ * Status: INVALID_ARGUMENT.
+ * On failure *thread_count_out is not written.
+ * Threads: one at a time. */
+TANDEM_API tandem_status tandem_mpi_thread_count(int32_t communicator, uint32_t *thread_count_out);
+
+/* ---- shard sets ---------------------------------------------------------------------------------- */
+
+typedef struct tandem_mpi_work {
+  size_t struct_bytes; /* set by the caller: sizeof(tandem_mpi_work) */
+  uint32_t rank_count, node_count;
+  uint64_t read_bytes;                        /* by this rank */
+  uint64_t least_read_bytes, most_read_bytes; /* by a rank */
+} tandem_mpi_work;
+
+/* tandem_files_encode by all ranks: the same files, byte for byte, for every number of ranks. Rounds of stripes are
+ * read by collective MPI-IO; each rank codes its part of a round and writes it to all shard files. Rank 0 leads: the
+ * guarantees about a process that dies are those of files.h, whichever rank it is.
+ *   context      of this rank
+ *   options      as tandem_files_encode, but source_path must name a regular file, and thread_count is of this rank.
+ *                Source and folders are visible to all ranks. set_id NULL: rank 0 draws one
+ *   result_out   NULL, or as tandem_files_encode; bytes, coding_seconds and thread_count are sums over the ranks
+ *   work_out     NULL, or who did what
+ * Memory: one round's part of the content, 4 MiB or one stripe if that is more, beside what tandem_files_writer_write
+ *   takes. Rank 0 also holds the hashes of a round.
+ * Status: as tandem_files_encode; INVALID_ARGUMENT (no source_path; different arguments), IO (also: a folder or the
+ *   source that a rank does not see, or sees with another length).
+ * On failure what was made is removed.
+ * Threads: one call at a time with a communicator. */
+TANDEM_API tandem_status tandem_mpi_encode(int32_t communicator, tandem_context *context,
+                                           const tandem_files_encode_options *options, tandem_files_result *result_out,
+                                           tandem_mpi_work *work_out);
+
+/* tandem_files_decode by all ranks. Each checks and rebuilds its part of each round and writes it to the output; the
+ * output gets its name when all of it is written and the digest is right.
+ *   context      of this rank
+ *   paths        path_count files or folders, visible to all ranks, as tandem_files_search_create
+ *   options      as tandem_files_decode, but output_path must be given, and name a regular file or nothing.
+ *                thread_count is of this rank
+ *   result_out   NULL, or as tandem_files_decode; sums as tandem_mpi_encode, shards_read is the most of a rank
+ *   work_out     NULL, or who did what
+ * Memory: as tandem_mpi_encode.
+ * Status: as tandem_files_decode; INVALID_ARGUMENT (a stream; different arguments), IO (also: ranks that see different
+ *   sets).
+ * On failure what was made is removed.
+ * Threads: one call at a time with a communicator. */
+TANDEM_API tandem_status tandem_mpi_decode(int32_t communicator, tandem_context *context, const char *const *paths,
+                                           size_t path_count, const tandem_files_decode_options *options,
+                                           tandem_files_result *result_out, tandem_mpi_work *work_out);
+
+/* ---- what ranks hold ----------------------------------------------------------------------------- */
+
+typedef struct tandem_mpi_protect_options {
+  size_t struct_bytes;      /* sizeof(tandem_mpi_protect_options) */
+  uint32_t k, m;            /* a group is k + m ranks, each with data and parity; any m may be lost. k + 2m <= 256 */
+  int32_t matrix;           /* enum tandem_matrix_value, over GF(2^8), not TANDEM_MATRIX_CUSTOM */
+  int32_t no_sync;          /* non-zero: leave it to the operating system when bytes reach the disk */
+  const char *const *files; /* of this rank: regular files, protected as one sequence of bytes. May be none */
+  size_t file_count;
+  const char *folder;   /* of this rank: where its parity goes, made if missing; as safe as the files */
+  const char *name;     /* of what is protected, 1 to 128 bytes without '/': older parity of this name is replaced */
+  uint32_t piece_bytes; /* of one message, a multiple of 64 up to 64 MiB; 0 = 1 MiB */
+  uint32_t reserved;    /* 0 */
+} tandem_mpi_protect_options;
+
+typedef struct tandem_mpi_protect_result {
+  size_t struct_bytes; /* set by the caller: sizeof(tandem_mpi_protect_result) */
+  uint8_t set_id[16];
+  uint64_t sequence; /* 1, 2, ... of this name */
+  uint32_t group_count;
+  uint32_t most_on_a_node; /* ranks of one group on one node: losing a node can lose that many */
+  uint32_t group, member;  /* of this rank */
+  uint64_t segment_bytes;  /* of this rank's group: the longest rank's data / k, rounded up */
+  uint64_t data_bytes;     /* of this rank */
+  uint64_t sent_bytes;     /* by this rank, of data and parity: (k + m - 1) * segment_bytes */
+  uint64_t written_bytes;  /* by this rank */
+} tandem_mpi_protect_result;
+
+/* Protects the files of all ranks against the loss of any m ranks of a group, with their files and parity. Ranks of a
+ * group lie on different nodes as far as there are enough. Each rank's data are cut into k segments; parity rotates
+ * over the group: each rank holds m segments of parity, m/k of the data. docs/MPI.md has the layout. The files must not
+ * change meanwhile, nor afterwards while they are to be recovered: write each checkpoint to new files. Buffers in
+ * memory are protected if they are maps of files in /dev/shm; device buffers are written out first. context      of
+ * this rank options      see above; the size of the communicator is a multiple of k + m result_out   NULL, or see above
+ * Memory: (4k + 3m) * piece_bytes.
+ * Status: INVALID_ARGUMENT (also: a communicator smaller than k + m or no multiple of it; m = 0; different arguments),
+ *   UNSUPPORTED (matrix over GF(2^16)), NOT_MDS, TOO_LARGE, OUT_OF_MEMORY, IO (also: a file that changed), DEVICE.
+ * On failure the older parity of this name is as before. So it is, or the new one is complete, if a rank dies.
+ * Threads: one call at a time with a communicator; one job at a time with a name and folder. */
+TANDEM_API tandem_status tandem_mpi_protect(int32_t communicator, tandem_context *context,
+                                            const tandem_mpi_protect_options *options,
+                                            tandem_mpi_protect_result *result_out);
+
+/* Hears which file was restored, and of which rank of the job that protected it, on the rank that wrote it. */
+typedef void (*tandem_mpi_restored)(void *user, uint32_t rank, const char *path);
+
+typedef struct tandem_mpi_recover_options {
+  size_t struct_bytes;          /* sizeof(tandem_mpi_recover_options) */
+  const char *folder;           /* of this rank, as with protect; made if missing */
+  const char *name;             /* as with protect */
+  int32_t force;                /* non-zero: replace files that are not what was protected */
+  int32_t no_sync;              /* as with protect */
+  uint32_t piece_bytes;         /* as with protect */
+  uint32_t reserved;            /* 0 */
+  tandem_mpi_restored restored; /* NULL = none */
+  void *restored_user;
+} tandem_mpi_recover_options;
+
+typedef struct tandem_mpi_recover_result {
+  size_t struct_bytes; /* set by the caller: sizeof(tandem_mpi_recover_result) */
+  uint8_t set_id[16];
+  uint64_t sequence;
+  uint32_t k, m;
+  uint32_t group_count;
+  uint32_t lost_count;        /* ranks whose files were rebuilt, of all groups */
+  uint32_t lost_parity_count; /* ranks whose parity was rebuilt */
+  uint32_t reserved;
+  uint64_t read_bytes, sent_bytes, written_bytes; /* by this rank */
+} tandem_mpi_recover_result;
+
+/* Rebuilds, in a new job, files and parity of lost ranks: at the paths where they were, on the rank of the same number,
+ * or on another one if the job has fewer ranks or if another one sees what is left of them. The job may have fewer or
+ * more ranks than the one that protected, and run on other nodes. Every file is compared with its checksum before
+ * something is written. Of several generations the newest one that can be recovered is taken.
+ *   context      of this rank
+ *   result_out   NULL, or see above
+ * Memory: as tandem_mpi_protect, times the ranks of the old job that this rank stands for.
+ * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (no parity of this name, or more than m ranks of a group are lost; says
+ *   which), OUT_OF_MEMORY, IO (also: a file that is there and is not what was protected, without force), DEVICE,
+ *   DAMAGED (what was rebuilt has another checksum than before), UNSUPPORTED (parity of a newer version).
+ * On failure no file was replaced, or only by what was protected.
+ * Threads: as tandem_mpi_protect. */
+TANDEM_API tandem_status tandem_mpi_recover(int32_t communicator, tandem_context *context,
+                                            const tandem_mpi_recover_options *options,
+                                            tandem_mpi_recover_result *result_out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

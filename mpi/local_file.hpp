@@ -1,0 +1,70 @@
+// Files of one rank: opened, written in full, given their names.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace tandem::mpi {
+
+// "a/b/c": "a/b"; "c": ".".
+std::string folder_of(const std::string &path);
+std::string name_of(const std::string &path);
+
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int number) noexcept : number_(number) {}
+  Descriptor(Descriptor &&other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor &operator=(Descriptor &&other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Descriptor();
+  int get() const noexcept { return number_; }
+  explicit operator bool() const noexcept { return number_ >= 0; }
+
+ private:
+  int number_ = -1;
+};
+
+// All of it, or a throw. read_at: false where the file ends before.
+void write_at(int descriptor, const std::string &path, std::span<const std::byte> bytes, std::uint64_t offset);
+bool read_at(int descriptor, const std::string &path, std::span<std::byte> bytes, std::uint64_t offset);
+
+void sync_file(int descriptor, const std::string &path);
+void sync_folder(const std::string &folder);
+
+// A temporary beside the file that it becomes. Goes away with the object unless it was renamed.
+class PendingFile {
+ public:
+  PendingFile() = default;
+  // Makes the file. Throws where it exists. mode: permission bits; more than 0777: 0666 less the process' umask.
+  PendingFile(std::string folder, std::string temporary_name, std::uint32_t mode);
+  PendingFile(PendingFile &&other) noexcept;
+  PendingFile &operator=(PendingFile &&other) noexcept;
+  ~PendingFile();
+
+  int descriptor() const { return descriptor_.get(); }
+  const std::string &path() const { return path_; }
+  void lock();  // as FORMAT.md, section 8: nobody cleans it up while it is locked
+  // replace: an existing file goes. Syncs the folder unless no_sync.
+  void rename(const std::string &name, bool replace, bool no_sync);
+
+ private:
+  std::string folder_, path_;
+  Descriptor descriptor_;
+};
+
+// Waits for the lock (flock) of a folder, that long; throws then. Folders that cannot be locked count as locked.
+class FolderLock {
+ public:
+  FolderLock(const std::string &folder, std::uint32_t seconds);
+
+ private:
+  Descriptor descriptor_;
+};
+
+}  // namespace tandem::mpi

@@ -1,0 +1,265 @@
+#include "mpi/protect.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <tuple>
+
+#include "mpi/cells.hpp"
+#include "mpi/error.hpp"
+#include "mpi/structs.hpp"
+
+namespace tandem::mpi {
+namespace {
+
+constexpr std::uint32_t kPieceBytes = 1u << 20, kMostPieceBytes = 64u << 20;
+
+// Which rank is which member of which group.
+struct Groups {
+  std::uint32_t count = 0, group = 0, member = 0;  // the last two: of this rank
+  std::uint32_t most_on_a_node = 0;
+};
+
+// First one rank of each node, then a second one of each, ...: those that follow each other lie on different nodes, and
+// are a group.
+Groups make_groups(const World &world, const Layout &layout) {
+  using Key = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;  // number in the node, the node, rank
+  const World node = world.node();
+  const std::uint64_t node_number = node.least(static_cast<std::uint64_t>(world.rank()));
+  const std::array<std::uint64_t, 2> mine = {static_cast<std::uint64_t>(node.rank()), node_number};
+  const std::vector<std::string> all = world.all_gather({reinterpret_cast<const char *>(mine.data()), sizeof mine});
+  std::vector<Key> order;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    std::array<std::uint64_t, 2> theirs;
+    std::memcpy(theirs.data(), all[rank].data(), sizeof theirs);
+    order.emplace_back(theirs[0], theirs[1], rank);
+  }
+  std::sort(order.begin(), order.end());
+  Groups groups;
+  groups.count = static_cast<std::uint32_t>(order.size() / layout.size());
+  for (std::size_t begin = 0; begin < order.size(); begin += layout.size())
+    for (std::size_t i = begin; i < begin + layout.size(); ++i) {
+      const auto [number, node_of, rank] = order[i];
+      const auto on_node = std::count_if(order.begin() + static_cast<std::ptrdiff_t>(begin),
+                                         order.begin() + static_cast<std::ptrdiff_t>(begin + layout.size()),
+                                         [&](const Key &key) { return std::get<1>(key) == node_of; });
+      groups.most_on_a_node = std::max(groups.most_on_a_node, static_cast<std::uint32_t>(on_node));
+      if (rank != static_cast<std::uint64_t>(world.rank())) continue;
+      groups.group = static_cast<std::uint32_t>(begin / layout.size());
+      groups.member = static_cast<std::uint32_t>(i - begin);
+    }
+  return groups;
+}
+
+// The files of this rank, open, and what they were like at the beginning.
+class OwnFiles {
+ public:
+  // Throws on this rank alone.
+  explicit OwnFiles(const tandem_mpi_protect_options &options) {
+    if (options.files == nullptr && options.file_count != 0)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("files is NULL, but there are to be {}", options.file_count));
+    std::vector<DataFile> files;
+    std::vector<Descriptor> descriptors;
+    std::uint64_t total = 0;
+    for (std::size_t i = 0; i < options.file_count; ++i) {
+      if (options.files[i] == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("files[{}] is NULL", i));
+      const std::string path = std::filesystem::absolute(options.files[i]).string();
+      Descriptor descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+      struct stat status;
+      if (!descriptor) fail_io("open", path, errno);
+      if (fstat(descriptor.get(), &status) != 0) fail_io("look at", path, errno);
+      if (!S_ISREG(status.st_mode)) fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is no regular file", path));
+      const auto bytes = static_cast<std::uint64_t>(status.st_size);
+      constexpr std::uint64_t kMost = INT64_MAX / 2;  // offsets of segments stay in range
+      if (bytes > kMost - total) fail(TANDEM_ERROR_TOO_LARGE, fmt::format("the files have more than {} bytes", kMost));
+      total += bytes;
+      files.push_back({path, bytes, status.st_mode & 0777u});
+      paths_.push_back(path);
+      statuses_.push_back(status);
+      descriptors.push_back(std::move(descriptor));
+    }
+    row_ = FileRow(std::move(files));
+    for (std::size_t i = 0; i < descriptors.size(); ++i) row_.set_descriptor(i, std::move(descriptors[i]));
+  }
+
+  FileRow take() { return std::move(row_); }
+  const FileRow &row() const { return row_; }
+
+  void check_same() const {
+    const auto same = [](const timespec &a, const timespec &b) {
+      return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+    };
+    for (std::size_t i = 0; i < statuses_.size(); ++i) {
+      const std::string &path = paths_[i];
+      const struct stat &before = statuses_[i];
+      struct stat now;
+      if (stat(path.c_str(), &now) != 0) fail_io("look at", path, errno);
+      if (now.st_size != before.st_size || now.st_ino != before.st_ino || now.st_dev != before.st_dev ||
+          !same(now.st_mtim, before.st_mtim) || !same(now.st_ctim, before.st_ctim))
+        fail(TANDEM_ERROR_IO, fmt::format("{} changed while it was read: it had {} bytes and has {}", path,
+                                          before.st_size, now.st_size));
+    }
+  }
+
+ private:
+  FileRow row_;
+  std::vector<std::string> paths_;
+  std::vector<struct stat> statuses_;
+};
+
+// What an older job left of its own unfinished parity, and the highest sequence of this name here.
+std::uint64_t clean_up(const std::string &folder, const std::string &name, std::uint32_t rank) {
+  std::uint64_t sequence = 0;
+  for (const FoundFile &found : find_protections(folder, name)) {
+    if (found.pending) {
+      if (found.rank == rank) unlink(found.path.c_str());
+      continue;
+    }
+    try {
+      sequence = std::max(sequence, read_protection(found.path).sequence);
+    } catch (const Error &error) {
+      // A damaged file has no say. One of a newer version might be replaced by an older one.
+      if (error.status() == TANDEM_ERROR_UNSUPPORTED) throw;
+    }
+  }
+  return sequence;
+}
+
+}  // namespace
+
+tandem_mpi_protect_result protect(const World &world, tandem_context *context,
+                                  const tandem_mpi_protect_options *given) {
+  tandem_mpi_protect_options options = {};
+  Layout layout;
+  world.together([&] {
+    if (context == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "context is NULL");
+    options = read_options(given, "tandem_mpi_protect_options");
+    if (options.k == 0) fail(TANDEM_ERROR_INVALID_ARGUMENT, "k is 0");
+    if (options.m == 0) fail(TANDEM_ERROR_INVALID_ARGUMENT, "m is 0: that protects nothing");
+    const std::uint64_t members = std::uint64_t{options.k} + options.m,
+                        ranks = static_cast<std::uint64_t>(world.size());
+    if (members > ranks)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           fmt::format("a group of k + m has {} ranks, and the communicator has {}", members, ranks));
+    if (ranks % members != 0)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           fmt::format("the communicator has {} ranks, which is no multiple of k + m = {}", ranks, members));
+    layout = {options.k, options.m};
+    check_matrix(layout, options.matrix);
+    check_protection_name(options.name);
+    if (options.folder == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "folder is NULL");
+    if (options.piece_bytes % 64 != 0 || options.piece_bytes > kMostPieceBytes)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("piece_bytes is {}; multiples of 64 up to {} are possible",
+                                                      options.piece_bytes, kMostPieceBytes));
+    if (options.piece_bytes == 0) options.piece_bytes = kPieceBytes;
+  });
+  world.require_equal({{"k", std::to_string(options.k)},
+                       {"m", std::to_string(options.m)},
+                       {"matrix", std::to_string(options.matrix)},
+                       {"name", options.name},
+                       {"no_sync", std::to_string(options.no_sync != 0)},
+                       {"piece_bytes", std::to_string(options.piece_bytes)}});
+  const bool no_sync = options.no_sync != 0;
+  const std::string folder = options.folder, name = options.name;
+  const auto rank = static_cast<std::uint32_t>(world.rank());
+  const Groups groups = make_groups(world, layout);
+
+  Protection ours;
+  std::optional<OwnFiles> files;
+  std::uint64_t sequence = 0;
+  world.together([&] {
+    files.emplace(options);
+    make_folders(folder);
+    sequence = clean_up(folder, name, rank);
+    if (world.leads() && getentropy(ours.set_id.data(), ours.set_id.size()) != 0) fail_io("draw", "a set id", errno);
+  });
+  world.broadcast(ours.set_id.data(), ours.set_id.size());
+  ours.sequence = world.most(sequence) + 1;
+  ours.layout = layout;
+  ours.matrix = options.matrix;
+  ours.group_count = groups.count;
+  ours.group = groups.group;
+  ours.member = groups.member;
+
+  const World group = world.split(static_cast<int>(groups.group), static_cast<int>(groups.member));
+  Member mine{rank, files->row().files(), std::vector<Hash>(layout.size(), Hash{})};
+  std::vector<std::string> members = group.all_gather(mine.serialized());
+  std::uint64_t longest = 0;
+  std::optional<Cells> cells;
+  PendingFile pending;
+  world.together([&] {
+    for (const std::string &member : members) {
+      ours.members.push_back(parse_member(member));
+      longest = std::max(longest, ours.members.back().data_bytes());
+    }
+    ours.segment_bytes = std::max<std::uint64_t>(longest / layout.k + (longest % layout.k != 0), 1);
+    cells.emplace(layout, groups.member, ours.segment_bytes, ours.serialized().size());
+    pending = PendingFile(folder, pending_protection_name(name, rank, ours.set_id), 0600);
+    cells->data = files->take();
+    cells->parity = pending.descriptor();
+    cells->parity_path = pending.path();
+  });
+
+  Exchange exchange{layout, options.matrix, options.piece_bytes, {}, {}, {}, {}};
+  // Groups work side by side, and each knows of itself alone.
+  exchange.segment_bytes = {ours.segment_bytes};
+  exchange.hosts.resize(1);
+  for (int i = 0; i < group.size(); ++i) exchange.hosts[0].push_back(i);
+  exchange.held[{0u, groups.member}] = &*cells;
+  for (std::uint32_t stripe = 0; stripe < layout.size(); ++stripe) {
+    StripeTask task{0, stripe, static_cast<int>(stripe), {}, {}};  // the rank of its first parity
+    for (std::uint32_t member = 0; member < layout.size(); ++member)
+      (layout.has_parity(member, stripe) ? task.outputs : task.inputs).push_back(member);
+    exchange.tasks.push_back(std::move(task));
+  }
+  std::uint64_t sent_bytes = 0;
+  const tandem_status exchanged = guarded([&] { sent_bytes = run(group, context, exchange); });
+  world.together([&] {
+    check(exchanged);
+    files->check_same();
+    mine.hashes = cells->hashes();
+  });
+  members = group.all_gather(mine.serialized());
+  std::string header;
+  world.together([&] {
+    for (std::size_t i = 0; i < members.size(); ++i) ours.members[i] = parse_member(members[i]);
+    header = ours.serialized();
+    write_at(pending.descriptor(), pending.path(), std::as_bytes(std::span(header)), 0);
+    if (!no_sync) sync_file(pending.descriptor(), pending.path());
+  });
+  // Every rank's parity is complete: now it gets its name, and only when all have it the older one goes.
+  const std::string final_name = protection_name(name, rank, ours.set_id);
+  try {
+    world.together([&] { pending.rename(final_name, false, no_sync); });
+  } catch (const Error &) {
+    unlink((folder + "/" + final_name).c_str());
+    throw;
+  }
+  world.together([&] {
+    for (const FoundFile &found : find_protections(folder, name))
+      if (!found.pending && found.set_id != ours.set_id) unlink(found.path.c_str());
+  });
+
+  auto result = sized<tandem_mpi_protect_result>();
+  std::memcpy(result.set_id, ours.set_id.data(), sizeof result.set_id);
+  result.sequence = ours.sequence;
+  result.group_count = groups.count;
+  result.most_on_a_node = groups.most_on_a_node;
+  result.group = groups.group;
+  result.member = groups.member;
+  result.segment_bytes = ours.segment_bytes;
+  result.data_bytes = mine.data_bytes();
+  result.sent_bytes = sent_bytes;
+  result.written_bytes = cells->written_bytes() + header.size();
+  return result;
+}
+
+}  // namespace tandem::mpi

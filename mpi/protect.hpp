@@ -1,0 +1,15 @@
+// Parity of what ranks hold, and its use.
+#pragma once
+
+#include "mpi/world.hpp"
+#include "tandem/mpi.h"
+
+namespace tandem::mpi {
+
+// Collective. Both take options as the caller gave them.
+tandem_mpi_protect_result protect(const World &world, tandem_context *context,
+                                  const tandem_mpi_protect_options *options);
+tandem_mpi_recover_result recover(const World &world, tandem_context *context,
+                                  const tandem_mpi_recover_options *options);
+
+}  // namespace tandem::mpi

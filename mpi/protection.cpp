@@ -1,0 +1,302 @@
+#include "mpi/protection.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <new>
+#include <optional>
+#include <string_view>
+#include <type_traits>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "mpi/error.hpp"
+
+namespace tandem::mpi {
+namespace {
+
+constexpr char kMagic[8] = {'\x89', 'T', 'N', 'D', 'P', '\r', '\n', '\x1a'};
+constexpr std::uint32_t kVersion = 1;
+constexpr std::size_t kHeaderUnit = 4096, kChecksumAt = 8, kCheckedFrom = 24, kMostHeaderBytes = std::size_t{256} << 20;
+constexpr std::uint32_t kMostMembers = 256;
+constexpr std::string_view kEnd = ".tandem-parity", kPendingEnd = ".tandem-parity-tmp";
+
+template <class Number>
+void put(std::string &to, Number value) {
+  for (std::size_t i = 0; i < sizeof value; ++i)
+    to += static_cast<char>(static_cast<std::make_unsigned_t<Number>>(value) >> (8 * i) & 0xFF);
+}
+
+// Reads what put() wrote; throws DAMAGED where it ends too early.
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : left_(bytes) {}
+  template <class Number>
+  Number get() {
+    const std::string_view bytes = take(sizeof(Number));
+    std::make_unsigned_t<Number> value = 0;
+    for (std::size_t i = 0; i < sizeof value; ++i)
+      value = static_cast<std::make_unsigned_t<Number>>(
+          value | static_cast<std::make_unsigned_t<Number>>(static_cast<unsigned char>(bytes[i])) << (8 * i));
+    return static_cast<Number>(value);
+  }
+  std::string_view take(std::uint64_t count) {
+    if (count > left_.size()) fail(TANDEM_ERROR_DAMAGED, "a parity file's header ends too early");
+    const std::string_view bytes = left_.substr(0, static_cast<std::size_t>(count));
+    left_.remove_prefix(bytes.size());
+    return bytes;
+  }
+
+ private:
+  std::string_view left_;
+};
+
+Member read_member(Reader &from) {
+  Member member;
+  member.rank = from.get<std::uint32_t>();
+  const auto file_count = from.get<std::uint32_t>(), hash_count = from.get<std::uint32_t>();
+  for (std::uint32_t i = 0; i < file_count; ++i) {
+    DataFile file;
+    file.bytes = from.get<std::uint64_t>();
+    file.mode = from.get<std::uint32_t>();
+    file.path = from.take(from.get<std::uint32_t>());
+    if (file.path.empty() || file.path.find('\0') != std::string::npos || file.bytes > INT64_MAX)
+      fail(TANDEM_ERROR_DAMAGED, "a parity file's header has an impossible file");
+    member.files.push_back(std::move(file));
+  }
+  for (std::uint32_t i = 0; i < hash_count; ++i) {
+    Hash hash;
+    std::memcpy(hash.data(), from.take(hash.size()).data(), hash.size());
+    member.hashes.push_back(hash);
+  }
+  return member;
+}
+
+Hash hash_of(std::string_view bytes) {
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, XXH3_128bits(bytes.data(), bytes.size()));
+  Hash hash;
+  std::memcpy(hash.data(), canonical.digest, hash.size());
+  return hash;
+}
+
+std::optional<SetId> parse_id(std::string_view text) {
+  SetId id;
+  if (text.size() != 2 * id.size()) return {};
+  for (std::size_t i = 0; i < id.size(); ++i) {
+    const char *const at = text.data() + 2 * i;
+    if (const auto [end, problem] = std::from_chars(at, at + 2, id[i], 16); problem != std::errc() || end != at + 2)
+      return {};
+  }
+  return hexadecimal(id) == text ? std::optional(id) : std::nullopt;
+}
+
+}  // namespace
+
+std::string hexadecimal(const SetId &id) {
+  std::string text;
+  for (const std::uint8_t byte : id) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+Hasher::Hasher() : state_(XXH3_createState()) {
+  if (state_ == nullptr) throw std::bad_alloc();
+  XXH3_128bits_reset(static_cast<XXH3_state_t *>(state_));
+}
+
+Hasher::~Hasher() { XXH3_freeState(static_cast<XXH3_state_t *>(state_)); }
+
+void Hasher::add(std::span<const std::byte> bytes) {
+  XXH3_128bits_update(static_cast<XXH3_state_t *>(state_), bytes.data(), bytes.size());
+}
+
+Hash Hasher::value() const {
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(static_cast<const XXH3_state_t *>(state_)));
+  Hash hash;
+  std::memcpy(hash.data(), canonical.digest, hash.size());
+  return hash;
+}
+
+std::uint32_t Layout::segment_of(std::uint32_t member, std::uint32_t stripe) const {
+  std::uint32_t before = 0;
+  for (std::uint32_t i = 0; i < stripe; ++i) before += has_parity(member, i) ? 0 : 1;
+  return before;
+}
+
+std::uint32_t Layout::place_of(std::uint32_t member, std::uint32_t stripe) const {
+  if (has_parity(member, stripe)) return k + parity_of(member, stripe);
+  std::uint32_t before = 0;
+  for (std::uint32_t i = 0; i < member; ++i) before += has_parity(i, stripe) ? 0 : 1;
+  return before;
+}
+
+std::uint64_t Member::data_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const DataFile &file : files) bytes += file.bytes;
+  return bytes;
+}
+
+std::string Member::serialized() const {
+  std::string bytes;
+  put(bytes, rank);
+  put(bytes, static_cast<std::uint32_t>(files.size()));
+  put(bytes, static_cast<std::uint32_t>(hashes.size()));
+  for (const DataFile &file : files) {
+    put(bytes, file.bytes);
+    put(bytes, file.mode);
+    put(bytes, static_cast<std::uint32_t>(file.path.size()));
+    bytes += file.path;
+  }
+  for (const Hash &hash : hashes) bytes.append(reinterpret_cast<const char *>(hash.data()), hash.size());
+  return bytes;
+}
+
+Member parse_member(const std::string &bytes) {
+  Reader reader(bytes);
+  return read_member(reader);
+}
+
+std::string Protection::serialized() const {
+  std::string bytes(kMagic, sizeof kMagic);
+  bytes.append(kCheckedFrom - kChecksumAt, '\0');
+  put(bytes, kVersion);
+  const std::size_t length_at = bytes.size();
+  put(bytes, std::uint32_t{0});
+  bytes.append(reinterpret_cast<const char *>(set_id.data()), set_id.size());
+  put(bytes, sequence);
+  for (const std::uint32_t number :
+       {layout.k, layout.m, static_cast<std::uint32_t>(matrix), group_count, group, member})
+    put(bytes, number);
+  put(bytes, segment_bytes);
+  for (const Member &each : members) bytes += each.serialized();
+  bytes.resize((bytes.size() + kHeaderUnit - 1) / kHeaderUnit * kHeaderUnit, '\0');
+  if (bytes.size() > kMostHeaderBytes)
+    fail(TANDEM_ERROR_TOO_LARGE,
+         fmt::format("the group's list of files takes {} bytes; at most {}", bytes.size(), kMostHeaderBytes));
+  std::string length;
+  put(length, static_cast<std::uint32_t>(bytes.size()));
+  bytes.replace(length_at, length.size(), length);
+  const Hash hash = hash_of(std::string_view(bytes).substr(kCheckedFrom));
+  std::memcpy(bytes.data() + kChecksumAt, hash.data(), hash.size());
+  return bytes;
+}
+
+Protection read_protection(const std::string &path) {
+  const Descriptor descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!descriptor) fail_io("open", path, errno);
+  std::string bytes(kHeaderUnit, '\0');
+  const auto read = [&](std::size_t from) {
+    const auto part = std::as_writable_bytes(std::span(bytes)).subspan(from);
+    if (!read_at(descriptor.get(), path, part, from)) fail(TANDEM_ERROR_DAMAGED, fmt::format("{} is truncated", path));
+  };
+  read(0);
+  if (bytes.compare(0, sizeof kMagic, kMagic, sizeof kMagic) != 0)
+    fail(TANDEM_ERROR_DAMAGED, fmt::format("{} is no parity file", path));
+  Reader lengths(std::string_view(bytes).substr(kCheckedFrom));
+  const auto version = lengths.get<std::uint32_t>();
+  if (version != kVersion)
+    fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("{} has version {}; this library reads {}", path, version, kVersion));
+  const std::size_t header_bytes = lengths.get<std::uint32_t>();
+  if (header_bytes < kHeaderUnit || header_bytes % kHeaderUnit != 0 || header_bytes > kMostHeaderBytes)
+    fail(TANDEM_ERROR_DAMAGED, fmt::format("{} has a damaged header", path));
+  struct stat status;
+  if (fstat(descriptor.get(), &status) != 0) fail_io("look at", path, errno);
+  // It says where recover writes.
+  if (status.st_uid != geteuid()) fail(TANDEM_ERROR_DAMAGED, fmt::format("{} belongs to another user", path));
+  if (static_cast<std::uint64_t>(status.st_size) < header_bytes)
+    fail(TANDEM_ERROR_DAMAGED, fmt::format("{} is truncated", path));
+  bytes.resize(header_bytes);
+  if (header_bytes > kHeaderUnit) read(kHeaderUnit);
+  const Hash hash = hash_of(std::string_view(bytes).substr(kCheckedFrom));
+  if (std::memcmp(hash.data(), bytes.data() + kChecksumAt, hash.size()) != 0)
+    fail(TANDEM_ERROR_DAMAGED, fmt::format("{} has a damaged header", path));
+
+  Reader from(std::string_view(bytes).substr(kCheckedFrom + 8));
+  Protection found;
+  std::memcpy(found.set_id.data(), from.take(found.set_id.size()).data(), found.set_id.size());
+  found.sequence = from.get<std::uint64_t>();
+  found.layout.k = from.get<std::uint32_t>();
+  found.layout.m = from.get<std::uint32_t>();
+  found.matrix = static_cast<std::int32_t>(from.get<std::uint32_t>());
+  found.group_count = from.get<std::uint32_t>();
+  found.group = from.get<std::uint32_t>();
+  found.member = from.get<std::uint32_t>();
+  found.segment_bytes = from.get<std::uint64_t>();
+  const Layout &layout = found.layout;
+  const bool possible = layout.k >= 1 && layout.m >= 1 && layout.k <= kMostMembers && layout.m <= kMostMembers &&
+                        found.group < found.group_count && found.member < layout.size() && found.segment_bytes >= 1 &&
+                        found.segment_bytes <= INT64_MAX / kMostMembers;
+  for (std::uint32_t i = 0; possible && i < layout.size(); ++i) {
+    found.members.push_back(read_member(from));
+    if (found.members.back().hashes.size() != layout.size() ||
+        found.members.back().data_bytes() > layout.k * found.segment_bytes)
+      fail(TANDEM_ERROR_DAMAGED, fmt::format("{} has an impossible header", path));
+  }
+  if (!possible) fail(TANDEM_ERROR_DAMAGED, fmt::format("{} has an impossible header", path));
+  return found;
+}
+
+std::string protection_name(const std::string &name, std::uint32_t rank, const SetId &set_id) {
+  return fmt::format("{}.{:05}.{}{}", name, rank, hexadecimal(set_id), kEnd);
+}
+
+std::string pending_protection_name(const std::string &name, std::uint32_t rank, const SetId &set_id) {
+  return fmt::format(".{}.{:05}.{}{}", name, rank, hexadecimal(set_id), kPendingEnd);
+}
+
+std::vector<FoundFile> find_protections(const std::string &folder, const std::string &name) {
+  std::vector<FoundFile> found;
+  DIR *const listing = opendir(folder.c_str());
+  if (listing == nullptr) {
+    if (errno == ENOENT) return found;
+    fail_io("list", folder, errno);
+  }
+  const std::unique_ptr<DIR, int (*)(DIR *)> owner(listing, closedir);
+  while (const dirent *const entry = readdir(listing)) {
+    const std::string whole = entry->d_name;
+    std::string_view rest = whole;
+    const bool pending = rest.ends_with(kPendingEnd);
+    if (!pending && !rest.ends_with(kEnd)) continue;
+    rest.remove_suffix(pending ? kPendingEnd.size() : kEnd.size());
+    const std::string start = (pending ? "." : "") + name + ".";
+    if (!rest.starts_with(start)) continue;
+    rest.remove_prefix(start.size());
+    const std::size_t point = rest.find('.');
+    if (point == std::string_view::npos) continue;
+    std::uint32_t rank = 0;
+    const auto [end, problem] = std::from_chars(rest.data(), rest.data() + point, rank);
+    const std::optional<SetId> id = parse_id(rest.substr(point + 1));
+    if (problem != std::errc() || end != rest.data() + point || !id) continue;
+    if (whole != (pending ? pending_protection_name(name, rank, *id) : protection_name(name, rank, *id))) continue;
+    found.push_back({folder + "/" + whole, rank, *id, pending});
+  }
+  std::sort(found.begin(), found.end(), [](const FoundFile &a, const FoundFile &b) { return a.path < b.path; });
+  return found;
+}
+
+void check_protection_name(const char *name) {
+  constexpr std::size_t kMost = 128;
+  if (name == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "name is NULL");
+  const std::string_view text = name;
+  if (text.empty() || text.size() > kMost || text.find('/') != std::string_view::npos)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         fmt::format("\"{}\" cannot be a name: it is empty, has a / or more than {} bytes", text, kMost));
+}
+
+void make_folders(const std::string &folder) {
+  std::error_code problem;
+  std::filesystem::create_directories(folder, problem);
+  if (problem) fail_io("make the folder", folder, problem.value());
+}
+
+}  // namespace tandem::mpi

@@ -1,0 +1,97 @@
+// What protect leaves beside the data of each rank: docs/MPI.md has the layout of a group and the bytes of the file.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mpi/local_file.hpp"
+
+namespace tandem::mpi {
+
+using Hash = std::array<std::uint8_t, 16>;
+using SetId = std::array<std::uint8_t, 16>;
+std::string hexadecimal(const SetId &id);
+
+// XXH3-128 of bytes that come in pieces.
+class Hasher {
+ public:
+  Hasher();
+  ~Hasher();
+  Hasher(Hasher &&other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
+  Hasher &operator=(Hasher &&) = delete;
+  void add(std::span<const std::byte> bytes);
+  Hash value() const;
+
+ private:
+  void *state_;
+};
+
+// Who holds what in a group of k + m members. Stripe s, 0 .. k + m - 1, has its parity i on member s - i, and a segment
+// of each other member.
+struct Layout {
+  std::uint32_t k = 0, m = 0;
+
+  std::uint32_t size() const { return k + m; }
+  // The member's place in the stripe's parity; m or more: it has data there.
+  std::uint32_t parity_of(std::uint32_t member, std::uint32_t stripe) const {
+    return (stripe + size() - member) % size();
+  }
+  bool has_parity(std::uint32_t member, std::uint32_t stripe) const { return parity_of(member, stripe) < m; }
+  // Which of its k segments a member has in the stripe: the stripes where it has data count, in order.
+  std::uint32_t segment_of(std::uint32_t member, std::uint32_t stripe) const;
+  // The place of a member's cell among the stripe's k data columns, then its m parities.
+  std::uint32_t place_of(std::uint32_t member, std::uint32_t stripe) const;
+};
+
+struct DataFile {
+  std::string path;
+  std::uint64_t bytes = 0;
+  std::uint32_t mode = 0;
+};
+
+struct Member {
+  std::uint32_t rank = 0;  // of the job that protected
+  std::vector<DataFile> files;
+  std::vector<Hash> hashes;  // of the cells, by stripe
+  std::uint64_t data_bytes() const;
+  std::string serialized() const;
+};
+Member parse_member(const std::string &bytes);
+
+// The file's header.
+struct Protection {
+  SetId set_id = {};
+  std::uint64_t sequence = 0;
+  Layout layout;
+  std::int32_t matrix = 0;
+  std::uint32_t group_count = 0, group = 0, member = 0;
+  std::uint64_t segment_bytes = 0;
+  std::vector<Member> members;  // of the group
+
+  std::string serialized() const;  // a multiple of 4096 bytes
+  std::uint64_t file_bytes() const { return serialized().size() + layout.m * segment_bytes; }
+};
+// Throws DAMAGED (no intact header) or UNSUPPORTED (another version).
+Protection read_protection(const std::string &path);
+
+// "NAME.00003.SETID.tandem-parity".
+std::string protection_name(const std::string &name, std::uint32_t rank, const SetId &set_id);
+std::string pending_protection_name(const std::string &name, std::uint32_t rank, const SetId &set_id);
+struct FoundFile {
+  std::string path;
+  std::uint32_t rank;
+  SetId set_id;
+  bool pending;
+};
+// Files of this name in a folder, which may be missing.
+std::vector<FoundFile> find_protections(const std::string &folder, const std::string &name);
+// Throws INVALID_ARGUMENT.
+void check_protection_name(const char *name);
+// Makes a folder and those above it.
+void make_folders(const std::string &folder);
+
+}  // namespace tandem::mpi

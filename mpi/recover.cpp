@@ -1,0 +1,483 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+
+#include "mpi/cells.hpp"
+#include "mpi/error.hpp"
+#include "mpi/protect.hpp"
+#include "mpi/structs.hpp"
+
+namespace tandem::mpi {
+namespace {
+
+constexpr std::uint32_t kPieceBytes = 1u << 20, kMostPieceBytes = 64u << 20;
+
+struct Seen {  // a parity file with an intact header, as a rank tells the others of it
+  SetId set_id;
+  std::uint64_t sequence, segment_bytes;
+  Layout layout;
+  std::int32_t matrix;
+  std::uint32_t group_count, group, member, rank;
+};
+
+// A generation of the protected data, as all ranks know it from the headers that are left.
+struct Generation {
+  Seen any;                                                                     // what its headers agree on
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<int>> seen_by;  // group and member: ranks
+};
+
+std::string bytes_of(const std::vector<Seen> &list) {
+  return {reinterpret_cast<const char *>(list.data()), list.size() * sizeof(Seen)};
+}
+
+std::vector<Seen> seen_from(const std::string &bytes) {
+  std::vector<Seen> list(bytes.size() / sizeof(Seen));
+  if (!list.empty()) std::memcpy(list.data(), bytes.data(), list.size() * sizeof(Seen));
+  return list;
+}
+
+// What this rank sees. Damaged headers are as good as none.
+std::vector<Seen> look(const std::string &folder, const std::string &name,
+                       std::map<SetId, std::vector<Protection>> *found) {
+  std::vector<Seen> list;
+  for (const FoundFile &file : find_protections(folder, name)) {
+    if (file.pending) continue;
+    try {
+      Protection header = read_protection(file.path);
+      const Member &member = header.members[header.member];
+      if (header.set_id != file.set_id || member.rank != file.rank) continue;
+      Seen seen{};
+      seen.set_id = header.set_id;
+      seen.sequence = header.sequence;
+      seen.segment_bytes = header.segment_bytes;
+      seen.layout = header.layout;
+      seen.matrix = header.matrix;
+      seen.group_count = header.group_count;
+      seen.group = header.group;
+      seen.member = header.member;
+      seen.rank = member.rank;
+      list.push_back(seen);
+      (*found)[header.set_id].push_back(std::move(header));
+    } catch (const Error &error) {
+      if (error.status() != TANDEM_ERROR_DAMAGED && error.status() != TANDEM_ERROR_IO) throw;
+    }
+  }
+  return list;
+}
+
+// Newest first.
+std::vector<Generation> generations_of(const std::vector<std::string> &all) {
+  std::map<SetId, Generation> by_id;
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    for (const Seen &seen : seen_from(all[rank])) {
+      Generation &generation = by_id.try_emplace(seen.set_id, Generation{seen, {}}).first->second;
+      generation.seen_by[{seen.group, seen.member}].push_back(static_cast<int>(rank));
+    }
+  std::vector<Generation> list;
+  for (auto &[id, generation] : by_id) list.push_back(std::move(generation));
+  std::stable_sort(list.begin(), list.end(),
+                   [](const Generation &a, const Generation &b) { return a.any.sequence > b.any.sequence; });
+  return list;
+}
+
+std::string group_name(std::uint32_t group, std::uint32_t count) { return fmt::format("group {} of {}", group, count); }
+
+// A member that this rank stands for, with what is left of it.
+struct Resident {
+  std::uint32_t group, member;
+  bool has_parity = false, has_data = false;
+  std::unique_ptr<Cells> cells;
+  Descriptor parity;  // what is left of it
+  PendingFile new_parity;
+  std::vector<PendingFile> new_files;
+  std::vector<std::string> differing;  // files that are there and are not what was protected
+};
+
+class Recovery {
+ public:
+  Recovery(const World &world, const tandem_mpi_recover_options &options, const Generation &generation,
+           const std::vector<Protection> *own)
+      : world_(world), options_(options), generation_(generation), layout_(generation.any.layout) {
+    gather_headers(own);
+    choose_hosts();
+  }
+
+  // Reads what is left. Throws NOT_RECOVERABLE on all ranks.
+  void inspect() {
+    world_.together([&] {
+      for (Resident &resident : residents_) inspect(resident);
+    });
+    std::string mine;
+    for (const Resident &resident : residents_)
+      for (const std::uint32_t number :
+           {resident.group, resident.member, std::uint32_t{resident.has_data}, std::uint32_t{resident.has_parity}})
+        mine.append(reinterpret_cast<const char *>(&number), sizeof number);
+    good_.assign(headers_.size(), std::vector<Good>(layout_.size()));
+    for (const std::string &theirs : world_.all_gather(mine))
+      for (std::size_t at = 0; at + 4 * sizeof(std::uint32_t) <= theirs.size(); at += 4 * sizeof(std::uint32_t)) {
+        std::uint32_t numbers[4];
+        std::memcpy(numbers, theirs.data() + at, sizeof numbers);
+        good_[numbers[0]][numbers[1]] = {numbers[2] != 0, numbers[3] != 0};
+      }
+    world_.together([&] {
+      for (std::uint32_t group = 0; group < headers_.size(); ++group) check_enough(group);
+    });
+  }
+
+  tandem_mpi_recover_result rebuild(tandem_context *context) {
+    world_.together([&] {
+      for (Resident &resident : residents_) prepare(resident);
+    });
+    Exchange exchange{layout_, generation_.any.matrix, options_.piece_bytes, {}, hosts_, tasks(), {}};
+    for (const Protection &header : headers_) exchange.segment_bytes.push_back(header.segment_bytes);
+    for (const Resident &resident : residents_) exchange.held[{resident.group, resident.member}] = resident.cells.get();
+    const std::uint64_t sent_bytes = run(world_, context, exchange);
+    world_.together([&] {
+      for (Resident &resident : residents_) finish(resident);
+    });
+    world_.together([&] {
+      for (Resident &resident : residents_) give_names(resident);
+    });
+    return result(sent_bytes);
+  }
+
+ private:
+  struct Good {
+    bool data = false, parity = false;
+  };
+
+  bool no_sync() const { return options_.no_sync != 0; }
+  const Member &member_of(const Resident &resident) const { return headers_[resident.group].members[resident.member]; }
+
+  // Each group's list of files, from the lowest rank that has one.
+  void gather_headers(const std::vector<Protection> *own) {
+    headers_.resize(generation_.any.group_count);
+    std::map<std::uint32_t, int> tellers;
+    for (const auto &[place, ranks] : generation_.seen_by) {
+      const auto at = tellers.try_emplace(place.first, ranks.front()).first;
+      at->second = std::min(at->second, ranks.front());
+    }
+    world_.together([&] {
+      for (std::uint32_t group = 0; group < headers_.size(); ++group)
+        if (tellers.find(group) == tellers.end())
+          fail(TANDEM_ERROR_NOT_RECOVERABLE,
+               fmt::format("{}: no parity file of its {} ranks is left, {} are needed",
+                           group_name(group, generation_.any.group_count), layout_.size(), layout_.k));
+    });
+    std::string mine;
+    for (const auto &[group, teller] : tellers) {
+      if (teller != world_.rank() || own == nullptr) continue;
+      const auto header =
+          std::find_if(own->begin(), own->end(), [&](const Protection &each) { return each.group == group; });
+      append(mine, header->group);
+      append(mine, header->segment_bytes);
+      for (const Member &member : header->members) {
+        const std::string bytes = member.serialized();
+        append(mine, static_cast<std::uint64_t>(bytes.size()));
+        mine += bytes;
+      }
+    }
+    for (const std::string &theirs : world_.all_gather(mine))
+      for (std::size_t at = 0; at < theirs.size();) {
+        const auto group = take<std::uint32_t>(theirs, &at);
+        Protection &header = headers_[group];
+        header.set_id = generation_.any.set_id;
+        header.sequence = generation_.any.sequence;
+        header.layout = layout_;
+        header.matrix = generation_.any.matrix;
+        header.group_count = generation_.any.group_count;
+        header.group = group;
+        header.segment_bytes = take<std::uint64_t>(theirs, &at);
+        for (std::uint32_t i = 0; i < layout_.size(); ++i) {
+          const auto length = static_cast<std::size_t>(take<std::uint64_t>(theirs, &at));
+          header.members.push_back(parse_member(theirs.substr(at, length)));
+          at += length;
+        }
+      }
+  }
+
+  template <class Number>
+  static void append(std::string &to, Number number) {
+    to.append(reinterpret_cast<const char *>(&number), sizeof number);
+  }
+  template <class Number>
+  static Number take(const std::string &from, std::size_t *at) {
+    Number number;
+    std::memcpy(&number, from.data() + *at, sizeof number);
+    *at += sizeof number;
+    return number;
+  }
+
+  // Who sees a member's parity stands for it: the rank of the same number, or else the one with the fewest. A member
+  // that nobody sees goes to the rank of its number, as far as there is one.
+  void choose_hosts() {
+    std::vector<std::size_t> load(static_cast<std::size_t>(world_.size()), 0);
+    hosts_.assign(headers_.size(), std::vector<int>(layout_.size(), 0));
+    for (std::uint32_t group = 0; group < headers_.size(); ++group)
+      for (std::uint32_t member = 0; member < layout_.size(); ++member) {
+        const std::uint32_t number = headers_[group].members[member].rank;
+        const int own = static_cast<int>(number % static_cast<std::uint32_t>(world_.size()));
+        const auto seen = generation_.seen_by.find({group, member});
+        int host = own;
+        if (seen != generation_.seen_by.end() &&
+            std::find(seen->second.begin(), seen->second.end(), own) == seen->second.end())
+          host = *std::min_element(seen->second.begin(), seen->second.end(), [&](int a, int b) {
+            return load[static_cast<std::size_t>(a)] < load[static_cast<std::size_t>(b)];
+          });
+        hosts_[group][member] = host;
+        ++load[static_cast<std::size_t>(host)];
+        if (host != world_.rank()) continue;
+        residents_.emplace_back();
+        residents_.back().group = group;
+        residents_.back().member = member;
+      }
+  }
+
+  std::string parity_path(const Resident &resident) const {
+    return std::string(options_.folder) + "/" +
+           protection_name(options_.name, member_of(resident).rank, generation_.any.set_id);
+  }
+
+  void inspect(Resident &resident) {
+    Protection header = headers_[resident.group];
+    header.member = resident.member;
+    const Member &member = member_of(resident);
+    resident.cells =
+        std::make_unique<Cells>(layout_, resident.member, header.segment_bytes, header.serialized().size());
+    Cells &cells = *resident.cells;
+    cells.data = FileRow(member.files);
+    cells.parity_path = parity_path(resident);
+    resident.has_data = open_data(resident) && cells_are_intact(resident, false);
+    if (!resident.has_data && resident.differing.empty()) note_differing(resident);
+    const auto seen = generation_.seen_by.find({resident.group, resident.member});
+    if (seen == generation_.seen_by.end() ||
+        std::find(seen->second.begin(), seen->second.end(), world_.rank()) == seen->second.end())
+      return;
+    resident.parity = Descriptor(open(cells.parity_path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    cells.parity = resident.parity.get();
+    resident.has_parity = resident.parity && cells_are_intact(resident, true);
+  }
+
+  bool open_data(Resident &resident) {
+    FileRow &row = resident.cells->data;
+    bool whole = true;
+    for (std::size_t i = 0; i < row.files().size(); ++i) {
+      const DataFile &file = row.files()[i];
+      Descriptor descriptor(open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+      struct stat status;
+      const bool same = descriptor && fstat(descriptor.get(), &status) == 0 && S_ISREG(status.st_mode) &&
+                        static_cast<std::uint64_t>(status.st_size) == file.bytes;
+      if (!same) {
+        whole = false;
+        if (descriptor) resident.differing.push_back(file.path);
+      }
+      row.set_descriptor(i, std::move(descriptor));
+    }
+    return whole;
+  }
+
+  static void note_differing(Resident &resident) {
+    for (const DataFile &file : resident.cells->data.files())
+      if (access(file.path.c_str(), F_OK) == 0) resident.differing.push_back(file.path);
+  }
+
+  // Reads cells from their beginning to their end and compares their checksums.
+  bool cells_are_intact(Resident &resident, bool parity) const {
+    const std::uint64_t segment_bytes = headers_[resident.group].segment_bytes;
+    std::vector<std::byte> buffer(
+        static_cast<std::size_t>(std::min<std::uint64_t>(options_.piece_bytes, segment_bytes)));
+    for (std::uint32_t stripe = 0; stripe < layout_.size(); ++stripe) {
+      if (layout_.has_parity(resident.member, stripe) != parity) continue;
+      try {
+        for (std::uint64_t at = 0; at < segment_bytes; at += buffer.size())
+          resident.cells->read(stripe, at,
+                               std::span(buffer).first(static_cast<std::size_t>(
+                                   std::min<std::uint64_t>(buffer.size(), segment_bytes - at))));
+      } catch (const Error &error) {
+        if (error.status() == TANDEM_ERROR_IO) return false;  // what cannot be read is lost
+        throw;
+      }
+      if (resident.cells->hashes()[stripe] != member_of(resident).hashes[stripe]) return false;
+    }
+    return true;
+  }
+
+  void check_enough(std::uint32_t group) const {
+    for (std::uint32_t stripe = 0; stripe < layout_.size(); ++stripe) {
+      std::string lost;
+      std::uint32_t count = 0;
+      for (std::uint32_t member = 0; member < layout_.size(); ++member) {
+        if (is_good(group, member, stripe)) continue;
+        lost += fmt::format("{}{}", count++ == 0 ? "" : ", ", headers_[group].members[member].rank);
+      }
+      if (count > layout_.m)
+        fail(TANDEM_ERROR_NOT_RECOVERABLE,
+             fmt::format("{}: {} of its {} ranks have lost what the others need ({} {}), at most {} may",
+                         group_name(group, generation_.any.group_count), count, layout_.size(),
+                         count == 1 ? "rank" : "ranks", lost, layout_.m));
+    }
+  }
+
+  bool is_good(std::uint32_t group, std::uint32_t member, std::uint32_t stripe) const {
+    const Good &good = good_[group][member];
+    return layout_.has_parity(member, stripe) ? good.parity : good.data;
+  }
+
+  std::vector<StripeTask> tasks() const {
+    std::vector<StripeTask> list;
+    for (std::uint32_t group = 0; group < headers_.size(); ++group)
+      for (std::uint32_t stripe = 0; stripe < layout_.size(); ++stripe) {
+        StripeTask task{group, stripe, 0, {}, {}};
+        for (std::uint32_t member = 0; member < layout_.size(); ++member)
+          if (!is_good(group, member, stripe)) task.outputs.push_back(member);
+        if (task.outputs.empty()) continue;
+        for (std::uint32_t member = 0; member < layout_.size() && task.inputs.size() < layout_.k; ++member)
+          if (is_good(group, member, stripe)) task.inputs.push_back(member);
+        task.root = hosts_[group][task.outputs[stripe % task.outputs.size()]];
+        list.push_back(std::move(task));
+      }
+    return list;
+  }
+
+  // Temporaries for what is lost, beside what they become.
+  void prepare(Resident &resident) {
+    const Member &member = member_of(resident);
+    const std::string id = hexadecimal(generation_.any.set_id);
+    if (!resident.has_data) {
+      if (options_.force == 0 && !resident.differing.empty())
+        fail(TANDEM_ERROR_IO, fmt::format("{} is not as it was when rank {} protected it; replacing it needs force",
+                                          resident.differing.front(), member.rank));
+      resident.cells->data = FileRow(member.files);
+      for (std::size_t i = 0; i < member.files.size(); ++i) {
+        const DataFile &file = member.files[i];
+        const std::string folder = folder_of(file.path),
+                          name = fmt::format(".{}.{}.{}.tandem-restore-tmp", id, member.rank, i);
+        make_folders(folder);
+        unlink((folder + "/" + name).c_str());  // of a recovery that died
+        PendingFile pending(folder, name, file.mode);
+        if (ftruncate(pending.descriptor(), static_cast<off_t>(file.bytes)) != 0) fail_io("write", file.path, errno);
+        resident.cells->data.set_descriptor(i, Descriptor(dup(pending.descriptor())));
+        resident.new_files.push_back(std::move(pending));
+      }
+    }
+    if (!resident.has_parity) {
+      const std::string folder = options_.folder;
+      const std::string name = pending_protection_name(options_.name, member.rank, generation_.any.set_id);
+      make_folders(folder);
+      unlink((folder + "/" + name).c_str());
+      resident.new_parity = PendingFile(folder, name, 0600);
+      Protection header = headers_[resident.group];
+      header.member = resident.member;
+      const std::string bytes = header.serialized();
+      write_at(resident.new_parity.descriptor(), resident.new_parity.path(), std::as_bytes(std::span(bytes)), 0);
+      resident.cells->parity = resident.new_parity.descriptor();
+      resident.cells->parity_path = resident.new_parity.path();
+    }
+  }
+
+  void finish(Resident &resident) {
+    const std::vector<Hash> now = resident.cells->hashes();
+    const Member &member = member_of(resident);
+    for (std::uint32_t stripe = 0; stripe < layout_.size(); ++stripe)
+      if (!is_good(resident.group, resident.member, stripe) && now[stripe] != member.hashes[stripe])
+        fail(TANDEM_ERROR_DAMAGED,
+             fmt::format("what was rebuilt of rank {} in stripe {} of {} has another checksum", member.rank, stripe,
+                         group_name(resident.group, generation_.any.group_count)));
+    for (const PendingFile &file : resident.new_files)
+      if (!no_sync()) sync_file(file.descriptor(), file.path());
+    if (!resident.has_parity && !no_sync()) sync_file(resident.new_parity.descriptor(), resident.new_parity.path());
+  }
+
+  void give_names(Resident &resident) {
+    const Member &member = member_of(resident);
+    for (std::size_t i = 0; i < resident.new_files.size(); ++i) {
+      const std::string &path = member.files[i].path;
+      resident.new_files[i].rename(name_of(path), options_.force != 0, no_sync());
+      if (options_.restored != nullptr) options_.restored(options_.restored_user, member.rank, path.c_str());
+    }
+    // The old one, if there is any, is damaged.
+    if (!resident.has_parity)
+      resident.new_parity.rename(protection_name(options_.name, member.rank, generation_.any.set_id), true, no_sync());
+  }
+
+  tandem_mpi_recover_result result(std::uint64_t sent_bytes) const {
+    auto result = sized<tandem_mpi_recover_result>();
+    std::memcpy(result.set_id, generation_.any.set_id.data(), sizeof result.set_id);
+    result.sequence = generation_.any.sequence;
+    result.k = layout_.k;
+    result.m = layout_.m;
+    result.group_count = generation_.any.group_count;
+    for (const std::vector<Good> &group : good_)
+      for (const Good &good : group) {
+        result.lost_count += good.data ? 0 : 1;
+        result.lost_parity_count += good.parity ? 0 : 1;
+      }
+    result.sent_bytes = sent_bytes;
+    for (const Resident &resident : residents_) {
+      result.read_bytes += resident.cells->read_bytes();
+      result.written_bytes += resident.cells->written_bytes();
+    }
+    return result;
+  }
+
+  const World &world_;
+  const tandem_mpi_recover_options &options_;
+  const Generation &generation_;
+  const Layout layout_;
+  std::vector<Protection> headers_;      // by group; of no member in particular
+  std::vector<std::vector<int>> hosts_;  // by group and member
+  std::vector<Resident> residents_;      // of this rank
+  std::vector<std::vector<Good>> good_;  // by group and member
+};
+
+}  // namespace
+
+tandem_mpi_recover_result recover(const World &world, tandem_context *context,
+                                  const tandem_mpi_recover_options *given) {
+  tandem_mpi_recover_options options = {};
+  world.together([&] {
+    if (context == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "context is NULL");
+    options = read_options(given, "tandem_mpi_recover_options");
+    check_protection_name(options.name);
+    if (options.folder == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "folder is NULL");
+    if (options.piece_bytes % 64 != 0 || options.piece_bytes > kMostPieceBytes)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("piece_bytes is {}; multiples of 64 up to {} are possible",
+                                                      options.piece_bytes, kMostPieceBytes));
+    if (options.piece_bytes == 0) options.piece_bytes = kPieceBytes;
+  });
+  world.require_equal({{"name", options.name},
+                       {"force", std::to_string(options.force != 0)},
+                       {"no_sync", std::to_string(options.no_sync != 0)},
+                       {"piece_bytes", std::to_string(options.piece_bytes)}});
+  std::map<SetId, std::vector<Protection>> own;
+  std::vector<Seen> seen;
+  world.together([&] { seen = look(options.folder, options.name, &own); });
+  const std::vector<Generation> generations = generations_of(world.all_gather(bytes_of(seen)));
+  if (generations.empty())
+    fail(TANDEM_ERROR_NOT_RECOVERABLE,
+         fmt::format("no parity of the name {} lies in the folder of any of {} ranks", options.name, world.size()));
+  std::optional<Error> why;  // of the newest one
+  for (const Generation &generation : generations) {
+    const auto here = own.find(generation.any.set_id);
+    try {
+      Recovery recovery(world, options, generation, here == own.end() ? nullptr : &here->second);
+      recovery.inspect();
+      return recovery.rebuild(context);
+    } catch (const Error &error) {
+      if (error.status() != TANDEM_ERROR_NOT_RECOVERABLE) throw;
+      if (!why) why = error;
+    }
+  }
+  throw *why;
+}
+
+}  // namespace tandem::mpi

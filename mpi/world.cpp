@@ -1,0 +1,218 @@
+#include "mpi/world.hpp"
+
+#include <fmt/format.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+
+#include "mpi/error.hpp"
+
+namespace tandem::mpi {
+namespace {
+
+constexpr std::size_t kMostAtOnce = INT_MAX;  // what MPI counts with
+
+MPI_Comm comm_of(std::int32_t handle) { return MPI_Comm_f2c(handle); }
+
+void check_mpi(int code, const char *what) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  fail(TANDEM_ERROR_IO, fmt::format("{}: {}", what, std::string(text, static_cast<std::size_t>(length))));
+}
+
+std::int32_t duplicate(std::int32_t communicator) {
+  int initialised = 0, finalised = 0;
+  MPI_Initialized(&initialised);
+  MPI_Finalized(&finalised);
+  if (!initialised || finalised)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, initialised ? "MPI has been finalized" : "MPI has not been initialized");
+  const MPI_Comm given = comm_of(communicator);
+  if (communicator < 0 || given == MPI_COMM_NULL)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("communicator {} is none", communicator));
+  MPI_Comm copy = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_dup(given, &copy), "MPI_Comm_dup");
+  return MPI_Comm_c2f(copy);
+}
+
+}  // namespace
+
+void fail_io(const char *what, const std::string &path, int error_number) {
+  fail(error_number == ENOMEM ? TANDEM_ERROR_OUT_OF_MEMORY : TANDEM_ERROR_IO,
+       fmt::format("cannot {} {}: {}", what, path, std::strerror(error_number)));
+}
+
+World::World(std::int32_t communicator) : World(OfHandle{}, duplicate(communicator)) {}
+
+World::World(OfHandle, std::int32_t handle) : handle_(handle) {
+  MPI_Comm_set_errhandler(comm_of(handle), MPI_ERRORS_RETURN);
+  MPI_Comm_rank(comm_of(handle), &rank_);
+  MPI_Comm_size(comm_of(handle), &size_);
+}
+
+World::World(World &&other) noexcept : handle_(other.handle_), rank_(other.rank_), size_(other.size_) {
+  other.handle_ = -1;
+}
+
+World::~World() {
+  if (handle_ < 0) return;
+  MPI_Comm comm = comm_of(handle_);
+  MPI_Comm_free(&comm);
+}
+
+void World::together(const std::function<void()> &body) const {
+  const tandem_status mine = guarded(body);
+  int failed = mine == TANDEM_OK ? size_ : rank_, lowest = size_;
+  check_mpi(MPI_Allreduce(&failed, &lowest, 1, MPI_INT, MPI_MIN, comm_of(handle_)), "MPI_Allreduce");
+  if (lowest == size_) return;
+  struct {
+    std::int32_t status;
+    char message[512];
+  } why = {};
+  if (rank_ == lowest) {
+    why.status = mine;
+    std::strncpy(why.message, tandem_last_error_message(), sizeof why.message - 1);
+  }
+  check_mpi(MPI_Bcast(&why, sizeof why, MPI_BYTE, lowest, comm_of(handle_)), "MPI_Bcast");
+  fail(why.status, size_ == 1 ? why.message : fmt::format("rank {}: {}", lowest, why.message));
+}
+
+void World::require_equal(const std::vector<std::pair<const char *, std::string>> &arguments) const {
+  std::string mine;
+  for (const auto &[name, value] : arguments) mine += value + '\0';
+  const std::string leading = broadcast(mine);
+  together([&] {
+    const char *at = leading.c_str();
+    for (const auto &[name, value] : arguments) {
+      const std::string theirs = at < leading.c_str() + leading.size() ? at : "";
+      if (theirs != value)
+        fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is {} here and {} on rank 0", name, value, theirs));
+      at += theirs.size() + 1;
+    }
+    if (mine != leading) fail(TANDEM_ERROR_INVALID_ARGUMENT, "other arguments here than on rank 0");
+  });
+}
+
+void World::broadcast(void *bytes, std::size_t byte_count) const {
+  for (std::size_t at = 0; at < byte_count;) {
+    const std::size_t now = std::min(byte_count - at, kMostAtOnce);
+    check_mpi(MPI_Bcast(static_cast<char *>(bytes) + at, static_cast<int>(now), MPI_BYTE, 0, comm_of(handle_)),
+              "MPI_Bcast");
+    at += now;
+  }
+}
+
+std::string World::broadcast(const std::string &of_rank_0) const {
+  std::uint64_t bytes = of_rank_0.size();
+  broadcast(&bytes, sizeof bytes);
+  std::string text = rank_ == 0 ? of_rank_0 : std::string(bytes, '\0');
+  broadcast(text.data(), bytes);
+  return text;
+}
+
+std::uint64_t World::sum(std::uint64_t mine) const {
+  std::uint64_t all = 0;
+  check_mpi(MPI_Allreduce(&mine, &all, 1, MPI_UINT64_T, MPI_SUM, comm_of(handle_)), "MPI_Allreduce");
+  return all;
+}
+
+std::uint64_t World::least(std::uint64_t mine) const {
+  std::uint64_t all = 0;
+  check_mpi(MPI_Allreduce(&mine, &all, 1, MPI_UINT64_T, MPI_MIN, comm_of(handle_)), "MPI_Allreduce");
+  return all;
+}
+
+std::uint64_t World::most(std::uint64_t mine) const {
+  std::uint64_t all = 0;
+  check_mpi(MPI_Allreduce(&mine, &all, 1, MPI_UINT64_T, MPI_MAX, comm_of(handle_)), "MPI_Allreduce");
+  return all;
+}
+
+std::vector<std::string> World::all_gather(const std::string &mine) const {
+  const auto ranks = static_cast<std::size_t>(size_);
+  const std::uint64_t total = sum(mine.size());
+  if (total > kMostAtOnce)
+    fail(TANDEM_ERROR_TOO_LARGE,
+         fmt::format("{} ranks exchange {} bytes at once; at most {}", size_, total, kMostAtOnce));
+  int length = static_cast<int>(mine.size());
+  std::vector<int> lengths(ranks), offsets(ranks);
+  check_mpi(MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, comm_of(handle_)), "MPI_Allgather");
+  for (std::size_t i = 1; i < ranks; ++i) offsets[i] = offsets[i - 1] + lengths[i - 1];
+  std::string all(total, '\0');
+  check_mpi(MPI_Allgatherv(mine.data(), length, MPI_BYTE, all.data(), lengths.data(), offsets.data(), MPI_BYTE,
+                           comm_of(handle_)),
+            "MPI_Allgatherv");
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < ranks; ++i)
+    parts.push_back(all.substr(static_cast<std::size_t>(offsets[i]), static_cast<std::size_t>(lengths[i])));
+  return parts;
+}
+
+std::vector<std::byte> World::gather(std::span<const std::byte> mine, std::span<const std::size_t> byte_counts) const {
+  std::vector<int> lengths, offsets;
+  std::size_t total = 0;
+  for (const std::size_t count : byte_counts) {
+    offsets.push_back(static_cast<int>(std::min(total, kMostAtOnce)));
+    lengths.push_back(static_cast<int>(std::min(count, kMostAtOnce)));
+    total += count;
+  }
+  if (total > kMostAtOnce)
+    fail(TANDEM_ERROR_TOO_LARGE, fmt::format("{} ranks send {} bytes at once; at most {}", size_, total, kMostAtOnce));
+  std::vector<std::byte> all(leads() ? total : 0);
+  check_mpi(MPI_Gatherv(mine.data(), static_cast<int>(mine.size()), MPI_BYTE, all.data(), lengths.data(),
+                        offsets.data(), MPI_BYTE, 0, comm_of(handle_)),
+            "MPI_Gatherv");
+  return all;
+}
+
+World World::split(int colour, int key) const {
+  MPI_Comm part = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split(comm_of(handle_), colour, key, &part), "MPI_Comm_split");
+  return World(OfHandle{}, MPI_Comm_c2f(part));
+}
+
+World World::node() const {
+  MPI_Comm part = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split_type(comm_of(handle_), MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &part),
+            "MPI_Comm_split_type");
+  return World(OfHandle{}, MPI_Comm_c2f(part));
+}
+
+struct Messages::State {
+  MPI_Comm comm;
+  std::vector<MPI_Request> requests;
+};
+
+Messages::Messages(const World &world) : state_(new State{comm_of(world.handle()), {}}) {}
+
+Messages::~Messages() {
+  auto &requests = state_->requests;
+  if (!requests.empty()) MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
+}
+
+void Messages::send(int rank, std::span<const std::byte> bytes) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, rank, 0, state_->comm, &request),
+            "MPI_Isend");
+  state_->requests.push_back(request);
+}
+
+void Messages::receive(int rank, std::span<std::byte> bytes) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Irecv(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, rank, 0, state_->comm, &request),
+            "MPI_Irecv");
+  state_->requests.push_back(request);
+}
+
+void Messages::wait() {
+  auto &requests = state_->requests;
+  const int code = MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
+  requests.clear();
+  check_mpi(code, "MPI_Waitall");
+}
+
+}  // namespace tandem::mpi

@@ -1,0 +1,74 @@
+// The ranks of one call: a duplicate of the caller's communicator, agreement, and messages. No other file of mpi/ but
+// encode.cpp, which reads by MPI-IO, knows mpi.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tandem::mpi {
+
+class World {
+ public:
+  // Collective. Throws Error where MPI is not running or the communicator is none.
+  explicit World(std::int32_t communicator);
+  ~World();
+  World(World &&other) noexcept;
+  World &operator=(World &&) = delete;
+
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return size_; }
+  bool leads() const noexcept { return rank_ == 0; }
+  std::int32_t handle() const noexcept { return handle_; }  // MPI_Comm_c2f of the duplicate
+
+  // Collective. Runs `body`, which calls no function of this class, on every rank. If it throws on any, all throw what
+  // the lowest of those threw: the same status and message.
+  void together(const std::function<void()> &body) const;
+  // Collective. Throws on all ranks where one has another value than rank 0.
+  void require_equal(const std::vector<std::pair<const char *, std::string>> &arguments) const;
+
+  // Collective, like all below: as the functions of MPI.
+  void broadcast(void *bytes, std::size_t byte_count) const;  // from rank 0
+  std::string broadcast(const std::string &of_rank_0) const;
+  std::uint64_t sum(std::uint64_t mine) const;
+  std::uint64_t least(std::uint64_t mine) const;
+  std::uint64_t most(std::uint64_t mine) const;
+  std::vector<std::string> all_gather(const std::string &mine) const;
+  // Rank 0 gets what each rank has, one after the other; byte_counts are the lengths, known to all.
+  std::vector<std::byte> gather(std::span<const std::byte> mine, std::span<const std::size_t> byte_counts) const;
+  // The ranks with the same colour, in the order of `key`.
+  World split(int colour, int key) const;
+  // The ranks of this node.
+  World node() const;
+
+ private:
+  struct OfHandle {};
+  World(OfHandle, std::int32_t handle);
+
+  std::int32_t handle_;
+  int rank_ = 0, size_ = 0;
+};
+
+// Messages on their way. Between two ranks they arrive in the order in which they were sent.
+class Messages {
+ public:
+  explicit Messages(const World &world);
+  ~Messages();  // waits for them: every partner must have posted its side
+  Messages(const Messages &) = delete;
+  Messages &operator=(const Messages &) = delete;
+
+  void send(int rank, std::span<const std::byte> bytes);
+  void receive(int rank, std::span<std::byte> bytes);
+  void wait();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tandem::mpi

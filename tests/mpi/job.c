@@ -1,0 +1,163 @@
+// A program as users of mpi.h write one, for mpi_test.py: mpirun -n N job COMMAND ... Each rank prints one line:
+// "RANK STATUS NUMBERS... | MESSAGE". It initialises MPI without threads.
+//
+//   job protect K M MATRIX NAME FOLDER PIECE FILE...   {r} in a word is the rank
+//   job recover NAME FOLDER force|keep PIECE
+//   job encode FILE K M BLOCK_BYTES FOLDER [ODD WHAT]  rank ODD gives another k, name or source, or
+//                                                      changes the source while it is read, or cancels
+//   job agree ODD                                      rank ODD is not well
+//   job threads
+#define _POSIX_C_SOURCE 200809L
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tandem/mpi.h"
+
+static int rank;
+static char line[8192];
+
+static void add(const char *name, unsigned long long value) {
+  const size_t used = strlen(line);
+  snprintf(line + used, sizeof line - used, " %s=%llu", name, value);
+}
+
+// The word with the rank for {r}.
+static char *of_rank(const char *word) {
+  char *result = malloc(strlen(word) + 32);
+  const char *at = strstr(word, "{r}");
+  if (at == NULL)
+    strcpy(result, word);
+  else
+    sprintf(result, "%.*s%d%s", (int)(at - word), word, rank, at + 3);
+  return result;
+}
+
+static void restored(void *user, uint32_t of, const char *path) {
+  (void)user;
+  const size_t used = strlen(line);
+  snprintf(line + used, sizeof line - used, " restored=%u:%s", of, path);
+}
+
+static tandem_status protect(int32_t world, tandem_context *context, int count, char **words) {
+  tandem_mpi_protect_options options = {.struct_bytes = sizeof options};
+  options.k = (uint32_t)atoi(words[0]);
+  options.m = (uint32_t)atoi(words[1]);
+  options.matrix = atoi(words[2]);
+  options.name = words[3];
+  options.folder = of_rank(words[4]);
+  options.piece_bytes = (uint32_t)atoi(words[5]);
+  const char *files[64];
+  for (int i = 6; i < count; ++i) files[options.file_count++] = of_rank(words[i]);
+  options.files = files;
+  tandem_mpi_protect_result result = {.struct_bytes = sizeof result};
+  const tandem_status status = tandem_mpi_protect(world, context, &options, &result);
+  if (status != TANDEM_OK) return status;
+  add("sequence", result.sequence);
+  add("groups", result.group_count);
+  add("group", result.group);
+  add("member", result.member);
+  add("segment", result.segment_bytes);
+  add("sent", result.sent_bytes);
+  return status;
+}
+
+static tandem_status recover(int32_t world, tandem_context *context, char **words) {
+  tandem_mpi_recover_options options = {.struct_bytes = sizeof options};
+  options.name = words[0];
+  options.folder = of_rank(words[1]);
+  options.force = strcmp(words[2], "force") == 0;
+  options.piece_bytes = (uint32_t)atoi(words[3]);
+  options.restored = restored;
+  tandem_mpi_recover_result result = {.struct_bytes = sizeof result};
+  const tandem_status status = tandem_mpi_recover(world, context, &options, &result);
+  if (status != TANDEM_OK) return status;
+  add("sequence", result.sequence);
+  add("lost", result.lost_count);
+  add("lost_parity", result.lost_parity_count);
+  return status;
+}
+
+// The source that is to change, and how long it is to be then: once, while it is read.
+typedef struct Change {
+  const char *path;
+  off_t bytes;
+} Change;
+
+static int32_t change(void *user, uint64_t done_bytes, uint64_t total_bytes) {
+  Change *what = user;
+  (void)done_bytes;
+  (void)total_bytes;
+  if (what->path != NULL && truncate(what->path, what->bytes) != 0) perror(what->path);
+  what->path = NULL;
+  return 0;
+}
+
+static int32_t cancel(void *user, uint64_t done_bytes, uint64_t total_bytes) {
+  (void)user;
+  return done_bytes * 2 > total_bytes;
+}
+
+static tandem_status encode(int32_t world, tandem_context *context, int count, char **words) {
+  tandem_files_encode_options options = {.struct_bytes = sizeof options};
+  const char *folder = words[4];
+  const int odd = count > 6 && atoi(words[5]) == rank;
+  options.source_path = words[0];
+  options.k = (uint32_t)atoi(words[1]);
+  options.m = (uint32_t)atoi(words[2]);
+  options.block_bytes = (uint32_t)atoi(words[3]);
+  options.folders = &folder;
+  options.folder_count = 1;
+  options.force = 1;
+  if (odd && strcmp(words[6], "k") == 0) ++options.k;
+  if (odd && strcmp(words[6], "name") == 0) options.name = "other";
+  if (odd && strcmp(words[6], "source") == 0) options.source_path = "/nonexistent/file";
+  if (odd && strcmp(words[6], "struct") == 0) options.struct_bytes = 3;
+  Change how = {words[0], 5};
+  if (odd && strcmp(words[6], "grow") == 0) how.bytes = 100 << 20;
+  if (odd && (strcmp(words[6], "cut") == 0 || strcmp(words[6], "grow") == 0)) {
+    options.progress = change;
+    options.progress_user = &how;
+  }
+  if (odd && strcmp(words[6], "cancel") == 0) options.progress = cancel;
+  tandem_files_result result = {.struct_bytes = sizeof result};
+  tandem_mpi_work work = {.struct_bytes = sizeof work};
+  const tandem_status status =
+      tandem_mpi_encode(world, odd && strcmp(words[6], "context") == 0 ? NULL : context, &options, &result, &work);
+  if (status != TANDEM_OK) return status;
+  add("read", work.read_bytes);
+  add("least", work.least_read_bytes);
+  add("most", work.most_read_bytes);
+  add("all", result.read_bytes);
+  add("nodes", work.node_count);
+  return status;
+}
+
+int main(int argc, char **argv) {
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  const int32_t world = MPI_Comm_c2f(MPI_COMM_WORLD);
+  tandem_context_options options = {.struct_bytes = sizeof options, .backend = "cpu", .thread_count = 1};
+  tandem_context *context = NULL;
+  tandem_status status = tandem_context_create(&options, &context);
+  status = tandem_mpi_agree(world, status);
+  if (status == TANDEM_OK && strcmp(argv[1], "protect") == 0) status = protect(world, context, argc - 2, argv + 2);
+  if (status == TANDEM_OK && strcmp(argv[1], "recover") == 0) status = recover(world, context, argv + 2);
+  if (status == TANDEM_OK && strcmp(argv[1], "encode") == 0) status = encode(world, context, argc - 2, argv + 2);
+  if (status == TANDEM_OK && strcmp(argv[1], "agree") == 0)
+    status = tandem_mpi_agree(
+        world, rank == atoi(argv[2]) ? tandem_set_last_error(TANDEM_ERROR_TOO_LARGE, "a test") : TANDEM_OK);
+  if (status == TANDEM_OK && strcmp(argv[1], "threads") == 0) {
+    uint32_t count = 0;
+    status = tandem_mpi_thread_count(world, &count);
+    add("threads", count);
+  }
+  printf("%d %s%s | %s\n", rank, tandem_status_name(status), line,
+         status == TANDEM_OK ? "" : tandem_last_error_message());
+  fflush(stdout);
+  tandem_context_destroy(context);
+  MPI_Finalize();
+  return 0;
+}

@@ -1,0 +1,616 @@
+#!/usr/bin/env python3
+"""Runs `tandem-mpi`, and a program on top of mpi.h, under mpirun: what they write, what a rank that fails or dies leaves,
+and what all ranks say. Several ranks share the cores: nothing here measures time.
+
+Usage: mpi_test.py TANDEM TANDEM_MPI JOB CHECKPOINT MPIRUN FAULT_LIBRARY|none [unittest arguments]"""
+import glob
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+
+TANDEM, TANDEM_MPI, JOB, CHECKPOINT, MPIRUN = (os.path.abspath(word) for word in sys.argv[1:6])
+FAULT = os.path.abspath(sys.argv[6]) if sys.argv[6] != "none" else None
+del sys.argv[1:7]
+SEED = int(os.environ.get("TANDEM_TEST_SEED") or random.SystemRandom().randrange(1 << 32))
+ALL = os.environ.get("TANDEM_TEST_ALL", "") not in ("", "0")
+SET_ID = "000102030405060708090a0b0c0d0e0f"
+SECONDS = 120  # of one job: far more than it takes
+
+# No network, no cores of one's own, and root is fine. Messages of a dying job are not looked at.
+ENVIRONMENT = {**os.environ, "TANDEM_TUNING": "", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+               "OMPI_MCA_btl": "self,vader", "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+               "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_hwloc_base_binding_policy": "none",
+               "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_plm_rsh_agent": "sh", "OMPI_MCA_btl_base_warn_component_unused": "0",
+               "PRTE_MCA_prte_silence_shared_fs": "1", "HWLOC_COMPONENTS": "-gl,-opencl,-cuda"}
+
+
+class Done:
+    def __init__(self, process):
+        self.status, self.stdout, self.stderr = process.returncode, process.stdout.decode(), process.stderr.decode()
+
+    def ranks(self):
+        """Of JOB: what each rank says, by rank: (status, numbers, message)."""
+        found = {}
+        for rank, status, numbers, message in re.findall(r"^(\d+) (TANDEM_\w+)(.*?) \| (.*)$", self.stdout, re.M):
+            found[int(rank)] = (status, dict(re.findall(r"(\w+)=(\S+)", numbers)), message)
+        return [found[rank] for rank in sorted(found)]
+
+
+class MpiTest(unittest.TestCase):
+    def setUp(self):
+        self.rng = random.Random(f"{SEED} {self.id()}")
+        base = "/dev/shm" if os.access("/dev/shm", os.W_OK) and shutil.disk_usage("/dev/shm").free > 256 << 20 else None
+        self.root = tempfile.mkdtemp(prefix="tandem-mpi-", dir=base)
+        self.addCleanup(shutil.rmtree, self.root, True)
+
+    def path(self, *names):
+        return os.path.join(self.root, *names)
+
+    def write(self, name, content):
+        path = self.path(name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(content)
+        return path
+
+    def read(self, path):
+        with open(path, "rb") as file:
+            return file.read()
+
+    def mpirun(self, rank_count, *words, on_rank=None, variables=None, program=TANDEM_MPI):
+        """variables: the environment of rank on_rank alone."""
+        command = [MPIRUN, "-n", str(rank_count), "--oversubscribe", "--timeout", str(SECONDS)]
+        if on_rank is not None:
+            settings = " ".join(f"{name}='{value}'" for name, value in variables.items())
+            script = f'if [ "$OMPI_COMM_WORLD_RANK" = {on_rank} ]; then export {settings}; fi; exec "$@"'
+            command += ["sh", "-c", script, "sh"]
+        command += [program, *map(str, words)]
+        process = subprocess.run(command, capture_output=True, timeout=2 * SECONDS, env={**ENVIRONMENT, "TMPDIR": self.root},
+                                 stdin=subprocess.DEVNULL)
+        return Done(process)
+
+    def ok(self, rank_count, *words, status=0, **more):
+        done = self.mpirun(rank_count, *words, **more)
+        self.assertEqual(done.status, status, f"{words}\n{done.stdout}\n{done.stderr}")
+        return done
+
+    def job(self, rank_count, *words, **more):
+        done = self.ok(rank_count, *words, program=JOB, **more)
+        ranks = done.ranks()
+        self.assertEqual(len(ranks), rank_count, done.stdout + done.stderr)
+        return ranks
+
+    def refused(self, rank_count, status, *words, **more):
+        """All ranks give this status and one message, which is returned."""
+        ranks = self.job(rank_count, *words, **more)
+        self.assertEqual({rank[0] for rank in ranks}, {f"TANDEM_ERROR_{status}"}, ranks)
+        self.assertEqual(len({rank[2] for rank in ranks}), 1, ranks)
+        return ranks[0][2]
+
+    def tandem(self, *words, status=0):
+        process = subprocess.run([TANDEM, *map(str, words)], capture_output=True, timeout=120, env=ENVIRONMENT)
+        self.assertEqual(process.returncode, status, process.stderr.decode())
+        return process
+
+    def listing(self, folder):
+        return {name: self.read(os.path.join(folder, name)) for name in sorted(os.listdir(folder))}
+
+
+class ShardSets(MpiTest):
+    def test_same_files_for_every_number_of_ranks(self):
+        for content_bytes, k, m, block in ((3_000_017, 4, 2, 4096), (0, 2, 1, 4096), (1, 3, 2, 64), (200_000, 5, 3, 512)):
+            source = self.write("source.bin", self.rng.randbytes(content_bytes))
+            os.chmod(source, 0o640)
+            code = ("encode", source, "-k", k, "-m", m, "--block-bytes", block, "--set-id", SET_ID)
+            serial = self.path(f"serial{content_bytes}")
+            self.tandem(*code, "-o", serial)
+            expected = self.listing(serial)
+            self.assertEqual(len(expected), k + m)
+            for rank_count in ((1, 2, 4, 8) if content_bytes == 3_000_017 else (3,)):
+                folder = self.path(f"{content_bytes}by{rank_count}")
+                done = self.ok(rank_count, *code, "-o", folder, "--json")
+                self.assertEqual(self.listing(folder), expected, f"{rank_count} ranks, {content_bytes} bytes")
+                report = json.loads(done.stdout)
+                self.assertEqual(report["read_bytes"], content_bytes)
+                self.assertEqual(report["set_id"], SET_ID)
+                self.assertEqual(report["written_bytes"], sum(map(len, expected.values())))
+
+    def test_each_rank_reads_its_part(self):
+        # Stripes of 8 * 4080 bytes, in rounds of 4 MiB a rank.
+        source = self.write("source.bin", bytes(100 << 20))
+        for rank_count in (2, 4):
+            ranks = self.job(rank_count, "encode", source, 8, 1, 4096, self.path("shards"))
+            for status, numbers, message in ranks:
+                self.assertEqual(status, "TANDEM_OK", message)
+                self.assertEqual(int(numbers["all"]), 100 << 20)
+                self.assertLess(abs(int(numbers["read"]) / ((100 << 20) / rank_count) - 1), 0.1)
+        self.tandem("verify", self.path("shards"))
+
+    def test_decode(self):
+        content = self.rng.randbytes(2_000_003)
+        source = self.write("source.bin", content)
+        os.chmod(source, 0o600)
+        self.tandem("encode", source, "-k", 4, "-m", 2, "--block-bytes", 1024, "-o", self.path("shards"))
+        shards = sorted(glob.glob(self.path("shards", "*")))
+        os.remove(shards[1])
+        with open(shards[2], "r+b") as file:
+            file.seek(50_000)
+            file.write(b"damage")
+        for rank_count in (1, 2, 4):
+            output = self.path(f"output{rank_count}")
+            done = self.ok(rank_count, "decode", self.path("shards"), "-o", output, "--json")
+            self.assertEqual(self.read(output), content)
+            self.assertEqual(os.stat(output).st_mode & 0o777, 0o600)
+            report = json.loads(done.stdout)
+            self.assertEqual(report["bad_block_count"], 1)
+            self.assertGreater(report["rebuilt_block_count"], 0)
+        done = self.ok(2, "decode", self.path("shards"), "-o", output, status=3)
+        self.assertIn("replacing it needs force", done.stderr)
+        self.ok(2, "decode", self.path("shards"), "-o", output, "--force", "--quiet")
+        self.ok(2, "decode", self.path("shards"), "-o", self.path("dry"), "--dry-run")
+        self.assertFalse(os.path.exists(self.path("dry")))
+        os.remove(shards[3])
+        done = self.ok(2, "decode", self.path("shards"), "-o", output, "--force", status=4)
+        self.assertEqual(self.read(output), content)
+        self.assertEqual([name for name in os.listdir(self.root) if name.endswith("tandem-tmp")], [])
+
+    def test_a_wrong_digest_is_refused(self):
+        source = self.write("source.bin", self.rng.randbytes(100_000))
+        self.tandem("encode", source, "-k", 2, "-m", 1, "--block-bytes", 1024, "-o", self.path("shards"), "--set-id", SET_ID)
+        other = self.write("other", self.rng.randbytes(100_000))
+        self.tandem("encode", other, "-k", 2, "-m", 1, "--block-bytes", 1024, "-o", self.path("others"), "--set-id", SET_ID,
+                    "--name", "source.bin")
+        # Blocks of one content under the records of another: every checksum is right, the digest is not.
+        for index in range(3):
+            mine, theirs = (self.path(folder, f"source.bin.{index:03}.tandem") for folder in ("shards", "others"))
+            blocks = self.read(theirs)[4096:-4096]
+            with open(mine, "r+b") as file:
+                file.seek(4096)
+                file.write(blocks)
+        self.tandem("decode", self.path("shards"), "-o", self.path("output"), status=4)
+        done = self.ok(2, "decode", self.path("shards"), "-o", self.path("output"), status=4)
+        self.assertIn("digest", done.stderr)
+        self.assertFalse(os.path.exists(self.path("output")))
+
+    def test_verify_and_repair(self):
+        source = self.write("source.bin", self.rng.randbytes(100_000))
+        self.tandem("encode", source, "-k", 3, "-m", 2, "-o", self.path("shards"))
+        before = self.listing(self.path("shards"))
+        self.ok(2, "verify", self.path("shards"), "--quiet")
+        os.remove(self.path("shards", "source.bin.001.tandem"))
+        done = self.ok(2, "verify", self.path("shards"), "--json", status=1)
+        self.assertEqual(json.loads(done.stdout)["missing_shards"], [1])
+        self.ok(3, "repair", self.path("shards"))
+        self.assertEqual(self.listing(self.path("shards")), before)
+        for index in range(3):
+            os.remove(self.path("shards", f"source.bin.00{index}.tandem"))
+        self.ok(2, "verify", self.path("shards"), status=4)
+
+    def test_wrong_usage(self):
+        for rank_count in (1, 3):
+            done = self.ok(rank_count, "encode", "/nonexistent", "-k", 2, "-m", 1, "-o", self.path("shards"), status=3)
+            self.assertIn("/nonexistent", done.stderr)
+            self.assertEqual(done.stderr.count("tandem: "), 1, done.stderr)
+            self.ok(rank_count, "encode", "--no-such-flag", status=2)
+        self.ok(2, "encode", "-", "-k", 2, "-m", 1, "-o", self.path("shards"), status=2)
+        source = self.write("source.bin", b"content")
+        self.ok(2, "encode", source, "-k", 2, "-m", 1, "-o", self.path("shards"), "--set-id", "12", status=2)
+        self.ok(2, "encode", source, "-k", 2, "-m", 1, "-o", self.path("shards"), "--dry-run")
+        self.assertFalse(os.path.exists(self.path("shards")))
+        self.assertIn("tandem-mpi", self.ok(2, "--help").stdout)
+
+    def test_ranks_that_differ(self):
+        source = self.write("source.bin", self.rng.randbytes(50_000))
+        encode = ("encode", source, 2, 1, 1024, self.path("shards"))
+        for odd, what, status, words in ((1, "k", "INVALID_ARGUMENT", "rank 1: k is 3 here and 2 on rank 0"),
+                                         (2, "name", "INVALID_ARGUMENT", "rank 2: name is other"),
+                                         (0, "k", "INVALID_ARGUMENT", "rank 1: k is 2 here and 3 on rank 0"),
+                                         (1, "source", "INVALID_ARGUMENT", "rank 1: source_path"),
+                                         (2, "struct", "INVALID_ARGUMENT", "rank 2: tandem_files_encode_options"),
+                                         (1, "context", "INVALID_ARGUMENT", "rank 1: context is NULL")):
+            self.assertIn(words, self.refused(3, status, *encode, odd, what))
+        self.assertFalse(os.path.exists(self.path("shards")))
+        self.assertEqual(self.refused(4, "TOO_LARGE", "agree", 3), "rank 3: a test")
+        script = f'exec {TANDEM_MPI} encode {source} -k $((2 + OMPI_COMM_WORLD_RANK)) -m 1 -o {self.path("shards")}'
+        done = self.ok(2, "-c", script, program="/bin/sh", status=2)
+        self.assertIn("rank 1: its arguments are not those of rank 0", done.stderr)
+
+    def test_a_source_that_changes_and_a_cancel(self):
+        # Several rounds of 4 MiB a rank.
+        encode = ("encode", self.path("source.bin"), 8, 1, 4096, self.path("shards"))
+        for odd, what, status, words in ((1, "cut", "IO", "source.bin"), (0, "grow", "IO", "source.bin changed while it was read"),
+                                         (1, "cancel", "CANCELLED", "rank 1: cancelled")):
+            self.write("source.bin", bytes(60 << 20))
+            self.assertIn(words, self.refused(2, status, *encode, odd, what))
+            self.assertFalse(os.path.exists(self.path("shards")))
+
+    def test_threads(self):
+        ranks = self.job(2, "threads")
+        cores = len(os.sched_getaffinity(0))
+        for status, numbers, message in ranks:
+            self.assertEqual((status, int(numbers["threads"])), ("TANDEM_OK", max(cores // 2, 1)), message)
+
+
+@unittest.skipUnless(FAULT, "faults are not preloaded in this build")
+class FailingRanks(MpiTest):
+    """A rank that dies, or whose disk is full, at a call that changes files."""
+
+    def fault(self, rank, **settings):
+        variables = {"LD_PRELOAD": FAULT, "TANDEM_FAULT_PATH": self.path("work"),
+                     "TANDEM_FAULT_CALLS": "create,write,rename,renameat2,link,unlink,ftruncate,fsync"}
+        variables |= {f"TANDEM_FAULT_{name}": str(value) for name, value in settings.items()}
+        return {"on_rank": rank, "variables": variables}
+
+    def count(self, rank, rank_count, *words, program):
+        log = self.path("log")
+        self.ok(rank_count, *words, program=program, **self.fault(rank, LOG=log))
+        calls = len(self.read(log).splitlines())
+        os.remove(log)
+        self.assertGreater(calls, 0)
+        return calls
+
+    def points(self, calls):
+        """The first, the last and some at random."""
+        if ALL or calls <= 10:
+            return range(1, calls + 1)
+        return sorted({1, calls} | set(self.rng.sample(range(1, calls + 1), min(calls, 3))))
+
+    def old_set(self):
+        old = self.rng.randbytes(150_000)
+        self.encode = ("encode", self.write("source.bin", old), "-k", 2, "-m", 2, "--block-bytes", 4096, "-o",
+                       self.path("work/a"), "-o", self.path("work/b"), "--force")
+        os.makedirs(self.path("work"))
+        self.tandem(*self.encode)
+        new = self.rng.randbytes(160_000)
+        self.write("source.bin", new)
+        return old, new
+
+    def decoded(self):
+        self.tandem("decode", self.path("work/a"), self.path("work/b"), "-o", self.path("decoded"), "--force")
+        self.assertEqual([name for folder in ("work/a", "work/b") for name in os.listdir(self.path(folder))
+                          if not re.fullmatch(r"source\.bin\.\d{3}\.tandem", name)], [])
+        return self.read(self.path("decoded"))
+
+    def test_encode_with_a_rank_that_dies(self):
+        old, new = self.old_set()
+        shutil.copytree(self.path("work"), self.path("before"))
+        for rank in (0, 1):
+            calls = self.count(rank, 2, *self.encode, program=TANDEM_MPI)
+            self.assertEqual(self.decoded(), new)
+            for point in self.points(calls):
+                shutil.rmtree(self.path("work"))
+                shutil.copytree(self.path("before"), self.path("work"))
+                done = self.mpirun(2, *self.encode, **self.fault(rank, ACTION="kill", AT=point))
+                self.assertNotEqual(done.status, 0)
+                found = self.decoded()
+                self.assertIn(found, (old, new), f"rank {rank} killed at {point} of {calls}, seed {SEED}")
+                if rank == 1:  # it does not lead: without it there is no new set
+                    self.assertEqual(found, old, f"rank {rank} killed at {point} of {calls}, seed {SEED}")
+
+    def test_encode_with_a_full_disk(self):
+        old, new = self.old_set()
+        for rank, calls, at in ((1, "write", 2), (0, "write", 3), (1, "fsync", 1), (0, "create", 2)):
+            done = self.ok(3, *self.encode, status=3, **self.fault(rank, ACTION="fail", AT=at, ERRNO=28, CALLS=calls))
+            self.assertIn(f"rank {rank}: ", done.stderr)
+            self.assertIn("No space left", done.stderr)
+            self.assertEqual(self.decoded(), old)
+        self.ok(3, *self.encode)
+        self.assertEqual(self.decoded(), new)
+
+    def test_decode_with_a_rank_that_dies_or_fails(self):
+        content = self.rng.randbytes(150_000)
+        self.tandem("encode", self.write("source.bin", content), "-k", 2, "-m", 1, "--block-bytes", 1024, "-o", self.path("shards"))
+        self.write("work/output", b"old")
+        decode = ("decode", self.path("shards"), "-o", self.path("work/output"), "--force")
+        for rank in (0, 1):
+            calls = self.count(rank, 2, *decode, program=TANDEM_MPI)
+            for point in self.points(calls):
+                self.write("work/output", b"old")
+                self.mpirun(2, *decode, **self.fault(rank, ACTION="kill", AT=point))
+                self.assertIn(self.read(self.path("work/output")), (b"old", content), f"seed {SEED}")
+            self.write("work/output", b"old")
+            done = self.ok(2, *decode, status=3, **self.fault(rank, ACTION="fail", ERRNO=28, AT=1, CALLS="write"))
+            self.assertIn(f"rank {rank}: ", done.stderr)
+            self.assertEqual(self.read(self.path("work/output")), b"old")
+        self.ok(2, *decode)
+        self.assertEqual(os.listdir(self.path("work")), ["output"])  # what the killed ones left is gone
+
+    def checkpoint(self, step):
+        """Files of 3 ranks, and those of rank 1."""
+        contents = [self.rng.randbytes(length) for length in (70_001, 90_000, 12)]
+        for rank, content in enumerate(contents):
+            self.write(f"work/{rank}/{step}", content)
+        return contents
+
+    def lose(self, rank):
+        shutil.rmtree(self.path("work", str(rank)))
+
+    def test_protect_with_a_rank_that_dies(self):
+        for victim in (0, 1):
+            shutil.rmtree(self.path("work"), True)
+            protect = lambda step: ("protect", 2, 1, 0, "state", self.path("work/{r}/parity"), 16384,
+                                    self.path("work/{r}", step))
+            old = self.checkpoint("old")
+            self.job(3, *protect("old"))
+            new = self.checkpoint("new")
+            shutil.copytree(self.path("work"), self.path("before"), dirs_exist_ok=True)
+            calls = self.count(victim, 3, *protect("new"), program=JOB)
+            for point in self.points(calls):
+                shutil.rmtree(self.path("work"))
+                shutil.copytree(self.path("before"), self.path("work"))
+                self.mpirun(3, *protect("new"), program=JOB, **self.fault(victim, ACTION="kill", AT=point))
+                self.lose(victim)
+                ranks = self.job(3, "recover", "state", self.path("work/{r}/parity"), "keep", 16384)
+                why = f"rank {victim} killed at {point} of {calls}, seed {SEED}: {ranks}"
+                self.assertEqual({rank[0] for rank in ranks}, {"TANDEM_OK"}, why)
+                step, contents = {"1": ("old", old), "2": ("new", new)}[ranks[0][1]["sequence"]]
+                for rank in range(3):
+                    self.assertEqual(self.read(self.path(f"work/{rank}/{step}")), contents[rank], why)
+            shutil.rmtree(self.path("before"))
+
+    def test_recover_with_a_rank_that_dies_or_fails(self):
+        contents = self.checkpoint("state")
+        self.job(3, "protect", 2, 1, 0, "state", self.path("work/{r}/parity"), 16384, self.path("work/{r}/state"))
+        shutil.copytree(self.path("work"), self.path("before"))
+        recover = ("recover", "state", self.path("work/{r}/parity"), "keep", 16384)
+        self.lose(1)
+        calls = self.count(1, 3, *recover, program=JOB)
+        for point in self.points(calls):
+            shutil.rmtree(self.path("work"))
+            shutil.copytree(self.path("before"), self.path("work"))
+            self.lose(1)
+            self.mpirun(3, *recover, program=JOB, **self.fault(1, ACTION="kill", AT=point))
+            self.job(3, *recover)
+            for rank in range(3):
+                self.assertEqual(self.read(self.path(f"work/{rank}/state")), contents[rank], f"point {point}, seed {SEED}")
+            self.assertEqual(len(os.listdir(self.path("work/1"))), 2)  # no temporary is left
+            self.assertEqual(len(os.listdir(self.path("work/1/parity"))), 1)
+        self.lose(1)
+        message = self.refused(3, "IO", *recover, **self.fault(1, ACTION="fail", ERRNO=28, AT=2, CALLS="write"))
+        self.assertIn("rank 1: cannot write", message)
+        self.assertIn("No space left", message)
+
+
+def multiply(a, b):
+    product = 0
+    while b:
+        product ^= a if b & 1 else 0
+        a = a << 1 ^ (0x11D if a & 0x80 else 0)
+        b >>= 1
+    return product
+
+
+def redset_matrix(ranks, encoding):
+    """The rows for parity of redset's matrix, as build_vandermonde of redset_reedsolomon_common.c: powers of the row's
+    number, brought to the identity in its upper part by operations on columns."""
+    rows = ranks + encoding
+    matrix = []
+    for row in range(rows):
+        power, line = 1, []
+        for _ in range(ranks):
+            line.append(power)
+            power = multiply(power, row)
+        matrix.append(line)
+    inverse = {a: b for a in range(1, 256) for b in range(1, 256) if multiply(a, b) == 1}
+    for at in range(ranks):
+        pivot = next(column for column in range(at, ranks) if matrix[at][column])
+        for line in matrix:
+            line[at], line[pivot] = line[pivot], line[at]
+        scale = inverse[matrix[at][at]]
+        for line in matrix:
+            line[at] = multiply(line[at], scale)
+        for column in range(ranks):
+            factor = matrix[at][column]
+            if column == at or factor == 0:
+                continue
+            for line in matrix:
+                line[column] ^= multiply(factor, line[at])
+    return matrix[ranks:]
+
+
+assert redset_matrix(4, 2) == [[27, 28, 18, 20], [28, 27, 20, 18]]  # as redset's source says
+
+
+class Protection(MpiTest):
+    def prepare(self, lengths):
+        """Two files a rank, of these lengths together; for rank i."""
+        self.contents = []
+        for rank, length in enumerate(lengths):
+            content = self.rng.randbytes(length)
+            cut = length // 3
+            self.write(f"{rank}/a", content[:cut])
+            self.write(f"{rank}/b", content[cut:])
+            self.contents.append(content)
+
+    def protect(self, k, m, matrix=0, piece=64, name="state"):
+        words = ("protect", k, m, matrix, name, self.path("{r}/parity"), piece, self.path("{r}/a"), self.path("{r}/b"))
+        return self.job(len(self.contents), *words)
+
+    def recover(self, rank_count, mode="keep", folder="{r}/parity", name="state"):
+        return ("recover", name, self.path(folder), mode, 4096)
+
+    def check(self):
+        for rank, content in enumerate(self.contents):
+            self.assertEqual(self.read(self.path(f"{rank}/a")) + self.read(self.path(f"{rank}/b")), content, f"rank {rank}")
+
+    def test_any_two_of_four_are_rebuilt(self):
+        self.prepare((10_000, 0, 7_777, 12_345))
+        ranks = self.protect(2, 2)
+        for status, numbers, message in ranks:
+            self.assertEqual(status, "TANDEM_OK", message)
+            segment = (12_345 + 1) // 2
+            self.assertEqual(int(numbers["segment"]), segment)
+            self.assertEqual(int(numbers["sent"]), 3 * segment)  # k + m - 1: the lower bound
+        for first in range(4):
+            for second in range(first):
+                for rank in (first, second):
+                    shutil.rmtree(self.path(str(rank)))
+                found = self.job(4, *self.recover(4))
+                self.assertEqual({(rank[0], rank[1]["lost"], rank[1]["lost_parity"]) for rank in found}, {("TANDEM_OK", "2", "2")}, found)
+                self.check()
+
+    def test_groups_and_fewer_ranks(self):
+        self.prepare((5_000, 6_000, 7_000, 8_000, 900, 10_000, 11_000, 12_000))
+        ranks = self.protect(3, 1, matrix=2, piece=1024)
+        self.assertEqual({rank[1]["groups"] for rank in ranks}, {"2"})
+        groups = [int(rank[1]["group"]) for rank in ranks]
+        lost = [groups.index(0), groups.index(1)]
+        # A new job of 3 ranks that sees all folders: each stands for several of the old ones.
+        os.mkdir(self.path("all"))
+        for rank in range(8):
+            for file in glob.glob(self.path(str(rank), "parity", "*")):
+                os.rename(file, self.path("all", os.path.basename(file)))
+        for rank in lost:
+            shutil.rmtree(self.path(str(rank)))
+            for file in glob.glob(self.path("all", f"state.{rank:05}.*")):
+                os.remove(file)
+        found = self.job(3, *self.recover(3, folder="all"))
+        self.assertEqual({rank[0] for rank in found}, {"TANDEM_OK"}, found)
+        self.check()
+        self.assertEqual(len(os.listdir(self.path("all"))), 8)
+        shutil.rmtree(self.path("7"))
+        os.rename(self.path("3"), self.path("elsewhere"))  # one too many of a group, if they are of one
+        if groups[3] == groups[7]:
+            self.refused(1, "NOT_RECOVERABLE", *self.recover(1, folder="all"))
+        os.rename(self.path("elsewhere"), self.path("3"))
+        self.job(1, *self.recover(1, folder="all"))
+        self.check()
+
+    def test_too_many_lost(self):
+        self.prepare((1000, 2000, 3000))
+        self.protect(2, 1)
+        shutil.rmtree(self.path("0"))
+        with open(self.path("2/b"), "r+b") as file:
+            file.write(b"!")
+        before = self.read(self.path("2/b"))
+        message = self.refused(3, "NOT_RECOVERABLE", *self.recover(3))
+        self.assertIn("2 of its 3 ranks have lost what the others need (ranks 0, 2), at most 1 may", message)
+        self.assertFalse(os.path.exists(self.path("0")))
+        self.assertEqual(self.read(self.path("2/b")), before)
+        message = self.refused(3, "NOT_RECOVERABLE", *self.recover(3, name="other"))
+        self.assertIn("no parity of the name other", message)
+
+    def test_changed_files_need_force(self):
+        self.prepare((1000, 2000, 3000))
+        self.protect(2, 1)
+        changed = self.write("1/b", b"newer")
+        message = self.refused(3, "IO", *self.recover(3))
+        self.assertIn("rank 1: ", message)
+        self.assertIn("needs force", message)
+        self.assertEqual(self.read(changed), b"newer")
+        self.job(3, *self.recover(3, mode="force"))
+        self.check()
+
+    def test_damaged_parity_is_rebuilt(self):
+        self.prepare((1000, 2000, 3000))
+        self.protect(2, 1)
+        paths = [glob.glob(self.path(str(rank), "parity", "*"))[0] for rank in range(3)]
+        before = [self.read(path) for path in paths]
+        with open(paths[0], "r+b") as file:  # parity
+            file.seek(5000)
+            file.write(b"damage")
+        found = self.job(3, *self.recover(3))
+        self.assertEqual((found[0][1]["lost"], found[0][1]["lost_parity"]), ("0", "1"))
+        self.assertEqual([self.read(path) for path in paths], before)
+        with open(paths[2], "r+b") as file:  # header
+            file.seek(100)
+            file.write(b"damage")
+        found = self.job(3, *self.recover(3))
+        self.assertEqual(found[0][1]["lost_parity"], "1")
+        self.assertEqual([self.read(path) for path in paths], before)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root gives files away")
+    def test_parity_of_another_user_is_ignored(self):
+        self.prepare((1000, 2000, 3000))
+        self.protect(2, 1)
+        for rank in range(3):
+            os.chown(glob.glob(self.path(str(rank), "parity", "*"))[0], 12345, -1)
+        shutil.rmtree(self.path("1"))
+        self.assertIn("no parity of the name state", self.refused(3, "NOT_RECOVERABLE", *self.recover(3)))
+        self.assertFalse(os.path.exists(self.path("1")))
+
+    def test_bad_arguments(self):
+        self.prepare((10, 10, 10, 10))
+        def words(k, m, matrix=0, name="state", piece=64, file="a"):
+            return ("protect", k, m, matrix, name, self.path("{r}/parity"), piece, self.path("{r}", file))
+        for arguments, status, text in ((words(4, 1), "INVALID_ARGUMENT", "a group of k + m has 5 ranks, and the communicator has 4"),
+                                        (words(2, 1), "INVALID_ARGUMENT", "4 ranks, which is no multiple of k + m = 3"),
+                                        (words(4, 0), "INVALID_ARGUMENT", "m is 0"),
+                                        (words(2, 2, matrix=16), "UNSUPPORTED", "GF(2^16)"),
+                                        (words(2, 2, name="a/b"), "INVALID_ARGUMENT", "cannot be a name"),
+                                        (words(2, 2, piece=100), "INVALID_ARGUMENT", "piece_bytes is 100"),
+                                        (words(2, 2, file="none"), "IO", "none: No such file")):
+            self.assertIn(text, self.refused(4, status, *arguments))
+        self.assertEqual(glob.glob(self.path("*/parity/*")), [])
+
+    def test_parity_is_redsets(self):
+        for k, m in ((3, 1), (2, 2), (1, 3)):
+            n = k + m
+            self.prepare([self.rng.randrange(400) for _ in range(n)])
+            members = [int(rank[1]["member"]) for rank in self.protect(k, m, matrix=2, name=f"of{m}")]
+            chunk = max(-(-max(map(len, self.contents)) // k), 1)
+            matrix = redset_matrix(n, m)
+            by_member = [self.contents[members.index(i)].ljust(k * chunk, b"\0") for i in range(n)]
+            for rank in range(n):
+                path, = glob.glob(self.path(str(rank), "parity", f"of{m}.*"))
+                stored = self.read(path)[-m * chunk:]
+                for i in range(m):
+                    chunk_id = (members[rank] + i) % n
+                    expected = bytearray(chunk)
+                    for other in range(n):
+                        # redset_rs_get_data_id
+                        if (chunk_id - other) % n < m:
+                            continue
+                        number = chunk_id - (m if chunk_id > other else 0)
+                        number -= max(other + m - n, 0)
+                        for at, byte in enumerate(by_member[other][number * chunk:(number + 1) * chunk]):
+                            expected[at] ^= multiply(matrix[i][other], byte)
+                    self.assertEqual(stored[i * chunk:(i + 1) * chunk], bytes(expected), f"k={k} m={m} rank {rank} block {i}")
+
+    def test_the_example_goes_on_after_a_loss(self):
+        whole = self.ok(3, self.path("whole"), 25, program=CHECKPOINT).stdout.splitlines()[-1]
+        self.assertRegex(whole, "^step 25, sum [1-9]")
+        state = self.path("state")
+        self.ok(3, state, 20, program=CHECKPOINT)
+        shutil.rmtree(os.path.join(state, "rank-1"))
+        lines = self.ok(3, state, 25, program=CHECKPOINT).stdout.splitlines()
+        self.assertEqual(lines, ["checkpoint 2 recovered, 1 ranks were lost", whole])
+        for rank in range(2):
+            shutil.rmtree(os.path.join(state, f"rank-{rank}"))
+        self.assertEqual(self.ok(3, state, 25, program=CHECKPOINT).stdout.splitlines(), [whole])  # from the beginning
+
+
+if __name__ == "__main__":
+    print(f"seed {SEED}: TANDEM_TEST_SEED={SEED} repeats this run", flush=True)
+    if b"Open MPI" not in subprocess.run([MPIRUN, "--version"], capture_output=True, env=ENVIRONMENT).stdout:
+        print(f"NOT RUN: {MPIRUN} is not Open MPI's, whose flags this test uses")
+        sys.exit(77)
+
+    def cases(suite):
+        for each in suite:
+            yield from [each] if isinstance(each, unittest.TestCase) else cases(each)
+
+    def run(case):
+        result = unittest.TestResult()
+        case.run(result)
+        word = "ok" if result.wasSuccessful() else "FAILED"
+        word = f"NOT RUN: {result.skipped[0][1]}" if result.skipped else word
+        print(f"{case.id()} ... {word}", flush=True)
+        for _, text in result.failures + result.errors:
+            print(text, flush=True)
+        return result.wasSuccessful()
+
+    # Starting and ending a job is waiting for the most part.
+    with ThreadPoolExecutor(4) as pool:
+        loader, module = unittest.defaultTestLoader, sys.modules["__main__"]
+        suite = loader.loadTestsFromNames(sys.argv[1:], module) if sys.argv[1:] else loader.loadTestsFromModule(module)
+        ended = list(pool.map(run, cases(suite)))
+    print(f"{ended.count(True)} of {len(ended)} tests passed", flush=True)
+    sys.exit(0 if ended and all(ended) else 1)
