@@ -1,0 +1,54 @@
+// Little-endian numbers in what lies on members, and memory for blocks.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include "tandem/volume.h"
+
+namespace tandem::volume {
+
+static_assert(std::endian::native == std::endian::little, "what lies on members is little-endian");
+
+inline constexpr std::size_t kBlockBytes = TANDEM_VOLUME_BLOCK_BYTES;
+
+template <class Number>
+Number load(const std::byte *at) {
+  Number number;
+  std::memcpy(&number, at, sizeof number);
+  return number;
+}
+
+template <class Number>
+void store(std::byte *at, Number number) {
+  std::memcpy(at, &number, sizeof number);
+}
+
+inline std::uint64_t round_up(std::uint64_t value, std::uint64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+// Memory at a multiple of 4096; its content is undefined.
+class Buffer {
+ public:
+  Buffer() = default;
+  explicit Buffer(std::size_t bytes) {
+    if (bytes > SIZE_MAX - kBlockBytes) throw std::bad_alloc();
+    at_.reset(static_cast<std::byte *>(std::aligned_alloc(kBlockBytes, round_up(bytes, kBlockBytes))));
+    if (at_ == nullptr && bytes != 0) throw std::bad_alloc();
+  }
+  std::byte *data() const { return at_.get(); }
+
+ private:
+  struct Free {
+    void operator()(std::byte *at) const { std::free(at); }
+  };
+  std::unique_ptr<std::byte, Free> at_;
+};
+
+}  // namespace tandem::volume

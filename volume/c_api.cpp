@@ -1,0 +1,369 @@
+// tandem/volume.h over the engine: arguments in, statuses out.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "volume/create.hpp"
+#include "volume/engine.hpp"
+
+struct tandem_volume {
+  tandem::volume::Volume engine;
+};
+
+namespace {
+
+using tandem::volume::check;
+using tandem::volume::Error;
+using tandem::volume::fail;
+using tandem::volume::Given;
+using tandem::volume::guarded;
+using tandem::volume::MemberError;
+using tandem::volume::MemberProblem;
+
+// A caller's struct in this version's form: shorter ones are filled with zeros, what a longer one has more must be
+// zero.
+template <class Options>
+Options read_options(const Options *given, const char *name) {
+  Options ours{};
+  if (given == nullptr) return ours;
+  const std::size_t bytes = given->struct_bytes;
+  if (bytes <= sizeof bytes || bytes % alignof(Options) != 0)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{}.struct_bytes is {}: set it to sizeof({})", name, bytes, name));
+  std::memcpy(static_cast<void *>(&ours), given, std::min(bytes, sizeof ours));
+  const auto *at = reinterpret_cast<const unsigned char *>(given);
+  for (std::size_t i = sizeof ours; i < bytes; ++i)
+    if (at[i] != 0)
+      fail(TANDEM_ERROR_UNSUPPORTED,
+           fmt::format("{} sets an option at byte {} that this version does not know", name, i));
+  if constexpr (requires { ours.reserved; })
+    if (ours.reserved != 0) fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("{}.reserved is not 0", name));
+  ours.struct_bytes = sizeof ours;
+  return ours;
+}
+
+template <class Result>
+void check_result(const Result *given, const char *name) {
+  if (given->struct_bytes <= sizeof given->struct_bytes || given->struct_bytes % alignof(Result) != 0)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         fmt::format("{}->struct_bytes is {}: set it to the size of the struct", name, given->struct_bytes));
+}
+
+// As much of ours as fits.
+template <class Result>
+void write_result(Result &ours, Result *given) {
+  const std::size_t bytes = given->struct_bytes;
+  ours.struct_bytes = bytes;
+  std::memcpy(static_cast<void *>(given), &ours, std::min(bytes, sizeof ours));
+}
+
+void check_given(const void *pointer, const char *name) {
+  if (pointer == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is NULL", name));
+}
+
+tandem_status status_of(MemberProblem problem) {
+  switch (problem) {
+    case MemberProblem::locked:
+      return TANDEM_ERROR_UNAVAILABLE;
+    case MemberProblem::unsupported:
+      return TANDEM_ERROR_UNSUPPORTED;
+    default:
+      return TANDEM_ERROR_IO;
+  }
+}
+
+// What members throw outside of an open volume.
+template <class Body>
+auto with_members(Body &&body) {
+  try {
+    return body();
+  } catch (const MemberError &error) {
+    throw Error(status_of(error.problem()), error.what());
+  }
+}
+
+std::vector<std::string> read_names(const char *const *members, std::size_t count) {
+  check_given(members, "members");
+  if (count == 0 || count > 2 * TANDEM_VOLUME_MAX_MEMBERS)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("member_count is {}", count));
+  std::vector<std::string> names, identities;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (members[i] == nullptr || *members[i] == 0)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("members[{}] is empty", i));
+    names.emplace_back(members[i]);
+    identities.push_back(tandem::volume::identity_of(names.back()));
+    for (std::size_t j = 0; j < i; ++j)
+      if (identities[j] == identities[i])
+        fail(TANDEM_ERROR_INVALID_ARGUMENT,
+             fmt::format("{} and {} are the same member, which is in the list twice", names[j], names[i]));
+  }
+  return names;
+}
+
+tandem::volume::VolumeId read_id(const std::uint8_t *given) {
+  tandem::volume::VolumeId id;
+  if (given)
+    std::copy_n(given, id.size(), id.begin());
+  else
+    tandem::volume::random_bytes(id.data(), id.size());
+  return id;
+}
+
+tandem::volume::CareSettings read_care(const tandem_volume_care_options *options,
+                                       const tandem_volume_care_result *result) {
+  if (result) check_result(result, "result_out");
+  const tandem_volume_care_options ours = read_options(options, "tandem_volume_care_options");
+  return {ours.rate_bytes_per_second, ours.progress, ours.progress_user, ours.repair != 0, ours.restart != 0};
+}
+
+template <class Body>
+tandem_status care(tandem_volume *volume, const tandem_volume_care_options *options,
+                   tandem_volume_care_result *result_out, Body &&body) {
+  return guarded([&] {
+    check_given(volume, "volume");
+    const auto settings = read_care(options, result_out);
+    tandem_volume_care_result result{};
+    const tandem_status status = body(settings, &result);
+    if (result_out) write_result(result, result_out);
+    if (status == TANDEM_ERROR_CANCELLED)
+      fail(TANDEM_ERROR_CANCELLED, fmt::format("cancelled after {} stripes", result.stripe_count));
+  });
+}
+
+}  // namespace
+
+extern "C" tandem_status tandem_volume_create(const tandem_volume_create_options *options) {
+  return guarded([&] {
+    check_given(options, "options");
+    const auto given = read_options(options, "tandem_volume_create_options");
+    tandem::volume::CreateSettings settings;
+    settings.geometry = {.k = given.k,
+                         .m = given.m,
+                         .matrix = given.matrix,
+                         .allow_non_mds = given.allow_non_mds,
+                         .unit_bytes = given.unit_bytes ? given.unit_bytes : 65536,
+                         .stripe_count = 1,
+                         .log_bytes = 4096};
+    if (given.k < 1 || given.m < 1 || std::uint64_t{given.k} + given.m > TANDEM_VOLUME_MAX_MEMBERS)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           fmt::format("k is {} and m is {}: each must be at least 1, and k + m at most {}", given.k, given.m,
+                       TANDEM_VOLUME_MAX_MEMBERS));
+    if (!is_in_limits(settings.geometry))
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           fmt::format("unit_bytes is {}: it must be a multiple of 4096, at most 16777216", given.unit_bytes));
+    if (given.matrix == TANDEM_MATRIX_CUSTOM)
+      fail(TANDEM_ERROR_UNSUPPORTED, "a custom matrix cannot be kept on members");
+    settings.geometry.log_bytes = given.log_bytes;
+    settings.id = read_id(given.volume_id);
+    settings.force = given.force != 0;
+    if (given.member_bytes > tandem::volume::kMostMemberBytes)
+      fail(TANDEM_ERROR_TOO_LARGE, fmt::format("member_bytes is {}", given.member_bytes));
+    if (given.member_count != given.k + given.m)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           fmt::format("member_count is {}, k + m is {}", given.member_count, given.k + given.m));
+    const auto names = read_names(given.members, given.member_count);
+    tandem::volume::make_codec(settings.geometry);  // before a file is made
+    with_members([&] {
+      std::vector<Given> members;
+      for (const std::string &name : names)
+        members.push_back(
+            {name, tandem::volume::open_member(name, {.write = true, .create = given.member_bytes != 0})});
+      for (Given &each : members) each.member->grow(given.member_bytes);
+      tandem::volume::create_volume(std::move(members), settings);
+    });
+  });
+}
+
+extern "C" tandem_status tandem_volume_open(tandem_context *context, const tandem_volume_open_options *options,
+                                            tandem_volume **volume_out) {
+  return guarded([&] {
+    check_given(options, "options");
+    check_given(volume_out, "volume_out");
+    const auto given = read_options(options, "tandem_volume_open_options");
+    const auto names = read_names(given.members, given.member_count);
+    tandem::volume::OpenSettings settings;
+    settings.context = context;
+    settings.read_only = given.read_only != 0;
+    settings.thread_count = given.thread_count ? given.thread_count : std::min<std::size_t>(32, 2 * names.size());
+    if (settings.thread_count > 1024)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("thread_count is {}", given.thread_count));
+    if (given.cache_bytes) settings.cache_bytes = given.cache_bytes;
+    if (given.note)
+      settings.note = [note = given.note, user = given.note_user](const std::string &text) {
+        note(user, text.c_str());
+      };
+    *volume_out = with_members([&] {
+      std::vector<Given> members;
+      for (const std::string &name : names) {
+        Given member{name, nullptr};
+        try {
+          member.member = tandem::volume::open_member(name, {.write = !settings.read_only});
+        } catch (const MemberError &error) {
+          if (error.problem() != MemberProblem::missing) throw;
+          member.why = error.what();
+        }
+        members.push_back(std::move(member));
+      }
+      return new tandem_volume{{std::move(members), std::move(settings)}};
+    });
+  });
+}
+
+extern "C" tandem_status tandem_volume_close(tandem_volume *volume) {
+  if (volume == nullptr) return TANDEM_OK;
+  const tandem_status status = guarded([&] { volume->engine.flush(); });
+  delete volume;
+  return status;
+}
+
+extern "C" tandem_status tandem_volume_query(const tandem_volume *volume, tandem_volume_info *info_out) {
+  return guarded([&] {
+    check_given(volume, "volume");
+    check_given(info_out, "info_out");
+    check_result(info_out, "info_out");
+    tandem_volume_info info{};
+    volume->engine.query(&info);
+    write_result(info, info_out);
+  });
+}
+
+extern "C" tandem_status tandem_volume_member_query(const tandem_volume *volume, uint32_t index,
+                                                    tandem_volume_member *member_out) {
+  return guarded([&] {
+    check_given(volume, "volume");
+    check_given(member_out, "member_out");
+    check_result(member_out, "member_out");
+    tandem_volume_member member{};
+    volume->engine.query(index, &member);
+    write_result(member, member_out);
+  });
+}
+
+extern "C" tandem_status tandem_volume_read(tandem_volume *volume, uint64_t offset_bytes, void *data, size_t bytes) {
+  return guarded([&] {
+    check_given(volume, "volume");
+    if (bytes != 0) check_given(data, "data");
+    volume->engine.read(offset_bytes, static_cast<std::byte *>(data), bytes);
+  });
+}
+
+extern "C" tandem_status tandem_volume_write(tandem_volume *volume, uint64_t offset_bytes, const void *data,
+                                             size_t bytes) {
+  return guarded([&] {
+    check_given(volume, "volume");
+    if (bytes != 0) check_given(data, "data");
+    volume->engine.write(offset_bytes, static_cast<const std::byte *>(data), bytes);
+  });
+}
+
+extern "C" tandem_status tandem_volume_flush(tandem_volume *volume) {
+  return guarded([&] {
+    check_given(volume, "volume");
+    volume->engine.flush();
+  });
+}
+
+extern "C" tandem_status tandem_volume_trim(tandem_volume *volume, uint64_t offset_bytes, uint64_t bytes) {
+  return guarded([&] {
+    check_given(volume, "volume");
+    volume->engine.trim(offset_bytes, bytes);
+  });
+}
+
+extern "C" tandem_status tandem_volume_zero(tandem_volume *volume, uint64_t offset_bytes, uint64_t bytes) {
+  return guarded([&] {
+    check_given(volume, "volume");
+    volume->engine.zero(offset_bytes, bytes);
+  });
+}
+
+extern "C" tandem_status tandem_volume_extents(tandem_volume *volume, uint64_t offset_bytes, uint64_t bytes,
+                                               tandem_volume_extent *extents_out, size_t capacity, size_t *count_out) {
+  return guarded([&] {
+    check_given(volume, "volume");
+    check_given(extents_out, "extents_out");
+    check_given(count_out, "count_out");
+    if (capacity == 0 || bytes == 0)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           fmt::format("capacity is {} and bytes is {}: both must be at least 1", capacity, bytes));
+    const auto found = volume->engine.extents(offset_bytes, bytes, capacity);
+    std::copy(found.begin(), found.end(), extents_out);
+    *count_out = found.size();
+  });
+}
+
+extern "C" tandem_status tandem_volume_delay_begin(tandem_volume *volume, uint64_t offset_bytes, uint64_t bytes,
+                                                   tandem_volume_window *window_out) {
+  return guarded([&] {
+    check_given(volume, "volume");
+    check_given(window_out, "window_out");
+    *window_out = volume->engine.delay_begin(offset_bytes, bytes);
+  });
+}
+
+extern "C" tandem_status tandem_volume_delay_end(tandem_volume *volume, const tandem_volume_window *window,
+                                                 int32_t accept_loss) {
+  return guarded([&] {
+    check_given(volume, "volume");
+    check_given(window, "window");
+    volume->engine.delay_end(*window, accept_loss != 0);
+  });
+}
+
+extern "C" tandem_status tandem_volume_windows(const tandem_volume *volume, tandem_volume_window *windows_out,
+                                               size_t capacity, size_t *count_out) {
+  return guarded([&] {
+    check_given(volume, "volume");
+    check_given(count_out, "count_out");
+    if (capacity != 0) check_given(windows_out, "windows_out");
+    const auto found = volume->engine.windows();
+    std::copy_n(found.begin(), std::min(capacity, found.size()), windows_out);
+    *count_out = found.size();
+  });
+}
+
+extern "C" tandem_status tandem_volume_scrub(tandem_volume *volume, const tandem_volume_care_options *options,
+                                             tandem_volume_care_result *result_out) {
+  return care(volume, options, result_out, [&](const auto &settings, tandem_volume_care_result *result) {
+    return volume->engine.scrub(settings, result);
+  });
+}
+
+extern "C" tandem_status tandem_volume_rebuild(tandem_volume *volume, const tandem_volume_care_options *options,
+                                               tandem_volume_care_result *result_out) {
+  return care(volume, options, result_out, [&](const auto &settings, tandem_volume_care_result *result) {
+    return volume->engine.rebuild(settings, result);
+  });
+}
+
+extern "C" tandem_status tandem_volume_replace(tandem_volume *volume, const tandem_volume_replace_options *options) {
+  return guarded([&] {
+    check_given(volume, "volume");
+    check_given(options, "options");
+    const auto given = read_options(options, "tandem_volume_replace_options");
+    check_given(given.member, "options.member");
+    tandem_volume_info info{};
+    volume->engine.query(&info);
+    if (info.read_only) fail(TANDEM_ERROR_UNAVAILABLE, "the volume is open for reading only");
+    const std::string identity = tandem::volume::identity_of(given.member);
+    for (std::uint32_t i = 0; i < info.k + info.m; ++i)
+      if (volume->engine.identity(i) == identity)
+        fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{}: is member {} of this volume", given.member, i));
+    with_members([&] {
+      Given member{given.member, tandem::volume::open_member(given.member, {.write = true, .create = true})};
+      volume->engine.replace(given.index, std::move(member), given.force != 0);
+    });
+  });
+}
+
+extern "C" tandem_status tandem_volume_statistics_query(const tandem_volume *volume,
+                                                        tandem_volume_statistics *statistics_out) {
+  return guarded([&] {
+    check_given(volume, "volume");
+    check_given(statistics_out, "statistics_out");
+    check_result(statistics_out, "statistics_out");
+    tandem_volume_statistics statistics{};
+    volume->engine.query(&statistics);
+    write_result(statistics, statistics_out);
+  });
+}

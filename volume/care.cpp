@@ -1,0 +1,301 @@
+// Scrub, rebuild, replace.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "volume/create.hpp"
+#include "volume/engine.hpp"
+
+namespace tandem::volume {
+namespace {
+
+std::unique_lock<std::mutex> alone(std::mutex &mutex) {
+  std::unique_lock lock(mutex, std::try_to_lock);
+  if (!lock) fail(TANDEM_ERROR_UNAVAILABLE, "another scrub, rebuild or replace runs");
+  return lock;
+}
+
+bool is_zero(const std::byte *block) {
+  return block[0] == std::byte{0} && std::memcmp(block, block + 1, kBlockBytes - 1) == 0;
+}
+
+}  // namespace
+
+void Volume::survey(View &view, tandem_volume_care_result *result) {
+  const bool delayed = is_delayed(view.stripe);
+  std::vector<Part> parts;
+  for (std::uint32_t column = 0; column < (delayed ? geometry().k : members_->count()); ++column)
+    if (members_->is_usable(member_of(view, column))) parts.push_back({column, 0, view.count});
+  pool_->run(parts.size(), [&](std::size_t i) { fetch_part(view, parts[i]); });
+  ++result->stripe_count;
+  result->unprotected_stripe_count += delayed;
+  for (std::size_t i = 0; i < view.have.size(); ++i) {
+    if (view.have[i] == Have::none) continue;
+    result->block_count += view.entries[i].generation != 0;
+    result->bad_block_count += view.have[i] == Have::bad;
+  }
+}
+
+std::vector<Volume::Stored> Volume::wrong_parity(View &view, Buffer *right_out) {
+  const std::uint32_t k = geometry().k, m = geometry().m;
+  std::vector<Stored> wrong;
+  if (is_delayed(view.stripe)) return wrong;
+  const auto is_whole = [&](std::uint32_t row) {
+    for (std::uint32_t column = 0; column < k; ++column)
+      if (view.have[view.at(column, row)] != Have::good) return false;
+    return true;
+  };
+  for (std::uint32_t begin = 0, end; begin < view.count; begin = end) {
+    end = begin + 1;
+    if (!is_whole(begin)) continue;
+    while (end < view.count && is_whole(end)) ++end;
+    std::vector<const void *> data;
+    std::vector<void *> right;
+    for (std::uint32_t column = 0; column < k; ++column) data.push_back(view.block(column, begin));
+    for (std::uint32_t i = 0; i < m; ++i)
+      right.push_back(right_out->data() + (std::size_t{i} * view.count + begin) * kBlockBytes);
+    check(tandem_encode(settings_.context, codec_.get(), data.data(), right.data(), (end - begin) * kBlockBytes));
+    for (std::uint32_t i = 0; i < m; ++i)
+      for (std::uint32_t row = begin; row < end; ++row) {
+        const std::byte *const block = right_out->data() + (std::size_t{i} * view.count + row) * kBlockBytes;
+        if (view.have[view.at(k + i, row)] == Have::good &&
+            std::memcmp(block, view.block(k + i, row), kBlockBytes) != 0)
+          wrong.push_back({{k + i, row, row + 1}, block});
+      }
+  }
+  return wrong;
+}
+
+void Volume::check_stripe(std::uint64_t stripe, tandem_volume_care_result *result) {
+  const std::shared_lock lock(lock_of(stripe));
+  View view(geometry(), stripe, 0, geometry().rows());
+  load_entries(view);
+  survey(view, result);
+  Buffer right(std::size_t{geometry().m} * geometry().unit_bytes);
+  result->bad_parity_count += wrong_parity(view, &right).size();
+  recover(view, false);
+  result->lost_block_count += static_cast<std::uint64_t>(std::count(view.have.begin(), view.have.end(), Have::lost));
+}
+
+void Volume::repair_stripe(std::uint64_t stripe, bool check_parity, tandem_volume_care_result *result) {
+  const std::uint32_t k = geometry().k, n = members_->count();
+  const Change changing(*this, geometry().most_items(geometry().rows()));
+  const std::unique_lock lock(lock_of(stripe));
+  View view(geometry(), stripe, 0, geometry().rows());
+  load_entries(view);
+  survey(view, result);
+  const std::vector<Have> before = view.have;
+  recover(view, true);
+
+  std::vector<Stored> stored;
+  for (std::uint32_t column = 0; column < n; ++column)
+    for (std::uint32_t row = 0; row < view.count; ++row) {
+      const std::size_t at = view.at(column, row);
+      if (before[at] != Have::bad || !members_->is_usable(member_of(view, column))) continue;
+      if (view.have[at] == Have::lost) {
+        ++result->lost_block_count;
+        continue;
+      }
+      ++result->mended_block_count;
+      if (view.entries[at].generation != kUnknown) continue;  // recover() has written it
+      ++mended_;
+      // Of a block that nothing is known of, zeros are as good as never written; parity only where all data is.
+      bool empty = is_zero(view.block(column, row));
+      for (std::uint32_t other = 0; column >= k && other < k; ++other)
+        empty = empty && view.entries[view.at(other, row)].generation == 0;
+      const Part part{column, row, row + 1};
+      if (empty)
+        clear(view, part);
+      else if (!stored.empty() && stored.back().part.column == column && stored.back().part.end == row)
+        ++stored.back().part.end;
+      else
+        stored.push_back({part, view.block(column, row)});
+    }
+  Buffer right;
+  if (check_parity) {
+    right = Buffer(std::size_t{geometry().m} * geometry().unit_bytes);
+    const auto wrong = wrong_parity(view, &right);
+    result->bad_parity_count += wrong.size();
+    result->mended_block_count += wrong.size();
+    mended_ += wrong.size();
+    stored.insert(stored.end(), wrong.begin(), wrong.end());
+  }
+  store(view, stored);
+  check_enough_members();
+}
+
+tandem_status Volume::walk(const CareSettings &settings, std::uint64_t first_stripe,
+                           const std::function<void(std::uint64_t)> &visit) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  const std::uint64_t stripe_bytes = geometry().stripe_bytes();
+  for (std::uint64_t stripe = first_stripe; stripe < geometry().stripe_count; ++stripe) {
+    visit(stripe);
+    const std::uint64_t done = (stripe + 1) * stripe_bytes;
+    const auto cancelled = [&] {
+      return settings.progress && settings.progress(settings.progress_user, done, geometry().volume_bytes()) != 0;
+    };
+    if (cancelled()) return TANDEM_ERROR_CANCELLED;
+    if (settings.rate_bytes_per_second == 0) continue;
+    const std::chrono::duration<double> due(static_cast<double>((stripe + 1 - first_stripe) * stripe_bytes) /
+                                            static_cast<double>(settings.rate_bytes_per_second));
+    constexpr std::chrono::duration<double> kLongest(0.1);  // a slow rate still hears a cancel
+    while (Clock::now() - start < due) {
+      std::this_thread::sleep_for(std::min<std::chrono::duration<double>>(kLongest, due - (Clock::now() - start)));
+      if (cancelled()) return TANDEM_ERROR_CANCELLED;
+    }
+  }
+  return TANDEM_OK;
+}
+
+void Volume::keep_scrub_position(std::uint64_t stripe) {
+  scrub_stripe_ = stripe;
+  if (settings_.read_only) return;
+  const Gate::Exclusive exclusive(*gate_);
+  write_superblocks();
+}
+
+void Volume::end_left_over_windows() {
+  std::vector<Window> left_over;
+  {
+    const std::shared_lock lock(windows_mutex_);
+    for (const OpenWindow &each : windows_)
+      if (each.is_left_over && !each.ending) left_over.push_back(each.window);
+  }
+  const std::uint64_t stripe_bytes = geometry().stripe_bytes();
+  for (const Window &each : left_over) {
+    try {
+      delay_end({each.first_stripe * stripe_bytes, each.end() * stripe_bytes}, false);
+    } catch (const Error &error) {
+      if (error.status() != TANDEM_ERROR_NOT_RECOVERABLE) throw;
+      settings_.note(fmt::format("a window of delayed parity stays open: {}", error.what()));
+    }
+  }
+}
+
+tandem_status Volume::scrub(const CareSettings &settings, tandem_volume_care_result *result) {
+  if (settings.repair) check_writable();
+  const auto lock = alone(care_mutex_);
+  if (settings.repair) end_left_over_windows();
+  constexpr std::uint64_t kBytesPerNote = 1 << 30;
+  const std::uint64_t stripes_per_note = std::max<std::uint64_t>(1, kBytesPerNote / geometry().stripe_bytes());
+  const std::uint64_t first = settings.restart ? 0 : scrub_stripe_.load();
+  std::uint64_t next = first;
+  const tandem_status status = walk(settings, first, [&](std::uint64_t stripe) {
+    check_enough_members();
+    if (settings.repair)
+      repair_stripe(stripe, true, result);
+    else
+      check_stripe(stripe, result);
+    next = stripe + 1;
+    if ((next - first) % stripes_per_note == 0) keep_scrub_position(next);
+  });
+  keep_scrub_position(next == geometry().stripe_count ? 0 : next);
+  if (settings.repair) flush();
+  return status;
+}
+
+bool Volume::lacks_blocks(std::uint64_t stripe) {
+  const std::shared_lock lock(lock_of(stripe));
+  std::vector<Entry> entries(geometry().rows());
+  for (std::uint32_t i = 0; i < members_->count(); ++i) {
+    if (members_->state(i) != TANDEM_VOLUME_MEMBER_REBUILDING) continue;
+    table_->get(i, geometry().first_block(stripe), entries.size(), entries.data());
+    if (std::any_of(entries.begin(), entries.end(), [](const Entry &entry) { return entry.generation == kUnknown; }))
+      return true;
+  }
+  return false;
+}
+
+tandem_status Volume::rebuild(const CareSettings &settings, tandem_volume_care_result *result) {
+  check_writable();
+  const auto lock = alone(care_mutex_);
+  check_enough_members();
+  for (std::uint32_t i = 0; i < members_->count(); ++i) {
+    tandem_volume_member member{};
+    members_->query(i, &member);
+    if (member.state == TANDEM_VOLUME_MEMBER_LOST)
+      fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("member {} is lost ({}): it has to be replaced first", i, member.why));
+  }
+  for (std::uint32_t i = 0; i < members_->count(); ++i) {
+    if (members_->state(i) != TANDEM_VOLUME_MEMBER_STALE) continue;
+    tandem_volume_member member{};
+    members_->query(i, &member);
+    const auto handle = members_->member(i);
+    prepare_member(*handle, i);
+    join(i, member.name, handle);
+  }
+  std::uint64_t unfinished = 0;
+  const tandem_status status = walk(settings, 0, [&](std::uint64_t stripe) {
+    check_enough_members();
+    if (!lacks_blocks(stripe)) return;
+    repair_stripe(stripe, false, result);
+    unfinished += lacks_blocks(stripe);
+  });
+  const Gate::Exclusive exclusive(*gate_);
+  commit_exclusively();
+  if (status != TANDEM_OK) return status;
+  if (unfinished != 0)
+    fail(TANDEM_ERROR_NOT_RECOVERABLE,
+         fmt::format("{} stripes have blocks that cannot be rebuilt: too many members lack blocks of one row, or the "
+                     "stripe lies in a window of delayed parity",
+                     unfinished));
+  for (std::uint32_t i = 0; i < members_->count(); ++i)
+    if (members_->state(i) == TANDEM_VOLUME_MEMBER_REBUILDING) members_->set_state(i, TANDEM_VOLUME_MEMBER_CURRENT, "");
+  write_superblocks();
+  return status;
+}
+
+// Everything on it is forgotten: its blocks count as lost until they are rebuilt.
+void Volume::prepare_member(Member &member, std::uint32_t index) {
+  try {
+    const SuperblockBytes nothing{};
+    for (const std::uint64_t copy : {0u, 1u}) member.write(copy * kBlockBytes, nothing.data(), kBlockBytes);
+    write_tables(member, geometry(), *seed_, index, kLostEntry, sequence_);
+    member.sync();
+  } catch (const MemberError &error) {
+    fail(TANDEM_ERROR_IO, error.what());
+  }
+}
+
+void Volume::join(std::uint32_t index, const std::string &name, std::shared_ptr<Member> member) {
+  const Gate::Exclusive exclusive(*gate_);
+  commit_exclusively();
+  table_->drop(index);
+  random_bytes(&superblock_.member_tags[index], sizeof superblock_.member_tags[index]);
+  ++superblock_.epoch;
+  members_->put(index, name, std::move(member), TANDEM_VOLUME_MEMBER_REBUILDING, "");
+  write_superblocks();
+}
+
+void Volume::replace(std::uint32_t index, Given given, bool force) {
+  check_writable();
+  const auto lock = alone(care_mutex_);
+  if (index >= members_->count())
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         fmt::format("index is {}, the volume has {} members", index, members_->count()));
+  const std::uint32_t left = members_->usable_count() - members_->is_usable(index);
+  if (left < geometry().k)
+    fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("without member {} {} of {} would be left, {} are needed", index,
+                                                   left, members_->count(), geometry().k));
+  if (!window_list().empty())
+    fail(TANDEM_ERROR_UNAVAILABLE,
+         fmt::format("a window of delayed parity is open: data of member {} would be lost", index));
+  try {
+    given.member->grow(geometry().member_bytes());
+  } catch (const MemberError &error) {
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, error.what());
+  }
+  try {
+    if (!force && holds_volume(*given.member))
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{}: holds a volume already; force overwrites it", given.name));
+  } catch (const MemberError &error) {
+    fail(TANDEM_ERROR_IO, error.what());
+  }
+  prepare_member(*given.member, index);
+  join(index, given.name, std::move(given.member));
+}
+
+}  // namespace tandem::volume

@@ -1,0 +1,168 @@
+// The end of a transaction. The order of its steps is the whole promise: see docs/internals/VOLUME.md.
+#include <algorithm>
+
+#include "volume/engine.hpp"
+#include "volume/log_record.hpp"
+
+namespace tandem::volume {
+
+Volume::Change::Change(Volume &volume, std::uint64_t items) : volume_(volume), items_(items) {
+  volume.check_enough_members();
+  while (!volume.gate_->try_enter(items)) volume.commit();
+}
+
+Volume::Change::~Change() { volume_.gate_->leave(items_); }
+
+void Volume::flush() {
+  if (!settings_.read_only) commit();
+}
+
+void Volume::commit() {
+  const Gate::Exclusive exclusive(*gate_);
+  commit_exclusively();
+}
+
+void Volume::commit_exclusively() {
+  const auto dirty = table_->dirty();
+  if (dirty.empty()) {
+    pending_.clear();  // at most of members that were lost before they got an entry
+    return;
+  }
+  check_enough_members();
+
+  // 1. What was written in place since the last commit, what that one wrote to its places, what was mended.
+  sync_members();
+  // 2. A lost member must be known as lost before anything that it lacks is promised.
+  if (!session_is_durable_ || members_->standings() != superblock_.standings) write_superblocks();
+
+  // 3. The record.
+  std::vector<LogItem> items;
+  const auto blocks = pending_.all();
+  for (const Pending::Block &each : blocks)
+    if (each.payload && members_->is_usable(each.member))
+      items.push_back({each.member, ItemKind::block, each.number, each.payload->data()});
+  for (const Table::Dirty &each : dirty) {
+    if (!members_->is_usable(each.member)) continue;
+    each.page->sequence = sequence_;
+    seal_page(*seed_, each.member, each.number, *each.page);
+    items.push_back({each.member, ItemKind::page, each.number, reinterpret_cast<const std::byte *>(each.page)});
+  }
+  {
+    std::size_t bytes = 0;
+    const Buffer record = write_log_record(superblock_.id, sequence_, items, &bytes);
+    write_log(record.data(), bytes);
+  }
+  if (members_->standings() != superblock_.standings) write_superblocks();
+
+  // 4. From here on the transaction stands, whatever happens.
+  ++sequence_;
+  ++transactions_;
+  apply(items);
+  std::vector<std::pair<std::uint32_t, std::uint64_t>> holes;
+  for (const Pending::Block &each : blocks)
+    if (!each.payload) holes.emplace_back(each.member, each.number);
+  std::sort(holes.begin(), holes.end());
+  for (std::size_t i = 0, end; i < holes.size(); i = end) {
+    for (end = i + 1;
+         end < holes.size() && holes[end].first == holes[i].first && holes[end].second == holes[end - 1].second + 1;)
+      ++end;
+    members_->trim(holes[i].first, geometry().block_offset(holes[i].second), (end - i) * kBlockBytes);
+  }
+  pending_.clear();
+  table_->mark_clean();
+  check_enough_members();
+}
+
+void Volume::sync_members() {
+  std::vector<std::uint32_t> unsynced;
+  for (std::uint32_t i = 0; i < members_->count(); ++i)
+    if (members_->is_usable(i) && members_->is_unsynced(i)) unsynced.push_back(i);
+  pool_->run(unsynced.size(), [&](std::size_t i) { members_->sync(unsynced[i]); });
+}
+
+void Volume::write_superblocks() {
+  for (;;) {
+    check_enough_members();
+    const std::vector<Standing> standings = members_->standings();
+    if (standings != superblock_.standings) ++superblock_.epoch;
+    superblock_.standings = standings;
+    superblock_.windows = window_list();
+    superblock_.scrub_stripe = scrub_stripe_;
+    ++superblock_.counter;
+    std::vector<std::uint32_t> written;
+    for (std::uint32_t i = 0; i < members_->count(); ++i)
+      if (members_->is_usable(i)) written.push_back(i);
+    pool_->run(written.size(), [&](std::size_t i) {
+      Superblock own = superblock_;
+      own.index = written[i];
+      SuperblockBytes bytes;
+      write_superblock(own, bytes);
+      if (members_->write(own.index, IoKind::superblock, own.counter % 2 * kBlockBytes, bytes.data(), bytes.size()))
+        members_->sync(own.index);
+    });
+    if (members_->standings() == standings) break;
+  }
+  epoch_ = superblock_.epoch;
+  session_is_durable_ = true;
+}
+
+// On m+1 members, so that one is left after any m are lost. They take turns.
+void Volume::write_log(const std::byte *bytes, std::size_t count) {
+  std::vector<std::uint32_t> candidates;
+  for (std::uint32_t i = 0; i < members_->count(); ++i) {
+    const auto index = static_cast<std::uint32_t>((sequence_ + i) % members_->count());
+    if (members_->is_usable(index)) candidates.push_back(index);
+  }
+  std::atomic<std::size_t> copies{0};
+  std::size_t next = 0;
+  while (copies <= geometry().m && next < candidates.size()) {
+    const std::size_t first = next;
+    const std::size_t tried = std::min(geometry().m + 1 - copies, candidates.size() - next);
+    next += tried;
+    pool_->run(tried, [&](std::size_t i) {
+      const std::uint32_t index = candidates[first + i];
+      if (members_->write(index, IoKind::log, kLogOffset, bytes, count) && members_->sync(index)) ++copies;
+    });
+  }
+  check_enough_members();
+}
+
+// Blocks and pages to their places, neighbours together.
+void Volume::apply(std::span<const LogItem> items) {
+  constexpr std::size_t kMostPerWrite = 256;
+  std::vector<LogItem> sorted(items.begin(), items.end());
+  std::sort(sorted.begin(), sorted.end(), [](const LogItem &a, const LogItem &b) {
+    return std::tie(a.member, a.kind, a.number) < std::tie(b.member, b.kind, b.number);
+  });
+  // A run has neighbours of one member, area and, in the data area, column.
+  const auto kind_of_item = [&](const LogItem &item) {
+    if (item.kind == ItemKind::page) return IoKind::checksum;
+    const std::uint64_t stripe = item.number / geometry().rows();
+    const std::uint32_t n = members_->count();
+    return (item.member + n - geometry().first_member(stripe)) % n < geometry().m ? IoKind::parity : IoKind::data;
+  };
+  std::vector<std::pair<std::size_t, std::size_t>> runs;
+  for (std::size_t i = 0, end; i < sorted.size(); i = end) {
+    for (end = i + 1; end < sorted.size() && end - i < kMostPerWrite && sorted[end].member == sorted[i].member &&
+                      sorted[end].kind == sorted[i].kind && sorted[end].number == sorted[end - 1].number + 1 &&
+                      kind_of_item(sorted[end]) == kind_of_item(sorted[i]);)
+      ++end;
+    runs.emplace_back(i, end);
+  }
+  pool_->run(runs.size(), [&](std::size_t run) {
+    const auto [begin, end] = runs[run];
+    const LogItem &first = sorted[begin];
+    const std::uint64_t offset =
+        first.kind == ItemKind::page ? geometry().page_offset(first.number) : geometry().block_offset(first.number);
+    if (end - begin == 1) {
+      members_->write(first.member, kind_of_item(first), offset, first.payload, kBlockBytes);
+      return;
+    }
+    Buffer together((end - begin) * kBlockBytes);
+    for (std::size_t i = begin; i < end; ++i)
+      std::memcpy(together.data() + (i - begin) * kBlockBytes, sorted[i].payload, kBlockBytes);
+    members_->write(first.member, kind_of_item(first), offset, together.data(), (end - begin) * kBlockBytes);
+  });
+}
+
+}  // namespace tandem::volume

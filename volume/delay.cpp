@@ -1,0 +1,171 @@
+// Windows of delayed parity.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "volume/engine.hpp"
+
+namespace tandem::volume {
+
+bool Volume::is_delayed(std::uint64_t stripe) const {
+  const std::shared_lock lock(windows_mutex_);
+  return std::any_of(windows_.begin(), windows_.end(), [&](const OpenWindow &each) {
+    return stripe >= std::max(each.window.first_stripe, each.done_before) && stripe < each.window.end();
+  });
+}
+
+std::vector<Window> Volume::window_list() const {
+  const std::shared_lock lock(windows_mutex_);
+  std::vector<Window> found;
+  for (const OpenWindow &each : windows_) found.push_back(each.window);
+  return found;
+}
+
+std::vector<tandem_volume_window> Volume::windows() const {
+  std::vector<tandem_volume_window> found;
+  for (const Window &each : window_list())
+    found.push_back({each.first_stripe * geometry().stripe_bytes(), each.end() * geometry().stripe_bytes()});
+  return found;
+}
+
+tandem_volume_window Volume::delay_begin(std::uint64_t offset, std::uint64_t bytes) {
+  check_inside(offset, bytes);
+  check_writable();
+  const std::uint64_t stripe_bytes = geometry().stripe_bytes();
+  const std::uint64_t first = (offset + stripe_bytes - 1) / stripe_bytes, end = (offset + bytes) / stripe_bytes;
+  if (first >= end)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         fmt::format("no full stripe of {} bytes lies in the range of {} bytes at {}", stripe_bytes, bytes, offset));
+  const Gate::Exclusive exclusive(*gate_);
+  const auto check_all_current = [&] {
+    for (std::uint32_t i = 0; i < members_->count(); ++i)
+      if (members_->state(i) != TANDEM_VOLUME_MEMBER_CURRENT)
+        fail(TANDEM_ERROR_UNAVAILABLE,
+             fmt::format("member {} is not current: what it lacks could not be computed any more", i));
+  };
+  check_enough_members();
+  for (const Window &each : window_list())
+    if (first < each.end() && each.first_stripe < end)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("the range overlaps an open window, bytes {} to {}",
+                                                      each.first_stripe * stripe_bytes, each.end() * stripe_bytes - 1));
+  if (window_list().size() >= TANDEM_VOLUME_MAX_WINDOWS)
+    fail(TANDEM_ERROR_UNAVAILABLE,
+         fmt::format("{} windows are open, more are not possible", TANDEM_VOLUME_MAX_WINDOWS));
+  // No parity of these stripes may be on its way: it would be written over what the end of the window computes.
+  commit_exclusively();
+  check_all_current();
+  const auto begins_at_first = [&](const OpenWindow &each) { return each.window.first_stripe == first; };
+  {
+    const std::unique_lock lock(windows_mutex_);
+    const auto at = std::find_if(windows_.begin(), windows_.end(),
+                                 [&](const OpenWindow &each) { return each.window.first_stripe > first; });
+    windows_.insert(at, {.window = {first, end - first}});
+  }
+  try {
+    write_superblocks();
+    check_all_current();  // one may just have failed
+  } catch (...) {         // nothing was written in the window yet
+    {
+      const std::unique_lock lock(windows_mutex_);
+      windows_.erase(std::find_if(windows_.begin(), windows_.end(), begins_at_first));
+    }
+    if (members_->usable_count() >= geometry().k) write_superblocks();
+    throw;
+  }
+  return {first * stripe_bytes, end * stripe_bytes};
+}
+
+void Volume::delay_end(const tandem_volume_window &given, bool accept_loss) {
+  check_writable();
+  const std::uint64_t stripe_bytes = geometry().stripe_bytes();
+  const auto find = [&] {
+    return std::find_if(windows_.begin(), windows_.end(), [&](const OpenWindow &each) {
+      return each.window.first_stripe * stripe_bytes == given.begin_bytes &&
+             each.window.end() * stripe_bytes == given.end_bytes;
+    });
+  };
+  Window window;
+  std::uint64_t next;
+  {
+    const std::unique_lock lock(windows_mutex_);
+    const auto found = find();
+    if (found == windows_.end())
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           fmt::format("no window is open from byte {} to {}", given.begin_bytes, given.end_bytes));
+    if (found->ending)
+      fail(TANDEM_ERROR_UNAVAILABLE,
+           fmt::format("the window from byte {} is being ended by another call", given.begin_bytes));
+    found->ending = true;
+    window = found->window;
+    next = std::max(window.first_stripe, found->done_before);
+  }
+  try {
+    for (; next < window.end(); ++next) end_stripe(next, accept_loss);
+    const Gate::Exclusive exclusive(*gate_);
+    commit_exclusively();
+    {
+      const std::unique_lock lock(windows_mutex_);
+      windows_.erase(find());
+    }
+    write_superblocks();
+  } catch (...) {
+    const std::unique_lock lock(windows_mutex_);
+    if (const auto found = find(); found != windows_.end()) found->ending = false;
+    throw;
+  }
+}
+
+// Parity in the window is trusted by nobody until the window is closed, so it is written in place.
+void Volume::end_stripe(std::uint64_t stripe, bool accept_loss) {
+  const std::uint32_t k = geometry().k, m = geometry().m, rows = geometry().rows();
+  const Change changing(*this, geometry().most_items(rows));
+  const std::unique_lock lock(lock_of(stripe));
+  View view(geometry(), stripe, 0, rows);
+  load_entries(view);
+  std::vector<Part> data, lost;
+  for (std::uint32_t column = 0; column < k; ++column) data.push_back({column, 0, rows});
+  fetch(view, data, true);
+  if (!accept_loss) require(view, data);
+  for (std::uint32_t column = 0; column < k; ++column)
+    for (std::uint32_t row = 0; row < rows; ++row) {
+      if (view.have[view.at(column, row)] == Have::good) continue;
+      std::memset(view.block(column, row), 0, kBlockBytes);
+      lost.push_back({column, row, row + 1});
+    }
+  std::vector<const void *> from(view.columns.begin(), view.columns.begin() + k);
+  std::vector<void *> to(m);
+  for (std::uint32_t i = 0; i < m; ++i)
+    to[i] = members_->is_usable(member_of(view, k + i)) ? view.columns[k + i] : nullptr;
+  if (std::any_of(to.begin(), to.end(), [](const void *each) { return each != nullptr; }))
+    check(tandem_encode(settings_.context, codec_.get(), from.data(), to.data(), rows * kBlockBytes));
+
+  for (const Part &part : lost) {
+    clear(view, part);
+    view.entries[view.at(part.column, part.begin)] = {};
+  }
+  const auto holds_something = [&](std::uint32_t row) {
+    for (std::uint32_t column = 0; column < k; ++column)
+      if (view.entries[view.at(column, row)].generation != 0) return true;
+    return false;
+  };
+  std::vector<Stored> stored;
+  for (std::uint32_t begin = 0, end; begin < rows; begin = end) {
+    const bool holds = holds_something(begin);
+    for (end = begin + 1; end < rows && holds_something(end) == holds;) ++end;
+    for (std::uint32_t i = 0; i < m; ++i) {
+      if (!holds) {
+        clear(view, {k + i, begin, end});
+        continue;
+      }
+      for (std::uint32_t row = begin; row < end; ++row) view.entries[view.at(k + i, row)] = kLostEntry;
+      stored.push_back({{k + i, begin, end}, view.block(k + i, begin)});
+    }
+  }
+  store(view, stored);
+  check_enough_members();
+  const std::unique_lock windows_lock(windows_mutex_);
+  for (OpenWindow &each : windows_)
+    if (stripe >= each.window.first_stripe && stripe < each.window.end()) each.done_before = stripe + 1;
+}
+
+}  // namespace tandem::volume

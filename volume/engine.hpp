@@ -1,0 +1,206 @@
+// An open volume. docs/internals/VOLUME.md says how it works, and why nothing is lost.
+//
+//   open.cpp      superblocks, which members are current, replay of the log
+//   read.cpp      blocks from members, checked, or computed from others
+//   write.cpp     the ways of a write; trim
+//   commit.cpp    a transaction to its end
+//   delay.cpp     windows of delayed parity
+//   care.cpp      scrub, rebuild, replace
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "volume/error.hpp"
+#include "volume/gate.hpp"
+#include "volume/members.hpp"
+#include "volume/pending.hpp"
+#include "volume/pool.hpp"
+#include "volume/table.hpp"
+#include "volume/view.hpp"
+
+namespace tandem::volume {
+
+// A member that was opened, or why it could not be.
+struct Given {
+  std::string name;
+  std::unique_ptr<Member> member;
+  std::string why{};
+};
+
+struct CreateSettings {
+  Geometry geometry;  // without stripe_count
+  VolumeId id{};
+  bool force = false;
+};
+void create_volume(std::vector<Given> members, CreateSettings settings);
+
+struct OpenSettings {
+  tandem_context *context = nullptr;  // nullptr: one of the volume's own
+  bool read_only = false;
+  std::size_t thread_count = 0;  // beside the callers' own
+  std::uint64_t cache_bytes = 64 << 20;
+  std::function<void(const std::string &)> note = [](const std::string &) {};
+};
+
+struct CareSettings {
+  std::uint64_t rate_bytes_per_second = 0;
+  tandem_volume_progress progress = nullptr;
+  void *progress_user = nullptr;
+  bool repair = false, restart = false;
+};
+
+class Volume {
+ public:
+  Volume(std::vector<Given> members, OpenSettings settings);
+  ~Volume();
+  Volume(const Volume &) = delete;
+  Volume &operator=(const Volume &) = delete;
+
+  const Geometry &geometry() const { return superblock_.geometry; }
+  void query(tandem_volume_info *out) const;
+  void query(std::uint32_t index, tandem_volume_member *out) const;
+  void query(tandem_volume_statistics *out) const;
+  // As Member::identity(); "" of a member that is not open.
+  std::string identity(std::uint32_t index) const;
+
+  void read(std::uint64_t offset, std::byte *to, std::uint64_t bytes);
+  void write(std::uint64_t offset, const std::byte *from, std::uint64_t bytes);
+  void flush();
+  void trim(std::uint64_t offset, std::uint64_t bytes);
+  void zero(std::uint64_t offset, std::uint64_t bytes);
+  std::vector<tandem_volume_extent> extents(std::uint64_t offset, std::uint64_t bytes, std::size_t most);
+
+  tandem_volume_window delay_begin(std::uint64_t offset, std::uint64_t bytes);
+  void delay_end(const tandem_volume_window &window, bool accept_loss);
+  std::vector<tandem_volume_window> windows() const;
+
+  // Return TANDEM_OK or TANDEM_ERROR_CANCELLED; the result is written in both cases.
+  tandem_status scrub(const CareSettings &settings, tandem_volume_care_result *result);
+  tandem_status rebuild(const CareSettings &settings, tandem_volume_care_result *result);
+  void replace(std::uint32_t index, Given given, bool force);
+
+ private:
+  using Lock = std::shared_mutex;
+  // A call that changes blocks: while it lives, nothing is committed.
+  class Change {
+   public:
+    Change(Volume &volume, std::uint64_t items);
+    ~Change();
+    Change(const Change &) = delete;
+    Change &operator=(const Change &) = delete;
+
+   private:
+    Volume &volume_;
+    std::uint64_t items_;
+  };
+
+  // open.cpp
+  void choose_superblock(std::vector<Given> &members);
+  void replay();
+  std::uint64_t newest_record(std::vector<std::byte> *bytes_out);
+  void check_inside(std::uint64_t offset, std::uint64_t bytes) const;
+  void check_writable() const;
+  void check_enough_members() const;
+
+  // read.cpp
+  Lock &lock_of(std::uint64_t stripe) { return locks_[stripe % std::size(locks_)]; }
+  std::uint32_t member_of(const View &view, std::uint32_t column) const {
+    return geometry().member_of(view.stripe, column);
+  }
+  std::uint64_t block_of(const View &view, std::uint32_t row) const {
+    return geometry().first_block(view.stripe) + view.first + row;
+  }
+  IoKind kind_of(std::uint32_t column) const { return column < geometry().k ? IoKind::data : IoKind::parity; }
+  void load_entries(View &view);
+  // Reads the blocks of the parts that are not there yet, and computes bad ones from others. What stays `lost` is up to
+  // the caller. `mend`: bad blocks with a known checksum are written back.
+  void fetch(View &view, std::span<const Part> parts, bool mend);
+  void fetch_part(View &view, const Part &part);
+  void recover(View &view, bool mend);
+  void decode_rows(View &view, std::uint32_t begin, std::uint32_t end, bool mend);
+  void require(const View &view, std::span<const Part> parts) const;
+  void read_stripe(std::uint64_t stripe, std::uint64_t begin, std::uint64_t end, std::byte *to);
+
+  // write.cpp
+  struct Span {  // bytes begin .. end-1 of a column's unit
+    std::uint32_t column, begin, end;
+    const std::byte *from;
+  };
+  struct Stored {
+    Part part;
+    const std::byte *from;
+  };
+  void change(std::uint64_t offset, std::uint64_t bytes, const std::byte *from, bool clear);
+  void change_stripe(std::uint64_t stripe, std::uint64_t begin, std::uint64_t end, const std::byte *from, bool clear);
+  void change_rows(std::uint64_t stripe, std::uint32_t first, std::uint32_t count, std::span<const Span> spans,
+                   bool clear);
+  // Gives blocks their new content and entries, in place or pending. False: a member was lost on the way, or before.
+  bool store(const View &view, std::span<const Stored> parts);
+  void clear(const View &view, const Part &part);
+  void change_entries(const View &view, std::uint32_t column, std::uint32_t row, std::uint32_t count,
+                      const Entry *entries);
+
+  // commit.cpp
+  void commit();
+  void commit_exclusively();
+  void write_superblocks();
+  void sync_members();
+  void write_log(const std::byte *bytes, std::size_t count);
+  void apply(std::span<const struct LogItem> items);
+
+  // delay.cpp
+  struct OpenWindow {
+    Window window;
+    std::uint64_t done_before = 0;  // stripes before this one have their parity again
+    bool ending = false;
+    bool is_left_over = false;  // by a process that did not end it
+  };
+  bool is_delayed(std::uint64_t stripe) const;
+  std::vector<Window> window_list() const;
+  void end_stripe(std::uint64_t stripe, bool accept_loss);
+
+  // care.cpp
+  // Reads what usable members should have of a stripe, and counts what is wrong.
+  void survey(View &view, tandem_volume_care_result *result);
+  // Parity blocks that do not match the data, where all data of their row is there.
+  std::vector<Stored> wrong_parity(View &view, Buffer *right_out);
+  void check_stripe(std::uint64_t stripe, tandem_volume_care_result *result);
+  // Mends what can be mended. `check_parity`: also parity that does not match.
+  void repair_stripe(std::uint64_t stripe, bool check_parity, tandem_volume_care_result *result);
+  tandem_status walk(const CareSettings &settings, std::uint64_t first_stripe,
+                     const std::function<void(std::uint64_t)> &visit);
+  void end_left_over_windows();
+  void keep_scrub_position(std::uint64_t stripe);
+  void prepare_member(Member &member, std::uint32_t index);
+  void join(std::uint32_t index, const std::string &name, std::shared_ptr<Member> member);
+  bool lacks_blocks(std::uint64_t stripe);
+
+  OpenSettings settings_;
+  std::unique_ptr<tandem_context, void (*)(tandem_context *)> own_context_{nullptr, tandem_context_destroy};
+  Superblock superblock_;  // under the exclusive gate once open
+  std::unique_ptr<tandem_codec, void (*)(tandem_codec *)> codec_{nullptr, tandem_codec_destroy};
+  std::unique_ptr<Members> members_;
+  std::unique_ptr<Seed> seed_;
+  std::unique_ptr<Table> table_;
+  std::unique_ptr<Pool> pool_;
+  Pending pending_;
+  std::unique_ptr<Gate> gate_;
+  std::atomic<std::uint64_t> sequence_{0};  // of the current transaction; changed under the exclusive gate
+  bool session_is_durable_ = false;
+  std::atomic<std::uint64_t> epoch_{0}, scrub_stripe_{0};  // as in the superblock, for queries
+  mutable std::shared_mutex windows_mutex_;
+  std::vector<OpenWindow> windows_;
+  std::mutex care_mutex_;
+  Lock locks_[256];
+  Buffer zeros_;  // a unit of them
+
+  std::atomic<std::uint64_t> ways_[5]{}, transactions_{0}, degraded_reads_{0}, mended_{0};
+};
+
+}  // namespace tandem::volume

@@ -1,0 +1,61 @@
+// Who may change the transaction: any number of calls that change stripes, or one that commits.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+
+namespace tandem::volume {
+
+class Gate {
+ public:
+  // `used` says how many items the transaction has, of `limit`.
+  Gate(std::uint64_t limit, std::function<std::uint64_t()> used) : limit_(limit), used_(std::move(used)) {}
+
+  // Waits for a commit that runs or wants to, then enters with room for `items` more. False, without having entered:
+  // there is no room until a commit.
+  bool try_enter(std::uint64_t items) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return committers_ == 0; });
+    if (used_() + reserved_ + items > limit_) return false;
+    reserved_ += items;
+    ++inside_;
+    return true;
+  }
+  void leave(std::uint64_t items) {
+    const std::lock_guard lock(mutex_);
+    reserved_ -= items;
+    if (--inside_ == 0) changed_.notify_all();
+  }
+
+  class Exclusive {
+   public:
+    explicit Exclusive(Gate &gate) : gate_(gate) {
+      std::unique_lock lock(gate_.mutex_);
+      ++gate_.committers_;
+      gate_.changed_.wait(lock, [this] { return gate_.inside_ == 0 && !gate_.committing_; });
+      gate_.committing_ = true;
+    }
+    ~Exclusive() {
+      const std::lock_guard lock(gate_.mutex_);
+      --gate_.committers_;
+      gate_.committing_ = false;
+      gate_.changed_.notify_all();
+    }
+    Exclusive(const Exclusive &) = delete;
+    Exclusive &operator=(const Exclusive &) = delete;
+
+   private:
+    Gate &gate_;
+  };
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t limit_, reserved_ = 0, inside_ = 0, committers_ = 0;
+  std::function<std::uint64_t()> used_;
+  bool committing_ = false;
+};
+
+}  // namespace tandem::volume

@@ -1,0 +1,141 @@
+// Members that are regular files or block devices.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/falloc.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "volume/member.hpp"
+
+#if defined(__linux__)
+#include <linux/fs.h>
+#endif
+
+namespace tandem::volume {
+namespace {
+
+constexpr std::size_t kMostBytesPerCall = std::size_t{1} << 30;
+
+[[noreturn]] void fail_with(MemberProblem problem, const std::string &name, const char *what, int number) {
+  throw MemberError(problem, fmt::format("{}: {}: {}", name, what, std::strerror(number)));
+}
+
+std::string identity_from(const struct stat &status) {
+  if (S_ISBLK(status.st_mode)) return fmt::format("device {}", status.st_rdev);
+  return fmt::format("file {} {}", status.st_dev, status.st_ino);
+}
+
+class FileMember : public Member {
+ public:
+  FileMember(const std::string &name, const MemberAccess &access) : name_(name) {
+    const int flags = (access.write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | (access.create ? O_CREAT : 0);
+    descriptor_ = ::open(name.c_str(), flags, 0666);
+    if (descriptor_ < 0) {
+      const bool missing = errno == ENOENT || errno == ENXIO || errno == ENOTDIR || errno == ENODEV || errno == EIO;
+      fail_with(missing ? MemberProblem::missing : MemberProblem::denied, name, "cannot be opened", errno);
+    }
+    try {
+      struct stat status {};
+      if (::fstat(descriptor_, &status) != 0) fail_with(MemberProblem::failed, name, "fstat", errno);
+      is_file_ = S_ISREG(status.st_mode);
+      if (!is_file_ && !S_ISBLK(status.st_mode))
+        throw MemberError(MemberProblem::denied, name + ": is neither a regular file nor a block device");
+      identity_ = identity_from(status);
+      if (::flock(descriptor_, (access.write ? LOCK_EX : LOCK_SH) | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK) fail_with(MemberProblem::failed, name, "flock", errno);
+        throw MemberError(MemberProblem::locked, name + ": is locked: the volume is in use by another process or call");
+      }
+      const off_t end = ::lseek(descriptor_, 0, SEEK_END);
+      if (end < 0) fail_with(MemberProblem::failed, name, "lseek", errno);
+      size_bytes_ = static_cast<std::uint64_t>(end);
+    } catch (...) {
+      ::close(descriptor_);
+      throw;
+    }
+  }
+  ~FileMember() override { ::close(descriptor_); }
+  FileMember(const FileMember &) = delete;
+  FileMember &operator=(const FileMember &) = delete;
+
+  std::uint64_t size_bytes() const override { return size_bytes_; }
+  std::string identity() const override { return identity_; }
+
+  void read(std::uint64_t offset, std::byte *to, std::size_t bytes) override {
+    while (bytes != 0) {
+      const ssize_t count = ::pread(descriptor_, to, std::min(bytes, kMostBytesPerCall), static_cast<off_t>(offset));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) fail_with(MemberProblem::failed, name_, "read", errno);
+      if (count == 0) throw MemberError(MemberProblem::failed, fmt::format("{}: ends {} bytes early", name_, bytes));
+      offset += static_cast<std::uint64_t>(count);
+      to += count;
+      bytes -= static_cast<std::size_t>(count);
+    }
+  }
+
+  void write(std::uint64_t offset, const std::byte *from, std::size_t bytes) override {
+    while (bytes != 0) {
+      const ssize_t count = ::pwrite(descriptor_, from, std::min(bytes, kMostBytesPerCall), static_cast<off_t>(offset));
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) fail_with(MemberProblem::failed, name_, "write", count < 0 ? errno : EIO);
+      offset += static_cast<std::uint64_t>(count);
+      from += count;
+      bytes -= static_cast<std::size_t>(count);
+    }
+  }
+
+  void sync() override {
+    if (::fdatasync(descriptor_) != 0) fail_with(MemberProblem::failed, name_, "fdatasync", errno);
+  }
+
+  void trim(std::uint64_t offset, std::uint64_t bytes) noexcept override {
+    if (is_file_) {
+      static_cast<void>(::fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                                    static_cast<off_t>(bytes)));
+    } else {
+      std::uint64_t range[] = {offset, bytes};
+      static_cast<void>(::ioctl(descriptor_, BLKDISCARD, range));
+    }
+  }
+
+  void grow(std::uint64_t bytes) override {
+    if (bytes <= size_bytes_) return;
+    if (!is_file_)
+      throw MemberError(MemberProblem::denied,
+                        fmt::format("{}: has {} bytes, {} are needed", name_, size_bytes_, bytes));
+    if (::ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0)
+      fail_with(MemberProblem::failed, name_, "ftruncate", errno);
+    size_bytes_ = bytes;
+  }
+
+ private:
+  std::string name_, identity_;
+  int descriptor_ = -1;
+  bool is_file_ = false;
+  std::uint64_t size_bytes_ = 0;
+};
+
+}  // namespace
+
+bool is_nbd_uri(const std::string &name) {
+  return name.starts_with("nbd://") || name.starts_with("nbds://") || name.starts_with("nbd+unix://") ||
+         name.starts_with("nbds+unix://");
+}
+
+std::unique_ptr<Member> open_member(const std::string &name, const MemberAccess &access) {
+  if (is_nbd_uri(name)) return open_nbd_member(name, access);
+  return std::make_unique<FileMember>(name, access);
+}
+
+std::string identity_of(const std::string &name) {
+  if (is_nbd_uri(name)) return name;
+  struct stat status {};
+  return ::stat(name.c_str(), &status) == 0 ? identity_from(status) : name;
+}
+
+}  // namespace tandem::volume

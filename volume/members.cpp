@@ -1,0 +1,144 @@
+#include "volume/members.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tandem::volume {
+namespace {
+
+void copy_text(const std::string &from, char (&to)[256]) {
+  const std::size_t bytes = std::min(from.size(), sizeof to - 1);
+  std::memcpy(to, from.data(), bytes);
+  to[bytes] = 0;
+}
+
+}  // namespace
+
+Members::Members(std::uint32_t count, bool read_only, Note note) : read_only_(read_only), note_(std::move(note)) {
+  for (std::uint32_t i = 0; i < count; ++i) slots_.push_back(std::make_unique<Slot>());
+}
+
+std::uint32_t Members::count_of(std::int32_t state) const {
+  return static_cast<std::uint32_t>(
+      std::count_if(slots_.begin(), slots_.end(), [&](const auto &slot) { return slot->state == state; }));
+}
+
+std::uint32_t Members::usable_count() const {
+  return count_of(TANDEM_VOLUME_MEMBER_CURRENT) + count_of(TANDEM_VOLUME_MEMBER_REBUILDING);
+}
+
+std::vector<Standing> Members::standings() const {
+  std::vector<Standing> found;
+  for (std::uint32_t i = 0; i < count(); ++i) {
+    const std::int32_t now = state(i);
+    found.push_back(now == TANDEM_VOLUME_MEMBER_CURRENT      ? Standing::current
+                    : now == TANDEM_VOLUME_MEMBER_REBUILDING ? Standing::rebuilding
+                                                             : Standing::lost);
+  }
+  return found;
+}
+
+void Members::put(std::uint32_t index, const std::string &name, std::shared_ptr<Member> member, std::int32_t state,
+                  const std::string &why) {
+  Slot &slot = *slots_[index];
+  const std::lock_guard lock(slot.mutex);
+  slot.name = name;
+  slot.member = std::move(member);
+  slot.why = why;
+  slot.unsynced = true;
+  slot.read_errors = slot.bad_blocks = 0;
+  slot.state.store(state, std::memory_order_release);
+}
+
+void Members::set_state(std::uint32_t index, std::int32_t state, const std::string &why) {
+  Slot &slot = *slots_[index];
+  const std::lock_guard lock(slot.mutex);
+  slot.why = why;
+  slot.state.store(state, std::memory_order_release);
+}
+
+void Members::lose(std::uint32_t index, const std::string &why) {
+  Slot &slot = *slots_[index];
+  {
+    const std::lock_guard lock(slot.mutex);
+    if (slot.state > TANDEM_VOLUME_MEMBER_REBUILDING) return;
+    slot.why = why;
+    slot.state.store(TANDEM_VOLUME_MEMBER_LOST, std::memory_order_release);
+  }
+  note_(fmt::format("member {} is lost: {}", index, why));
+}
+
+std::shared_ptr<Member> Members::member(std::uint32_t index) const {
+  const std::lock_guard lock(slots_[index]->mutex);
+  return slots_[index]->member;
+}
+
+void Members::query(std::uint32_t index, tandem_volume_member *out) const {
+  const Slot &slot = *slots_[index];
+  const std::lock_guard lock(slot.mutex);
+  out->index = index;
+  out->state = slot.state;
+  out->size_bytes = slot.member ? slot.member->size_bytes() : 0;
+  out->read_error_count = slot.read_errors;
+  out->bad_block_count = slot.bad_blocks;
+  copy_text(slot.name, out->name);
+  copy_text(slot.why, out->why);
+}
+
+bool Members::read(std::uint32_t index, IoKind kind, std::uint64_t offset, std::byte *to, std::size_t bytes) {
+  const auto member = this->member(index);
+  if (!member || !is_usable(index)) return false;
+  Count &count = counts_[static_cast<std::size_t>(kind)];
+  ++count.reads;
+  count.read_bytes += bytes;
+  try {
+    member->read(offset, to, bytes);
+    return true;
+  } catch (const MemberError &error) {
+    if (slots_[index]->read_errors++ == 0) note_(fmt::format("member {} could not be read: {}", index, error.what()));
+    return false;
+  }
+}
+
+bool Members::write(std::uint32_t index, IoKind kind, std::uint64_t offset, const std::byte *from, std::size_t bytes) {
+  const auto member = this->member(index);
+  if (read_only_ || !member || !is_usable(index)) return false;
+  Count &count = counts_[static_cast<std::size_t>(kind)];
+  ++count.writes;
+  count.write_bytes += bytes;
+  slots_[index]->unsynced.store(true, std::memory_order_release);
+  try {
+    member->write(offset, from, bytes);
+    return true;
+  } catch (const MemberError &error) {
+    lose(index, error.what());
+    return false;
+  }
+}
+
+bool Members::sync(std::uint32_t index) {
+  const auto member = this->member(index);
+  if (read_only_ || !member || !is_usable(index)) return false;
+  ++syncs_;
+  slots_[index]->unsynced.store(false, std::memory_order_release);  // a write from here on sets it again
+  try {
+    member->sync();
+    return true;
+  } catch (const MemberError &error) {
+    lose(index, error.what());
+    return false;
+  }
+}
+
+void Members::trim(std::uint32_t index, std::uint64_t offset, std::uint64_t bytes) {
+  const auto member = this->member(index);
+  if (!read_only_ && member && is_usable(index)) member->trim(offset, bytes);
+}
+
+tandem_volume_io_count Members::counted(IoKind kind) const {
+  const Count &count = counts_[static_cast<std::size_t>(kind)];
+  return {count.reads, count.writes, count.read_bytes, count.write_bytes};
+}
+
+}  // namespace tandem::volume

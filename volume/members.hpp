@@ -1,0 +1,71 @@
+// The k+m members of an open volume: which can be used, what was read and written, and who failed.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "volume/member.hpp"
+#include "volume/superblock.hpp"
+
+namespace tandem::volume {
+
+enum class IoKind { data, parity, log, checksum, superblock };
+inline constexpr std::size_t kIoKinds = 5;
+
+class Members {
+ public:
+  using Note = std::function<void(const std::string &)>;
+  Members(std::uint32_t count, bool read_only, Note note);
+
+  std::uint32_t count() const { return static_cast<std::uint32_t>(slots_.size()); }
+  // As tandem_volume_member_state.
+  std::int32_t state(std::uint32_t index) const { return slots_[index]->state.load(std::memory_order_acquire); }
+  bool is_usable(std::uint32_t index) const { return state(index) <= TANDEM_VOLUME_MEMBER_REBUILDING; }
+  std::uint32_t usable_count() const;
+  std::uint32_t count_of(std::int32_t state) const;
+  std::vector<Standing> standings() const;
+
+  void put(std::uint32_t index, const std::string &name, std::shared_ptr<Member> member, std::int32_t state,
+           const std::string &why);
+  void set_state(std::uint32_t index, std::int32_t state, const std::string &why);
+  // It failed a write, or what nothing goes on without.
+  void lose(std::uint32_t index, const std::string &why);
+  std::shared_ptr<Member> member(std::uint32_t index) const;
+  void query(std::uint32_t index, tandem_volume_member *out) const;
+
+  // False if it failed, or is not to be used. A failed write or sync loses the member, a failed read does not.
+  bool read(std::uint32_t index, IoKind kind, std::uint64_t offset, std::byte *to, std::size_t bytes);
+  bool write(std::uint32_t index, IoKind kind, std::uint64_t offset, const std::byte *from, std::size_t bytes);
+  bool sync(std::uint32_t index);
+  void trim(std::uint32_t index, std::uint64_t offset, std::uint64_t bytes);
+  bool is_unsynced(std::uint32_t index) const { return slots_[index]->unsynced.load(std::memory_order_acquire); }
+
+  void count_bad_block(std::uint32_t index) { ++slots_[index]->bad_blocks; }
+  tandem_volume_io_count counted(IoKind kind) const;
+  std::uint64_t syncs() const { return syncs_; }
+
+ private:
+  struct Slot {
+    mutable std::mutex mutex;  // of name, member and why
+    std::string name, why;
+    std::shared_ptr<Member> member;
+    std::atomic<std::int32_t> state{TANDEM_VOLUME_MEMBER_LOST};
+    std::atomic<bool> unsynced{false};
+    std::atomic<std::uint64_t> read_errors{0}, bad_blocks{0};
+  };
+  struct Count {
+    std::atomic<std::uint64_t> reads{0}, writes{0}, read_bytes{0}, write_bytes{0};
+  };
+
+  bool read_only_;
+  Note note_;
+  std::vector<std::unique_ptr<Slot>> slots_;
+  Count counts_[kIoKinds];
+  std::atomic<std::uint64_t> syncs_{0};
+};
+
+}  // namespace tandem::volume

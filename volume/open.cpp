@@ -1,0 +1,298 @@
+// Opening: which members belong together and are current, and what the log still has to bring to its place.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "volume/create.hpp"
+#include "volume/log_record.hpp"
+
+namespace tandem::volume {
+namespace {
+
+// The newer of the two copies; nothing where there is none.
+std::optional<Superblock> read_superblock(Given &given) {
+  if (!given.member) return {};
+  Buffer buffer(2 * kBlockBytes);
+  try {
+    if (given.member->size_bytes() < 2 * kBlockBytes)
+      throw MemberError(MemberProblem::failed, fmt::format("it has {} bytes only", given.member->size_bytes()));
+    given.member->read(0, buffer.data(), 2 * kBlockBytes);
+  } catch (const MemberError &error) {
+    given.why = error.what();
+    return {};
+  }
+  std::optional<Superblock> newest;
+  bool later = false, damaged = false;
+  for (std::size_t copy = 0; copy < 2; ++copy) {
+    Superblock found;
+    const std::span<const std::byte, kBlockBytes> bytes(buffer.data() + copy * kBlockBytes, kBlockBytes);
+    const SuperblockResult result = parse_superblock(bytes, &found);
+    later = later || result == SuperblockResult::later_version;
+    damaged = damaged || result == SuperblockResult::damaged;
+    if (result == SuperblockResult::superblock && (!newest || found.counter > newest->counter)) newest = found;
+  }
+  if (later)
+    fail(TANDEM_ERROR_UNSUPPORTED,
+         fmt::format("{}: its superblock was written by a later version of Tandem", given.name));
+  if (!newest) given.why = damaged ? "its superblocks are damaged" : "it holds no volume";
+  return newest;
+}
+
+bool is_newer(const Superblock &a, const Superblock &b) {
+  return a.epoch != b.epoch ? a.epoch > b.epoch : a.counter > b.counter;
+}
+
+}  // namespace
+
+Volume::Volume(std::vector<Given> given, OpenSettings settings) : settings_(std::move(settings)) {
+  choose_superblock(given);
+  if (settings_.context == nullptr) {  // stripes are small: each is coded by the thread that works on it
+    tandem_context_options options{};
+    options.struct_bytes = sizeof options;
+    options.backend = "cpu";
+    options.executor = TANDEM_EXECUTOR_SERIAL;
+    check(tandem_context_create(&options, &settings_.context));
+    own_context_.reset(settings_.context);
+  }
+  if (most_log_items(geometry().log_bytes) < geometry().most_items(geometry().rows()))
+    fail(TANDEM_ERROR_DAMAGED,
+         fmt::format("a log of {} bytes cannot hold what one stripe needs", geometry().log_bytes));
+  codec_ = make_codec(geometry());
+  zeros_ = Buffer(geometry().unit_bytes);
+  std::memset(zeros_.data(), 0, geometry().unit_bytes);
+  seed_ = std::make_unique<Seed>(superblock_.id);
+  table_ = std::make_unique<Table>(*members_, geometry(), *seed_, settings_.cache_bytes);
+  pool_ = std::make_unique<Pool>(settings_.thread_count);
+  gate_ = std::make_unique<Gate>(most_log_items(geometry().log_bytes),
+                                 [this] { return pending_.size() + table_->dirty_count(); });
+  epoch_ = superblock_.epoch;
+  scrub_stripe_ = superblock_.scrub_stripe;
+  for (const Window &window : superblock_.windows) {
+    windows_.push_back({.window = window, .is_left_over = true});
+    settings_.note(
+        fmt::format("a window of delayed parity is open, bytes {} to {}: they are unprotected until it is ended",
+                    window.first_stripe * geometry().stripe_bytes(), window.end() * geometry().stripe_bytes() - 1));
+  }
+  replay();
+}
+
+Volume::~Volume() = default;
+
+void Volume::choose_superblock(std::vector<Given> &given) {
+  std::vector<std::optional<Superblock>> found;
+  const Superblock *newest = nullptr;
+  std::string problems;
+  for (Given &each : given) {
+    found.push_back(read_superblock(each));
+    if (!found.back()) problems += fmt::format("; {}: {}", each.name, each.why);
+  }
+  const Given *newest_given = nullptr;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (!found[i]) continue;
+    if (newest && found[i]->id != newest->id)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           fmt::format("{} and {} are members of two different volumes", newest_given->name, given[i].name));
+    if (newest && !is_newer(*found[i], *newest)) continue;
+    newest = &*found[i];
+    newest_given = &given[i];
+  }
+  if (newest == nullptr) fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("no member of a volume was found{}", problems));
+  superblock_ = *newest;
+  const std::uint32_t n = geometry().member_count();
+  members_ = std::make_unique<Members>(n, settings_.read_only, settings_.note);
+  for (std::uint32_t i = 0; i < n; ++i)
+    members_->put(i, "", nullptr, TANDEM_VOLUME_MEMBER_LOST,
+                  problems.empty() ? "it was not given" : "it was not found" + problems);
+
+  std::vector<bool> seen(n);
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (!found[i]) continue;
+    const Superblock &own = *found[i];
+    const std::string &name = given[i].name;
+    if (!(own.geometry == geometry()))
+      fail(TANDEM_ERROR_DAMAGED,
+           fmt::format("{} and {} have the id of one volume, but not its shape", newest_given->name, name));
+    if (own.epoch == superblock_.epoch && own.counter == superblock_.counter) {
+      Superblock same = own;
+      same.index = superblock_.index;
+      if (!(same == superblock_))
+        fail(TANDEM_ERROR_DAMAGED,
+             fmt::format("{} and {} were written apart from each other", newest_given->name, name));
+    }
+    const std::uint64_t own_tag = own.session_tags[own.session % kSessionsKept];
+    const bool is_remembered = own.session <= superblock_.session && superblock_.session - own.session < kSessionsKept;
+    if (is_remembered && superblock_.session_tags[own.session % kSessionsKept] != own_tag)
+      fail(
+          TANDEM_ERROR_DAMAGED,
+          fmt::format(
+              "{} and {} were written apart from each other in session {}: leave out those whose writes are not wanted",
+              newest_given->name, name, own.session));
+    if (own.member_tags[own.index] != superblock_.member_tags[own.index]) {
+      settings_.note(fmt::format("{}: another member has taken its place as member {}", name, own.index));
+      continue;
+    }
+    if (seen[own.index])
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           fmt::format("member {} is there twice, the second time as {}", own.index, name));
+    seen[own.index] = true;
+    if (given[i].member->size_bytes() < geometry().member_bytes())
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{}: has {} bytes, its superblock says at least {}", name,
+                                                      given[i].member->size_bytes(), geometry().member_bytes()));
+    const Standing standing = superblock_.standings[own.index];
+    members_->put(own.index, name, std::move(given[i].member),
+                  standing == Standing::current      ? TANDEM_VOLUME_MEMBER_CURRENT
+                  : standing == Standing::rebuilding ? TANDEM_VOLUME_MEMBER_REBUILDING
+                                                     : TANDEM_VOLUME_MEMBER_STALE,
+                  standing == Standing::lost ? fmt::format("it missed writes: its epoch is {}, the volume's is {}",
+                                                           own.epoch, superblock_.epoch)
+                                             : "");
+  }
+  for (std::uint32_t i = 0; i < n; ++i) {
+    tandem_volume_member member{};
+    members_->query(i, &member);
+    if (member.state < TANDEM_VOLUME_MEMBER_LOST) continue;
+    settings_.note(fmt::format("member {} is not used: {}", i, member.why));
+    if (members_->usable_count() < geometry().k && problems.find(member.why) == std::string::npos)
+      problems += fmt::format("; member {} {}: {}", i, member.name, member.why);
+  }
+  if (members_->usable_count() < geometry().k)
+    fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("{} of {} members are current, {} are needed{}",
+                                                   members_->usable_count(), n, geometry().k, problems));
+}
+
+// The newest complete record of any member; 0: there is none.
+std::uint64_t Volume::newest_record(std::vector<std::byte> *bytes_out) {
+  std::vector<std::pair<LogHead, std::uint32_t>> heads;
+  Buffer block(kBlockBytes);
+  const std::span<const std::byte, kBlockBytes> bytes(block.data(), kBlockBytes);
+  for (std::uint32_t i = 0; i < members_->count(); ++i)
+    if (members_->read(i, IoKind::log, kLogOffset, block.data(), kBlockBytes))
+      if (const auto head = parse_log_head(superblock_.id, geometry(), bytes)) heads.emplace_back(*head, i);
+  std::sort(heads.begin(), heads.end(),
+            [](const auto &a, const auto &b) { return a.first.sequence > b.first.sequence; });
+  for (const auto &[head, member] : heads) {
+    bytes_out->resize(head.bytes);
+    if (members_->read(member, IoKind::log, kLogOffset, bytes_out->data(), head.bytes) &&
+        parse_log_record(superblock_.id, geometry(), *bytes_out))
+      return head.sequence;
+  }
+  return 0;
+}
+
+void Volume::replay() {
+  std::vector<std::byte> bytes;
+  const std::uint64_t newest = newest_record(&bytes);
+  if (newest != 0) {
+    const auto items = parse_log_record(superblock_.id, geometry(), bytes);
+    // A page that a later transaction changed was in its place before that one's record was written: then this record
+    // is an old one, of which nothing is left to do there.
+    std::vector<LogItem> wanted;
+    std::vector<std::uint64_t> pages;
+    const auto key = [](std::uint32_t member, std::uint64_t page) { return std::uint64_t{member} << 48 | page; };
+    Page page;
+    for (const LogItem &each : *items) {
+      if (each.kind != ItemKind::page || !members_->is_usable(each.member)) continue;
+      if (members_->read(each.member, IoKind::checksum, geometry().page_offset(each.number),
+                         reinterpret_cast<std::byte *>(&page), sizeof page) &&
+          check_page(*seed_, each.member, each.number, page) && page.sequence > newest)
+        continue;
+      pages.push_back(key(each.member, each.number));
+      wanted.push_back(each);
+    }
+    std::sort(pages.begin(), pages.end());
+    for (const LogItem &each : *items)
+      if (each.kind == ItemKind::block && members_->is_usable(each.member) &&
+          std::binary_search(pages.begin(), pages.end(), key(each.member, each.number / kEntriesPerPage)))
+        wanted.push_back(each);
+    if (!settings_.read_only) {
+      apply(wanted);
+      sync_members();
+      check_enough_members();
+    } else {
+      for (const LogItem &each : wanted) {
+        if (each.kind == ItemKind::block) {
+          pending_.put(each.member, each.number, each.payload);
+          continue;
+        }
+        std::memcpy(&page, each.payload, sizeof page);
+        check_page(*seed_, each.member, each.number, page);
+        table_->overlay(each.member, each.number, page);
+      }
+    }
+  }
+  // A session has its own sequence numbers, greater than all before, also than those of records that were torn.
+  const std::uint64_t session = std::max(superblock_.session, newest >> 40) + 1;
+  if (session >> 24 != 0) fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("the volume was opened {} times", session));
+  sequence_ = (session << 40) + 1;
+  superblock_.session = session;
+  random_bytes(&superblock_.session_tags[session % kSessionsKept], 8);
+}
+
+void Volume::check_inside(std::uint64_t offset, std::uint64_t bytes) const {
+  const std::uint64_t size = geometry().volume_bytes();
+  if (offset > size || bytes > size - offset)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         fmt::format("{} bytes at {} are not inside the volume, which has {}", bytes, offset, size));
+}
+
+void Volume::check_writable() const {
+  if (settings_.read_only) fail(TANDEM_ERROR_UNAVAILABLE, "the volume is open for reading only");
+}
+
+void Volume::check_enough_members() const {
+  const std::uint32_t usable = members_->usable_count();
+  if (usable >= geometry().k) return;
+  std::string why;
+  for (std::uint32_t i = 0; i < members_->count(); ++i) {
+    tandem_volume_member member{};
+    members_->query(i, &member);
+    if (member.state >= TANDEM_VOLUME_MEMBER_LOST) why += fmt::format("; member {}: {}", i, member.why);
+  }
+  fail(TANDEM_ERROR_IO,
+       fmt::format("{} of {} members are left, {} are needed{}", usable, members_->count(), geometry().k, why));
+}
+
+void Volume::query(tandem_volume_info *out) const {
+  std::copy(superblock_.id.begin(), superblock_.id.end(), out->volume_id);
+  out->k = geometry().k;
+  out->m = geometry().m;
+  out->matrix = geometry().matrix;
+  out->unit_bytes = geometry().unit_bytes;
+  out->volume_bytes = geometry().volume_bytes();
+  out->stripe_count = geometry().stripe_count;
+  out->log_bytes = geometry().log_bytes;
+  out->epoch = epoch_;
+  out->sequence = sequence_;
+  out->lost_count = members_->count() - members_->usable_count();
+  out->rebuilding_count = members_->count_of(TANDEM_VOLUME_MEMBER_REBUILDING);
+  out->window_count = static_cast<std::uint32_t>(window_list().size());
+  out->read_only = settings_.read_only;
+  out->scrub_position_bytes = scrub_stripe_ * geometry().stripe_bytes();
+}
+
+void Volume::query(std::uint32_t index, tandem_volume_member *out) const {
+  if (index >= members_->count())
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         fmt::format("index is {}, the volume has {} members", index, members_->count()));
+  members_->query(index, out);
+}
+
+std::string Volume::identity(std::uint32_t index) const {
+  const auto member = members_->member(index);
+  return member ? member->identity() : "";
+}
+
+void Volume::query(tandem_volume_statistics *out) const {
+  out->data = members_->counted(IoKind::data);
+  out->parity = members_->counted(IoKind::parity);
+  out->log = members_->counted(IoKind::log);
+  out->checksum = members_->counted(IoKind::checksum);
+  out->superblock = members_->counted(IoKind::superblock);
+  out->syncs = members_->syncs();
+  std::copy(std::begin(ways_), std::end(ways_), out->ways);
+  out->transaction_count = transactions_;
+  out->degraded_read_count = degraded_reads_;
+  out->mended_block_count = mended_;
+}
+
+}  // namespace tandem::volume

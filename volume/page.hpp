@@ -1,0 +1,46 @@
+// A page of the table of checksums: 255 entries, one for each block of the data area. docs/internals/VOLUME.md.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "volume/superblock.hpp"
+
+namespace tandem::volume {
+
+// Generation 0: the block was never written, and is zeros. kUnknown: nothing is known of the block, it counts as lost.
+// Else the sequence number of the transaction that wrote it.
+inline constexpr std::uint64_t kUnknown = UINT64_MAX;
+
+struct Entry {
+  std::uint64_t checksum = 0, generation = 0;
+  bool operator==(const Entry &) const = default;
+};
+inline constexpr Entry kLostEntry{0, kUnknown};
+
+struct Page {
+  std::uint64_t checksum = 0;  // of the rest, and of where it lies
+  std::uint64_t sequence = 0;  // of the last transaction that changed it
+  Entry entries[kEntriesPerPage];
+};
+static_assert(sizeof(Page) == kBlockBytes);
+
+// Seeds checksums with the volume, so that nothing of another one is taken for ours.
+struct Seed {
+  explicit Seed(const VolumeId &id);
+  std::uint64_t block(std::uint32_t member, std::uint64_t number, std::uint64_t generation,
+                      const std::byte *payload) const;
+  std::uint64_t page(std::uint32_t member, std::uint64_t number, const Page &page) const;
+
+ private:
+  std::uint64_t id_;
+};
+
+// Sets the checksum.
+void seal_page(const Seed &seed, std::uint32_t member, std::uint64_t number, Page &page);
+// Whether it is what was sealed for this place. If not, `page` has only unknown entries afterwards.
+bool check_page(const Seed &seed, std::uint32_t member, std::uint64_t number, Page &page);
+// A page of equal entries.
+Page page_of(const Entry &entry, std::uint64_t sequence);
+
+}  // namespace tandem::volume

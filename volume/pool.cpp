@@ -1,0 +1,95 @@
+#include "volume/pool.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <exception>
+
+namespace tandem::volume {
+
+struct Pool::Batch {
+  const std::function<void(std::size_t)> *task;
+  std::size_t count, next = 0, done = 0;
+  std::mutex mutex;
+  std::condition_variable all_done;
+  std::exception_ptr error;
+
+  // Does one task; false when all are taken.
+  bool step() {
+    std::size_t mine;
+    {
+      const std::lock_guard lock(mutex);
+      if (next == count) return false;
+      mine = next++;
+    }
+    std::exception_ptr failed;
+    try {
+      (*task)(mine);
+    } catch (...) {
+      failed = std::current_exception();
+    }
+    const std::lock_guard lock(mutex);
+    if (failed && !error) error = failed;
+    if (++done == count) all_done.notify_all();
+    return true;
+  }
+};
+
+Pool::Pool(std::size_t thread_count) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signals are for its own threads
+  try {
+    for (std::size_t i = 0; i < thread_count; ++i) threads_.emplace_back([this] { work(); });
+  } catch (const std::system_error &) {  // fewer threads: the caller's does the rest
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Pool::~Pool() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  wake_.notify_all();
+  for (std::thread &thread : threads_) thread.join();
+}
+
+void Pool::run(std::size_t count, const std::function<void(std::size_t)> &task) {
+  if (count == 0) return;
+  if (count == 1 || threads_.empty()) {
+    for (std::size_t i = 0; i < count; ++i) task(i);
+    return;
+  }
+  const auto batch = std::make_shared<Batch>();
+  batch->task = &task;
+  batch->count = count;
+  const std::size_t helpers = std::min(count - 1, threads_.size());
+  {
+    const std::lock_guard lock(mutex_);
+    waiting_.insert(waiting_.end(), helpers, batch);
+  }
+  for (std::size_t i = 0; i < helpers; ++i) wake_.notify_one();
+  while (batch->step()) {
+  }
+  std::unique_lock lock(batch->mutex);
+  batch->all_done.wait(lock, [&] { return batch->done == count; });
+  if (batch->error) std::rethrow_exception(batch->error);
+}
+
+void Pool::work() {
+  for (;;) {
+    std::shared_ptr<Batch> batch;
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
+      if (waiting_.empty()) return;
+      batch = std::move(waiting_.front());
+      waiting_.pop_front();
+    }
+    while (batch->step()) {
+    }
+  }
+}
+
+}  // namespace tandem::volume

@@ -1,0 +1,37 @@
+// Threads that work on members at the same time.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace tandem::volume {
+
+class Pool {
+ public:
+  // The calling thread works too: 0 threads do everything there, in order.
+  explicit Pool(std::size_t thread_count);
+  ~Pool();
+  Pool(const Pool &) = delete;
+  Pool &operator=(const Pool &) = delete;
+
+  // Calls task(0) .. task(count - 1) and returns when all are done. Throws the first exception of a task.
+  void run(std::size_t count, const std::function<void(std::size_t)> &task);
+
+ private:
+  struct Batch;
+  void work();
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::shared_ptr<Batch>> waiting_;
+  bool ending_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace tandem::volume

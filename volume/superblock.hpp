@@ -1,0 +1,49 @@
+// The superblock: what every member knows of the whole volume. docs/internals/VOLUME.md has its bytes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "volume/layout.hpp"
+
+namespace tandem::volume {
+
+using VolumeId = std::array<std::uint8_t, TANDEM_VOLUME_ID_BYTES>;
+
+struct Window {
+  std::uint64_t first_stripe = 0, stripe_count = 0;
+  std::uint64_t end() const { return first_stripe + stripe_count; }
+  bool operator==(const Window &) const = default;
+};
+
+enum class Standing : std::uint8_t { current = 0, rebuilding = 1, lost = 2 };
+
+inline constexpr std::size_t kSessionsKept = 32;
+
+struct Superblock {
+  VolumeId id{};
+  Geometry geometry;
+  std::uint32_t index = 0;    // of the member that it lies on
+  std::uint64_t epoch = 0;    // grows when a member is lost, replaced or rebuilt
+  std::uint64_t counter = 0;  // grows with every writing of superblocks
+  std::uint64_t session = 0;  // grows with every opening that commits: the upper 24 bits of its sequence numbers
+  std::uint64_t scrub_stripe = 0;
+  std::array<std::uint64_t, kSessionsKept> session_tags{};  // random; of session s at s mod 32
+  std::vector<Standing> standings;                          // of the k+m members
+  std::vector<std::uint32_t> member_tags;                   // random; another one stands there after a replace
+  std::vector<Window> windows;                              // of delayed parity; sorted, disjoint
+
+  bool operator==(const Superblock &) const = default;
+};
+
+enum class SuperblockResult { superblock, none, damaged, later_version };
+
+using SuperblockBytes = std::array<std::byte, kBlockBytes>;
+void write_superblock(const Superblock &superblock, SuperblockBytes &bytes);
+// Writes to `superblock` only when it returns SuperblockResult::superblock.
+SuperblockResult parse_superblock(std::span<const std::byte, kBlockBytes> bytes, Superblock *superblock);
+
+}  // namespace tandem::volume

@@ -1,0 +1,49 @@
+// Some rows of one stripe while a call works on them: their entries, and what is known of their blocks.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "volume/page.hpp"
+
+namespace tandem::volume {
+
+enum class Have : std::uint8_t {
+  none,  // not looked at yet
+  good,  // the block is in memory
+  bad,   // it cannot be read, its checksum is wrong, or nothing is known of it
+  lost   // bad, and it cannot be computed from the others
+};
+
+// Rows begin .. end-1 of a column, counted from the view's first row.
+struct Part {
+  std::uint32_t column, begin, end;
+};
+
+struct View {
+  View(const Geometry &geometry, std::uint64_t stripe_number, std::uint32_t first_row, std::uint32_t row_count)
+      : stripe(stripe_number),
+        first(first_row),
+        count(row_count),
+        entries(std::size_t{geometry.member_count()} * row_count),
+        have(entries.size(), Have::none),
+        buffer(entries.size() * kBlockBytes) {
+    for (std::uint32_t column = 0; column < geometry.member_count(); ++column)
+      columns.push_back(buffer.data() + std::size_t{column} * row_count * kBlockBytes);
+  }
+
+  std::uint64_t stripe;
+  std::uint32_t first, count;
+  std::vector<Entry> entries;        // of column c, row r at c * count + r
+  std::vector<Have> have;            // likewise
+  Buffer buffer;                     // nothing of it is touched before it is needed
+  std::vector<std::byte *> columns;  // where the rows of a column are; a read lets some point to the caller's memory
+  bool unprotected = false;          // a block is lost because it lies in a window of delayed parity
+
+  std::size_t at(std::uint32_t column, std::uint32_t row) const { return std::size_t{column} * count + row; }
+  std::byte *block(std::uint32_t column, std::uint32_t row) const {
+    return columns[column] + std::size_t{row} * kBlockBytes;
+  }
+};
+
+}  // namespace tandem::volume

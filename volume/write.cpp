@@ -1,0 +1,270 @@
+// Writing: the cheapest way for the rows of a stripe, and where the new blocks go.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "volume/engine.hpp"
+
+namespace tandem::volume {
+
+void Volume::write(std::uint64_t offset, const std::byte *from, std::uint64_t bytes) {
+  change(offset, bytes, from, false);
+}
+
+void Volume::trim(std::uint64_t offset, std::uint64_t bytes) {
+  check_inside(offset, bytes);
+  const std::uint64_t begin = round_up(offset, kBlockBytes), end = (offset + bytes) / kBlockBytes * kBlockBytes;
+  change(offset, 0, nullptr, true);
+  if (begin < end) change(begin, end - begin, nullptr, true);
+}
+
+void Volume::zero(std::uint64_t offset, std::uint64_t bytes) {
+  check_inside(offset, bytes);
+  const std::uint64_t end = offset + bytes, first = std::min(round_up(offset, kBlockBytes), end),
+                      last = std::max(first, end / kBlockBytes * kBlockBytes);
+  change(offset, first - offset, zeros_.data(), false);
+  change(first, last - first, nullptr, true);
+  change(last, end - last, zeros_.data(), false);
+}
+
+void Volume::change(std::uint64_t offset, std::uint64_t bytes, const std::byte *from, bool clear) {
+  check_inside(offset, bytes);
+  check_writable();
+  const std::uint64_t stripe_bytes = geometry().stripe_bytes();
+  while (bytes != 0) {
+    const std::uint64_t begin = offset % stripe_bytes, here = std::min(bytes, stripe_bytes - begin);
+    change_stripe(offset / stripe_bytes, begin, begin + here, from, clear);
+    offset += here;
+    if (!clear) from += here;
+    bytes -= here;
+  }
+}
+
+// Rows that are touched: one run of them, or two where the end of one column and the beginning of the next do not meet.
+void Volume::change_stripe(std::uint64_t stripe, std::uint64_t begin, std::uint64_t end, const std::byte *from,
+                           bool clear) {
+  const std::uint64_t unit = geometry().unit_bytes;
+  std::vector<Span> spans;
+  for (auto column = static_cast<std::uint32_t>(begin / unit); column * unit < end; ++column) {
+    const std::uint64_t start = column * unit, first = std::max(begin, start), last = std::min(end, start + unit);
+    spans.push_back({column, static_cast<std::uint32_t>(first - start), static_cast<std::uint32_t>(last - start),
+                     clear ? nullptr : from + (first - begin)});
+  }
+  const auto first_row = [](const Span &span) { return static_cast<std::uint32_t>(span.begin / kBlockBytes); };
+  const auto end_row = [](const Span &span) { return static_cast<std::uint32_t>((span.end - 1) / kBlockBytes + 1); };
+  if (spans.size() == 2 && end_row(spans[1]) <= first_row(spans[0])) {
+    for (const Span &span : spans)
+      change_rows(stripe, first_row(span), end_row(span) - first_row(span), {&span, 1}, clear);
+  } else if (spans.size() == 1) {
+    change_rows(stripe, first_row(spans[0]), end_row(spans[0]) - first_row(spans[0]), spans, clear);
+  } else {
+    change_rows(stripe, 0, geometry().rows(), spans, clear);
+  }
+}
+
+void Volume::change_rows(std::uint64_t stripe, std::uint32_t first, std::uint32_t count, std::span<const Span> spans,
+                         bool clears) {
+  const std::uint32_t k = geometry().k, m = geometry().m;
+  const Change changing(*this, geometry().most_items(count));
+  const std::unique_lock lock(lock_of(stripe));
+  View view(geometry(), stripe, first, count);
+  load_entries(view);
+  const bool delayed = is_delayed(stripe);
+
+  // The new content of whole blocks: the caller's memory, or a copy where a span begins or ends inside a block.
+  std::vector<Stored> fresh;
+  std::vector<Buffer> copies;
+  for (const Span &span : spans) {
+    const auto begin = static_cast<std::uint32_t>(span.begin / kBlockBytes) - first,
+               end = static_cast<std::uint32_t>((span.end - 1) / kBlockBytes) + 1 - first;
+    const Part part{span.column, begin, end};
+    if (clears || (span.begin % kBlockBytes == 0 && span.end % kBlockBytes == 0)) {
+      fresh.push_back({part, span.from});
+      continue;
+    }
+    std::vector<Part> edges;
+    if (span.begin % kBlockBytes != 0) edges.push_back({span.column, begin, begin + 1});
+    if (span.end % kBlockBytes != 0 && (edges.empty() || end - 1 != begin))
+      edges.push_back({span.column, end - 1, end});
+    fetch(view, edges, true);
+    require(view, edges);
+    const std::byte *const copy = copies.emplace_back((end - begin) * kBlockBytes).data();
+    for (const Part &edge : edges)
+      std::memcpy(copies.back().data() + (edge.begin - begin) * kBlockBytes, view.block(span.column, edge.begin),
+                  kBlockBytes);
+    std::memcpy(copies.back().data() + span.begin % kBlockBytes, span.from, span.end - span.begin);
+    fresh.push_back({part, copy});
+  }
+
+  const auto holds_data = [&](std::uint32_t column, std::uint32_t begin, std::uint32_t end) {
+    for (std::uint32_t row = begin; row < end; ++row)
+      if (view.entries[view.at(column, row)].generation != 0) return true;
+    return false;
+  };
+  std::vector<tandem_volume_column> columns(k, {0, 0, 1, 0});
+  for (std::uint32_t column = 0; column < k; ++column) columns[column].remaining_old = holds_data(column, 0, count);
+  bool changes = !clears, leaves = false;
+  for (const Stored &each : fresh) {
+    const auto [column, begin, end] = each.part;
+    columns[column].written = 1;
+    columns[column].written_old = holds_data(column, begin, end);
+    columns[column].remaining = begin > 0 || end < count;
+    columns[column].remaining_old = holds_data(column, 0, begin) || holds_data(column, end, count);
+    changes = changes || columns[column].written_old;
+  }
+  if (!changes) return;  // a trim of what was never written
+  for (const tandem_volume_column &column : columns) leaves = leaves || column.remaining_old;
+
+  if (delayed)
+    for (const Stored &each : fresh)
+      if (!members_->is_usable(member_of(view, each.part.column)))
+        fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("stripe {} lies in a window of delayed parity: what is written "
+                                                       "for member {}, which is lost, would be unprotected and lost",
+                                                       stripe, member_of(view, each.part.column)));
+
+  std::vector<void *> parity(m);
+  for (std::uint32_t i = 0; i < m; ++i)
+    parity[i] = members_->is_usable(member_of(view, k + i)) ? view.columns[k + i] : nullptr;
+  const bool has_parity = std::any_of(parity.begin(), parity.end(), [](const void *each) { return each != nullptr; });
+  if (!clears || (leaves && !delayed)) {
+    tandem_volume_write_plan plan{};
+    check(tandem_volume_plan_write(k, m, columns.data(), delayed, nullptr, &plan));
+    ++ways_[plan.way];
+    if (plan.way == TANDEM_VOLUME_FULL_STRIPE || plan.way == TANDEM_VOLUME_RECONSTRUCT) {
+      std::vector<Part> rest;
+      std::vector<const void *> data(k);
+      for (std::uint32_t column = 0; column < k; ++column) {
+        const auto mine =
+            std::find_if(fresh.begin(), fresh.end(), [&](const Stored &each) { return each.part.column == column; });
+        data[column] = view.columns[column];
+        if (mine == fresh.end()) {
+          rest.push_back({column, 0, count});
+          continue;
+        }
+        const auto [_, begin, end] = mine->part;
+        if (begin > 0) rest.push_back({column, 0, begin});
+        if (end < count) rest.push_back({column, end, count});
+        if (begin == 0 && end == count) data[column] = clears ? zeros_.data() : mine->from;
+      }
+      fetch(view, rest, true);
+      require(view, rest);
+      for (const Stored &each : fresh) {
+        const auto [column, begin, end] = each.part;
+        if (data[column] != view.columns[column]) continue;
+        std::memcpy(view.block(column, begin), clears ? zeros_.data() : each.from, (end - begin) * kBlockBytes);
+      }
+      if (has_parity)
+        check(tandem_encode(settings_.context, codec_.get(), data.data(), parity.data(), count * kBlockBytes));
+    } else if (plan.way != TANDEM_VOLUME_DELAY) {
+      std::vector<Part> old;
+      for (const Stored &each : fresh)
+        if (columns[each.part.column].written_old) old.push_back(each.part);
+      for (std::uint32_t i = 0; i < m; ++i)
+        if (parity[i]) old.push_back({k + i, 0, count});
+      fetch(view, old, true);
+      require(view, old);
+      for (const Stored &each : fresh) {
+        if (!has_parity) break;
+        const auto [column, begin, end] = each.part;
+        std::vector<void *> changed(m);
+        for (std::uint32_t i = 0; i < m; ++i) changed[i] = parity[i] ? view.block(k + i, begin) : nullptr;
+        const std::byte *const new_data = clears ? zeros_.data() : each.from;
+        const std::size_t bytes = (end - begin) * kBlockBytes;
+        check(columns[column].written_old
+                  ? tandem_update(settings_.context, codec_.get(), column, view.block(column, begin), new_data,
+                                  changed.data(), bytes)
+                  : tandem_accumulate(settings_.context, codec_.get(), column, new_data, changed.data(), bytes, 0));
+      }
+    }
+  }
+
+  std::vector<Stored> stored;
+  if (!clears) stored = fresh;
+  if (!delayed) {
+    // Parity of rows that hold something afterwards is written, the other is needed no more than their data.
+    const auto holds_something = [&](std::uint32_t row) {
+      if (!clears) return true;
+      for (std::uint32_t column = 0; column < k; ++column) {
+        const bool cleared = std::any_of(fresh.begin(), fresh.end(), [&](const Stored &each) {
+          return each.part.column == column && row >= each.part.begin && row < each.part.end;
+        });
+        if (!cleared && view.entries[view.at(column, row)].generation != 0) return true;
+      }
+      return false;
+    };
+    for (std::uint32_t begin = 0, end; begin < count; begin = end) {
+      const bool holds = holds_something(begin);
+      for (end = begin + 1; end < count && holds_something(end) == holds;) ++end;
+      for (std::uint32_t i = 0; i < m; ++i) {
+        if (holds)
+          stored.push_back({{k + i, begin, end}, view.block(k + i, begin)});
+        else
+          clear(view, {k + i, begin, end});
+      }
+    }
+  }
+  const bool all_stored = store(view, stored);
+  if (clears)
+    for (const Stored &each : fresh) clear(view, each.part);
+  check_enough_members();
+  if (delayed && !all_stored)
+    fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("a member was lost while stripe {} was written, which lies in a "
+                                                   "window of delayed parity: its bytes are lost",
+                                                   stripe));
+}
+
+// A block whose old content a crash must bring back goes to its place after the commit. Others are written there at
+// once: after a crash their entries still say that they hold nothing.
+bool Volume::store(const View &view, std::span<const Stored> parts) {
+  std::atomic<bool> all{true};
+  const std::uint64_t sequence = sequence_;
+  pool_->run(parts.size(), [&](std::size_t index) {
+    const auto [column, begin, end] = parts[index].part;
+    const std::byte *const from = parts[index].from;
+    const std::uint32_t member = member_of(view, column);
+    if (!members_->is_usable(member)) {
+      all = false;
+      return;
+    }
+    std::vector<Entry> entries(end - begin);
+    std::vector<bool> in_place(end - begin);
+    for (std::uint32_t row = begin; row < end; ++row) {
+      const std::uint64_t number = block_of(view, row), old = view.entries[view.at(column, row)].generation;
+      const std::byte *const payload = from + (row - begin) * kBlockBytes;
+      entries[row - begin] = {seed_->block(member, number, sequence, payload), sequence};
+      in_place[row - begin] = (old == 0 || old == kUnknown || old == sequence) && !pending_.find(member, number);
+      if (!in_place[row - begin]) pending_.put(member, number, payload);
+    }
+    for (std::uint32_t i = 0, next; i < end - begin; i = next) {
+      for (next = i + 1; next < end - begin && in_place[next] == in_place[i];) ++next;
+      if (in_place[i] && !members_->write(member, kind_of(column), geometry().block_offset(block_of(view, begin + i)),
+                                          from + i * kBlockBytes, (next - i) * kBlockBytes))
+        all = false;
+    }
+    change_entries(view, column, begin, end - begin, entries.data());
+  });
+  return all;
+}
+
+void Volume::clear(const View &view, const Part &part) {
+  const auto [column, begin, end] = part;
+  const std::uint32_t member = member_of(view, column);
+  if (!members_->is_usable(member)) return;
+  bool changes = false;
+  for (std::uint32_t row = begin; row < end; ++row) {
+    const std::uint64_t number = block_of(view, row), old = view.entries[view.at(column, row)].generation;
+    changes = changes || old != 0;
+    if (old == 0 || old == kUnknown) continue;
+    if (old != sequence_ || pending_.find(member, number)) pending_.put_hole(member, number);
+  }
+  const std::vector<Entry> nothing(end - begin);
+  if (changes) change_entries(view, column, begin, end - begin, nothing.data());
+}
+
+void Volume::change_entries(const View &view, std::uint32_t column, std::uint32_t row, std::uint32_t count,
+                            const Entry *entries) {
+  const std::uint32_t member = member_of(view, column);
+  if (members_->is_usable(member)) table_->set(member, block_of(view, row), count, entries);
+}
+
+}  // namespace tandem::volume
