@@ -18,14 +18,15 @@ using AddCommand = void (*)(CLI::App &, tandem::cli::Invocation &);
 
 // In the order of --help.
 constexpr AddCommand kCommands[] = {
-    tandem::cli::add_encode_command,   tandem::cli::add_decode_command, tandem::cli::add_verify_command,
-    tandem::cli::add_repair_command,   tandem::cli::add_info_command,   tandem::cli::add_devices_command,
-    tandem::cli::add_autotune_command, tandem::cli::add_bench_command,  tandem::cli::add_simulate_command,
-    tandem::cli::add_isal_env_command,
+    tandem::cli::add_encode_command,   tandem::cli::add_decode_command,   tandem::cli::add_verify_command,
+    tandem::cli::add_repair_command,   tandem::cli::add_info_command,     tandem::cli::add_devices_command,
+    tandem::cli::add_autotune_command, tandem::cli::add_bench_command,    tandem::cli::add_simulate_command,
+    tandem::cli::add_volume_command,   tandem::cli::add_isal_env_command,
 };
 
 constexpr const char *kFooter =
-    "Exit status: 0 done, 1 damage found but recoverable (verify, repair --dry-run), 2 wrong usage, 3 input or output "
+    "Exit status: 0 done, 1 damage found but recoverable (verify, repair --dry-run, volume scrub), 2 wrong usage, 3 "
+    "input or output "
     "failed,\n"
     "4 not recoverable, 130 interrupted.";
 
