@@ -218,7 +218,7 @@ endfunction()
 # cmake -DCMAKE_CXX_COMPILER=clang++ -DTANDEM_FUZZ=ON, then build the target fuzzers and nothing else: only they have
 # libFuzzer to link with. Coverage is counted in base/, core/, tuning/, cpu/, files/ and api/, but neither in the kernels, which
 # take minutes to instrument, nor in the hash, which would be slow.
-option(TANDEM_FUZZ "Make the target fuzzers: codec_fuzzer, records_fuzzer, files_fuzzer, tuning_fuzzer (clang)" OFF)
+option(TANDEM_FUZZ "Make the target fuzzers: codec_fuzzer, records_fuzzer, files_fuzzer, tuning_fuzzer, volume_fuzzer (clang)" OFF)
 function(tandem_fuzzers)
   if(NOT TANDEM_FUZZ)
     return()

@@ -35,10 +35,12 @@ tandem_volume_window Volume::delay_begin(std::uint64_t offset, std::uint64_t byt
     fail(TANDEM_ERROR_INVALID_ARGUMENT, "no full stripe of {} bytes lies in the range of {} bytes at {}", stripe_bytes,
          bytes, offset);
   const Gate::Exclusive exclusive(*gate_);
+  const auto check_all_current = [&] {
+    for (std::uint32_t i = 0; i < members_->count(); ++i)
+      if (members_->state(i) != TANDEM_VOLUME_MEMBER_CURRENT)
+        fail(TANDEM_ERROR_UNAVAILABLE, "member {} is not current: what it lacks could not be computed any more", i);
+  };
   check_enough_members();
-  for (std::uint32_t i = 0; i < members_->count(); ++i)
-    if (members_->state(i) != TANDEM_VOLUME_MEMBER_CURRENT)
-      fail(TANDEM_ERROR_UNAVAILABLE, "member {} is not current: what it lacks could not be computed any more", i);
   for (const Window &each : window_list())
     if (first < each.end() && each.first_stripe < end)
       fail(TANDEM_ERROR_INVALID_ARGUMENT, "the range overlaps an open window, bytes {} to {}",
@@ -47,14 +49,25 @@ tandem_volume_window Volume::delay_begin(std::uint64_t offset, std::uint64_t byt
     fail(TANDEM_ERROR_UNAVAILABLE, "{} windows are open, more are not possible", TANDEM_VOLUME_MAX_WINDOWS);
   // No parity of these stripes may be on its way: it would be written over what the end of the window computes.
   commit_exclusively();
-  const Window window{first, end - first};
+  check_all_current();
+  const auto begins_at_first = [&](const OpenWindow &each) { return each.window.first_stripe == first; };
   {
     const std::unique_lock lock(windows_mutex_);
     const auto at = std::find_if(windows_.begin(), windows_.end(),
                                  [&](const OpenWindow &each) { return each.window.first_stripe > first; });
-    windows_.insert(at, {window});
+    windows_.insert(at, {{first, end - first}});
   }
-  write_superblocks();
+  try {
+    write_superblocks();
+    check_all_current();  // one may just have failed
+  } catch (...) {         // nothing was written in the window yet
+    {
+      const std::unique_lock lock(windows_mutex_);
+      windows_.erase(std::find_if(windows_.begin(), windows_.end(), begins_at_first));
+    }
+    if (members_->usable_count() >= geometry().k) write_superblocks();
+    throw;
+  }
   return {first * stripe_bytes, end * stripe_bytes};
 }
 

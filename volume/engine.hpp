@@ -41,7 +41,7 @@ struct CreateSettings {
 void create_volume(std::vector<Given> members, CreateSettings settings);
 
 struct OpenSettings {
-  tandem_context *context = nullptr;
+  tandem_context *context = nullptr;  // nullptr: one of the volume's own
   bool read_only = false;
   std::size_t thread_count = 0;  // beside the callers' own
   std::uint64_t cache_bytes = 64 << 20;
@@ -180,6 +180,7 @@ class Volume {
   bool lacks_blocks(std::uint64_t stripe);
 
   OpenSettings settings_;
+  std::unique_ptr<tandem_context, void (*)(tandem_context *)> own_context_{nullptr, tandem_context_destroy};
   Superblock superblock_;  // under the exclusive gate once open
   std::unique_ptr<tandem_codec, void (*)(tandem_codec *)> codec_{nullptr, tandem_codec_destroy};
   std::unique_ptr<Members> members_;

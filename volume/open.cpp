@@ -42,6 +42,14 @@ bool is_newer(const Superblock &a, const Superblock &b) {
 
 Volume::Volume(std::vector<Given> given, OpenSettings settings) : settings_(std::move(settings)) {
   choose_superblock(given);
+  if (settings_.context == nullptr) {  // stripes are small: each is coded by the thread that works on it
+    tandem_context_options options{};
+    options.struct_bytes = sizeof options;
+    options.backend = "cpu";
+    options.executor = TANDEM_EXECUTOR_SERIAL;
+    check(tandem_context_create(&options, &settings_.context));
+    own_context_.reset(settings_.context);
+  }
   codec_ = make_codec(geometry());
   zeros_ = Buffer(geometry().unit_bytes);
   std::memset(zeros_.data(), 0, geometry().unit_bytes);

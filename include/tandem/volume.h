@@ -136,7 +136,7 @@ typedef struct tandem_volume_open_options {
 } tandem_volume_open_options;
 
 /* Opens a volume, and brings it to its last flush if it was not closed.
- *   context      where parity is computed; NULL = the default context. It must outlive the volume
+ *   context      where parity is computed, and outlives the volume; NULL = on the CPU, by the threads that call
  *   options      see above
  *   volume_out   the volume; tandem_volume_close ends it
  * A member that cannot be found, or whose superblocks are both damaged, counts as lost. Open windows of delayed parity

@@ -1,0 +1,727 @@
+// The volume over members in memory: what is read, what it costs, what survives.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <set>
+#include <thread>
+
+#include "tests/volume/disks.hpp"
+
+namespace tandem::volume::test {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+Bytes read_all(Volume &volume) {
+  Bytes data(volume.geometry().volume_bytes(), std::byte{0xee});
+  volume.read(0, data.data(), data.size());
+  return data;
+}
+
+struct Io {
+  std::uint64_t data_reads, data_writes, parity_reads, parity_writes;
+  bool operator==(const Io &) const = default;
+  friend std::ostream &operator<<(std::ostream &out, const Io &io) {
+    return out << "data " << io.data_reads << " reads " << io.data_writes << " writes, parity " << io.parity_reads
+               << " reads " << io.parity_writes << " writes";
+  }
+};
+
+template <class Body>
+Io counted(Volume &volume, Body &&body) {
+  const auto before = statistics_of(volume);
+  body();
+  const auto after = statistics_of(volume);
+  return {after.data.reads - before.data.reads, after.data.writes - before.data.writes,
+          after.parity.reads - before.parity.reads, after.parity.writes - before.parity.writes};
+}
+
+// ---- layout -----------------------------------------------------------------------------------------
+
+TEST(Layout, IsLeftSymmetric) {
+  const Geometry raid5{
+      .k = 3, .m = 1, .matrix = 0, .allow_non_mds = 0, .unit_bytes = 4096, .stripe_count = 8, .log_bytes = 4096};
+  // Linux md's left-symmetric over 4 disks: D0 D1 D2 P / D4 D5 P D3 / D8 P D6 D7 / P D9 D10 D11
+  const std::uint32_t members[4][4] = {{0, 1, 2, 3}, {3, 0, 1, 2}, {2, 3, 0, 1}, {1, 2, 3, 0}};
+  for (std::uint32_t stripe = 0; stripe < 8; ++stripe)
+    for (std::uint32_t column = 0; column < 4; ++column)
+      EXPECT_EQ(raid5.member_of(stripe, column), members[stripe % 4][column]) << stripe << ' ' << column;
+  for (const std::uint32_t m : {1u, 2u, 5u})
+    for (std::uint64_t stripe = 0; stripe < 30; ++stripe) {
+      Geometry other = raid5;
+      other.m = m;
+      std::set<std::uint32_t> all;
+      for (std::uint32_t column = 0; column < 3 + m; ++column) all.insert(other.member_of(stripe, column));
+      EXPECT_EQ(all.size(), 3 + m);
+      // k+m units in a row lie on k+m members
+      std::set<std::uint32_t> row;
+      for (std::uint32_t unit = 0; unit < 3; ++unit) row.insert(other.member_of(stripe, unit));
+      EXPECT_EQ(row.count(other.member_of(stripe + 1, 0)), m >= 1 ? 0u : 1u);
+    }
+}
+
+// ---- counts -----------------------------------------------------------------------------------------
+
+class Costs : public ::testing::TestWithParam<std::uint32_t> {};
+
+TEST_P(Costs, AreThoseOfTheReport) {
+  const std::uint32_t k = 8, m = GetParam(), unit = 65536;
+  Array array(k, m, unit, 16 << 20);
+  const auto volume = array.open();
+  const std::uint64_t stripe = std::uint64_t{k} * unit;
+  const Bytes data = paint(stripe, 1);
+
+  // A full stripe: k+m writes, nothing read, nothing but the tables' pages in the log.
+  EXPECT_EQ(counted(*volume,
+                    [&] {
+                      volume->write(0, data.data(), stripe);
+                      volume->flush();
+                    }),
+            (Io{0, k, 0, m}));
+  // Again, over data: through the log, and still one write for each column.
+  const auto log_before = statistics_of(*volume);
+  EXPECT_EQ(counted(*volume,
+                    [&] {
+                      volume->write(0, data.data(), stripe);
+                      volume->flush();
+                    }),
+            (Io{0, k, 0, m}));
+  const auto log_after = statistics_of(*volume);
+  EXPECT_EQ(log_after.log.writes - log_before.log.writes, m + 1) << "one record on each of m+1 members";
+  EXPECT_EQ(log_after.log.reads, log_before.log.reads);
+
+  // Standard: old data and parity are read, new ones written. 4 for RAID-5, 6 for RAID-6.
+  EXPECT_EQ(counted(*volume,
+                    [&] {
+                      volume->write(3 * unit + 8192, data.data(), 4096);
+                      volume->flush();
+                    }),
+            (Io{1, 1, m, m}));
+  // Avoidance: nothing was written there before. 3 and 5.
+  volume->write(stripe, data.data(), stripe - unit);  // all but the last column
+  volume->flush();
+  EXPECT_EQ(counted(*volume,
+                    [&] {
+                      volume->write(2 * stripe - unit, data.data(), 4096);
+                      volume->flush();
+                    }),
+            (Io{0, 1, m, m}));
+  // An empty stripe: its parity is known to be zeros.
+  EXPECT_EQ(counted(*volume,
+                    [&] {
+                      volume->write(2 * stripe + unit, data.data(), 4096);
+                      volume->flush();
+                    }),
+            (Io{0, 1, 0, m}));
+  // Reconstruct-write: all but one column.
+  EXPECT_EQ(counted(*volume,
+                    [&] {
+                      volume->write(unit, data.data(), stripe - unit);
+                      volume->flush();
+                    }),
+            (Io{1, k - 1, 0, m}));
+  // Delayed: one write, of fresh blocks and of old ones.
+  volume->write(3 * stripe, data.data(), unit);
+  const tandem_volume_window window = volume->delay_begin(3 * stripe, stripe);
+  for (const std::uint64_t column : {0u, 5u})
+    EXPECT_EQ(counted(*volume,
+                      [&] {
+                        volume->write(3 * stripe + column * unit, data.data(), 4096);
+                        volume->flush();
+                      }),
+              (Io{0, 1, 0, 0}));
+  // The end reads each unit that holds data once, and writes parity.
+  EXPECT_EQ(counted(*volume, [&] { volume->delay_end(window, false); }).data_reads, 2u);
+  EXPECT_EQ(counted(*volume, [&] { volume->trim(0, 3 * stripe); }), (Io{0, 0, 0, 0}));
+}
+
+TEST_P(Costs, OfTheLog) {
+  const std::uint32_t k = 4, m = GetParam();
+  Array array(k, m, 4096, 16 << 20);
+  const auto volume = array.open();
+  const Bytes data = paint(1 << 20, 2);
+  volume->write(0, data.data(), data.size());
+  volume->flush();
+  const auto before = statistics_of(*volume);
+  for (std::uint64_t i = 0; i < 20; ++i) volume->write(i * 8192, data.data() + i, 4096);
+  volume->flush();
+  volume->flush();  // nothing to do
+  const auto after = statistics_of(*volume);
+  EXPECT_EQ(after.log.writes - before.log.writes, m + 1);
+  EXPECT_EQ(after.transaction_count - before.transaction_count, 1u);
+  EXPECT_EQ(after.checksum.reads, before.checksum.reads) << "the pages are in memory";
+}
+
+INSTANTIATE_TEST_SUITE_P(Parities, Costs, ::testing::Values(1, 2, 3));
+
+// ---- against a model --------------------------------------------------------------------------------
+
+struct Shape {
+  std::uint32_t k, m, unit;
+};
+class Model : public ::testing::TestWithParam<Shape> {};
+
+TEST_P(Model, EveryByteIsWhatWasWritten) {
+  const auto [k, m, unit] = GetParam();
+  Array array(k, m, unit, 3 << 20);
+  auto volume = array.open();
+  const std::uint64_t size = volume->geometry().volume_bytes();
+  Bytes model(size);
+  std::mt19937_64 random(k * 100 + m);
+  std::vector<std::size_t> without;
+  const auto check_all = [&](const char *when) {
+    const Bytes found = read_all(*volume);
+    ASSERT_TRUE(found == model) << when << ": first difference at "
+                                << std::mismatch(found.begin(), found.end(), model.begin()).first - found.begin();
+  };
+  for (int step = 0; step < 400; ++step) {
+    const std::uint64_t most = random() % 4 == 0 ? 4 * volume->geometry().stripe_bytes() : 3 * std::uint64_t{unit};
+    const std::uint64_t offset = random() % size, bytes = std::min(size - offset, random() % most);
+    const unsigned kind = random() % 10;
+    if (kind < 5) {
+      const Bytes data = paint(bytes, random());
+      volume->write(offset, data.data(), bytes);
+      std::copy(data.begin(), data.end(), model.begin() + static_cast<std::ptrdiff_t>(offset));
+    } else if (kind < 6) {
+      volume->trim(offset, bytes);
+      const std::uint64_t begin = round_up(offset, 4096), end = (offset + bytes) / 4096 * 4096;
+      if (begin < end)
+        std::fill(model.begin() + static_cast<std::ptrdiff_t>(begin), model.begin() + static_cast<std::ptrdiff_t>(end),
+                  std::byte{0});
+    } else if (kind < 7) {
+      volume->zero(offset, bytes);
+      std::fill_n(model.begin() + static_cast<std::ptrdiff_t>(offset), bytes, std::byte{0});
+    } else if (kind < 9) {
+      Bytes found(bytes);
+      volume->read(offset, found.data(), bytes);
+      ASSERT_TRUE(std::equal(found.begin(), found.end(), model.begin() + static_cast<std::ptrdiff_t>(offset))) << step;
+    } else {
+      volume->flush();
+    }
+    if (step % 100 == 50) {  // aligned windows, with writes inside
+      const std::uint64_t stripe = volume->geometry().stripe_bytes();
+      const auto window = volume->delay_begin(stripe, 3 * stripe);
+      ASSERT_EQ(window.begin_bytes, stripe);
+      const Bytes data = paint(2 * stripe, random());
+      volume->write(stripe + 100, data.data(), 2 * stripe);
+      std::copy(data.begin(), data.end(), model.begin() + static_cast<std::ptrdiff_t>(stripe + 100));
+      volume->trim(2 * stripe, unit);
+      std::fill_n(model.begin() + static_cast<std::ptrdiff_t>(2 * stripe), unit, std::byte{0});
+      check_all("inside a window");
+      volume->delay_end(window, false);
+    }
+    if (step % 80 == 79) {  // closed and opened, the second half without m members
+      volume->flush();
+      volume.reset();
+      volume = array.open();
+      check_all("opened again");
+    }
+  }
+  tandem_volume_care_result result{};
+  ASSERT_EQ(volume->scrub({.restart = true}, &result), TANDEM_OK);
+  EXPECT_EQ(result.bad_block_count, 0u);
+  EXPECT_EQ(result.bad_parity_count, 0u);
+  EXPECT_EQ(result.stripe_count, volume->geometry().stripe_count);
+  check_all("at the end");
+  volume->flush();
+  volume.reset();
+  // Any m members may go: here the first, the last, and those in between in turn.
+  for (std::uint32_t first = 0; first < k + m; ++first) {
+    std::vector<std::size_t> gone;
+    for (std::uint32_t i = 0; i < m; ++i) gone.push_back((first + i * 2) % (k + m));
+    std::sort(gone.begin(), gone.end());
+    gone.erase(std::unique(gone.begin(), gone.end()), gone.end());
+    volume = array.open(gone, true);
+    check_all("read-only without m members");
+    volume.reset();
+  }
+}
+
+TEST_P(Model, WritesWithoutMembers) {
+  const auto [k, m, unit] = GetParam();
+  Array array(k, m, unit, 3 << 20);
+  std::mt19937_64 random(5);
+  std::unique_ptr<Volume> volume = array.open();
+  const std::uint64_t size = volume->geometry().volume_bytes();
+  Bytes model = paint(size, 11);
+  volume->write(0, model.data(), size / 2);
+  std::fill(model.begin() + static_cast<std::ptrdiff_t>(size / 2), model.end(), std::byte{0});
+  volume->flush();
+  volume.reset();
+  std::vector<std::size_t> gone;
+  for (std::size_t i = 0; i < m; ++i) gone.push_back(i + 1);
+  volume = array.open(gone);
+  for (int step = 0; step < 150; ++step) {
+    const std::uint64_t offset = random() % size, bytes = std::min(size - offset, random() % (3 * std::uint64_t{unit}));
+    if (step % 7 == 6) {
+      volume->zero(offset, bytes);
+      std::fill_n(model.begin() + static_cast<std::ptrdiff_t>(offset), bytes, std::byte{0});
+    } else {
+      const Bytes data = paint(bytes, random());
+      volume->write(offset, data.data(), bytes);
+      std::copy(data.begin(), data.end(), model.begin() + static_cast<std::ptrdiff_t>(offset));
+    }
+    if (step % 20 == 0) volume->flush();
+  }
+  EXPECT_EQ(read_all(*volume), model);
+  volume->flush();
+  volume.reset();
+  // Those that come back missed writes: they are not used, and the bytes are right.
+  volume = array.open();
+  EXPECT_EQ(info_of(*volume).lost_count, m);
+  EXPECT_EQ(member_of(*volume, 1).state, TANDEM_VOLUME_MEMBER_STALE);
+  EXPECT_EQ(read_all(*volume), model);
+  tandem_volume_care_result result{};
+  ASSERT_EQ(volume->rebuild({}, &result), TANDEM_OK);
+  EXPECT_EQ(info_of(*volume).lost_count, 0u);
+  EXPECT_EQ(info_of(*volume).rebuilding_count, 0u);
+  EXPECT_EQ(read_all(*volume), model);
+  volume.reset();
+  gone.clear();
+  for (std::size_t i = 0; i < m; ++i) gone.push_back(i == 0 ? 0 : i + 1);
+  volume = array.open(gone);
+  EXPECT_EQ(read_all(*volume), model) << "what was rebuilt carries the volume";
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Model,
+                         ::testing::Values(Shape{1, 1, 4096}, Shape{2, 1, 8192}, Shape{3, 2, 4096}, Shape{4, 2, 16384},
+                                           Shape{2, 3, 12288}, Shape{5, 1, 4096}));
+
+// ---- damage -----------------------------------------------------------------------------------------
+
+struct Damage : ::testing::Test {
+  Array array{4, 2, 8192, 1 << 20};
+  std::unique_ptr<Volume> volume = array.open();
+  Bytes model = paint(volume->geometry().volume_bytes(), 3);
+
+  void SetUp() override {
+    volume->write(0, model.data(), model.size());
+    volume->flush();
+  }
+  void rot(std::size_t disk, std::uint64_t offset) { array.disks[disk]->bytes[offset] ^= std::byte{1}; }
+  void reopen(const std::vector<std::size_t> &without = {}, bool read_only = false) {
+    volume->flush();
+    volume.reset();
+    volume = array.open(without, read_only);
+  }
+};
+
+TEST_F(Damage, RottenBlocksAreComputedAndMended) {
+  const Geometry geometry = volume->geometry();
+  for (std::uint64_t stripe = 0; stripe < 6; ++stripe) {  // two blocks of one row, data or parity as it comes
+    rot(stripe % 6, geometry.block_offset(2 * stripe));
+    rot((stripe + 2) % 6, geometry.block_offset(2 * stripe) + 4095);
+  }
+  EXPECT_EQ(read_all(*volume), model);
+  EXPECT_GE(statistics_of(*volume).mended_block_count, 6u);
+  tandem_volume_care_result result{};
+  ASSERT_EQ(volume->scrub({.repair = true, .restart = true}, &result), TANDEM_OK);
+  ASSERT_EQ(volume->scrub({.restart = true}, &(result = {})), TANDEM_OK);
+  EXPECT_EQ(result.bad_block_count, 0u);
+  EXPECT_GT(result.block_count, 0u);
+}
+
+TEST_F(Damage, NothingIsWrittenToAVolumeForReading) {
+  const Geometry geometry = volume->geometry();
+  reopen({}, true);
+  rot(0, geometry.block_offset(0));
+  std::vector<Bytes> before;
+  for (const auto &disk : array.disks) before.push_back(disk->bytes);
+  EXPECT_EQ(read_all(*volume), model);
+  EXPECT_EQ(status_of([&] { volume->write(0, model.data(), 1); }), TANDEM_ERROR_UNAVAILABLE);
+  EXPECT_EQ(status_of([&] { volume->trim(0, 4096); }), TANDEM_ERROR_UNAVAILABLE);
+  EXPECT_EQ(status_of([&] { volume->delay_begin(0, model.size()); }), TANDEM_ERROR_UNAVAILABLE);
+  volume->flush();
+  volume.reset();
+  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(before[i] == array.disks[i]->bytes) << i;
+}
+
+TEST_F(Damage, MoreThanMIsReportedWithItsRangeAndTheRestIsRead) {
+  const Geometry geometry = volume->geometry();
+  for (const std::uint32_t column : {0u, 1u, 2u}) rot(geometry.member_of(5, column), geometry.block_offset(2 * 5));
+  Bytes data(model.size());
+  const std::uint64_t begin = 5 * geometry.stripe_bytes();
+  EXPECT_EQ(status_of([&] { volume->read(begin, data.data(), 4096); }), TANDEM_ERROR_NOT_RECOVERABLE);
+  EXPECT_NE(std::string(tandem_last_error_message()).find("bytes " + std::to_string(begin)), std::string::npos)
+      << tandem_last_error_message();
+  for (const std::uint64_t good : {begin + 4096, begin + 3 * 8192, begin - 8192, begin + geometry.stripe_bytes()}) {
+    ASSERT_EQ(status_of([&] { volume->read(good, data.data(), 4096); }), TANDEM_OK) << tandem_last_error_message();
+    EXPECT_TRUE(std::equal(data.begin(), data.begin() + 4096, model.begin() + static_cast<std::ptrdiff_t>(good)));
+  }
+  tandem_volume_care_result result{};
+  ASSERT_EQ(volume->scrub({.restart = true}, &result), TANDEM_OK);
+  EXPECT_EQ(result.bad_block_count, 3u);
+  EXPECT_EQ(result.lost_block_count, 3u);
+  // What is written anew is whole again.
+  volume->write(begin, model.data() + begin, geometry.stripe_bytes());
+  EXPECT_EQ(read_all(*volume), model);
+}
+
+TEST_F(Damage, ARottenPageCostsNothing) {
+  const Geometry geometry = volume->geometry();
+  ASSERT_EQ(geometry.page_count(), 1u);  // so: all that two members have
+  reopen();
+  rot(1, geometry.page_offset(0) + 100);
+  rot(4, geometry.page_offset(0) + 100);
+  reopen();
+  EXPECT_EQ(read_all(*volume), model);
+  reopen({0, 2});  // and it has been mended on the way
+  EXPECT_EQ(read_all(*volume), model);
+}
+
+TEST_F(Damage, AWrittenBlockInARottenPageIsNotLostByACrash) {
+  const Geometry geometry = volume->geometry();
+  reopen();
+  for (const std::size_t disk : {1, 4}) rot(disk, geometry.page_offset(0) + 100);
+  reopen();
+  volume->write(12345, model.data(), 100000);
+  std::copy_n(model.begin(), 100000, model.begin() + 12345);
+  volume->flush();
+  reopen();
+  EXPECT_EQ(read_all(*volume), model);
+}
+
+TEST_F(Damage, ALostWriteIsNoticed) {
+  const Geometry geometry = volume->geometry();
+  const std::uint32_t member = geometry.member_of(3, 2);
+  const std::uint64_t at = geometry.block_offset(2 * 3), offset = 3 * geometry.stripe_bytes() + 2 * 8192;
+  const Bytes old(array.disks[member]->bytes.begin() + static_cast<std::ptrdiff_t>(at),
+                  array.disks[member]->bytes.begin() + static_cast<std::ptrdiff_t>(at + 4096));
+  const Bytes data = paint(4096, 99);
+  volume->write(offset, data.data(), 4096);
+  volume->flush();
+  std::copy(old.begin(), old.end(), array.disks[member]->bytes.begin() + static_cast<std::ptrdiff_t>(at));
+  Bytes found(4096);
+  volume->read(offset, found.data(), 4096);
+  EXPECT_EQ(found, data);
+}
+
+TEST_F(Damage, AMemberThatVanishesIsLostAndTheVolumeGoesOn) {
+  array.disks[2]->fails_reads = array.disks[2]->fails_writes = true;
+  EXPECT_EQ(read_all(*volume), model);
+  const Bytes data = paint(50000, 4);
+  volume->write(1000, data.data(), data.size());
+  std::copy(data.begin(), data.end(), model.begin() + 1000);
+  volume->flush();
+  EXPECT_EQ(member_of(*volume, 2).state, TANDEM_VOLUME_MEMBER_LOST);
+  EXPECT_EQ(info_of(*volume).epoch, 1u);
+  array.disks[2]->fails_reads = array.disks[2]->fails_writes = false;
+  reopen();
+  EXPECT_EQ(member_of(*volume, 2).state, TANDEM_VOLUME_MEMBER_STALE) << "it missed writes";
+  EXPECT_EQ(read_all(*volume), model);
+  for (const std::size_t disk : {0, 3}) array.disks[disk]->fails_writes = true;
+  EXPECT_EQ(status_of([&] {
+              volume->write(0, data.data(), data.size());
+              volume->flush();
+            }),
+            TANDEM_ERROR_IO)
+      << "three of six are lost";
+  EXPECT_NE(std::string(tandem_last_error_message()).find("3 of 6"), std::string::npos) << tandem_last_error_message();
+}
+
+TEST_F(Damage, OnlyReadErrorsAreMendedLikeRot) {
+  array.disks[3]->fails_reads = true;
+  EXPECT_EQ(read_all(*volume), model);
+  EXPECT_EQ(member_of(*volume, 3).state, TANDEM_VOLUME_MEMBER_CURRENT);
+  EXPECT_GT(member_of(*volume, 3).read_error_count, 0u);
+}
+
+TEST_F(Damage, TooManyMembersAreMissing) {
+  volume.reset();
+  EXPECT_EQ(status_of([&] { array.open({0, 1, 2}); }), TANDEM_ERROR_NOT_RECOVERABLE);
+  EXPECT_NE(std::string(tandem_last_error_message()).find("3 of 6 members are current, 4 are needed"),
+            std::string::npos)
+      << tandem_last_error_message();
+}
+
+TEST_F(Damage, OneCopyOfASuperblockIsEnough) {
+  volume.reset();
+  for (const auto &disk : array.disks) disk->bytes[4096 + 72] ^= std::byte{1};
+  volume = array.open();
+  EXPECT_EQ(read_all(*volume), model);
+  volume.reset();
+  array.disks[1]->bytes[72] ^= std::byte{1};  // now both of it
+  volume = array.open();
+  EXPECT_EQ(member_of(*volume, 1).state, TANDEM_VOLUME_MEMBER_LOST);
+  EXPECT_EQ(read_all(*volume), model);
+}
+
+TEST_F(Damage, HalvesThatWereWrittenApartAreRefused) {
+  Array mirror(2, 2, 4096, 1 << 20);
+  const auto write_with = [&](const std::vector<std::size_t> &without) {
+    const auto half = mirror.open(without);
+    half->write(0, model.data(), 4096);
+    half->flush();
+  };
+  write_with({0, 1});
+  EXPECT_EQ(status_of([&] { mirror.open(); }), TANDEM_OK) << "two are stale, and that is all";
+  const auto saved2 = mirror.disks[2]->bytes, saved3 = mirror.disks[3]->bytes;
+  Array other(2, 2, 4096, 1 << 20);  // the same volume, as it was created: its id is the same, so are its disks 2 and 3
+  for (std::size_t i = 0; i < 4; ++i) other.disks[i]->bytes = mirror.disks[i]->bytes;
+  const auto apart = mirror.open({2, 3});  // these two were never told that they are stale
+  apart->write(0, model.data() + 4096, 4096);
+  apart->flush();
+  EXPECT_EQ(status_of([&] { mirror.open(); }), TANDEM_ERROR_DAMAGED) << tandem_last_error_message();
+}
+
+// ---- windows ----------------------------------------------------------------------------------------
+
+TEST_F(Damage, InsideAWindowLostDataIsUnprotectedAndNeverWrong) {
+  const Geometry geometry = volume->geometry();
+  const std::uint64_t stripe = geometry.stripe_bytes();
+  const auto window = volume->delay_begin(stripe + 1, 4 * stripe);
+  EXPECT_EQ(window.begin_bytes, 2 * stripe) << "rounded inward";
+  EXPECT_EQ(window.end_bytes, 5 * stripe);
+  const Bytes data = paint(stripe, 6);
+  volume->write(2 * stripe, data.data(), stripe);
+  std::copy(data.begin(), data.end(), model.begin() + static_cast<std::ptrdiff_t>(2 * stripe));
+  volume->flush();
+  EXPECT_EQ(read_all(*volume), model);
+  reopen({0});
+  ASSERT_EQ(volume->windows().size(), 1u) << "a window survives that nobody ended";
+  EXPECT_EQ(volume->windows()[0].begin_bytes, window.begin_bytes);
+  std::size_t failed = 0;
+  for (std::uint64_t at = 0; at < model.size(); at += 8192) {
+    Bytes found(8192);
+    const tandem_status status = status_of([&] { volume->read(at, found.data(), found.size()); });
+    const bool inside = at >= window.begin_bytes && at < window.end_bytes;
+    const std::uint32_t member = geometry.member_of(at / stripe, static_cast<std::uint32_t>(at % stripe / 8192));
+    if (inside && member == 0) {
+      EXPECT_EQ(status, TANDEM_ERROR_NOT_RECOVERABLE);
+      EXPECT_NE(std::string(tandem_last_error_message()).find("unprotected"), std::string::npos);
+      EXPECT_EQ(status_of([&] { volume->write(at, data.data(), 4096); }), TANDEM_ERROR_NOT_RECOVERABLE);
+      ++failed;
+    } else {
+      ASSERT_EQ(status, TANDEM_OK) << at << tandem_last_error_message();
+      EXPECT_TRUE(std::equal(found.begin(), found.end(), model.begin() + static_cast<std::ptrdiff_t>(at))) << at;
+    }
+  }
+  EXPECT_GT(failed, 0u);
+  EXPECT_EQ(status_of([&] { volume->delay_end(window, false); }), TANDEM_ERROR_NOT_RECOVERABLE);
+  EXPECT_EQ(volume->windows().size(), 1u);
+  volume->delay_end(window, true);
+  EXPECT_EQ(volume->windows().size(), 0u);
+  for (std::uint64_t at = window.begin_bytes; at < window.end_bytes; at += 8192)
+    if (geometry.member_of(at / stripe, static_cast<std::uint32_t>(at % stripe / 8192)) == 0)
+      std::fill_n(model.begin() + static_cast<std::ptrdiff_t>(at), 8192, std::byte{0});
+  EXPECT_EQ(read_all(*volume), model) << "what was lost is zeros now";
+  reopen({0, 1});
+  EXPECT_EQ(read_all(*volume), model) << "and the rest is protected again";
+}
+
+TEST_F(Damage, WindowsThatMakeNoSense) {
+  const std::uint64_t stripe = volume->geometry().stripe_bytes(), size = volume->geometry().volume_bytes();
+  const auto begin = [&](std::uint64_t offset, std::uint64_t bytes) {
+    return status_of([&] { volume->delay_begin(offset, bytes); });
+  };
+  EXPECT_EQ(begin(1, 2 * stripe - 2), TANDEM_ERROR_INVALID_ARGUMENT) << "no full stripe";
+  EXPECT_EQ(begin(0, size + 1), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(begin(UINT64_MAX, 2), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(begin(2 * stripe, stripe), TANDEM_OK);
+  EXPECT_EQ(begin(stripe, 3 * stripe), TANDEM_ERROR_INVALID_ARGUMENT) << "overlaps";
+  EXPECT_EQ(status_of([&] { volume->delay_end({stripe, 2 * stripe}, false); }), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(status_of([&] { volume->replace(0, array.fresh_member("new"), false); }), TANDEM_ERROR_UNAVAILABLE);
+  EXPECT_EQ(status_of([&] { volume->delay_end({2 * stripe, 3 * stripe}, false); }), TANDEM_OK);
+  EXPECT_EQ(status_of([&] { volume->delay_end({2 * stripe, 3 * stripe}, false); }), TANDEM_ERROR_INVALID_ARGUMENT);
+  std::uint64_t opened = 0;
+  const std::uint64_t stripes = volume->geometry().stripe_count;
+  while (opened < TANDEM_VOLUME_MAX_WINDOWS && 2 * opened < stripes && begin(2 * opened * stripe, stripe) == TANDEM_OK)
+    ++opened;
+  if (opened == TANDEM_VOLUME_MAX_WINDOWS) {
+    EXPECT_EQ(begin((2 * opened + 1) * stripe, stripe), TANDEM_ERROR_UNAVAILABLE);
+  }
+  array.disks[0]->fails_writes = true;
+  volume->write(stripe, model.data(), stripe);
+  EXPECT_EQ(begin(stripe, stripe), TANDEM_ERROR_UNAVAILABLE) << "a member is lost";
+}
+
+// ---- care -------------------------------------------------------------------------------------------
+
+TEST_F(Damage, ReplaceAndRebuildWhileWritesGoOn) {
+  array.disks[5]->fails_reads = array.disks[5]->fails_writes = true;
+  EXPECT_EQ(read_all(*volume), model);
+  volume->write(0, model.data(), 4096);
+  volume->flush();
+  EXPECT_EQ(status_of([&] {
+              tandem_volume_care_result result{};
+              volume->rebuild({}, &result);
+            }),
+            TANDEM_ERROR_UNAVAILABLE)
+      << "it is lost, not stale";
+  volume->replace(5, array.fresh_member("spare"), false);
+  EXPECT_EQ(member_of(*volume, 5).state, TANDEM_VOLUME_MEMBER_REBUILDING);
+  struct User {
+    Volume *volume;
+    Bytes *model;
+    std::uint64_t steps = 0;
+  } user{volume.get(), &model};
+  CareSettings settings;
+  settings.progress_user = &user;
+  settings.progress = [](void *given, std::uint64_t done, std::uint64_t total) {
+    auto &self = *static_cast<User *>(given);
+    EXPECT_LE(done, total);
+    const Bytes data = paint(5000, ++self.steps);
+    const std::uint64_t at = self.steps * 7919 % (total - 5000);
+    self.volume->write(at, data.data(), data.size());
+    std::copy(data.begin(), data.end(), self.model->begin() + static_cast<std::ptrdiff_t>(at));
+    return self.steps == 10 ? 1 : 0;
+  };
+  tandem_volume_care_result result{};
+  EXPECT_EQ(volume->rebuild(settings, &result), TANDEM_ERROR_CANCELLED);
+  EXPECT_EQ(info_of(*volume).rebuilding_count, 1u);
+  EXPECT_EQ(read_all(*volume), model);
+  array.disks[5] = array.spare;
+  reopen();
+  user.volume = volume.get();
+  EXPECT_EQ(info_of(*volume).rebuilding_count, 1u);
+  EXPECT_EQ(volume->rebuild(settings, &result), TANDEM_OK);
+  EXPECT_EQ(info_of(*volume).rebuilding_count, 0u);
+  EXPECT_EQ(read_all(*volume), model);
+  reopen({0, 1});
+  EXPECT_EQ(read_all(*volume), model);
+  EXPECT_EQ(volume->extents(0, model.size(), 10).size(), 1u);
+}
+
+TEST_F(Damage, TheOldMemberIsNotTakenForTheNewOne) {
+  const auto old = array.disks[2];
+  volume->replace(2, array.fresh_member("spare"), false);
+  array.disks.push_back(old);
+  array.disks[2] = array.spare;
+  tandem_volume_care_result result{};
+  EXPECT_EQ(volume->rebuild({}, &result), TANDEM_OK);
+  reopen();
+  EXPECT_EQ(info_of(*volume).lost_count, 0u);
+  EXPECT_EQ(read_all(*volume), model);
+  array.disks[6] = std::make_shared<Disk>(0);
+  array.disks[6]->bytes = array.disks[2]->bytes;
+  volume.reset();
+  EXPECT_EQ(status_of([&] { array.open(); }), TANDEM_ERROR_INVALID_ARGUMENT) << "a copy of a member";
+  EXPECT_NE(std::string(tandem_last_error_message()).find("twice"), std::string::npos) << tandem_last_error_message();
+}
+
+TEST_F(Damage, ScrubGoesOnWhereItWasEnded) {
+  CareSettings settings;
+  int calls = 0;
+  settings.progress_user = &calls;
+  settings.progress = [](void *user, std::uint64_t, std::uint64_t) -> std::int32_t {
+    return ++*static_cast<int *>(user) == 5;
+  };
+  tandem_volume_care_result result{};
+  EXPECT_EQ(volume->scrub(settings, &result), TANDEM_ERROR_CANCELLED);
+  EXPECT_EQ(result.stripe_count, 5u);
+  reopen();
+  EXPECT_EQ(info_of(*volume).scrub_position_bytes, 5 * volume->geometry().stripe_bytes());
+  EXPECT_EQ(volume->scrub({}, &(result = {})), TANDEM_OK);
+  EXPECT_EQ(result.stripe_count, volume->geometry().stripe_count - 5);
+  EXPECT_EQ(info_of(*volume).scrub_position_bytes, 0u);
+}
+
+TEST_F(Damage, ScrubFindsParityThatDoesNotMatch) {
+  // A right checksum over wrong bytes: made as a defect of the engine would make it.
+  const Geometry geometry = volume->geometry();
+  volume.reset();
+  const std::uint32_t member = geometry.member_of(1, 4);
+  Disk &disk = *array.disks[member];
+  const Seed seed([] {
+    VolumeId id;
+    id.fill(7);
+    return id;
+  }());
+  Page page;
+  std::memcpy(&page, disk.bytes.data() + geometry.page_offset(0), sizeof page);
+  ASSERT_TRUE(check_page(seed, member, 0, page));
+  disk.bytes[geometry.block_offset(2) + 17] ^= std::byte{1};
+  page.entries[2].checksum =
+      seed.block(member, 2, page.entries[2].generation, disk.bytes.data() + geometry.block_offset(2));
+  seal_page(seed, member, 0, page);
+  std::memcpy(disk.bytes.data() + geometry.page_offset(0), &page, sizeof page);
+  // The last record would bring the page back.
+  for (const auto &each : array.disks) each->bytes[kLogOffset] ^= std::byte{1};
+  volume = array.open();
+  tandem_volume_care_result result{};
+  ASSERT_EQ(volume->scrub({.restart = true}, &result), TANDEM_OK);
+  EXPECT_EQ(result.bad_parity_count, 1u);
+  ASSERT_EQ(volume->scrub({.repair = true, .restart = true}, &(result = {})), TANDEM_OK);
+  EXPECT_EQ(result.mended_block_count, 1u);
+  ASSERT_EQ(volume->scrub({.restart = true}, &(result = {})), TANDEM_OK);
+  EXPECT_EQ(result.bad_parity_count, 0u);
+}
+
+// ---- extents ----------------------------------------------------------------------------------------
+
+TEST(Extents, AreWhatWasWritten) {
+  Array array(3, 2, 8192, 2 << 20);
+  auto volume = array.open();
+  const std::uint64_t size = volume->geometry().volume_bytes();
+  const Bytes data = paint(100000, 1);
+  EXPECT_EQ(volume->extents(0, size, 10).size(), 1u);
+  EXPECT_EQ(volume->extents(0, size, 10)[0].written, 0u);
+  volume->write(40960, data.data(), 8192);
+  volume->write(100, data.data(), 10);
+  auto found = volume->extents(0, size, 10);
+  ASSERT_EQ(found.size(), 4u);
+  EXPECT_EQ(found[0].end_bytes, 4096u);
+  EXPECT_EQ(found[2].begin_bytes, 40960u);
+  EXPECT_EQ(found[2].end_bytes, 49152u);
+  EXPECT_EQ(found[3].end_bytes, size);
+  EXPECT_EQ(volume->extents(0, size, 2).size(), 2u);
+  EXPECT_EQ(volume->extents(5000, 10, 2)[0].end_bytes, 5010u);
+  volume->trim(0, size);
+  EXPECT_EQ(volume->extents(0, size, 10).size(), 1u);
+  volume->flush();
+  volume.reset();
+  volume = array.open();
+  EXPECT_EQ(volume->extents(0, size, 10)[0].written, 0u);
+  volume->write(0, data.data(), 4096);
+  volume->flush();
+  volume.reset();
+  volume = array.open({0, 1});
+  found = volume->extents(0, size, 100);
+  EXPECT_EQ(found[0].written, 1u);
+  EXPECT_EQ(found.back().written, 0u) << "parity tells what lost members never had";
+}
+
+// ---- threads ----------------------------------------------------------------------------------------
+
+TEST(Threads, CallsFromManyThreads) {
+  Array array(3, 2, 8192, 2 << 20);
+  auto volume = array.open({}, false, 4);
+  const std::uint64_t size = volume->geometry().volume_bytes(), share = size / 4 / 4096 * 4096;
+  std::vector<std::thread> threads;
+  Bytes model(size);
+  for (std::uint64_t t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      std::mt19937_64 random(t);
+      for (int i = 0; i < 60; ++i) {
+        const std::uint64_t at = t * share + random() % share, bytes = std::min((t + 1) * share - at, random() % 30000);
+        const Bytes data = paint(bytes, random());
+        volume->write(at, data.data(), bytes);
+        std::copy(data.begin(), data.end(), model.begin() + static_cast<std::ptrdiff_t>(at));
+        Bytes found(bytes);
+        volume->read(at, found.data(), bytes);
+        EXPECT_EQ(found, data);
+        if (i % 10 == 9) volume->flush();
+        if (i == 30 && t == 0) array.disks[1]->fails_writes = true;  // on the way, too
+      }
+    });
+  threads.emplace_back([&] {
+    tandem_volume_care_result result{};
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(volume->scrub({.repair = true, .restart = true}, &result), TANDEM_OK);
+      volume->extents(0, size, 1000);
+      info_of(*volume);
+      statistics_of(*volume);
+    }
+    EXPECT_EQ(result.lost_block_count, 0u);
+    EXPECT_EQ(result.bad_parity_count, 0u);
+  });
+  for (std::thread &thread : threads) thread.join();
+  EXPECT_EQ(read_all(*volume), model);
+  volume->flush();
+  volume.reset();
+  volume = array.open();
+  EXPECT_EQ(read_all(*volume), model);
+}
+
+}  // namespace
+}  // namespace tandem::volume::test

@@ -1,0 +1,386 @@
+// The volume through its C API, on files: arguments, locks, members that do not fit, and a way through all calls.
+#include "tandem/volume.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+using Bytes = std::vector<unsigned char>;
+
+Bytes paint(std::size_t bytes, unsigned seed) {
+  Bytes data(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) data[i] = static_cast<unsigned char>(i * 7 + i / 251 + seed);
+  return data;
+}
+
+struct VolumeFiles : ::testing::Test {
+  fs::path folder;
+  std::vector<std::string> names;
+  tandem_volume *volume = nullptr;
+
+  void SetUp() override {
+    std::string text = (fs::temp_directory_path() / "tandem_volume_XXXXXX").string();
+    ASSERT_NE(mkdtemp(text.data()), nullptr);
+    folder = text;
+    for (int i = 0; i < 6; ++i) names.push_back((folder / ("member" + std::to_string(i))).string());
+  }
+  void TearDown() override {
+    tandem_volume_close(volume);
+    fs::remove_all(folder);
+  }
+  static std::vector<const char *> pointers(const std::vector<std::string> &list) {
+    std::vector<const char *> found;
+    for (const std::string &each : list) found.push_back(each.c_str());
+    return found;
+  }
+  tandem_status create(const std::vector<std::string> &members, std::uint64_t member_bytes = 4 << 20, int force = 0,
+                       std::uint32_t unit = 16384, std::uint32_t k = 4, std::uint32_t m = 2) {
+    const auto list = pointers(members);
+    tandem_volume_create_options options{};
+    options.struct_bytes = sizeof options;
+    options.members = list.data();
+    options.member_count = list.size();
+    options.k = k;
+    options.m = m;
+    options.unit_bytes = unit;
+    options.member_bytes = member_bytes;
+    options.force = force;
+    return tandem_volume_create(&options);
+  }
+  tandem_status open(const std::vector<std::string> &members, bool read_only = false, tandem_volume **other = nullptr) {
+    const auto list = pointers(members);
+    tandem_volume_open_options options{};
+    options.struct_bytes = sizeof options;
+    options.members = list.data();
+    options.member_count = list.size();
+    options.read_only = read_only;
+    return tandem_volume_open(nullptr, &options, other ? other : &volume);
+  }
+  void close() {
+    EXPECT_EQ(tandem_volume_close(volume), TANDEM_OK);
+    volume = nullptr;
+  }
+  tandem_volume_info info() {
+    tandem_volume_info found{};
+    found.struct_bytes = sizeof found;
+    EXPECT_EQ(tandem_volume_query(volume, &found), TANDEM_OK);
+    return found;
+  }
+  tandem_volume_member member(std::uint32_t index) {
+    tandem_volume_member found{};
+    found.struct_bytes = sizeof found;
+    EXPECT_EQ(tandem_volume_member_query(volume, index, &found), TANDEM_OK);
+    return found;
+  }
+  static void expect_message(const std::string &part) {
+    EXPECT_NE(std::string(tandem_last_error_message()).find(part), std::string::npos) << tandem_last_error_message();
+  }
+  void edit(const std::string &name, std::uint64_t offset, const std::string &bytes) {
+    std::fstream file(name, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(offset));
+    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    ASSERT_TRUE(file.good());
+  }
+};
+
+TEST_F(VolumeFiles, AWayThroughAllCalls) {
+  ASSERT_EQ(create(names), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(open(names), TANDEM_OK) << tandem_last_error_message();
+  const tandem_volume_info made = info();
+  EXPECT_EQ(made.k, 4u);
+  EXPECT_EQ(made.unit_bytes, 16384u);
+  EXPECT_EQ(made.volume_bytes, made.stripe_count * 4 * 16384);
+  const Bytes data = paint(300000, 1);
+  Bytes found(data.size());
+  ASSERT_EQ(tandem_volume_write(volume, 1234, data.data(), data.size()), TANDEM_OK);
+  ASSERT_EQ(tandem_volume_flush(volume), TANDEM_OK);
+  ASSERT_EQ(tandem_volume_trim(volume, 500000, 4096), TANDEM_OK);
+  ASSERT_EQ(tandem_volume_zero(volume, 600000, 10), TANDEM_OK);
+  close();
+
+  fs::remove(names[1]);
+  ASSERT_EQ(open(names), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(info().lost_count, 1u);
+  EXPECT_EQ(member(1).state, TANDEM_VOLUME_MEMBER_LOST);
+  EXPECT_NE(std::string(member(1).why).find("member1"), std::string::npos) << member(1).why;
+  ASSERT_EQ(tandem_volume_read(volume, 1234, found.data(), found.size()), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(found, data);
+  tandem_volume_replace_options replace{};
+  replace.struct_bytes = sizeof replace;
+  replace.index = 1;
+  replace.member = names[1].c_str();
+  ASSERT_EQ(tandem_volume_replace(volume, &replace), TANDEM_OK) << tandem_last_error_message();
+  tandem_volume_care_result result{};
+  result.struct_bytes = sizeof result;
+  ASSERT_EQ(tandem_volume_rebuild(volume, nullptr, &result), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_GT(result.mended_block_count, 0u);
+  EXPECT_EQ(info().lost_count, 0u);
+
+  tandem_volume_window window{};
+  ASSERT_EQ(tandem_volume_delay_begin(volume, 0, made.volume_bytes / 2, &window), TANDEM_OK)
+      << tandem_last_error_message();
+  ASSERT_EQ(tandem_volume_write(volume, 100000, data.data(), data.size()), TANDEM_OK);
+  std::size_t count = 0;
+  ASSERT_EQ(tandem_volume_windows(volume, nullptr, 0, &count), TANDEM_OK);
+  EXPECT_EQ(count, 1u);
+  ASSERT_EQ(tandem_volume_delay_end(volume, &window, 0), TANDEM_OK) << tandem_last_error_message();
+  tandem_volume_extent extents[8];
+  ASSERT_EQ(tandem_volume_extents(volume, 0, made.volume_bytes, extents, 8, &count), TANDEM_OK);
+  EXPECT_EQ(extents[0].written, 1u);
+  EXPECT_EQ(extents[count - 1].end_bytes, made.volume_bytes);
+  ASSERT_EQ(tandem_volume_scrub(volume, nullptr, &result), TANDEM_OK);
+  EXPECT_EQ(result.bad_block_count + result.bad_parity_count + result.lost_block_count, 0u);
+  EXPECT_EQ(result.stripe_count, made.stripe_count);
+  tandem_volume_statistics statistics{};
+  statistics.struct_bytes = sizeof statistics;
+  ASSERT_EQ(tandem_volume_statistics_query(volume, &statistics), TANDEM_OK);
+  EXPECT_GT(statistics.log.writes, 0u);
+  close();
+  ASSERT_EQ(open({names[5], names[1], names[3], names[2]}, true), TANDEM_OK) << "any order, any four";
+  ASSERT_EQ(tandem_volume_read(volume, 100000, found.data(), found.size()), TANDEM_OK);
+  EXPECT_EQ(found, data);
+}
+
+TEST_F(VolumeFiles, AProcessIsKilledAfterAFlush) {
+  ASSERT_EQ(create(names), TANDEM_OK);
+  const Bytes data = paint(100000, 5);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const bool done = open(names) == TANDEM_OK &&
+                      tandem_volume_write(volume, 0, data.data(), data.size()) == TANDEM_OK &&
+                      tandem_volume_write(volume, 4096, data.data(), data.size()) == TANDEM_OK &&
+                      tandem_volume_flush(volume) == TANDEM_OK;
+    kill(getpid(), done ? SIGKILL : SIGABRT);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_EQ(WTERMSIG(status), SIGKILL);
+  fs::remove(names[0]);
+  fs::remove(names[4]);
+  ASSERT_EQ(open(names), TANDEM_OK) << tandem_last_error_message();
+  Bytes found(data.size());
+  ASSERT_EQ(tandem_volume_read(volume, 4096, found.data(), found.size()), TANDEM_OK);
+  EXPECT_EQ(found, data);
+}
+
+TEST_F(VolumeFiles, ArgumentsOfCreate) {
+  const auto refused = [&](tandem_status wanted, auto &&edit_options) {
+    const auto list = pointers(names);
+    tandem_volume_create_options options{};
+    options.struct_bytes = sizeof options;
+    options.members = list.data();
+    options.member_count = list.size();
+    options.k = 4;
+    options.m = 2;
+    options.member_bytes = 4 << 20;
+    edit_options(options);
+    EXPECT_EQ(tandem_volume_create(&options), wanted) << tandem_last_error_message();
+  };
+  using Options = tandem_volume_create_options;
+  refused(TANDEM_ERROR_INVALID_ARGUMENT, [](Options &o) { o.member_bytes = 65536; });
+  expect_message("65536 bytes, at least");
+  refused(TANDEM_ERROR_INVALID_ARGUMENT, [](Options &o) { o.struct_bytes = 3; });
+  refused(TANDEM_ERROR_UNSUPPORTED, [](Options &o) { o.reserved = 1; });
+  refused(TANDEM_ERROR_INVALID_ARGUMENT, [](Options &o) { o.k = 0; });
+  refused(TANDEM_ERROR_INVALID_ARGUMENT, [](Options &o) { o.m = 0; });
+  refused(TANDEM_ERROR_INVALID_ARGUMENT, [](Options &o) { o.k = 4000000000u; });
+  refused(TANDEM_ERROR_INVALID_ARGUMENT, [](Options &o) { o.k = 250; });
+  refused(TANDEM_ERROR_INVALID_ARGUMENT, [](Options &o) { o.k = 3; });
+  refused(TANDEM_ERROR_INVALID_ARGUMENT, [](Options &o) { o.unit_bytes = 4097; });
+  refused(TANDEM_ERROR_INVALID_ARGUMENT, [](Options &o) { o.unit_bytes = 1u << 25; });
+  refused(TANDEM_ERROR_UNSUPPORTED, [](Options &o) { o.matrix = TANDEM_MATRIX_CUSTOM; });
+  refused(TANDEM_ERROR_INVALID_ARGUMENT, [](Options &o) { o.matrix = 99; });
+  refused(TANDEM_ERROR_INVALID_ARGUMENT, [](Options &o) { o.members = nullptr; });
+  refused(TANDEM_ERROR_TOO_LARGE, [](Options &o) { o.member_bytes = UINT64_MAX; });
+  refused(TANDEM_ERROR_INVALID_ARGUMENT, [](Options &o) { o.log_bytes = 4096; });
+  EXPECT_EQ(tandem_volume_create(nullptr), TANDEM_ERROR_INVALID_ARGUMENT);
+}
+
+TEST_F(VolumeFiles, AMemberTwiceInTheList) {
+  EXPECT_EQ(create({names[0], names[1], names[2], names[3], names[4], names[0]}), TANDEM_ERROR_INVALID_ARGUMENT);
+  expect_message("twice");
+  ASSERT_EQ(create(names), TANDEM_OK);
+  fs::create_symlink(names[2], folder / "link");
+  auto list = names;
+  list[5] = (folder / "link").string();
+  EXPECT_EQ(open(list), TANDEM_ERROR_INVALID_ARGUMENT);
+  expect_message("twice");
+}
+
+TEST_F(VolumeFiles, AMemberOfAnotherVolume) {
+  ASSERT_EQ(create(names), TANDEM_OK);
+  std::vector<std::string> others;
+  for (const std::string &name : names) others.push_back(name + "b");
+  ASSERT_EQ(create(others), TANDEM_OK);
+  auto list = names;
+  list[3] = others[3];
+  EXPECT_EQ(open(list), TANDEM_ERROR_INVALID_ARGUMENT);
+  expect_message("two different volumes");
+}
+
+TEST_F(VolumeFiles, AVolumeIsNotOverwrittenUnasked) {
+  ASSERT_EQ(create(names), TANDEM_OK);
+  ASSERT_EQ(open(names), TANDEM_OK);
+  const Bytes data = paint(5000, 2);
+  ASSERT_EQ(tandem_volume_write(volume, 0, data.data(), data.size()), TANDEM_OK);
+  tandem_volume_replace_options replace{};
+  replace.struct_bytes = sizeof replace;
+  replace.index = 0;
+  replace.member = names[3].c_str();
+  EXPECT_EQ(tandem_volume_replace(volume, &replace), TANDEM_ERROR_INVALID_ARGUMENT) << "it is a member";
+  close();
+  EXPECT_EQ(create(names), TANDEM_ERROR_INVALID_ARGUMENT);
+  expect_message("holds a volume already");
+  ASSERT_EQ(open(names), TANDEM_OK);
+  Bytes found(data.size());
+  ASSERT_EQ(tandem_volume_read(volume, 0, found.data(), found.size()), TANDEM_OK);
+  EXPECT_EQ(found, data);
+  close();
+  ASSERT_EQ(create(names, 4 << 20, 1), TANDEM_OK);
+  ASSERT_EQ(open(names), TANDEM_OK);
+  ASSERT_EQ(tandem_volume_read(volume, 0, found.data(), found.size()), TANDEM_OK);
+  EXPECT_EQ(found, Bytes(data.size()));
+}
+
+TEST_F(VolumeFiles, TwoServersOnOneVolume) {
+  ASSERT_EQ(create(names), TANDEM_OK);
+  ASSERT_EQ(open(names), TANDEM_OK);
+  tandem_volume *second = nullptr;
+  EXPECT_EQ(open(names, false, &second), TANDEM_ERROR_UNAVAILABLE);
+  expect_message("locked");
+  EXPECT_EQ(open(names, true, &second), TANDEM_ERROR_UNAVAILABLE);
+  EXPECT_EQ(create(names, 4 << 20, 1), TANDEM_ERROR_UNAVAILABLE);
+  close();
+  ASSERT_EQ(open(names, true), TANDEM_OK);
+  EXPECT_EQ(open(names, true, &second), TANDEM_OK) << "readers share";
+  tandem_volume_close(second);
+  EXPECT_EQ(open(names, false, &second), TANDEM_ERROR_UNAVAILABLE);
+}
+
+TEST_F(VolumeFiles, AMemberThatIsTooSmall) {
+  ASSERT_EQ(create(names), TANDEM_OK);
+  fs::resize_file(names[2], 2 << 20);
+  EXPECT_EQ(open(names), TANDEM_ERROR_INVALID_ARGUMENT);
+  expect_message("2097152 bytes");
+  EXPECT_EQ(open({names[0], names[1], names[3], names[4], names[5]}), TANDEM_OK) << "without it all is well";
+}
+
+TEST_F(VolumeFiles, AMemberThatMayNotBeWritten) {
+  ASSERT_EQ(create(names), TANDEM_OK);
+  fs::create_directory(folder / "folder");
+  auto list = names;
+  list[1] = (folder / "folder").string();
+  EXPECT_EQ(open(list), TANDEM_ERROR_IO);
+  if (geteuid() == 0) GTEST_SKIP() << "root may write to every file";
+  fs::permissions(names[1], fs::perms::owner_read);
+  EXPECT_EQ(open(names), TANDEM_ERROR_IO);
+  expect_message("member1");
+}
+
+TEST_F(VolumeFiles, SuperblocksThatAreDamagedOrOfTheFuture) {
+  ASSERT_EQ(create(names), TANDEM_OK);
+  edit(names[0], 4096 + 40, "x");  // the only copy so far
+  ASSERT_EQ(open(names), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_NE(std::string(member(0).why).find("damaged"), std::string::npos) << member(0).why;
+  close();
+  for (const int i : {1, 2}) edit(names[static_cast<std::size_t>(i)], 4096, "nonsense");
+  EXPECT_EQ(open(names), TANDEM_ERROR_NOT_RECOVERABLE);
+  expect_message("holds no volume");
+  fs::resize_file(names[1], 0);
+  EXPECT_EQ(open(names), TANDEM_ERROR_NOT_RECOVERABLE);
+}
+
+TEST_F(VolumeFiles, ArgumentsOfTheOtherCalls) {
+  ASSERT_EQ(create(names), TANDEM_OK);
+  ASSERT_EQ(open(names), TANDEM_OK);
+  const std::uint64_t size = info().volume_bytes;
+  Bytes data(8192);
+  std::size_t count = 0;
+  tandem_volume_extent extents[2];
+  tandem_volume_window window{};
+  EXPECT_EQ(tandem_volume_read(volume, size, data.data(), 1), TANDEM_ERROR_INVALID_ARGUMENT);
+  expect_message("not inside the volume");
+  EXPECT_EQ(tandem_volume_read(volume, UINT64_MAX, data.data(), 2), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(tandem_volume_read(volume, 0, nullptr, 1), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(tandem_volume_read(nullptr, 0, data.data(), 1), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(tandem_volume_read(volume, size, nullptr, 0), TANDEM_OK);
+  EXPECT_EQ(tandem_volume_write(volume, size - 1, data.data(), 2), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(tandem_volume_write(volume, 0, nullptr, 1), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(tandem_volume_write(volume, size, nullptr, 0), TANDEM_OK);
+  EXPECT_EQ(tandem_volume_trim(volume, 1, UINT64_MAX), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(tandem_volume_zero(volume, size, 1), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(tandem_volume_extents(volume, 0, 0, extents, 2, &count), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(tandem_volume_extents(volume, 0, size, extents, 0, &count), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(tandem_volume_extents(volume, 1, size, extents, 2, &count), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(tandem_volume_delay_begin(volume, 0, size, nullptr), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(tandem_volume_delay_end(volume, &window, 0), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(tandem_volume_windows(volume, nullptr, 1, &count), TANDEM_ERROR_INVALID_ARGUMENT);
+  tandem_volume_member member{};
+  EXPECT_EQ(tandem_volume_member_query(volume, 0, &member), TANDEM_ERROR_INVALID_ARGUMENT) << "no size";
+  member.struct_bytes = sizeof member;
+  EXPECT_EQ(tandem_volume_member_query(volume, 6, &member), TANDEM_ERROR_INVALID_ARGUMENT);
+  tandem_volume_replace_options replace{};
+  replace.struct_bytes = sizeof replace;
+  EXPECT_EQ(tandem_volume_replace(volume, &replace), TANDEM_ERROR_INVALID_ARGUMENT);
+  replace.index = 6;
+  const std::string spare = (folder / "spare").string();
+  replace.member = spare.c_str();
+  EXPECT_EQ(tandem_volume_replace(volume, &replace), TANDEM_ERROR_INVALID_ARGUMENT);
+  tandem_volume_open_options open_options{};
+  open_options.struct_bytes = sizeof open_options;
+  tandem_volume *other = nullptr;
+  EXPECT_EQ(tandem_volume_open(nullptr, &open_options, &other), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(tandem_volume_open(nullptr, nullptr, &other), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(open({spare}, false, &other), TANDEM_ERROR_NOT_RECOVERABLE);
+  EXPECT_EQ(open({(folder / "nothing").string()}, false, &other), TANDEM_ERROR_NOT_RECOVERABLE);
+  expect_message("No such file");
+  EXPECT_EQ(other, nullptr);
+  EXPECT_EQ(tandem_volume_close(nullptr), TANDEM_OK);
+}
+
+TEST_F(VolumeFiles, NoSpaceIsALostMemberAndNoLostByte) {
+  ASSERT_EQ(create(names), TANDEM_OK);
+  ASSERT_EQ(open(names), TANDEM_OK);
+  const Bytes data = paint(200000, 9), more = paint(1 << 20, 3);
+  ASSERT_EQ(tandem_volume_write(volume, 0, data.data(), data.size()), TANDEM_OK);
+  ASSERT_EQ(tandem_volume_flush(volume), TANDEM_OK);
+  // Every member refuses to grow or to be written behind 1 MiB, as a full file system does.
+  struct rlimit before {
+  }, limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  limit = before;
+  limit.rlim_cur = 1 << 20;
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  tandem_status status = TANDEM_OK;
+  for (std::uint64_t at = 1 << 20; status == TANDEM_OK && at < 8 << 20; at += more.size())
+    status = tandem_volume_write(volume, at, more.data(), more.size());
+  const std::string message = tandem_last_error_message();
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(status, TANDEM_ERROR_IO);
+  EXPECT_NE(message.find("File too large"), std::string::npos) << message;
+  EXPECT_EQ(tandem_volume_close(volume), TANDEM_ERROR_IO);
+  volume = nullptr;
+  ASSERT_EQ(open(names), TANDEM_OK) << "nothing was promised, and nothing is lost: " << tandem_last_error_message();
+  Bytes found(data.size());
+  ASSERT_EQ(tandem_volume_read(volume, 0, found.data(), found.size()), TANDEM_OK);
+  EXPECT_EQ(found, data);
+}
+
+}  // namespace
