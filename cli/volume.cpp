@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "cli/file_report.hpp"
 #include "tandem/volume.h"
@@ -185,7 +186,7 @@ std::string window_text(const Json &window) {
                      size(number(window, "bytes")));
 }
 
-// "whole", "1 of 6 members lost, 1 more may be lost".
+// "whole: any 2 members may be lost", "of 6 members 1 lost or stale, 0 being rebuilt: 1 more may be lost".
 std::string state_text(const Json &info) {
   const std::uint64_t k = number(info, "k"), m = number(info, "m"), away = number(info, "lost_count"),
                       rebuilding = number(info, "rebuilding_count");
@@ -193,7 +194,7 @@ std::string state_text(const Json &info) {
   if (away + rebuilding == 0) {
     state = fmt::format("whole: any {} members may be lost", m);
   } else {
-    state = fmt::format("{} of {} lost or stale, {} being rebuilt: ", plural(away, "member"), k + m, rebuilding);
+    state = fmt::format("of {} members {} lost or stale, {} being rebuilt: ", k + m, away, rebuilding);
     state += away + rebuilding < m ? fmt::format("{} more may be lost", m - away - rebuilding) : "no more may be lost";
   }
   if (!info.at("windows").empty())

@@ -20,6 +20,7 @@
 #include "tandem/volume.h"
 #include "volume/control.hpp"
 #include "volume/control_server.hpp"
+#include "volume/end_clients.hpp"
 
 // nbdkit.h names it, and each request is its own call.
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
@@ -35,6 +36,7 @@ struct {
 
 tandem_volume *volume = nullptr;
 std::unique_ptr<tandem::volume::ControlServer> control;
+std::unique_ptr<tandem::volume::EndClientsOnSignal> end_clients;
 
 // ---- errors, for NBD and for the command that started nbdkit
 
@@ -175,16 +177,17 @@ int after_fork() {
       nbdkit_error("%s", tandem_last_error_message());
       return -1;
     }
-    if (!settings.control.empty()) {
-      try {
+    try {
+      end_clients = std::make_unique<tandem::volume::EndClientsOnSignal>();
+      if (!settings.control.empty())
         control = std::make_unique<tandem::volume::ControlServer>(volume, settings.control);
-      } catch (const std::exception &error) {
-        report("failed", TANDEM_ERROR_IO, error.what());
-        nbdkit_error("%s", error.what());
-        tandem_volume_close(volume);
-        volume = nullptr;
-        return -1;
-      }
+    } catch (const std::exception &error) {
+      report("failed", TANDEM_ERROR_IO, error.what());
+      nbdkit_error("%s", error.what());
+      end_clients.reset();
+      tandem_volume_close(volume);
+      volume = nullptr;
+      return -1;
     }
     report("serving", TANDEM_OK, "");
     return 0;
@@ -195,6 +198,7 @@ int after_fork() {
 // says so.
 void cleanup() {
   if (volume == nullptr) return;
+  end_clients.reset();
   control.reset();
   const tandem_status status = tandem_volume_close(volume);
   volume = nullptr;
