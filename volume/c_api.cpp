@@ -1,4 +1,6 @@
 // tandem/volume.h over the engine: arguments in, statuses out.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 
@@ -27,14 +29,15 @@ Options read_options(const Options *given, const char *name) {
   if (given == nullptr) return ours;
   const std::size_t bytes = given->struct_bytes;
   if (bytes <= sizeof bytes || bytes % alignof(Options) != 0)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, "{}.struct_bytes is {}: set it to sizeof({})", name, bytes, name);
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{}.struct_bytes is {}: set it to sizeof({})", name, bytes, name));
   std::memcpy(static_cast<void *>(&ours), given, std::min(bytes, sizeof ours));
   const auto *at = reinterpret_cast<const unsigned char *>(given);
   for (std::size_t i = sizeof ours; i < bytes; ++i)
     if (at[i] != 0)
-      fail(TANDEM_ERROR_UNSUPPORTED, "{} sets an option at byte {} that this version does not know", name, i);
+      fail(TANDEM_ERROR_UNSUPPORTED,
+           fmt::format("{} sets an option at byte {} that this version does not know", name, i));
   if constexpr (requires { ours.reserved; })
-    if (ours.reserved != 0) fail(TANDEM_ERROR_UNSUPPORTED, "{}.reserved is not 0", name);
+    if (ours.reserved != 0) fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("{}.reserved is not 0", name));
   ours.struct_bytes = sizeof ours;
   return ours;
 }
@@ -42,8 +45,8 @@ Options read_options(const Options *given, const char *name) {
 template <class Result>
 void check_result(const Result *given, const char *name) {
   if (given->struct_bytes <= sizeof given->struct_bytes || given->struct_bytes % alignof(Result) != 0)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, "{}->struct_bytes is {}: set it to the size of the struct", name,
-         given->struct_bytes);
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         fmt::format("{}->struct_bytes is {}: set it to the size of the struct", name, given->struct_bytes));
 }
 
 // As much of ours as fits.
@@ -55,7 +58,7 @@ void write_result(Result &ours, Result *given) {
 }
 
 void check_given(const void *pointer, const char *name) {
-  if (pointer == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "{} is NULL", name);
+  if (pointer == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is NULL", name));
 }
 
 tandem_status status_of(MemberProblem problem) {
@@ -82,16 +85,17 @@ auto with_members(Body &&body) {
 std::vector<std::string> read_names(const char *const *members, std::size_t count) {
   check_given(members, "members");
   if (count == 0 || count > 2 * TANDEM_VOLUME_MAX_MEMBERS)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, "member_count is {}", count);
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("member_count is {}", count));
   std::vector<std::string> names, identities;
   for (std::size_t i = 0; i < count; ++i) {
-    if (members[i] == nullptr || *members[i] == 0) fail(TANDEM_ERROR_INVALID_ARGUMENT, "members[{}] is empty", i);
+    if (members[i] == nullptr || *members[i] == 0)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("members[{}] is empty", i));
     names.emplace_back(members[i]);
     identities.push_back(tandem::volume::identity_of(names.back()));
     for (std::size_t j = 0; j < i; ++j)
       if (identities[j] == identities[i])
-        fail(TANDEM_ERROR_INVALID_ARGUMENT, "{} and {} are the same member, which is in the list twice", names[j],
-             names[i]);
+        fail(TANDEM_ERROR_INVALID_ARGUMENT,
+             fmt::format("{} and {} are the same member, which is in the list twice", names[j], names[i]));
   }
   return names;
 }
@@ -122,7 +126,7 @@ tandem_status care(tandem_volume *volume, const tandem_volume_care_options *opti
     const tandem_status status = body(settings, &result);
     if (result_out) write_result(result, result_out);
     if (status == TANDEM_ERROR_CANCELLED)
-      fail(TANDEM_ERROR_CANCELLED, "cancelled after {} stripes", result.stripe_count);
+      fail(TANDEM_ERROR_CANCELLED, fmt::format("cancelled after {} stripes", result.stripe_count));
   });
 }
 
@@ -141,20 +145,22 @@ extern "C" tandem_status tandem_volume_create(const tandem_volume_create_options
                          .stripe_count = 1,
                          .log_bytes = 4096};
     if (given.k < 1 || given.m < 1 || std::uint64_t{given.k} + given.m > TANDEM_VOLUME_MAX_MEMBERS)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, "k is {} and m is {}: each must be at least 1, and k + m at most {}", given.k,
-           given.m, TANDEM_VOLUME_MAX_MEMBERS);
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           fmt::format("k is {} and m is {}: each must be at least 1, and k + m at most {}", given.k, given.m,
+                       TANDEM_VOLUME_MAX_MEMBERS));
     if (!is_in_limits(settings.geometry))
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, "unit_bytes is {}: it must be a multiple of 4096, at most 16777216",
-           given.unit_bytes);
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           fmt::format("unit_bytes is {}: it must be a multiple of 4096, at most 16777216", given.unit_bytes));
     if (given.matrix == TANDEM_MATRIX_CUSTOM)
       fail(TANDEM_ERROR_UNSUPPORTED, "a custom matrix cannot be kept on members");
     settings.geometry.log_bytes = given.log_bytes;
     settings.id = read_id(given.volume_id);
     settings.force = given.force != 0;
     if (given.member_bytes > tandem::volume::kMostMemberBytes)
-      fail(TANDEM_ERROR_TOO_LARGE, "member_bytes is {}", given.member_bytes);
+      fail(TANDEM_ERROR_TOO_LARGE, fmt::format("member_bytes is {}", given.member_bytes));
     if (given.member_count != given.k + given.m)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, "member_count is {}, k + m is {}", given.member_count, given.k + given.m);
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           fmt::format("member_count is {}, k + m is {}", given.member_count, given.k + given.m));
     const auto names = read_names(given.members, given.member_count);
     tandem::volume::make_codec(settings.geometry);  // before a file is made
     with_members([&] {
@@ -179,7 +185,8 @@ extern "C" tandem_status tandem_volume_open(tandem_context *context, const tande
     settings.context = context;
     settings.read_only = given.read_only != 0;
     settings.thread_count = given.thread_count ? given.thread_count : std::min<std::size_t>(32, 2 * names.size());
-    if (settings.thread_count > 1024) fail(TANDEM_ERROR_INVALID_ARGUMENT, "thread_count is {}", given.thread_count);
+    if (settings.thread_count > 1024)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("thread_count is {}", given.thread_count));
     if (given.cache_bytes) settings.cache_bytes = given.cache_bytes;
     if (given.note)
       settings.note = [note = given.note, user = given.note_user](const std::string &text) {
@@ -277,7 +284,8 @@ extern "C" tandem_status tandem_volume_extents(tandem_volume *volume, uint64_t o
     check_given(extents_out, "extents_out");
     check_given(count_out, "count_out");
     if (capacity == 0 || bytes == 0)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, "capacity is {} and bytes is {}: both must be at least 1", capacity, bytes);
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           fmt::format("capacity is {} and bytes is {}: both must be at least 1", capacity, bytes));
     const auto found = volume->engine.extents(offset_bytes, bytes, capacity);
     std::copy(found.begin(), found.end(), extents_out);
     *count_out = found.size();
@@ -340,7 +348,7 @@ extern "C" tandem_status tandem_volume_replace(tandem_volume *volume, const tand
     const std::string identity = tandem::volume::identity_of(given.member);
     for (std::uint32_t i = 0; i < info.k + info.m; ++i)
       if (volume->engine.identity(i) == identity)
-        fail(TANDEM_ERROR_INVALID_ARGUMENT, "{}: is member {} of this volume", given.member, i);
+        fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{}: is member {} of this volume", given.member, i));
     with_members([&] {
       Given member{given.member, tandem::volume::open_member(given.member, {.write = true, .create = true})};
       volume->engine.replace(given.index, std::move(member), given.force != 0);

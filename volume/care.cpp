@@ -1,4 +1,6 @@
 // Scrub, rebuild, replace.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -155,9 +157,28 @@ void Volume::keep_scrub_position(std::uint64_t stripe) {
   write_superblocks();
 }
 
+void Volume::end_left_over_windows() {
+  std::vector<Window> left_over;
+  {
+    const std::shared_lock lock(windows_mutex_);
+    for (const OpenWindow &each : windows_)
+      if (each.is_left_over && !each.ending) left_over.push_back(each.window);
+  }
+  const std::uint64_t stripe_bytes = geometry().stripe_bytes();
+  for (const Window &each : left_over) {
+    try {
+      delay_end({each.first_stripe * stripe_bytes, each.end() * stripe_bytes}, false);
+    } catch (const Error &error) {
+      if (error.status() != TANDEM_ERROR_NOT_RECOVERABLE) throw;
+      settings_.note(fmt::format("a window of delayed parity stays open: {}", error.what()));
+    }
+  }
+}
+
 tandem_status Volume::scrub(const CareSettings &settings, tandem_volume_care_result *result) {
   if (settings.repair) check_writable();
   const auto lock = alone(care_mutex_);
+  if (settings.repair) end_left_over_windows();
   constexpr std::uint64_t kBytesPerNote = 1 << 30;
   const std::uint64_t stripes_per_note = std::max<std::uint64_t>(1, kBytesPerNote / geometry().stripe_bytes());
   const std::uint64_t first = settings.restart ? 0 : scrub_stripe_.load();
@@ -196,7 +217,7 @@ tandem_status Volume::rebuild(const CareSettings &settings, tandem_volume_care_r
     tandem_volume_member member{};
     members_->query(i, &member);
     if (member.state == TANDEM_VOLUME_MEMBER_LOST)
-      fail(TANDEM_ERROR_UNAVAILABLE, "member {} is lost ({}): it has to be replaced first", i, member.why);
+      fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("member {} is lost ({}): it has to be replaced first", i, member.why));
   }
   for (std::uint32_t i = 0; i < members_->count(); ++i) {
     if (members_->state(i) != TANDEM_VOLUME_MEMBER_STALE) continue;
@@ -218,10 +239,9 @@ tandem_status Volume::rebuild(const CareSettings &settings, tandem_volume_care_r
   if (status != TANDEM_OK) return status;
   if (unfinished != 0)
     fail(TANDEM_ERROR_NOT_RECOVERABLE,
-         "{} stripes have blocks that cannot be rebuilt: too many members lack blocks of one row, or the stripe lies "
-         "in a "
-         "window of delayed parity",
-         unfinished);
+         fmt::format("{} stripes have blocks that cannot be rebuilt: too many members lack blocks of one row, or the "
+                     "stripe lies in a window of delayed parity",
+                     unfinished));
   for (std::uint32_t i = 0; i < members_->count(); ++i)
     if (members_->state(i) == TANDEM_VOLUME_MEMBER_REBUILDING) members_->set_state(i, TANDEM_VOLUME_MEMBER_CURRENT, "");
   write_superblocks();
@@ -236,7 +256,7 @@ void Volume::prepare_member(Member &member, std::uint32_t index) {
     write_tables(member, geometry(), *seed_, index, kLostEntry, sequence_);
     member.sync();
   } catch (const MemberError &error) {
-    fail(TANDEM_ERROR_IO, "{}", error.what());
+    fail(TANDEM_ERROR_IO, error.what());
   }
 }
 
@@ -254,23 +274,25 @@ void Volume::replace(std::uint32_t index, Given given, bool force) {
   check_writable();
   const auto lock = alone(care_mutex_);
   if (index >= members_->count())
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, "index is {}, the volume has {} members", index, members_->count());
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         fmt::format("index is {}, the volume has {} members", index, members_->count()));
   const std::uint32_t left = members_->usable_count() - members_->is_usable(index);
   if (left < geometry().k)
-    fail(TANDEM_ERROR_NOT_RECOVERABLE, "without member {} {} of {} would be left, {} are needed", index, left,
-         members_->count(), geometry().k);
+    fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("without member {} {} of {} would be left, {} are needed", index,
+                                                   left, members_->count(), geometry().k));
   if (!window_list().empty())
-    fail(TANDEM_ERROR_UNAVAILABLE, "a window of delayed parity is open: data of member {} would be lost", index);
+    fail(TANDEM_ERROR_UNAVAILABLE,
+         fmt::format("a window of delayed parity is open: data of member {} would be lost", index));
   try {
     given.member->grow(geometry().member_bytes());
   } catch (const MemberError &error) {
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, "{}", error.what());
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, error.what());
   }
   try {
     if (!force && holds_volume(*given.member))
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, "{}: holds a volume already; force overwrites it", given.name);
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{}: holds a volume already; force overwrites it", given.name));
   } catch (const MemberError &error) {
-    fail(TANDEM_ERROR_IO, "{}", error.what());
+    fail(TANDEM_ERROR_IO, error.what());
   }
   prepare_member(*given.member, index);
   join(index, given.name, std::move(given.member));

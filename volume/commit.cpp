@@ -24,7 +24,10 @@ void Volume::commit() {
 
 void Volume::commit_exclusively() {
   const auto dirty = table_->dirty();
-  if (dirty.empty()) return;
+  if (dirty.empty()) {
+    pending_.clear();  // at most of members that were lost before they got an entry
+    return;
+  }
   check_enough_members();
 
   // 1. What was written in place since the last commit, what that one wrote to its places, what was mended.

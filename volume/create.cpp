@@ -1,6 +1,7 @@
 // A new volume on members that hold none, and the parts of it that a new member of an old one needs.
 #include "volume/create.hpp"
 
+#include <fmt/format.h>
 #include <sys/random.h>
 
 #include <algorithm>
@@ -81,27 +82,29 @@ void write_tables(Member &member, const Geometry &geometry, const Seed &seed, st
 void create_volume(std::vector<Given> members, CreateSettings settings) {
   Geometry &geometry = settings.geometry;
   if (members.size() != geometry.member_count())
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, "{} members for k = {} and m = {}", members.size(), geometry.k, geometry.m);
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         fmt::format("{} members for k = {} and m = {}", members.size(), geometry.k, geometry.m));
   make_codec(geometry);  // refuses what it cannot code
   std::uint64_t smallest = kMostMemberBytes;
   for (const Given &each : members) {
     smallest = std::min(smallest, each.member->size_bytes());
     if (!settings.force && holds_volume(*each.member))
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, "{}: holds a volume already; force overwrites it", each.name);
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{}: holds a volume already; force overwrites it", each.name));
   }
   const std::uint64_t least_log = least_log_bytes(geometry);
   if (geometry.log_bytes == 0)
     geometry.log_bytes = std::max(least_log, round_up(std::min(kUsualLogBytes, smallest / 16), kBlockBytes));
   if (geometry.log_bytes < least_log || geometry.log_bytes % kBlockBytes != 0 || geometry.log_bytes > kMostMemberBytes)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, "log_bytes is {}: two stripes of {} + {} units need {}, a multiple of 4096",
-         geometry.log_bytes, geometry.k, geometry.m, least_log);
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         fmt::format("log_bytes is {}: two stripes of {} + {} units need {}, a multiple of 4096", geometry.log_bytes,
+                     geometry.k, geometry.m, least_log));
   geometry.stripe_count = most_stripes(geometry, smallest);
   if (geometry.stripe_count == 0) {
     geometry.stripe_count = 1;
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, "the smallest member has {} bytes, at least {} are needed", smallest,
-         geometry.member_bytes());
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         fmt::format("the smallest member has {} bytes, at least {} are needed", smallest, geometry.member_bytes()));
   }
-  if (!is_in_limits(geometry)) fail(TANDEM_ERROR_TOO_LARGE, "members of {} bytes are too large", smallest);
+  if (!is_in_limits(geometry)) fail(TANDEM_ERROR_TOO_LARGE, fmt::format("members of {} bytes are too large", smallest));
 
   Superblock superblock;
   superblock.id = settings.id;

@@ -1,4 +1,6 @@
 // Windows of delayed parity.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "volume/engine.hpp"
@@ -32,21 +34,23 @@ tandem_volume_window Volume::delay_begin(std::uint64_t offset, std::uint64_t byt
   const std::uint64_t stripe_bytes = geometry().stripe_bytes();
   const std::uint64_t first = (offset + stripe_bytes - 1) / stripe_bytes, end = (offset + bytes) / stripe_bytes;
   if (first >= end)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, "no full stripe of {} bytes lies in the range of {} bytes at {}", stripe_bytes,
-         bytes, offset);
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         fmt::format("no full stripe of {} bytes lies in the range of {} bytes at {}", stripe_bytes, bytes, offset));
   const Gate::Exclusive exclusive(*gate_);
   const auto check_all_current = [&] {
     for (std::uint32_t i = 0; i < members_->count(); ++i)
       if (members_->state(i) != TANDEM_VOLUME_MEMBER_CURRENT)
-        fail(TANDEM_ERROR_UNAVAILABLE, "member {} is not current: what it lacks could not be computed any more", i);
+        fail(TANDEM_ERROR_UNAVAILABLE,
+             fmt::format("member {} is not current: what it lacks could not be computed any more", i));
   };
   check_enough_members();
   for (const Window &each : window_list())
     if (first < each.end() && each.first_stripe < end)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, "the range overlaps an open window, bytes {} to {}",
-           each.first_stripe * stripe_bytes, each.end() * stripe_bytes - 1);
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("the range overlaps an open window, bytes {} to {}",
+                                                      each.first_stripe * stripe_bytes, each.end() * stripe_bytes - 1));
   if (window_list().size() >= TANDEM_VOLUME_MAX_WINDOWS)
-    fail(TANDEM_ERROR_UNAVAILABLE, "{} windows are open, more are not possible", TANDEM_VOLUME_MAX_WINDOWS);
+    fail(TANDEM_ERROR_UNAVAILABLE,
+         fmt::format("{} windows are open, more are not possible", TANDEM_VOLUME_MAX_WINDOWS));
   // No parity of these stripes may be on its way: it would be written over what the end of the window computes.
   commit_exclusively();
   check_all_current();
@@ -55,7 +59,7 @@ tandem_volume_window Volume::delay_begin(std::uint64_t offset, std::uint64_t byt
     const std::unique_lock lock(windows_mutex_);
     const auto at = std::find_if(windows_.begin(), windows_.end(),
                                  [&](const OpenWindow &each) { return each.window.first_stripe > first; });
-    windows_.insert(at, {{first, end - first}});
+    windows_.insert(at, {.window = {first, end - first}});
   }
   try {
     write_superblocks();
@@ -86,9 +90,11 @@ void Volume::delay_end(const tandem_volume_window &given, bool accept_loss) {
     const std::unique_lock lock(windows_mutex_);
     const auto found = find();
     if (found == windows_.end())
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, "no window is open from byte {} to {}", given.begin_bytes, given.end_bytes);
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           fmt::format("no window is open from byte {} to {}", given.begin_bytes, given.end_bytes));
     if (found->ending)
-      fail(TANDEM_ERROR_UNAVAILABLE, "the window from byte {} is being ended by another call", given.begin_bytes);
+      fail(TANDEM_ERROR_UNAVAILABLE,
+           fmt::format("the window from byte {} is being ended by another call", given.begin_bytes));
     found->ending = true;
     window = found->window;
     next = std::max(window.first_stripe, found->done_before);

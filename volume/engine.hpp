@@ -159,6 +159,7 @@ class Volume {
     Window window;
     std::uint64_t done_before = 0;  // stripes before this one have their parity again
     bool ending = false;
+    bool is_left_over = false;  // by a process that did not end it
   };
   bool is_delayed(std::uint64_t stripe) const;
   std::vector<Window> window_list() const;
@@ -174,6 +175,7 @@ class Volume {
   void repair_stripe(std::uint64_t stripe, bool check_parity, tandem_volume_care_result *result);
   tandem_status walk(const CareSettings &settings, std::uint64_t first_stripe,
                      const std::function<void(std::uint64_t)> &visit);
+  void end_left_over_windows();
   void keep_scrub_position(std::uint64_t stripe);
   void prepare_member(Member &member, std::uint32_t index);
   void join(std::uint32_t index, const std::string &name, std::shared_ptr<Member> member);

@@ -1,9 +1,6 @@
 // Errors of the volume, and the gate that turns them into statuses.
 #pragma once
 
-#include <fmt/format.h>
-
-#include <cstring>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -21,10 +18,7 @@ class Error : public std::runtime_error {
   tandem_status status_;
 };
 
-template <class... Arguments>
-[[noreturn]] void fail(tandem_status status, fmt::format_string<Arguments...> text, Arguments &&...arguments) {
-  throw Error(status, fmt::format(text, std::forward<Arguments>(arguments)...));
-}
+[[noreturn]] inline void fail(tandem_status status, const std::string &message) { throw Error(status, message); }
 
 // A failed call of libtandem: its sentence is kept.
 inline void check(tandem_status status) {

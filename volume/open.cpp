@@ -1,4 +1,6 @@
 // Opening: which members belong together and are current, and what the log still has to bring to its place.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "volume/create.hpp"
@@ -29,7 +31,9 @@ std::optional<Superblock> read_superblock(Given &given) {
     damaged = damaged || result == SuperblockResult::damaged;
     if (result == SuperblockResult::superblock && (!newest || found.counter > newest->counter)) newest = found;
   }
-  if (later) fail(TANDEM_ERROR_UNSUPPORTED, "{}: its superblock was written by a later version of Tandem", given.name);
+  if (later)
+    fail(TANDEM_ERROR_UNSUPPORTED,
+         fmt::format("{}: its superblock was written by a later version of Tandem", given.name));
   if (!newest) given.why = damaged ? "its superblocks are damaged" : "it holds no volume";
   return newest;
 }
@@ -50,6 +54,9 @@ Volume::Volume(std::vector<Given> given, OpenSettings settings) : settings_(std:
     check(tandem_context_create(&options, &settings_.context));
     own_context_.reset(settings_.context);
   }
+  if (most_log_items(geometry().log_bytes) < geometry().most_items(geometry().rows()))
+    fail(TANDEM_ERROR_DAMAGED,
+         fmt::format("a log of {} bytes cannot hold what one stripe needs", geometry().log_bytes));
   codec_ = make_codec(geometry());
   zeros_ = Buffer(geometry().unit_bytes);
   std::memset(zeros_.data(), 0, geometry().unit_bytes);
@@ -60,7 +67,12 @@ Volume::Volume(std::vector<Given> given, OpenSettings settings) : settings_(std:
                                  [this] { return pending_.size() + table_->dirty_count(); });
   epoch_ = superblock_.epoch;
   scrub_stripe_ = superblock_.scrub_stripe;
-  for (const Window &window : superblock_.windows) windows_.push_back({window});
+  for (const Window &window : superblock_.windows) {
+    windows_.push_back({.window = window, .is_left_over = true});
+    settings_.note(
+        fmt::format("a window of delayed parity is open, bytes {} to {}: they are unprotected until it is ended",
+                    window.first_stripe * geometry().stripe_bytes(), window.end() * geometry().stripe_bytes() - 1));
+  }
   replay();
 }
 
@@ -78,13 +90,13 @@ void Volume::choose_superblock(std::vector<Given> &given) {
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (!found[i]) continue;
     if (newest && found[i]->id != newest->id)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, "{} and {} are members of two different volumes", newest_given->name,
-           given[i].name);
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           fmt::format("{} and {} are members of two different volumes", newest_given->name, given[i].name));
     if (newest && !is_newer(*found[i], *newest)) continue;
     newest = &*found[i];
     newest_given = &given[i];
   }
-  if (newest == nullptr) fail(TANDEM_ERROR_NOT_RECOVERABLE, "no member of a volume was found{}", problems);
+  if (newest == nullptr) fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("no member of a volume was found{}", problems));
   superblock_ = *newest;
   const std::uint32_t n = geometry().member_count();
   members_ = std::make_unique<Members>(n, settings_.read_only, settings_.note);
@@ -98,29 +110,34 @@ void Volume::choose_superblock(std::vector<Given> &given) {
     const Superblock &own = *found[i];
     const std::string &name = given[i].name;
     if (!(own.geometry == geometry()))
-      fail(TANDEM_ERROR_DAMAGED, "{} and {} have the id of one volume, but not its shape", newest_given->name, name);
+      fail(TANDEM_ERROR_DAMAGED,
+           fmt::format("{} and {} have the id of one volume, but not its shape", newest_given->name, name));
     if (own.epoch == superblock_.epoch && own.counter == superblock_.counter) {
       Superblock same = own;
       same.index = superblock_.index;
       if (!(same == superblock_))
-        fail(TANDEM_ERROR_DAMAGED, "{} and {} were written apart from each other", newest_given->name, name);
+        fail(TANDEM_ERROR_DAMAGED,
+             fmt::format("{} and {} were written apart from each other", newest_given->name, name));
     }
     const std::uint64_t own_tag = own.session_tags[own.session % kSessionsKept];
     const bool is_remembered = own.session <= superblock_.session && superblock_.session - own.session < kSessionsKept;
     if (is_remembered && superblock_.session_tags[own.session % kSessionsKept] != own_tag)
-      fail(TANDEM_ERROR_DAMAGED,
-           "{} and {} were written apart from each other in session {}: leave out those whose writes are not wanted",
-           newest_given->name, name, own.session);
+      fail(
+          TANDEM_ERROR_DAMAGED,
+          fmt::format(
+              "{} and {} were written apart from each other in session {}: leave out those whose writes are not wanted",
+              newest_given->name, name, own.session));
     if (own.member_tags[own.index] != superblock_.member_tags[own.index]) {
       settings_.note(fmt::format("{}: another member has taken its place as member {}", name, own.index));
       continue;
     }
     if (seen[own.index])
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, "member {} is there twice, the second time as {}", own.index, name);
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           fmt::format("member {} is there twice, the second time as {}", own.index, name));
     seen[own.index] = true;
     if (given[i].member->size_bytes() < geometry().member_bytes())
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, "{}: has {} bytes, its superblock says at least {}", name,
-           given[i].member->size_bytes(), geometry().member_bytes());
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{}: has {} bytes, its superblock says at least {}", name,
+                                                      given[i].member->size_bytes(), geometry().member_bytes()));
     const Standing standing = superblock_.standings[own.index];
     members_->put(own.index, name, std::move(given[i].member),
                   standing == Standing::current      ? TANDEM_VOLUME_MEMBER_CURRENT
@@ -139,8 +156,8 @@ void Volume::choose_superblock(std::vector<Given> &given) {
       problems += fmt::format("; member {} {}: {}", i, member.name, member.why);
   }
   if (members_->usable_count() < geometry().k)
-    fail(TANDEM_ERROR_NOT_RECOVERABLE, "{} of {} members are current, {} are needed{}", members_->usable_count(), n,
-         geometry().k, problems);
+    fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("{} of {} members are current, {} are needed{}",
+                                                   members_->usable_count(), n, geometry().k, problems));
 }
 
 // The newest complete record of any member; 0: there is none.
@@ -205,7 +222,7 @@ void Volume::replay() {
   }
   // A session has its own sequence numbers, greater than all before, also than those of records that were torn.
   const std::uint64_t session = std::max(superblock_.session, newest >> 40) + 1;
-  if (session >> 24 != 0) fail(TANDEM_ERROR_UNSUPPORTED, "the volume was opened {} times", session);
+  if (session >> 24 != 0) fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("the volume was opened {} times", session));
   sequence_ = (session << 40) + 1;
   superblock_.session = session;
   random_bytes(&superblock_.session_tags[session % kSessionsKept], 8);
@@ -214,7 +231,8 @@ void Volume::replay() {
 void Volume::check_inside(std::uint64_t offset, std::uint64_t bytes) const {
   const std::uint64_t size = geometry().volume_bytes();
   if (offset > size || bytes > size - offset)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, "{} bytes at {} are not inside the volume, which has {}", bytes, offset, size);
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         fmt::format("{} bytes at {} are not inside the volume, which has {}", bytes, offset, size));
 }
 
 void Volume::check_writable() const {
@@ -230,7 +248,8 @@ void Volume::check_enough_members() const {
     members_->query(i, &member);
     if (member.state >= TANDEM_VOLUME_MEMBER_LOST) why += fmt::format("; member {}: {}", i, member.why);
   }
-  fail(TANDEM_ERROR_IO, "{} of {} members are left, {} are needed{}", usable, members_->count(), geometry().k, why);
+  fail(TANDEM_ERROR_IO,
+       fmt::format("{} of {} members are left, {} are needed{}", usable, members_->count(), geometry().k, why));
 }
 
 void Volume::query(tandem_volume_info *out) const {
@@ -253,7 +272,8 @@ void Volume::query(tandem_volume_info *out) const {
 
 void Volume::query(std::uint32_t index, tandem_volume_member *out) const {
   if (index >= members_->count())
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, "index is {}, the volume has {} members", index, members_->count());
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         fmt::format("index is {}, the volume has {} members", index, members_->count()));
   members_->query(index, out);
 }
 

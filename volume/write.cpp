@@ -1,4 +1,6 @@
 // Writing: the cheapest way for the rows of a stripe, and where the new blocks go.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "volume/engine.hpp"
@@ -116,10 +118,9 @@ void Volume::change_rows(std::uint64_t stripe, std::uint32_t first, std::uint32_
   if (delayed)
     for (const Stored &each : fresh)
       if (!members_->is_usable(member_of(view, each.part.column)))
-        fail(TANDEM_ERROR_NOT_RECOVERABLE,
-             "stripe {} lies in a window of delayed parity: what is written for member {}, which is lost, would be "
-             "unprotected and lost",
-             stripe, member_of(view, each.part.column));
+        fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("stripe {} lies in a window of delayed parity: what is written "
+                                                       "for member {}, which is lost, would be unprotected and lost",
+                                                       stripe, member_of(view, each.part.column)));
 
   std::vector<void *> parity(m);
   for (std::uint32_t i = 0; i < m; ++i)
@@ -207,9 +208,9 @@ void Volume::change_rows(std::uint64_t stripe, std::uint32_t first, std::uint32_
     for (const Stored &each : fresh) clear(view, each.part);
   check_enough_members();
   if (delayed && !all_stored)
-    fail(TANDEM_ERROR_NOT_RECOVERABLE,
-         "a member was lost while stripe {} was written, which lies in a window of delayed parity: its bytes are lost",
-         stripe);
+    fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("a member was lost while stripe {} was written, which lies in a "
+                                                   "window of delayed parity: its bytes are lost",
+                                                   stripe));
 }
 
 // A block whose old content a crash must bring back goes to its place after the commit. Others are written there at

@@ -91,7 +91,8 @@ TANDEM_API tandem_status tandem_volume_plan_write(uint32_t k, uint32_t m, const 
  */
 typedef struct tandem_volume tandem_volume;
 
-/* Hears a sentence that the user should know, and that is neither a result nor an error. From any thread. */
+/* Hears a sentence that the user should know, and that is neither a result nor an error. From any thread, in
+ * the middle of a call: it must not call functions of the volume. */
 typedef void (*tandem_volume_note)(void *user, const char *note);
 
 #define TANDEM_VOLUME_MAX_MEMBERS 256
@@ -107,8 +108,8 @@ typedef struct tandem_volume_create_options {
   int32_t allow_non_mds;    /* as tandem_codec_options */
   uint32_t unit_bytes;      /* of one member in one stripe: a multiple of 4096, at most 16 MiB; 0 = 64 KiB */
   int32_t force;            /* non-zero: members that hold a volume already are overwritten */
-  uint64_t member_bytes;    /* regular files are made, or brought, to this size; 0 = they exist and keep their size. Of
-                               members of different sizes the smallest counts */
+  uint64_t member_bytes;    /* regular files are made, or extended, to this size; 0 = they exist and keep their
+                               size. Of members of different sizes the smallest counts */
   uint64_t log_bytes;       /* of the log on each member; 0 = as much as fits well, 32 MiB at most unless a stripe needs
                                more */
   const uint8_t *volume_id; /* TANDEM_VOLUME_ID_BYTES bytes; NULL = random */
@@ -117,10 +118,11 @@ typedef struct tandem_volume_create_options {
 
 /* Makes a volume that holds zeros. Writes the superblocks and the tables of checksums (0.4 % of each member).
  *   options   see above
- * Status: INVALID_ARGUMENT (k, m, unit_bytes or member_count out of range; a member twice; a member that holds a volume
- *   already, without force; a member too small), UNSUPPORTED (custom matrix; a URI without libnbd), NOT_MDS, TOO_LARGE,
- *   OUT_OF_MEMORY, UNAVAILABLE (a member that is locked by another process), IO.
- * On failure files that were made stay. No member was written to unless the status is IO. Threads: any. */
+ * Status: INVALID_ARGUMENT (k, m, unit_bytes, log_bytes or member_count out of range; a member twice, or too small;
+ *   one that holds a volume already, without force), UNSUPPORTED (custom matrix; a URI without libnbd), NOT_MDS,
+ *   TOO_LARGE, OUT_OF_MEMORY, UNAVAILABLE (a member that is locked by another process), IO.
+ * On failure files that were made stay, and no member was written to unless the status is IO.
+ * Threads: any. */
 TANDEM_API tandem_status tandem_volume_create(const tandem_volume_create_options *options);
 
 typedef struct tandem_volume_open_options {
@@ -138,14 +140,14 @@ typedef struct tandem_volume_open_options {
 /* Opens a volume, and brings it to its last flush if it was not closed.
  *   context      where parity is computed, and outlives the volume; NULL = on the CPU, by the threads that call
  *   options      see above
- *   volume_out   the volume; tandem_volume_close ends it
- * A member that cannot be found, or whose superblocks are both damaged, counts as lost. Open windows of delayed parity
- * stay open: tandem_volume_windows lists them.
- * Status: INVALID_ARGUMENT (NULL; members of two volumes; one member twice; a member smaller than its superblock says),
+ *   volume_out   the volume; tandem_volume_close ends it. Untouched on failure
+ * A member that cannot be found, or whose superblocks are both damaged, counts as lost. Open windows of delayed
+ * parity stay open: tandem_volume_windows lists them.
+ * Status: INVALID_ARGUMENT (NULL; members of two volumes; a member twice; one smaller than its superblock says),
  *   UNSUPPORTED (a superblock of a later version; a URI without libnbd), UNAVAILABLE (locked by another process),
  *   DAMAGED (members that were written apart from each other), NOT_RECOVERABLE (fewer than k current members: the
  *   message lists what is wrong with each), IO (a member that may not be written to), OUT_OF_MEMORY.
- * On failure *volume_out is untouched. Threads: any. */
+ * Threads: any. A child process after fork must not use a volume of its parent. */
 TANDEM_API tandem_status tandem_volume_open(tandem_context *context, const tandem_volume_open_options *options,
                                             tandem_volume **volume_out);
 
@@ -206,13 +208,17 @@ TANDEM_API tandem_status tandem_volume_member_query(const tandem_volume *volume,
 TANDEM_API tandem_status tandem_volume_read(tandem_volume *volume, uint64_t offset_bytes, void *data, size_t bytes);
 
 /* Writes. The bytes are on stable storage after the next tandem_volume_flush that returns TANDEM_OK.
+ *   offset_bytes, bytes   inside the volume; 0 bytes are written without effect
+ *   data                  must not change until the call returns
  * Status: as tandem_volume_read (old data may have to be read); UNAVAILABLE (read-only).
- * On failure each block of the range is old or new. Threads: any; of calls that overlap each block has one's bytes. */
+ * On failure each block of the range is old or new.
+ * Threads: any; where calls overlap each block has the bytes of one of them. */
 TANDEM_API tandem_status tandem_volume_write(tandem_volume *volume, uint64_t offset_bytes, const void *data,
                                              size_t bytes);
 
 /* Makes everything that was written before it was called safe. Without writes since the last flush it costs nothing.
- * Status: IO (fewer than k members are left; nothing since the last flush is promised), OUT_OF_MEMORY. Threads: any. */
+ * Status: IO (fewer than k members are left; nothing since the last flush is promised), OUT_OF_MEMORY.
+ * Threads: any. */
 TANDEM_API tandem_status tandem_volume_flush(tandem_volume *volume);
 
 /* Says that the bytes are not needed: whole blocks in the range become never written, and read as zeros after that.
@@ -230,10 +236,11 @@ typedef struct tandem_volume_extent {
 } tandem_volume_extent;
 
 /* Which parts of a range were written, in order and without gaps. Neighbours differ.
- *   extents_out     room for `capacity` >= 1 extents; the last one ends before the range does if there are more
- *   count_out       how many were written
- * Reads tables, and no data. Status: INVALID_ARGUMENT (NULL, capacity 0, bytes 0, not inside the volume), IO,
- *   OUT_OF_MEMORY. Threads: any. */
+ *   extents_out   room for `capacity` >= 1 extents; the last one ends before the range does if there are more
+ *   count_out     how many were written
+ * Reads tables, and no data.
+ * Status: INVALID_ARGUMENT (NULL, capacity 0, bytes 0, not inside the volume), IO, OUT_OF_MEMORY.
+ * Threads: any. */
 TANDEM_API tandem_status tandem_volume_extents(tandem_volume *volume, uint64_t offset_bytes, uint64_t bytes,
                                                tandem_volume_extent *extents_out, size_t capacity, size_t *count_out);
 
@@ -243,8 +250,9 @@ typedef struct tandem_volume_window {
   uint64_t begin_bytes, end_bytes; /* multiples of k * unit_bytes */
 } tandem_volume_window;
 
-/* Opens a window: until its end, writes inside it write data alone, and a member that is lost meanwhile takes its part
- * of the window with it. Reads of that part fail (NOT_RECOVERABLE, "unprotected"). All other stripes keep their parity.
+/* Opens a window: until its end, writes inside it write data alone, and a member that is lost meanwhile takes its
+ * part of the window with it. Reads and writes of that part fail (NOT_RECOVERABLE, "unprotected"). All other
+ * stripes keep their parity. What was written before is flushed first.
  *   offset_bytes, bytes   rounded inward to full stripes
  *   window_out            the range that is open; it is noted on stable storage when the call returns
  * Status: INVALID_ARGUMENT (NULL; not inside the volume; no full stripe in the range; overlaps an open window),
@@ -256,11 +264,11 @@ TANDEM_API tandem_status tandem_volume_delay_begin(tandem_volume *volume, uint64
 /* Computes the parity of a window from its data and closes it. Data inside is flushed too. Returns when parity is on
  * stable storage. Reads and writes go on meanwhile; those inside wait for the stripe that is being computed.
  *   window        as delay_begin or tandem_volume_windows gave it
- *   accept_loss   non-zero: data that a lost member took with it becomes zeros; 0: then the call fails and the window
- *                 stays open
- * Status: INVALID_ARGUMENT (NULL; no such window), NOT_RECOVERABLE (data of the window is lost: the message names the
- *   first range), UNAVAILABLE (read-only; the window is being ended by another call), IO, OUT_OF_MEMORY. Threads: any.
- */
+ *   accept_loss   non-zero: data that a lost member took with it becomes zeros; 0: then the call fails, and the
+ *                 window stays open
+ * Status: INVALID_ARGUMENT (NULL; no such window), NOT_RECOVERABLE (data of the window is lost: the message names
+ *   the first range), UNAVAILABLE (read-only; another call is ending the window), IO, OUT_OF_MEMORY.
+ * Threads: any. */
 TANDEM_API tandem_status tandem_volume_delay_end(tandem_volume *volume, const tandem_volume_window *window,
                                                  int32_t accept_loss);
 
@@ -275,7 +283,8 @@ TANDEM_API tandem_status tandem_volume_windows(const tandem_volume *volume, tand
 
 /* Hears, after each stripe and on the calling thread, how far scrub or rebuild is.
  *   done_bytes, total_bytes   of the volume
- * Returns 0 to go on; anything else ends the call with TANDEM_ERROR_CANCELLED. It may call tandem_volume functions. */
+ * Returns 0 to go on; anything else ends the call with TANDEM_ERROR_CANCELLED. It may call other functions of the
+ * volume. */
 typedef int32_t (*tandem_volume_progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
 
 typedef struct tandem_volume_care_options {
@@ -283,7 +292,8 @@ typedef struct tandem_volume_care_options {
   uint64_t rate_bytes_per_second;  /* of the volume, while other calls go on; 0 = no limit */
   tandem_volume_progress progress; /* NULL = none */
   void *progress_user;
-  int32_t repair;  /* scrub: non-zero: mends what it finds; 0: only counts */
+  int32_t repair;  /* scrub: non-zero: mends what it finds, and ends windows of delayed parity that a process
+                      which died left open; 0: only counts */
   int32_t restart; /* scrub: non-zero: from the beginning; 0: from where the last one was ended */
 } tandem_volume_care_options;
 
@@ -298,21 +308,26 @@ typedef struct tandem_volume_care_result {
   uint64_t unprotected_stripe_count; /* stripes inside windows: their parity is not looked at */
 } tandem_volume_care_result;
 
-/* Reads every written block, compares checksums and parity.
+/* Reads every written block, compares checksums and, where all data of a row is there, parity.
  *   options      NULL = look only, no limit, from where the last scrub ended
  *   result_out   NULL, or a struct whose struct_bytes is set; written on TANDEM_OK and on CANCELLED
- * The position is kept on the members, so that a scrub that was cancelled, or whose process died, goes on there. A
- * scrub that reaches the end sets it to the beginning. Damage is a result, not an error. Status: UNAVAILABLE (read-only
- * with repair; another scrub or rebuild runs), CANCELLED, IO, OUT_OF_MEMORY. Threads: any. */
+ * The position is kept on the members: a scrub that was cancelled, or whose process died, goes on there. One that
+ * reaches the end sets it to the beginning. Damage is a result, not an error.
+ * Status: INVALID_ARGUMENT (NULL), UNAVAILABLE (read-only with repair; another scrub, rebuild or replace runs),
+ *   CANCELLED, IO, OUT_OF_MEMORY.
+ * Threads: any. */
 TANDEM_API tandem_status tandem_volume_scrub(tandem_volume *volume, const tandem_volume_care_options *options,
                                              tandem_volume_care_result *result_out);
 
-/* Rebuilds what lost, stale and new members lack, while other calls go on. A stale member that was given to open is
- * taken back: its old content is not trusted. A lost one needs tandem_volume_replace. A rebuild that was cancelled, or
- * whose process died, goes on with what is left when it is called again. options, result_out   as for scrub; repair and
- * restart are ignored. NULL is allowed Status: UNAVAILABLE (read-only; another scrub or rebuild runs), NOT_RECOVERABLE
- * (some blocks cannot be rebuilt: more than m are lost in their row, or they are unprotected; the others were),
- * CANCELLED, IO, OUT_OF_MEMORY. Threads: any. */
+/* Rebuilds what stale and new members lack, while other calls go on. A stale member that was given to open is taken
+ * back: its old content is not trusted. A lost member needs tandem_volume_replace first. A rebuild that was
+ * cancelled, or whose process died, goes on with what is left when it is called again.
+ *   options      as for scrub; repair and restart are ignored
+ *   result_out   as for scrub
+ * Status: INVALID_ARGUMENT (NULL), UNAVAILABLE (read-only; a member is lost; another scrub, rebuild or replace
+ *   runs), NOT_RECOVERABLE (some blocks cannot be rebuilt: more than m are lost in their row, or they are
+ *   unprotected; the others were), CANCELLED, IO, OUT_OF_MEMORY.
+ * Threads: any. */
 TANDEM_API tandem_status tandem_volume_rebuild(tandem_volume *volume, const tandem_volume_care_options *options,
                                                tandem_volume_care_result *result_out);
 
@@ -324,11 +339,12 @@ typedef struct tandem_volume_replace_options {
                           is extended */
 } tandem_volume_replace_options;
 
-/* Puts a new member in the place of one, whose content is then not used any more. tandem_volume_rebuild fills it; until
- * then the volume is protected as if it were lost.
+/* Puts a new member in the place of one, whose content is then not used any more. tandem_volume_rebuild fills it;
+ * until then the volume is protected as if it were lost.
  * Status: INVALID_ARGUMENT (NULL; index; the new member is too small, is a member already, or holds a volume),
- *   UNAVAILABLE (read-only; locked; a window is open; another scrub or rebuild runs), NOT_RECOVERABLE (fewer than k
- *   members would be left), UNSUPPORTED, IO, OUT_OF_MEMORY. Threads: any. */
+ *   UNAVAILABLE (read-only; locked; a window is open; another scrub, rebuild or replace runs), NOT_RECOVERABLE
+ *   (fewer than k members would be left), UNSUPPORTED, IO, OUT_OF_MEMORY.
+ * Threads: any. */
 TANDEM_API tandem_status tandem_volume_replace(tandem_volume *volume, const tandem_volume_replace_options *options);
 
 /* ---- statistics ------------------------------------------------------------------------------------ */

@@ -509,6 +509,23 @@ TEST_F(Damage, InsideAWindowLostDataIsUnprotectedAndNeverWrong) {
   EXPECT_EQ(read_all(*volume), model) << "and the rest is protected again";
 }
 
+TEST_F(Damage, ScrubWithRepairEndsWindowsThatWereLeftOpen) {
+  const std::uint64_t stripe = volume->geometry().stripe_bytes();
+  volume->delay_begin(0, 2 * stripe);
+  std::fill_n(model.begin() + 5000, 20000, std::byte{9});
+  volume->write(5000, model.data() + 5000, 20000);
+  tandem_volume_care_result result{};
+  EXPECT_EQ(volume->scrub({.repair = true, .restart = true}, &result), TANDEM_OK);
+  EXPECT_EQ(volume->windows().size(), 1u) << "somebody uses it";
+  EXPECT_EQ(result.unprotected_stripe_count, 2u);
+  reopen();
+  EXPECT_EQ(volume->scrub({.repair = true, .restart = true}, &(result = {})), TANDEM_OK);
+  EXPECT_EQ(volume->windows().size(), 0u);
+  EXPECT_EQ(result.bad_parity_count, 0u);
+  reopen({0, 3});
+  EXPECT_EQ(read_all(*volume), model);
+}
+
 TEST_F(Damage, WindowsThatMakeNoSense) {
   const std::uint64_t stripe = volume->geometry().stripe_bytes(), size = volume->geometry().volume_bytes();
   const auto begin = [&](std::uint64_t offset, std::uint64_t bytes) {
