@@ -4,6 +4,7 @@
 #include "tandem/device.h"
 #include "tandem/files.h"
 #include "tandem/tools.h"
+#include "tandem/volume.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -30,6 +31,19 @@ ASSERT_STATIC(offsetof(tandem_autotune_result, struct_bytes) == 0, "results star
 ASSERT_STATIC(offsetof(tandem_simulate_options, struct_bytes) == 0, "options start with their size");
 ASSERT_STATIC(offsetof(tandem_simulate_result, struct_bytes) == 0, "results start with their size");
 ASSERT_STATIC(offsetof(tandem_autotune_progress, struct_bytes) == 0, "what callbacks get starts with its size");
+
+ASSERT_STATIC(offsetof(tandem_volume_create_options, struct_bytes) == 0, "options start with their size");
+ASSERT_STATIC(offsetof(tandem_volume_open_options, struct_bytes) == 0, "options start with their size");
+ASSERT_STATIC(offsetof(tandem_volume_replace_options, struct_bytes) == 0, "options start with their size");
+ASSERT_STATIC(offsetof(tandem_volume_care_options, struct_bytes) == 0, "options start with their size");
+ASSERT_STATIC(offsetof(tandem_volume_care_result, struct_bytes) == 0, "results start with their size");
+ASSERT_STATIC(offsetof(tandem_volume_info, struct_bytes) == 0, "results start with their size");
+ASSERT_STATIC(offsetof(tandem_volume_member, struct_bytes) == 0, "results start with their size");
+ASSERT_STATIC(offsetof(tandem_volume_statistics, struct_bytes) == 0, "results start with their size");
+ASSERT_STATIC(TANDEM_VOLUME_DELAY == 4 && TANDEM_VOLUME_MEMBER_STALE == 3, "values of volumes");
+ASSERT_STATIC(sizeof(tandem_volume_extent) == 24 && sizeof(tandem_volume_window) == 16 &&
+                  sizeof(tandem_volume_column) == 4,
+              "what compiled programs lay out");
 
 ASSERT_STATIC(sizeof(tandem_device_stripe) == 40, "what compiled programs lay out");
 
