@@ -1,7 +1,7 @@
 # What asks an open volume by JSON (volume/control*.cpp), for the command and for the plugin; and the plugin of nbdkit, a
 # module that nbdkit opens: lib/tandem/nbdkit-tandem-plugin.so.
 
-add_library(tandem_volume_control STATIC volume/control.cpp volume/control_server.cpp)
+add_library(tandem_volume_control STATIC volume/control.cpp volume/control_server.cpp volume/end_clients.cpp)
 target_include_directories(tandem_volume_control PUBLIC ${PROJECT_SOURCE_DIR})
 target_link_libraries(tandem_volume_control PUBLIC tandem_volume nlohmann_json::nlohmann_json
   PRIVATE tandem_fmt Threads::Threads)
@@ -17,7 +17,7 @@ if(TANDEM_NBDKIT_INCLUDE_DIR AND NOT TANDEM_SANITIZE)
   foreach(name libtandem.so.${PROJECT_VERSION_MAJOR} libtandem_volume.so.${PROJECT_VERSION_MAJOR})
     file(CREATE_LINK ${bin_from_lib}/${name} ${PROJECT_BINARY_DIR}/lib/${name} SYMBOLIC)
   endforeach()
-  add_library(tandem_nbdkit_plugin MODULE volume/nbdkit_plugin.cpp volume/end_clients.cpp)
+  add_library(tandem_nbdkit_plugin MODULE volume/nbdkit_plugin.cpp)
   target_include_directories(tandem_nbdkit_plugin SYSTEM PRIVATE ${TANDEM_NBDKIT_INCLUDE_DIR})
   target_link_libraries(tandem_nbdkit_plugin PRIVATE tandem_volume_control tandem_volume tandem_fmt Threads::Threads)
   target_link_options(tandem_nbdkit_plugin PRIVATE -Wl,--exclude-libs,ALL)

@@ -242,8 +242,9 @@ void ControlServer::serve(Connection &connection) {
   } catch (const std::exception &) {
     // Out of memory: the caller hears nothing, and sees the end.
   }
-  shutdown(connection.descriptor.get(), SHUT_RDWR);  // the number stays taken until the thread is joined
+  // In this order: a caller that sees the end has its place free. The number stays taken until the thread is joined.
   connection.done.store(true, std::memory_order_release);
+  shutdown(connection.descriptor.get(), SHUT_RDWR);
 }
 
 }  // namespace tandem::volume

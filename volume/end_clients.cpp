@@ -34,8 +34,9 @@ void on_signal(int number, siginfo_t *information, void *context) {
       before[i].sa_handler(number);
   }
   const std::uint64_t one = 1;
-  if (quit_event >= 0) [[maybe_unused]]
-    const ssize_t written = write(quit_event, &one, sizeof one);
+  if (quit_event >= 0) {
+    [[maybe_unused]] const ssize_t written = write(quit_event, &one, sizeof one);  // full: it is readable already
+  }
   errno = error;
 }
 
