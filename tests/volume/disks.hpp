@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -29,7 +30,7 @@ struct Disk {
     std::vector<std::byte> data;
   };
   std::vector<Write> unsynced;
-  bool fails_reads = false, fails_writes = false;
+  std::atomic<bool> fails_reads{false}, fails_writes{false};
   bool keeps_unsynced = false;  // for settle_after_power_cut
 
   explicit Disk(std::size_t size) : bytes(size), durable(size) {}
@@ -106,8 +107,6 @@ struct Array {
   std::vector<std::shared_ptr<Disk>> disks;
   std::shared_ptr<Machine> machine = std::make_shared<Machine>();
   std::vector<std::string> notes;
-
-  static constexpr std::uint32_t kLeastLog = 0;
 
   Array(std::uint32_t k, std::uint32_t m, std::uint32_t unit_bytes, std::size_t disk_bytes,
         std::uint64_t log_bytes = 0) {

@@ -353,6 +353,63 @@ TEST_F(VolumeFiles, ArgumentsOfTheOtherCalls) {
   EXPECT_EQ(tandem_volume_close(nullptr), TANDEM_OK);
 }
 
+// Members that nbdkit serves from memory. One is killed on the way.
+TEST_F(VolumeFiles, NbdServersAsMembers) {
+  const auto start = [&](const std::string &socket) {
+    const pid_t child = fork();
+    if (child == 0) {
+      execlp("nbdkit", "nbdkit", "-f", "--exit-with-parent", "-U", socket.c_str(), "memory", "8M", nullptr);
+      _exit(127);
+    }
+    return child;
+  };
+  std::vector<std::string> uris;
+  std::vector<pid_t> servers;
+  for (int i = 0; i < 3; ++i) {
+    const std::string socket = (folder / ("socket" + std::to_string(i))).string();
+    servers.push_back(start(socket));
+    uris.push_back("nbd+unix:///?socket=" + socket);
+    for (int tries = 0; tries < 6000 && !fs::exists(socket); ++tries) {
+      int status = 0;
+      if (waitpid(servers.back(), &status, WNOHANG) == servers.back()) {
+        for (std::size_t other = 0; other + 1 < servers.size(); ++other) kill(servers[other], SIGKILL);
+        GTEST_SKIP() << "nbdkit, or its memory plugin, is not here (Debian: nbdkit)";
+      }
+      usleep(10000);
+    }
+  }
+  const auto stop = [&](std::size_t i) {
+    kill(servers[i], SIGKILL);
+    waitpid(servers[i], nullptr, 0);
+  };
+  const tandem_status created = create(uris, 0, 0, 16384, 2, 1);
+  if (created == TANDEM_ERROR_UNSUPPORTED) {
+    for (std::size_t i = 0; i < 3; ++i) stop(i);
+    GTEST_SKIP() << tandem_last_error_message();
+  }
+  ASSERT_EQ(created, TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(open(uris), TANDEM_OK) << tandem_last_error_message();
+  const Bytes data = paint(1000000, 3);
+  Bytes found(data.size());
+  ASSERT_EQ(tandem_volume_write(volume, 777, data.data(), data.size()), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(tandem_volume_trim(volume, 2000000, 100000), TANDEM_OK);
+  ASSERT_EQ(tandem_volume_flush(volume), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(tandem_volume_read(volume, 777, found.data(), found.size()), TANDEM_OK);
+  EXPECT_EQ(found, data);
+  stop(1);
+  ASSERT_EQ(tandem_volume_read(volume, 777, found.data(), found.size()), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(found, data);
+  ASSERT_EQ(tandem_volume_write(volume, 100000, data.data(), data.size()), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(tandem_volume_flush(volume), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(member(1).state, TANDEM_VOLUME_MEMBER_LOST);
+  close();
+  ASSERT_EQ(open(uris), TANDEM_OK) << "its server does not answer: " << tandem_last_error_message();
+  ASSERT_EQ(tandem_volume_read(volume, 100000, found.data(), found.size()), TANDEM_OK);
+  EXPECT_EQ(found, data);
+  close();
+  for (const std::size_t i : {0, 2}) stop(i);
+}
+
 TEST_F(VolumeFiles, NoSpaceIsALostMemberAndNoLostByte) {
   ASSERT_EQ(create(names), TANDEM_OK);
   ASSERT_EQ(open(names), TANDEM_OK);
