@@ -40,6 +40,7 @@ except ImportError:
 
 TANDEM = os.path.abspath(sys.argv.pop(1))
 LIMIT_SECONDS = 60  # of every wait
+TEST_SECONDS = 240
 BLOCK, UNIT, MEMBER = 4096, 65536, 8 << 20
 STATUS_OK, INVALID_ARGUMENT, UNAVAILABLE = 0, 1, 3
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("TANDEM_")}
@@ -68,19 +69,10 @@ class Server:
         case.addCleanup(self.errors.close)
         words = [TANDEM, "volume", "serve", *members, "--socket", self.path, "--json", *more]
         self.process = case.start(words, stdout=subprocess.PIPE, stderr=self.errors)
-        self.ready = self.read_object()
+        self.ready = case.read_object(self.process)
         case.assertEqual(self.ready.get("event"), "serving", self.ready)
         self.uri = self.ready["uri"]
         self.pid = self.ask({"command": "info"})["pid"]
-
-    def read_object(self):
-        """Lines up to a lone closing brace. The process writes or ends; the test's own time limit guards against neither."""
-        lines = []
-        for line in self.process.stdout:
-            lines.append(line.decode())
-            if line == b"}\n":
-                break
-        return json.loads("".join(lines) or "{}")
 
     def connect(self):
         handle = nbd.NBD()
@@ -134,6 +126,33 @@ class Case(unittest.TestCase):
         self.folder = tempfile.mkdtemp(prefix="tandem-serve-")
         self.addCleanup(shutil.rmtree, self.folder, True)
         self.random = random.Random(self.id())
+        self.processes = []
+        # libnbd and pipes wait for ever for a server that hangs; not for one that is dead.
+        watchdog = threading.Timer(TEST_SECONDS, self.kill_all)
+        watchdog.daemon = True
+        watchdog.start()
+        self.addCleanup(watchdog.cancel)
+
+    def kill_all(self):
+        print(f"{self.id()}: not done after {TEST_SECONDS} seconds; its processes are killed", file=sys.stderr)
+        for process in self.processes:
+            self.kill(process)
+
+    @staticmethod
+    def kill(process):
+        try:
+            os.killpg(process.pid, signal.SIGKILL)  # nbdkit too, which is in its group
+        except ProcessLookupError:
+            pass
+
+    def read_object(self, process):
+        """What a process prints with --json; nothing if it ends."""
+        lines = []
+        for line in process.stdout:
+            lines.append(line.decode())
+            if line == b"}\n":
+                break
+        return json.loads("".join(lines) or "{}")
 
     def path(self, name):
         return os.path.join(self.folder, name)
@@ -142,11 +161,10 @@ class Case(unittest.TestCase):
         process = subprocess.Popen([str(word) for word in words], start_new_session=True, env=ENVIRONMENT,
                                    stdin=subprocess.DEVNULL, **more)
 
+        self.processes.append(process)
+
         def end():
-            try:
-                os.killpg(process.pid, signal.SIGKILL)  # nbdkit too, which is in its group
-            except ProcessLookupError:
-                pass
+            self.kill(process)
             process.wait(LIMIT_SECONDS)
             if process.stdout:
                 process.stdout.close()
@@ -379,9 +397,7 @@ class Export(Case):
                 port = probe.getsockname()[1]
             words = [TANDEM, "volume", "serve", *members, "--port", port, "--socket", self.path("s"), "--json"]
             process = self.start(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-            first = process.stdout.readline() + process.stdout.readline()
-            text = first + b"".join(iter(process.stdout.readline, b"}\n")) + b"}\n"
-            ready = json.loads(text)
+            ready = self.read_object(process)
             if ready["event"] == "serving":
                 break
             process.wait(LIMIT_SECONDS)
