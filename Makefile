@@ -4,12 +4,13 @@ BUILD ?= build
 JOBS ?= $(shell nproc)
 CMAKE_FLAGS ?=
 
-.PHONY: help demo test test-all build configure deps deps-demo format clean
+.PHONY: help demo demo-volume test test-all build configure deps deps-demo deps-volume format clean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
 help:
 	@echo "make demo     encode a real file, delete four shards, get it back; damage all, repair (FILE=..., DEMO_DIR=...)"
+	@echo "make demo-volume  serve a volume over NBD, put ext4 on it, lose members, get all back (DEMO_DIR=...)"
 	@echo "make test     build and run every test; of thousands of like cases a random slice"
 	@echo "make test-all build and run every test with every case"
 	@echo "make build    build everything that this machine can build, into $(BUILD)/"
@@ -17,11 +18,15 @@ help:
 	@echo "make format   format the sources with clang-format 14"
 	@echo "make clean    remove $(BUILD)/"
 	@echo
-	@echo "demo and test install missing packages with apt; INSTALL=0 only names them."
+	@echo "demo, demo-volume and test install missing packages with apt; INSTALL=0 only names them."
 
 demo: deps-demo configure
 	cmake --build $(BUILD) --parallel $(JOBS) --target tandem_cli
 	scripts/demo $(BUILD)/bin/tandem
+
+demo-volume: deps-volume configure
+	cmake --build $(BUILD) --parallel $(JOBS) --target tandem_cli tandem_nbdkit_plugin
+	scripts/demo-volume $(BUILD)/bin/tandem
 
 test: deps configure
 	cmake --build $(BUILD) --parallel $(JOBS)
@@ -42,6 +47,9 @@ deps:
 
 deps-demo:
 	@scripts/install-deps demo
+
+deps-volume:
+	@scripts/install-deps demo volume
 
 format:
 	git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.hpp' '*.inc' | xargs clang-format-14 -i

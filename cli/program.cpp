@@ -15,9 +15,8 @@ namespace tandem::cli {
 namespace {
 
 constexpr const char *kFooter =
-    "Exit status: 0 done, 1 damage found but recoverable (verify, repair --dry-run), 2 wrong usage, 3 input or output "
-    "failed,\n"
-    "4 not recoverable, 130 interrupted.";
+    "Exit status: 0 done, 1 damage found but recoverable (verify, repair --dry-run, volume scrub), 2 wrong usage,\n"
+    "3 input or output failed, 4 not recoverable, 130 interrupted.";
 
 // `--` ends our own options, and may as well be a word of the command that is to be started; CLI11 cannot tell. What
 // follows it is set aside. Returns how many of `argv` are left.

@@ -25,7 +25,7 @@ foreach(module tandem_openmp tandem_opencl_module tandem_cuda_module)  # found b
 endforeach()
 
 set_target_properties(tandem_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${library_from_command}")
-set_property(SOURCE cli/isal_env.cpp TARGET_DIRECTORY tandem_cli APPEND PROPERTY
+set_property(SOURCE cli/isal_env.cpp cli/volume_serve.cpp TARGET_DIRECTORY tandem_cli APPEND PROPERTY
   COMPILE_DEFINITIONS TANDEM_LIBRARY_FROM_COMMAND="${library_from_command}")
 
 # Programs built for ISA-L find these only through `tandem isal-env`: nothing of it lies where a loader looks by itself.

@@ -1,0 +1,41 @@
+// What the files of `tandem volume` share.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/commands.hpp"
+
+namespace tandem::cli {
+
+// MEMBER..., or --socket of a volume that is being served.
+struct VolumeTarget {
+  std::vector<std::string> members;
+  std::string socket;
+};
+
+// {"schema_version": 1, "command": "volume NAME"}.
+nlohmann::ordered_json volume_report(const std::string &name);
+
+// The control socket beside the one of NBD clients.
+std::string control_path(const std::string &socket);
+
+// Sends one request, hears the lines of progress and returns the answer. Throws Failure where there is none; one with
+// the status TANDEM_ERROR_CANCELLED is made here after a signal.
+nlohmann::ordered_json ask_server(const std::string &socket, const nlohmann::ordered_json &request, Progress &progress);
+
+struct ServeFlags {
+  std::vector<std::string> members;
+  std::string socket = "tandem-volume.socket", address = "127.0.0.1";
+  std::uint32_t port = 0;
+  bool read_only = false;
+  OutputFlags output;
+};
+// Runs nbdkit until a signal ends it.
+int serve_volume(const ServeFlags &flags);
+
+}  // namespace tandem::cli

@@ -1,0 +1,227 @@
+// `tandem volume serve`: runs nbdkit with the plugin of volume/nbdkit_plugin.cpp.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "cli/volume.hpp"
+#include "volume/control_server.hpp"
+
+extern char **environ;
+
+namespace tandem::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+
+[[noreturn]] void fail(int exit_status, std::string message) { throw Failure{exit_status, std::move(message)}; }
+
+fs::path plugin_path() {
+  const fs::path own = fs::read_symlink("/proc/self/exe").parent_path();
+  // As installed, then as built.
+  const fs::path candidates[] = {own / TANDEM_LIBRARY_FROM_COMMAND, own / "../lib"};
+  for (const fs::path &candidate : candidates) {
+    const fs::path plugin = (candidate / "tandem/nbdkit-tandem-plugin.so").lexically_normal();
+    if (fs::exists(plugin)) return plugin;
+  }
+  fail(
+      kExitWrongUsage,
+      fmt::format("{} is missing: this build of Tandem was made without the headers of nbdkit (Debian, Ubuntu: apt-get "
+                  "install nbdkit-plugin-dev, then build again)",
+                  (candidates[0] / "tandem/nbdkit-tandem-plugin.so").lexically_normal().string()));
+}
+
+// The process that signals are passed on to.
+volatile sig_atomic_t child = 0;
+void pass_on(int number) {
+  const int error = errno;
+  // nbdkit ends by SIGINT and SIGTERM as it should, by SIGHUP it may not.
+  if (child > 0) kill(child, number == SIGHUP ? SIGTERM : number);
+  errno = error;
+}
+
+struct Pipe {
+  int ends[2] = {-1, -1};
+  Pipe() {
+    if (pipe2(ends, O_CLOEXEC) != 0)
+      fail(kExitInputOutput, fmt::format("cannot open a pipe: {}", std::strerror(errno)));
+  }
+  ~Pipe() {
+    for (int end = 0; end < 2; ++end) close_end(end);
+  }
+  Pipe(const Pipe &) = delete;
+  Pipe &operator=(const Pipe &) = delete;
+  void close_end(int end) {
+    if (ends[end] >= 0) close(ends[end]);
+    ends[end] = -1;
+  }
+};
+
+// Starts `words` with the other end of the pipe as descriptor 3. Signals that come meanwhile are passed on afterwards.
+void start(std::vector<std::string> words, const Pipe &reports) {
+  std::vector<char *> arguments;
+  for (std::string &word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  sigset_t ours, before;
+  sigemptyset(&ours);
+  for (const int each : kSignals) sigaddset(&ours, each);
+  sigprocmask(SIG_BLOCK, &ours, &before);
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawnattr_init(&attributes);
+  posix_spawn_file_actions_adddup2(&actions, reports.ends[1], 3);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  posix_spawnattr_setsigmask(&attributes, &before);
+  pid_t pid = 0;
+  const int error = posix_spawnp(&pid, arguments[0], &actions, &attributes, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  if (error == 0) child = pid;
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  if (error == ENOENT) fail(kExitWrongUsage, "nbdkit is not installed (Debian, Ubuntu: apt-get install nbdkit)");
+  if (error != 0) fail(kExitInputOutput, fmt::format("cannot start nbdkit: {}", std::strerror(error)));
+}
+
+// The next line that the plugin writes; none: it has ended.
+std::optional<Json> next_report(const Pipe &reports, std::string &buffer) {
+  for (;;) {
+    if (const std::size_t end = buffer.find('\n'); end != std::string::npos) {
+      const Json line = Json::parse(buffer.substr(0, end));
+      buffer.erase(0, end + 1);
+      return line;
+    }
+    char part[4096];
+    const ssize_t now = read(reports.ends[0], part, sizeof part);
+    if (now < 0 && errno == EINTR) continue;
+    if (now <= 0) return std::nullopt;
+    buffer.append(part, static_cast<std::size_t>(now));
+  }
+}
+
+int wait_for_child() {
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0)
+    if (errno != EINTR) fail(kExitInputOutput, fmt::format("cannot wait for nbdkit: {}", std::strerror(errno)));
+  child = 0;
+  return status;
+}
+
+std::string percent_encoded(const std::string &path) {
+  std::string text;
+  for (const char each : path) {
+    const bool plain = (each >= 'a' && each <= 'z') || (each >= 'A' && each <= 'Z') || (each >= '0' && each <= '9') ||
+                       std::string_view("/._-~").find(each) != std::string_view::npos;
+    text += plain ? std::string(1, each) : fmt::format("%{:02X}", static_cast<unsigned char>(each));
+  }
+  return text;
+}
+
+int serve(const ServeFlags &flags, Json &object) {
+  const std::string socket = fs::absolute(flags.socket).lexically_normal().string();
+  const std::string control = control_path(socket);
+  std::vector<std::string> words = {"nbdkit", "--foreground", "--exit-with-parent"};
+  std::string uri;
+  if (flags.port != 0) {
+    words.insert(words.end(), {"--ipaddr", flags.address, "--port", std::to_string(flags.port)});
+    const bool is_ipv6 = flags.address.find(':') != std::string::npos;
+    uri = fmt::format("nbd://{}:{}", is_ipv6 ? '[' + flags.address + ']' : flags.address, flags.port);
+  } else {
+    words.insert(words.end(), {"--unix", socket});
+    uri = "nbd+unix:///?socket=" + percent_encoded(socket);
+  }
+  if (flags.read_only) words.push_back("--readonly");
+  words.push_back(plugin_path().string());
+  for (const std::string &member : flags.members) words.push_back("member=" + member);
+  words.insert(words.end(), {"control=" + control, "report=3"});
+  if (flags.read_only) words.push_back("read-only=true");
+  try {
+    volume::remove_dead_socket(control);  // checks the length of the longer path too
+    if (flags.port == 0) volume::remove_dead_socket(socket);
+  } catch (const std::runtime_error &error) {
+    fail(kExitInputOutput, error.what());
+  }
+
+  struct sigaction handler = {};
+  handler.sa_handler = pass_on;
+  sigemptyset(&handler.sa_mask);
+  for (const int each : kSignals) {
+    struct sigaction before = {};
+    sigaction(each, nullptr, &before);
+    if (before.sa_handler != SIG_IGN) sigaction(each, &handler, nullptr);  // nohup's are left so
+  }
+  Pipe reports;
+  start(std::move(words), reports);
+  reports.close_end(1);
+
+  std::string buffer;
+  bool serving = false;
+  std::optional<Json> last;
+  try {
+    while (const auto report = next_report(reports, buffer)) {
+      last = report;
+      if (report->at("event") != "serving") continue;
+      serving = true;
+      object.update({{"event", "serving"}, {"uri", uri}, {"control", control}, {"read_only", flags.read_only}});
+      if (flags.output.json)
+        print_json(object);
+      else if (!flags.output.quiet)
+        fmt::print("Serving at {}\nControl socket {}\n", printable(uri), printable(control));
+      std::fflush(stdout);
+    }
+  } catch (...) {
+    kill(child, SIGTERM);
+    wait_for_child();
+    throw;
+  }
+  const int status = wait_for_child();
+  if (flags.port == 0 && serving) {
+    try {
+      volume::remove_dead_socket(socket);
+    } catch (const std::runtime_error &) {
+      // Another server has taken the name.
+    }
+  }
+  if (WIFSIGNALED(status))
+    fail(kExitInputOutput,
+         fmt::format("nbdkit was killed by signal {}; what was not flushed may be lost. The next start "
+                     "brings the volume to its last flush",
+                     WTERMSIG(status)));
+  if (last && last->at("status") != TANDEM_OK)
+    fail(exit_status_of(last->at("status").get<std::int32_t>()), last->at("message").get<std::string>());
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || !last || last->at("event") != "closed")
+    fail(kExitInputOutput, fmt::format("nbdkit ended with status {}{}", WEXITSTATUS(status),
+                                       serving ? "" : " before it served the volume; it says above why"));
+  if (!flags.output.quiet && !flags.output.json) fmt::print("Everything is flushed and closed\n");
+  return kExitDone;
+}
+
+}  // namespace
+
+int serve_volume(const ServeFlags &flags) {
+  Json object = volume_report("serve");
+  try {
+    return serve(flags, object);
+  } catch (const Failure &failure) {
+    if (flags.output.json) {
+      object["event"] = "failed";
+      object["exit_status"] = failure.exit_status;
+      object["message"] = failure.message;
+      print_json(object);
+    }
+    throw;
+  }
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,107 @@
+// `tandem volume ... --socket`: asks the server of a volume.
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "cli/volume.hpp"
+
+namespace tandem::cli {
+namespace {
+
+constexpr std::size_t kMostAnswerBytes = 4 << 20;
+
+[[noreturn]] void fail(const std::string &path, const std::string &what) {
+  throw Failure{kExitInputOutput, fmt::format("{}: {}", path, what)};
+}
+
+class Connection {
+ public:
+  explicit Connection(const std::string &path) : path_(path) {
+    sockaddr_un address = {};
+    if (path.size() >= sizeof address.sun_path)
+      throw Failure{kExitWrongUsage, fmt::format("{}: the path of a socket has at most {} bytes, this one has {}", path,
+                                                 sizeof address.sun_path - 1, path.size())};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, path.data(), path.size());
+    socket_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (socket_ < 0) fail(path, fmt::format("cannot make a socket: {}", std::strerror(errno)));
+    if (connect(socket_, reinterpret_cast<const sockaddr *>(&address), sizeof address) != 0) {
+      const int error = errno;
+      close(socket_);
+      fail(path, fmt::format("cannot reach the server of a volume there: {}", std::strerror(error)));
+    }
+  }
+  ~Connection() { close(socket_); }
+  Connection(const Connection &) = delete;
+  Connection &operator=(const Connection &) = delete;
+
+  // A server may refuse before it has read all: its answer says why.
+  void send(std::string_view text) {
+    while (!text.empty()) {
+      const ssize_t now = ::send(socket_, text.data(), text.size(), MSG_NOSIGNAL);
+      if (now < 0 && errno == EINTR && caught_signal() == 0) continue;
+      if (now <= 0) return;
+      text.remove_prefix(static_cast<std::size_t>(now));
+    }
+  }
+
+  // False: a signal came.
+  bool receive_line(std::string &line) {
+    for (;;) {
+      if (const std::size_t end = buffer_.find('\n'); end != std::string::npos) {
+        line = buffer_.substr(0, end);
+        buffer_.erase(0, end + 1);
+        return true;
+      }
+      if (buffer_.size() > kMostAnswerBytes) fail(path_, fmt::format("an answer of over {} bytes", kMostAnswerBytes));
+      // A signal just before poll does not end it, so it looks around from time to time.
+      pollfd waiting = {socket_, POLLIN, 0};
+      const int ready = poll(&waiting, 1, 200);
+      if (caught_signal() != 0) return false;
+      if (ready <= 0) continue;
+      char part[4096];
+      const ssize_t now = recv(socket_, part, sizeof part, 0);
+      if (now < 0 && errno == EINTR) continue;
+      if (now <= 0) fail(path_, "the server ended before it answered");
+      buffer_.append(part, static_cast<std::size_t>(now));
+    }
+  }
+
+ private:
+  std::string path_, buffer_;
+  int socket_ = -1;
+};
+
+}  // namespace
+
+std::string control_path(const std::string &socket) { return socket + ".control"; }
+
+nlohmann::ordered_json ask_server(const std::string &socket, const nlohmann::ordered_json &request,
+                                  Progress &progress) {
+  const std::string path = control_path(socket);
+  Connection connection(path);
+  connection.send(request.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n');
+  std::string line;
+  while (connection.receive_line(line)) {
+    nlohmann::ordered_json answer;
+    try {
+      answer = nlohmann::ordered_json::parse(line);
+    } catch (const nlohmann::ordered_json::exception &error) {
+      fail(path, fmt::format("the server's answer is no JSON: {}", error.what()));
+    }
+    if (!answer.is_object()) fail(path, "the server's answer is no JSON object");
+    if (answer.contains("status")) return answer;
+    Progress::callback(&progress, answer.at("done_bytes"), answer.at("total_bytes"));
+  }
+  return {{"status", TANDEM_ERROR_CANCELLED},
+          {"status_name", tandem_status_name(TANDEM_ERROR_CANCELLED)},
+          {"message", "interrupted"}};  // the end of the connection cancels the call
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,29 @@
+// What an open volume is asked for by the command, and by others through its control socket: one JSON object there, one
+// back. docs/VOLUME.md lists the requests.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "tandem/volume.h"
+
+namespace tandem::volume {
+
+// Hears how far scrub or rebuild is; true: stop.
+using ControlProgress = std::function<bool(std::uint64_t done_bytes, std::uint64_t total_bytes)>;
+
+// Always has "status" (a number of tandem_status_value) and "status_name"; "message" where the status is not 0. Throws
+// nothing but std::bad_alloc. A request that is not understood in all its parts has no effect.
+nlohmann::ordered_json control_answer(tandem_volume *volume, const nlohmann::ordered_json &request,
+                                      const ControlProgress &progress);
+
+// The same for a request as text.
+std::string control_answer_line(tandem_volume *volume, const std::string &request,
+                                const std::function<ControlProgress(bool wanted)> &make_progress);
+
+// One line, without its end, that may hold any bytes: what is not UTF-8 is replaced.
+std::string json_line(const nlohmann::ordered_json &object);
+
+}  // namespace tandem::volume
