@@ -10,8 +10,8 @@
  *     tandem_job_destroy(job);
  *
  * A stripe by itself, a verify and an update go through a plan (tandem.h). A program that uses no driver itself gets
- * memory of the device from tandem_device_memory_create. What tandem.h says of errors, threads and
- * forks holds here too. How it works, and a whole example: docs/CUDA.md.
+ * memory of the device from tandem_device_memory_create. What tandem.h says of errors, threads and forks holds here
+ * too. How it works, and a whole example: docs/CUDA.md.
  */
 #ifndef TANDEM_DEVICE_H
 #define TANDEM_DEVICE_H
@@ -95,7 +95,9 @@ typedef struct tandem_device_memory_info {
  * Ownership: the caller's. Destroy it before the context, and after the jobs that use it are over. A child after fork
  *   has no use for it.
  * Status: INVALID_ARGUMENT (NULL, 0 bytes), UNSUPPORTED (the context is of no single device), OUT_OF_MEMORY,
- * UNAVAILABLE, DEVICE. On failure nothing is allocated. Threads: any. */
+ *   UNAVAILABLE, DEVICE.
+ * On failure nothing is allocated.
+ * Threads: any. */
 TANDEM_API tandem_status tandem_device_memory_create(tandem_context *context, uint64_t bytes,
                                                      tandem_device_memory **memory_out);
 TANDEM_API void tandem_device_memory_destroy(tandem_device_memory *memory); /* NULL is allowed */

@@ -13,14 +13,16 @@
  *
  * The library is libtandem_mpi (tandem::mpi, tandem-mpi.pc). What holds everywhere:
  *
- *   communicator  As the integer that MPI_Comm_c2f gives, which Fortran and mpi4py (py2f) have too. So this header
- * needs no mpi.h. Each call works on a duplicate of it. collective    Every rank of the communicator makes the same
- * calls in the same order, with the same arguments where the comment does not say "of this rank". Different ones are
- * refused on all ranks. errors        All ranks return the same status and have the same message, "rank 3: ...", that
- * of the lowest rank that failed. MPI_Abort is never called. If MPI itself fails, ranks may differ. threads       MPI
- * calls are made by the calling thread only: MPI_THREAD_FUNNELED is enough, and MPI_THREAD_SINGLE where MPI does not
- * mind other threads that never call it. The context's threads code meanwhile. progress      options->progress and note
- * are heard on every rank that gives one. One rank that answers "cancel" cancels the call for all.
+ *   communicator   The integer that MPI_Comm_c2f gives; Fortran and mpi4py (py2f) have it too. This header needs no
+ *                  mpi.h. Each call works on a duplicate of the communicator.
+ *   collective     Every rank of the communicator makes the same calls in the same order. Arguments are the same on
+ *                  all ranks, unless a comment says "of this rank". Different ones are refused on all ranks.
+ *   errors         All ranks return the same status and have the same message, "rank 3: ...": that of the lowest rank
+ *                  that failed. MPI_Abort is never called. If MPI itself fails, ranks may differ.
+ *   threads        Only the calling thread calls MPI: MPI_THREAD_FUNNELED is enough. MPI_THREAD_SINGLE works where
+ *                  MPI tolerates other threads that never call it. The context's threads code meanwhile.
+ *   progress       options->progress and note are heard on every rank that gives one. One rank that answers "cancel"
+ *                  cancels the call for all.
  */
 #ifndef TANDEM_MPI_H
 #define TANDEM_MPI_H
@@ -124,12 +126,14 @@ typedef struct tandem_mpi_protect_result {
   uint64_t written_bytes;  /* by this rank */
 } tandem_mpi_protect_result;
 
-/* Protects the files of all ranks against the loss of any m ranks of a group, with their files and parity. Ranks of a
- * group lie on different nodes as far as there are enough. Each rank's data are cut into k segments; parity rotates
- * over the group: each rank holds m segments of parity, m/k of the data. docs/MPI.md has the layout. The files must not
- * change meanwhile, nor afterwards while they are to be recovered: write each checkpoint to new files. Buffers in
- * memory are protected if they are maps of files in /dev/shm; device buffers are written out first. context      of
- * this rank options      see above; the size of the communicator is a multiple of k + m result_out   NULL, or see above
+/* Protects the files of all ranks against the loss of any m ranks of a group, with their files and parity.
+ *   context      of this rank
+ *   options      see above; the size of the communicator is a multiple of k + m
+ *   result_out   NULL, or see above
+ * Ranks of a group lie on different nodes as far as there are enough. Each rank's data are cut into k segments. Parity
+ * rotates over the group: each rank holds m segments of parity, m/k of the data. docs/MPI.md has the layout.
+ * The files must not change meanwhile, nor later while they are to be recovered: write each checkpoint to new files.
+ * Buffers in memory are protected if they are maps of files in /dev/shm. Device buffers are written out first.
  * Memory: (4k + 3m) * piece_bytes.
  * Status: INVALID_ARGUMENT (also: a communicator smaller than k + m or no multiple of it; m = 0; different arguments),
  *   UNSUPPORTED (matrix over GF(2^16)), NOT_MDS, TOO_LARGE, OUT_OF_MEMORY, IO (also: a file that changed), DEVICE.

@@ -199,7 +199,7 @@ typedef struct tandem_autotune_result {
  *   the context's options or environment), UNAVAILABLE (no such backend; nothing to tune; every candidate, or every
  *   one with the values of a RANGE, was refused; another process is tuning), CANCELLED, IO and DAMAGED and
  *   UNSUPPORTED (the file or its journal; on_device and a backend that is no single device), OUT_OF_MEMORY, TOO_LARGE,
- * INTERNAL (the backend computes wrong bytes). */
+ *   INTERNAL (the backend computes wrong bytes). */
 TANDEM_API tandem_status tandem_autotune(const tandem_context_options *context, const tandem_autotune_options *options,
                                          tandem_autotune_result *result_out);
 
