@@ -125,9 +125,11 @@ template <class Options>
 using Factory = std::unique_ptr<core::Backend> (*)(const Options &, const base::Log &);
 
 template <class Options, Factory<Options> kFactory>
-std::unique_ptr<core::Backend> open_device(const BackendKind &kind, const tandem_context &context,
+std::unique_ptr<core::Backend> open_device(const BackendKind &kind, tandem_context &context, const Settings &settings,
                                            const std::string &name, const std::string &technique, bool is_member) {
+  if (context.copier == nullptr) context.copier = cpu::make_copier(settings.thread_count, context.budget.get());
   Options options;
+  options.copier = context.copier;
   // A hybrid holds units and records work for its members.
   options.timeline = is_member ? nullptr : context.timeline.get();
   options.holds_units = !is_member;
@@ -144,8 +146,8 @@ template <class Options, Factory<Options> kFactory>
 std::unique_ptr<core::Backend> make_device(const BackendKind &kind, tandem_context &context, const Settings &settings,
                                            const std::string &name) {
   const std::string &technique = settings.kernel;
-  auto backend = open_device<Options, kFactory>(kind, context, name, technique, false);
-  context.resource_names = fmt::format("gpu,{}", kind.memory_resource);
+  auto backend = open_device<Options, kFactory>(kind, context, settings, name, technique, false);
+  context.resource_names = fmt::format("cpu,gpu,{}", kind.memory_resource);
   context.kernel_name = technique == "compiled" ? "compiled" : technique == "tables" ? "tables" : "auto";
   context.executor_name = "device";
   context.caller_count = cpu::allowed_core_count() + backend->traits().lanes;
@@ -153,11 +155,11 @@ std::unique_ptr<core::Backend> make_device(const BackendKind &kind, tandem_conte
 }
 
 template <class Options, Factory<Options> kFactory>
-std::vector<hybrid::Member> device_members(const BackendKind &kind, tandem_context &context, const Settings &,
+std::vector<hybrid::Member> device_members(const BackendKind &kind, tandem_context &context, const Settings &settings,
                                            const std::string &name) {
   hybrid::Member member;
   member.name = name;
-  member.backend = open_device<Options, kFactory>(kind, context, name, "", true);
+  member.backend = open_device<Options, kFactory>(kind, context, settings, name, "", true);
   member.keeps = std::make_shared<std::pair<std::shared_ptr<core::Budget>, std::shared_ptr<const tuning::Table>>>(
       context.budget, context.tuning);
   member.lanes = member.backend->traits().lanes;

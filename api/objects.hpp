@@ -10,6 +10,7 @@
 #include "core/backend.hpp"
 #include "core/budget.hpp"
 #include "core/codec.hpp"
+#include "core/host_copies.hpp"
 #include "core/plan.hpp"
 #include "tandem/tandem.h"
 #include "tuning/table.hpp"
@@ -26,6 +27,7 @@ struct tandem_context {
   std::shared_ptr<tandem::base::Timeline> timeline;  // the same; null: none was asked for
   std::string tuning_path;
   std::shared_ptr<const tandem::tuning::Table> tuning;  // null: nothing is known
+  std::shared_ptr<tandem::core::HostCopier> copier;     // of devices; null: none has been opened
   std::unique_ptr<tandem::core::Backend> backend;       // after the budget and the table that it uses
   std::string resource_names;                           // tandem_context_info
   const char *kernel_name;

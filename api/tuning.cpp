@@ -95,6 +95,7 @@ tuning::Options engine_options(const tandem_autotune_options &given) {
   options.cases = cases_of(given);
   options.ranges = ranges_of(given);
   options.shard_bytes = given.shard_bytes;
+  options.on_device = given.on_device != 0;
   if (given.repeats != 0) options.repeats = given.repeats;
   if (options.repeats > kMostRepeats) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("repeats is {}; at most {}", options.repeats, kMostRepeats));
@@ -211,6 +212,7 @@ tandem_tuning_entry for_caller(const tuning::Entry &entry) {
   out.shard_bytes = entry.shard_bytes;
   out.bytes_per_second = entry.bytes_per_second;
   out.default_bytes_per_second = entry.default_bytes_per_second;
+  out.on_device = key.on_device ? 1 : 0;
   return out;
 }
 

@@ -49,9 +49,21 @@ struct HybridRequest {
   double slice_seconds = 0.05, saturation_seconds = 1;
 };
 
+// Many stripes of one code in the memory of a device.
+struct BatchRequest {
+  std::string backend, kernel = "compiled";
+  unsigned k = 10, m = 4;
+  std::vector<std::string> operations = {"encode", "decode"};
+  std::vector<std::size_t> shard_sizes = {std::size_t{64} << 10};
+  std::size_t stripe_count = 1000;
+  unsigned repeats = 15;
+  double seconds = 1;
+};
+
 // show: print tables on standard output. Returns the whole run; bench/README.md lists the fields.
 // Throw EngineFailure, or std::runtime_error for a result that differs from the peer's.
 nlohmann::ordered_json measure_codes(const CodesRequest &request, bool show);
 nlohmann::ordered_json measure_hybrid(const HybridRequest &request, bool show);
+nlohmann::ordered_json measure_batch(const BatchRequest &request, bool show);
 
 }  // namespace tandem::bench

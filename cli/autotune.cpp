@@ -14,7 +14,7 @@ namespace {
 constexpr const char *kLocalSizes[] = {"local_x", "local_y", "local_z"};
 
 struct AutotuneFlags {
-  std::string device, operations, ks, ms, output;
+  std::string device, memory = "host", operations, ks, ms, output;
   std::vector<std::string> local_sizes, settings, merged;
   std::uint64_t shard_bytes = 0;
   std::uint32_t repeats = 0;
@@ -58,6 +58,7 @@ nlohmann::ordered_json to_json(const tandem_tuning_entry &entry) {
           {"operation", operation_name(entry.operation)},
           {"k", entry.k},
           {"m", entry.m},
+          {"memory", entry.on_device != 0 ? "device" : "host"},
           {"values", entry.values},
           {"bytes_per_second", entry.bytes_per_second},
           {"default_bytes_per_second", entry.default_bytes_per_second},
@@ -78,12 +79,13 @@ void print_table(const std::vector<tandem_tuning_entry> &entries) {
     const std::string here = fmt::format("{}: {} {}, {}", entry.backend, entry.vendor, entry.device, entry.driver);
     if (here != device) {
       fmt::print("{}{}\n", device.empty() ? "" : "\n", here);
-      fmt::print("  {:<9} {:>3} {:>3} {:>9}  {:<28} {}\n", "OPERATION", "K", "M", "GB/S", "OVER THE BUILT-IN VALUES",
-                 "VALUES");
+      fmt::print("  {:<9} {:>3} {:>3} {:<6} {:>9}  {:<28} {}\n", "OPERATION", "K", "M", "MEMORY", "GB/S",
+                 "OVER THE BUILT-IN VALUES", "VALUES");
       device = here;
     }
-    fmt::print("  {:<9} {:>3} {:>3} {:>9.2f}  {:<28} {}\n", operation_name(entry.operation), entry.k, entry.m,
-               entry.bytes_per_second / 1e9, gain(entry), *entry.values != 0 ? entry.values : "built-in");
+    fmt::print("  {:<9} {:>3} {:>3} {:<6} {:>9.2f}  {:<28} {}\n", operation_name(entry.operation), entry.k, entry.m,
+               entry.on_device != 0 ? "device" : "host", entry.bytes_per_second / 1e9, gain(entry),
+               *entry.values != 0 ? entry.values : "built-in");
   }
 }
 
@@ -161,6 +163,7 @@ tandem_autotune_result tune(const AutotuneFlags &flags, const std::string &path)
   options.shard_bytes = flags.shard_bytes;
   options.repeats = flags.repeats;
   options.fresh = flags.fresh;
+  options.on_device = flags.memory == "device" ? 1 : 0;
   options.max_seconds = flags.max_seconds;
   options.output = path.c_str();
   auto result = sized<tandem_autotune_result>();
@@ -202,6 +205,11 @@ void add_autotune_command(CLI::App &app, Invocation &invocation) {
   CLI::App *command =
       app.add_subcommand("autotune", "Measure which values a backend runs fastest with, and keep them for later");
   command->add_option("--device", flags->device, "Which of the backend's devices, such as 0 or 0:1");
+  command
+      ->add_option("--memory", flags->memory,
+                   "Where the shards lie: host, with the transfers; or device, where a kernel's own speed shows")
+      ->check(CLI::IsMember({"host", "device"}))
+      ->capture_default_str();
   command->add_option("--operation", flags->operations, "Of encode, decode, verify, update; default: encode,decode");
   command->add_option("-k,--data", flags->ks, "Data shards: a number, list or RANGE; default: 10")->type_name("RANGE");
   command->add_option("-m,--parity", flags->ms, "Parity shards, each with every k; default: 4")->type_name("RANGE");

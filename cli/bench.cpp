@@ -15,6 +15,7 @@ struct BenchFlags {
   OutputFlags output;
   bench::CodesRequest codes;
   bench::HybridRequest hybrid;
+  bench::BatchRequest batch;
   bool threads_are_given = false;
   std::string partition = "column", output_path;
 };
@@ -106,6 +107,42 @@ CLI::App *add_hybrid(CLI::App &bench, Invocation &invocation) {
   return command;
 }
 
+CLI::App *add_batch(CLI::App &bench, Invocation &invocation) {
+  const auto flags = std::make_shared<BenchFlags>();
+  CLI::App *command =
+      bench.add_subcommand("batch", "Many stripes in the memory of a device: by one call, as one stripe, one by one");
+  command->footer(
+      "together: tandem_encode_batch or tandem_decode_batch, and the wait. one stripe: a stripe of the same bytes.\n"
+      "one by one: a launch for each stripe, all in the queue at once; of 256 stripes at most.\n"
+      "time/one: of together, over that of one stripe. launches: of the kernel, in one call.");
+  command->add_option("--backend", flags->batch.backend, "A device, such as cuda or opencl:0:0")->required();
+  command->add_option("--kernel", flags->batch.kernel, "compiled, tables or auto")->capture_default_str();
+  command->add_option("--operation", flags->batch.operations, "What is measured; a list")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::IsMember({"encode", "decode"}))
+      ->capture_default_str();
+  command->add_option("-k", flags->batch.k, "Data shards")->capture_default_str();
+  command->add_option("-m", flags->batch.m, "Parity shards")->capture_default_str();
+  command->add_option("--shard-bytes", flags->batch.shard_sizes, "Length of a shard; a list; default: 64KiB")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->transform(CLI::AsSizeValue(false))
+      ->default_str("");
+  command->add_option("--stripes", flags->batch.stripe_count, "How many")->capture_default_str();
+  command->add_option("--repeats", flags->batch.repeats, "Samples of each figure")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  command->add_option("--seconds", flags->batch.seconds, "Time for each of the three ways of a case")
+      ->check(CLI::Range(0.001, 3600.0))
+      ->capture_default_str();
+  command->add_option("-o,--output", flags->output_path, "Write the JSON object to this file, too");
+  add_output_flags(*command, flags->output);
+  command->callback(
+      [flags, &invocation] { invocation.run = [flags] { return run(*flags, bench::measure_batch, flags->batch); }; });
+  return command;
+}
+
 }  // namespace
 
 void add_bench_command(CLI::App &app, Invocation &invocation) {
@@ -171,10 +208,10 @@ void add_bench_command(CLI::App &app, Invocation &invocation) {
   command.add_option("--seed", flags->codes.seed, "For random places and losses")->capture_default_str();
   command.add_option("-o,--output", flags->output_path, "Write the JSON object to this file, too");
   add_output_flags(command, flags->output);
-  const CLI::App *hybrid = add_hybrid(command, invocation);
-  command.callback([flags, hybrid, threads, &invocation] {
+  const CLI::App *hybrid = add_hybrid(command, invocation), *batch = add_batch(command, invocation);
+  command.callback([flags, hybrid, batch, threads, &invocation] {
     flags->threads_are_given = threads->count() != 0;
-    if (!hybrid->parsed()) invocation.run = [flags] { return bench_codes(*flags); };
+    if (!hybrid->parsed() && !batch->parsed()) invocation.run = [flags] { return bench_codes(*flags); };
   });
 }
 

@@ -61,6 +61,7 @@ void add_devices_command(CLI::App &app, Invocation &invocation);
 void add_bench_command(CLI::App &app, Invocation &invocation);
 void add_autotune_command(CLI::App &app, Invocation &invocation);
 void add_simulate_command(CLI::App &app, Invocation &invocation);
+void add_simulate_storage_command(CLI::App &simulate, Invocation &invocation);  // a command of simulate
 void add_volume_command(CLI::App &app, Invocation &invocation);
 void add_isal_env_command(CLI::App &app, Invocation &invocation);
 

@@ -14,6 +14,8 @@ namespace {
 constexpr std::size_t kMostRows = 16;  // with more workers, those of one description share a row
 
 constexpr const char *kFooter =
+    "`tandem simulate storage` is another simulator: what parity costs a storage system.\n"
+    "\n"
     "A worker is NAME:COUNTxGBPS, COUNT workers of GBPS each, or NAME:GROUPSxMEMBERSxGBPS, groups that split each\n"
     "task over their members. GBPS are 1e9 bytes of data per second. Then any of these (times in s, ms, us):\n"
     "  :latency=2ms          of every task, before its data\n"
@@ -189,8 +191,7 @@ void add_simulate_command(CLI::App &app, Invocation &invocation) {
   command->footer(kFooter);
   command->add_option("--worker", flags->workers, "Workers, as described below (repeatable)")
       ->type_name("WORKER")
-      ->allow_extra_args(false)
-      ->required();
+      ->allow_extra_args(false);
   command->add_option("--work", flags->work_bytes, "Data of the job")
       ->transform(CLI::AsSizeValue(false))
       ->default_str("8GiB");
@@ -217,7 +218,12 @@ void add_simulate_command(CLI::App &app, Invocation &invocation) {
   command->add_option("--timeline", flags->timeline, "Write who did what when to this file (Chrome trace format)")
       ->type_name("FILE.json");
   add_output_flags(*command, flags->output);
-  command->callback([flags, &invocation] { invocation.run = [flags] { return report(*flags); }; });
+  add_simulate_storage_command(*command, invocation);
+  command->callback([command, flags, &invocation] {
+    if (!command->get_subcommands().empty()) return;
+    if (flags->workers.empty()) throw CLI::RequiredError("--worker");
+    invocation.run = [flags] { return report(*flags); };
+  });
 }
 
 }  // namespace tandem::cli

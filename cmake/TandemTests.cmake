@@ -75,7 +75,8 @@ function(tandem_test_kit name)
 endfunction()
 
 # tandem_test(FILE [INSIDE] [MODULES] [FIRST] [NEEDS need...] [WITH need...] [SOURCES more...] [KITS kit...]
-# [LINKS library...] [INCLUDES folder...] [DEFINES definition...] [LABELS label...] [TIMEOUT seconds]): a GoogleTest program named after its file.
+# [LINKS library...] [INCLUDES folder...] [DEFINES definition...] [LABELS label...] [TIMEOUT seconds]
+# [UNDER_TSAN filter]): a GoogleTest program named after its file.
 #   INSIDE   it links the library's objects, whose symbols are visible there; other tests link libtandem as a user does
 #   MODULES  the library opens its modules in this test
 #   FIRST    it is long and starts before the others, so that the other core has enough to do meanwhile
@@ -84,10 +85,11 @@ endfunction()
 #   LINKS    libraries of the project that it uses beside libtandem
 #   LABELS   "quick" = under 10 s, "tsan" = fit for the thread sanitizer; the targets quick_tests and tsan_tests build what these
 #            need and no more
+#   UNDER_TSAN  the tests that the thread sanitizer runs, as a filter of GoogleTest: there they take ten times as long
 add_custom_target(quick_tests)
 add_custom_target(tsan_tests)
 function(tandem_test file)
-  cmake_parse_arguments(arg "INSIDE;MODULES;FIRST" "TIMEOUT" "NEEDS;WITH;KITS;SOURCES;LINKS;INCLUDES;DEFINES;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "INSIDE;MODULES;FIRST" "TIMEOUT;UNDER_TSAN" "NEEDS;WITH;KITS;SOURCES;LINKS;INCLUDES;DEFINES;LABELS" ${ARGN})
   tandem_tests_lack(lack ${arg_NEEDS})
   if(lack)
     return()
@@ -130,6 +132,9 @@ function(tandem_test file)
   tandem_test_properties(${name} TIMEOUT ${arg_TIMEOUT} LABELS ${arg_LABELS})
   if(arg_FIRST)
     set_tests_properties(${name} PROPERTIES COST 100)
+  endif()
+  if(arg_UNDER_TSAN AND TANDEM_SANITIZE MATCHES "thread")
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "GTEST_FILTER=${arg_UNDER_TSAN}")
   endif()
 endfunction()
 

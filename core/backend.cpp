@@ -19,6 +19,7 @@ Prepared::~Prepared() = default;
 std::vector<Technique> Prepared::techniques() const { return {{}}; }
 std::uint64_t Prepared::out_of_cache_bytes(Mode) const { return UINT64_MAX; }
 Ticket::~Ticket() = default;
+DeviceMemory::~DeviceMemory() = default;
 Backend::~Backend() = default;
 
 void Backend::check_technique(const Operator &) const {}
@@ -47,6 +48,10 @@ std::shared_ptr<std::byte> Backend::staging_memory(std::uint64_t bytes) {
   if (memory == nullptr)
     base::fail(TANDEM_ERROR_OUT_OF_MEMORY, "no " + std::to_string(bytes) + " bytes of memory for staging");
   return {static_cast<std::byte *>(memory), [](std::byte *each) { ::operator delete(each, kAlignment); }};
+}
+
+std::shared_ptr<DeviceMemory> Backend::device_memory(std::uint64_t) {
+  base::fail(TANDEM_ERROR_UNSUPPORTED, "backend " + traits().name + " is no device with memory of its own");
 }
 
 namespace {

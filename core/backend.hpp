@@ -109,15 +109,19 @@ struct Task {
 // What a run shares with the code that started it. A backend looks at it before each chunk.
 class Control {
  public:
-  // needs: what each task of the run holds beside what its kind holds; they outlive the run.
-  explicit Control(std::span<const Need> needs = {}) noexcept : needs_(needs) {}
+  // needs: what each task of the run holds beside what its kind holds; they outlive the run. within_task: the run is
+  // part of a task, whose thread may hold other resources.
+  explicit Control(std::span<const Need> needs = {}, bool within_task = false) noexcept
+      : needs_(needs), is_within_task_(within_task) {}
 
   std::span<const Need> needs() const noexcept { return needs_; }
+  bool is_within_task() const noexcept { return is_within_task_; }
   void cancel() noexcept { cancelled_.store(true, std::memory_order_relaxed); }
   bool cancelled() const noexcept { return cancelled_.load(std::memory_order_relaxed); }
 
  private:
   const std::span<const Need> needs_;
+  const bool is_within_task_;
   std::atomic<bool> cancelled_{false};
 };
 
@@ -127,6 +131,19 @@ class Ticket {
  public:
   virtual ~Ticket();
   virtual void wait() = 0;
+};
+
+// Memory of a device, with a queue, as a program that uses the device's driver would have them. Belongs to the process
+// that made it.
+class DeviceMemory {
+ public:
+  virtual ~DeviceMemory();
+  virtual MemoryKind kind() const noexcept = 0;
+  virtual void *shards() const noexcept = 0;  // what a task has for a shard in it; the shard's place is an offset
+  virtual void *queue() const noexcept = 0;
+  // Wait for the queue first, and then until the copy is done. The range lies in the memory. Throw Error.
+  virtual void write(std::uint64_t at_bytes, const std::byte *from, std::uint64_t bytes) = 0;
+  virtual void read(std::uint64_t at_bytes, std::byte *to, std::uint64_t bytes) = 0;
 };
 
 struct Traits {
@@ -177,6 +194,9 @@ class Backend {
   // Memory of the host that this backend's shards move through fastest, aligned to 64 bytes at least: pinned, for a
   // device. It may outlive the backend. Throws Error (OUT_OF_MEMORY).
   virtual std::shared_ptr<std::byte> staging_memory(std::uint64_t bytes);
+
+  // Throws Error: UNSUPPORTED where the backend is no device, OUT_OF_MEMORY. The default is no device.
+  virtual std::shared_ptr<DeviceMemory> device_memory(std::uint64_t bytes);
 
   // The element of each of a task's shards at one offset: element_bytes(task.prepared->field()) bytes of each. The
   // default reads memory of the host. Throws Error.

@@ -269,14 +269,15 @@ struct Budget::State {
     return found != needs.end() ? &*found : nullptr;
   }
 
-  void wait_for(Process &threads, Needs needs) {
+  void wait_for(Process &threads, Needs needs, bool in_front) {
     std::unique_lock lock(threads.mutex);
     if (const Need *need = beyond_amount(needs))
       refuse(at(need->resource), need->amount, at(need->resource).amount.load());
     Waiter self{needs};
-    Waiter **end = &threads.first;
-    while (*end != nullptr) end = &(*end)->next;
-    *end = &self;
+    Waiter **place = &threads.first;
+    while (!in_front && *place != nullptr) place = &(*place)->next;
+    self.next = *place;
+    *place = &self;
     threads.waiter_count.fetch_add(1);
     grant(threads);
     self.wake.wait(lock, [&self] { return self.is_over; });
@@ -370,10 +371,10 @@ void Budget::check(std::span<const Need> needs) const {
       refuse(state_->at(need.resource), need.amount, whole);
 }
 
-void Budget::acquire(std::span<const Need> needs) {
+void Budget::acquire(std::span<const Need> needs, bool in_front) {
   state_->make_counts(needs);
   Process &threads = state_->process.get();
-  if (!state_->take_at_once(threads, needs)) state_->wait_for(threads, needs);
+  if (!state_->take_at_once(threads, needs)) state_->wait_for(threads, needs, in_front);
 }
 
 bool Budget::try_acquire(std::span<const Need> needs) noexcept {
@@ -391,6 +392,11 @@ bool Budget::try_acquire(std::span<const Need> needs) noexcept {
 void Budget::release(std::span<const Need> needs) noexcept {
   state_->lower_all(needs);
   if (Process *threads = state_->process.get_if_made()) state_->serve(*threads);
+}
+
+std::uint64_t Budget::waiting_count() noexcept {
+  const Process *threads = state_->process.get_if_made();
+  return threads != nullptr ? threads->waiter_count.load() : 0;
 }
 
 bool Budget::keep(std::span<const Need> needs) noexcept {

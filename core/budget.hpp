@@ -60,9 +60,11 @@ class Budget {
   // task that fits may start before a waiting one that needs some of the same, at most kMostOvertaken times. Throws
   // Error as check does, also if an amount is lowered below a need during the wait; std::bad_alloc. Not to be called by
   // a thread that holds some of these: it could wait for itself. One need takes no lock while no thread waits.
-  void acquire(std::span<const Need> needs);
+  // in_front: before all that wait. For a thread that holds other resources, which some of those may wait for.
+  void acquire(std::span<const Need> needs, bool in_front = false);
   bool try_acquire(std::span<const Need> needs) noexcept;  // does not wait, and leaves nothing behind if it fails
   void release(std::span<const Need> needs) noexcept;
+  std::uint64_t waiting_count() noexcept;  // threads of this process that wait now: for tests
 
   // For a thread that holds the needs and has another task, between the two: true = go on with them. false = they have
   // been given back, because an amount was lowered or because others have waited for a turn.
@@ -78,7 +80,9 @@ class Budget {
 // costs one relaxed load for each task.
 class Hold {
  public:
-  Hold(Budget *budget, std::span<const Need> needs) noexcept : budget_(budget), needs_(needs) {}  // null: no budget
+  // null: no budget. in_front: as acquire.
+  Hold(Budget *budget, std::span<const Need> needs, bool in_front = false) noexcept
+      : budget_(budget), needs_(needs), is_in_front_(in_front) {}
   ~Hold() {
     if (is_held_) budget_->release(needs_);
   }
@@ -89,7 +93,7 @@ class Hold {
   void next_task() {
     if (budget_ == nullptr || (is_held_ ? budget_->keep(needs_) : !budget_->is_limited())) return;
     is_held_ = false;
-    budget_->acquire(needs_);
+    budget_->acquire(needs_, is_in_front_);
     is_held_ = true;
   }
 
@@ -102,6 +106,7 @@ class Hold {
  private:
   Budget *budget_;
   std::span<const Need> needs_;
+  const bool is_in_front_;
   bool is_held_ = false;
 };
 

@@ -25,6 +25,7 @@ struct TuningParameter {
   // Bytes of input from which a cost that comes once for a matrix, a compile, pays; 0 = at once. No speed tells:
   // autotune times everything with 0, and works the value out in the end.
   bool is_switch_over = false;
+  bool is_of_transfers = false;  // makes no difference to shards that lie in the memory of the device
 };
 
 // Whose measurements hold for whom. All four are compared as text.
@@ -41,6 +42,7 @@ struct TuningQuery {
   std::string kernel_hash;  // of the text, or the build, that the values were measured with
   Mode mode;                // assign: entries of encode and decode; accumulate: of update; compare: of verify
   unsigned columns, rows;   // k and m of the entry
+  bool on_device = false;   // what was measured with shards in the memory of the device; false: of the host
 };
 
 struct TuningChoice {

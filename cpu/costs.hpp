@@ -29,6 +29,9 @@ Steps transform_steps(const KernelTraits &kernel, const core::CauchyTransform &f
 // What a decode does between its two parts: chosen parity into scratch, and syndromes in and out of it.
 Steps syndrome_steps(const core::SyndromeDecode &form);
 
+// Whether its times were measured; without them those of "scalar" count.
+bool has_times(const Kernel &kernel) noexcept;
+
 // In products of the matrix kernel.
 double cost_of(const Steps &steps, const Kernel &kernel, bool out_of_cache);
 

@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "base/timeline.hpp"
 #include "core/backend.hpp"
+#include "core/host_copies.hpp"
 
 namespace tandem::cpu {
 
@@ -36,6 +37,10 @@ struct Choice {
 // Enum values are known ones: api/context.cpp refuses the others, for every backend. Throws Error (UNAVAILABLE) naming
 // what exists, for a kernel that is unknown, or a kernel or executor that this machine lacks.
 std::unique_ptr<core::Backend> make_backend(const Options &options, const base::Log &log, Choice *choice_out);
+
+// Copies on up to so many threads, the calling one among them; 0: allowed_core_count(). They start with the first run
+// that can use them. Each holds one "cpu" of the budget, which outlives the copier (null: no cap).
+std::shared_ptr<core::HostCopier> make_copier(unsigned thread_count, core::Budget *budget);
 
 struct KernelDescription {
   const char *name, *needs;

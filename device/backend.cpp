@@ -140,9 +140,21 @@ void DeviceBackend::make_ready(const core::Prepared &prepared, Mode, MemoryKind,
   if (waits) static_cast<const DevicePrepared &>(prepared).promise = DevicePrepared::Promise::waits;
 }
 
+std::shared_ptr<core::DeviceMemory> DeviceBackend::device_memory(std::uint64_t bytes) {
+  const Device &device = *found().device;
+  if (bytes == 0 || bytes > device.most_buffer_bytes) {
+    base::fail(bytes == 0 ? TANDEM_ERROR_INVALID_ARGUMENT : TANDEM_ERROR_OUT_OF_MEMORY,
+               fmt::format("{}: {} bytes of device memory: a buffer of {} has 1 to {}", device.label, bytes,
+                           device.name, device.most_buffer_bytes));
+  }
+  std::shared_ptr<core::DeviceMemory> memory;
+  guarded([&](const Workplace &place) { memory = make_device_memory(place.session, bytes); });
+  return memory;
+}
+
 Workplace DeviceBackend::place_in(std::shared_ptr<DeviceSession> session) {
   session->budget().set(budget_bytes(session->device(), session->usable_bytes() / 2));
-  return {std::move(session), *known().chooser, kernel_calls_, options_.timeline};
+  return {std::move(session), *known().chooser, kernel_calls_, options_.timeline, options_.copier.get()};
 }
 
 void DeviceBackend::guarded(const std::function<void(const Workplace &)> &body) {

@@ -35,6 +35,7 @@ class DeviceBackend : public core::Backend {
   std::unique_ptr<core::Ticket> submit(std::span<const core::Task> tasks, core::Control &control) override;
   // The default has the first run wait; gpu/ does more.
   void make_ready(const core::Prepared &prepared, core::Mode mode, core::MemoryKind memory, bool waits) override;
+  std::shared_ptr<core::DeviceMemory> device_memory(std::uint64_t bytes) override;
   std::uint64_t kernel_calls() const noexcept override { return kernel_calls_.load(std::memory_order_relaxed); }
 
  protected:
@@ -50,6 +51,8 @@ class DeviceBackend : public core::Backend {
   virtual std::shared_ptr<DeviceSession> open(std::shared_ptr<const Device> device,
                                               std::shared_ptr<MemoryBudget> budget,
                                               std::shared_ptr<DiskCache> disk) const = 0;
+  virtual std::shared_ptr<core::DeviceMemory> make_device_memory(std::shared_ptr<DeviceSession> session,
+                                                                 std::uint64_t bytes) const = 0;
   // An error of the driver ended a run in this session; null: it could not be opened.
   virtual void failed(const std::shared_ptr<DeviceSession> &session, const DriverError &error) = 0;
   // Runs a task on host shards where they lie. false: nothing was done, they are to be streamed.

@@ -18,6 +18,7 @@ using Wait = DevicePrograms::Wait;
 // More coefficients than this make a text that takes compilers minutes.
 constexpr std::uint64_t kMostCompiledCoefficients = 4096;
 
+constexpr const char *kStagingBytes = "staging_bytes", *kCompileAfterBytes = "compile_after_bytes";
 constexpr std::uint64_t kLeastStagingBytes = 64 << 10, kMostStagingBytes = 1 << 30;
 constexpr unsigned kMostLocalItems = 1 << 16;
 
@@ -76,8 +77,8 @@ DeviceSettings with_values(DeviceSettings settings, const core::TuningValues &va
       refused(fmt::format("loads = {} is more than {}", found->second, static_cast<int>(device.most_loads)));
     }
   }
-  take("staging_bytes", settings.staging_bytes, kLeastStagingBytes, kMostStagingBytes);
-  take("compile_after_bytes", settings.compile_after_bytes, 0, UINT64_MAX);
+  take(kStagingBytes, settings.staging_bytes, kLeastStagingBytes, kMostStagingBytes);
+  take(kCompileAfterBytes, settings.compile_after_bytes, 0, UINT64_MAX);
   return settings;
 }
 
@@ -111,9 +112,10 @@ std::vector<core::TuningParameter> KernelChooser::parameters(unsigned rows, unsi
       loads.push_back(static_cast<std::uint64_t>(each));
     list.push_back({"loads", static_cast<std::uint64_t>(kernel.loads), loads});
   }
-  add("staging_bytes", settings.staging_bytes, 1 << 20, 64 << 20);
+  add(kStagingBytes, settings.staging_bytes, 1 << 20, 64 << 20);
+  list.back().is_of_transfers = true;
   if (!is_forced())  // else nothing is switched over
-    list.push_back({"compile_after_bytes", settings.compile_after_bytes, {settings.compile_after_bytes}, true});
+    list.push_back({kCompileAfterBytes, settings.compile_after_bytes, {settings.compile_after_bytes}, true, true});
   return list;
 }
 
@@ -192,6 +194,22 @@ const std::string &KernelChooser::generator_hash() const {
   return generator_hash_;
 }
 
+// Of host shards the transfers hide the kernel's time. So what was measured on the device's memory says how the kernel
+// is to be made, and what was measured on the host's says the rest.
+core::TuningChoice KernelChooser::known_values(const DevicePrepared &prepared, core::Mode mode) const {
+  core::TuningQuery query = {identity(), kernel_hash(), mode, prepared.columns(), prepared.rows()};
+  core::TuningChoice choice = tuning_->find(query);
+  query.on_device = true;
+  core::TuningChoice resident = tuning_->find(query);
+  if (resident.reason.empty()) return choice;
+  for (const char *name : {kStagingBytes, kCompileAfterBytes}) {
+    resident.values.erase(name);
+    if (const auto found = choice.values.find(name); found != choice.values.end()) resident.values.insert(*found);
+  }
+  if (!choice.reason.empty()) resident.reason += "; transfers " + choice.reason;
+  return resident;
+}
+
 DeviceSettings KernelChooser::settings(const DevicePrepared &prepared, core::Mode mode) const {
   if (prepared.forced.has_value()) return *prepared.forced;
   const std::lock_guard lock(prepared.mutex);
@@ -199,8 +217,7 @@ DeviceSettings KernelChooser::settings(const DevicePrepared &prepared, core::Mod
   if (of_mode.settings.has_value()) return *of_mode.settings;
   DeviceSettings settings = device_.settings(prepared.rows(), prepared.columns());
   if (tuning_ != nullptr) {
-    const core::TuningChoice choice =
-        tuning_->find({identity(), kernel_hash(), mode, prepared.columns(), prepared.rows()});
+    const core::TuningChoice choice = known_values(prepared, mode);
     settings = with_values(settings, choice.values, device_, [&](const std::string &why) {
       log_.say(TANDEM_LOG_WARNING,
                fmt::format("{}: {}: tuning value left out: {}", device_.identity.backend, device_.name, why));
@@ -381,7 +398,7 @@ Variant KernelChooser::choose(const DevicePrepared &prepared, DevicePrograms &pr
       choice.reason = "until the compile is done: " + choice.reason;
     } catch (const base::Error &error) {
       if (is_forced() || error.status() != TANDEM_ERROR_UNAVAILABLE || prepared.forced.has_value()) throw;
-      programs.stop_compiling(std::current_exception());
+      programs.stop_compiling(error.what());
       choice.reason = programs.no_compiler();
     }
     choice.technique = Technique::tables;

@@ -112,6 +112,7 @@ class KernelChooser {
   Choice technique(const DevicePrepared &prepared, const DevicePrograms &programs, const KernelSpec &spec,
                    const DeviceSettings &settings, std::uint64_t length_bytes) const;
   void tell(const DevicePrepared &prepared, core::Mode mode, const Choice &choice) const;
+  core::TuningChoice known_values(const DevicePrepared &prepared, core::Mode mode) const;
   bool waits(const DevicePrepared &prepared) const noexcept;
   // false: its program is being made.
   bool build(const DevicePrepared &prepared, DevicePrograms &programs, Variant &variant,

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "base/timeline.hpp"
 #include "core/backend.hpp"
+#include "core/host_copies.hpp"
 #include "device/kernel_text.hpp"
 
 namespace tandem::device {
@@ -22,6 +24,7 @@ struct Options {
   std::uint64_t memory_budget_bytes = 0;       // of buffers on the device; 0 = half of what it has, or `resources`
   core::Budget *resources = nullptr;          // outlives the backend; its MiB of this backend hold from the next run on
   bool holds_units = true;                    // of `resources`; false: what calls this backend holds them
+  std::shared_ptr<core::HostCopier> copier;   // to and from staging memory; null: the thread that runs
   std::string cache_folder;                   // of compiled programs; "" = none
   GenerateKernel generate = generate_kernel;  // replaced by tests together with the driver
 };

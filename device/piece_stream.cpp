@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <list>
 #include <string>
 #include <utility>
@@ -22,10 +21,6 @@ constexpr std::uint64_t kSmallPieceBytes = 16 << 10;  // of a shard: where memor
 // Of a shard: copying so few bytes takes less time than the driver's calls for a stripe of its own.
 constexpr std::uint64_t kSideBySideBytes = 64 << 10;
 constexpr unsigned kPiecesAtOnce = DeviceSession::kMostLanes * DeviceLane::kSlots;
-
-void add(std::byte *sum, const std::byte *bytes, std::uint64_t count) noexcept {
-  for (std::uint64_t i = 0; i < count; ++i) sum[i] ^= bytes[i];
-}
 
 class PieceStream {
  public:
@@ -99,18 +94,24 @@ class PieceStream {
     const auto shard = [&](const Task &task, unsigned i) -> const std::byte * {
       return outputs ? task.outputs[i] : task.inputs[i];
     };
+    // What needs no copy is on its way while the rest is copied.
     for (unsigned i = 0; i < direct.size(); ++i) {
-      const std::byte *from = staging + i * pitch;
-      if (direct[i]) {
-        from = shard(*piece.of->task, i) + piece.of->task->offset_bytes + piece.offset_bytes;
-      } else {
-        for_each_part(piece, [&](const Task &task, std::uint64_t offset, std::uint64_t at, std::uint64_t bytes) {
-          std::memcpy(staging + i * pitch + at, shard(task, i) + offset, bytes);
-        });
-      }
-      if (one_by_one) lane_.upload(slot, outputs, i * pitch, from, piece.length_bytes);
+      if (!direct[i]) continue;
+      const Task &task = *piece.of->task;
+      lane_.upload(slot, outputs, i * pitch, shard(task, i) + task.offset_bytes + piece.offset_bytes,
+                   piece.length_bytes);
     }
-    if (!one_by_one) lane_.upload(slot, outputs, 0, staging, pitch * (direct.size() - 1) + piece.length_bytes);
+    copies_.clear();
+    for (unsigned i = 0; i < direct.size(); ++i) {
+      if (direct[i]) continue;
+      for_each_part(piece, [&](const Task &task, std::uint64_t offset, std::uint64_t at, std::uint64_t bytes) {
+        copies_.push_back({staging + i * pitch + at, shard(task, i) + offset, bytes});
+      });
+    }
+    if (!copies_.empty()) place_.copy(copies_);
+    if (!one_by_one) return lane_.upload(slot, outputs, 0, staging, pitch * (direct.size() - 1) + piece.length_bytes);
+    for (unsigned i = 0; i < direct.size(); ++i)
+      if (!direct[i]) lane_.upload(slot, outputs, i * pitch, staging + i * pitch, piece.length_bytes);
   }
 
   void download(unsigned slot, const DevicePiece &piece) {
@@ -136,22 +137,21 @@ class PieceStream {
       return merge_records(piece.range, lane_.records(slot, piece), work.task->offset_bytes + piece.offset_bytes,
                            work.rows(), work.task->mismatches);
     }
+    copies_.clear();
     for (unsigned r = 0; r < work.rows(); ++r) {
       if (work.output_is_direct[r]) continue;
       const std::byte *const from = lane_.host(slot, true) + r * piece.pitch_bytes();
       for_each_part(piece, [&](const Task &task, std::uint64_t offset, std::uint64_t at, std::uint64_t bytes) {
-        if (task.mode == Mode::accumulate) {
-          add(task.outputs[r] + offset, from + at, bytes);
-        } else {
-          std::memcpy(task.outputs[r] + offset, from + at, bytes);
-        }
+        copies_.push_back({task.outputs[r] + offset, from + at, bytes, task.mode == Mode::accumulate});
       });
     }
+    if (!copies_.empty()) place_.copy(copies_);
   }
 
   const Workplace &place_;
   DeviceLane &lane_;
   std::array<DevicePiece, DeviceLane::kSlots> pieces_;
+  std::vector<core::HostCopy> copies_;  // of one piece
   unsigned next_ = 0, slot_count_ = DeviceLane::kSlots;
   std::string no_room_;
 };

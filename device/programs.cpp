@@ -65,11 +65,13 @@ std::shared_ptr<const DeviceProgram> DevicePrograms::get(const Key &key, const K
   if (!queue_.empty()) start_thread(wait == Wait::now, lock);
   if (wait != Wait::now) return nullptr;
   made_.wait(lock, [&] { return making->is_over; });
-  if (!making->error) return making->program;
+  if (!making->failure) return making->program;
   // Heard; the next call tries again.
   if (const auto found = being_made_.find({key.low, key.high}); found != being_made_.end() && found->second == making)
     being_made_.erase(found);
-  std::rethrow_exception(making->error);
+  const Failure failure = *making->failure;
+  if (failure.driver_number) throw DriverError(failure.status, failure.message, *failure.driver_number);
+  base::fail(failure.status, failure.message);
 }
 
 // Where no thread is to be had, a call that waits makes it itself, and another one leaves it to the next.
@@ -91,41 +93,57 @@ void DevicePrograms::start_thread(bool is_needed, std::unique_lock<std::mutex> &
 void DevicePrograms::work() noexcept {
   std::unique_lock lock(entries_mutex_);
   while (!queue_.empty()) {
-    std::shared_ptr<Making> making = std::move(queue_.front());
+    const std::shared_ptr<Making> making = std::move(queue_.front());
     queue_.pop_front();
     lock.unlock();
-    finish(std::move(making));
+    finish(*making);
     lock.lock();
   }
   --thread_count_;
   made_.notify_all();
 }
 
-// What failed is thrown by the calls that wait: by then this thread has no part of it any more.
-void DevicePrograms::finish(std::shared_ptr<Making> making) noexcept {
-  std::shared_ptr<const DeviceProgram> program;
-  std::exception_ptr error;
+std::shared_ptr<const DeviceProgram> DevicePrograms::make(const Making &making,
+                                                          std::optional<Failure> *failure) noexcept {
   try {
-    program = make(making->key, making->spec, making->text);
-  } catch (...) {
-    error = std::current_exception();
+    try {
+      return make(making.key, making.spec, making.text);
+    } catch (const DriverError &error) {
+      *failure = {error.status(), error.what(), error.number()};
+    } catch (const base::Error &error) {
+      *failure = {error.status(), error.what(), {}};
+    } catch (const std::bad_alloc &) {
+      throw;
+    } catch (...) {
+      *failure = {TANDEM_ERROR_INTERNAL, base::what_of(std::current_exception()), {}};
+    }
+  } catch (const std::bad_alloc &) {  // also where there is no memory for the message
+    *failure = {TANDEM_ERROR_OUT_OF_MEMORY, "out of memory", {}};
   }
+  return nullptr;
+}
+
+void DevicePrograms::finish(Making &making) noexcept {
+  std::optional<Failure> failure;
+  const std::shared_ptr<const DeviceProgram> program = make(making, &failure);
   Entries gone;  // unloaded without the lock; who runs one keeps it
   {
     const std::lock_guard lock(entries_mutex_);
-    if (!error || !making->is_awaited) being_made_.erase({making->key.low, making->key.high});
-    if (making->is_awaited) making->error = std::move(error);
-    making->is_over = true;
-    making->program = program;
+    if (!failure || !making.is_awaited) being_made_.erase({making.key.low, making.key.high});
+    if (making.is_awaited) {
+      making.failure = std::move(failure);
+      failure.reset();
+    }
+    making.is_over = true;
+    making.program = program;
     made_.notify_all();
-    if (program != nullptr) keep(making->key, program);
+    if (program != nullptr) keep(making.key, program);
     if (entries_.size() > kMostPrograms) {
       by_key_.erase(entries_.back().first);
       gone.splice(gone.begin(), entries_, std::prev(entries_.end()));
     }
-    making.reset();
   }
-  if (error) stop_compiling(error);
+  if (failure) stop_compiling(failure->message);
 }
 
 // Without memory for it, a later call makes it again.
@@ -151,20 +169,16 @@ std::string DevicePrograms::no_compiler() const {
 }
 
 // Where there is no memory even for the reason, the next compile says so again.
-void DevicePrograms::stop_compiling(const std::exception_ptr &error) noexcept {
+void DevicePrograms::stop_compiling(std::string_view why) noexcept {
   try {
-    std::rethrow_exception(error);
-  } catch (const std::exception &failure) {
-    try {
-      {
-        const std::lock_guard lock(mutex_);
-        if (!no_compiler_.empty()) return;
-        no_compiler_ = std::string("nothing is compiled any more: ") + failure.what();
-      }
-      log_.say(TANDEM_LOG_WARNING, fmt::format("{}: {}: {}; technique tables from now on", device_.identity.backend,
-                                               device_.name, failure.what()));
-    } catch (const std::bad_alloc &) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!no_compiler_.empty()) return;
+      no_compiler_ = fmt::format("nothing is compiled any more: {}", why);
     }
+    log_.say(TANDEM_LOG_WARNING,
+             fmt::format("{}: {}: {}; technique tables from now on", device_.identity.backend, device_.name, why));
+  } catch (const std::bad_alloc &) {
   }
 }
 

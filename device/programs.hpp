@@ -3,19 +3,21 @@
 
 #include <condition_variable>
 #include <deque>
-#include <exception>
 #include <functional>
 #include <list>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
 #include "base/log.hpp"
 #include "device/device.hpp"
 #include "device/disk_cache.hpp"
+#include "device/module.hpp"
 
 namespace tandem::device {
 
@@ -57,13 +59,12 @@ class DevicePrograms {
 
   // Why nothing can be compiled here; "" where it can.
   std::string no_compiler() const;
-  // From now on no_compiler() has the text of the error; the log hears of it.
-  void stop_compiling(const std::exception_ptr &error) noexcept;
+  // From now on no_compiler() has the reason; the log hears of it.
+  void stop_compiling(std::string_view why) noexcept;
 
  protected:
   ~DevicePrograms() = default;
-  // To be called by the destructors of those that derive from it, unless in a child after fork: finishes what is being
-  // made and drops what has not begun.
+  // For the destructors of derived classes: finishes what is being made and drops what has not begun.
   void end() noexcept;
   virtual std::shared_ptr<const DeviceProgram> make(const Key &key, const KernelSpec &spec, const MakeText &text) = 0;
 
@@ -76,6 +77,13 @@ class DevicePrograms {
  private:
   using Entries = std::list<std::pair<Key, std::shared_ptr<const DeviceProgram>>>;  // most recently used first
 
+  // What make() threw, as values: each call that waits throws its own exception, so that no two threads share one.
+  struct Failure {
+    tandem_status status;
+    std::string message;
+    std::optional<int> driver_number;  // of a DriverError
+  };
+
   struct Making {
     Making(const Key &of, const KernelSpec &kernel, MakeText make_text)
         : key(of), spec(kernel), text(std::move(make_text)) {}
@@ -85,12 +93,13 @@ class DevicePrograms {
     bool is_awaited = false;
     bool is_over = false;
     std::shared_ptr<const DeviceProgram> program;  // or
-    std::exception_ptr error;
+    std::optional<Failure> failure;
   };
 
+  std::shared_ptr<const DeviceProgram> make(const Making &making, std::optional<Failure> *failure) noexcept;
   void start_thread(bool is_needed, std::unique_lock<std::mutex> &lock);
   void work() noexcept;
-  void finish(std::shared_ptr<Making> making) noexcept;
+  void finish(Making &making) noexcept;
   void keep(const Key &key, const std::shared_ptr<const DeviceProgram> &program) noexcept;
 
   mutable std::mutex entries_mutex_;  // of what follows
@@ -100,6 +109,14 @@ class DevicePrograms {
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::shared_ptr<Making>> being_made_;
   std::deque<std::shared_ptr<Making>> queue_;  // of these, what no thread has begun
   unsigned thread_count_ = 0;
+};
+
+// In a child after fork they are left alone: their threads are the parent's, and their mutexes may be locked for ever.
+template <class Programs, const DeviceModule &kModule>
+struct EndPrograms {
+  void operator()(Programs *programs) const noexcept {
+    if (!kModule.in_child()) delete programs;
+  }
 };
 
 }  // namespace tandem::device

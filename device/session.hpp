@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/backend.hpp"
+#include "core/host_copies.hpp"
 #include "device/device.hpp"
 #include "device/kernel_chooser.hpp"
 #include "device/memory_budget.hpp"
@@ -156,9 +157,14 @@ struct Workplace {
   const KernelChooser &chooser;
   std::atomic<std::uint64_t> &kernel_calls;
   base::Timeline *timeline;  // null: none is asked for
+  core::HostCopier *copier;  // null: the calling thread copies
 
   // What all pieces of host shards may have of the memory budget; the rest is for tables and for records.
   std::uint64_t budget_bytes_of_staging() const noexcept { return session->budget().bytes() / 4 * 3; }
+
+  void copy(std::span<const core::HostCopy> copies) const {
+    copier != nullptr ? copier->run(copies) : core::copy_here(copies);
+  }
 
   // With the tables. Throws Error.
   Variant choose(const DevicePrepared &prepared, core::Mode mode, Access access, Binding binding,

@@ -49,6 +49,7 @@
   X(cuEventCreate)                     \
   X(cuEventDestroy)                    \
   X(cuEventRecord)                     \
+  X(cuEventQuery)                      \
   X(cuEventSynchronize)                \
   X(cuModuleLoadData)                  \
   X(cuModuleUnload)                    \
@@ -74,7 +75,7 @@
 
 extern "C" {
 
-enum { TANDEM_CUDA_VERSION = 4 };  // to be raised with every change of what follows
+enum { TANDEM_CUDA_VERSION = 5 };  // to be raised with every change of what follows
 
 // What a compare found for one output. Offsets count from the start of the range that the kernel was given.
 struct tandem_cuda_found {

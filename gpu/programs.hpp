@@ -41,9 +41,7 @@ class CudaPrograms final : public device::DevicePrograms {
  public:
   CudaPrograms(const CudaDevice &device, CUcontext context, std::shared_ptr<device::DiskCache> disk,
                const base::Log &log);
-  ~CudaPrograms() {
-    if (!kModule.in_child()) end();
-  }
+  ~CudaPrograms() { end(); }
 
   device::Key key(const std::string &made_of) const override;
 

@@ -69,6 +69,9 @@ std::unique_ptr<core::Ticket> start_on_device(const device::Workplace &place, st
                                               core::Control &control,
                                               std::function<void(const device::DriverError &)> failed);
 
+// For Backend::device_memory.
+std::shared_ptr<core::DeviceMemory> make_shard_memory(std::shared_ptr<CudaSession> session, std::uint64_t bytes);
+
 // The bytes of each shard of such a task at one offset.
 void read_device_column(CudaSession &session, const core::Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
                         std::uint8_t *outputs_out);

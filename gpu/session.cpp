@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "core/registered_memory.hpp"
+#include "device/look.hpp"
 
 namespace tandem::gpu {
 namespace {
@@ -113,7 +114,16 @@ void CudaEvent::hold(CUstream stream) {
   check(session_.driver(), session_.driver().cuStreamWaitEvent(stream, event_, CU_EVENT_WAIT_DEFAULT),
         "cuStreamWaitEvent");
 }
-void CudaEvent::wait() { check(session_.driver(), session_.driver().cuEventSynchronize(event_), "cuEventSynchronize"); }
+void CudaEvent::wait() {
+  const Driver &driver = session_.driver();
+  const bool is_done = device::is_done_soon([&] {
+    const CUresult error = driver.cuEventQuery(event_);
+    if (error == CUDA_ERROR_NOT_READY) return false;
+    check(driver, error, "cuEventQuery");
+    return true;
+  });
+  if (!is_done) check(driver, driver.cuEventSynchronize(event_), "cuEventSynchronize");
+}
 
 CudaLane::CudaLane(CudaSession &session)
     : session_(session),
@@ -230,7 +240,7 @@ void CudaSession::open(std::shared_ptr<device::DiskCache> disk) {
   check(driver_, driver_.cuMemPoolSetAttribute(pool_, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &idle_bytes),
         "cuMemPoolSetAttribute");
   own_ = std::make_unique<CudaStream>(*this);
-  programs_ = std::make_unique<CudaPrograms>(cuda_device(), context_, std::move(disk), log_);
+  programs_.reset(new CudaPrograms(cuda_device(), context_, std::move(disk), log_));
 }
 
 CudaSession::~CudaSession() { close(); }

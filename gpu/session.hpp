@@ -85,7 +85,7 @@ class CudaStream {
 
 class CudaEvent {
  public:
-  // `waits_asleep`: a thread that waits for it sleeps, which costs microseconds, instead of turning a core.
+  // `waits_asleep`: a thread that waits for it longer than device::kLook sleeps, instead of turning a core.
   explicit CudaEvent(CudaSession &session, bool waits_asleep = false);
   ~CudaEvent();
   CudaEvent(const CudaEvent &) = delete;
@@ -191,7 +191,7 @@ class CudaSession final : public device::DeviceSession {
   CUmemoryPool pool_ = nullptr;
   std::atomic<bool> is_given_up_{false}, has_summarise_failed_{false};
   std::unique_ptr<CudaStream> own_;
-  std::unique_ptr<CudaPrograms> programs_;
+  std::unique_ptr<CudaPrograms, device::EndPrograms<CudaPrograms, kModule>> programs_;
 };
 
 // Gives the device up for the rest of this process; the log hears of it.

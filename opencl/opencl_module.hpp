@@ -39,6 +39,7 @@
   X(clEnqueueFillBuffer)           \
   X(clEnqueueMapBuffer)            \
   X(clEnqueueUnmapMemObject)       \
+  X(clGetEventInfo)                \
   X(clWaitForEvents)               \
   X(clReleaseEvent)                \
   X(clFlush)                       \
@@ -46,7 +47,7 @@
 
 extern "C" {
 
-enum { TANDEM_OPENCL_VERSION = 1 };  // to be raised with every change of the list
+enum { TANDEM_OPENCL_VERSION = 2 };  // to be raised with every change of the list
 
 struct tandem_opencl_module {
   uint32_t version;       // TANDEM_OPENCL_VERSION; stays first for ever

@@ -45,9 +45,7 @@ class OpenclPrograms final : public device::DevicePrograms {
  public:
   OpenclPrograms(const OpenclDevice &device, cl_context context, std::shared_ptr<device::DiskCache> disk,
                  const base::Log &log);
-  ~OpenclPrograms() {
-    if (!kModule.in_child()) end();
-  }
+  ~OpenclPrograms() { end(); }
 
   device::Key key(const std::string &made_of) const override;
 

@@ -30,6 +30,9 @@ std::unique_ptr<core::Ticket> start_on_device(const std::function<device::Workpl
                                               core::Control &control,
                                               std::function<void(const device::DriverError &)> failed);
 
+// For Backend::device_memory.
+std::shared_ptr<core::DeviceMemory> make_shard_memory(std::shared_ptr<OpenclSession> session, std::uint64_t bytes);
+
 // The bytes of each shard of such a task at one offset.
 void read_device_column(const Driver &driver, const core::Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
                         std::uint8_t *outputs_out);

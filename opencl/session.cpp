@@ -185,7 +185,7 @@ OpenclSession::OpenclSession(std::shared_ptr<const device::Device> on, std::shar
     : DeviceSession(std::move(on), std::move(budget)),
       always_shifted_(always_shifted),
       context_(make_context(opencl_device(), foreign)),
-      programs_(opencl_device(), context_.get(), std::move(disk), log) {
+      programs_(new OpenclPrograms(opencl_device(), context_.get(), std::move(disk), log)) {
   begin();
 }
 

@@ -118,7 +118,7 @@ class OpenclSession final : public device::DeviceSession {
   const OpenclDevice &opencl_device() const noexcept { return static_cast<const OpenclDevice &>(device()); }
   const Driver &driver() const noexcept { return *opencl_device().driver; }
   cl_context context() const noexcept { return context_.get(); }
-  device::DevicePrograms &programs() noexcept override { return programs_; }
+  device::DevicePrograms &programs() noexcept override { return *programs_; }
 
   // For shards that begin, or do not all begin, at multiples of kAlignedBytes in buffers that the driver placed.
   device::Access access(bool is_aligned) const noexcept;
@@ -130,7 +130,7 @@ class OpenclSession final : public device::DeviceSession {
 
   const bool always_shifted_;
   Context context_;
-  OpenclPrograms programs_;
+  const std::unique_ptr<OpenclPrograms, device::EndPrograms<OpenclPrograms, kModule>> programs_;
 };
 
 // The widest element.

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <new>
 #include <optional>
@@ -28,6 +29,7 @@ constexpr double kLocalSizesShare = 0.4;       // of the search's time, where va
 constexpr double kSearchShare = 0.8;           // of a case's time; the rest is for the last comparison
 constexpr unsigned kLeastComparisons = 3;      // though the time is over: one alone would be luck
 constexpr std::uint64_t kMostCalls = 1 << 20;  // in one repeat
+constexpr std::size_t kMostUnderWay = 32;      // runs in the queue of a device
 
 struct AlignedFree {
   void operator()(std::byte *p) const noexcept { ::operator delete (p, std::align_val_t{kLine}); }
@@ -41,10 +43,11 @@ void fill(std::byte *at, std::size_t count, std::uint64_t seed) {
   }
 }
 
-// Shards side by side, an odd number of cache lines apart, so that they do not collide in a cache.
+// Shards side by side, an odd number of cache lines apart, so that they do not collide in a cache. on_device: and in
+// the memory of a device the same; what the host has is sent there, and fetched from there, by the two calls.
 class Shards {
  public:
-  Shards(unsigned count, std::uint64_t bytes) {
+  Shards(core::Backend &backend, bool on_device, unsigned count, std::uint64_t bytes) {
     const std::uint64_t pitch = ((bytes + kLine - 1) / kLine | 1) * kLine;
     std::uint64_t total = 0;
     if (bytes > UINT64_MAX / 2 || __builtin_mul_overflow(pitch, std::uint64_t{count}, &total) || total > SIZE_MAX / 2)
@@ -52,6 +55,17 @@ class Shards {
     memory_.reset(
         static_cast<std::byte *>(::operator new (std::max<std::uint64_t>(total, 1), std::align_val_t{kLine})));
     for (unsigned i = 0; i < count; ++i) pointers_.push_back(memory_.get() + i * pitch);
+    if (!on_device || total == 0) return;
+    bytes_ = total;
+    device_ = backend.device_memory(total);
+    places_.assign(count, static_cast<std::byte *>(device_->shards()));
+    for (unsigned i = 0; i < count; ++i) offsets_.push_back(i * pitch);
+  }
+  void send() {
+    if (device_ != nullptr) device_->write(0, memory_.get(), bytes_);
+  }
+  void fetch() {
+    if (device_ != nullptr) device_->read(0, memory_.get(), bytes_);
   }
   std::byte *const *pointers() const noexcept { return pointers_.data(); }
   std::byte *operator[](unsigned i) const noexcept { return pointers_[i]; }
@@ -59,7 +73,26 @@ class Shards {
  private:
   std::unique_ptr<std::byte, AlignedFree> memory_;
   std::vector<std::byte *> pointers_;
+  std::uint64_t bytes_ = 0;  // of all, on the device
+  std::shared_ptr<core::DeviceMemory> device_;
+  std::vector<std::byte *> places_;  // what a task has for a shard there, and
+  std::vector<std::uint64_t> offsets_;
+
+  friend core::Task task_of(const core::Prepared &prepared, const Shards &inputs, const Shards &outputs,
+                            std::uint64_t offset_bytes, std::uint64_t length_bytes, core::Mode mode);
 };
+
+core::Task task_of(const core::Prepared &prepared, const Shards &inputs, const Shards &outputs,
+                   std::uint64_t offset_bytes, std::uint64_t length_bytes, core::Mode mode) {
+  if (outputs.device_ == nullptr)
+    return {&prepared, inputs.pointers(), outputs.pointers(), offset_bytes, length_bytes, mode};
+  core::Task task = {&prepared, inputs.places_.data(), outputs.places_.data(), offset_bytes, length_bytes, mode};
+  task.memory = outputs.device_->kind();
+  task.queue = outputs.device_->queue();
+  task.input_offsets = inputs.offsets_.data();
+  task.output_offsets = outputs.offsets_.data();
+  return task;
+}
 
 // What an operation of this kind applies.
 core::Operator operator_of(const Case &at) {
@@ -145,6 +178,10 @@ std::vector<core::TuningParameter> parameters_of(core::Backend &backend, const c
     const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const core::TuningParameter &parameter) {
       return parameter.name == range.name;
     });
+    if (found != parameters.end() && options.on_device && found->is_of_transfers) {
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+                 fmt::format("{} makes no difference to shards in the memory of the device", range.name));
+    }
     if (found == parameters.end()) {
       std::string names;
       for (const core::TuningParameter &parameter : parameters) names += (names.empty() ? "" : ", ") + parameter.name;
@@ -154,6 +191,10 @@ std::vector<core::TuningParameter> parameters_of(core::Backend &backend, const c
     if (range.values.empty()) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("no values for {}", range.name));
     found->candidates = range.values;
     found->is_switch_over = false;  // the user's to choose
+  }
+  if (options.on_device) {
+    std::erase_if(parameters,
+                  [](const auto &parameter) { return parameter.is_of_transfers && !parameter.is_switch_over; });
   }
   for (core::TuningParameter &parameter : parameters)
     if (parameter.is_switch_over) parameter.candidates = {0};
@@ -174,10 +215,12 @@ class Search {
         parameters_(parameters_of(backend, matrix_, mode_, run.options)),
         other_repeats_(other_repeats) {
     const unsigned shards = matrix_.rows() + matrix_.columns();
-    template_.key = {backend.tuning_identity(), backend.tuning_kernel_hash(), at.operation, at.k, at.m};
-    template_.shard_bytes = run.options.shard_bytes != 0
-                                ? run.options.shard_bytes
-                                : std::max(granularity_bytes_, whole(default_shard_bytes(shards)));
+    template_.key = {backend.tuning_identity(), backend.tuning_kernel_hash(), at.operation, at.k, at.m,
+                     run.options.on_device};
+    template_.shard_bytes =
+        run.options.shard_bytes != 0
+            ? run.options.shard_bytes
+            : std::max(granularity_bytes_, whole(default_shard_bytes(shards, run.options.on_device)));
     if (template_.shard_bytes % granularity_bytes_ != 0)
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                  fmt::format("shard_bytes = {} is not a multiple of this code's {} bytes", template_.shard_bytes,
@@ -206,9 +249,11 @@ class Search {
     refuse_dead_ranges();
     Entry entry = last_comparison();
     for (const core::TuningParameter &parameter : parameters_)
-      if (parameter.is_switch_over) entry.values[parameter.name] = switch_over_bytes(parameter, entry.values);
+      if (parameter.is_switch_over && !run_.options.on_device)
+        entry.values[parameter.name] = switch_over_bytes(parameter, entry.values);
     for (const core::TuningParameter &parameter : parameters_)  // another machine's own value may fit that one better
-      if (entry.values[parameter.name] == parameter.value) entry.values.erase(parameter.name);
+      if (entry.values[parameter.name] == parameter.value || (run_.options.on_device && parameter.is_of_transfers))
+        entry.values.erase(parameter.name);
     if (!cut_short_) run_.journal.add_done(entry, space);
     run_.result.complete = run_.result.complete && !cut_short_;
     return entry;
@@ -234,10 +279,12 @@ class Search {
   bool complete() const { return !cut_short_; }
 
  private:
-  static std::uint64_t default_shard_bytes(unsigned shards) {
+  // The memory of a device is faster than what hosts have: four times as much, or a run would be over at once.
+  static std::uint64_t default_shard_bytes(unsigned shards, bool on_device) {
     constexpr std::uint64_t kStripe = 64 << 20, kLeast = 64 << 10, kMost = 16 << 20;
+    const unsigned times = on_device ? 4 : 1;
     std::uint64_t bytes = kLeast;
-    while (bytes < kMost && 2 * bytes * shards <= kStripe) bytes *= 2;
+    while (bytes < times * kMost && 2 * bytes * shards <= times * kStripe) bytes *= 2;
     return bytes;
   }
 
@@ -334,17 +381,20 @@ class Search {
 
   void make_buffers() {
     const unsigned columns = matrix_.columns(), rows = matrix_.rows();
-    inputs_.emplace(columns, template_.shard_bytes);
-    outputs_.emplace(rows, template_.shard_bytes);
+    const bool on_device = run_.options.on_device;
+    inputs_.emplace(backend_, on_device, columns, template_.shard_bytes);
+    outputs_.emplace(backend_, on_device, rows, template_.shard_bytes);
     for (unsigned c = 0; c < columns; ++c) fill((*inputs_)[c], template_.shard_bytes, c + 1);
     for (unsigned r = 0; r < rows; ++r) std::memset((*outputs_)[r], 0, template_.shard_bytes);
+    inputs_->send();
+    outputs_->send();
 
     check_bytes_ =
         whole(std::max({kLeastCheckBytes, run_.options.check_stripe_bytes / (rows + columns), 3 * granularity_bytes_}) +
               kCheckTail);
     const std::uint64_t bytes = check_bytes_ + kCheckMargin;
-    check_inputs_.emplace(columns, bytes);
-    check_outputs_.emplace(rows, bytes);
+    check_inputs_.emplace(backend_, on_device, columns, bytes);
+    check_outputs_.emplace(backend_, on_device, rows, bytes);
     products_.assign(rows, std::vector<std::byte>(bytes));
     for (unsigned c = 0; c < columns; ++c) {
       fill((*check_inputs_)[c], bytes, 1000 + c);
@@ -356,13 +406,14 @@ class Search {
           products_[r][i] ^= times[std::to_integer<std::uint8_t>((*check_inputs_)[c][i])];
       }
     }
+    check_inputs_->send();
     if (mode_ != core::Mode::compare) return;
     // Verify is timed over parity that is right, as it nearly always is.
     const std::shared_ptr<const core::Prepared> prepared = backend_.prepare(what_);
     core::Control control;
-    const core::Task task = {prepared.get(),        inputs_->pointers(), outputs_->pointers(), 0,
-                             template_.shard_bytes, core::Mode::assign};
+    const core::Task task = task_of(*prepared, *inputs_, *outputs_, 0, template_.shard_bytes, core::Mode::assign);
     backend_.run(std::span(&task, 1), control);
+    outputs_->fetch();
     if (!columns_are_right()) fail_default();
   }
 
@@ -417,9 +468,11 @@ class Search {
     }
     std::vector<core::Mismatch> found(rows);
     core::Control control;
-    core::Task task = {&prepared, check_inputs_->pointers(), check_outputs_->pointers(), offset, length, mode_};
+    check_outputs_->send();
+    core::Task task = task_of(prepared, *check_inputs_, *check_outputs_, offset, length, mode_);
     task.mismatches = found.data();
     backend_.run(std::span(&task, 1), control);
+    check_outputs_->fetch();
 
     for (unsigned r = 0; r < rows; ++r) {
       if (mode_ == core::Mode::compare) {
@@ -473,9 +526,22 @@ class Search {
   bool run_whole(const Candidate &of, std::uint64_t calls) {
     std::vector<core::Mismatch> found(matrix_.rows());
     core::Control control;
-    core::Task task = {of.prepared.get(), inputs_->pointers(), outputs_->pointers(), 0, template_.shard_bytes, mode_};
+    core::Task task = task_of(*of.prepared, *inputs_, *outputs_, 0, template_.shard_bytes, mode_);
     task.mismatches = found.data();
-    for (std::uint64_t i = 0; i < calls; ++i) backend_.run(std::span(&task, 1), control);
+    if (!run_.options.on_device) {
+      for (std::uint64_t i = 0; i < calls; ++i) backend_.run(std::span(&task, 1), control);
+    } else {
+      std::deque<std::unique_ptr<core::Ticket>> under_way;
+      for (std::uint64_t i = 0; i < calls || !under_way.empty();) {
+        if (i < calls && under_way.size() < kMostUnderWay) {
+          under_way.push_back(backend_.submit(std::span(&task, 1), control));
+          ++i;
+        } else {
+          under_way.front()->wait();
+          under_way.pop_front();
+        }
+      }
+    }
     return std::all_of(found.begin(), found.end(),
                        [](const core::Mismatch &mismatch) { return mismatch.byte_count == 0; });
   }
@@ -489,7 +555,9 @@ class Search {
       if (mode_ != core::Mode::compare)
         for (unsigned r = 0; r < matrix_.rows(); ++r)
           std::memset((*outputs_)[r], mode_ == core::Mode::assign ? 0xa5 : 0, template_.shard_bytes);
+      if (mode_ != core::Mode::compare) outputs_->send();
       if (!run_whole(of, 1)) return false;  // a first run may compile or allocate
+      outputs_->fetch();
       if (mode_ != core::Mode::compare && !columns_are_right()) return false;
       const double before = run_.hooks.seconds();
       run_whole(of, 1);
@@ -749,8 +817,7 @@ class Search {
 
   double seconds_of_run(const core::Prepared &prepared) {
     core::Control control;
-    const core::Task task = {&prepared, inputs_->pointers(),   outputs_->pointers(),
-                             0,         template_.shard_bytes, core::Mode::assign};
+    const core::Task task = task_of(prepared, *inputs_, *outputs_, 0, template_.shard_bytes, core::Mode::assign);
     const double before = run_.hooks.seconds();
     backend_.run(std::span(&task, 1), control);
     return run_.hooks.seconds() - before;
@@ -852,6 +919,7 @@ std::vector<Case> distinct(const std::vector<Case> &cases) {
 Result autotune(core::Backend &backend, const Options &options, Journal &journal, const Hooks &hooks) {
   if (options.repeats == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "at least 1 repeat is needed");
   const std::vector<Case> cases = distinct(options.cases);
+  if (options.on_device) backend.device_memory(kLine);  // says early that there is none
   Run run(options, journal, hooks);
   // Every case is looked at before the first is measured: wrong ranges show at once.
   std::vector<std::uint64_t> planned;

@@ -11,6 +11,9 @@
 // pass over all of them changes nothing (at most kMostPasses). Each of these races measures the backend's own values
 // and the best so far anew, and rates compare within a race only. With max_seconds each has its part of the time.
 //
+// On the memory of the device a repeat puts its runs into the queue and waits for them there: a run by itself is so
+// short that the launch would count. Values of transfers are not searched then.
+//
 // A parameter that is a switch-over is not searched, unless a range is given for it: all are timed with 0, and in the
 // end it is worked out for the winner, from a new matrix' first run, its later ones, and those of another without the
 // cost.
@@ -49,7 +52,8 @@ struct NamedValues {
 struct Options {
   std::vector<Case> cases;
   std::vector<NamedValues> ranges;  // in place of a parameter's own candidates
-  std::uint64_t shard_bytes = 0;    // 0: so that a stripe has 32 to 64 MiB
+  bool on_device = false;           // the shards lie in the memory of the device
+  std::uint64_t shard_bytes = 0;    // 0: so that a stripe has 32 to 64 MiB; on the device 128 to 256 MiB
   unsigned repeats = 5;
   double max_seconds = 0;        // 0: no limit. The cases share what is left; each gets a result
   double sample_seconds = 0.02;  // a repeat times as many calls as fill this
@@ -81,10 +85,10 @@ struct Result {
   bool complete = true;           // false: max_seconds cut the search short
 };
 
-// Throws Error: INVALID_ARGUMENT (cases, a range's name, too many combinations), UNAVAILABLE (nothing to tune, or the
-// device refused every candidate, or every one with the values of a range), CANCELLED, INTERNAL (the backend's own
-// values give wrong bytes), and what the journal throws. What was measured is in the journal then, and finished cases
-// went through hooks.found.
+// Throws Error: INVALID_ARGUMENT (cases, a range's name, too many combinations), UNSUPPORTED (on_device, and the
+// backend is no device), UNAVAILABLE (nothing to tune, or the device refused every candidate, or every one with the
+// values of a range), CANCELLED, INTERNAL (the backend's own values give wrong bytes), and what the journal throws.
+// What was measured is in the journal then, and finished cases went through hooks.found.
 Result autotune(core::Backend &backend, const Options &options, Journal &journal, const Hooks &hooks);
 
 }  // namespace tandem::tuning

@@ -29,9 +29,9 @@ constexpr char kBetween = '\x1f';
 
 std::string place(const Entry &at) {
   const EntryKey &key = at.key;
-  return fmt::format("{1}{0}{2}{0}{3}{0}{4}{0}{5}{0}{6}{0}{7}{0}{8}{0}{9}", kBetween, key.identity.backend,
+  return fmt::format("{1}{0}{2}{0}{3}{0}{4}{0}{5}{0}{6}{0}{7}{0}{8}{0}{9}{0}{10}", kBetween, key.identity.backend,
                      key.identity.vendor, key.identity.device, key.identity.driver, key.kernel_hash,
-                     core::tuned_operation_name(key.operation), key.k, key.m, at.shard_bytes);
+                     core::tuned_operation_name(key.operation), key.k, key.m, at.shard_bytes, key.on_device);
 }
 
 std::string place_with_values(const Entry &at) { return place(at) + kBetween + core::tuning_values_text(at.values); }

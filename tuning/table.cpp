@@ -199,6 +199,11 @@ std::optional<Entry> entry_from(const Json &object) {
       read_number(object, "repeats", 1, UINT32_MAX, &repeats) && read_text(object, "date", &entry.date);
   const std::optional<core::TunedOperation> known = core::tuned_operation_from_name(operation);
   if (!whole || !known || !valid_date(entry.date)) return std::nullopt;
+  if (member(object, "memory") != nullptr) {
+    std::string memory;
+    if (!read_text(object, "memory", &memory) || (memory != "host" && memory != "device")) return std::nullopt;
+    key.on_device = memory == "device";
+  }
   key.operation = *known;
   key.k = static_cast<unsigned>(k);
   key.m = static_cast<unsigned>(m);
@@ -255,9 +260,9 @@ double distance(const Entry &entry, const core::TuningQuery &query) {
 // No text that an entry may have holds the character between the parts.
 std::string key_text(const Entry &entry) {
   const EntryKey &key = entry.key;
-  return fmt::format("{1}{0}{2}{0}{3}{0}{4}{0}{5}{0}{6}{0}{7}{0}{8}", '\x1f', key.identity.backend, key.identity.vendor,
-                     key.identity.device, key.identity.driver, key.kernel_hash, static_cast<int>(key.operation), key.k,
-                     key.m);
+  return fmt::format("{1}{0}{2}{0}{3}{0}{4}{0}{5}{0}{6}{0}{7}{0}{8}{0}{9}", '\x1f', key.identity.backend,
+                     key.identity.vendor, key.identity.device, key.identity.driver, key.kernel_hash,
+                     static_cast<int>(key.operation), key.k, key.m, key.on_device);
 }
 
 std::string key_text(const core::SpeedEntry &entry) {
@@ -332,7 +337,7 @@ bool operator==(const EntryKey &a, const EntryKey &b) noexcept {
   const auto all = [](const EntryKey &key) {
     const core::TuningIdentity &identity = key.identity;
     return std::tie(identity.backend, identity.vendor, identity.device, identity.driver, key.kernel_hash, key.operation,
-                    key.k, key.m);
+                    key.k, key.m, key.on_device);
   };
   return all(a) == all(b);
 }
@@ -348,14 +353,14 @@ std::string entry_line(const Entry &entry) {
   std::string values;
   for (const auto &[name, value] : entry.values)
     values += fmt::format("{}{}:{}", values.empty() ? "" : ",", json_text(name), value);
-  return fmt::format(R"({{"backend":{},"vendor":{},"device":{},"driver":{},"kernel_hash":{},"operation":{},"k":{},)"
-                     R"("m":{},"values":{{{}}},"bytes_per_second":{},"default_bytes_per_second":{},"shard_bytes":{},)"
-                     R"("repeats":{},"date":{}}})",
-                     json_text(key.identity.backend), json_text(key.identity.vendor), json_text(key.identity.device),
-                     json_text(key.identity.driver), json_text(key.kernel_hash),
-                     json_text(core::tuned_operation_name(key.operation)), key.k, key.m, values,
-                     json_text(entry.bytes_per_second), json_text(entry.default_bytes_per_second), entry.shard_bytes,
-                     entry.repeats, json_text(entry.date));
+  return fmt::format(
+      R"({{"backend":{},"vendor":{},"device":{},"driver":{},"kernel_hash":{},"operation":{},"k":{},)"
+      R"("m":{},{}"values":{{{}}},"bytes_per_second":{},"default_bytes_per_second":{},"shard_bytes":{},)"
+      R"("repeats":{},"date":{}}})",
+      json_text(key.identity.backend), json_text(key.identity.vendor), json_text(key.identity.device),
+      json_text(key.identity.driver), json_text(key.kernel_hash), json_text(core::tuned_operation_name(key.operation)),
+      key.k, key.m, key.on_device ? R"("memory":"device",)" : "", values, json_text(entry.bytes_per_second),
+      json_text(entry.default_bytes_per_second), entry.shard_bytes, entry.repeats, json_text(entry.date));
 }
 
 std::optional<Entry> parse_entry(std::string_view line) {
@@ -464,7 +469,7 @@ core::TuningChoice Table::find(const core::TuningQuery &query) const {
   for (const Entry &entry : entries_) {
     const core::TuningIdentity &identity = entry.key.identity;
     if (identity.backend != query.identity.backend || identity.vendor != query.identity.vendor ||
-        core::tuned_operation_mode(entry.key.operation) != query.mode)
+        core::tuned_operation_mode(entry.key.operation) != query.mode || entry.key.on_device != query.on_device)
       continue;
     const Rank rank = {identity.device != query.identity.device,
                        (identity.driver != query.identity.driver) + (entry.key.kernel_hash != query.kernel_hash),
@@ -485,7 +490,9 @@ core::TuningChoice Table::find(const core::TuningQuery &query) const {
       other_device ? fmt::format("another device of {}: {}", query.identity.vendor, best->key.identity.device)
       : others     ? std::string("this device with another driver or other kernels")
                    : std::string("this device");
-  return {best->values, fmt::format("measured for {}{} on {}, {}", what, exactness, where, best->date),
+  return {best->values,
+          fmt::format("measured for {}{} on {}{}, {}", what, exactness, query.on_device ? "the memory of " : "", where,
+                      best->date),
           !other_device && best->key.identity.driver == query.identity.driver};
 }
 

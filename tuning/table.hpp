@@ -16,12 +16,13 @@
 namespace tandem::tuning {
 
 // What a measurement is of. m of decode: how many shards are lost. k of update is 1: one data shard changes, whatever
-// the code.
+// the code. on_device: of shards in the memory of the device.
 struct EntryKey {
   core::TuningIdentity identity;
   std::string kernel_hash;
   core::TunedOperation operation = core::TunedOperation::encode;
   unsigned k = 0, m = 0;
+  bool on_device = false;
 };
 bool operator==(const EntryKey &a, const EntryKey &b) noexcept;
 

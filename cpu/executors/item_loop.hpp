@@ -35,7 +35,7 @@ struct Run {
 
 class ItemLoop {
  public:
-  explicit ItemLoop(Run &run) noexcept : run_(run), hold_(run.budget, run.needs.get()) {}
+  explicit ItemLoop(Run &run) noexcept : run_(run), hold_(run.budget, run.needs.get(), run.control.is_within_task()) {}
   ~ItemLoop() { run_.ran_count.fetch_add(ran_count_, std::memory_order_relaxed); }
 
   // false: the run is cancelled or cannot have what its tasks need, and the item did not run. The second look is for a

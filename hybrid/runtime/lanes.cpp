@@ -256,7 +256,7 @@ std::exception_ptr Runtime::run_on_device(Lane &lane, Job &job, const Range &ran
       lay_out(is_registered ? Staged::outputs : Staged::all);
       if (is_registered) hold = core::MemoryHold(chunk.tasks());
       const core::TaskNeeds cpu(core::Budget::kCpu, {});
-      core::Hold unit(is_registered ? nullptr : budget(), cpu.get());
+      core::Hold unit(is_registered ? nullptr : budget(), cpu.get(), true);
       unit.next_task();
       chunk.copy_in(job.work);
     }

@@ -9,7 +9,8 @@
  *     tandem_job_wait(job);            // or synchronise the stream
  *     tandem_job_destroy(job);
  *
- * A stripe by itself, a verify and an update go through a plan (tandem.h). What tandem.h says of errors, threads and
+ * A stripe by itself, a verify and an update go through a plan (tandem.h). A program that uses no driver itself gets
+ * memory of the device from tandem_device_memory_create. What tandem.h says of errors, threads and
  * forks holds here too. How it works, and a whole example: docs/CUDA.md.
  */
 #ifndef TANDEM_DEVICE_H
@@ -72,6 +73,53 @@ TANDEM_API tandem_status tandem_encode_batch(tandem_context *context, const tand
 TANDEM_API tandem_status tandem_decode_batch(tandem_context *context, const tandem_codec *codec,
                                              tandem_device_stripe *stripes, size_t stripe_count, size_t stride_bytes,
                                              void *queue, tandem_job **job_out);
+
+/* ---- memory of a device, for programs that use no driver themselves ---- */
+
+typedef struct tandem_device_memory tandem_device_memory;
+
+typedef struct tandem_device_memory_info {
+  size_t struct_bytes; /* set by the caller: sizeof(tandem_device_memory_info) */
+  void *shards;        /* CUDA: the device pointer of its first byte. OpenCL: its cl_mem. A shard in it is this pointer
+                          and an offset (`offsets` of a stripe or of tandem_plan_arguments) */
+  void *queue;         /* a stream or queue of its own */
+  uint64_t bytes;
+  int32_t memory; /* TANDEM_MEMORY_CUDA or TANDEM_MEMORY_OPENCL */
+  uint32_t reserved;
+} tandem_device_memory_info;
+
+/* Allocates memory of the device that a context runs on, with a queue. What it holds at first is undefined.
+ *   context      of one device: not of the CPU, not a hybrid
+ *   bytes        >= 1, at most what a buffer of the device has; counts as "cuda_mib" or "opencl_mib" until destroyed
+ *   memory_out   for tandem_device_memory_destroy; untouched on failure
+ * Ownership: the caller's. Destroy it before the context, and after the jobs that use it are over. A child after fork
+ *   has no use for it.
+ * Status: INVALID_ARGUMENT (NULL, 0 bytes), UNSUPPORTED (the context is of no single device), OUT_OF_MEMORY,
+ * UNAVAILABLE, DEVICE. On failure nothing is allocated. Threads: any. */
+TANDEM_API tandem_status tandem_device_memory_create(tandem_context *context, uint64_t bytes,
+                                                     tandem_device_memory **memory_out);
+TANDEM_API void tandem_device_memory_destroy(tandem_device_memory *memory); /* NULL is allowed */
+
+/* What to hand over for shards in it.
+ *   info_out   struct_bytes set by the caller; the rest is written on TANDEM_OK
+ * Ownership: the pointers live as long as the memory.
+ * Status: INVALID_ARGUMENT.
+ * On failure nothing is written.
+ * Threads: any. */
+TANDEM_API tandem_status tandem_device_memory_query(const tandem_device_memory *memory,
+                                                    tandem_device_memory_info *info_out);
+
+/* Copies bytes to, or from, the memory. Waits for what was put into its queue before, and until the copy is done.
+ *   offset_bytes   in the memory; the range lies in it
+ *   from, to       bytes of the host
+ * Ownership: the caller's.
+ * Status: INVALID_ARGUMENT (NULL, a range that is not all in the memory), OUT_OF_MEMORY, DEVICE.
+ * On failure what the range held, or `to`, is undefined.
+ * Threads: one at a time for one memory. */
+TANDEM_API tandem_status tandem_device_memory_write(tandem_device_memory *memory, uint64_t offset_bytes,
+                                                    const void *from, uint64_t bytes);
+TANDEM_API tandem_status tandem_device_memory_read(tandem_device_memory *memory, uint64_t offset_bytes, void *to,
+                                                   uint64_t bytes);
 
 #ifdef __cplusplus
 }

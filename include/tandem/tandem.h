@@ -266,7 +266,8 @@ TANDEM_API void tandem_context_destroy(tandem_context *context);
  *   amount   >= 1; a resource that is not set has no limit
  * A task holds all that it needs, or waits; in the order of asking, except that one that fits may pass a waiting one
  * that needs some of the same, at most 16 times. It holds
- *   "cpu"          1: a chunk on the CPU, or a whole call that moves less than 256 KiB
+ *   "cpu"          1: a chunk on the CPU, or a whole call that moves less than 256 KiB; a thread that copies shards to
+ *                  or from a device's staging memory
  *   "gpu"          1: a run on a device, a hybrid's task on one. Jobs on device memory: only during their submit
  *   "pinned_mib"   32 (MiB of staging memory): a hybrid's task on a device
  *   "opencl_mib", "cuda_mib"   MiB of the context's own buffers on its device, from the next call on. Not set: half
@@ -294,7 +295,7 @@ typedef struct tandem_context_info {
                             thread_count. OpenCL: the cores, and the calls that a device has in hand */
   uint32_t reserved_2;
   const char *resources; /* names of the resources that its tasks hold beside those that plans name: "cpu", or
-                            "gpu,opencl_mib"; lives as long as the context */
+                            "cpu,gpu,opencl_mib"; lives as long as the context */
 } tandem_context_info;
 
 /* What a context decided. Status: INVALID_ARGUMENT. */

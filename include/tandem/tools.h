@@ -162,6 +162,9 @@ typedef struct tandem_autotune_options {
   const char *output;   /* the file; NULL = the one that a context would read */
   tandem_autotune_callback progress; /* NULL = none */
   void *progress_user;
+  int32_t on_device; /* non-zero: the shards lie in the memory of the device, so that a kernel's own speed shows; values
+                        of transfers are left alone, and a stripe has 128 to 256 MiB by default. 0: of the host */
+  uint32_t reserved;
 } tandem_autotune_options;
 
 typedef struct tandem_autotune_result {
@@ -189,12 +192,14 @@ typedef struct tandem_autotune_result {
  * killed goes on from there, and one that was finished measures only what is new. Each result is written as soon as
  * it stands, so also a cancelled run leaves those that it had.
  *
- * Memory: k + m shards, and some 100 KiB. One process at a time may tune into one file.
+ * Memory: k + m shards, and some 100 KiB; with on_device as much on the device, too. One process at a time may tune
+ * into one file.
  *
  * Status: INVALID_ARGUMENT (also a range that is none, or empty, a NAME that this backend has not, or resources in
  *   the context's options or environment), UNAVAILABLE (no such backend; nothing to tune; every candidate, or every
  *   one with the values of a RANGE, was refused; another process is tuning), CANCELLED, IO and DAMAGED and
- *   UNSUPPORTED (the file or its journal), OUT_OF_MEMORY, TOO_LARGE, INTERNAL (the backend computes wrong bytes). */
+ *   UNSUPPORTED (the file or its journal; on_device and a backend that is no single device), OUT_OF_MEMORY, TOO_LARGE,
+ * INTERNAL (the backend computes wrong bytes). */
 TANDEM_API tandem_status tandem_autotune(const tandem_context_options *context, const tandem_autotune_options *options,
                                          tandem_autotune_result *result_out);
 
@@ -211,6 +216,8 @@ typedef struct tandem_tuning_entry {
   uint32_t repeats;                                  /* of which the figures are medians */
   uint64_t shard_bytes;                              /* with which it was measured */
   double bytes_per_second, default_bytes_per_second; /* of data, with these values and with the backend's own */
+  int32_t on_device;                                 /* 1: measured with shards in the memory of the device */
+  uint32_t reserved;
 } tandem_tuning_entry;
 
 /* Reads a tuning file.
@@ -224,7 +231,7 @@ TANDEM_API tandem_status tandem_tuning_read(const char *file, tandem_tuning_entr
                                             size_t stride_bytes, size_t *count_out);
 
 /* Merges tuning files, such as those of several machines, into `output`, together with what is in it. Of two
- * entries for the same device, driver, kernels, operation, k and m the newer one stays.
+ * entries for the same device, driver, kernels, operation, k, m and kind of memory the newer one stays.
  *   files            file_count paths, all of which must exist
  *   output           NULL = the one that a context would read; replaced as a whole, untouched on failure
  *   entry_count_out  NULL, or how many entries it has now

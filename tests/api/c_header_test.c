@@ -3,6 +3,7 @@
 
 #include "tandem/device.h"
 #include "tandem/files.h"
+#include "tandem/storage.h"
 #include "tandem/tools.h"
 #include "tandem/volume.h"
 
@@ -28,6 +29,12 @@ ASSERT_STATIC(offsetof(tandem_verify_result, struct_bytes) == 0, "results start 
 ASSERT_STATIC(offsetof(tandem_context_info, struct_bytes) == 0, "results start with their size");
 ASSERT_STATIC(offsetof(tandem_autotune_options, struct_bytes) == 0, "options start with their size");
 ASSERT_STATIC(offsetof(tandem_autotune_result, struct_bytes) == 0, "results start with their size");
+ASSERT_STATIC(offsetof(tandem_storage_device, struct_bytes) == 0, "options start with their size");
+ASSERT_STATIC(offsetof(tandem_storage_options, struct_bytes) == 0, "options start with their size");
+ASSERT_STATIC(offsetof(tandem_storage_result, struct_bytes) == 0, "results start with their size");
+ASSERT_STATIC(TANDEM_STORAGE_RAID0 == 0 && TANDEM_STORAGE_STANDARD == 1 && TANDEM_STORAGE_AVOID == 2 &&
+                  TANDEM_STORAGE_DELAYED == 3 && TANDEM_STORAGE_DELAYED_MOVE == 4,
+              "strategies are pinned");
 ASSERT_STATIC(offsetof(tandem_simulate_options, struct_bytes) == 0, "options start with their size");
 ASSERT_STATIC(offsetof(tandem_simulate_result, struct_bytes) == 0, "results start with their size");
 ASSERT_STATIC(offsetof(tandem_autotune_progress, struct_bytes) == 0, "what callbacks get starts with its size");

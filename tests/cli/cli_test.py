@@ -853,8 +853,8 @@ class Command(unittest.TestCase):
             for flag, name in (("cpus=1", "cpus"), ("gpu=1", "gpu"), ("cpu=1,widgets=2", "widgets")):
                 done = self.ok(*command, "--backend", "cpu", "--resource", flag, status=2)
                 self.assertIn(f'no task of this run holds "{name}"; on backend cpu tasks hold cpu'.encode(), done.stderr)
-        done = self.ok(*encode, "--backend", "opencl", "--resource", "cpu=1", status=2)
-        self.assertIn(b"on backend opencl tasks hold gpu,opencl_mib", done.stderr)
+        done = self.ok(*encode, "--backend", "opencl", "--resource", "pinned_mib=1", status=2)
+        self.assertIn(b"on backend opencl tasks hold cpu,gpu,opencl_mib", done.stderr)
         done = self.ok(*encode, "--backend", "hybrid", "--resource", "widgets=1", status=2)
         self.assertIn(b"tasks hold cpu,gpu,pinned_mib,opencl_mib,cuda_mib", done.stderr)
         self.ok("decode", self.shards, "-o", self.output, "--backend", "hybrid", "--resource", "cpu=1", "--resource", "gpu=1,pinned_mib=64")
@@ -1016,6 +1016,67 @@ class Command(unittest.TestCase):
         ):
             done = self.ok("bench", "hybrid", *self.QUICK, *(() if "--devices" in more else ("--devices", "cpu")), *more, status=2)
             self.assertIn(words, done.stderr)
+
+    def opencl_device(self, what):
+        """Its name, or None where there is none."""
+        names = [device["name"] for device in json.loads(self.ok("devices", "--json").stdout)["devices"]]
+        if "opencl:0:0" in names:
+            return "opencl:0:0"
+        if os.environ.get("TANDEM_TEST_REQUIRE_OPENCL"):
+            self.fail("no OpenCL device")
+        print("NOT RUN:", what)
+        return None
+
+    def test_bench_batch(self):
+        device = self.opencl_device("bench batch")
+        if device is not None:
+            file = self.path("batch.json")
+            quick = ("bench", "batch", "--backend", device, "-k", 5, "-m", 3, "--shard-bytes", "1KiB,4160", "--repeats", 2, "--seconds", "0.01")
+            run = json.loads(self.ok(*quick, "--stripes", 300, "--json", "-o", file).stdout)
+            with open(file) as stream:
+                self.assertEqual(json.load(stream), run)
+            self.assertEqual([(each["operation"], each["shard_bytes"]) for each in run["results"]],
+                             [(operation, size) for operation in ("encode", "decode") for size in (1024, 4160)])
+            for each in run["results"]:
+                self.assertEqual((each["stripe_count"], each["launches"], each["memory"]), (300, 1, "opencl"))
+                self.assertEqual(each["data_bytes"], 300 * 5 * each["shard_bytes"])
+                self.assertEqual(each["one_by_one"]["stripe_count"], 256)
+                ratio = each["together"]["seconds_per_call"]["median"] / each["as_one_stripe"]["seconds_per_call"]["median"]
+                self.assertAlmostEqual(each["over_one_stripe"], ratio)
+            table = self.ok(*quick, "--stripes", 2, "--operation", "decode").stdout.decode().splitlines()
+            self.assertEqual([line.split()[:5] for line in table[2:]], [["decode", "5+3", str(size), "2", "1"] for size in (1024, 4160)])
+            self.assertIn(b"not a multiple of 64", self.ok(*quick, "--shard-bytes", 100, status=2).stderr)
+            self.assertIn(b"--stripes is 0", self.ok(*quick, "--stripes", 0, status=2).stderr)
+            self.assertIn(b"do not fit memory", self.ok(*quick, "--stripes", 1 << 60, status=2).stderr)
+            self.assertIn(b"bytes of device memory", self.ok(*quick, "--stripes", 1 << 40, status=3).stderr)
+        self.assertIn(b"--backend", self.ok("bench", "batch", status=2).stderr)
+        self.assertIn(b"cpu", self.ok("bench", "batch", "--backend", "cpu", "--kernel", "scalar", status=2).stderr)
+
+    def test_autotune_on_device_memory(self):
+        few = ("-k", 3, "-m", 2, "--shard-bytes", 20000, "--repeats", 1)
+        file = self.path("tuning.json")
+        self.assertIn(b"cpu is no device", self.ok("autotune", "--memory", "device", "--backend", "cpu", *few, "--output", file, status=2).stderr)
+        self.assertFalse(os.path.exists(file))
+        self.ok("autotune", "--memory", "moon", *few, "--output", file, status=2)
+        device = self.opencl_device("autotune --memory device")
+        if device is None:
+            return
+        tune = ("autotune", "--backend", device, *few, "--set", "local_x=32,64", "--set", "element_bytes=16", "--set", "rows_per_pass=2",
+                "--set", "elements_per_item=1", "--set", "local_y=1", "--set", "local_z=1", "--output", file)  # fmt: skip
+        for memory in ("device", "host"):
+            ranges = ("--set", "staging_bytes=65536") if memory == "host" else ()
+            report = json.loads(self.ok(*tune, *ranges, "--operation", "encode,verify", "--memory", memory, "--json").stdout)
+            self.assertEqual((report["wrong"], report["known"]), (0, 0))
+            entries = [each for each in report["entries"] if each["memory"] == memory]
+            self.assertEqual([each["operation"] for each in entries], ["encode", "verify"])
+            if memory == "device":
+                self.assertEqual(len(report["entries"]), 2)
+                for each in entries:
+                    self.assertNotIn("staging_bytes", each["values"])
+                    self.assertNotIn("compile_after_bytes", each["values"])
+        self.assertEqual(len(report["entries"]), 4)
+        self.assertIn(b" device ", self.ok("autotune", "--show", "--output", file).stdout)
+        self.assertIn(b"staging_bytes makes no difference", self.ok(*tune, "--set", "staging_bytes=65536", "--memory", "device", status=2).stderr)
 
     def test_autotune_merges_files(self):
         a, b, both = self.path("a.json"), self.path("b.json"), self.path("both.json")

@@ -41,10 +41,12 @@ std::uint64_t left(Budget &budget, unsigned resource) {
   return count;
 }
 
-// A thread that acquires, notes its number, and holds what it has until it is told to let go.
+// A thread that acquires, notes its number, and holds what it has until it is told to let go. It waits, or is through,
+// when the constructor returns.
 class Task {
  public:
   Task(Budget &budget, std::vector<Need> needs) : budget_(budget), needs_(std::move(needs)) {
+    const std::uint64_t before = budget.waiting_count();
     thread_ = std::thread([this] {
       message_ = refusal([&] { budget_.acquire(needs_); });
       state_ = message_.empty() ? kStarted : kRefused;
@@ -52,6 +54,7 @@ class Task {
       EXPECT_TRUE(eventually([&] { return may_end_.load(); }));
       budget_.release(needs_);
     });
+    EXPECT_TRUE(eventually([&] { return state_ != kWaiting || budget.waiting_count() > before; }));
   }
   ~Task() { end(); }
   void end() {
@@ -422,7 +425,7 @@ TEST(Budget, ServesInTheOrderOfAsking) {
       }
       budget.release(kOneCpu);
     });
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it waits by now
+    EXPECT_TRUE(eventually([&] { return budget.waiting_count() == static_cast<std::uint64_t>(i) + 1; }));
   }
   budget.release(kOneCpu);
   for (auto &waiter : waiters) waiter.join();
@@ -452,6 +455,27 @@ TEST(Budget, AWaiterIsOvertakenSixteenTimesAtMost) {
   EXPECT_TRUE(later.waits());
   waiter.end();
   EXPECT_TRUE(later.starts());
+}
+
+// A thread that holds the widgets takes a CPU in front of one that waits for both, however often: behind it, each would
+// wait for the other.
+TEST(Budget, InFrontNoWaiterIsWaitedFor) {
+  Budget budget;
+  budget.set_all("cpu=1,widgets=1");
+  const unsigned widgets = budget.index("widgets");
+  const Need held[] = {{widgets, 1}};
+  budget.acquire(held);
+  Task both(budget, {{Budget::kCpu, 1}, {widgets, 1}});
+  for (unsigned i = 0; i < 3 * Budget::kMostOvertaken; ++i) {
+    budget.acquire(kOneCpu, true);
+    budget.release(kOneCpu);
+  }
+  EXPECT_FALSE(both.has_started());
+  EXPECT_EQ(budget.waiting_count(), 1u);
+  budget.release(held);
+  EXPECT_TRUE(both.starts());
+  both.end();
+  EXPECT_EQ(budget.waiting_count(), 0u);
 }
 
 TEST(Budget, AThreadThatGoesOnLetsWaitersHaveATurn) {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "cpu/costs.hpp"
 #include "cpu/gf16.hpp"
 #include "tests/conformance/forms.hpp"
 #include "tests/support/expected.hpp"
@@ -76,6 +77,18 @@ TEST(Transforms, WithoutScratchMemoryTheBytesAreTheSame) {
 }
 
 // Scratch of a call on few bytes is as short as they are: a whole lane more would be written beyond its end.
+// Without times of its own a kernel takes those of "scalar", which choose the wrong technique.
+TEST(Costs, EveryKernelOfTheTableHasItsTimes) {
+  const cpu::KernelTable table = cpu::kernel_table();
+  for (std::uint32_t i = 0; i < table.count; ++i)
+    EXPECT_TRUE(cpu::has_times(*table.kernels[i])) << table.kernels[i]->name << ": no row in cpu/costs.cpp";
+  cpu::Kernel unknown = *table.kernels[0];
+  unknown.name = "avx1024";
+  EXPECT_FALSE(cpu::has_times(unknown));
+  const cpu::Steps steps = {.products = 3, .moves = 4, .alone = 5, .fused = 6, .lanes = 7, .shards = 8};
+  EXPECT_EQ(cpu::cost_of(steps, unknown, true), cpu::cost_of(steps, *table.kernels[table.count - 1], true));
+}
+
 TEST(Gf16Operator, LanesAreAsShortAsTheRange) {
   constexpr unsigned kData = 24, kParity = 16;
   core::Leopard16 form;

@@ -16,9 +16,11 @@
 
 #include "base/error.hpp"
 #include "core/budget.hpp"
+#include "core/host_copies.hpp"
 #include "core/mismatch_ranges.hpp"
 #include "core/registered_memory.hpp"
 #include "device/module.hpp"
+#include "device/session.hpp"
 #include "gpu/devices.hpp"
 #include "gpu/factory.hpp"
 #include "tests/conformance/cuda_shards.hpp"
@@ -1530,6 +1532,126 @@ TEST(CudaVerify, InPiecesItCanBeCancelled) {
   expect_clean(driver, "a cancel between pieces");
 }
 
+// ---- staging ------------------------------------------------------------------------------------------------
+
+// Copies on the calling thread, and counts.
+class CountingCopier final : public core::HostCopier {
+ public:
+  void run(std::span<const core::HostCopy> copies) override {
+    ++run_count;
+    for (const core::HostCopy &each : copies) (each.adds ? added_bytes : copied_bytes) += each.bytes;
+    if (before) before();
+    core::copy_here(copies);
+  }
+  std::function<void()> before;
+  std::uint64_t run_count = 0, copied_bytes = 0, added_bytes = 0;
+};
+
+struct SmallPieces : core::TuningSource {
+  core::TuningChoice find(const core::TuningQuery &) const override {
+    return {{{"staging_bytes", 64 << 10}}, "for this test"};
+  }
+};
+
+// Each byte is copied once each way; a piece is one upload and one download, and one wait. Three pieces are under way
+// before the first wait, on a stream for each direction.
+TEST(CudaStaging, CopiesEachByteOnceAndKeepsBothEnginesBusy) {
+  constexpr std::uint64_t kBytes = 200'000;
+  const SmallPieces small;
+  for (const Mode mode : kModes) {
+    SCOPED_TRACE(static_cast<int>(mode));
+    FakeCuda driver;
+    {
+      const auto copier = std::make_shared<CountingCopier>();
+      gpu::Options options = fake_options(driver, "tables");
+      options.tuning = &small;
+      options.copier = copier;
+      const auto backend = gpu::make_backend(options, base::Log());
+      Work work(2, 3, kBytes);
+      work.reset();
+      const auto prepared = backend->prepare(work.matrix);
+      work.run(*backend, *prepared, mode);  // allocates
+      ASSERT_TRUE(work.is_right(mode));
+      driver.set_script({});
+      copier->run_count = copier->copied_bytes = copier->added_bytes = 0;
+      std::uint64_t uploads_before_first_wait = 0;
+      copier->before = [&] {
+        if (driver.calls_of("cuEventQuery") == 0) uploads_before_first_wait = driver.calls_of("cuMemcpyHtoDAsync");
+      };
+      work.reset();
+      work.run(*backend, *prepared, mode);
+      EXPECT_TRUE(work.is_right(mode));
+      const bool compares = mode == Mode::compare;
+      const std::uint64_t pieces = driver.calls_of("cuLaunchKernel"), up = compares ? 2 : 1;
+      EXPECT_GT(pieces, 10u);
+      EXPECT_EQ(driver.calls_of("cuMemcpyHtoDAsync"), up * pieces);
+      EXPECT_EQ(driver.calls_of("cuMemcpyDtoHAsync"), pieces) << "the outputs, or the records of a compare";
+      EXPECT_EQ(driver.calls_of("cuEventSynchronize"), pieces) << "the fake does nothing before";
+      EXPECT_EQ(driver.calls_of("cuStreamSynchronize"), 0u);
+      EXPECT_EQ(copier->copied_bytes, kBytes * (compares ? 5 : mode == Mode::assign ? 5 : 3));
+      EXPECT_EQ(copier->added_bytes, mode == Mode::accumulate ? 2 * kBytes : 0);
+      EXPECT_EQ(copier->run_count, 2 * pieces);
+      EXPECT_EQ(uploads_before_first_wait, up * device::DeviceLane::kSlots - 1)
+          << "at the last copy before the first wait all but its own upload are under way";
+    }
+    expect_clean(driver, "staging");
+  }
+}
+
+// Of a stripe whose shards are pinned but one, that one is copied.
+TEST(CudaStaging, PinnedShardsAreNotCopied) {
+  FakeCuda driver;
+  {
+    const auto copier = std::make_shared<CountingCopier>();
+    gpu::Options options = fake_options(driver, "tables");
+    options.copier = copier;
+    const auto backend = gpu::make_backend(options, base::Log());
+    Work work(2, 3, 50'000);
+    work.reset();
+    const auto prepared = backend->prepare(work.matrix);
+    for (const std::byte *shard : {work.in[0], work.in[2]}) driver.register_host(shard, work.bytes);
+    for (const std::byte *shard : work.out) driver.register_host(shard, work.bytes);
+    work.run(*backend, *prepared, Mode::assign);
+    EXPECT_TRUE(work.is_right(Mode::assign));
+    EXPECT_EQ(copier->copied_bytes, 50'000u);
+    EXPECT_EQ(copier->run_count, 1u);
+    for (const std::byte *shard : {work.in[0], work.in[2]}) driver.unregister_host(shard);
+    for (const std::byte *shard : work.out) driver.unregister_host(shard);
+  }
+  expect_clean(driver, "pinned shards but one");
+}
+
+// A device that is done when it is first asked lets no thread sleep; neither host shards nor a job on device memory.
+TEST(CudaStaging, WaitsLookBeforeTheySleep) {
+  FakeCudaScript script;
+  script.is_done_when_asked = true;
+  FakeCuda driver(script);
+  {
+    const auto backend = gpu::make_backend(fake_options(driver, "tables"), base::Log());
+    Work work(2, 3, 50'000);
+    const auto prepared = backend->prepare(work.matrix);
+    for (const Way way : {Way::staged, Way::on_device}) {
+      work.reset();
+      driver.set_script(script);
+      run_way(driver, way, *backend, *prepared, work, Mode::assign);
+      EXPECT_TRUE(work.is_right(Mode::assign));
+      EXPECT_GE(driver.calls_of("cuEventQuery"), 1u);
+      EXPECT_EQ(driver.calls_of("cuEventSynchronize"), 0u);
+    }
+    // What the look says of an error is the error of the run, and the next run works.
+    script.query_error = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    driver.set_script(script);
+    work.reset();
+    const std::string refusal = status_of([&] { work.run(*backend, *prepared, Mode::assign); }).second;
+    EXPECT_NE(refusal.find("cuEventQuery"), std::string::npos) << refusal;
+    driver.set_script({});
+    work.reset();
+    work.run(*backend, *prepared, Mode::assign);
+    EXPECT_TRUE(work.is_right(Mode::assign));
+  }
+  expect_clean(driver, "a look");
+}
+
 // ---- memory ------------------------------------------------------------------------------------------------
 
 TEST(CudaMemory, PinnedShardsAreNotStaged) {
@@ -1803,7 +1925,7 @@ TEST(CudaDevices, AModuleOfAnotherVersionIsRefused) {
   other.version = 1;
   const auto [status, message] = status_of([&] { module.check(&other, "/there"); });
   EXPECT_EQ(status, TANDEM_ERROR_UNAVAILABLE);
-  EXPECT_EQ(message, "backend \"cuda\": /there speaks version 1, this library version 4");
+  EXPECT_EQ(message, "backend \"cuda\": /there speaks version 1, this library version 5");
   other = *driver.table();
   other.struct_bytes = 8;
   EXPECT_NE(status_of([&] { module.check(&other, "/there"); }).second.find("a table of 8 bytes"), std::string::npos);
@@ -1864,6 +1986,70 @@ TEST(CudaDevices, NothingIsTouchedBeforeTheFirstCall) {
   const auto backend = gpu::make_backend(fake_options(driver), base::Log());
   EXPECT_EQ(backend->traits().lanes, 2u);
   EXPECT_EQ(driver.call_count(), 0u);
+}
+
+// Memory for programs that use no driver themselves: a stripe of it goes through the backend, and is released with it.
+TEST(CudaDeviceMemory, OfTheBackendsOwn) {
+  FakeCuda driver;
+  {
+    const auto backend = gpu::make_backend(fake_options(driver), base::Log());
+    Work work(2, 3, 50'003);
+    const std::uint64_t pitch = 50'048;
+    const auto prepared = backend->prepare(work.matrix);
+    const auto memory = backend->device_memory(5 * pitch);
+    EXPECT_EQ(memory->kind(), core::MemoryKind::cuda);
+    for (const Mode mode : kModes) {
+      work.reset();
+      std::vector<std::byte *> shards(5, static_cast<std::byte *>(memory->shards()));
+      std::vector<std::uint64_t> offsets;
+      for (unsigned i = 0; i < 5; ++i) {
+        offsets.push_back(i * pitch);
+        memory->write(offsets[i], i < 3 ? work.in[i] : work.out[i - 3], work.bytes);
+      }
+      core::Task task = {prepared.get(), shards.data(), shards.data() + 3, 0, work.bytes, mode, work.mismatches.data()};
+      task.memory = memory->kind();
+      task.queue = memory->queue();
+      task.input_offsets = offsets.data();
+      task.output_offsets = offsets.data() + 3;
+      core::Control control;
+      backend->run({&task, 1}, control);
+      for (unsigned r = 0; r < 2; ++r) memory->read(offsets[3 + r], work.out[r], work.bytes);
+      EXPECT_TRUE(work.is_right(mode)) << static_cast<int>(mode);
+    }
+    for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{1} << 60})
+      EXPECT_NE(status_of([&] { backend->device_memory(bytes); }).first, TANDEM_OK);
+  }
+  expect_clean(driver, "memory of the backend's own");
+}
+
+// A copy that fails has a status, and nothing is left behind.
+TEST(CudaDeviceMemory, EveryCallOfItsOwnMayFail) {
+  bool is_reached = true;
+  for (std::uint64_t call = 0; is_reached && !HasFailure(); ++call) {
+    FakeCudaScript script;
+    FakeCuda driver(script);
+    {
+      const auto backend = gpu::make_backend(fake_options(driver), base::Log());
+      Work work(2, 3, 1000);
+      const auto prepared = backend->prepare(work.matrix);
+      std::vector<std::byte> bytes(1000, std::byte{7}), back(1000);
+      script.failing_call = call;
+      driver.set_script(script);
+      const auto [status, message] = status_of([&] {
+        const auto memory = backend->device_memory(1000);
+        memory->write(0, bytes.data(), 1000);
+        memory->read(0, back.data(), 1000);
+      });
+      is_reached = !driver.failed_call().empty();
+      EXPECT_TRUE(status != TANDEM_OK || back == bytes) << call;
+      EXPECT_TRUE(is_reached || status == TANDEM_OK) << message;
+      driver.set_script({});
+      work.reset();
+      work.run(*backend, *prepared, Mode::assign);
+      EXPECT_TRUE(work.is_right(Mode::assign)) << call;
+    }
+    expect_clean(driver, "a failed call of memory of its own: " + std::to_string(call));
+  }
 }
 
 TEST(CudaDevices, TwoAtOnce) {
@@ -2009,6 +2195,44 @@ TEST(CudaPrograms, TheTechniqueFollowsTheBytes) {
 }
 
 // Without NVRTC, or with one that does not know the device, or whose programs the driver refuses, tables go on.
+// What was measured on the device's memory says how the kernel is made, and what was measured on the host's the rest.
+TEST(CudaPrograms, ValuesOfBothKindsOfMemory) {
+  struct Source final : core::TuningSource {
+    core::TuningChoice find(const core::TuningQuery &query) const override {
+      if (query.on_device && knows_device)
+        return {{{"element_bytes", 4}, {"local_x", 32}, {"staging_bytes", 3 << 20}}, "of the device"};
+      if (!query.on_device && knows_host)
+        return {{{"element_bytes", 16}, {"rows_per_pass", 1}, {"staging_bytes", 2 << 20}}, "of the host"};
+      return {};
+    }
+    bool knows_device = true, knows_host = true;
+  };
+  const auto said = [](bool knows_device, bool knows_host) {
+    Source source;
+    source.knows_device = knows_device;
+    source.knows_host = knows_host;
+    FakeCuda driver;
+    Heard heard;
+    gpu::Options options = fake_options(driver);
+    options.tuning = &source;
+    const auto backend = gpu::make_backend(options, heard.log());
+    Work work(3, 4, 1000);
+    const auto prepared = backend->prepare(work.matrix);
+    work.run(*backend, *prepared, Mode::assign);
+    return heard.text;
+  };
+  const auto has = [](const std::string &text, const char *part) { return text.find(part) != std::string::npos; };
+  const std::string both = said(true, true);
+  EXPECT_TRUE(has(both, "local 32x1x1, element_bytes 4, elements_per_item 1, rows_per_pass 3")) << both;
+  EXPECT_TRUE(has(both, "staging_bytes 2097152")) << both;
+  EXPECT_TRUE(has(both, "(of the device; transfers of the host)")) << both;
+  const std::string host = said(false, true);
+  EXPECT_TRUE(has(host, "local 128x1x1, element_bytes 16, elements_per_item 1, rows_per_pass 1")) << host;
+  const std::string device = said(true, false);
+  EXPECT_TRUE(has(device, "element_bytes 4")) << device;
+  EXPECT_TRUE(has(device, "staging_bytes 16777216")) << device;
+}
+
 TEST(CudaPrograms, TablesWorkWithoutACompiler) {
   const auto told = [](const std::function<void(FakeCudaScript &)> &change, const char *why) {
     const Threshold tuning;

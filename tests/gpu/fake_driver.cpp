@@ -726,6 +726,19 @@ CUresult event_record(CUevent event, CUstream stream) {
   if (as(stream)->is_capturing) state->violate("cuEventRecord in a captured stream, for a wait outside of it");
   return put(stream, nullptr, nullptr, &as(event)->command, false);
 }
+// Done when it is asked for, or not before somebody waits. How often it is asked is a matter of time, so scripts do not
+// count it among the calls that fail.
+CUresult event_query(CUevent event) {
+  const Lock lock(state->mutex);
+  ++state->calls_of["cuEventQuery"];
+  if (current.empty()) state->violate("cuEventQuery without a context");
+  if (state->is_capturing()) state->violate("cuEventQuery while a stream is captured");
+  if (state->script.query_error != CUDA_SUCCESS) return state->script.query_error;
+  if (state->script.is_done_when_asked) state->execute(as(event)->command);
+  if (state->death != CUDA_SUCCESS) return state->death;
+  const auto &command = as(event)->command;
+  return command == nullptr || command->is_done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
 CUresult event_synchronize(CUevent event) {
   BEGIN(cuEventSynchronize, kContext | kNoCapture);
   if (!as(event)->waits_asleep) state->violate("cuEventSynchronize turns a core");
@@ -1098,6 +1111,7 @@ FakeCuda::FakeCuda(const FakeCudaScript &script) {
     table.cuEventCreate = event_create;
     table.cuEventDestroy = event_destroy;
     table.cuEventRecord = event_record;
+    table.cuEventQuery = event_query;
     table.cuEventSynchronize = event_synchronize;
     table.cuModuleLoadData = module_load;
     table.cuModuleUnload = module_unload;

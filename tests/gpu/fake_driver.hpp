@@ -54,6 +54,8 @@ struct FakeCudaScript {
   std::vector<int> architectures = {75, 80, 86, 89, 90, 100, 120};  // NVRTC's
   bool real_nvrtc = false;                                          // that of this machine; has_real_nvrtc()
   FakeSummarise summarise = FakeSummarise::absent;
+  bool is_done_when_asked = false;      // cuEventQuery brings about what it asks for
+  CUresult query_error = CUDA_SUCCESS;  // of cuEventQuery
 };
 
 bool has_real_nvrtc();

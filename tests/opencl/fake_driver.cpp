@@ -677,6 +677,17 @@ cl_int CL_API_CALL unmap(cl_command_queue queue, cl_mem, void *, cl_uint wait_co
   return enqueue(queue, wait_count, waits, event, false, [] {});
 }
 
+// As cuEventQuery of the CUDA fake.
+cl_int CL_API_CALL event_info(cl_event event, cl_event_info what, std::size_t bytes, void *value, std::size_t *) {
+  const Lock lock(state->mutex);
+  ++state->calls_of["clGetEventInfo"];
+  if (what != CL_EVENT_COMMAND_EXECUTION_STATUS || bytes != sizeof(cl_int)) return CL_INVALID_VALUE;
+  const auto &command = reinterpret_cast<FakeEvent *>(event)->command;
+  if (state->script.is_done_when_asked) state->execute(command);
+  *static_cast<cl_int *>(value) = !command->is_done ? CL_SUBMITTED : command->has_failed ? -1 : CL_COMPLETE;
+  return CL_SUCCESS;
+}
+
 cl_int CL_API_CALL wait_events(cl_uint count, const cl_event *events) {
   const Lock lock(state->mutex);
   if (fails("clWaitForEvents")) return CL_OUT_OF_RESOURCES;
@@ -746,6 +757,7 @@ const tandem_opencl_module kTable = {TANDEM_OPENCL_VERSION,
                                      fill_buffer,
                                      map_buffer,
                                      unmap,
+                                     event_info,
                                      wait_events,
                                      release<cl_event>,
                                      flush,

@@ -38,8 +38,9 @@ struct FakeDriverScript {
   bool refuses_host_memory = false;  // no buffers over memory of the caller
   std::set<const void *> read_only;  // where memory of the caller begins that nobody can write to
   bool refuses_binaries = false;
-  bool refuses_text = false;   // a program does not build: the log says "fake: no"
-  double listing_seconds = 0;  // clGetPlatformIDs takes so long
+  bool refuses_text = false;        // a program does not build: the log says "fake: no"
+  bool is_done_when_asked = false;  // clGetEventInfo brings about what it asks for
+  double listing_seconds = 0;       // clGetPlatformIDs takes so long
 };
 
 // One at a time in a process: the table has no place for a pointer to it.

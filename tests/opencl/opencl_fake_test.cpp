@@ -457,6 +457,50 @@ TEST(OpenclZeroCopy, MemoryThatTheDriverDoesNotTakeIsStaged) {
 }
 
 // Records are counted for what they need: a tile that is larger than a piece does not cut it to single lines.
+// As CudaStaging: each byte is copied once each way by the copier, and a device that is done when it is first asked is
+// not asked again.
+TEST(OpenclStaging, CopiesEachByteOnceAndLooksBeforeItSleeps) {
+  struct CountingCopier final : core::HostCopier {
+    void run(std::span<const core::HostCopy> copies) override {
+      ++run_count;
+      for (const core::HostCopy &each : copies) bytes += each.bytes;
+      core::copy_here(copies);
+    }
+    std::uint64_t run_count = 0, bytes = 0;
+  };
+  struct SmallPieces : core::TuningSource {
+    core::TuningChoice find(const core::TuningQuery &) const override {
+      return {{{"staging_bytes", 64 << 10}}, "for this test"};
+    }
+  };
+  const SmallPieces small;
+  for (const bool is_done_when_asked : {false, true}) {
+    FakeDriverScript script;
+    script.is_done_when_asked = is_done_when_asked;
+    FakeDriver driver(script);
+    const auto copier = std::make_shared<CountingCopier>();
+    opencl::Options options = fake_options(driver);
+    options.technique = "tables";
+    options.tuning = &small;
+    options.copier = copier;
+    const auto backend = opencl::make_backend(options, base::Log());
+    Work work(2, 3, 200'000);
+    work.reset();
+    const auto prepared = backend->prepare(work.matrix);
+    work.run(*backend, *prepared, Mode::assign);
+    EXPECT_TRUE(work.is_right(Mode::assign));
+    EXPECT_EQ(copier->bytes, 5 * work.bytes);
+    const std::uint64_t pieces = copier->run_count / 2;
+    EXPECT_GT(pieces, 10u);
+    EXPECT_EQ(driver.calls_of("clWaitForEvents"), pieces);
+    if (is_done_when_asked) {
+      EXPECT_EQ(driver.calls_of("clGetEventInfo"), pieces);
+    } else {
+      EXPECT_GE(driver.calls_of("clGetEventInfo"), pieces);
+    }
+  }
+}
+
 TEST(OpenclMemory, LargeTilesDoNotMakeSmallPieces) {
   FakeDriver driver;
   Work work(2, 3, 50'000);

@@ -387,6 +387,80 @@ TEST_P(OpenclBatch, WrongStripesAreRefused) {
   EXPECT_TRUE(refused(call(cpu.get(), some, 4, size, own_.queue, &job), TANDEM_ERROR_UNSUPPORTED, {"memory kind 2"}));
 }
 
+// A program without a driver of its own: memory from Tandem, many stripes in it by one call, and the bytes of the CPU.
+TEST(OpenclOwnMemory, ABatchInIt) {
+  {
+    const OwnOpencl opencl;
+    if (!opencl.is_there && std::getenv("TANDEM_TEST_REQUIRE_OPENCL") != nullptr) FAIL() << "no OpenCL device";
+    if (!opencl.is_there) GTEST_SKIP() << "NOT RUN: no OpenCL device";
+  }
+  tandem_context_options options = context_options(TANDEM_EXECUTOR_DEFAULT, 0);
+  options.backend = "opencl:0:0";
+  const Context context = make_context(options);
+  const Codec codec = make_codec(kK, kM);
+  constexpr std::size_t kStripes = 7, kLength = 5000, kPitch = 5056;
+  tandem_device_memory *raw = nullptr;
+  ASSERT_EQ(tandem_device_memory_create(context.get(), kStripes * kCount * kPitch, &raw), TANDEM_OK)
+      << tandem_last_error_message();
+  const std::unique_ptr<tandem_device_memory, void (*)(tandem_device_memory *)> memory(raw,
+                                                                                       tandem_device_memory_destroy);
+  tandem_device_memory_info info = {};
+  info.struct_bytes = sizeof info;
+  ASSERT_EQ(tandem_device_memory_query(memory.get(), &info), TANDEM_OK);
+  EXPECT_EQ(info.memory, TANDEM_MEMORY_OPENCL);
+  EXPECT_EQ(info.bytes, kStripes * kCount * kPitch);
+
+  Random random(7);
+  std::vector<Shards> truth;
+  std::vector<std::vector<std::uint64_t>> offsets(kStripes);
+  const std::vector<void *> handles(kCount, info.shards);
+  std::vector<tandem_device_stripe> stripes(kStripes);
+  for (std::size_t s = 0; s < kStripes; ++s) {
+    truth.push_back(Stripe(random, kK, kM, kLength).truth);
+    for (unsigned i = 0; i < kCount; ++i) {
+      offsets[s].push_back((s * kCount + i) * kPitch);
+      if (i >= kK) continue;
+      ASSERT_EQ(tandem_device_memory_write(memory.get(), offsets[s][i], truth[s][i].data(), kLength), TANDEM_OK);
+    }
+    stripes[s].shards = handles.data();
+    stripes[s].offsets = offsets[s].data();
+    stripes[s].shard_bytes = kLength;
+    stripes[s].memory = info.memory;
+  }
+  tandem_job *job = nullptr;
+  ASSERT_EQ(
+      tandem_encode_batch(context.get(), codec.get(), stripes.data(), kStripes, sizeof stripes[0], info.queue, &job),
+      TANDEM_OK)
+      << tandem_last_error_message();
+  EXPECT_EQ(tandem_job_wait(job), TANDEM_OK) << tandem_last_error_message();
+  tandem_job_destroy(job);
+  for (std::size_t s = 0; s < kStripes; ++s) {
+    for (unsigned i = kK; i < kCount; ++i) {
+      Bytes parity(kLength);
+      ASSERT_EQ(tandem_device_memory_read(memory.get(), offsets[s][i], parity.data(), kLength), TANDEM_OK);
+      EXPECT_EQ(parity, truth[s][i]) << s << ", " << i;
+    }
+  }
+
+  std::uint8_t byte = 0;
+  const auto write = [&](std::uint64_t offset, std::uint64_t bytes) {
+    return tandem_device_memory_write(memory.get(), offset, &byte, bytes);
+  };
+  EXPECT_TRUE(refused(write(info.bytes, 1), TANDEM_ERROR_INVALID_ARGUMENT, {"1 bytes at 283136"}));
+  EXPECT_TRUE(refused(write(UINT64_MAX, 2), TANDEM_ERROR_INVALID_ARGUMENT));
+  EXPECT_TRUE(refused(write(1, UINT64_MAX), TANDEM_ERROR_INVALID_ARGUMENT));
+  EXPECT_TRUE(refused(tandem_device_memory_read(memory.get(), 0, nullptr, 1), TANDEM_ERROR_INVALID_ARGUMENT, {"to"}));
+  EXPECT_TRUE(refused(tandem_device_memory_query(nullptr, &info), TANDEM_ERROR_INVALID_ARGUMENT, {"memory"}));
+  raw = nullptr;
+  EXPECT_TRUE(refused(tandem_device_memory_create(context.get(), 0, &raw), TANDEM_ERROR_INVALID_ARGUMENT, {"bytes"}));
+  EXPECT_TRUE(refused(tandem_device_memory_create(context.get(), std::uint64_t{1} << 60, &raw),
+                      TANDEM_ERROR_OUT_OF_MEMORY, {"1152921504606846976"}));
+  const Context cpu = make_context();
+  EXPECT_TRUE(refused(tandem_device_memory_create(cpu.get(), 1, &raw), TANDEM_ERROR_UNSUPPORTED, {"cpu"}));
+  EXPECT_EQ(raw, nullptr);
+  tandem_device_memory_destroy(nullptr);
+}
+
 // What only the CPU uses is checked all the same.
 TEST(OpenclOptions, SenselessOnesAreRefused) {
   const auto status = [](const std::function<void(tandem_context_options &)> &change) {

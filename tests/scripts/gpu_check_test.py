@@ -35,6 +35,7 @@ TANDEM = """test -z "${TANDEM_TUNING-unset}" || exit 9  # what was tuned on this
 case "$1 $2" in
 "bench hybrid") echo '{"results": [{"operation": "encode", "best_alone": "cpu", "entries":
   [{"gb_per_second": {"median": 9}, "over_best_alone": 0.5}]}]}' ;;
+"bench batch") test "$4" = cuda && echo '{"results": [{"operation": "encode", "over_one_stripe": 1.2}, {"operation": "decode", "over_one_stripe": 1.4}]}' ;;
 "bench "*) echo '{"results": [{"tandem": {"gb_per_second": {"median": 20}}}]}' ;;
 autotune*) echo '{"entries": [{"operation": "encode", "k": 10, "m": 4, "values": "", "bytes_per_second": 2,
   "default_bytes_per_second": 1}]}' ;;
@@ -69,7 +70,7 @@ class Check(unittest.TestCase):
         self.program("ncu", NCU)
         self.program("cmake", 'case "$1" in -S) mkdir -p "$4"; touch "$4/CMakeCache.txt" ;;\n'
                      '*) mkdir -p "$2/bin"; cp "$FOLDER"/bin/[clt]* "$2/bin" ;; esac')  # fmt: skip
-        for library in ("libtandem.so.0", "libtandem_cuda.so"):
+        for library in ("libtandem.so.0", "libtandem_volume.so.0", "libtandem_cuda.so"):
             (self.bin / library).write_text("a library")
 
     def program(self, name, script):
@@ -118,7 +119,7 @@ class Check(unittest.TestCase):
         self.assertEqual([each for each in calls if each.startswith("cmake")], [])
         first = [next(i for i, call in enumerate(calls) if call.startswith(start)) for start in (
             "conformance_cuda_test", "cuda_bench micro", "cuda_bench code 4 2", "cuda_bench tables", "cuda_bench first", "cuda_bench host",
-            "tandem bench --backend", "tandem bench hybrid", "tandem autotune", "ncu", "compute-sanitizer", "cuda_bench code 128 32")]  # fmt: skip
+            "tandem bench --backend", "tandem bench batch", "tandem bench hybrid", "tandem autotune", "ncu", "compute-sanitizer", "cuda_bench code 128 32")]  # fmt: skip
         self.assertEqual(first, sorted(first))
         self.assertTrue(calls[-1].startswith("cuda_bench code 128 32"))
         self.assertEqual(report["parts"]["codes_on_the_device"][0]["encode"]["met"], False)
@@ -142,7 +143,7 @@ class Check(unittest.TestCase):
         report = json.loads(self.output.read_text())
         self.assertEqual(list(report["parts"]), [part.__name__ for part, _ in gpu_check.PARTS])
         self.assertEqual({each.split(":")[0] for each in report["wrong"]},
-                         {"conformance", "from_pageable_host_memory", "hybrid", "tuning"})  # fmt: skip
+                         {"conformance", "from_pageable_host_memory", "many_stripes", "hybrid", "tuning"})  # fmt: skip
         self.assertIn("broken", report["wrong"][-1])
         self.assertIn("WRONG", said.splitlines()[-1])
         self.assertTrue(report["parts"]["widest_code"][0]["encode"]["of_roof"])
@@ -242,6 +243,23 @@ class Check(unittest.TestCase):
         report = self.measure((gpu_check.from_pinned_host_memory, 60), (gpu_check.from_pageable_host_memory, 60))
         self.assertEqual(len(report["wrong"]), 1)
         self.assertEqual(report["parts"]["from_pageable_host_memory"][1]["results"][0], {"tandem": {"gb_per_second": {"median": 20}}})
+
+    def test_many_stripes_fit_the_device_and_have_their_verdict(self):
+        report = self.measure((gpu_check.many_stripes, 60))
+        for one in report["parts"]["many_stripes"]:
+            self.assertEqual([each["met"] for each in one["results"]], [True, False])
+        calls = (self.folder / "calls").read_text().splitlines()
+        self.assertEqual(len(calls), len(gpu_check.MANY))
+        self.assertIn("--stripes 1 ", calls[0])  # the device of this test has 4 KiB
+
+    def test_tuning_is_on_device_memory_and_its_codes_share_the_time(self):
+        report = self.measure((gpu_check.tuning, 100))
+        self.assertEqual(len(report["parts"]["tuning"]), len(gpu_check.TUNED))
+        calls = (self.folder / "calls").read_text().splitlines()
+        for call, (k, m) in zip(calls, gpu_check.TUNED, strict=True):
+            self.assertIn(f"--memory device --operation encode -k {k} -m {m} ", call)
+        self.assertRegex(calls[0], "--max-seconds (3|4)[0-9] ")
+        self.assertRegex(self.said, "encode 10\\+4: 2.00 of the built-in rate")
 
     def test_a_share_of_the_roof_has_its_verdict(self):
         for share, is_met in ((0.9, True), (0.89, False)):

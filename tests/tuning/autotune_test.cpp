@@ -60,6 +60,9 @@ class AutotuneTest : public testing::Test {
 
   Result tune(Journal &journal) {
     FakeBackend backend(script_);
+    return tune(journal, backend);
+  }
+  Result tune(Journal &journal, FakeBackend &backend) {
     tuning::Hooks hooks;
     hooks.seconds = [this] { return now_; };
     hooks.date = [] { return std::string("2025-11-21T00:00:00Z"); };
@@ -549,6 +552,132 @@ TEST_F(AutotuneTest, AnInterruptedRunGoesOn) {
     script_.identity.driver = "2";
     EXPECT_EQ(tune(journal).known_count, 0u) << "measured with another driver";
   }
+}
+
+// The fake as a device: shards in memory of its own, whose handle is an address that nothing else may use.
+class FakeDeviceBackend final : public FakeBackend {
+ public:
+  using FakeBackend::FakeBackend;
+
+  struct Memory final : core::DeviceMemory {
+    explicit Memory(std::uint64_t bytes) : content(bytes) {}
+    core::MemoryKind kind() const noexcept override { return core::MemoryKind::opencl; }
+    void *shards() const noexcept override { return const_cast<Memory *>(this); }
+    void *queue() const noexcept override { return const_cast<Memory *>(this); }
+    void write(std::uint64_t at_bytes, const std::byte *from, std::uint64_t bytes) override {
+      std::copy_n(from, bytes, content.begin() + static_cast<std::ptrdiff_t>(at_bytes));
+    }
+    void read(std::uint64_t at_bytes, std::byte *to, std::uint64_t bytes) override {
+      std::copy_n(content.begin() + static_cast<std::ptrdiff_t>(at_bytes), bytes, to);
+    }
+    std::vector<std::byte> content;
+  };
+
+  std::shared_ptr<core::DeviceMemory> device_memory(std::uint64_t bytes) override {
+    device_bytes += bytes;
+    return std::make_shared<Memory>(bytes);
+  }
+  void run(std::span<const core::Task> tasks, core::Control &control) override {
+    for (core::Task task : tasks) {
+      if (task.memory == core::MemoryKind::host) ++host_runs;
+      std::vector<std::byte *> inputs, outputs;
+      const auto place = [](const void *memory, std::uint64_t offset) {
+        return static_cast<Memory *>(const_cast<void *>(memory))->content.data() + offset;
+      };
+      for (unsigned c = 0; c < task.prepared->columns(); ++c)
+        inputs.push_back(place(task.inputs[c], task.input_offsets[c]));
+      for (unsigned r = 0; r < task.prepared->rows(); ++r)
+        outputs.push_back(place(task.outputs[r], task.output_offsets[r]));
+      task.memory = core::MemoryKind::host;
+      task.inputs = inputs.data();
+      task.outputs = outputs.data();
+      FakeBackend::run({&task, 1}, control);
+    }
+  }
+  std::unique_ptr<core::Ticket> submit(std::span<const core::Task> tasks, core::Control &control) override {
+    struct Counted final : core::Ticket {
+      explicit Counted(FakeDeviceBackend &of) : backend(of) { backend.most = std::max(backend.most, ++backend.open); }
+      ~Counted() override { --backend.open; }
+      void wait() override {}
+      FakeDeviceBackend &backend;
+    };
+    run(tasks, control);
+    return std::make_unique<Counted>(*this);
+  }
+  std::uint64_t device_bytes = 0, host_runs = 0;
+  unsigned open = 0, most = 0;
+};
+
+TEST_F(AutotuneTest, OnTheMemoryOfADevice) {
+  script_.parameters.push_back({"staging_bytes", 16, {4, 16}, false, true});
+  script_.parameters.push_back({"compile_after_bytes", 1000, {1000}, true, true});
+  options_.on_device = true;
+  options_.sample_seconds = 1e-3;
+  for (const TunedOperation operation : {TunedOperation::encode, TunedOperation::verify, TunedOperation::update}) {
+    SCOPED_TRACE(core::tuned_operation_name(operation));
+    options_.cases.front().operation = operation;
+    tried_.clear();
+    FakeDeviceBackend backend(script_);
+    Journal journal;
+    const Result result = tune(journal, backend);
+    EXPECT_EQ(tried_.size(), 4u * 3 * 3) << "staging_bytes is tried, or left out more than that";
+    for (const TuningValues &each : tried_)
+      EXPECT_EQ(each.at("compile_after_bytes"), 0u) << "else tables would be timed";
+    ASSERT_EQ(result.entries.size(), 1u);
+    EXPECT_EQ(result.entries[0].values, (TuningValues{{"local_x", 32}, {"local_y", 4}, {"bytes", 8}}));
+    EXPECT_TRUE(result.entries[0].key.on_device);
+    EXPECT_EQ(result.wrong_count, 0u);
+    EXPECT_EQ(backend.host_runs, 0u);
+    EXPECT_GT(backend.device_bytes, 0u);
+    EXPECT_GT(backend.most, 4u) << "runs that wait in the queue";
+    EXPECT_LE(backend.most, 32u);
+    EXPECT_EQ(backend.open, 0u);
+  }
+  for (const char *name : {"staging_bytes", "compile_after_bytes"}) {
+    options_.ranges = {{name, {4}}};
+    FakeDeviceBackend backend(script_);
+    Journal journal;
+    try {
+      tune(journal, backend);
+      ADD_FAILURE() << "accepted";
+    } catch (const base::Error &error) {
+      EXPECT_EQ(error.status(), TANDEM_ERROR_INVALID_ARGUMENT);
+      EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
+    }
+  }
+}
+
+// Wrong bytes are seen there too.
+TEST_F(AutotuneTest, OnTheMemoryOfADeviceAWrongOneNeverWins) {
+  options_.on_device = true;
+  const auto is_wrong = [](const TuningValues &values) { return values.at("bytes") == 8; };
+  script_.is_wrong = is_wrong;
+  FakeDeviceBackend backend(script_);
+  Journal journal;
+  const Result result = tune(journal, backend);
+  EXPECT_EQ(result.wrong_count, 12u);
+  EXPECT_EQ(result.entries[0].values, (TuningValues{{"local_x", 32}, {"local_y", 4}}));
+}
+
+TEST_F(AutotuneTest, OnlyADeviceHasMemoryOfItsOwn) {
+  options_.on_device = true;
+  EXPECT_NE(refusal(TANDEM_ERROR_UNSUPPORTED).find("fake"), std::string::npos);
+  EXPECT_EQ(tasks_, 0u);
+}
+
+// The journal of one kind of memory says nothing of the other.
+TEST_F(AutotuneTest, KindsOfMemoryAreMeasuredApart) {
+  const std::string file = path("journal");
+  {
+    Journal journal(file, false);
+    tune(journal);
+  }
+  options_.on_device = true;
+  Journal journal(file, false);
+  FakeDeviceBackend backend(script_);
+  EXPECT_EQ(tune(journal, backend).known_count, 0u);
+  FakeDeviceBackend again(script_);
+  EXPECT_GT(tune(journal, again).known_count, 0u);
 }
 
 TEST_F(AutotuneTest, SizesOnXAndYDoNotCollide) {

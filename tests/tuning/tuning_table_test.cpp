@@ -365,6 +365,33 @@ TEST(Table, LookUpOrder) {
   EXPECT_EQ(reason(vendor), "measured for encode (10, 4) on another device of AMD: gfx1030, 2025-11-21T16:55:20Z");
 }
 
+// An entry of shards on the device answers questions of such shards alone, and is another one than that of the host.
+TEST(Table, MemoryOfTheDeviceIsApart) {
+  Table table;
+  Entry host = entry(TunedOperation::encode, 10, 4, 16), device = entry(TunedOperation::encode, 10, 4, 32);
+  device.key.on_device = true;
+  table.put(host);
+  TuningQuery asked = query(host, Mode::assign);
+  asked.on_device = true;
+  EXPECT_EQ(local_x(table, asked), 0u);
+  table.put(device);
+  ASSERT_EQ(table.entries().size(), 2u);
+  const Table again = Table::parse(table.to_json());
+  ASSERT_EQ(again.entries().size(), 2u);
+  EXPECT_EQ(local_x(again, asked), 32u);
+  asked.on_device = false;
+  EXPECT_EQ(local_x(again, asked), 16u);
+  json text = json::parse(table.to_json());
+  EXPECT_FALSE(text["entries"][0].contains("memory")) << "as files of older versions have it";
+  EXPECT_EQ(text["entries"][1]["memory"], "device");
+  for (const json &bad : {json("moon"), json(1), json(nullptr)}) {
+    text["entries"][1]["memory"] = bad;
+    std::size_t refused = 0;
+    EXPECT_EQ(Table::parse(text.dump(), &refused).entries().size(), 1u) << bad;
+    EXPECT_EQ(refused, 1u);
+  }
+}
+
 TEST(Table, OperationsAndModes) {
   const Entry encode = entry(TunedOperation::encode, 10, 4, 1), decode = entry(TunedOperation::decode, 10, 2, 2),
               verify = entry(TunedOperation::verify, 10, 4, 3), update = entry(TunedOperation::update, 1, 4, 4);

@@ -1,0 +1,23 @@
+// Waiting for a device: a short look before the sleep, because to fall asleep and wake up costs some 50 microseconds.
+#pragma once
+
+#include <chrono>
+
+namespace tandem::device {
+
+inline constexpr std::chrono::microseconds kLook(50);
+
+// Whether is_done() says so within kLook. It is asked once at least.
+template <class IsDone>
+bool is_done_soon(const IsDone &is_done) {
+  const auto end = std::chrono::steady_clock::now() + kLook;
+  do {
+    if (is_done()) return true;
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
+}
+
+}  // namespace tandem::device

@@ -1,0 +1,147 @@
+// The storage simulator: clients, applications, links, servers, and the requests that go between them.
+// docs/STORAGE.md describes the model.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tandem/storage.h"
+#include "tandem/volume.h"
+#include "volume/storage_device.hpp"
+#include "volume/storage_events.hpp"
+#include "volume/storage_random.hpp"
+
+namespace tandem::storage {
+
+constexpr std::uint32_t kNone = UINT32_MAX;
+
+// What a write to a part of a row costs: the plan, and the columns that it reads from to reconstruct.
+struct Cost {
+  tandem_volume_write_plan plan{};
+  std::vector<std::uint32_t> reads;
+};
+
+// Columns first to last of a row, and the bytes of the units that the parity is for: [low, high).
+struct Part {
+  std::uint32_t first, last;
+  std::uint64_t row, begin, end;  // bytes from the start of the row
+  std::uint64_t low, high;
+};
+
+class Model {
+ public:
+  // The options are checked, and no field has a default any more.
+  Model(const tandem_storage_options &options, const Device &device);
+  tandem_storage_result run();
+
+ private:
+  enum Role : std::uint8_t { kDataRead, kDataWrite, kParityWrite, kMove };
+
+  struct Request {
+    std::uint64_t position, bytes;
+    double entered;
+    std::uint32_t server, job, next, sibling;  // sibling: the next parity of the row
+    std::uint32_t awaits;                      // messages that have to arrive before it may be served
+    Role role;
+    bool reads_first;  // the same place, in one turn
+    bool moves;        // what a window's end reads is written to its final place too
+  };
+  struct Message {
+    std::uint32_t request;
+    std::uint64_t bytes;
+  };
+  // The I/Os of one part of a write, or of one row of a window's end.
+  struct Job {
+    std::uint32_t owner;
+    bool ends_window;
+    std::uint32_t pending;  // requests that are not complete
+    std::uint32_t parities;
+  };
+  struct Client {
+    double started = 0;
+    double link_free = 0;
+    std::uint64_t writes = 0;  // that it began
+    std::uint32_t application = 0;
+    std::uint32_t pending = 0;  // jobs
+  };
+  struct Application {
+    std::uint64_t zone, final_zone;  // units: where its file lies on each server
+    std::uint64_t base = 0;          // bytes of the file before the window, or before its first write
+    std::uint32_t server = 0;        // of the first column of row 0
+    std::uint32_t first_client = 0, client_count = 0;
+    std::uint32_t at_work = 0;  // clients that have not ended their writes of the window
+    std::uint32_t pending = 0;  // jobs of the window's end
+  };
+  struct Server {
+    Head head;
+    double in_free = 0, out_free = 0;
+    double busy_seconds = 0;
+    std::uint32_t first = kNone, last = kNone, busy = 0;
+  };
+
+  void begin_write(std::uint32_t client);
+  void begin_part(std::uint32_t client, const Application &application, const Part &part);
+  void end_write(std::uint32_t client);
+  void end_window(std::uint32_t application);
+  void end_row(std::uint32_t application, const Part &part);
+  void window_ended(std::uint32_t application);
+  void acknowledge(std::uint32_t job);
+
+  void send(std::uint32_t client, std::uint32_t request, std::uint64_t bytes);
+  void send_between(std::uint32_t server, std::uint32_t request, std::uint64_t bytes);
+  void arrive(std::uint32_t message);
+  void deliver(std::uint32_t request);
+  void enter(std::uint32_t request);
+  void serve(std::uint32_t server, std::uint32_t request);
+  void read_done(std::uint32_t request);
+  void done(std::uint32_t request);
+
+  Part part_of(std::uint64_t row, std::uint64_t begin, std::uint64_t end) const;
+  template <class Work>
+  void for_rows(std::uint64_t begin, std::uint64_t end, Work &&work) const;
+  const Cost &cost_of(const Part &part);
+  Cost plan(const Part &part, bool delayed);
+  std::uint32_t make_request(std::uint32_t job, const Application &application, const Part &part, std::uint32_t column,
+                             Role role, std::uint64_t low, std::uint64_t high);
+  void make_parities(std::uint32_t job, const Application &application, const Part &part, const Cost &cost,
+                     std::uint32_t awaits);
+  std::uint32_t make_job(std::uint32_t owner, bool ends_window);
+  std::uint64_t begin_of(const Part &part, std::uint32_t column) const;
+  std::uint64_t end_of(const Part &part, std::uint32_t column) const;
+  void add(double delay, std::uint32_t what, std::uint32_t index) { events_.add(now_ + delay, what, index); }
+
+  // Measuring.
+  void count_area();
+  void start_measuring();
+  bool batch_ended();  // true: the run may stop
+  bool is_delayed() const { return options_.strategy >= TANDEM_STORAGE_DELAYED; }
+
+  const tandem_storage_options options_;
+  const Device &device_;
+  const std::uint32_t k_, m_;
+  const std::uint64_t row_bytes_, units_;  // units: that fit on a device
+  Random random_;
+  EventList events_;
+  std::vector<Client> clients_;
+  std::vector<Application> applications_;
+  std::vector<Server> servers_;
+  std::vector<Job> jobs_;
+  std::vector<Request> requests_;
+  std::vector<Message> messages_;
+  std::vector<std::uint32_t> free_jobs_, free_requests_, free_messages_;
+  std::vector<Cost> from_, upto_;  // of parts that begin at a column, or that begin at 0 and have so many
+  std::vector<std::uint8_t> from_known_, upto_known_;
+  std::vector<tandem_volume_column> columns_;
+  std::vector<std::uint8_t> reads_;
+
+  double now_ = 0;
+  bool measuring_ = false;
+  double measuring_since_ = 0, area_since_ = 0, area_ = 0, write_seconds_ = 0, request_seconds_ = 0;
+  std::uint64_t in_servers_ = 0, warm_up_writes_ = 0, writes_ = 0, checked_batches_ = 0;
+  double batch_seconds_ = 0, batch_end_ = 0;
+  std::uint64_t batch_begin_writes_ = 0;
+  std::vector<double> batches_;
+  tandem_storage_result result_{};
+};
+
+}  // namespace tandem::storage

@@ -1,0 +1,28 @@
+// Random numbers that are the same on every machine.
+#pragma once
+
+#include <cstdint>
+
+namespace tandem::storage {
+
+// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+
+  std::uint64_t next() {
+    std::uint64_t z = state_ += 0x9e3779b97f4a7c15U;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
+    return z ^ (z >> 31);
+  }
+  // 0 up to 1, without 1.
+  double part() { return static_cast<double>(next() >> 11) * 0x1p-53; }
+  // Below `limit`, which is not 0. The bias is limit / 2^64.
+  std::uint64_t below(std::uint64_t limit) { return next() % limit; }
+
+ private:
+  std::uint64_t state_;
+};
+
+}  // namespace tandem::storage
