@@ -282,6 +282,7 @@ Codec::Call Codec::decode_call(nb::handle shards, nb::handle present) {
   call.operation = TANDEM_OPERATION_DECODE;
   call.present = read_flags(present, "present", k_ + m_);
   Shards all = call.memory.take(shards, "shards", k_ + m_, Access::write_missing, false, call.present.data());
+  if (all.shard_bytes == 0) refuse("shards: all ", k_ + m_, " are None");
   call.shard_bytes = all.shard_bytes;
   call.shards = std::move(all.pointers);
   call.wanted.resize(k_ + m_);

@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import copyreg
 import dataclasses
 import os
 from typing import Optional
@@ -112,6 +113,10 @@ class RS(_native.Codec):
     async def decode_async(self, shards, present):
         """As decode. See encode_async."""
         await _finish(self._submit_decode(shards, present))
+
+
+# Methods of the extension, so that pool.map(rs.encode, ...) works.
+copyreg.pickle(type(RS(1, 1).encode), lambda method: (getattr, (method.__self__, method.__func__.__name__)))
 
 
 def _restore(kind, k, m, matrix, coefficients, options):
