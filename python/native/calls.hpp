@@ -6,9 +6,18 @@
 
 namespace tandem_ec {
 
-// While one exists, this thread does not hold the GIL, and the interpreter's exit waits for it. A thread that came back
-// to an interpreter that is gone would be ended by force inside C++ frames, which aborts the process. So once the exit
-// has begun, calls keep the GIL.
+// The interpreter's exit waits for these. A daemon thread that asks for the GIL of an interpreter that is gone is ended
+// by force, which aborts the process if C++ frames are on its stack. So a thread whose call ends after the exit has
+// begun does not return to Python: it sleeps until the process is over.
+class Call {
+ public:
+  Call();
+  ~Call();
+  Call(const Call &) = delete;
+  Call &operator=(const Call &) = delete;
+};
+
+// While one exists, this thread does not hold the GIL. Once the exit has begun, calls keep it.
 class WithoutGil {
  public:
   explicit WithoutGil(bool wanted = true);
@@ -23,7 +32,10 @@ class WithoutGil {
 // The interpreter is about to exit: long calls should end.
 bool is_closing();
 
-// For atexit: waits until no call is without the GIL.
+// How many calls are under way without the GIL, or raise an exception.
+int call_count();
+
+// For atexit: waits until there are none.
 void begin_exit();
 
 // A child after fork has none of its parent's threads, and so none of their calls. Once, when the module is loaded.

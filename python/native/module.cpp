@@ -14,12 +14,15 @@ namespace nb = nanobind;
 namespace tandem_ec {
 
 void raise(tandem_status status, const std::string &message) {
-  const nb::object error =
-      nb::module_::import_("tandem_ec.errors")
-          .attr("of_status")(
-              status, tandem_status_name(status),
-              nb::steal(PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace")));
-  PyErr_SetObject(reinterpret_cast<PyObject *>(Py_TYPE(error.ptr())), error.ptr());
+  {
+    const Call exit_waits;
+    const nb::object error =
+        nb::module_::import_("tandem_ec.errors")
+            .attr("of_status")(
+                status, tandem_status_name(status),
+                nb::steal(PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace")));
+    PyErr_SetObject(reinterpret_cast<PyObject *>(Py_TYPE(error.ptr())), error.ptr());
+  }
   throw nb::python_error();
 }
 
@@ -39,5 +42,6 @@ NB_MODULE(_native, module) {
     Memory memory;
     return memory.take_one(shard, "shard", Access::read).shard_bytes;
   });
+  module.def("call_count", &call_count);
   module.def("version", [] { return std::string(tandem_version_string()); });
 }

@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 import numpy
@@ -30,7 +31,8 @@ import numpy
 import tandem_ec
 from tandem_ec import _native, errors, files
 
-GOLDEN = json.loads(pathlib.Path(sys.argv.pop(1)).read_text())["vectors"]
+# A process that multiprocessing spawns loads this file too.
+GOLDEN = json.loads(pathlib.Path(sys.argv.pop(1)).read_text())["vectors"] if __name__ == "__main__" else []
 TANDEM = os.environ.get("TANDEM_COMMAND")
 LIMIT = 60  # seconds that a wait may take before the test fails
 
@@ -390,28 +392,28 @@ class Threads(unittest.TestCase):
         self.assertEqual(wrong, [])
 
     def test_gil_is_released(self):
-        """While a long call runs, another thread reads what it has written so far: it must see the call before its end."""
+        """This thread runs while another one is in a call: of a call that keeps the GIL it would see nothing."""
         rs = tandem_ec.RS(10, 4, threads=1)
-        data, out = paint(10, 1 << 22), numpy.zeros((4, 1 << 22), numpy.uint8)
-        for _ in range(1000):  # a call that is over before the other thread's turn tells nothing
-            out[:] = 0
-            started, seen, done = threading.Event(), [], threading.Event()
+        self.assertEqual(_native.call_count(), 0)
+        for n, is_long in ((1 << 20, True), (64, False)):
+            data, out = paint(10, n), numpy.zeros((4, n), numpy.uint8)
+            stop, turns = threading.Event(), [0]
 
-            def look():
-                started.set()
-                while not done.is_set() and not seen:
-                    if out[0, :4096].any() and not done.is_set():
-                        seen.append(not out[3, -4096:].any())
+            def work():
+                while not stop.is_set():
+                    rs.encode(data, out)
+                    turns[0] += 1
 
-            thread = threading.Thread(target=look)
+            thread = threading.Thread(target=work)
             thread.start()
-            started.wait(LIMIT)
-            rs.encode(data, out)
-            done.set()
+            limit = time.monotonic() + LIMIT
+            seen = False
+            while not seen and time.monotonic() < limit and (is_long or turns[0] < 10_000):
+                seen = _native.call_count() > 0
+                time.sleep(0)
+            stop.set()
             thread.join()
-            if seen and seen[0]:
-                return
-        self.fail("no other thread ran during 1000 calls of 40 MiB each")
+            self.assertEqual(seen, is_long)
 
     def test_pickle(self):
         rs = tandem_ec.RS(5, 3, "backblaze", threads=1, kernel="scalar")
@@ -585,12 +587,17 @@ class Async(unittest.TestCase):
         asyncio.run(main())
 
     def test_job_that_is_cancelled(self):
-        """The job itself stops: 40 MiB with the slow kernel are not finished."""
+        """The job itself stops. One that is over before its cancel stays as it was: that is tried again."""
         rs = tandem_ec.RS(10, 4, threads=1, kernel="scalar")
-        out, job = rs._submit_encode(paint(10, 1 << 24))
-        job.cancel()
-        with self.assertRaises(errors.Cancelled):
-            job.wait()
+        data = paint(10, 1 << 23)
+        for _ in range(100):
+            out, job = rs._submit_encode(data)
+            job.cancel()
+            try:
+                job.wait()
+            except errors.Cancelled:
+                return
+        self.fail("none of 100 jobs was cancelled")
 
     def test_held_while_it_runs(self):
         rs = tandem_ec.RS(2, 1, threads=1, kernel="scalar")
