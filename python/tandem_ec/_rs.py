@@ -116,7 +116,8 @@ class RS(_native.Codec):
 
 
 # Methods of the extension, so that pool.map(rs.encode, ...) works.
-copyreg.pickle(type(RS(1, 1).encode), lambda method: (getattr, (method.__self__, method.__func__.__name__)))
+copyreg.pickle(type(_native.Codec.__new__(_native.Codec).encode),
+               lambda method: (getattr, (method.__self__, method.__func__.__name__)))
 
 
 def _restore(kind, k, m, matrix, coefficients, options):

@@ -9,7 +9,7 @@ import ctypes
 import dataclasses
 import gc
 import hashlib
-import io
+import importlib.metadata
 import itertools
 import json
 import mmap
@@ -760,6 +760,16 @@ class Rest(unittest.TestCase):
         self.assertEqual(result, tandem_ec.simulate(["cpu:4x0.5", "gpu:1x2:latency=1ms"], 1 << 30, policy="auto", seed=7))
         with self.assertRaisesRegex(errors.InvalidArgument, "nonsense"):
             tandem_ec.simulate(["nonsense"], 1 << 30)
+
+    def test_version(self):
+        self.assertEqual(importlib.metadata.version("tandem-ec"), tandem_ec.__version__)
+
+    def test_import_needs_no_context(self):
+        """Variables that no context can be made with are told by RS, not by the import."""
+        done = subprocess.run([sys.executable, "-c", "import tandem_ec\ntry: tandem_ec.RS(2, 1)\n"
+                               "except tandem_ec.errors.Unavailable as error: print(error)"], capture_output=True, text=True,
+                              env={**os.environ, "TANDEM_KERNEL": "mmx"}, timeout=120)
+        self.assertIn("mmx", done.stdout, done.stderr)
 
     def test_stubs(self):
         """Every public name of the extension is in its stub, and the other way round."""
