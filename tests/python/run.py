@@ -95,9 +95,12 @@ def wheel(folder, tandem):
     made = folder / "made"
     call(tools.python, "-m", "build", "--sdist", "--outdir", made, PACKAGE)
     sdist, = made.glob("*.tar.gz")
-    # From the sdist alone: nothing of this tree is in reach.
-    call(tools.python, "-m", "pip", "--disable-pip-version-check", "wheel", "--no-deps", "--wheel-dir", made, sdist,
-         cwd=folder)
+    # From the sdist alone: nothing of this tree is in reach. Paths that ccache knows again in another folder.
+    call("tar", "-xf", sdist, "-C", folder)
+    source, = folder.glob("tandem_ec-*")
+    call(tools.python, "-m", "pip", "--disable-pip-version-check", "wheel", "--no-deps", "--wheel-dir", made, "-C",
+         f"build-dir={folder / 'build'}", source, cwd=folder,
+         env={**os.environ, "CCACHE_BASEDIR": str(folder), "CCACHE_NOHASHDIR": "1"})
     plain, = made.glob("*.whl")
     excluded = [word for name in NEVER_BUNDLED for word in ("--exclude", name)]
     variables = {**os.environ, "PATH": f"{tools.folder / 'bin'}:{os.environ['PATH']}"}
