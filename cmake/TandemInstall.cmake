@@ -3,9 +3,6 @@
 
 include(CMakePackageConfigHelpers)
 
-target_link_options(tandem PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/tandem.map)
-set_target_properties(tandem PROPERTIES LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/tandem.map)
-
 install(TARGETS tandem tandem_volume EXPORT tandem-targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

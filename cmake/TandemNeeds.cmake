@@ -16,7 +16,9 @@ macro(tandem_need found what package)
 endmacro()
 
 tandem_need(fmt_FOUND "libfmt" libfmt-dev)
-tandem_need(CLI11_FOUND "CLI11" libcli11-dev)
+if(NOT TANDEM_LIBRARY_ONLY)
+  tandem_need(CLI11_FOUND "CLI11" libcli11-dev)
+endif()
 tandem_need(nlohmann_json_FOUND "nlohmann-json" nlohmann-json3-dev)
 tandem_need(TANDEM_XXHASH_INCLUDE_DIR "xxHash (its header)" libxxhash-dev)
 

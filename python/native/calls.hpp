@@ -1,0 +1,45 @@
+// Calls into libtandem that let other Python threads run meanwhile.
+#ifndef TANDEM_PYTHON_CALLS_HPP
+#define TANDEM_PYTHON_CALLS_HPP
+
+#include <Python.h>
+
+namespace tandem_ec {
+
+// The interpreter's exit waits for these. A daemon thread that asks for the GIL of an interpreter that is gone is ended
+// by force, which aborts the process if C++ frames are on its stack. So a thread whose call ends after the exit has
+// begun does not return to Python: it sleeps until the process is over.
+class Call {
+ public:
+  Call();
+  ~Call();
+  Call(const Call &) = delete;
+  Call &operator=(const Call &) = delete;
+};
+
+// While one exists, this thread does not hold the GIL. Once the exit has begun, calls keep it.
+class WithoutGil {
+ public:
+  explicit WithoutGil(bool wanted = true);
+  ~WithoutGil();
+  WithoutGil(const WithoutGil &) = delete;
+  WithoutGil &operator=(const WithoutGil &) = delete;
+
+ private:
+  PyThreadState *state_ = nullptr;
+};
+
+// The interpreter is about to exit: long calls should end.
+bool is_closing();
+
+// How many calls are under way without the GIL, or raise an exception.
+int call_count();
+
+// For atexit: waits until there are none.
+void begin_exit();
+
+// A child after fork has none of its parent's threads, and so none of their calls. Once, when the module is loaded.
+void watch_forks();
+
+}  // namespace tandem_ec
+#endif

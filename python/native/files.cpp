@@ -1,0 +1,405 @@
+#include "files.hpp"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "calls.hpp"
+#include "codec.hpp"
+#include "memory.hpp"
+#include "raise.hpp"
+#include "tandem/files.h"
+
+namespace nb = nanobind;
+
+namespace tandem_ec {
+namespace {
+
+// File names are bytes here: tandem_ec.files turns them into str and back (os.fsencode).
+using Path = nb::bytes;
+
+std::string path_text(const Path &path, const char *name) {
+  std::string result(path.c_str(), path.size());
+  if (result.find('\0') != std::string::npos)
+    refuse(name, " has a zero byte at ", result.find('\0'), " of ", result.size());
+  return result;
+}
+
+struct PathList {
+  PathList(const std::vector<Path> &paths, const char *name) {
+    for (const Path &path : paths) texts.push_back(path_text(path, name));
+    for (const std::string &one : texts) pointers.push_back(one.c_str());
+  }
+  std::vector<std::string> texts;
+  std::vector<const char *> pointers;
+};
+
+Path path_bytes(const char *path) { return nb::bytes(path == nullptr ? "" : path); }
+
+Path raw_bytes(const std::uint8_t (&id)[16]) { return nb::bytes(id, sizeof id); }
+
+// What C calls back with, on the calling thread and without the GIL. An exception in a callback ends the call, which
+// then raises it; so does Ctrl-C, which is looked for even if nobody wants to hear of progress.
+struct Callbacks {
+  nb::handle progress, note, report;
+  nb::object error;
+
+  template <class Function>
+  bool guarded(const Function &function) {
+    if (is_closing()) return false;  // also before a thread asks for the GIL that it may never get
+    PyGILState_STATE state = PyGILState_Ensure();
+    bool go_on = !error.is_valid();
+    if (go_on) {
+      try {
+        if (PyErr_CheckSignals() != 0) throw nb::python_error();
+        go_on = function();
+      } catch (nb::python_error &raised) {
+        error = nb::borrow(raised.value());
+        go_on = false;
+      }
+    }
+    PyGILState_Release(state);
+    return go_on;
+  }
+
+  static std::int32_t on_progress(void *user, std::uint64_t done_bytes, std::uint64_t total_bytes) {
+    auto &self = *static_cast<Callbacks *>(user);
+    const bool go_on = self.guarded([&] {
+      if (self.progress.is_none()) return true;
+      nb::object total = nb::none();
+      if (total_bytes != TANDEM_FILES_UNKNOWN_BYTES) total = nb::int_(total_bytes);
+      self.progress(done_bytes, total);
+      return true;
+    });
+    return go_on ? 0 : 1;
+  }
+
+  static void on_note(void *user, const char *note) {
+    auto &self = *static_cast<Callbacks *>(user);
+    self.guarded([&] {
+      self.note(nb::steal(PyUnicode_DecodeFSDefault(note)));
+      return true;
+    });
+  }
+
+  static void on_report(void *user, const tandem_files_finding *finding) {
+    auto &self = *static_cast<Callbacks *>(user);
+    self.guarded([&] {
+      nb::list ranges;
+      for (std::size_t i = 0; i < finding->bad_range_count; ++i)
+        ranges.append(nb::make_tuple(finding->bad_ranges[i].first, finding->bad_ranges[i].count));
+      self.report(path_bytes(finding->path), finding->index, finding->condition, finding->file_bytes,
+                  finding->bad_block_count, finding->lost_block_count, nb::tuple(ranges), finding->action,
+                  finding->left_bad_count);
+      return true;
+    });
+  }
+};
+
+// A call of the library; raises what a callback raised, or what the library says.
+template <class Function>
+void run(Callbacks &callbacks, const Function &call) {
+  tandem_status status;
+  std::string message;
+  {
+    WithoutGil other_threads_run;
+    status = call();
+    if (status != TANDEM_OK) message = tandem_last_error_message();
+  }
+  if (callbacks.error.is_valid()) {
+    PyErr_SetObject(reinterpret_cast<PyObject *>(Py_TYPE(callbacks.error.ptr())), callbacks.error.ptr());
+    throw nb::python_error();
+  }
+  if (status != TANDEM_OK) raise(status, message);
+}
+
+std::string matrix_name(std::int32_t matrix) {
+  const char *name = tandem_matrix_name(matrix);
+  return name == nullptr ? text(matrix) : name;
+}
+
+nb::dict dict_of(const tandem_files_result &result) {
+  nb::dict all;
+  all["set_id"] = raw_bytes(result.set_id);
+  all["digest"] = raw_bytes(result.digest);
+  all["k"] = result.k;
+  all["m"] = result.m;
+  all["matrix"] = matrix_name(result.matrix);
+  all["block_bytes"] = result.block_bytes;
+  all["content_bytes"] = result.content_bytes;
+  all["stripe_count"] = result.stripe_count;
+  all["read_bytes"] = result.read_bytes;
+  all["written_bytes"] = result.written_bytes;
+  all["bad_block_count"] = result.bad_block_count;
+  all["rebuilt_block_count"] = result.rebuilt_block_count;
+  all["shards_read"] = result.shards_read;
+  all["seconds"] = result.seconds;
+  return all;
+}
+
+std::uint32_t number(std::int64_t value, const char *name, std::int64_t most) {
+  if (value < 0 || value > most) refuse(name, " is ", value, "; it must be 0 to ", most);
+  return static_cast<std::uint32_t>(value);
+}
+
+constexpr std::int64_t kMostNumber = std::numeric_limits<std::uint32_t>::max();
+
+class Search {
+ public:
+  explicit Search(const std::vector<Path> &paths) {
+    const PathList list(paths, "paths");
+    tandem_files_search *made = nullptr;
+    Callbacks none;
+    run(none, [&] { return tandem_files_search_create(list.pointers.data(), list.pointers.size(), &made); });
+    search_.reset(made, tandem_files_search_destroy);
+  }
+
+  tandem_files_search *get() const { return search_.get(); }
+
+  nb::list sets() const {
+    nb::list all;
+    for (std::size_t s = 0; s < tandem_files_search_set_count(get()); ++s) {
+      tandem_files_set set{};
+      set.struct_bytes = sizeof set;
+      check(tandem_files_search_set(get(), s, &set));
+      nb::list files;
+      for (std::size_t f = 0; f < set.file_count; ++f) {
+        tandem_files_shard shard{};
+        shard.struct_bytes = sizeof shard;
+        check(tandem_files_search_shard(get(), s, f, &shard));
+        files.append(nb::make_tuple(path_bytes(shard.path), shard.index, shard.condition, shard.file_bytes));
+      }
+      nb::dict one;
+      one["set_id"] = raw_bytes(set.set_id);
+      one["digest"] = raw_bytes(set.digest);
+      one["k"] = set.k;
+      one["m"] = set.m;
+      one["matrix"] = matrix_name(set.matrix);
+      one["block_bytes"] = set.block_bytes;
+      one["content_bytes"] = set.content_bytes;
+      one["stripe_count"] = set.stripe_count;
+      one["shard_file_bytes"] = set.shard_file_bytes;
+      one["mode"] = set.mode == UINT32_MAX ? nb::object(nb::none()) : nb::object(nb::int_(set.mode));
+      one["shard_count"] = set.shard_count;
+      one["any_k_suffice"] = set.any_k_suffice != 0;
+      one["shards_suffice"] = set.shards_suffice != 0;
+      one["files"] = files;
+      all.append(one);
+    }
+    return all;
+  }
+
+  nb::list ignored() const {
+    nb::list all;
+    for (std::size_t i = 0; i < tandem_files_search_ignored_count(get()); ++i) {
+      const char *sentence = nullptr;
+      check(tandem_files_search_ignored(get(), i, &sentence));
+      all.append(path_bytes(sentence));
+    }
+    return all;
+  }
+
+  std::size_t choose(const std::optional<std::string> &set_id) const {
+    std::size_t index = 0;
+    check(tandem_files_search_choose(get(), set_id ? set_id->c_str() : nullptr, &index));
+    return index;
+  }
+
+ private:
+  std::shared_ptr<tandem_files_search> search_;
+};
+
+nb::dict encode(const std::optional<std::string> &backend, std::int64_t threads, const std::optional<Path> &source,
+                std::int64_t descriptor, const std::vector<Path> &folders, std::int64_t k, std::int64_t m,
+                const std::string &matrix, bool allow_non_mds, std::int64_t block_bytes,
+                const std::optional<Path> &name, bool force, bool sync, bool dry_run, std::int64_t lock_wait_seconds,
+                nb::handle progress, nb::handle note) {
+  const Context context = shared_context(context_choice(backend, threads, std::nullopt));
+  const PathList places(folders, "folders");
+  const std::string source_text = source ? path_text(*source, "source") : "";
+  const std::string name_text = name ? path_text(*name, "name") : "";
+  Callbacks callbacks{progress, note, {}, {}};
+  tandem_files_encode_options options{};
+  options.struct_bytes = sizeof options;
+  options.source_path = source ? source_text.c_str() : nullptr;
+  options.source_descriptor = static_cast<std::int32_t>(number(descriptor, "descriptor", INT32_MAX));
+  options.k = number(k, "k", 65536);
+  options.m = number(m, "m", 65536);
+  options.matrix = matrix_of(matrix);
+  options.allow_non_mds = allow_non_mds;
+  options.block_bytes = number(block_bytes, "block_bytes", kMostNumber);
+  options.folders = places.pointers.data();
+  options.folder_count = places.pointers.size();
+  options.name = name ? name_text.c_str() : nullptr;
+  options.force = force;
+  options.no_sync = !sync;
+  options.dry_run = dry_run;
+  options.progress = Callbacks::on_progress;
+  options.progress_user = &callbacks;
+  options.lock_wait_seconds = number(lock_wait_seconds, "lock_wait_seconds", kMostNumber);
+  options.note = note.is_none() ? nullptr : Callbacks::on_note;
+  options.note_user = &callbacks;
+  tandem_files_result result{};
+  result.struct_bytes = sizeof result;
+  run(callbacks, [&] { return tandem_files_encode(context.get(), &options, &result); });
+  return dict_of(result);
+}
+
+nb::dict decode(const std::optional<std::string> &backend, std::int64_t threads, const Search &search,
+                const std::optional<std::string> &set_id, const std::optional<Path> &output, std::int64_t descriptor,
+                bool force, bool sync, bool dry_run, std::int64_t lock_wait_seconds, nb::handle progress) {
+  const Context context = shared_context(context_choice(backend, threads, std::nullopt));
+  const std::string output_text = output ? path_text(*output, "output") : "";
+  Callbacks callbacks{progress, {}, {}, {}};
+  tandem_files_decode_options options{};
+  options.struct_bytes = sizeof options;
+  options.set_id_prefix = set_id ? set_id->c_str() : nullptr;
+  options.output_path = output ? output_text.c_str() : nullptr;
+  options.output_descriptor = static_cast<std::int32_t>(number(descriptor, "descriptor", INT32_MAX));
+  options.force = force;
+  options.no_sync = !sync;
+  options.dry_run = dry_run;
+  options.progress = Callbacks::on_progress;
+  options.progress_user = &callbacks;
+  options.lock_wait_seconds = number(lock_wait_seconds, "lock_wait_seconds", kMostNumber);
+  tandem_files_result result{};
+  result.struct_bytes = sizeof result;
+  run(callbacks, [&] { return tandem_files_decode(context.get(), search.get(), &options, &result); });
+  return dict_of(result);
+}
+
+nb::dict verify(const std::optional<std::string> &backend, std::int64_t threads, const Search &search,
+                const std::optional<std::string> &set_id, nb::handle report, nb::handle progress) {
+  const Context context = shared_context(context_choice(backend, threads, std::nullopt));
+  Callbacks callbacks{progress, {}, report, {}};
+  tandem_files_verify_options options{};
+  options.struct_bytes = sizeof options;
+  options.set_id_prefix = set_id ? set_id->c_str() : nullptr;
+  options.report = Callbacks::on_report;
+  options.report_user = &callbacks;
+  options.progress = Callbacks::on_progress;
+  options.progress_user = &callbacks;
+  tandem_files_verify_result result{};
+  result.struct_bytes = sizeof result;
+  run(callbacks, [&] { return tandem_files_verify(context.get(), search.get(), &options, &result); });
+  nb::dict all;
+  all["state"] = result.state;
+  all["missing_shard_count"] = result.missing_shard_count;
+  all["damaged_file_count"] = result.damaged_file_count;
+  all["worst_bad_count"] = result.worst_bad_count;
+  all["bad_block_count"] = result.bad_block_count;
+  all["lost_stripe_count"] = result.lost_stripe_count;
+  all["read_bytes"] = result.read_bytes;
+  all["seconds"] = result.seconds;
+  return all;
+}
+
+nb::dict repair(const std::optional<std::string> &backend, std::int64_t threads, const Search &search,
+                const std::optional<std::string> &set_id, const std::vector<Path> &folders, bool force, bool sync,
+                bool dry_run, std::int64_t lock_wait_seconds, nb::handle report, nb::handle progress, nb::handle note) {
+  const Context context = shared_context(context_choice(backend, threads, std::nullopt));
+  const PathList places(folders, "folders");
+  Callbacks callbacks{progress, note, report, {}};
+  tandem_files_repair_options options{};
+  options.struct_bytes = sizeof options;
+  options.set_id_prefix = set_id ? set_id->c_str() : nullptr;
+  options.folders = folders.empty() ? nullptr : places.pointers.data();
+  options.folder_count = places.pointers.size();
+  options.force = force;
+  options.no_sync = !sync;
+  options.dry_run = dry_run;
+  options.report = Callbacks::on_report;
+  options.report_user = &callbacks;
+  options.progress = Callbacks::on_progress;
+  options.progress_user = &callbacks;
+  options.lock_wait_seconds = number(lock_wait_seconds, "lock_wait_seconds", kMostNumber);
+  options.note = note.is_none() ? nullptr : Callbacks::on_note;
+  options.note_user = &callbacks;
+  tandem_files_repair_result result{};
+  result.struct_bytes = sizeof result;
+  run(callbacks, [&] { return tandem_files_repair(context.get(), search.get(), &options, &result); });
+  nb::dict all;
+  all["state"] = result.state;
+  all["mended_file_count"] = result.mended_file_count;
+  all["rebuilt_file_count"] = result.rebuilt_file_count;
+  all["mended_block_count"] = result.mended_block_count;
+  all["left_block_count"] = result.left_block_count;
+  all["lost_stripe_count"] = result.lost_stripe_count;
+  all["left_shard_count"] = result.left_shard_count;
+  all["read_bytes"] = result.read_bytes;
+  all["written_bytes"] = result.written_bytes;
+  all["seconds"] = result.seconds;
+  return all;
+}
+
+// Any range of a set's content. Calls of several threads share it; `close` waits for none of them, so the last call
+// frees it.
+class Reader {
+ public:
+  Reader(const std::optional<std::string> &backend, std::int64_t threads, const Search &search,
+         const std::optional<std::string> &set_id)
+      : context_(shared_context(context_choice(backend, threads, std::nullopt))) {
+    tandem_files_reader_options options{};
+    options.struct_bytes = sizeof options;
+    options.set_id_prefix = set_id ? set_id->c_str() : nullptr;
+    tandem_files_reader *made = nullptr;
+    check(tandem_files_reader_create(context_.get(), search.get(), &options, &made));
+    reader_.reset(made, tandem_files_reader_destroy);
+  }
+
+  // Fills the buffer with the content from `offset` on.
+  void read_into(std::uint64_t offset, nb::handle buffer) {
+    const std::shared_ptr<tandem_files_reader> reader = reader_;
+    if (!reader) refuse("the reader is closed");
+    Memory memory;
+    const Shards place = memory.take_one(buffer, "buffer", Access::write);
+    if (memory.place().memory != TANDEM_MEMORY_HOST) refuse("buffer lies in the memory of a device");
+    if (place.shard_bytes == 0) return;
+    Callbacks none;
+    run(none, [&] { return tandem_files_reader_read(reader.get(), offset, place.pointers[0], place.shard_bytes); });
+  }
+
+  void close() { reader_.reset(); }
+
+ private:
+  Context context_;
+  std::shared_ptr<tandem_files_reader> reader_;
+};
+
+}  // namespace
+
+void bind_files(nb::module_ &module) {
+  nb::class_<Search>(module, "Search")
+      .def(nb::init<const std::vector<Path> &>(), nb::arg("paths"))
+      .def("sets", &Search::sets)
+      .def("ignored", &Search::ignored)
+      .def("choose", &Search::choose, nb::arg("set_id").none());
+  nb::class_<Reader>(module, "Reader")
+      .def(nb::init<const std::optional<std::string> &, std::int64_t, const Search &,
+                    const std::optional<std::string> &>(),
+           nb::arg("backend").none(), nb::arg("threads"), nb::arg("search"), nb::arg("set_id").none())
+      .def("read_into", &Reader::read_into, nb::arg("offset"), nb::arg("buffer"))
+      .def("close", &Reader::close);
+  module.def("files_encode", &encode, nb::arg("backend").none(), nb::arg("threads"), nb::arg("source").none(),
+             nb::arg("descriptor"), nb::arg("folders"), nb::arg("k"), nb::arg("m"), nb::arg("matrix"),
+             nb::arg("allow_non_mds"), nb::arg("block_bytes"), nb::arg("name").none(), nb::arg("force"),
+             nb::arg("sync"), nb::arg("dry_run"), nb::arg("lock_wait_seconds"), nb::arg("progress").none(),
+             nb::arg("note").none());
+  module.def("files_decode", &decode, nb::arg("backend").none(), nb::arg("threads"), nb::arg("search"),
+             nb::arg("set_id").none(), nb::arg("output").none(), nb::arg("descriptor"), nb::arg("force"),
+             nb::arg("sync"), nb::arg("dry_run"), nb::arg("lock_wait_seconds"), nb::arg("progress").none());
+  module.def("files_verify", &verify, nb::arg("backend").none(), nb::arg("threads"), nb::arg("search"),
+             nb::arg("set_id").none(), nb::arg("report"), nb::arg("progress").none());
+  module.def("files_repair", &repair, nb::arg("backend").none(), nb::arg("threads"), nb::arg("search"),
+             nb::arg("set_id").none(), nb::arg("folders"), nb::arg("force"), nb::arg("sync"), nb::arg("dry_run"),
+             nb::arg("lock_wait_seconds"), nb::arg("report"), nb::arg("progress").none(), nb::arg("note").none());
+}
+
+}  // namespace tandem_ec

@@ -1,0 +1,47 @@
+// The extension module tandem_ec._native.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include "calls.hpp"
+#include "codec.hpp"
+#include "files.hpp"
+#include "memory.hpp"
+#include "raise.hpp"
+#include "simulate.hpp"
+
+namespace nb = nanobind;
+
+namespace tandem_ec {
+
+void raise(tandem_status status, const std::string &message) {
+  {
+    const Call exit_waits;
+    const nb::object error =
+        nb::module_::import_("tandem_ec.errors")
+            .attr("of_status")(
+                status, tandem_status_name(status),
+                nb::steal(PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace")));
+    PyErr_SetObject(reinterpret_cast<PyObject *>(Py_TYPE(error.ptr())), error.ptr());
+  }
+  throw nb::python_error();
+}
+
+}  // namespace tandem_ec
+
+NB_MODULE(_native, module) {
+  using namespace tandem_ec;
+  nb::set_leak_warnings(false);  // objects of daemon threads are never freed: no news for users
+  watch_forks();
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function(&begin_exit));
+  bind_codec(module);
+  bind_files(module);
+  bind_simulate(module);
+  module.def("empty", &empty, nb::arg("count"), nb::arg("n"),
+             "A NumPy array of count shards of n bytes, placed as the library is fastest with. Its bytes are not set.");
+  module.def("byte_count", [](nb::handle shard) {
+    Memory memory;
+    return memory.take_one(shard, "shard", Access::read).shard_bytes;
+  });
+  module.def("call_count", &call_count);
+  module.def("version", [] { return std::string(tandem_version_string()); });
+}

@@ -1,0 +1,171 @@
+"""RS: a Reed-Solomon code."""
+
+import asyncio
+import concurrent.futures
+import copyreg
+import dataclasses
+import os
+from typing import Optional
+
+from . import _native
+from .errors import InvalidArgument
+
+
+@dataclasses.dataclass(frozen=True)
+class VerifyResult:
+    """What RS.verify found. It is true where parity matches data."""
+
+    consistent: bool
+    bad_parity_count: int  # parity shards with a mismatch
+    mismatch_byte_count: int  # of all parity shards
+    first_mismatch_bytes: int  # offset in the shard; 0 if there is none
+    first_bad_shard: Optional[int]  # k .. k+m-1
+    suspect_shard: Optional[int]  # the one shard whose damage alone explains every mismatch
+
+    def __bool__(self):
+        return self.consistent
+
+
+class RS(_native.Codec):
+    """k data shards and m parity shards: any m of the k+m may be lost.
+
+    matrix         name of the generator matrix, docs/MATRICES.md: "isal-cauchy", "backblaze", "par2", ...
+    field          "gf8" or "gf16"; None: that of the matrix
+    threads        of the CPU; 0: all cores
+    backend        "cpu", "cuda:0", "opencl", "hybrid", ...; None: the library's choice
+    kernel         name of a CPU kernel; None: the best
+    coefficients   a matrix of your own, m x k elements by rows (bytes; gf16: 16-bit words); field "gf8" unless named
+    allow_non_mds  accept a matrix that cannot recover from every loss of m shards
+
+    It does not change and may be used by several threads at once, pickled, and used by a child after fork.
+    """
+
+    def __init__(self, k, m, matrix="isal-cauchy", *, field=None, threads=0, backend=None, kernel=None,
+                 coefficients=None, allow_non_mds=False):
+        super().__init__(k, m, matrix, field, threads, backend, kernel, coefficients, allow_non_mds)
+        self.matrix = matrix if coefficients is None else "custom"
+        self._options = {"field": field, "threads": threads, "backend": backend, "kernel": kernel,
+                         "allow_non_mds": allow_non_mds}
+
+    def __reduce__(self):
+        coefficients = self._coefficients() if self.matrix == "custom" else None
+        return _restore, (type(self), self.k, self.m, self.matrix, coefficients, self._options)
+
+    def __repr__(self):
+        return f"RS(k={self.k}, m={self.m}, matrix={self.matrix!r})"
+
+    @property
+    def coefficients(self):
+        """The parity rows of the generator matrix: m rows of k elements."""
+        import numpy
+
+        kind = numpy.uint8 if self.field == "gf8" else numpy.dtype("<u2")
+        return numpy.frombuffer(self._coefficients(), kind).reshape(self.m, self.k)
+
+    def reconstruct(self, shards, want=None, out=None):
+        """Computes lost shards from those that are left.
+
+        shards  {index: buffer}, k of them or more
+        want    indices of the shards to compute; None: every data shard that is not there
+        out     {index: buffer} to write to; None: new NumPy arrays
+        Returns {index: buffer}.
+        """
+        total = self.k + self.m
+        for index in shards:
+            if not 0 <= index < total:
+                raise _invalid(f"shards has the index {index}; there are {total} shards, 0 to {total - 1}")
+        if want is None:
+            want = [index for index in range(self.k) if index not in shards] if out is None else list(out)
+        want = list(want)
+        for index in want:
+            if not 0 <= index < total:
+                raise _invalid(f"want has the index {index}; there are {total} shards, 0 to {total - 1}")
+            if index in shards:
+                raise _invalid(f"want has the index {index}, which shards has too")
+        if len(set(want)) != len(want):
+            raise _invalid(f"want has {len(want)} indices, {len(set(want))} of them different")
+        if not want:
+            return {}
+        if not shards:
+            raise _native_error_not_recoverable(self.k)
+        if out is None:
+            rows = _native.empty(len(want), _native.byte_count(next(iter(shards.values()))))
+            out = {index: rows[i] for i, index in enumerate(want)}
+        elif set(out) != set(want):
+            raise _invalid(f"out has the indices {sorted(out)}, want {sorted(want)}")
+        buffers = [shards.get(index, out.get(index)) for index in range(total)]
+        self.decode(buffers, [index in shards for index in range(total)])
+        return {index: out[index] for index in want}
+
+    def verify(self, shards):
+        """Checks that parity matches data and says where it does not. A mismatch is a result, not an exception."""
+        return VerifyResult(*self._verify(shards))
+
+    async def encode_async(self, data, out=None):
+        """As encode. Cancelling the task stops the work within one chunk; out is undefined then.
+
+        The objects are held until the call is over: a bytearray cannot be resized meanwhile.
+        """
+        out, job = self._submit_encode(data, out)
+        await _finish(job)
+        return out
+
+    async def decode_async(self, shards, present):
+        """As decode. See encode_async."""
+        await _finish(self._submit_decode(shards, present))
+
+
+# Methods of the extension, so that pool.map(rs.encode, ...) works.
+copyreg.pickle(type(_native.Codec.__new__(_native.Codec).encode),
+               lambda method: (getattr, (method.__self__, method.__func__.__name__)))
+
+
+def _restore(kind, k, m, matrix, coefficients, options):
+    if coefficients is None:
+        return kind(k, m, matrix, **options)
+    return kind(k, m, coefficients=coefficients, **options)
+
+
+def _invalid(message):
+    return InvalidArgument(1, "TANDEM_ERROR_INVALID_ARGUMENT", message)
+
+
+def _native_error_not_recoverable(k):
+    from .errors import NotRecoverable
+
+    return NotRecoverable(8, "TANDEM_ERROR_NOT_RECOVERABLE", f"no shard is present; {k} are needed")
+
+
+# Threads that wait for jobs. They do not compute. The loop's own executor may be full of tasks that wait for ours.
+_waiters = None
+
+
+def _waiting_threads():
+    global _waiters
+    if _waiters is None:
+        _waiters = concurrent.futures.ThreadPoolExecutor(32, thread_name_prefix="tandem-wait")
+    return _waiters
+
+
+def _forget_waiters():
+    global _waiters
+    _waiters = None
+
+
+os.register_at_fork(after_in_child=_forget_waiters)
+
+
+async def _finish(job):
+    """Waits for a job. A task that is cancelled cancels the job, and goes on when nothing writes any more."""
+    waiting = asyncio.get_running_loop().run_in_executor(_waiting_threads(), job.wait)
+    cancelled = False
+    while not waiting.done():
+        try:
+            await asyncio.wait({waiting})
+        except asyncio.CancelledError:
+            cancelled = True
+            job.cancel()
+    if cancelled:
+        waiting.exception()  # looked at: no warning
+        raise asyncio.CancelledError
+    waiting.result()

@@ -1,0 +1,95 @@
+"""What a call raises. Each exception has the status of the C API, and a sentence with the numbers."""
+
+
+class Error(Exception):
+    """A call that failed.
+
+    status   number of the C API's status (TANDEM_ERROR_OVERLAP is 6)
+    name     its name
+    message  the sentence, with the numbers
+    """
+
+    def __init__(self, status, name, message):
+        self.args = (status, name, message)  # so that it can be pickled; OSError would take them for its own
+        self.status = status
+        self.name = name
+        self.message = message
+
+    def __str__(self):
+        return self.message
+
+    def __reduce__(self):
+        return type(self), self.args
+
+
+class InvalidArgument(Error, ValueError):
+    """An argument that is out of range, of another shape or length, or read-only."""
+
+
+class Unsupported(Error, ValueError):
+    """Well-formed, but this version cannot do it."""
+
+
+class Unavailable(Error, LookupError):
+    """A backend, kernel or matrix that this machine or version lacks."""
+
+
+class OutOfMemory(Error, MemoryError):
+    """Not enough memory."""
+
+
+class TooLarge(Error, OverflowError):
+    """A product of sizes does not fit."""
+
+
+class Overlap(Error, ValueError):
+    """A shard that is written overlaps another one."""
+
+
+class NotMDS(Error, ValueError):
+    """This code could lose data that m parities should save; allow_non_mds takes it all the same."""
+
+
+class NotRecoverable(Error):
+    """Too few shards are left."""
+
+
+class Cancelled(Error):
+    """The call was cancelled."""
+
+
+class DeviceFailed(Error, RuntimeError):
+    """A device failed and its work could not be redone."""
+
+
+class FileError(Error, OSError):
+    """The operating system refused; the message has the path and the reason."""
+
+
+class Damaged(Error):
+    """Bytes on disk are not what was written."""
+
+
+class InternalError(Error, RuntimeError):
+    """A defect of Tandem: please report the message."""
+
+
+_CLASSES = {
+    1: InvalidArgument,
+    2: Unsupported,
+    3: Unavailable,
+    4: OutOfMemory,
+    5: TooLarge,
+    6: Overlap,
+    7: NotMDS,
+    8: NotRecoverable,
+    9: Cancelled,
+    10: DeviceFailed,
+    11: FileError,
+    12: Damaged,
+    13: InternalError,
+}
+
+
+def of_status(status, name, message):
+    return _CLASSES.get(status, Error)(status, name, message)

@@ -1,0 +1,301 @@
+"""Shard sets on disk: one file in, k+m shard files out, any k of them back. The command `tandem` reads and writes them too."""
+
+import dataclasses
+import io
+import os
+from typing import Optional, Tuple
+
+from . import _native
+from .errors import InvalidArgument
+
+CONDITIONS = {1: "start damaged", 2: "end damaged", 4: "wrong length", 8: "missing"}
+_STATES = ("intact", "recoverable", "lost")
+_ACTIONS = ("nothing", "mend", "rebuild", "give up")
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What encode or decode did."""
+
+    set_id: str
+    digest: str
+    k: int
+    m: int
+    matrix: str
+    block_bytes: int
+    content_bytes: int
+    stripe_count: int
+    read_bytes: int
+    written_bytes: int
+    bad_block_count: int  # decode: blocks that were found damaged
+    rebuilt_block_count: int  # decode: blocks that were computed from others
+    shards_read: int
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    path: str
+    index: int
+    condition: Tuple[str, ...]  # empty: both ends of the file are intact
+    file_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Set:
+    """A set of shard files, as info finds it."""
+
+    set_id: str
+    digest: str
+    k: int
+    m: int
+    matrix: str
+    block_bytes: int
+    content_bytes: int
+    stripe_count: int
+    shard_file_bytes: int
+    mode: Optional[int]
+    shard_count: int  # different shards that were found
+    any_k_suffice: bool
+    shards_suffice: bool
+    files: Tuple[Shard, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One shard of a set, as verify or repair found it."""
+
+    path: str
+    index: int
+    condition: Tuple[str, ...]
+    file_bytes: int
+    bad_block_count: int
+    lost_block_count: int
+    bad_ranges: Tuple[Tuple[int, int], ...]  # (first block, count)
+    action: str  # repair: "nothing", "mend", "rebuild", "give up"
+    left_bad_count: int
+
+
+@dataclasses.dataclass(frozen=True)
+class VerifyResult:
+    """What verify found. It is true where the set is intact."""
+
+    state: str  # "intact", "recoverable", "lost"
+    missing_shard_count: int
+    damaged_file_count: int
+    worst_bad_count: int
+    bad_block_count: int
+    lost_stripe_count: int
+    read_bytes: int
+    seconds: float
+    findings: Tuple[Finding, ...]
+
+    def __bool__(self):
+        return self.state == "intact"
+
+
+@dataclasses.dataclass(frozen=True)
+class RepairResult:
+    """What repair did. It is true where the set is intact now."""
+
+    state: str
+    mended_file_count: int
+    rebuilt_file_count: int
+    mended_block_count: int
+    left_block_count: int
+    lost_stripe_count: int
+    left_shard_count: int
+    read_bytes: int
+    written_bytes: int
+    seconds: float
+    findings: Tuple[Finding, ...]
+
+    def __bool__(self):
+        return self.state == "intact"
+
+
+def encode(source, folders, k, m, *, matrix="isal-cauchy", name=None, block_bytes=0, force=False, sync=True,
+           dry_run=False, allow_non_mds=False, threads=0, backend=None, lock_wait_seconds=0, progress=None, note=None):
+    """Splits a file into k+m shard files.
+
+    source    a path, or an open binary file with a descriptor (a file, pipe or socket), which is read to its end
+    folders   a folder, or a list of them: shard i goes to folders[i % len(folders)]
+    name      shard files are called NAME.003.tandem; None: the name of the source
+    force     replace files of these names
+    sync      the bytes are on the disk when the call returns
+    progress  called with (done_bytes, total_bytes), total None for a stream; or a tqdm bar. An exception in it ends the call
+    note      called with a sentence about what was cleaned up
+    Returns a Result. If it raises, what it had written is gone.
+    """
+    path, descriptor = _path_or_descriptor(source, "source")
+    return Result(**_hex(_native.files_encode(
+        backend, threads, path, descriptor, _paths(folders, "folders"), k, m, matrix, allow_non_mds, block_bytes,
+        None if name is None else os.fsencode(name), force, sync, dry_run, lock_wait_seconds, _progress(progress), note)))
+
+
+def decode(paths, output, *, set_id=None, force=False, sync=True, dry_run=False, threads=0, backend=None,
+           lock_wait_seconds=0, progress=None):
+    """Puts a file back together from shard files.
+
+    paths   shard files, or folders that hold them
+    output  a path, or an open binary file with a descriptor
+    set_id  the first hexadecimal digits of the set's id, where there are several
+    Returns a Result.
+    """
+    path, descriptor = _path_or_descriptor(output, "output")
+    return Result(**_hex(_native.files_decode(
+        backend, threads, _search(paths), set_id, path, descriptor, force, sync, dry_run, lock_wait_seconds,
+        _progress(progress))))
+
+
+def verify(paths, *, set_id=None, threads=0, backend=None, progress=None):
+    """Reads every shard file of a set and checks every block. Damage is a result, not an exception."""
+    findings = []
+    found = _native.files_verify(backend, threads, _search(paths), set_id, _report_to(findings), _progress(progress))
+    return VerifyResult(findings=tuple(findings), **{**found, "state": _STATES[found["state"]]})
+
+
+def repair(paths, *, set_id=None, folders=(), force=False, sync=True, dry_run=False, threads=0, backend=None,
+           lock_wait_seconds=0, progress=None, note=None):
+    """Mends a set: rewrites damaged blocks in place, and makes missing shard files anew.
+
+    folders  where missing shard i goes: folders[i % len(folders)]; empty: where it was
+    """
+    findings = []
+    found = _native.files_repair(backend, threads, _search(paths), set_id, _paths(folders, "folders"), force, sync, dry_run,
+                                 lock_wait_seconds, _report_to(findings), _progress(progress), note)
+    return RepairResult(findings=tuple(findings), **{**found, "state": _STATES[found["state"]]})
+
+
+def info(paths):
+    """The sets that lie in these files and folders, the most complete first: a list of Set."""
+    sets = []
+    for found in _search(paths).sets():
+        files = tuple(Shard(os.fsdecode(path), index, _condition(condition), file_bytes)
+                      for path, index, condition, file_bytes in found["files"])
+        sets.append(Set(**{**_hex(found), "files": files}))
+    return sets
+
+
+def open(paths, *, set_id=None, threads=0, backend=None, buffering=io.DEFAULT_BUFFER_SIZE):  # noqa: A001
+    """Opens the content of a set for reading, without decoding all of it: a binary file that can seek.
+
+    Every block is checked by its checksum. What is damaged or missing is computed, where it is asked for.
+    """
+    raw = SetReader(paths, set_id=set_id, threads=threads, backend=backend)
+    return io.BufferedReader(raw, buffering) if buffering else raw
+
+
+class SetReader(io.RawIOBase):
+    """The content of a set, as a raw binary file. Several threads may call read_at at once."""
+
+    def __init__(self, paths, *, set_id=None, threads=0, backend=None):
+        search = _search(paths)
+        self._reader = _native.Reader(backend, threads, search, set_id)
+        found = search.sets()[search.choose(set_id)]
+        self.set_id = found["set_id"].hex()
+        self.content_bytes = found["content_bytes"]
+        self._position = 0
+
+    def readable(self):
+        return True
+
+    def seekable(self):
+        return True
+
+    def tell(self):
+        self._check_open()
+        return self._position
+
+    def seek(self, offset, whence=io.SEEK_SET):
+        self._check_open()
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.content_bytes}.get(whence)
+        if base is None:
+            raise _invalid(f"whence is {whence}; it must be 0, 1 or 2")
+        if base + offset < 0:
+            raise _invalid(f"the position {base + offset} lies before the content")
+        self._position = base + offset
+        return self._position
+
+    def readinto(self, buffer):
+        self._check_open()
+        with memoryview(buffer) as view, view.cast("B") as flat:
+            count = min(len(flat), max(0, self.content_bytes - self._position))
+            self._reader.read_into(self._position, flat[:count])
+        self._position += count
+        return count
+
+    def read_at(self, offset, count):
+        """`count` bytes from `offset` on, as bytes; fewer where the content ends. The position stays."""
+        self._check_open()
+        if offset < 0 or count < 0:
+            raise _invalid(f"offset is {offset} and count {count}; neither may be negative")
+        content = bytearray(min(count, max(0, self.content_bytes - offset)))
+        self._reader.read_into(offset, content)
+        return bytes(content)
+
+    def close(self):
+        if not self.closed:
+            reader = getattr(self, "_reader", None)  # absent where __init__ raised
+            if reader is not None:
+                reader.close()
+        super().close()
+
+    def _check_open(self):
+        if self.closed:
+            raise ValueError("the file is closed")
+
+
+def _invalid(message):
+    return InvalidArgument(1, "TANDEM_ERROR_INVALID_ARGUMENT", message)
+
+
+def _paths(paths, name):
+    if isinstance(paths, (str, bytes, os.PathLike)):
+        paths = [paths]
+    return [os.fsencode(path) for path in paths]
+
+
+def _search(paths):
+    return _native.Search(_paths(paths, "paths"))
+
+
+def _path_or_descriptor(file, name):
+    if isinstance(file, (str, bytes, os.PathLike)):
+        return os.fsencode(file), 0
+    if hasattr(file, "fileno"):
+        if isinstance(file, io.TextIOBase):
+            raise _invalid(f"{name} is a text file; open it with 'b'")
+        if hasattr(file, "flush") and not getattr(file, "closed", False):
+            file.flush()
+        return None, file.fileno()
+    raise _invalid(f"{name} is a {type(file).__name__}; it must be a path or an open binary file")
+
+
+def _hex(found):
+    return {**found, "set_id": found["set_id"].hex(), "digest": found["digest"].hex()}
+
+
+def _condition(bits):
+    return tuple(text for bit, text in CONDITIONS.items() if bits & bit)
+
+
+def _report_to(findings):
+    def report(path, index, condition, file_bytes, bad, lost, ranges, action, left):
+        findings.append(Finding(os.fsdecode(path), index, _condition(condition), file_bytes, bad, lost, ranges,
+                                _ACTIONS[action], left))
+    return report
+
+
+def _progress(progress):
+    """A callback for the library. A tqdm bar is told how much more is done."""
+    if progress is None or not hasattr(progress, "update"):
+        return progress
+
+    def move(done, total):
+        if total is not None and progress.total != total:
+            progress.total = total
+            progress.refresh()
+        progress.update(done - progress.n)
+
+    return move
