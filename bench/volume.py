@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""What parity costs small writes on members with a fixed service time, beside plain striping over the same members.
+
+Each member is an nbdkit of its own that does one request at a time and takes --milliseconds for each read and each write
+(filters `noparallel` and `delay`), so that the processor hardly counts. The same writes are made four times, in random order,
+--in-flight of them at once:
+
+  plain      each to its place on one of the k+m members, no parity
+  avoid      where nothing was written before, through `tandem volume serve`
+  standard   again, over what was written
+  delayed    where nothing was written before, in a window of delayed parity; its end counts
+
+A flush at the end counts too. Needs nbdkit, python3-libnbd and a Tandem that was built with libnbd."""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+SYSTEM_PYTHON = "/usr/bin/python3"  # Debian's python3-libnbd is for this one
+try:
+    import nbd
+except ImportError:
+    if os.path.realpath(sys.executable) == os.path.realpath(SYSTEM_PYTHON):
+        sys.exit("Python has no module nbd (Debian, Ubuntu: apt-get install python3-libnbd)")
+    os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, *sys.argv])
+
+
+def wait_until(is_true, what, seconds=60):
+    until = time.monotonic() + seconds
+    while not is_true():
+        if time.monotonic() > until:
+            raise TimeoutError(f"waited {seconds} seconds for {what}")
+        time.sleep(0.01)
+
+
+def is_listening(path):
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(str(path)) == 0
+
+
+class Bench:
+    def __init__(self, given, folder):
+        self.given, self.folder, self.processes = given, folder, []
+        self.write_bytes, self.unit = given.write_kib << 10, given.unit_kib << 10
+        self.count = given.k + given.m
+        self.content = random.Random(1).randbytes(self.write_bytes)
+
+    def start(self, *words):
+        process = subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL)
+        self.processes.append(process)
+        return process
+
+    def end(self):
+        for process in reversed(self.processes):  # nbdkit waits for its clients when it is asked to end
+            process.kill()
+            process.wait(60)
+
+    def member(self, index):
+        path = self.folder / f"member-{index}"
+        delay = f"{self.given.milliseconds}ms"
+        self.start("nbdkit", "--foreground", "--exit-with-parent", "--unix", path, "--filter=noparallel", "--filter=delay",
+                   "memory", f"{self.given.member_mib}M", "serialize=all-requests", f"rdelay={delay}", f"wdelay={delay}")
+        wait_until(lambda: is_listening(path), path)
+        return f"nbd+unix:///?socket={path}"
+
+    def tandem(self, *words):
+        done = subprocess.run([self.given.tandem, "volume", *map(str, words), "--json"], check=True, capture_output=True, text=True)
+        return json.loads(done.stdout)
+
+    def write_all(self, handles, places):
+        """Writes (handle, offset) in turn, so many in flight at once, and flushes."""
+        began = time.perf_counter()
+        waiting = list(reversed(places))
+        buffer = nbd.Buffer.from_bytearray(bytearray(self.content))
+        in_flight = {}  # cookie of a handle
+        used = sorted({index for index, _ in places})
+        while waiting or in_flight:
+            while waiting and len(in_flight) < self.given.in_flight:
+                index, offset = waiting.pop()
+                in_flight[index, handles[index].aio_pwrite(buffer, offset)] = True
+            for index in used:
+                handles[index].poll(0 if len(used) > 1 else 10)
+            for index, cookie in list(in_flight):
+                if handles[index].aio_command_completed(cookie):
+                    del in_flight[index, cookie]
+        for index in used:
+            handles[index].flush()
+        return time.perf_counter() - began
+
+    def run(self):
+        members = [self.member(index) for index in range(self.count)]
+        direct = [nbd.NBD() for _ in members]
+        for handle, uri in zip(direct, members):
+            handle.connect_uri(uri)
+        k, m = self.given.k, self.given.m
+        self.tandem("create", *members, "-k", k, "-m", m, "--unit-bytes", self.unit)
+        path = self.folder / "volume"
+        self.start(self.given.tandem, "volume", "serve", *members, "--socket", path, "--quiet")
+        wait_until(lambda: is_listening(path), path)
+        served = nbd.NBD()
+        served.connect_uri(f"nbd+unix:///?socket={path}")
+        stripe = k * self.unit
+        if served.get_size() < 2 * self.given.stripes * stripe:
+            sys.exit(f"the volume has {served.get_size() // stripe} stripes, {2 * self.given.stripes} are needed")
+        offsets = list(range(0, self.given.stripes * stripe, self.write_bytes))
+        random.Random(2).shuffle(offsets)
+        places = [(0, at) for at in offsets]
+        seconds = {"avoid": self.write_all([served], places), "standard": self.write_all([served], places)}
+        fresh = self.given.stripes * stripe  # of the other half
+        window = ["--socket", path, "--offset", fresh, "--bytes", fresh]
+        began = time.perf_counter()
+        self.tandem("delay", "begin", *window)
+        written = self.write_all([served], [(0, fresh + at) for at in offsets])
+        self.tandem("delay", "end", *window)
+        seconds["delayed"] = time.perf_counter() - began
+        seconds["delayed, without its begin and end"] = written
+        # As many bytes, spread over all members. Overwrites the volume, so it comes last.
+        each = -(-len(offsets) // self.count)
+        plain = [(i % self.count, i // self.count % each * self.write_bytes) for i in range(len(offsets))]
+        served.shutdown()
+        self.processes[-1].terminate()
+        self.processes[-1].wait(60)
+        seconds["plain"] = self.write_all(direct, plain)
+        return {"k": k, "m": m, "unit_bytes": self.unit, "write_bytes": self.write_bytes, "writes": len(offsets),
+                "in_flight": self.given.in_flight, "service_milliseconds": self.given.milliseconds, "seconds": seconds,
+                "of_plain": {name: round(seconds["plain"] / value, 3) for name, value in seconds.items()}}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tandem", type=pathlib.Path, default=pathlib.Path("build/bin/tandem"))
+    parser.add_argument("-k", type=int, default=7)
+    parser.add_argument("-m", type=int, default=1)
+    parser.add_argument("--unit-kib", type=int, default=1024)
+    parser.add_argument("--write-kib", type=int, default=128)
+    parser.add_argument("--member-mib", type=int, default=1024)
+    parser.add_argument("--stripes", type=int, default=48, help="that are written, all of each")
+    parser.add_argument("--milliseconds", type=int, default=5)
+    parser.add_argument("--in-flight", type=int, default=64)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(given, pathlib.Path(folder))
+        try:
+            print(json.dumps(bench.run(), indent=2))
+        finally:
+            bench.end()
+
+
+main()
