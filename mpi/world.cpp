@@ -32,7 +32,7 @@ std::int32_t duplicate(std::int32_t communicator) {
   if (!initialised || finalised)
     fail(TANDEM_ERROR_INVALID_ARGUMENT, initialised ? "MPI has been finalized" : "MPI has not been initialized");
   const MPI_Comm given = comm_of(communicator);
-  if (communicator < 0 || given == MPI_COMM_NULL)
+  if (given == MPI_COMM_NULL || given == MPI_Comm{})  // the second: Open MPI's answer to a number that is none
     fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("communicator {} is none", communicator));
   MPI_Comm copy = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(given, &copy), "MPI_Comm_dup");
@@ -54,12 +54,13 @@ World::World(OfHandle, std::int32_t handle) : handle_(handle) {
   MPI_Comm_size(comm_of(handle), &size_);
 }
 
-World::World(World &&other) noexcept : handle_(other.handle_), rank_(other.rank_), size_(other.size_) {
-  other.handle_ = -1;
+World::World(World &&other) noexcept
+    : handle_(other.handle_), owned_(other.owned_), rank_(other.rank_), size_(other.size_) {
+  other.owned_ = false;
 }
 
 World::~World() {
-  if (handle_ < 0) return;
+  if (!owned_) return;
   MPI_Comm comm = comm_of(handle_);
   MPI_Comm_free(&comm);
 }

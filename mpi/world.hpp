@@ -51,6 +51,7 @@ class World {
   World(OfHandle, std::int32_t handle);
 
   std::int32_t handle_;
+  bool owned_ = true;
   int rank_ = 0, size_ = 0;
 };
 
