@@ -56,10 +56,11 @@ std::vector<std::size_t> Rounds::hash_bytes_of(std::uint64_t round) const {
 }
 
 std::int32_t Progress::hear(void *user, std::uint64_t done_bytes, std::uint64_t) {
-  const Progress &self = *static_cast<const Progress *>(user);
+  Progress &self = *static_cast<Progress *>(user);
   // What the others have done of this round is about what this rank has.
   const std::uint64_t of_round = std::min(done_bytes, self.round_bytes_ / self.rank_count_) * self.rank_count_;
-  return self.call_(self.user_, self.base_bytes_ + of_round, self.total_bytes_);
+  self.told_bytes_ = std::max(self.told_bytes_, self.base_bytes_ + of_round);  // a commit begins at 0 again
+  return self.call_(self.user_, self.told_bytes_, self.total_bytes_);
 }
 
 void Progress::begin_round(const Rounds &rounds, std::uint64_t round) {

@@ -53,7 +53,7 @@ class Progress {
 
   tandem_files_progress call_;
   void *user_;
-  std::uint64_t rank_count_, total_bytes_, base_bytes_ = 0, round_bytes_ = 0;
+  std::uint64_t rank_count_, total_bytes_, base_bytes_ = 0, round_bytes_ = 0, told_bytes_ = 0;
 };
 
 struct Destroy {

@@ -7,6 +7,7 @@
 //                                                      changes the source while it is read, or cancels
 //   job seal FILE                                      a parity file whose header was changed: its checksum
 //   job agree ODD                                      rank ODD is not well
+//   job none                                           communicators that are none
 //   job threads
 #define _POSIX_C_SOURCE 200809L
 #include <mpi.h>
@@ -195,6 +196,11 @@ int main(int argc, char **argv) {
   if (status == TANDEM_OK && strcmp(argv[1], "agree") == 0)
     status = tandem_mpi_agree(
         world, rank == atoi(argv[2]) ? tandem_set_last_error(TANDEM_ERROR_TOO_LARGE, "a test") : TANDEM_OK);
+  if (status == TANDEM_OK && strcmp(argv[1], "none") == 0) {
+    const int32_t none[] = {MPI_Comm_c2f(MPI_COMM_NULL), -1, 1 << 20};
+    for (int i = 0; i < 3; ++i)
+      if (tandem_mpi_agree(none[i], TANDEM_OK) == TANDEM_ERROR_INVALID_ARGUMENT) add("refused", i);
+  }
   if (status == TANDEM_OK && strcmp(argv[1], "threads") == 0) {
     uint32_t count = 0;
     status = tandem_mpi_thread_count(world, &count);

@@ -274,6 +274,10 @@ class ShardSets(MpiTest):
             self.assertIn(words, self.refused(2, status, *encode, odd, what))
             self.assertFalse(os.path.exists(self.path("shards")))
 
+    def test_communicators_that_are_none(self):
+        done = self.ok(1, "none", program=JOB)
+        self.assertIn("0 TANDEM_OK refused=0 refused=1 refused=2 |", done.stdout)
+
     def test_threads(self):
         ranks = self.job(2, "threads")
         cores = len(os.sched_getaffinity(0))
@@ -634,7 +638,7 @@ class Protection(MpiTest):
     def test_a_file_counts_once(self):
         self.prepare((1000, 2000, 3000))
         words = ("protect", 2, 1, 0, "state", self.path("{r}/parity"), 64)
-        message = self.refused(3, "INVALID_ARGUMENT", *words, self.path("{r}/a"), self.path("{r}/../{r}/a"))
+        message = self.refused(3, "INVALID_ARGUMENT", *words, self.path("{r}/a"), self.path(".", "{r}/a"))
         self.assertIn("are one file", message)
         message = self.refused(3, "INVALID_ARGUMENT", *words, self.path("0/a"))
         self.assertIn("0/a is a file of another rank too", message)
