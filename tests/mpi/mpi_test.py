@@ -585,7 +585,8 @@ class Protection(MpiTest):
         os.remove(self.path("1/a"))
         kept = os.stat(self.path("1/b"))
         found = self.job(3, *self.recover(3))
-        self.assertEqual([rank[1].get("restored") for rank in found], [None, "1:" + self.path("1/a"), None], found)
+        self.assertEqual([(rank[0], rank[1].get("restored")) for rank in found],
+                         [("TANDEM_OK", path) for path in (None, "1:" + self.path("1/a"), None)], found)
         self.check()
         self.assertEqual(os.stat(self.path("1/b")).st_ino, kept.st_ino)
         # One that differs in a byte is refused, and nothing is written.
