@@ -57,7 +57,11 @@ class Output {
   }
   void write(std::span<const std::byte> bytes, std::uint64_t offset) { write_at(descriptor(), path_, bytes, offset); }
   void finish() {
-    if (options_.no_sync == 0) sync_file(descriptor(), path_);
+    const bool no_sync = options_.no_sync != 0;
+    if (pending_)
+      pending_->finish(no_sync);
+    else if (!no_sync)
+      sync_file(joined_.get(), path_);
   }
   void name() { pending_->rename(name_of(path_), options_.force != 0, options_.no_sync != 0); }
 
@@ -70,6 +74,13 @@ class Output {
   std::optional<PendingFile> pending_;
   Descriptor joined_;
 };
+
+bool is_same_set(const tandem_files_set &a, const tandem_files_set &b) {
+  return std::memcmp(a.set_id, b.set_id, sizeof a.set_id) == 0 &&
+         std::memcmp(a.digest, b.digest, sizeof a.digest) == 0 && a.k == b.k && a.m == b.m && a.matrix == b.matrix &&
+         a.block_bytes == b.block_bytes && a.content_bytes == b.content_bytes && a.stripe_count == b.stripe_count &&
+         a.mode == b.mode;
+}
 
 }  // namespace
 
@@ -121,8 +132,7 @@ Outcome decode(const World &world, tandem_context *context, const char *const *p
   tandem_files_set leading = set;
   world.broadcast(&leading, sizeof leading);
   world.together([&] {
-    if (std::memcmp(set.set_id, leading.set_id, sizeof set.set_id) != 0 || set.content_bytes != leading.content_bytes)
-      fail(TANDEM_ERROR_IO, "another set lies in the paths here than on rank 0");
+    if (!is_same_set(set, leading)) fail(TANDEM_ERROR_IO, "another set lies in the paths here than on rank 0");
   });
 
   std::optional<Output> output;
@@ -146,7 +156,7 @@ Outcome decode(const World &world, tandem_context *context, const char *const *p
     const Part part = rounds.part(round, world.rank());
     const std::span<std::byte> bytes(content.data(), rounds.byte_count(part));
     world.together([&] {
-      progress.begin_round(rounds.first_byte(rounds.part(round, 0)));
+      progress.begin_round(rounds, round);
       progress.check_cancelled();
       hashes.resize(rounds.hash_bytes(part));
       check(tandem_files_reader_read_stripes(reader.get(), part.first, part.count, bytes.data(), bytes.size(),

@@ -81,8 +81,8 @@ class Run {
   std::uint64_t run() {
     for (std::uint64_t round = 0; round <= round_count_; ++round) {
       std::vector<Job> jobs;
-      if (round < round_count_) exchange_inputs(round);
       if (round > 0) attempt([&] { jobs = begin_coding(round - 1); });
+      if (round < round_count_) exchange_inputs(round);
       data_.wait();
       for (const Job &job : jobs) attempt([&] { check(tandem_job_wait(job.get())); });
       jobs.clear();

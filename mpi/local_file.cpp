@@ -60,7 +60,7 @@ void sync_folder(const std::string &folder) {
 }
 
 PendingFile::PendingFile(std::string folder, std::string temporary_name, std::uint32_t mode)
-    : folder_(std::move(folder)), path_(folder_ + "/" + temporary_name) {
+    : folder_(std::move(folder)), path_(folder_ + "/" + temporary_name), mode_(mode) {
   descriptor_ =
       Descriptor(open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode > 0777 ? 0666 : 0600));
   if (!descriptor_) {
@@ -68,21 +68,18 @@ PendingFile::PendingFile(std::string folder, std::string temporary_name, std::ui
     const std::string path = std::exchange(path_, "");  // not ours to remove
     fail_io("make", path, error);
   }
-  if (mode <= 0777 && fchmod(descriptor_.get(), mode) != 0) {
-    const int error = errno;
-    unlink(path_.c_str());
-    fail_io("set the mode of", path_, error);
-  }
 }
 
 PendingFile::PendingFile(PendingFile &&other) noexcept
     : folder_(std::move(other.folder_)),
       path_(std::exchange(other.path_, "")),
+      mode_(other.mode_),
       descriptor_(std::move(other.descriptor_)) {}
 
 PendingFile &PendingFile::operator=(PendingFile &&other) noexcept {
   std::swap(folder_, other.folder_);
   std::swap(path_, other.path_);
+  std::swap(mode_, other.mode_);
   std::swap(descriptor_, other.descriptor_);
   return *this;
 }
@@ -92,6 +89,11 @@ PendingFile::~PendingFile() {
 }
 
 void PendingFile::lock() { flock(descriptor_.get(), LOCK_EX | LOCK_NB); }  // a folder without locks is not cleaned up
+
+void PendingFile::finish(bool no_sync) {
+  if (mode_ <= 0777 && fchmod(descriptor_.get(), mode_) != 0) fail_io("set the mode of", path_, errno);
+  if (!no_sync) sync_file(descriptor_.get(), path_);
+}
 
 void PendingFile::rename(const std::string &name, bool replace, bool no_sync) {
   const std::string target = folder_ + "/" + name;

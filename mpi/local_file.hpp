@@ -41,7 +41,8 @@ void sync_folder(const std::string &folder);
 class PendingFile {
  public:
   PendingFile() = default;
-  // Makes the file. Throws where it exists. mode: permission bits; more than 0777: 0666 less the process' umask.
+  // Makes the file; only its owner may read and write it before finish(). Throws where it exists. mode: permission bits
+  // that it gets; more than 0777: 0666 less the process' umask, at once.
   PendingFile(std::string folder, std::string temporary_name, std::uint32_t mode);
   PendingFile(PendingFile &&other) noexcept;
   PendingFile &operator=(PendingFile &&other) noexcept;
@@ -49,12 +50,14 @@ class PendingFile {
 
   int descriptor() const { return descriptor_.get(); }
   const std::string &path() const { return path_; }
-  void lock();  // as FORMAT.md, section 8: nobody cleans it up while it is locked
+  void lock();                // as FORMAT.md, section 8: nobody cleans it up while it is locked
+  void finish(bool no_sync);  // sets its mode and syncs it
   // replace: an existing file goes. Syncs the folder unless no_sync.
   void rename(const std::string &name, bool replace, bool no_sync);
 
  private:
   std::string folder_, path_;
+  std::uint32_t mode_ = 0600;
   Descriptor descriptor_;
 };
 

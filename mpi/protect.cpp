@@ -7,11 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <tuple>
+#include <map>
+#include <optional>
+#include <set>
 
 #include "mpi/cells.hpp"
 #include "mpi/error.hpp"
@@ -28,34 +29,30 @@ struct Groups {
   std::uint32_t most_on_a_node = 0;
 };
 
-// First one rank of each node, then a second one of each, ...: those that follow each other lie on different nodes, and
-// are a group.
-Groups make_groups(const World &world, const Layout &layout) {
-  using Key = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;  // number in the node, the node, rank
-  const World node = world.node();
+// The ranks in the order of their nodes are dealt out to the groups like cards: of c ranks on a node no group gets more
+// than c / count, rounded up.
+Groups make_groups(const World &world, const World &node, const Layout &layout) {
   const std::uint64_t node_number = node.least(static_cast<std::uint64_t>(world.rank()));
-  const std::array<std::uint64_t, 2> mine = {static_cast<std::uint64_t>(node.rank()), node_number};
-  const std::vector<std::string> all = world.all_gather({reinterpret_cast<const char *>(mine.data()), sizeof mine});
-  std::vector<Key> order;
+  const std::vector<std::string> all =
+      world.all_gather({reinterpret_cast<const char *>(&node_number), sizeof node_number});
+  std::vector<std::pair<std::uint64_t, std::size_t>> order;  // node, rank
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    std::array<std::uint64_t, 2> theirs;
-    std::memcpy(theirs.data(), all[rank].data(), sizeof theirs);
-    order.emplace_back(theirs[0], theirs[1], rank);
+    std::uint64_t theirs = 0;
+    std::memcpy(&theirs, all[rank].data(), sizeof theirs);
+    order.emplace_back(theirs, rank);
   }
   std::sort(order.begin(), order.end());
   Groups groups;
   groups.count = static_cast<std::uint32_t>(order.size() / layout.size());
-  for (std::size_t begin = 0; begin < order.size(); begin += layout.size())
-    for (std::size_t i = begin; i < begin + layout.size(); ++i) {
-      const auto [number, node_of, rank] = order[i];
-      const auto on_node = std::count_if(order.begin() + static_cast<std::ptrdiff_t>(begin),
-                                         order.begin() + static_cast<std::ptrdiff_t>(begin + layout.size()),
-                                         [&](const Key &key) { return std::get<1>(key) == node_of; });
-      groups.most_on_a_node = std::max(groups.most_on_a_node, static_cast<std::uint32_t>(on_node));
-      if (rank != static_cast<std::uint64_t>(world.rank())) continue;
-      groups.group = static_cast<std::uint32_t>(begin / layout.size());
-      groups.member = static_cast<std::uint32_t>(i - begin);
-    }
+  std::map<std::pair<std::uint32_t, std::uint64_t>, std::uint32_t> together;  // by group and node: ranks
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const auto group = static_cast<std::uint32_t>(i % groups.count);
+    const auto [node_of, rank] = order[i];
+    groups.most_on_a_node = std::max(groups.most_on_a_node, ++together[{group, node_of}]);
+    if (rank != static_cast<std::size_t>(world.rank())) continue;
+    groups.group = group;
+    groups.member = static_cast<std::uint32_t>(i / groups.count);
+  }
   return groups;
 }
 
@@ -68,6 +65,7 @@ class OwnFiles {
       fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("files is NULL, but there are to be {}", options.file_count));
     std::vector<DataFile> files;
     std::vector<Descriptor> descriptors;
+    std::map<std::pair<dev_t, ino_t>, std::string> seen;
     std::uint64_t total = 0;
     for (std::size_t i = 0; i < options.file_count; ++i) {
       if (options.files[i] == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("files[{}] is NULL", i));
@@ -81,6 +79,8 @@ class OwnFiles {
       constexpr std::uint64_t kMost = INT64_MAX / 2;  // offsets of segments stay in range
       if (bytes > kMost - total) fail(TANDEM_ERROR_TOO_LARGE, fmt::format("the files have more than {} bytes", kMost));
       total += bytes;
+      const auto [first, is_new] = seen.try_emplace({status.st_dev, status.st_ino}, path);
+      if (!is_new) fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} and {} are one file", first->second, path));
       files.push_back({path, bytes, status.st_mode & 0777u});
       paths_.push_back(path);
       statuses_.push_back(status);
@@ -88,6 +88,26 @@ class OwnFiles {
     }
     row_ = FileRow(std::move(files));
     for (std::size_t i = 0; i < descriptors.size(); ++i) row_.set_descriptor(i, std::move(descriptors[i]));
+  }
+
+  // Which files they are, as others on the node know them.
+  std::string identities() const {
+    std::string all;
+    for (const struct stat &status : statuses_)
+      for (const std::uint64_t number : {std::uint64_t{status.st_dev}, std::uint64_t{status.st_ino}})
+        all.append(reinterpret_cast<const char *>(&number), sizeof number);
+    return all;
+  }
+  // Throws where another rank of the node has one of them too.
+  void check_shared(const std::vector<std::string> &identities_of, std::size_t own) const {
+    constexpr std::size_t kBytes = 2 * sizeof(std::uint64_t);
+    std::set<std::string> others;
+    for (std::size_t i = 0; i < identities_of.size(); ++i)
+      for (std::size_t at = 0; i != own && at < identities_of[i].size(); at += kBytes)
+        others.insert(identities_of[i].substr(at, kBytes));
+    for (std::size_t i = 0; i < paths_.size(); ++i)
+      if (others.count(identities_of[own].substr(i * kBytes, kBytes)) != 0)
+        fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is a file of another rank too", paths_[i]));
   }
 
   FileRow take() { return std::move(row_); }
@@ -114,6 +134,16 @@ class OwnFiles {
   std::vector<std::string> paths_;
   std::vector<struct stat> statuses_;
 };
+
+// Parity is of no use without them.
+void sync_data(const FileRow &row) {
+  std::set<std::string> folders;
+  for (std::size_t i = 0; i < row.files().size(); ++i) {
+    sync_file(row.descriptor(i), row.files()[i].path);
+    folders.insert(folder_of(row.files()[i].path));
+  }
+  for (const std::string &folder : folders) sync_folder(folder);
+}
 
 // What an older job left of its own unfinished parity, and the highest sequence of this name here.
 std::uint64_t clean_up(const std::string &folder, const std::string &name, std::uint32_t rank) {
@@ -170,19 +200,26 @@ tandem_mpi_protect_result protect(const World &world, tandem_context *context,
   const bool no_sync = options.no_sync != 0;
   const std::string folder = options.folder, name = options.name;
   const auto rank = static_cast<std::uint32_t>(world.rank());
-  const Groups groups = make_groups(world, layout);
+  const World node = world.node();
+  const Groups groups = make_groups(world, node, layout);
 
   Protection ours;
   std::optional<OwnFiles> files;
   std::uint64_t sequence = 0;
   world.together([&] {
     files.emplace(options);
-    make_folders(folder);
+    make_folders(folder, no_sync);
     sequence = clean_up(folder, name, rank);
     if (world.leads() && getentropy(ours.set_id.data(), ours.set_id.size()) != 0) fail_io("draw", "a set id", errno);
   });
   world.broadcast(ours.set_id.data(), ours.set_id.size());
   ours.sequence = world.most(sequence) + 1;
+  std::vector<std::string> identities;
+  const tandem_status compared = guarded([&] { identities = node.all_gather(files->identities()); });
+  world.together([&] {
+    check(compared);
+    files->check_shared(identities, static_cast<std::size_t>(node.rank()));
+  });
   ours.layout = layout;
   ours.matrix = options.matrix;
   ours.group_count = groups.count;
@@ -191,11 +228,15 @@ tandem_mpi_protect_result protect(const World &world, tandem_context *context,
 
   const World group = world.split(static_cast<int>(groups.group), static_cast<int>(groups.member));
   Member mine{rank, files->row().files(), std::vector<Hash>(layout.size(), Hash{})};
-  std::vector<std::string> members = group.all_gather(mine.serialized());
+  // Of a group alone: what fails there must not leave the other groups waiting.
+  std::vector<std::string> members;
+  const auto gather_members = [&] { members = group.all_gather(mine.serialized()); };
+  tandem_status gathered = guarded(gather_members);
   std::uint64_t longest = 0;
   std::optional<Cells> cells;
   PendingFile pending;
   world.together([&] {
+    check(gathered);
     for (const std::string &member : members) {
       ours.members.push_back(parse_member(member));
       longest = std::max(longest, ours.members.back().data_bytes());
@@ -222,18 +263,20 @@ tandem_mpi_protect_result protect(const World &world, tandem_context *context,
   }
   std::uint64_t sent_bytes = 0;
   const tandem_status exchanged = guarded([&] { sent_bytes = run(group, context, exchange); });
+  world.together_after(exchanged);
   world.together([&] {
-    check(exchanged);
     files->check_same();
     mine.hashes = cells->hashes();
   });
-  members = group.all_gather(mine.serialized());
+  gathered = guarded(gather_members);
   std::string header;
   world.together([&] {
+    check(gathered);
     for (std::size_t i = 0; i < members.size(); ++i) ours.members[i] = parse_member(members[i]);
     header = ours.serialized();
     write_at(pending.descriptor(), pending.path(), std::as_bytes(std::span(header)), 0);
-    if (!no_sync) sync_file(pending.descriptor(), pending.path());
+    pending.finish(no_sync);
+    if (!no_sync) sync_data(cells->data);
   });
   // Every rank's parity is complete: now it gets its name, and only when all have it the older one goes.
   const std::string final_name = protection_name(name, rank, ours.set_id);

@@ -64,13 +64,15 @@ Member read_member(Reader &from) {
   Member member;
   member.rank = from.get<std::uint32_t>();
   const auto file_count = from.get<std::uint32_t>(), hash_count = from.get<std::uint32_t>();
+  std::uint64_t total = 0;
   for (std::uint32_t i = 0; i < file_count; ++i) {
     DataFile file;
     file.bytes = from.get<std::uint64_t>();
     file.mode = from.get<std::uint32_t>();
     file.path = from.take(from.get<std::uint32_t>());
-    if (file.path.empty() || file.path.find('\0') != std::string::npos || file.bytes > INT64_MAX)
+    if (file.path.empty() || file.path.find('\0') != std::string::npos || file.bytes > INT64_MAX - total)
       fail(TANDEM_ERROR_DAMAGED, "a parity file's header has an impossible file");
+    total += file.bytes;
     member.files.push_back(std::move(file));
   }
   for (std::uint32_t i = 0; i < hash_count; ++i) {
@@ -204,8 +206,6 @@ Protection read_protection(const std::string &path) {
     fail(TANDEM_ERROR_DAMAGED, fmt::format("{} is no parity file", path));
   Reader lengths(std::string_view(bytes).substr(kCheckedFrom));
   const auto version = lengths.get<std::uint32_t>();
-  if (version != kVersion)
-    fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("{} has version {}; this library reads {}", path, version, kVersion));
   const std::size_t header_bytes = lengths.get<std::uint32_t>();
   if (header_bytes < kHeaderUnit || header_bytes % kHeaderUnit != 0 || header_bytes > kMostHeaderBytes)
     fail(TANDEM_ERROR_DAMAGED, fmt::format("{} has a damaged header", path));
@@ -220,6 +220,8 @@ Protection read_protection(const std::string &path) {
   const Hash hash = hash_of(std::string_view(bytes).substr(kCheckedFrom));
   if (std::memcmp(hash.data(), bytes.data() + kChecksumAt, hash.size()) != 0)
     fail(TANDEM_ERROR_DAMAGED, fmt::format("{} has a damaged header", path));
+  if (version != kVersion)
+    fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("{} has version {}; this library reads {}", path, version, kVersion));
 
   Reader from(std::string_view(bytes).substr(kCheckedFrom + 8));
   Protection found;
@@ -293,10 +295,15 @@ void check_protection_name(const char *name) {
          fmt::format("\"{}\" cannot be a name: it is empty, has a / or more than {} bytes", text, kMost));
 }
 
-void make_folders(const std::string &folder) {
+void make_folders(const std::string &folder, bool no_sync) {
+  namespace fs = std::filesystem;
   std::error_code problem;
-  std::filesystem::create_directories(folder, problem);
+  std::vector<fs::path> changed;
+  for (fs::path at = fs::absolute(folder); at.has_relative_path() && !fs::exists(at, problem); at = at.parent_path())
+    changed.push_back(at.parent_path());
+  fs::create_directories(folder, problem);
   if (problem) fail_io("make the folder", folder, problem.value());
+  for (std::size_t i = 0; !no_sync && i < changed.size(); ++i) sync_folder(changed[i].string());
 }
 
 }  // namespace tandem::mpi

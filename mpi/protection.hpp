@@ -91,7 +91,7 @@ struct FoundFile {
 std::vector<FoundFile> find_protections(const std::string &folder, const std::string &name);
 // Throws INVALID_ARGUMENT.
 void check_protection_name(const char *name);
-// Makes a folder and those above it.
-void make_folders(const std::string &folder);
+// Makes a folder and those above it, and syncs those that got an entry.
+void make_folders(const std::string &folder, bool no_sync);
 
 }  // namespace tandem::mpi

@@ -9,7 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
+#include <tuple>
 
 #include "mpi/cells.hpp"
 #include "mpi/error.hpp"
@@ -31,7 +31,13 @@ struct Seen {  // a parity file with an intact header, as a rank tells the other
 
 // A generation of the protected data, as all ranks know it from the headers that are left.
 struct Generation {
-  Seen any;                                                                     // what its headers agree on
+  // What its headers agree on. Others with the same set id are of another generation.
+  using Key = std::tuple<SetId, std::uint64_t, std::uint32_t, std::uint32_t, std::int32_t, std::uint32_t>;
+  template <class Header>
+  static Key key_of(const Header &header) {
+    return {header.set_id, header.sequence, header.layout.k, header.layout.m, header.matrix, header.group_count};
+  }
+  Seen any;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<int>> seen_by;  // group and member: ranks
 };
 
@@ -45,16 +51,26 @@ std::vector<Seen> seen_from(const std::string &bytes) {
   return list;
 }
 
+bool is_possible(const Protection &header) {
+  try {
+    check_matrix(header.layout, header.matrix);
+    return true;
+  } catch (const Error &error) {
+    if (error.status() == TANDEM_ERROR_OUT_OF_MEMORY) throw;
+    return false;
+  }
+}
+
 // What this rank sees. Damaged headers are as good as none.
 std::vector<Seen> look(const std::string &folder, const std::string &name,
-                       std::map<SetId, std::vector<Protection>> *found) {
+                       std::map<Generation::Key, std::vector<Protection>> *found) {
   std::vector<Seen> list;
   for (const FoundFile &file : find_protections(folder, name)) {
     if (file.pending) continue;
     try {
       Protection header = read_protection(file.path);
       const Member &member = header.members[header.member];
-      if (header.set_id != file.set_id || member.rank != file.rank) continue;
+      if (header.set_id != file.set_id || member.rank != file.rank || !is_possible(header)) continue;
       Seen seen{};
       seen.set_id = header.set_id;
       seen.sequence = header.sequence;
@@ -66,7 +82,7 @@ std::vector<Seen> look(const std::string &folder, const std::string &name,
       seen.member = header.member;
       seen.rank = member.rank;
       list.push_back(seen);
-      (*found)[header.set_id].push_back(std::move(header));
+      (*found)[Generation::key_of(header)].push_back(std::move(header));
     } catch (const Error &error) {
       if (error.status() != TANDEM_ERROR_DAMAGED && error.status() != TANDEM_ERROR_IO) throw;
     }
@@ -76,14 +92,14 @@ std::vector<Seen> look(const std::string &folder, const std::string &name,
 
 // Newest first.
 std::vector<Generation> generations_of(const std::vector<std::string> &all) {
-  std::map<SetId, Generation> by_id;
+  std::map<Generation::Key, Generation> by_key;
   for (std::size_t rank = 0; rank < all.size(); ++rank)
     for (const Seen &seen : seen_from(all[rank])) {
-      Generation &generation = by_id.try_emplace(seen.set_id, Generation{seen, {}}).first->second;
+      Generation &generation = by_key.try_emplace(Generation::key_of(seen), Generation{seen, {}}).first->second;
       generation.seen_by[{seen.group, seen.member}].push_back(static_cast<int>(rank));
     }
   std::vector<Generation> list;
-  for (auto &[id, generation] : by_id) list.push_back(std::move(generation));
+  for (auto &[key, generation] : by_key) list.push_back(std::move(generation));
   std::stable_sort(list.begin(), list.end(),
                    [](const Generation &a, const Generation &b) { return a.any.sequence > b.any.sequence; });
   return list;
@@ -99,7 +115,7 @@ struct Resident {
   Descriptor parity;  // what is left of it
   PendingFile new_parity;
   std::vector<PendingFile> new_files;
-  std::vector<std::string> differing;  // files that are there and are not what was protected
+  std::vector<std::string> differing;  // files that are there with another length, or are no files
 };
 
 class Recovery {
@@ -137,10 +153,14 @@ class Recovery {
     world_.together([&] {
       for (Resident &resident : residents_) prepare(resident);
     });
-    Exchange exchange{layout_, generation_.any.matrix, options_.piece_bytes, {}, hosts_, tasks(), {}};
+    Exchange exchange{layout_, generation_.any.matrix, options_.piece_bytes, {}, hosts_, {}, {}};
     for (const Protection &header : headers_) exchange.segment_bytes.push_back(header.segment_bytes);
     for (const Resident &resident : residents_) exchange.held[{resident.group, resident.member}] = resident.cells.get();
-    const std::uint64_t sent_bytes = run(world_, context, exchange);
+    std::uint64_t sent_bytes = 0;
+    for (std::uint32_t stripe = 0; stripe < layout_.size(); ++stripe) {  // one after the other: each needs memory
+      exchange.tasks = tasks(stripe);
+      if (!exchange.tasks.empty()) sent_bytes += run(world_, context, exchange);
+    }
     world_.together([&] {
       for (Resident &resident : residents_) finish(resident);
     });
@@ -160,18 +180,19 @@ class Recovery {
 
   // Each group's list of files, from the lowest rank that has one.
   void gather_headers(const std::vector<Protection> *own) {
-    headers_.resize(generation_.any.group_count);
     std::map<std::uint32_t, int> tellers;
     for (const auto &[place, ranks] : generation_.seen_by) {
       const auto at = tellers.try_emplace(place.first, ranks.front()).first;
       at->second = std::min(at->second, ranks.front());
     }
     world_.together([&] {
-      for (std::uint32_t group = 0; group < headers_.size(); ++group)
-        if (tellers.find(group) == tellers.end())
-          fail(TANDEM_ERROR_NOT_RECOVERABLE,
-               fmt::format("{}: no parity file of its {} ranks is left, {} are needed",
-                           group_name(group, generation_.any.group_count), layout_.size(), layout_.k));
+      std::uint32_t group = 0;  // the first one that nobody tells of; those that somebody does are in order
+      for (const auto &[told, teller] : tellers) group += told == group ? 1 : 0;
+      if (group != generation_.any.group_count)
+        fail(TANDEM_ERROR_NOT_RECOVERABLE,
+             fmt::format("{}: no parity file of its {} ranks is left, {} are needed",
+                         group_name(group, generation_.any.group_count), layout_.size(), layout_.k));
+      headers_.resize(generation_.any.group_count);
     });
     std::string mine;
     for (const auto &[group, teller] : tellers) {
@@ -257,7 +278,6 @@ class Recovery {
     cells.data = FileRow(member.files);
     cells.parity_path = parity_path(resident);
     resident.has_data = open_data(resident) && cells_are_intact(resident, false);
-    if (!resident.has_data && resident.differing.empty()) note_differing(resident);
     const auto seen = generation_.seen_by.find({resident.group, resident.member});
     if (seen == generation_.seen_by.end() ||
         std::find(seen->second.begin(), seen->second.end(), world_.rank()) == seen->second.end())
@@ -283,11 +303,6 @@ class Recovery {
       row.set_descriptor(i, std::move(descriptor));
     }
     return whole;
-  }
-
-  static void note_differing(Resident &resident) {
-    for (const DataFile &file : resident.cells->data.files())
-      if (access(file.path.c_str(), F_OK) == 0) resident.differing.push_back(file.path);
   }
 
   // Reads cells from their beginning to their end and compares their checksums.
@@ -332,19 +347,19 @@ class Recovery {
     return layout_.has_parity(member, stripe) ? good.parity : good.data;
   }
 
-  std::vector<StripeTask> tasks() const {
+  // Of this stripe, in all groups.
+  std::vector<StripeTask> tasks(std::uint32_t stripe) const {
     std::vector<StripeTask> list;
-    for (std::uint32_t group = 0; group < headers_.size(); ++group)
-      for (std::uint32_t stripe = 0; stripe < layout_.size(); ++stripe) {
-        StripeTask task{group, stripe, 0, {}, {}};
-        for (std::uint32_t member = 0; member < layout_.size(); ++member)
-          if (!is_good(group, member, stripe)) task.outputs.push_back(member);
-        if (task.outputs.empty()) continue;
-        for (std::uint32_t member = 0; member < layout_.size() && task.inputs.size() < layout_.k; ++member)
-          if (is_good(group, member, stripe)) task.inputs.push_back(member);
-        task.root = hosts_[group][task.outputs[stripe % task.outputs.size()]];
-        list.push_back(std::move(task));
-      }
+    for (std::uint32_t group = 0; group < headers_.size(); ++group) {
+      StripeTask task{group, stripe, 0, {}, {}};
+      for (std::uint32_t member = 0; member < layout_.size(); ++member)
+        if (!is_good(group, member, stripe)) task.outputs.push_back(member);
+      if (task.outputs.empty()) continue;
+      for (std::uint32_t member = 0; member < layout_.size() && task.inputs.size() < layout_.k; ++member)
+        if (is_good(group, member, stripe)) task.inputs.push_back(member);
+      task.root = hosts_[group][task.outputs[stripe % task.outputs.size()]];
+      list.push_back(std::move(task));
+    }
     return list;
   }
 
@@ -353,15 +368,13 @@ class Recovery {
     const Member &member = member_of(resident);
     const std::string id = hexadecimal(generation_.any.set_id);
     if (!resident.has_data) {
-      if (options_.force == 0 && !resident.differing.empty())
-        fail(TANDEM_ERROR_IO, fmt::format("{} is not as it was when rank {} protected it; replacing it needs force",
-                                          resident.differing.front(), member.rank));
+      if (options_.force == 0 && !resident.differing.empty()) refuse(resident, resident.differing.front());
       resident.cells->data = FileRow(member.files);
       for (std::size_t i = 0; i < member.files.size(); ++i) {
         const DataFile &file = member.files[i];
         const std::string folder = folder_of(file.path),
                           name = fmt::format(".{}.{}.{}.tandem-restore-tmp", id, member.rank, i);
-        make_folders(folder);
+        make_folders(folder, no_sync());
         unlink((folder + "/" + name).c_str());  // of a recovery that died
         PendingFile pending(folder, name, file.mode);
         if (ftruncate(pending.descriptor(), static_cast<off_t>(file.bytes)) != 0) fail_io("write", file.path, errno);
@@ -372,7 +385,7 @@ class Recovery {
     if (!resident.has_parity) {
       const std::string folder = options_.folder;
       const std::string name = pending_protection_name(options_.name, member.rank, generation_.any.set_id);
-      make_folders(folder);
+      make_folders(folder, no_sync());
       unlink((folder + "/" + name).c_str());
       resident.new_parity = PendingFile(folder, name, 0600);
       Protection header = headers_[resident.group];
@@ -384,6 +397,39 @@ class Recovery {
     }
   }
 
+  [[noreturn]] void refuse(const Resident &resident, const std::string &path) const {
+    fail(TANDEM_ERROR_IO, fmt::format("{} is not as it was when rank {} protected it; replacing it needs force", path,
+                                      member_of(resident).rank));
+  }
+
+  enum class There { nothing, same, another };
+
+  // What lies where a rebuilt file goes.
+  There look_at(const std::string &path, const PendingFile &rebuilt) const {
+    const Descriptor there(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+    if (!there) return errno == ENOENT ? There::nothing : There::another;
+    struct stat status, ours;
+    if (fstat(there.get(), &status) != 0 || fstat(rebuilt.descriptor(), &ours) != 0) fail_io("look at", path, errno);
+    if (!S_ISREG(status.st_mode) || status.st_size != ours.st_size) return There::another;
+    const auto bytes = static_cast<std::uint64_t>(ours.st_size);
+    const auto piece = static_cast<std::size_t>(std::min<std::uint64_t>(options_.piece_bytes, bytes));
+    std::vector<std::byte> mine(piece), theirs(piece);
+    for (std::uint64_t at = 0; at < bytes; at += piece) {
+      const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(piece, bytes - at));
+      const std::span a = std::span(mine).first(count), b = std::span(theirs).first(count);
+      if (!read_at(rebuilt.descriptor(), rebuilt.path(), a, at))
+        fail(TANDEM_ERROR_IO, fmt::format("{} is truncated", rebuilt.path()));
+      try {
+        if (!read_at(there.get(), path, b, at)) return There::another;
+      } catch (const Error &error) {
+        if (error.status() == TANDEM_ERROR_IO) return There::another;  // what cannot be read is lost
+        throw;
+      }
+      if (!std::ranges::equal(a, b)) return There::another;
+    }
+    return There::same;
+  }
+
   void finish(Resident &resident) {
     const std::vector<Hash> now = resident.cells->hashes();
     const Member &member = member_of(resident);
@@ -392,14 +438,23 @@ class Recovery {
         fail(TANDEM_ERROR_DAMAGED,
              fmt::format("what was rebuilt of rank {} in stripe {} of {} has another checksum", member.rank, stripe,
                          group_name(resident.group, generation_.any.group_count)));
-    for (const PendingFile &file : resident.new_files)
-      if (!no_sync()) sync_file(file.descriptor(), file.path());
-    if (!resident.has_parity && !no_sync()) sync_file(resident.new_parity.descriptor(), resident.new_parity.path());
+    for (std::size_t i = 0; i < resident.new_files.size(); ++i) {
+      PendingFile &file = resident.new_files[i];
+      const std::string &path = member.files[i].path;
+      const There there = look_at(path, file);
+      if (there == There::another && options_.force == 0) refuse(resident, path);
+      if (there == There::same)
+        file = PendingFile();  // another file of the rank was lost
+      else
+        file.finish(no_sync());
+    }
+    if (!resident.has_parity) resident.new_parity.finish(no_sync());
   }
 
   void give_names(Resident &resident) {
     const Member &member = member_of(resident);
     for (std::size_t i = 0; i < resident.new_files.size(); ++i) {
+      if (resident.new_files[i].path().empty()) continue;  // it was there
       const std::string &path = member.files[i].path;
       resident.new_files[i].rename(name_of(path), options_.force != 0, no_sync());
       if (options_.restored != nullptr) options_.restored(options_.restored_user, member.rank, path.c_str());
@@ -458,7 +513,7 @@ tandem_mpi_recover_result recover(const World &world, tandem_context *context,
                        {"force", std::to_string(options.force != 0)},
                        {"no_sync", std::to_string(options.no_sync != 0)},
                        {"piece_bytes", std::to_string(options.piece_bytes)}});
-  std::map<SetId, std::vector<Protection>> own;
+  std::map<Generation::Key, std::vector<Protection>> own;
   std::vector<Seen> seen;
   world.together([&] { seen = look(options.folder, options.name, &own); });
   const std::vector<Generation> generations = generations_of(world.all_gather(bytes_of(seen)));
@@ -467,7 +522,7 @@ tandem_mpi_recover_result recover(const World &world, tandem_context *context,
          fmt::format("no parity of the name {} lies in the folder of any of {} ranks", options.name, world.size()));
   std::optional<Error> why;  // of the newest one
   for (const Generation &generation : generations) {
-    const auto here = own.find(generation.any.set_id);
+    const auto here = own.find(Generation::key_of(generation.any));
     try {
       Recovery recovery(world, options, generation, here == own.end() ? nullptr : &here->second);
       recovery.inspect();

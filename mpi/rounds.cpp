@@ -37,6 +37,10 @@ Part Rounds::part(std::uint64_t round, int rank) const {
   return {all.first + mine.first, mine.count};
 }
 
+std::uint64_t Rounds::first_byte(std::uint64_t round) const {
+  return share(stripe_count_, round, round_count_).first * stripe_bytes_;
+}
+
 std::size_t Rounds::byte_count(const Part &part) const {
   const std::uint64_t first = part.first * stripe_bytes_;
   return static_cast<std::size_t>(
@@ -52,11 +56,16 @@ std::vector<std::size_t> Rounds::hash_bytes_of(std::uint64_t round) const {
 }
 
 std::int32_t Progress::hear(void *user, std::uint64_t done_bytes, std::uint64_t) {
-  const Progress &self = *static_cast<const Progress *>(user);
-  const std::uint64_t left = self.total_bytes_ - std::min(self.base_bytes_, self.total_bytes_);
+  Progress &self = *static_cast<Progress *>(user);
   // What the others have done of this round is about what this rank has.
-  const std::uint64_t of_round = std::min(done_bytes, left / self.rank_count_) * self.rank_count_;
-  return self.call_(self.user_, self.base_bytes_ + of_round, self.total_bytes_);
+  const std::uint64_t of_round = std::min(done_bytes, self.round_bytes_ / self.rank_count_) * self.rank_count_;
+  self.told_bytes_ = std::max(self.told_bytes_, self.base_bytes_ + of_round);  // a commit begins at 0 again
+  return self.call_(self.user_, self.told_bytes_, self.total_bytes_);
+}
+
+void Progress::begin_round(const Rounds &rounds, std::uint64_t round) {
+  base_bytes_ = std::min(rounds.first_byte(round), total_bytes_);
+  round_bytes_ = std::min(rounds.first_byte(round + 1), total_bytes_) - base_bytes_;
 }
 
 void Progress::check_cancelled() {

@@ -23,6 +23,7 @@ class Rounds {
 
   std::uint64_t count() const { return round_count_; }
   Part part(std::uint64_t round, int rank) const;
+  std::uint64_t first_byte(std::uint64_t round) const;
   std::uint64_t first_byte(const Part &part) const { return part.first * stripe_bytes_; }
   std::size_t byte_count(const Part &part) const;         // of the content
   std::size_t hash_bytes(const Part &part) const;         // of its data blocks
@@ -43,7 +44,7 @@ class Progress {
   Progress(tandem_files_progress call, void *user, int rank_count, std::uint64_t total_bytes)
       : call_(call), user_(user), rank_count_(static_cast<std::uint64_t>(rank_count)), total_bytes_(total_bytes) {}
 
-  void begin_round(std::uint64_t first_byte) { base_bytes_ = first_byte; }
+  void begin_round(const Rounds &rounds, std::uint64_t round);
   void check_cancelled();  // throws
   tandem_files_progress callback() const { return call_ != nullptr ? hear : nullptr; }
 
@@ -52,7 +53,7 @@ class Progress {
 
   tandem_files_progress call_;
   void *user_;
-  std::uint64_t rank_count_, total_bytes_, base_bytes_ = 0;
+  std::uint64_t rank_count_, total_bytes_, base_bytes_ = 0, round_bytes_ = 0, told_bytes_ = 0;
 };
 
 struct Destroy {

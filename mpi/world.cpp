@@ -32,7 +32,7 @@ std::int32_t duplicate(std::int32_t communicator) {
   if (!initialised || finalised)
     fail(TANDEM_ERROR_INVALID_ARGUMENT, initialised ? "MPI has been finalized" : "MPI has not been initialized");
   const MPI_Comm given = comm_of(communicator);
-  if (communicator < 0 || given == MPI_COMM_NULL)
+  if (given == MPI_COMM_NULL || given == MPI_Comm{})  // the second: Open MPI's answer to a number that is none
     fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("communicator {} is none", communicator));
   MPI_Comm copy = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(given, &copy), "MPI_Comm_dup");
@@ -54,18 +54,26 @@ World::World(OfHandle, std::int32_t handle) : handle_(handle) {
   MPI_Comm_size(comm_of(handle), &size_);
 }
 
-World::World(World &&other) noexcept : handle_(other.handle_), rank_(other.rank_), size_(other.size_) {
-  other.handle_ = -1;
+World::World(World &&other) noexcept
+    : handle_(other.handle_),
+      owned_(other.owned_),
+      rank_(other.rank_),
+      size_(other.size_),
+      numbers_(std::move(other.numbers_)) {
+  other.owned_ = false;
 }
 
 World::~World() {
-  if (handle_ < 0) return;
+  if (!owned_) return;
   MPI_Comm comm = comm_of(handle_);
   MPI_Comm_free(&comm);
 }
 
-void World::together(const std::function<void()> &body) const {
-  const tandem_status mine = guarded(body);
+void World::together(const std::function<void()> &body) const { agree(guarded(body), false); }
+
+void World::together_after(tandem_status of_part) const { agree(of_part, true); }
+
+void World::agree(tandem_status mine, bool named) const {
   int failed = mine == TANDEM_OK ? size_ : rank_, lowest = size_;
   check_mpi(MPI_Allreduce(&failed, &lowest, 1, MPI_INT, MPI_MIN, comm_of(handle_)), "MPI_Allreduce");
   if (lowest == size_) return;
@@ -78,7 +86,9 @@ void World::together(const std::function<void()> &body) const {
     std::strncpy(why.message, tandem_last_error_message(), sizeof why.message - 1);
   }
   check_mpi(MPI_Bcast(&why, sizeof why, MPI_BYTE, lowest, comm_of(handle_)), "MPI_Bcast");
-  fail(why.status, size_ == 1 ? why.message : fmt::format("rank {}: {}", lowest, why.message));
+  if (named || (size_ == 1 && numbers_.empty())) fail(why.status, why.message);
+  const int number = numbers_.empty() ? lowest : numbers_[static_cast<std::size_t>(lowest)];
+  fail(why.status, fmt::format("rank {}: {}", number, why.message));
 }
 
 void World::require_equal(const std::vector<std::pair<const char *, std::string>> &arguments) const {
@@ -172,7 +182,10 @@ std::vector<std::byte> World::gather(std::span<const std::byte> mine, std::span<
 World World::split(int colour, int key) const {
   MPI_Comm part = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split(comm_of(handle_), colour, key, &part), "MPI_Comm_split");
-  return World(OfHandle{}, MPI_Comm_c2f(part));
+  World world(OfHandle{}, MPI_Comm_c2f(part));
+  world.numbers_.resize(static_cast<std::size_t>(world.size_));
+  check_mpi(MPI_Allgather(&rank_, 1, MPI_INT, world.numbers_.data(), 1, MPI_INT, part), "MPI_Allgather");
+  return world;
 }
 
 World World::node() const {

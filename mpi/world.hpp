@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/tandem.h"
+
 namespace tandem::mpi {
 
 class World {
@@ -29,6 +31,8 @@ class World {
   // Collective. Runs `body`, which calls no function of this class, on every rank. If it throws on any, all throw what
   // the lowest of those threw: the same status and message.
   void together(const std::function<void()> &body) const;
+  // Collective. As together(), of what a part of these ranks has agreed on: the message names the rank.
+  void together_after(tandem_status of_part) const;
   // Collective. Throws on all ranks where one has another value than rank 0.
   void require_equal(const std::vector<std::pair<const char *, std::string>> &arguments) const;
 
@@ -49,9 +53,12 @@ class World {
  private:
   struct OfHandle {};
   World(OfHandle, std::int32_t handle);
+  void agree(tandem_status mine, bool named) const;
 
   std::int32_t handle_;
+  bool owned_ = true;
   int rank_ = 0, size_ = 0;
+  std::vector<int> numbers_;  // of a part: what the whole calls its ranks
 };
 
 // Messages on their way. Between two ranks they arrive in the order in which they were sent.

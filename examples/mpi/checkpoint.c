@@ -64,26 +64,38 @@ int main(int argc, char **argv) {
   mkdir(root, 0700);
   mkdir(folder, 0700);
 
-  /* Two files take turns: the last checkpoint stays as it is while the next one is written. */
-  tandem_mpi_recover_options back = {.struct_bytes = sizeof back, .folder = parity, .name = "state", .force = 1};
-  tandem_mpi_recover_result found = {.struct_bytes = sizeof found};
-  const tandem_status status = tandem_mpi_recover(world, context, &back, &found);
-  if (status != TANDEM_OK && status != TANDEM_ERROR_NOT_RECOVERABLE) need(status, "recover");
-  if (status == TANDEM_OK && rank == 0)
-    printf("checkpoint %llu recovered, %u ranks were lost\n", (unsigned long long)found.sequence, found.lost_count);
-
+  /* Two files take turns, each with parity of its own: while one is written, the other one can be recovered. Both are
+   * recovered; the later step counts. */
+  static const char *const names[2] = {"state-0", "state-1"};
   State *now = calloc(1, sizeof *now);
-  State *kept = status == TANDEM_OK ? map_state(paths[found.sequence % 2]) : NULL;
-  const int has_state = now != NULL && (status != TANDEM_OK || kept != NULL);
-  need(tandem_mpi_agree(world, has_state ? TANDEM_OK : tandem_set_last_error(TANDEM_ERROR_IO, "cannot map a state")),
+  need(tandem_mpi_agree(world, now != NULL ? TANDEM_OK : tandem_set_last_error(TANDEM_ERROR_OUT_OF_MEMORY, "state")),
        "state");
-  if (kept != NULL) *now = *kept;
-  uint64_t sequence = status == TANDEM_OK ? found.sequence : 0;
+  uint32_t lost = 0;
+  for (int i = 0; i < 2; ++i) {
+    tandem_mpi_recover_options back = {.struct_bytes = sizeof back, .folder = parity, .name = names[i], .force = 1};
+    tandem_mpi_recover_result found = {.struct_bytes = sizeof found};
+    const tandem_status status = tandem_mpi_recover(world, context, &back, &found);
+    if (status == TANDEM_ERROR_NOT_RECOVERABLE) continue; /* there is none, or it is lost */
+    need(status, "recover");
+    State *kept = map_state(paths[i]);
+    need(tandem_mpi_agree(world, kept != NULL ? TANDEM_OK : tandem_set_last_error(TANDEM_ERROR_IO, paths[i])), "map");
+    uint64_t step = 0; /* the same on all ranks, unless the files are not this program's */
+    MPI_Allreduce(&kept->step, &step, 1, MPI_UINT64_T, MPI_MIN, MPI_COMM_WORLD);
+    if (step > now->step) {
+      *now = *kept;
+      now->step = step;
+      lost = found.lost_count;
+    }
+    munmap(kept, sizeof *kept);
+  }
+  if (now->step != 0 && rank == 0)
+    printf("step %llu recovered, %u ranks were lost\n", (unsigned long long)now->step, lost);
 
   while (now->step < last) {
     for (int i = 0; i < kNumbers; ++i) now->numbers[i] = now->numbers[i] * 3 + (uint64_t)(rank + i);
     if (++now->step % kStepsBetween != 0) continue;
-    const char *file = paths[++sequence % 2];
+    const int turn = (int)(now->step / kStepsBetween % 2);
+    const char *file = paths[turn];
     State *copy = map_state(file);
     need(tandem_mpi_agree(world, copy != NULL ? TANDEM_OK : tandem_set_last_error(TANDEM_ERROR_IO, file)), "map");
     *copy = *now;
@@ -92,7 +104,7 @@ int main(int argc, char **argv) {
     protect.files = &file;
     protect.file_count = 1;
     protect.folder = parity;
-    protect.name = "state";
+    protect.name = names[turn];
     need(tandem_mpi_protect(world, context, &protect, NULL), "protect");
   }
 

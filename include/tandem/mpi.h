@@ -1,14 +1,16 @@
 /* mpi.h - shard sets and checkpoints across the ranks of an MPI program.
  *
  *     MPI_Init(&argc, &argv);
- *     tandem_mpi_protect_options options = {.struct_bytes = sizeof options, .k = 6, .m = 2, .name = "step-100"};
+ *     tandem_mpi_protect_options options = {.struct_bytes = sizeof options, .k = 6, .m = 2};
+ *     options.name = "step-100";
  *     options.files = &my_checkpoint;                    // node-local files of this rank, in /dev/shm say
  *     options.file_count = 1;
  *     options.folder = "/dev/shm/parity";
  *     tandem_mpi_protect(MPI_Comm_c2f(MPI_COMM_WORLD), context, &options, NULL);
  *
  *     (a node is lost; in a new job:)
- *     tandem_mpi_recover_options back = {.struct_bytes = sizeof back, .name = "step-100", .folder = "/dev/shm/parity"};
+ *     tandem_mpi_recover_options back = {.struct_bytes = sizeof back, .name = "step-100"};
+ *     back.folder = "/dev/shm/parity";
  *     tandem_mpi_recover(MPI_Comm_c2f(MPI_COMM_WORLD), context, &back, NULL);
  *
  * The library is libtandem_mpi (tandem::mpi, tandem-mpi.pc). What holds everywhere:
@@ -39,17 +41,18 @@ extern "C" {
 
 /* ---- agreement ----------------------------------------------------------------------------------- */
 
-/* Tells all ranks whether all of them are well. For a program that prepares something before a collective call.
+/* Agrees on a status. For a program that prepares something before a collective call.
  *   communicator   MPI_Comm_c2f
  *   status         of this rank; if it is not TANDEM_OK, tandem_last_error_message() says why
- * Status: TANDEM_OK if every rank gives that, else the status of the lowest rank that does not, with its message.
+ * Status: TANDEM_OK if every rank gives that, else the status of the lowest rank that does not, with its message;
+ *   INVALID_ARGUMENT, IO (MPI failed).
  * Threads: one at a time. */
 TANDEM_API tandem_status tandem_mpi_agree(int32_t communicator, tandem_status status);
 
-/* How many threads this rank should use, so that the ranks of a node share its cores: each core that several ranks may
- * use (affinity) counts as a part for each of them.
+/* How many threads this rank should use, so that the ranks of a node share its cores: each core that several
+ * ranks may use (affinity) counts as a part for each of them.
  *   thread_count_out   at least 1; may differ between ranks
- * Status: INVALID_ARGUMENT.
+ * Status: INVALID_ARGUMENT, IO (MPI failed).
  * On failure *thread_count_out is not written.
  * Threads: one at a time. */
 TANDEM_API tandem_status tandem_mpi_thread_count(int32_t communicator, uint32_t *thread_count_out);
@@ -63,14 +66,14 @@ typedef struct tandem_mpi_work {
   uint64_t least_read_bytes, most_read_bytes; /* by a rank */
 } tandem_mpi_work;
 
-/* tandem_files_encode by all ranks: the same files, byte for byte, for every number of ranks. Rounds of stripes are
- * read by collective MPI-IO; each rank codes its part of a round and writes it to all shard files. Rank 0 leads: the
- * guarantees about a process that dies are those of files.h, whichever rank it is.
+/* tandem_files_encode by all ranks: the same files, byte for byte, for every number of ranks. Rounds of stripes
+ * are read by collective MPI-IO, each rank its part; it codes that part and writes it to all shard files. Rank 0
+ * leads: the guarantees about a process that dies are those of files.h, whichever rank it is.
  *   context      of this rank
  *   options      as tandem_files_encode, but source_path must name a regular file, and thread_count is of this rank.
  *                Source and folders are visible to all ranks. set_id NULL: rank 0 draws one
  *   result_out   NULL, or as tandem_files_encode; bytes, coding_seconds and thread_count are sums over the ranks
- *   work_out     NULL, or who did what
+ *   work_out     NULL, or bytes read by each rank
  * Memory: one round's part of the content, 4 MiB or one stripe if that is more, beside what tandem_files_writer_write
  *   takes. Rank 0 also holds the hashes of a round.
  * Status: as tandem_files_encode; INVALID_ARGUMENT (no source_path; different arguments), IO (also: a folder or the
@@ -88,7 +91,7 @@ TANDEM_API tandem_status tandem_mpi_encode(int32_t communicator, tandem_context 
  *   options      as tandem_files_decode, but output_path must be given, and name a regular file or nothing.
  *                thread_count is of this rank
  *   result_out   NULL, or as tandem_files_decode; sums as tandem_mpi_encode, shards_read is the most of a rank
- *   work_out     NULL, or who did what
+ *   work_out     NULL, or bytes read by each rank
  * Memory: as tandem_mpi_encode.
  * Status: as tandem_files_decode; INVALID_ARGUMENT (a stream; different arguments), IO (also: ranks that see different
  *   sets).
@@ -132,18 +135,22 @@ typedef struct tandem_mpi_protect_result {
  *   result_out   NULL, or see above
  * Ranks of a group lie on different nodes as far as there are enough. Each rank's data are cut into k segments. Parity
  * rotates over the group: each rank holds m segments of parity, m/k of the data. docs/MPI.md has the layout.
- * The files must not change meanwhile, nor later while they are to be recovered: write each checkpoint to new files.
+ * The files must not change meanwhile, nor later while they are to be recovered: write each checkpoint to new
+ * files. A file that changes meanwhile is refused if its time of change says so. Writes to a map of a file on tmpfs
+ * may leave that time as it was.
  * Buffers in memory are protected if they are maps of files in /dev/shm. Device buffers are written out first.
- * Memory: (4k + 3m) * piece_bytes.
- * Status: INVALID_ARGUMENT (also: a communicator smaller than k + m or no multiple of it; m = 0; different arguments),
- *   UNSUPPORTED (matrix over GF(2^16)), NOT_MDS, TOO_LARGE, OUT_OF_MEMORY, IO (also: a file that changed), DEVICE.
- * On failure the older parity of this name is as before. So it is, or the new one is complete, if a rank dies.
+ * Unless no_sync is set, files and parity are on the disk before the older parity is removed.
+ * Memory: (4k + 4m - 2) * piece_bytes.
+ * Status: INVALID_ARGUMENT (also: a communicator smaller than k + m or no multiple of it; m = 0; a file that is
+ *   listed twice or by two ranks of a node; different arguments), UNSUPPORTED (matrix over GF(2^16); parity of a newer
+ *   version), NOT_MDS, TOO_LARGE, OUT_OF_MEMORY, IO (also: a file that changed), DEVICE.
+ * On failure the older parity is unchanged. If a rank dies, either the older or the new parity is complete.
  * Threads: one call at a time with a communicator; one job at a time with a name and folder. */
 TANDEM_API tandem_status tandem_mpi_protect(int32_t communicator, tandem_context *context,
                                             const tandem_mpi_protect_options *options,
                                             tandem_mpi_protect_result *result_out);
 
-/* Hears which file was restored, and of which rank of the job that protected it, on the rank that wrote it. */
+/* Called for each restored file, on the rank that wrote it. rank: its rank in the job that protected it. */
 typedef void (*tandem_mpi_restored)(void *user, uint32_t rank, const char *path);
 
 typedef struct tandem_mpi_recover_options {
@@ -173,14 +180,16 @@ typedef struct tandem_mpi_recover_result {
 /* Rebuilds, in a new job, files and parity of lost ranks: at the paths where they were, on the rank of the same number,
  * or on another one if the job has fewer ranks or if another one sees what is left of them. The job may have fewer or
  * more ranks than the one that protected, and run on other nodes. Every file is compared with its checksum before
- * something is written. Of several generations the newest one that can be recovered is taken.
+ * something is written. A file that is what it was stays, also where others of its rank are lost. Of several
+ * generations the newest one that can be recovered is taken.
  *   context      of this rank
+ *   options      see above; name, force, no_sync and piece_bytes are the same on all ranks
  *   result_out   NULL, or see above
- * Memory: as tandem_mpi_protect, times the ranks of the old job that this rank stands for.
- * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (no parity of this name, or more than m ranks of a group are lost; says
- *   which), OUT_OF_MEMORY, IO (also: a file that is there and is not what was protected, without force), DEVICE,
+ * Memory: 2 * (k + m) * piece_bytes for each group of which this rank stands for a rank of the old job.
+ * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (no parity of this name, or more than m ranks of a group are lost;
+ *   says which), OUT_OF_MEMORY, IO (also: a file that is there and is not what was protected, without force), DEVICE,
  *   DAMAGED (what was rebuilt has another checksum than before), UNSUPPORTED (parity of a newer version).
- * On failure no file was replaced, or only by what was protected.
+ * On failure, each file is either unchanged or fully restored.
  * Threads: as tandem_mpi_protect. */
 TANDEM_API tandem_status tandem_mpi_recover(int32_t communicator, tandem_context *context,
                                             const tandem_mpi_recover_options *options,

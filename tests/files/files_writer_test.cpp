@@ -484,7 +484,6 @@ TEST_F(SetWriterTest, RangesOfDamagedSetsAreTheContent) {
   check_ranges(3);
 }
 
-// Bytes of intact blocks can be read even where the set as a whole is lost.
 TEST_F(SetWriterTest, ReadersShareADecodeAndItsDigest) {
   const std::vector<char> content = paint(7 * kStripe + 13);
   fs::create_directory(shards_);
@@ -547,6 +546,7 @@ TEST_F(SetWriterTest, ReadersShareADecodeAndItsDigest) {
   for (tandem_files_reader *reader : readers) tandem_files_reader_destroy(reader);
 }
 
+// Bytes of intact blocks can be read even where the set as a whole is lost.
 TEST_F(SetWriterTest, ARangeThatIsLostIsNamedAndOthersAreRead) {
   const std::vector<char> content = paint(10 * kStripe, 14);
   encode(content, kK, kM, kBlock);

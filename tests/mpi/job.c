@@ -5,7 +5,9 @@
 //   job recover NAME FOLDER force|keep PIECE
 //   job encode FILE K M BLOCK_BYTES FOLDER [ODD WHAT]  rank ODD gives another k, name or source, or
 //                                                      changes the source while it is read, or cancels
+//   job seal FILE                                      a parity file whose header was changed: its checksum
 //   job agree ODD                                      rank ODD is not well
+//   job none                                           communicators that are none
 //   job threads
 #define _POSIX_C_SOURCE 200809L
 #include <mpi.h>
@@ -13,6 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "tandem/mpi.h"
 
@@ -100,6 +105,39 @@ static int32_t cancel(void *user, uint64_t done_bytes, uint64_t total_bytes) {
   return done_bytes * 2 > total_bytes;
 }
 
+typedef struct Heard {
+  uint64_t last, backwards;
+} Heard;
+
+static int32_t hear(void *user, uint64_t done_bytes, uint64_t total_bytes) {
+  Heard *heard = user;
+  heard->backwards += done_bytes < heard->last || done_bytes > total_bytes;
+  heard->last = done_bytes;
+  return 0;
+}
+
+// Bytes that this process has read, by calls of the operating system.
+static unsigned long long bytes_read(void) {
+  unsigned long long bytes = 0;
+  FILE *file = fopen("/proc/self/io", "r");
+  if (file == NULL) return 0;
+  if (fscanf(file, "rchar: %llu", &bytes) != 1) bytes = 0;
+  fclose(file);
+  return bytes;
+}
+
+static tandem_status seal(const char *path) {
+  unsigned char header[4096];
+  XXH128_canonical_t checksum;
+  FILE *file = fopen(path, "r+b");
+  if (file == NULL || fread(header, sizeof header, 1, file) != 1)
+    return tandem_set_last_error(TANDEM_ERROR_IO, "no header of 4096 bytes");
+  XXH128_canonicalFromHash(&checksum, XXH3_128bits(header + 24, sizeof header - 24));
+  if (fseek(file, 8, SEEK_SET) != 0 || fwrite(&checksum, sizeof checksum, 1, file) != 1 || fclose(file) != 0)
+    return tandem_set_last_error(TANDEM_ERROR_IO, "cannot write");
+  return TANDEM_OK;
+}
+
 static tandem_status encode(int32_t world, tandem_context *context, int count, char **words) {
   tandem_files_encode_options options = {.struct_bytes = sizeof options};
   const char *folder = words[4];
@@ -122,11 +160,19 @@ static tandem_status encode(int32_t world, tandem_context *context, int count, c
     options.progress_user = &how;
   }
   if (odd && strcmp(words[6], "cancel") == 0) options.progress = cancel;
+  Heard heard = {0, 0};
+  if (options.progress == NULL) {
+    options.progress = hear;
+    options.progress_user = &heard;
+  }
+  const unsigned long long before = bytes_read();
   tandem_files_result result = {.struct_bytes = sizeof result};
   tandem_mpi_work work = {.struct_bytes = sizeof work};
   const tandem_status status =
       tandem_mpi_encode(world, odd && strcmp(words[6], "context") == 0 ? NULL : context, &options, &result, &work);
   if (status != TANDEM_OK) return status;
+  add("system_read", bytes_read() - before);
+  add("backwards", heard.backwards);
   add("read", work.read_bytes);
   add("least", work.least_read_bytes);
   add("most", work.most_read_bytes);
@@ -146,9 +192,15 @@ int main(int argc, char **argv) {
   if (status == TANDEM_OK && strcmp(argv[1], "protect") == 0) status = protect(world, context, argc - 2, argv + 2);
   if (status == TANDEM_OK && strcmp(argv[1], "recover") == 0) status = recover(world, context, argv + 2);
   if (status == TANDEM_OK && strcmp(argv[1], "encode") == 0) status = encode(world, context, argc - 2, argv + 2);
+  if (status == TANDEM_OK && strcmp(argv[1], "seal") == 0) status = seal(argv[2]);
   if (status == TANDEM_OK && strcmp(argv[1], "agree") == 0)
     status = tandem_mpi_agree(
         world, rank == atoi(argv[2]) ? tandem_set_last_error(TANDEM_ERROR_TOO_LARGE, "a test") : TANDEM_OK);
+  if (status == TANDEM_OK && strcmp(argv[1], "none") == 0) {
+    const int32_t none[] = {MPI_Comm_c2f(MPI_COMM_NULL), -1, 1 << 20};
+    for (int i = 0; i < 3; ++i)
+      if (tandem_mpi_agree(none[i], TANDEM_OK) == TANDEM_ERROR_INVALID_ARGUMENT) add("refused", i);
+  }
   if (status == TANDEM_OK && strcmp(argv[1], "threads") == 0) {
     uint32_t count = 0;
     status = tandem_mpi_thread_count(world, &count);

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 
@@ -46,7 +47,7 @@ class Done:
 class MpiTest(unittest.TestCase):
     def setUp(self):
         self.rng = random.Random(f"{SEED} {self.id()}")
-        base = "/dev/shm" if os.access("/dev/shm", os.W_OK) and shutil.disk_usage("/dev/shm").free > 256 << 20 else None
+        base = "/dev/shm" if os.access("/dev/shm", os.W_OK) and shutil.disk_usage("/dev/shm").free > 1 << 30 else None
         self.root = tempfile.mkdtemp(prefix="tandem-mpi-", dir=base)
         self.addCleanup(shutil.rmtree, self.root, True)
 
@@ -64,7 +65,22 @@ class MpiTest(unittest.TestCase):
         with open(path, "rb") as file:
             return file.read()
 
-    def mpirun(self, rank_count, *words, on_rank=None, variables=None, program=TANDEM_MPI):
+    def wait_for_survivors(self):
+        """mpirun may end before the ranks that it kills."""
+        mine = b"TMPDIR=" + self.root.encode() + b"\0"
+
+        def is_alive(pid):
+            try:
+                return mine in self.read(f"/proc/{pid}/environ")
+            except OSError:
+                return False
+
+        end = time.monotonic() + 60
+        while left := [pid for pid in os.listdir("/proc") if pid.isdigit() and is_alive(pid)]:
+            self.assertLess(time.monotonic(), end, f"mpirun has ended, and these have not: {left}")
+            time.sleep(0.02)
+
+    def mpirun(self, rank_count, *words, on_rank=None, variables=None, program=TANDEM_MPI, **as_user):
         """variables: the environment of rank on_rank alone."""
         command = [MPIRUN, "-n", str(rank_count), "--oversubscribe", "--timeout", str(SECONDS)]
         if on_rank is not None:
@@ -72,8 +88,12 @@ class MpiTest(unittest.TestCase):
             script = f'if [ "$OMPI_COMM_WORLD_RANK" = {on_rank} ]; then export {settings}; fi; exec "$@"'
             command += ["sh", "-c", script, "sh"]
         command += [program, *map(str, words)]
-        process = subprocess.run(command, capture_output=True, timeout=2 * SECONDS, env={**ENVIRONMENT, "TMPDIR": self.root},
-                                 stdin=subprocess.DEVNULL)
+        own = {"TMPDIR": self.root, "OMPI_MCA_btl_vader_backing_directory": self.root}
+        if as_user:
+            own["HOME"] = self.root
+        process = subprocess.run(command, capture_output=True, timeout=2 * SECONDS, env={**ENVIRONMENT, **own},
+                                 stdin=subprocess.DEVNULL, **as_user)
+        self.wait_for_survivors()
         return Done(process)
 
     def ok(self, rank_count, *words, status=0, **more):
@@ -124,13 +144,17 @@ class ShardSets(MpiTest):
 
     def test_each_rank_reads_its_part(self):
         # Stripes of 8 * 4080 bytes, in rounds of 4 MiB a rank.
-        source = self.write("source.bin", bytes(100 << 20))
+        source_bytes = 24 << 20
+        source = self.write("source.bin", bytes(source_bytes))
         for rank_count in (2, 4):
             ranks = self.job(rank_count, "encode", source, 8, 1, 4096, self.path("shards"))
             for status, numbers, message in ranks:
                 self.assertEqual(status, "TANDEM_OK", message)
-                self.assertEqual(int(numbers["all"]), 100 << 20)
-                self.assertLess(abs(int(numbers["read"]) / ((100 << 20) / rank_count) - 1), 0.1)
+                self.assertEqual(int(numbers["all"]), source_bytes)
+                self.assertEqual(int(numbers["backwards"]), 0)
+                self.assertLess(abs(int(numbers["read"]) / (source_bytes / rank_count) - 1), 0.1)
+                if os.path.exists("/proc/self/io"):  # and so says the operating system
+                    self.assertLess(abs(int(numbers["system_read"]) / (source_bytes / rank_count) - 1), 0.1, numbers)
         self.tandem("verify", self.path("shards"))
 
     def test_decode(self):
@@ -160,6 +184,25 @@ class ShardSets(MpiTest):
         done = self.ok(2, "decode", self.path("shards"), "-o", output, "--force", status=4)
         self.assertEqual(self.read(output), content)
         self.assertEqual([name for name in os.listdir(self.root) if name.endswith("tandem-tmp")], [])
+
+    def test_decode_to_a_file_that_nobody_may_write(self):
+        content = self.rng.randbytes(300_000)
+        source = self.write("source.bin", content)
+        os.chmod(source, 0o444)
+        self.tandem("encode", source, "-k", 2, "-m", 1, "--block-bytes", 1024, "-o", self.path("shards"))
+        as_user = {}
+        if os.geteuid() == 0:  # who may write everywhere
+            as_user = {"user": 65534, "group": 65534, "extra_groups": []}
+            for path in (self.root, self.path("shards"), *glob.glob(self.path("shards", "*"))):
+                os.chown(path, 65534, 65534)
+            try:
+                subprocess.run([TANDEM_MPI, "--version"], capture_output=True, check=True, env=ENVIRONMENT, **as_user)
+            except (OSError, subprocess.SubprocessError) as error:
+                self.skipTest(f"{TANDEM_MPI} cannot be run as another user: {error}")
+        output = self.path("output")
+        self.ok(3, "decode", self.path("shards"), "-o", output, **as_user)
+        self.assertEqual(self.read(output), content)
+        self.assertEqual(os.stat(output).st_mode & 0o777, 0o444)
 
     def test_a_wrong_digest_is_refused(self):
         source = self.write("source.bin", self.rng.randbytes(100_000))
@@ -230,6 +273,10 @@ class ShardSets(MpiTest):
             self.write("source.bin", bytes(60 << 20))
             self.assertIn(words, self.refused(2, status, *encode, odd, what))
             self.assertFalse(os.path.exists(self.path("shards")))
+
+    def test_communicators_that_are_none(self):
+        done = self.ok(1, "none", program=JOB)
+        self.assertIn("0 TANDEM_OK refused=0 refused=1 refused=2 |", done.stdout)
 
     def test_threads(self):
         ranks = self.job(2, "threads")
@@ -355,6 +402,30 @@ class FailingRanks(MpiTest):
                     self.assertEqual(self.read(self.path(f"work/{rank}/{step}")), contents[rank], why)
             shutil.rmtree(self.path("before"))
 
+    def test_protect_with_a_full_disk(self):
+        old = self.checkpoint("old")
+        protect = ("protect", 2, 1, 0, "state", self.path("work/{r}/parity"), 16384)
+        self.job(3, *protect, self.path("work/{r}/old"))
+        self.checkpoint("new")
+        before = self.listing(self.path("work/2/parity"))
+        for rank, calls, at in ((1, "write", 2), (0, "create", 1), (2, "fsync", 1), (2, "renameat2", 1)):
+            message = self.refused(3, "IO", *protect, self.path("work/{r}/new"),
+                                   **self.fault(rank, ACTION="fail", AT=at, ERRNO=28, CALLS=calls))
+            self.assertRegex(message, f"^rank {rank}: .*No space left")
+            self.assertEqual(self.listing(self.path("work/2/parity")), before)
+        self.lose(1)
+        ranks = self.job(3, "recover", "state", self.path("work/{r}/parity"), "keep", 16384)
+        self.assertEqual({rank[1].get("sequence") for rank in ranks}, {"1"}, ranks)
+        self.assertEqual(self.read(self.path("work/1/old")), old[1])
+
+    def test_protect_syncs_the_files(self):
+        self.checkpoint("state")
+        log = self.path("log")
+        self.job(3, "protect", 2, 1, 0, "state", self.path("work/{r}/a/parity"), 16384, self.path("work/{r}/state"),
+                 **self.fault(1, LOG=log, CALLS="fsync"))
+        synced = {line.split("\t")[5] for line in self.read(log).decode().splitlines()}
+        self.assertLessEqual({self.path("work/1/state"), self.path("work/1"), self.path("work/1/a")}, synced)
+
     def test_recover_with_a_rank_that_dies_or_fails(self):
         contents = self.checkpoint("state")
         self.job(3, "protect", 2, 1, 0, "state", self.path("work/{r}/parity"), 16384, self.path("work/{r}/state"))
@@ -475,11 +546,11 @@ class Protection(MpiTest):
         self.assertEqual({rank[0] for rank in found}, {"TANDEM_OK"}, found)
         self.check()
         self.assertEqual(len(os.listdir(self.path("all"))), 8)
+        mate = max(rank for rank in range(7) if groups[rank] == groups[7])
         shutil.rmtree(self.path("7"))
-        os.rename(self.path("3"), self.path("elsewhere"))  # one too many of a group, if they are of one
-        if groups[3] == groups[7]:
-            self.refused(1, "NOT_RECOVERABLE", *self.recover(1, folder="all"))
-        os.rename(self.path("elsewhere"), self.path("3"))
+        os.rename(self.path(str(mate)), self.path("elsewhere"))  # one too many of a group
+        self.refused(1, "NOT_RECOVERABLE", *self.recover(1, folder="all"))
+        os.rename(self.path("elsewhere"), self.path(str(mate)))
         self.job(1, *self.recover(1, folder="all"))
         self.check()
 
@@ -508,6 +579,80 @@ class Protection(MpiTest):
         self.job(3, *self.recover(3, mode="force"))
         self.check()
 
+    def test_files_of_a_rank_are_replaced_one_by_one(self):
+        self.prepare((1000, 2000, 3000))
+        self.protect(2, 1)
+        os.remove(self.path("1/a"))
+        kept = os.stat(self.path("1/b"))
+        found = self.job(3, *self.recover(3))
+        self.assertEqual([(rank[0], rank[1].get("restored")) for rank in found],
+                         [("TANDEM_OK", path) for path in (None, "1:" + self.path("1/a"), None)], found)
+        self.check()
+        self.assertEqual(os.stat(self.path("1/b")).st_ino, kept.st_ino)
+        # One that differs in a byte is refused, and nothing is written.
+        os.remove(self.path("1/a"))
+        with open(self.path("1/b"), "r+b") as file:
+            file.seek(77)
+            file.write(b"!!")
+        changed = self.read(self.path("1/b"))
+        message = self.refused(3, "IO", *self.recover(3))
+        self.assertIn(f"rank 1: {self.path('1/b')} is not as it was", message)
+        self.assertEqual(self.read(self.path("1/b")), changed)
+        self.assertEqual(sorted(os.listdir(self.path("1"))), ["b", "parity"])
+        self.job(3, *self.recover(3, mode="force"))
+        self.check()
+
+    def test_a_header_that_lies_counts_as_lost(self):
+        def write(at, word, seal):
+            with open(path, "r+b") as file:
+                file.seek(at)
+                file.write(word)
+            if seal:
+                self.ok(1, "seal", path, program=JOB)
+
+        def number(value):
+            return value.to_bytes(4, "little")
+
+        self.prepare((1000, 2000, 3000))
+        self.protect(2, 1)
+        path, = glob.glob(self.path("0/parity/*"))
+        whole = self.read(path)
+        for changes in (((68, number(0xFFFFFFFF)),),  # groups
+                        ((68, number(2)), (72, number(1))),  # groups and group
+                        ((48, number(9)), (64, number(16))),  # sequence and a matrix over GF(2^16)
+                        ((48, number(7)), (68, number(0x7FFFFFFF)))):
+            for change in changes[:-1]:
+                write(*change, False)
+            write(*changes[-1], True)
+            found = self.job(3, *self.recover(3))
+            self.assertEqual({(rank[0], rank[1].get("lost_parity")) for rank in found}, {("TANDEM_OK", "1")}, (changes, found))
+            self.assertEqual(self.read(path), whole)
+        write(24, number(2), False)  # a damaged version stops nobody
+        found = self.job(3, *self.recover(3))
+        self.assertEqual(found[0][1]["lost_parity"], "1")
+        write(24, number(2), False)
+        self.assertEqual({rank[0] for rank in self.protect(2, 1)}, {"TANDEM_OK"})
+        path, = glob.glob(self.path("0/parity/*"))
+        write(24, number(2), True)  # a newer one does
+        self.assertIn("has version 2; this library reads 1", self.refused(3, "UNSUPPORTED", *self.recover(3)))
+
+    def test_a_file_counts_once(self):
+        self.prepare((1000, 2000, 3000))
+        words = ("protect", 2, 1, 0, "state", self.path("{r}/parity"), 64)
+        message = self.refused(3, "INVALID_ARGUMENT", *words, self.path("{r}/a"), self.path(".", "{r}/a"))
+        self.assertIn("are one file", message)
+        message = self.refused(3, "INVALID_ARGUMENT", *words, self.path("0/a"))
+        self.assertIn("0/a is a file of another rank too", message)
+        self.assertEqual(glob.glob(self.path("*/parity/*")), [])
+
+    def test_recovery_on_more_ranks(self):
+        self.prepare((1000, 2000, 3000))
+        self.protect(2, 1)
+        shutil.rmtree(self.path("2"))
+        found = self.job(5, *self.recover(5))
+        self.assertEqual({(rank[0], rank[1]["lost"]) for rank in found}, {("TANDEM_OK", "1")}, found)
+        self.check()
+
     def test_damaged_parity_is_rebuilt(self):
         self.prepare((1000, 2000, 3000))
         self.protect(2, 1)
@@ -531,7 +676,10 @@ class Protection(MpiTest):
         self.prepare((1000, 2000, 3000))
         self.protect(2, 1)
         for rank in range(3):
-            os.chown(glob.glob(self.path(str(rank), "parity", "*"))[0], 12345, -1)
+            try:
+                os.chown(glob.glob(self.path(str(rank), "parity", "*"))[0], 12345, -1)
+            except OSError as error:
+                self.skipTest(f"this root cannot give files away: {error}")
         shutil.rmtree(self.path("1"))
         self.assertIn("no parity of the name state", self.refused(3, "NOT_RECOVERABLE", *self.recover(3)))
         self.assertFalse(os.path.exists(self.path("1")))
@@ -581,10 +729,19 @@ class Protection(MpiTest):
         self.ok(3, state, 20, program=CHECKPOINT)
         shutil.rmtree(os.path.join(state, "rank-1"))
         lines = self.ok(3, state, 25, program=CHECKPOINT).stdout.splitlines()
-        self.assertEqual(lines, ["checkpoint 2 recovered, 1 ranks were lost", whole])
+        self.assertEqual(lines, ["step 20 recovered, 1 ranks were lost", whole])
         for rank in range(2):
             shutil.rmtree(os.path.join(state, f"rank-{rank}"))
         self.assertEqual(self.ok(3, state, 25, program=CHECKPOINT).stdout.splitlines(), [whole])  # from the beginning
+        # Beside an older checkpoint that nobody can recover.
+        shutil.rmtree(state)
+        self.ok(3, state, 10, program=CHECKPOINT)
+        for rank in range(2):
+            shutil.rmtree(os.path.join(state, f"rank-{rank}"))
+        self.ok(3, state, 20, program=CHECKPOINT)
+        shutil.rmtree(os.path.join(state, "rank-1"))
+        lines = self.ok(3, state, 25, program=CHECKPOINT).stdout.splitlines()
+        self.assertEqual(lines, ["step 20 recovered, 1 ranks were lost", whole])
 
 
 if __name__ == "__main__":
