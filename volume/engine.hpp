@@ -8,6 +8,7 @@
 //   care.cpp      scrub, rebuild, replace
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -105,7 +106,17 @@ class Volume {
   // open.cpp
   void choose_superblock(std::vector<Given> &members);
   void replay();
-  std::uint64_t newest_record(std::vector<std::byte> *bytes_out, bool *may_be_old_out);
+  struct Record {
+    std::uint64_t sequence = 0;
+    std::vector<std::byte> bytes;
+    std::vector<bool> holders;  // the members that have it
+    bool may_be_old = false;    // too few have it: another one may have been written over it
+    std::uint32_t copies() const {
+      return static_cast<std::uint32_t>(std::count(holders.begin(), holders.end(), true));
+    }
+  };
+  Record newest_record();
+  void complete(Record &record);
   void check_inside(std::uint64_t offset, std::uint64_t bytes) const;
   void check_writable() const;
   void check_enough_members() const;

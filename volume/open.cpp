@@ -168,16 +168,17 @@ void Volume::choose_superblock(std::vector<Given> &given) {
                                                    members_->usable_count(), n, geometry().k, problems));
 }
 
-// The newest complete record of any member; 0: there is none. `may_be_old_out`: it lies on fewer members than a
-// transaction's record does, so another one may have been written over it.
-std::uint64_t Volume::newest_record(std::vector<std::byte> *bytes_out, bool *may_be_old_out) {
+// The newest complete record of any member. Sequence 0: there is none.
+Volume::Record Volume::newest_record() {
+  Record newest;
+  newest.holders.resize(members_->count());
   std::vector<std::pair<LogHead, std::uint32_t>> heads;
   Buffer block(kBlockBytes);
   const std::span<const std::byte, kBlockBytes> bytes(block.data(), kBlockBytes);
-  std::uint32_t copies = 0;  // also those that may be where nobody can look
+  std::uint32_t unseen = 0;  // copies that may be where nobody can look
   for (std::uint32_t i = 0; i < members_->count(); ++i) {
     if (!members_->read(i, IoKind::log, kLogOffset, block.data(), kBlockBytes)) {
-      ++copies;
+      ++unseen;
       continue;
     }
     // What a session left was brought to its place before the next one wrote anything.
@@ -186,28 +187,37 @@ std::uint64_t Volume::newest_record(std::vector<std::byte> *bytes_out, bool *may
   }
   std::sort(heads.begin(), heads.end(),
             [](const auto &a, const auto &b) { return a.first.sequence > b.first.sequence; });
-  std::uint64_t newest = 0;
-  std::vector<std::byte> record;
+  std::vector<std::byte> bytes_of_one;
   for (const auto &[head, member] : heads) {
-    if (newest != 0 && head.sequence != newest) break;
-    record.resize(head.bytes);
-    const bool is_read = members_->read(member, IoKind::log, kLogOffset, record.data(), head.bytes);
-    if (is_read && !parse_log_record(superblock_.id, geometry(), record)) continue;
-    ++copies;
-    if (!is_read || newest != 0) continue;
-    newest = head.sequence;
-    bytes_out->swap(record);
+    if (newest.sequence != 0 && head.sequence != newest.sequence) break;
+    bytes_of_one.resize(head.bytes);
+    if (!members_->read(member, IoKind::log, kLogOffset, bytes_of_one.data(), head.bytes)) {
+      ++unseen;
+      continue;
+    }
+    if (!parse_log_record(superblock_.id, geometry(), bytes_of_one)) continue;
+    newest.holders[member] = true;
+    if (newest.sequence != 0) continue;
+    newest.sequence = head.sequence;
+    newest.bytes.swap(bytes_of_one);
   }
-  *may_be_old_out = copies < geometry().m + 1;
+  newest.may_be_old = newest.copies() + unseen < geometry().m + 1;
   return newest;
 }
 
+// What is replayed next must be found again after a crash on the way.
+void Volume::complete(Record &record) {
+  for (std::uint32_t i = 0; i < members_->count() && record.copies() < geometry().m + 1; ++i)
+    if (!record.holders[i])
+      record.holders[i] =
+          members_->write(i, IoKind::log, kLogOffset, record.bytes.data(), record.bytes.size()) && members_->sync(i);
+}
+
 void Volume::replay() {
-  std::vector<std::byte> bytes;
-  bool may_be_old = false;
-  const std::uint64_t newest = newest_record(&bytes, &may_be_old);
+  Record record = newest_record();
+  const std::uint64_t newest = record.sequence;
   if (newest != 0) {
-    const auto items = parse_log_record(superblock_.id, geometry(), bytes);
+    const auto items = parse_log_record(superblock_.id, geometry(), record.bytes);
     // A page that a later transaction changed was in its place before that one's record was written: then this record
     // is an old one, of which nothing is left to do there.
     std::vector<LogItem> wanted;
@@ -219,8 +229,16 @@ void Volume::replay() {
       const bool is_whole = members_->read(each.member, IoKind::checksum, geometry().page_offset(each.number),
                                            reinterpret_cast<std::byte *>(&page), sizeof page) &&
                             check_page(*seed_, each.member, each.number, page);
-      // Only the last record has torn pages to mend. Beside an old one it is damage, and nothing is known of the page.
-      if (is_whole ? page.sequence > newest : may_be_old) continue;
+      if (is_whole && page.sequence > newest) continue;
+      if (!is_whole && record.may_be_old) {
+        // Only the last record has torn pages to mend. Beside an old one it is damage: nothing is known of the page.
+        // That is written down, because a crash from here on leaves the record as if it were the last.
+        page = page_of(kLostEntry, newest + 1);
+        seal_page(*seed_, each.member, each.number, page);
+        members_->write(each.member, IoKind::checksum, geometry().page_offset(each.number),
+                        reinterpret_cast<const std::byte *>(&page), sizeof page);
+        continue;
+      }
       pages.push_back(key(each.member, each.number));
       wanted.push_back(each);
     }
@@ -230,6 +248,8 @@ void Volume::replay() {
           std::binary_search(pages.begin(), pages.end(), key(each.member, each.number / kEntriesPerPage)))
         wanted.push_back(each);
     if (!settings_.read_only) {
+      sync_members();
+      complete(record);
       apply(wanted);
       sync_members();
       check_enough_members();
