@@ -168,6 +168,7 @@ extern "C" tandem_status tandem_volume_create(const tandem_volume_create_options
       for (const std::string &name : names)
         members.push_back(
             {name, tandem::volume::open_member(name, {.write = true, .create = given.member_bytes != 0})});
+      for (const Given &each : members) tandem::volume::check_overwritable(each, settings.force);  // before one grows
       for (Given &each : members) each.member->grow(given.member_bytes);
       tandem::volume::create_volume(std::move(members), settings);
     });
@@ -345,6 +346,7 @@ extern "C" tandem_status tandem_volume_replace(tandem_volume *volume, const tand
     tandem_volume_info info{};
     volume->engine.query(&info);
     if (info.read_only) fail(TANDEM_ERROR_UNAVAILABLE, "the volume is open for reading only");
+    if (given.index < info.k + info.m) volume->engine.let_go(given.index);
     const std::string identity = tandem::volume::identity_of(given.member);
     for (std::uint32_t i = 0; i < info.k + info.m; ++i)
       if (volume->engine.identity(i) == identity)

@@ -89,40 +89,42 @@ void Volume::repair_stripe(std::uint64_t stripe, bool check_parity, tandem_volum
   const std::vector<Have> before = view.have;
   recover(view, true);
 
-  std::vector<Stored> stored;
-  for (std::uint32_t column = 0; column < n; ++column)
-    for (std::uint32_t row = 0; row < view.count; ++row) {
-      const std::size_t at = view.at(column, row);
-      if (before[at] != Have::bad || !members_->is_usable(member_of(view, column))) continue;
-      if (view.have[at] == Have::lost) {
-        ++result->lost_block_count;
-        continue;
+  whole([&] {
+    std::vector<Stored> stored;
+    for (std::uint32_t column = 0; column < n; ++column)
+      for (std::uint32_t row = 0; row < view.count; ++row) {
+        const std::size_t at = view.at(column, row);
+        if (before[at] != Have::bad || !members_->is_usable(member_of(view, column))) continue;
+        if (view.have[at] == Have::lost) {
+          ++result->lost_block_count;
+          continue;
+        }
+        ++result->mended_block_count;
+        if (view.entries[at].generation != kUnknown) continue;  // recover() has written it
+        ++mended_;
+        // Of a block that nothing is known of, zeros are as good as never written; parity only where all data is.
+        bool empty = is_zero(view.block(column, row));
+        for (std::uint32_t other = 0; column >= k && other < k; ++other)
+          empty = empty && view.entries[view.at(other, row)].generation == 0;
+        const Part part{column, row, row + 1};
+        if (empty)
+          clear(view, part);
+        else if (!stored.empty() && stored.back().part.column == column && stored.back().part.end == row)
+          ++stored.back().part.end;
+        else
+          stored.push_back({part, view.block(column, row)});
       }
-      ++result->mended_block_count;
-      if (view.entries[at].generation != kUnknown) continue;  // recover() has written it
-      ++mended_;
-      // Of a block that nothing is known of, zeros are as good as never written; parity only where all data is.
-      bool empty = is_zero(view.block(column, row));
-      for (std::uint32_t other = 0; column >= k && other < k; ++other)
-        empty = empty && view.entries[view.at(other, row)].generation == 0;
-      const Part part{column, row, row + 1};
-      if (empty)
-        clear(view, part);
-      else if (!stored.empty() && stored.back().part.column == column && stored.back().part.end == row)
-        ++stored.back().part.end;
-      else
-        stored.push_back({part, view.block(column, row)});
+    Buffer right;
+    if (check_parity) {
+      right = Buffer(std::size_t{geometry().m} * geometry().unit_bytes);
+      const auto wrong = wrong_parity(view, &right);
+      result->bad_parity_count += wrong.size();
+      result->mended_block_count += wrong.size();
+      mended_ += wrong.size();
+      stored.insert(stored.end(), wrong.begin(), wrong.end());
     }
-  Buffer right;
-  if (check_parity) {
-    right = Buffer(std::size_t{geometry().m} * geometry().unit_bytes);
-    const auto wrong = wrong_parity(view, &right);
-    result->bad_parity_count += wrong.size();
-    result->mended_block_count += wrong.size();
-    mended_ += wrong.size();
-    stored.insert(stored.end(), wrong.begin(), wrong.end());
-  }
-  store(view, stored);
+    store(view, stored);
+  });
   check_enough_members();
 }
 
@@ -150,11 +152,12 @@ tandem_status Volume::walk(const CareSettings &settings, std::uint64_t first_str
   return TANDEM_OK;
 }
 
-void Volume::keep_scrub_position(std::uint64_t stripe) {
+void Volume::keep_scrub_position(std::uint64_t stripe, bool repairs) {
   scrub_stripe_ = stripe;
   if (settings_.read_only) return;
   const Gate::Exclusive exclusive(*gate_);
-  write_superblocks();
+  // A look at the volume does not make a missing member stale.
+  if (repairs || members_->standings() == superblock_.standings) write_superblocks();
 }
 
 void Volume::end_left_over_windows() {
@@ -190,9 +193,9 @@ tandem_status Volume::scrub(const CareSettings &settings, tandem_volume_care_res
     else
       check_stripe(stripe, result);
     next = stripe + 1;
-    if ((next - first) % stripes_per_note == 0) keep_scrub_position(next);
+    if ((next - first) % stripes_per_note == 0) keep_scrub_position(next, settings.repair);
   });
-  keep_scrub_position(next == geometry().stripe_count ? 0 : next);
+  keep_scrub_position(next == geometry().stripe_count ? 0 : next, settings.repair);
   if (settings.repair) flush();
   return status;
 }
@@ -221,6 +224,7 @@ tandem_status Volume::rebuild(const CareSettings &settings, tandem_volume_care_r
   }
   for (std::uint32_t i = 0; i < members_->count(); ++i) {
     if (members_->state(i) != TANDEM_VOLUME_MEMBER_STALE) continue;
+    check_dispensable(i);
     tandem_volume_member member{};
     members_->query(i, &member);
     const auto handle = members_->member(i);
@@ -263,11 +267,39 @@ void Volume::prepare_member(Member &member, std::uint32_t index) {
 void Volume::join(std::uint32_t index, const std::string &name, std::shared_ptr<Member> member) {
   const Gate::Exclusive exclusive(*gate_);
   commit_exclusively();
-  table_->drop(index);
-  random_bytes(&superblock_.member_tags[index], sizeof superblock_.member_tags[index]);
+  check_dispensable(index);  // much may have happened while the new one was prepared
+  std::uint32_t tag;
+  random_bytes(&tag, sizeof tag);
+  // The record names pages by the number of the member. Those of the old one must not come to the new one.
+  sync_members();
+  for (std::uint32_t i = 0; i < members_->count(); ++i)
+    members_->write(i, IoKind::log, kLogOffset, zeros_.data(), kBlockBytes);
+  sync_members();
+  check_dispensable(index);
+  superblock_.member_tags[index] = tag;
   ++superblock_.epoch;
+  good_copies_[index] = 0;
+  // In this order: a reader that still has a page of the old member is noticed by the drop.
   members_->put(index, name, std::move(member), TANDEM_VOLUME_MEMBER_REBUILDING, "");
+  table_->drop(index);
   write_superblocks();
+}
+
+// That the volume has its data also without what this member holds.
+void Volume::check_dispensable(std::uint32_t index) const {
+  check_enough_members();
+  const std::int32_t state = members_->state(index);
+  if (state <= TANDEM_VOLUME_MEMBER_REBUILDING) {
+    const std::uint32_t left =
+        members_->count_of(TANDEM_VOLUME_MEMBER_CURRENT) - (state == TANDEM_VOLUME_MEMBER_CURRENT);
+    if (left < geometry().k)
+      fail(TANDEM_ERROR_NOT_RECOVERABLE,
+           fmt::format("without member {} {} of {} would be left that are not being rebuilt, {} are needed", index,
+                       left, members_->count(), geometry().k));
+  }
+  if (!window_list().empty())
+    fail(TANDEM_ERROR_UNAVAILABLE,
+         fmt::format("a window of delayed parity is open: data of member {} would be lost", index));
 }
 
 void Volume::replace(std::uint32_t index, Given given, bool force) {
@@ -276,23 +308,16 @@ void Volume::replace(std::uint32_t index, Given given, bool force) {
   if (index >= members_->count())
     fail(TANDEM_ERROR_INVALID_ARGUMENT,
          fmt::format("index is {}, the volume has {} members", index, members_->count()));
-  const std::uint32_t left = members_->usable_count() - members_->is_usable(index);
-  if (left < geometry().k)
-    fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("without member {} {} of {} would be left, {} are needed", index,
-                                                   left, members_->count(), geometry().k));
-  if (!window_list().empty())
-    fail(TANDEM_ERROR_UNAVAILABLE,
-         fmt::format("a window of delayed parity is open: data of member {} would be lost", index));
+  check_dispensable(index);
+  try {
+    check_overwritable(given, force);
+  } catch (const MemberError &error) {
+    fail(TANDEM_ERROR_IO, error.what());
+  }
   try {
     given.member->grow(geometry().member_bytes());
   } catch (const MemberError &error) {
     fail(TANDEM_ERROR_INVALID_ARGUMENT, error.what());
-  }
-  try {
-    if (!force && holds_volume(*given.member))
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{}: holds a volume already; force overwrites it", given.name));
-  } catch (const MemberError &error) {
-    fail(TANDEM_ERROR_IO, error.what());
   }
   prepare_member(*given.member, index);
   join(index, given.name, std::move(given.member));

@@ -8,6 +8,11 @@ namespace tandem::volume {
 
 Volume::Change::Change(Volume &volume, std::uint64_t items) : volume_(volume), items_(items) {
   volume.check_enough_members();
+  volume.check_not_broken();
+  if (!volume.session_is_durable_) {  // nothing of a session may reach a member that does not know of it
+    const Gate::Exclusive exclusive(*volume.gate_);
+    if (!volume.session_is_durable_) volume.write_superblocks();
+  }
   while (!volume.gate_->try_enter(items)) volume.commit();
 }
 
@@ -22,7 +27,19 @@ void Volume::commit() {
   commit_exclusively();
 }
 
+void Volume::check_not_broken() const {
+  if (broken_)
+    fail(TANDEM_ERROR_IO,
+         "memory ran out in the middle of a change: the volume has to be closed and opened again, "
+         "what was not flushed is lost");
+}
+
 void Volume::commit_exclusively() {
+  check_not_broken();
+  whole([&] { commit_transaction(); });
+}
+
+void Volume::commit_transaction() {
   const auto dirty = table_->dirty();
   if (dirty.empty()) {
     pending_.clear();  // at most of members that were lost before they got an entry
@@ -97,8 +114,10 @@ void Volume::write_superblocks() {
       own.index = written[i];
       SuperblockBytes bytes;
       write_superblock(own, bytes);
-      if (members_->write(own.index, IoKind::superblock, own.counter % 2 * kBlockBytes, bytes.data(), bytes.size()))
-        members_->sync(own.index);
+      const std::uint8_t copy = 1 - good_copies_[own.index];
+      if (members_->write(own.index, IoKind::superblock, copy * kBlockBytes, bytes.data(), bytes.size()) &&
+          members_->sync(own.index))
+        good_copies_[own.index] = copy;
     });
     if (members_->standings() == standings) break;
   }

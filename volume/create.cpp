@@ -5,6 +5,7 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "volume/log_record.hpp"
 
@@ -31,10 +32,29 @@ std::uint64_t most_stripes(Geometry geometry, std::uint64_t member_bytes) {
   return least;
 }
 
+// Whether it begins with a superblock, even a damaged one.
+bool holds_volume(Member &member) {
+  if (member.size_bytes() < 2 * kBlockBytes) return false;
+  Buffer buffer(2 * kBlockBytes);
+  member.read(0, buffer.data(), 2 * kBlockBytes);
+  Superblock superblock;
+  for (std::size_t copy = 0; copy < 2; ++copy)
+    if (parse_superblock(std::span<const std::byte, kBlockBytes>(buffer.data() + copy * kBlockBytes, kBlockBytes),
+                         &superblock) != SuperblockResult::none)
+      return true;
+  return false;
+}
+
 }  // namespace
 
 void random_bytes(void *to, std::size_t bytes) {
-  if (::getrandom(to, bytes, 0) != static_cast<ssize_t>(bytes)) fail(TANDEM_ERROR_IO, "getrandom gives no bytes");
+  for (auto *at = static_cast<std::byte *>(to); bytes != 0;) {
+    const ssize_t count = ::getrandom(at, bytes, 0);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) fail(TANDEM_ERROR_IO, "getrandom gives no bytes");
+    at += count;
+    bytes -= static_cast<std::size_t>(count);
+  }
 }
 
 std::unique_ptr<tandem_codec, void (*)(tandem_codec *)> make_codec(const Geometry &geometry) {
@@ -50,16 +70,9 @@ std::unique_ptr<tandem_codec, void (*)(tandem_codec *)> make_codec(const Geometr
   return {codec, tandem_codec_destroy};
 }
 
-bool holds_volume(Member &member) {
-  if (member.size_bytes() < 2 * kBlockBytes) return false;
-  Buffer buffer(2 * kBlockBytes);
-  member.read(0, buffer.data(), 2 * kBlockBytes);
-  Superblock superblock;
-  for (std::size_t copy = 0; copy < 2; ++copy)
-    if (parse_superblock(std::span<const std::byte, kBlockBytes>(buffer.data() + copy * kBlockBytes, kBlockBytes),
-                         &superblock) != SuperblockResult::none)
-      return true;
-  return false;
+void check_overwritable(const Given &given, bool force) {
+  if (!force && holds_volume(*given.member))
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{}: holds a volume already; force overwrites it", given.name));
 }
 
 void write_tables(Member &member, const Geometry &geometry, const Seed &seed, std::uint32_t index, const Entry &entry,
@@ -88,16 +101,16 @@ void create_volume(std::vector<Given> members, CreateSettings settings) {
   std::uint64_t smallest = kMostMemberBytes;
   for (const Given &each : members) {
     smallest = std::min(smallest, each.member->size_bytes());
-    if (!settings.force && holds_volume(*each.member))
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{}: holds a volume already; force overwrites it", each.name));
+    check_overwritable(each, settings.force);
   }
   const std::uint64_t least_log = least_log_bytes(geometry);
   if (geometry.log_bytes == 0)
     geometry.log_bytes = std::max(least_log, round_up(std::min(kUsualLogBytes, smallest / 16), kBlockBytes));
-  if (geometry.log_bytes < least_log || geometry.log_bytes % kBlockBytes != 0 || geometry.log_bytes > kMostMemberBytes)
+  if (geometry.log_bytes < least_log || geometry.log_bytes % kBlockBytes != 0 || geometry.log_bytes > kMostLogBytes)
     fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("log_bytes is {}: two stripes of {} + {} units need {}, a multiple of 4096", geometry.log_bytes,
-                     geometry.k, geometry.m, least_log));
+         fmt::format(
+             "log_bytes is {}: two stripes of {} + {} units need {}, at most {} are possible, in multiples of 4096",
+             geometry.log_bytes, geometry.k, geometry.m, least_log, kMostLogBytes));
   geometry.stripe_count = most_stripes(geometry, smallest);
   if (geometry.stripe_count == 0) {
     geometry.stripe_count = 1;

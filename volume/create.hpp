@@ -9,8 +9,8 @@ namespace tandem::volume {
 
 void random_bytes(void *to, std::size_t bytes);
 std::unique_ptr<tandem_codec, void (*)(tandem_codec *)> make_codec(const Geometry &geometry);
-// Whether it begins with a superblock, even a damaged one.
-bool holds_volume(Member &member);
+// Throws where it holds a volume that is not to be lost.
+void check_overwritable(const Given &given, bool force);
 // A table of equal entries, and a log without a record.
 void write_tables(Member &member, const Geometry &geometry, const Seed &seed, std::uint32_t index, const Entry &entry,
                   std::uint64_t sequence);

@@ -139,29 +139,31 @@ void Volume::end_stripe(std::uint64_t stripe, bool accept_loss) {
   if (std::any_of(to.begin(), to.end(), [](const void *each) { return each != nullptr; }))
     check(tandem_encode(settings_.context, codec_.get(), from.data(), to.data(), rows * kBlockBytes));
 
-  for (const Part &part : lost) {
-    clear(view, part);
-    view.entries[view.at(part.column, part.begin)] = {};
-  }
-  const auto holds_something = [&](std::uint32_t row) {
-    for (std::uint32_t column = 0; column < k; ++column)
-      if (view.entries[view.at(column, row)].generation != 0) return true;
-    return false;
-  };
-  std::vector<Stored> stored;
-  for (std::uint32_t begin = 0, end; begin < rows; begin = end) {
-    const bool holds = holds_something(begin);
-    for (end = begin + 1; end < rows && holds_something(end) == holds;) ++end;
-    for (std::uint32_t i = 0; i < m; ++i) {
-      if (!holds) {
-        clear(view, {k + i, begin, end});
-        continue;
-      }
-      for (std::uint32_t row = begin; row < end; ++row) view.entries[view.at(k + i, row)] = kLostEntry;
-      stored.push_back({{k + i, begin, end}, view.block(k + i, begin)});
+  whole([&] {
+    for (const Part &part : lost) {
+      clear(view, part);
+      view.entries[view.at(part.column, part.begin)] = {};
     }
-  }
-  store(view, stored);
+    const auto holds_something = [&](std::uint32_t row) {
+      for (std::uint32_t column = 0; column < k; ++column)
+        if (view.entries[view.at(column, row)].generation != 0) return true;
+      return false;
+    };
+    std::vector<Stored> stored;
+    for (std::uint32_t begin = 0, end; begin < rows; begin = end) {
+      const bool holds = holds_something(begin);
+      for (end = begin + 1; end < rows && holds_something(end) == holds;) ++end;
+      for (std::uint32_t i = 0; i < m; ++i) {
+        if (!holds) {
+          clear(view, {k + i, begin, end});
+          continue;
+        }
+        for (std::uint32_t row = begin; row < end; ++row) view.entries[view.at(k + i, row)] = kLostEntry;
+        stored.push_back({{k + i, begin, end}, view.block(k + i, begin)});
+      }
+    }
+    store(view, stored);
+  });
   check_enough_members();
   const std::unique_lock windows_lock(windows_mutex_);
   for (OpenWindow &each : windows_)

@@ -8,6 +8,7 @@
 //   care.cpp      scrub, rebuild, replace
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -84,6 +85,8 @@ class Volume {
   tandem_status scrub(const CareSettings &settings, tandem_volume_care_result *result);
   tandem_status rebuild(const CareSettings &settings, tandem_volume_care_result *result);
   void replace(std::uint32_t index, Given given, bool force);
+  // Closes a lost member, which may be what shall replace it.
+  void let_go(std::uint32_t index) { members_->let_go(index); }
 
  private:
   using Lock = std::shared_mutex;
@@ -103,7 +106,17 @@ class Volume {
   // open.cpp
   void choose_superblock(std::vector<Given> &members);
   void replay();
-  std::uint64_t newest_record(std::vector<std::byte> *bytes_out);
+  struct Record {
+    std::uint64_t sequence = 0;
+    std::vector<std::byte> bytes;
+    std::vector<bool> holders;  // the members that have it
+    bool may_be_old = false;    // too few have it: another one may have been written over it
+    std::uint32_t copies() const {
+      return static_cast<std::uint32_t>(std::count(holders.begin(), holders.end(), true));
+    }
+  };
+  Record newest_record();
+  void complete(Record &record);
   void check_inside(std::uint64_t offset, std::uint64_t bytes) const;
   void check_writable() const;
   void check_enough_members() const;
@@ -147,8 +160,22 @@ class Volume {
                       const Entry *entries);
 
   // commit.cpp
+  // For what must happen as a whole or not at all: where memory runs out on the way, nothing more is written.
+  template <class Body>
+  void whole(Body &&body) {
+    try {
+      body();
+    } catch (const Error &) {  // too few members are left: that stays so
+      throw;
+    } catch (...) {
+      broken_ = true;
+      throw;
+    }
+  }
+  void check_not_broken() const;
   void commit();
   void commit_exclusively();
+  void commit_transaction();
   void write_superblocks();
   void sync_members();
   void write_log(const std::byte *bytes, std::size_t count);
@@ -176,9 +203,10 @@ class Volume {
   tandem_status walk(const CareSettings &settings, std::uint64_t first_stripe,
                      const std::function<void(std::uint64_t)> &visit);
   void end_left_over_windows();
-  void keep_scrub_position(std::uint64_t stripe);
+  void keep_scrub_position(std::uint64_t stripe, bool repairs);
   void prepare_member(Member &member, std::uint32_t index);
   void join(std::uint32_t index, const std::string &name, std::shared_ptr<Member> member);
+  void check_dispensable(std::uint32_t index) const;
   bool lacks_blocks(std::uint64_t stripe);
 
   OpenSettings settings_;
@@ -192,7 +220,9 @@ class Volume {
   Pending pending_;
   std::unique_ptr<Gate> gate_;
   std::atomic<std::uint64_t> sequence_{0};  // of the current transaction; changed under the exclusive gate
-  bool session_is_durable_ = false;
+  std::atomic<bool> session_is_durable_{false};
+  std::atomic<bool> broken_{false};        // see whole()
+  std::vector<std::uint8_t> good_copies_;  // which copy of each member's superblock is the last good one
   std::atomic<std::uint64_t> epoch_{0}, scrub_stripe_{0};  // as in the superblock, for queries
   mutable std::shared_mutex windows_mutex_;
   std::vector<OpenWindow> windows_;

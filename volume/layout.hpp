@@ -15,6 +15,7 @@ namespace tandem::volume {
 inline constexpr std::uint64_t kLogOffset = 65536;
 inline constexpr std::uint64_t kEntriesPerPage = 255;
 inline constexpr std::uint64_t kMostMemberBytes = std::uint64_t{1} << 60;
+inline constexpr std::uint64_t kMostLogBytes = std::uint64_t{16} << 30;  // a record is read as a whole
 
 struct Geometry {
   std::uint32_t k = 0, m = 0;
@@ -59,7 +60,7 @@ inline bool is_in_limits(const Geometry &geometry) {
          geometry.unit_bytes >= kBlockBytes && geometry.unit_bytes <= 1u << 24 &&
          geometry.unit_bytes % kBlockBytes == 0 && geometry.stripe_count >= 1 &&
          geometry.stripe_count <= kMostMemberBytes / geometry.stripe_bytes() && geometry.log_bytes >= kBlockBytes &&
-         geometry.log_bytes <= kMostMemberBytes && geometry.log_bytes % kBlockBytes == 0;
+         geometry.log_bytes <= kMostLogBytes && geometry.log_bytes % kBlockBytes == 0;
 }
 
 }  // namespace tandem::volume

@@ -54,6 +54,7 @@ class FileMember : public Member {
       const off_t end = ::lseek(descriptor_, 0, SEEK_END);
       if (end < 0) fail_with(MemberProblem::failed, name, "lseek", errno);
       size_bytes_ = static_cast<std::uint64_t>(end);
+      if (access.create && is_file_) sync_folder();
     } catch (...) {
       ::close(descriptor_);
       throw;
@@ -114,6 +115,17 @@ class FileMember : public Member {
   }
 
  private:
+  // A file that is synced is not there after a power cut before its folder is synced, too.
+  void sync_folder() const {
+    const std::size_t slash = name_.rfind('/');
+    const std::string folder = slash == std::string::npos ? "." : name_.substr(0, slash + 1);
+    const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0) return;  // one that may be entered, but not read
+    const int error = ::fsync(descriptor) == 0 ? 0 : errno;
+    ::close(descriptor);
+    if (error != 0 && error != EINVAL) fail_with(MemberProblem::failed, folder, "fsync", error);
+  }
+
   std::string name_, identity_;
   int descriptor_ = -1;
   bool is_file_ = false;

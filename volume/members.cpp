@@ -58,15 +58,21 @@ void Members::set_state(std::uint32_t index, std::int32_t state, const std::stri
   slot.state.store(state, std::memory_order_release);
 }
 
-void Members::lose(std::uint32_t index, const std::string &why) {
+void Members::lose(std::uint32_t index, const std::shared_ptr<Member> &member, const std::string &why) {
   Slot &slot = *slots_[index];
   {
     const std::lock_guard lock(slot.mutex);
-    if (slot.state > TANDEM_VOLUME_MEMBER_REBUILDING) return;
+    if (slot.member != member || slot.state > TANDEM_VOLUME_MEMBER_REBUILDING) return;
     slot.why = why;
     slot.state.store(TANDEM_VOLUME_MEMBER_LOST, std::memory_order_release);
   }
   note_(fmt::format("member {} is lost: {}", index, why));
+}
+
+void Members::let_go(std::uint32_t index) {
+  Slot &slot = *slots_[index];
+  const std::lock_guard lock(slot.mutex);
+  if (slot.state == TANDEM_VOLUME_MEMBER_LOST) slot.member.reset();
 }
 
 std::shared_ptr<Member> Members::member(std::uint32_t index) const {
@@ -110,9 +116,10 @@ bool Members::write(std::uint32_t index, IoKind kind, std::uint64_t offset, cons
   slots_[index]->unsynced.store(true, std::memory_order_release);
   try {
     member->write(offset, from, bytes);
+    slots_[index]->unsynced.store(true, std::memory_order_release);  // a sync may have begun before the write ended
     return true;
   } catch (const MemberError &error) {
-    lose(index, error.what());
+    lose(index, member, error.what());
     return false;
   }
 }
@@ -126,7 +133,7 @@ bool Members::sync(std::uint32_t index) {
     member->sync();
     return true;
   } catch (const MemberError &error) {
-    lose(index, error.what());
+    lose(index, member, error.what());
     return false;
   }
 }

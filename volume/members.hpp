@@ -32,8 +32,8 @@ class Members {
   void put(std::uint32_t index, const std::string &name, std::shared_ptr<Member> member, std::int32_t state,
            const std::string &why);
   void set_state(std::uint32_t index, std::int32_t state, const std::string &why);
-  // It failed a write, or what nothing goes on without.
-  void lose(std::uint32_t index, const std::string &why);
+  // Closes it if it is lost.
+  void let_go(std::uint32_t index);
   std::shared_ptr<Member> member(std::uint32_t index) const;
   void query(std::uint32_t index, tandem_volume_member *out) const;
 
@@ -49,6 +49,8 @@ class Members {
   std::uint64_t syncs() const { return syncs_; }
 
  private:
+  // It failed a write or a sync. Nothing happens if another one has its place by now.
+  void lose(std::uint32_t index, const std::shared_ptr<Member> &member, const std::string &why);
   struct Slot {
     mutable std::mutex mutex;  // of name, member and why
     std::string name, why;

@@ -9,8 +9,13 @@
 namespace tandem::volume {
 namespace {
 
+struct Found {
+  Superblock superblock;
+  std::uint8_t copy = 0;
+};
+
 // The newer of the two copies; nothing where there is none.
-std::optional<Superblock> read_superblock(Given &given) {
+std::optional<Found> read_superblock(Given &given) {
   if (!given.member) return {};
   Buffer buffer(2 * kBlockBytes);
   try {
@@ -21,15 +26,16 @@ std::optional<Superblock> read_superblock(Given &given) {
     given.why = error.what();
     return {};
   }
-  std::optional<Superblock> newest;
+  std::optional<Found> newest;
   bool later = false, damaged = false;
-  for (std::size_t copy = 0; copy < 2; ++copy) {
+  for (std::uint8_t copy = 0; copy < 2; ++copy) {
     Superblock found;
     const std::span<const std::byte, kBlockBytes> bytes(buffer.data() + copy * kBlockBytes, kBlockBytes);
     const SuperblockResult result = parse_superblock(bytes, &found);
     later = later || result == SuperblockResult::later_version;
     damaged = damaged || result == SuperblockResult::damaged;
-    if (result == SuperblockResult::superblock && (!newest || found.counter > newest->counter)) newest = found;
+    if (result == SuperblockResult::superblock && (!newest || found.counter > newest->superblock.counter))
+      newest = Found{std::move(found), copy};
   }
   if (later)
     fail(TANDEM_ERROR_UNSUPPORTED,
@@ -79,7 +85,7 @@ Volume::Volume(std::vector<Given> given, OpenSettings settings) : settings_(std:
 Volume::~Volume() = default;
 
 void Volume::choose_superblock(std::vector<Given> &given) {
-  std::vector<std::optional<Superblock>> found;
+  std::vector<std::optional<Found>> found;
   const Superblock *newest = nullptr;
   std::string problems;
   for (Given &each : given) {
@@ -89,11 +95,11 @@ void Volume::choose_superblock(std::vector<Given> &given) {
   const Given *newest_given = nullptr;
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (!found[i]) continue;
-    if (newest && found[i]->id != newest->id)
+    if (newest && found[i]->superblock.id != newest->id)
       fail(TANDEM_ERROR_INVALID_ARGUMENT,
            fmt::format("{} and {} are members of two different volumes", newest_given->name, given[i].name));
-    if (newest && !is_newer(*found[i], *newest)) continue;
-    newest = &*found[i];
+    if (newest && !is_newer(found[i]->superblock, *newest)) continue;
+    newest = &found[i]->superblock;
     newest_given = &given[i];
   }
   if (newest == nullptr) fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("no member of a volume was found{}", problems));
@@ -105,9 +111,10 @@ void Volume::choose_superblock(std::vector<Given> &given) {
                   problems.empty() ? "it was not given" : "it was not found" + problems);
 
   std::vector<bool> seen(n);
+  good_copies_.assign(n, 0);
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (!found[i]) continue;
-    const Superblock &own = *found[i];
+    const Superblock &own = found[i]->superblock;
     const std::string &name = given[i].name;
     if (!(own.geometry == geometry()))
       fail(TANDEM_ERROR_DAMAGED,
@@ -135,6 +142,7 @@ void Volume::choose_superblock(std::vector<Given> &given) {
       fail(TANDEM_ERROR_INVALID_ARGUMENT,
            fmt::format("member {} is there twice, the second time as {}", own.index, name));
     seen[own.index] = true;
+    good_copies_[own.index] = found[i]->copy;
     if (given[i].member->size_bytes() < geometry().member_bytes())
       fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{}: has {} bytes, its superblock says at least {}", name,
                                                       given[i].member->size_bytes(), geometry().member_bytes()));
@@ -160,30 +168,56 @@ void Volume::choose_superblock(std::vector<Given> &given) {
                                                    members_->usable_count(), n, geometry().k, problems));
 }
 
-// The newest complete record of any member; 0: there is none.
-std::uint64_t Volume::newest_record(std::vector<std::byte> *bytes_out) {
+// The newest complete record of any member. Sequence 0: there is none.
+Volume::Record Volume::newest_record() {
+  Record newest;
+  newest.holders.resize(members_->count());
   std::vector<std::pair<LogHead, std::uint32_t>> heads;
   Buffer block(kBlockBytes);
   const std::span<const std::byte, kBlockBytes> bytes(block.data(), kBlockBytes);
-  for (std::uint32_t i = 0; i < members_->count(); ++i)
-    if (members_->read(i, IoKind::log, kLogOffset, block.data(), kBlockBytes))
-      if (const auto head = parse_log_head(superblock_.id, geometry(), bytes)) heads.emplace_back(*head, i);
+  std::uint32_t unseen = 0;  // copies that may be where nobody can look
+  for (std::uint32_t i = 0; i < members_->count(); ++i) {
+    if (!members_->read(i, IoKind::log, kLogOffset, block.data(), kBlockBytes)) {
+      ++unseen;
+      continue;
+    }
+    // What a session left was brought to its place before the next one wrote anything.
+    const auto head = parse_log_head(superblock_.id, geometry(), bytes);
+    if (head && head->sequence >> kSessionShift >= superblock_.session) heads.emplace_back(*head, i);
+  }
   std::sort(heads.begin(), heads.end(),
             [](const auto &a, const auto &b) { return a.first.sequence > b.first.sequence; });
+  std::vector<std::byte> bytes_of_one;
   for (const auto &[head, member] : heads) {
-    bytes_out->resize(head.bytes);
-    if (members_->read(member, IoKind::log, kLogOffset, bytes_out->data(), head.bytes) &&
-        parse_log_record(superblock_.id, geometry(), *bytes_out))
-      return head.sequence;
+    if (newest.sequence != 0 && head.sequence != newest.sequence) break;
+    bytes_of_one.resize(head.bytes);
+    if (!members_->read(member, IoKind::log, kLogOffset, bytes_of_one.data(), head.bytes)) {
+      ++unseen;
+      continue;
+    }
+    if (!parse_log_record(superblock_.id, geometry(), bytes_of_one)) continue;
+    newest.holders[member] = true;
+    if (newest.sequence != 0) continue;
+    newest.sequence = head.sequence;
+    newest.bytes.swap(bytes_of_one);
   }
-  return 0;
+  newest.may_be_old = newest.copies() + unseen < geometry().m + 1;
+  return newest;
+}
+
+// What is replayed next must be found again after a crash on the way.
+void Volume::complete(Record &record) {
+  for (std::uint32_t i = 0; i < members_->count() && record.copies() < geometry().m + 1; ++i)
+    if (!record.holders[i])
+      record.holders[i] =
+          members_->write(i, IoKind::log, kLogOffset, record.bytes.data(), record.bytes.size()) && members_->sync(i);
 }
 
 void Volume::replay() {
-  std::vector<std::byte> bytes;
-  const std::uint64_t newest = newest_record(&bytes);
+  Record record = newest_record();
+  const std::uint64_t newest = record.sequence;
   if (newest != 0) {
-    const auto items = parse_log_record(superblock_.id, geometry(), bytes);
+    const auto items = parse_log_record(superblock_.id, geometry(), record.bytes);
     // A page that a later transaction changed was in its place before that one's record was written: then this record
     // is an old one, of which nothing is left to do there.
     std::vector<LogItem> wanted;
@@ -192,10 +226,19 @@ void Volume::replay() {
     Page page;
     for (const LogItem &each : *items) {
       if (each.kind != ItemKind::page || !members_->is_usable(each.member)) continue;
-      if (members_->read(each.member, IoKind::checksum, geometry().page_offset(each.number),
-                         reinterpret_cast<std::byte *>(&page), sizeof page) &&
-          check_page(*seed_, each.member, each.number, page) && page.sequence > newest)
+      const bool is_whole = members_->read(each.member, IoKind::checksum, geometry().page_offset(each.number),
+                                           reinterpret_cast<std::byte *>(&page), sizeof page) &&
+                            check_page(*seed_, each.member, each.number, page);
+      if (is_whole && page.sequence > newest) continue;
+      if (!is_whole && record.may_be_old) {
+        // Only the last record has torn pages to mend. Beside an old one it is damage: nothing is known of the page.
+        // That is written down, because a crash from here on leaves the record as if it were the last.
+        page = page_of(kLostEntry, newest + 1);
+        seal_page(*seed_, each.member, each.number, page);
+        members_->write(each.member, IoKind::checksum, geometry().page_offset(each.number),
+                        reinterpret_cast<const std::byte *>(&page), sizeof page);
         continue;
+      }
       pages.push_back(key(each.member, each.number));
       wanted.push_back(each);
     }
@@ -205,6 +248,8 @@ void Volume::replay() {
           std::binary_search(pages.begin(), pages.end(), key(each.member, each.number / kEntriesPerPage)))
         wanted.push_back(each);
     if (!settings_.read_only) {
+      sync_members();
+      complete(record);
       apply(wanted);
       sync_members();
       check_enough_members();
@@ -221,9 +266,9 @@ void Volume::replay() {
     }
   }
   // A session has its own sequence numbers, greater than all before, also than those of records that were torn.
-  const std::uint64_t session = std::max(superblock_.session, newest >> 40) + 1;
+  const std::uint64_t session = std::max(superblock_.session, newest >> kSessionShift) + 1;
   if (session >> 24 != 0) fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("the volume was opened {} times", session));
-  sequence_ = (session << 40) + 1;
+  sequence_ = (session << kSessionShift) + 1;
   superblock_.session = session;
   random_bytes(&superblock_.session_tags[session % kSessionsKept], 8);
 }

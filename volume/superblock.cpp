@@ -11,6 +11,7 @@ constexpr char kMagic[8] = {'T', 'N', 'D', 'M', 'V', 'O', 'L', '\x1a'};
 constexpr std::uint32_t kVersion = 1;
 constexpr std::size_t kTagsAt = 128, kStandingsAt = 384, kMemberTagsAt = 640, kWindowsAt = 1664, kHashAt = 4088;
 constexpr std::uint64_t kMostSessions = std::uint64_t{1} << 24;
+constexpr std::uint64_t kMostWritings = std::uint64_t{1} << 63;  // no volume gets there
 
 }  // namespace
 
@@ -67,7 +68,7 @@ SuperblockResult parse_superblock(std::span<const std::byte, kBlockBytes> bytes,
   found.session = load<std::uint64_t>(at + 88);
   found.scrub_stripe = load<std::uint64_t>(at + 96);
   if (found.session >= kMostSessions || found.scrub_stripe > geometry.stripe_count) return SuperblockResult::damaged;
-  if (found.epoch == UINT64_MAX || found.counter == UINT64_MAX) return SuperblockResult::damaged;
+  if (found.epoch >= kMostWritings || found.counter >= kMostWritings) return SuperblockResult::damaged;
   for (std::size_t i = 0; i < kSessionsKept; ++i) found.session_tags[i] = load<std::uint64_t>(at + kTagsAt + 8 * i);
   for (std::size_t i = 0; i < geometry.member_count(); ++i) {
     const auto standing = static_cast<Standing>(at[kStandingsAt + i]);

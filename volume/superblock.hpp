@@ -22,6 +22,7 @@ struct Window {
 enum class Standing : std::uint8_t { current = 0, rebuilding = 1, lost = 2 };
 
 inline constexpr std::size_t kSessionsKept = 32;
+inline constexpr int kSessionShift = 40;  // of the session in a sequence number
 
 struct Superblock {
   VolumeId id{};

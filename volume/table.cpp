@@ -8,7 +8,8 @@ Table::Table(Members &members, const Geometry &geometry, const Seed &seed, std::
     : members_(members),
       geometry_(geometry),
       seed_(seed),
-      most_clean_(std::max<std::size_t>(cache_bytes / sizeof(Held), 2 * geometry.member_count())) {}
+      most_clean_(std::max<std::size_t>(cache_bytes / sizeof(Held), 2 * geometry.member_count())),
+      drops_(geometry.member_count()) {}
 
 // body(page number, first entry, entries, position in the caller's array)
 template <class Body>
@@ -22,6 +23,18 @@ void Table::for_pages(std::uint64_t first_block, std::size_t count, Body &&body)
   }
 }
 
+// Whoever waits for a page must hear that it does not come, too.
+struct Table::LoadingEnd {
+  Table &table;
+  std::unique_lock<std::mutex> &lock;
+  Key key;
+  ~LoadingEnd() {
+    if (!lock.owns_lock()) lock.lock();
+    table.loading_.erase(key);
+    table.loaded_.notify_all();
+  }
+};
+
 Table::Held &Table::hold(std::unique_lock<std::mutex> &lock, std::uint32_t member, std::uint64_t number) {
   const Key wanted = key(member, number);
   for (;;) {
@@ -33,21 +46,26 @@ Table::Held &Table::hold(std::unique_lock<std::mutex> &lock, std::uint32_t membe
     if (loading_.insert(wanted).second) break;
     loaded_.wait(lock);
   }
-  auto held = std::make_unique<Held>();
-  lock.unlock();
-  if (!members_.read(member, IoKind::checksum, geometry_.page_offset(number),
-                     reinterpret_cast<std::byte *>(&held->page), sizeof held->page)) {
-    held->page = page_of(kLostEntry, 0);
-    members_.lose(member, "its table of checksums cannot be read");
-  } else if (!check_page(seed_, member, number, held->page)) {
-    members_.count_bad_block(member);
+  const LoadingEnd end{*this, lock, wanted};
+  for (;;) {
+    auto held = std::make_unique<Held>();
+    const std::uint64_t drops = drops_[member];
+    lock.unlock();
+    if (!members_.read(member, IoKind::checksum, geometry_.page_offset(number),
+                       reinterpret_cast<std::byte *>(&held->page), sizeof held->page))
+      held->page = page_of(kLostEntry, 0);
+    else if (!check_page(seed_, member, number, held->page))
+      members_.count_bad_block(member);
+    lock.lock();
+    if (drops != drops_[member]) continue;  // it was the page of a member that has been replaced
+    held->place = clean_.insert(clean_.end(), wanted);
+    try {
+      return *(held_[wanted] = std::move(held));
+    } catch (...) {
+      clean_.pop_back();
+      throw;
+    }
   }
-  lock.lock();
-  loading_.erase(wanted);
-  loaded_.notify_all();
-  Held &kept = *(held_[wanted] = std::move(held));
-  kept.place = clean_.insert(clean_.end(), wanted);
-  return kept;
 }
 
 void Table::evict() {
@@ -134,6 +152,7 @@ void Table::overlay(std::uint32_t member, std::uint64_t number, const Page &page
 
 void Table::drop(std::uint32_t member) {
   const std::lock_guard lock(mutex_);
+  ++drops_[member];
   for (auto each = held_.begin(); each != held_.end();) {
     if (each->first >> 48 != member) {
       ++each;

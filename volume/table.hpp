@@ -52,11 +52,13 @@ class Table {
   void for_pages(std::uint64_t first_block, std::size_t count, Body &&body);
   Held &hold(std::unique_lock<std::mutex> &lock, std::uint32_t member, std::uint64_t number);
   void evict();
+  struct LoadingEnd;
 
   Members &members_;
   const Geometry &geometry_;
   const Seed &seed_;
   std::size_t most_clean_;
+  std::vector<std::uint64_t> drops_;  // of each member: a page that was read before the last one is not its own
   mutable std::mutex mutex_;
   std::condition_variable loaded_;
   std::unordered_map<Key, std::unique_ptr<Held>> held_;

@@ -178,34 +178,37 @@ void Volume::change_rows(std::uint64_t stripe, std::uint32_t first, std::uint32_
     }
   }
 
-  std::vector<Stored> stored;
-  if (!clears) stored = fresh;
-  if (!delayed) {
-    // Parity of rows that hold something afterwards is written, the other is needed no more than their data.
-    const auto holds_something = [&](std::uint32_t row) {
-      if (!clears) return true;
-      for (std::uint32_t column = 0; column < k; ++column) {
-        const bool cleared = std::any_of(fresh.begin(), fresh.end(), [&](const Stored &each) {
-          return each.part.column == column && row >= each.part.begin && row < each.part.end;
-        });
-        if (!cleared && view.entries[view.at(column, row)].generation != 0) return true;
-      }
-      return false;
-    };
-    for (std::uint32_t begin = 0, end; begin < count; begin = end) {
-      const bool holds = holds_something(begin);
-      for (end = begin + 1; end < count && holds_something(end) == holds;) ++end;
-      for (std::uint32_t i = 0; i < m; ++i) {
-        if (holds)
-          stored.push_back({{k + i, begin, end}, view.block(k + i, begin)});
-        else
-          clear(view, {k + i, begin, end});
+  bool all_stored = true;
+  whole([&] {
+    std::vector<Stored> stored;
+    if (!clears) stored = fresh;
+    if (!delayed) {
+      // Parity of rows that hold something afterwards is written, the other is needed no more than their data.
+      const auto holds_something = [&](std::uint32_t row) {
+        if (!clears) return true;
+        for (std::uint32_t column = 0; column < k; ++column) {
+          const bool cleared = std::any_of(fresh.begin(), fresh.end(), [&](const Stored &each) {
+            return each.part.column == column && row >= each.part.begin && row < each.part.end;
+          });
+          if (!cleared && view.entries[view.at(column, row)].generation != 0) return true;
+        }
+        return false;
+      };
+      for (std::uint32_t begin = 0, end; begin < count; begin = end) {
+        const bool holds = holds_something(begin);
+        for (end = begin + 1; end < count && holds_something(end) == holds;) ++end;
+        for (std::uint32_t i = 0; i < m; ++i) {
+          if (holds)
+            stored.push_back({{k + i, begin, end}, view.block(k + i, begin)});
+          else
+            clear(view, {k + i, begin, end});
+        }
       }
     }
-  }
-  const bool all_stored = store(view, stored);
-  if (clears)
-    for (const Stored &each : fresh) clear(view, each.part);
+    all_stored = store(view, stored);
+    if (clears)
+      for (const Stored &each : fresh) clear(view, each.part);
+  });
   check_enough_members();
   if (delayed && !all_stored)
     fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("a member was lost while stripe {} was written, which lies in a "

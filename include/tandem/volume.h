@@ -75,13 +75,12 @@ TANDEM_API tandem_status tandem_volume_plan_write(uint32_t k, uint32_t m, const 
 /* A volume open for use. Any k of its k+m members hold everything, but for windows of delayed parity.
  *
  *   members     A path (regular file or block device), or an NBD URI (nbd://, nbd+unix://, nbds://) where this library
- *               was built with libnbd. Their order is of no account: each knows its index. A file or device is locked
- *               while it is open: one writer, or any number of readers. NBD members are not locked.
- *   lost        A member that is missing, damaged beyond use, or that missed a write is lost; the volume goes on
- *               without it and notes it in the others. A lost member that comes back is stale: it is not used until
- *               tandem_volume_rebuild. With more than m lost members every call fails.
- *   promise     A flushed byte survives the end of the process, of the machine, and the loss of any m members after
- *               it. A byte written and not flushed is old or new, for each block of 4096 bytes as a whole.
+ *               was built with libnbd. To open, their order is of no account: each knows its index. A file or device is
+ * locked while it is open: one writer, or any number of readers. NBD members are not locked. lost        A member that
+ * is missing, damaged beyond use, or that missed a write is lost; the volume goes on without it and notes it in the
+ * others. A lost member that comes back is stale: it is not used until tandem_volume_rebuild. With more than m lost
+ * members every call fails. promise     A flushed byte survives the end of the process, of the machine, and the loss of
+ * any m members after it. A byte written and not flushed is old or new, for each block of 4096 bytes as a whole.
  *   offsets     Any offset and length in bytes. Whole blocks of TANDEM_VOLUME_BLOCK_BYTES, at multiples of it, save
  *               reads of old data.
  *   threads     Every function but close may be called from any thread at any time. Calls on different stripes run
@@ -121,7 +120,7 @@ typedef struct tandem_volume_create_options {
  * Status: INVALID_ARGUMENT (k, m, unit_bytes, log_bytes or member_count out of range; a member twice, or too small;
  *   one that holds a volume already, without force), UNSUPPORTED (custom matrix; a URI without libnbd), NOT_MDS,
  *   TOO_LARGE, OUT_OF_MEMORY, UNAVAILABLE (a member that is locked by another process), IO.
- * On failure files that were made stay, and no member was written to unless the status is IO.
+ * On failure files that were made or extended stay; the content of a member changes only where the status is IO.
  * Threads: any. */
 TANDEM_API tandem_status tandem_volume_create(const tandem_volume_create_options *options);
 
@@ -164,7 +163,7 @@ typedef struct tandem_volume_info {
   uint64_t volume_bytes; /* stripe_count * k * unit_bytes */
   uint64_t stripe_count;
   uint64_t log_bytes;        /* of each member */
-  uint64_t epoch;            /* grows with every member that is lost or replaced */
+  uint64_t epoch;            /* grows with every member that is lost, replaced or rebuilt */
   uint64_t sequence;         /* of the transaction that is being collected */
   uint32_t lost_count;       /* members that are lost or stale */
   uint32_t rebuilding_count; /* members that are current but for blocks still to be rebuilt */
@@ -272,7 +271,7 @@ TANDEM_API tandem_status tandem_volume_delay_begin(tandem_volume *volume, uint64
 TANDEM_API tandem_status tandem_volume_delay_end(tandem_volume *volume, const tandem_volume_window *window,
                                                  int32_t accept_loss);
 
-/* The open windows, those that a crash left open too, in order.
+/* All open windows in order, including those that a crash left open.
  *   windows_out   room for `capacity`; NULL with capacity 0 only counts
  *   count_out     how many are open; may be more than capacity
  * Status: INVALID_ARGUMENT (NULL). Threads: any. */
@@ -301,7 +300,7 @@ typedef struct tandem_volume_care_result {
   size_t struct_bytes;         /* set by the caller: sizeof(tandem_volume_care_result) */
   uint64_t stripe_count;       /* that were looked at */
   uint64_t block_count;        /* data and parity blocks that were read and checked */
-  uint64_t bad_block_count;    /* that could not be read, or whose checksum was wrong, or of which nothing was known */
+  uint64_t bad_block_count;    /* that could not be read, or whose checksum was wrong, or whose table entry was lost */
   uint64_t bad_parity_count;   /* parity blocks with a right checksum that do not match the data */
   uint64_t mended_block_count; /* that were written anew */
   uint64_t lost_block_count;   /* blocks that cannot be rebuilt */
@@ -311,8 +310,9 @@ typedef struct tandem_volume_care_result {
 /* Reads every written block, compares checksums and, where all data of a row is there, parity.
  *   options      NULL = look only, no limit, from where the last scrub ended
  *   result_out   NULL, or a struct whose struct_bytes is set; written on TANDEM_OK and on CANCELLED
- * The position is kept on the members: a scrub that was cancelled, or whose process died, goes on there. One that
- * reaches the end sets it to the beginning. Damage is a result, not an error.
+ * The position is kept on the members: a scrub that was cancelled, or whose process died, goes on there. A scrub that
+ * reaches the end resets the position to 0. Beside a member that is missing since the volume was opened a scrub
+ * without repair keeps no position: it does not make the member stale. Damage is a result, not an error.
  * Status: INVALID_ARGUMENT (NULL), UNAVAILABLE (read-only with repair; another scrub, rebuild or replace runs),
  *   CANCELLED, IO, OUT_OF_MEMORY.
  * Threads: any. */
@@ -324,10 +324,9 @@ TANDEM_API tandem_status tandem_volume_scrub(tandem_volume *volume, const tandem
  * cancelled, or whose process died, goes on with what is left when it is called again.
  *   options      as for scrub; repair and restart are ignored
  *   result_out   as for scrub
- * Status: INVALID_ARGUMENT (NULL), UNAVAILABLE (read-only; a member is lost; another scrub, rebuild or replace
- *   runs), NOT_RECOVERABLE (some blocks cannot be rebuilt: more than m are lost in their row, or they are
- *   unprotected; the others were), CANCELLED, IO, OUT_OF_MEMORY.
- * Threads: any. */
+ * Status: INVALID_ARGUMENT (NULL), UNAVAILABLE (read-only; a member is lost; a member is stale and a window is
+ *   open; another scrub, rebuild or replace runs), NOT_RECOVERABLE (some blocks cannot be rebuilt: more than m are lost
+ * in their row, or they are unprotected; the others were), CANCELLED, IO, OUT_OF_MEMORY. Threads: any. */
 TANDEM_API tandem_status tandem_volume_rebuild(tandem_volume *volume, const tandem_volume_care_options *options,
                                                tandem_volume_care_result *result_out);
 
@@ -343,7 +342,7 @@ typedef struct tandem_volume_replace_options {
  * until then the volume is protected as if it were lost.
  * Status: INVALID_ARGUMENT (NULL; index; the new member is too small, is a member already, or holds a volume),
  *   UNAVAILABLE (read-only; locked; a window is open; another scrub, rebuild or replace runs), NOT_RECOVERABLE
- *   (fewer than k members would be left), UNSUPPORTED, IO, OUT_OF_MEMORY.
+ *   (fewer than k members would be left that are not being rebuilt), UNSUPPORTED, IO, OUT_OF_MEMORY.
  * Threads: any. */
 TANDEM_API tandem_status tandem_volume_replace(tandem_volume *volume, const tandem_volume_replace_options *options);
 

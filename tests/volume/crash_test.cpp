@@ -228,6 +228,109 @@ TEST(CrashTwice, WhileTheLogIsReplayed) {
   }
 }
 
+// A second crash, and a third one, when the volume is in use again.
+TEST(CrashTwice, WhileTheVolumeGoesOn) {
+  for (std::int64_t first = 40; first < 400; first += 7) {
+    Array array(kK, kM, kUnit, size_of_disks());
+    for (const auto &disk : array.disks) disk->keeps_unsynced = true;
+    Promise promise(array.open({}, true)->geometry().volume_bytes());
+    array.machine->dies_at = first;
+    run_script(array, promise, 2);
+    if (!array.machine->is_dead) break;
+    std::mt19937_64 random(static_cast<std::uint64_t>(first));
+    for (std::int64_t again = 0; again < 12; ++again) {
+      array.machine = std::make_shared<Machine>();
+      array.machine->dies_at = static_cast<std::int64_t>(random() % 60);
+      for (const auto &disk : array.disks) disk->settle_after_power_cut(random);
+      {  // what was left of the writes before is what the next flush makes last
+        const auto volume = array.open({}, true);
+        check_promise(*volume, promise, false, "again and again, first at " + std::to_string(first));
+        if (HasFatalFailure()) return;
+        volume->read(0, promise.now.data(), promise.now.size());
+        promise.note(0, promise.now.size());
+      }
+      static_cast<void>(status_of([&] {
+        const auto volume = array.open();
+        for (int step = 0; step < 3; ++step) {
+          const std::uint64_t offset = random() % promise.now.size(),
+                              bytes = std::min(promise.now.size() - offset, random() % (2 * kUnit));
+          const Bytes data = paint(bytes, random());
+          std::copy(data.begin(), data.end(), promise.now.begin() + static_cast<std::ptrdiff_t>(offset));
+          promise.note(offset, bytes);
+          volume->write(offset, data.data(), bytes);
+        }
+        volume->flush();
+        promise.flushed();
+      }));
+    }
+    array.machine = std::make_shared<Machine>();
+    for (const auto &disk : array.disks) disk->settle_after_power_cut(random);
+    for (std::size_t gone = 0; gone < kMembers; ++gone) {
+      const auto volume = array.open({gone}, true);
+      check_promise(*volume, promise, true, "again and again, first at " + std::to_string(first));
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// A crash at each step of a replace and of the rebuild that follows.
+TEST(CrashReplace, AtEveryWriteAndSync) {
+  std::int64_t calls = 1;
+  for (std::int64_t dies_at = 0; dies_at < calls; ++dies_at) {
+    Array array(kK, kM, kUnit, size_of_disks());
+    for (const auto &disk : array.disks) disk->keeps_unsynced = true;
+    Promise promise(array.open({}, true)->geometry().volume_bytes());
+    const auto put = [&](Volume &volume, std::uint64_t offset, std::uint64_t seed) {
+      const Bytes data = paint(2 * kStripe + 1000, seed);
+      std::copy(data.begin(), data.end(), promise.now.begin() + static_cast<std::ptrdiff_t>(offset));
+      promise.note(offset, data.size());
+      volume.write(offset, data.data(), data.size());
+    };
+    {
+      const auto volume = array.open();
+      put(*volume, 0, 1);
+      volume->flush();
+      promise.flushed();
+    }
+    for (const auto &disk : array.disks) disk->settle();
+    array.machine->dies_at = dies_at;
+    auto fresh = array.fresh_member("spare");
+    array.spare->keeps_unsynced = true;
+    static_cast<void>(status_of([&] {
+      const auto volume = array.open();
+      put(*volume, kUnit, 2);
+      volume->replace(2, std::move(fresh), false);
+      promise.flushed();
+      put(*volume, 3 * kUnit, 3);
+      tandem_volume_care_result result{};
+      volume->rebuild({}, &result);
+      promise.flushed();
+    }));
+    calls = array.machine->calls + 1;
+    array.machine = std::make_shared<Machine>();
+    std::mt19937_64 random(static_cast<std::uint64_t>(dies_at));
+    array.disks.push_back(array.spare);
+    for (const auto &disk : array.disks) disk->settle_after_power_cut(random);
+    const std::string when = "replace, dead at " + std::to_string(dies_at);
+    for (const std::size_t gone : {0, 3}) {  // beside the one that is being replaced
+      check_promise(*array.open({gone}, true), promise, false, when);
+      if (HasFatalFailure()) return;
+    }
+    {
+      const auto volume = array.open();
+      tandem_volume_care_result result{};
+      // The old one, the new one, or a new one that is lost before it is a member.
+      if (info_of(*volume).lost_count == 0) volume->rebuild({}, &result);
+      check_promise(*volume, promise, false, when);
+      ASSERT_EQ(volume->scrub({.restart = true}, &(result = {})), TANDEM_OK);
+      ASSERT_EQ(result.bad_block_count + result.bad_parity_count, 0u) << when;
+      if (info_of(*volume).lost_count != 0) continue;
+    }
+    check_promise(*array.open({0, 1}, true), promise, false, when + ", rebuilt");
+    if (HasFatalFailure()) return;
+  }
+}
+
 // A crash with members lost before it, and one lost on the way.
 TEST(CrashDegraded, AtEveryWriteAndSync) {
   std::int64_t calls = 200;

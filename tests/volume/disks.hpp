@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "volume/engine.hpp"
@@ -30,8 +32,9 @@ struct Disk {
     std::vector<std::byte> data;
   };
   std::vector<Write> unsynced;
-  std::atomic<bool> fails_reads{false}, fails_writes{false};
-  bool keeps_unsynced = false;  // for settle_after_power_cut
+  std::atomic<bool> fails_reads{false}, fails_writes{false}, has_no_memory{false};
+  std::function<void()> before_read, before_sync;  // once; set while nobody reads or syncs
+  bool keeps_unsynced = false;                     // for settle_after_power_cut
 
   explicit Disk(std::size_t size) : bytes(size), durable(size) {}
 
@@ -59,6 +62,7 @@ class DiskMember : public Member {
       : disk_(std::move(disk)), machine_(std::move(machine)) {}
   std::uint64_t size_bytes() const override { return disk_->bytes.size(); }
   void read(std::uint64_t offset, std::byte *to, std::size_t bytes) override {
+    if (disk_->before_read) std::exchange(disk_->before_read, nullptr)();
     const std::lock_guard lock(disk_->mutex);
     if (machine_->is_dead || disk_->fails_reads) throw MemberError(MemberProblem::failed, "the disk does not read");
     check(offset, bytes);
@@ -67,12 +71,14 @@ class DiskMember : public Member {
   void write(std::uint64_t offset, const std::byte *from, std::size_t bytes) override {
     const std::lock_guard lock(disk_->mutex);
     step();
+    if (disk_->has_no_memory) throw std::bad_alloc();
     if (disk_->fails_writes) throw MemberError(MemberProblem::failed, "the disk does not write");
     check(offset, bytes);
     std::memcpy(disk_->bytes.data() + offset, from, bytes);
     if (disk_->keeps_unsynced) disk_->unsynced.push_back({offset, {from, from + bytes}});
   }
   void sync() override {
+    if (disk_->before_sync) std::exchange(disk_->before_sync, nullptr)();
     const std::lock_guard lock(disk_->mutex);
     step();
     if (disk_->fails_writes) throw MemberError(MemberProblem::failed, "the disk does not sync");

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "tests/volume/disks.hpp"
+#include "volume/create.hpp"
 
 namespace tandem::volume::test {
 namespace {
@@ -465,6 +466,7 @@ TEST_F(Damage, HalvesThatWereWrittenApartAreRefused) {
 }
 
 TEST_F(Damage, AnOldRecordOfTheLogIsNotReplayedOverNewerBlocks) {
+  const Geometry volume_geometry = volume->geometry();
   // The members of the log take turns, so one that the last record skipped still has the one before.
   for (unsigned turn = 0; turn < 6; ++turn) {
     for (const std::uint64_t seed : {100u, 200u}) {
@@ -485,12 +487,80 @@ TEST_F(Damage, AnOldRecordOfTheLogIsNotReplayedOverNewerBlocks) {
     }
     EXPECT_EQ(torn, 3u);
     EXPECT_EQ(older, 1u);
+    rot(turn, volume_geometry.page_offset(0) + 100);
     volume = array.open();
     EXPECT_EQ(read_all(*volume), model);
     tandem_volume_care_result result{};
-    EXPECT_EQ(volume->scrub({.restart = true}, &result), TANDEM_OK);
+    EXPECT_EQ(volume->scrub({.repair = true, .restart = true}, &result), TANDEM_OK);
+    EXPECT_EQ(volume->scrub({.restart = true}, &(result = {})), TANDEM_OK);
     EXPECT_EQ(result.bad_block_count + result.bad_parity_count, 0u);
   }
+}
+
+TEST_F(Damage, ATableThatCannotBeReadDoesNotLoseItsMember) {
+  reopen();
+  array.disks[3]->fails_reads = true;
+  EXPECT_EQ(read_all(*volume), model);
+  const Bytes data = paint(50000, 4);
+  volume->write(1000, data.data(), data.size());
+  std::copy(data.begin(), data.end(), model.begin() + 1000);
+  EXPECT_EQ(member_of(*volume, 3).state, TANDEM_VOLUME_MEMBER_CURRENT);
+  array.disks[3]->fails_reads = false;
+  tandem_volume_care_result result{};
+  EXPECT_EQ(volume->scrub({.repair = true, .restart = true}, &result), TANDEM_OK);
+  EXPECT_EQ(result.lost_block_count, 0u);
+  reopen({0, 1});
+  EXPECT_EQ(read_all(*volume), model);
+}
+
+TEST_F(Damage, AfterARowThatIsHalfNewNothingIsWritten) {
+  const auto overwrite = [&] { volume->write(0, model.data() + 5000, 200000); };
+  reopen();
+  overwrite();
+  array.disks[4]->has_no_memory = true;
+  EXPECT_THROW(volume->flush(), std::bad_alloc);
+  array.disks[4]->has_no_memory = false;
+  EXPECT_EQ(status_of([&] { volume->flush(); }), TANDEM_ERROR_IO);
+  EXPECT_EQ(status_of(overwrite), TANDEM_ERROR_IO);
+  EXPECT_NE(std::string(tandem_last_error_message()).find("memory ran out"), std::string::npos);
+  volume.reset();
+  volume = array.open();
+  Bytes found(4096);
+  volume->read(0, found.data(), 4096);
+  EXPECT_TRUE(std::equal(found.begin(), found.end(), model.begin()) ||
+              std::equal(found.begin(), found.end(), model.begin() + 5000));
+  tandem_volume_care_result result{};
+  EXPECT_EQ(volume->scrub({.restart = true}, &result), TANDEM_OK);
+  EXPECT_EQ(result.bad_block_count + result.bad_parity_count, 0u);
+}
+
+TEST_F(Damage, NothingIsWrittenBeforeItsSessionIsKnown) {
+  reopen({1});
+  volume->write(0, model.data() + 5000, 4096);  // not flushed
+  volume.reset();
+  volume = array.open({}, true);
+  EXPECT_EQ(member_of(*volume, 1).state, TANDEM_VOLUME_MEMBER_STALE);
+}
+
+TEST_F(Damage, AScrubWithoutRepairDoesNotMakeAMissingMemberStale) {
+  reopen({1});
+  tandem_volume_care_result result{};
+  EXPECT_EQ(volume->scrub({.restart = true}, &result), TANDEM_OK);
+  reopen();
+  EXPECT_EQ(info_of(*volume).lost_count, 0u);
+}
+
+TEST_F(Damage, AMemberThatMissedWritesIsNotWipedWhileAWindowIsOpen) {
+  const std::uint64_t stripe = volume->geometry().stripe_bytes();
+  volume->delay_begin(0, stripe);
+  reopen({1});
+  volume->write(2 * stripe, model.data() + 2 * stripe, 4096);
+  reopen();
+  EXPECT_EQ(member_of(*volume, 1).state, TANDEM_VOLUME_MEMBER_STALE);
+  const Bytes before = array.disks[1]->bytes;
+  tandem_volume_care_result result{};
+  EXPECT_EQ(status_of([&] { volume->rebuild({}, &result); }), TANDEM_ERROR_UNAVAILABLE);
+  EXPECT_TRUE(array.disks[1]->bytes == before);
 }
 
 // ---- windows ----------------------------------------------------------------------------------------
@@ -643,6 +713,131 @@ TEST_F(Damage, TheOldMemberIsNotTakenForTheNewOne) {
   volume.reset();
   EXPECT_EQ(status_of([&] { array.open(); }), TANDEM_ERROR_INVALID_ARGUMENT) << "a copy of a member";
   EXPECT_NE(std::string(tandem_last_error_message()).find("twice"), std::string::npos) << tandem_last_error_message();
+}
+
+TEST_F(Damage, AMemberThatIsBeingRebuiltHoldsNothingYet) {
+  for (const std::uint32_t index : {0u, 1u}) {
+    volume->replace(index, array.fresh_member("spare"), false);
+    array.disks[index] = array.spare;
+  }
+  EXPECT_EQ(status_of([&] { volume->replace(2, array.fresh_member("spare"), false); }), TANDEM_ERROR_NOT_RECOVERABLE);
+  EXPECT_NE(std::string(tandem_last_error_message()).find("3 of 6"), std::string::npos) << tandem_last_error_message();
+  volume->replace(1, array.fresh_member("spare"), false);  // one that was not rebuilt yet may go
+  array.disks[1] = array.spare;
+  EXPECT_EQ(read_all(*volume), model);
+  tandem_volume_care_result result{};
+  EXPECT_EQ(volume->rebuild({}, &result), TANDEM_OK);
+  volume->replace(2, array.fresh_member("spare"), false);
+  array.disks[2] = array.spare;
+  EXPECT_EQ(volume->rebuild({}, &result), TANDEM_OK);
+  reopen({3, 4});
+  EXPECT_EQ(read_all(*volume), model);
+}
+
+// While the new member is prepared, which takes long and keeps nobody out.
+TEST_F(Damage, WhatHappensDuringAReplaceMayForbidIt) {
+  const std::uint64_t stripe = volume->geometry().stripe_bytes();
+  Given given = array.fresh_member("spare");
+  array.spare->before_sync = [&] { volume->delay_begin(0, 2 * stripe); };
+  EXPECT_EQ(status_of([&] { volume->replace(2, std::move(given), false); }), TANDEM_ERROR_UNAVAILABLE);
+  const Bytes data = paint(stripe, 5);
+  volume->write(0, data.data(), stripe);
+  std::copy(data.begin(), data.end(), model.begin());
+  EXPECT_EQ(read_all(*volume), model);
+  volume->delay_end({0, 2 * stripe}, false);
+
+  given = array.fresh_member("spare");
+  array.spare->before_sync = [&] {
+    for (const std::size_t disk : {0, 1}) array.disks[disk]->fails_writes = true;
+    volume->write(0, data.data(), stripe);
+  };
+  EXPECT_EQ(status_of([&] { volume->replace(2, std::move(given), false); }), TANDEM_ERROR_NOT_RECOVERABLE);
+  EXPECT_EQ(member_of(*volume, 2).state, TANDEM_VOLUME_MEMBER_CURRENT);
+  EXPECT_EQ(read_all(*volume), model);
+}
+
+TEST_F(Damage, TheLogOfTheOldMemberDoesNotReachTheNewOne) {
+  const Bytes data = paint(100000, 12);
+  volume->write(7000, data.data(), data.size());
+  std::copy(data.begin(), data.end(), model.begin() + 7000);
+  volume->replace(2, array.fresh_member("spare"), false);  // commits
+  array.disks[2] = array.spare;
+  volume.reset();  // without another commit
+  volume = array.open();
+  EXPECT_EQ(info_of(*volume).rebuilding_count, 1u);
+  tandem_volume_care_result result{};
+  EXPECT_EQ(volume->rebuild({}, &result), TANDEM_OK);
+  reopen({0, 1});
+  EXPECT_EQ(read_all(*volume), model);
+}
+
+// A reader that began before a replace and ends after it.
+TEST_F(Damage, AReaderDoesNotKeepAPageOfTheOldMember) {
+  const Geometry geometry = volume->geometry();
+  volume->flush();
+  volume.reset();
+  VolumeId id;
+  id.fill(7);
+  const Seed seed(id);
+  Members members(6, false, [](const std::string &) {});
+  auto given = array.given({});
+  for (std::uint32_t i = 0; i < 6; ++i)
+    members.put(i, "", std::move(given[i].member), TANDEM_VOLUME_MEMBER_CURRENT, "");
+  Table table(members, geometry, seed, 1 << 20);
+  Entry entry;
+  table.get(1, 0, 1, &entry);
+  EXPECT_NE(entry.generation, kUnknown);
+  auto fresh = array.fresh_member("spare");
+  write_tables(*fresh.member, geometry, seed, 2, kLostEntry, 9);
+  const std::shared_ptr<Member> next = std::move(fresh.member);
+  array.disks[2]->before_read = [&] {
+    members.put(2, "", next, TANDEM_VOLUME_MEMBER_REBUILDING, "");
+    table.drop(2);
+  };
+  for (int i = 0; i < 2; ++i) {
+    table.get(2, 0, 1, &entry);
+    EXPECT_EQ(entry.generation, kUnknown);
+  }
+}
+
+TEST_F(Damage, AWriteToTheOldMemberThatFailsDoesNotLoseTheNewOne) {
+  Members members(1, false, [](const std::string &) {});
+  members.put(0, "", std::move(array.given({})[0].member), TANDEM_VOLUME_MEMBER_CURRENT, "");
+  auto fresh = array.fresh_member("spare");
+  const std::shared_ptr<Member> next = std::move(fresh.member);
+  array.disks[0]->fails_writes = true;
+  array.disks[0]->before_sync = [&] { members.put(0, "", next, TANDEM_VOLUME_MEMBER_REBUILDING, ""); };
+  EXPECT_FALSE(members.sync(0));
+  EXPECT_EQ(members.state(0), TANDEM_VOLUME_MEMBER_REBUILDING);
+  array.spare->fails_writes = true;
+  EXPECT_FALSE(members.sync(0));
+  EXPECT_EQ(members.state(0), TANDEM_VOLUME_MEMBER_LOST);
+}
+
+TEST_F(Damage, TheOnlyGoodCopyOfASuperblockIsNotWrittenOver) {
+  const auto copies = [&] {
+    std::vector<Bytes> found;
+    for (const auto &disk : array.disks) found.emplace_back(disk->bytes.begin(), disk->bytes.begin() + 8192);
+    return found;
+  };
+  // The power goes while superblocks are written, again and again: they reach the first member, and are torn on the
+  // others.
+  for (int crash = 0; crash < 4; ++crash) {
+    const auto before = copies();
+    volume->write(0, model.data(), 4096);
+    volume->flush();
+    volume.reset();
+    for (std::size_t disk = 0; disk < 6; ++disk)
+      for (const std::size_t copy : {0, 4096}) {
+        auto &bytes = array.disks[disk]->bytes;
+        if (disk == 0 || std::memcmp(bytes.data() + copy, before[disk].data() + copy, 4096) == 0) continue;
+        std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(copy) + 512, 3584, std::byte{0x55});
+      }
+    ASSERT_EQ(status_of([&] { volume = array.open({0}, true); }), TANDEM_OK) << tandem_last_error_message();
+    EXPECT_EQ(info_of(*volume).lost_count, 1u) << crash;
+    volume = array.open();
+    EXPECT_EQ(info_of(*volume).lost_count, 0u) << crash;
+  }
 }
 
 TEST_F(Damage, ScrubGoesOnWhereItWasEnded) {
