@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -131,7 +132,10 @@ std::string percent_encoded(const std::string &path) {
 int serve(const ServeFlags &flags, Json &object) {
   const std::string socket = fs::absolute(flags.socket).lexically_normal().string();
   const std::string control = control_path(socket);
-  std::vector<std::string> words = {"nbdkit", "--foreground", "--exit-with-parent"};
+  // Enough requests at once to keep every member busy; nbdkit's own number is 16.
+  const std::size_t threads = std::clamp<std::size_t>(8 * flags.members.size(), 16, 128);
+  std::vector<std::string> words = {"nbdkit", "--foreground", "--exit-with-parent", "--threads",
+                                    std::to_string(threads)};
   std::string uri;
   if (flags.port != 0) {
     words.insert(words.end(), {"--ipaddr", flags.address, "--port", std::to_string(flags.port)});

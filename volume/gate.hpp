@@ -13,12 +13,13 @@ class Gate {
   // `used` says how many items the transaction has, of `limit`.
   Gate(std::uint64_t limit, std::function<std::uint64_t()> used) : limit_(limit), used_(std::move(used)) {}
 
-  // Waits for a commit that runs or wants to, then enters with room for `items` more. False, without having entered:
-  // there is no room until a commit.
+  // Waits for a commit that runs or wants to, and while only the room that other calls have reserved is missing; then
+  // enters with room for `items` more. False, without having entered: there is no room until a commit.
   bool try_enter(std::uint64_t items) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return committers_ == 0; });
-    if (used_() + reserved_ + items > limit_) return false;
+    const auto has_room = [&] { return used_() + reserved_ + items <= limit_; };
+    changed_.wait(lock, [&] { return committers_ == 0 && (reserved_ == 0 || has_room()); });
+    if (!has_room()) return false;
     reserved_ += items;
     ++inside_;
     return true;
@@ -26,7 +27,8 @@ class Gate {
   void leave(std::uint64_t items) {
     const std::lock_guard lock(mutex_);
     reserved_ -= items;
-    if (--inside_ == 0) changed_.notify_all();
+    --inside_;
+    changed_.notify_all();
   }
 
   class Exclusive {

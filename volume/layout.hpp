@@ -47,10 +47,11 @@ struct Geometry {
     return (first_member(stripe) + (column < k ? m + column : column - k)) % member_count();
   }
 
-  // What a call on `row_count` rows of a stripe can bring into a transaction at most: blocks and pages.
-  std::uint64_t most_items(std::uint64_t row_count) const {
-    return member_count() * (row_count + (row_count + kEntriesPerPage - 2) / kEntriesPerPage + 1);
+  // What a change of rows of `column_count` columns of a stripe can bring into a transaction at most: blocks and pages.
+  std::uint64_t most_items(std::uint64_t column_count, std::uint64_t row_count) const {
+    return column_count * (row_count + (row_count + kEntriesPerPage - 2) / kEntriesPerPage + 1);
   }
+  std::uint64_t most_items(std::uint64_t row_count) const { return most_items(member_count(), row_count); }
 };
 
 // No sum or product of a geometry in limits overflows.

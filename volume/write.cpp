@@ -65,7 +65,7 @@ void Volume::change_stripe(std::uint64_t stripe, std::uint64_t begin, std::uint6
 void Volume::change_rows(std::uint64_t stripe, std::uint32_t first, std::uint32_t count, std::span<const Span> spans,
                          bool clears) {
   const std::uint32_t k = geometry().k, m = geometry().m;
-  const Change changing(*this, geometry().most_items(count));
+  const Change changing(*this, geometry().most_items(spans.size() + m, count));
   const std::unique_lock lock(lock_of(stripe));
   View view(geometry(), stripe, first, count);
   load_entries(view);
