@@ -8,6 +8,7 @@ HostCopier::~HostCopier() = default;
 
 void copy_here(std::span<const HostCopy> copies) noexcept {
   for (const HostCopy &copy : copies) {
+    if (copy.bytes == 0) continue;  // memcpy takes no NULL
     if (!copy.adds) {
       std::memcpy(copy.to, copy.from, copy.bytes);
       continue;
