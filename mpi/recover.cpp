@@ -197,8 +197,8 @@ class Recovery {
     std::string mine;
     for (const auto &[group, teller] : tellers) {
       if (teller != world_.rank() || own == nullptr) continue;
-      const auto header =
-          std::find_if(own->begin(), own->end(), [&](const Protection &each) { return each.group == group; });
+      const auto header = std::find_if(own->begin(), own->end(),
+                                       [&, group = group](const Protection &each) { return each.group == group; });
       append(mine, header->group);
       append(mine, header->segment_bytes);
       for (const Member &member : header->members) {
