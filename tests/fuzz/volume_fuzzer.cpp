@@ -74,8 +74,8 @@ void fuzz_superblock(FuzzInput &input, bool sum) {
   const std::uint32_t windows = load<std::uint32_t>(b + 52);
   bool in_limits = k >= 1 && m >= 1 && k + m <= 256 && load<std::uint32_t>(b + 12) < k + m && unit >= 4096 &&
                    unit <= 1 << 24 && unit % 4096 == 0 && stripes >= 1 && stripes * k * unit <= Wide{1} << 60 &&
-                   log >= 4096 && log % 4096 == 0 && log <= Wide{1} << 60 && windows <= 64 &&
-                   load<std::uint64_t>(b + 72) != UINT64_MAX && load<std::uint64_t>(b + 80) != UINT64_MAX &&
+                   log >= 4096 && log % 4096 == 0 && log <= Wide{16} << 30 && windows <= 64 &&
+                   load<std::uint64_t>(b + 72) < Wide{1} << 63 && load<std::uint64_t>(b + 80) < Wide{1} << 63 &&
                    load<std::uint64_t>(b + 88) < 1 << 24 && load<std::uint64_t>(b + 96) <= stripes;
   for (std::size_t i = 0; in_limits && i < k + m; ++i) in_limits = static_cast<unsigned>(b[384 + i]) <= 2;
   Wide behind = 0;
