@@ -10,13 +10,15 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "volume/storage_error.hpp"
+#include "volume/error.hpp"
 #include "volume/storage_model.hpp"
 
 namespace tandem::storage {
 namespace {
 
-[[noreturn]] void refuse(std::string message) { throw Error(TANDEM_ERROR_INVALID_ARGUMENT, std::move(message)); }
+using volume::Error;
+
+[[noreturn]] void refuse(const std::string &message) { volume::fail(TANDEM_ERROR_INVALID_ARGUMENT, message); }
 
 // A caller's struct, which begins with its own size, in this version's form.
 template <class Struct>

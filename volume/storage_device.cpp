@@ -7,12 +7,12 @@
 #include <cstring>
 #include <string_view>
 
-#include "volume/storage_error.hpp"
+#include "volume/error.hpp"
 
 namespace tandem::storage {
 namespace {
 
-[[noreturn]] void refuse(std::string message) { throw Error(TANDEM_ERROR_INVALID_ARGUMENT, std::move(message)); }
+[[noreturn]] void refuse(const std::string &message) { volume::fail(TANDEM_ERROR_INVALID_ARGUMENT, message); }
 
 constexpr double kMostSeconds = 1e6;
 

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "volume/storage_error.hpp"
+#include "volume/error.hpp"
 
 namespace tandem::storage {
 namespace {
+
+using volume::Error;
 
 enum What : std::uint32_t { kBegin, kArrive, kDeliver, kReadDone, kDone, kAcknowledge, kEndWindow };
 
