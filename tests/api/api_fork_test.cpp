@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "tests/support/api.hpp"
+#include "tests/support/sanitizers.hpp"
 
 namespace tandem::test {
 namespace {
@@ -55,10 +56,7 @@ void expect_exit_zero(pid_t child) {
 }
 
 TEST_P(Fork, ChildCodesWhileTheParentsThreadsDo) {
-#if defined(__SANITIZE_ADDRESS__)
-  // In the hung children looked at, the threads that held up the rest stood in SizeClassAllocator64::GetFromAllocator.
-  GTEST_SKIP() << "NOT RUN: GCC 12's address sanitizer forks with its allocator's locks as other threads hold them";
-#endif
+  TANDEM_SKIP_FORK_BESIDE_THREADS();
   tandem_context_options options = context_options(GetParam(), 3);
   options.resources = "cpu=2";  // a budget that parent's threads hold at the moment of the fork
   const Context context = make_context(options);
@@ -99,6 +97,7 @@ TEST_P(Fork, ChildCodesWhileTheParentsThreadsDo) {
 
 // A child's child; and a child that ends the inherited objects.
 TEST_P(Fork, GrandchildAndCleanUp) {
+  TANDEM_SKIP_FORK_BESIDE_THREADS();
   Context context = make_context(GetParam(), 3);
   Codec codec = make_codec(6, 3);
   Plan plan = make_plan(context.get(), codec.get(), TANDEM_OPERATION_ENCODE);
@@ -129,6 +128,7 @@ TEST_P(Fork, GrandchildAndCleanUp) {
 
 // A job belongs to the process that submitted it: a child can neither wait for it nor be held up by it.
 TEST_P(Fork, JobOfTheParent) {
+  TANDEM_SKIP_FORK_BESIDE_THREADS();
   const Context context = make_context(GetParam(), 2);
   const Codec codec = make_codec(6, 3);
   const Plan plan = make_plan(context.get(), codec.get(), TANDEM_OPERATION_ENCODE);

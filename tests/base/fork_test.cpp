@@ -154,6 +154,7 @@ TEST(Fork, AForkLocalHasOneValueForAllThreads) {
 }
 
 TEST(Fork, UnitsOfTheParentsThreadsAreFreeInTheChild) {
+  TANDEM_SKIP_FORK_BESIDE_THREADS();
   core::Budget budget;
   budget.set("cpu", 2);
   budget.acquire(kOneCpu);
@@ -215,9 +216,10 @@ bool runs_well(cpu::Executor &executor) {
 }
 
 TEST_P(ForkWhileCoding, TheChildRunsOnTheSameExecutor) {
+  TANDEM_SKIP_FORK_BESIDE_THREADS();
   const std::string reason = why_not(GetParam());
   if (!reason.empty()) GTEST_SKIP() << reason;
-  if (TANDEM_THREAD_SANITIZER && GetParam() == Kind::pthread) {
+  if (kThreadSanitizer && GetParam() == Kind::pthread) {
     GTEST_SKIP() << "NOT RUN: the thread sanitizer allows no new threads in the child of a process with several";
   }
   core::Budget budget;
@@ -233,8 +235,6 @@ TEST_P(ForkWhileCoding, TheChildRunsOnTheSameExecutor) {
   std::vector<std::thread> callers;
   for (int i = 0; i < 2; ++i) {
     callers.emplace_back([&] {
-      // Made once: GCC 12's address sanitizer forks with the locks of its allocator as they are, and a child would wait
-      // for ever for one that a thread of its parent held.
       CountingBatch batch(20, [](std::size_t) { work_for(std::chrono::microseconds(5)); });
       for (++begun; !over.load();) {
         batch.reset();
@@ -253,7 +253,7 @@ TEST_P(ForkWhileCoding, TheChildRunsOnTheSameExecutor) {
       if (openmp && std::string(executor->name()) != "pthread") return 1;
       if (!runs_well(*executor)) return 2;
       if (!runs_well(*make(GetParam(), options))) return 3;  // made in the child
-      if (i % 10 == 0 && !TANDEM_THREAD_SANITIZER) {
+      if (i % 10 == 0 && !kThreadSanitizer) {
         std::thread other([&] { runs_well(*executor); });
         const bool good = runs_well(*executor);
         other.join();
@@ -261,7 +261,7 @@ TEST_P(ForkWhileCoding, TheChildRunsOnTheSameExecutor) {
         if (in_child([&] { return runs_well(*executor) ? 0 : 1; }) != 0) return 5;
       }
       executor.reset();                                                   // joins its own workers, not the parent's
-      return thread_count_becomes(1) || TANDEM_THREAD_SANITIZER ? 0 : 6;  // it has a thread of its own
+      return thread_count_becomes(1) || kThreadSanitizer ? 0 : 6;  // it has a thread of its own
     });
     EXPECT_EQ(status, 0) << "fork " << i;
     if (status != 0) break;
@@ -274,6 +274,7 @@ TEST_P(ForkWhileCoding, TheChildRunsOnTheSameExecutor) {
 
 // A child that never used the executor destroys it: there is nobody to join.
 TEST_P(ForkWhileCoding, TheChildMayDestroyWithoutUsing) {
+  TANDEM_SKIP_FORK_BESIDE_THREADS();
   const std::string reason = why_not(GetParam());
   if (!reason.empty()) GTEST_SKIP() << reason;
   cpu::ExecutorOptions options;

@@ -15,17 +15,7 @@
 #include "base/error.hpp"
 #include "core/budget.hpp"
 #include "cpu/executors/executor.hpp"
-
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define TANDEM_THREAD_SANITIZER 1
-#endif
-#elif defined(__SANITIZE_THREAD__)
-#define TANDEM_THREAD_SANITIZER 1
-#endif
-#ifndef TANDEM_THREAD_SANITIZER
-#define TANDEM_THREAD_SANITIZER 0
-#endif
+#include "tests/support/sanitizers.hpp"
 
 namespace tandem::test {
 
@@ -60,7 +50,7 @@ inline std::unique_ptr<cpu::Executor> make(Kind kind, cpu::ExecutorOptions optio
 // Why an executor cannot be tested in this build; "" if it can.
 inline std::string why_not(Kind kind) {
   if (kind == Kind::serial || kind == Kind::pthread) return {};
-  if (TANDEM_THREAD_SANITIZER) return "NOT RUN: the thread sanitizer does not understand OpenMP runtimes";
+  if (kThreadSanitizer) return "NOT RUN: the thread sanitizer does not understand OpenMP runtimes";
 #ifndef TANDEM_OPENMP_MODULE_FOLDER
   try {
     make(kind, {});

@@ -28,6 +28,7 @@
 #include "tests/conformance/work.hpp"
 #include "tests/gpu/fake_driver.hpp"
 #include "tests/support/mismatch_ranges.hpp"
+#include "tests/support/sanitizers.hpp"
 #include "tests/support/thinned.hpp"
 
 namespace tandem::test {
@@ -880,6 +881,7 @@ TEST(CudaBackground, AContextEndsDuringCompiles) {
 
 // The child, in which no thread compiles, ends the context without waiting; the parent's goes on.
 TEST(CudaBackground, AForkDuringACompile) {
+  TANDEM_SKIP_FORK_BESIDE_THREADS();
   FakeCuda driver;
   Gate gate;
   {
@@ -2456,6 +2458,7 @@ TEST(CudaPrograms, ABlockThatIsTooLargeIsMadeSmaller) {
 // ---- fork ---------------------------------------------------------------------------------------------------------
 
 TEST(CudaFork, AChildUsesNothingOfItsParents) {
+  TANDEM_SKIP_FORK_BESIDE_THREADS();
   FakeCuda driver;
   Work work(2, 3, 5000);
   auto backend = gpu::make_backend(fake_options(driver), base::Log());

@@ -17,6 +17,7 @@
 #include "tests/conformance/suite.hpp"
 #include "tests/conformance/work.hpp"
 #include "tests/support/slice.hpp"
+#include "tests/support/sanitizers.hpp"
 #include "tests/support/thinned.hpp"
 
 namespace tandem::test {
@@ -435,9 +436,8 @@ TEST(HybridThreads, RunsAtTheSameTime) {
 }
 
 TEST(HybridFork, AChildHasThreadsOfItsOwn) {
-#if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "the thread sanitizer knows no threads in a forked child";
-#endif
+  TANDEM_SKIP_FORK_BESIDE_THREADS();
+  if (kThreadSanitizer) GTEST_SKIP() << "NOT RUN: the thread sanitizer knows no threads in a forked child";
   const auto backend = make({cpu(2)}, Policy::automatic);
   Stripe stripe;
   const auto prepared = backend->prepare(stripe.matrix);

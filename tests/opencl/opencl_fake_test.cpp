@@ -24,6 +24,7 @@
 #include "tests/opencl/fake_driver.hpp"
 #include "tests/support/expected.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/sanitizers.hpp"
 #include "tests/support/thinned.hpp"
 
 namespace tandem::test {
@@ -1045,6 +1046,7 @@ TEST(OpenclPrograms, LocalSizesFitTheKernel) {
 }
 
 TEST(OpenclFork, AChildIsRefused) {
+  TANDEM_SKIP_FORK_BESIDE_THREADS();
   FakeDriver driver;
   base::fork_generation();
   const auto backend = opencl::make_backend(fake_options(driver), base::Log());
