@@ -30,7 +30,7 @@ demo-volume: deps-volume configure
 
 test: deps configure
 	cmake --build $(BUILD) --parallel $(JOBS)
-	cd $(BUILD) && ctest -j2 --output-on-failure
+	scripts/run-tests $(BUILD) -j2
 
 test-all: export TANDEM_TEST_ALL = 1
 test-all: test

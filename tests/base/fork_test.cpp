@@ -260,7 +260,7 @@ TEST_P(ForkWhileCoding, TheChildRunsOnTheSameExecutor) {
         if (!good) return 4;
         if (in_child([&] { return runs_well(*executor) ? 0 : 1; }) != 0) return 5;
       }
-      executor.reset();                                                   // joins its own workers, not the parent's
+      executor.reset();                                            // joins its own workers, not the parent's
       return thread_count_becomes(1) || kThreadSanitizer ? 0 : 6;  // it has a thread of its own
     });
     EXPECT_EQ(status, 0) << "fork " << i;

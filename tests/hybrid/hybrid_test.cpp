@@ -16,8 +16,8 @@
 #include "tests/conformance/fake_backend.hpp"
 #include "tests/conformance/suite.hpp"
 #include "tests/conformance/work.hpp"
-#include "tests/support/slice.hpp"
 #include "tests/support/sanitizers.hpp"
+#include "tests/support/slice.hpp"
 #include "tests/support/thinned.hpp"
 
 namespace tandem::test {

@@ -17,8 +17,8 @@ inline constexpr bool kThreadSanitizer = false;
 // Skips the rest of a test that forks while the process has other threads. A thread that starts or goes to sleep
 // allocates; the address sanitizer does not take its allocator's locks over a fork, so the child may wait for ever in
 // SizeClassAllocator64::GetFromAllocator (5 of 100 runs of fork_test on a loaded machine, seen in gdb).
-#define TANDEM_SKIP_FORK_BESIDE_THREADS()                                                                       \
-  if (::tandem::test::kAddressSanitizer)                                                                        \
+#define TANDEM_SKIP_FORK_BESIDE_THREADS() \
+  if (::tandem::test::kAddressSanitizer)  \
   GTEST_SKIP() << "NOT RUN: the address sanitizer forks with its allocator's locks as other threads hold them"
 
 }  // namespace tandem::test
