@@ -6,12 +6,15 @@
 #include "volume/engine.hpp"
 
 namespace tandem::volume {
+namespace {
+
+constexpr std::uint64_t kMostBytesAtOnce = 128 << 20;  // of stripes in memory while a window ends
+
+}  // namespace
 
 bool Volume::is_delayed(std::uint64_t stripe) const {
   const std::shared_lock lock(windows_mutex_);
-  return std::any_of(windows_.begin(), windows_.end(), [&](const OpenWindow &each) {
-    return stripe >= std::max(each.window.first_stripe, each.done_before) && stripe < each.window.end();
-  });
+  return std::any_of(windows_.begin(), windows_.end(), [&](const OpenWindow &each) { return each.is_delayed(stripe); });
 }
 
 std::vector<Window> Volume::window_list() const {
@@ -85,7 +88,7 @@ void Volume::delay_end(const tandem_volume_window &given, bool accept_loss) {
     });
   };
   Window window;
-  std::uint64_t next;
+  std::atomic<std::uint64_t> next;
   {
     const std::unique_lock lock(windows_mutex_);
     const auto found = find();
@@ -97,10 +100,22 @@ void Volume::delay_end(const tandem_volume_window &given, bool accept_loss) {
            fmt::format("the window from byte {} is being ended by another call", given.begin_bytes));
     found->ending = true;
     window = found->window;
-    next = std::max(window.first_stripe, found->done_before);
+    next = found->done_before;
   }
   try {
-    for (; next < window.end(); ++next) end_stripe(next, accept_loss);
+    // Several stripes at once: their parity lies on different members.
+    const std::uint64_t row_bytes = geometry().stripe_bytes() / geometry().k * members_->count();
+    const std::uint64_t at_once = std::clamp<std::uint64_t>(kMostBytesAtOnce / row_bytes, 1, members_->count());
+    std::atomic<bool> failed{false};
+    pool_->run(std::min(at_once, window.end() - next), [&](std::size_t) {
+      try {
+        for (std::uint64_t stripe; !failed && (stripe = next++) < window.end();)
+          if (is_delayed(stripe)) end_stripe(stripe, accept_loss);
+      } catch (...) {
+        failed = true;
+        throw;
+      }
+    });
     const Gate::Exclusive exclusive(*gate_);
     commit_exclusively();
     {
@@ -115,10 +130,12 @@ void Volume::delay_end(const tandem_volume_window &given, bool accept_loss) {
   }
 }
 
-// Parity in the window is trusted by nobody until the window is closed, so it is written in place.
+// No reader trusts parity in the window until the window is closed. So it is written in place.
 void Volume::end_stripe(std::uint64_t stripe, bool accept_loss) {
   const std::uint32_t k = geometry().k, m = geometry().m, rows = geometry().rows();
-  const Change changing(*this, geometry().most_items(rows));
+  // Blocks that become zeros are holes: of parity, or of data whose loss is accepted.
+  const std::uint64_t most_holes = std::uint64_t{rows} * (accept_loss ? k + m : m);
+  const Change changing(*this, most_holes + geometry().most_pages(k + m, rows));
   const std::unique_lock lock(lock_of(stripe));
   View view(geometry(), stripe, 0, rows);
   load_entries(view);
@@ -166,8 +183,11 @@ void Volume::end_stripe(std::uint64_t stripe, bool accept_loss) {
   });
   check_enough_members();
   const std::unique_lock windows_lock(windows_mutex_);
-  for (OpenWindow &each : windows_)
-    if (stripe >= each.window.first_stripe && stripe < each.window.end()) each.done_before = stripe + 1;
+  for (OpenWindow &each : windows_) {
+    if (!each.is_delayed(stripe)) continue;
+    each.done_beyond.insert(stripe);
+    while (each.done_beyond.erase(each.done_before) != 0) ++each.done_before;
+  }
 }
 
 }  // namespace tandem::volume

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <shared_mutex>
 #include <span>
 #include <string>
@@ -184,7 +185,13 @@ class Volume {
   // delay.cpp
   struct OpenWindow {
     Window window;
-    std::uint64_t done_before = 0;  // stripes before this one have their parity again
+    // Stripes that have their parity again: those before `done_before`, and `done_beyond`.
+    std::uint64_t done_before = window.first_stripe;
+    std::set<std::uint64_t> done_beyond{};
+
+    bool is_delayed(std::uint64_t stripe) const {
+      return stripe >= done_before && stripe < window.end() && !done_beyond.contains(stripe);
+    }
     bool ending = false;
     bool is_left_over = false;  // by a process that did not end it
   };

@@ -47,9 +47,13 @@ struct Geometry {
     return (first_member(stripe) + (column < k ? m + column : column - k)) % member_count();
   }
 
+  // The pages of the table that hold entries of so many rows of so many columns of a stripe, at most.
+  std::uint64_t most_pages(std::uint64_t column_count, std::uint64_t row_count) const {
+    return column_count * ((row_count + kEntriesPerPage - 2) / kEntriesPerPage + 1);
+  }
   // What a change of rows of `column_count` columns of a stripe can bring into a transaction at most: blocks and pages.
   std::uint64_t most_items(std::uint64_t column_count, std::uint64_t row_count) const {
-    return column_count * (row_count + (row_count + kEntriesPerPage - 2) / kEntriesPerPage + 1);
+    return column_count * row_count + most_pages(column_count, row_count);
   }
   std::uint64_t most_items(std::uint64_t row_count) const { return most_items(member_count(), row_count); }
 };

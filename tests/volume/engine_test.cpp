@@ -964,5 +964,80 @@ TEST(Threads, CallsFromManyThreads) {
   EXPECT_EQ(read_all(*volume), model);
 }
 
+// The first stripe's data cannot be read before the second stripe has its parity.
+TEST(Threads, TheEndOfAWindowWorksOnSeveralStripesAtOnce) {
+  Array array(3, 1, 8192, 2 << 20);
+  auto volume = array.open({}, false, 4);
+  const Geometry geometry = volume->geometry();
+  const std::uint64_t stripe = geometry.stripe_bytes();
+  const auto window = volume->delay_begin(0, 2 * stripe);
+  const Bytes data = paint(8192, 1);
+  volume->write(0, data.data(), data.size());
+  volume->write(stripe, data.data(), data.size());
+  ASSERT_NE(geometry.member_of(0, 0), geometry.member_of(1, 0));
+  bool waited_too_long = false;
+  array.disks[geometry.member_of(0, 0)]->before_read = [&] {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (statistics_of(*volume).parity.writes == 0 && !waited_too_long) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      waited_too_long = std::chrono::steady_clock::now() > limit;
+    }
+  };
+  volume->delay_end(window, false);
+  EXPECT_FALSE(waited_too_long) << "one stripe after the other";
+  EXPECT_EQ(statistics_of(*volume).parity.writes, 2u);
+}
+
+// Threads write into a window while it is ended: a stripe's parity includes every byte of its data.
+TEST(Threads, AWindowEndsWhileItIsWrittenTo) {
+  constexpr std::uint64_t kWriters = 3;
+  for (const bool fails : {false, true}) {
+    Array array(3, 2, 8192, 2 << 20);
+    auto volume = array.open({}, false, 8);
+    const std::uint64_t stripe = volume->geometry().stripe_bytes();
+    const std::uint64_t stripes = std::min<std::uint64_t>(volume->geometry().stripe_count, 40);
+    const auto window = volume->delay_begin(0, stripes * stripe);
+    const Bytes first = paint(stripes * stripe, 1);
+    volume->write(0, first.data(), first.size());
+    if (fails) {  // the data of one block is lost: the end fails on the way, and later accepts it
+      volume->flush();
+      array.disks[2]->bytes[volume->geometry().block_offset(17)] ^= std::byte{1};
+    }
+    std::atomic<bool> over{false};
+    std::vector<std::thread> writers;
+    Bytes model = first;
+    for (std::uint64_t t = 0; t < kWriters; ++t)
+      writers.emplace_back([&, t] {
+        std::mt19937_64 random(t);
+        const std::uint64_t share = stripes * stripe / kWriters / 4096;
+        for (int i = 0; i < 500 && !(over && i > 100); ++i) {
+          const std::uint64_t at = (t * share + random() % share) * 4096;
+          const Bytes data = paint(4096, random());
+          volume->write(at, data.data(), data.size());
+          std::copy(data.begin(), data.end(), model.begin() + static_cast<std::ptrdiff_t>(at));
+        }
+      });
+    const tandem_status status = status_of([&] { volume->delay_end(window, false); });
+    over = true;
+    for (std::thread &each : writers) each.join();
+    if (fails && status != TANDEM_OK) {  // a writer may have written the block anew
+      EXPECT_EQ(status, TANDEM_ERROR_NOT_RECOVERABLE);
+      EXPECT_EQ(volume->windows().size(), 1u);
+      volume->delay_end(window, true);
+      model = read_all(*volume);
+    }
+    EXPECT_EQ(volume->windows().size(), 0u);
+    model.resize(volume->geometry().volume_bytes());
+    EXPECT_EQ(read_all(*volume), model);
+    tandem_volume_care_result result{};
+    EXPECT_EQ(volume->scrub({.restart = true}, &result), TANDEM_OK);
+    EXPECT_EQ(result.bad_parity_count + result.bad_block_count + result.lost_block_count, 0u);
+    volume->flush();
+    volume.reset();
+    volume = array.open({0, 3});
+    EXPECT_EQ(read_all(*volume), model) << "protected again";
+  }
+}
+
 }  // namespace
 }  // namespace tandem::volume::test
