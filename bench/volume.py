@@ -5,7 +5,7 @@ Each member is an nbdkit of its own that does one request at a time and takes --
 (filters `noparallel` and `delay`), so that the processor hardly counts. The same writes are made four times, in random order,
 --in-flight of them at once:
 
-  plain      each to its place on one of the k+m members, no parity
+  plain      striped over the k+m members in the same units, no parity
   avoid      where nothing was written before, through `tandem volume serve`
   standard   again, over what was written
   delayed    where nothing was written before, in a window of delayed parity; its end counts
@@ -117,20 +117,21 @@ class Bench:
         window = ["--socket", path, "--offset", fresh, "--bytes", fresh]
         began = time.perf_counter()
         self.tandem("delay", "begin", *window)
+        begun = time.perf_counter() - began
         written = self.write_all([served], [(0, fresh + at) for at in offsets])
         self.tandem("delay", "end", *window)
         seconds["delayed"] = time.perf_counter() - began
-        seconds["delayed, without its begin and end"] = written
-        # As many bytes, spread over all members. Overwrites the volume, so it comes last.
-        each = -(-len(offsets) // self.count)
-        plain = [(i % self.count, i // self.count % each * self.write_bytes) for i in range(len(offsets))]
+        seconds |= {"its begin": begun, "its writes": written, "its end": seconds["delayed"] - begun - written}
+        # The same offsets in the same order, striped over all members. Overwrites the volume, so it comes last.
+        plain = [(at // self.unit % self.count, at // self.unit // self.count * self.unit + at % self.unit) for at in offsets]
         served.shutdown()
         self.processes[-1].terminate()
         self.processes[-1].wait(60)
         seconds["plain"] = self.write_all(direct, plain)
         return {"k": k, "m": m, "unit_bytes": self.unit, "write_bytes": self.write_bytes, "writes": len(offsets),
                 "in_flight": self.given.in_flight, "service_milliseconds": self.given.milliseconds, "seconds": seconds,
-                "of_plain": {name: round(seconds["plain"] / value, 3) for name, value in seconds.items()}}
+                "of_plain": {name: round(seconds["plain"] / seconds[name], 3)
+                             for name in ("avoid", "standard", "delayed", "its writes")}}
 
 
 def main():

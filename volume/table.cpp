@@ -1,14 +1,21 @@
 #include "volume/table.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace tandem::volume {
+namespace {
+
+constexpr std::uint64_t kMostGroupPages = 16;
+
+}  // namespace
 
 Table::Table(Members &members, const Geometry &geometry, const Seed &seed, std::uint64_t cache_bytes)
     : members_(members),
       geometry_(geometry),
       seed_(seed),
       most_clean_(std::max<std::size_t>(cache_bytes / sizeof(Held), 2 * geometry.member_count())),
+      group_pages_(std::clamp<std::uint64_t>(most_clean_ / geometry.member_count() / 4, 1, kMostGroupPages)),
       drops_(geometry.member_count()) {}
 
 // body(page number, first entry, entries, position in the caller's array)
@@ -23,14 +30,15 @@ void Table::for_pages(std::uint64_t first_block, std::size_t count, Body &&body)
   }
 }
 
-// Whoever waits for a page must hear that it does not come, too.
+// Wakes the threads that wait for pages, also after an exception.
 struct Table::LoadingEnd {
   Table &table;
   std::unique_lock<std::mutex> &lock;
-  Key key;
+  std::uint32_t member;
+  std::uint64_t first, end;
   ~LoadingEnd() {
     if (!lock.owns_lock()) lock.lock();
-    table.loading_.erase(key);
+    for (std::uint64_t number = first; number < end; ++number) table.loading_.erase(key(member, number));
     table.loaded_.notify_all();
   }
 };
@@ -43,29 +51,65 @@ Table::Held &Table::hold(std::unique_lock<std::mutex> &lock, std::uint32_t membe
       return *found->second;
     }
     // Only one thread reads a page: another one could change and write it meanwhile.
-    if (loading_.insert(wanted).second) break;
+    if (!loading_.contains(wanted)) break;
     loaded_.wait(lock);
   }
-  const LoadingEnd end{*this, lock, wanted};
+  // Its neighbours are read with it: one I/O costs about the same for some pages.
+  const std::uint64_t group = number - number % group_pages_,
+                      group_end = std::min(group + group_pages_, geometry_.page_count());
+  const auto is_free = [&](std::uint64_t page) {
+    return !held_.contains(key(member, page)) && !loading_.contains(key(member, page));
+  };
+  std::uint64_t first = number, end = number + 1;
+  while (first > group && is_free(first - 1)) --first;
+  while (end < group_end && is_free(end)) ++end;
+  const LoadingEnd loading{*this, lock, member, first, end};
+  for (std::uint64_t page = first; page < end; ++page) loading_.insert(key(member, page));
+
+  std::vector<std::unique_ptr<Held>> read;
   for (;;) {
-    auto held = std::make_unique<Held>();
     const std::uint64_t drops = drops_[member];
     lock.unlock();
-    if (!members_.read(member, IoKind::checksum, geometry_.page_offset(number),
-                       reinterpret_cast<std::byte *>(&held->page), sizeof held->page))
-      held->page = page_of(kLostEntry, 0);
-    else if (!check_page(seed_, member, number, held->page))
-      members_.count_bad_block(member);
+    read = read_pages(member, first, end);
     lock.lock();
-    if (drops != drops_[member]) continue;  // it was the page of a member that has been replaced
-    held->place = clean_.insert(clean_.end(), wanted);
+    if (drops == drops_[member]) break;  // else they are pages of a member that has been replaced
+  }
+  const auto keep = [&](std::uint64_t page) {
+    const auto place = clean_.insert(clean_.end(), key(member, page));
     try {
-      return *(held_[wanted] = std::move(held));
+      Held &held = *(held_[*place] = std::move(read[page - first]));
+      held.place = place;
+      return &held;
     } catch (...) {
-      clean_.pop_back();
+      clean_.erase(place);
       throw;
     }
+  };
+  for (std::uint64_t page = first; page < end; ++page)
+    if (page != number) keep(page);
+  return *keep(number);  // the last to be evicted
+}
+
+std::vector<std::unique_ptr<Table::Held>> Table::read_pages(std::uint32_t member, std::uint64_t first,
+                                                            std::uint64_t end) {
+  const std::size_t count = end - first;
+  Buffer together(count * kBlockBytes);
+  // A bad sector costs its own page, not its neighbours.
+  const bool all =
+      members_.read(member, IoKind::checksum, geometry_.page_offset(first), together.data(), count * kBlockBytes);
+  std::vector<std::unique_ptr<Held>> pages;
+  for (std::size_t i = 0; i < count; ++i) {
+    Page &page = pages.emplace_back(std::make_unique<Held>())->page;
+    const bool is_read = all || (count > 1 && members_.read(member, IoKind::checksum, geometry_.page_offset(first + i),
+                                                            together.data() + i * kBlockBytes, kBlockBytes));
+    if (!is_read) {
+      page = page_of(kLostEntry, 0);
+      continue;
+    }
+    std::memcpy(&page, together.data() + i * kBlockBytes, kBlockBytes);
+    if (!check_page(seed_, member, first + i, page)) members_.count_bad_block(member);
   }
+  return pages;
 }
 
 void Table::evict() {

@@ -51,6 +51,8 @@ class Table {
   template <class Body>
   void for_pages(std::uint64_t first_block, std::size_t count, Body &&body);
   Held &hold(std::unique_lock<std::mutex> &lock, std::uint32_t member, std::uint64_t number);
+  // Pages first .. end-1. What cannot be read is full of unknown entries.
+  std::vector<std::unique_ptr<Held>> read_pages(std::uint32_t member, std::uint64_t first, std::uint64_t end);
   void evict();
   struct LoadingEnd;
 
@@ -58,6 +60,7 @@ class Table {
   const Geometry &geometry_;
   const Seed &seed_;
   std::size_t most_clean_;
+  std::uint64_t group_pages_;         // aligned groups of so many pages are read together
   std::vector<std::uint64_t> drops_;  // of each member: a page that was read before the last one is not its own
   mutable std::mutex mutex_;
   std::condition_variable loaded_;

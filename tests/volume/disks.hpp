@@ -33,8 +33,9 @@ struct Disk {
   };
   std::vector<Write> unsynced;
   std::atomic<bool> fails_reads{false}, fails_writes{false}, has_no_memory{false};
-  std::function<void()> before_read, before_sync;  // once; set while nobody reads or syncs
-  bool keeps_unsynced = false;                     // for settle_after_power_cut
+  std::atomic<std::uint64_t> bad_byte{UINT64_MAX};  // no read that includes it succeeds
+  std::function<void()> before_read, before_sync;   // once; set while nobody reads or syncs
+  bool keeps_unsynced = false;                      // for settle_after_power_cut
 
   explicit Disk(std::size_t size) : bytes(size), durable(size) {}
 
@@ -65,6 +66,8 @@ class DiskMember : public Member {
     if (disk_->before_read) std::exchange(disk_->before_read, nullptr)();
     const std::lock_guard lock(disk_->mutex);
     if (machine_->is_dead || disk_->fails_reads) throw MemberError(MemberProblem::failed, "the disk does not read");
+    if (disk_->bad_byte >= offset && disk_->bad_byte - offset < bytes)
+      throw MemberError(MemberProblem::failed, "the disk does not read this sector");
     check(offset, bytes);
     std::memcpy(to, disk_->bytes.data() + offset, bytes);
   }

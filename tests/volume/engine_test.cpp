@@ -888,6 +888,45 @@ TEST_F(Damage, ScrubFindsParityThatDoesNotMatch) {
   EXPECT_EQ(result.bad_parity_count, 0u);
 }
 
+// ---- table ------------------------------------------------------------------------------------------
+
+TEST(TableOfChecksums, NeighbouringPagesAreReadTogether) {
+  Array array(2, 1, 1 << 20, 64 << 20);
+  auto volume = array.open();
+  const Geometry geometry = volume->geometry();
+  ASSERT_GT(geometry.page_count(), 32u);
+  Bytes found(4096);
+  const auto reads = [&](std::uint64_t page) {  // of one block of data whose entry lies in this page
+    const std::uint64_t block = page * kEntriesPerPage, stripe = block / geometry.rows();
+    const std::uint64_t before = statistics_of(*volume).checksum.reads;
+    volume->read(stripe * geometry.stripe_bytes() + block % geometry.rows() * 4096, found.data(), found.size());
+    return statistics_of(*volume).checksum.reads - before;
+  };
+  const std::uint64_t first = reads(3);
+  EXPECT_EQ(first, 3u) << "one I/O for each member";
+  for (const std::uint64_t page : {0, 7, 15}) EXPECT_EQ(reads(page), 0u) << page;
+  EXPECT_EQ(reads(16), 3u);
+  EXPECT_EQ(reads(geometry.page_count() - 1), 3u) << "the last group is shorter";
+}
+
+TEST(TableOfChecksums, ABadSectorCostsItsOwnPage) {
+  Array array(2, 1, 1 << 20, 64 << 20);
+  auto volume = array.open();
+  const Geometry geometry = volume->geometry();
+  const Bytes data = paint(8 * geometry.stripe_bytes(), 1);
+  volume->write(0, data.data(), data.size());
+  volume->flush();
+  volume.reset();
+  array.disks[0]->bad_byte = geometry.page_offset(3) + 100;
+  volume = array.open();
+  Bytes found(data.size());
+  volume->read(0, found.data(), found.size());
+  EXPECT_EQ(found, data);
+  const std::uint64_t decoded = statistics_of(*volume).degraded_read_count;
+  EXPECT_GT(decoded, 0u);
+  EXPECT_LE(decoded, 2 * kEntriesPerPage) << "for the read, and to mend the stripe";
+}
+
 // ---- extents ----------------------------------------------------------------------------------------
 
 TEST(Extents, AreWhatWasWritten) {
