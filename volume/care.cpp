@@ -70,7 +70,7 @@ std::vector<Volume::Stored> Volume::wrong_parity(View &view, Buffer *right_out) 
 
 void Volume::check_stripe(std::uint64_t stripe, tandem_volume_care_result *result) {
   const std::shared_lock lock(lock_of(stripe));
-  View view(geometry(), stripe, 0, geometry().rows());
+  View view(*spares_, geometry(), stripe, 0, geometry().rows());
   load_entries(view);
   survey(view, result);
   Buffer right(std::size_t{geometry().m} * geometry().unit_bytes);
@@ -83,7 +83,7 @@ void Volume::repair_stripe(std::uint64_t stripe, bool check_parity, tandem_volum
   const std::uint32_t k = geometry().k, n = members_->count();
   const Change changing(*this, geometry().most_items(geometry().rows()));
   const std::unique_lock lock(lock_of(stripe));
-  View view(geometry(), stripe, 0, geometry().rows());
+  View view(*spares_, geometry(), stripe, 0, geometry().rows());
   load_entries(view);
   survey(view, result);
   const std::vector<Have> before = view.have;

@@ -137,7 +137,7 @@ void Volume::end_stripe(std::uint64_t stripe, bool accept_loss) {
   const std::uint64_t most_holes = std::uint64_t{rows} * (accept_loss ? k + m : m);
   const Change changing(*this, most_holes + geometry().most_pages(k + m, rows));
   const std::unique_lock lock(lock_of(stripe));
-  View view(geometry(), stripe, 0, rows);
+  View view(*spares_, geometry(), stripe, 0, rows);
   load_entries(view);
   std::vector<Part> data, lost;
   for (std::uint32_t column = 0; column < k; ++column) data.push_back({column, 0, rows});

@@ -224,6 +224,7 @@ class Volume {
   std::unique_ptr<Seed> seed_;
   std::unique_ptr<Table> table_;
   std::unique_ptr<Pool> pool_;
+  std::unique_ptr<Spares> spares_;
   Pending pending_;
   std::unique_ptr<Gate> gate_;
   std::atomic<std::uint64_t> sequence_{0};  // of the current transaction; changed under the exclusive gate

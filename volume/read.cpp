@@ -175,7 +175,7 @@ void Volume::read_stripe(std::uint64_t stripe, std::uint64_t begin, std::uint64_
   bool met_unknown = false;
   {
     const std::shared_lock lock(lock_of(stripe));
-    View view(geometry(), stripe, first, last - first);
+    View view(*spares_, geometry(), stripe, first, last - first);
     load_entries(view);
     std::vector<Part> parts;
     struct Copy {
@@ -231,7 +231,7 @@ std::vector<tandem_volume_extent> Volume::extents(std::uint64_t offset, std::uin
   while (offset < end) {
     const std::uint64_t stripe = offset / geometry().stripe_bytes();
     const std::shared_lock lock(lock_of(stripe));
-    View view(geometry(), stripe, 0, geometry().rows());
+    View view(*spares_, geometry(), stripe, 0, geometry().rows());
     load_entries(view);
     const bool delayed = is_delayed(stripe);
     do {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "volume/page.hpp"
+#include "volume/spares.hpp"
 
 namespace tandem::volume {
 
@@ -21,21 +22,28 @@ struct Part {
 };
 
 struct View {
-  View(const Geometry &geometry, std::uint64_t stripe_number, std::uint32_t first_row, std::uint32_t row_count)
+  View(Spares &memory, const Geometry &geometry, std::uint64_t stripe_number, std::uint32_t first_row,
+       std::uint32_t row_count)
       : stripe(stripe_number),
         first(first_row),
         count(row_count),
         entries(std::size_t{geometry.member_count()} * row_count),
         have(entries.size(), Have::none),
-        buffer(entries.size() * kBlockBytes) {
+        spares(memory),
+        buffer(memory.take(entries.size() * kBlockBytes)) {
     for (std::uint32_t column = 0; column < geometry.member_count(); ++column)
       columns.push_back(buffer.data() + std::size_t{column} * row_count * kBlockBytes);
   }
 
+  ~View() { spares.give_back(std::move(buffer)); }
+  View(const View &) = delete;
+  View &operator=(const View &) = delete;
+
   std::uint64_t stripe;
   std::uint32_t first, count;
-  std::vector<Entry> entries;        // of column c, row r at c * count + r
-  std::vector<Have> have;            // likewise
+  std::vector<Entry> entries;  // of column c, row r at c * count + r
+  std::vector<Have> have;      // likewise
+  Spares &spares;
   Buffer buffer;                     // nothing of it is touched before it is needed
   std::vector<std::byte *> columns;  // where the rows of a column are; a read lets some point to the caller's memory
   bool unprotected = false;          // a block is lost because it lies in a window of delayed parity

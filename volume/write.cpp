@@ -67,7 +67,7 @@ void Volume::change_rows(std::uint64_t stripe, std::uint32_t first, std::uint32_
   const std::uint32_t k = geometry().k, m = geometry().m;
   const Change changing(*this, geometry().most_items(spans.size() + m, count));
   const std::unique_lock lock(lock_of(stripe));
-  View view(geometry(), stripe, first, count);
+  View view(*spares_, geometry(), stripe, first, count);
   load_entries(view);
   const bool delayed = is_delayed(stripe);
 
