@@ -99,17 +99,22 @@ void Volume::repair_stripe(std::uint64_t stripe, bool check_parity, tandem_volum
           ++result->lost_block_count;
           continue;
         }
-        ++result->mended_block_count;
-        if (view.entries[at].generation != kUnknown) continue;  // recover() has written it
-        ++mended_;
+        if (view.entries[at].generation != kUnknown) {  // recover() has written it
+          ++result->mended_block_count;
+          continue;
+        }
         // Of a block that nothing is known of, zeros are as good as never written; parity only where all data is.
         bool empty = is_zero(view.block(column, row));
         for (std::uint32_t other = 0; column >= k && other < k; ++other)
           empty = empty && view.entries[view.at(other, row)].generation == 0;
         const Part part{column, row, row + 1};
-        if (empty)
+        if (empty) {
           clear(view, part);
-        else if (!stored.empty() && stored.back().part.column == column && stored.back().part.end == row)
+          continue;
+        }
+        ++result->mended_block_count;
+        ++mended_;
+        if (!stored.empty() && stored.back().part.column == column && stored.back().part.end == row)
           ++stored.back().part.end;
         else
           stored.push_back({part, view.block(column, row)});

@@ -13,6 +13,7 @@ enum class MemberProblem { missing, locked, denied, unsupported, failed };
 
 class MemberError : public std::runtime_error {
  public:
+  // The message begins with the name of the member.
   MemberError(MemberProblem problem, const std::string &message) : std::runtime_error(message), problem_(problem) {}
   MemberProblem problem() const { return problem_; }
 

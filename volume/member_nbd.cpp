@@ -18,7 +18,7 @@ constexpr std::size_t kMostBytesPerCall = std::size_t{32} << 20;  // what every 
 class NbdMember : public Member {
  public:
   NbdMember(const std::string &uri, const MemberAccess &access) : uri_(uri), handle_(nbd_create()) {
-    if (handle_ == nullptr) throw MemberError(MemberProblem::failed, uri + ": " + last_error());
+    if (handle_ == nullptr) throw MemberError(MemberProblem::failed, last_error());
     try {
       if (nbd_connect_uri(handle_, uri.c_str()) != 0) throw MemberError(MemberProblem::missing, last_error());
       const std::int64_t size = nbd_get_size(handle_);

@@ -20,7 +20,8 @@ std::optional<Found> read_superblock(Given &given) {
   Buffer buffer(2 * kBlockBytes);
   try {
     if (given.member->size_bytes() < 2 * kBlockBytes)
-      throw MemberError(MemberProblem::failed, fmt::format("it has {} bytes only", given.member->size_bytes()));
+      throw MemberError(MemberProblem::failed,
+                        fmt::format("{}: has only {} bytes", given.name, given.member->size_bytes()));
     given.member->read(0, buffer.data(), 2 * kBlockBytes);
   } catch (const MemberError &error) {
     given.why = error.what();
@@ -40,7 +41,7 @@ std::optional<Found> read_superblock(Given &given) {
   if (later)
     fail(TANDEM_ERROR_UNSUPPORTED,
          fmt::format("{}: its superblock was written by a later version of Tandem", given.name));
-  if (!newest) given.why = damaged ? "its superblocks are damaged" : "it holds no volume";
+  if (!newest) given.why = given.name + (damaged ? ": its superblocks are damaged" : ": holds no volume");
   return newest;
 }
 
@@ -91,7 +92,7 @@ void Volume::choose_superblock(std::vector<Given> &given) {
   std::string problems;
   for (Given &each : given) {
     found.push_back(read_superblock(each));
-    if (!found.back()) problems += fmt::format("; {}: {}", each.name, each.why);
+    if (!found.back()) problems += "; " + each.why;
   }
   const Given *newest_given = nullptr;
   for (std::size_t i = 0; i < given.size(); ++i) {
@@ -152,8 +153,8 @@ void Volume::choose_superblock(std::vector<Given> &given) {
                   standing == Standing::current      ? TANDEM_VOLUME_MEMBER_CURRENT
                   : standing == Standing::rebuilding ? TANDEM_VOLUME_MEMBER_REBUILDING
                                                      : TANDEM_VOLUME_MEMBER_STALE,
-                  standing == Standing::lost ? fmt::format("it missed writes: its epoch is {}, the volume's is {}",
-                                                           own.epoch, superblock_.epoch)
+                  standing == Standing::lost ? fmt::format("{} missed writes: its epoch is {}, the volume's is {}",
+                                                           name, own.epoch, superblock_.epoch)
                                              : "");
   }
   for (std::uint32_t i = 0; i < n; ++i) {
@@ -162,7 +163,7 @@ void Volume::choose_superblock(std::vector<Given> &given) {
     if (member.state < TANDEM_VOLUME_MEMBER_LOST) continue;
     settings_.note(fmt::format("member {} is not used: {}", i, member.why));
     if (members_->usable_count() < geometry().k && problems.find(member.why) == std::string::npos)
-      problems += fmt::format("; member {} {}: {}", i, member.name, member.why);
+      problems += fmt::format("; member {}: {}", i, member.why);
   }
   if (members_->usable_count() < geometry().k)
     fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("{} of {} members are current, {} are needed{}",

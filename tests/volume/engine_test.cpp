@@ -927,6 +927,25 @@ TEST(TableOfChecksums, ABadSectorCostsItsOwnPage) {
   EXPECT_LE(decoded, 2 * kEntriesPerPage) << "for the read, and to mend the stripe";
 }
 
+// ---- what care counts ---------------------------------------------------------------------------------
+
+TEST(Care, ARebuildCountsWhatItWrote) {
+  Array own(3, 1, 8192, 2 << 20);
+  auto open = own.open();
+  const Bytes data = paint(8192, 3);
+  open->write(0, data.data(), data.size());  // one unit and its parity
+  open->flush();
+  std::uint64_t mended = 0;
+  for (std::uint32_t index = 0; index < 4; ++index) {
+    open->replace(index, own.fresh_member("new"), false);
+    own.disks[index] = own.spare;
+    tandem_volume_care_result result{};
+    ASSERT_EQ(open->rebuild({}, &result), TANDEM_OK);
+    mended += result.mended_block_count;
+  }
+  EXPECT_EQ(mended, 4u) << "two blocks of data and two of parity, no zeros";
+}
+
 // ---- extents ----------------------------------------------------------------------------------------
 
 TEST(Extents, AreWhatWasWritten) {
