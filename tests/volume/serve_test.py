@@ -373,6 +373,18 @@ class Export(Case):
         self.assertEqual(run("cmp", source, copy).returncode, 0)
         self.assertIn(3, [kind for _, _, kind in self.extents(server)])
 
+    def test_fio_verifies_what_it_wrote(self):
+        engines = subprocess.run(["fio", "--enghelp"], capture_output=True, text=True) if shutil.which("fio") else None
+        if engines is None or "\tnbd" not in engines.stdout:
+            self.skipTest("there is no fio with NBD (Debian, Ubuntu: apt-get install fio)")
+        server = self.serve(self.make())
+        done = run("fio", "--name=volume", "--ioengine=nbd", f"--uri={server.uri}", "--rw=randrw", "--bsrange=4k-256k",
+                   "--size=12m", "--iodepth=16", "--fsync=20", "--verify=crc32c", "--verify_fatal=1", "--output-format=json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        job = json.loads(done.stdout[done.stdout.index("{"):])["jobs"][0]
+        self.assertEqual(job["error"], 0)
+        self.assertGreater(job["write"]["total_ios"], 0)
+
     def test_read_only_servers_write_nothing(self):
         members = self.make(2, 1)
         server = self.serve(members)
