@@ -1,0 +1,321 @@
+/* Tandem for C++20: the functions of tandem.h with owners for what they make, spans for memory, and exceptions.
+ *
+ * Header only: a program links libtandem and nothing else. Every call throws tandem::Error on failure. Statuses,
+ * alignment, lengths and the thread rules are those of tandem.h; the comments here say what is different.
+ *
+ *   tandem::Codec codec(10, 4);
+ *   tandem::Context context;
+ *   tandem::Shards shards(codec.shard_count(), 1 << 20);   // 10 of data, then 4 of parity
+ *   read(file, shards[0]), ...
+ *   tandem::encode(context, codec, shards);
+ */
+#ifndef TANDEM_TANDEM_HPP
+#define TANDEM_TANDEM_HPP
+
+#if !defined(__cplusplus) || __cplusplus < 202002L
+#error "tandem.hpp needs C++20; tandem.h is for C and older C++"
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tandem/tandem.h"
+
+namespace tandem {
+
+/* A call failed. what() is the sentence of tandem_last_error_message(). */
+class Error : public std::runtime_error {
+ public:
+  Error(tandem_status status, const std::string &message) : std::runtime_error(message), status_(status) {}
+  tandem_status status() const noexcept { return status_; }
+
+ private:
+  tandem_status status_;
+};
+
+/* Throws the calling thread's last failure unless the status is TANDEM_OK. For calls of the C API beside this header.
+ */
+inline void check(tandem_status status) {
+  if (status == TANDEM_OK) return;
+  const char *const message = tandem_last_error_message();
+  throw Error(status, *message != '\0' ? message : tandem_status_name(status));
+}
+
+namespace detail {
+
+template <auto destroy>
+struct Destroy {
+  template <class Object>
+  void operator()(Object *object) const noexcept {
+    destroy(object);
+  }
+};
+
+template <class Object, auto destroy>
+using Owner = std::unique_ptr<Object, Destroy<destroy>>;
+
+/* A struct of the C API, zeros but for its size. */
+template <class Struct>
+Struct sized() {
+  Struct made{};
+  made.struct_bytes = sizeof made;
+  return made;
+}
+
+inline void require(bool holds, const char *message) {
+  if (!holds) throw Error(TANDEM_ERROR_INVALID_ARGUMENT, message);
+}
+
+}  // namespace detail
+
+/* What to compute. Immutable; threads and contexts may share it. Movable. */
+class Codec {
+ public:
+  /* k data and m parity shards of a preset of GF(2^8), isal-cauchy unless another one is named. */
+  Codec(std::uint32_t k, std::uint32_t m, std::int32_t matrix = TANDEM_MATRIX_ISAL_CAUCHY)
+      : Codec(options_of(k, m, matrix)) {}
+  /* Everything else: custom matrices, GF(2^16). struct_bytes is filled in if it is 0. */
+  explicit Codec(tandem_codec_options options) : k_(options.k), m_(options.m) {
+    if (options.struct_bytes == 0) options.struct_bytes = sizeof options;
+    tandem_codec *made = nullptr;
+    check(tandem_codec_create(&options, &made));
+    codec_.reset(made);
+  }
+
+  std::uint32_t k() const noexcept { return k_; }
+  std::uint32_t m() const noexcept { return m_; }
+  std::uint32_t shard_count() const noexcept { return k_ + m_; }
+  /* For calls of the C API; nullptr after a move. */
+  const tandem_codec *get() const noexcept { return codec_.get(); }
+
+ private:
+  static tandem_codec_options options_of(std::uint32_t k, std::uint32_t m, std::int32_t matrix) {
+    auto options = detail::sized<tandem_codec_options>();
+    options.k = k;
+    options.m = m;
+    options.matrix = matrix;
+    return options;
+  }
+
+  std::uint32_t k_, m_;
+  detail::Owner<tandem_codec, tandem_codec_destroy> codec_;
+};
+
+/* Where to run. Threads may share it. Movable; plans and jobs must end before it. */
+class Context {
+ public:
+  /* All defaults, or options; struct_bytes is filled in if it is 0. Strings are copied. */
+  explicit Context(tandem_context_options options = {}) {
+    if (options.struct_bytes == 0) options.struct_bytes = sizeof options;
+    tandem_context *made = nullptr;
+    check(tandem_context_create(&options, &made));
+    context_.reset(made);
+  }
+  /* A named backend: "cpu", "hybrid", "cuda:0". */
+  explicit Context(const char *backend) : Context(options_of(backend)) {}
+
+  void set_resource(const std::string &name, std::uint64_t amount) {
+    check(tandem_context_set_resource(get(), name.c_str(), amount));
+  }
+  tandem_context_info info() const {
+    auto found = detail::sized<tandem_context_info>();
+    check(tandem_context_query(context_.get(), &found));
+    return found;
+  }
+  tandem_context *get() const noexcept { return context_.get(); }
+
+ private:
+  static tandem_context_options options_of(const char *backend) {
+    auto options = detail::sized<tandem_context_options>();
+    options.backend = backend;
+    return options;
+  }
+
+  detail::Owner<tandem_context, tandem_context_destroy> context_;
+};
+
+/* Shards in one allocation, placed so that they do not collide in the cache (tandem_shards_allocate_flags). Their
+ * content is undefined at first. Movable. */
+class Shards {
+ public:
+  /* flags: of enum tandem_shards_flag_value. */
+  Shards(std::size_t count, std::size_t shard_bytes, std::uint32_t flags = 0)
+      : pointers_(count), shard_bytes_(shard_bytes) {
+    check(tandem_shards_allocate_flags(count, shard_bytes, flags, pointers_.data()));
+    if (count != 0) memory_.reset(pointers_[0]);
+  }
+
+  std::size_t count() const noexcept { return pointers_.size(); }
+  std::size_t shard_bytes() const noexcept { return shard_bytes_; }
+  /* Not checked, as std::vector's. */
+  std::span<std::byte> operator[](std::size_t shard) noexcept {
+    return {static_cast<std::byte *>(pointers_[shard]), shard_bytes_};
+  }
+  std::span<const std::byte> operator[](std::size_t shard) const noexcept {
+    return {static_cast<const std::byte *>(pointers_[shard]), shard_bytes_};
+  }
+  /* As the C API takes them. */
+  void *const *pointers() const noexcept { return pointers_.data(); }
+
+ private:
+  std::vector<void *> pointers_;
+  detail::Owner<void, tandem_shards_free> memory_;
+  std::size_t shard_bytes_;
+};
+
+/* Shards of the caller: pointers to k+m shards, data first, of the same length. */
+class ShardView {
+ public:
+  ShardView(std::span<void *const> pointers, std::size_t shard_bytes)
+      : pointers_(pointers), shard_bytes_(shard_bytes) {}
+  ShardView(const Shards &shards) : ShardView({shards.pointers(), shards.count()}, shards.shard_bytes()) {}
+
+  std::size_t count() const noexcept { return pointers_.size(); }
+  std::size_t shard_bytes() const noexcept { return shard_bytes_; }
+  void *const *pointers() const noexcept { return pointers_.data(); }
+
+ private:
+  std::span<void *const> pointers_;
+  std::size_t shard_bytes_;
+};
+
+namespace detail {
+
+inline void require_shards_of(const Codec &codec, const ShardView &shards) {
+  require(shards.count() == codec.shard_count(), "the number of shards is not k + m of the codec");
+}
+inline const void *const *reading(void *const *pointers) { return const_cast<const void *const *>(pointers); }
+
+}  // namespace detail
+
+/* Computes the parity shards of the data shards. */
+inline void encode(const Context &context, const Codec &codec, const ShardView &shards) {
+  detail::require_shards_of(codec, shards);
+  check(tandem_encode(context.get(), codec.get(), detail::reading(shards.pointers()), shards.pointers() + codec.k(),
+                      shards.shard_bytes()));
+}
+
+/* Rebuilds the shards whose flag in `present` is 0. */
+inline void decode(const Context &context, const Codec &codec, const ShardView &shards,
+                   std::span<const std::uint8_t> present) {
+  detail::require_shards_of(codec, shards);
+  detail::require(present.size() == shards.count(), "`present` does not have a flag for each shard");
+  check(tandem_decode(context.get(), codec.get(), shards.pointers(), present.data(), shards.shard_bytes()));
+}
+
+/* Whether parity matches data, and where it does not. A mismatch is a result, not an exception. */
+inline tandem_verify_result verify(const Context &context, const Codec &codec, const ShardView &shards) {
+  detail::require_shards_of(codec, shards);
+  auto found = detail::sized<tandem_verify_result>();
+  check(tandem_verify(context.get(), codec.get(), detail::reading(shards.pointers()), shards.shard_bytes(), &found));
+  return found;
+}
+
+/* Brings parity up to date. `shards` hold the old data of shard `index`, which is then replaced by the caller. */
+inline void update(const Context &context, const Codec &codec, const ShardView &shards, std::uint32_t index,
+                   std::span<const std::byte> new_data) {
+  detail::require_shards_of(codec, shards);
+  detail::require(index < codec.k(), "`index` is not a data shard");
+  detail::require(new_data.size() == shards.shard_bytes(), "the new data is not as long as a shard");
+  check(tandem_update(context.get(), codec.get(), index, shards.pointers()[index], new_data.data(),
+                      shards.pointers() + codec.k(), shards.shard_bytes()));
+}
+
+/* Feeds the data shard `index` into parity. `first`: the old bytes of parity are ignored. */
+inline void accumulate(const Context &context, const Codec &codec, const ShardView &shards, std::uint32_t index,
+                       bool first) {
+  detail::require_shards_of(codec, shards);
+  detail::require(index < codec.k(), "`index` is not a data shard");
+  check(tandem_accumulate(context.get(), codec.get(), index, shards.pointers()[index], shards.pointers() + codec.k(),
+                          shards.shard_bytes(), first ? 1 : 0));
+}
+
+/* A run that goes on beside the calling thread. The destructor waits for it. Movable. */
+class Job {
+ public:
+  explicit Job(tandem_job *owned) noexcept : job_(owned) {}
+  /* Throws if the run failed, or was cancelled (TANDEM_ERROR_CANCELLED). */
+  void wait() const { check(tandem_job_wait(job_.get())); }
+  void cancel() const { check(tandem_job_cancel(job_.get())); }
+  tandem_job *get() const noexcept { return job_.get(); }
+
+ private:
+  detail::Owner<tandem_job, tandem_job_destroy> job_;
+};
+
+/* An operation that is prepared once and run often. Outlives its codec, not its context. Movable. */
+class Plan {
+ public:
+  /* struct_bytes is filled in if it is 0. */
+  Plan(const Context &context, const Codec &codec, tandem_plan_options options) : shard_count_(codec.shard_count()) {
+    if (options.struct_bytes == 0) options.struct_bytes = sizeof options;
+    tandem_plan *made = nullptr;
+    check(tandem_plan_create(context.get(), codec.get(), &options, &made));
+    plan_.reset(made);
+  }
+  static Plan encode(const Context &context, const Codec &codec) {
+    return Plan(context, codec, options_of(TANDEM_OPERATION_ENCODE));
+  }
+  static Plan decode(const Context &context, const Codec &codec, std::span<const std::uint8_t> present) {
+    detail::require(present.size() == codec.shard_count(), "`present` does not have a flag for each shard");
+    auto options = options_of(TANDEM_OPERATION_DECODE);
+    options.present = present.data();
+    return Plan(context, codec, options);
+  }
+
+  void run(const ShardView &shards) const { run(arguments_of(shards)); }
+  void run(const tandem_plan_arguments &arguments) const { check(tandem_plan_run(get(), &arguments)); }
+  /* The memory of the shards must stay until the job is over. */
+  [[nodiscard]] Job submit(const ShardView &shards) const { return submit(arguments_of(shards)); }
+  [[nodiscard]] Job submit(const tandem_plan_arguments &arguments) const {
+    tandem_job *made = nullptr;
+    check(tandem_plan_submit(get(), &arguments, &made));
+    return Job(made);
+  }
+  /* A flag for each of the k+m shards: whether a run reads it. */
+  std::vector<std::uint8_t> shards_to_read() const {
+    std::vector<std::uint8_t> flags(shard_count_);
+    check(tandem_plan_shards_to_read(get(), flags.data()));
+    return flags;
+  }
+  const tandem_plan *get() const noexcept { return plan_.get(); }
+
+ private:
+  static tandem_plan_options options_of(std::int32_t operation) {
+    auto options = detail::sized<tandem_plan_options>();
+    options.operation = operation;
+    return options;
+  }
+  tandem_plan_arguments arguments_of(const ShardView &shards) const {
+    detail::require(shards.count() == shard_count_, "the number of shards is not k + m of the plan's codec");
+    auto arguments = detail::sized<tandem_plan_arguments>();
+    arguments.shards = shards.pointers();
+    arguments.shard_bytes = shards.shard_bytes();
+    return arguments;
+  }
+
+  std::uint32_t shard_count_;
+  detail::Owner<tandem_plan, tandem_plan_destroy> plan_;
+};
+
+/* The number of a matrix by the name that the command uses ("isal-cauchy"), and back. */
+inline std::int32_t matrix_from_name(const std::string &name) {
+  std::int32_t found = 0;
+  check(tandem_matrix_from_name(name.c_str(), &found));
+  return found;
+}
+inline std::string matrix_name(std::int32_t matrix) {
+  const char *const name = tandem_matrix_name(matrix);
+  detail::require(name != nullptr, "there is no such matrix");
+  return name;
+}
+
+}  // namespace tandem
+
+#endif
