@@ -1,6 +1,7 @@
 #include "base/own_folder.hpp"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <charconv>
 #include <climits>
@@ -42,6 +43,11 @@ std::string own_folder(const std::string &who) {
     fail(TANDEM_ERROR_UNAVAILABLE, who + ": cannot tell in which folder this library lies (\"" + file + "\")");
   file = real;
   return file.substr(0, file.rfind('/'));
+}
+
+std::string module_folder(const std::string &file, const std::string &who) {
+  const std::string folder = own_folder(who), installed = folder + "/tandem";
+  return access((installed + "/" + file).c_str(), F_OK) == 0 ? installed : folder;
 }
 
 }  // namespace tandem::base

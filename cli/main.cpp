@@ -9,7 +9,11 @@ using namespace tandem::cli;
 constexpr AddCommand kCommands[] = {
     add_encode_command,   add_decode_command,  add_verify_command,   add_repair_command,
     add_info_command,     add_devices_command, add_autotune_command, add_bench_command,
-    add_simulate_command, add_volume_command,  add_isal_env_command,
+    add_simulate_command,
+#ifdef TANDEM_CLI_HAS_VOLUME
+    add_volume_command,
+#endif
+    add_isal_env_command,
 };
 
 }  // namespace
@@ -18,7 +22,7 @@ int main(int argc, char **argv) {
   prepare_process();
   Invocation invocation;
   const Program program = {
-      "tandem",
+      TANDEM_COMMAND_NAME,
       "Reed-Solomon erasure coding of files: split into k data and m parity shards, lose any m, get all back.",
       kCommands};
   return end_program(

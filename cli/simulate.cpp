@@ -218,7 +218,9 @@ void add_simulate_command(CLI::App &app, Invocation &invocation) {
   command->add_option("--timeline", flags->timeline, "Write who did what when to this file (Chrome trace format)")
       ->type_name("FILE.json");
   add_output_flags(*command, flags->output);
+#ifdef TANDEM_CLI_HAS_VOLUME  // the model asks libtandem_volume which I/Os a write costs
   add_simulate_storage_command(*command, invocation);
+#endif
   command->callback([command, flags, &invocation] {
     if (!command->get_subcommands().empty()) return;
     if (flags->workers.empty()) throw CLI::RequiredError("--worker");

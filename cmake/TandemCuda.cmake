@@ -2,13 +2,17 @@
 # when the backend "cuda" gets its first call, opens the driver and NVRTC when they are first wanted, and links neither.
 # The device code of gpu/device_code is compiled where there is nvcc; without it every kernel goes through NVRTC.
 
+if(TANDEM_CUDA STREQUAL OFF)
+  set(TANDEM_CUDA_INCLUDE_DIR)
+  return()
+endif()
 find_path(TANDEM_CUDA_INCLUDE_DIR NAMES nvrtc.h
   HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda /opt/cuda PATH_SUFFIXES include targets/x86_64-linux/include)
 if(TANDEM_CUDA_INCLUDE_DIR AND NOT EXISTS ${TANDEM_CUDA_INCLUDE_DIR}/cuda.h)
   set(TANDEM_CUDA_INCLUDE_DIR TANDEM_CUDA_INCLUDE_DIR-NOTFOUND)
 endif()
 if(NOT TANDEM_CUDA_INCLUDE_DIR)
-  tandem_left_out("backend cuda" "cuda.h and nvrtc.h are missing (the CUDA toolkit, 11.4 or later)")
+  tandem_left_out("backend cuda" "cuda.h and nvrtc.h are missing (the CUDA toolkit, 11.4 or later)" CUDA)
 else()
   add_library(tandem_cuda_module MODULE ${PROJECT_SOURCE_DIR}/gpu/cuda_module.cpp)
   target_include_directories(tandem_cuda_module PRIVATE ${PROJECT_SOURCE_DIR})

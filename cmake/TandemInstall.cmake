@@ -1,48 +1,79 @@
 # What `cmake --install` copies, and what other builds find there: find_package(tandem) and pkg-config.
 # Nothing installed holds an absolute path, so a prefix may be moved.
+#
+#   component runtime      the libraries and their modules
+#   component development  headers, CMake's and pkg-config's files
+#   component tools        the commands, nbdkit's plugin, the drop-in for ISA-L
 
 include(CMakePackageConfigHelpers)
 
-install(TARGETS tandem tandem_volume EXPORT tandem-targets
-  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
-  INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(DIRECTORY include/tandem DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
+set(libdir ${CMAKE_INSTALL_LIBDIR})
+set(module_dir ${libdir}/tandem)
+set(tool_targets)
+foreach(tool tandem_cli tandem_mpi_cli)
+  if(TARGET ${tool})
+    list(APPEND tool_targets ${tool})
+  endif()
+endforeach()
 file(RELATIVE_PATH library_from_command ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
-if(TARGET tandem_mpi)
-  set_target_properties(tandem_mpi PROPERTIES EXPORT_NAME mpi)
-  set_target_properties(tandem_mpi_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${library_from_command}")
-  install(TARGETS tandem_mpi EXPORT tandem-targets
-    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
-    INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-endif()
-foreach(module tandem_openmp tandem_opencl_module tandem_cuda_module)  # found beside libtandem.so, nowhere else
+
+# Each library, the link to it and its headers.
+foreach(library tandem tandem_volume tandem_mpi)
+  if(TARGET ${library})
+    install(TARGETS ${library} EXPORT tandem-targets
+      LIBRARY DESTINATION ${libdir} COMPONENT runtime NAMELINK_COMPONENT development
+      ARCHIVE DESTINATION ${libdir} COMPONENT development
+      INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  endif()
+endforeach()
+install(DIRECTORY include/tandem DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
+foreach(module tandem_openmp tandem_opencl_module tandem_cuda_module)
   if(TARGET ${module})
-    install(TARGETS ${module} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    install(TARGETS ${module} LIBRARY DESTINATION ${module_dir} COMPONENT runtime)
   endif()
 endforeach()
 
-set_target_properties(tandem_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${library_from_command}")
-set_property(SOURCE cli/isal_env.cpp cli/volume_serve.cpp TARGET_DIRECTORY tandem_cli APPEND PROPERTY
-  COMPILE_DEFINITIONS TANDEM_LIBRARY_FROM_COMMAND="${library_from_command}")
-
+foreach(tool IN LISTS tool_targets)
+  set_target_properties(${tool} PROPERTIES INSTALL_RPATH "$ORIGIN/${library_from_command}")
+  install(TARGETS ${tool} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
+endforeach()
+if(TARGET tandem_cli)
+  set_property(SOURCE cli/isal_env.cpp cli/volume_serve.cpp TARGET_DIRECTORY tandem_cli APPEND PROPERTY
+    COMPILE_DEFINITIONS TANDEM_LIBRARY_FROM_COMMAND="${library_from_command}")
+endif()
+if(TARGET tandem_nbdkit_plugin)
+  install(TARGETS tandem_nbdkit_plugin LIBRARY DESTINATION ${module_dir} COMPONENT tools)
+endif()
 # Programs built for ISA-L find these only through `tandem isal-env`: nothing of it lies where a loader looks by itself.
-set(isal_dir ${CMAKE_INSTALL_LIBDIR}/tandem/isal)
-install(TARGETS tandem_isal_standalone LIBRARY DESTINATION ${isal_dir}/standalone)
-install(FILES $<TARGET_FILE_DIR:tandem_isal_standalone>/libisal-pyeclib.so.2 DESTINATION ${isal_dir}/standalone)
-install(TARGETS tandem_isal_chained LIBRARY DESTINATION ${isal_dir})
+if(TARGET tandem_isal)
+  install(TARGETS tandem_isal_standalone LIBRARY DESTINATION ${module_dir}/isal/standalone COMPONENT tools)
+  install(FILES $<TARGET_FILE_DIR:tandem_isal_standalone>/libisal-pyeclib.so.2 DESTINATION ${module_dir}/isal/standalone
+    COMPONENT tools)
+  install(TARGETS tandem_isal_chained LIBRARY DESTINATION ${module_dir}/isal COMPONENT tools)
+endif()
 
-set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tandem)
-install(EXPORT tandem-targets NAMESPACE tandem:: DESTINATION ${package_dir})
+if(TARGET tandem_mpi)
+  set_target_properties(tandem_mpi PROPERTIES EXPORT_NAME mpi)
+endif()
+set(package_dir ${libdir}/cmake/tandem)
+install(EXPORT tandem-targets NAMESPACE tandem:: DESTINATION ${package_dir} COMPONENT development)
 configure_package_config_file(cmake/tandem-config.cmake.in ${PROJECT_BINARY_DIR}/tandem-config.cmake
   INSTALL_DESTINATION ${package_dir} NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/tandem-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/tandem-config.cmake ${PROJECT_BINARY_DIR}/tandem-config-version.cmake
-  DESTINATION ${package_dir})
+  DESTINATION ${package_dir} COMPONENT development)
 
+# A static library does not say what it needs; pkg-config must.
+set(static_libraries "")
+if(NOT BUILD_SHARED_LIBS)
+  set(static_libraries " -lstdc++ -lm -ldl -lpthread")
+endif()
 file(RELATIVE_PATH prefix_from_pc ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 configure_file(cmake/tandem.pc.in ${PROJECT_BINARY_DIR}/tandem.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/tandem.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${PROJECT_BINARY_DIR}/tandem.pc DESTINATION ${libdir}/pkgconfig COMPONENT development)
 if(TARGET tandem_mpi)
   configure_file(cmake/tandem-mpi.pc.in ${PROJECT_BINARY_DIR}/tandem-mpi.pc @ONLY)
-  install(FILES ${PROJECT_BINARY_DIR}/tandem-mpi.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+  install(FILES ${PROJECT_BINARY_DIR}/tandem-mpi.pc DESTINATION ${libdir}/pkgconfig COMPONENT development)
 endif()

@@ -24,7 +24,6 @@ if(TANDEM_NBDKIT_INCLUDE_DIR AND NOT TANDEM_SANITIZE)
   set_target_properties(tandem_nbdkit_plugin PROPERTIES PREFIX "" OUTPUT_NAME nbdkit-tandem-plugin
     LIBRARY_OUTPUT_DIRECTORY ${plugin_dir} INSTALL_RPATH "$ORIGIN/.." BUILD_WITH_INSTALL_RPATH ON)
   set_source_files_properties(volume/nbdkit_plugin.cpp PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
-  install(TARGETS tandem_nbdkit_plugin LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/tandem)
 elseif(TANDEM_SANITIZE)
   tandem_left_out("nbdkit plugin (tandem volume serve)" "a sanitizer is on, which nbdkit itself would have to be linked with")
 else()

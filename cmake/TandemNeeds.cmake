@@ -16,7 +16,7 @@ macro(tandem_need found what package)
 endmacro()
 
 tandem_need(fmt_FOUND "libfmt" libfmt-dev)
-if(NOT TANDEM_LIBRARY_ONLY)
+if(NOT TANDEM_CLI STREQUAL OFF)
   tandem_need(CLI11_FOUND "CLI11" libcli11-dev)
 endif()
 tandem_need(nlohmann_json_FOUND "nlohmann-json" nlohmann-json3-dev)
@@ -30,7 +30,8 @@ if(missing)
 endif()
 
 # tandem_fmt: fmt 9 compiled once, other versions as headers. Its objects become part of what links it.
-if(fmt_VERSION VERSION_GREATER_EQUAL 9 AND fmt_VERSION VERSION_LESS 10)
+# A static libtandem has headers only: its users may have another fmt.
+if(BUILD_SHARED_LIBS AND fmt_VERSION VERSION_GREATER_EQUAL 9 AND fmt_VERSION VERSION_LESS 10)
   add_library(tandem_fmt STATIC ${PROJECT_SOURCE_DIR}/cmake/fmt.cpp)
   get_target_property(fmt_include fmt::fmt-header-only INTERFACE_INCLUDE_DIRECTORIES)
   target_include_directories(tandem_fmt SYSTEM PUBLIC ${fmt_include})

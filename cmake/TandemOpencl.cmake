@@ -1,12 +1,16 @@
 # The folder opencl/ needs OpenCL's headers alone; libtandem_opencl.so, which libtandem opens from its own folder when the
 # backend "opencl" gets its first call, links libOpenCL.
 
+if(TANDEM_OPENCL STREQUAL OFF)
+  set(OpenCL_INCLUDE_DIR)
+  return()
+endif()
 find_package(OpenCL QUIET)  # also finds those of a CUDA toolkit
 if(NOT OpenCL_INCLUDE_DIR)
-  tandem_left_out("backend opencl" "CL/cl.h is missing (Debian, Ubuntu: apt-get install opencl-headers ocl-icd-opencl-dev)")
+  tandem_left_out("backend opencl" "CL/cl.h is missing (Debian, Ubuntu: apt-get install opencl-headers ocl-icd-opencl-dev)" OPENCL)
 elseif(NOT OpenCL_LIBRARY)
   tandem_left_out("backend opencl's module (libtandem_opencl.so)"
-    "libOpenCL.so is missing (Debian, Ubuntu: apt-get install ocl-icd-opencl-dev)")
+    "libOpenCL.so is missing (Debian, Ubuntu: apt-get install ocl-icd-opencl-dev)" OPENCL)
 else()
   add_library(tandem_opencl_module MODULE ${PROJECT_SOURCE_DIR}/opencl/opencl_module.cpp)
   target_include_directories(tandem_opencl_module PRIVATE ${PROJECT_SOURCE_DIR})

@@ -1,6 +1,9 @@
 # libtandem_openmp.so: the one file compiled with -fopenmp, in a module that libtandem opens from its own folder when the
 # executor "openmp" is asked for. Another compiler may build it, which brings another OpenMP runtime.
 
+if(TANDEM_OPENMP STREQUAL OFF)
+  return()
+endif()
 find_package(OpenMP QUIET COMPONENTS CXX)
 
 if(OpenMP_CXX_FOUND)
@@ -14,5 +17,5 @@ if(OpenMP_CXX_FOUND)
   set_target_properties(tandem_openmp PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
 else()
   tandem_left_out("executor openmp (libtandem_openmp.so)"
-    "${CMAKE_CXX_COMPILER_ID} finds no OpenMP runtime (Debian, Ubuntu: with clang apt-get install libomp-dev, gcc brings its own)")
+    "${CMAKE_CXX_COMPILER_ID} finds no OpenMP runtime (Debian, Ubuntu: with clang apt-get install libomp-dev, gcc brings its own)" OPENMP)
 endif()

@@ -16,7 +16,7 @@ std::string who(const DeviceModule &module) { return fmt::format("backend \"{}\"
 
 }  // namespace
 
-std::string DeviceModule::path() const { return base::own_folder(who(*this).c_str()) + "/" + file; }
+std::string DeviceModule::path() const { return base::module_folder(file, who(*this)) + "/" + file; }
 
 void DeviceModule::check_installed() const {
   const std::string module_path = path();

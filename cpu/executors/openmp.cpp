@@ -97,7 +97,7 @@ std::unique_ptr<Executor> make_openmp_executor_from(const std::string &folder, c
 }
 
 std::unique_ptr<Executor> make_openmp_executor(const ExecutorOptions &options) {
-  return make_openmp_executor_from(base::own_folder("executor \"openmp\""), options);
+  return make_openmp_executor_from(base::module_folder(kModuleFile, "executor \"openmp\""), options);
 }
 
 }  // namespace tandem::cpu

@@ -184,7 +184,7 @@ enum tandem_executor_value {
   TANDEM_EXECUTOR_DEFAULT = 0, /* pthread; serial where only one thread is allowed */
   TANDEM_EXECUTOR_SERIAL = 1,  /* the calling thread alone */
   TANDEM_EXECUTOR_PTHREAD = 2, /* a pool of the context's own, started by the first large call */
-  TANDEM_EXECUTOR_OPENMP = 3   /* the process' OpenMP runtime (libtandem_openmp.so beside the library) */
+  TANDEM_EXECUTOR_OPENMP = 3   /* the process' OpenMP runtime (libtandem_openmp.so, in tandem/ beside the library) */
 };
 
 /* What one CPU thread takes. By parity, as in the Jerasure 2.0 paper, a chunk is as long as the shards, so that cancel

@@ -19,7 +19,7 @@ from scikit_build_core.build import build_sdist as _build_sdist
 HERE = pathlib.Path(__file__).resolve().parent.parent
 COPY = HERE / "tandem_source"
 
-# What a build with TANDEM_LIBRARY_ONLY reads.
+# What a build as part of another project reads.
 FOLDERS = ["api", "base", "cmake", "core", "cpu", "device", "files", "gpu", "hybrid", "include", "opencl", "tuning"]
 FILES = ["CMakeLists.txt", "LICENSE"]
 
