@@ -5,7 +5,7 @@
 function(tandem_feature name text)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "OTHERWISE" "")
   set(default AUTO)
-  if(arg_OTHERWISE AND NOT PROJECT_IS_TOP_LEVEL)
+  if(DEFINED arg_OTHERWISE AND NOT PROJECT_IS_TOP_LEVEL)
     set(default ${arg_OTHERWISE})
   endif()
   set(TANDEM_${name} ${default} CACHE STRING "${text}: AUTO, ON or OFF")
