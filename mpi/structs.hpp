@@ -54,6 +54,19 @@ void write_result(const Result &ours, Result *given) {
   std::memcpy(reinterpret_cast<char *>(given) + skip, reinterpret_cast<const char *>(&ours) + skip, bytes - skip);
 }
 
+// A caller's strings in one, for World::require_equal.
+inline std::string listed(const char *const *strings, std::size_t count, const char *name) {
+  if (strings == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, std::string(name) + " is NULL");
+  std::string text;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (strings[i] == nullptr)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, std::string(name) + "[" + std::to_string(i) + "] is NULL");
+    text += i == 0 ? "" : ", ";
+    text += strings[i];
+  }
+  return text;
+}
+
 template <class Struct>
 Struct sized() {
   Struct value = {};
