@@ -80,12 +80,13 @@ class MpiTest(unittest.TestCase):
             self.assertLess(time.monotonic(), end, f"mpirun has ended, and these have not: {left}")
             time.sleep(0.02)
 
-    def mpirun(self, rank_count, *words, on_rank=None, variables=None, folder=None, program=TANDEM_MPI, **as_user):
-        """variables, folder: the environment and the working directory of rank on_rank alone."""
+    def mpirun(self, rank_count, *words, on_rank=None, variables=None, folder=None, cores=None, program=TANDEM_MPI, **as_user):
+        """variables, folder, cores: the environment, the working directory and the cores of rank on_rank alone."""
         command = [MPIRUN, "-n", str(rank_count), "--oversubscribe", "--timeout", str(SECONDS)]
         if on_rank is not None:
             settings = [f"export {name}='{value}'" for name, value in (variables or {}).items()]
             settings += [f"cd '{folder}'"] if folder else []
+            settings += [f"taskset -cp {cores} $$ > /dev/null"] if cores is not None else []
             script = f'if [ "$OMPI_COMM_WORLD_RANK" = {on_rank} ]; then {"; ".join(settings)}; fi; exec "$@"'
             command += ["sh", "-c", script, "sh"]
         command += [program, *map(str, words)]
@@ -400,6 +401,15 @@ class ShardSets(MpiTest):
         cores = len(os.sched_getaffinity(0))
         for status, numbers, message in ranks:
             self.assertEqual((status, int(numbers["threads"])), ("TANDEM_OK", max(cores // 2, 1)), message)
+
+    def test_threads_of_bound_ranks(self):
+        cores = sorted(os.sched_getaffinity(0))
+        if len(cores) < 2 or shutil.which("taskset") is None:
+            self.skipTest("needs two cores and taskset")
+        # A core of its own and half of another one: a half is none, a rank has one thread at least.
+        for of_rank_1, expected in ((cores[0], [len(cores) - 1, 1]), (f"{cores[0]},{cores[1]}", [max(len(cores) - 1, 1), 1])):
+            ranks = self.job(2, "threads", on_rank=1, cores=of_rank_1)
+            self.assertEqual([int(rank[1]["threads"]) for rank in ranks], expected, f"rank 1 on {of_rank_1} of {cores}")
 
 
 @unittest.skipUnless(FAULT, "faults are not preloaded in this build")
