@@ -164,6 +164,12 @@ std::vector<std::string> World::all_gather(const std::string &mine) const {
   return parts;
 }
 
+std::vector<std::uint64_t> World::all_gather(std::uint64_t mine) const {
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(size_));
+  check_mpi(MPI_Allgather(&mine, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, comm_of(handle_)), "MPI_Allgather");
+  return all;
+}
+
 std::vector<std::byte> World::gather(std::span<const std::byte> mine, std::span<const std::size_t> byte_counts) const {
   std::vector<int> lengths, offsets;
   std::size_t total = 0;

@@ -2,8 +2,8 @@
 // FOLDER/RANK/data.
 #include <mpi.h>
 #include <redset.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include <cstdio>
+#include <cstdlib>
 
 int main(int argc, char **argv) {
   MPI_Init(&argc, &argv);

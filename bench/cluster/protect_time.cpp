@@ -1,7 +1,7 @@
 // Times tandem_mpi_protect: protect_time K M FOLDER. Each rank protects FOLDER/RANK/data, with one thread.
 #include <mpi.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include <cstdio>
+#include <cstdlib>
 
 #include "tandem/mpi.h"
 
