@@ -1,6 +1,7 @@
 // Times redset_apply (github.com/ECP-VeloC/redset) of the scheme RS: redset_time SET_SIZE M FOLDER. Each rank protects
 // FOLDER/RANK/data.
 #include <mpi.h>
+#define REDSET_ENABLE_MPI  // its functions for jobs
 #include <redset.h>
 #include <cstdio>
 #include <cstdlib>
