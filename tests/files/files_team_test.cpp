@@ -233,6 +233,15 @@ TEST_F(Team, KnowsTheDigestOfAllStripes) {
     }
 }
 
+TEST_F(Team, ADamagedBlockOfOnePartIsNoWrongDigest) {
+  encode(paint(300'000), 3, 1, 4096);
+  damage(1, fs::file_size(shard(1)) - 4096 - 50, 2);  // the last stripe
+  const auto found = verify_by(0)[0];
+  EXPECT_EQ(found.status, TANDEM_OK) << found.message;
+  EXPECT_EQ(found.result.bad_block_count, 1u);
+  for (const std::uint32_t count : {2u, 4u}) expect_like(verify_by(count), found);
+}
+
 TEST_F(Team, AgreesOnAProcessThatSeesOtherFiles) {
   encode(paint(100'000), 2, 1, 4096);
   fs::copy(shards_, elsewhere());

@@ -526,9 +526,14 @@ class FailingRanks(MpiTest):
             done = self.ok(2, *repair, status=3, **self.fault(rank, ACTION="fail", ERRNO=28, AT=1, CALLS="write"))
             self.assertIn(f"rank {rank}: cannot write", done.stderr)
             self.assertIn("No space left", done.stderr)
-            self.assertEqual({name for name in os.listdir(self.path("work"))} - set(whole), set())
+            self.assertEqual(set(os.listdir(self.path("work"))) - set(whole), set())
             self.ok(2, *repair)
             self.assertEqual(self.listing(self.path("work")), whole)
+            # A file that lacks what one rank should have written gets no name.
+            os.remove(self.path("work/source.bin.001.tandem"))
+            without = self.listing(self.path("work"))
+            self.ok(2, *repair, status=3, **self.fault(rank, ACTION="fail", ERRNO=28, AT=1, CALLS="write"))
+            self.assertEqual(self.listing(self.path("work")), without)
 
     def checkpoint(self, step):
         """Files of 3 ranks, and those of rank 1."""
