@@ -66,17 +66,22 @@ class MpiTest(unittest.TestCase):
             return file.read()
 
     def wait_for_survivors(self):
-        """mpirun may end before the ranks that it kills."""
+        """mpirun may end before the ranks that it kills. A process that ends loses its memory, and with it its environment,
+        before its files and their locks."""
         mine = b"TMPDIR=" + self.root.encode() + b"\0"
+        exiting = 0x4  # PF_EXITING of the kernel
 
         def is_alive(pid):
             try:
-                return mine in self.read(f"/proc/{pid}/environ")
+                environment = self.read(f"/proc/{pid}/environ")
+                state, *numbers = self.read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
             except OSError:
                 return False
+            return mine in environment or (not environment and int(numbers[5]) & exiting and state not in (b"Z", b"X"))
 
         end = time.monotonic() + 60
-        while left := [pid for pid in os.listdir("/proc") if pid.isdigit() and is_alive(pid)]:
+        left = [pid for pid in os.listdir("/proc") if pid.isdigit()]
+        while left := [pid for pid in left if is_alive(pid)]:
             self.assertLess(time.monotonic(), end, f"mpirun has ended, and these have not: {left}")
             time.sleep(0.02)
 
