@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
 """Draws what `tandem bench -o FILE.json` wrote: throughput per code and throughput over the working set's size; and what
-`tandem autotune` and `tandem bench hybrid` measured; timelines; and what `tandem simulate storage` found.
+`tandem autotune` and `tandem bench hybrid` measured; timelines; what `tandem simulate storage` found; and what
+`bench/cluster.py` found.
 
     bench/plot.py RESULTS.json... -o FOLDER
     bench/plot.py autotune TUNING_FILE -o FOLDER
     bench/plot.py timeline TRACE.json... -o FOLDER
     bench/plot.py hybrid RESULTS.json... -o FOLDER
     bench/plot.py storage RESULTS.json... -o FOLDER
+    bench/plot.py cluster RESULTS.json... -o FOLDER
 
 The first needs matplotlib (Debian: python3-matplotlib). One figure per operation and placement, in cache or out of
 cache, for results of several codes; one figure per code for results of several sizes. The second draws heat maps over
 local sizes (heat_map.py), the third which worker did what when, all files in one picture (gantt.py), the fourth throughput
-over the budget and over the size of a job (hybrid_plot.py); these three draw SVG without matplotlib. The last draws the write
-rate of storage systems, always as SVG (storage_plot.py).
+over the budget and over the size of a job (hybrid_plot.py); these three draw SVG without matplotlib. The last two
+draw, always as SVG, the write rate of storage systems (storage_plot.py) and how protect and encode scale over nodes and ranks
+(cluster_plot.py).
 """
 import argparse
 import collections
@@ -20,6 +23,7 @@ import json
 import pathlib
 import sys
 
+import cluster_plot
 import gantt
 import heat_map
 import hybrid_plot
@@ -189,6 +193,8 @@ def main():
         return hybrid_plot.main(sys.argv[2:], plt)
     if sys.argv[1:2] == ["storage"]:
         return storage_plot.main(sys.argv[2:])
+    if sys.argv[1:2] == ["cluster"]:
+        return cluster_plot.main(sys.argv[2:])
     if plt is None:
         sys.exit("plot.py needs matplotlib: apt install python3-matplotlib")
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])

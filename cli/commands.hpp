@@ -116,6 +116,10 @@ struct Ranks {
                                tandem_files_result *result_out) = 0;
   virtual tandem_status decode(tandem_context *context, const std::vector<std::string> &paths,
                                const tandem_files_decode_options &options, tandem_files_result *result_out) = 0;
+  virtual tandem_status verify(tandem_context *context, const std::vector<std::string> &paths,
+                               const tandem_files_verify_options &options, tandem_files_verify_result *result_out) = 0;
+  virtual tandem_status repair(tandem_context *context, const std::vector<std::string> &paths,
+                               const tandem_files_repair_options &options, tandem_files_repair_result *result_out) = 0;
   // What is of one rank: its share of the node's cores where nobody says how many threads; a timeline of rank 0 alone.
   virtual void adapt(ContextFlags &flags) const = 0;
   virtual bool leads() const = 0;  // prints

@@ -25,6 +25,5 @@ int main(int argc, char **argv) {
       TANDEM_COMMAND_NAME,
       "Reed-Solomon erasure coding of files: split into k data and m parity shards, lose any m, get all back.",
       kCommands};
-  return end_program(
-      run_program(program, argc, argv, invocation, false, [&](const std::string &) { return invocation.run(); }));
+  return end_program(run_program(program, argc, argv, invocation, false));
 }

@@ -2,11 +2,8 @@
 #include <fmt/format.h>
 #include <mpi.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <thread>
 
 #include "cli/program.hpp"
 #include "tandem/mpi.h"
@@ -60,29 +57,18 @@ class AllRanks : public Ranks {
     return tandem_mpi_decode(communicator_, context, list.data(), list.size(), &options, result_out, nullptr);
   }
 
-  // What rank 0 does while the others sleep: these would take its cores if they waited inside MPI.
-  int alone(const std::function<int()> &run) {
-    check(agree(TANDEM_OK));
-    int exit_status = kExitDone;
-    if (leads()) {
-      try {
-        exit_status = run();
-      } catch (const Failure &failure) {
-        complain(failure.message);
-        exit_status = failure.exit_status;
-      } catch (const std::exception &error) {
-        complain(error.what());
-        exit_status = kExitInputOutput;
-      }
-    }
-    MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Ibcast(&exit_status, 1, MPI_INT, 0, MPI_COMM_WORLD, &request);
-    constexpr auto kNap = std::chrono::milliseconds(2);
-    for (int over = 0;;) {
-      MPI_Test(&request, &over, MPI_STATUS_IGNORE);
-      if (over) return exit_status;
-      std::this_thread::sleep_for(kNap);
-    }
+  tandem_status verify(tandem_context *context, const std::vector<std::string> &paths,
+                       const tandem_files_verify_options &options, tandem_files_verify_result *result_out) override {
+    if (const tandem_status status = agree(TANDEM_OK); status != TANDEM_OK) return status;
+    const std::vector<const char *> list = pointers(paths);
+    return tandem_mpi_verify(communicator_, context, list.data(), list.size(), &options, result_out);
+  }
+
+  tandem_status repair(tandem_context *context, const std::vector<std::string> &paths,
+                       const tandem_files_repair_options &options, tandem_files_repair_result *result_out) override {
+    if (const tandem_status status = agree(TANDEM_OK); status != TANDEM_OK) return status;
+    const std::vector<const char *> list = pointers(paths);
+    return tandem_mpi_repair(communicator_, context, list.data(), list.size(), &options, result_out);
   }
 
   // Ranks that were given other words would make other calls.
@@ -129,12 +115,8 @@ Ending run(int argc, char **argv) {
   const Program program = {
       "tandem-mpi", "Shard sets by all ranks of an MPI job: mpirun -n 4 tandem-mpi encode FILE -k 10 -m 4 -o DIR",
       kCommands};
-  const auto execute = [&](const std::string &name) {
-    const bool shared = name == "encode" || name == "decode";
-    return shared ? invocation.run() : ranks.alone(invocation.run);
-  };
   ranks.require_same_words(argc, argv);
-  return ranks.agreed(run_program(program, argc, argv, invocation, !ranks.leads(), execute));
+  return ranks.agreed(run_program(program, argc, argv, invocation, !ranks.leads()));
 }
 
 }  // namespace

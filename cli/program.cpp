@@ -54,8 +54,7 @@ void read_numbers_in_decimal(CLI::App &command) {
   for (CLI::App *each : command.get_subcommands({})) read_numbers_in_decimal(*each);
 }
 
-Ending run(const Program &program, int argc, char **argv, Invocation &invocation, bool quiet,
-           const std::function<int(const std::string &)> &execute) {
+Ending run(const Program &program, int argc, char **argv, Invocation &invocation, bool quiet) {
   CLI::App app(program.description, program.name);
   app.set_version_flag("--version", tandem_version_string());
   app.require_subcommand(1);
@@ -65,7 +64,7 @@ Ending run(const Program &program, int argc, char **argv, Invocation &invocation
   read_numbers_in_decimal(app);
   try {
     app.parse(set_words_after_dashes_aside(argc, argv, invocation), argv);
-    return {execute(app.get_subcommands().front()->get_name()), ""};
+    return {invocation.run(), ""};
   } catch (const CLI::ConversionError &error) {
     return {kExitWrongUsage, fmt::format("{} (not a number, or too large)", error.what())};
   } catch (const CLI::ParseError &error) {
@@ -83,10 +82,9 @@ void prepare_process() {
   signal(SIGPIPE, SIG_IGN);  // a reader that went away is an I/O error with a message
 }
 
-Ending run_program(const Program &program, int argc, char **argv, Invocation &invocation, bool quiet,
-                   const std::function<int(const std::string &)> &execute) {
+Ending run_program(const Program &program, int argc, char **argv, Invocation &invocation, bool quiet) {
   try {
-    return run(program, argc, argv, invocation, quiet, execute);
+    return run(program, argc, argv, invocation, quiet);
   } catch (const std::exception &error) {
     return {kExitInputOutput, error.what()};
   }

@@ -1,7 +1,6 @@
 // What the programs `tandem` and `tandem-mpi` have in common: from arguments to an exit status.
 #pragma once
 
-#include <functional>
 #include <span>
 #include <string>
 
@@ -24,10 +23,8 @@ struct Ending {
 
 // Before anything is opened or printed.
 void prepare_process();
-// Parses, and runs the command that was named by `execute`, which is told its name. Prints --help and --version unless
-// quiet.
-Ending run_program(const Program &program, int argc, char **argv, Invocation &invocation, bool quiet,
-                   const std::function<int(const std::string &name)> &execute);
+// Parses, and runs the command that was named. Prints --help and --version unless quiet.
+Ending run_program(const Program &program, int argc, char **argv, Invocation &invocation, bool quiet);
 // Complains, and looks whether what was printed has arrived. Returns the exit status.
 int end_program(const Ending &ending);
 

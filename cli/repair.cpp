@@ -58,8 +58,10 @@ void print(const Findings &findings, const std::vector<std::string> &others, con
              result.seconds);
 }
 
-int repair(const RepairFlags &flags) {
-  recover(flags.set.paths, flags.write.dry_run, flags.output, flags.write.lock_wait_seconds);
+int repair(RepairFlags flags, Ranks *ranks) {
+  if (ranks != nullptr) ranks->adapt(flags.context);
+  const bool leads = ranks == nullptr || ranks->leads();
+  if (leads) recover(flags.set.paths, flags.write.dry_run, flags.output, flags.write.lock_wait_seconds);
   const SearchOwner found = search(flags.set.paths, flags.output);
   const ContextOwner context = make_context(flags.context);
   std::size_t set_index = 0;
@@ -78,8 +80,11 @@ int repair(const RepairFlags &flags) {
   options.report = collect;
   options.report_user = &findings;
   auto result = sized<tandem_files_repair_result>();
-  run_with_progress("repair", flags.output, options,
-                    [&] { return tandem_files_repair(context.get(), found.get(), &options, &result); });
+  run_with_progress("repair", flags.output, options, [&] {
+    return ranks != nullptr ? ranks->repair(context.get(), flags.set.paths, options, &result)
+                            : tandem_files_repair(context.get(), found.get(), &options, &result);
+  });
+  if (!leads) return exit_status_of_state(result.state);
 
   const std::vector<std::string> others = files_of_other_sets(found, set_index);
   if (flags.output.json) {
@@ -129,7 +134,8 @@ void add_repair_command(CLI::App &app, Invocation &invocation) {
                   "Only say what would be done; exit status 1 if there is something");
   add_context_flags(*command, flags->context);
   add_output_flags(*command, flags->output);
-  command->callback([flags, &invocation] { invocation.run = [flags] { return repair(*flags); }; });
+  command->callback(
+      [flags, &invocation] { invocation.run = [flags, &invocation] { return repair(*flags, invocation.ranks); }; });
 }
 
 }  // namespace tandem::cli

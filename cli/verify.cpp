@@ -16,10 +16,11 @@ struct VerifyFlags {
   ContextFlags context;
 };
 
-int verify_found(const VerifyFlags &flags, const SearchOwner &found) {
+int verify_found(const VerifyFlags &flags, const SearchOwner &found, Ranks *ranks) {
   const ContextOwner context = make_context(flags.context);
   std::size_t set_index = 0;
-  const tandem_files_set set = choose(found, flags.set.set_id, &set_index);
+  auto set = sized<tandem_files_set>();
+  if (found) set = choose(found, flags.set.set_id, &set_index);
 
   Findings findings;
   auto options = sized<tandem_files_verify_options>();
@@ -27,8 +28,11 @@ int verify_found(const VerifyFlags &flags, const SearchOwner &found) {
   options.report = collect;
   options.report_user = &findings;
   auto result = sized<tandem_files_verify_result>();
-  run_with_progress("verify", flags.output, options,
-                    [&] { return tandem_files_verify(context.get(), found.get(), &options, &result); });
+  run_with_progress("verify", flags.output, options, [&] {
+    return ranks != nullptr ? ranks->verify(context.get(), flags.set.paths, options, &result)
+                            : tandem_files_verify(context.get(), found.get(), &options, &result);
+  });
+  if (ranks != nullptr && !ranks->leads()) return exit_status_of_state(result.state);
 
   const std::vector<std::string> others = files_of_other_sets(found, set_index);
   if (flags.output.json) {
@@ -75,10 +79,14 @@ int verify_found(const VerifyFlags &flags, const SearchOwner &found) {
   return exit_status_of_state(result.state);
 }
 
-int verify(const VerifyFlags &flags) {
+int verify(VerifyFlags flags, Ranks *ranks) {
+  if (ranks != nullptr) ranks->adapt(flags.context);
+  if (ranks != nullptr && !ranks->leads()) return verify_found(flags, nullptr, ranks);
   recover(flags.set.paths, false, flags.output);
+  // Each rank searches; none alone repeats it. Rank 0 needs what was found, for its report.
+  if (ranks != nullptr) return verify_found(flags, search(flags.set.paths, flags.output), ranks);
   return with_search(flags.set.paths, flags.output, true,
-                     [&](const SearchOwner &found) { return verify_found(flags, found); });
+                     [&](const SearchOwner &found) { return verify_found(flags, found, nullptr); });
 }
 
 }  // namespace
@@ -91,7 +99,8 @@ void add_verify_command(CLI::App &app, Invocation &invocation) {
   for (const char *of_coding : {"--backend", "--kernel", "--technique", "--executor", "--resource", "--policy"})
     command->remove_option(command->get_option(of_coding));  // blocks have checksums: nothing is coded
   add_output_flags(*command, flags->output);
-  command->callback([flags, &invocation] { invocation.run = [flags] { return verify(*flags); }; });
+  command->callback(
+      [flags, &invocation] { invocation.run = [flags, &invocation] { return verify(*flags, invocation.ranks); }; });
 }
 
 }  // namespace tandem::cli

@@ -41,6 +41,14 @@ class Ranges {
     exact_ = false;
   }
 
+  // Adds what others, of other numbers, have: their ends(), count() and is_exact().
+  void merge(const Ends &ends, std::uint64_t count, bool exact) {
+    const std::uint64_t before = count_;
+    for (const auto &[first, end] : ends) add(first, end);
+    count_ = before + count;
+    exact_ = exact_ && exact;
+  }
+
   bool contains(std::uint64_t number) const {
     const auto range =
         std::partition_point(ends_.begin(), ends_.end(), [&](const auto &e) { return e.second <= number; });

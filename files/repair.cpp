@@ -40,22 +40,25 @@ struct Target {
   Ranges written;                      // blocks
   std::uint64_t left_count = 0;        // bad blocks that were not written
   std::string failure;
+  std::uint32_t failed_process = 0;  // the one that had the failure, or would have the next
+  std::uint64_t written_count = 0;   // blocks, of all processes; set when everything is done
 
   int descriptor() const { return pending ? pending->descriptor() : opened.get(); }
 };
 
 class Repair {
  public:
-  Repair(tandem_context *context, const Search &search, const FoundSet &set, const tandem_files_repair_options &options)
+  Repair(tandem_context *context, const Search &search, const FoundSet &set, const tandem_files_repair_options &options,
+         const Team &team)
       : context_(context),
         timeline_(base::timeline_of(context)),
         search_(search),
         set_(set),
         header_(set.header),
         options_(options),
+        team_(team),
         recoverability_(context, header_),
-        source_(context, recoverability_.codec(), set),
-        findings_(inspect(context, set, options.thread_count, options.progress, options.progress_user)) {
+        source_(context, recoverability_.codec(), set) {
     if (options.folders == nullptr) return;
     for (const std::string_view folder : base::read_strings(options.folders, options.folder_count, "folders"))
       given_.emplace_back(folder);
@@ -69,20 +72,38 @@ class Repair {
   Repair &operator=(const Repair &) = delete;
 
   tandem_files_repair_result run() {
-    plan();
+    findings_ = inspect(context_, set_, options_.thread_count, options_.progress, options_.progress_user, team_);
+    team_.together([&] {
+      if (!team_.leads()) return;
+      plan();
+      if (options_.dry_run == 0) open_pending();
+    });
+    if (!team_.is_alone()) share_targets();
     if (options_.dry_run == 0 && !targets_.empty()) {
-      open_pending();
-      write_blocks();
-      write_records();
-      for (Target &target : targets_) attempt(target, [&] { finish(target); });
-      read_back();
-      waits_since_ = std::chrono::steady_clock::now();
-      for (Target &target : targets_) attempt(target, [&] { give_name(target); });
-      sync_parents();
+      team_.together([&] { write_blocks(); });
+      share_failures();
+      team_.together([&] {
+        if (team_.leads()) write_records();
+        for (Target &target : targets_) attempt(target, [&] { finish(target); });
+        read_back();
+      });
+      share_failures();
+      team_.together([&] {
+        if (!team_.leads()) return;
+        waits_since_ = std::chrono::steady_clock::now();
+        for (Target &target : targets_) attempt(target, [&] { give_name(target); });
+        sync_parents();
+      });
+      share_failures();
     }
-    tandem_files_repair_result result = tell();
-    for (const Target &target : targets_)
-      if (!target.failure.empty()) fail(TANDEM_ERROR_IO, failures());
+    add_up();
+    tandem_files_repair_result result = {};
+    team_.together([&] {
+      result = tell();
+      const auto failed =
+          std::find_if(targets_.begin(), targets_.end(), [](const Target &t) { return !t.failure.empty(); });
+      if (failed != targets_.end() && failed->failed_process == team_.process()) fail(TANDEM_ERROR_IO, failures());
+    });
     return result;
   }
 
@@ -178,6 +199,112 @@ class Repair {
            !source_.reader().read_block_of_file(target.file, stripe, scratch);
   }
 
+  // ---- several processes ----
+
+  // Process 0 has planned, and made the files that are written anew; the others open what it tells them.
+  void share_targets() {
+    Words plan;
+    plan.put(targets_.size());
+    for (const Target &target : targets_) {
+      plan.put(target.file);
+      plan.put(target.shard);
+      plan.put(static_cast<std::uint64_t>(target.action));
+      plan.put(target.place.folder);
+      plan.put(target.place.name);
+      plan.put(target.pending ? target.pending->path() : "");
+      plan.put(target.failure);
+    }
+    Words leading = team_.broadcast(plan);
+    team_.together([&] {
+      if (team_.leads()) return;
+      const std::size_t most_ranges = Ranges::share_of(set_.files.size() + header_.shard_count());
+      for (std::uint64_t left = leading.number(); left != 0; --left) {
+        Target target(most_ranges);
+        target.file = leading.number();
+        target.shard = static_cast<std::uint32_t>(leading.number());
+        target.action = static_cast<std::int32_t>(leading.number());
+        target.place.folder = leading.text();
+        target.place.name = leading.text();
+        const std::string temporary = leading.text();
+        target.failure = leading.text();
+        if (target.failure.empty()) target.failed_process = team_.process();
+        if (options_.dry_run == 0) attempt(target, [&] { join(target, temporary); });
+        targets_.push_back(std::move(target));
+      }
+    });
+  }
+
+  void join(Target &target, const std::string &temporary) const {
+    if (target.action == TANDEM_FILES_REBUILD) {
+      target.opened = Descriptor(open(temporary.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+      if (!target.opened) fail_io("open", temporary, errno);
+    } else if (!open_in_place(set_.files[target.file], &target.opened)) {
+      fail(TANDEM_ERROR_IO, fmt::format("{} can be written to by process 0 and not here", path_of(target)));
+    }
+  }
+
+  // What failed in one process leaves the file alone in all.
+  void share_failures() {
+    if (team_.is_alone()) return;
+    const auto told = [&] {
+      Words words;
+      for (const Target &target : targets_) {
+        words.put(target.failed_process);
+        words.put(target.failure);
+      }
+      return words;
+    };
+    const auto hear = [&](Words &theirs) {
+      for (Target &target : targets_) {
+        const auto process = static_cast<std::uint32_t>(theirs.number());
+        const std::string failure = theirs.text();
+        if (!target.failure.empty() || failure.empty()) continue;
+        target.failure = failure;
+        target.failed_process = process;
+      }
+    };
+    team_.gather(told(), [&](std::uint32_t, Words &theirs) { hear(theirs); });
+    Words all = team_.broadcast(told());
+    team_.together([&] {
+      for (Target &target : targets_) target.failure.clear();
+      hear(all);
+    });
+  }
+
+  // What the processes have done together.
+  void add_up() {
+    read_bytes_ += source_.reader().read_bytes();
+    for (Target &target : targets_) target.written_count = target.written.count();
+    if (team_.is_alone()) return;
+    const auto told = [&] {
+      Words words;
+      words.put(read_bytes_);
+      words.put(written_bytes_);
+      for (const Target &target : targets_) {
+        words.put(target.written_count);
+        words.put(target.left_count);
+      }
+      return words;
+    };
+    const auto hear = [&](Words &theirs) {
+      read_bytes_ += theirs.number();
+      written_bytes_ += theirs.number();
+      for (Target &target : targets_) {
+        target.written_count += theirs.number();
+        target.left_count += theirs.number();
+      }
+    };
+    team_.gather(told(), [&](std::uint32_t process, Words &theirs) {
+      if (process != 0) hear(theirs);
+    });
+    Words all = team_.broadcast(told());
+    team_.together([&] {
+      read_bytes_ = written_bytes_ = 0;
+      for (Target &target : targets_) target.written_count = target.left_count = 0;
+      hear(all);
+    });
+  }
+
   // ---- doing it ----
 
   // What fails for one file does not keep the others from being mended.
@@ -230,9 +357,10 @@ class Repair {
   // work(stripes, buffers): of each of these stripes.
   void run_workers(const std::function<void(std::span<const std::uint64_t>, const BatchBuffers &)> &work) {
     const RangeList stripes(findings_.readable);
-    const std::uint64_t stripe_count = stripes.count();
+    const Part part = part_of(stripes.count(), team_.process(), team_.process_count());
+    const std::uint64_t stripe_count = part.count, end = part.first + part.count;
     Workers workers(options_.progress, options_.progress_user, stripe_count * header_.stripe_data_bytes());
-    std::atomic<std::uint64_t> next{0};
+    std::atomic<std::uint64_t> next{part.first};
     const Division division = divide(context_, options_.thread_count, header_, stripe_count);
     source_.set_piece_bytes(division.piece_bytes);
     workers.run(division.worker_count, [&](unsigned) {
@@ -241,7 +369,7 @@ class Repair {
       while (!workers.stopped().load(std::memory_order_relaxed)) {
         const std::uint64_t first = next.fetch_add(buffers.size());
         batch.clear();
-        for (std::uint64_t place = first; place < stripe_count && batch.size() < buffers.size(); ++place)
+        for (std::uint64_t place = first; place < end && batch.size() < buffers.size(); ++place)
           batch.push_back(stripes.at(place));
         if (batch.empty()) return;
         work(batch, buffers);
@@ -282,7 +410,8 @@ class Repair {
         write_block(*target, stripe, buffers.at(target->shard), payload_bytes + kCheckBytes);
       } else {
         leave_block(*target, stripe);
-        if (target->pending && target->file != kNoFile) keep_block(*target, stripe, buffers.at(target->shard));
+        if (target->action == TANDEM_FILES_REBUILD && target->file != kNoFile)
+          keep_block(*target, stripe, buffers.at(target->shard));
       }
     }
   }
@@ -394,6 +523,7 @@ class Repair {
     for (Target &target : targets_)
       attempt(target, [&] {
         std::array<std::byte, kRecordBytes> bytes;
+        if (!team_.leads()) return;
         for (const RecordEnd end : ends_to_write(target)) {
           Record record;
           if (read_at(target.descriptor(), bytes.data(), bytes.size(), offset_of(end)) !=
@@ -487,7 +617,7 @@ class Repair {
       if (target.action == TANDEM_FILES_MEND) {
         ++result.mended_file_count;
         result.mended_block_count +=
-            options_.dry_run != 0 ? findings_.bad[target.file].count() - left_in(target) : target.written.count();
+            options_.dry_run != 0 ? findings_.bad[target.file].count() - left_in(target) : target.written_count;
       } else {
         ++result.rebuilt_file_count;
       }
@@ -499,10 +629,10 @@ class Repair {
                        : TANDEM_FILES_RECOVERABLE;
     if (targets_.empty() && result.left_block_count == 0 && result.left_shard_count == 0 && findings_.recoverable)
       result.state = TANDEM_FILES_INTACT;
-    result.read_bytes = findings_.read_bytes + source_.reader().read_bytes() + read_bytes_;
+    result.read_bytes = findings_.read_bytes + read_bytes_;
     result.written_bytes = written_bytes_;
     std::string path;
-    report(set_, findings_, options_.report, options_.report_user, [&](Finding &finding) {
+    report(set_, findings_, team_.leads() ? options_.report : nullptr, options_.report_user, [&](Finding &finding) {
       finding.report.left_bad_count = finding.report.bad_block_count;
       const Target *target = target_of(finding);
       if (target != nullptr && target->failure.empty()) {
@@ -534,6 +664,7 @@ class Repair {
   const FoundSet &set_;
   const SetHeader header_;
   const tandem_files_repair_options &options_;
+  const Team &team_;
   Recoverability recoverability_;
   StripeSource source_;
   Findings findings_;
@@ -551,8 +682,13 @@ class Repair {
 tandem_files_repair_result repair(tandem_context *context, const Search &search,
                                   const tandem_files_repair_options &options) {
   const Clock::time_point started = Clock::now();
-  const std::size_t set = search.choose_to_code(options.set_id_prefix != nullptr ? options.set_id_prefix : "");
-  tandem_files_repair_result result = Repair(context, search, search.sets[set], options).run();
+  const Team team(options.team);
+  std::size_t set = 0;
+  team.together([&] { set = search.choose_to_code(options.set_id_prefix != nullptr ? options.set_id_prefix : ""); });
+  check_same(team, search.sets[set]);
+  std::optional<Repair> call;
+  team.together([&] { call.emplace(context, search, search.sets[set], options, team); });
+  tandem_files_repair_result result = call->run();
   result.seconds = std::chrono::duration<double>(Clock::now() - started).count();
   return result;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 
 #include "files/recoverable.hpp"
 #include "files/set_reader.hpp"
@@ -17,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 class Inspector {
  public:
   Inspector(tandem_context *context, const FoundSet &set, std::uint32_t thread_count, tandem_files_progress progress,
-            void *progress_user)
+            void *progress_user, const Team &team)
       : context_(context),
         set_(set),
         header_(set.header),
@@ -26,16 +27,24 @@ class Inspector {
         found_(nothing_found(set)),
         stripes_(found_.readable),
         thread_count_(thread_count),
+        team_(team),
         workers_(progress, progress_user, total_bytes()) {}
 
   Findings run() {
-    workers_.run(worker_count_for(context_, thread_count_, header_.block_bytes, stripes_.count()),
-                 [this](unsigned) { work(); });
-    reader_.check_opened();
+    const std::uint64_t rounds = round_count();
+    for (std::uint64_t round = 0; round < rounds; ++round) {
+      const Part all = part_of(stripes_.count(), round, rounds);
+      const Part mine = part_of(all.count, team_.process(), team_.process_count());
+      team_.together([&] { look_at({all.first + mine.first, mine.count}); });
+      if (!team_.is_alone()) gather_hashes();
+    }
+    team_.together([&] { reader_.check_opened(); });
+    found_.read_bytes = reader_.read_bytes();
+    if (!team_.is_alone()) gather_findings();
     lose_the_rest();
-    if (data_is_intact_ && found_.lost.empty()) found_.digest = digest_.value(header_.content_bytes);
-    if (header_.stripe_count() == 0) look_at_empty_content();
-    found_.read_bytes = reader_.read_bytes() + 2 * kRecordBytes * set_.files.size();
+    if (team_.leads() && data_is_intact_ && found_.lost.empty()) found_.digest = digest_.value(header_.content_bytes);
+    if (header_.stripe_count() == 0) team_.together([&] { look_at_empty_content(); });
+    found_.read_bytes += 2 * kRecordBytes * set_.files.size();
     return std::move(found_);
   }
 
@@ -66,8 +75,22 @@ class Inspector {
     return readable;
   }
 
+  // Hashes of data blocks wait for the end of a round where there are several processes.
+  std::uint64_t round_count() const {
+    if (team_.is_alone()) return 1;
+    constexpr std::uint64_t kRoundBytes = 64u << 20;  // of shard files, for each process
+    const std::uint64_t stripe_bytes = std::uint64_t{header_.shard_count()} * header_.block_bytes;
+    const std::uint64_t stripes = std::max<std::uint64_t>(kRoundBytes / stripe_bytes, 1) * team_.process_count();
+    return stripes_.count() / stripes + (stripes_.count() % stripes != 0 ? 1 : 0);
+  }
+
+  // For progress. With several processes about this one's part, and not less.
   std::uint64_t total_bytes() const {
     const std::uint64_t stripe_count = header_.stripe_count();
+    if (!team_.is_alone()) {
+      const std::uint64_t stripes = stripes_.count() / team_.process_count() + round_count();
+      return set_.files.size() * stripes * header_.block_bytes;
+    }
     std::uint64_t bytes = stripes_.count() * header_.block_bytes;
     if (stripes_.count() != 0 && stripes_.at(stripes_.count() - 1) == stripe_count - 1)
       bytes -= header_.payload_bytes() - header_.payload_bytes_of(stripe_count - 1);
@@ -100,6 +123,66 @@ class Inspector {
     found_.recoverable = recoverability_.holds(present);
   }
 
+  // Places of stripes_.
+  void look_at(const Part &places) {
+    next_ = places.first;
+    end_ = places.first + places.count;
+    turns_before_ = turns_ - places.first;
+    turns_ += places.count;
+    workers_.run(worker_count_for(context_, thread_count_, header_.block_bytes, places.count),
+                 [this](unsigned) { work(); });
+  }
+
+  void gather_hashes() {
+    Words mine;
+    mine.put(std::string_view(reinterpret_cast<const char *>(hashes_.data()), hashes_.size() * sizeof hashes_[0]));
+    hashes_.clear();
+    team_.gather(mine, [this](std::uint32_t, Words &theirs) {
+      const std::string bytes = theirs.text();
+      std::vector<Hash128> hashes(bytes.size() / sizeof(Hash128));
+      std::memcpy(hashes.data(), bytes.data(), hashes.size() * sizeof(Hash128));
+      digest_.add(hashes);
+    });
+  }
+
+  Words told() const {
+    Words words;
+    words.put(found_.worst_bad_count);
+    words.put(found_.read_bytes);
+    words.put(found_.recoverable ? 1 : 0);
+    words.put(data_is_intact_ ? 1 : 0);
+    words.put(found_.lost);
+    for (std::size_t file = 0; file < set_.files.size(); ++file) {
+      words.put(found_.bad[file]);
+      words.put(found_.lost_count[file]);
+    }
+    return words;
+  }
+
+  void hear(Words &theirs) {
+    found_.worst_bad_count = std::max(found_.worst_bad_count, static_cast<std::uint32_t>(theirs.number()));
+    found_.read_bytes += theirs.number();
+    if (theirs.number() == 0) found_.recoverable = false;
+    if (theirs.number() == 0) data_is_intact_ = false;
+    theirs.add_to(found_.lost);
+    for (std::size_t file = 0; file < set_.files.size(); ++file) {
+      theirs.add_to(found_.bad[file]);
+      found_.lost_count[file] += theirs.number();
+    }
+  }
+
+  void gather_findings() {
+    team_.gather(told(), [this](std::uint32_t process, Words &theirs) {
+      if (process != 0) hear(theirs);
+    });
+    Words all = team_.broadcast(told());
+    team_.together([&] {
+      if (team_.leads()) return;
+      found_ = nothing_found(set_);
+      hear(all);
+    });
+  }
+
   void work() {
     std::vector<std::byte> block(header_.block_bytes);
     std::vector<std::uint8_t> present(header_.shard_count());
@@ -107,7 +190,7 @@ class Inspector {
     std::vector<std::size_t> bad_files;
     while (!workers_.stopped().load(std::memory_order_relaxed)) {
       const std::uint64_t place = next_.fetch_add(1);
-      if (place >= stripes_.count()) return;
+      if (place >= end_) return;
       const std::uint64_t stripe = stripes_.at(place);
       std::fill(present.begin(), present.end(), std::uint8_t{0});
       bad_files.clear();
@@ -120,10 +203,14 @@ class Inspector {
           bad_files.push_back(file);
         }
       }
-      if (!workers_.enter(place)) return;
-      digest_.add(std::span(hashes).first(header_.k));
+      if (!workers_.enter(turns_before_ + place)) return;
+      const auto of_data = std::span(hashes).first(header_.k);
+      if (team_.is_alone())
+        digest_.add(of_data);
+      else
+        hashes_.insert(hashes_.end(), of_data.begin(), of_data.end());
       if (std::count(present.begin(), present.begin() + header_.k, 1) != header_.k) data_is_intact_ = false;
-      workers_.leave(place);
+      workers_.leave(turns_before_ + place);
       workers_.add_done(set_.files.size() * (header_.payload_bytes_of(stripe) + kCheckBytes));
       const auto bad_count = static_cast<std::uint32_t>(std::count(present.begin(), present.end(), 0));
       if (bad_count == 0 && bad_files.empty()) continue;
@@ -149,9 +236,12 @@ class Inspector {
   Findings found_;
   RangeList stripes_;
   std::uint32_t thread_count_;
+  const Team &team_;
   Workers workers_;
   std::atomic<std::uint64_t> next_{0};
-  ContentDigest digest_;  // this and the next: by the worker whose turn it is
+  std::uint64_t end_ = 0, turns_ = 0, turns_before_ = 0;  // the last: added to a place, it is the place's turn
+  ContentDigest digest_;                                  // this and the next two: by the worker whose turn it is
+  std::vector<Hash128> hashes_;                           // of this round, where there are several processes
   bool data_is_intact_ = true;
   std::mutex mutex_;  // found_, while threads run
 };
@@ -159,8 +249,37 @@ class Inspector {
 }  // namespace
 
 Findings inspect(tandem_context *context, const FoundSet &set, std::uint32_t thread_count,
-                 tandem_files_progress progress, void *progress_user) {
-  return Inspector(context, set, thread_count, progress, progress_user).run();
+                 tandem_files_progress progress, void *progress_user, const Team &team) {
+  std::optional<Inspector> inspector;
+  team.together([&] { inspector.emplace(context, set, thread_count, progress, progress_user, team); });
+  return inspector->run();
+}
+
+void check_same(const Team &team, const FoundSet &set) {
+  if (team.is_alone()) return;
+  Words mine;
+  mine.put(hexadecimal(set.header.set_id));
+  mine.put(set.files.size());
+  mine.put(hexadecimal(printed_order(set.header.digest)));
+  for (const std::uint64_t number : {std::uint64_t{set.header.k}, std::uint64_t{set.header.m},
+                                     std::uint64_t{set.header.block_bytes}, set.header.content_bytes})
+    mine.put(number);
+  for (const ShardFile &file : set.files) {
+    mine.put(file.path);
+    for (const std::uint64_t number :
+         {std::uint64_t{file.index}, std::uint64_t{file.condition}, file.file_bytes, std::uint64_t{file.base_count},
+          static_cast<std::uint64_t>(file.bases[0]), static_cast<std::uint64_t>(file.bases[1])})
+      mine.put(number);
+  }
+  Words leading = team.broadcast(mine);
+  team.together([&] {
+    if (leading.bytes() == mine.bytes()) return;
+    const std::string id = leading.text();
+    fail(TANDEM_ERROR_IO,
+         fmt::format("other shard files are seen here than by process 0: {} of set {} here, {} of set {} "
+                     "there",
+                     set.files.size(), hexadecimal(set.header.set_id), leading.number(), id));
+  });
 }
 
 std::vector<std::uint32_t> missing_shards(const FoundSet &set) {
@@ -207,18 +326,25 @@ void report(const FoundSet &set, const Findings &findings, tandem_files_report t
 tandem_files_verify_result verify(tandem_context *context, const Search &search,
                                   const tandem_files_verify_options &options) {
   const Clock::time_point started = Clock::now();
-  check_current(search);
-  const FoundSet &set =
-      search.sets[search.choose_to_code(options.set_id_prefix != nullptr ? options.set_id_prefix : "")];
-  const Findings findings = inspect(context, set, options.thread_count, options.progress, options.progress_user);
-  if (!findings.recoverable && !search.unread.empty()) fail(TANDEM_ERROR_IO, search.unread);
-  report(set, findings, options.report, options.report_user);
-  if (findings.digest && findings.digest != set.header.digest)
-    fail(TANDEM_ERROR_DAMAGED,
-         fmt::format("every data block of set {} is intact, but their digest is {} and the set's {}: "
-                     "its writer had a defect, or somebody changed it",
-                     hexadecimal(set.header.set_id), hexadecimal(printed_order(*findings.digest)),
-                     hexadecimal(printed_order(set.header.digest))));
+  const Team team(options.team);
+  std::size_t index = 0;
+  team.together([&] {
+    check_current(search);
+    index = search.choose_to_code(options.set_id_prefix != nullptr ? options.set_id_prefix : "");
+  });
+  const FoundSet &set = search.sets[index];
+  check_same(team, set);
+  const Findings findings = inspect(context, set, options.thread_count, options.progress, options.progress_user, team);
+  team.together([&] {
+    if (!findings.recoverable && !search.unread.empty()) fail(TANDEM_ERROR_IO, search.unread);
+    if (team.leads()) report(set, findings, options.report, options.report_user);
+    if (findings.digest && findings.digest != set.header.digest)
+      fail(TANDEM_ERROR_DAMAGED,
+           fmt::format("every data block of set {} is intact, but their digest is {} and the set's {}: "
+                       "its writer had a defect, or somebody changed it",
+                       hexadecimal(set.header.set_id), hexadecimal(printed_order(*findings.digest)),
+                       hexadecimal(printed_order(set.header.digest))));
+  });
 
   tandem_files_verify_result result = {};
   result.missing_shard_count = set.header.shard_count() - set.shard_count;

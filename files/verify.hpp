@@ -7,6 +7,7 @@
 
 #include "files/ranges.hpp"
 #include "files/search.hpp"
+#include "files/team.hpp"
 #include "tandem/files.h"
 
 namespace tandem::files {
@@ -20,11 +21,15 @@ struct Findings {
   std::uint32_t worst_bad_count = 0;      // in one stripe
   std::uint64_t read_bytes = 0;
   bool recoverable = true;
-  std::optional<Hash128> digest;  // where no data block is bad
+  std::optional<Hash128> digest;  // where no data block is bad; in the process that leads
 };
 
+// By all processes of the team. All find the same.
 Findings inspect(tandem_context *context, const FoundSet &set, std::uint32_t thread_count,
-                 tandem_files_progress progress, void *progress_user);
+                 tandem_files_progress progress, void *progress_user, const Team &team);
+
+// By all processes of the team: throws where they see other files.
+void check_same(const Team &team, const FoundSet &set);
 
 // Shards that have no file.
 std::vector<std::uint32_t> missing_shards(const FoundSet &set);

@@ -4,6 +4,7 @@
 #include "mpi/protect.hpp"
 #include "mpi/structs.hpp"
 #include "mpi/threads.hpp"
+#include "mpi/verify.hpp"
 #include "mpi/world.hpp"
 #include "tandem/mpi.h"
 
@@ -58,6 +59,26 @@ tandem_status tandem_mpi_decode(int32_t communicator, tandem_context *context, c
     const Outcome outcome = decode(world, context, paths, path_count, options);
     write_result(outcome.files, result_out);
     write_result(outcome.work, work_out);
+  });
+}
+
+tandem_status tandem_mpi_verify(int32_t communicator, tandem_context *context, const char *const *paths,
+                                size_t path_count, const tandem_files_verify_options *options,
+                                tandem_files_verify_result *result_out) {
+  return guarded([&] {
+    const World world(communicator);
+    world.together([&] { check_result(result_out, "tandem_files_verify_result"); });
+    write_result(verify(world, context, paths, path_count, options), result_out);
+  });
+}
+
+tandem_status tandem_mpi_repair(int32_t communicator, tandem_context *context, const char *const *paths,
+                                size_t path_count, const tandem_files_repair_options *options,
+                                tandem_files_repair_result *result_out) {
+  return guarded([&] {
+    const World world(communicator);
+    world.together([&] { check_result(result_out, "tandem_files_repair_result"); });
+    write_result(repair(world, context, paths, path_count, options), result_out);
   });
 }
 

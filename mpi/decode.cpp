@@ -88,7 +88,7 @@ Outcome decode(const World &world, tandem_context *context, const char *const *p
                const tandem_files_decode_options *given) {
   const Clock::time_point began = Clock::now();
   tandem_files_decode_options options = {};
-  std::string listed;
+  std::string path_list;
   auto info = sized<tandem_context_info>();
   world.together([&] {
     if (context == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "context is NULL");
@@ -96,14 +96,10 @@ Outcome decode(const World &world, tandem_context *context, const char *const *p
     options = read_options(given, "tandem_files_decode_options");
     if (options.output_path == nullptr || options.output_descriptor != 0)
       fail(TANDEM_ERROR_INVALID_ARGUMENT, "ranks write the file that output_path names, and no descriptor");
-    if (paths == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "paths is NULL");
-    for (std::size_t i = 0; i < path_count; ++i) {
-      if (paths[i] == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("paths[{}] is NULL", i));
-      listed += fmt::format("{}{}", i == 0 ? "" : ", ", paths[i]);
-    }
+    path_list = listed(paths, path_count, "paths");
   });
   world.require_equal({{"output_path", options.output_path},
-                       {"paths", listed},
+                       {"paths", path_list},
                        {"set_id_prefix", options.set_id_prefix != nullptr ? options.set_id_prefix : "none"},
                        {"force", std::to_string(options.force != 0)},
                        {"no_sync", std::to_string(options.no_sync != 0)},

@@ -101,26 +101,21 @@ class Source {
   std::uint64_t read_bytes_ = 0;
 };
 
-std::string listed(const char *const *words, std::size_t count) {
-  std::string text;
-  for (std::size_t i = 0; i < count; ++i) text += fmt::format("{}{}", i == 0 ? "" : ", ", words[i]);
-  return text;
-}
-
 std::string hexadecimal(const std::uint8_t *bytes, std::size_t count) {
   std::string text;
   for (std::size_t i = 0; i < count; ++i) text += fmt::format("{:02x}", bytes[i]);
   return text;
 }
 
-void require_equal(const World &world, const tandem_files_encode_options &options, const std::string &name) {
+void require_equal(const World &world, const tandem_files_encode_options &options, const std::string &name,
+                   const std::string &folders) {
   world.require_equal({{"source_path", options.source_path},
                        {"k", std::to_string(options.k)},
                        {"m", std::to_string(options.m)},
                        {"matrix", std::to_string(options.matrix)},
                        {"allow_non_mds", std::to_string(options.allow_non_mds != 0)},
                        {"block_bytes", std::to_string(options.block_bytes)},
-                       {"folders", listed(options.folders, options.folder_count)},
+                       {"folders", folders},
                        {"name", name},
                        {"force", std::to_string(options.force != 0)},
                        {"no_sync", std::to_string(options.no_sync != 0)},
@@ -142,7 +137,7 @@ Outcome try_out(const World &world, tandem_context *context, const tandem_files_
 Outcome encode(const World &world, tandem_context *context, const tandem_files_encode_options *given) {
   const Clock::time_point began = Clock::now();
   tandem_files_encode_options options = {};
-  std::string name;
+  std::string name, folders;
   std::unique_ptr<Source> source;
   auto info = sized<tandem_context_info>();
   world.together([&] {
@@ -151,13 +146,11 @@ Outcome encode(const World &world, tandem_context *context, const tandem_files_e
     options = read_options(given, "tandem_files_encode_options");
     if (options.source_path == nullptr || options.source_descriptor != 0)
       fail(TANDEM_ERROR_INVALID_ARGUMENT, "ranks encode the file that source_path names, and no descriptor");
-    if (options.folders == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "folders is NULL");
-    for (std::size_t i = 0; i < options.folder_count; ++i)
-      if (options.folders[i] == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("folders[{}] is NULL", i));
+    folders = listed(options.folders, options.folder_count, "folders");
     const std::string path = options.source_path;
     name = options.name != nullptr ? options.name : path.substr(path.find_last_of('/') + 1);
   });
-  require_equal(world, options, name);
+  require_equal(world, options, name, folders);
   std::uint64_t byte_count = 0;
   world.together([&] {
     source = std::make_unique<Source>(options.source_path);

@@ -16,45 +16,13 @@
 
 #include "mpi/cells.hpp"
 #include "mpi/error.hpp"
+#include "mpi/groups.hpp"
 #include "mpi/structs.hpp"
 
 namespace tandem::mpi {
 namespace {
 
 constexpr std::uint32_t kPieceBytes = 1u << 20, kMostPieceBytes = 64u << 20;
-
-// Which rank is which member of which group.
-struct Groups {
-  std::uint32_t count = 0, group = 0, member = 0;  // the last two: of this rank
-  std::uint32_t most_on_a_node = 0;
-};
-
-// The ranks in the order of their nodes are dealt out to the groups like cards: of c ranks on a node no group gets more
-// than c / count, rounded up.
-Groups make_groups(const World &world, const World &node, const Layout &layout) {
-  const std::uint64_t node_number = node.least(static_cast<std::uint64_t>(world.rank()));
-  const std::vector<std::string> all =
-      world.all_gather({reinterpret_cast<const char *>(&node_number), sizeof node_number});
-  std::vector<std::pair<std::uint64_t, std::size_t>> order;  // node, rank
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    std::uint64_t theirs = 0;
-    std::memcpy(&theirs, all[rank].data(), sizeof theirs);
-    order.emplace_back(theirs, rank);
-  }
-  std::sort(order.begin(), order.end());
-  Groups groups;
-  groups.count = static_cast<std::uint32_t>(order.size() / layout.size());
-  std::map<std::pair<std::uint32_t, std::uint64_t>, std::uint32_t> together;  // by group and node: ranks
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const auto group = static_cast<std::uint32_t>(i % groups.count);
-    const auto [node_of, rank] = order[i];
-    groups.most_on_a_node = std::max(groups.most_on_a_node, ++together[{group, node_of}]);
-    if (rank != static_cast<std::size_t>(world.rank())) continue;
-    groups.group = group;
-    groups.member = static_cast<std::uint32_t>(i / groups.count);
-  }
-  return groups;
-}
 
 // The files of this rank, open, and what they were like at the beginning.
 class OwnFiles {
@@ -201,7 +169,7 @@ tandem_mpi_protect_result protect(const World &world, tandem_context *context,
   const std::string folder = options.folder, name = options.name;
   const auto rank = static_cast<std::uint32_t>(world.rank());
   const World node = world.node();
-  const Groups groups = make_groups(world, node, layout);
+  const Groups groups = make_groups(world, node, layout.size());
 
   Protection ours;
   std::optional<OwnFiles> files;
@@ -249,18 +217,8 @@ tandem_mpi_protect_result protect(const World &world, tandem_context *context,
     cells->parity_path = pending.path();
   });
 
-  Exchange exchange{layout, options.matrix, options.piece_bytes, {}, {}, {}, {}};
-  // Groups work side by side, and each knows of itself alone.
-  exchange.segment_bytes = {ours.segment_bytes};
-  exchange.hosts.resize(1);
-  for (int i = 0; i < group.size(); ++i) exchange.hosts[0].push_back(i);
-  exchange.held[{0u, groups.member}] = &*cells;
-  for (std::uint32_t stripe = 0; stripe < layout.size(); ++stripe) {
-    StripeTask task{0, stripe, static_cast<int>(stripe), {}, {}};  // the rank of its first parity
-    for (std::uint32_t member = 0; member < layout.size(); ++member)
-      (layout.has_parity(member, stripe) ? task.outputs : task.inputs).push_back(member);
-    exchange.tasks.push_back(std::move(task));
-  }
+  const Exchange exchange =
+      exchange_of_group(layout, options.matrix, options.piece_bytes, ours.segment_bytes, groups.member, &*cells);
   std::uint64_t sent_bytes = 0;
   const tandem_status exchanged = guarded([&] { sent_bytes = run(group, context, exchange); });
   world.together_after(exchanged);

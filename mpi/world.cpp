@@ -4,9 +4,11 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <exception>
 
 #include "mpi/error.hpp"
 
@@ -162,6 +164,12 @@ std::vector<std::string> World::all_gather(const std::string &mine) const {
   return parts;
 }
 
+std::vector<std::uint64_t> World::all_gather(std::uint64_t mine) const {
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(size_));
+  check_mpi(MPI_Allgather(&mine, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, comm_of(handle_)), "MPI_Allgather");
+  return all;
+}
+
 std::vector<std::byte> World::gather(std::span<const std::byte> mine, std::span<const std::size_t> byte_counts) const {
   std::vector<int> lengths, offsets;
   std::size_t total = 0;
@@ -177,6 +185,44 @@ std::vector<std::byte> World::gather(std::span<const std::byte> mine, std::span<
                         offsets.data(), MPI_BYTE, 0, comm_of(handle_)),
             "MPI_Gatherv");
   return all;
+}
+
+void World::collect(std::span<const std::byte> mine,
+                    const std::function<void(int, std::span<const std::byte>)> &take) const {
+  constexpr std::size_t kPieceBytes = std::size_t{64} << 10;
+  const MPI_Comm comm = comm_of(handle_);
+  std::uint64_t byte_count = mine.size();
+  if (!leads()) {
+    check_mpi(MPI_Send(&byte_count, 1, MPI_UINT64_T, 0, 0, comm), "MPI_Send");
+    for (; !mine.empty(); mine = mine.subspan(std::min(mine.size(), kPieceBytes)))
+      check_mpi(MPI_Send(mine.data(), static_cast<int>(std::min(mine.size(), kPieceBytes)), MPI_BYTE, 0, 0, comm),
+                "MPI_Send");
+    return;
+  }
+  // Without memory for it, what the others send is received and dropped: they must not wait.
+  std::exception_ptr failure;
+  const auto attempt = [&](const auto &body) {
+    try {
+      if (!failure) body();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  };
+  attempt([&] { take(0, mine); });
+  std::array<std::byte, kPieceBytes> piece;
+  std::vector<std::byte> theirs;
+  for (int rank = 1; rank < size_; ++rank) {
+    check_mpi(MPI_Recv(&byte_count, 1, MPI_UINT64_T, rank, 0, comm, MPI_STATUS_IGNORE), "MPI_Recv");
+    theirs.clear();
+    while (byte_count != 0) {
+      const std::size_t now = std::min<std::uint64_t>(byte_count, kPieceBytes);
+      check_mpi(MPI_Recv(piece.data(), static_cast<int>(now), MPI_BYTE, rank, 0, comm, MPI_STATUS_IGNORE), "MPI_Recv");
+      attempt([&] { theirs.insert(theirs.end(), piece.begin(), piece.begin() + now); });
+      byte_count -= now;
+    }
+    attempt([&] { take(rank, theirs); });
+  }
+  if (failure) std::rethrow_exception(failure);
 }
 
 World World::split(int colour, int key) const {

@@ -43,8 +43,12 @@ class World {
   std::uint64_t least(std::uint64_t mine) const;
   std::uint64_t most(std::uint64_t mine) const;
   std::vector<std::string> all_gather(const std::string &mine) const;
+  std::vector<std::uint64_t> all_gather(std::uint64_t mine) const;
   // Rank 0 gets what each rank has, one after the other; byte_counts are the lengths, known to all.
   std::vector<std::byte> gather(std::span<const std::byte> mine, std::span<const std::size_t> byte_counts) const;
+  // Rank 0 calls `take` with what each rank has, one after the other, and holds the bytes of one.
+  void collect(std::span<const std::byte> mine,
+               const std::function<void(int rank, std::span<const std::byte> bytes)> &take) const;
   // The ranks with the same colour, in the order of `key`.
   World split(int colour, int key) const;
   // The ranks of this node.

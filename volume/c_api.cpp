@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "client/structs.hpp"
 #include "volume/create.hpp"
 #include "volume/engine.hpp"
 
@@ -13,6 +14,9 @@ struct tandem_volume {
 
 namespace {
 
+using tandem::client::check_result;
+using tandem::client::read_options;
+using tandem::client::write_result;
 using tandem::volume::check;
 using tandem::volume::Error;
 using tandem::volume::fail;
@@ -20,42 +24,6 @@ using tandem::volume::Given;
 using tandem::volume::guarded;
 using tandem::volume::MemberError;
 using tandem::volume::MemberProblem;
-
-// A caller's struct in this version's form: shorter ones are filled with zeros, what a longer one has more must be
-// zero.
-template <class Options>
-Options read_options(const Options *given, const char *name) {
-  Options ours{};
-  if (given == nullptr) return ours;
-  const std::size_t bytes = given->struct_bytes;
-  if (bytes <= sizeof bytes || bytes % alignof(Options) != 0)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{}.struct_bytes is {}: set it to sizeof({})", name, bytes, name));
-  std::memcpy(static_cast<void *>(&ours), given, std::min(bytes, sizeof ours));
-  const auto *at = reinterpret_cast<const unsigned char *>(given);
-  for (std::size_t i = sizeof ours; i < bytes; ++i)
-    if (at[i] != 0)
-      fail(TANDEM_ERROR_UNSUPPORTED,
-           fmt::format("{} sets an option at byte {} that this version does not know", name, i));
-  if constexpr (requires { ours.reserved; })
-    if (ours.reserved != 0) fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("{}.reserved is not 0", name));
-  ours.struct_bytes = sizeof ours;
-  return ours;
-}
-
-template <class Result>
-void check_result(const Result *given, const char *name) {
-  if (given->struct_bytes <= sizeof given->struct_bytes || given->struct_bytes % alignof(Result) != 0)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("{}->struct_bytes is {}: set it to the size of the struct", name, given->struct_bytes));
-}
-
-// As much of ours as fits.
-template <class Result>
-void write_result(Result &ours, Result *given) {
-  const std::size_t bytes = given->struct_bytes;
-  ours.struct_bytes = bytes;
-  std::memcpy(static_cast<void *>(given), &ours, std::min(bytes, sizeof ours));
-}
 
 void check_given(const void *pointer, const char *name) {
   if (pointer == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is NULL", name));

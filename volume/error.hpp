@@ -1,44 +1,13 @@
-// Errors of the volume, and the gate that turns them into statuses.
+// Errors of the volume.
 #pragma once
 
-#include <new>
-#include <stdexcept>
-#include <string>
-
-#include "tandem/tandem.h"
+#include "client/error.hpp"
 
 namespace tandem::volume {
 
-class Error : public std::runtime_error {
- public:
-  Error(tandem_status status, const std::string &message) : std::runtime_error(message), status_(status) {}
-  tandem_status status() const { return status_; }
-
- private:
-  tandem_status status_;
-};
-
-[[noreturn]] inline void fail(tandem_status status, const std::string &message) { throw Error(status, message); }
-
-// A failed call of libtandem: its sentence is kept.
-inline void check(tandem_status status) {
-  if (status != TANDEM_OK) throw Error(status, tandem_last_error_message());
-}
-
-template <class Body>
-tandem_status guarded(Body &&body) noexcept {
-  try {
-    body();
-    return TANDEM_OK;
-  } catch (const Error &error) {
-    return tandem_set_last_error(error.status(), error.what());
-  } catch (const std::bad_alloc &) {
-    return tandem_set_last_error(TANDEM_ERROR_OUT_OF_MEMORY, "out of memory");
-  } catch (const std::exception &error) {
-    return tandem_set_last_error(TANDEM_ERROR_INTERNAL, error.what());
-  } catch (...) {
-    return tandem_set_last_error(TANDEM_ERROR_INTERNAL, "an unknown exception");
-  }
-}
+using client::check;
+using client::Error;
+using client::fail;
+using client::guarded;
 
 }  // namespace tandem::volume

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <new>
 #include <stdexcept>
 #include <string_view>
 
+#include "client/structs.hpp"
 #include "volume/error.hpp"
 #include "volume/storage_model.hpp"
 
@@ -20,53 +20,21 @@ using volume::Error;
 
 [[noreturn]] void refuse(const std::string &message) { volume::fail(TANDEM_ERROR_INVALID_ARGUMENT, message); }
 
-// A caller's struct, which begins with its own size, in this version's form.
-template <class Struct>
-Struct read_struct(const Struct *given, const char *name) {
-  Struct ours{};
-  if (given == nullptr) refuse(fmt::format("{} is NULL", name));
-  const std::size_t bytes = given->struct_bytes;
-  if (bytes <= sizeof given->struct_bytes || bytes % alignof(Struct) != 0)
-    refuse(fmt::format("struct_bytes of {} is {}, sizeof is {}", name, bytes, sizeof ours));
-  std::memcpy(&ours, given, std::min(bytes, sizeof ours));
-  const auto *all = reinterpret_cast<const unsigned char *>(given);
-  for (std::size_t i = sizeof ours; i < bytes; ++i)
-    if (all[i] != 0)
-      throw Error(
-          TANDEM_ERROR_UNSUPPORTED,
-          fmt::format("{} has {} bytes, of which this version knows {}, and sets others", name, bytes, sizeof ours));
-  ours.struct_bytes = sizeof ours;
-  return ours;
+// What a call needs is there.
+void check_given(const void *pointer, const char *name) {
+  if (pointer == nullptr) refuse(fmt::format("{} is NULL", name));
 }
 
-template <class Struct>
-std::size_t checked_result_bytes(const Struct *given, const char *name) {
-  if (given == nullptr) refuse(fmt::format("{} is NULL", name));
-  if (given->struct_bytes <= sizeof given->struct_bytes || given->struct_bytes % alignof(Struct) != 0)
-    refuse(fmt::format("struct_bytes of {} is {}, sizeof is {}", name, given->struct_bytes, sizeof *given));
-  return given->struct_bytes;
-}
-
-template <class Struct>
-void write_struct(Struct ours, Struct *given, std::size_t bytes) {
-  ours.struct_bytes = bytes;
-  std::memcpy(given, &ours, std::min(bytes, sizeof ours));
-}
-
+// A simulation larger than any memory is one without enough.
 template <class Call>
 tandem_status guarded(Call &&call) noexcept {
-  try {
-    call();
-    return TANDEM_OK;
-  } catch (const Error &error) {
-    return tandem_set_last_error(error.status(), error.what());
-  } catch (const std::bad_alloc &) {
-    return tandem_set_last_error(TANDEM_ERROR_OUT_OF_MEMORY, "not enough memory for the simulation");
-  } catch (const std::length_error &) {
-    return tandem_set_last_error(TANDEM_ERROR_OUT_OF_MEMORY, "not enough memory for the simulation");
-  } catch (...) {
-    return tandem_set_last_error(TANDEM_ERROR_INTERNAL, "unknown exception in the storage simulator");
-  }
+  return tandem::client::guarded([&] {
+    try {
+      call();
+    } catch (const std::length_error &) {
+      throw std::bad_alloc();
+    }
+  });
 }
 
 // Seagate, Constellation SAS Product Manual, Rev. E, sections 5.1 and 5.2.1: 7200 revolutions a minute, on the average
@@ -193,10 +161,11 @@ using namespace tandem::storage;
 
 extern "C" tandem_status tandem_storage_named_device(const char *name, tandem_storage_device *device_out) {
   return guarded([&] {
-    if (name == nullptr) refuse("name is NULL");
-    const std::size_t bytes = checked_result_bytes(device_out, "device_out");
-    if (name == std::string_view("hdd")) return write_struct(hdd(), device_out, bytes);
-    if (name == std::string_view("ssd")) return write_struct(ssd(), device_out, bytes);
+    check_given(name, "name");
+    check_given(device_out, "device_out");
+    tandem::client::check_result(device_out, "device_out");
+    if (name == std::string_view("hdd")) return tandem::client::write_result(hdd(), device_out);
+    if (name == std::string_view("ssd")) return tandem::client::write_result(ssd(), device_out);
     refuse(fmt::format("no device is called {}; there are hdd and ssd", name));
   });
 }
@@ -204,10 +173,13 @@ extern "C" tandem_status tandem_storage_named_device(const char *name, tandem_st
 extern "C" tandem_status tandem_storage_simulate(const tandem_storage_options *options,
                                                  tandem_storage_result *result_out) {
   return guarded([&] {
-    const tandem_storage_options ours = checked(read_struct(options, "options"));
-    const std::size_t bytes = checked_result_bytes(result_out, "result_out");
-    const Device device(read_struct(ours.device, "device"));
+    check_given(options, "options");
+    const tandem_storage_options ours = checked(tandem::client::read_options(options, "options"));
+    check_given(result_out, "result_out");
+    tandem::client::check_result(result_out, "result_out");
+    check_given(ours.device, "device");
+    const Device device(tandem::client::read_options(ours.device, "device"));
     check_capacity(ours, device);
-    write_struct(Model(ours, device).run(), result_out, bytes);
+    tandem::client::write_result(Model(ours, device).run(), result_out);
   });
 }

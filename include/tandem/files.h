@@ -379,6 +379,28 @@ TANDEM_API tandem_status tandem_files_reader_query(tandem_files_reader *reader, 
  * Threads: no other call with this reader at the same time or later. */
 TANDEM_API void tandem_files_reader_destroy(tandem_files_reader *reader);
 
+/* ---- several processes --------------------------------------------------------------------------- */
+
+/* Hears what a process has to tell: byte_count bytes, which live during the call only. */
+typedef void (*tandem_files_take)(void *taker, uint32_t process, const void *bytes, size_t byte_count);
+
+/* Processes that verify or repair a set together: each makes the same call with the same options, sees the same files,
+ * and takes stripes of its own. They meet in the functions below, which every process calls in the same order, on the
+ * thread of the call. Each returns TANDEM_OK or sets tandem_last_error_message(), as with tandem_set_last_error. A call
+ * that ends has met the others as often as they have met it, unless one of the functions failed. */
+typedef struct tandem_files_team {
+  size_t struct_bytes;    /* sizeof(tandem_files_team) */
+  uint32_t process;       /* this one. Process 0 gives files their names, and hears reports and notes */
+  uint32_t process_count; /* at least 1 */
+  /* Returns in every process the status, with its message, of the first process whose status is not TANDEM_OK. */
+  tandem_status (*agree)(void *user, tandem_status status);
+  /* Process 0 calls `take` with the bytes of each process, in the order of processes. */
+  tandem_status (*gather)(void *user, const void *bytes, size_t byte_count, tandem_files_take take, void *taker);
+  /* Fills `bytes` with those of process 0. */
+  tandem_status (*broadcast)(void *user, void *bytes, size_t byte_count);
+  void *user;
+} tandem_files_team;
+
 /* ---- verify -------------------------------------------------------------------------------------- */
 
 typedef struct tandem_files_range {
@@ -419,8 +441,9 @@ typedef struct tandem_files_verify_options {
   uint32_t reserved;          /* 0 */
   tandem_files_report report; /* NULL = none */
   void *report_user;
-  tandem_files_progress progress;
+  tandem_files_progress progress; /* with a team: of this process's part */
   void *progress_user;
+  const tandem_files_team *team; /* NULL = this process alone */
 } tandem_files_verify_options;
 
 enum tandem_files_state { TANDEM_FILES_INTACT = 0, TANDEM_FILES_RECOVERABLE = 1, TANDEM_FILES_LOST = 2 };
@@ -438,7 +461,7 @@ typedef struct tandem_files_verify_result {
 } tandem_files_verify_result;
 
 /* Reads every shard file of a set once and checks every block. Damage is a result, not an error. Where every data block
- * is intact the digest is compared too.
+ * is intact the digest is compared too. With a team every process has the same result; reading is divided.
  * Status: INVALID_ARGUMENT, UNSUPPORTED (shard files of another format version), NOT_RECOVERABLE (there is no shard
  *   file), DAMAGED (the blocks are intact and their digest is not the set's: no decode can succeed), OUT_OF_MEMORY,
  *   CANCELLED, IO (also where a file could not be opened, or is not the one any more that the search found). */
@@ -467,6 +490,7 @@ typedef struct tandem_files_repair_options {
   tandem_files_note note; /* NULL = none. Hears where the layout of the encode cannot be restored, and why nothing is
                              written to a set that too few shards agree on */
   void *note_user;
+  const tandem_files_team *team; /* NULL = this process alone */
 } tandem_files_repair_options;
 
 typedef struct tandem_files_repair_result {
@@ -499,6 +523,9 @@ typedef struct tandem_files_repair_result {
  * headers tell encode's number of folders (shard i lies in folder i % that), the other files of that folder tell where
  * it is. Where there is none of these, a folder of the search that holds nothing of the set (a new disk) takes its
  * place; if no such folder is left, the shard goes to the folder that holds the fewest, and a note says so.
+ *
+ * With a team every process has the same result. Each computes and writes stripes of its own; process 0 makes, mends
+ * the records of and names the files. A process that dies costs no more than a kill.
  *
  * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (there is no shard file), OUT_OF_MEMORY, CANCELLED (what was mended stays
  *   so), DEVICE, IO (something could not be written, could not be read any more, or reads back wrong: the rest was

@@ -101,6 +101,37 @@ TANDEM_API tandem_status tandem_mpi_decode(int32_t communicator, tandem_context 
                                            size_t path_count, const tandem_files_decode_options *options,
                                            tandem_files_result *result_out, tandem_mpi_work *work_out);
 
+/* tandem_files_verify by all ranks. Each reads stripes of its own from all shard files.
+ *   context      of this rank
+ *   paths        path_count files or folders, visible to all ranks, as tandem_files_search_create
+ *   options      as tandem_files_verify, without a team. thread_count, report and progress are of this rank: rank 0
+ *                hears reports, each rank the progress of its part
+ *   result_out   NULL, or as tandem_files_verify: of all ranks together, and the same on all
+ * Memory: as tandem_files_verify, and the hashes of the data blocks in 64 MiB of shard files.
+ * Status: as tandem_files_verify; INVALID_ARGUMENT (a team; different arguments), IO (also: ranks that see different
+ *   shard files).
+ * On failure *result_out is not written.
+ * Threads: one call at a time with a communicator. */
+TANDEM_API tandem_status tandem_mpi_verify(int32_t communicator, tandem_context *context, const char *const *paths,
+                                           size_t path_count, const tandem_files_verify_options *options,
+                                           tandem_files_verify_result *result_out);
+
+/* tandem_files_repair by all ranks. Each computes and writes stripes of its own; rank 0 makes and names the files that
+ * are rebuilt. The guarantees about a process that dies are those of files.h, whichever rank it is.
+ *   context      of this rank
+ *   paths        as tandem_mpi_verify
+ *   options      as tandem_files_repair, without a team. thread_count, report, progress and note are of this rank: rank
+ *                0 hears reports and notes, each rank the progress of its part
+ *   result_out   NULL, or as tandem_files_repair: of all ranks together, and the same on all
+ * Memory: as tandem_mpi_verify.
+ * Status: as tandem_files_repair; INVALID_ARGUMENT (a team; different arguments), IO (also: ranks that see different
+ *   shard files).
+ * On failure as tandem_files_repair: what was mended stays so, temporaries are removed.
+ * Threads: one call at a time with a communicator. */
+TANDEM_API tandem_status tandem_mpi_repair(int32_t communicator, tandem_context *context, const char *const *paths,
+                                           size_t path_count, const tandem_files_repair_options *options,
+                                           tandem_files_repair_result *result_out);
+
 /* ---- what ranks hold ----------------------------------------------------------------------------- */
 
 typedef struct tandem_mpi_protect_options {

@@ -38,6 +38,7 @@ ASSERT_STATIC(TANDEM_STORAGE_RAID0 == 0 && TANDEM_STORAGE_STANDARD == 1 && TANDE
               "strategies are pinned");
 ASSERT_STATIC(offsetof(tandem_simulate_options, struct_bytes) == 0, "options start with their size");
 ASSERT_STATIC(offsetof(tandem_simulate_result, struct_bytes) == 0, "results start with their size");
+ASSERT_STATIC(offsetof(tandem_files_team, struct_bytes) == 0, "structs start with their size");
 ASSERT_STATIC(offsetof(tandem_mpi_protect_options, struct_bytes) == 0, "options start with their size");
 ASSERT_STATIC(offsetof(tandem_mpi_protect_result, struct_bytes) == 0, "results start with their size");
 ASSERT_STATIC(offsetof(tandem_mpi_recover_options, struct_bytes) == 0, "options start with their size");

@@ -2,6 +2,8 @@
 // "RANK STATUS NUMBERS... | MESSAGE". It initialises MPI without threads.
 //
 //   job protect K M MATRIX NAME FOLDER PIECE FILE...   {r} in a word is the rank
+//   job change ODD cut|grow|touch K M ...              the same; files[0] of rank ODD changes when it is first read
+//   job verify|repair FOLDER
 //   job recover NAME FOLDER force|keep PIECE
 //   job encode FILE K M BLOCK_BYTES FOLDER [ODD WHAT]  rank ODD gives another k, name or source, or
 //                                                      changes the source while it is read, or cancels
@@ -9,11 +11,12 @@
 //   job agree ODD                                      rank ODD is not well
 //   job none                                           communicators that are none
 //   job threads
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define XXH_INLINE_ALL
@@ -69,6 +72,32 @@ static tandem_status protect(int32_t world, tandem_context *context, int count, 
   return status;
 }
 
+static unsigned long long bytes_read(void);
+
+static tandem_status verify(int32_t world, tandem_context *context, const char *folder) {
+  tandem_files_verify_options options = {.struct_bytes = sizeof options};
+  tandem_files_verify_result result = {.struct_bytes = sizeof result};
+  const unsigned long long before = bytes_read();
+  const tandem_status status = tandem_mpi_verify(world, context, &folder, 1, &options, &result);
+  if (status != TANDEM_OK) return status;
+  add("system_read", bytes_read() - before);
+  add("all", result.read_bytes);
+  add("state", (unsigned long long)result.state);
+  return status;
+}
+
+static tandem_status repair(int32_t world, tandem_context *context, const char *folder) {
+  tandem_files_repair_options options = {.struct_bytes = sizeof options};
+  tandem_files_repair_result result = {.struct_bytes = sizeof result};
+  const unsigned long long before = bytes_read();
+  const tandem_status status = tandem_mpi_repair(world, context, &folder, 1, &options, &result);
+  if (status != TANDEM_OK) return status;
+  add("system_read", bytes_read() - before);
+  add("all", result.read_bytes);
+  add("state", (unsigned long long)result.state);
+  return status;
+}
+
 static tandem_status recover(int32_t world, tandem_context *context, char **words) {
   tandem_mpi_recover_options options = {.struct_bytes = sizeof options};
   options.name = words[0];
@@ -83,6 +112,27 @@ static tandem_status recover(int32_t world, tandem_context *context, char **word
   add("lost", result.lost_count);
   add("lost_parity", result.lost_parity_count);
   return status;
+}
+
+// A file that is to change when this process reads it for the first time. These come before libc's.
+static const char *changing_path, *changing_how;
+
+static void change_now(void) {
+  const char *path = changing_path;
+  changing_path = NULL;
+  FILE *file = fopen(path, strcmp(changing_how, "grow") == 0 ? "ab" : "r+b");
+  if (file == NULL || (strcmp(changing_how, "cut") == 0 ? ftruncate(fileno(file), 5) : fputc('!', file) - '!') != 0)
+    perror(path);
+  if (file != NULL) fclose(file);
+}
+
+__attribute__((visibility("default"))) ssize_t pread(int descriptor, void *bytes, size_t count, off_t offset) {
+  if (changing_path != NULL) change_now();
+  return syscall(SYS_pread64, descriptor, bytes, count, offset);
+}
+
+__attribute__((visibility("default"))) ssize_t pread64(int descriptor, void *bytes, size_t count, off64_t offset) {
+  return pread(descriptor, bytes, count, offset);
 }
 
 // The source that is to change, and how long it is to be then: once, while it is read.
@@ -190,6 +240,13 @@ int main(int argc, char **argv) {
   tandem_status status = tandem_context_create(&options, &context);
   status = tandem_mpi_agree(world, status);
   if (status == TANDEM_OK && strcmp(argv[1], "protect") == 0) status = protect(world, context, argc - 2, argv + 2);
+  if (status == TANDEM_OK && strcmp(argv[1], "change") == 0) {
+    changing_how = argv[3];
+    if (rank == atoi(argv[2])) changing_path = of_rank(argv[10]);
+    status = protect(world, context, argc - 4, argv + 4);
+  }
+  if (status == TANDEM_OK && strcmp(argv[1], "verify") == 0) status = verify(world, context, argv[2]);
+  if (status == TANDEM_OK && strcmp(argv[1], "repair") == 0) status = repair(world, context, argv[2]);
   if (status == TANDEM_OK && strcmp(argv[1], "recover") == 0) status = recover(world, context, argv + 2);
   if (status == TANDEM_OK && strcmp(argv[1], "encode") == 0) status = encode(world, context, argc - 2, argv + 2);
   if (status == TANDEM_OK && strcmp(argv[1], "seal") == 0) status = seal(argv[2]);

@@ -66,26 +66,33 @@ class MpiTest(unittest.TestCase):
             return file.read()
 
     def wait_for_survivors(self):
-        """mpirun may end before the ranks that it kills."""
+        """mpirun may end before the ranks that it kills. A process that ends loses its memory, and with it its environment,
+        before its files and their locks."""
         mine = b"TMPDIR=" + self.root.encode() + b"\0"
+        exiting = 0x4  # PF_EXITING of the kernel
 
         def is_alive(pid):
             try:
-                return mine in self.read(f"/proc/{pid}/environ")
+                environment = self.read(f"/proc/{pid}/environ")
+                state, *numbers = self.read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
             except OSError:
                 return False
+            return mine in environment or (not environment and int(numbers[5]) & exiting and state not in (b"Z", b"X"))
 
         end = time.monotonic() + 60
-        while left := [pid for pid in os.listdir("/proc") if pid.isdigit() and is_alive(pid)]:
+        left = [pid for pid in os.listdir("/proc") if pid.isdigit()]
+        while left := [pid for pid in left if is_alive(pid)]:
             self.assertLess(time.monotonic(), end, f"mpirun has ended, and these have not: {left}")
             time.sleep(0.02)
 
-    def mpirun(self, rank_count, *words, on_rank=None, variables=None, program=TANDEM_MPI, **as_user):
-        """variables: the environment of rank on_rank alone."""
+    def mpirun(self, rank_count, *words, on_rank=None, variables=None, folder=None, cores=None, program=TANDEM_MPI, **as_user):
+        """variables, folder, cores: the environment, the working directory and the cores of rank on_rank alone."""
         command = [MPIRUN, "-n", str(rank_count), "--oversubscribe", "--timeout", str(SECONDS)]
         if on_rank is not None:
-            settings = " ".join(f"{name}='{value}'" for name, value in variables.items())
-            script = f'if [ "$OMPI_COMM_WORLD_RANK" = {on_rank} ]; then export {settings}; fi; exec "$@"'
+            settings = [f"export {name}='{value}'" for name, value in (variables or {}).items()]
+            settings += [f"cd '{folder}'"] if folder else []
+            settings += [f"taskset -cp {cores} $$ > /dev/null"] if cores is not None else []
+            script = f'if [ "$OMPI_COMM_WORLD_RANK" = {on_rank} ]; then {"; ".join(settings)}; fi; exec "$@"'
             command += ["sh", "-c", script, "sh"]
         command += [program, *map(str, words)]
         own = {"TMPDIR": self.root, "OMPI_MCA_btl_vader_backing_directory": self.root}
@@ -222,19 +229,135 @@ class ShardSets(MpiTest):
         self.assertIn("digest", done.stderr)
         self.assertFalse(os.path.exists(self.path("output")))
 
+    def damaged_set(self, block=1024):
+        """A set in "damaged", whose last stripes cannot be recovered, beside others that can."""
+        source = self.write("source.bin", self.rng.randbytes(400_000))
+        self.tandem("encode", source, "-k", 3, "-m", 2, "--block-bytes", block, "-o", self.path("work"), "--set-id", SET_ID)
+        paths = [self.path("work", f"source.bin.00{index}.tandem") for index in range(5)]
+        whole = self.listing(self.path("work"))
+        os.remove(paths[1])
+        blocks = (len(whole["source.bin.000.tandem"]) - 8192) // block
+        for index, stripes in ((0, (3, 4, 70, blocks - 2)), (2, (0, 4, 5, blocks - 2)), (3, (blocks - 2, blocks - 1))):
+            with open(paths[index], "r+b") as file:
+                for stripe in stripes:
+                    file.seek(4096 + stripe * block + self.rng.randrange(block))
+                    file.write(b"damage!!"[:1])
+        with open(paths[3], "r+b") as file:
+            file.write(b"no record")
+        os.truncate(paths[4], 4096 + 90 * block)
+        os.rename(self.path("work"), self.path("damaged"))
+        return whole
+
+    def work_on(self, folder):
+        shutil.rmtree(self.path("work"), True)
+        shutil.copytree(self.path(folder), self.path("work"))
+
+    def report(self, text):
+        found = json.loads(text)
+        found.pop("seconds")
+        return found
+
+    def test_verify_and_repair_as_one_process_does(self):
+        self.damaged_set()
+        words = (("verify", self.path("work"), "--json"), ("repair", self.path("work"), "--json", "--dry-run"),
+                 ("repair", self.path("work"), "--json"), ("verify", self.path("work"), "--json"))
+        self.work_on("damaged")
+        serial = [self.report(self.tandem(*each, status=4).stdout) for each in words]
+        self.assertGreater(serial[0]["lost_stripe_count"], 0)
+        self.assertGreater(serial[2]["mended_file_count"], 1)
+        self.assertEqual(serial[2]["rebuilt_file_count"], 2)
+        repaired = self.listing(self.path("work"))
+        for rank_count in (1, 2, 3, 8):
+            self.work_on("damaged")
+            for each, expected in zip(words, serial):
+                done = self.ok(rank_count, *each, status=4)
+                self.assertEqual(self.report(done.stdout), expected, f"{rank_count} ranks: {each}")
+                self.assertEqual(done.stderr.count("tandem: "), 0, done.stderr)
+            self.assertEqual(self.listing(self.path("work")), repaired, f"{rank_count} ranks")
+
     def test_verify_and_repair(self):
         source = self.write("source.bin", self.rng.randbytes(100_000))
         self.tandem("encode", source, "-k", 3, "-m", 2, "-o", self.path("shards"))
         before = self.listing(self.path("shards"))
         self.ok(2, "verify", self.path("shards"), "--quiet")
         os.remove(self.path("shards", "source.bin.001.tandem"))
-        done = self.ok(2, "verify", self.path("shards"), "--json", status=1)
-        self.assertEqual(json.loads(done.stdout)["missing_shards"], [1])
+        done = self.ok(2, "verify", self.path("shards"), status=1)
+        self.assertIn("recoverable; 1 missing shard, 0 damaged blocks, at most 1 bad or missing in a stripe of 3 + 2", done.stdout)
         self.ok(3, "repair", self.path("shards"))
         self.assertEqual(self.listing(self.path("shards")), before)
+        self.ok(2, "repair", self.path("shards"), "-o", self.path("new"))
         for index in range(3):
             os.remove(self.path("shards", f"source.bin.00{index}.tandem"))
         self.ok(2, "verify", self.path("shards"), status=4)
+        done = self.ok(2, "verify", self.path("nothing"), status=3)
+        self.assertIn("nothing", done.stderr)
+        self.assertEqual(done.stderr.count("tandem: "), 1, done.stderr)
+
+    def test_the_digest_needs_all_ranks(self):
+        # As test_a_wrong_digest_is_refused: what one rank has read has the right checksums.
+        for folder in ("work", "other"):
+            source = self.write("source.bin", self.rng.randbytes(3_000_000))
+            self.tandem("encode", source, "-k", 2, "-m", 1, "--block-bytes", 4096, "-o", self.path(folder), "--set-id", SET_ID)
+        for name, content in self.listing(self.path("other")).items():
+            with open(self.path("work", name), "r+b") as file:
+                file.seek(4096 + 4096)
+                file.write(content[4096 + 4096:4096 + 2 * 4096])
+        for rank_count in (1, 3):
+            done = self.ok(rank_count, "verify", self.path("work"), status=4)
+            self.assertIn("every data block of set", done.stderr)
+        self.ok(3, "verify", self.path("other"))
+
+    def test_each_rank_verifies_and_repairs_its_part(self):
+        # More than one round of 64 MiB a rank.
+        self.write("source.bin", bytes(150 << 20))
+        self.tandem("encode", self.path("source.bin"), "-k", 4, "-m", 1, "--block-bytes", 65536, "-o", self.path("shards"), "--no-sync")
+        os.remove(self.path("source.bin"))
+        lost = self.path("shards", "source.bin.002.tandem")
+        whole = self.read(lost)
+        for command in ("verify", "repair"):
+            if command == "repair":
+                os.remove(lost)
+            ranks = self.job(2, command, self.path("shards"))
+            for status, numbers, message in ranks:
+                self.assertEqual((status, numbers["state"]), ("TANDEM_OK", "0"), message)
+                if os.path.exists("/proc/self/io"):
+                    self.assertLess(abs(int(numbers["system_read"]) / (int(numbers["all"]) / 2) - 1), 0.1, (command, ranks))
+        self.assertEqual(self.read(lost), whole)
+
+    def test_folders_that_a_rank_does_not_see(self):
+        # Relative names, of which one rank has another folder.
+        source = self.write("source.bin", self.rng.randbytes(50_000))
+        for folder in ("here", "there"):
+            os.makedirs(self.path(folder))
+        encode = ("encode", source, "-k", 2, "-m", 1, "--block-bytes", 1024, "-o", "shards")
+        at = {"cwd": self.path("here"), "on_rank": 1, "folder": self.path("there")}
+        done = self.ok(3, *encode, status=3, **at)
+        self.assertIn("rank 1: ", done.stderr)
+        self.assertIn("shards", done.stderr)
+        self.assertEqual([os.listdir(self.path(folder)) for folder in ("here", "there")], [[], []])
+
+        self.tandem("encode", source, "-k", 2, "-m", 1, "--block-bytes", 1024, "-o", self.path("here/shards"))
+        before = self.listing(self.path("here/shards"))
+        calls = (("decode", "shards", "-o", "output"), ("verify", "shards"), ("repair", "shards"))
+        for words in calls:
+            done = self.ok(3, *words, status=3, **at)
+            self.assertIn("rank 1: ", done.stderr)
+            self.assertIn("shards", done.stderr)
+            self.assertEqual(done.stderr.count("tandem: "), 1, done.stderr)
+        # A part of the files.
+        shutil.copytree(self.path("here/shards"), self.path("there/shards"))
+        os.remove(self.path("there/shards/source.bin.000.tandem"))
+        for words in calls[1:]:
+            done = self.ok(3, *words, status=3, **at)
+            self.assertRegex(done.stderr, "rank 1: other shard files are seen here than by process 0: 2 of set .* here, 3 of set")
+        # Another set of the same name.
+        shutil.rmtree(self.path("there/shards"))
+        self.tandem("encode", source, "-k", 2, "-m", 1, "--block-bytes", 1024, "-o", self.path("there/shards"))
+        for words in calls:
+            done = self.ok(3, *words, status=3, **at)
+            self.assertRegex(done.stderr, "rank 1: (another set lies in the paths here|other shard files are seen here)")
+        self.assertEqual(self.listing(self.path("here/shards")), before)
+        self.assertFalse(os.path.exists(self.path("here/output")))
 
     def test_wrong_usage(self):
         for rank_count in (1, 3):
@@ -283,6 +406,15 @@ class ShardSets(MpiTest):
         cores = len(os.sched_getaffinity(0))
         for status, numbers, message in ranks:
             self.assertEqual((status, int(numbers["threads"])), ("TANDEM_OK", max(cores // 2, 1)), message)
+
+    def test_threads_of_bound_ranks(self):
+        cores = sorted(os.sched_getaffinity(0))
+        if len(cores) < 2 or shutil.which("taskset") is None:
+            self.skipTest("needs two cores and taskset")
+        # A core of its own and half of another one: a half is none, a rank has one thread at least.
+        for of_rank_1, expected in ((cores[0], [len(cores) - 1, 1]), (f"{cores[0]},{cores[1]}", [max(len(cores) - 1, 1), 1])):
+            ranks = self.job(2, "threads", on_rank=1, cores=of_rank_1)
+            self.assertEqual([int(rank[1]["threads"]) for rank in ranks], expected, f"rank 1 on {of_rank_1} of {cores}")
 
 
 @unittest.skipUnless(FAULT, "faults are not preloaded in this build")
@@ -368,6 +500,45 @@ class FailingRanks(MpiTest):
             self.assertEqual(self.read(self.path("work/output")), b"old")
         self.ok(2, *decode)
         self.assertEqual(os.listdir(self.path("work")), ["output"])  # what the killed ones left is gone
+
+    def test_repair_with_a_rank_that_dies_or_fails(self):
+        source = self.write("source.bin", self.rng.randbytes(300_000))
+        self.tandem("encode", source, "-k", 3, "-m", 2, "--block-bytes", 1024, "-o", self.path("work"))
+        whole = self.listing(self.path("work"))
+        os.remove(self.path("work/source.bin.001.tandem"))  # one to rebuild, one to mend, over all ranks' parts
+        with open(self.path("work/source.bin.003.tandem"), "r+b") as file:
+            for stripe in range(0, 98, 7):
+                file.seek(4096 + stripe * 1024 + 5)
+                file.write(b"!?")
+        shutil.copytree(self.path("work"), self.path("before"))
+        repair = ("repair", self.path("work"))
+
+        def again():
+            shutil.rmtree(self.path("work"))
+            shutil.copytree(self.path("before"), self.path("work"))
+
+        for rank in (0, 1):
+            again()
+            calls = self.count(rank, 2, *repair, program=TANDEM_MPI)
+            self.assertEqual(self.listing(self.path("work")), whole)
+            for point in self.points(calls):
+                again()
+                done = self.mpirun(2, *repair, **self.fault(rank, ACTION="kill", AT=point))
+                self.assertNotEqual(done.status, 0)
+                self.ok(2, *repair)
+                self.assertEqual(self.listing(self.path("work")), whole, f"rank {rank} killed at {point} of {calls}, seed {SEED}")
+            again()
+            done = self.ok(2, *repair, status=3, **self.fault(rank, ACTION="fail", ERRNO=28, AT=1, CALLS="write"))
+            self.assertIn(f"rank {rank}: cannot write", done.stderr)
+            self.assertIn("No space left", done.stderr)
+            self.assertEqual(set(os.listdir(self.path("work"))) - set(whole), set())
+            self.ok(2, *repair)
+            self.assertEqual(self.listing(self.path("work")), whole)
+            # A file that lacks what one rank should have written gets no name.
+            os.remove(self.path("work/source.bin.001.tandem"))
+            without = self.listing(self.path("work"))
+            self.ok(2, *repair, status=3, **self.fault(rank, ACTION="fail", ERRNO=28, AT=1, CALLS="write"))
+            self.assertEqual(self.listing(self.path("work")), without)
 
     def checkpoint(self, step):
         """Files of 3 ranks, and those of rank 1."""
@@ -645,6 +816,17 @@ class Protection(MpiTest):
         self.assertIn("0/a is a file of another rank too", message)
         self.assertEqual(glob.glob(self.path("*/parity/*")), [])
 
+    def test_a_file_that_changes_while_it_is_read(self):
+        self.prepare((200_000, 150_000, 100_000))
+        self.protect(2, 1, piece=1024)
+        before = [self.listing(self.path(str(rank), "parity")) for rank in range(3)]
+        for rank, how in ((1, "cut"), (2, "grow"), (0, "touch")):
+            words = ("change", rank, how, 2, 1, 0, "state", self.path("{r}/parity"), 1024, self.path("{r}/a"), self.path("{r}/b"))
+            message = self.refused(3, "IO", *words)
+            self.assertRegex(message, f"^rank {rank}: {self.path(str(rank))}/a changed")
+            self.assertEqual([self.listing(self.path(str(each), "parity")) for each in range(3)], before)
+        self.assertEqual({rank[0] for rank in self.protect(2, 1)}, {"TANDEM_OK"})
+
     def test_recovery_on_more_ranks(self):
         self.prepare((1000, 2000, 3000))
         self.protect(2, 1)
@@ -689,6 +871,8 @@ class Protection(MpiTest):
         def words(k, m, matrix=0, name="state", piece=64, file="a"):
             return ("protect", k, m, matrix, name, self.path("{r}/parity"), piece, self.path("{r}", file))
         for arguments, status, text in ((words(4, 1), "INVALID_ARGUMENT", "a group of k + m has 5 ranks, and the communicator has 4"),
+                                        (words(5, 1), "INVALID_ARGUMENT", "a group of k + m has 6 ranks, and the communicator has 4"),
+                                        (words(0, 4), "INVALID_ARGUMENT", "k is 0"),
                                         (words(2, 1), "INVALID_ARGUMENT", "4 ranks, which is no multiple of k + m = 3"),
                                         (words(4, 0), "INVALID_ARGUMENT", "m is 0"),
                                         (words(2, 2, matrix=16), "UNSUPPORTED", "GF(2^16)"),

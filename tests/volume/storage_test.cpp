@@ -336,7 +336,7 @@ TEST_F(StorageBadInput, Options) {
   refused([&] { options_.most_seconds = -5; }, "most_seconds is -5");
   refused([&] { options_.confidence = 2; }, "confidence is 2");
   refused([&] { options_.device = nullptr; }, "device is NULL");
-  refused([&] { options_.struct_bytes = 3; }, "struct_bytes of options is 3");
+  refused([&] { options_.struct_bytes = 3; }, "options.struct_bytes is 3");
   EXPECT_EQ(tandem_storage_simulate(&options_, nullptr), TANDEM_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(tandem_storage_simulate(nullptr, nullptr), TANDEM_ERROR_INVALID_ARGUMENT);
 }

@@ -1,0 +1,115 @@
+#include "files/team.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <exception>
+
+#include "base/gate.hpp"
+#include "base/options.hpp"
+#include "files/error.hpp"
+
+namespace tandem::files {
+
+void Words::put(std::uint64_t number) { bytes_.append(reinterpret_cast<const char *>(&number), sizeof number); }
+
+void Words::put(std::string_view text) {
+  put(text.size());
+  bytes_ += text;
+}
+
+void Words::put(const Ranges &ranges) {
+  put(ranges.count());
+  put(ranges.is_exact() ? 1 : 0);
+  put(ranges.ends().size());
+  for (const auto &[first, end] : ranges.ends()) {
+    put(first);
+    put(end);
+  }
+}
+
+std::uint64_t Words::number() {
+  std::uint64_t number = 0;
+  if (bytes_.size() - at_ < sizeof number) fail(TANDEM_ERROR_INTERNAL, "another process told less than it should");
+  std::memcpy(&number, bytes_.data() + at_, sizeof number);
+  at_ += sizeof number;
+  return number;
+}
+
+std::string Words::text() {
+  const std::uint64_t length = number();
+  if (bytes_.size() - at_ < length) fail(TANDEM_ERROR_INTERNAL, "another process told less than it should");
+  at_ += length;
+  return bytes_.substr(at_ - length, length);
+}
+
+void Words::add_to(Ranges &all) {
+  const std::uint64_t count = number();
+  const bool exact = number() != 0;
+  Ranges::Ends ends;
+  for (std::uint64_t left = number(); left != 0; --left) {
+    const std::uint64_t first = number();
+    ends.emplace_back(first, number());
+  }
+  all.merge(ends, count, exact);
+}
+
+Team::Team(const tandem_files_team *given) {
+  team_.process_count = 1;
+  if (given == nullptr) return;
+  team_ = base::read_options(given, "tandem_files_team");
+  if (team_.process >= team_.process_count)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         fmt::format("team: process is {} of process_count {}", team_.process, team_.process_count));
+  if (team_.agree == nullptr || team_.gather == nullptr || team_.broadcast == nullptr)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "team: agree, gather or broadcast is NULL");
+}
+
+void Team::together(const std::function<void()> &body) const {
+  if (is_alone()) return body();
+  check(team_.agree(team_.user, base::guarded(body)));
+}
+
+void Team::gather(const Words &mine, const std::function<void(std::uint32_t, Words &)> &hear) const {
+  struct Hearer {
+    const std::function<void(std::uint32_t, Words &)> &hear;
+    std::exception_ptr failure;
+  } hearer{hear, {}};
+  const auto take = [](void *taker, std::uint32_t process, const void *bytes, std::size_t byte_count) {
+    auto &self = *static_cast<Hearer *>(taker);
+    if (self.failure) return;
+    try {
+      Words theirs(std::string_view(static_cast<const char *>(bytes), byte_count));
+      self.hear(process, theirs);
+    } catch (...) {
+      self.failure = std::current_exception();
+    }
+  };
+  if (is_alone()) {
+    take(&hearer, 0, mine.bytes().data(), mine.bytes().size());
+    if (hearer.failure) std::rethrow_exception(hearer.failure);
+    return;
+  }
+  const tandem_status gathered = team_.gather(team_.user, mine.bytes().data(), mine.bytes().size(), take, &hearer);
+  together([&] {
+    check(gathered);
+    if (hearer.failure) std::rethrow_exception(hearer.failure);
+  });
+}
+
+Words Team::broadcast(const Words &of_process_0) const {
+  if (is_alone()) return of_process_0;
+  std::uint64_t byte_count = of_process_0.bytes().size();
+  check(team_.broadcast(team_.user, &byte_count, sizeof byte_count));
+  std::string bytes;
+  together([&] {
+    if (leads())
+      bytes = of_process_0.bytes();
+    else
+      bytes.resize(byte_count);
+  });
+  check(team_.broadcast(team_.user, bytes.data(), bytes.size()));
+  return Words(bytes);
+}
+
+}  // namespace tandem::files

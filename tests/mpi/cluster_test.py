@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+"""Runs the simulation of bench/cluster.py for two small clusters, and draws it: the library's exchange on SimGrid's MPI sends what
+docs/MPI.md says, and groups spread over the nodes.
+
+Usage: cluster_test.py"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
+
+if shutil.which("smpicxx") is None or shutil.which("smpirun") is None:
+    print("NOT RUN: SimGrid's smpicxx is missing (Debian, Ubuntu: apt-get install libsimgrid-dev)")
+    sys.exit(77)
+
+with tempfile.TemporaryDirectory(prefix="tandem-cluster-test-") as folder:
+    output = pathlib.Path(folder, "simulated.json")
+    environment = {**os.environ, "TMPDIR": folder}
+    subprocess.run([sys.executable, BENCH / "cluster.py", "simulate", "-o", output, "--nodes", "2", "4", "--ranks-per-node", "2",
+                    "-k", "2", "-m", "2", "--pieces", "3", "--piece-bytes", "65600"], check=True, env=environment)
+    result = json.loads(output.read_text())
+    assert result["simulated"] is True, result
+    for point, (nodes, most_on_a_node) in zip(result["points"], ((2, 2), (4, 1)), strict=True):
+        assert (point["nodes"], point["ranks"]) == (nodes, 2 * nodes), point
+        assert point["segment_bytes"] == 3 * 65600, point
+        assert point["sent_bytes"] == (2 + 2 - 1) * point["segment_bytes"], point  # the lower bound
+        assert point["most_on_a_node"] == most_on_a_node, point
+        assert point["seconds"] > 0, point
+    subprocess.run([sys.executable, BENCH / "plot.py", "cluster", output, "-o", folder], check=True, env=environment)
+    picture = pathlib.Path(folder, "cluster.svg").read_text()
+    assert "simulated" in picture and "ideal" in picture, picture[:500]
+print("simulated clusters send what they should")
