@@ -106,8 +106,8 @@ enum tandem_matrix_value {
   TANDEM_MATRIX_ZFEC = 3,                         /* zfec, Tahoe-LAFS */
   TANDEM_MATRIX_LIBERASURECODE_ISAL_VAND_INV = 4, /* pyeclib isa_l_rs_vand_inv; k+m <= 255 */
   TANDEM_MATRIX_JERASURE_VANDERMONDE = 5,         /* Jerasure reed_sol_van, Ceph jerasure */
-  TANDEM_MATRIX_JERASURE_CAUCHY_ORIG = 6,         /* these coefficients, but the byte layout */
-  TANDEM_MATRIX_JERASURE_CAUCHY_GOOD = 7,         /* these coefficients, but the byte layout */
+  TANDEM_MATRIX_JERASURE_CAUCHY_ORIG = 6,         /* Jerasure cauchy_orig, Ceph, with layout packets */
+  TANDEM_MATRIX_JERASURE_CAUCHY_GOOD = 7,         /* cauchy_good, liberasurecode jerasure_rs_cauchy, the same */
   TANDEM_MATRIX_RAID6 = 8,                        /* 1 ; 2^c: Linux md, btrfs; m <= 2 */
   TANDEM_MATRIX_ZFS_RAIDZ = 9,                    /* 1 ; 2^(k-1-c) ; 4^(k-1-c): OpenZFS; m <= 3 */
   TANDEM_MATRIX_SNAPRAID_CAUCHY = 10,             /* SnapRAID; m <= 6, k <= 251 */
@@ -128,6 +128,13 @@ enum tandem_field_value {
   TANDEM_FIELD_GF16 = 1 /* 16 bits. Custom matrices: little-endian words modulo 0x1100b */
 };
 
+/* How the elements of the field lie in a shard. */
+enum tandem_layout_value {
+  TANDEM_LAYOUT_BYTES = 0,  /* GF(2^8): a byte each; GF(2^16): as the matrix has it */
+  TANDEM_LAYOUT_PACKETS = 1 /* Jerasure's: a shard is a row of groups, each of word_bits packets of packet_bytes. Bit b
+                               of byte j of all packets of a group is an element, its lowest bit in the first packet */
+};
+
 typedef struct tandem_codec_options {
   size_t struct_bytes;      /* sizeof(tandem_codec_options): lets the struct grow */
   uint32_t k;               /* data shards, >= 1 */
@@ -138,6 +145,10 @@ typedef struct tandem_codec_options {
                                uint16_t. Else NULL */
   int32_t allow_non_mds;    /* non-zero: accept a matrix that cannot recover from every loss of m shards */
   int32_t reserved;         /* 0 */
+  int32_t layout;           /* enum tandem_layout_value; packets: jerasure-cauchy-orig, -good and custom matrices */
+  uint32_t word_bits;       /* packets: 8 or 4, in GF(2^16) 16; 0 = 8 or 16. 4: GF(2^4) with x^4 + x + 1, k + m <= 16, and
+                               custom coefficients are bytes below 16. Else 0 */
+  uint64_t packet_bytes;    /* packets: a multiple of 8, word_bits * packet_bytes <= 2^32. Else 0 */
 } tandem_codec_options;
 
 /* Makes a codec: immutable, shared freely between threads and contexts.
@@ -148,9 +159,11 @@ typedef struct tandem_codec_options {
  * returns TANDEM_ERROR_NOT_RECOVERABLE for that loss.
  * GF(2^16): leopard16 and reed-solomon-simd need memory and time linear in k + m. par2 and custom matrices are kept
  * whole and are refused beyond 64 MiB of coefficients; so is a decode that would need a larger matrix.
+ * Packets: shard_bytes of every call must be a multiple of word_bits * packet_bytes, and pieces of scattered shards end
+ * at such multiples. They run on the CPU alone. A code of more than 2^24 bits (word_bits^2 * k * m) is refused.
  * Status: INVALID_ARGUMENT (k = 0, k + m > 256 or 65536, unknown matrix or field, a matrix of the other field, beyond
- *   the preset's range), UNSUPPORTED (unknown non-zero trailing option bytes), NOT_MDS, TOO_LARGE (coefficients),
- *   OUT_OF_MEMORY. */
+ *   the preset's range, an unknown layout, word_bits or packet_bytes that it does not have), UNSUPPORTED (unknown non-zero trailing option bytes), NOT_MDS, TOO_LARGE (coefficients,
+ *   bits), OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_codec_create(const tandem_codec_options *options, tandem_codec **codec_out);
 
 /* Ends a codec. NULL is allowed. Plans made from it stay valid. */
