@@ -13,7 +13,10 @@ using core::Mismatch;
 using core::Mode;
 
 // The slots of a block together stay in the L1 cache.
-constexpr std::size_t kTileBytes = 32 << 10, kLeastSlotBytes = 128, kMostSlotBytes = 1024;
+constexpr std::size_t kTileBytes = 32 << 10, kLeastSlotBytes = 256, kMostSlotBytes = 1024;
+// Packets that are added so often on average are copied first, because packets that are a power of two apart do not stay
+// in the L1 cache together.
+constexpr std::uint64_t kReadsToGather = 4;
 
 unsigned divided_up(unsigned a, unsigned b) { return (a + b - 1) / b; }
 
@@ -62,8 +65,10 @@ void add(std::uint8_t *to, const std::uint8_t *from, std::size_t bytes) {
 struct PacketOperator::Tile {
   const core::Task &task;
   Mismatch *found;
-  std::uint8_t *slots;
+  std::uint8_t **slots;      // where each slot is, and memory for all
+  std::uint8_t *memory;
   std::uint64_t first_byte;  // of the first packet of the first group
+  std::uint64_t next_byte;   // the same of the next tile; first_byte: there is none
   std::uint64_t group_count;
   std::size_t bytes;  // of each packet
 };
@@ -122,16 +127,20 @@ PacketOperator::PacketOperator(const Kernel &kernel, const core::BitMatrix &form
     slot_bytes_ = rounded_up((packet_bytes_ + pieces - 1) / pieces);
     piece_bytes_ = slot_bytes_;
   }
+  in_place_ = groups_at_once_ == 1 && packet_bytes_ % kCacheLine == 0;
+  std::uint64_t read_count = 0;
   for (const Schedule &schedule : schedules) {
     Block &block = blocks_.emplace_back();
     for (const Sum &sum : schedule.sums) {
       if (sum.from.size() == 1 && sum.from[0] == sum.to) continue;  // nothing is added to what is there
       ++block.sum_count;
       block.sums.push_back(static_cast<std::uint32_t>(sum.from.size()));
-      block.sums.push_back(static_cast<std::uint32_t>(sum.to * slot_bytes_));
-      for (const std::uint32_t slot : sum.from) block.sums.push_back(static_cast<std::uint32_t>(slot * slot_bytes_));
+      block.sums.push_back(sum.to);
+      block.sums.insert(block.sums.end(), sum.from.begin(), sum.from.end());
+      read_count += sum.from.size();
     }
   }
+  reads_in_place_ = in_place_ && read_count < kReadsToGather * word_bits_ * input_count_;
 }
 
 std::vector<core::Technique> PacketOperator::techniques() const {
@@ -147,39 +156,70 @@ std::vector<core::Technique> PacketOperator::techniques() const {
 
 std::size_t PacketOperator::least_range_bytes() const noexcept { return groups_at_once_ * word_bits_ * packet_bytes_; }
 
-std::size_t PacketOperator::scratch_bytes(Mode, std::uint64_t) const noexcept { return slot_count_ * slot_bytes_; }
+std::size_t PacketOperator::scratch_bytes(Mode, std::uint64_t) const noexcept {
+  return rounded_up(slot_count_ * sizeof(std::uint8_t *)) + slot_count_ * slot_bytes_;
+}
 
 void PacketOperator::apply(const core::Task &task, std::uint64_t offset_bytes, std::uint64_t length_bytes,
                            std::byte *scratch, Mismatch *found) const noexcept {
   const std::uint64_t group_bytes = word_bits_ * packet_bytes_, end = offset_bytes + length_bytes;
-  auto *const slots = reinterpret_cast<std::uint8_t *>(scratch);
+  auto **const slots = reinterpret_cast<std::uint8_t **>(scratch);
+  auto *const memory = reinterpret_cast<std::uint8_t *>(scratch) + rounded_up(slot_count_ * sizeof *slots);
+  for (std::uint32_t i = 0; i < slot_count_; ++i) slots[i] = memory + i * slot_bytes_;
+  const bool writes_in_place = in_place_ && task.mode == Mode::assign;
   for (std::uint64_t group = offset_bytes; group < end;) {
     const std::uint64_t group_count = std::min(groups_at_once_, (end - group) / group_bytes);
+    const std::uint64_t next_group = group + group_count * group_bytes;
     for (std::uint64_t at = 0; at < packet_bytes_; at += piece_bytes_) {
-      const Tile tile{task, found, slots, group + at, group_count,
+      const std::uint64_t next_byte = at + piece_bytes_ < packet_bytes_ ? group + at + piece_bytes_
+                                      : next_group < end                ? next_group
+                                                                        : group + at;
+      const Tile tile{task,      found,       slots, memory, group + at, next_byte, group_count,
                       static_cast<std::size_t>(std::min<std::uint64_t>(piece_bytes_, packet_bytes_ - at))};
       const Block *block = blocks_.data();
       for (unsigned row = 0; row < output_count_; row += outputs_at_once_) {
         const unsigned rows = std::min(outputs_at_once_, output_count_ - row);
+        if (writes_in_place)
+          for (unsigned i = 0; i < rows * word_bits_; ++i)
+            slots[i] = reinterpret_cast<std::uint8_t *>(task.outputs[row + i / word_bits_]) + tile.first_byte +
+                       i % word_bits_ * packet_bytes_;
         unsigned column = 0;
         do {
           const unsigned columns = std::min(inputs_at_once_, input_count_ - column);
-          Tile inputs = tile;
-          inputs.slots += rows * word_bits_ * slot_bytes_;
-          if (row == 0 || columns != input_count_ || rows != outputs_at_once_) gather(inputs, column, columns);
+          if (row == 0 || columns != input_count_ || rows != outputs_at_once_)
+            take_inputs(tile, rows * word_bits_, column, columns);
           kernel_.add_packets({slots, rounded_up(group_count * tile.bytes), block->sums.data(), block->sum_count});
           ++block;
           column += columns;
         } while (column < input_count_);
-        scatter(tile, row, rows);
+        if (!writes_in_place) scatter(tile, row, rows);
       }
     }
-    group += group_count * group_bytes;
+    group = next_group;
   }
 }
 
-void PacketOperator::gather(const Tile &tile, unsigned first_input, unsigned input_count) const noexcept {
-  std::uint8_t *slot = tile.slots;
+// The next tile is fetched meanwhile: too many packets for the CPU to see that they are read one after another.
+void PacketOperator::take_inputs(const Tile &tile, unsigned first_slot, unsigned first_input,
+                                 unsigned input_count) const noexcept {
+  if (tile.next_byte != tile.first_byte && packet_bytes_ >= kCacheLine) {
+    for (unsigned c = first_input; c < first_input + input_count; ++c) {
+      const std::byte *next = tile.task.inputs[c] + tile.next_byte;
+      for (unsigned i = 0; i < word_bits_; ++i, next += packet_bytes_)
+        for (std::size_t at = 0; at < tile.bytes; at += kCacheLine) __builtin_prefetch(next + at);
+    }
+  }
+  if (!reads_in_place_) return gather(tile, first_slot, first_input, input_count);
+  std::uint8_t **slot = tile.slots + first_slot;
+  for (unsigned c = first_input; c < first_input + input_count; ++c)
+    for (unsigned i = 0; i < word_bits_; ++i)
+      *slot++ = const_cast<std::uint8_t *>(reinterpret_cast<const std::uint8_t *>(tile.task.inputs[c])) +
+                tile.first_byte + i * packet_bytes_;
+}
+
+void PacketOperator::gather(const Tile &tile, unsigned first_slot, unsigned first_input,
+                            unsigned input_count) const noexcept {
+  std::uint8_t *slot = tile.memory + first_slot * slot_bytes_;
   for (unsigned c = first_input; c < first_input + input_count; ++c) {
     const auto *from = reinterpret_cast<const std::uint8_t *>(tile.task.inputs[c]) + tile.first_byte;
     for (std::uint64_t group = 0; group < tile.group_count; ++group)
@@ -190,7 +230,7 @@ void PacketOperator::gather(const Tile &tile, unsigned first_input, unsigned inp
 }
 
 void PacketOperator::scatter(const Tile &tile, unsigned first_output, unsigned output_count) const noexcept {
-  const std::uint8_t *slot = tile.slots;
+  const std::uint8_t *slot = tile.memory;
   for (unsigned r = first_output; r < first_output + output_count; ++r, slot += word_bits_ * slot_bytes_) {
     std::uint64_t at = tile.first_byte;
     auto *const shard = reinterpret_cast<std::uint8_t *>(tile.task.outputs[r]);

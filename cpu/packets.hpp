@@ -1,5 +1,5 @@
-// Operators on packets on the CPU: tiles of packets are brought side by side into scratch memory, summed there by a
-// kernel, and taken out again.
+// Operators on packets on the CPU: a kernel sums tiles of packets. Where packets are short or are added often, tiles
+// are brought side by side into scratch memory first, and the sums are taken out of it.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,8 @@ class PacketOperator final : public ScratchOperator {
     std::uint32_t sum_count = 0;
   };
   struct Tile;
-  void gather(const Tile &tile, unsigned first_input, unsigned input_count) const noexcept;
+  void take_inputs(const Tile &tile, unsigned first_slot, unsigned first_input, unsigned input_count) const noexcept;
+  void gather(const Tile &tile, unsigned first_slot, unsigned first_input, unsigned input_count) const noexcept;
   void scatter(const Tile &tile, unsigned first_output, unsigned output_count) const noexcept;
 
   const Kernel &kernel_;
@@ -40,6 +41,8 @@ class PacketOperator final : public ScratchOperator {
   std::uint64_t plain_additions_ = 0, additions_ = 0;
   std::size_t slot_bytes_ = 0, piece_bytes_ = 0;  // of a packet, in a slot
   std::uint64_t groups_at_once_ = 1;              // more than one: whole packets, of so many groups, in a slot
+  bool in_place_ = false;                         // pieces are whole vectors
+  bool reads_in_place_ = false;                   // and hardly added twice
 };
 
 }  // namespace tandem::cpu

@@ -71,12 +71,12 @@ struct RaidCall {
   bool out_of_cache;
 };
 
-// Sums over slots of scratch memory, done in their order. All offsets are in bytes and multiples of 64.
+// Sums of vectors, done in their order.
 struct SumsCall {
-  uint8_t *slots;        // aligned to 64
-  size_t bytes;          // of a slot; a multiple of 64
-  const uint32_t *sums;  // of each: how many sources, the offset of the slot it is written to, those of the sources
-  uint32_t sum_count;    // a sum without sources is zero
+  uint8_t *const *slots;  // the vectors
+  size_t bytes;           // of each; a multiple of 64
+  const uint32_t *sums;   // of each: how many sources, the slot it is written to, the slots of the sources
+  uint32_t sum_count;     // a sum without sources is zero
 };
 
 // GF(2^16). Tables are a kernel's own form of a field's products.
