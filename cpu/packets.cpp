@@ -98,16 +98,18 @@ PacketOperator::PacketOperator(const Kernel &kernel, const core::BitMatrix &form
       plain_additions_ += plain.addition_count();
       Schedule &schedule = schedules.emplace_back(shares_sums ? shared_schedule(bits) : plain);
       additions_ += schedule.addition_count();
-      slot_count_ = std::max(slot_count_, schedule.slot_count);
       const std::uint32_t first_output = columns * word_bits_;
       if (column != 0)
         for (Sum &sum : schedule.sums)
           if (sum.to >= first_output && sum.to < first_output + rows * word_bits_) sum.from.push_back(sum.to);
-      // The outputs first: they have the same slots for all blocks of a row.
+      // Outputs and inputs have the same slots in all blocks.
+      const std::uint32_t first_shared = first_output + rows * word_bits_;
       const auto moved_slot = [&](std::uint32_t slot) {
-        if (slot < first_output) return rows * word_bits_ + slot;
-        return slot < first_output + rows * word_bits_ ? slot - first_output : slot;
+        if (slot < first_output) return outputs_at_once_ * word_bits_ + slot;
+        if (slot < first_shared) return slot - first_output;
+        return (outputs_at_once_ + inputs_at_once_) * word_bits_ + slot - first_shared;
       };
+      slot_count_ = std::max(slot_count_, moved_slot(schedule.slot_count - 1) + 1);
       for (Sum &sum : schedule.sums) {
         sum.to = moved_slot(sum.to);
         for (std::uint32_t &slot : sum.from) slot = moved_slot(slot);
@@ -186,8 +188,7 @@ void PacketOperator::apply(const core::Task &task, std::uint64_t offset_bytes, s
         unsigned column = 0;
         do {
           const unsigned columns = std::min(inputs_at_once_, input_count_ - column);
-          if (row == 0 || columns != input_count_ || rows != outputs_at_once_)
-            take_inputs(tile, rows * word_bits_, column, columns);
+          if (row == 0 || columns != input_count_) take_inputs(tile, column, columns);
           kernel_.add_packets({slots, rounded_up(group_count * tile.bytes), block->sums.data(), block->sum_count});
           ++block;
           column += columns;
@@ -200,8 +201,7 @@ void PacketOperator::apply(const core::Task &task, std::uint64_t offset_bytes, s
 }
 
 // The next tile is fetched meanwhile: too many packets for the CPU to see that they are read one after another.
-void PacketOperator::take_inputs(const Tile &tile, unsigned first_slot, unsigned first_input,
-                                 unsigned input_count) const noexcept {
+void PacketOperator::take_inputs(const Tile &tile, unsigned first_input, unsigned input_count) const noexcept {
   if (tile.next_byte != tile.first_byte && packet_bytes_ >= kCacheLine) {
     for (unsigned c = first_input; c < first_input + input_count; ++c) {
       const std::byte *next = tile.task.inputs[c] + tile.next_byte;
@@ -209,17 +209,16 @@ void PacketOperator::take_inputs(const Tile &tile, unsigned first_slot, unsigned
         for (std::size_t at = 0; at < tile.bytes; at += kCacheLine) __builtin_prefetch(next + at);
     }
   }
-  if (!reads_in_place_) return gather(tile, first_slot, first_input, input_count);
-  std::uint8_t **slot = tile.slots + first_slot;
+  if (!reads_in_place_) return gather(tile, first_input, input_count);
+  std::uint8_t **slot = tile.slots + outputs_at_once_ * word_bits_;
   for (unsigned c = first_input; c < first_input + input_count; ++c)
     for (unsigned i = 0; i < word_bits_; ++i)
       *slot++ = const_cast<std::uint8_t *>(reinterpret_cast<const std::uint8_t *>(tile.task.inputs[c])) +
                 tile.first_byte + i * packet_bytes_;
 }
 
-void PacketOperator::gather(const Tile &tile, unsigned first_slot, unsigned first_input,
-                            unsigned input_count) const noexcept {
-  std::uint8_t *slot = tile.memory + first_slot * slot_bytes_;
+void PacketOperator::gather(const Tile &tile, unsigned first_input, unsigned input_count) const noexcept {
+  std::uint8_t *slot = tile.memory + outputs_at_once_ * word_bits_ * slot_bytes_;
   for (unsigned c = first_input; c < first_input + input_count; ++c) {
     const auto *from = reinterpret_cast<const std::uint8_t *>(tile.task.inputs[c]) + tile.first_byte;
     for (std::uint64_t group = 0; group < tile.group_count; ++group)

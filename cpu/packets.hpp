@@ -28,8 +28,8 @@ class PacketOperator final : public ScratchOperator {
     std::uint32_t sum_count = 0;
   };
   struct Tile;
-  void take_inputs(const Tile &tile, unsigned first_slot, unsigned first_input, unsigned input_count) const noexcept;
-  void gather(const Tile &tile, unsigned first_slot, unsigned first_input, unsigned input_count) const noexcept;
+  void take_inputs(const Tile &tile, unsigned first_input, unsigned input_count) const noexcept;
+  void gather(const Tile &tile, unsigned first_input, unsigned input_count) const noexcept;
   void scatter(const Tile &tile, unsigned first_output, unsigned output_count) const noexcept;
 
   const Kernel &kernel_;
@@ -37,7 +37,7 @@ class PacketOperator final : public ScratchOperator {
   std::uint64_t packet_bytes_;
   unsigned inputs_at_once_, outputs_at_once_;  // shards of a block, at most
   std::vector<Block> blocks_;                  // of the first outputs for all inputs, then of the next outputs
-  std::uint32_t slot_count_ = 0;               // of the largest block
+  std::uint32_t slot_count_ = 1;               // of outputs, inputs, and the largest block's shared sums
   std::uint64_t plain_additions_ = 0, additions_ = 0;
   std::size_t slot_bytes_ = 0, piece_bytes_ = 0;  // of a packet, in a slot
   std::uint64_t groups_at_once_ = 1;              // more than one: whole packets, of so many groups, in a slot

@@ -106,8 +106,9 @@ enum tandem_matrix_value {
   TANDEM_MATRIX_ZFEC = 3,                         /* zfec, Tahoe-LAFS */
   TANDEM_MATRIX_LIBERASURECODE_ISAL_VAND_INV = 4, /* pyeclib isa_l_rs_vand_inv; k+m <= 255 */
   TANDEM_MATRIX_JERASURE_VANDERMONDE = 5,         /* Jerasure reed_sol_van, Ceph jerasure */
-  TANDEM_MATRIX_JERASURE_CAUCHY_ORIG = 6,         /* Jerasure cauchy_orig, Ceph, with layout packets */
-  TANDEM_MATRIX_JERASURE_CAUCHY_GOOD = 7,         /* cauchy_good, liberasurecode jerasure_rs_cauchy, the same */
+  TANDEM_MATRIX_JERASURE_CAUCHY_ORIG = 6,         /* with layout packets: Jerasure and Ceph cauchy_orig,
+                                                     liberasurecode jerasure_rs_cauchy (packets of 1024 bytes) */
+  TANDEM_MATRIX_JERASURE_CAUCHY_GOOD = 7,         /* with layout packets: Jerasure and Ceph cauchy_good */
   TANDEM_MATRIX_RAID6 = 8,                        /* 1 ; 2^c: Linux md, btrfs; m <= 2 */
   TANDEM_MATRIX_ZFS_RAIDZ = 9,                    /* 1 ; 2^(k-1-c) ; 4^(k-1-c): OpenZFS; m <= 3 */
   TANDEM_MATRIX_SNAPRAID_CAUCHY = 10,             /* SnapRAID; m <= 6, k <= 251 */
@@ -146,8 +147,8 @@ typedef struct tandem_codec_options {
   int32_t allow_non_mds;    /* non-zero: accept a matrix that cannot recover from every loss of m shards */
   int32_t reserved;         /* 0 */
   int32_t layout;           /* enum tandem_layout_value; packets: jerasure-cauchy-orig, -good and custom matrices */
-  uint32_t word_bits;       /* packets: 8 or 4, in GF(2^16) 16; 0 = 8 or 16. 4: GF(2^4) with x^4 + x + 1, k + m <= 16, and
-                               custom coefficients are bytes below 16. Else 0 */
+  uint32_t word_bits;       /* packets: 8 or 4, in GF(2^16) 16; 0 = 8 or 16. 4: GF(2^4) with x^4 + x + 1: presets have
+                               k + m <= 16, custom coefficients are bytes below 16. Else 0 */
   uint64_t packet_bytes;    /* packets: a multiple of 8, word_bits * packet_bytes <= 2^32. Else 0 */
 } tandem_codec_options;
 

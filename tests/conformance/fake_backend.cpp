@@ -27,8 +27,8 @@ class FakePrepared final : public core::Prepared {
     if (const auto *form = std::get_if<core::BitMatrix>(&what.form())) {
       word_bits = form->word_bits;
       packet_bytes = form->packet_bytes;
-      if (script.granularity_bytes != 1)
-        base::fail(TANDEM_ERROR_UNSUPPORTED, script.name + ": packets have a granularity of their own");
+      if (script.granularity_bytes != 1 || script.reverses_groups)
+        base::fail(TANDEM_ERROR_UNSUPPORTED, script.name + ": packets have groups of their own");
     }
   }
   const std::vector<core::Step> steps;
