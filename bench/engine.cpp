@@ -103,8 +103,7 @@ std::vector<BenchCase> cases_of(const CodesRequest &request, const MachineFacts 
             // In cache the size is a thread's: each core has a cache of its own.
             const bool in_cache = stripe_count_of(size, request.rotate_bytes, machine, 1) == 1;
             at.size_bytes = in_cache ? size * thread_count : size;
-            at.shard_bytes =
-                shard_bytes_of(at.size_bytes, std::size_t{k} + m, request.odd) / group_bytes * group_bytes;
+            at.shard_bytes = shard_bytes_of(at.size_bytes, std::size_t{k} + m, request.odd) / group_bytes * group_bytes;
             if (at.shard_bytes == 0)
               refuse(fmt::format("--size {} has no shards of {} bytes, the least of {} packets of {} bytes, for {}+{}",
                                  at.size_bytes, group_bytes, packets.word_bits, packets.packet_bytes, k, m));

@@ -87,9 +87,10 @@ std::optional<PacketLayout> packet_layout(const tandem_codec_options &options) {
   for (const Preset16 &each : presets16())
     if (each.value == options.matrix) name = each.name;
   if (*name != '\0' && !has_packets(options.matrix))
-    refuse_layout(fmt::format("matrix {} is not stored in packets: jerasure-cauchy-orig, jerasure-cauchy-good and "
-                              "custom matrices can be",
-                              name));
+    refuse_layout(
+        fmt::format("matrix {} is not stored in packets: jerasure-cauchy-orig, jerasure-cauchy-good and "
+                    "custom matrices can be",
+                    name));
   const std::uint64_t cells = std::uint64_t{options.k} * options.m * word_bits * word_bits;
   if (cells > BitMatrix::kMostCells)
     base::fail(TANDEM_ERROR_TOO_LARGE,
@@ -104,9 +105,10 @@ void take_subfield(Matrix &matrix) {
   for (unsigned r = 0; r < matrix.rows(); ++r) {
     for (unsigned c = 0; c < matrix.columns(); ++c) {
       if (matrix.at(r, c) >= gf::kSubfield4.element.size())
-        refuse_layout(fmt::format("coefficient {} of parity row {}, column {} is not in GF(2^4), which word_bits = 4 asks "
-                                  "for",
-                                  matrix.at(r, c), r, c));
+        refuse_layout(
+            fmt::format("coefficient {} of parity row {}, column {} is not in GF(2^4), which word_bits = 4 asks "
+                        "for",
+                        matrix.at(r, c), r, c));
       matrix.at(r, c) = gf::kSubfield4.element[matrix.at(r, c)];
     }
   }

@@ -45,9 +45,9 @@ class Codec {
   unsigned m() const noexcept { return m_; }
   unsigned shard_count() const noexcept { return k_ + m_; }
   Field field() const noexcept { return codec16_ == nullptr ? Field::gf8 : Field::gf16; }
-  const Codec16 *codec16() const noexcept { return codec16_.get(); }  // null unless the field is GF(2^16)
+  const Codec16 *codec16() const noexcept { return codec16_.get(); }                // null unless the field is GF(2^16)
   const std::optional<PacketLayout> &packets() const noexcept { return packets_; }  // nothing: the layout of the field
-  std::uint64_t id() const noexcept { return id_; }          // unique in the process, never reused: a cache key
+  std::uint64_t id() const noexcept { return id_; }  // unique in the process, never reused: a cache key
   // m x k; empty in GF(2^16). Packets of GF(2^4): as elements of GF(2^8), see gf::Subfield4.
   const Matrix &parity() const noexcept { return parity_; }
   // Every loss of m shards is known to be recoverable.

@@ -230,7 +230,8 @@ Operator Codec16::encode(std::span<const std::uint16_t> outputs) const {
     for (const std::uint16_t shard : outputs) form.parity_points.push_back(point(shard));
     return Operator(std::move(form));
   }
-  if (kind_ == Kind::matrix && outputs.size() == m_ && packet_bytes_ == 0) return Operator(Dense16{field_, layout_, parity_});
+  if (kind_ == Kind::matrix && outputs.size() == m_ && packet_bytes_ == 0)
+    return Operator(Dense16{field_, layout_, parity_});
   check_cells(outputs.size(), k_, "an encode");
   Matrix16 rows(static_cast<unsigned>(outputs.size()), k_);
   for (unsigned r = 0; r < rows.rows(); ++r)

@@ -44,8 +44,8 @@ constexpr std::uint8_t power(std::uint8_t base, unsigned exponent) {
   return kTables.exp[(kTables.log[base] * (exponent % 255)) % 255];
 }
 
-// GF(2^4) with polynomial x^4 + x + 1 lies in GF(2^8): its linear algebra can be done here. The generator 2 of the small
-// field becomes a root of its polynomial.
+// GF(2^4) with polynomial x^4 + x + 1 lies in GF(2^8): its linear algebra can be done here. The generator 2 of the
+// small field becomes a root of its polynomial.
 struct Subfield4 {
   static constexpr std::uint8_t kNone = 16;
   std::array<std::uint8_t, 16> element;  // of each number of GF(2^4)

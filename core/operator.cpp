@@ -240,9 +240,8 @@ void check(const BitMatrix &form) {
 std::uint64_t granularity_of(const BitMatrix &form) {
   constexpr std::uint64_t kUnit = BitMatrix::kPacketUnitBytes;
   if (form.word_bits == 0 || form.word_bits > BitMatrix::kMostWordBits)
-    base::fail(
-        TANDEM_ERROR_INVALID_ARGUMENT,
-        fmt::format("a bit matrix: {} bits of an element, not 1 to {}", form.word_bits, BitMatrix::kMostWordBits));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("a bit matrix: {} bits of an element, not 1 to {}",
+                                                          form.word_bits, BitMatrix::kMostWordBits));
   if (form.packet_bytes == 0 || form.packet_bytes % kUnit != 0 ||
       form.packet_bytes > Operator::kMostGranularityBytes / form.word_bits)
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,

@@ -79,8 +79,9 @@ struct Leopard16 {
   std::vector<Element> parity_points;  // of the next outputs, ascending
 };
 
-// Sums of packets. A shard is a row of groups, a group word_bits packets. Packet i of a group has bit i of its elements:
-// one bit of a packet, and the bits at the same place of the group's other packets, are an element of GF(2^word_bits).
+// Sums of packets. A shard is a row of groups, a group word_bits packets. Packet i of a group has bit i of its
+// elements: one bit of a packet, and the bits at the same place of the group's other packets, are an element of
+// GF(2^word_bits).
 struct BitMatrix {
   unsigned word_bits;
   std::uint64_t packet_bytes;          // a multiple of kPacketUnitBytes
@@ -132,8 +133,8 @@ class Operator {
   std::size_t memory_bytes() const noexcept;
 
   // The meaning of every form over GF(2^8): steps over slots, to be run in order. Slots 0 to input_count - 1 hold the
-  // inputs, the next output_count slots the outputs; further slots are scratch. A BitMatrix has word_bits slots for each
-  // shard in place of one: slot i has packet i of every group.
+  // inputs, the next output_count slots the outputs; further slots are scratch. A BitMatrix has word_bits slots for
+  // each shard in place of one: slot i has packet i of every group.
   std::vector<Step> expand() const;
 
   // The same map as one matrix, output_count x input_count; over GF(2^8) as well. The first call makes it of a form

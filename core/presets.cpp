@@ -116,8 +116,8 @@ struct JerasureField {
     for (unsigned number = 0; number < size; ++number) {
       const std::uint8_t value = element(number);
       for (unsigned i = 0; i < word_bits; ++i)
-        ones[value] = static_cast<std::uint8_t>(ones[value] +
-                                                std::popcount(this->number(gf::multiply(value, element(1u << i)))));
+        ones[value] =
+            static_cast<std::uint8_t>(ones[value] + std::popcount(this->number(gf::multiply(value, element(1u << i)))));
     }
   }
   constexpr std::uint8_t element(unsigned number) const {

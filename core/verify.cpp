@@ -33,8 +33,7 @@ std::vector<Element> syndrome(const Plan &plan, const Task &task, std::uint64_t 
   return result;
 }
 
-// The element of each shard of which the byte `at` has a bit, that bit being of the lowest weight in which some parity
-// shard differs there. task: of a verify, in packets.
+// Of shards in packets: their elements that have bit `bit` of the byte `at` among their bits.
 struct PacketElements {
   PacketElements(const PacketLayout &packets, const Task &task, std::uint64_t at)
       : word_bits(packets.word_bits), packet_bytes(packets.packet_bytes) {

@@ -380,9 +380,9 @@ class CpuBackend final : public core::Backend {
       for (std::uint64_t done = 0; done < task.length_bytes;
            done += length_bytes, length_bytes = std::min(step, task.length_bytes - done))
         for (unsigned i = 0; i < band_count; ++i)
-          batch.chunks.push_back({&task,
-                                  prepared.by_scratch ? Band{0, prepared.rows(), nullptr, 0, nullptr} : prepared.whole[i],
-                                  task.offset_bytes + done, length_bytes});
+          batch.chunks.push_back(
+              {&task, prepared.by_scratch ? Band{0, prepared.rows(), nullptr, 0, nullptr} : prepared.whole[i],
+               task.offset_bytes + done, length_bytes});
     }
     reserve_scratch(most_scratch_bytes);
     kernel_calls_.fetch_add(batch.chunks.size(), std::memory_order_relaxed);

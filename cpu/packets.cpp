@@ -14,8 +14,8 @@ using core::Mode;
 
 // The slots of a block together stay in the L1 cache.
 constexpr std::size_t kTileBytes = 32 << 10, kLeastSlotBytes = 256, kMostSlotBytes = 1024;
-// Packets that are added so often on average are copied first, because packets that are a power of two apart do not stay
-// in the L1 cache together.
+// Packets that are added so often on average are copied first, because packets that are a power of two apart do not
+// stay in the L1 cache together.
 constexpr std::uint64_t kReadsToGather = 4;
 
 unsigned divided_up(unsigned a, unsigned b) { return (a + b - 1) / b; }
@@ -65,7 +65,7 @@ void add(std::uint8_t *to, const std::uint8_t *from, std::size_t bytes) {
 struct PacketOperator::Tile {
   const core::Task &task;
   Mismatch *found;
-  std::uint8_t **slots;      // where each slot is, and memory for all
+  std::uint8_t **slots;  // where each slot is, and memory for all
   std::uint8_t *memory;
   std::uint64_t first_byte;  // of the first packet of the first group
   std::uint64_t next_byte;   // the same of the next tile; first_byte: there is none
@@ -80,9 +80,7 @@ PacketOperator::PacketOperator(const Kernel &kernel, const core::BitMatrix &form
       output_count_(form.bits->rows() / form.word_bits),
       packet_bytes_(form.packet_bytes) {
   const unsigned most_at_once = kMostScheduledBits / word_bits_;
-  const auto evenly = [&](unsigned count) {
-    return divided_up(count, std::max(1u, divided_up(count, most_at_once)));
-  };
+  const auto evenly = [&](unsigned count) { return divided_up(count, std::max(1u, divided_up(count, most_at_once))); };
   inputs_at_once_ = std::max(1u, evenly(input_count_));
   outputs_at_once_ = std::max(1u, evenly(output_count_));
 
@@ -118,8 +116,8 @@ PacketOperator::PacketOperator(const Kernel &kernel, const core::BitMatrix &form
     } while (column < input_count_);
   }
 
-  slot_bytes_ = std::clamp(kTileBytes / std::max(1u, slot_count_) / kCacheLine * kCacheLine, kLeastSlotBytes,
-                           kMostSlotBytes);
+  slot_bytes_ =
+      std::clamp(kTileBytes / std::max(1u, slot_count_) / kCacheLine * kCacheLine, kLeastSlotBytes, kMostSlotBytes);
   if (packet_bytes_ * 2 <= slot_bytes_) {
     groups_at_once_ = slot_bytes_ / packet_bytes_;
     piece_bytes_ = packet_bytes_;
@@ -149,7 +147,7 @@ std::vector<core::Technique> PacketOperator::techniques() const {
   const bool is_shared = additions_ != plain_additions_;
   const auto technique = [](const char *name, std::uint64_t additions, bool is_used) -> core::Technique {
     const auto cost = static_cast<double>(additions);
-    return {name, static_cast<std::uint32_t>(std::min<std::uint64_t>(additions, UINT32_MAX)), cost, cost, is_used,
+    return {name,   static_cast<std::uint32_t>(std::min<std::uint64_t>(additions, UINT32_MAX)), cost, cost, is_used,
             is_used};
   };
   if (!is_shared) return {technique("matrix", plain_additions_, true)};
@@ -176,8 +174,10 @@ void PacketOperator::apply(const core::Task &task, std::uint64_t offset_bytes, s
       const std::uint64_t next_byte = at + piece_bytes_ < packet_bytes_ ? group + at + piece_bytes_
                                       : next_group < end                ? next_group
                                                                         : group + at;
-      const Tile tile{task,      found,       slots, memory, group + at, next_byte, group_count,
-                      static_cast<std::size_t>(std::min<std::uint64_t>(piece_bytes_, packet_bytes_ - at))};
+      const Tile tile{task,        found,
+                      slots,       memory,
+                      group + at,  next_byte,
+                      group_count, static_cast<std::size_t>(std::min<std::uint64_t>(piece_bytes_, packet_bytes_ - at))};
       const Block *block = blocks_.data();
       for (unsigned row = 0; row < output_count_; row += outputs_at_once_) {
         const unsigned rows = std::min(outputs_at_once_, output_count_ - row);

@@ -108,7 +108,7 @@ class CpuPrepared final : public core::Prepared {
   std::unique_ptr<const ScratchOperator> by_scratch;  // GF(2^16) and packets: instead of the bands
   Bands whole;                                        // none of these
   bool is_one_kernel_call;                            // of the matrix
-  std::optional<Bands> parts;                         // partition parity: at most one for each thread, up to kMostRows rows each
+  std::optional<Bands> parts;  // partition parity: at most one for each thread, up to kMostRows rows each
 
  private:
   KnownOfModes known_of_modes_;

@@ -310,8 +310,7 @@ std::size_t rank(unsigned word_bits, Numbers matrix) {
     const unsigned inverse_of_pivot = inverse(word_bits, matrix[found][c]);
     for (std::size_t r = found + 1; r < matrix.size(); ++r) {
       const unsigned factor = multiply(word_bits, matrix[r][c], inverse_of_pivot);
-      for (std::size_t i = 0; i < matrix[r].size(); ++i)
-        matrix[r][i] ^= multiply(word_bits, factor, matrix[found][i]);
+      for (std::size_t i = 0; i < matrix[r].size(); ++i) matrix[r][i] ^= multiply(word_bits, factor, matrix[found][i]);
     }
     ++found;
   }
@@ -327,8 +326,7 @@ Rows apply_packets(unsigned word_bits, std::size_t packet_bytes, const Numbers &
         std::vector<unsigned> elements;
         for (const Bytes &shard : shards) {
           unsigned element = 0;
-          for (unsigned i = 0; i < word_bits; ++i)
-            element |= (shard[group + i * packet_bytes + j] >> bit & 1u) << i;
+          for (unsigned i = 0; i < word_bits; ++i) element |= (shard[group + i * packet_bytes + j] >> bit & 1u) << i;
           elements.push_back(element);
         }
         for (std::size_t r = 0; r < rows.size(); ++r) {

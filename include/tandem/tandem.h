@@ -33,7 +33,7 @@
  *              TANDEM_ERROR_DEVICE in a child whose parent had used a device: drivers do not survive a fork.
  *   field      GF(2^8) with polynomial 0x11d (x^8 + x^4 + x^3 + x^2 + 1), generator 2, up to 256 shards; or
  *              GF(2^16), up to 65,536 shards (docs/MATRICES.md), on the CPU alone. Shards of GF(2^16) have an
- *              even number of bytes.
+ *              even number of bytes, shards in packets whole groups of them.
  */
 #ifndef TANDEM_TANDEM_H
 #define TANDEM_TANDEM_H
@@ -163,8 +163,8 @@ typedef struct tandem_codec_options {
  * Packets: shard_bytes of every call must be a multiple of word_bits * packet_bytes, and pieces of scattered shards end
  * at such multiples. They run on the CPU alone. A code of more than 2^24 bits (word_bits^2 * k * m) is refused.
  * Status: INVALID_ARGUMENT (k = 0, k + m > 256 or 65536, unknown matrix or field, a matrix of the other field, beyond
- *   the preset's range, an unknown layout, word_bits or packet_bytes that it does not have), UNSUPPORTED (unknown non-zero trailing option bytes), NOT_MDS, TOO_LARGE (coefficients,
- *   bits), OUT_OF_MEMORY. */
+ *   the preset's range, an unknown layout, word_bits or packet_bytes that it does not have), UNSUPPORTED (unknown
+ * non-zero trailing option bytes), NOT_MDS, TOO_LARGE (coefficients, bits), OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_codec_create(const tandem_codec_options *options, tandem_codec **codec_out);
 
 /* Ends a codec. NULL is allowed. Plans made from it stay valid. */
@@ -512,10 +512,12 @@ TANDEM_API void tandem_plan_destroy(tandem_plan *plan);
 typedef struct tandem_plan_info {
   size_t struct_bytes;                /* set by the caller: sizeof(tandem_plan_info) */
   const char *technique;              /* shards in the cache: "matrix"; of wide codes on the CPU also "transform" and,
-                                         for a decode, "syndromes, matrix" or "syndromes, transform". Valid for ever */
+                                         for a decode, "syndromes, matrix" or "syndromes, transform"; of packets also
+                                         "shared sums". Valid for ever */
   const char *technique_out_of_cache; /* the same, for runs that move more than out_of_cache_bytes */
   uint32_t products, matrix_products; /* with the shards in the cache: products of one vector by a coefficient, for one
-                                         vector of each shard; and by the matrix. 0: there was no choice */
+                                         vector of each shard; and by the matrix; of packets: additions, for one vector
+                                         of each packet. 0: there was no choice */
   uint64_t out_of_cache_bytes; /* all shards read and written together; UINT64_MAX: every run counts as in the cache */
 } tandem_plan_info;
 

@@ -102,9 +102,8 @@ TEST(Packets, EncodeByEveryKernel) {
         Shards shards = want;
         for (unsigned r = 0; r < code.m; ++r) shards[code.k + r] = random.bytes(want[0].size());
         const auto pointers = pointers_to(shards);
-        ASSERT_EQ(
-            tandem_encode(context.get(), codec.get(), pointers.data(), pointers.data() + code.k, want[0].size()),
-            TANDEM_OK)
+        ASSERT_EQ(tandem_encode(context.get(), codec.get(), pointers.data(), pointers.data() + code.k, want[0].size()),
+                  TANDEM_OK)
             << tandem_last_error_message();
         ASSERT_TRUE(shards == want);
       }
@@ -236,9 +235,9 @@ TEST(Packets, VerifyUpdateAccumulate) {
           << tandem_last_error_message();
       EXPECT_TRUE(Shards(shards.begin() + code.k, shards.end()) == parity);
       for (unsigned c = 0; c < code.k; ++c)
-        ASSERT_EQ(tandem_accumulate(context.get(), codec.get(), c, data[c].data(), pointers.data() + code.k, bytes,
-                                    c == 0),
-                  TANDEM_OK);
+        ASSERT_EQ(
+            tandem_accumulate(context.get(), codec.get(), c, data[c].data(), pointers.data() + code.k, bytes, c == 0),
+            TANDEM_OK);
       EXPECT_TRUE(Shards(shards.begin() + code.k, shards.end()) == parity);
     }
   }
@@ -267,10 +266,10 @@ TEST(Packets, GroupsAreNotCut) {
     expect_refused(tandem_encode(context.get(), codec.get(), pointers.data(), pointers.data() + code.k, bytes), bytes);
     const Bytes present = {0, 1, 1, 1, 1, 1};
     expect_refused(tandem_decode(context.get(), codec.get(), pointers.data(), present.data(), bytes), bytes);
-    expect_refused(
-        tandem_accumulate(context.get(), codec.get(), 0, pointers[0], pointers.data() + code.k, bytes, 0), bytes);
-    expect_refused(tandem_update(context.get(), codec.get(), 0, pointers[0], pointers[1], pointers.data() + code.k, bytes),
+    expect_refused(tandem_accumulate(context.get(), codec.get(), 0, pointers[0], pointers.data() + code.k, bytes, 0),
                    bytes);
+    expect_refused(
+        tandem_update(context.get(), codec.get(), 0, pointers[0], pointers[1], pointers.data() + code.k, bytes), bytes);
     tandem_verify_result result = {};
     result.struct_bytes = sizeof result;
     expect_refused(tandem_verify(context.get(), codec.get(), pointers.data(), bytes, &result), bytes);
@@ -459,11 +458,12 @@ TEST(Packets, CustomMatrices) {
     const Codec codec = make_codec(options);
     Shards want;
     for (unsigned c = 0; c < 4; ++c) want.push_back(random.bytes(word_bits * 24 * 2));
-    for (Bytes &parity :
-         tandem::reference::apply_packets(word_bits, 24, Numbers{{1, 1, 1, 0}, {1, 7, 0, 5}}, want))
+    for (Bytes &parity : tandem::reference::apply_packets(word_bits, 24, Numbers{{1, 1, 1, 0}, {1, 7, 0, 5}}, want))
       want.push_back(std::move(parity));
-    for (const auto &[lost, other, status] :
-         {std::tuple{0u, 1u, TANDEM_OK}, {2u, 3u, TANDEM_OK}, {3u, 5u, TANDEM_ERROR_NOT_RECOVERABLE}, {1u, 4u, TANDEM_OK}}) {
+    for (const auto &[lost, other, status] : {std::tuple{0u, 1u, TANDEM_OK},
+                                              {2u, 3u, TANDEM_OK},
+                                              {3u, 5u, TANDEM_ERROR_NOT_RECOVERABLE},
+                                              {1u, 4u, TANDEM_OK}}) {
       Shards shards = want;
       Bytes present(6, 1);
       for (const unsigned i : {lost, other}) {

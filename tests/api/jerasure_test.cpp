@@ -33,9 +33,8 @@ std::string text(const Code &code, std::size_t packet_bytes) {
 }
 
 Codec codec_of(const Code &code, std::size_t packet_bytes) {
-  tandem_codec_options options =
-      codec_options(code.k, code.m,
-                    code.is_good ? TANDEM_MATRIX_JERASURE_CAUCHY_GOOD : TANDEM_MATRIX_JERASURE_CAUCHY_ORIG);
+  tandem_codec_options options = codec_options(
+      code.k, code.m, code.is_good ? TANDEM_MATRIX_JERASURE_CAUCHY_GOOD : TANDEM_MATRIX_JERASURE_CAUCHY_ORIG);
   options.field = code.word_bits == 16 ? TANDEM_FIELD_GF16 : TANDEM_FIELD_GF8;
   options.layout = TANDEM_LAYOUT_PACKETS;
   options.word_bits = code.word_bits;
@@ -128,9 +127,10 @@ TEST(Jerasure, MatricesOfEverySize) {
           const Codec codec = codec_of(code, 8);
           std::vector<std::uint16_t> wide(std::size_t{k} * m);
           Bytes narrow(wide.size());
-          ASSERT_EQ(tandem_codec_coefficients(codec.get(), word_bits == 16 ? static_cast<void *>(wide.data()) : narrow.data(),
-                                              2 * wide.size()),
-                    TANDEM_OK);
+          ASSERT_EQ(
+              tandem_codec_coefficients(codec.get(), word_bits == 16 ? static_cast<void *>(wide.data()) : narrow.data(),
+                                        2 * wide.size()),
+              TANDEM_OK);
           for (unsigned i = 0; i < k * m; ++i)
             ASSERT_EQ(word_bits == 16 ? wide[i] : narrow[i], theirs.coefficient(i)) << "cell " << i;
         }
@@ -146,13 +146,8 @@ TEST(Jerasure, EncodesTheSameBytes) {
   for (const unsigned word_bits : {4u, 8u, 16u})
     for (const bool is_good : {false, true})
       for (const auto &[k, m] : shapes)
-        for (const auto &[packet_bytes, groups] : {std::pair<std::size_t, std::size_t>{8, 13},
-                                                   {16, 1},
-                                                   {72, 5},
-                                                   {256, 3},
-                                                   {1000, 1},
-                                                   {1024, 7},
-                                                   {4096, 1}})
+        for (const auto &[packet_bytes, groups] :
+             {std::pair<std::size_t, std::size_t>{8, 13}, {16, 1}, {72, 5}, {256, 3}, {1000, 1}, {1024, 7}, {4096, 1}})
           if (k + m <= 1u << word_bits) {
             compare_encode({is_good, word_bits, k, m}, packet_bytes, groups, static_cast<unsigned>(random.below(3)),
                            context.get(), random);
@@ -235,9 +230,9 @@ TEST(Jerasure, FragmentsOfLiberasurecode) {
           const auto *fragment = reinterpret_cast<const std::uint8_t *>(i < k ? data[i] : parity[i - k]);
           want.emplace_back(fragment + kHeaderBytes, fragment + fragment_bytes);
         }
-        const Codec codec = codec_of({false, static_cast<unsigned>(word_bits), static_cast<unsigned>(k),
-                                      static_cast<unsigned>(m)},
-                                     kPacketBytes);
+        const Codec codec =
+            codec_of({false, static_cast<unsigned>(word_bits), static_cast<unsigned>(k), static_cast<unsigned>(m)},
+                     kPacketBytes);
         Shards shards = want;
         Bytes present(want.size(), 1);
         for (int i = 0; i < m; ++i) {  // all parity
@@ -255,7 +250,8 @@ TEST(Jerasure, FragmentsOfLiberasurecode) {
           present[i] = 0;
           shards[i].assign(want[0].size(), 0);
         }
-        EXPECT_EQ(tandem_decode(context.get(), codec.get(), pointers.data(), present.data(), want[0].size()), TANDEM_OK);
+        EXPECT_EQ(tandem_decode(context.get(), codec.get(), pointers.data(), present.data(), want[0].size()),
+                  TANDEM_OK);
         EXPECT_TRUE(shards == want);
         std::vector<char *> fragments;
         for (int i = 0; i < k + m; ++i) {
@@ -266,11 +262,11 @@ TEST(Jerasure, FragmentsOfLiberasurecode) {
         }
         char *out = nullptr;
         std::uint64_t out_bytes = 0;
-        EXPECT_EQ(liberasurecode_decode(descriptor, fragments.data(), static_cast<int>(fragments.size()), fragment_bytes,
-                                        0, &out, &out_bytes),
+        EXPECT_EQ(liberasurecode_decode(descriptor, fragments.data(), static_cast<int>(fragments.size()),
+                                        fragment_bytes, 0, &out, &out_bytes),
                   0);
-        EXPECT_TRUE(out_bytes == bytes && std::equal(content.begin(), content.end(),
-                                                     reinterpret_cast<const std::uint8_t *>(out)));
+        EXPECT_TRUE(out_bytes == bytes &&
+                    std::equal(content.begin(), content.end(), reinterpret_cast<const std::uint8_t *>(out)));
         if (out != nullptr) liberasurecode_decode_cleanup(descriptor, out);
         liberasurecode_encode_cleanup(descriptor, data, parity);
       }

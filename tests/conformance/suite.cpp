@@ -700,8 +700,8 @@ std::vector<Case16> make_packet_cases() {
         for (unsigned r = 0; r < bits.rows(); ++r)
           for (unsigned c = 0; c < bits.columns(); ++c) bits.at(r, c) = random.chance(ones);
         const core::Operator what(core::BitMatrix{word_bits, packet_bytes, std::make_shared<const Matrix>(bits)});
-        add(std::to_string(rows) + " x " + std::to_string(columns) + " of " + std::to_string(word_bits) + " packets of " +
-                std::to_string(packet_bytes),
+        add(std::to_string(rows) + " x " + std::to_string(columns) + " of " + std::to_string(word_bits) +
+                " packets of " + std::to_string(packet_bytes),
             what, 1 + random.below(packet_bytes < 100 ? 40 : 4));
       }
     }

@@ -109,9 +109,9 @@ TEST(GoldenVectors, MatricesAndParityBytes) {
     }
     // Those of Jerasure's Cauchy codes are packets of 8 bytes.
     const bool is_packets = golden_name.starts_with("jerasure-cauchy-");
-    const Rows parity =
-        is_packets ? reference::apply_packets(8, 8, reference::jerasure_rows(golden_name, 8, k, m), data)
-                   : reference::apply(matrix.data(), m, k, data, 64);
+    const Rows parity = is_packets
+                            ? reference::apply_packets(8, 8, reference::jerasure_rows(golden_name, 8, k, m), data)
+                            : reference::apply(matrix.data(), m, k, data, 64);
     if (is_packets) {
       EXPECT_EQ(encoded_in_packets(preset->value, k, m, data), parity);
     }

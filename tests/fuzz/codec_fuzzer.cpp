@@ -468,8 +468,7 @@ void run_packets(Input &input, unsigned flags) {
     rows[i / k][i % k] = word_bits == 16 ? words_of_cells[i] : bytes_of_cells[i];
   }
   if (custom && m != 0)
-    options.coefficients =
-        word_bits == 16 ? static_cast<const void *>(words_of_cells.data()) : bytes_of_cells.data();
+    options.coefficients = word_bits == 16 ? static_cast<const void *>(words_of_cells.data()) : bytes_of_cells.data();
   tandem_codec *raw = nullptr;
   const tandem_status made = tandem_codec_create(&options, &raw);
   const Codec codec(raw);
@@ -500,8 +499,8 @@ void run_packets(Input &input, unsigned flags) {
   std::vector<void *> pointers;
   for (Bytes &shard : truth) pointers.push_back(shard.data());
   const std::size_t odd = bytes - 1 - random.below(group_bytes - 1);
-  if (m != 0 && tandem_encode(context_of(context, kSpreads16), codec.get(), pointers.data(), pointers.data() + k, odd) !=
-                    TANDEM_ERROR_INVALID_ARGUMENT)
+  if (m != 0 && tandem_encode(context_of(context, kSpreads16), codec.get(), pointers.data(), pointers.data() + k,
+                              odd) != TANDEM_ERROR_INVALID_ARGUMENT)
     wrong("a part of a group was taken");
   const char *const technique = flags & 0x10 ? "matrix" : "";
   encode_and_decode(context_of(context, kSpreads16, technique), false, codec.get(), truth, k, loss,
