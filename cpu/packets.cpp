@@ -102,12 +102,13 @@ PacketOperator::PacketOperator(const Kernel &kernel, const core::BitMatrix &form
           if (sum.to >= first_output && sum.to < first_output + rows * word_bits_) sum.from.push_back(sum.to);
       // Outputs and inputs have the same slots in all blocks.
       const std::uint32_t first_shared = first_output + rows * word_bits_;
+      const std::uint32_t first_shared_slot = (outputs_at_once_ + inputs_at_once_) * word_bits_;
       const auto moved_slot = [&](std::uint32_t slot) {
         if (slot < first_output) return outputs_at_once_ * word_bits_ + slot;
         if (slot < first_shared) return slot - first_output;
-        return (outputs_at_once_ + inputs_at_once_) * word_bits_ + slot - first_shared;
+        return first_shared_slot + slot - first_shared;
       };
-      slot_count_ = std::max(slot_count_, moved_slot(schedule.slot_count - 1) + 1);
+      slot_count_ = std::max(slot_count_, first_shared_slot + schedule.slot_count - first_shared);
       for (Sum &sum : schedule.sums) {
         sum.to = moved_slot(sum.to);
         for (std::uint32_t &slot : sum.from) slot = moved_slot(slot);
