@@ -4,7 +4,6 @@
 #include <string>
 
 #include "tandem/tools.h"
-#include "tests/reference.hpp"
 #include "tests/support/api.hpp"
 
 namespace {
