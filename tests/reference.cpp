@@ -300,7 +300,7 @@ Numbers jerasure_rows(const std::string &preset, unsigned word_bits, unsigned k,
   return matrix;
 }
 
-std::size_t rank(unsigned word_bits, Numbers matrix) {
+std::size_t packet_rank(unsigned word_bits, Numbers matrix) {
   std::size_t found = 0;
   for (std::size_t c = 0; !matrix.empty() && c < matrix[0].size(); ++c) {
     std::size_t pivot = found;

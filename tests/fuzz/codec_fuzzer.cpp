@@ -477,7 +477,7 @@ void run_packets(Input &input, unsigned flags) {
   if (allowed == TANDEM_OK && !is_of_field) allowed = TANDEM_ERROR_INVALID_ARGUMENT;
   if (made != allowed && !(custom && made == TANDEM_ERROR_NOT_MDS && !allow_non_mds && allowed == TANDEM_OK))
     wrong("status of tandem_codec_create for packets");
-  const auto rank = [&](const reference::Numbers &of) { return reference::rank(word_bits, of); };
+  const auto rank = [&](const reference::Numbers &of) { return reference::packet_rank(word_bits, of); };
   if (allowed != TANDEM_OK || options.packet_bytes > 320) return;
   if (!custom) rows = reference::jerasure_rows(tandem_matrix_name(options.matrix), word_bits, k, m);
   const reference::Numbers all = generator(k, rows);
