@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "api/objects.hpp"
 #include "base/gate.hpp"
 #include "core/codec16.hpp"
+#include "core/gf.hpp"
 #include "core/presets.hpp"
 
 using tandem::core::Codec;
@@ -30,7 +32,11 @@ tandem_status tandem_codec_coefficients(const tandem_codec *codec, void *coeffic
                                                     ", the matrix has " + std::to_string(bytes) + " bytes");
     }
     if (of.codec16() == nullptr) {
-      if (bytes != 0) std::memcpy(coefficients_out, of.parity().data(), bytes);
+      if (bytes == 0) return;
+      std::memcpy(coefficients_out, of.parity().data(), bytes);
+      if (of.packets() && of.packets()->word_bits == 4)
+        for (std::uint8_t &cell : std::span(static_cast<std::uint8_t *>(coefficients_out), bytes))
+          cell = tandem::core::gf::kSubfield4.number[cell];
       return;
     }
     auto *out = static_cast<std::byte *>(coefficients_out);

@@ -69,6 +69,8 @@ extern "C" tandem_status tandem_kernel_text(const tandem_codec *codec, const tan
     spec.access = at<device::Access>(kAccesses, given.access, "access");
     if (codec->codec->field() != core::Field::gf8)
       base::fail(TANDEM_ERROR_UNSUPPORTED, "the codec is over GF(2^16): devices have kernels for GF(2^8) alone");
+    if (codec->codec->packets())
+      base::fail(TANDEM_ERROR_UNSUPPORTED, "the codec's layout is packets: devices have kernels for bytes alone");
     const auto [matrix, mode] = application(codec->codec->parity(), given.operation);
     spec.mode = mode;
     const device::Vendor vendor = vendor_of(spec.dialect, given.device);

@@ -130,7 +130,7 @@ std::string technique_of(const BenchCase &at, tandem_context *context, const tan
 BenchResult run_on_stripes(const BenchCase &at, const BenchSettings &settings) {
   const ContextOwner context = make_context(settings.context);
   const unsigned thread_count = query(context).thread_count;
-  const CodecOwner codec = make_codec(at.k, at.m, at.matrix);
+  const CodecOwner codec = make_codec(at.k, at.m, at.matrix, at.packets);
   const std::unique_ptr<StripeOperation> operation = make_operation(at, context.get(), codec.get(), settings.seed);
 
   Layout layout;
@@ -224,7 +224,7 @@ double BenchResult::of_roof() const { return roof() != nullptr ? roof()->median(
 bool has_peer(const BenchCase &at, const BenchSettings &settings) {
   std::int32_t field = TANDEM_FIELD_GF8;
   check(tandem_matrix_field(at.matrix, &field));
-  return settings.peer && field == TANDEM_FIELD_GF8;
+  return settings.peer && field == TANDEM_FIELD_GF8 && at.packets.packet_bytes == 0;
 }
 
 BenchResult run_case(const BenchCase &at, const BenchSettings &settings) {

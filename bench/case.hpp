@@ -24,6 +24,7 @@ struct BenchCase {
   BenchOperation operation = BenchOperation::encode;
   unsigned k = 10, m = 4;
   std::int32_t matrix = 0;
+  PacketLayout packets;
   std::size_t shard_bytes = 0;
   std::size_t size_bytes = 0;    // the working set that was asked for; 0 where shard_bytes was
   std::size_t stripe_count = 1;  // 1: in cache
@@ -63,7 +64,7 @@ struct BenchResult {
   double of_roof() const;       // 1 = at the roof; 0 without one
 };
 
-// The peer codes in GF(2^8) alone.
+// The peer codes in bytes of GF(2^8) alone.
 bool has_peer(const BenchCase &at, const BenchSettings &settings);
 
 // Throws std::runtime_error: the library's message, or a result that differs from the peer's.

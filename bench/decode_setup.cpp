@@ -66,13 +66,13 @@ double time_rounds(const std::vector<Pattern> &patterns, std::size_t calls, Benc
 BenchResult run_decode_setup(const BenchCase &at, const BenchSettings &settings) {
   const std::vector<Pattern> patterns = patterns_of(at, settings.seed);
   const ContextOwner context = make_context(settings.context);
-  CodecOwner codec = make_codec(at.k, at.m, at.matrix);
+  CodecOwner codec = make_codec(at.k, at.m, at.matrix, at.packets);
 
   // A codec remembers losses: a new one for each round has seen none.
   std::vector<Contestant> contestants = {
       {"tandem", [&](std::size_t calls) {
          return time_rounds(
-             patterns, calls, settings.clock, [&] { codec = make_codec(at.k, at.m, at.matrix); },
+             patterns, calls, settings.clock, [&] { codec = make_codec(at.k, at.m, at.matrix, at.packets); },
              [&](const Pattern &pattern) {
                tandem_plan_options options{};
                options.struct_bytes = sizeof options;

@@ -55,9 +55,22 @@ std::size_t stripe_count_of(std::size_t stripe_bytes, std::size_t rotate_bytes, 
   return stripe_bytes <= l2_bytes * thread_count ? 1 : std::max<std::size_t>(1, rotate_bytes / stripe_bytes);
 }
 
+PacketLayout packets_of(const CodesRequest &request) {
+  if (request.layout != "packets") {
+    if (request.word_bits != 0 || request.packet_bytes != 0)
+      refuse("--word-bits and --packet-bytes are for --layout packets");
+    return {};
+  }
+  if (request.packet_bytes == 0) refuse("--layout packets needs --packet-bytes, a multiple of 8");
+  if (request.odd) refuse("--odd: packets have no odd lengths");
+  return {request.word_bits != 0 ? request.word_bits : 8, request.packet_bytes};
+}
+
 // Every combination of the axes; the code moves fastest, so that a table has one heading for all codes.
 std::vector<BenchCase> cases_of(const CodesRequest &request, const MachineFacts &machine, unsigned thread_count) {
   std::vector<BenchCase> cases;
+  const PacketLayout packets = packets_of(request);
+  const std::size_t group_bytes = std::max<std::size_t>(packets.word_bits * packets.packet_bytes, 1);
   const auto add = [&](BenchCase at, std::size_t stripe_bytes) {
     at.stripe_count = stripe_count_of(stripe_bytes, request.rotate_bytes, machine, thread_count);
     cases.push_back(at);
@@ -70,6 +83,7 @@ std::vector<BenchCase> cases_of(const CodesRequest &request, const MachineFacts 
       BenchCase at;
       at.operation = operation_from_name(operation);
       check(tandem_matrix_from_name(matrix.c_str(), &at.matrix));
+      at.packets = packets;
       at.odd = request.odd;
       at.loss = request.lost == "random" ? Loss::random : Loss::first;
       if (at.operation == BenchOperation::decode_setup) {
@@ -89,7 +103,10 @@ std::vector<BenchCase> cases_of(const CodesRequest &request, const MachineFacts 
             // In cache the size is a thread's: each core has a cache of its own.
             const bool in_cache = stripe_count_of(size, request.rotate_bytes, machine, 1) == 1;
             at.size_bytes = in_cache ? size * thread_count : size;
-            at.shard_bytes = shard_bytes_of(at.size_bytes, std::size_t{k} + m, request.odd);
+            at.shard_bytes = shard_bytes_of(at.size_bytes, std::size_t{k} + m, request.odd) / group_bytes * group_bytes;
+            if (at.shard_bytes == 0)
+              refuse(fmt::format("--size {} has no shards of {} bytes, the least of {} packets of {} bytes, for {}+{}",
+                                 at.size_bytes, group_bytes, packets.word_bits, packets.packet_bytes, k, m));
             add(at, at.size_bytes);
           }
         }
@@ -109,8 +126,9 @@ std::vector<BenchCase> cases_of(const CodesRequest &request, const MachineFacts 
   return cases;
 }
 
-// Of the matrices; there is no peer over another field.
+// Of the matrices; there is no peer over another field, nor for packets.
 bool has_field(const CodesRequest &request, std::int32_t field) {
+  if (request.layout == "packets") return false;
   return std::ranges::any_of(request.matrices, [&](const std::string &name) {
     std::int32_t matrix = 0, own_field = 0;
     check(tandem_matrix_from_name(name.c_str(), &matrix));
@@ -128,7 +146,7 @@ BenchSettings settings_of(const CodesRequest &request) {
   settings.seed = request.seed;
   const bool peer_has_a_code = has_field(request, TANDEM_FIELD_GF8);
   if (!peer_has_a_code && (!request.peer_function.empty() || (!request.peer.empty() && request.peer != "none")))
-    refuse("--peer: there is none for codes over GF(2^16)");
+    refuse("--peer: there is none for codes over GF(2^16), nor for packets");
   if (request.peer != "none" && peer_has_a_code) {
     try {
       settings.peer = Peer::open(request.peer, request.peer_function);

@@ -25,6 +25,9 @@ struct CodesRequest {
   std::vector<std::string> codes;  // "10+4", or "all"; none: k and m
   unsigned k = 10, m = 4;
   std::vector<std::string> matrices = {"isal-cauchy"};
+  std::string layout = "bytes";  // or "packets"
+  std::uint32_t word_bits = 0;   // packets: 4, 8 or 16; 0 = 8
+  std::size_t packet_bytes = 0;
   std::vector<std::size_t> sizes, shard_sizes;  // none: 512 KiB and 4 MiB
   std::size_t rotate_bytes = std::size_t{256} << 20;
   std::vector<std::string> placements = {"contiguous"};

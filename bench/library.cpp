@@ -19,13 +19,19 @@ tandem_context_info query(const ContextOwner &context) {
   return info;
 }
 
-CodecOwner make_codec(unsigned k, unsigned m, std::int32_t matrix) {
+CodecOwner make_codec(unsigned k, unsigned m, std::int32_t matrix, const PacketLayout &packets) {
   tandem_codec_options options{};
   options.struct_bytes = sizeof options;
   options.k = k;
   options.m = m;
   options.matrix = matrix;
   check(tandem_matrix_field(matrix, &options.field));
+  if (packets.packet_bytes != 0) {
+    options.layout = TANDEM_LAYOUT_PACKETS;
+    options.word_bits = packets.word_bits;
+    options.packet_bytes = packets.packet_bytes;
+    if (packets.word_bits == 16) options.field = TANDEM_FIELD_GF16;
+  }
   tandem_codec *codec = nullptr;
   check(tandem_codec_create(&options, &codec));
   return CodecOwner(codec);

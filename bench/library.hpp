@@ -29,7 +29,13 @@ using CodecOwner = std::unique_ptr<tandem_codec, Destroy>;
 
 ContextOwner make_context(const tandem_context_options &options);
 tandem_context_info query(const ContextOwner &context);
-CodecOwner make_codec(unsigned k, unsigned m, std::int32_t matrix);
+
+// packet_bytes 0: elements are bytes.
+struct PacketLayout {
+  std::uint32_t word_bits = 0;
+  std::uint64_t packet_bytes = 0;
+};
+CodecOwner make_codec(unsigned k, unsigned m, std::int32_t matrix, const PacketLayout &packets = {});
 std::vector<std::uint8_t> parity_rows(const tandem_codec *codec, unsigned k, unsigned m);  // m x k
 
 }  // namespace tandem::bench

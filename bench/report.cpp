@@ -29,13 +29,18 @@ std::string matrix_text(const BenchCase &at) {
   return name != nullptr ? name : fmt::format("matrix {}", at.matrix);
 }
 
+std::string packets_text(const BenchCase &at) {
+  if (at.packets.packet_bytes == 0) return {};
+  return fmt::format(", {} packets of {} bytes", at.packets.word_bits, at.packets.packet_bytes);
+}
+
 std::string clock_name(BenchClock clock) { return clock == BenchClock::cpu ? "cpu" : "wall"; }
 
 std::string loss_text(Loss loss) { return loss == Loss::first ? "first" : "random"; }
 
 std::string heading_of(const BenchResult &result) {
   const BenchCase &at = result.at;
-  std::string text = fmt::format("{}, {}", operation_name(at.operation), matrix_text(at));
+  std::string text = fmt::format("{}, {}{}", operation_name(at.operation), matrix_text(at), packets_text(at));
   if (at.operation == BenchOperation::decode)
     text += at.loss == Loss::first ? ", the first m data shards lost" : ", m random shards lost";
   if (at.operation == BenchOperation::decode_setup) return text + ", m random data shards lost";
@@ -98,6 +103,10 @@ Json samples_json(const BenchResult &result, const Samples &samples) {
 Json result_json(const BenchResult &result) {
   const BenchCase &at = result.at;
   Json json = {{"operation", operation_name(at.operation)}, {"k", at.k}, {"m", at.m}, {"matrix", matrix_text(at)}};
+  if (at.packets.packet_bytes != 0) {
+    json["word_bits"] = at.packets.word_bits;
+    json["packet_bytes"] = at.packets.packet_bytes;
+  }
   if (result.data_bytes != 0) {
     json["size_bytes"] = at.size_bytes != 0 ? at.size_bytes : at.shard_bytes * (at.k + at.m);
     json["shard_bytes"] = at.shard_bytes;

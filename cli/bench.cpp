@@ -163,6 +163,12 @@ void add_bench_command(CLI::App &app, Invocation &invocation) {
   command.add_option("-k", flags->codes.k, "Data shards")->capture_default_str()->excludes(codes);
   command.add_option("-m", flags->codes.m, "Parity shards")->capture_default_str()->excludes(codes);
   axis("--matrix", flags->codes.matrices, "Generator matrix")->capture_default_str();
+  command.add_option("--layout", flags->codes.layout, "How elements lie in a shard; packets: Jerasure's Cauchy codes")
+      ->check(CLI::IsMember({"bytes", "packets"}))
+      ->capture_default_str();
+  command.add_option("--word-bits", flags->codes.word_bits, "packets: of a group, 4, 8 or 16; default: 8");
+  command.add_option("--packet-bytes", flags->codes.packet_bytes, "packets: length of one, a multiple of 8")
+      ->transform(CLI::AsSizeValue(false));
   axis("--size", flags->codes.sizes,
        "Working set of a stripe (in cache: of each thread), data and parity; default: 512KiB,4MiB")
       ->transform(CLI::AsSizeValue(false));

@@ -15,7 +15,7 @@ namespace tandem::cli {
 namespace {
 
 struct EncodeFlags {
-  std::string source, matrix, name, set_id;
+  std::string source, matrix, layout = "bytes", name, set_id;
   std::vector<std::string> folders;
   std::uint32_t k = 0, m = 0;
   std::uint64_t block_bytes = 0;
@@ -46,6 +46,9 @@ int encode(EncodeFlags flags, Ranks *ranks) {
   options.k = flags.k;
   options.m = flags.m;
   if (!flags.matrix.empty()) check(tandem_matrix_from_name(flags.matrix.c_str(), &options.matrix));
+  if (flags.layout != "bytes")
+    throw Failure{kExitWrongUsage,
+                  "--layout packets: the files of a set hold bytes alone; packets are for the library and for bench"};
   if (flags.block_bytes > UINT32_MAX)
     throw Failure{kExitWrongUsage, fmt::format("--block-bytes {} is too large", flags.block_bytes)};
   options.block_bytes = static_cast<std::uint32_t>(flags.block_bytes);
@@ -124,6 +127,10 @@ void add_encode_command(CLI::App &app, Invocation &invocation) {
       ->allow_extra_args(false);
   command->add_option("--name", flags->name, "First part of the shard files' names; default: the name of FILE");
   command->add_option("--matrix", flags->matrix, "Generator matrix (docs/MATRICES.md); default: isal-cauchy");
+  command
+      ->add_option("--layout", flags->layout,
+                   "How elements lie in a shard: bytes. A set does not say that it holds packets: they are refused")
+      ->check(CLI::IsMember({"bytes", "packets"}));
   command->add_option("--set-id", flags->set_id,
                       "Id of the set, 32 hexadecimal digits, which no other set may have; default: random");
   command->add_flag("--allow-non-mds", flags->allow_non_mds,

@@ -57,6 +57,63 @@ void check_shape(const tandem_codec_options &options) {
   }
 }
 
+[[noreturn]] void refuse_layout(const std::string &why) {
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: " + why);
+}
+
+// Nothing: each element in bytes of its own.
+std::optional<PacketLayout> packet_layout(const tandem_codec_options &options) {
+  if (options.layout == TANDEM_LAYOUT_BYTES) {
+    if (options.word_bits != 0 || options.packet_bytes != 0)
+      refuse_layout(fmt::format("word_bits = {} and packet_bytes = {} are for layout {} (packets), but layout is {}",
+                                options.word_bits, options.packet_bytes, int{TANDEM_LAYOUT_PACKETS}, options.layout));
+    return std::nullopt;
+  }
+  if (options.layout != TANDEM_LAYOUT_PACKETS)
+    refuse_layout(fmt::format("unknown layout {}, known are {} (bytes) and {} (packets)", options.layout,
+                              int{TANDEM_LAYOUT_BYTES}, int{TANDEM_LAYOUT_PACKETS}));
+  const bool is_gf16 = options.field == TANDEM_FIELD_GF16;
+  const unsigned word_bits = options.word_bits != 0 ? options.word_bits : is_gf16 ? 16 : 8;
+  if (is_gf16 ? word_bits != 16 : word_bits != 4 && word_bits != 8)
+    refuse_layout(fmt::format("word_bits = {}, but packets have {} in GF(2^{})", word_bits, is_gf16 ? "16" : "4 or 8",
+                              is_gf16 ? 16 : 8));
+  constexpr std::uint64_t kUnit = BitMatrix::kPacketUnitBytes;
+  const std::uint64_t most = Operator::kMostGranularityBytes / word_bits;
+  if (options.packet_bytes == 0 || options.packet_bytes % kUnit != 0 || options.packet_bytes > most)
+    refuse_layout(fmt::format("packet_bytes = {}, but with word_bits = {} it must be a multiple of {} from {} to {}",
+                              options.packet_bytes, word_bits, kUnit, kUnit, most));
+  const char *name = "";
+  if (const Preset *preset = find_preset(options.matrix); preset != nullptr) name = preset->name;
+  for (const Preset16 &each : presets16())
+    if (each.value == options.matrix) name = each.name;
+  if (*name != '\0' && !has_packets(options.matrix))
+    refuse_layout(
+        fmt::format("matrix {} is not stored in packets: jerasure-cauchy-orig, jerasure-cauchy-good and "
+                    "custom matrices can be",
+                    name));
+  const std::uint64_t cells = std::uint64_t{options.k} * options.m * word_bits * word_bits;
+  if (cells > BitMatrix::kMostCells)
+    base::fail(TANDEM_ERROR_TOO_LARGE,
+               fmt::format("codec options: k = {}, m = {} and word_bits = {} are a matrix of {} bits, packets have at "
+                           "most {}",
+                           options.k, options.m, word_bits, cells, BitMatrix::kMostCells));
+  return PacketLayout{word_bits, options.packet_bytes};
+}
+
+// Numbers of GF(2^4) become elements of GF(2^8).
+void take_subfield(Matrix &matrix) {
+  for (unsigned r = 0; r < matrix.rows(); ++r) {
+    for (unsigned c = 0; c < matrix.columns(); ++c) {
+      if (matrix.at(r, c) >= gf::kSubfield4.element.size())
+        refuse_layout(
+            fmt::format("coefficient {} of parity row {}, column {} is not in GF(2^4), which word_bits = 4 asks "
+                        "for",
+                        matrix.at(r, c), r, c));
+      matrix.at(r, c) = gf::kSubfield4.element[matrix.at(r, c)];
+    }
+  }
+}
+
 Matrix custom_matrix(const tandem_codec_options &options) {
   Matrix matrix(options.m, options.k);
   if (options.m == 0) return matrix;
@@ -232,12 +289,15 @@ Codec::Codec(const tandem_codec_options &given) {
   const bool allow_non_mds = options.allow_non_mds != 0;
   k_ = options.k;
   m_ = options.m;
+  packets_ = packet_layout(options);
+  const bool is_subfield = packets_ && packets_->word_bits == 4;
 
   if (options.field == TANDEM_FIELD_GF16) {
     codec16_ = std::make_unique<const Codec16>(options);
     is_mds_ = codec16_->is_mds();
   } else if (options.matrix == TANDEM_MATRIX_CUSTOM) {
     parity_ = custom_matrix(options);
+    if (is_subfield) take_subfield(parity_);
     cauchy_ = find_cauchy_form(parity_);
     is_mds_ = cauchy_.has_value();
     if (!is_mds_ && !allow_non_mds) {  // with that flag the matrix is taken whatever a proof would say
@@ -260,8 +320,8 @@ Codec::Codec(const tandem_codec_options &given) {
           TANDEM_ERROR_INVALID_ARGUMENT,
           fmt::format("codec options: coefficients are for a custom matrix, with {} they must be NULL", preset->name));
     }
-    parity_ = preset->make(options.k, options.m);
-    if (preset->points != nullptr && options.m != 0) {
+    parity_ = is_subfield ? make_jerasure4(options.matrix, options.k, options.m) : preset->make(options.k, options.m);
+    if (preset->points != nullptr && options.m != 0 && !packets_) {
       std::vector<std::uint16_t> points = preset->points(options.k, options.m);
       has_runs_ = !points.empty();
       if (has_runs_) cauchy_ = cauchy_form_at(parity_, std::move(points));
@@ -307,8 +367,26 @@ Application Codec::encode(const ShardSet &wanted) const {
   Matrix rows(static_cast<unsigned>(application.outputs.size()), k_);
   for (unsigned i = 0; i < rows.rows(); ++i)
     std::ranges::copy(parity_.row(application.outputs[i] - k_), rows.row(i).begin());
-  application.what = std::move(rows);
+  application.what = operator_of(std::move(rows));
   return application;
+}
+
+// Bit l of element * 2^i is the bit of row l and column i.
+Operator Codec::operator_of(Matrix coefficients) const {
+  if (!packets_) return Operator(std::move(coefficients));
+  const unsigned bits = packets_->word_bits;
+  const auto number = [&](std::uint8_t element) { return bits == 4 ? gf::kSubfield4.number[element] : element; };
+  Matrix expanded(bits * coefficients.rows(), bits * coefficients.columns());
+  for (unsigned r = 0; r < coefficients.rows(); ++r) {
+    for (unsigned c = 0; c < coefficients.columns(); ++c) {
+      for (unsigned i = 0; i < bits; ++i) {
+        const std::uint8_t two_to_i = bits == 4 ? gf::kSubfield4.element[1u << i] : static_cast<std::uint8_t>(1u << i);
+        const unsigned column = number(gf::multiply(coefficients.at(r, c), two_to_i));
+        for (unsigned l = 0; l < bits; ++l) expanded.at(r * bits + l, c * bits + i) = column >> l & 1;
+      }
+    }
+  }
+  return Operator(BitMatrix{bits, packets_->packet_bytes, std::make_shared<const Matrix>(std::move(expanded))});
 }
 
 Application Codec::column(unsigned index, const ShardSet &wanted) const {
@@ -325,7 +403,7 @@ Application Codec::column(unsigned index, const ShardSet &wanted) const {
   }
   Matrix cells(static_cast<unsigned>(application.outputs.size()), 1);
   for (unsigned i = 0; i < cells.rows(); ++i) cells.at(i, 0) = parity_.at(application.outputs[i] - k_, index);
-  application.what = std::move(cells);
+  application.what = operator_of(std::move(cells));
   return application;
 }
 
@@ -422,7 +500,7 @@ void Codec::interpolate(Indices lost, Indices parity, Application &application) 
   }
   multiply_add_count() +=
       2 * lost_count * (input_count + application.outputs.size()) + input_count * application.outputs.size();
-  application.what = std::move(coefficients);
+  application.what = operator_of(std::move(coefficients));
 }
 
 // The general way. Each parity shard gives an equation for the lost data, parity = A * lost + B * present data; only A,
@@ -525,7 +603,7 @@ void Codec::eliminate(const Indices &lost_data, Indices present_parity, Applicat
   }
   for (unsigned i = 0; i < rank; ++i) application.inputs.push_back(chosen[order[i]]);
   if (!is_mds_) drop_unused_inputs(coefficients, application.inputs);
-  application.what = std::move(coefficients);
+  application.what = operator_of(std::move(coefficients));
 }
 
 std::uint32_t Codec::locate(std::span<const Element> syndrome) const {

@@ -24,6 +24,12 @@ struct Application {
 
 class Codec16;  // core/codec16.hpp
 
+// Of shards in packets: see BitMatrix.
+struct PacketLayout {
+  unsigned word_bits;
+  std::uint64_t packet_bytes;
+};
+
 class Codec {
  public:
   static constexpr unsigned kCachedPatterns = 64;
@@ -39,9 +45,11 @@ class Codec {
   unsigned m() const noexcept { return m_; }
   unsigned shard_count() const noexcept { return k_ + m_; }
   Field field() const noexcept { return codec16_ == nullptr ? Field::gf8 : Field::gf16; }
-  const Codec16 *codec16() const noexcept { return codec16_.get(); }  // null unless the field is GF(2^16)
-  std::uint64_t id() const noexcept { return id_; }          // unique in the process, never reused: a cache key
-  const Matrix &parity() const noexcept { return parity_; }  // m x k; empty in GF(2^16)
+  const Codec16 *codec16() const noexcept { return codec16_.get(); }                // null unless the field is GF(2^16)
+  const std::optional<PacketLayout> &packets() const noexcept { return packets_; }  // nothing: the layout of the field
+  std::uint64_t id() const noexcept { return id_; }  // unique in the process, never reused: a cache key
+  // m x k; empty in GF(2^16). Packets of GF(2^4): as elements of GF(2^8), see gf::Subfield4.
+  const Matrix &parity() const noexcept { return parity_; }
   // Every loss of m shards is known to be recoverable.
   bool is_mds() const noexcept { return is_mds_; }
   // Decoding needs no elimination. Found from the coefficients, so it holds for custom matrices too.
@@ -67,6 +75,9 @@ class Codec {
   // parity[r] ^= coefficients[r][0] * in, for the wanted parity rows and one data shard.
   Application column(unsigned index, const ShardSet &wanted) const;
 
+  // The operator of rows made from parity(), in the layout of the codec's shards.
+  Operator operator_of(Matrix coefficients) const;
+
   // Which one shard's damage explains a non-zero syndrome (m elements: stored parity minus recomputed parity at one
   // place; in GF(2^8)): its index, or TANDEM_SHARD_NONE if none or several could (always with m = 1 and no zero
   // coefficient).
@@ -82,6 +93,7 @@ class Codec {
   unsigned k_, m_;
   std::uint64_t id_;
   bool is_mds_;
+  std::optional<PacketLayout> packets_;
   Matrix parity_;
   std::optional<CauchyForm> cauchy_;
   bool has_runs_ = false;  // the points of cauchy_ are the preset's own

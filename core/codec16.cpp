@@ -38,12 +38,21 @@ Indices indices_of(const ShardSet &set, unsigned begin, unsigned end, bool in) {
 
 std::span<const Preset16> presets16() { return kPresets; }
 
-Codec16::Codec16(const tandem_codec_options &options) : k_(options.k), m_(options.m) {
+// packet_bytes of the options were checked: with the layout of bytes they are 0.
+Codec16::Codec16(const tandem_codec_options &options)
+    : k_(options.k), m_(options.m), packet_bytes_(options.packet_bytes) {
   if (options.matrix == TANDEM_MATRIX_CUSTOM) {
     make_custom(options);
     return;
   }
   const Preset16 *preset = std::ranges::find(kPresets, options.matrix, &Preset16::value);
+  if (packet_bytes_ != 0 && has_packets(options.matrix)) {
+    if (options.coefficients != nullptr)
+      refuse(fmt::format("codec options: coefficients are for a custom matrix, with {} they must be NULL",
+                         find_preset(options.matrix)->name));
+    make_jerasure(options.matrix == TANDEM_MATRIX_JERASURE_CAUCHY_GOOD);
+    return;
+  }
   if (preset == std::end(kPresets)) {
     const Preset *other = find_preset(options.matrix);
     if (other == nullptr) refuse(fmt::format("codec options: unknown matrix {}", options.matrix));
@@ -102,6 +111,42 @@ void Codec16::make_liberasurecode() {
   }
 }
 
+// 1 / (r + (m + c)). The good one has its columns divided by row 0, and each later row by that one of its elements that
+// leaves the fewest ones in its bit matrices, if there are fewer.
+void Codec16::make_jerasure(bool is_good) {
+  kind_ = Kind::cauchy;
+  parity_has_first_points_ = true;
+  logs_of_scales_.assign(k_ + m_, 0);
+  if (!is_good || m_ == 0) return;
+  for (unsigned c = 0; c < k_; ++c)
+    logs_of_scales_[c] =
+        static_cast<std::uint16_t>((gf16::kOrder - field_->log(static_cast<std::uint16_t>(m_ + c))) % gf16::kOrder);
+  std::vector<std::uint8_t> ones_of_log(gf16::kOrder);
+  for (unsigned log = 0; log < gf16::kOrder; ++log) {
+    unsigned ones = 0;
+    for (unsigned i = 0; i < 16; ++i) ones += static_cast<unsigned>(std::popcount(field_->exp(log + i)));
+    ones_of_log[log] = static_cast<std::uint8_t>(ones);
+  }
+  std::vector<unsigned> logs(k_);
+  const auto ones_divided_by = [&](unsigned divisor) {
+    std::uint64_t ones = 0;
+    for (const unsigned log : logs) ones += ones_of_log[log >= divisor ? log - divisor : log + gf16::kOrder - divisor];
+    return ones;
+  };
+  for (unsigned r = 1; r < m_; ++r) {
+    for (unsigned c = 0; c < k_; ++c) logs[c] = field_->log(coefficient(r, c));
+    std::uint64_t fewest = ones_divided_by(0);
+    unsigned best = 0;
+    for (const unsigned divisor : logs) {
+      const std::uint64_t ones = ones_divided_by(divisor);
+      if (ones >= fewest) continue;
+      fewest = ones;
+      best = divisor;
+    }
+    logs_of_scales_[k_ + r] = static_cast<std::uint16_t>((gf16::kOrder - best) % gf16::kOrder);
+  }
+}
+
 // Row r is the r-th powers of constants: the powers of 2 whose order is 65535 (Parity Volume Set Specification 2.0).
 void Codec16::make_par2(bool allow_non_mds) {
   if (k_ > kMostPar2Data) refuse(fmt::format("matrix par2: k = {}, it has at most {} data shards", k_, kMostPar2Data));
@@ -154,6 +199,7 @@ void Codec16::check_cells(std::uint64_t rows, std::uint64_t columns, const char 
 }
 
 std::uint16_t Codec16::point(unsigned shard) const {
+  if (parity_has_first_points_) return static_cast<std::uint16_t>(shard < k_ ? m_ + shard : shard - k_);
   if (kind_ == Kind::cauchy) return static_cast<std::uint16_t>(shard);
   const unsigned group = 1u << group_log2_;
   if (shard < k_) return static_cast<std::uint16_t>(is_low_rate_ ? shard : group + shard);
@@ -184,7 +230,8 @@ Operator Codec16::encode(std::span<const std::uint16_t> outputs) const {
     for (const std::uint16_t shard : outputs) form.parity_points.push_back(point(shard));
     return Operator(std::move(form));
   }
-  if (kind_ == Kind::matrix && outputs.size() == m_) return Operator(Dense16{field_, layout_, parity_});
+  if (kind_ == Kind::matrix && outputs.size() == m_ && packet_bytes_ == 0)
+    return Operator(Dense16{field_, layout_, parity_});
   check_cells(outputs.size(), k_, "an encode");
   Matrix16 rows(static_cast<unsigned>(outputs.size()), k_);
   for (unsigned r = 0; r < rows.rows(); ++r)
@@ -284,6 +331,18 @@ Operator Codec16::transform(std::span<const std::uint16_t> lost, std::span<const
 }
 
 Operator Codec16::dense(Matrix16 cells) const {
+  if (packet_bytes_ != 0) {  // bit l of element * 2^i is the bit of row l and column i
+    constexpr unsigned kBits = 16;
+    Matrix bits(kBits * cells.rows(), kBits * cells.columns());
+    for (unsigned r = 0; r < bits.rows(); r += kBits) {
+      for (unsigned c = 0; c < bits.columns(); ++c) {
+        const unsigned column =
+            field_->multiply(cells.at(r / kBits, c / kBits), static_cast<std::uint16_t>(1u << c % kBits));
+        for (unsigned l = 0; l < kBits; ++l) bits.at(r + l, c) = column >> l & 1;
+      }
+    }
+    return Operator(BitMatrix{kBits, packet_bytes_, std::make_shared<const Matrix>(std::move(bits))});
+  }
   return Operator(Dense16{field_, layout_, std::make_shared<const Matrix16>(std::move(cells))});
 }
 

@@ -46,11 +46,12 @@ class Codec16 {
  private:
   enum class Kind {
     leopard,  // points and scales; groups
-    cauchy,   // points and scales
+    cauchy,   // points and scales; data first, unless parity_has_first_points_
     matrix    // no more is known
   };
   void make_leopard(const char *name, bool may_be_low_rate);
   void make_liberasurecode();
+  void make_jerasure(bool is_good);
   void make_par2(bool allow_non_mds);
   void make_custom(const tandem_codec_options &options);
   void check_cells(std::uint64_t rows, std::uint64_t columns, const char *what) const;
@@ -74,6 +75,8 @@ class Codec16 {
   // leopard
   unsigned group_log2_ = 0;
   bool is_low_rate_ = false;
+  bool parity_has_first_points_ = false;
+  std::uint64_t packet_bytes_ = 0;             // 0: not in packets
   std::vector<std::uint16_t> logs_of_scales_;  // cauchy: of each shard, data first
   std::shared_ptr<const Matrix16> parity_;     // matrix: m x k
   std::vector<std::uint16_t> constants_;       // par2: row r of the matrix is their r-th powers

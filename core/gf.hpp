@@ -44,4 +44,29 @@ constexpr std::uint8_t power(std::uint8_t base, unsigned exponent) {
   return kTables.exp[(kTables.log[base] * (exponent % 255)) % 255];
 }
 
+// GF(2^4) with polynomial x^4 + x + 1 lies in GF(2^8): its linear algebra can be done here. The generator 2 of the
+// small field becomes a root of its polynomial.
+struct Subfield4 {
+  static constexpr std::uint8_t kNone = 16;
+  std::array<std::uint8_t, 16> element;  // of each number of GF(2^4)
+  std::array<std::uint8_t, 256> number;  // back; kNone outside of GF(2^4)
+};
+
+constexpr Subfield4 make_subfield4() {
+  std::uint8_t root = 2;
+  while ((multiply(multiply(root, root), multiply(root, root)) ^ root ^ 1) != 0) ++root;
+  Subfield4 field{};
+  field.number.fill(Subfield4::kNone);
+  for (unsigned number = 0; number < 16; ++number) {
+    std::uint8_t element = 0;
+    for (unsigned bit = 0; bit < 4; ++bit)
+      if (number >> bit & 1) element ^= power(root, bit);
+    field.element[number] = element;
+    field.number[element] = static_cast<std::uint8_t>(number);
+  }
+  return field;
+}
+
+inline constexpr Subfield4 kSubfield4 = make_subfield4();
+
 }  // namespace tandem::core::gf

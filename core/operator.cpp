@@ -225,9 +225,38 @@ unsigned output_count_of(const Leopard16 &form) {
 void check(const Dense16 &) {}
 void check(const Leopard16 &) {}
 
+unsigned input_count_of(const BitMatrix &form) { return form.bits->columns() / form.word_bits; }
+unsigned output_count_of(const BitMatrix &form) { return form.bits->rows() / form.word_bits; }
+void check(const BitMatrix &form) {
+  const auto fail = [](const std::string &why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "a bit matrix: " + why); };
+  const Matrix &bits = *form.bits;
+  if (bits.rows() % form.word_bits != 0 || bits.columns() % form.word_bits != 0)
+    fail(fmt::format("{} x {} bits are not of elements of {}", bits.rows(), bits.columns(), form.word_bits));
+  for (unsigned r = 0; r < bits.rows(); ++r)
+    for (const std::uint8_t bit : bits.row(r))
+      if (bit > 1) fail(fmt::format("a bit of row {} is {}", r, bit));
+}
+
+std::uint64_t granularity_of(const BitMatrix &form) {
+  constexpr std::uint64_t kUnit = BitMatrix::kPacketUnitBytes;
+  if (form.word_bits == 0 || form.word_bits > BitMatrix::kMostWordBits)
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("a bit matrix: {} bits of an element, not 1 to {}",
+                                                          form.word_bits, BitMatrix::kMostWordBits));
+  if (form.packet_bytes == 0 || form.packet_bytes % kUnit != 0 ||
+      form.packet_bytes > Operator::kMostGranularityBytes / form.word_bits)
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+               fmt::format("a bit matrix: packets of {} bytes are not a multiple of {}, or {} of them are more than {}",
+                           form.packet_bytes, kUnit, form.word_bits, Operator::kMostGranularityBytes));
+  return form.word_bits * form.packet_bytes;
+}
+
 // A caller that wants bytes looks at field() first.
 [[noreturn]] void fail_gf16() {
   base::fail(TANDEM_ERROR_UNSUPPORTED, "an operator over GF(2^16) has no steps and no matrix over GF(2^8)");
+}
+
+[[noreturn]] void fail_packets() {
+  base::fail(TANDEM_ERROR_UNSUPPORTED, "an operator on packets has no matrix over GF(2^8)");
 }
 
 std::vector<Step> expand_form(const Dense &form) {
@@ -258,12 +287,17 @@ std::vector<Step> expand_form(const SyndromeDecode &form) {
   return std::move(writer.steps);
 }
 
+std::vector<Step> expand_form(const BitMatrix &form) {
+  return {{*form.bits, slots_from(0, form.bits->columns()), slots_from(form.bits->columns(), form.bits->rows())}};
+}
+
 std::vector<Step> expand_form(const Dense16 &) { fail_gf16(); }
 std::vector<Step> expand_form(const Leopard16 &) { fail_gf16(); }
 
 Matrix dense_of(const Dense &form) { return form.coefficients; }
 Matrix dense_of(const Dense16 &) { fail_gf16(); }
 Matrix dense_of(const Leopard16 &) { fail_gf16(); }
+Matrix dense_of(const BitMatrix &) { fail_packets(); }
 
 Matrix dense_of(const CauchyTransform &form) {
   Matrix matrix(output_count_of(form), input_count_of(form));
@@ -296,6 +330,7 @@ Operator::Operator(Form form, std::uint64_t granularity_bytes)
     : form_(std::move(form)), granularity_bytes_(granularity_bytes) {
   if (const Dense16 *dense = std::get_if<Dense16>(&form_)) granularity_bytes_ = granularity_of(dense->layout);
   if (std::holds_alternative<Leopard16>(form_)) granularity_bytes_ = granularity_of(Layout::leopard);
+  if (const BitMatrix *packets = std::get_if<BitMatrix>(&form_)) granularity_bytes_ = granularity_of(*packets);
   if (granularity_bytes_ == 0 || granularity_bytes_ > kMostGranularityBytes)
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("an operator's granularity of {} bytes is not from 1 to {}",
                                                           granularity_bytes_, kMostGranularityBytes));
@@ -306,6 +341,7 @@ Operator::Operator(Form form, std::uint64_t granularity_bytes)
 }
 
 Field Operator::field() const noexcept {
+  if (std::holds_alternative<BitMatrix>(form_)) return Field::gf2;
   return std::holds_alternative<Dense16>(form_) || std::holds_alternative<Leopard16>(form_) ? Field::gf16 : Field::gf8;
 }
 
@@ -313,6 +349,8 @@ std::size_t Operator::memory_bytes() const noexcept {
   if (std::holds_alternative<Leopard16>(form_))
     return 4 * sizeof(Element) *
            (std::size_t{input_count_} + output_count_);  // points and scales, of lost data as well
+  if (const BitMatrix *packets = std::get_if<BitMatrix>(&form_))
+    return std::size_t{packets->bits->rows()} * packets->bits->columns();
   return std::size_t{input_count_} * output_count_ * element_bytes(field());
 }
 

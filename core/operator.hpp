@@ -16,10 +16,14 @@
 
 namespace tandem::core {
 
-enum class Field : std::int32_t { gf8 = TANDEM_FIELD_GF8, gf16 = TANDEM_FIELD_GF16 };
+enum class Field : std::int32_t {
+  gf8 = TANDEM_FIELD_GF8,
+  gf16 = TANDEM_FIELD_GF16,
+  gf2  // of operators alone: packets are only added
+};
 
 // Bytes of one element of the field.
-constexpr unsigned element_bytes(Field field) noexcept { return field == Field::gf8 ? 1 : 2; }
+constexpr unsigned element_bytes(Field field) noexcept { return field == Field::gf16 ? 2 : 1; }
 using Element = std::uint16_t;  // one of any field, as a number
 
 // The forms that an operator can have. The set is closed: a backend handles each form, or refuses it by name.
@@ -75,7 +79,19 @@ struct Leopard16 {
   std::vector<Element> parity_points;  // of the next outputs, ascending
 };
 
-using Form = std::variant<Dense, CauchyTransform, SyndromeDecode, Dense16, Leopard16>;
+// Sums of packets. A shard is a row of groups, a group word_bits packets. Packet i of a group has bit i of its
+// elements: one bit of a packet, and the bits at the same place of the group's other packets, are an element of
+// GF(2^word_bits).
+struct BitMatrix {
+  unsigned word_bits;
+  std::uint64_t packet_bytes;          // a multiple of kPacketUnitBytes
+  std::shared_ptr<const Matrix> bits;  // 0 and 1; word_bits rows an output, word_bits columns an input. Copies share it
+
+  static constexpr unsigned kMostWordBits = 16, kPacketUnitBytes = 8;
+  static constexpr std::uint64_t kMostCells = std::uint64_t{1} << 24;  // that a codec asks for
+};
+
+using Form = std::variant<Dense, CauchyTransform, SyndromeDecode, Dense16, Leopard16, BitMatrix>;
 
 // slots[to[r]] = sum over c of coefficients[r][c] * slots[from[c]]. Slots are vectors as long as a shard. A slot may be
 // in `from` and in `to`: all sums are made of what the slots held before the step.
@@ -101,6 +117,8 @@ class Operator {
   // A form over GF(2^16) has the granularity of its layout.
   explicit Operator(Dense16 form) : Operator(Form(std::move(form)), 0) {}
   explicit Operator(Leopard16 form) : Operator(Form(std::move(form)), 0) {}
+  // That of packets is a group.
+  explicit Operator(BitMatrix form) : Operator(Form(std::move(form)), 0) {}
 
   Field field() const noexcept;
   std::uint64_t granularity_bytes() const noexcept { return granularity_bytes_; }
@@ -115,7 +133,8 @@ class Operator {
   std::size_t memory_bytes() const noexcept;
 
   // The meaning of every form over GF(2^8): steps over slots, to be run in order. Slots 0 to input_count - 1 hold the
-  // inputs, the next output_count slots the outputs; further slots are scratch.
+  // inputs, the next output_count slots the outputs; further slots are scratch. A BitMatrix has word_bits slots for
+  // each shard in place of one: slot i has packet i of every group.
   std::vector<Step> expand() const;
 
   // The same map as one matrix, output_count x input_count; over GF(2^8) as well. The first call makes it of a form

@@ -16,6 +16,14 @@ MatrixOf<Cell> twice(const MatrixOf<Cell> &column) {
 Operator update_of(const Operator &column) {
   if (const Dense16 *wide = std::get_if<Dense16>(&column.form()))
     return Operator(Dense16{wide->field, wide->layout, std::make_shared<const Matrix16>(twice(*wide->coefficients))});
+  if (const BitMatrix *packets = std::get_if<BitMatrix>(&column.form())) {
+    const Matrix &bits = *packets->bits;
+    Matrix both(bits.rows(), 2 * bits.columns());
+    for (unsigned r = 0; r < both.rows(); ++r)
+      for (unsigned c = 0; c < both.columns(); ++c) both.at(r, c) = bits.at(r, c % bits.columns());
+    return Operator(
+        BitMatrix{packets->word_bits, packets->packet_bytes, std::make_shared<const Matrix>(std::move(both))});
+  }
   return {twice(column.dense()), column.granularity_bytes()};
 }
 

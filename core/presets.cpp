@@ -110,46 +110,52 @@ Matrix jerasure_vandermonde(unsigned k, unsigned m) {
   });
 }
 
-Matrix jerasure_cauchy_orig(unsigned k, unsigned m) {
-  check_shard_count("jerasure-cauchy-orig", k, m, kFieldSize);
-  return fill(k, m, [m](unsigned r, unsigned c) { return gf::inverse(static_cast<std::uint8_t>(r ^ (m + c))); });
-}
-
-// Ones in the 8 x 8 bit-matrix of an element: its column i is element * 2^i.
-constexpr std::array<std::uint8_t, kFieldSize> make_bit_matrix_ones() {
-  std::array<std::uint8_t, kFieldSize> ones{};
-  for (unsigned element = 0; element < kFieldSize; ++element) {
-    unsigned shifted = element;
-    for (unsigned i = 0; i < 8; ++i) {
-      ones[element] = static_cast<std::uint8_t>(ones[element] + std::popcount(shifted));
-      shifted <<= 1;
-      if (shifted & 0x100) shifted ^= gf::kPolynomial;
+// The field of a Cauchy code of Jerasure's, GF(2^w) with w = 4 or 8. That of w = 4 lies in GF(2^8).
+struct JerasureField {
+  constexpr explicit JerasureField(unsigned word_bits) : size(1u << word_bits) {
+    for (unsigned number = 0; number < size; ++number) {
+      const std::uint8_t value = element(number);
+      for (unsigned i = 0; i < word_bits; ++i)
+        ones[value] =
+            static_cast<std::uint8_t>(ones[value] + std::popcount(this->number(gf::multiply(value, element(1u << i)))));
     }
   }
-  return ones;
+  constexpr std::uint8_t element(unsigned number) const {
+    return size == 16 ? gf::kSubfield4.element[number] : static_cast<std::uint8_t>(number);
+  }
+  constexpr std::uint8_t number(std::uint8_t element) const {
+    return size == 16 ? gf::kSubfield4.number[element] : element;
+  }
+
+  unsigned size;
+  std::array<std::uint8_t, kFieldSize> ones{};  // in the bit matrix of an element: its column i is element * 2^i
+};
+constexpr JerasureField kJerasure4(4), kJerasure8(8);
+
+Matrix jerasure_cauchy_orig(const JerasureField &field, unsigned k, unsigned m) {
+  check_shard_count("jerasure-cauchy-orig", k, m, field.size);
+  return fill(k, m, [&](unsigned r, unsigned c) { return gf::inverse(field.element(r ^ (m + c))); });
 }
 
-constexpr std::array<std::uint8_t, kFieldSize> kBitMatrixOnes = make_bit_matrix_ones();
-
-unsigned bit_matrix_ones(std::span<const std::uint8_t> row, std::uint8_t divisor) {
+unsigned bit_matrix_ones(const JerasureField &field, std::span<const std::uint8_t> row, std::uint8_t divisor) {
   const std::uint8_t factor = gf::inverse(divisor);
   unsigned ones = 0;
-  for (const std::uint8_t cell : row) ones += kBitMatrixOnes[gf::multiply(cell, factor)];
+  for (const std::uint8_t cell : row) ones += field.ones[gf::multiply(cell, factor)];
   return ones;
 }
 
-// For m = 2 Jerasure takes row 1 from a table (src/cauchy.c, cbest_8). The table is the 255 non-zero elements by ones
-// of their bit-matrix, equal ones by value: all 255 entries were compared with this rule.
-Matrix jerasure_cauchy_good(unsigned k, unsigned m) {
-  check_shard_count("jerasure-cauchy-good", k, m, kFieldSize);
+// For m = 2 Jerasure takes row 1 from a table (src/cauchy.c, cbest_4 and cbest_8). The table is the non-zero elements
+// by ones of their bit matrix, equal ones by value: all 15 and all 255 entries were compared with this rule.
+Matrix jerasure_cauchy_good(const JerasureField &field, unsigned k, unsigned m) {
+  check_shard_count("jerasure-cauchy-good", k, m, field.size);
   if (m == 2) {
-    std::array<std::uint8_t, kFieldSize - 1> elements;
-    std::iota(elements.begin(), elements.end(), std::uint8_t{1});
-    std::ranges::stable_sort(elements, {}, [](std::uint8_t element) { return kBitMatrixOnes[element]; });
+    std::vector<std::uint8_t> elements(field.size - 1);
+    for (unsigned i = 0; i < elements.size(); ++i) elements[i] = field.element(i + 1);
+    std::ranges::stable_sort(elements, {}, [&](std::uint8_t element) { return field.ones[element]; });
     return fill(k, m, [&](unsigned r, unsigned c) { return r == 0 ? std::uint8_t{1} : elements[c]; });
   }
 
-  Matrix matrix = jerasure_cauchy_orig(k, m);
+  Matrix matrix = jerasure_cauchy_orig(field, k, m);
   if (m == 0) return matrix;
   for (unsigned c = 0; c < k; ++c) {
     const std::uint8_t divisor = matrix.at(0, c);
@@ -157,9 +163,9 @@ Matrix jerasure_cauchy_good(unsigned k, unsigned m) {
   }
   for (unsigned r = 1; r < m; ++r) {
     std::uint8_t best_divisor = 1;
-    unsigned fewest_ones = bit_matrix_ones(matrix.row(r), 1);
+    unsigned fewest_ones = bit_matrix_ones(field, matrix.row(r), 1);
     for (const std::uint8_t divisor : matrix.row(r)) {
-      const unsigned ones = bit_matrix_ones(matrix.row(r), divisor);
+      const unsigned ones = bit_matrix_ones(field, matrix.row(r), divisor);
       if (ones < fewest_ones) {
         fewest_ones = ones;
         best_divisor = divisor;
@@ -169,6 +175,9 @@ Matrix jerasure_cauchy_good(unsigned k, unsigned m) {
   }
   return matrix;
 }
+
+Matrix jerasure_cauchy_orig(unsigned k, unsigned m) { return jerasure_cauchy_orig(kJerasure8, k, m); }
+Matrix jerasure_cauchy_good(unsigned k, unsigned m) { return jerasure_cauchy_good(kJerasure8, k, m); }
 
 Matrix raid6(unsigned k, unsigned m) {
   check_shard_count("raid6", k, m, kFieldSize);
@@ -368,6 +377,15 @@ MdsProof prove(const MatrixOf<Cell> &parity_rows, std::uint64_t max_minors, cons
 }  // namespace
 
 std::span<const Preset> presets() { return kPresets; }
+
+bool has_packets(std::int32_t matrix) noexcept {
+  return matrix == TANDEM_MATRIX_JERASURE_CAUCHY_ORIG || matrix == TANDEM_MATRIX_JERASURE_CAUCHY_GOOD;
+}
+
+Matrix make_jerasure4(std::int32_t matrix, unsigned k, unsigned m) {
+  return matrix == TANDEM_MATRIX_JERASURE_CAUCHY_ORIG ? jerasure_cauchy_orig(kJerasure4, k, m)
+                                                      : jerasure_cauchy_good(kJerasure4, k, m);
+}
 
 const Preset *find_preset(std::int32_t value) noexcept {
   const Preset *found = std::ranges::find(kPresets, value, &Preset::value);

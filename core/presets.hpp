@@ -31,6 +31,11 @@ std::span<const Preset> presets();                       // in the order of thei
 const Preset *find_preset(std::int32_t value) noexcept;  // nullptr if unknown
 const Preset *find_preset(const std::string &name) noexcept;
 
+// Whether programs store this preset in packets: Jerasure's Cauchy codes.
+bool has_packets(std::int32_t matrix) noexcept;
+// Such a preset over GF(2^4), as elements of GF(2^8): see gf::Subfield4. Throws Error as Preset::make does.
+Matrix make_jerasure4(std::int32_t matrix, unsigned k, unsigned m);
+
 enum class MdsProof { proven, refuted, too_large };
 
 // Checks every minor of the parity rows (all square submatrices must be non-singular), up to max_minors of them. There

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "base/error.hpp"
 #include "core/codec16.hpp"
@@ -28,6 +29,49 @@ std::vector<Element> syndrome(const Plan &plan, const Task &task, std::uint64_t 
     for (unsigned c = 0; c < parity.columns(); ++c)
       sum ^= gf::multiply(parity.at(r, c), static_cast<std::uint8_t>(element(column, c)));
     result[r] = static_cast<Element>(sum);
+  }
+  return result;
+}
+
+// Of shards in packets: their elements that have bit `bit` of the byte `at` among their bits.
+struct PacketElements {
+  PacketElements(const PacketLayout &packets, const Task &task, std::uint64_t at)
+      : word_bits(packets.word_bits), packet_bytes(packets.packet_bytes) {
+    const std::uint64_t group_bytes = word_bits * packet_bytes, begin = task.offset_bytes;
+    first = at - (at - begin) % group_bytes + (at - begin) % packet_bytes;
+  }
+  unsigned operator()(const std::byte *shard) const {
+    unsigned element = 0;
+    for (unsigned i = 0; i < word_bits; ++i)
+      element |= (std::to_integer<unsigned>(shard[first + i * packet_bytes]) >> bit & 1) << i;
+    return element;
+  }
+
+  unsigned word_bits;
+  std::uint64_t packet_bytes, first;
+  unsigned bit = 0;
+};
+
+// Stored parity xor recomputed parity, of elements in packets, for all rows.
+std::vector<Element> packet_syndrome(const Plan &plan, const Task &task, std::uint64_t at) {
+  const Codec &codec = plan.codec();
+  PacketElements element(*codec.packets(), task, at);
+  const auto number = [&](unsigned value) {
+    return static_cast<Element>(element.word_bits == 4 ? gf::kSubfield4.element[value] : value);
+  };
+  const auto product = [&](unsigned r, unsigned c) {
+    const Element value = number(element(task.inputs[c]));
+    return codec.codec16() != nullptr
+               ? codec.codec16()->field().multiply(codec.codec16()->coefficient(r, c), value)
+               : Element{gf::multiply(codec.parity().at(r, c), static_cast<std::uint8_t>(value))};
+  };
+  std::vector<Element> result(codec.m());
+  for (element.bit = 0; element.bit < 8; ++element.bit) {
+    for (unsigned r = 0; r < codec.m(); ++r) {
+      result[r] = number(element(task.outputs[r]));
+      for (unsigned c = 0; c < codec.k(); ++c) result[r] ^= product(r, c);
+    }
+    if (std::ranges::any_of(result, [](Element each) { return each != 0; })) break;
   }
   return result;
 }
@@ -102,6 +146,12 @@ bool consistent_without16(const Plan &plan, unsigned suspect, const Task &task, 
   return is_consistent(plan, rest->what, rest_of, control);
 }
 
+// In bytes: with the granularity of the backend, which may be more than the codec's.
+Operator codec_operator(const Plan &plan, Matrix rows) {
+  if (plan.codec().packets()) return plan.codec().operator_of(std::move(rows));
+  return {std::move(rows), plan.prepared().granularity_bytes()};
+}
+
 // Whether everything is consistent once data shard `suspect` is ignored: solve one parity equation for it and put that
 // into the others. parity[r] = sum over c != suspect of (M[r][c] + q * M[pivot][c]) * data[c] + q * parity[pivot], q =
 // M[r][suspect] / M[pivot][suspect].
@@ -136,7 +186,7 @@ bool consistent_without(const Plan &plan, unsigned suspect, const Task &task, Co
     rest_of.input_offsets = input_offsets.data();
     rest_of.output_offsets = output_offsets.data();
   }
-  return is_consistent(plan, {std::move(rest), plan.prepared().granularity_bytes()}, rest_of, control);
+  return is_consistent(plan, codec_operator(plan, std::move(rest)), rest_of, control);
 }
 
 // Tiles of the second look: large ones first, to find the parts that are worth small ones.
@@ -241,6 +291,13 @@ VerifyReport explain(const Plan &plan, const Task &task, Control &control) {
   const Codec &codec = plan.codec();
   if (codec.m() < 2) return report;
   const auto locate = [&] {
+    if (codec.packets()) {
+      const std::vector<Element> found = packet_syndrome(plan, task, first);
+      if (codec.codec16() == nullptr) return codec.locate(found);
+      std::vector<std::uint16_t> rows(codec.m());
+      std::iota(rows.begin(), rows.end(), std::uint16_t{0});
+      return codec.codec16()->locate(rows, found);
+    }
     if (codec.codec16() == nullptr) return codec.locate(syndrome(plan, task, first));
     const Syndromes16 found = syndromes16(plan, task, first, report.first_bad_shard - codec.k());
     return codec.codec16()->locate(found.rows, found.values);

@@ -26,7 +26,6 @@
 #include "core/tuning.hpp"
 #include "cpu/executors/executor.hpp"
 #include "cpu/factory.hpp"
-#include "cpu/gf16.hpp"
 #include "cpu/kernels/kernel.hpp"
 #include "cpu/prepared.hpp"
 
@@ -176,11 +175,12 @@ class CpuBackend final : public core::Backend {
   // Small runs, on the calling thread.
   void run_inline(std::span<const Task> tasks) {
     for (const Task &task : tasks)
-      if (const auto &gf16 = prepared_of(task).gf16) reserve_scratch(gf16->scratch_bytes(task.mode, task.length_bytes));
+      if (const auto &by_scratch = prepared_of(task).by_scratch)
+        reserve_scratch(by_scratch->scratch_bytes(task.mode, task.length_bytes));
     for (const Task &task : tasks) {
       const CpuPrepared &prepared = prepared_of(task);
-      if (prepared.gf16)
-        prepared.gf16->apply(task, task.offset_bytes, task.length_bytes, thread_scratch(0), task.mismatches);
+      if (prepared.by_scratch)
+        prepared.by_scratch->apply(task, task.offset_bytes, task.length_bytes, thread_scratch(0), task.mismatches);
       for (unsigned i = 0; i < prepared.whole.count(); ++i) {
         const Band band = prepared.whole[i];
         apply(task, band, task.offset_bytes, task.length_bytes, nullptr,
@@ -197,8 +197,10 @@ class CpuBackend final : public core::Backend {
 
   std::shared_ptr<const core::Prepared> prepared_with(const core::Operator &what, const KnownOfModes &known,
                                                       std::shared_ptr<const Known> tuned = nullptr) const {
-    if (by_parity_ && what.field() == core::Field::gf16)
-      base::fail(TANDEM_ERROR_UNSUPPORTED, "cpu: partition by parity does not exist for codes over GF(2^16)");
+    if (by_parity_ && what.field() != core::Field::gf8)
+      base::fail(TANDEM_ERROR_UNSUPPORTED,
+                 fmt::format("cpu: partition by parity does not exist for codes {}",
+                             what.field() == core::Field::gf16 ? "over GF(2^16)" : "whose layout is packets"));
     return std::make_shared<CpuPrepared>(kernel_, what, by_parity_ ? executor_->thread_count() : 1, technique_, known,
                                          std::move(tuned));
   }
@@ -263,9 +265,9 @@ class CpuBackend final : public core::Backend {
     return length_bytes * (task.prepared->rows() + task.prepared->columns());
   }
 
-  // Scratch for a range of a task in GF(2^16), and in front of it the records of what a chunk's compare finds.
-  static std::size_t scratch_bytes16(const Task &task, std::uint64_t length_bytes) noexcept {
-    return record_bytes(task) + prepared_of(task).gf16->scratch_bytes(task.mode, length_bytes);
+  // Scratch for a range of a task, and in front of it the records of what a chunk's compare finds.
+  static std::size_t scratch_bytes(const Task &task, std::uint64_t length_bytes) noexcept {
+    return record_bytes(task) + prepared_of(task).by_scratch->scratch_bytes(task.mode, length_bytes);
   }
   static std::size_t record_bytes(const Task &task) noexcept {
     return rounded_up(task.mode == Mode::compare ? task.prepared->rows() * sizeof(Mismatch) : 0);
@@ -301,9 +303,9 @@ class CpuBackend final : public core::Backend {
     double first_share = 0;
 
    private:
-    void code_gf16(Chunk &chunk, const Gf16Operator &what) noexcept {
+    void code_by_scratch(Chunk &chunk, const ScratchOperator &what) noexcept {
       const Task &task = *chunk.task;
-      const std::size_t bytes = scratch_bytes16(task, chunk.length_bytes);
+      const std::size_t bytes = scratch_bytes(task, chunk.length_bytes);
       std::byte *const scratch = thread_scratch(bytes);
       chunk.is_left = bytes != 0 && scratch == nullptr;
       if (chunk.is_left) return;
@@ -317,7 +319,7 @@ class CpuBackend final : public core::Backend {
 
     void code(Chunk &chunk) noexcept {
       const auto &[task, band, offset_bytes, length_bytes, is_left] = chunk;
-      if (const auto &gf16 = prepared_of(*task).gf16) return code_gf16(chunk, *gf16);
+      if (const auto &by_scratch = prepared_of(*task).by_scratch) return code_by_scratch(chunk, *by_scratch);
       const Values &values = prepared_of(*task).values(task->mode);
       if (task->mode != Mode::compare) return backend_.apply(*task, band, offset_bytes, length_bytes, &values, nullptr);
       Mismatch found[kMostRows];
@@ -345,7 +347,7 @@ class CpuBackend final : public core::Backend {
   void spread(std::span<const Task> tasks, std::uint64_t total_bytes, Control &control) {
     Chunks batch(*this);
     unsigned threads = 1;
-    std::size_t scratch_bytes = 0;
+    std::size_t most_scratch_bytes = 0;
     for (const Task &task : tasks) {
       const CpuPrepared &prepared = prepared_of(task);
       const std::uint64_t width = std::uint64_t{prepared.rows()} + prepared.columns();
@@ -364,12 +366,13 @@ class CpuBackend final : public core::Backend {
       }
       // Whole cache lines, so that no two threads write into one (where shards are aligned), and whole groups.
       const std::uint64_t grid = std::lcm(std::uint64_t{kCacheLine}, prepared.granularity_bytes());
-      const std::uint64_t least_bytes = prepared.gf16 ? prepared.gf16->least_range_bytes() : kLeastStepBytes;
+      const std::uint64_t least_bytes =
+          prepared.by_scratch ? prepared.by_scratch->least_range_bytes() : kLeastStepBytes;
       const std::uint64_t least = (least_bytes + grid - 1) / grid;
       const std::uint64_t step = std::max(chunk_bytes / width / grid, least) * grid;
       std::uint64_t length_bytes = std::min(step, task.length_bytes);
-      if (prepared.gf16) scratch_bytes = std::max(scratch_bytes, scratch_bytes16(task, length_bytes));
-      const unsigned band_count = prepared.gf16 ? 1 : prepared.whole.count();
+      if (prepared.by_scratch) most_scratch_bytes = std::max(most_scratch_bytes, scratch_bytes(task, length_bytes));
+      const unsigned band_count = prepared.by_scratch ? 1 : prepared.whole.count();
       if (batch.chunks.empty() && values.thread_count > 1 && band_count != 0) {  // small: a sample of the rest
         length_bytes = std::min(length_bytes, std::max(kLeastChunkBytes / width / grid, least) * grid);
         batch.first_share = static_cast<double>(length_bytes * width) / (static_cast<double>(total_bytes) * band_count);
@@ -377,18 +380,18 @@ class CpuBackend final : public core::Backend {
       for (std::uint64_t done = 0; done < task.length_bytes;
            done += length_bytes, length_bytes = std::min(step, task.length_bytes - done))
         for (unsigned i = 0; i < band_count; ++i)
-          batch.chunks.push_back({&task,
-                                  prepared.gf16 ? Band{0, prepared.rows(), nullptr, 0, nullptr} : prepared.whole[i],
-                                  task.offset_bytes + done, length_bytes});
+          batch.chunks.push_back(
+              {&task, prepared.by_scratch ? Band{0, prepared.rows(), nullptr, 0, nullptr} : prepared.whole[i],
+               task.offset_bytes + done, length_bytes});
     }
-    reserve_scratch(scratch_bytes);
+    reserve_scratch(most_scratch_bytes);
     kernel_calls_.fetch_add(batch.chunks.size(), std::memory_order_relaxed);
     const auto run = [&](unsigned on_threads) {
       if (!executor_->run(batch, batch.chunks.size(), control, on_threads))
         base::fail(TANDEM_ERROR_CANCELLED, "cancelled");
     };
     run(threads);
-    if (scratch_bytes == 0) return;
+    if (most_scratch_bytes == 0) return;
     std::erase_if(batch.chunks, [](const Chunk &chunk) { return !chunk.is_left; });
     if (!batch.chunks.empty()) run(1);  // the calling thread has memory: see reserve_scratch
   }

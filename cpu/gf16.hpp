@@ -5,29 +5,21 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/backend.hpp"
 #include "cpu/kernels/kernel.hpp"
 #include "cpu/memory.hpp"
+#include "cpu/scratch_operator.hpp"
 
 namespace tandem::cpu {
 
-class Gf16Operator {
+class Gf16Operator final : public ScratchOperator {
  public:
   Gf16Operator(const Gf16Kernel &kernel, const core::Operator &what);
-  Gf16Operator(const Gf16Operator &) = delete;  // it points into its own form
-  Gf16Operator &operator=(const Gf16Operator &) = delete;
 
-  bool is_transform() const noexcept { return leopard_ != nullptr; }
-
-  // Shorter ranges than this cost more for each byte.
-  std::size_t least_range_bytes() const noexcept { return leopard_ != nullptr ? lane_bytes_ : kCacheLine; }
-
-  // What a call on length_bytes of each shard needs, aligned to a cache line. Never less for a longer length.
-  std::size_t scratch_bytes(core::Mode mode, std::uint64_t length_bytes) const noexcept;
-
-  // Applies the operator to a range of the task's shards. found: compare; as many records as there are outputs.
+  std::vector<core::Technique> techniques() const override { return {{leopard_ != nullptr ? "transform" : "matrix"}}; }
+  std::size_t least_range_bytes() const noexcept override { return leopard_ != nullptr ? lane_bytes_ : kCacheLine; }
+  std::size_t scratch_bytes(core::Mode mode, std::uint64_t length_bytes) const noexcept override;
   void apply(const core::Task &task, std::uint64_t offset_bytes, std::uint64_t length_bytes, std::byte *scratch,
-             core::Mismatch *found) const noexcept;
+             core::Mismatch *found) const noexcept override;
 
  private:
   // Consecutive lists of points in one group.

@@ -9,6 +9,8 @@
 
 #include "base/error.hpp"
 #include "cpu/costs.hpp"
+#include "cpu/gf16.hpp"
+#include "cpu/packets.hpp"
 
 namespace tandem::cpu {
 namespace {
@@ -151,7 +153,11 @@ CpuPrepared::CpuPrepared(const Kernel &kernel, const core::Operator &what, unsig
       known_of_modes_(known_of_modes),
       tuned_(std::move(tuned)) {
   if (what.field() == core::Field::gf16) {
-    gf16.emplace(*kernel.gf16, what);
+    by_scratch = std::make_unique<const Gf16Operator>(*kernel.gf16, what);
+    return;
+  }
+  if (const auto *packets = std::get_if<core::BitMatrix>(&what.form())) {
+    by_scratch = std::make_unique<const PacketOperator>(kernel, *packets, technique != Technique::matrix);
     return;
   }
   if (part_count > 1 && rows() != 0) parts.emplace(kernel, what, (rows() + part_count - 1) / part_count, technique);
@@ -162,6 +168,8 @@ void check_technique(const core::Operator &what, Technique technique) {
   const bool is_matrix = std::holds_alternative<core::Dense>(what.form());
   if (technique == Technique::transform && std::holds_alternative<core::Dense16>(what.form()) && what.input_count() > 2)
     base::fail(TANDEM_ERROR_UNSUPPORTED, "cpu: technique transform: this matrix over GF(2^16) has none");
+  if (technique == Technique::transform && what.field() == core::Field::gf2)
+    base::fail(TANDEM_ERROR_UNSUPPORTED, "cpu: technique transform: codes whose layout is packets have none");
   if (technique == Technique::transform && is_matrix && what.input_count() > 2)
     base::fail(
         TANDEM_ERROR_UNSUPPORTED,
@@ -173,7 +181,7 @@ void check_technique(const core::Operator &what, Technique technique) {
 }
 
 std::vector<core::Technique> CpuPrepared::techniques() const {
-  if (gf16) return {{gf16->is_transform() ? "transform" : "matrix"}};
+  if (by_scratch != nullptr) return by_scratch->techniques();
   const Bands &bands = parts ? *parts : whole;
   if (bands.has_ways()) return bands[0].way->techniques;
   return {{}};

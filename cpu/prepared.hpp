@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "core/backend.hpp"
-#include "cpu/gf16.hpp"
 #include "cpu/kernels/kernel.hpp"
+#include "cpu/scratch_operator.hpp"
 #include "cpu/transforms.hpp"
 
 namespace tandem::cpu {
@@ -105,10 +105,10 @@ class CpuPrepared final : public core::Prepared {
   std::vector<core::Technique> techniques() const override;
   std::uint64_t out_of_cache_bytes(core::Mode mode) const override;
 
-  std::optional<Gf16Operator> gf16;  // GF(2^16): instead of the bands
-  Bands whole;                       // none in GF(2^16)
-  bool is_one_kernel_call;           // of the matrix
-  std::optional<Bands> parts;        // partition parity: at most one for each thread, up to kMostRows rows each
+  std::unique_ptr<const ScratchOperator> by_scratch;  // GF(2^16) and packets: instead of the bands
+  Bands whole;                                        // none of these
+  bool is_one_kernel_call;                            // of the matrix
+  std::optional<Bands> parts;  // partition parity: at most one for each thread, up to kMostRows rows each
 
  private:
   KnownOfModes known_of_modes_;

@@ -108,6 +108,9 @@ std::shared_ptr<const core::Prepared> DeviceBackend::make_prepared(const core::O
 
 // The arguments of a kernel hold a fixed number of shards.
 const core::Operator &DeviceBackend::checked(const core::Operator &what) const {
+  if (what.field() == core::Field::gf2)
+    base::fail(TANDEM_ERROR_UNSUPPORTED,
+               fmt::format("{}: codes whose layout is packets run on the CPU alone", traits().name));
   if (what.field() != core::Field::gf8)
     base::fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("{}: codes over GF(2^16) run on the CPU alone", traits().name));
   if (std::uint64_t{what.input_count()} + what.output_count() > KernelArguments::kMostShards) {

@@ -232,4 +232,114 @@ Rows parity_rows(const std::string &preset, unsigned k, unsigned m) {
   throw std::invalid_argument("no reference for matrix " + preset);
 }
 
+unsigned multiply(unsigned word_bits, unsigned a, unsigned b) {
+  const unsigned polynomial = word_bits == 4 ? 0x13 : word_bits == 8 ? 0x11d : 0x1100b;
+  unsigned product = 0;
+  for (; b != 0; b >>= 1) {
+    if (b & 1) product ^= a;
+    a <<= 1;
+    if (a >> word_bits) a ^= polynomial;
+  }
+  return product;
+}
+
+// a^(2^w - 2).
+unsigned inverse(unsigned word_bits, unsigned a) {
+  unsigned result = 1;
+  for (unsigned i = 1; i < word_bits; ++i) {
+    a = multiply(word_bits, a, a);
+    result = multiply(word_bits, result, a);
+  }
+  return result;
+}
+
+namespace {
+
+unsigned ones_in_bit_matrix(unsigned word_bits, unsigned element) {
+  unsigned ones = 0;
+  for (unsigned i = 0; i < word_bits; ++i)
+    ones += static_cast<unsigned>(std::popcount(multiply(word_bits, element, 1u << i)));
+  return ones;
+}
+
+unsigned ones_in_bit_matrix(unsigned word_bits, const std::vector<unsigned> &row) {
+  unsigned ones = 0;
+  for (const unsigned cell : row) ones += ones_in_bit_matrix(word_bits, cell);
+  return ones;
+}
+
+}  // namespace
+
+Numbers jerasure_rows(const std::string &preset, unsigned word_bits, unsigned k, unsigned m) {
+  Numbers matrix(m, std::vector<unsigned>(k));
+  if (preset == "jerasure-cauchy-good" && m == 2 && word_bits != 16) {
+    std::vector<unsigned> order;
+    for (unsigned ones = 0; ones <= word_bits * word_bits; ++ones)
+      for (unsigned element = 1; element < 1u << word_bits; ++element)
+        if (ones_in_bit_matrix(word_bits, element) == ones) order.push_back(element);
+    for (unsigned c = 0; c < k; ++c) matrix[0][c] = 1, matrix[1][c] = order[c];
+    return matrix;
+  }
+  for (unsigned r = 0; r < m; ++r)
+    for (unsigned c = 0; c < k; ++c) matrix[r][c] = inverse(word_bits, r ^ (m + c));
+  if (preset == "jerasure-cauchy-orig" || m == 0) return matrix;
+  for (unsigned c = 0; c < k; ++c) {
+    const unsigned factor = inverse(word_bits, matrix[0][c]);
+    for (auto &row : matrix) row[c] = multiply(word_bits, row[c], factor);
+  }
+  for (unsigned r = 1; r < m; ++r) {
+    std::vector<unsigned> best = matrix[r];
+    for (const unsigned divisor : matrix[r]) {
+      std::vector<unsigned> candidate = matrix[r];
+      const unsigned factor = inverse(word_bits, divisor);
+      for (unsigned &cell : candidate) cell = multiply(word_bits, cell, factor);
+      if (ones_in_bit_matrix(word_bits, candidate) < ones_in_bit_matrix(word_bits, best)) best = candidate;
+    }
+    matrix[r] = best;
+  }
+  return matrix;
+}
+
+std::size_t packet_rank(unsigned word_bits, Numbers matrix) {
+  std::size_t found = 0;
+  for (std::size_t c = 0; !matrix.empty() && c < matrix[0].size(); ++c) {
+    std::size_t pivot = found;
+    while (pivot < matrix.size() && matrix[pivot][c] == 0) ++pivot;
+    if (pivot == matrix.size()) continue;
+    std::swap(matrix[pivot], matrix[found]);
+    const unsigned inverse_of_pivot = inverse(word_bits, matrix[found][c]);
+    for (std::size_t r = found + 1; r < matrix.size(); ++r) {
+      const unsigned factor = multiply(word_bits, matrix[r][c], inverse_of_pivot);
+      for (std::size_t i = 0; i < matrix[r].size(); ++i) matrix[r][i] ^= multiply(word_bits, factor, matrix[found][i]);
+    }
+    ++found;
+  }
+  return found;
+}
+
+Rows apply_packets(unsigned word_bits, std::size_t packet_bytes, const Numbers &rows, const Rows &shards) {
+  const std::size_t shard_bytes = shards.empty() ? 0 : shards[0].size();
+  Rows outputs(rows.size(), Bytes(shard_bytes));
+  for (std::size_t group = 0; group < shard_bytes; group += word_bits * packet_bytes) {
+    for (std::size_t j = 0; j < packet_bytes; ++j) {
+      for (unsigned bit = 0; bit < 8; ++bit) {
+        std::vector<unsigned> elements;
+        for (const Bytes &shard : shards) {
+          unsigned element = 0;
+          for (unsigned i = 0; i < word_bits; ++i) element |= (shard[group + i * packet_bytes + j] >> bit & 1u) << i;
+          elements.push_back(element);
+        }
+        for (std::size_t r = 0; r < rows.size(); ++r) {
+          unsigned sum = 0;
+          for (std::size_t c = 0; c < shards.size(); ++c) sum ^= multiply(word_bits, rows[r][c], elements[c]);
+          for (unsigned i = 0; i < word_bits; ++i)
+            outputs[r][group + i * packet_bytes + j] =
+                static_cast<std::uint8_t>(outputs[r][group + i * packet_bytes + j] | (sum >> i & 1u) << bit);
+        }
+      }
+    }
+  }
+  return outputs;
+}
+
 }  // namespace tandem::reference

@@ -45,4 +45,14 @@ Rows invert(const Rows &matrix);
 // divisions where the definition has them.
 Rows parity_rows(const std::string &preset, unsigned k, unsigned m);
 
+// Jerasure's fields GF(2^w), w = 4, 8 or 16, and its two Cauchy matrices over them ("jerasure-cauchy-orig", "-good").
+using Numbers = std::vector<std::vector<unsigned>>;
+unsigned multiply(unsigned word_bits, unsigned a, unsigned b);
+unsigned inverse(unsigned word_bits, unsigned a);
+Numbers jerasure_rows(const std::string &preset, unsigned word_bits, unsigned k, unsigned m);
+std::size_t packet_rank(unsigned word_bits, Numbers matrix);
+
+// rows x shards in Jerasure's layout, one element after another: bit i of an element is bit b of byte j of packet i.
+Rows apply_packets(unsigned word_bits, std::size_t packet_bytes, const Numbers &rows, const Rows &shards);
+
 }  // namespace tandem::reference

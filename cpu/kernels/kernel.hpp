@@ -71,6 +71,14 @@ struct RaidCall {
   bool out_of_cache;
 };
 
+// Sums of vectors, done in their order.
+struct SumsCall {
+  uint8_t *const *slots;  // the vectors
+  size_t bytes;           // of each; a multiple of 64
+  const uint32_t *sums;   // of each: how many sources, the slot it is written to, the slots of the sources
+  uint32_t sum_count;     // a sum without sources is zero
+};
+
 // GF(2^16). Tables are a kernel's own form of a field's products.
 struct Gf16Call {
   const void *tables;
@@ -137,6 +145,7 @@ struct Kernel {
   KernelTraits traits;
   const Gf16Kernel *gf16;
   uint32_t rows_at_once;  // of so many rows apply_nibbles reads all inputs at a place before it writes there
+  void (*add_packets)(const SumsCall &call);
 };
 
 // Every kernel that was compiled in, best first; the last one ("scalar") runs anywhere.

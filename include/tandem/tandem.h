@@ -33,7 +33,7 @@
  *              TANDEM_ERROR_DEVICE in a child whose parent had used a device: drivers do not survive a fork.
  *   field      GF(2^8) with polynomial 0x11d (x^8 + x^4 + x^3 + x^2 + 1), generator 2, up to 256 shards; or
  *              GF(2^16), up to 65,536 shards (docs/MATRICES.md), on the CPU alone. Shards of GF(2^16) have an
- *              even number of bytes.
+ *              even number of bytes, shards in packets whole groups of them.
  */
 #ifndef TANDEM_TANDEM_H
 #define TANDEM_TANDEM_H
@@ -106,8 +106,9 @@ enum tandem_matrix_value {
   TANDEM_MATRIX_ZFEC = 3,                         /* zfec, Tahoe-LAFS */
   TANDEM_MATRIX_LIBERASURECODE_ISAL_VAND_INV = 4, /* pyeclib isa_l_rs_vand_inv; k+m <= 255 */
   TANDEM_MATRIX_JERASURE_VANDERMONDE = 5,         /* Jerasure reed_sol_van, Ceph jerasure */
-  TANDEM_MATRIX_JERASURE_CAUCHY_ORIG = 6,         /* these coefficients, but the byte layout */
-  TANDEM_MATRIX_JERASURE_CAUCHY_GOOD = 7,         /* these coefficients, but the byte layout */
+  TANDEM_MATRIX_JERASURE_CAUCHY_ORIG = 6,         /* with layout packets: Jerasure and Ceph cauchy_orig,
+                                                     liberasurecode jerasure_rs_cauchy (packets of 1024 bytes) */
+  TANDEM_MATRIX_JERASURE_CAUCHY_GOOD = 7,         /* with layout packets: Jerasure and Ceph cauchy_good */
   TANDEM_MATRIX_RAID6 = 8,                        /* 1 ; 2^c: Linux md, btrfs; m <= 2 */
   TANDEM_MATRIX_ZFS_RAIDZ = 9,                    /* 1 ; 2^(k-1-c) ; 4^(k-1-c): OpenZFS; m <= 3 */
   TANDEM_MATRIX_SNAPRAID_CAUCHY = 10,             /* SnapRAID; m <= 6, k <= 251 */
@@ -128,6 +129,13 @@ enum tandem_field_value {
   TANDEM_FIELD_GF16 = 1 /* 16 bits. Custom matrices: little-endian words modulo 0x1100b */
 };
 
+/* How the elements of the field lie in a shard. */
+enum tandem_layout_value {
+  TANDEM_LAYOUT_BYTES = 0,  /* GF(2^8): a byte each; GF(2^16): as the matrix has it */
+  TANDEM_LAYOUT_PACKETS = 1 /* Jerasure's: a shard is a row of groups, each of word_bits packets of packet_bytes. Bit b
+                               of byte j of all packets of a group is an element, its lowest bit in the first packet */
+};
+
 typedef struct tandem_codec_options {
   size_t struct_bytes;      /* sizeof(tandem_codec_options): lets the struct grow */
   uint32_t k;               /* data shards, >= 1 */
@@ -138,6 +146,10 @@ typedef struct tandem_codec_options {
                                uint16_t. Else NULL */
   int32_t allow_non_mds;    /* non-zero: accept a matrix that cannot recover from every loss of m shards */
   int32_t reserved;         /* 0 */
+  int32_t layout;           /* enum tandem_layout_value; packets: jerasure-cauchy-orig, -good and custom matrices */
+  uint32_t word_bits;       /* packets: 8 or 4, in GF(2^16) 16; 0 = 8 or 16. 4: GF(2^4) with x^4 + x + 1: presets have
+                               k + m <= 16, custom coefficients are bytes below 16. Else 0 */
+  uint64_t packet_bytes;    /* packets: a multiple of 8, word_bits * packet_bytes <= 2^32. Else 0 */
 } tandem_codec_options;
 
 /* Makes a codec: immutable, shared freely between threads and contexts.
@@ -148,9 +160,11 @@ typedef struct tandem_codec_options {
  * returns TANDEM_ERROR_NOT_RECOVERABLE for that loss.
  * GF(2^16): leopard16 and reed-solomon-simd need memory and time linear in k + m. par2 and custom matrices are kept
  * whole and are refused beyond 64 MiB of coefficients; so is a decode that would need a larger matrix.
+ * Packets: shard_bytes of every call must be a multiple of word_bits * packet_bytes, and pieces of scattered shards end
+ * at such multiples. They run on the CPU alone. A code of more than 2^24 bits (word_bits^2 * k * m) is refused.
  * Status: INVALID_ARGUMENT (k = 0, k + m > 256 or 65536, unknown matrix or field, a matrix of the other field, beyond
- *   the preset's range), UNSUPPORTED (unknown non-zero trailing option bytes), NOT_MDS, TOO_LARGE (coefficients),
- *   OUT_OF_MEMORY. */
+ *   the preset's range, an unknown layout, word_bits or packet_bytes that it does not have), UNSUPPORTED (unknown
+ * non-zero trailing option bytes), NOT_MDS, TOO_LARGE (coefficients, bits), OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_codec_create(const tandem_codec_options *options, tandem_codec **codec_out);
 
 /* Ends a codec. NULL is allowed. Plans made from it stay valid. */
@@ -498,10 +512,12 @@ TANDEM_API void tandem_plan_destroy(tandem_plan *plan);
 typedef struct tandem_plan_info {
   size_t struct_bytes;                /* set by the caller: sizeof(tandem_plan_info) */
   const char *technique;              /* shards in the cache: "matrix"; of wide codes on the CPU also "transform" and,
-                                         for a decode, "syndromes, matrix" or "syndromes, transform". Valid for ever */
+                                         for a decode, "syndromes, matrix" or "syndromes, transform"; of packets also
+                                         "shared sums". Valid for ever */
   const char *technique_out_of_cache; /* the same, for runs that move more than out_of_cache_bytes */
   uint32_t products, matrix_products; /* with the shards in the cache: products of one vector by a coefficient, for one
-                                         vector of each shard; and by the matrix. 0: there was no choice */
+                                         vector of each shard; and by the matrix; of packets: additions, for one vector
+                                         of each packet. 0: there was no choice */
   uint64_t out_of_cache_bytes; /* all shards read and written together; UINT64_MAX: every run counts as in the cache */
 } tandem_plan_info;
 

@@ -632,6 +632,31 @@ class Command(unittest.TestCase):
         self.assertIn(b"this CPU runs: ", self.ok("devices", "--kernel", "nonsense", status=2).stderr)
         self.assertIn(b"--text is of device kernels", self.ok("devices", "--kernel", "scalar", "--text", "host", status=2).stderr)
 
+    def test_bench_of_packets(self):
+        def bench(*more, status=0):
+            return self.ok("bench", "--seconds", "0.01", "--repeats", 1, "--layout", "packets", "--matrix", "jerasure-cauchy-good",
+                           "-k", 4, "-m", 3, *more, "--json", status=status)
+        for operation in ("encode", "decode", "verify", "update", "decode-setup"):
+            for word_bits in (4, 8, 16):
+                run = json.loads(bench("--operation", operation, "--packet-bytes", "1KiB", "--word-bits", word_bits, "--size", "512KiB").stdout)
+                result = run["results"][0]
+                self.assertEqual((result["word_bits"], result["packet_bytes"]), (word_bits, 1024))
+                self.assertIsNone(run["peer"])
+                if operation != "decode-setup":
+                    self.assertEqual(result["shard_bytes"] % (1024 * word_bits), 0)
+                    self.assertIn(result["technique"], ("matrix", "shared sums"))
+        for more, message in (((), b"--packet-bytes"), (("--packet-bytes", 1020), b"packet_bytes = 1020"),
+                              (("--packet-bytes", 64, "--word-bits", 5), b"word_bits = 5"), (("--packet-bytes", 64, "--odd"), b"--odd"),
+                              (("--packet-bytes", "1MiB", "--size", "1MiB"), b"8388608"),
+                              (("--packet-bytes", 64, "--shard-bytes", 1000), b"512"),
+                              (("--packet-bytes", 64, "--peer", "libisal.so.2"), b"packets"),
+                              (("--packet-bytes", 64, "--matrix", "zfec"), b"zfec")):
+            self.assertIn(message, bench(*more, status=2).stderr)
+        self.assertIn(b"--layout packets", self.ok("bench", "--packet-bytes", 64, status=2).stderr)
+        refused = self.ok("encode", self.source, "-k", 4, "-m", 2, "-o", self.shards, "--layout", "packets", status=2)
+        self.assertIn(b"--layout packets", refused.stderr)
+        self.assertFalse(os.path.exists(self.shards) and os.listdir(self.shards))
+
     def test_bench_names_the_technique(self):
         def bench(*more):
             return json.loads(self.ok("bench", "--seconds", "0.01", "--repeats", 1, "--size", "512KiB", *more, "--json").stdout)

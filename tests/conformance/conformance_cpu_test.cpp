@@ -72,7 +72,8 @@ std::vector<BackendMaker> cpu_makers(const char *technique = "") {
         std::string not_run = missing(executor.value);
         if (!kernel.available) not_run = std::string("kernel ") + kernel.name + " needs " + kernel.needs;
         const bool takes_gf16 = *technique == 0 && partition == TANDEM_PARTITION_COLUMN;
-        makers.push_back({name, [options] { return make(options); }, not_run, 1, false, true, takes_gf16});
+        makers.push_back({name, [options] { return make(options); }, not_run, 1, false, true, takes_gf16,
+                          partition == TANDEM_PARTITION_COLUMN});
       }
     }
   }

@@ -28,8 +28,8 @@ std::vector<BackendMaker> fake_makers() {
   slow.latency_seconds = 1e-3;
   slow.bytes_per_second = 1e9;
   slow.pass_time = [](double) {};
-  return {{"fake", [] { return std::make_unique<FakeBackend>(); }, "", 1, false, true},
-          {"fake_with_lanes", [wide] { return std::make_unique<FakeBackend>(wide); }, "", 1, false, true},
+  return {{"fake", [] { return std::make_unique<FakeBackend>(); }, "", 1, false, true, false, true},
+          {"fake_with_lanes", [wide] { return std::make_unique<FakeBackend>(wide); }, "", 1, false, true, false, true},
           {"fake_of_groups", [reversing] { return std::make_unique<FakeBackend>(reversing); }, "", 96, true, true},
           {"fake_of_packets", [slow] { return std::make_unique<FakeBackend>(slow); }, "", 16, false, true}};
 }

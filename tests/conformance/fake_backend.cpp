@@ -23,9 +23,18 @@ class FakePrepared final : public core::Prepared {
   FakePrepared(const core::Operator &what, const FakeScript &script)
       : Prepared({what.form(), std::lcm(what.granularity_bytes(), script.granularity_bytes)}),
         steps(what.expand()),
-        reverses_groups(script.reverses_groups) {}
+        reverses_groups(script.reverses_groups) {
+    if (const auto *form = std::get_if<core::BitMatrix>(&what.form())) {
+      word_bits = form->word_bits;
+      packet_bytes = form->packet_bytes;
+      if (script.granularity_bytes != 1 || script.reverses_groups)
+        base::fail(TANDEM_ERROR_UNSUPPORTED, script.name + ": packets have groups of their own");
+    }
+  }
   const std::vector<core::Step> steps;
   const bool reverses_groups;
+  unsigned word_bits = 0;  // of packets; else 0
+  std::uint64_t packet_bytes = 0;
   std::optional<double> bytes_per_second;
   bool wrong = false;
   std::uint64_t wrong_from_bytes = 0;
@@ -42,7 +51,19 @@ void compute(const Task &task, std::uint64_t offset, std::uint64_t length) {
     inputs.emplace_back(input, input + length);
     if (prepared.reverses_groups) reverse_groups(prepared.granularity_bytes(), &inputs.back());
   }
-  Shards product = outputs_of(prepared.steps, std::move(inputs), prepared.rows(), length);
+  Shards product;
+  if (prepared.word_bits == 0) {
+    product = outputs_of(prepared.steps, std::move(inputs), prepared.rows(), length);
+  } else {
+    Shards packets;
+    for (const Bytes &input : inputs)
+      for (Bytes &each : packets_of(input, prepared.word_bits, prepared.packet_bytes))
+        packets.push_back(std::move(each));
+    const unsigned count = prepared.word_bits * prepared.rows();
+    packets = outputs_of(prepared.steps, std::move(packets), count, length / prepared.word_bits);
+    for (unsigned r = 0; r < prepared.rows(); ++r)
+      product.push_back(shard_of(packets.data() + r * prepared.word_bits, prepared.word_bits, prepared.packet_bytes));
+  }
   if (prepared_of(task).wrong && task.length_bytes >= prepared_of(task).wrong_from_bytes &&
       offset + length == task.offset_bytes + task.length_bytes)
     product[0][length - 1] ^= 1;

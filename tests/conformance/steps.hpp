@@ -18,6 +18,27 @@ inline void reverse_groups(std::uint64_t group_bytes, Bytes *bytes) {
   }
 }
 
+// Packet i of every group of a shard, for each i; and back.
+inline Shards packets_of(const Bytes &shard, unsigned word_bits, std::uint64_t packet_bytes) {
+  Shards packets(word_bits);
+  const auto step = static_cast<std::ptrdiff_t>(packet_bytes);
+  for (auto at = shard.begin(); at != shard.end();)
+    for (Bytes &packet : packets) {
+      packet.insert(packet.end(), at, at + step);
+      at += step;
+    }
+  return packets;
+}
+inline Bytes shard_of(const Bytes *packets, unsigned word_bits, std::uint64_t packet_bytes) {
+  Bytes shard;
+  for (std::size_t at = 0; at < packets[0].size(); at += packet_bytes)
+    for (unsigned i = 0; i < word_bits; ++i) {
+      const auto begin = packets[i].begin() + static_cast<std::ptrdiff_t>(at);
+      shard.insert(shard.end(), begin, begin + static_cast<std::ptrdiff_t>(packet_bytes));
+    }
+  return shard;
+}
+
 inline Shards outputs_of(const std::vector<core::Step> &steps, Shards inputs, unsigned output_count,
                          std::size_t bytes) {
   const std::size_t first_output = inputs.size();

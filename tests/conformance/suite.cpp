@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "core/codec.hpp"
+#include "core/plan.hpp"
 #include "tests/conformance/forms.hpp"
 #include "tests/conformance/steps.hpp"
 #include "tests/support/random.hpp"
@@ -659,6 +660,104 @@ TEST_P(FormConformance, WideField) {
     check_modes(*backend_, stripe, random);
     if (HasFatalFailure()) return;
   }
+}
+
+// Random bit matrices, and an encode, a decode and an update of Jerasure's: packets of any size, cut at groups.
+std::vector<Case16> make_packet_cases() {
+  std::vector<Case16> cases;
+  Random random(kSeed + 22);
+  // Row by row, as the comment of BitMatrix reads.
+  const auto add = [&](const std::string &name, const core::Operator &what, std::size_t groups) {
+    const auto &form = std::get<core::BitMatrix>(what.form());
+    Case16 made{name, what, {}, {}};
+    Shards slots;
+    for (unsigned c = 0; c < what.input_count(); ++c) {
+      made.inputs.push_back(random.bytes(groups * what.granularity_bytes()));
+      for (Bytes &each : packets_of(made.inputs.back(), form.word_bits, form.packet_bytes))
+        slots.push_back(std::move(each));
+    }
+    for (unsigned r = 0; r < what.output_count(); ++r) {
+      Shards packets(form.word_bits, Bytes(groups * form.packet_bytes));
+      for (unsigned i = 0; i < form.word_bits; ++i)
+        for (unsigned c = 0; c < slots.size(); ++c)
+          if (form.bits->at(r * form.word_bits + i, c) != 0)
+            for (std::size_t b = 0; b < packets[i].size(); ++b) packets[i][b] ^= slots[c][b];
+      made.outputs.push_back(shard_of(packets.data(), form.word_bits, form.packet_bytes));
+    }
+    cases.push_back(std::move(made));
+  };
+  for (const auto &[word_bits, rows, columns] : {std::tuple{8u, 4u, 10u},
+                                                 {8u, 1u, 1u},
+                                                 {4u, 3u, 9u},
+                                                 {16u, 9u, 9u},
+                                                 {8u, 17u, 3u},
+                                                 {8u, 3u, 40u},
+                                                 {1u, 5u, 7u},
+                                                 {3u, 2u, 2u}}) {
+    for (const std::size_t packet_bytes : {8, 48, 64, 200, 256, 320, 1024, 2056}) {
+      for (const unsigned ones : {3u, 50u, 97u}) {
+        Matrix bits(word_bits * rows, word_bits * columns);
+        for (unsigned r = 0; r < bits.rows(); ++r)
+          for (unsigned c = 0; c < bits.columns(); ++c) bits.at(r, c) = random.chance(ones);
+        const core::Operator what(core::BitMatrix{word_bits, packet_bytes, std::make_shared<const Matrix>(bits)});
+        add(std::to_string(rows) + " x " + std::to_string(columns) + " of " + std::to_string(word_bits) +
+                " packets of " + std::to_string(packet_bytes),
+            what, 1 + random.below(packet_bytes < 100 ? 40 : 4));
+      }
+    }
+  }
+  tandem_codec_options options = {};
+  options.struct_bytes = sizeof options;
+  options.k = 6;
+  options.m = 3;
+  options.matrix = TANDEM_MATRIX_JERASURE_CAUCHY_GOOD;
+  options.layout = TANDEM_LAYOUT_PACKETS;
+  options.packet_bytes = 512;
+  const core::Codec codec(options);
+  core::ShardSet parity, present, lost;
+  for (unsigned i = 6; i < 9; ++i) parity.set(i);
+  for (unsigned i = 0; i < 9; ++i) (i % 4 == 1 ? lost : present).set(i);
+  add("encode", codec.encode(parity).what, 30 / kThinning + 1);
+  add("decode", codec.decode(present, lost)->what, 5);
+  add("update", core::update_of(codec.column(2, parity).what), 5);
+  return cases;
+}
+
+// A backend that does not take packets says so before it writes anything.
+TEST_P(FormConformance, Packets) {
+  static const std::vector<Case16> cases = make_packet_cases();
+  Random random(kSeed + 23);
+  Slice slice(12, salt());
+  for (const Case16 &each : cases) {
+    if (!slice.takes()) continue;
+    SCOPED_TRACE(each.name);
+    std::shared_ptr<const core::Prepared> prepared;
+    try {
+      prepared = backend_->prepare(each.what);
+    } catch (const base::Error &error) {
+      ASSERT_FALSE(GetParam().takes_packets) << error.what();
+      ASSERT_EQ(error.status(), TANDEM_ERROR_UNSUPPORTED);
+      ASSERT_NE(std::string(error.what()).find("packets"), std::string::npos) << error.what();
+      continue;
+    }
+    Stripe stripe(random, prepared, each.inputs, each.outputs);
+    check_modes(*backend_, stripe, random);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Sums of nothing are zeros; nothing is left alone.
+TEST_P(FormConformance, PacketsOfNothing) {
+  Random random(kSeed + 24);
+  if (!GetParam().takes_packets) return;
+  const auto empty = [](unsigned rows, unsigned columns) {
+    return core::Operator(core::BitMatrix{8, 24, std::make_shared<const Matrix>(8 * rows, 8 * columns)});
+  };
+  const std::size_t bytes = 5 * 8 * 24;
+  Stripe no_inputs(random, backend_->prepare(empty(2, 0)), Shards(1, Bytes(bytes)), Shards(2, Bytes(bytes)));
+  check_modes(*backend_, no_inputs, random);
+  Stripe no_outputs(random, backend_->prepare(empty(0, 2)), Shards(2, random.bytes(bytes)), Shards(1, Bytes(bytes)));
+  for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare}) run(*backend_, {no_outputs.task(mode)});
 }
 
 TEST_P(BackendConformance, TwoBackendsAreIndependent) {

@@ -25,6 +25,7 @@ struct BackendMaker {
   bool reverses_groups = false;  // what it computes from: each group of so many bytes in reverse
   bool takes_any_count = false;  // of inputs and outputs; else it may refuse more than a field has elements
   bool takes_gf16 = false;       // every form over GF(2^16); else it may refuse
+  bool takes_packets = false;    // the same of forms on packets
 };
 
 inline std::string maker_name(const testing::TestParamInfo<BackendMaker> &test) { return test.param.name; }

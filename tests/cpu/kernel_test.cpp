@@ -704,6 +704,40 @@ TEST_P(KernelTest, Raid) {
   }
 }
 
+// Random lists of sums, some without sources, some of sums before them, some onto what they add to. Nothing beyond a
+// vector is read or written.
+TEST_P(KernelTest, SumsOfPackets) {
+  Random random(kSeed + 30);
+  for (const std::size_t bytes : {64, 128, 192, 256, 320, 448, 512, 1024, 1152}) {
+    constexpr unsigned kInputs = 20, kSums = 30;
+    std::vector<Guarded> memory;
+    std::vector<std::uint8_t *> slots;
+    test::Shards want;
+    for (unsigned i = 0; i < kInputs + kSums; ++i) {
+      memory.emplace_back(bytes, i % 2 == 0 ? Guarded::Against::back : Guarded::Against::front);
+      slots.push_back(memory.back().data());
+      want.push_back(random.bytes(bytes));
+      std::memcpy(slots.back(), want.back().data(), bytes);
+    }
+    std::vector<std::uint32_t> sums;
+    for (unsigned i = 0; i < kSums; ++i) {
+      const unsigned to = kInputs + i, count = static_cast<unsigned>(i == 3 ? 0 : random.between(1, kInputs));
+      std::vector<unsigned> from = random.pick(count, to);
+      if (i % 5 == 4) from.push_back(to);
+      sums.push_back(static_cast<std::uint32_t>(from.size()));
+      sums.push_back(to);
+      sums.insert(sums.end(), from.begin(), from.end());
+      Bytes sum(bytes);
+      for (const unsigned each : from)
+        for (std::size_t b = 0; b < bytes; ++b) sum[b] ^= want[each][b];
+      want[to] = sum;
+    }
+    kernel_->add_packets({slots.data(), bytes, sums.data(), kSums});
+    for (unsigned i = 0; i < slots.size(); ++i)
+      ASSERT_EQ(std::memcmp(slots[i], want[i].data(), bytes), 0) << kernel_->name << ", slot " << i << " of " << bytes;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Table, KernelTest, testing::Range(0u, kernel_table().count), [](const auto &test) {
   std::string name = kernel_table().kernels[test.param]->name;
   for (char &c : name)

@@ -1,6 +1,6 @@
 // Fuzzer of the codec through the C API, with an oracle: a decode succeeds if and only if an independent computation
 // says that the wanted shards are determined by those that are left, and then every byte is right. Narrow codes over
-// GF(2^8), wide ones by both techniques, codes over GF(2^16).
+// GF(2^8), wide ones by both techniques, codes over GF(2^16), codes in packets.
 //
 //     clang++: cmake -DTANDEM_FUZZ=ON ..., then codec_fuzzer tests/fuzz/corpus
 #include <algorithm>
@@ -30,7 +30,7 @@ namespace {
 constexpr unsigned kMostShards = 40;  // the oracle's elimination is slow on purpose
 constexpr std::size_t kMostBytes = 5000, kLargeBytes = 40'000;
 constexpr std::uint64_t kMostProducts = 200'000;  // of the slow reference of GF(2^16)
-constexpr unsigned kMostShards16 = 4096;
+constexpr unsigned kMostShards16 = 4096, kMostPacketShards = 18;
 
 // The input, read byte by byte; zeros when it is used up.
 class Input {
@@ -423,9 +423,95 @@ void run_gf16(Input &input, unsigned flags) {
                     });
 }
 
+// What tandem.h says of packets.
+tandem_status allowed_packets(const tandem_codec_options &options, unsigned word_bits) {
+  const unsigned most = options.field == TANDEM_FIELD_GF16 ? 65536 : 256;
+  if (options.k + options.m > most) return TANDEM_ERROR_INVALID_ARGUMENT;
+  const bool is_wide = options.field == TANDEM_FIELD_GF16;
+  if (is_wide ? word_bits != 16 : word_bits != 4 && word_bits != 8) return TANDEM_ERROR_INVALID_ARGUMENT;
+  if (options.packet_bytes == 0 || options.packet_bytes % 8 != 0 ||
+      options.packet_bytes > (std::uint64_t{1} << 32) / word_bits)
+    return TANDEM_ERROR_INVALID_ARGUMENT;
+  if (options.matrix != TANDEM_MATRIX_JERASURE_CAUCHY_ORIG && options.matrix != TANDEM_MATRIX_JERASURE_CAUCHY_GOOD &&
+      options.matrix != TANDEM_MATRIX_CUSTOM)
+    return TANDEM_ERROR_INVALID_ARGUMENT;
+  if (options.matrix != TANDEM_MATRIX_CUSTOM && word_bits == 4 && options.k + options.m > 16)
+    return TANDEM_ERROR_INVALID_ARGUMENT;
+  return TANDEM_OK;
+}
+
+void run_packets(Input &input, unsigned flags) {
+  const bool custom = flags & 1, allow_non_mds = flags & 2;
+  constexpr unsigned kWordBits[] = {8, 4, 16, 0, 5};
+  const unsigned given_bits = kWordBits[input.byte() % 5];
+  const unsigned k = 1 + input.below(kMostPacketShards - 1), m = input.below(kMostPacketShards - k + 1);
+  const unsigned context = input.number();
+  tandem_codec_options options = options_of(
+      k, m,
+      custom ? TANDEM_MATRIX_CUSTOM : TANDEM_MATRIX_JERASURE_VANDERMONDE + static_cast<std::int32_t>(input.below(4)));
+  options.layout = TANDEM_LAYOUT_PACKETS;
+  options.field = given_bits == 16 ? TANDEM_FIELD_GF16 : TANDEM_FIELD_GF8;
+  if (flags & kLarge) options.field ^= TANDEM_FIELD_GF16;
+  options.word_bits = given_bits;
+  const unsigned word_bits = given_bits != 0 ? given_bits : options.field == TANDEM_FIELD_GF16 ? 16 : 8;
+  const unsigned packets = input.number();
+  options.packet_bytes = packets >= 0xff00 ? std::uint64_t{packets - 0xff00} << 28 : packets % 320;
+  options.allow_non_mds = allow_non_mds;
+  Bytes bytes_of_cells(std::size_t{k} * m);
+  std::vector<std::uint16_t> words_of_cells(bytes_of_cells.size());
+  reference::Numbers rows(m, std::vector<unsigned>(k));
+  bool is_of_field = true;
+  for (std::size_t i = 0; custom && i < bytes_of_cells.size(); ++i) {
+    words_of_cells[i] = static_cast<std::uint16_t>(input.number());
+    bytes_of_cells[i] = static_cast<std::uint8_t>(word_bits == 4 ? words_of_cells[i] % 17 : words_of_cells[i]);
+    is_of_field = is_of_field && (word_bits != 4 || bytes_of_cells[i] < 16);
+    rows[i / k][i % k] = word_bits == 16 ? words_of_cells[i] : bytes_of_cells[i];
+  }
+  if (custom && m != 0)
+    options.coefficients = word_bits == 16 ? static_cast<const void *>(words_of_cells.data()) : bytes_of_cells.data();
+  tandem_codec *raw = nullptr;
+  const tandem_status made = tandem_codec_create(&options, &raw);
+  const Codec codec(raw);
+  if ((made == TANDEM_OK) != (raw != nullptr)) wrong("a codec and an error, or neither");
+  tandem_status allowed = allowed_packets(options, word_bits);
+  if (allowed == TANDEM_OK && !is_of_field) allowed = TANDEM_ERROR_INVALID_ARGUMENT;
+  if (made != allowed && !(custom && made == TANDEM_ERROR_NOT_MDS && !allow_non_mds && allowed == TANDEM_OK))
+    wrong("status of tandem_codec_create for packets");
+  const auto rank = [&](const reference::Numbers &of) { return reference::packet_rank(word_bits, of); };
+  if (allowed != TANDEM_OK || options.packet_bytes > 320) return;
+  if (!custom) rows = reference::jerasure_rows(tandem_matrix_name(options.matrix), word_bits, k, m);
+  const reference::Numbers all = generator(k, rows);
+  if (custom && k + m <= 9) {
+    const bool is_mds = every_loss_is_recoverable(all, rank, k);
+    if (made == TANDEM_ERROR_NOT_MDS && is_mds) wrong("an MDS matrix was refused");
+    if (made == TANDEM_OK && !allow_non_mds && !is_mds) wrong("a matrix that is not MDS was accepted");
+  }
+  if (made != TANDEM_OK) return;
+
+  const std::size_t group_bytes = word_bits * options.packet_bytes;
+  const std::size_t groups = 1 + input.below(static_cast<unsigned>(1 + kMostBytes / group_bytes));
+  const std::size_t bytes = groups * group_bytes;
+  Random random(0);
+  const Loss loss = read_loss(input, k + m, flags & kByPlan, &random);
+  Shards truth = random_data(random, k, bytes);
+  for (Bytes &each : reference::apply_packets(word_bits, options.packet_bytes, rows, truth))
+    truth.push_back(std::move(each));
+  std::vector<void *> pointers;
+  for (Bytes &shard : truth) pointers.push_back(shard.data());
+  const std::size_t odd = bytes - 1 - random.below(group_bytes - 1);
+  if (m != 0 && tandem_encode(context_of(context, kSpreads16), codec.get(), pointers.data(), pointers.data() + k,
+                              odd) != TANDEM_ERROR_INVALID_ARGUMENT)
+    wrong("a part of a group was taken");
+  const char *const technique = flags & 0x10 ? "matrix" : "";
+  encode_and_decode(context_of(context, kSpreads16, technique), false, codec.get(), truth, k, loss,
+                    [&](const Bytes &present, const Bytes &wanted) { return spans(all, rank, present, wanted); });
+}
+
 void run(Input input) {
   const unsigned flags = input.byte();
-  if (flags & 0x20) {
+  if (flags & 0x40) {
+    run_packets(input, flags);
+  } else if (flags & 0x20) {
     run_gf16(input, flags);
   } else if (flags & 0x10) {
     run_wide(input, flags);

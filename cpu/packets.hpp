@@ -1,0 +1,48 @@
+// Operators on packets on the CPU: a kernel sums tiles of packets. Where packets are short or are added often, tiles
+// are brought side by side into scratch memory first, and the sums are taken out of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "cpu/kernels/kernel.hpp"
+#include "cpu/scratch_operator.hpp"
+
+namespace tandem::cpu {
+
+class PacketOperator final : public ScratchOperator {
+ public:
+  PacketOperator(const Kernel &kernel, const core::BitMatrix &form, bool shares_sums);
+
+  std::vector<core::Technique> techniques() const override;
+  std::size_t least_range_bytes() const noexcept override;
+  std::size_t scratch_bytes(core::Mode mode, std::uint64_t length_bytes) const noexcept override;
+  void apply(const core::Task &task, std::uint64_t offset_bytes, std::uint64_t length_bytes, std::byte *scratch,
+             core::Mismatch *found) const noexcept override;
+
+ private:
+  // Sums of some outputs over some inputs, as the kernel takes them. Those after the first add to what is there.
+  struct Block {
+    std::vector<std::uint32_t> sums;
+    std::uint32_t sum_count = 0;
+  };
+  struct Tile;
+  void take_inputs(const Tile &tile, unsigned first_input, unsigned input_count) const noexcept;
+  void gather(const Tile &tile, unsigned first_input, unsigned input_count) const noexcept;
+  void scatter(const Tile &tile, unsigned first_output, unsigned output_count) const noexcept;
+
+  const Kernel &kernel_;
+  unsigned word_bits_, input_count_, output_count_;
+  std::uint64_t packet_bytes_;
+  unsigned inputs_at_once_, outputs_at_once_;  // shards of a block, at most
+  std::vector<Block> blocks_;                  // of the first outputs for all inputs, then of the next outputs
+  std::uint32_t slot_count_ = 1;               // of outputs, inputs, and the largest block's shared sums
+  std::uint64_t plain_additions_ = 0, additions_ = 0;
+  std::size_t slot_bytes_ = 0, piece_bytes_ = 0;  // of a packet, in a slot
+  std::uint64_t groups_at_once_ = 1;              // more than one: whole packets, of so many groups, in a slot
+  bool in_place_ = false;                         // pieces are whole vectors
+  bool reads_in_place_ = false;                   // and hardly added twice
+};
+
+}  // namespace tandem::cpu

@@ -1,0 +1,33 @@
+// Which sums of packets are made in which order, so that what several outputs have in common is summed once.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/matrix.hpp"
+
+namespace tandem::cpu {
+
+// Slots 0 .. inputs - 1 are the inputs; then the outputs; then sums that are shared.
+struct Sum {
+  std::uint32_t to;
+  std::vector<std::uint32_t> from;  // no slot twice
+};
+
+struct Schedule {
+  std::vector<Sum> sums;  // one that is shared comes before those that use it
+  std::uint32_t slot_count = 0;
+
+  // Additions of one packet to another.
+  std::uint64_t addition_count() const noexcept;
+};
+
+// Of rows of at most kMostScheduledBits bits and as many columns.
+inline constexpr unsigned kMostScheduledBits = 128;
+// The matrix as it is.
+Schedule plain_schedule(const core::Matrix &bits);
+// The pair of packets that most sums have in common becomes a packet of its own, again and again (C. Paar, Optimized
+// arithmetic for Reed-Solomon encoders, ISIT 1997), as long as that saves more loads than it costs.
+Schedule shared_schedule(const core::Matrix &bits);
+
+}  // namespace tandem::cpu
