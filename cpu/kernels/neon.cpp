@@ -20,6 +20,6 @@ bool supported(const CpuFeatures &features) { return features.neon; }
 }  // namespace
 
 extern const Kernel kKernelNeon;
-constinit const Kernel kKernelNeon = entry("neon", "Advanced SIMD", Isa::kMostSingles);
+constinit const Kernel kKernelNeon = entry("neon", "Advanced SIMD", Isa::kMostDirectRows, Isa::kMostSingles);
 
 }  // namespace tandem::cpu

@@ -21,6 +21,7 @@ bool supported(const CpuFeatures &features) { return features.neon && features.e
 }  // namespace
 
 extern const Kernel kKernelNeonEor3;
-constinit const Kernel kKernelNeonEor3 = entry("neon-eor3", "Advanced SIMD, SHA3", Isa::kMostSingles);
+constinit const Kernel kKernelNeonEor3 =
+    entry("neon-eor3", "Advanced SIMD, SHA3", Isa::kMostDirectRows, Isa::kMostSingles);
 
 }  // namespace tandem::cpu

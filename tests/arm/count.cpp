@@ -37,7 +37,8 @@ using tandem::cpu::kNibbleTableBytes;
 constexpr unsigned kSeed = 251;
 
 struct Case {
-  std::string operation;  // cauchy, transform (the same code), vandermonde, update, pq, xor
+  std::string operation;  // cauchy, transform (the same code), vandermonde, direct (the same,
+                          // from nibble tables), update, pq, xor
   unsigned k, m;
   std::size_t shard_bytes;
 };
@@ -48,8 +49,9 @@ std::vector<std::uint8_t> matrix_of(const Case &of) {
   for (unsigned r = 0; r < of.m; ++r) {
     unsigned power = 1;
     for (unsigned c = 0; c < of.k; ++c) {
-      cells[std::size_t{r} * of.k + c] =
-          of.operation == "cauchy" || of.operation == "transform" ? tandem::cpu::field_divide(1, (of.k + r) ^ c) : static_cast<std::uint8_t>(power);
+      cells[std::size_t{r} * of.k + c] = of.operation == "cauchy" || of.operation == "transform"
+                                             ? tandem::cpu::field_divide(1, (of.k + r) ^ c)
+                                             : static_cast<std::uint8_t>(power);
       power = tandem::cpu::field_multiply(power, generator);
     }
     generator = tandem::cpu::field_multiply(generator, 2);
@@ -87,7 +89,7 @@ void run(const Case &of, [[maybe_unused]] const tandem::cpu::Kernel *kernel) {
   count_ends();
   (void)outputs;
 #else
-  if (of.operation == "update") {
+  if (of.operation == "update" || of.operation == "direct") {
     tandem::cpu::NibbleCall call = {};
     call.tables = nibbles.data();
     call.row_bytes = of.k * kNibbleTableBytes;
@@ -95,8 +97,8 @@ void run(const Case &of, [[maybe_unused]] const tandem::cpu::Kernel *kernel) {
     call.outputs = outputs;
     call.length_bytes = of.shard_bytes;
     call.rows = of.m;
-    call.columns = 1;
-    call.accumulate = true;
+    call.columns = of.operation == "update" ? 1 : of.k;
+    call.accumulate = of.operation == "update";
     count_begins();
     kernel->apply_nibbles(call);
     count_ends();
