@@ -27,8 +27,8 @@ bool machine_has_room(unsigned thread_count) noexcept;
 // Reads below root + "/sys/devices/system/node".
 std::vector<std::vector<unsigned>> cores_by_node(const std::string &root, const std::vector<unsigned> &cores);
 
-// Of root + "/proc/cpuinfo": the model for people, "unknown CPU" if it does not tell; and the vendor, "" if it does not.
-// 64-bit Arm has numbers there. Cores of several kinds are all named.
+// Of root + "/proc/cpuinfo": the model for people, "unknown CPU" if it does not tell; and the vendor, "" if it does
+// not. 64-bit Arm has numbers there. Cores of several kinds are all named.
 std::string cpu_model(const std::string &root);
 std::string cpu_vendor(const std::string &root);
 

@@ -1,6 +1,5 @@
 #include "isal/coding.hpp"
 
-
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
