@@ -172,6 +172,14 @@ TEST(BadContext, UnknownChoices) {
   tandem_context_options options = context_options();
   options.kernel = "avx1024";
   EXPECT_TRUE(context_refused(options, TANDEM_ERROR_UNAVAILABLE, {"avx1024", "scalar"}));
+#if defined(__aarch64__)  // those of the other processors
+  for (const char *kernel : {"ssse3", "avx2", "avx512-gfni"}) {
+#else
+  for (const char *kernel : {"neon", "neon-eor3"}) {
+#endif
+    options.kernel = kernel;
+    EXPECT_TRUE(context_refused(options, TANDEM_ERROR_UNAVAILABLE, {kernel, "this CPU runs: ", "scalar"}));
+  }
   options = context_options();
   options.backend = "abacus";
   EXPECT_TRUE(context_refused(options, TANDEM_ERROR_UNAVAILABLE, {"abacus", "cpu"}));
