@@ -1,0 +1,2 @@
+#include "core/local_groups.hpp"
+#include <gtest/gtest.h>
