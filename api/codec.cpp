@@ -78,6 +78,8 @@ tandem_status tandem_matrix_from_name(const char *name, int32_t *matrix_out) {
   });
 }
 
+int32_t tandem_matrix_has_local_groups(int32_t matrix) { return tandem::core::find_local_preset(matrix) != nullptr; }
+
 tandem_status tandem_matrix_field(int32_t matrix, int32_t *field_out) {
   return base::guarded({{"field_out", field_out}}, [&] {
     const auto wide = tandem::core::presets16();

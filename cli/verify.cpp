@@ -6,6 +6,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/finding.hpp"
+#include "cli/locate.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -14,6 +15,7 @@ struct VerifyFlags {
   SetFlags set;
   OutputFlags output;
   ContextFlags context;
+  LocateFlags locate;
 };
 
 int verify_found(const VerifyFlags &flags, const SearchOwner &found) {
@@ -76,6 +78,7 @@ int verify_found(const VerifyFlags &flags, const SearchOwner &found) {
 }
 
 int verify(const VerifyFlags &flags) {
+  if (flags.locate.is_on) return locate(flags.locate, flags.set.paths, flags.context, flags.output);
   recover(flags.set.paths, false, flags.output);
   return with_search(flags.set.paths, flags.output, true,
                      [&](const SearchOwner &found) { return verify_found(flags, found); });
@@ -90,6 +93,8 @@ void add_verify_command(CLI::App &app, Invocation &invocation) {
   add_context_flags(*command, flags->context);
   for (const char *of_coding : {"--backend", "--kernel", "--technique", "--executor", "--resource", "--policy"})
     command->remove_option(command->get_option(of_coding));  // blocks have checksums: nothing is coded
+  add_locate_flags(*command, flags->locate);
+  command->get_option("--set")->excludes(command->get_option("--locate"));
   add_output_flags(*command, flags->output);
   command->callback([flags, &invocation] { invocation.run = [flags] { return verify(*flags); }; });
 }

@@ -186,6 +186,9 @@ TANDEM_API tandem_status tandem_matrix_from_name(const char *name, int32_t *matr
  * Status: INVALID_ARGUMENT (NULL, no such preset). Threads: any. */
 TANDEM_API tandem_status tandem_matrix_field(int32_t matrix, int32_t *field_out);
 
+/* 1 for a preset with local groups, which needs `local_groups` of the options; else 0. Threads: any. */
+TANDEM_API int32_t tandem_matrix_has_local_groups(int32_t matrix);
+
 /* ---- context: where to run ----------------------------------------------------------------------- */
 
 typedef struct tandem_context tandem_context;
