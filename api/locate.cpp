@@ -8,8 +8,8 @@
 
 #include "api/run.hpp"
 #include "base/gate.hpp"
-#include "base/overlap.hpp"
 #include "base/options.hpp"
+#include "base/overlap.hpp"
 
 namespace tandem::api {
 namespace {
@@ -17,7 +17,7 @@ namespace {
 // What to compare: the plan that verify keeps, where no shard is lost.
 struct Checking {
   core::Application application;
-  std::shared_ptr<const core::Plan> plan;           // of all shards
+  std::shared_ptr<const core::Plan> plan;            // of all shards
   std::shared_ptr<const core::Prepared> of_present;  // else
   const core::Prepared &prepared() const { return plan != nullptr ? plan->prepared() : *of_present; }
 };
@@ -46,12 +46,13 @@ void check_shards(const core::Codec &codec, const core::ShardSet &present, void 
     if (!present[i]) continue;
     if (shards[i] == nullptr)
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("the pointer to shard {} is NULL, but it is present", i));
-    extents.push_back({static_cast<const std::byte *>(shards[i]), shard_bytes, is_written, static_cast<std::uint16_t>(i)});
+    extents.push_back(
+        {static_cast<const std::byte *>(shards[i]), shard_bytes, is_written, static_cast<std::uint16_t>(i)});
   }
   base::Overlap found;
   if (is_written && base::find_overlap(extents, &found)) {
-    base::fail(TANDEM_ERROR_OVERLAP, fmt::format("shard {} (written, {} bytes) overlaps shard {}", found.output, shard_bytes,
-                                                 found.other));
+    base::fail(TANDEM_ERROR_OVERLAP,
+               fmt::format("shard {} (written, {} bytes) overlaps shard {}", found.output, shard_bytes, found.other));
   }
 }
 
@@ -113,12 +114,11 @@ extern "C" {
 
 tandem_status tandem_locate(tandem_context *context, const tandem_codec *codec, void *const *shards, size_t shard_bytes,
                             const tandem_locate_options *options, tandem_locate_result *result_out) {
-  return base::guarded(
-      {{"context", context}, {"codec", codec}, {"shards", shards}, {"result_out", result_out}}, [&] {
-        base::check_result_size(result_out, "tandem_locate_result");
-        api::locate(*context, *codec, shards, shard_bytes, base::read_options(options, "tandem_locate_options"),
-                    result_out);
-      });
+  return base::guarded({{"context", context}, {"codec", codec}, {"shards", shards}, {"result_out", result_out}}, [&] {
+    base::check_result_size(result_out, "tandem_locate_result");
+    api::locate(*context, *codec, shards, shard_bytes, base::read_options(options, "tandem_locate_options"),
+                result_out);
+  });
 }
 
 }  // extern "C"

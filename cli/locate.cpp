@@ -112,9 +112,10 @@ class Stripe {
       files_[i] = std::make_unique<ShardFile>(paths[i], flags.repair);
       if (first == paths.size()) first = i;
       if (files_[i]->bytes() != files_[first]->bytes())
-        throw Failure{kExitWrongUsage,
-                      fmt::format("{} has {} bytes, but {} has {}; the shards of a stripe are of one length",
-                                  printable(paths[i]), files_[i]->bytes(), printable(paths[first]), files_[first]->bytes())};
+        throw Failure{
+            kExitWrongUsage,
+            fmt::format("{} has {} bytes, but {} has {}; the shards of a stripe are of one length", printable(paths[i]),
+                        files_[i]->bytes(), printable(paths[first]), files_[first]->bytes())};
     }
     if (first == paths.size()) throw Failure{kExitWrongUsage, "no shard is given but lost ones (-)"};
     shard_bytes_ = files_[first]->bytes();
@@ -206,7 +207,8 @@ class Stripe {
 
 void print_ranges(const std::vector<tandem_damage_range> &ranges) {
   for (std::size_t i = 0; i < std::min(ranges.size(), kShownRanges); ++i)
-    fmt::print("  {} from {} to {}\n", plural(ranges[i].byte_count, "byte"), ranges[i].begin_bytes, ranges[i].end_bytes);
+    fmt::print("  {} from {} to {}\n", plural(ranges[i].byte_count, "byte"), ranges[i].begin_bytes,
+               ranges[i].end_bytes);
   if (ranges.size() > kShownRanges) fmt::print("  and {} more\n", plural(ranges.size() - kShownRanges, "range"));
 }
 
@@ -221,20 +223,22 @@ nlohmann::ordered_json to_json(const std::vector<tandem_damage_range> &ranges) {
 }  // namespace
 
 void add_locate_flags(CLI::App &command, LocateFlags &flags) {
-  CLI::Option *locate = command.add_flag(
-      "--locate", flags.is_on,
-      "PATH... are the k + m raw shards of one stripe in order, - for a lost one: name the damaged ones by parity alone");
+  CLI::Option *locate = command.add_flag("--locate", flags.is_on,
+                                         "PATH... are the k + m raw shards of one stripe in order, - for a lost one: "
+                                         "name the damaged ones by parity alone");
   CLI::Option *k = command.add_option("-k,--data", flags.k, "Data shards, with --locate");
   CLI::Option *m = command.add_option("-m,--parity", flags.m, "Parity shards, with --locate");
   locate->needs(k, m);
   k->needs(locate);
   m->needs(locate);
-  command.add_option("--matrix", flags.matrix, "Generator matrix (docs/MATRICES.md), with --locate; default: isal-cauchy")
+  command
+      .add_option("--matrix", flags.matrix, "Generator matrix (docs/MATRICES.md), with --locate; default: isal-cauchy")
       ->needs(locate);
   command.add_option("--groups", flags.groups, "Local groups of such a matrix, with --locate")->needs(locate);
   command
-      .add_flag("--repair", flags.repair,
-                "Put the damaged bytes right in their files, with --locate; nothing is written unless all damage can be told")
+      .add_flag(
+          "--repair", flags.repair,
+          "Put the damaged bytes right in their files, with --locate; nothing is written unless all damage can be told")
       ->needs(locate);
 }
 
@@ -277,10 +281,8 @@ int locate(const LocateFlags &flags, const std::vector<std::string> &paths, cons
                                      {"seconds", seconds}};
     for (std::uint32_t i = 0; i < damage.bytes.size(); ++i)
       if (damage.bytes[i] != 0)
-        object["damaged"].push_back({{"shard", i},
-                                     {"path", paths[i]},
-                                     {"byte_count", damage.bytes[i]},
-                                     {"ranges", to_json(damage.ranges[i])}});
+        object["damaged"].push_back(
+            {{"shard", i}, {"path", paths[i]}, {"byte_count", damage.bytes[i]}, {"ranges", to_json(damage.ranges[i])}});
     print_json(object);
   } else if (!output.quiet) {
     for (std::uint32_t i = 0; i < damage.bytes.size(); ++i) {

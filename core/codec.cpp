@@ -64,8 +64,9 @@ void check_local_groups(const LocalPreset &preset, const tandem_codec_options &o
                            options.local_groups, preset.name, options.k, options.m, std::min(options.k, options.m)));
   }
   if (options.coefficients != nullptr) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("codec options: coefficients are for a custom matrix, with {} they must be NULL", preset.name));
+    base::fail(
+        TANDEM_ERROR_INVALID_ARGUMENT,
+        fmt::format("codec options: coefficients are for a custom matrix, with {} they must be NULL", preset.name));
   }
 }
 
@@ -376,7 +377,8 @@ std::shared_ptr<const Application> Codec::solve(const ShardSet &present, const S
   if (outputs.empty()) return application;
   if (codec16_ != nullptr) {
     if (!costs.empty())
-      base::fail(TANDEM_ERROR_UNSUPPORTED, "read_costs: a code over GF(2^16) reads the present data shards, whatever they cost");
+      base::fail(TANDEM_ERROR_UNSUPPORTED,
+                 "read_costs: a code over GF(2^16) reads the present data shards, whatever they cost");
     codec16_->decode(present, *application);
     return application;
   }
@@ -673,9 +675,8 @@ void Codec::solve_cheapest(const ShardSet &present, std::span<const std::uint32_
   if (groups_ && std::ranges::none_of(outputs, [&](std::uint16_t shard) { return groups_->is_global(shard); })) {
     std::vector<bool> is_wanted(groups_->group_count);
     for (const std::uint16_t shard : outputs) is_wanted[groups_->group_of(shard)] = true;
-    std::erase_if(all, [&](std::uint16_t shard) {
-      return groups_->is_global(shard) || !is_wanted[groups_->group_of(shard)];
-    });
+    std::erase_if(
+        all, [&](std::uint16_t shard) { return groups_->is_global(shard) || !is_wanted[groups_->group_of(shard)]; });
     Application local;
     local.outputs = outputs;
     if (express(all, local)) consider(std::move(local));
@@ -700,7 +701,9 @@ void Codec::solve_cheapest(const ShardSet &present, std::span<const std::uint32_
 }
 
 void Codec::fail_groups(const ShardSet &present) const {
-  const auto lost_of = [&](unsigned begin, unsigned end) { return end - begin - indices_of(present, begin, end).size(); };
+  const auto lost_of = [&](unsigned begin, unsigned end) {
+    return end - begin - indices_of(present, begin, end).size();
+  };
   const unsigned first_global = groups_->global_parity(0), all_globals = groups_->global_count;
   const std::size_t globals = all_globals - lost_of(first_global, first_global + all_globals);
   std::size_t beyond = 0;
@@ -721,8 +724,8 @@ void Codec::fail_groups(const ShardSet &present) const {
   if (unnamed != 0) list += fmt::format(" and {} more", count_of(unnamed, "group"));
   if (list.empty()) list = "no group misses two shards";
   base::fail(TANDEM_ERROR_NOT_RECOVERABLE,
-             fmt::format("matrix {}: {}; beyond one for each group that is {}, and {} of {} present{}", name_, list, beyond,
-                         globals, count_of(all_globals, "global parity shard"),
+             fmt::format("matrix {}: {}; beyond one for each group that is {}, and {} of {} present{}", name_, list,
+                         beyond, globals, count_of(all_globals, "global parity shard"),
                          beyond > globals ? "" : ": enough for most such losses, but not for this one"));
 }
 

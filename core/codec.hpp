@@ -96,7 +96,7 @@ class Codec {
   std::optional<CauchyForm> cauchy_;
   std::optional<LocalGroups> groups_;
   const char *name_ = "custom";  // of the matrix
-  bool has_runs_ = false;  // the points of cauchy_ are the preset's own
+  bool has_runs_ = false;        // the points of cauchy_ are the preset's own
   std::unique_ptr<const Codec16> codec16_;
   std::unique_ptr<DecodeCache> cache_;
 };

@@ -21,8 +21,8 @@ std::uint8_t power_of_two(unsigned exponent) { return gf::kTables.exp[exponent %
   base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("matrix {}: {}", name, why));
 }
 
-// The rows that a code with local groups is cut out of: global_count + 1 rows of an MDS code, the last one for the groups.
-// They are those of the systematic Vandermonde matrix of the points 2^1, 2^2, ...
+// The rows that a code with local groups is cut out of: global_count + 1 rows of an MDS code, the last one for the
+// groups. They are those of the systematic Vandermonde matrix of the points 2^1, 2^2, ...
 Matrix uncut_rows(const char *name, const LocalGroups &groups) {
   if (groups.k + groups.global_count + 1 >= kFieldSize) {  // 2^256 = 2^1
     refuse(name, fmt::format("k = {} and {} global parity shards, together at most {} are possible", groups.k,
@@ -31,11 +31,12 @@ Matrix uncut_rows(const char *name, const LocalGroups &groups) {
   return find_preset(TANDEM_MATRIX_LIBERASURECODE_ISAL_VAND_INV)->make(groups.k, groups.global_count + 1);
 }
 
-// Local rows are ones: a group is an XOR. Up to two global rows are p_c and 1 / p_c. Then two losses in one group beside
-// two in another have a determinant that is 0 only where the products of their p are equal. (A local parity shard that is
-// lost stands for the second p of a square.) So the p of a group are a coset of the subgroup of order 255 / step. As
-// step is odd, the products of each group are in a coset of their own too: each pattern is recoverable that is for
-// any coefficients. More global rows are those of liberasurecode's code, with its columns scaled so that groups are XORs.
+// Local rows are ones: a group is an XOR. Up to two global rows are p_c and 1 / p_c. Then two losses in one group
+// beside two in another have a determinant that is 0 only where the products of their p are equal. (A local parity
+// shard that is lost stands for the second p of a square.) So the p of a group are a coset of the subgroup of order 255
+// / step. As step is odd, the products of each group are in a coset of their own too: each pattern is recoverable that
+// is for any coefficients. More global rows are those of liberasurecode's code, with its columns scaled so that groups
+// are XORs.
 Matrix lrc_azure(const LocalGroups &groups) {
   constexpr const char *kName = "lrc-azure";
   const unsigned k = groups.k, count = groups.group_count;
@@ -44,9 +45,10 @@ Matrix lrc_azure(const LocalGroups &groups) {
   const unsigned step = *std::ranges::lower_bound(kDivisors, count);
   const unsigned size = groups.end(0) - groups.begin(0);
   if (is_few && size > kOrder / step) {
-    refuse(kName,
-           fmt::format("groups of {} data shards; with {} groups and up to 2 global parity shards at most {} are possible",
-                       size, count, kOrder / step));
+    refuse(
+        kName,
+        fmt::format("groups of {} data shards; with {} groups and up to 2 global parity shards at most {} are possible",
+                    size, count, kOrder / step));
   }
   const Matrix whole = is_few ? Matrix() : uncut_rows(kName, groups);
   Matrix matrix(count + groups.global_count, k);

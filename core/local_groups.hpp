@@ -15,9 +15,7 @@ struct LocalGroups {
   unsigned k, group_count, global_count;
   bool are_globals_first;  // among the parity shards
 
-  unsigned begin(unsigned group) const noexcept {
-    return group * (k / group_count) + std::min(group, k % group_count);
-  }
+  unsigned begin(unsigned group) const noexcept { return group * (k / group_count) + std::min(group, k % group_count); }
   unsigned end(unsigned group) const noexcept { return begin(group + 1); }
   unsigned local_parity(unsigned group) const noexcept { return k + (are_globals_first ? global_count : 0) + group; }
   unsigned global_parity(unsigned i) const noexcept { return k + (are_globals_first ? 0 : group_count) + i; }

@@ -23,9 +23,9 @@ using Column = std::vector<std::uint8_t>;  // one byte of each check
 // The search of a code without polynomials tries so many sets of shards for one column at the most.
 constexpr double kMostSets = 1e6;
 // The syndromes of a tile stay in the cache, and a run on a tile is worth the threads.
-constexpr std::uint64_t kTileBytes = 256 << 10, kLeastTileBytes = 4 << 10, kSyndromeBytes = 2 << 20;
-constexpr std::uint64_t kPieceBytes = 4 << 10;   // damage is counted by pieces
-constexpr std::uint64_t kColumnsByHand = 64;     // solved one by one where a set of shards stops to explain them
+constexpr std::uint64_t kTileBytes = 128 << 10, kLeastTileBytes = 4 << 10, kSyndromeBytes = 512 << 10;
+constexpr std::uint64_t kPieceBytes = 4 << 10;  // damage is counted by pieces
+constexpr std::uint64_t kColumnsByHand = 64;    // solved one by one where a set of shards stops to explain them
 constexpr std::size_t kRecentSets = 8;
 
 double sets_of(unsigned size, unsigned count) {
@@ -45,9 +45,9 @@ std::optional<CauchyForm> form_of(const Codec &codec) {
 
 // The stripe's checks: stored outputs plus outputs computed of the inputs, and what damage of each shard adds.
 struct Checks {
-  Indices shards;                // inputs, then outputs
-  std::vector<Column> effects;   // of a damage of 1 in each of them
-  unsigned count;                // of checks
+  Indices shards;               // inputs, then outputs
+  std::vector<Column> effects;  // of a damage of 1 in each of them
+  unsigned count;               // of checks
 };
 
 Checks checks_with_effects(const Application &application) {
@@ -127,9 +127,10 @@ class Solver {
 };
 
 // Peterson's decoder in projective coordinates, for generalised Reed-Solomon codes. A syndrome is brought into the form
-// s_i = sum over damaged shards of damage * v_j * x_j^i. A polynomial of degree `most_` whose coefficients are orthogonal
-// to each run of most_ + 1 of the s_i has all damaged points among its roots (infinity where its leading coefficient is
-// 0): they are at most as many as shards may be named. Their damage then solves the checks, or nothing does.
+// s_i = sum over damaged shards of damage * v_j * x_j^i. A polynomial of degree `most_` whose coefficients are
+// orthogonal to each run of most_ + 1 of the s_i has all damaged points among its roots (infinity where its leading
+// coefficient is 0): they are at most as many as shards may be named. Their damage then solves the checks, or nothing
+// does.
 class PolynomialSolver final : public Solver {
  public:
   PolynomialSolver(const Codec &codec, const CauchyForm &form, const Checks &checks, unsigned most)
@@ -154,9 +155,9 @@ class PolynomialSolver final : public Solver {
       const unsigned output = place + checks.count - static_cast<unsigned>(checks.shards.size());
       for (unsigned i = 0; i < checks.count; ++i) {
         const bool is_infinite = form.points[shard] == CauchyForm::kInfinity;
-        to_powers_.at(i, output) =
-            is_infinite ? (i + 1 == checks.count ? v : std::uint8_t{0})
-                        : gf::multiply(v, gf::power(static_cast<std::uint8_t>(form.points[shard]), i));
+        to_powers_.at(i, output) = is_infinite
+                                       ? (i + 1 == checks.count ? v : std::uint8_t{0})
+                                       : gf::multiply(v, gf::power(static_cast<std::uint8_t>(form.points[shard]), i));
       }
     }
   }
@@ -164,8 +165,7 @@ class PolynomialSolver final : public Solver {
   Places solve(const Column &syndrome) const override {
     Column powers(checks_.count);
     for (unsigned i = 0; i < checks_.count; ++i)
-      for (unsigned r = 0; r < checks_.count; ++r)
-        powers[i] ^= gf::multiply(to_powers_.at(i, r), syndrome[r]);
+      for (unsigned r = 0; r < checks_.count; ++r) powers[i] ^= gf::multiply(to_powers_.at(i, r), syndrome[r]);
     const Column locator = orthogonal_to_runs(powers);
     if (locator.empty()) return {};
     Places roots;
@@ -295,34 +295,57 @@ struct Trail {
   }
 };
 
+// Of at most kPieceBytes. In lanes of bytes, which compilers bring into vectors.
+std::uint32_t count_nonzero(const std::uint8_t *piece, std::uint64_t length) {
+  constexpr std::uint64_t kLanes = 32;
+  static_assert(kPieceBytes / kLanes < 256);
+  std::uint8_t lanes[kLanes] = {};
+  std::uint64_t i = 0;
+  for (; i + kLanes <= length; i += kLanes)
+    for (std::uint64_t j = 0; j < kLanes; ++j) lanes[j] = static_cast<std::uint8_t>(lanes[j] + (piece[i + j] != 0));
+  std::uint32_t count = 0;
+  for (const std::uint8_t lane : lanes) count += lane;
+  for (; i < length; ++i) count += piece[i] != 0;
+  return count;
+}
+
 // Adds where `bytes`, which begin at `at_bytes` of the shards, are not 0.
-std::uint64_t add_nonzero(const std::uint8_t *bytes, std::uint64_t length_bytes, std::uint64_t at_bytes, Trail *trail) {
-  std::uint64_t all = 0;
+void add_nonzero(const std::uint8_t *bytes, std::uint64_t length_bytes, std::uint64_t at_bytes, Trail *trail) {
   for (std::uint64_t done = 0; done < length_bytes; done += kPieceBytes) {
     const std::uint64_t length = std::min(kPieceBytes, length_bytes - done);
     const std::uint8_t *piece = bytes + done;
-    std::uint32_t count = 0;
-    for (std::uint64_t i = 0; i < length; ++i) count += piece[i] != 0;
+    const std::uint32_t count = count_nonzero(piece, length);
     if (count == 0) continue;
-    all += count;
-    if (trail == nullptr) continue;
     std::uint64_t first = 0, last = length - 1;
     while (piece[first] == 0) ++first;
     while (piece[last] == 0) --last;
     trail->add(at_bytes + done + first, at_bytes + done + last + 1, count);
   }
-  return all;
+}
+
+// The first byte from `begin` on that is not 0, or `end`.
+std::uint64_t first_nonzero(const std::uint8_t *bytes, std::uint64_t begin, std::uint64_t end) {
+  while (begin < end) {
+    const std::uint64_t length = std::min(kPieceBytes, end - begin);
+    if (count_nonzero(bytes + begin, length) != 0) {
+      while (bytes[begin] == 0) ++begin;
+      return begin;
+    }
+    begin += length;
+  }
+  return end;
 }
 
 // A set of shards, and the columns that it explains.
 struct Suspects {
   Places places;
   Explanation explanation;
-  std::vector<Trail> trails;        // of each shard
-  Trail columns;                    // with damage in any of them
+  std::vector<Trail> trails;                     // of each shard
+  Trail columns;                                 // with damage in any of them
   std::shared_ptr<const Prepared> rest, damage;  // of the explanation; made when a run needs them
 
-  Suspects(const Checks &checks, Places of) : places(std::move(of)), explanation(checks, places), trails(places.size()) {}
+  Suspects(const Checks &checks, Places of)
+      : places(std::move(of)), explanation(checks, places), trails(places.size()) {}
 };
 
 class Search {
@@ -342,38 +365,30 @@ class Search {
     } else {
       solver_ = std::make_unique<SetSolver>(checks_, most_);
     }
-    tile_bytes_ = std::max(kLeastTileBytes, std::min(kTileBytes, kSyndromeBytes / checks_.count / kPieceBytes * kPieceBytes));
+    tile_bytes_ =
+        std::max(kLeastTileBytes, std::min(kTileBytes, kSyndromeBytes / checks_.count / kPieceBytes * kPieceBytes));
     tile_bytes_ = std::min(tile_bytes_, shard_bytes);
     const std::uint64_t rows = std::uint64_t{checks_.count} + std::max(most_, 1u);
     memory_ = std::make_unique_for_overwrite<std::uint8_t[]>(rows * tile_bytes_);
     for (std::uint64_t r = 0; r < rows; ++r) rows_.push_back(memory_.get() + r * tile_bytes_);
   }
 
-  // From the first byte that differs on; `left`: how many differ of each output. repairs: what is known after a pass
-  // is put right.
-  void pass(std::uint64_t begin_bytes, std::vector<std::uint64_t> left, bool repairs) {
+  // From the first byte that differs on. repairs: what is known after a pass is put right.
+  void pass(std::uint64_t begin_bytes, bool repairs) {
     repairs_ = repairs;
     for (at_ = begin_bytes; at_ < shard_bytes_; at_ += length_) {
       length_ = std::min(tile_bytes_, shard_bytes_ - at_);
       if (control_.cancelled()) base::fail(TANDEM_ERROR_CANCELLED, "cancelled");
       compute_syndromes();
-      bool is_clean = true, is_last = true;
-      for (unsigned r = 0; r < checks_.count; ++r) {
-        const std::uint64_t count = add_nonzero(rows_[r], length_, 0, nullptr);
-        left[r] -= std::min(left[r], count);
-        is_clean = is_clean && count == 0;
-        is_last = is_last && left[r] == 0;
-      }
-      if (!is_clean) take_tile();
-      if (is_last) break;
+      take_tile();
     }
   }
 
   // Drops the sets that may be chance, then tells what is left.
   void report(DamageReport *out) {
     // A column beyond the guarantee has any syndrome, and one set of shards explains 256^size of 256^checks. Where that
-    // makes it likely that some set has explained some column wrongly, a set counts only if it explains far more columns
-    // than by chance.
+    // makes it likely that some set has explained some column wrongly, a set counts only if it explains far more
+    // columns than by chance.
     const auto beyond = static_cast<double>(beyond_.byte_count);
     for (auto &[places, each] : sets_) {
       const auto size = static_cast<unsigned>(each.places.size());
@@ -402,8 +417,9 @@ class Search {
  private:
   std::byte *shard(unsigned place) const { return shards_[checks_.shards[place]]; }
 
-  void run(const Prepared &prepared, const std::vector<const std::byte *> &inputs, const std::vector<std::byte *> &outputs,
-           std::uint64_t offset_bytes, std::uint64_t length_bytes, Mode mode, Mismatch *mismatches = nullptr) {
+  void run(const Prepared &prepared, const std::vector<const std::byte *> &inputs,
+           const std::vector<std::byte *> &outputs, std::uint64_t offset_bytes, std::uint64_t length_bytes, Mode mode,
+           Mismatch *mismatches = nullptr) {
     Task task{&prepared, inputs.data(), outputs.data(), offset_bytes, length_bytes, mode};
     task.mismatches = mismatches;
     backend_.run({&task, 1}, control_);
@@ -443,9 +459,7 @@ class Search {
   std::uint64_t explained_by(Suspects *set, std::uint64_t begin) {
     std::uint64_t end = length_;
     if (set == nullptr) {
-      for (unsigned r = 0; r < checks_.count; ++r)
-        end = static_cast<std::uint64_t>(
-            std::find_if(rows_[r] + begin, rows_[r] + end, [](std::uint8_t byte) { return byte != 0; }) - rows_[r]);
+      for (unsigned r = 0; r < checks_.count; ++r) end = first_nonzero(rows_[r], begin, end);
       return end;
     }
     const Explanation &explanation = set->explanation;
@@ -585,10 +599,11 @@ unsigned most_damaged_shards(const Codec &codec, unsigned absent_count) {
   }
   const unsigned shards = codec.shard_count() - absent_count;
   if (most > 1 && !form_of(codec) && sets_of(shards, most - 1) > kMostSets) {
-    base::fail(TANDEM_ERROR_UNSUPPORTED,
-               fmt::format("locate: this matrix has no polynomials, and {} of {} shards have {:.0f} sets to try, at most "
-                           "{:.0f} are tried",
-                           most - 1, shards, sets_of(shards, most - 1), kMostSets));
+    base::fail(
+        TANDEM_ERROR_UNSUPPORTED,
+        fmt::format("locate: this matrix has no polynomials, and {} of {} shards have {:.0f} sets to try, at most "
+                    "{:.0f} are tried",
+                    most - 1, shards, sets_of(shards, most - 1), kMostSets));
   }
   return most;
 }
@@ -633,16 +648,12 @@ DamageReport locate_damage(Backend &backend, const Codec &codec, const Applicati
   if (report.is_consistent) return report;
 
   Mismatch all;
-  std::vector<std::uint64_t> counts;
-  for (const Mismatch &each : found) {
-    all.merge(each);
-    counts.push_back(each.byte_count);
-  }
+  for (const Mismatch &each : found) all.merge(each);
   Search search(backend, codec, checks, prepared, most_shards, shards, shard_bytes, control);
-  search.pass(all.first_bytes, counts, false);
+  search.pass(all.first_bytes, false);
   search.report(&report);
   if (!repair || report.beyond_byte_count != 0) return report;
-  search.pass(all.first_bytes, counts, true);
+  search.pass(all.first_bytes, true);
   if (!compare()) {
     base::fail(TANDEM_ERROR_DAMAGED,
                "locate: the stripe still does not match after the repair: its shards changed meanwhile");

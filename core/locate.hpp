@@ -14,8 +14,9 @@ namespace tandem::core {
 // A part of one shard with damage; of TANDEM_SHARD_NONE, a part of the stripe that is beyond the guarantee.
 struct DamageRange {
   std::uint32_t shard;
-  std::uint64_t begin_bytes, end_bytes;  // both ends are damaged; up to kDamageGapBytes between two damaged bytes are not
-  std::uint64_t byte_count;              // damaged ones
+  std::uint64_t begin_bytes,
+      end_bytes;             // both ends are damaged; up to kDamageGapBytes between two damaged bytes are not
+  std::uint64_t byte_count;  // damaged ones
 };
 inline constexpr std::uint64_t kDamageGapBytes = 4096;
 
@@ -27,8 +28,8 @@ struct DamageReport {
   bool is_repaired = false;
 };
 
-// How many damaged shards of one byte column can be named when so many shards are absent: half the checks that are left.
-// Throws Error: UNSUPPORTED for codes that promise no such number or would take too long, and in GF(2^16);
+// How many damaged shards of one byte column can be named when so many shards are absent: half the checks that are
+// left. Throws Error: UNSUPPORTED for codes that promise no such number or would take too long, and in GF(2^16);
 // NOT_RECOVERABLE where no check is left.
 unsigned most_damaged_shards(const Codec &codec, unsigned absent_count);
 

@@ -154,14 +154,13 @@ typedef struct tandem_codec_options {
  * A preset beyond its proven MDS limit, and a custom matrix that is not MDS or too large to check (more than
  * 10^6 minors), is refused unless allow_non_mds is set; decoding then finds an invertible set of survivors or
  * returns TANDEM_ERROR_NOT_RECOVERABLE for that loss.
- * Local groups: the k data shards are cut into local_groups runs, the first k % local_groups of them one longer. The code
- * rebuilds any m - local_groups + 1 lost shards and many larger losses (docs/MATRICES.md), one lost data shard from its
- * group alone. It is not MDS and needs no allow_non_mds.
- * GF(2^16): leopard16 and reed-solomon-simd need memory and time linear in k + m. par2 and custom matrices are kept
- * whole and are refused beyond 64 MiB of coefficients; so is a decode that would need a larger matrix.
- * Status: INVALID_ARGUMENT (k = 0, k + m > 256 or 65536, unknown matrix or field, a matrix of the other field, beyond
- *   the preset's range), UNSUPPORTED (unknown non-zero trailing option bytes), NOT_MDS, TOO_LARGE (coefficients),
- *   OUT_OF_MEMORY. */
+ * Local groups: the k data shards are cut into local_groups runs, the first k % local_groups of them one longer. The
+ * code rebuilds any m - local_groups + 1 lost shards and many larger losses (docs/MATRICES.md), one lost data shard
+ * from its group alone. It is not MDS and needs no allow_non_mds. GF(2^16): leopard16 and reed-solomon-simd need memory
+ * and time linear in k + m. par2 and custom matrices are kept whole and are refused beyond 64 MiB of coefficients; so
+ * is a decode that would need a larger matrix. Status: INVALID_ARGUMENT (k = 0, k + m > 256 or 65536, unknown matrix or
+ * field, a matrix of the other field, beyond the preset's range), UNSUPPORTED (unknown non-zero trailing option bytes),
+ * NOT_MDS, TOO_LARGE (coefficients), OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_codec_create(const tandem_codec_options *options, tandem_codec **codec_out);
 
 /* Ends a codec. NULL is allowed. Plans made from it stay valid. */
@@ -372,8 +371,8 @@ typedef struct tandem_locate_options {
   int32_t repair;              /* 1: put the named bytes right, in place, but only if every column is explained */
   int32_t reserved;            /* 0 */
   uint64_t *damaged_bytes_out; /* NULL, or k+m numbers: damaged bytes of each shard */
-  tandem_damage_range *ranges; /* the first ones are written here, by shard and then begin_bytes, no shard last; NULL with
-                                  capacity 0 */
+  tandem_damage_range *ranges; /* the first ones are written here, by shard and then begin_bytes, no shard last; NULL
+                                  with capacity 0 */
   uint64_t range_capacity;
 } tandem_locate_options;
 
@@ -388,26 +387,22 @@ typedef struct tandem_locate_result {
   uint64_t range_count;         /* how many ranges there are; may be more than the capacity */
 } tandem_locate_result;
 
-/* Names the damaged shards of a stripe without checksums. A column is one byte of each shard. Of a column in which at most
- * most_damaged_shards present shards are damaged, it names exactly these; that number is half of m less the lost shards.
- * With local groups it is half of the losses that the code always survives (docs/MATRICES.md).
- *   shards       k+m pointers, data first; read, and written by a repair
- *   options      NULL = all zero
- *   result_out   struct_bytes set by the caller; the rest is written on TANDEM_OK
- * More damage than that is counted in beyond_byte_count, and no shard is named for such a column. If m less the lost
- * shards is even, a column with one damaged shard too many may look like other damage, about once in
- * 256^most_damaged_shards / C(k+m, most_damaged_shards) columns. So where columns are beyond the guarantee, shards
- * are named only if they explain far more columns than chance would; the other columns count as beyond it too.
- * A clean stripe costs a verify. Damage makes it read the stripe once more, from the first mismatch to the last; a repair
- * twice more. Columns whose damaged shards change all the time, or that are beyond the guarantee, are solved one by
- * one: some microseconds each for Reed-Solomon codes, milliseconds with many local groups.
- * Ownership: as everywhere. Memory: up to 4 MiB, and 32 bytes for a range.
- * Status: INVALID_ARGUMENT (NULL, shard_bytes = 0, an unknown value of repair), TOO_LARGE, OVERLAP (repair), NOT_RECOVERABLE
- *   (nothing is left to compare with), UNSUPPORTED (a code that is not MDS and has no local groups, or in GF(2^16), or
- *   with more than a million sets of shards to try), DAMAGED (the shards changed during a repair), OUT_OF_MEMORY,
- *   DEVICE.
- * On failure: a repair may have put some bytes right; it writes no wrong ones.
- * Threads: any; no other call may write to the shards meanwhile. */
+/* Names the damaged shards of a stripe without checksums. A column is one byte of each shard. Of a column in which at
+ * most most_damaged_shards present shards are damaged, it names exactly these; that number is half of m less the lost
+ * shards. With local groups it is half of the losses that the code always survives (docs/MATRICES.md). shards       k+m
+ * pointers, data first; read, and written by a repair options      NULL = all zero result_out   struct_bytes set by the
+ * caller; the rest is written on TANDEM_OK More damage than that is counted in beyond_byte_count, and no shard is named
+ * for such a column. If m less the lost shards is even, a column with one damaged shard too many may look like other
+ * damage, about once in 256^most_damaged_shards / C(k+m, most_damaged_shards) columns. So where columns are beyond the
+ * guarantee, shards are named only if they explain far more columns than chance would; the other columns count as
+ * beyond it too. A clean stripe costs a verify. Damage makes it read the stripe once more, from the first mismatch to
+ * the last; a repair twice more. Columns whose damaged shards change all the time, or that are beyond the guarantee,
+ * are solved one by one: some microseconds each for Reed-Solomon codes, milliseconds with many local groups. Ownership:
+ * as everywhere. Memory: up to 4 MiB, and 32 bytes for a range. Status: INVALID_ARGUMENT (NULL, shard_bytes = 0, an
+ * unknown value of repair), TOO_LARGE, OVERLAP (repair), NOT_RECOVERABLE (nothing is left to compare with), UNSUPPORTED
+ * (a code that is not MDS and has no local groups, or in GF(2^16), or with more than a million sets of shards to try),
+ * DAMAGED (the shards changed during a repair), OUT_OF_MEMORY, DEVICE. On failure: a repair may have put some bytes
+ * right; it writes no wrong ones. Threads: any; no other call may write to the shards meanwhile. */
 TANDEM_API tandem_status tandem_locate(tandem_context *context, const tandem_codec *codec, void *const *shards,
                                        size_t shard_bytes, const tandem_locate_options *options,
                                        tandem_locate_result *result_out);
@@ -551,8 +546,8 @@ typedef struct tandem_plan_options {
                                ready; a hybrid refuses 1 for host memory (UNSUPPORTED) */
   uint32_t reserved;        /* 0 */
 
-  const uint32_t *read_costs; /* decode: k+m costs of reading a shard; the plan reads the cheapest set that it finds (see
-                                 tandem_plan_shards_to_read). NULL: all are 1 */
+  const uint32_t *read_costs; /* decode: k+m costs of reading a shard; the plan reads the cheapest set that it finds
+                                 (see tandem_plan_shards_to_read). NULL: all are 1 */
 } tandem_plan_options;
 
 /* Prepares an operation: solves for the coefficient matrix, builds the kernel's tables. Running a plan then costs
@@ -562,8 +557,9 @@ typedef struct tandem_plan_options {
  * the kernel "compiled" of the context, wait for the compile (some tenths of a second, minutes for the widest codes). A
  * plan outlives its codec, not its context.
  * Status: INVALID_ARGUMENT (also resources that are malformed, or beyond the whole amount; read_costs of another
- * operation), UNSUPPORTED (a memory kind that no backend of the context reaches; read_costs in GF(2^16)), NOT_RECOVERABLE, TOO_LARGE (GF(2^16): a matrix of more than 64 MiB, or a
- * decode without a closed form of more than 4096 lost data shards, see docs/MATRICES.md), OUT_OF_MEMORY. */
+ * operation), UNSUPPORTED (a memory kind that no backend of the context reaches; read_costs in GF(2^16)),
+ * NOT_RECOVERABLE, TOO_LARGE (GF(2^16): a matrix of more than 64 MiB, or a decode without a closed form of more than
+ * 4096 lost data shards, see docs/MATRICES.md), OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_plan_create(tandem_context *context, const tandem_codec *codec,
                                             const tandem_plan_options *options, tandem_plan **plan_out);
 /* Ends a plan. NULL is allowed. Jobs of it go on. */
@@ -606,9 +602,9 @@ TANDEM_API tandem_status tandem_plan_techniques(const tandem_plan *plan, tandem_
                                                 size_t capacity, size_t stride_bytes, size_t *count_out);
 
 /* Which shards a run of the plan reads: read_out gets k+m bytes, 1 = read, 0 = not. For a decode that is the fewest
- * that suffice, or with read_costs the cheapest set: exactly so for codes that are MDS, and for local groups (if one lost
- * data shard is wanted, its group) where the code has no dependencies but those that its groups and counts give; else
- * the cheapest of the sets that are tried. Status: INVALID_ARGUMENT. */
+ * that suffice, or with read_costs the cheapest set: exactly so for codes that are MDS, and for local groups (if one
+ * lost data shard is wanted, its group) where the code has no dependencies but those that its groups and counts give;
+ * else the cheapest of the sets that are tried. Status: INVALID_ARGUMENT. */
 TANDEM_API tandem_status tandem_plan_shards_to_read(const tandem_plan *plan, uint8_t *read_out);
 
 /* A part of one parity shard that does not match the data. */

@@ -1,5 +1,5 @@
-// tandem_locate: names the damaged shards of each column exactly, up to its guarantee; beyond it says so and names none.
-// What it must say is known from the damage that the test does.
+// tandem_locate: names the damaged shards of each column exactly, up to its guarantee; beyond it says so and names
+// none. What it must say is known from the damage that the test does.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -54,7 +54,8 @@ Code code_of(std::int32_t matrix, unsigned k, unsigned m, unsigned local_groups 
 std::vector<Code> small_codes() {
   std::vector<Code> codes;
   for (std::int32_t matrix = TANDEM_MATRIX_ISAL_CAUCHY; matrix <= TANDEM_MATRIX_HDFS_RS_LEGACY; ++matrix) {
-    for (const auto &[k, m] : {std::pair{1u, 1u}, {1u, 4u}, {2u, 6u}, {4u, 2u}, {3u, 3u}, {5u, 4u}, {7u, 3u}, {4u, 6u}}) {
+    for (const auto &[k, m] :
+         {std::pair{1u, 1u}, {1u, 4u}, {2u, 6u}, {4u, 2u}, {3u, 3u}, {5u, 4u}, {7u, 3u}, {4u, 6u}}) {
       const Code code = code_of(matrix, k, m);
       tandem_codec *codec = nullptr;
       if (tandem_codec_create(&code.options, &codec) != TANDEM_OK) continue;  // beyond the preset's limit
@@ -116,7 +117,8 @@ void expect_exact(const Found &found, const std::vector<std::uint64_t> &damaged,
   EXPECT_EQ(found.result.consistent, all == 0);
   EXPECT_EQ(found.result.damaged_byte_count, all);
   EXPECT_EQ(found.result.beyond_byte_count, 0u);
-  EXPECT_EQ(found.result.damaged_shard_count, damaged.size() - static_cast<std::size_t>(std::ranges::count(damaged, 0u)));
+  EXPECT_EQ(found.result.damaged_shard_count,
+            damaged.size() - static_cast<std::size_t>(std::ranges::count(damaged, 0u)));
 }
 
 // Every set of damaged shards within the guarantee has a column of its own, for every set of lost shards.
@@ -161,8 +163,9 @@ TEST(Locate, NamesEverySetOfDamagedShardsInSmallCodes) {
 TEST(Locate, RottenShardsAndRandomColumnsOfALargeCode) {
   const Context context = make_context();
   Random random(2);
-  for (const Code &code : {code_of(TANDEM_MATRIX_ISAL_CAUCHY, 20, 10), code_of(TANDEM_MATRIX_JERASURE_VANDERMONDE, 20, 10),
-                           code_of(TANDEM_MATRIX_LRC_AZURE, 20, 10, 4), code_of(TANDEM_MATRIX_LIBERASURECODE_ISAL_LRC, 20, 10, 3)}) {
+  for (const Code &code :
+       {code_of(TANDEM_MATRIX_ISAL_CAUCHY, 20, 10), code_of(TANDEM_MATRIX_JERASURE_VANDERMONDE, 20, 10),
+        code_of(TANDEM_MATRIX_LRC_AZURE, 20, 10, 4), code_of(TANDEM_MATRIX_LIBERASURECODE_ISAL_LRC, 20, 10, 3)}) {
     SCOPED_TRACE(code.name);
     const Codec codec = make_codec(code.options);
     const Bytes matrix = matrix_of(codec.get(), 20, 10);
@@ -188,7 +191,8 @@ TEST(Locate, RottenShardsAndRandomColumnsOfALargeCode) {
     }
     Stripe stripe(random, 20, 10, 2'000, matrix);
     for (std::size_t j = 0; j < stripe.shard_bytes(); ++j)
-      for (const unsigned i : some(static_cast<unsigned>(random.below(most + 1)))) stripe.shards[i][j] ^= nonzero(random);
+      for (const unsigned i : some(static_cast<unsigned>(random.below(most + 1))))
+        stripe.shards[i][j] ^= nonzero(random);
     const std::vector<std::uint64_t> damaged = damage_in(stripe);
     expect_exact(locate(context.get(), codec.get(), stripe, true), damaged, most);
     EXPECT_TRUE(is_repaired(stripe));
@@ -218,8 +222,8 @@ TEST(Locate, RangesBeginAndEndAtDamage) {
     for (std::size_t j = begin; j < end; ++j) stripe.shards[shard][j] ^= nonzero(random);
   };
   damage(2, 100, 200);
-  damage(2, 4'000, 4'001);       // near enough to be of the same range
-  damage(2, 300'000, 310'000);   // over the end of a tile
+  damage(2, 4'000, 4'001);      // near enough to be of the same range
+  damage(2, 300'000, 310'000);  // over the end of a tile
   damage(7, 304'000, 899'999);
   const Found found = locate(context.get(), codec.get(), stripe);
   ASSERT_EQ(found.ranges.size(), 3u);
@@ -310,8 +314,8 @@ TEST(Locate, RefusesWhatItCannotDo) {
   result.struct_bytes = sizeof result;
   tandem_locate_options options = {};
   options.struct_bytes = sizeof options;
-  const auto expect_refused = [&](tandem_status status, const std::string &text, const tandem_codec *of, void *const *shards,
-                                  std::size_t bytes) {
+  const auto expect_refused = [&](tandem_status status, const std::string &text, const tandem_codec *of,
+                                  void *const *shards, std::size_t bytes) {
     EXPECT_EQ(tandem_locate(context.get(), of, shards, bytes, &options, &result), status);
     EXPECT_NE(std::string(tandem_last_error_message()).find(text), std::string::npos) << tandem_last_error_message();
   };

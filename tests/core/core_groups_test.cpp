@@ -38,7 +38,8 @@ std::unique_ptr<Codec> make_codec(std::int32_t matrix, unsigned k, unsigned grou
 
 Rows parity_of(const Codec &codec) {
   Rows rows;
-  for (unsigned r = 0; r < codec.m(); ++r) rows.emplace_back(codec.parity().row(r).begin(), codec.parity().row(r).end());
+  for (unsigned r = 0; r < codec.m(); ++r)
+    rows.emplace_back(codec.parity().row(r).begin(), codec.parity().row(r).end());
   return rows;
 }
 
@@ -157,7 +158,8 @@ TEST(LocalGroups, HaveTheBytesOfLiberasurecode) {
         {0, 0, 0, 0, 0, 0, 113, 142, 101, 148, 246}}},
   };
   for (const Golden &golden : goldens)
-    EXPECT_EQ(parity_of(*make_codec(TANDEM_MATRIX_LIBERASURECODE_ISAL_LRC, golden.k, golden.l, golden.g)), golden.parity)
+    EXPECT_EQ(parity_of(*make_codec(TANDEM_MATRIX_LIBERASURECODE_ISAL_LRC, golden.k, golden.l, golden.g)),
+              golden.parity)
         << golden.k << ' ' << golden.l << ' ' << golden.g;
 }
 
@@ -308,10 +310,20 @@ TEST(LocalGroups, SurviveWhatTheDocumentationSays) {
   std::ifstream file(TANDEM_TEST_MATRICES_PAGE);
   const std::string page((std::istreambuf_iterator<char>(file)), {});
   ASSERT_FALSE(page.empty()) << TANDEM_TEST_MATRICES_PAGE;
-  for (const auto &[matrix, k, l, g] :
-       {Shape{kAzure, 6, 2, 2}, {kAzure, 12, 2, 2}, {kAzure, 12, 3, 2}, {kAzure, 16, 4, 2}, {kAzure, 8, 2, 3},
-        {kAzure, 12, 2, 3}, {kAzure, 12, 3, 3}, {kAzure, 10, 2, 4}, {kIsal, 6, 2, 2}, {kIsal, 12, 2, 2}, {kIsal, 11, 2, 2},
-        {kIsal, 10, 3, 2}, {kIsal, 12, 3, 3}, {kIsal, 10, 2, 4}}) {
+  for (const auto &[matrix, k, l, g] : {Shape{kAzure, 6, 2, 2},
+                                        {kAzure, 12, 2, 2},
+                                        {kAzure, 12, 3, 2},
+                                        {kAzure, 16, 4, 2},
+                                        {kAzure, 8, 2, 3},
+                                        {kAzure, 12, 2, 3},
+                                        {kAzure, 12, 3, 3},
+                                        {kAzure, 10, 2, 4},
+                                        {kIsal, 6, 2, 2},
+                                        {kIsal, 12, 2, 2},
+                                        {kIsal, 11, 2, 2},
+                                        {kIsal, 10, 3, 2},
+                                        {kIsal, 12, 3, 3},
+                                        {kIsal, 10, 2, 4}}) {
     const auto codec = make_codec(matrix, k, l, g);
     std::string line = "| `" + std::string(find_local_preset(matrix)->name) + "` | " + std::to_string(k) + ", " +
                        std::to_string(l) + ", " + std::to_string(g) + " | all of " + std::to_string(g + 1);
@@ -332,8 +344,14 @@ TEST(LocalGroups, SurviveWhatTheDocumentationSays) {
 // ---- decode ----
 
 TEST(LocalGroups, DecodeEveryLossOfSmallCodes) {
-  for (const auto &[matrix, k, l, g] : {Shape{kAzure, 6, 2, 2}, {kAzure, 5, 2, 2}, {kAzure, 4, 2, 3}, {kAzure, 3, 3, 1},
-                                        {kAzure, 4, 2, 0}, {kIsal, 6, 2, 2}, {kIsal, 5, 2, 1}, {kIsal, 4, 1, 3}}) {
+  for (const auto &[matrix, k, l, g] : {Shape{kAzure, 6, 2, 2},
+                                        {kAzure, 5, 2, 2},
+                                        {kAzure, 4, 2, 3},
+                                        {kAzure, 3, 3, 1},
+                                        {kAzure, 4, 2, 0},
+                                        {kIsal, 6, 2, 2},
+                                        {kIsal, 5, 2, 1},
+                                        {kIsal, 4, 1, 3}}) {
     const auto codec = make_codec(matrix, k, l, g);
     SCOPED_TRACE(testing::Message() << find_local_preset(matrix)->name << ' ' << k << ' ' << l << ' ' << g);
     const Rows generator = generator_of(*codec);
@@ -381,8 +399,9 @@ TEST(LocalGroups, SayWhichGroupIsBeyondTheCode) {
     }
   };
   const auto azure = make_codec(kAzure, 6, 2, 2);
-  expect_message(*azure, {0, 1, 2, 6}, {"matrix lrc-azure", "group 0 (data shards 0 to 2, parity shard 6) misses 4 of 4",
-                                       "beyond one for each group that is 3, and 2 of 2 global parity shards present"});
+  expect_message(*azure, {0, 1, 2, 6},
+                 {"matrix lrc-azure", "group 0 (data shards 0 to 2, parity shard 6) misses 4 of 4",
+                  "beyond one for each group that is 3, and 2 of 2 global parity shards present"});
   expect_message(*azure, {3, 4, 5, 9}, {"group 1 (data shards 3 to 5, parity shard 7) misses 3 of 4", "1 of 2 global"});
   const auto isal = make_codec(kIsal, 7, 3, 2);
   expect_message(*isal, {0, 1, 3, 4, 5, 6}, {"group 0", "group 1", "group 2", "that is 3, and 2 of 2"});

@@ -276,8 +276,8 @@ Shards stripe_of(Random &random, unsigned k, unsigned m, const Bytes &coefficien
 
 constexpr unsigned kByPlan = 4, kLarge = 8, kWide = 0x10, kGf16 = 0x20, kGroups = 0x40, kLocate = 0x80;  // flags
 
-// Damages columns of a stripe within the guarantee: exactly that damage must be named and put right. losses: any so many
-// can be rebuilt; 0: not known.
+// Damages columns of a stripe within the guarantee: exactly that damage must be named and put right. losses: any so
+// many can be rebuilt; 0: not known.
 void damage_and_locate(Input &input, tandem_context *context, const tandem_codec *codec, unsigned k, unsigned m,
                        const Bytes &coefficients, unsigned losses) {
   const std::size_t bytes = 1 + input.below(300);
