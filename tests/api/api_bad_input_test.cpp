@@ -74,7 +74,7 @@ TEST_F(BadCodec, MatricesThatCouldLoseData) {
 TEST_F(BadCodec, StructSizes) {
   tandem_codec_options options = codec_options(4, 2);
   options.struct_bytes = 0;
-  EXPECT_TRUE(refused_with(options, TANDEM_ERROR_INVALID_ARGUMENT, {"0", "56"}));
+  EXPECT_TRUE(refused_with(options, TANDEM_ERROR_INVALID_ARGUMENT, {"0", "64"}));
   options.struct_bytes = 7;
   EXPECT_TRUE(refused_with(options, TANDEM_ERROR_INVALID_ARGUMENT, {"7"}));
   options.struct_bytes = SIZE_MAX;
