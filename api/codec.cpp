@@ -53,6 +53,7 @@ const char *tandem_matrix_name(int32_t matrix) {
   if (matrix == TANDEM_MATRIX_CUSTOM) return "custom";
   for (const tandem::core::Preset16 &each : tandem::core::presets16())
     if (each.value == matrix) return each.name;
+  if (const auto *local = tandem::core::find_local_preset(matrix)) return local->name;
   const tandem::core::Preset *preset = tandem::core::find_preset(matrix);
   return preset != nullptr ? preset->name : nullptr;
 }
@@ -64,23 +65,32 @@ tandem_status tandem_matrix_from_name(const char *name, int32_t *matrix_out) {
       *matrix_out = each.value;
       return;
     }
+    for (const tandem::core::LocalPreset &each : tandem::core::local_presets()) {
+      if (std::strcmp(each.name, name) != 0) continue;
+      *matrix_out = each.value;
+      return;
+    }
     const tandem::core::Preset *preset = tandem::core::find_preset(std::string(name));
     if (preset == nullptr) {
       std::string known;
       for (const tandem::core::Preset &each : tandem::core::presets())
         known += (known.empty() ? "" : ", ") + std::string(each.name);
       for (const tandem::core::Preset16 &each : tandem::core::presets16()) known += ", " + std::string(each.name);
+      for (const tandem::core::LocalPreset &each : tandem::core::local_presets())
+        known += ", " + std::string(each.name);
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "unknown matrix \"" + std::string(name) + "\"; known: " + known);
     }
     *matrix_out = preset->value;
   });
 }
 
+int32_t tandem_matrix_has_local_groups(int32_t matrix) { return tandem::core::find_local_preset(matrix) != nullptr; }
+
 tandem_status tandem_matrix_field(int32_t matrix, int32_t *field_out) {
   return base::guarded({{"field_out", field_out}}, [&] {
     const auto wide = tandem::core::presets16();
     const bool is_wide = std::ranges::find(wide, matrix, &tandem::core::Preset16::value) != wide.end();
-    if (!is_wide && tandem::core::find_preset(matrix) == nullptr)
+    if (!is_wide && tandem::core::find_preset(matrix) == nullptr && tandem::core::find_local_preset(matrix) == nullptr)
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "matrix " + std::to_string(matrix) + " is not a preset");
     *field_out = is_wide ? TANDEM_FIELD_GF16 : TANDEM_FIELD_GF8;
   });

@@ -41,6 +41,8 @@ Shape plan_shape(const core::Backend &backend, const Codec &codec, const tandem_
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                fmt::format("wait_for_kernel is {}; known values are 0 and 1", options.wait_for_kernel));
   }
+  if (options.read_costs != nullptr && options.operation != TANDEM_OPERATION_DECODE)
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "read_costs are set, but they belong to decode");
   check_reachable(backend, options.memory);
   Shape shape;
   shape.operation = static_cast<Operation>(options.operation);
@@ -54,6 +56,8 @@ Shape plan_shape(const core::Backend &backend, const Codec &codec, const tandem_
     shape.present = shard_set(options.present, codec.shard_count());
     for (unsigned i = 0; i < codec.shard_count(); ++i)
       if (options.wanted == nullptr ? !shape.present[i] : options.wanted[i] != 0) shape.wanted.set(i);
+    if (options.read_costs != nullptr)
+      shape.read_costs.assign(options.read_costs, options.read_costs + codec.shard_count());
   } else {
     shape.wanted = options.wanted == nullptr || shape.operation == Operation::verify
                        ? all_parity(codec)

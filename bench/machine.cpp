@@ -20,7 +20,24 @@ std::string cpu_model() {
   return device.description;
 }
 
-std::size_t cache_bytes(int name) { return static_cast<std::size_t>(std::max(0L, sysconf(name))); }
+// A cache of CPU 0 by its level, without that of instructions; 0 where the system does not tell. glibc's sysconf knows
+// caches on x86 alone.
+std::size_t cache_bytes(unsigned level) {
+  for (unsigned i = 0; i < 16; ++i) {
+    const std::string folder = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(i) + "/";
+    const auto read = [&](const char *name) {
+      std::string word;
+      std::ifstream(folder + name) >> word;
+      return word;
+    };
+    if (read("level") != std::to_string(level) || read("type") == "Instruction") continue;
+    const std::string size = read("size");
+    char *unit = nullptr;
+    const unsigned long long number = std::strtoull(size.c_str(), &unit, 10);
+    return static_cast<std::size_t>(*unit == 'K' ? number << 10 : *unit == 'M' ? number << 20 : number);
+  }
+  return 0;
+}
 
 // The word in brackets of "always [madvise] never".
 std::string huge_page_policy() {
@@ -37,9 +54,9 @@ MachineFacts this_machine() {
   MachineFacts machine;
   machine.cpu = cpu_model();
   machine.core_count = static_cast<unsigned>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
-  machine.l1d_bytes = cache_bytes(_SC_LEVEL1_DCACHE_SIZE);
-  machine.l2_bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE);
-  machine.l3_bytes = cache_bytes(_SC_LEVEL3_CACHE_SIZE);
+  machine.l1d_bytes = cache_bytes(1);
+  machine.l2_bytes = cache_bytes(2);
+  machine.l3_bytes = cache_bytes(3);
   utsname name{};
   machine.system = uname(&name) == 0 ? std::string(name.sysname) + " " + name.release : "unknown";
   machine.huge_pages = huge_page_policy();

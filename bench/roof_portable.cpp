@@ -23,8 +23,6 @@ struct Isa {
   static Vector opaque(Vector vector) {
 #if defined(__x86_64__)
     asm volatile("" : "+x"(vector));
-#elif defined(__aarch64__)
-    asm volatile("" : "+w"(vector));
 #else
     asm volatile("" : "+m"(vector));
 #endif

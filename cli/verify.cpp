@@ -6,6 +6,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/finding.hpp"
+#include "cli/locate.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -14,6 +15,7 @@ struct VerifyFlags {
   SetFlags set;
   OutputFlags output;
   ContextFlags context;
+  LocateFlags locate;
 };
 
 int verify_found(const VerifyFlags &flags, const SearchOwner &found, Ranks *ranks) {
@@ -80,6 +82,10 @@ int verify_found(const VerifyFlags &flags, const SearchOwner &found, Ranks *rank
 }
 
 int verify(VerifyFlags flags, Ranks *ranks) {
+  if (flags.locate.is_on) {
+    if (ranks != nullptr) throw Failure{kExitWrongUsage, "--locate is for one process: use tandem verify --locate"};
+    return locate(flags.locate, flags.set.paths, flags.context, flags.output);
+  }
   if (ranks != nullptr) ranks->adapt(flags.context);
   if (ranks != nullptr && !ranks->leads()) return verify_found(flags, nullptr, ranks);
   recover(flags.set.paths, false, flags.output);
@@ -98,6 +104,8 @@ void add_verify_command(CLI::App &app, Invocation &invocation) {
   add_context_flags(*command, flags->context);
   for (const char *of_coding : {"--backend", "--kernel", "--technique", "--executor", "--resource", "--policy"})
     command->remove_option(command->get_option(of_coding));  // blocks have checksums: nothing is coded
+  add_locate_flags(*command, flags->locate);
+  command->get_option("--set")->excludes(command->get_option("--locate"));
   add_output_flags(*command, flags->output);
   command->callback(
       [flags, &invocation] { invocation.run = [flags, &invocation] { return verify(*flags, invocation.ranks); }; });

@@ -7,7 +7,7 @@ if(TANDEM_CUDA STREQUAL OFF)
   return()
 endif()
 find_path(TANDEM_CUDA_INCLUDE_DIR NAMES nvrtc.h
-  HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda /opt/cuda PATH_SUFFIXES include targets/x86_64-linux/include)
+  HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda /opt/cuda PATH_SUFFIXES include targets/x86_64-linux/include targets/sbsa-linux/include)
 if(TANDEM_CUDA_INCLUDE_DIR AND NOT EXISTS ${TANDEM_CUDA_INCLUDE_DIR}/cuda.h)
   set(TANDEM_CUDA_INCLUDE_DIR TANDEM_CUDA_INCLUDE_DIR-NOTFOUND)
 endif()

@@ -86,6 +86,7 @@ std::optional<PacketLayout> packet_layout(const tandem_codec_options &options) {
   if (const Preset *preset = find_preset(options.matrix); preset != nullptr) name = preset->name;
   for (const Preset16 &each : presets16())
     if (each.value == options.matrix) name = each.name;
+  if (const LocalPreset *local = find_local_preset(options.matrix); local != nullptr) name = local->name;
   if (*name != '\0' && !has_packets(options.matrix))
     refuse_layout(
         fmt::format("matrix {} is not stored in packets: jerasure-cauchy-orig, jerasure-cauchy-good and "
@@ -111,6 +112,19 @@ void take_subfield(Matrix &matrix) {
                         matrix.at(r, c), r, c));
       matrix.at(r, c) = gf::kSubfield4.element[matrix.at(r, c)];
     }
+  }
+}
+
+void check_local_groups(const LocalPreset &preset, const tandem_codec_options &options) {
+  if (options.local_groups == 0 || options.local_groups > std::min(options.k, options.m)) {
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+               fmt::format("codec options: local_groups is {}, matrix {} with k = {}, m = {} has 1 to {}",
+                           options.local_groups, preset.name, options.k, options.m, std::min(options.k, options.m)));
+  }
+  if (options.coefficients != nullptr) {
+    base::fail(
+        TANDEM_ERROR_INVALID_ARGUMENT,
+        fmt::format("codec options: coefficients are for a custom matrix, with {} they must be NULL", preset.name));
   }
 }
 
@@ -291,10 +305,21 @@ Codec::Codec(const tandem_codec_options &given) {
   m_ = options.m;
   packets_ = packet_layout(options);
   const bool is_subfield = packets_ && packets_->word_bits == 4;
+  if (options.local_groups != 0 && find_local_preset(options.matrix) == nullptr) {
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+               fmt::format("codec options: local_groups is {}, but matrix {} has no local groups", options.local_groups,
+                           options.matrix));
+  }
 
   if (options.field == TANDEM_FIELD_GF16) {
     codec16_ = std::make_unique<const Codec16>(options);
     is_mds_ = codec16_->is_mds();
+  } else if (const LocalPreset *local = find_local_preset(options.matrix)) {
+    check_local_groups(*local, options);
+    groups_ = {k_, options.local_groups, m_ - options.local_groups, local->are_globals_first};
+    name_ = local->name;
+    parity_ = local->make(*groups_);
+    is_mds_ = false;
   } else if (options.matrix == TANDEM_MATRIX_CUSTOM) {
     parity_ = custom_matrix(options);
     if (is_subfield) take_subfield(parity_);
@@ -327,6 +352,7 @@ Codec::Codec(const tandem_codec_options &given) {
       if (has_runs_) cauchy_ = cauchy_form_at(parity_, std::move(points));
     }
     if (!has_runs_) cauchy_ = find_cauchy_form(parity_);
+    name_ = preset->name;
     is_mds_ = preset->is_mds(options.k, options.m);
     if (!is_mds_ && !allow_non_mds) refuse_preset(*preset, options.k, options.m);
   }
@@ -414,7 +440,8 @@ std::shared_ptr<const Application> Codec::decode(const ShardSet &present, const 
   return cache_->insert(present, wanted, hash, insert_count, solve(present, wanted));
 }
 
-std::shared_ptr<const Application> Codec::solve(const ShardSet &present, const ShardSet &wanted) const {
+std::shared_ptr<const Application> Codec::solve(const ShardSet &present, const ShardSet &wanted,
+                                                std::span<const std::uint32_t> costs) const {
   const unsigned n = shard_count();
   if (present.end() > n || wanted.end() > n) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
@@ -428,7 +455,14 @@ std::shared_ptr<const Application> Codec::solve(const ShardSet &present, const S
   }
   if (outputs.empty()) return application;
   if (codec16_ != nullptr) {
+    if (!costs.empty())
+      base::fail(TANDEM_ERROR_UNSUPPORTED,
+                 "read_costs: a code over GF(2^16) reads the present data shards, whatever they cost");
     codec16_->decode(present, *application);
+    return application;
+  }
+  if (groups_ || !costs.empty()) {
+    solve_cheapest(present, costs, *application);
     return application;
   }
 
@@ -604,6 +638,174 @@ void Codec::eliminate(const Indices &lost_data, Indices present_parity, Applicat
   for (unsigned i = 0; i < rank; ++i) application.inputs.push_back(chosen[order[i]]);
   if (!is_mds_) drop_unused_inputs(coefficients, application.inputs);
   application.what = operator_of(std::move(coefficients));
+}
+
+namespace {
+
+// Shards as rows of the generator matrix, reduced: each row has a pivot, where the rows before it are not looked at and
+// those after it are 0.
+class Rows {
+ public:
+  Rows(const Matrix &parity, unsigned k) : parity_(parity), k_(k), reduced_(k, 2 * k) {}
+
+  unsigned rank() const noexcept { return static_cast<unsigned>(pivots_.size()); }
+  // Which shards are the columns of combination().
+  const Indices &chosen() const noexcept { return chosen_; }
+
+  // Whether the shard does not depend on those taken before.
+  bool take(std::uint16_t shard) {
+    if (rank() == k_) return false;
+    const auto row = reduced_.row(rank());
+    load(shard, row);
+    row[k_ + rank()] = 1;
+    reduce(row);
+    const auto pivot = std::ranges::find_if(row.first(k_), [](std::uint8_t cell) { return cell != 0; });
+    if (pivot == row.begin() + k_) {
+      std::ranges::fill(row, 0);
+      return false;
+    }
+    scale(row, gf::inverse(*pivot));
+    pivots_.push_back(static_cast<std::uint16_t>(pivot - row.begin()));
+    chosen_.push_back(shard);
+    return true;
+  }
+
+  // The shard made of the chosen ones: their coefficients, in `row` from k on. False: they do not determine it.
+  bool combine(std::uint16_t shard, std::span<std::uint8_t> row) const {
+    load(shard, row);
+    reduce(row);
+    return std::ranges::count(row.first(k_), 0) == k_;
+  }
+
+ private:
+  void load(std::uint16_t shard, std::span<std::uint8_t> row) const {
+    std::ranges::fill(row, 0);
+    if (shard < k_) {
+      row[shard] = 1;
+    } else {
+      std::ranges::copy(parity_.row(shard - k_), row.begin());
+    }
+  }
+  void reduce(std::span<std::uint8_t> row) const {
+    for (unsigned i = 0; i < rank(); ++i)
+      if (const std::uint8_t factor = row[pivots_[i]]) multiply_add(row, factor, reduced_.row(i));
+  }
+
+  const Matrix &parity_;
+  const unsigned k_;
+  Matrix reduced_;  // [row | its combination of the chosen]
+  Indices chosen_, pivots_;
+};
+
+}  // namespace
+
+std::vector<std::uint16_t> Codec::independent(std::span<const std::uint16_t> shards) const {
+  Rows rows(parity_, k_);
+  for (const std::uint16_t shard : shards) rows.take(shard);
+  return rows.chosen();
+}
+
+// Fills inputs and what, if these shards determine the outputs: of shards in order of cost the cheapest that are
+// independent.
+bool Codec::express(std::span<const std::uint16_t> shards, Application &application) const {
+  Rows rows(parity_, k_);
+  for (const std::uint16_t shard : shards) rows.take(shard);
+  Indices order(rows.rank());
+  std::iota(order.begin(), order.end(), std::uint16_t{0});
+  std::ranges::sort(order, {}, [&](std::uint16_t i) { return rows.chosen()[i]; });
+
+  Matrix coefficients(static_cast<unsigned>(application.outputs.size()), rows.rank());
+  std::vector<std::uint8_t> row(2 * k_);
+  for (unsigned r = 0; r < coefficients.rows(); ++r) {
+    if (!rows.combine(application.outputs[r], row)) return false;
+    for (unsigned i = 0; i < rows.rank(); ++i) coefficients.at(r, i) = row[k_ + order[i]];
+  }
+  application.inputs.clear();
+  for (const std::uint16_t i : order) application.inputs.push_back(rows.chosen()[i]);
+  drop_unused_inputs(coefficients, application.inputs);
+  application.what = operator_of(std::move(coefficients));
+  return true;
+}
+
+// A set that suffices and has no shard too many is closed under what it determines but for a part of the code where
+// every shard depends on the others. Of a code with local groups such parts are groups, if there are no accidents among
+// the coefficients, or all of it. In either the greedy choice is the cheapest (it is a matroid). So: the groups of what
+// is wanted, or else k shards in order of cost. Of other codes that are not MDS the usual elimination is tried as well.
+void Codec::solve_cheapest(const ShardSet &present, std::span<const std::uint32_t> costs,
+                           Application &application) const {
+  const auto cost_of = [&](std::uint16_t shard) { return costs.empty() ? 1 : costs[shard]; };
+  const auto total = [&](const Application &of) {
+    std::uint64_t sum = 0;
+    for (const std::uint16_t shard : of.inputs) sum += cost_of(shard);
+    return sum;
+  };
+  Indices all = indices_of(present, 0, shard_count());
+  std::ranges::stable_sort(all, {}, cost_of);
+  const Indices &outputs = application.outputs;
+
+  Application best;
+  best.outputs = outputs;
+  bool is_found = express(all, best);
+  const auto consider = [&](Application &&other) {
+    if (is_found && total(other) >= total(best)) return;
+    best = std::move(other);
+    is_found = true;
+  };
+  if (groups_ && std::ranges::none_of(outputs, [&](std::uint16_t shard) { return groups_->is_global(shard); })) {
+    std::vector<bool> is_wanted(groups_->group_count);
+    for (const std::uint16_t shard : outputs) is_wanted[groups_->group_of(shard)] = true;
+    std::erase_if(
+        all, [&](std::uint16_t shard) { return groups_->is_global(shard) || !is_wanted[groups_->group_of(shard)]; });
+    Application local;
+    local.outputs = outputs;
+    if (express(all, local)) consider(std::move(local));
+  } else if (!groups_ && !is_mds_) {
+    Application usual;
+    usual.inputs = indices_of(present, 0, k_);
+    usual.outputs = outputs;
+    Indices lost_data;
+    for (unsigned i = 0; i < k_; ++i)
+      if (!present[i]) lost_data.push_back(static_cast<std::uint16_t>(i));
+    eliminate(lost_data, indices_of(present, k_, shard_count()), usual);  // says why if it cannot
+    consider(std::move(usual));
+  }
+  if (!is_found) {
+    if (groups_) fail_groups(present);
+    const auto parity_count = indices_of(present, k_, shard_count()).size();
+    base::fail(TANDEM_ERROR_NOT_RECOVERABLE,
+               fmt::format("{} of {} data shards missing, only {} present", k_ - (all.size() - parity_count), k_,
+                           count_of(parity_count, "parity shard")));
+  }
+  application = std::move(best);
+}
+
+void Codec::fail_groups(const ShardSet &present) const {
+  const auto lost_of = [&](unsigned begin, unsigned end) {
+    return end - begin - indices_of(present, begin, end).size();
+  };
+  const unsigned first_global = groups_->global_parity(0), all_globals = groups_->global_count;
+  const std::size_t globals = all_globals - lost_of(first_global, first_global + all_globals);
+  std::size_t beyond = 0;
+  std::string list;
+  unsigned named = 0, unnamed = 0;
+  for (unsigned group = 0; group < groups_->group_count; ++group) {
+    const unsigned begin = groups_->begin(group), end = groups_->end(group), parity = groups_->local_parity(group);
+    const std::size_t lost = lost_of(begin, end) + (present[parity] ? 0 : 1);
+    if (lost < 2) continue;
+    beyond += lost - 1;
+    if (++named > 3) {
+      ++unnamed;
+      continue;
+    }
+    list += fmt::format("{}group {} (data shards {} to {}, parity shard {}) misses {} of {}", list.empty() ? "" : ", ",
+                        group, begin, end - 1, parity, lost, end - begin + 1);
+  }
+  if (unnamed != 0) list += fmt::format(" and {} more", count_of(unnamed, "group"));
+  if (list.empty()) list = "no group misses two shards";
+  base::fail(TANDEM_ERROR_NOT_RECOVERABLE,
+             fmt::format("matrix {}: {}; beyond one for each group that is {}, and {} of {} present{}", name_, list,
+                         beyond, globals, count_of(all_globals, "global parity shard"),
+                         beyond > globals ? "" : ": enough for most such losses, but not for this one"));
 }
 
 std::uint32_t Codec::locate(std::span<const Element> syndrome) const {

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "core/local_groups.hpp"
 #include "core/operator.hpp"
 #include "core/shard_set.hpp"
 #include "tandem/tandem.h"
@@ -52,6 +53,8 @@ class Codec {
   const Matrix &parity() const noexcept { return parity_; }
   // Every loss of m shards is known to be recoverable.
   bool is_mds() const noexcept { return is_mds_; }
+  const std::optional<LocalGroups> &local_groups() const noexcept { return groups_; }
+  const std::optional<CauchyForm> &cauchy_form() const noexcept { return cauchy_; }
   // Decoding needs no elimination. Found from the coefficients, so it holds for custom matrices too.
   bool is_cauchy() const noexcept;
 
@@ -69,8 +72,12 @@ class Codec {
   // for Cauchy kinds no elimination and at most 2 * e * (k + w) + k * w, for wide ones 2 * e * (e + w)
   // (Operator::dense() of these comes to e * k * w).
   std::shared_ptr<const Application> decode(const ShardSet &present, const ShardSet &wanted) const;
-  // The same for a pattern that will hardly come again: nothing is kept.
-  std::shared_ptr<const Application> solve(const ShardSet &present, const ShardSet &wanted) const;
+  // The same for a pattern that will hardly come again: nothing is kept. costs: of reading each shard; the cheapest set
+  // that is found is read. Empty: all are 1. Throws Error, also UNSUPPORTED for costs in GF(2^16).
+  std::shared_ptr<const Application> solve(const ShardSet &present, const ShardSet &wanted,
+                                           std::span<const std::uint32_t> costs = {}) const;
+  // Those of these shards, in this order, that do not depend on ones before them. In GF(2^8).
+  std::vector<std::uint16_t> independent(std::span<const std::uint16_t> shards) const;
 
   // parity[r] ^= coefficients[r][0] * in, for the wanted parity rows and one data shard.
   Application column(unsigned index, const ShardSet &wanted) const;
@@ -89,6 +96,9 @@ class Codec {
   void interpolate(std::vector<std::uint16_t> lost, std::vector<std::uint16_t> parity, Application &application) const;
   void eliminate(const std::vector<std::uint16_t> &lost_data, std::vector<std::uint16_t> present_parity,
                  Application &application) const;
+  void solve_cheapest(const ShardSet &present, std::span<const std::uint32_t> costs, Application &application) const;
+  bool express(std::span<const std::uint16_t> shards, Application &application) const;
+  [[noreturn]] void fail_groups(const ShardSet &present) const;
 
   unsigned k_, m_;
   std::uint64_t id_;
@@ -96,7 +106,9 @@ class Codec {
   std::optional<PacketLayout> packets_;
   Matrix parity_;
   std::optional<CauchyForm> cauchy_;
-  bool has_runs_ = false;  // the points of cauchy_ are the preset's own
+  std::optional<LocalGroups> groups_;
+  const char *name_ = "custom";  // of the matrix
+  bool has_runs_ = false;        // the points of cauchy_ are the preset's own
   std::unique_ptr<const Codec16> codec16_;
   std::unique_ptr<DecodeCache> cache_;
 };

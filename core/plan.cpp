@@ -48,7 +48,8 @@ Plan::Plan(Backend &backend, std::shared_ptr<const Codec> codec, const Shape &sh
       break;
     }
     case Operation::decode: {
-      const auto application = codec_->decode(shape.present, shape.wanted);
+      const auto application = shape.read_costs.empty() ? codec_->decode(shape.present, shape.wanted)
+                                                        : codec_->solve(shape.present, shape.wanted, shape.read_costs);
       take(*application, application->what);
       break;
     }

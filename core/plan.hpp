@@ -27,6 +27,7 @@ struct Shape {
   bool overwrite = false;   // accumulate: the first shard, parity is assigned
   ShardSet present;         // decode
   ShardSet wanted;
+  std::vector<std::uint32_t> read_costs = {};  // decode; empty: all are 1
 
   bool operator==(const Shape &) const = default;
 };

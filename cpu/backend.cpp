@@ -1,13 +1,10 @@
 // The CPU behind the Backend interface: chooses kernel and executor, cuts a run into chunks, spreads them.
 #include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <new>
@@ -24,6 +21,7 @@
 #include "core/budget.hpp"
 #include "core/recorded_run.hpp"
 #include "core/tuning.hpp"
+#include "cpu/cores.hpp"
 #include "cpu/executors/executor.hpp"
 #include "cpu/factory.hpp"
 #include "cpu/kernels/kernel.hpp"
@@ -54,17 +52,6 @@ constexpr std::uint64_t kMostTileBytes = 1 << 20, kMostPrefetchBytes = 64 << 10;
 constexpr const char *kChunkBytes = "chunk_bytes", *kOutOfCacheBytes = "out_of_cache_bytes", *kTileBytes = "tile_bytes",
                      *kPrefetchBytes = "prefetch_bytes", *kThreads = "threads";
 
-// The first line of /proc/cpuinfo of this name; "" if there is none.
-std::string cpu_info(std::string_view name) {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with(name)) continue;
-    const std::size_t colon = line.find(": ");
-    if (colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return {};
-}
-
 class CpuBackend final : public core::Backend {
  public:
   // `manner`: how the executor was asked to work, where that is not as usual.
@@ -82,10 +69,9 @@ class CpuBackend final : public core::Backend {
         timeline_(timeline) {
     traits_.name = "cpu";
     traits_.memories = {core::MemoryKind::host};
-    const long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
-    const long l1_ways = sysconf(_SC_LEVEL1_DCACHE_ASSOC);
-    l1_ways_ = l1_ways > 0 ? static_cast<std::uint32_t>(l1_ways) : 0;
-    own_values_.out_of_cache_bytes = l2 > 0 ? static_cast<std::uint64_t>(l2) : 1 << 20;
+    const Caches caches = cache_sizes();
+    l1_ways_ = caches.l1_ways;
+    own_values_.out_of_cache_bytes = caches.l2_bytes;
     own_values_.thread_count = executor_->thread_count();
     own_ = known_from(own_values_);
     if (tuning_ == nullptr) return;
@@ -134,7 +120,7 @@ class CpuBackend final : public core::Backend {
   }
 
   core::TuningIdentity tuning_identity() const override {
-    return {"cpu", cpu_info("vendor_id"), describe_cpu(),
+    return {"cpu", cpu_vendor({}), describe_cpu(),
             fmt::format("kernel {}, executor {}, {} threads{}", kernel_.name, executor_->name(),
                         executor_->thread_count(), manner_)};
   }
@@ -553,9 +539,6 @@ std::vector<KernelDescription> describe_kernels() {
   return all;
 }
 
-std::string describe_cpu() {
-  const std::string model = cpu_info("model name");
-  return model.empty() ? "unknown CPU" : model;
-}
+std::string describe_cpu() { return cpu_model({}); }
 
 }  // namespace tandem::cpu

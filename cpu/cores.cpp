@@ -147,6 +147,28 @@ std::uint64_t smallest_limit(const std::string &mount_folder, std::string path, 
   }
 }
 
+// What a line "name : value" of /proc/cpuinfo says; null if it has another name.
+std::optional<std::string> value_of(std::string_view line, std::string_view name) {
+  const std::size_t colon = line.find(": ");
+  if (colon == std::string_view::npos || !line.starts_with(name)) return std::nullopt;
+  return std::string(line.substr(colon + 2));
+}
+
+// "CPU implementer" and "CPU part" of /proc/cpuinfo are fields of MIDR_EL1.
+struct ArmPart {
+  std::string_view implementer, part, name;
+};
+constexpr ArmPart kArmParts[] = {
+    {"0x41", "0xd03", "Cortex-A53"},  {"0x41", "0xd04", "Cortex-A35"},  {"0x41", "0xd05", "Cortex-A55"},
+    {"0x41", "0xd07", "Cortex-A57"},  {"0x41", "0xd08", "Cortex-A72"},  {"0x41", "0xd09", "Cortex-A73"},
+    {"0x41", "0xd0a", "Cortex-A75"},  {"0x41", "0xd0b", "Cortex-A76"},  {"0x41", "0xd0c", "Neoverse N1"},
+    {"0x41", "0xd0d", "Cortex-A77"},  {"0x41", "0xd40", "Neoverse V1"}, {"0x41", "0xd41", "Cortex-A78"},
+    {"0x41", "0xd49", "Neoverse N2"}, {"0x41", "0xd4f", "Neoverse V2"}, {"0x41", "0xd83", "Neoverse V3AE"},
+    {"0x41", "0xd84", "Neoverse V3"}, {"0x41", "0xd8e", "Neoverse N3"}, {"0x46", "0x001", "Fujitsu A64FX"},
+    {"0x48", "0xd01", "Kunpeng 920"}, {"0x43", "0x0af", "ThunderX2"},   {"0xc0", "0xac3", "Ampere-1"},
+    {"0xc0", "0xac4", "Ampere-1A"},   {"0x61", "0x022", "Apple M1"},    {"0x61", "0x023", "Apple M1"},
+};
+
 struct FreeMask {
   void operator()(cpu_set_t *mask) const { CPU_FREE(mask); }
 };
@@ -252,6 +274,35 @@ std::vector<std::vector<unsigned>> cores_by_node(const std::string &root, const 
   }
   if (found != cores.size()) return {cores};
   return groups;
+}
+
+std::string cpu_model(const std::string &root) {
+  std::ifstream cpuinfo(root + "/proc/cpuinfo");
+  std::string implementer;
+  std::vector<std::string> models;
+  for (std::string line; std::getline(cpuinfo, line);) {
+    if (auto model = value_of(line, "model name")) return *model;  // the same for all cores
+    if (auto found = value_of(line, "CPU implementer")) implementer = *found;
+    const auto part = value_of(line, "CPU part");
+    if (!part) continue;
+    const auto known = std::find_if(std::begin(kArmParts), std::end(kArmParts), [&](const ArmPart &each) {
+      return each.implementer == implementer && each.part == *part;
+    });
+    std::string model =
+        known != std::end(kArmParts) ? std::string(known->name) : "Arm implementer " + implementer + " part " + *part;
+    if (std::find(models.begin(), models.end(), model) == models.end()) models.push_back(std::move(model));
+  }
+  std::string text;
+  for (const std::string &model : models) text += (text.empty() ? "" : ", ") + model;
+  return text.empty() ? "unknown CPU" : text;
+}
+
+std::string cpu_vendor(const std::string &root) {
+  std::ifstream cpuinfo(root + "/proc/cpuinfo");
+  for (std::string line; std::getline(cpuinfo, line);)
+    for (const std::string_view name : {"vendor_id", "CPU implementer"})
+      if (auto vendor = value_of(line, name)) return *vendor;
+  return {};
 }
 
 std::vector<std::vector<unsigned>> core_groups() { return cores_by_node({}, affinity_cores()); }

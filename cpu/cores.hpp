@@ -1,4 +1,4 @@
-// The parts of allowed_core_count().
+// What the operating system says of this machine's cores.
 #pragma once
 
 #include <cstdint>
@@ -26,5 +26,10 @@ bool machine_has_room(unsigned thread_count) noexcept;
 // Of `cores`, those of each NUMA node, nodes without any left out; all of them as one where the system does not tell.
 // Reads below root + "/sys/devices/system/node".
 std::vector<std::vector<unsigned>> cores_by_node(const std::string &root, const std::vector<unsigned> &cores);
+
+// Of root + "/proc/cpuinfo": the model for people, "unknown CPU" if it does not tell; and the vendor, "" if it does
+// not. 64-bit Arm has numbers there. Cores of several kinds are all named.
+std::string cpu_model(const std::string &root);
+std::string cpu_vendor(const std::string &root);
 
 }  // namespace tandem::cpu

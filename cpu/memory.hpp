@@ -39,9 +39,19 @@ inline std::uint8_t *moved(std::uint8_t *to, std::size_t offset_bytes) noexcept 
 inline void merge_differences(const std::uint8_t *stored, const std::uint8_t *right, std::size_t bytes,
                               std::uint64_t at, core::Mismatch *found) {
   if (std::memcmp(stored, right, bytes) == 0) return;
+  std::size_t i = 0;
+  while (stored[i] == right[i]) ++i;
   core::Mismatch part;
-  for (std::size_t i = 0; i < bytes; ++i)
-    if (stored[i] != right[i] && part.byte_count++ == 0) part.first_bytes = at + i;
+  part.first_bytes = at + i;
+  constexpr std::size_t kLanes = 32, kMostSteps = 255;  // lanes of bytes, which compilers bring into vectors
+  while (bytes - i >= kLanes) {
+    std::uint8_t lanes[kLanes] = {};
+    for (std::size_t step = 0; step < kMostSteps && bytes - i >= kLanes; ++step, i += kLanes)
+      for (std::size_t j = 0; j < kLanes; ++j)
+        lanes[j] = static_cast<std::uint8_t>(lanes[j] + (stored[i + j] != right[i + j]));
+    for (const std::uint8_t lane : lanes) part.byte_count += lane;
+  }
+  for (; i < bytes; ++i) part.byte_count += stored[i] != right[i];
   found->merge(part);
 }
 

@@ -13,8 +13,10 @@ bool is_done_soon(const IsDone &is_done) {
   const auto end = std::chrono::steady_clock::now() + kLook;
   do {
     if (is_done()) return true;
-#if defined(__x86_64__) || defined(__i386__)
+#if defined(__x86_64__)
     __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
 #endif
   } while (std::chrono::steady_clock::now() < end);
   return false;

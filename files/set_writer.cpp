@@ -47,6 +47,9 @@ SetHeader new_header(const tandem_files_encode_options &options, std::uint64_t c
   header.matrix = options.matrix;
   if (options.matrix == TANDEM_MATRIX_CUSTOM)
     fail(TANDEM_ERROR_UNSUPPORTED, "a shard set cannot hold a custom matrix; choose a preset");
+  if (tandem_matrix_has_local_groups(options.matrix) != 0)
+    fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("matrix {} has local groups, whose number a shard set does not hold",
+                                               tandem_matrix_name(options.matrix)));
   std::int32_t field = TANDEM_FIELD_GF8;
   check(tandem_matrix_field(options.matrix, &field));
   header.field = static_cast<std::uint32_t>(field);

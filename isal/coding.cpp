@@ -1,7 +1,5 @@
 #include "isal/coding.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -68,8 +66,7 @@ std::atomic<std::uint64_t> l2_bytes{0};
 std::uint64_t l2_cache_bytes() noexcept {
   std::uint64_t bytes = l2_bytes.load(std::memory_order_relaxed);
   if (bytes == 0) {
-    const long found = sysconf(_SC_LEVEL2_CACHE_SIZE);
-    bytes = found > 0 ? static_cast<std::uint64_t>(found) : 1 << 20;
+    bytes = cpu::cache_sizes().l2_bytes;
     l2_bytes.store(bytes, std::memory_order_relaxed);
   }
   return bytes;

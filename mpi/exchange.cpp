@@ -231,6 +231,9 @@ class Run {
 
 void check_matrix(const Layout &layout, std::int32_t matrix) {
   if (matrix == TANDEM_MATRIX_CUSTOM) fail(TANDEM_ERROR_UNSUPPORTED, "protection needs a preset, no custom matrix");
+  if (tandem_matrix_has_local_groups(matrix) != 0)
+    fail(TANDEM_ERROR_UNSUPPORTED,
+         fmt::format("matrix {} has local groups; protection is for any m lost members", tandem_matrix_name(matrix)));
   std::int32_t field = TANDEM_FIELD_GF8;
   check(tandem_matrix_field(matrix, &field));
   if (field != TANDEM_FIELD_GF8)

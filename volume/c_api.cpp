@@ -121,6 +121,9 @@ extern "C" tandem_status tandem_volume_create(const tandem_volume_create_options
            fmt::format("unit_bytes is {}: it must be a multiple of 4096, at most 16777216", given.unit_bytes));
     if (given.matrix == TANDEM_MATRIX_CUSTOM)
       fail(TANDEM_ERROR_UNSUPPORTED, "a custom matrix cannot be kept on members");
+    if (tandem_matrix_has_local_groups(given.matrix) != 0)
+      fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("matrix {} has local groups, whose number members do not keep",
+                                                 tandem_matrix_name(given.matrix)));
     settings.geometry.log_bytes = given.log_bytes;
     settings.id = read_id(given.volume_id);
     settings.force = given.force != 0;

@@ -41,7 +41,7 @@ std::int64_t now() noexcept {
 }
 
 void pause() noexcept {
-#if defined(__x86_64__) || defined(__i386__)
+#if defined(__x86_64__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
   __asm__ volatile("yield");

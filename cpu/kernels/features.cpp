@@ -1,8 +1,13 @@
 #include "cpu/kernels/kernel.hpp"
 
-#if defined(__x86_64__) || defined(__i386__)
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
 
 namespace tandem::cpu {
+
+#if defined(__x86_64__)
 
 // __builtin_cpu_supports also asks whether the operating system saves the wider registers (XGETBV).
 CpuFeatures cpu_features() {
@@ -16,12 +21,21 @@ CpuFeatures cpu_features() {
   return features;
 }
 
-}  // namespace tandem::cpu
+#elif defined(__aarch64__)
+
+// What the kernel of the operating system lets programs use (Linux, Documentation/arm64/elf_hwcaps.rst).
+CpuFeatures cpu_features() {
+  CpuFeatures features = {};
+  const unsigned long capabilities = getauxval(AT_HWCAP);
+  features.neon = (capabilities & HWCAP_ASIMD) != 0;
+  features.eor3 = (capabilities & HWCAP_SHA3) != 0;
+  return features;
+}
 
 #else
 
-namespace tandem::cpu {
 CpuFeatures cpu_features() { return {}; }
-}  // namespace tandem::cpu
 
 #endif
+
+}  // namespace tandem::cpu

@@ -119,6 +119,7 @@ struct Gf16Kernel {
 
 struct CpuFeatures {
   bool ssse3, avx2, gfni, avx512;  // avx2 and gfni: with operating system support; avx512 = F + BW + VL (+ DQ)
+  bool neon, eor3;                 // of 64-bit Arm; eor3: the SHA3 extension
 };
 
 struct Kernel {
@@ -156,6 +157,14 @@ struct KernelTable {
 KernelTable kernel_table();
 
 CpuFeatures cpu_features();  // what this CPU and operating system have
+
+struct Caches {
+  uint64_t l2_bytes;
+  uint32_t l1_ways;  // of the L1 data cache; 0: unknown
+};
+Caches cache_sizes();  // of this machine; 1 MiB of L2 where that is unknown
+// Of CPU 0, from root + "/sys/devices/system/cpu"; 0 for what is not there. Allocates nothing.
+Caches cache_sizes(const char *root);
 
 // The first of the table that `features` support, or the one named `name` if that is not null; null if there is none.
 const Kernel *select_kernel(const CpuFeatures &features, const char *name);

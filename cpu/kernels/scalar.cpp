@@ -194,6 +194,6 @@ bool supported(const CpuFeatures &) { return true; }
 }  // namespace
 
 extern const Kernel kKernelScalar;
-constinit const Kernel kKernelScalar = entry("scalar", "any CPU", kRowsAtOnce);
+constinit const Kernel kKernelScalar = entry("scalar", "any CPU", kRowsAtOnce, kRowsAtOnce);
 
 }  // namespace tandem::cpu

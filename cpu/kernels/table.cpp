@@ -8,6 +8,8 @@ namespace tandem::cpu {
 extern const Kernel kKernelScalar;
 #if defined(TANDEM_HAVE_X86_KERNELS)
 extern const Kernel kKernelSsse3, kKernelAvx2, kKernelAvx2Gfni, kKernelAvx512, kKernelAvx512Gfni;
+#elif defined(TANDEM_HAVE_ARM_KERNELS)
+extern const Kernel kKernelNeon, kKernelNeonEor3;
 #endif
 
 KernelTable kernel_table() {
@@ -18,6 +20,9 @@ KernelTable kernel_table() {
     &kKernelAvx2Gfni,
     &kKernelAvx2,
     &kKernelSsse3,
+#elif defined(TANDEM_HAVE_ARM_KERNELS)
+    &kKernelNeonEor3,
+    &kKernelNeon,
 #endif
     &kKernelScalar,
   };

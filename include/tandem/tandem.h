@@ -121,7 +121,11 @@ enum tandem_matrix_value {
                                                 rounded up to a power of two, plus the other <= 65536 */
   TANDEM_MATRIX_PAR2 = 16,                   /* PAR2 recovery blocks 0 .. m-1; k <= 32768; MDS for m <= 3 or k <= 2 */
   TANDEM_MATRIX_LIBERASURECODE_RS_VAND = 17, /* pyeclib liberasurecode_rs_vand; k + m <= 32 */
-  TANDEM_MATRIX_CUSTOM = 1000                /* `coefficients` of the options */
+  /* Over GF(2^8), with local groups; the options' local_groups must say how many. */
+  TANDEM_MATRIX_LRC_AZURE = 18,               /* an XOR for each group, then m - local_groups global parities */
+  TANDEM_MATRIX_LIBERASURECODE_ISAL_LRC = 19, /* pyeclib isa_l_rs_lrc: the global parities, then one for each group */
+
+  TANDEM_MATRIX_CUSTOM = 1000 /* `coefficients` of the options */
 };
 
 enum tandem_field_value {
@@ -150,6 +154,9 @@ typedef struct tandem_codec_options {
   uint32_t word_bits;       /* packets: 8 or 4, in GF(2^16) 16; 0 = 8 or 16. 4: GF(2^4) with x^4 + x + 1: presets have
                                k + m <= 16, custom coefficients are bytes below 16. Else 0 */
   uint64_t packet_bytes;    /* packets: a multiple of 8, word_bits * packet_bytes <= 2^32. Else 0 */
+  uint32_t local_groups;    /* matrices with local groups: their number, 1 to the smaller of k and m; so many of the m
+                               parity shards belong to one group each. Others: 0 */
+  uint32_t reserved2;       /* 0 */
 } tandem_codec_options;
 
 /* Makes a codec: immutable, shared freely between threads and contexts.
@@ -158,6 +165,9 @@ typedef struct tandem_codec_options {
  * A preset beyond its proven MDS limit, and a custom matrix that is not MDS or too large to check (more than
  * 10^6 minors), is refused unless allow_non_mds is set; decoding then finds an invertible set of survivors or
  * returns TANDEM_ERROR_NOT_RECOVERABLE for that loss.
+ * Local groups: the k data shards are cut into local_groups runs, the first k % local_groups of them one longer. The
+ * code rebuilds any m - local_groups + 1 lost shards and many larger losses (docs/MATRICES.md), one lost data shard
+ * from its group alone. It is not MDS and needs no allow_non_mds.
  * GF(2^16): leopard16 and reed-solomon-simd need memory and time linear in k + m. par2 and custom matrices are kept
  * whole and are refused beyond 64 MiB of coefficients; so is a decode that would need a larger matrix.
  * Packets: shard_bytes of every call must be a multiple of word_bits * packet_bytes, and pieces of scattered shards end
@@ -188,6 +198,9 @@ TANDEM_API tandem_status tandem_matrix_from_name(const char *name, int32_t *matr
  *   field_out  untouched on failure
  * Status: INVALID_ARGUMENT (NULL, no such preset). Threads: any. */
 TANDEM_API tandem_status tandem_matrix_field(int32_t matrix, int32_t *field_out);
+
+/* 1 for a preset with local groups, which needs `local_groups` of the options; else 0. Threads: any. */
+TANDEM_API int32_t tandem_matrix_has_local_groups(int32_t matrix);
 
 /* ---- context: where to run ----------------------------------------------------------------------- */
 
@@ -355,6 +368,59 @@ typedef struct tandem_verify_result {
 TANDEM_API tandem_status tandem_verify(tandem_context *context, const tandem_codec *codec, const void *const *shards,
                                        size_t shard_bytes, tandem_verify_result *result_out);
 
+/* A part of one shard with damage, or, where shard is TANDEM_SHARD_NONE, of the stripe with columns that tandem_locate
+ * cannot explain. */
+typedef struct tandem_damage_range {
+  uint32_t shard;
+  uint32_t reserved;    /* 0 */
+  uint64_t begin_bytes; /* offset in the shard of its first damaged byte */
+  uint64_t end_bytes;   /* offset behind its last one */
+  uint64_t byte_count;  /* damaged bytes of it; up to 4096 between two of them are not */
+} tandem_damage_range;
+
+typedef struct tandem_locate_options {
+  size_t struct_bytes;
+  const uint8_t *present;      /* k+m bytes, 0 = the shard is known to be lost: it is not read, its pointer may be NULL.
+                                  NULL: all are present */
+  int32_t repair;              /* 1: put the named bytes right, in place, but only if every column is explained */
+  int32_t reserved;            /* 0 */
+  uint64_t *damaged_bytes_out; /* NULL, or k+m numbers: damaged bytes of each shard */
+  tandem_damage_range *ranges; /* the first ones are written here, by shard and then begin_bytes, no shard last; NULL
+                                  with capacity 0 */
+  uint64_t range_capacity;
+} tandem_locate_options;
+
+typedef struct tandem_locate_result {
+  size_t struct_bytes;          /* set by the caller: sizeof(tandem_locate_result) */
+  int32_t consistent;           /* 1: every parity byte is what the data says; all the rest is 0 but the next */
+  uint32_t most_damaged_shards; /* the guarantee: so many damaged shards of a column can be named */
+  uint32_t damaged_shard_count; /* shards with at least one damaged byte */
+  int32_t repaired;             /* 1: all damage was put right, and the stripe was verified again */
+  uint64_t damaged_byte_count;  /* all shards together */
+  uint64_t beyond_byte_count;   /* columns beyond the guarantee: damaged, but no shard is named for them */
+  uint64_t range_count;         /* how many ranges there are; may be more than the capacity */
+} tandem_locate_result;
+
+/* Names the damaged shards of a stripe without checksums. A column is one byte of each shard. Of a column in which at
+ * most most_damaged_shards present shards are damaged, it names exactly these; that number is half of m less the lost
+ * shards. With local groups it is half of the losses that the code always survives (docs/MATRICES.md). shards       k+m
+ * pointers, data first; read, and written by a repair options      NULL = all zero result_out   struct_bytes set by the
+ * caller; the rest is written on TANDEM_OK More damage than that is counted in beyond_byte_count, and no shard is named
+ * for such a column. If m less the lost shards is even, a column with one damaged shard too many may look like other
+ * damage, about once in 256^most_damaged_shards / C(k+m, most_damaged_shards) columns. So where columns are beyond the
+ * guarantee, shards are named only if they explain far more columns than chance would; the other columns count as
+ * beyond it too. A clean stripe costs a verify. Damage makes it read the stripe once more, from the first mismatch to
+ * the last; a repair twice more. Columns whose damaged shards change all the time, or that are beyond the guarantee,
+ * are solved one by one: some microseconds each for Reed-Solomon codes, milliseconds with many local groups. Ownership:
+ * as everywhere. Memory: up to 4 MiB, and 32 bytes for a range. Status: INVALID_ARGUMENT (NULL, shard_bytes = 0, an
+ * unknown value of repair), TOO_LARGE, OVERLAP (repair), NOT_RECOVERABLE (nothing is left to compare with), UNSUPPORTED
+ * (a code that is not MDS and has no local groups, or in GF(2^16), or with more than a million sets of shards to try),
+ * DAMAGED (the shards changed during a repair), OUT_OF_MEMORY, DEVICE. On failure: a repair may have put some bytes
+ * right; it writes no wrong ones. Threads: any; no other call may write to the shards meanwhile. */
+TANDEM_API tandem_status tandem_locate(tandem_context *context, const tandem_codec *codec, void *const *shards,
+                                       size_t shard_bytes, const tandem_locate_options *options,
+                                       tandem_locate_result *result_out);
+
 /* Brings parity up to date after data shard `index` changed, without reading the other shards:
  * parity[r] ^= coefficient[r][index] * (old_data ^ new_data).
  *   old_data, new_data   shard_bytes each, read; may be the same address
@@ -493,6 +559,9 @@ typedef struct tandem_plan_options {
                                0: it compiles in the background, see there. On the CPU kernels are always
                                ready; a hybrid refuses 1 for host memory (UNSUPPORTED) */
   uint32_t reserved;        /* 0 */
+
+  const uint32_t *read_costs; /* decode: k+m costs of reading a shard; the plan reads the cheapest set that it finds
+                                 (see tandem_plan_shards_to_read). NULL: all are 1 */
 } tandem_plan_options;
 
 /* Prepares an operation: solves for the coefficient matrix, builds the kernel's tables. Running a plan then costs
@@ -501,9 +570,10 @@ typedef struct tandem_plan_options {
  * submit after that uses it. If the compile fails, the log says so once and runs stay with tables. wait_for_kernel, and
  * the kernel "compiled" of the context, wait for the compile (some tenths of a second, minutes for the widest codes). A
  * plan outlives its codec, not its context.
- * Status: INVALID_ARGUMENT (also resources that are malformed, or beyond the whole amount), UNSUPPORTED (a memory kind
- * that no backend of the context reaches), NOT_RECOVERABLE, TOO_LARGE (GF(2^16): a matrix of more than 64 MiB, or a
- * decode without a closed form of more than 4096 lost data shards, see docs/MATRICES.md), OUT_OF_MEMORY. */
+ * Status: INVALID_ARGUMENT (also resources that are malformed, or beyond the whole amount; read_costs of another
+ * operation), UNSUPPORTED (a memory kind that no backend of the context reaches; read_costs in GF(2^16)),
+ * NOT_RECOVERABLE, TOO_LARGE (GF(2^16): a matrix of more than 64 MiB, or a decode without a closed form of more than
+ * 4096 lost data shards, see docs/MATRICES.md), OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_plan_create(tandem_context *context, const tandem_codec *codec,
                                             const tandem_plan_options *options, tandem_plan **plan_out);
 /* Ends a plan. NULL is allowed. Jobs of it go on. */
@@ -548,7 +618,9 @@ TANDEM_API tandem_status tandem_plan_techniques(const tandem_plan *plan, tandem_
                                                 size_t capacity, size_t stride_bytes, size_t *count_out);
 
 /* Which shards a run of the plan reads: read_out gets k+m bytes, 1 = read, 0 = not. For a decode that is the fewest
- * that suffice. Status: INVALID_ARGUMENT. */
+ * that suffice, or with read_costs the cheapest set: exactly so for codes that are MDS, and for local groups (if one
+ * lost data shard is wanted, its group) where the code has no dependencies but those that its groups and counts give;
+ * else the cheapest of the sets that are tried. Status: INVALID_ARGUMENT. */
 TANDEM_API tandem_status tandem_plan_shards_to_read(const tandem_plan *plan, uint8_t *read_out);
 
 /* A part of one parity shard that does not match the data. */

@@ -74,7 +74,7 @@ TEST_F(BadCodec, MatricesThatCouldLoseData) {
 TEST_F(BadCodec, StructSizes) {
   tandem_codec_options options = codec_options(4, 2);
   options.struct_bytes = 0;
-  EXPECT_TRUE(refused_with(options, TANDEM_ERROR_INVALID_ARGUMENT, {"0", "56"}));
+  EXPECT_TRUE(refused_with(options, TANDEM_ERROR_INVALID_ARGUMENT, {"0", "64"}));
   options.struct_bytes = 7;
   EXPECT_TRUE(refused_with(options, TANDEM_ERROR_INVALID_ARGUMENT, {"7"}));
   options.struct_bytes = SIZE_MAX;
@@ -172,6 +172,14 @@ TEST(BadContext, UnknownChoices) {
   tandem_context_options options = context_options();
   options.kernel = "avx1024";
   EXPECT_TRUE(context_refused(options, TANDEM_ERROR_UNAVAILABLE, {"avx1024", "scalar"}));
+#if defined(__aarch64__)  // those of the other processors
+  for (const char *kernel : {"ssse3", "avx2", "avx512-gfni"}) {
+#else
+  for (const char *kernel : {"neon", "neon-eor3"}) {
+#endif
+    options.kernel = kernel;
+    EXPECT_TRUE(context_refused(options, TANDEM_ERROR_UNAVAILABLE, {kernel, "this CPU runs: ", "scalar"}));
+  }
   options = context_options();
   options.backend = "abacus";
   EXPECT_TRUE(context_refused(options, TANDEM_ERROR_UNAVAILABLE, {"abacus", "cpu"}));

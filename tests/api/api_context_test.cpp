@@ -281,10 +281,10 @@ TEST(Names, Matrices) {
     ASSERT_EQ(tandem_matrix_from_name(name, &back), TANDEM_OK) << name;
     EXPECT_EQ(back, matrix);
   }
-  EXPECT_EQ(count, 18u);
+  EXPECT_EQ(count, 20u);
   EXPECT_STREQ(tandem_matrix_name(TANDEM_MATRIX_ISAL_CAUCHY), "isal-cauchy");
   EXPECT_STREQ(tandem_matrix_name(TANDEM_MATRIX_CUSTOM), "custom");
-  EXPECT_EQ(tandem_matrix_name(18), nullptr);
+  EXPECT_EQ(tandem_matrix_name(20), nullptr);
   EXPECT_EQ(tandem_matrix_name(-5), nullptr);
 }
 

@@ -903,6 +903,101 @@ class Command(unittest.TestCase):
         for flag in ("--backend=cpu", "--kernel=scalar", "--technique=matrix", "--executor=serial", "--resource=cpu=1", "--policy=free"):
             self.assertIn(flag.split("=")[0].encode(), self.ok("verify", self.shards, flag, status=2).stderr)
 
+    def raw_stripe(self, rows, shard_bytes):
+        """Raw shards of these parity rows; returns their paths and contents."""
+        def product(a, b):
+            result = 0
+            while b:
+                result ^= a if b & 1 else 0
+                a = a << 1 ^ (0x11d if a & 0x80 else 0)
+                b >>= 1
+            return result
+        shards = [random.Random(i).randbytes(shard_bytes) for i in range(len(rows[0]))]
+        for row in rows:
+            parity = bytearray(shard_bytes)
+            for cell, shard in zip(row, shards):
+                table = bytes(product(cell, byte) for byte in range(256))
+                parity = bytearray(a ^ b for a, b in zip(parity, shard.translate(table)))
+            shards = [*shards, bytes(parity)]
+        paths = [self.path(f"raw.{i}") for i in range(len(shards))]
+        for path, shard in zip(paths, shards):
+            with open(path, "wb") as file:
+                file.write(shard)
+        return paths, shards
+
+    RAW = ((71, 167, 122, 186), (167, 71, 186, 122), (122, 186, 71, 167), (186, 122, 167, 71))  # isal-cauchy 4 + 4
+
+    def test_locate_names_and_repairs_raw_shards(self):
+        paths, shards = self.raw_stripe(self.RAW, 70_001)
+        locate = ("verify", "--locate", "-k", 4, "-m", 4, *paths)
+        self.assertIn(b"intact", self.ok(*locate).stdout)
+        for path, offset in ((paths[1], 5), (paths[1], 70_000), (paths[6], 5), (paths[7], 9_000)):
+            self.damage(path, offset)
+        damaged = [self.read(path) for path in paths]
+        report = json.loads(self.ok(*locate, "--json", status=1).stdout)
+        self.assertEqual([(each["shard"], each["path"], each["byte_count"]) for each in report["damaged"]],
+                         [(1, paths[1], 2), (6, paths[6], 1), (7, paths[7], 1)])
+        self.assertEqual(report["damaged"][0]["ranges"], [{"begin_bytes": 5, "end_bytes": 6, "byte_count": 1},
+                                                          {"begin_bytes": 70_000, "end_bytes": 70_001, "byte_count": 1}])
+        self.assertEqual((report["most_damaged_shards"], report["beyond_bytes"], report["repaired"]), (2, 0, False))
+        self.assertEqual([self.read(path) for path in paths], damaged)
+        self.assertIn(b"raw.6: shard 6: 1 damaged byte, repaired", self.ok(*locate, "--repair").stdout)
+        self.assertEqual([self.read(path) for path in paths], shards)
+        self.ok(*locate)
+
+    def test_locate_with_lost_shards_and_too_much_damage(self):
+        paths, shards = self.raw_stripe(self.RAW, 2_000)
+        lost = [*paths]
+        lost[2] = "-"
+        self.damage(paths[0], 100)
+        locate = ("verify", "--locate", "-k", 4, "-m", 4)
+        report = json.loads(self.ok(*locate, "--json", *lost, status=1).stdout)
+        self.assertEqual((report["most_damaged_shards"], [each["shard"] for each in report["damaged"]]), (1, [0]))
+        self.damage(paths[5], 100)
+        done = self.ok(*locate, "--repair", *lost, status=4)
+        self.assertIn(b"1 offset with more damage than can be told: at most 1 damaged shard at one offset", done.stdout)
+        self.assertIn(b"nothing was written", done.stdout)
+        self.assertNotIn(b"raw.", done.stdout)
+        self.assertNotEqual(self.read(paths[0]), shards[0])
+
+    def test_locate_with_local_groups(self):
+        # lrc-azure with k = 6 in 2 groups and 2 global parity shards: p = 2^(group + 3 * position).
+        powers = [1]
+        for _ in range(254):
+            powers.append(powers[-1] << 1 ^ (0x11d if powers[-1] & 0x80 else 0))
+        exponents = (0, 3, 6, 1, 4, 7)
+        rows = ((1, 1, 1, 0, 0, 0), (0, 0, 0, 1, 1, 1), [powers[e] for e in exponents], [powers[-e % 255] for e in exponents])
+        paths, shards = self.raw_stripe(rows, 1_000)
+        locate = ("verify", "--locate", "-k", 6, "-m", 4, "--matrix", "lrc-azure", "--groups", 2)
+        self.ok(*locate, *paths)
+        self.damage(paths[8], 7)
+        self.ok(*locate, "--repair", "--quiet", *paths)
+        self.assertEqual([self.read(path) for path in paths], shards)
+
+    def test_locate_refuses_what_makes_no_sense(self):
+        paths, _ = self.raw_stripe(self.RAW, 100)
+        locate = ("verify", "--locate", "-k", 4, "-m", 4)
+        def refused(text, *arguments, status=2):
+            self.assertIn(text, self.ok(*arguments, status=status).stderr)
+        refused(b"7 paths given, but k + m = 8", *locate, *paths[:7])
+        refused(b"no shard is given", *locate, *["-"] * 8)
+        refused(b"4 of 8 shards absent", *locate, *paths[:4], *["-"] * 4, status=4)
+        refused(b"--locate", "verify", "--repair", self.root)
+        refused(b"--set", *locate, "--set", "0", *paths)
+        refused(b"local_groups is 2", *locate, "--groups", 2, *paths)
+        refused(b"unknown matrix", *locate, "--matrix", "isal", *paths)
+        refused(b"not a regular file", *locate, self.root, *paths[1:], status=3)
+        refused(b"No such file", *locate, self.path("none"), *paths[1:], status=3)
+        os.truncate(paths[3], 99)
+        refused(b"has 99 bytes", *locate, *paths)
+        for path in paths:
+            os.truncate(path, 0)
+        refused(b"the shards are empty", *locate, *paths)
+
+    def test_local_groups_have_no_place_in_a_set(self):
+        done = self.ok("encode", self.source, "-k", 6, "-m", 4, "-o", self.shards, "--matrix", "lrc-azure", status=2)
+        self.assertIn(b"matrix lrc-azure has local groups", done.stderr)
+
     def test_a_full_device_is_an_error(self):
         self.encode()
         done = self.ok("decode", self.shards, "-o", "/dev/full", "--force", status=3)

@@ -768,7 +768,7 @@ TEST(CodecOptions, AreCheckedWithNumbers) {
   refuse(options_for(0, 257, 0), TANDEM_ERROR_INVALID_ARGUMENT, {"257"});
   refuse(options_for(0, UINT32_MAX, 2), TANDEM_ERROR_INVALID_ARGUMENT, {"4294967295"});
   refuse(options_for(0, 1, UINT32_MAX), TANDEM_ERROR_INVALID_ARGUMENT, {"4294967295"});
-  refuse(options_for(18, 4, 2), TANDEM_ERROR_INVALID_ARGUMENT, {"matrix 18"});
+  refuse(options_for(20, 4, 2), TANDEM_ERROR_INVALID_ARGUMENT, {"matrix 20"});
   refuse(options_for(-1, 4, 2), TANDEM_ERROR_INVALID_ARGUMENT, {"matrix -1"});
   refuse(options_for(TANDEM_MATRIX_RAID6, 4, 3), TANDEM_ERROR_INVALID_ARGUMENT, {"raid6", "m = 3", "2"});
   refuse(options_for(TANDEM_MATRIX_SNAPRAID_CAUCHY, 252, 2), TANDEM_ERROR_INVALID_ARGUMENT, {"252", "251"});

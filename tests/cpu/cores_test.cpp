@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "cpu/executors/executor.hpp"
+#include "cpu/kernels/kernel.hpp"
 
 namespace tandem::test {
 namespace {
@@ -201,6 +202,52 @@ TEST(Cores, AllowedCountFollowsTheAffinityMask) {
   })
       .join();
   EXPECT_EQ(cpu::affinity_cores(), before);
+}
+
+TEST(Cores, ModelOfX86IsTheFirstName) {
+  FakeRoot root;
+  root.file("/proc/cpuinfo",
+            "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel\t\t: 106\nmodel name\t: Some CPU @ 3GHz\n");
+  EXPECT_EQ(cpu::cpu_model(root.path()), "Some CPU @ 3GHz");
+  EXPECT_EQ(cpu::cpu_vendor(root.path()), "GenuineIntel");
+}
+
+TEST(Cores, ModelsOfArmAreNamedByTheirNumbers) {
+  const auto core = [](const std::string &implementer, const std::string &part) {
+    return "processor\t: 0\nBogoMIPS\t: 50.00\nCPU implementer\t: " + implementer +
+           "\nCPU architecture: 8\nCPU variant\t: 0x0\nCPU part\t: " + part + "\nCPU revision\t: 1\n\n";
+  };
+  EXPECT_EQ(cpu::cpu_model(FakeRoot().file("/proc/cpuinfo", core("0x41", "0xd4f") + core("0x41", "0xd4f")).path()),
+            "Neoverse V2");
+  FakeRoot big_little;
+  big_little.file("/proc/cpuinfo", core("0x41", "0xd05") + core("0x41", "0xd0b") + core("0x41", "0xd05"));
+  EXPECT_EQ(cpu::cpu_model(big_little.path()), "Cortex-A55, Cortex-A76");
+  EXPECT_EQ(cpu::cpu_vendor(big_little.path()), "0x41");
+  EXPECT_EQ(cpu::cpu_model(FakeRoot().file("/proc/cpuinfo", core("0x99", "0xd4f")).path()),
+            "Arm implementer 0x99 part 0xd4f");
+  EXPECT_EQ(cpu::cpu_model(FakeRoot().path()), "unknown CPU");
+  EXPECT_EQ(cpu::cpu_vendor(FakeRoot().path()), "");
+}
+
+TEST(Cores, CachesAreThoseOfTheFirstCpu) {
+  FakeRoot root;
+  const auto cache = [&](unsigned index, const char *level, const char *type, const char *size, const char *ways) {
+    const std::string folder = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) + "/";
+    root.file(folder + "level", level).file(folder + "type", type).file(folder + "size", size);
+    if (ways != nullptr) root.file(folder + "ways_of_associativity", ways);
+  };
+  EXPECT_EQ(cpu::cache_sizes(root.path().c_str()).l2_bytes, 0u);
+  cache(0, "1\n", "Data\n", "64K\n", "4\n");
+  cache(1, "1\n", "Instruction\n", "64K\n", "8\n");
+  cache(2, "2\n", "Unified\n", "2M\n", nullptr);
+  cache(3, "3\n", "Unified\n", "116736K\n", "12\n");
+  EXPECT_EQ(cpu::cache_sizes(root.path().c_str()).l2_bytes, 2u << 20);
+  EXPECT_EQ(cpu::cache_sizes(root.path().c_str()).l1_ways, 4u);
+  cache(2, "2\n", "Unified\n", "99999999999999999999K\n", nullptr);
+  EXPECT_EQ(cpu::cache_sizes(root.path().c_str()).l2_bytes, 0u);
+  cache(2, "2\n", "Unified\n", "lots\n", nullptr);
+  EXPECT_EQ(cpu::cache_sizes(root.path().c_str()).l2_bytes, 0u);
+  EXPECT_GT(cpu::cache_sizes().l2_bytes, 0u);
 }
 
 }  // namespace

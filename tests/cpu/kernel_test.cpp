@@ -754,7 +754,7 @@ TEST(KernelTable, ScalarIsLastAndRunsAnywhere) {
 
 TEST(KernelTable, NamesAreUniqueAndSelectable) {
   const KernelTable table = kernel_table();
-  const CpuFeatures everything = {true, true, true, true};
+  const CpuFeatures everything = {true, true, true, true, true, true};
   for (unsigned i = 0; i < table.count; ++i) {
     EXPECT_EQ(select_kernel(everything, table.kernels[i]->name), table.kernels[i]);
     for (unsigned j = 0; j < i; ++j) EXPECT_STRNE(table.kernels[i]->name, table.kernels[j]->name);
@@ -767,8 +767,9 @@ TEST(KernelTable, NamesAreUniqueAndSelectable) {
 // Every subset of CPU features: what is chosen can run there, and is the best that can.
 TEST(KernelTable, EverySubsetOfFeatures) {
   const KernelTable table = kernel_table();
-  for (unsigned bits = 0; bits < 16; ++bits) {
-    const CpuFeatures features = {(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0};
+  for (unsigned bits = 0; bits < 64; ++bits) {
+    const auto has = [&](unsigned bit) { return (bits >> bit & 1) != 0; };
+    const CpuFeatures features = {has(0), has(1), has(2), has(3), has(4), has(5)};
     const Kernel *chosen = select_kernel(features, nullptr);
     ASSERT_NE(chosen, nullptr);
     EXPECT_TRUE(chosen->supported(features));
@@ -783,6 +784,8 @@ TEST(KernelTable, EverySubsetOfFeatures) {
       if (name.starts_with("avx2")) able = features.avx2;
       if (name.starts_with("avx512")) able = features.avx512;
       if (name.ends_with("gfni")) able = able && features.gfni;
+      if (name.starts_with("neon")) able = features.neon;
+      if (name.ends_with("eor3")) able = able && features.eor3;
       EXPECT_EQ(table.kernels[i]->supported(features), able) << name << " with features " << bits;
     }
   }

@@ -767,6 +767,7 @@ TEST_F(Files, BadArgumentsAreNamed) {
   refused([](auto &o) { o.block_bytes = 100; }, TANDEM_ERROR_INVALID_ARGUMENT);
   refused([](auto &o) { o.k = 200, o.block_bytes = 4 << 20; }, TANDEM_ERROR_INVALID_ARGUMENT);
   refused([](auto &o) { o.matrix = TANDEM_MATRIX_CUSTOM; }, TANDEM_ERROR_UNSUPPORTED);
+  refused([](auto &o) { o.matrix = TANDEM_MATRIX_LRC_AZURE; }, TANDEM_ERROR_UNSUPPORTED);
   refused([](auto &o) { o.matrix = 77; }, TANDEM_ERROR_INVALID_ARGUMENT);
   refused([](auto &o) { o.name = "../escape"; }, TANDEM_ERROR_INVALID_ARGUMENT);
   refused([](auto &o) { o.folder_count = 0; }, TANDEM_ERROR_INVALID_ARGUMENT);

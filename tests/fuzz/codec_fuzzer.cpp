@@ -1,6 +1,7 @@
 // Fuzzer of the codec through the C API, with an oracle: a decode succeeds if and only if an independent computation
 // says that the wanted shards are determined by those that are left, and then every byte is right. Narrow codes over
-// GF(2^8), wide ones by both techniques, codes over GF(2^16), codes in packets.
+// GF(2^8), wide ones by both techniques, codes over GF(2^16), codes in packets. Damage within the guarantee must be
+// located and repaired.
 //
 //     clang++: cmake -DTANDEM_FUZZ=ON ..., then codec_fuzzer tests/fuzz/corpus
 #include <algorithm>
@@ -274,15 +275,65 @@ Shards stripe_of(Random &random, unsigned k, unsigned m, const Bytes &coefficien
   return shards;
 }
 
-constexpr unsigned kByPlan = 4, kLarge = 8;  // flags
+constexpr unsigned kByPlan = 4, kLarge = 8, kWide = 0x10, kGf16 = 0x20, kPackets = kWide | kGf16, kGroups = 0x40,
+                   kLocate = 0x80;  // flags
+
+// Damages columns of a stripe within the guarantee: exactly that damage must be named and put right. losses: any so
+// many can be rebuilt; 0: not known.
+void damage_and_locate(Input &input, tandem_context *context, const tandem_codec *codec, unsigned k, unsigned m,
+                       const Bytes &coefficients, unsigned losses) {
+  const std::size_t bytes = 1 + input.below(300);
+  Random random(input.number());
+  const Shards truth = stripe_of(random, k, m, coefficients, bytes);
+  Shards shards = truth;
+  std::vector<void *> pointers;
+  for (Bytes &shard : shards) pointers.push_back(shard.data());
+  Bytes present(k + m, 1);
+  const unsigned absent = std::min(input.below(3), m);
+  for (unsigned i = 0; i < absent; ++i) {
+    present[i] = 0;
+    pointers[i] = nullptr;
+  }
+  const unsigned most = losses > absent ? (losses - absent) / 2 : 0;
+  std::vector<std::uint64_t> damaged(k + m), named(k + m);
+  for (std::size_t j = 0; j < bytes && most != 0; ++j) {
+    for (const unsigned i : random.pick(input.below(most + 1), k + m)) {
+      if (!present[i]) continue;
+      shards[i][j] ^= static_cast<std::uint8_t>(1 + random.below(255));
+      ++damaged[i];
+    }
+  }
+  tandem_locate_options options = {};
+  options.struct_bytes = sizeof options;
+  options.present = present.data();
+  options.repair = 1;
+  options.damaged_bytes_out = named.data();
+  tandem_locate_result result = {};
+  result.struct_bytes = sizeof result;
+  const tandem_status status = tandem_locate(context, codec, pointers.data(), bytes, &options, &result);
+  if (status == TANDEM_ERROR_UNSUPPORTED || status == TANDEM_ERROR_NOT_RECOVERABLE) {
+    if (status == TANDEM_ERROR_NOT_RECOVERABLE && absent < losses) wrong("shards that suffice do not");
+    return;
+  }
+  if (status != TANDEM_OK) wrong("status of tandem_locate");
+  if (losses == 0 || absent >= losses) return;
+  if (result.most_damaged_shards != most) wrong("the guarantee");
+  if (named != damaged || result.beyond_byte_count != 0) wrong("damage was not located");
+  for (unsigned i = absent; i < k + m; ++i)
+    if (shards[i] != truth[i]) wrong("damage was not repaired");
+}
 
 void run_narrow(Input &input, unsigned flags) {
-  const bool custom = flags & 1, allow_non_mds = flags & 2;
+  const bool custom = (flags & 1) && !(flags & kGroups), allow_non_mds = flags & 2;
   const unsigned k = 1 + input.below(kMostShards - 1), m = input.below(kMostShards - k + 1);
   const unsigned context = input.number();
 
   tandem_codec_options options =
       options_of(k, m, custom ? TANDEM_MATRIX_CUSTOM : static_cast<std::int32_t>(input.below(15)));
+  if (flags & kGroups) {
+    options.matrix = TANDEM_MATRIX_LRC_AZURE + options.matrix % 2;
+    options.local_groups = input.below(std::min(k, m) + 2);
+  }
   options.allow_non_mds = allow_non_mds;
   Bytes coefficients(std::size_t{k} * m);
   if (custom) {
@@ -306,9 +357,13 @@ void run_narrow(Input &input, unsigned flags) {
   if (custom && read_back != coefficients) wrong("the custom matrix came back changed");
   coefficients = read_back;
   const reference::Rows parity = rows_of(coefficients, k), rows = generator(k, parity);
-  if (!custom && parity != reference::parity_rows(tandem_matrix_name(options.matrix), k, m))
+  if (flags & kLocate) {
+    const unsigned losses = flags & kGroups ? m - options.local_groups + 1 : allow_non_mds ? 0 : m;
+    return damage_and_locate(input, context_of(context, kSpreads), codec.get(), k, m, coefficients, losses);
+  }
+  if (!custom && !(flags & kGroups) && parity != reference::parity_rows(tandem_matrix_name(options.matrix), k, m))
     wrong("coefficients of a preset");
-  if (!allow_non_mds && k + m <= 9 && !every_loss_is_recoverable(rows, reference::rank, k))
+  if (!allow_non_mds && !(flags & kGroups) && k + m <= 9 && !every_loss_is_recoverable(rows, reference::rank, k))
     wrong("a matrix that is not MDS was accepted");
 
   const std::size_t bytes = 1 + input.below(kMostBytes) + (flags & kLarge ? kLargeBytes : 0);
@@ -502,18 +557,18 @@ void run_packets(Input &input, unsigned flags) {
   if (m != 0 && tandem_encode(context_of(context, kSpreads16), codec.get(), pointers.data(), pointers.data() + k,
                               odd) != TANDEM_ERROR_INVALID_ARGUMENT)
     wrong("a part of a group was taken");
-  const char *const technique = flags & 0x10 ? "matrix" : "";
+  const char *const technique = flags & kLocate ? "matrix" : "";
   encode_and_decode(context_of(context, kSpreads16, technique), false, codec.get(), truth, k, loss,
                     [&](const Bytes &present, const Bytes &wanted) { return spans(all, rank, present, wanted); });
 }
 
 void run(Input input) {
   const unsigned flags = input.byte();
-  if (flags & 0x40) {
+  if ((flags & kPackets) == kPackets) {
     run_packets(input, flags);
-  } else if (flags & 0x20) {
+  } else if (flags & kGf16) {
     run_gf16(input, flags);
-  } else if (flags & 0x10) {
+  } else if (flags & kWide) {
     run_wide(input, flags);
   } else {
     run_narrow(input, flags);

@@ -324,7 +324,7 @@ class Compiled(Case):
         """The smallest stack that a thread can have is enough, and the figure of docs/ISAL.md holds."""
         plain = self.ok(self.client, "stack")
         chained, _ = self.chained()
-        for kernel in ("avx512-gfni", "avx512", "avx2-gfni", "avx2", "ssse3", "scalar"):
+        for kernel in ("avx512-gfni", "avx512", "avx2-gfni", "avx2", "ssse3", "neon-eor3", "neon", "scalar"):
             for options in (("--standalone",), chained):
                 for more in ({}, {"TANDEM_ISAL_THREADS": "2"}) if kernel in ("avx512-gfni", "scalar") else ({},):
                     ours = self.isal_env(*options, self.client, "stack", environment={"TANDEM_ISAL_KERNEL": kernel, **more})

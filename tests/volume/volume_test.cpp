@@ -204,6 +204,7 @@ TEST_F(VolumeFiles, ArgumentsOfCreate) {
   refused(TANDEM_ERROR_INVALID_ARGUMENT, [](Options &o) { o.unit_bytes = 4097; });
   refused(TANDEM_ERROR_INVALID_ARGUMENT, [](Options &o) { o.unit_bytes = 1u << 25; });
   refused(TANDEM_ERROR_UNSUPPORTED, [](Options &o) { o.matrix = TANDEM_MATRIX_CUSTOM; });
+  refused(TANDEM_ERROR_UNSUPPORTED, [](Options &o) { o.matrix = TANDEM_MATRIX_LRC_AZURE; });
   refused(TANDEM_ERROR_INVALID_ARGUMENT, [](Options &o) { o.matrix = 99; });
   refused(TANDEM_ERROR_INVALID_ARGUMENT, [](Options &o) { o.members = nullptr; });
   refused(TANDEM_ERROR_TOO_LARGE, [](Options &o) { o.member_bytes = UINT64_MAX; });

@@ -1,0 +1,308 @@
+#include "cli/locate.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+
+namespace tandem::cli {
+namespace {
+
+// Of all shards together: so much is in memory at a time.
+constexpr std::uint64_t kMostWindowBytes = 256 << 20, kPageBytes = 4096;
+constexpr std::size_t kRangesOfAWindow = 4096, kMostRanges = 100'000, kShownRanges = 10;
+
+class ShardFile {
+ public:
+  ShardFile(const std::string &path, bool is_written) : path_(path) {
+    descriptor_ = open(path.c_str(), (is_written ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+    struct stat status = {};
+    if (descriptor_ < 0 || fstat(descriptor_, &status) != 0) fail("open");
+    if (!S_ISREG(status.st_mode)) throw Failure{kExitInputOutput, printable(path) + " is not a regular file"};
+    bytes_ = static_cast<std::uint64_t>(status.st_size);
+  }
+  ~ShardFile() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  ShardFile(const ShardFile &) = delete;
+  ShardFile &operator=(const ShardFile &) = delete;
+
+  std::uint64_t bytes() const { return bytes_; }
+
+  void read(std::byte *to, std::uint64_t bytes, std::uint64_t offset) const {
+    while (bytes != 0) {
+      const ssize_t count = pread(descriptor_, to, bytes, static_cast<off_t>(offset));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) fail("read");
+      if (count == 0) throw Failure{kExitInputOutput, printable(path_) + " has become shorter"};
+      to += count, offset += static_cast<std::uint64_t>(count), bytes -= static_cast<std::uint64_t>(count);
+    }
+  }
+  void write(const std::byte *from, std::uint64_t bytes, std::uint64_t offset) const {
+    while (bytes != 0) {
+      const ssize_t count = pwrite(descriptor_, from, bytes, static_cast<off_t>(offset));
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) fail("write to");
+      from += count, offset += static_cast<std::uint64_t>(count), bytes -= static_cast<std::uint64_t>(count);
+    }
+  }
+  void sync() const {
+    if (fsync(descriptor_) != 0) fail("write to the disk");
+  }
+
+ private:
+  [[noreturn]] void fail(const char *action) const {
+    throw Failure{kExitInputOutput, fmt::format("cannot {} {}: {}", action, printable(path_), std::strerror(errno))};
+  }
+
+  std::string path_;
+  int descriptor_ = -1;
+  std::uint64_t bytes_ = 0;
+};
+
+// What all windows have told.
+struct Damage {
+  std::vector<std::uint64_t> bytes;  // of each shard
+  std::uint64_t beyond_bytes = 0;
+  std::map<std::uint32_t, std::vector<tandem_damage_range>> ranges;  // by shard
+  std::size_t range_count = 0;
+  bool are_ranges_left_out = false;
+  std::uint32_t most_damaged_shards = 0;
+
+  void add(const tandem_damage_range &range, std::uint64_t offset) {
+    std::vector<tandem_damage_range> &list = ranges[range.shard];
+    if (!list.empty() && list.back().end_bytes == offset + range.begin_bytes) {  // goes on from the window before
+      list.back().end_bytes = offset + range.end_bytes;
+      list.back().byte_count += range.byte_count;
+    } else if (range_count == kMostRanges) {
+      are_ranges_left_out = true;
+    } else {
+      list.push_back({range.shard, 0, offset + range.begin_bytes, offset + range.end_bytes, range.byte_count});
+      ++range_count;
+    }
+  }
+};
+
+class Stripe {
+ public:
+  Stripe(const LocateFlags &flags, const std::vector<std::string> &paths, const ContextFlags &context_flags)
+      : context_(make_context(context_flags)), present_(paths.size()), files_(paths.size()) {
+    auto options = sized<tandem_codec_options>();
+    options.k = flags.k;
+    options.m = flags.m;
+    options.local_groups = flags.groups;
+    if (!flags.matrix.empty()) check(tandem_matrix_from_name(flags.matrix.c_str(), &options.matrix));
+    check(tandem_matrix_field(options.matrix, &options.field));
+    tandem_codec *codec = nullptr;
+    check(tandem_codec_create(&options, &codec));
+    codec_.reset(codec);
+
+    std::size_t first = paths.size();
+    for (std::size_t i = 0; i < paths.size(); ++i) {
+      if (paths[i] == "-") continue;
+      present_[i] = 1;
+      files_[i] = std::make_unique<ShardFile>(paths[i], flags.repair);
+      if (first == paths.size()) first = i;
+      if (files_[i]->bytes() != files_[first]->bytes())
+        throw Failure{
+            kExitWrongUsage,
+            fmt::format("{} has {} bytes, but {} has {}; the shards of a stripe are of one length", printable(paths[i]),
+                        files_[i]->bytes(), printable(paths[first]), files_[first]->bytes())};
+    }
+    if (first == paths.size()) throw Failure{kExitWrongUsage, "no shard is given but lost ones (-)"};
+    shard_bytes_ = files_[first]->bytes();
+    if (shard_bytes_ == 0) throw Failure{kExitWrongUsage, "the shards are empty"};
+    window_bytes_ = std::max(kMostWindowBytes / paths.size() / kPageBytes, std::uint64_t{1}) * kPageBytes;
+    window_bytes_ = std::min(window_bytes_, shard_bytes_);
+    buffers_.resize(paths.size());
+    check(tandem_shards_allocate(paths.size(), window_bytes_, buffers_.data()));
+  }
+  ~Stripe() {
+    if (!buffers_.empty()) tandem_shards_free(buffers_[0]);
+  }
+  Stripe(const Stripe &) = delete;
+  Stripe &operator=(const Stripe &) = delete;
+
+  std::uint64_t shard_bytes() const { return shard_bytes_; }
+  std::uint64_t read_bytes() const { return read_bytes_; }
+
+  Damage look(Progress *progress) {
+    Damage damage;
+    damage.bytes.resize(files_.size());
+    for (std::uint64_t offset = 0; offset < shard_bytes_; offset += window_bytes_) {
+      go_on(progress, offset);
+      std::vector<std::uint64_t> bytes(files_.size());
+      std::vector<tandem_damage_range> ranges(kRangesOfAWindow);
+      const tandem_locate_result result = locate(offset, false, bytes.data(), &ranges);
+      damage.most_damaged_shards = result.most_damaged_shards;
+      if (result.consistent != 0) continue;
+      damaged_windows_.push_back(offset);
+      damage.beyond_bytes += result.beyond_byte_count;
+      for (std::size_t i = 0; i < bytes.size(); ++i) damage.bytes[i] += bytes[i];
+      for (const tandem_damage_range &range : ranges) damage.add(range, offset);
+      if (ranges.size() < result.range_count) damage.are_ranges_left_out = true;
+    }
+    return damage;
+  }
+
+  // After a look that could tell all damage.
+  void repair(Progress *progress) {
+    for (const std::uint64_t offset : damaged_windows_) {
+      go_on(progress, offset);
+      std::vector<std::uint64_t> bytes(files_.size());
+      if (locate(offset, true, bytes.data(), nullptr).repaired == 0)
+        throw Failure{kExitInputOutput, "the shard files have changed while they were repaired"};
+      for (std::size_t i = 0; i < bytes.size(); ++i)
+        if (bytes[i] != 0) files_[i]->write(static_cast<const std::byte *>(buffers_[i]), window_at(offset), offset);
+    }
+    for (const auto &file : files_)
+      if (file != nullptr) file->sync();
+  }
+
+ private:
+  std::uint64_t window_at(std::uint64_t offset) const { return std::min(window_bytes_, shard_bytes_ - offset); }
+
+  void go_on(Progress *progress, std::uint64_t offset) const {
+    if (Progress::callback(progress, offset, shard_bytes_) != 0) check(TANDEM_ERROR_CANCELLED);
+  }
+
+  // ranges: null, or as long as there is room; gets those that there are.
+  tandem_locate_result locate(std::uint64_t offset, bool repair, std::uint64_t *bytes_out,
+                              std::vector<tandem_damage_range> *ranges) {
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      if (files_[i] == nullptr) continue;
+      files_[i]->read(static_cast<std::byte *>(buffers_[i]), window_at(offset), offset);
+      read_bytes_ += window_at(offset);
+    }
+    auto options = sized<tandem_locate_options>();
+    options.present = present_.data();
+    options.repair = repair;
+    options.damaged_bytes_out = bytes_out;
+    if (ranges != nullptr) {
+      options.ranges = ranges->data();
+      options.range_capacity = ranges->size();
+    }
+    auto result = sized<tandem_locate_result>();
+    check(tandem_locate(context_.get(), codec_.get(), buffers_.data(), window_at(offset), &options, &result));
+    if (ranges != nullptr) ranges->resize(std::min<std::size_t>(ranges->size(), result.range_count));
+    return result;
+  }
+
+  ContextOwner context_;
+  std::unique_ptr<tandem_codec, Destroy> codec_;
+  std::vector<std::uint8_t> present_;
+  std::vector<std::unique_ptr<ShardFile>> files_;  // null: lost
+  std::vector<void *> buffers_;
+  std::uint64_t shard_bytes_ = 0, window_bytes_ = 0, read_bytes_ = 0;
+  std::vector<std::uint64_t> damaged_windows_;  // offsets
+};
+
+void print_ranges(const std::vector<tandem_damage_range> &ranges) {
+  for (std::size_t i = 0; i < std::min(ranges.size(), kShownRanges); ++i)
+    fmt::print("  {} from {} to {}\n", plural(ranges[i].byte_count, "byte"), ranges[i].begin_bytes,
+               ranges[i].end_bytes);
+  if (ranges.size() > kShownRanges) fmt::print("  and {} more\n", plural(ranges.size() - kShownRanges, "range"));
+}
+
+nlohmann::ordered_json to_json(const std::vector<tandem_damage_range> &ranges) {
+  auto list = nlohmann::ordered_json::array();
+  for (const tandem_damage_range &range : ranges)
+    list.push_back(
+        {{"begin_bytes", range.begin_bytes}, {"end_bytes", range.end_bytes}, {"byte_count", range.byte_count}});
+  return list;
+}
+
+}  // namespace
+
+void add_locate_flags(CLI::App &command, LocateFlags &flags) {
+  CLI::Option *locate = command.add_flag("--locate", flags.is_on,
+                                         "PATH... are the k + m raw shards of one stripe in order, - for a lost one: "
+                                         "name the damaged ones by parity alone");
+  CLI::Option *k = command.add_option("-k,--data", flags.k, "Data shards, with --locate");
+  CLI::Option *m = command.add_option("-m,--parity", flags.m, "Parity shards, with --locate");
+  locate->needs(k, m);
+  k->needs(locate);
+  m->needs(locate);
+  command
+      .add_option("--matrix", flags.matrix, "Generator matrix (docs/MATRICES.md), with --locate; default: isal-cauchy")
+      ->needs(locate);
+  command.add_option("--groups", flags.groups, "Local groups of such a matrix, with --locate")->needs(locate);
+  command
+      .add_flag(
+          "--repair", flags.repair,
+          "Put the damaged bytes right in their files, with --locate; nothing is written unless all damage can be told")
+      ->needs(locate);
+}
+
+int locate(const LocateFlags &flags, const std::vector<std::string> &paths, const ContextFlags &context_flags,
+           const OutputFlags &output) {
+  if (paths.size() != std::uint64_t{flags.k} + flags.m)
+    throw Failure{kExitWrongUsage, fmt::format("{} given, but k + m = {}; - stands for a lost shard",
+                                               plural(paths.size(), "path"), std::uint64_t{flags.k} + flags.m)};
+  allow_open_files();
+  const auto begin = std::chrono::steady_clock::now();
+  Stripe stripe(flags, paths, context_flags);
+  Damage damage;
+  std::uint64_t damaged_bytes = 0;
+  bool is_repaired = false;
+  {
+    Progress progress("verify", output);
+    damage = stripe.look(&progress);
+    for (const std::uint64_t bytes : damage.bytes) damaged_bytes += bytes;
+    if (flags.repair && damage.beyond_bytes == 0 && damaged_bytes != 0) {
+      stripe.repair(&progress);
+      is_repaired = true;
+    }
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+
+  const bool is_clean = damaged_bytes == 0 && damage.beyond_bytes == 0;
+  if (output.json) {
+    nlohmann::ordered_json object = {{"command", "verify"},
+                                     {"k", flags.k},
+                                     {"m", flags.m},
+                                     {"shard_bytes", stripe.shard_bytes()},
+                                     {"consistent", is_clean},
+                                     {"most_damaged_shards", damage.most_damaged_shards},
+                                     {"damaged", nlohmann::ordered_json::array()},
+                                     {"beyond_bytes", damage.beyond_bytes},
+                                     {"beyond", to_json(damage.ranges[TANDEM_SHARD_NONE])},
+                                     {"ranges_left_out", damage.are_ranges_left_out},
+                                     {"repaired", is_repaired},
+                                     {"read_bytes", stripe.read_bytes()},
+                                     {"seconds", seconds}};
+    for (std::uint32_t i = 0; i < damage.bytes.size(); ++i)
+      if (damage.bytes[i] != 0)
+        object["damaged"].push_back(
+            {{"shard", i}, {"path", paths[i]}, {"byte_count", damage.bytes[i]}, {"ranges", to_json(damage.ranges[i])}});
+    print_json(object);
+  } else if (!output.quiet) {
+    for (std::uint32_t i = 0; i < damage.bytes.size(); ++i) {
+      if (damage.bytes[i] == 0) continue;
+      fmt::print("{}: shard {}: {}{}\n", printable(paths[i]), i, plural(damage.bytes[i], "damaged byte"),
+                 is_repaired ? ", repaired" : "");
+      print_ranges(damage.ranges[i]);
+    }
+    if (damage.beyond_bytes != 0) {
+      fmt::print("{} with more damage than can be told: at most {} at one offset\n",
+                 plural(damage.beyond_bytes, "offset"), plural(damage.most_damaged_shards, "damaged shard"));
+      print_ranges(damage.ranges[TANDEM_SHARD_NONE]);
+      if (flags.repair) fmt::print("nothing was written\n");
+    }
+    if (damage.are_ranges_left_out) fmt::print("there are more ranges than these\n");
+    if (is_clean) fmt::print("intact\n");
+    fmt::print("{} read in {:.2f} s, {}\n", size(stripe.read_bytes()), seconds, rate(stripe.read_bytes(), seconds));
+  }
+  if (damage.beyond_bytes != 0) return kExitNotRecoverable;
+  return is_clean || is_repaired ? kExitDone : kExitDamageFound;
+}
+
+}  // namespace tandem::cli

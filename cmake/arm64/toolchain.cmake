@@ -1,0 +1,33 @@
+# Cross-compiling for 64-bit Arm with Debian's g++-aarch64-linux-gnu; qemu-user-static runs what was built. `cmake --preset arm64`
+# uses this file.
+#
+# Nothing of another dpkg architecture is installed. What Tandem needs are headers, and GoogleTest's sources, which are the same
+# for every processor. A folder of links to them, with a find-module for each, stands in for packages (`:arm64`). It holds no
+# other header of the build machine: those of its C library are for its own processor.
+
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64-static -L /usr/aarch64-linux-gnu)
+
+set(tandem_headers ${CMAKE_BINARY_DIR}/headers)
+set(CMAKE_FIND_ROOT_PATH ${tandem_headers} /usr/aarch64-linux-gnu)
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
+
+get_property(tandem_tries GLOBAL PROPERTY IN_TRY_COMPILE)
+if(tandem_tries)
+  return()
+endif()
+foreach(package fmt CLI11 nlohmann_json GTest)
+  file(COPY ${CMAKE_CURRENT_LIST_DIR}/${package}Config.cmake DESTINATION ${tandem_headers}/lib/cmake/${package})
+endforeach()
+file(MAKE_DIRECTORY ${tandem_headers}/include)
+foreach(name fmt CLI CL nlohmann gtest xxh3.h xxhash.h)
+  if(EXISTS /usr/include/${name} AND NOT EXISTS ${tandem_headers}/include/${name})
+    file(CREATE_LINK /usr/include/${name} ${tandem_headers}/include/${name} SYMBOLIC)
+  endif()
+endforeach()

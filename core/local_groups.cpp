@@ -1,0 +1,97 @@
+#include "core/local_groups.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string>
+
+#include "base/error.hpp"
+#include "core/gf.hpp"
+#include "core/presets.hpp"
+#include "tandem/tandem.h"
+
+namespace tandem::core {
+namespace {
+
+constexpr unsigned kFieldSize = 256, kOrder = 255;  // of the field, of its multiplicative group
+
+std::uint8_t power_of_two(unsigned exponent) { return gf::kTables.exp[exponent % kOrder]; }
+
+[[noreturn]] void refuse(const char *name, const std::string &why) {
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("matrix {}: {}", name, why));
+}
+
+// The rows that a code with local groups is cut out of: global_count + 1 rows of an MDS code, the last one for the
+// groups. They are those of the systematic Vandermonde matrix of the points 2^1, 2^2, ...
+Matrix uncut_rows(const char *name, const LocalGroups &groups) {
+  if (groups.k + groups.global_count + 1 >= kFieldSize) {  // 2^256 = 2^1
+    refuse(name, fmt::format("k = {} and {} global parity shards, together at most {} are possible", groups.k,
+                             groups.global_count, kFieldSize - 2));
+  }
+  return find_preset(TANDEM_MATRIX_LIBERASURECODE_ISAL_VAND_INV)->make(groups.k, groups.global_count + 1);
+}
+
+// Local rows are ones: a group is an XOR. Up to two global rows are p_c and 1 / p_c. Then two losses in one group
+// beside two in another have a determinant that is 0 only where the products of their p are equal. (A local parity
+// shard that is lost stands for the second p of a square.) So the p of a group are a coset of the subgroup of order 255
+// / step. As step is odd, the products of each group are in a coset of their own too: each pattern is recoverable that
+// is for any coefficients. More global rows are those of liberasurecode's code, with its columns scaled so that groups
+// are XORs.
+Matrix lrc_azure(const LocalGroups &groups) {
+  constexpr const char *kName = "lrc-azure";
+  const unsigned k = groups.k, count = groups.group_count;
+  const bool is_few = groups.global_count <= 2;
+  constexpr std::array<unsigned, 8> kDivisors = {1, 3, 5, 15, 17, 51, 85, 255};
+  const unsigned step = *std::ranges::lower_bound(kDivisors, count);
+  const unsigned size = groups.end(0) - groups.begin(0);
+  if (is_few && size > kOrder / step) {
+    refuse(
+        kName,
+        fmt::format("groups of {} data shards; with {} groups and up to 2 global parity shards at most {} are possible",
+                    size, count, kOrder / step));
+  }
+  const Matrix whole = is_few ? Matrix() : uncut_rows(kName, groups);
+  Matrix matrix(count + groups.global_count, k);
+  for (unsigned c = 0; c < k; ++c) {
+    const unsigned group = groups.group_of(c);
+    matrix.at(groups.local_parity(group) - k, c) = 1;
+    const std::uint8_t p = power_of_two(group + step * (c - groups.begin(group)));
+    for (unsigned r = 0; r < groups.global_count; ++r) {
+      const std::uint8_t few = r == 0 ? p : gf::inverse(p);
+      matrix.at(groups.global_parity(r) - k, c) =
+          is_few ? few : gf::divide(whole.at(r, c), whole.at(groups.global_count, c));
+    }
+  }
+  return matrix;
+}
+
+// liberasurecode 1.8, src/backends/isa-l/isa_l_rs_lrc.c.
+Matrix liberasurecode_isal_lrc(const LocalGroups &groups) {
+  constexpr const char *kName = "liberasurecode-isal-lrc";
+  if (2 * groups.group_count > groups.k)
+    refuse(kName, fmt::format("{} groups of k = {} data shards, a group has at least 2", groups.group_count, groups.k));
+  const Matrix whole = uncut_rows(kName, groups);
+  Matrix matrix(groups.global_count + groups.group_count, groups.k);
+  for (unsigned c = 0; c < groups.k; ++c) {
+    for (unsigned r = 0; r < groups.global_count; ++r)
+      matrix.at(groups.global_parity(r) - groups.k, c) = whole.at(r, c);
+    matrix.at(groups.local_parity(groups.group_of(c)) - groups.k, c) = whole.at(groups.global_count, c);
+  }
+  return matrix;
+}
+
+constexpr LocalPreset kPresets[] = {
+    {TANDEM_MATRIX_LRC_AZURE, "lrc-azure", false, lrc_azure},
+    {TANDEM_MATRIX_LIBERASURECODE_ISAL_LRC, "liberasurecode-isal-lrc", true, liberasurecode_isal_lrc},
+};
+
+}  // namespace
+
+std::span<const LocalPreset> local_presets() { return kPresets; }
+
+const LocalPreset *find_local_preset(std::int32_t value) noexcept {
+  const LocalPreset *found = std::ranges::find(kPresets, value, &LocalPreset::value);
+  return found == std::end(kPresets) ? nullptr : found;
+}
+
+}  // namespace tandem::core

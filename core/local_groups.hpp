@@ -1,0 +1,46 @@
+// Codes with local groups: the data shards lie in groups, each with a parity shard of its own, and global parity shards
+// are made of all data (docs/MATRICES.md). Such a code is not MDS: a lost shard is rebuilt from its group alone.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "core/matrix.hpp"
+
+namespace tandem::core {
+
+// Which shards belong together. Groups are runs of data shards; the first k % group_count have one more than the rest.
+struct LocalGroups {
+  unsigned k, group_count, global_count;
+  bool are_globals_first;  // among the parity shards
+
+  unsigned begin(unsigned group) const noexcept { return group * (k / group_count) + std::min(group, k % group_count); }
+  unsigned end(unsigned group) const noexcept { return begin(group + 1); }
+  unsigned local_parity(unsigned group) const noexcept { return k + (are_globals_first ? global_count : 0) + group; }
+  unsigned global_parity(unsigned i) const noexcept { return k + (are_globals_first ? 0 : group_count) + i; }
+  bool is_global(unsigned shard) const noexcept {
+    return shard >= k && shard - global_parity(0) < global_count;  // wraps round below it
+  }
+  // Of a data shard or a local parity shard.
+  unsigned group_of(unsigned shard) const noexcept {
+    if (shard >= k) return shard - local_parity(0);
+    const unsigned size = k / group_count, longer = k % group_count * (size + 1);
+    return shard < longer ? shard / (size + 1) : k % group_count + (shard - longer) / size;
+  }
+};
+
+struct LocalPreset {
+  std::int32_t value;  // enum tandem_matrix_value
+  const char *name;    // as the command line spells it
+  bool are_globals_first;
+  // The parity rows. Throws Error (INVALID_ARGUMENT) where the formula has no such code, with the limit.
+  Matrix (*make)(const LocalGroups &groups);
+};
+
+// Of every one any global_count + 1 losses can be rebuilt: merging the local rows gives global_count + 1 rows of an MDS
+// code (Huang, Chen and Li, Pyramid Codes, 2007).
+std::span<const LocalPreset> local_presets();
+const LocalPreset *find_local_preset(std::int32_t value) noexcept;  // nullptr if unknown
+
+}  // namespace tandem::core

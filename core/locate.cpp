@@ -1,0 +1,665 @@
+#include "core/locate.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "base/error.hpp"
+#include "core/gf.hpp"
+
+namespace tandem::core {
+namespace {
+
+using Indices = std::vector<std::uint16_t>;
+using Column = std::vector<std::uint8_t>;  // one byte of each check
+
+// The search of a code without polynomials tries so many sets of shards for one column at the most.
+constexpr double kMostSets = 1e6;
+// The syndromes of a tile stay in the cache, and a run on a tile is worth the threads.
+constexpr std::uint64_t kTileBytes = 128 << 10, kLeastTileBytes = 4 << 10, kSyndromeBytes = 512 << 10;
+constexpr std::uint64_t kPieceBytes = 4 << 10;  // damage is counted by pieces
+constexpr std::uint64_t kColumnsByHand = 64;    // solved one by one where a set of shards stops to explain them
+constexpr std::size_t kRecentSets = 8;
+
+double sets_of(unsigned size, unsigned count) {
+  double sets = 1;
+  for (unsigned i = 0; i < count; ++i) sets = sets * (size - i) / (i + 1);
+  return sets;
+}
+
+// The code's points and scales, if it is a generalised Reed-Solomon code. A repetition code has any points.
+std::optional<CauchyForm> form_of(const Codec &codec) {
+  if (codec.cauchy_form()) return codec.cauchy_form();
+  if (codec.k() != 1 || !codec.is_mds()) return std::nullopt;
+  std::vector<std::uint16_t> points(codec.shard_count());
+  std::iota(points.begin(), points.end(), std::uint16_t{0});
+  return cauchy_form_at(codec.parity(), std::move(points));
+}
+
+// The stripe's checks: stored outputs plus outputs computed of the inputs, and what damage of each shard adds.
+struct Checks {
+  Indices shards;               // inputs, then outputs
+  std::vector<Column> effects;  // of a damage of 1 in each of them
+  unsigned count;               // of checks
+};
+
+Checks checks_with_effects(const Application &application) {
+  Checks checks;
+  checks.shards = application.inputs;
+  checks.shards.insert(checks.shards.end(), application.outputs.begin(), application.outputs.end());
+  const Matrix &matrix = application.what.dense();
+  checks.count = matrix.rows();
+  for (unsigned c = 0; c < matrix.columns(); ++c) {
+    Column &effect = checks.effects.emplace_back(checks.count);
+    for (unsigned r = 0; r < checks.count; ++r) effect[r] = matrix.at(r, c);
+  }
+  for (unsigned r = 0; r < checks.count; ++r) checks.effects.emplace_back(checks.count)[r] = 1;
+  return checks;
+}
+
+using Places = std::vector<unsigned>;  // of Checks::shards, ascending
+
+// What a set of shards can explain: checks of its pivot rows give the damage, and from that the other rows follow.
+struct Explanation {
+  Indices pivots, others;  // rows
+  Matrix damage;           // of the shards, from the pivot rows
+  Matrix rest;             // the other rows, from the pivot rows
+
+  // The set's effects must be independent: then there are as many pivots as shards.
+  Explanation(const Checks &checks, const Places &places) {
+    const unsigned size = static_cast<unsigned>(places.size());
+    Matrix effects(checks.count, size);  // choose rows of it that can be inverted
+    Matrix reduced(size, checks.count);
+    for (unsigned i = 0; i < size; ++i) {
+      std::ranges::copy(checks.effects[places[i]], reduced.row(i).begin());
+      for (unsigned r = 0; r < checks.count; ++r) effects.at(r, i) = checks.effects[places[i]][r];
+    }
+    for (unsigned i = 0; i < size; ++i) {
+      const auto row = reduced.row(i);
+      const auto pivot = std::ranges::find_if(row, [](std::uint8_t cell) { return cell != 0; });
+      if (pivot == row.end()) return;  // is_possible says so
+      const auto at = static_cast<unsigned>(pivot - row.begin());
+      pivots.push_back(static_cast<std::uint16_t>(at));
+      scale(row, gf::inverse(*pivot));
+      for (unsigned j = i + 1; j < size; ++j) multiply_add(reduced.row(j), reduced.at(j, at), row);
+    }
+    std::ranges::sort(pivots);
+    Matrix square(size, size);
+    for (unsigned i = 0; i < size; ++i) std::ranges::copy(effects.row(pivots[i]), square.row(i).begin());
+    damage = invert(std::move(square)).value();
+    for (unsigned r = 0; r < checks.count; ++r)
+      if (!std::ranges::binary_search(pivots, r)) others.push_back(static_cast<std::uint16_t>(r));
+    Matrix other_effects(static_cast<unsigned>(others.size()), size);
+    for (unsigned i = 0; i < others.size(); ++i)
+      std::ranges::copy(effects.row(others[i]), other_effects.row(i).begin());
+    rest = multiply(other_effects, damage);
+  }
+
+  bool is_possible() const noexcept { return damage.rows() != 0; }
+
+  // The damage of each shard, or nothing.
+  std::optional<Column> operator()(const Column &syndrome) const {
+    const auto sum = [&](std::span<const std::uint8_t> row) {
+      std::uint8_t value = 0;
+      for (unsigned i = 0; i < pivots.size(); ++i) value ^= gf::multiply(row[i], syndrome[pivots[i]]);
+      return value;
+    };
+    for (unsigned i = 0; i < others.size(); ++i)
+      if (sum(rest.row(i)) != syndrome[others[i]]) return std::nullopt;
+    Column values(damage.rows());
+    for (unsigned i = 0; i < values.size(); ++i) values[i] = sum(damage.row(i));
+    return values;
+  }
+};
+
+// The smallest set of at most so many shards whose damage gives a syndrome that is not zero.
+class Solver {
+ public:
+  virtual ~Solver() = default;
+  virtual Places solve(const Column &syndrome) const = 0;  // empty: there is none
+};
+
+// Peterson's decoder in projective coordinates, for generalised Reed-Solomon codes. A syndrome is brought into the form
+// s_i = sum over damaged shards of damage * v_j * x_j^i. A polynomial of degree `most_` whose coefficients are
+// orthogonal to each run of most_ + 1 of the s_i has all damaged points among its roots (infinity where its leading
+// coefficient is 0): they are at most as many as shards may be named. Their damage then solves the checks, or nothing
+// does.
+class PolynomialSolver final : public Solver {
+ public:
+  PolynomialSolver(const Codec &codec, const CauchyForm &form, const Checks &checks, unsigned most)
+      : checks_(checks), most_(most), to_powers_(checks.count, checks.count) {
+    const unsigned k = codec.k();
+    const auto difference = [&](unsigned a, unsigned b) -> std::uint8_t {
+      const unsigned x = form.points[a] ^ form.points[b];
+      return x >= 256 ? std::uint8_t{1} : static_cast<std::uint8_t>(x);
+    };
+    for (unsigned place = 0; place < checks.shards.size(); ++place) {
+      const unsigned shard = checks.shards[place];
+      points_.push_back(form.points[shard]);
+      if (place + checks.count < checks.shards.size()) continue;
+      // A code word is u_j * f(x_j), where u_j is the shard's scale over the product of its differences with the other
+      // data shards; the dual code has 1 / (u_j * the product of its differences with the other shards that are here).
+      std::uint8_t product = form.scales[shard];
+      for (unsigned c = 0; c < k; ++c)
+        if (c != shard) product = gf::divide(product, difference(shard, c));
+      for (const std::uint16_t other : checks.shards)
+        if (other != shard) product = gf::multiply(product, difference(shard, other));
+      const std::uint8_t v = gf::inverse(product);
+      const unsigned output = place + checks.count - static_cast<unsigned>(checks.shards.size());
+      for (unsigned i = 0; i < checks.count; ++i) {
+        const bool is_infinite = form.points[shard] == CauchyForm::kInfinity;
+        to_powers_.at(i, output) = is_infinite
+                                       ? (i + 1 == checks.count ? v : std::uint8_t{0})
+                                       : gf::multiply(v, gf::power(static_cast<std::uint8_t>(form.points[shard]), i));
+      }
+    }
+  }
+
+  Places solve(const Column &syndrome) const override {
+    Column powers(checks_.count);
+    for (unsigned i = 0; i < checks_.count; ++i)
+      for (unsigned r = 0; r < checks_.count; ++r) powers[i] ^= gf::multiply(to_powers_.at(i, r), syndrome[r]);
+    const Column locator = orthogonal_to_runs(powers);
+    if (locator.empty()) return {};
+    Places roots;
+    for (unsigned place = 0; place < points_.size(); ++place)
+      if (value_at(locator, points_[place]) == 0) roots.push_back(place);
+    if (roots.empty()) return {};
+    const Explanation explanation(checks_, roots);
+    const auto damage = explanation.is_possible() ? explanation(syndrome) : std::nullopt;
+    if (!damage) return {};
+    Places damaged;
+    for (unsigned i = 0; i < roots.size(); ++i)
+      if ((*damage)[i] != 0) damaged.push_back(roots[i]);
+    return damaged;
+  }
+
+ private:
+  Column orthogonal_to_runs(const Column &powers) const {
+    const unsigned columns = most_ + 1, rows = checks_.count - most_;
+    Matrix runs(rows, columns);
+    for (unsigned r = 0; r < rows; ++r)
+      for (unsigned c = 0; c < columns; ++c) runs.at(r, c) = powers[r + c];
+    std::vector<unsigned> pivots;  // columns; the first rows have one each, in which the other rows are 0
+    for (unsigned c = 0; c < columns; ++c) {
+      const unsigned rank = static_cast<unsigned>(pivots.size());
+      unsigned r = rank;
+      while (r < rows && runs.at(r, c) == 0) ++r;
+      if (r == rows) {  // free: 1 here, the pivots cancel it
+        Column orthogonal(columns);
+        orthogonal[c] = 1;
+        for (unsigned i = 0; i < rank; ++i) orthogonal[pivots[i]] = runs.at(i, c);
+        return orthogonal;
+      }
+      if (r != rank) std::ranges::swap_ranges(runs.row(rank), runs.row(r));
+      scale(runs.row(rank), gf::inverse(runs.at(rank, c)));
+      for (unsigned i = 0; i < rows; ++i)
+        if (i != rank) multiply_add(runs.row(i), runs.at(i, c), runs.row(rank));
+      pivots.push_back(c);
+    }
+    return {};
+  }
+
+  static std::uint8_t value_at(const Column &polynomial, std::uint16_t point) {
+    if (point == CauchyForm::kInfinity) return polynomial.back();
+    std::uint8_t value = 0;
+    for (std::size_t i = polynomial.size(); i-- != 0;)
+      value = gf::multiply(value, static_cast<std::uint8_t>(point)) ^ polynomial[i];
+    return value;
+  }
+
+  const Checks &checks_;
+  const unsigned most_;
+  Matrix to_powers_;
+  std::vector<std::uint16_t> points_;
+};
+
+// Any code: tries all sets of one shard, of two, ... The last shard of a set is found by comparing, so that sets of
+// `most` cost as many as there are sets of most - 1, times all effects.
+class SetSolver final : public Solver {
+ public:
+  SetSolver(const Checks &checks, unsigned most) : checks_(checks), most_(most) {}
+
+  Places solve(const Column &syndrome) const override {
+    for (unsigned size = 1; size <= most_; ++size) {
+      Places found;
+      if (search(checks_.effects, syndrome, 0, size, found)) return found;
+    }
+    return {};
+  }
+
+ private:
+  // effects, syndrome: with the shards taken so far eliminated. found: filled from the last one to the first.
+  bool search(const std::vector<Column> &effects, const Column &syndrome, unsigned begin, unsigned size,
+              Places &found) const {
+    for (unsigned place = begin; place < effects.size(); ++place) {
+      const Column &effect = effects[place];
+      const auto pivot = std::ranges::find_if(effect, [](std::uint8_t cell) { return cell != 0; });
+      if (pivot == effect.end()) continue;
+      const auto at = static_cast<std::size_t>(pivot - effect.begin());
+      const auto without = [&](const Column &of) {
+        Column result = of;
+        multiply_add(result, gf::divide(of[at], *pivot), effect);
+        return result;
+      };
+      if (size == 1) {
+        const std::uint8_t factor = gf::divide(syndrome[at], *pivot);
+        bool is_multiple = factor != 0;
+        for (unsigned r = 0; is_multiple && r < checks_.count; ++r)
+          is_multiple = gf::multiply(factor, effect[r]) == syndrome[r];
+        if (!is_multiple) continue;
+      } else {
+        std::vector<Column> rest = effects;
+        for (unsigned later = place + 1; later < rest.size(); ++later) rest[later] = without(effects[later]);
+        if (!search(rest, without(syndrome), place + 1, size - 1, found)) continue;
+      }
+      found.insert(found.begin(), place);
+      return true;
+    }
+    return false;
+  }
+
+  const Checks &checks_;
+  const unsigned most_;
+};
+
+// Damaged bytes of one shard, or columns beyond the guarantee, in ascending order.
+struct Trail {
+  std::uint64_t byte_count = 0;
+  std::vector<DamageRange> ranges;  // without the shard
+
+  void add(std::uint64_t begin_bytes, std::uint64_t end_bytes, std::uint64_t count) {
+    byte_count += count;
+    if (!ranges.empty() && begin_bytes <= ranges.back().end_bytes + kDamageGapBytes) {
+      ranges.back().end_bytes = std::max(ranges.back().end_bytes, end_bytes);
+      ranges.back().byte_count += count;
+    } else {
+      ranges.push_back({0, begin_bytes, end_bytes, count});
+    }
+  }
+
+  // Of two trails over different columns.
+  void merge(const Trail &other) {
+    std::vector<DamageRange> all(ranges.size() + other.ranges.size());
+    std::ranges::merge(ranges, other.ranges, all.begin(), {}, &DamageRange::begin_bytes, &DamageRange::begin_bytes);
+    byte_count = 0;
+    ranges.clear();
+    for (const DamageRange &each : all) add(each.begin_bytes, each.end_bytes, each.byte_count);
+  }
+};
+
+// Of at most kPieceBytes. In lanes of bytes, which compilers bring into vectors.
+std::uint32_t count_nonzero(const std::uint8_t *piece, std::uint64_t length) {
+  constexpr std::uint64_t kLanes = 32;
+  static_assert(kPieceBytes / kLanes < 256);
+  std::uint8_t lanes[kLanes] = {};
+  std::uint64_t i = 0;
+  for (; i + kLanes <= length; i += kLanes)
+    for (std::uint64_t j = 0; j < kLanes; ++j) lanes[j] = static_cast<std::uint8_t>(lanes[j] + (piece[i + j] != 0));
+  std::uint32_t count = 0;
+  for (const std::uint8_t lane : lanes) count += lane;
+  for (; i < length; ++i) count += piece[i] != 0;
+  return count;
+}
+
+// Adds where `bytes`, which begin at `at_bytes` of the shards, are not 0.
+void add_nonzero(const std::uint8_t *bytes, std::uint64_t length_bytes, std::uint64_t at_bytes, Trail *trail) {
+  for (std::uint64_t done = 0; done < length_bytes; done += kPieceBytes) {
+    const std::uint64_t length = std::min(kPieceBytes, length_bytes - done);
+    const std::uint8_t *piece = bytes + done;
+    const std::uint32_t count = count_nonzero(piece, length);
+    if (count == 0) continue;
+    std::uint64_t first = 0, last = length - 1;
+    while (piece[first] == 0) ++first;
+    while (piece[last] == 0) --last;
+    trail->add(at_bytes + done + first, at_bytes + done + last + 1, count);
+  }
+}
+
+// The first byte from `begin` on that is not 0, or `end`.
+std::uint64_t first_nonzero(const std::uint8_t *bytes, std::uint64_t begin, std::uint64_t end) {
+  while (begin < end) {
+    const std::uint64_t length = std::min(kPieceBytes, end - begin);
+    if (count_nonzero(bytes + begin, length) != 0) {
+      while (bytes[begin] == 0) ++begin;
+      return begin;
+    }
+    begin += length;
+  }
+  return end;
+}
+
+// A set of shards, and the columns that it explains.
+struct Suspects {
+  Places places;
+  Explanation explanation;
+  std::vector<Trail> trails;                     // of each shard
+  Trail columns;                                 // with damage in any of them
+  std::shared_ptr<const Prepared> rest, damage;  // of the explanation; made when a run needs them
+
+  Suspects(const Checks &checks, Places of)
+      : places(std::move(of)), explanation(checks, places), trails(places.size()) {}
+};
+
+class Search {
+ public:
+  Search(Backend &backend, const Codec &codec, const Application &application, const Prepared &prepared, unsigned most,
+         std::byte *const *shards, std::uint64_t shard_bytes, Control &control)
+      : backend_(backend),
+        control_(control),
+        prepared_(prepared),
+        most_(most),
+        shards_(shards),
+        shard_bytes_(shard_bytes),
+        checks_(checks_with_effects(application)),
+        input_count_(application.inputs.size()) {
+    if (const auto form = form_of(codec)) {
+      solver_ = std::make_unique<PolynomialSolver>(codec, *form, checks_, most_);
+    } else {
+      solver_ = std::make_unique<SetSolver>(checks_, most_);
+    }
+    tile_bytes_ =
+        std::max(kLeastTileBytes, std::min(kTileBytes, kSyndromeBytes / checks_.count / kPieceBytes * kPieceBytes));
+    tile_bytes_ = std::min(tile_bytes_, shard_bytes);
+    const std::uint64_t rows = std::uint64_t{checks_.count} + std::max(most_, 1u);
+    memory_ = std::make_unique_for_overwrite<std::uint8_t[]>(rows * tile_bytes_);
+    for (std::uint64_t r = 0; r < rows; ++r) rows_.push_back(memory_.get() + r * tile_bytes_);
+  }
+
+  // From the first byte that differs on. repairs: what is known after a pass is put right.
+  void pass(std::uint64_t begin_bytes, bool repairs) {
+    repairs_ = repairs;
+    for (at_ = begin_bytes; at_ < shard_bytes_; at_ += length_) {
+      length_ = std::min(tile_bytes_, shard_bytes_ - at_);
+      if (control_.cancelled()) base::fail(TANDEM_ERROR_CANCELLED, "cancelled");
+      compute_syndromes();
+      take_tile();
+    }
+  }
+
+  // Drops the sets that may be chance, then tells what is left.
+  void report(DamageReport *out) {
+    // A column beyond the guarantee has any syndrome, and one set of shards explains 256^size of 256^checks. Where that
+    // makes it likely that some set has explained some column wrongly, a set counts only if it explains far more
+    // columns than by chance.
+    const auto beyond = static_cast<double>(beyond_.byte_count);
+    for (auto &[places, each] : sets_) {
+      const auto size = static_cast<unsigned>(each.places.size());
+      const double chance = beyond * std::pow(256.0, static_cast<double>(size) - checks_.count);
+      const bool is_likely = chance * sets_of(static_cast<unsigned>(checks_.shards.size()), size) > 1e-3;
+      if (is_likely && static_cast<double>(each.columns.byte_count) < 8 + 8 * chance) {
+        beyond_.merge(each.columns);
+        continue;
+      }
+      for (unsigned i = 0; i < size; ++i) {
+        const std::uint16_t shard = checks_.shards[each.places[i]];
+        if (trails_.size() <= shard) trails_.resize(shard + 1u);
+        trails_[shard].merge(each.trails[i]);
+      }
+    }
+    for (std::uint32_t shard = 0; shard < trails_.size(); ++shard) {
+      out->damaged_bytes[shard] = trails_[shard].byte_count;
+      for (const DamageRange &range : trails_[shard].ranges)
+        out->ranges.push_back({shard, range.begin_bytes, range.end_bytes, range.byte_count});
+    }
+    for (const DamageRange &range : beyond_.ranges)
+      out->ranges.push_back({TANDEM_SHARD_NONE, range.begin_bytes, range.end_bytes, range.byte_count});
+    out->beyond_byte_count = beyond_.byte_count;
+  }
+
+ private:
+  std::byte *shard(unsigned place) const { return shards_[checks_.shards[place]]; }
+
+  void run(const Prepared &prepared, const std::vector<const std::byte *> &inputs,
+           const std::vector<std::byte *> &outputs, std::uint64_t offset_bytes, std::uint64_t length_bytes, Mode mode,
+           Mismatch *mismatches = nullptr) {
+    Task task{&prepared, inputs.data(), outputs.data(), offset_bytes, length_bytes, mode};
+    task.mismatches = mismatches;
+    backend_.run({&task, 1}, control_);
+  }
+
+  // Into the first rows: what is stored, plus what the inputs give.
+  void compute_syndromes() {
+    std::vector<const std::byte *> inputs;
+    std::vector<std::byte *> outputs;
+    for (unsigned place = 0; place < input_count_; ++place) inputs.push_back(shard(place) + at_);
+    for (unsigned r = 0; r < checks_.count; ++r) {
+      std::memcpy(rows_[r], shard(static_cast<unsigned>(input_count_) + r) + at_, length_);
+      outputs.push_back(reinterpret_cast<std::byte *>(rows_[r]));
+    }
+    run(prepared_, inputs, outputs, 0, length_, Mode::accumulate);
+  }
+
+  void take_tile() {
+    if (most_ == 0) {
+      for (unsigned r = 1; r < checks_.count; ++r)
+        for (std::uint64_t j = 0; j < length_; ++j) rows_[0][j] |= rows_[r][j];
+      add_nonzero(rows_[0], length_, at_, &beyond_);
+      return;
+    }
+    std::uint64_t begin = 0;
+    while (begin < length_) {
+      const std::uint64_t end = explained_by(current_, begin);
+      if (current_ != nullptr && end != begin) take(*current_, begin, end);
+      begin = end;
+      if (begin == length_) return;
+      const std::uint64_t last = std::min(length_, begin + kColumnsByHand);
+      for (; begin < last; ++begin) take_column(begin);
+    }
+  }
+
+  // The end of the columns that a set (null: the empty one) explains.
+  std::uint64_t explained_by(Suspects *set, std::uint64_t begin) {
+    std::uint64_t end = length_;
+    if (set == nullptr) {
+      for (unsigned r = 0; r < checks_.count; ++r) end = first_nonzero(rows_[r], begin, end);
+      return end;
+    }
+    const Explanation &explanation = set->explanation;
+    if (set->rest == nullptr) {
+      set->rest = backend_.prepare(explanation.rest);
+      set->damage = backend_.prepare(explanation.damage);
+    }
+    std::vector<Mismatch> found(explanation.others.size());
+    run(*set->rest, rows_at<const std::byte *>(explanation.pivots), rows_at<std::byte *>(explanation.others), begin,
+        length_ - begin, Mode::compare, found.data());
+    for (const Mismatch &each : found) end = std::min(end, each.first_bytes);
+    return end;
+  }
+
+  template <class Pointer>
+  std::vector<Pointer> rows_at(const Indices &indices) const {
+    std::vector<Pointer> pointers;
+    for (const std::uint16_t r : indices) pointers.push_back(reinterpret_cast<std::byte *>(rows_[r]));
+    return pointers;
+  }
+
+  // Columns that the set explains: notes the damage, or undoes it.
+  void take(Suspects &set, std::uint64_t begin, std::uint64_t end) {
+    const std::size_t size = set.places.size();
+    std::vector<std::byte *> outputs;
+    for (std::size_t i = 0; i < size; ++i) outputs.push_back(reinterpret_cast<std::byte *>(rows_[checks_.count + i]));
+    run(*set.damage, rows_at<const std::byte *>(set.explanation.pivots), outputs, begin, end - begin, Mode::assign);
+    for (std::size_t i = 0; i < size; ++i) {
+      const std::uint8_t *damage = rows_[checks_.count + i];
+      if (repairs_) {
+        auto *bytes = reinterpret_cast<std::uint8_t *>(shard(set.places[i])) + at_;
+        for (std::uint64_t j = begin; j < end; ++j) bytes[j] ^= damage[j];
+      } else {
+        add_nonzero(damage + begin, end - begin, at_ + begin, &set.trails[i]);
+      }
+    }
+    if (repairs_) return;
+    std::uint8_t *any = rows_[checks_.count];
+    for (std::size_t i = 1; i < size; ++i) {
+      const std::uint8_t *damage = rows_[checks_.count + i];
+      for (std::uint64_t j = begin; j < end; ++j) any[j] |= damage[j];
+    }
+    add_nonzero(any + begin, end - begin, at_ + begin, &set.columns);
+  }
+
+  void take_column(std::uint64_t at) {
+    Column &syndrome = syndrome_;
+    syndrome.resize(checks_.count);
+    for (unsigned r = 0; r < checks_.count; ++r) syndrome[r] = rows_[r][at];
+    if (std::ranges::count(syndrome, 0) == checks_.count) return;
+    Suspects *set = nullptr;
+    std::optional<Column> damage;
+    for (auto recent = recent_.begin(); recent != recent_.end() && !damage; ++recent)
+      if ((damage = (*recent)->explanation(syndrome))) set = *recent;
+    if (!damage) {
+      const Places places = solver_->solve(syndrome);
+      if (!places.empty()) {
+        set = &set_of(places);
+        damage = set->explanation(syndrome);
+      }
+    }
+    if (!damage) {
+      if (!repairs_) beyond_.add(at_ + at, at_ + at + 1, 1);
+      return;
+    }
+    use(set);
+    for (std::size_t i = 0; i < damage->size(); ++i) {
+      if ((*damage)[i] == 0) continue;
+      if (repairs_) {
+        shard(set->places[i])[at_ + at] ^= std::byte{(*damage)[i]};
+      } else {
+        set->trails[i].add(at_ + at, at_ + at + 1, 1);
+      }
+    }
+    if (!repairs_) set->columns.add(at_ + at, at_ + at + 1, 1);
+  }
+
+  Suspects &set_of(const Places &places) {
+    const auto found = sets_.find(places);
+    return found != sets_.end() ? found->second : sets_.try_emplace(places, checks_, places).first->second;
+  }
+
+  // The next columns are tried with this set and the one before together, if so many may be damaged: columns in which
+  // only some of the damaged shards differ would change the set all the time.
+  void use(Suspects *set) {
+    if (current_ != nullptr && current_ != set) {
+      Places both;
+      std::ranges::set_union(current_->places, set->places, std::back_inserter(both));
+      if (both.size() <= most_) set = &set_of(both);
+    }
+    current_ = set;
+    std::erase(recent_, set);
+    recent_.insert(recent_.begin(), set);
+    if (recent_.size() > kRecentSets) recent_.pop_back();
+  }
+
+  Backend &backend_;
+  Control &control_;
+  const Prepared &prepared_;
+  const unsigned most_;
+  std::byte *const *const shards_;
+  const std::uint64_t shard_bytes_;
+  const Checks checks_;
+  const std::size_t input_count_;
+  std::unique_ptr<const Solver> solver_;
+  std::uint64_t tile_bytes_, at_ = 0, length_ = 0;  // the tile
+  std::unique_ptr<std::uint8_t[]> memory_;
+  std::vector<std::uint8_t *> rows_;  // of a tile: syndromes, then damage
+  Column syndrome_;                   // of the column at hand
+  bool repairs_ = false;
+  std::map<Places, Suspects> sets_;
+  Suspects *current_ = nullptr;
+  std::vector<Suspects *> recent_;
+  std::vector<Trail> trails_;  // of each shard
+  Trail beyond_;
+};
+
+}  // namespace
+
+unsigned most_damaged_shards(const Codec &codec, unsigned absent_count) {
+  if (codec.codec16() != nullptr)
+    base::fail(TANDEM_ERROR_UNSUPPORTED, "locate: codes over GF(2^16) are not looked into, only those over GF(2^8)");
+  if (absent_count >= codec.m()) {
+    base::fail(TANDEM_ERROR_NOT_RECOVERABLE,
+               fmt::format("{} of {} shards absent: no more than k = {} are left, and nothing to compare them with",
+                           absent_count, codec.shard_count(), codec.k()));
+  }
+  unsigned most = 0;
+  if (codec.is_mds()) {
+    most = (codec.m() - absent_count) / 2;
+  } else if (codec.local_groups()) {
+    const unsigned losses = codec.local_groups()->global_count + 1;  // any so many can be rebuilt
+    most = losses > absent_count ? (losses - absent_count) / 2 : 0;
+  } else {
+    base::fail(TANDEM_ERROR_UNSUPPORTED,
+               "locate: this matrix is not MDS, so that no number of damaged shards is certain to be told apart");
+  }
+  const unsigned shards = codec.shard_count() - absent_count;
+  if (most > 1 && !form_of(codec) && sets_of(shards, most - 1) > kMostSets) {
+    base::fail(
+        TANDEM_ERROR_UNSUPPORTED,
+        fmt::format("locate: this matrix has no polynomials, and {} of {} shards have {:.0f} sets to try, at most "
+                    "{:.0f} are tried",
+                    most - 1, shards, sets_of(shards, most - 1), kMostSets));
+  }
+  return most;
+}
+
+Application checks_of(const Codec &codec, const ShardSet &present) {
+  Indices shards;
+  for (unsigned i = 0; i < codec.shard_count(); ++i)
+    if (present[i]) shards.push_back(static_cast<std::uint16_t>(i));
+  const Indices inputs = codec.is_mds() && shards.size() >= codec.k()
+                             ? Indices(shards.begin(), shards.begin() + codec.k())
+                             : codec.independent(shards);
+  if (inputs.size() < codec.k()) {
+    base::fail(TANDEM_ERROR_NOT_RECOVERABLE,
+               fmt::format("{} of {} shards absent: those that are left have rank {}, {} needed",
+                           codec.shard_count() - shards.size(), codec.shard_count(), inputs.size(), codec.k()));
+  }
+  ShardSet chosen, rest;
+  for (const std::uint16_t shard : shards)
+    std::ranges::binary_search(inputs, shard) ? chosen.set(shard) : rest.set(shard);
+  return *codec.solve(chosen, rest);
+}
+
+DamageReport locate_damage(Backend &backend, const Codec &codec, const Application &checks, const Prepared &prepared,
+                           unsigned most_shards, std::byte *const *shards, std::uint64_t shard_bytes, bool repair,
+                           Control &control) {
+  std::vector<const std::byte *> inputs;
+  std::vector<std::byte *> outputs;
+  for (const std::uint16_t shard : checks.inputs) inputs.push_back(shards[shard]);
+  for (const std::uint16_t shard : checks.outputs) outputs.push_back(shards[shard]);
+  std::vector<Mismatch> found(outputs.size());
+  const auto compare = [&] {
+    found.assign(outputs.size(), {});
+    Task task{&prepared, inputs.data(), outputs.data(), 0, shard_bytes, Mode::compare};
+    task.mismatches = found.data();
+    backend.run({&task, 1}, control);
+    return std::ranges::all_of(found, [](const Mismatch &each) { return each.byte_count == 0; });
+  };
+
+  DamageReport report;
+  report.damaged_bytes.resize(codec.shard_count());
+  report.is_consistent = compare();
+  if (report.is_consistent) return report;
+
+  Mismatch all;
+  for (const Mismatch &each : found) all.merge(each);
+  Search search(backend, codec, checks, prepared, most_shards, shards, shard_bytes, control);
+  search.pass(all.first_bytes, false);
+  search.report(&report);
+  if (!repair || report.beyond_byte_count != 0) return report;
+  search.pass(all.first_bytes, true);
+  if (!compare()) {
+    base::fail(TANDEM_ERROR_DAMAGED,
+               "locate: the stripe still does not match after the repair: its shards changed meanwhile");
+  }
+  report.is_repaired = true;
+  return report;
+}
+
+}  // namespace tandem::core
