@@ -1,0 +1,148 @@
+"""Figures of the studies as SVG, without matplotlib: lines, bars, and timelines of recorded spans."""
+import math
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from gantt import FAINT, Svg, TEXT  # noqa: E402
+
+COLORS = ("#1f5fa8", "#c8863a", "#3a8f5c", "#a03c3c", "#8a4fa0", "#5a6b7a", "#2f9c95", "#b0a030", "#7a4a2b", "#c26fa5")
+GRID = "#dddddd"
+WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 560, 300, 80, 60, 330, 80
+
+
+def number_text(value):
+    for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= unit:
+            return f"{value / unit:g}{name}"
+    return f"{value:.4g}"
+
+
+class Scale:
+    """From values to pixels, linear or logarithmic."""
+
+    def __init__(self, values, logarithmic, first, last, from_zero):
+        self.logarithmic, self.first, self.last = logarithmic, first, last
+        self.low, self.high = min(values), max(values)
+        if logarithmic:
+            self.low, self.high = math.log10(self.low), math.log10(self.high)
+        elif from_zero:
+            self.low = min(0, self.low)
+        if self.high == self.low:
+            self.high += 1
+
+    def place(self, value):
+        value = math.log10(value) if self.logarithmic else value
+        return self.first + (value - self.low) / (self.high - self.low) * (self.last - self.first)
+
+    def ticks(self):
+        if self.logarithmic:
+            low, high = math.floor(self.low), math.ceil(self.high)
+            steps = (1,) if high - low > 3 else (1, 2, 5)
+            found = [s * 10.0 ** p for p in range(low, high + 1) for s in steps]
+            return [t for t in found if self.low - 1e-9 <= math.log10(t) <= self.high + 1e-9]
+        step = 10 ** math.floor(math.log10((self.high - self.low) / 4))
+        step *= next(s for s in (1, 2, 5, 10) if (self.high - self.low) / (step * s) <= 6)
+        first = math.ceil(self.low / step)
+        return [i * step for i in range(first, int(self.high / step + 1e-9) + 1)]
+
+
+def frame(svg, figure, y):
+    svg.text(LEFT - 60, 24, figure["title"], size=15)
+    for tick in y.ticks():
+        svg.box(LEFT, y.place(tick), WIDTH, 0.5, GRID)
+        svg.text(LEFT - 6, y.place(tick) + 4, number_text(tick), "end", size=11)
+    svg.text(LEFT - 60, TOP - 14, figure["y"], color=FAINT)
+    svg.text(LEFT + WIDTH / 2, TOP + HEIGHT + 38, figure["x"], "middle")
+    if figure["note"]:
+        svg.text(LEFT - 60, TOP + HEIGHT + 62, figure["note"], color=FAINT, size=10)
+
+
+def legend(svg, names):
+    for row, (name, color) in enumerate(names):
+        y = TOP + 8 + 18 * row
+        svg.box(LEFT + WIDTH + 14, y - 5, 14, 8, color)
+        svg.text(LEFT + WIDTH + 34, y + 3, name, size=11)
+
+
+def lines(figure, path):
+    points = [point for series in figure["series"] for point in series["points"]]
+    x = Scale([p[0] for p in points], figure["log_x"], LEFT + 14, LEFT + WIDTH - 14, False)
+    y = Scale([p[1] for p in points] + [mark[1] for mark in figure["marks"]], figure["log_y"], TOP + HEIGHT, TOP, True)
+    svg = Svg(LEFT + WIDTH + RIGHT, TOP + HEIGHT + BOTTOM)
+    frame(svg, figure, y)
+    places = sorted({p[0] for p in points})
+    for tick in places if len(places) <= 10 else x.ticks():
+        svg.box(x.place(tick), TOP + HEIGHT, 0.7, 5, TEXT)
+        svg.text(x.place(tick), TOP + HEIGHT + 19, number_text(tick), "middle", size=11)
+    for text, value in figure["marks"]:
+        svg.line([(LEFT, y.place(value)), (LEFT + WIDTH, y.place(value))], "#999999", dashed=True)
+        svg.text(LEFT + WIDTH - 4, y.place(value) - 4, text, "end", color=FAINT, size=10)
+    names = []
+    for i, series in enumerate(figure["series"]):
+        color = COLORS[i % len(COLORS)]
+        svg.line([(x.place(a), y.place(b)) for a, b in series["points"]], color, dashed=i >= len(COLORS))
+        for a, b in series["points"]:
+            svg.dot(x.place(a), y.place(b), 3, color, f"{series['label']}: {number_text(a)}, {b:.4g}")
+        names.append((series["label"], color))
+    legend(svg, names)
+    svg.write(path)
+
+
+def bars(figure, path):
+    """x are names here; each series has a bar at each of its names."""
+    names = list(dict.fromkeys(p[0] for series in figure["series"] for p in series["points"]))
+    values = [p[1] for series in figure["series"] for p in series["points"]] + [mark[1] for mark in figure["marks"]]
+    y = Scale(values if figure["log_y"] else [0, *values], figure["log_y"], TOP + HEIGHT, TOP, True)
+    if figure["log_y"]:
+        y.low -= 0.3
+    svg = Svg(LEFT + WIDTH + RIGHT, TOP + HEIGHT + BOTTOM)
+    frame(svg, figure, y)
+    step = WIDTH / len(names)
+    width = 0.84 * step / len(figure["series"])
+    for place, name in enumerate(names):
+        svg.text(LEFT + step * (place + 0.5), TOP + HEIGHT + 17, name, "middle", size=11 if len(names) <= 8 else 8)
+    for i, series in enumerate(figure["series"]):
+        for name, value in series["points"]:
+            left = LEFT + step * names.index(name) + 0.08 * step + i * width
+            svg.box(left, y.place(value), width * 0.94, TOP + HEIGHT - y.place(value), COLORS[i % len(COLORS)],
+                    f"{series['label']}, {name}: {value:.4g}")
+            if len(names) * len(figure["series"]) <= 16:
+                svg.text(left + width / 2, y.place(value) - 4, f"{value:.3g}", "middle", size=10)
+    for text, value in figure["marks"]:
+        svg.line([(LEFT, y.place(value)), (LEFT + WIDTH, y.place(value))], "#999999", dashed=True)
+        svg.text(LEFT + WIDTH - 4, y.place(value) - 4, text, "end", color=FAINT, size=10)
+    legend(svg, [(series["label"], COLORS[i % len(COLORS)]) for i, series in enumerate(figure["series"])])
+    svg.write(path)
+
+
+def gantt(figure, path):
+    """Each series is a panel; a point is (row, start seconds, seconds, kind)."""
+    kinds = list(dict.fromkeys(p[3] for series in figure["series"] for p in series["points"]))
+    colors = {kind: COLORS[i % len(COLORS)] for i, kind in enumerate(kinds)}
+    end = max(p[1] + p[2] for series in figure["series"] for p in series["points"])
+    rows = [1 + max(p[0] for p in series["points"]) for series in figure["series"]]
+    height = 26
+    svg = Svg(LEFT + WIDTH + RIGHT, TOP + sum(40 + height * count for count in rows) + BOTTOM)
+    svg.text(LEFT - 60, 24, figure["title"], size=15)
+    top = TOP - 10
+    for series, count in zip(figure["series"], rows):
+        svg.text(LEFT - 60, top + 16, series["label"], size=13)
+        top += 26
+        for row in range(count):
+            svg.box(LEFT, top + row * height, WIDTH, height - 2, "#f4f4f4")
+            svg.text(LEFT - 6, top + row * height + 17, f"thread {row}", "end", size=11)
+        for row, start, seconds, kind in series["points"]:
+            svg.box(LEFT + start / end * WIDTH, top + row * height, seconds / end * WIDTH, height - 2, colors[kind])
+        top += height * count + 14
+    for i in range(6):
+        svg.text(LEFT + WIDTH * i / 5, top + 14, f"{end * i / 5 * 1e3:.4g}", "middle", size=11)
+    svg.text(LEFT + WIDTH / 2, top + 34, figure["x"], "middle")
+    if figure["note"]:
+        svg.text(LEFT - 60, top + 56, figure["note"], color=FAINT, size=10)
+    legend(svg, list(colors.items()))
+    svg.write(path)
+
+
+def draw(figure, path):
+    {"lines": lines, "bars": bars, "gantt": gantt}[figure["kind"]](figure, path)
