@@ -12,6 +12,8 @@
 namespace tandem::studies {
 namespace {
 
+constexpr std::size_t kLineBytes = 64;
+
 double seconds_of(clockid_t clock) {
   timespec time{};
   clock_gettime(clock, &time);
@@ -94,8 +96,10 @@ void fill_random(void *memory, std::size_t bytes, std::uint64_t seed) {
 }
 
 Shards::Shards(std::size_t count, std::size_t shard_bytes)
-    : shard_bytes_(shard_bytes), memory_(count * shard_bytes), pointers_(count) {
-  for (std::size_t i = 0; i < count; ++i) pointers_[i] = memory_.data() + i * shard_bytes;
+    : shard_bytes_(shard_bytes), memory_(count * shard_bytes + kLineBytes), pointers_(count) {
+  const std::size_t past = reinterpret_cast<std::uintptr_t>(memory_.data()) % kLineBytes;
+  std::uint8_t *const first = memory_.data() + (past == 0 ? 0 : kLineBytes - past);
+  for (std::size_t i = 0; i < count; ++i) pointers_[i] = first + i * shard_bytes;
 }
 
 bool equal(const Shards &a, std::size_t first_a, const Shards &b, std::size_t first_b, std::size_t count) {

@@ -58,16 +58,18 @@ CodecOwner make_codec(unsigned k, unsigned m, std::int32_t matrix);
 
 void fill_random(void *memory, std::size_t bytes, std::uint64_t seed);
 
-// Shards of one length, one after the other in one allocation.
+// One or more shards of one length, one after the other; the first at a multiple of 64.
 class Shards {
  public:
   Shards(std::size_t count, std::size_t shard_bytes);
+  Shards(const Shards &) = delete;
+  Shards &operator=(const Shards &) = delete;
 
   std::size_t count() const { return pointers_.size(); }
   std::size_t shard_bytes() const { return shard_bytes_; }
   std::uint8_t *operator[](std::size_t shard) const { return pointers_[shard]; }
   void *const *data(std::size_t first = 0) const { return reinterpret_cast<void *const *>(pointers_.data()) + first; }
-  std::uint8_t *memory() { return memory_.data(); }
+  std::uint8_t *memory() const { return pointers_[0]; }
   std::size_t bytes() const { return pointers_.size() * shard_bytes_; }
 
  private:

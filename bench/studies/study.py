@@ -12,7 +12,7 @@ import sys
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 REPRODUCED, NOT_REPRODUCED, NOT_MEASURED = "reproduced", "not reproduced", "NOT MEASURED"
-SCALES = ("tiny", "quick", "full")
+JERASURE = "libJerasure.so.2"
 
 
 class Unavailable(Exception):
@@ -178,7 +178,7 @@ def parse(description):
     scale.add_argument("--tiny", dest="scale", action="store_const", const="tiny", help="seconds; sizes without meaning")
     parser.set_defaults(scale="full")
     parser.add_argument("--build", type=pathlib.Path, default=SOURCE / "build", help="build folder; default: build/")
-    parser.add_argument("--jerasure", default="libJerasure.so.2", help="the library of study B; default: the installed one")
+    parser.add_argument("--jerasure", default=JERASURE, help="the library of study B; default: the installed one")
     parser.add_argument("-o", "--output", type=pathlib.Path, default=SOURCE / "bench/results/studies",
                         help="folder of the JSON files; default: bench/results/studies")
     return parser
