@@ -1,10 +1,11 @@
 """Figures of the studies as SVG, without matplotlib: lines, bars, and timelines of recorded spans."""
+import collections
 import math
 import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from gantt import FAINT, Svg, TEXT  # noqa: E402
+from gantt import FAINT, Svg, TEXT, merged  # noqa: E402
 
 COLORS = ("#1f5fa8", "#c8863a", "#3a8f5c", "#a03c3c", "#8a4fa0", "#5a6b7a", "#2f9c95", "#b0a030", "#7a4a2b", "#c26fa5")
 GRID = "#dddddd"
@@ -132,8 +133,11 @@ def gantt(figure, path):
         for row in range(count):
             svg.box(LEFT, top + row * height, WIDTH, height - 2, "#f4f4f4")
             svg.text(LEFT - 6, top + row * height + 17, f"thread {row}", "end", size=11)
+        places = collections.defaultdict(list)
         for row, start, seconds, kind in series["points"]:
-            svg.box(LEFT + start / end * WIDTH, top + row * height, seconds / end * WIDTH, height - 2, colors[kind])
+            places[row, kind].append((LEFT + start / end * WIDTH, max(seconds / end * WIDTH, 0.05)))
+        for (row, kind), boxes in places.items():
+            svg.boxes(merged(sorted(boxes)), top + row * height, height - 2, colors[kind])
         top += height * count + 14
     for i in range(6):
         svg.text(LEFT + WIDTH * i / 5, top + 14, f"{end * i / 5 * 1e3:.4g}", "middle", size=11)

@@ -166,7 +166,10 @@ class Study:
         self.result["bytes_checks"] = self.bytes_checks
         self.result["load_average_after"] = os.getloadavg()[0]
         path = self.output / f"{self.result['study']}.json"
-        path.write_text(json.dumps(self.result, indent=1) + "\n")
+        # A point on a line of its own, and no digits that no clock has.
+        result = json.loads(json.dumps(self.result), parse_float=lambda text: float(f"{float(text):.6g}"))
+        path.write_text(re.sub(r"\[\s+([^][{}]*?)\s+\]", lambda m: f"[{re.sub(chr(10) + ' *', ' ', m[1])}]",
+                               json.dumps(result, indent=1)) + "\n")
         print(f"  {path}: {len(self.result['figures'])} figures, {len(self.result['tables'])} tables, "
               f"{self.bytes_checks} contenders with Tandem's bytes")
 

@@ -17,7 +17,8 @@ STUDIES, BUILD = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
 FIGURES = {"A": ["figure-12", "figure-14", "figure-15", "figure-16", "figure-17", "figure-18", "figure-21", "spawn-pool",
                  "figure-22"],
            "B": ["over-jerasure", "figure-3", "mixed-decode", *(f"figure-{4 if m == 4 else 5}-m{m}-{operation}"
-                 for m in (4, 8, 12) for operation in ("encode", "decode"))]}
+                 for m in (4, 8, 12) for operation in ("encode", "decode"))],
+           "E": ["lu", "lu-gantt", "pipeline", "pipeline-gantt"]}
 VERDICTS = ("reproduced", "not reproduced", "NOT MEASURED")
 
 
