@@ -6,6 +6,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from gantt import FAINT, Svg, TEXT, merged  # noqa: E402
+from heat_map import color  # noqa: E402
 
 COLORS = ("#1f5fa8", "#c8863a", "#3a8f5c", "#a03c3c", "#8a4fa0", "#5a6b7a", "#2f9c95", "#b0a030", "#7a4a2b", "#c26fa5")
 GRID = "#dddddd"
@@ -132,7 +133,8 @@ def gantt(figure, path):
         top += 26
         for row in range(count):
             svg.box(LEFT, top + row * height, WIDTH, height - 2, "#f4f4f4")
-            svg.text(LEFT - 6, top + row * height + 17, f"thread {row}", "end", size=11)
+            name = figure["rows"][series["label"]][row] if "rows" in figure else f"thread {row}"
+            svg.text(LEFT - 6, top + row * height + 17, name, "end", size=11 if len(name) < 12 else 9)
         places = collections.defaultdict(list)
         for row, start, seconds, kind in series["points"]:
             places[row, kind].append((LEFT + start / end * WIDTH, max(seconds / end * WIDTH, 0.05)))
@@ -148,5 +150,37 @@ def gantt(figure, path):
     svg.write(path)
 
 
+def heat(figure, path):
+    """A cell for each (x, y, rate) of the one series; marks are (text, x, y)."""
+    cells = {(x, y): rate for x, y, rate in figure["series"][0]["points"]}
+    xs, ys = sorted({x for x, _ in cells}), sorted({y for _, y in cells}, reverse=True)
+    most, least, size = max(cells.values()), min(cells.values()), 74
+    width = max(LEFT + size * len(xs) + RIGHT, LEFT + 8 * len(figure["title"]))  # the title is not cut
+    svg = Svg(width, TOP + size * len(ys) + BOTTOM)
+    svg.text(LEFT - 60, 24, figure["title"], size=15)
+    svg.text(LEFT - 60, 44, figure["y"] + ", upwards; in the cells: " + figure["series"][0]["label"], color=FAINT, size=11)
+    marks = {}
+    for text, x, y in figure["marks"]:
+        marks.setdefault((x, y), []).append(text)
+    for row, y in enumerate(ys):
+        svg.text(LEFT - 8, TOP + size * (row + 0.5) + 4, str(y), "end")
+        for column, x in enumerate(xs):
+            if (x, y) not in cells:
+                continue
+            part = (cells[x, y] - least) / (most - least) if most > least else 1
+            left, top = LEFT + size * column, TOP + size * row
+            svg.box(left, top, size - 2, size - 2, "#{:02x}{:02x}{:02x}".format(*color(part)))
+            ink = "white" if part < 0.55 else "black"
+            svg.text(left + size / 2, top + size / 2 + 2, f"{cells[x, y]:.3g}", "middle", ink, 13)
+            for line, text in enumerate(marks.get((x, y), [])):
+                svg.text(left + size / 2, top + size / 2 + 16 + 12 * line, text, "middle", ink, 11)
+    for column, x in enumerate(xs):
+        svg.text(LEFT + size * (column + 0.5), TOP + size * len(ys) + 18, str(x), "middle")
+    svg.text(LEFT + size * len(xs) / 2, TOP + size * len(ys) + 38, figure["x"], "middle")
+    if figure["note"]:
+        svg.text(LEFT - 60, TOP + size * len(ys) + 60, figure["note"], color=FAINT, size=10)
+    svg.write(path)
+
+
 def draw(figure, path):
-    {"lines": lines, "bars": bars, "gantt": gantt}[figure["kind"]](figure, path)
+    {"lines": lines, "bars": bars, "gantt": gantt, "heat": heat}[figure["kind"]](figure, path)

@@ -9,6 +9,8 @@
 #include <random>
 #include <thread>
 
+#include "bench/studies/spans.hpp"
+
 namespace tandem::studies {
 namespace {
 
@@ -112,6 +114,17 @@ bool equal(const Shards &a, std::size_t first_a, const Shards &b, std::size_t fi
 void on_new_threads(unsigned count, const std::function<void(unsigned)> &body) {
   std::vector<std::jthread> threads;
   for (unsigned i = 0; i < count; ++i) threads.emplace_back(body, i);
+}
+
+nlohmann::ordered_json Spans::json() {
+  const std::lock_guard lock(mutex_);
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  std::size_t row = 0;
+  for (const auto &each : threads_) {
+    for (const Span &span : *each) all.push_back({row, span.begin - began_, span.end - span.begin, span.kind});
+    row += each->empty() ? 0 : 1;
+  }
+  return all;
 }
 
 int run_contender(int count, char **words, const std::function<nlohmann::ordered_json(Arguments &)> &body) {

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <mutex>
-#include <nlohmann/json.hpp>
-#include <string>
+#include <nlohmann/json_fwd.hpp>
 #include <vector>
 
 #include "bench/studies/contenders.hpp"
@@ -34,16 +34,7 @@ class Spans {
   }
 
   // [[thread, start, seconds, kind], ...] of threads that did anything.
-  nlohmann::ordered_json json() {
-    const std::lock_guard lock(mutex_);
-    nlohmann::ordered_json all = nlohmann::ordered_json::array();
-    std::size_t row = 0;
-    for (const auto &each : threads_) {
-      for (const Span &span : *each) all.push_back({row, span.begin - began_, span.end - span.begin, span.kind});
-      row += each->empty() ? 0 : 1;
-    }
-    return all;
-  }
+  nlohmann::ordered_json json();
 
  private:
   std::vector<Span> &of_this_thread() {

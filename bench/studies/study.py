@@ -130,8 +130,9 @@ class Study:
 
     # -- results ---------------------------------------------------------------------------------------------------
 
-    def figure(self, name, title, x, y, series, *, kind="lines", log_x=False, log_y=False, note="", marks=()):
-        """series: (label, [(x, y), ...]). A series without points is a fault of the script."""
+    def figure(self, name, title, x, y, series, *, kind="lines", log_x=False, log_y=False, note="", marks=(), rows=None):
+        """series: (label, [(x, y), ...]); gantt: (row, start, seconds, kind), and rows has the names by label; heat: (x, y, rate),
+        and marks (text, x, y). A series without points is a fault of the script."""
         for label, points in series:
             if not points:
                 raise Failed(f"figure {name}: the series {label!r} is empty")
@@ -139,7 +140,7 @@ class Study:
                                        "log_y": log_y, "note": note,
                                        "series": [{"label": label, "points": [list(p) for p in points]}
                                                   for label, points in series],
-                                       "marks": [list(mark) for mark in marks]})
+                                       "marks": [list(mark) for mark in marks], **({"rows": rows} if rows else {})})
 
     def table(self, name, title, columns, rows, note=""):
         self.result["tables"].append({"name": name, "title": title, "columns": columns,
