@@ -18,6 +18,7 @@ FIGURES = {"A": ["figure-12", "figure-14", "figure-15", "figure-16", "figure-17"
                  "figure-22"],
            "B": ["over-jerasure", "figure-3", "mixed-decode", *(f"figure-{4 if m == 4 else 5}-m{m}-{operation}"
                  for m in (4, 8, 12) for operation in ("encode", "decode"))],
+           "C": ["policies"],
            "E": ["lu", "lu-gantt", "pipeline", "pipeline-gantt"],
            "F": ["figure-2", "figure-2-real", "figure-3-real", "figure-5"]}
 NO_CONTENDERS = ("F",)  # its runs are simulated, or of `tandem` alone
