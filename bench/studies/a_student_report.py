@@ -90,7 +90,7 @@ def orders(study):
     names = list(parallel)
     change = last[names[0]] / last[names[1]]
     study.claim("Parallel: a gain by transposition", f"{change:.2f}x at N = {sizes[-1]}", change > 1.1,
-                f"{st.core_count()} threads; the transposition is sequential.")
+                f"{st.core_count()} threads; the transposition is sequential.", timed=True)
 
 
 def misses(study):
@@ -153,7 +153,7 @@ def disks(study):
     at = crossover(series[names[0]], series[names[1]])
     study.claim("pthreads win from 14 disks on", "no crossover" if at is None else f"from {at} disks on",
                 at is not None and 8 <= at <= 20,
-                "The place of the crossover is the price of making threads over the work of a round: it moves with both.")
+                "The place of the crossover is the price of making threads over the work of a round: it moves with both.", timed=True)
 
 
 def file_sizes(study):
@@ -182,13 +182,13 @@ def file_sizes(study):
     names = list(series)
     at = crossover(series[names[0]], series[names[1]])
     study.claim("pthreads win from 100 MB on", "no crossover" if at is None else f"from {at} MB on", at == 100,
-                "A round has the same size for every file, so the gain cannot depend on the size of the file.")
+                "A round has the same size for every file, so the gain cannot depend on the size of the file.", timed=True)
     for claim, name, least in (("1.3x to 1.7x by pthreads", names[1], 1.3),
                                ("1.4x by OpenMP", f"OpenMP static, {cores} threads", 1.4)):
         if name in series:
             gain = dict(series[names[0]])[sizes[-1]] / dict(series[name])[sizes[-1]]
             study.claim(claim, f"{gain:.2f}x with {cores} threads", gain >= least,
-                        f"At {sizes[-1]} MB. More than claimed counts as reproduced.")
+                        f"At {sizes[-1]} MB. More than claimed counts as reproduced.", timed=True)
 
 
 def cpu_time(study):
@@ -217,10 +217,10 @@ def cpu_time(study):
                  list(share.items()), log_x=True, marks=[("one core", 100)])
     sequential = share["sequential"]
     study.claim("Sequential: the share of the CPU grows with N", f"{sequential[0][1]:.0f} % to {sequential[-1][1]:.0f} %",
-                sequential[-1][1] > sequential[0][1] + 5, "The report read from a disk of 2015; here reads take little of the time.")
+                sequential[-1][1] > sequential[0][1] + 5, "The report read from a disk of 2015; here reads take little of the time.", timed=True)
     threads = list(share.values())[1]
     study.claim("Threads: the CPU time exceeds the elapsed time", f"{threads[-1][1]:.0f} %", threads[-1][1] > 100,
-                "Needs idle cores.")
+                "Needs idle cores.", timed=True)
 
 
 def parity(study):
@@ -279,7 +279,7 @@ def threads_made(study):
     cost = [100 * (a / b - 1) for (_, a), (_, b) in zip(*lines.values())]
     study.claim("Making threads costs little beside the computation",
                 f"{cost[0]:+.0f} % at N = {ns[0]}, {cost[-1]:+.0f} % at N = {ns[-1]}", cost[-1] < 5,
-                "It depends on N: small rounds pay for it.")
+                "It depends on N: small rounds pay for it.", timed=True)
 
 
 def schedules(study):
@@ -300,7 +300,7 @@ def schedules(study):
     cores = st.core_count()
     ratio = static[cores] / dynamic[cores]
     study.claim("static and dynamic: not a lot of difference", f"dynamic {ratio:.2f}x as fast as static at {cores} threads",
-                0.9 <= ratio <= 1.1, "All blocks of columns cost the same, so there is nothing to balance on an idle machine.")
+                0.9 <= ratio <= 1.1, "All blocks of columns cost the same, so there is nothing to balance on an idle machine.", timed=True)
     if cores < 6:
         study.claim("OpenMP is slower than sequential code at 6 and 8 cores", f"this machine has {cores} cores", None,
                     "Threads beyond the cores would be oversubscribed, which is another experiment.")

@@ -79,7 +79,7 @@ def buffers(study):
         else:
             spread = max(values) / min(values)
             study.claim("Threads: almost the same speed for every buffer", f"{spread:.1f}x between slowest and fastest",
-                        spread < 1.3, "Threads are made for each buffer. Small buffers pay for that.")
+                        spread < 1.3, "Threads are made for each buffer. Small buffers pay for that.", timed=True)
 
 
 def operations(study):
@@ -113,7 +113,7 @@ def operations(study):
     study.claim("(expected of Tandem) columns are at least as fast as parity rows at equal threads",
                 f"{middle:.2f}x, median of {len(column_over_parity)} points; {min(column_over_parity):.2f} to "
                 f"{max(column_over_parity):.2f}", middle >= 1,
-                "By parity each thread reads all data again. By columns each byte is read once.")
+                "By parity each thread reads all data again. By columns each byte is read once.", timed=True)
 
 
 def one_thread(study):

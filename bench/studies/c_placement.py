@@ -47,9 +47,9 @@ def measure(study):
     gains = {count: 100 * (rate("core that asked", count) / rate("least loaded", count) - 1) for count in counts}
     best = max(gains, key=gains.get)
     study.claim("53.23 % more bandwidth than balanced handling", f"{gains[best]:+.1f} % at best, {best} applications",
-                gains[best] >= 50, "Handling is a copy of 64 KiB here, not an interrupt with its network stack.")
+                gains[best] >= 50, "Handling is a copy of 64 KiB here, not an interrupt with its network stack.", timed=True)
     study.claim("No more than that once there are as many applications as cores", f"{gains[cores]:+.1f} % at {cores} applications",
-                abs(gains[cores]) <= 5, "Within 5 % counts as equal.")
+                abs(gains[cores]) <= 5, "Within 5 % counts as equal.", timed=True)
 
     counted = [s.get("cache_misses") for s in samples["core that asked", 1] + samples["least loaded", 1]]
     if all(value is not None for value in counted):
@@ -85,7 +85,7 @@ def measure(study):
     study.claim("The model predicts the result within 25 %", f"speed-up {predicted / source:.2f} predicted, {balanced / source:.2f} "
                 f"measured; off by {100 * error:+.0f} %", abs(error) <= 0.25,
                 f"The document assumes M >> P; here M / P is {m / p:.1f}. The formula leaves out what waking another core costs, and "
-                "what copies on several cores at once gain.")
+                "what copies on several cores at once gain.", timed=True)
 
 
 TITLE = "Source-aware placement"

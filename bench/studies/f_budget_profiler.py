@@ -74,9 +74,9 @@ def real_run(study, device):
     budget = max((rate for label, rate in entries if label.startswith("cpu=")), default=None)
     if budget is not None:
         study.claim("A budget is faster than free (real run)", f"{budget / rates['free']:.2f}x", budget > rates["free"],
-                    f"cpu + {name}{about}. Where both devices are the same cores no share of the work can win.")
+                    f"cpu + {name}{about}. Where both devices are the same cores no share of the work can win.", timed=True)
     study.claim("(expected of Tandem) automatic is as fast as the best budget", f"{rates['auto'] / (budget or rates['free']):.2f}x",
-                rates["auto"] >= 0.95 * (budget or rates["free"]), "Automatic may leave a device out; a budget may not.")
+                rates["auto"] >= 0.95 * (budget or rates["free"]), "Automatic may leave a device out; a budget may not.", timed=True)
 
 
 def real_timeline(study, device):
@@ -136,7 +136,7 @@ def profiler(study, device):
     study.figure("figure-5", f"Figure 5 here: work-group sizes, encode 10 + 4 on {device['name']}", "local size, first dimension",
                  "local size, second dimension", [("GB/s of data", cells)], kind="heat",
                  marks=[("built-in", first["local_x"], first["local_y"]), ("winner", *place)],
-                 note=f"`tandem autotune`, {len(medians)} settings; the best of the other values for each cell.")
+                 note=f"`tandem autotune`, {len(medians)} settings; the best of the other values for each cell, measured at different times.")
     gain = entries[0]["bytes_per_second"] / entries[0]["default_bytes_per_second"] if entries else 1
     study.claim("Profiling finds a configuration that is faster than the default", f"{gain:.2f}x; kept: {place[0]} x {place[1]}",
                 gain > 1.02, "On a CPU driver the size of a work-group matters less than on the document's GPU. "

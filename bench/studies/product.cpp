@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The field of the element, by logarithms: GF(2^8) modulo 0x11d, GF(2^16) modulo 0x1100b, as in tandem.h.
+// The field of the element: GF(2^8) modulo 0x11d, GF(2^16) modulo 0x1100b, as in tandem.h.
 template <class Element>
 struct GaloisField {
   static constexpr std::size_t kSize = std::size_t{1} << (8 * sizeof(Element));
@@ -34,12 +34,22 @@ struct GaloisField {
       value <<= 1;
       if (value >= kSize) value ^= kPolynomial;
     }
+    if constexpr (sizeof(Element) == 1) {
+      products.resize(kSize * kSize);
+      for (std::size_t a = 1; a < kSize; ++a) {
+        for (std::size_t b = 1; b < kSize; ++b) products[a * kSize + b] = exp[log[a] + log[b]];
+      }
+    }
   }
-  Element multiply(Element a, Element b) const { return a == 0 || b == 0 ? Element{0} : exp[log[a] + log[b]]; }
+  // GF(2^8): from a table of all products, so that a zero or a one of the identity costs as much as any other element.
+  Element multiply(Element a, Element b) const {
+    if constexpr (sizeof(Element) == 1) return products[a * kSize + b];
+    return a == 0 || b == 0 ? Element{0} : exp[log[a] + log[b]];
+  }
   Element inverse(Element a) const { return exp[kSize - 1 - log[a]]; }
 
   std::vector<std::uint32_t> log;
-  std::vector<Element> exp;
+  std::vector<Element> exp, products;
 };
 
 enum class Order { ijk, ikj, transposed };

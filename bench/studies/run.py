@@ -12,7 +12,8 @@ import sys
 import report
 import study as st
 
-MODULES = {"A": "a_student_report", "B": "b_jerasure", "C": "c_placement", "E": "e_tasks", "F": "f_budget_profiler"}
+MODULES = {"A": "a_student_report", "B": "b_jerasure", "C": "c_placement", "D": "d_runtimes_energy",
+           "E": "e_tasks", "F": "f_budget_profiler"}
 
 
 def main():

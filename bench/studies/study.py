@@ -146,8 +146,17 @@ class Study:
         self.result["tables"].append({"name": name, "title": title, "columns": columns,
                                       "rows": [[str(cell) for cell in row] for row in rows], "note": note})
 
-    def claim(self, claim, measured, holds, why):
-        """holds: True, False, or None for NOT MEASURED."""
+    @property
+    def is_busy(self):
+        """Whether others use the cores that threads would need."""
+        return self.result["load_average_before"] > 1.5 * core_count() + 1
+
+    def claim(self, claim, measured, holds, why, timed=False):
+        """holds: True, False, or None for NOT MEASURED. timed: it rests on elapsed time, which means nothing on a busy machine."""
+        if timed and self.is_busy:
+            holds = None
+            why = (f"The machine was busy: load average {self.result['load_average_before']:.0f} on {core_count()} cores. The figure "
+                   f"is what was measured, and decides nothing. {why}")
         verdict = NOT_MEASURED if holds is None else REPRODUCED if holds else NOT_REPRODUCED
         self.result["claims"].append({"claim": claim, "measured": measured, "verdict": verdict, "why": why})
 
@@ -183,6 +192,8 @@ def parse(description):
     parser.set_defaults(scale="full")
     parser.add_argument("--build", type=pathlib.Path, default=SOURCE / "build", help="build folder; default: build/")
     parser.add_argument("--jerasure", default=JERASURE, help="the library of study B; default: the installed one")
+    parser.add_argument("--powercap", type=pathlib.Path, default=pathlib.Path("/sys/class/powercap"),
+                        help="folder of the energy counters; default: /sys/class/powercap")
     parser.add_argument("-o", "--output", type=pathlib.Path, default=SOURCE / "bench/results/studies",
                         help="folder of the JSON files; default: bench/results/studies")
     return parser
