@@ -155,8 +155,7 @@ class Study:
         """holds: True, False, or None for NOT MEASURED. timed: it rests on elapsed time, which means nothing on a busy machine."""
         if timed and self.is_busy:
             holds = None
-            why = (f"The machine was busy: load average {self.result['load_average_before']:.0f} on {core_count()} cores. The figure "
-                   f"is what was measured, and decides nothing. {why}")
+            why = f"Not judged: load average {self.result['load_average_before']:.0f} on {core_count()} cores. {why}"
         verdict = NOT_MEASURED if holds is None else REPRODUCED if holds else NOT_REPRODUCED
         self.result["claims"].append({"claim": claim, "measured": measured, "verdict": verdict, "why": why})
 
