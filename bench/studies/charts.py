@@ -25,16 +25,17 @@ class Scale:
 
     def __init__(self, values, logarithmic, first, last, from_zero):
         self.logarithmic, self.first, self.last = logarithmic, first, last
+        if logarithmic:  # a zero, such as a count of misses, lies at the lower edge
+            values = [math.log10(value) for value in values if value > 0] or [0]
         self.low, self.high = min(values), max(values)
-        if logarithmic:
-            self.low, self.high = math.log10(self.low), math.log10(self.high)
-        elif from_zero:
+        if from_zero and not logarithmic:
             self.low = min(0, self.low)
         if self.high == self.low:
             self.high += 1
 
     def place(self, value):
-        value = math.log10(value) if self.logarithmic else value
+        if self.logarithmic:
+            value = math.log10(value) if value > 0 else self.low
         return self.first + (value - self.low) / (self.high - self.low) * (self.last - self.first)
 
     def ticks(self):
