@@ -10,7 +10,7 @@ from heat_map import color  # noqa: E402
 
 COLORS = ("#1f5fa8", "#c8863a", "#3a8f5c", "#a03c3c", "#8a4fa0", "#5a6b7a", "#2f9c95", "#b0a030", "#7a4a2b", "#c26fa5")
 GRID = "#dddddd"
-WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 560, 300, 80, 60, 330, 80
+WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 560, 300, 80, 60, 370, 80
 
 
 def number_text(value):
