@@ -4,13 +4,14 @@ BUILD ?= build
 JOBS ?= $(shell nproc)
 CMAKE_FLAGS ?=
 
-.PHONY: help demo demo-volume test test-all build configure deps deps-demo deps-volume format clean
+.PHONY: help demo demo-volume studies test test-all build configure deps deps-demo deps-volume format clean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
 help:
 	@echo "make demo     encode a real file, delete four shards, get it back; damage all, repair (FILE=..., DEMO_DIR=...)"
 	@echo "make demo-volume  serve a volume over NBD, put ext4 on it, lose members, get all back (DEMO_DIR=...)"
+	@echo "make studies  rerun the experiments behind this project, write docs/studies.md (STUDIES_FLAGS=\"--quick A\")"
 	@echo "make test     build and run every test; of thousands of like cases a random slice"
 	@echo "make test-all build and run every test with every case"
 	@echo "make build    build everything that this machine can build, into $(BUILD)/"
@@ -27,6 +28,10 @@ demo: deps-demo configure
 demo-volume: deps-volume configure
 	cmake --build $(BUILD) --parallel $(JOBS) --target tandem_cli tandem_nbdkit_plugin
 	scripts/demo-volume $(BUILD)/bin/tandem
+
+studies: deps-demo configure
+	cmake --build $(BUILD) --parallel $(JOBS) --target studies_contenders
+	bench/studies/run.py --build $(BUILD) $(STUDIES_FLAGS)
 
 test: deps configure
 	cmake --build $(BUILD) --parallel $(JOBS)

@@ -168,6 +168,11 @@ nlohmann::ordered_json measure_codes(const CodesRequest &request, bool show) {
   const MachineFacts machine = this_machine();
   const std::vector<BenchCase> cases =
       cases_of(request, machine, std::max(info.thread_count, 1u));  // a device has no threads
+  for (const BenchCase &at : cases) {
+    if (has_peer(at, settings) && at.shard_bytes % settings.peer->length_unit_bytes() != 0)
+      refuse(fmt::format("the peer {} codes multiples of {} bytes, and a shard has {}", settings.peer->function(),
+                         settings.peer->length_unit_bytes(), at.shard_bytes));
+  }
   std::vector<BenchResult> results;
   BenchTable table;
   if (show) table.begin(machine, settings, info);

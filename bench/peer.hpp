@@ -1,4 +1,5 @@
-// Another library to measure against, opened at run time: anything that has ISA-L's erasure-code functions.
+// Another library to measure against, opened at run time: anything that has ISA-L's erasure-code functions, or
+// Jerasure.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,7 @@ namespace tandem::bench {
 
 class Peer {
  public:
-  // path: a shared library; empty = the libisal.so.2 that the loader finds, or nothing.
+  // path: a shared library; empty = the libisal.so.2 that the loader finds, or nothing; "jerasure" = libJerasure.so.2.
   // function: the encoder to call, such as "ec_encode_data_avx2"; empty = ec_encode_data, which picks by itself.
   // Throws std::runtime_error when a library was named and cannot be used, or lacks the function.
   static std::optional<Peer> open(const std::string &path, const std::string &function);
@@ -20,6 +21,8 @@ class Peer {
   const std::string &path() const { return path_; }        // of the file behind all links
   const std::string &version() const { return version_; }  // as the library says; "" if it does not
   const std::string &function() const { return function_; }
+
+  std::size_t length_unit_bytes() const { return length_unit_bytes_; }  // lengths and addresses are multiples of it
 
   // Tables for rows x k coefficients, in the form that the chosen encoder reads.
   std::vector<std::uint8_t> tables(unsigned k, unsigned rows, const std::uint8_t *coefficients) const;
@@ -51,6 +54,7 @@ class Peer {
 
   std::shared_ptr<void> library_;
   std::string path_, version_, function_;
+  std::size_t length_unit_bytes_ = 1;
   void (*init_tables_)(int, int, unsigned char *, unsigned char *) = nullptr;
   void (*encode_)(int, int, int, unsigned char *, unsigned char **, unsigned char **) = nullptr;
   void (*update_)(int, int, int, int, unsigned char *, unsigned char *, unsigned char **) = nullptr;

@@ -58,6 +58,8 @@ def peer_text(run):
     peer = run["peer"]
     if peer is None:
         return "peer"
+    if peer["function"].startswith("jerasure_"):
+        return "Jerasure"
     version = f" {peer['version']}" if peer["version"] else ""
     function = "" if peer["function"] == "ec_encode_data" else f", {peer['function']}"
     return f"ISA-L{version}{function}"

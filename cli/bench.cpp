@@ -194,8 +194,9 @@ void add_bench_command(CLI::App &app, Invocation &invocation) {
   command.add_option("--partition", flags->partition, "What a thread takes: a range of columns, or some parity shards")
       ->check(CLI::IsMember({"column", "parity"}))
       ->capture_default_str();
-  command.add_option("--peer", flags->codes.peer,
-                     "A libisal.so to compare with, or none; default: the one that is installed");
+  command.add_option(
+      "--peer", flags->codes.peer,
+      "A libisal.so to compare with, jerasure (libJerasure.so.2), or none; default: the libisal.so that is installed");
   command.add_option("--peer-function", flags->codes.peer_function,
                      "One of its encoders, such as ec_encode_data_avx2; default: the one that it chooses");
   command

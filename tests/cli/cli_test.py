@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Drives the command `tandem` as a user does. Usage: cli_test.py PATH_OF_TANDEM [unittest arguments]"""
 import collections
+import ctypes
 import fcntl
 import json
 import os
@@ -1076,6 +1077,26 @@ class Command(unittest.TestCase):
 
     def bench_hybrid(self, *more):
         return json.loads(self.ok("bench", "hybrid", *self.QUICK, *more, "--json").stdout)
+
+    def test_bench_with_jerasure(self):
+        quick = ("bench", "--seconds", "0.01", "--repeats", 1, "--peer", "jerasure", "--json")
+        try:
+            ctypes.CDLL("libJerasure.so.2")
+        except OSError as reason:
+            print("NOT RUN: bench --peer jerasure:", reason)
+            self.assertIn(b"libJerasure.so.2", self.ok(*quick, status=2).stderr)
+            return
+        # The engine compares the bytes of every case before it measures.
+        run = json.loads(self.ok(*quick, "--size", "64KiB", "--operation", "encode,decode,verify,update", "--matrix",
+                                 "isal-cauchy,jerasure-vandermonde").stdout)
+        self.assertEqual(run["peer"]["function"], "jerasure_matrix_dotprod")
+        self.assertEqual(len(run["results"]), 8)
+        for each in run["results"]:
+            self.assertGreater(each["over_peer"], 0)
+        json.loads(self.ok(*quick, "--operation", "decode-setup").stdout)
+        self.assertIn(b"multiples of 8 bytes", self.ok(*quick, "--shard-bytes", 100, status=2).stderr)
+        self.assertIn(b"multiples of 8 bytes", self.ok(*quick, "--odd", status=2).stderr)
+        self.assertIn(b"one way to encode", self.ok(*quick, "--peer-function", "x", status=2).stderr)
 
     def test_bench_hybrid(self):
         file = self.path("hybrid.json")

@@ -1,0 +1,327 @@
+#!/usr/bin/env python3
+"""Study A: parallel Reed-Solomon with pthreads and OpenMP (student report, 2015).
+
+The contenders multiply one element at a time (product.cpp). "naive, whole matrix" multiplies the identity rows too, as the
+report does; "naive, parity rows" leaves them out."""
+import math
+import os
+import re
+
+import study as st
+
+K, M = 1000, 10  # the report's code: possible in GF(2^16)
+PRODUCT = "study_product"
+# Table 1 of the report: columns N, file sizes in MB, threads. Three cells do not follow its own rule.
+TABLE_1 = {1000: {4: 1, 40: 10, 100: 25, 400: 100}, 2000: {4: 1, 40: 5, 100: 13, 400: 50},
+           5000: {4: 1, 40: 3, 100: 5, 400: 25}, 10000: {4: 1, 40: 1, 100: 3, 400: 13}}
+ELEMENT_BYTES = 4  # of the report: its rule says 4 MB for 1000 shards of N = 1000 elements
+
+
+def seconds(study, **settings):
+    return st.median(study.contender(PRODUCT, repeats=study.pick(1, 3, 5), **settings)["seconds"])
+
+
+def processor_seconds(study, **settings):
+    """Of one thread: what other programs take of the machine is left out."""
+    return st.median(study.contender(PRODUCT, repeats=study.pick(1, 3, 5), **settings)["cpu_seconds"])
+
+
+def profile(study):
+    """Figure 7: instructions by function, from callgrind."""
+    valgrind = study.tool("valgrind", "valgrind")
+    annotate = study.tool("callgrind_annotate", "valgrind")
+    rounds = study.pick(1, 4, 4)
+
+    def counted(way, rows, count):
+        out = study.work / "callgrind.out"
+        study.command(valgrind, "--tool=callgrind", f"--callgrind-out-file={out}",
+                      *study.contender_command(PRODUCT, field=8, k=64, m=10, shard_bytes=study.pick(64, 1000, 2000), way=way,
+                                               rows=rows, rounds=count))
+        found = {}
+        for line in study.command(annotate, "--threshold=100", out).splitlines():
+            match = re.match(r"\s*([\d,]+) \([\s\d.]+%\)\s+(.*)", line)
+            if match:
+                name = "product" if "::product_" in match[2] else "kernel" if "::run_block" in match[2] or "::run_part" in match[2] else "other"
+                if "PROGRAM TOTALS" not in match[2]:
+                    found[name] = found.get(name, 0) + int(match[1].replace(",", ""))
+        return found
+
+    rows = []
+    shares = {}
+    for label, way, kind, inner in (("naive, whole matrix", "sequential", "whole", "product"),
+                                    ("Tandem, serial", "tandem-serial", "parity", "kernel")):
+        # What start-up and checks cost is in both counts, and drops out.
+        short, long = counted(way, kind, rounds), counted(way, kind, 3 * rounds)
+        delta = {name: long.get(name, 0) - short.get(name, 0) for name in long}
+        total = sum(delta.values())
+        shares[label] = 100 * delta.get(inner, 0) / total
+        rows.append([label, inner, f"{shares[label]:.1f} %", f"{total / (2 * rounds):,.0f}"])
+    study.table("figure-7", "Figure 7: share of the multiplication, in instructions (callgrind)",
+                ["contender", "part", "share", "instructions a round"], rows,
+                "The report: 87.6 % in one line of the multiplication, 95 % in its function (gprof, by time).")
+    naive = shares["naive, whole matrix"]
+    study.claim("Most of the time is the multiplication (figure 7)", f"{naive:.1f} % of the instructions", naive > 50,
+                "Instructions, not time: callgrind counts them exactly on any machine.")
+
+
+def orders(study):
+    """Figures 8 to 14."""
+    sizes = study.pick([64, 128], [500, 1000, 2000, 5000, 10000, 20000], [500, 1000, 2000, 5000, 10000, 20000, 40000])
+    k = study.pick(20, K, K)
+    ways = {"i,j,k": "ijk", "i,k,j": "ikj", "transposed": "transposed"}
+    series = {label: [(n, processor_seconds(study, field=16, k=k, m=M, shard_bytes=n, order=order)) for n in sizes]
+              for label, order in ways.items()}
+    parallel = {f"{label}, {st.core_count()} threads":
+                [(n, seconds(study, field=16, k=k, m=M, shard_bytes=n, order=ways[label], way="pool", threads=st.core_count()))
+                 for n in sizes] for label in ("i,k,j", "transposed")}
+    study.figure("figure-12", f"Figures 8 to 12: loop orders, {k} + {M}, GF(2^16), naive, parity rows",
+                 "N: bytes of a shard in a round", "processor seconds a round", list(series.items()), log_x=True, log_y=True,
+                 note="One thread. The transposition itself is part of the third line's time.")
+    study.figure("figure-14", f"Figures 13, 14: the transposed data matrix, {k} + {M}", "N: bytes of a shard in a round",
+                 "seconds a round", [(f"{label}, sequential", series[label]) for label in ("i,k,j", "transposed")]
+                 + list(parallel.items()), log_x=True, log_y=True)
+    last = {label: points[-1][1] for label, points in {**series, **parallel}.items()}
+    gain = last["i,j,k"] / last["i,k,j"]
+    study.claim("3x by cache awareness (i,k,j in place of i,j,k)", f"{gain:.2f}x at N = {sizes[-1]}", gain >= 3,
+                "Order i,k,j also lets the coefficient stay in a register. The tables of logarithms cost the same in both.")
+    change = last["i,k,j"] / last["transposed"]
+    study.claim("Sequential: no gain by transposition", f"{change:.2f}x at N = {sizes[-1]}", change < 1.1,
+                "The time includes the transposition.")
+    names = list(parallel)
+    change = last[names[0]] / last[names[1]]
+    study.claim("Parallel: a gain by transposition", f"{change:.2f}x at N = {sizes[-1]}", change > 1.1,
+                f"{st.core_count()} threads; the transposition is sequential.", timed=True)
+
+
+def misses(study):
+    """The same by cachegrind: first-level misses of a cache like the report's."""
+    valgrind = study.tool("valgrind", "valgrind")
+    n, k = study.pick(64, 2000, 4000), study.pick(20, 1000, 1000)
+
+    def counted(order, rounds):
+        command = study.contender_command(PRODUCT, field=16, k=k, m=M, shard_bytes=n, order=order, rounds=rounds)
+        done = st.subprocess.run([str(word) for word in (valgrind, "--tool=cachegrind", "--cache-sim=yes", "--D1=32768,8,64",
+                                                         "--LL=8388608,16,64", f"--cachegrind-out-file={os.devnull}",
+                                                         *command)], capture_output=True, text=True, check=False)
+        found = re.search(r"D1\s+misses:\s+([\d,]+)", done.stderr)
+        if done.returncode != 0 or found is None:
+            raise st.Failed(f"cachegrind: status {done.returncode}\n{done.stderr[-2000:]}")
+        return int(found[1].replace(",", ""))
+
+    counts = {order: counted(order, 2) - counted(order, 1) for order in ("ijk", "ikj", "transposed")}
+    study.figure("d1-misses", f"First-level data misses of a round, {k} + {M}, N = {n} (cachegrind)", "loop order",
+                 "misses", [("32 KiB, 8 ways", list(counts.items()))], kind="bars", log_y=True,
+                 note="cachegrind simulates 32 KiB of first-level and 8 MiB of last-level cache. Counted for one round.")
+    gain = counts["ijk"] / max(1, counts["ikj"])
+    study.claim("Order i,k,j avoids cache misses", f"{gain:.1f} times fewer first-level misses", gain > 1,
+                "Counted by cachegrind, not timed.")
+
+
+def crossover(points, faster):
+    """The first x from which on the second line is below the first; None if there is none."""
+    first = None
+    for (x, slow), (_, fast) in zip(points, faster):
+        first = (x if first is None else first) if fast < slow else None
+    return first
+
+
+def lines_of(study, ways, points):
+    """A line for each way that this machine can measure."""
+    lines = {}
+    for label, way in ways.items():
+        found = study.attempt(label, points, way)
+        if found:
+            lines[label] = found
+    return lines
+
+
+def disks(study):
+    """Figure 15."""
+    cores = st.core_count()
+    counts = study.pick([4, 6], [4, 6, 8, 10, 12, 14, 16, 20, 24, 32, 48, 64], [4, 6, 8, 10, 12, 14, 16, 20, 24, 32, 48, 64])
+    n = study.pick(100, 4000, 4000)
+    ways = {"sequential": "sequential", f"{cores} pthreads, made each round": "spawn",
+            f"OpenMP static, {cores} threads": "openmp-static", f"Tandem, {cores} threads": "tandem-pthread"}
+    rounds = study.pick(1, 4, 16)
+    series = lines_of(study, ways, lambda way: [
+        (count, seconds(study, field=8, k=count - 2, m=2, shard_bytes=n, way=way, rows="whole", threads=cores,
+                        rounds=rounds) / rounds) for count in counts])
+    study.figure("figure-15", f"Figure 15: number of disks (two of them parity), {n} bytes a disk, naive, whole matrix",
+                 "disks", "seconds a round", list(series.items()), log_y=True,
+                 note="Tandem computes the two parity rows; the others multiply the identity rows too.")
+    names = list(series)
+    at = crossover(series[names[0]], series[names[1]])
+    study.claim("pthreads win from 14 disks on", "no crossover" if at is None else f"from {at} disks on",
+                at is not None and 8 <= at <= 20,
+                "The place of the crossover is the price of making threads over the work of a round: it moves with both.", timed=True)
+
+
+def file_sizes(study):
+    """Figure 16."""
+    cores = st.core_count()
+    k, m, n = 10, 4, 4000
+    sizes = study.pick([1], [4, 40, 100], [4, 40, 100, 400, 1000, 4000])
+    more = study.pick([], [400, 1000, 4000], [])
+    ways = {"sequential": "sequential", f"{cores} pthreads, made each round": "spawn",
+            f"OpenMP static, {cores} threads": "openmp-static", f"Tandem, {cores} threads": "tandem-pthread"}
+
+    def points(way):
+        found = []
+        for size in sizes + (more if way.startswith("tandem") else []):
+            rounds = 2 if study.meaningless else math.ceil(size * 1e6 / (k * n))
+            answer = study.contender(PRODUCT, field=8, k=k, m=m, shard_bytes=n, way=way, rows="whole", threads=cores,
+                                     rounds=rounds, repeats=1)
+            found.append((size, answer["seconds"][0]))
+        return found
+
+    series = lines_of(study, ways, points)
+    note = "Sizes above 100 MB: Tandem alone in --quick." if more else "One run each."
+    study.figure("figure-16", f"Figure 16: size of the file, {k} + {m}, rounds of {n} bytes a shard, naive, whole matrix",
+                 "MB", "seconds", list(series.items()), log_x=True, log_y=True,
+                 note=note + " The data comes from memory, not from a disk.")
+    names = list(series)
+    at = crossover(series[names[0]], series[names[1]])
+    study.claim("pthreads win from 100 MB on", "no crossover" if at is None else f"from {at} MB on", at == 100,
+                "A round has the same size for every file, so the gain cannot depend on the size of the file.", timed=True)
+    for claim, name, least in (("1.3x to 1.7x by pthreads", names[1], 1.3),
+                               ("1.4x by OpenMP", f"OpenMP static, {cores} threads", 1.4)):
+        if name in series:
+            gain = dict(series[names[0]])[sizes[-1]] / dict(series[name])[sizes[-1]]
+            study.claim(claim, f"{gain:.2f}x with {cores} threads", gain >= least,
+                        f"At {sizes[-1]} MB. More than claimed counts as reproduced.", timed=True)
+
+
+def cpu_time(study):
+    """Figures 17 to 19."""
+    cores = st.core_count()
+    k = study.pick(20, K, K)
+    size = study.pick(80_000, 8_000_000, 40_000_000)
+    path = study.work / "file"
+    path.write_bytes(os.urandom(size))
+    os.sync()
+    ns = study.pick([100, 400], [100, 200, 500, 1000, 2000, 4000, 8000], [100, 200, 500, 1000, 2000, 5000, 10000, 20000])
+    lines, share = {}, {}
+    for label, way in (("sequential", "sequential"), (f"{cores} pthreads, made each round", "spawn")):
+        for n in ns:
+            rounds = max(1, size // (k * n))
+            found = study.contender(PRODUCT, field=16, k=k, m=M, shard_bytes=n, way=way, threads=cores, rounds=rounds,
+                                    file=path, repeats=1 if study.meaningless else 3)
+            elapsed, used = st.median(found["seconds"]), st.median(found["cpu_seconds"])
+            lines.setdefault(f"{label}: elapsed", []).append((n, elapsed))
+            lines.setdefault(f"{label}: CPU", []).append((n, used))
+            share.setdefault(label, []).append((n, 100 * used / elapsed))
+    study.figure("figure-17", f"Figures 17, 19: CPU time and elapsed time, {k} + {M}, a file of {st.mb(size)}",
+                 "N: bytes of a shard in a round", "seconds", list(lines.items()), log_x=True, log_y=True,
+                 note="The file is read anew each time (posix_fadvise DONTNEED). What else runs on the machine lowers CPU / elapsed.")
+    study.figure("figure-18", "Figure 18: CPU time over elapsed time", "N: bytes of a shard in a round", "percent",
+                 list(share.items()), log_x=True, marks=[("one core", 100)])
+    sequential = share["sequential"]
+    study.claim("Sequential: the share of the CPU grows with N", f"{sequential[0][1]:.0f} % to {sequential[-1][1]:.0f} %",
+                sequential[-1][1] > sequential[0][1] + 5, "The report read from a disk of 2015; here reads take little of the time.", timed=True)
+    threads = list(share.values())[1]
+    study.claim("Threads: the CPU time exceeds the elapsed time", f"{threads[-1][1]:.0f} %", threads[-1][1] > 100,
+                "Needs idle cores.", timed=True)
+
+
+def parity(study):
+    """Figure 21."""
+    total = study.pick(12, 64, 64)
+    counts = study.pick([2, 4], [2, 4, 6, 8, 12, 16, 24, 32], [2, 4, 6, 8, 12, 16, 24, 32])
+    n = study.pick(100, 4000, 16000)
+    lines = {}
+    for label, way, rows in (("naive, whole matrix", "sequential", "whole"), ("naive, parity rows", "sequential", "parity"),
+                             ("Tandem, 1 thread", "tandem-serial", "parity")):
+        for m in counts:
+            k = total - m
+            took = processor_seconds(study, field=8, k=k, m=m, shard_bytes=n, way=way, rows=rows)
+            lines.setdefault(label, []).append((m, took / (k * n) * 1e9))
+    study.figure("figure-21", f"Figure 21: number of parity shards; {total} shards in all", "parity shards",
+                 "processor seconds for 1 GB of data", list(lines.items()), log_y=True,
+                 note='"whole matrix" multiplies the identity rows too, as the report does: that makes its line flat.')
+    flat = lines["naive, whole matrix"]
+    spread = max(y for _, y in flat) / min(y for _, y in flat)
+    study.claim("The number of parity shards does not matter", f"whole matrix: {spread:.2f}x between least and most",
+                spread < 1.25, "The flat line comes from the identity rows: 64 rows are multiplied for any m. "
+                "Parity rows alone cost in proportion to m.")
+
+
+def threads_made(study):
+    """Table 1, all sixteen cells, counted; and what making threads costs."""
+    k = study.pick(20, K, K)
+    rows = []
+    for n, cells in TABLE_1.items():
+        for size, stated in cells.items():
+            by_rule = math.ceil(size * 1e6 / (ELEMENT_BYTES * 1000 * n))
+            data = size * 1e6 * study.pick(k / 1000 / 10, 1, 1)
+            shard = ELEMENT_BYTES * n // study.pick(10, 1, 1)
+            rounds = max(1, math.ceil(data / (shard * k)))
+            made = study.contender(PRODUCT, field=16, k=k, m=M, shard_bytes=shard, way="tandem-spawn", threads=1, rounds=rounds,
+                                   repeats=1)["threads_made"]
+            pool = study.contender(PRODUCT, field=16, k=4, m=M, shard_bytes=64, way="pool", threads=1, rounds=rounds,
+                                   repeats=1)["threads_made"]
+            rows.append([n, size, stated, by_rule, made, pool, "" if stated == by_rule else "breaks the report's rule"])
+    study.table("table-1", "Table 1: threads made, one in each round",
+                ["N", "file, MB", "report", "rule", "counted: made each round", "counted: pool", ""], rows,
+                "Rule: rounds = file / (4 MB x N / 1000), rounded up. All sixteen cells were run; threads were counted as "
+                "they were made.")
+    odd = sum(1 for row in rows if row[6])
+    same = sum(1 for row in rows if row[2] == row[4])
+    study.claim("Table 1: threads made by file size and N", f"{same} of 16 cells equal", same == 16,
+                f"{odd} cells of the report break its own rule. Ours follow it.")
+
+    cores = st.core_count()
+    ns = study.pick([64, 128], [500, 1000, 2000, 5000, 10000], [500, 1000, 2000, 5000, 10000, 20000])
+    lines = {label: [(n, seconds(study, field=8, k=10, m=4, shard_bytes=n, way=way, rows="whole", threads=cores,
+                                 rounds=study.pick(2, 50, 200)) / study.pick(2, 50, 200)) for n in ns]
+             for label, way in (("made each round", "spawn"), ("pool", "pool"))}
+    study.figure("spawn-pool", f"4.7: threads made each round against a pool, 10 + 4, {cores} threads, naive, whole matrix",
+                 "N: bytes of a shard in a round", "seconds a round", list(lines.items()), log_x=True, log_y=True)
+    cost = [100 * (a / b - 1) for (_, a), (_, b) in zip(*lines.values())]
+    study.claim("Making threads costs little beside the computation",
+                f"{cost[0]:+.0f} % at N = {ns[0]}, {cost[-1]:+.0f} % at N = {ns[-1]}", cost[-1] < 5,
+                "It depends on N: small rounds pay for it.", timed=True)
+
+
+def schedules(study):
+    """Figure 22."""
+    counts = st.thread_counts() + [2 * st.core_count()]
+    n = study.pick(400, 100_000, 400_000)
+    lines = {}
+    for label, way in (("naive, OpenMP static", "openmp-static"), ("naive, OpenMP dynamic", "openmp-dynamic"),
+                       ("Tandem, OpenMP static", "tandem-openmp"), ("Tandem, OpenMP dynamic", "tandem-openmp-dynamic")):
+        points = [(count, seconds(study, field=8, k=10, m=4, shard_bytes=n, way=way, rows="whole", threads=count,
+                                  block_columns=256)) for count in counts]
+        lines[label] = points
+    sequential = seconds(study, field=8, k=10, m=4, shard_bytes=n, way="sequential", rows="whole")
+    study.figure("figure-22", f"Figure 22: OpenMP schedules, 10 + 4, {st.mb(10 * n)} of data", "threads", "seconds",
+                 list(lines.items()), log_y=True, marks=[("naive, sequential", sequential)],
+                 note=f"{counts[-1]} threads on {st.core_count()} cores: oversubscribed.")
+    static, dynamic = dict(lines["naive, OpenMP static"]), dict(lines["naive, OpenMP dynamic"])
+    cores = st.core_count()
+    ratio = static[cores] / dynamic[cores]
+    study.claim("static and dynamic: not a lot of difference", f"dynamic {ratio:.2f}x as fast as static at {cores} threads",
+                0.9 <= ratio <= 1.1, "All blocks of columns cost the same, so there is nothing to balance on an idle machine.", timed=True)
+    if cores < 6:
+        study.claim("OpenMP is slower than sequential code at 6 and 8 cores", f"this machine has {cores} cores", None,
+                    "Threads beyond the cores would be oversubscribed, which is another experiment.")
+    else:
+        slower = static[cores] > sequential
+        study.claim("OpenMP is slower than sequential code at 6 and 8 cores", f"{sequential / static[cores]:.2f}x at {cores}",
+                    slower, "Blocks of 256 columns share no cache line of the output but at their edges.")
+
+
+def measure(study):
+    study.attempt("figure 7, instructions by function", profile, study)
+    orders(study)
+    study.attempt("first-level misses", misses, study)
+    disks(study)
+    file_sizes(study)
+    cpu_time(study)
+    parity(study)
+    threads_made(study)
+    study.attempt("figure 22, OpenMP schedules", schedules, study)
+
+
+TITLE = "Parallel Reed-Solomon with pthreads and OpenMP"
+if __name__ == "__main__":
+    st.main("A", TITLE, measure, __doc__)

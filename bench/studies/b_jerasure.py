@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""Study B: Jerasure 2.0 with OpenMP and pthreads (Arslan, Le, Landman, Goker)."""
+import study as st
+
+PROGRAM = "study_jerasure"
+BUFFER, MIB = 5_000_000, 1 << 20
+# Table II: (m, k), file in MiB: OpenMP encode, decode; pthreads encode, decode.
+TABLE_2 = {(4, 8): {64: (1.53, 1.66, 1.63, 1.6), 128: (1.72, 1.7, 1.71, 1.65), 256: (1.9, 1.78, 1.71, 1.75),
+                    512: (2.12, 1.87, 1.79, 1.85)},
+           (4, 32): {64: (1.56, 1.31, 1.58, 1.62), 128: (1.69, 1.63, 1.66, 1.91), 256: (1.9, 1.56, 1.75, 1.9),
+                     512: (2.14, 1.49, 1.9, 2.01)},
+           (8, 32): {64: (2.17, 2.75, 2.03, 2.54), 128: (2.4, 3.11, 2.28, 3.01), 256: (2.77, 2.98, 2.55, 3.0),
+                     512: (2.98, 3.05, 2.9, 3.1)},
+           (12, 32): {64: (2.94, 3.69, 2.85, 3.69), 128: (3.27, 4.1, 3.15, 4.24), 256: (3.77, 3.96, 3.59, 3.96),
+                      512: (4.01, 4.06, 3.96, 4.06)}}
+
+
+def run(study, **settings):
+    """Seconds and processor seconds for 1 GB of data: medians."""
+    settings.setdefault("buffer_bytes", study.pick(100_000, BUFFER, BUFFER))
+    found = study.contender(PROGRAM, library=study.arguments.jerasure, repeats=study.pick(1, 3, 5), **settings)
+    return {name: st.median(found[name]) / found["data_bytes"] * 1e9 for name in ("seconds", "cpu_seconds")}
+
+
+def rate(study, **settings):
+    return 1 / run(study, **settings)["seconds"]
+
+
+def table_2(study):
+    """All sixteen rows: one thread of Jerasure over m threads that share the parity rows."""
+    rows, best, ratios = [], {}, {}
+    for (m, k), files in TABLE_2.items():
+        threads = m
+        for size, stated in files.items():
+            file_bytes = study.pick(1, size, size) * MIB
+            found = []
+            for operation in ("encode", "decode"):
+                alone = run(study, k=k, m=m, operation=operation, file_bytes=file_bytes, way="jerasure")["seconds"]
+                for way in ("parity-openmp", "parity-pthread"):
+                    parallel = run(study, k=k, m=m, operation=operation, file_bytes=file_bytes, way=way, threads=threads)
+                    found.append(alone / parallel["seconds"])
+            openmp_encode, pthread_encode, openmp_decode, pthread_decode = found
+            here = (openmp_encode, openmp_decode, pthread_encode, pthread_decode)
+            best[m] = max(best.get(m, 0), *here)
+            ratios[m, k, size] = here
+            rows.append([m, k, size, threads, "oversubscribed" if threads > st.core_count() else "",
+                         "{:.2f} / {:.2f}".format(*stated[:2]), "{:.2f} / {:.2f}".format(*here[:2]),
+                         "{:.2f} / {:.2f}".format(*stated[2:]), "{:.2f} / {:.2f}".format(*here[2:])])
+    study.table("table-2", "Table II: speed-up over one thread of Jerasure, encode / decode; m threads share the parity rows",
+                ["m", "k", "MiB", "threads", "", "document: OpenMP", "here: OpenMP", "document: pthreads", "here: pthreads"], rows,
+                "Decode: m data shards are lost. A buffer of 5 MB is coded again and again until the size of the file is "
+                "reached; nothing is read or written.")
+    for m, least in ((4, 2.14), (8, 3.11), (12, 4.24)):
+        claim = f"m = {m}: up to {least:.2f}x by {m} threads"
+        if m > st.core_count():
+            study.claim(claim, f"at most {best[m]:.2f}x, oversubscribed", None,
+                        f"{m} threads on {st.core_count()} cores cannot show what {m} cores give.")
+        else:
+            study.claim(claim, f"at most {best[m]:.2f}x", best[m] >= 0.95 * least, "Within 5 % counts as reproduced.")
+
+
+def buffers(study):
+    """Figure 3."""
+    sizes = study.pick([65536], [1 << i for i in range(16, 25)], [1 << i for i in range(16, 26)])
+    cores = st.core_count()
+    lines = {}
+    for label, way, threads in (("Jerasure, 1 thread", "jerasure", 1),
+                                (f"Jerasure, 4 pthreads by parity{st.oversubscribed(4)}", "parity-pthread", 4),
+                                ("Tandem, 1 thread", "tandem-column", 1), (f"Tandem, {cores} threads", "tandem-column", cores)):
+        lines[label] = [(size, 1000 * rate(study, k=8, m=4, buffer_bytes=size, file_bytes=study.pick(1, 32, 128) * MIB, way=way,
+                                           threads=threads)) for size in sizes]
+    study.figure("figure-3", f"Figure 3: encode 8 + 4, {study.pick(1, 32, 128)} MiB, over the size of the buffer",
+                 "bytes of the buffer", "MB/s of data", list(lines.items()), log_x=True, log_y=True)
+    for name, points in list(lines.items())[:2]:
+        values = [y for _, y in points]
+        if name == "Jerasure, 1 thread":
+            study.claim("One thread is faster with small buffers", f"{values[0]:.0f} MB/s at {sizes[0] >> 10} KiB, "
+                        f"{values[-1]:.0f} at {sizes[-1] >> 10} KiB", values[0] > values[-1], "Small buffers stay in the cache.", timed=True)
+        else:
+            spread = max(values) / min(values)
+            study.claim("Threads: almost the same speed for every buffer", f"{spread:.1f}x between slowest and fastest",
+                        spread < 1.3, "Threads are made for each buffer. Small buffers pay for that.", timed=True)
+
+
+def operations(study):
+    """Figures 4 and 5."""
+    cores = st.core_count()
+    file_bytes = study.pick(1, 64, 512) * MIB
+    column_over_parity = []
+    for m in (4, 8, 12):
+        ks = study.pick([8], [8, 16, 32], [8, 12, 16, 24, 32])
+        for operation in ("encode", "decode"):
+            lines = {}
+            for label, way, threads in (
+                    ("Jerasure, 1 thread", "jerasure", 1),
+                    (f"Jerasure, {m} OpenMP threads by parity{st.oversubscribed(m)}", "parity-openmp", m),
+                    (f"Jerasure, {m} pthreads by parity{st.oversubscribed(m)}", "parity-pthread", m),
+                    (f"Jerasure, {cores} pthreads by columns", "column-pthread", cores),
+                    ("Tandem, 1 thread", "tandem-column", 1), (f"Tandem, {cores} threads by parity", "tandem-parity", cores),
+                    (f"Tandem, {cores} threads by columns", "tandem-column", cores)):
+                points = study.attempt(label, lambda w=way, t=threads, o=operation: [
+                    (k, rate(study, k=k, m=m, operation=o, file_bytes=file_bytes, way=w, threads=t)) for k in ks])
+                if points:
+                    lines[label] = points
+            study.figure(f"figure-{4 if m == 4 else 5}-m{m}-{operation}",
+                         f"Figure {4 if m == 4 else 5}: {operation}, m = {m}, {file_bytes // MIB} MiB", "k: data shards",
+                         "GB/s of data", list(lines.items()), log_y=True,
+                         note="Pure coding: no file is read or written. Decode: m data shards are lost.")
+            column = dict(lines[f"Tandem, {cores} threads by columns"])
+            parity = dict(lines[f"Tandem, {cores} threads by parity"])
+            column_over_parity += [column[k] / parity[k] for k in ks]
+    middle = st.median(column_over_parity)
+    study.claim("(expected of Tandem) columns are at least as fast as parity rows at equal threads",
+                f"{middle:.2f}x, median of {len(column_over_parity)} points; {min(column_over_parity):.2f} to "
+                f"{max(column_over_parity):.2f}", middle >= 1,
+                "By parity each thread reads all data again. By columns each byte is read once.", timed=True)
+
+
+def one_thread(study):
+    """Tandem over Jerasure, in processor time, which other programs disturb less."""
+    codes = [(4, 8), (4, 32), (8, 32), (12, 32)]
+    lines = {}
+    for operation in ("encode", "decode"):
+        for m, k in codes:
+            settings = {"k": k, "m": m, "operation": operation, "file_bytes": study.pick(1, 64, 256) * MIB}
+            theirs, ours = (run(study, way=way, **settings)["cpu_seconds"] for way in ("jerasure", "tandem-column"))
+            lines.setdefault(f"{operation}, buffer of 5 MB", []).append((f"{k} + {m}", theirs / ours))
+    if study.arguments.jerasure == st.JERASURE:  # the engine of `tandem bench`: in turns, on the same memory
+        found = study.bench("--peer", "jerasure", "--matrix", "jerasure-vandermonde", "--operation", "encode,decode", "--code",
+                            ",".join(f"{k}+{m}" for m, k in codes), "--size", study.pick("64KiB", "512KiB,4MiB", "512KiB,4MiB"),
+                            "--clock", "cpu", "--threads", 1, "--repeats", study.pick(1, 11, 21), "--seconds",
+                            study.pick(0.01, 0.2, 0.5))
+        for each in found["results"]:
+            where = "tandem bench, in cache" if each["in_cache"] else "tandem bench, out of cache"
+            lines.setdefault(f"{each['operation']}, {where}", []).append((f"{each['k']} + {each['m']}", each["over_peer"]))
+    study.figure("over-jerasure", "Tandem over Jerasure, one thread each, processor time", "code", "times as fast",
+                 list(lines.items()), kind="bars", marks=[("expected", 5)])
+    least = min(y for points in lines.values() for _, y in points)
+    most = max(y for points in lines.values() for _, y in points)
+    study.claim("(expected of Tandem) at least 5 times Jerasure on one thread", f"{least:.1f}x to {most:.1f}x", least >= 5,
+                "Jerasure with GF-Complete's SSE code; Tandem with its best kernel for this CPU. Out of cache memory limits both.")
+
+
+def one_pass(study):
+    """Half of the lost shards are parity."""
+    cores = st.core_count()
+    names = {"Jerasure, 1 thread": ("jerasure", 1), f"Jerasure, {cores} pthreads, two regions": ("parity-pthread", cores),
+             "Tandem, 1 thread, one pass": ("tandem-column", 1), f"Tandem, {cores} threads, one pass": ("tandem-column", cores)}
+    lines = {label: [(f"{k} + {m}", rate(study, k=k, m=m, operation="decode", lost="mixed", way=way, threads=threads,
+                                         file_bytes=study.pick(1, 64, 256) * MIB)) for m, k in ((4, 8), (8, 32), (12, 32))]
+             for label, (way, threads) in names.items()}
+    study.figure("mixed-decode", "Decode with m/2 data and m/2 parity shards lost", "code", "GB/s of data", list(lines.items()),
+                 kind="bars", log_y=True, note="The document computes lost parity in a second region, after the lost data.")
+
+
+def measure(study):
+    def all_of_it():
+        one_thread(study)
+        buffers(study)
+        operations(study)
+        one_pass(study)
+        study.attempt("table II", table_2, study)
+
+    study.attempt("study B", all_of_it)
+
+
+TITLE = "Jerasure 2.0 with OpenMP and pthreads"
+if __name__ == "__main__":
+    st.main("B", TITLE, measure, __doc__)

@@ -1,0 +1,187 @@
+"""Figures of the studies as SVG, without matplotlib: lines, bars, and timelines of recorded spans."""
+import collections
+import math
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from gantt import FAINT, Svg, TEXT, merged  # noqa: E402
+from heat_map import color  # noqa: E402
+
+COLORS = ("#1f5fa8", "#c8863a", "#3a8f5c", "#a03c3c", "#8a4fa0", "#5a6b7a", "#2f9c95", "#b0a030", "#7a4a2b", "#c26fa5")
+GRID = "#dddddd"
+WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 560, 300, 80, 60, 370, 80
+
+
+def number_text(value):
+    for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= unit:
+            return f"{value / unit:g}{name}"
+    return f"{value:.4g}"
+
+
+class Scale:
+    """From values to pixels, linear or logarithmic."""
+
+    def __init__(self, values, logarithmic, first, last, from_zero):
+        self.logarithmic, self.first, self.last = logarithmic, first, last
+        if logarithmic:  # a zero, such as a count of misses, lies at the lower edge
+            values = [math.log10(value) for value in values if value > 0] or [0]
+        self.low, self.high = min(values), max(values)
+        if from_zero and not logarithmic:
+            self.low = min(0, self.low)
+        if self.high == self.low:
+            self.high += 1
+
+    def place(self, value):
+        if self.logarithmic:
+            value = math.log10(value) if value > 0 else self.low
+        return self.first + (value - self.low) / (self.high - self.low) * (self.last - self.first)
+
+    def ticks(self):
+        if self.logarithmic:
+            low, high = math.floor(self.low), math.ceil(self.high)
+            steps = (1,) if high - low > 3 else (1, 2, 5)
+            found = [s * 10.0 ** p for p in range(low, high + 1) for s in steps]
+            return [t for t in found if self.low - 1e-9 <= math.log10(t) <= self.high + 1e-9]
+        step = 10 ** math.floor(math.log10((self.high - self.low) / 4))
+        step *= next(s for s in (1, 2, 5, 10) if (self.high - self.low) / (step * s) <= 6)
+        first = math.ceil(self.low / step)
+        return [i * step for i in range(first, int(self.high / step + 1e-9) + 1)]
+
+
+def frame(svg, figure, y):
+    svg.text(LEFT - 60, 24, figure["title"], size=15)
+    for tick in y.ticks():
+        svg.box(LEFT, y.place(tick), WIDTH, 0.5, GRID)
+        svg.text(LEFT - 6, y.place(tick) + 4, number_text(tick), "end", size=11)
+    svg.text(LEFT - 60, TOP - 14, figure["y"], color=FAINT)
+    svg.text(LEFT + WIDTH / 2, TOP + HEIGHT + 38, figure["x"], "middle")
+    if figure["note"]:
+        svg.text(LEFT - 60, TOP + HEIGHT + 62, figure["note"], color=FAINT, size=10)
+
+
+def legend(svg, names):
+    for row, (name, color) in enumerate(names):
+        y = TOP + 8 + 18 * row
+        svg.box(LEFT + WIDTH + 14, y - 5, 14, 8, color)
+        svg.text(LEFT + WIDTH + 34, y + 3, name, size=11)
+
+
+def lines(figure, path):
+    points = [point for series in figure["series"] for point in series["points"]]
+    x = Scale([p[0] for p in points], figure["log_x"], LEFT + 14, LEFT + WIDTH - 14, False)
+    y = Scale([p[1] for p in points] + [mark[1] for mark in figure["marks"]], figure["log_y"], TOP + HEIGHT, TOP, True)
+    svg = Svg(LEFT + WIDTH + RIGHT, TOP + HEIGHT + BOTTOM)
+    frame(svg, figure, y)
+    places = sorted({p[0] for p in points})
+    for tick in places if len(places) <= 10 else x.ticks():
+        svg.box(x.place(tick), TOP + HEIGHT, 0.7, 5, TEXT)
+        svg.text(x.place(tick), TOP + HEIGHT + 19, number_text(tick), "middle", size=11)
+    for text, value in figure["marks"]:
+        svg.line([(LEFT, y.place(value)), (LEFT + WIDTH, y.place(value))], "#999999", dashed=True)
+        svg.text(LEFT + WIDTH - 4, y.place(value) - 4, text, "end", color=FAINT, size=10)
+    names = []
+    for i, series in enumerate(figure["series"]):
+        color = COLORS[i % len(COLORS)]
+        svg.line([(x.place(a), y.place(b)) for a, b in series["points"]], color, dashed=i >= len(COLORS))
+        for a, b in series["points"]:
+            svg.dot(x.place(a), y.place(b), 3, color, f"{series['label']}: {number_text(a)}, {b:.4g}")
+        names.append((series["label"], color))
+    legend(svg, names)
+    svg.write(path)
+
+
+def bars(figure, path):
+    """x are names here; each series has a bar at each of its names."""
+    names = list(dict.fromkeys(p[0] for series in figure["series"] for p in series["points"]))
+    values = [p[1] for series in figure["series"] for p in series["points"]] + [mark[1] for mark in figure["marks"]]
+    y = Scale(values if figure["log_y"] else [0, *values], figure["log_y"], TOP + HEIGHT, TOP, True)
+    if figure["log_y"]:
+        y.low -= 0.3
+    svg = Svg(LEFT + WIDTH + RIGHT, TOP + HEIGHT + BOTTOM)
+    frame(svg, figure, y)
+    step = WIDTH / len(names)
+    width = 0.84 * step / len(figure["series"])
+    for place, name in enumerate(names):
+        svg.text(LEFT + step * (place + 0.5), TOP + HEIGHT + 17, name, "middle", size=11 if len(names) <= 8 else 8)
+    for i, series in enumerate(figure["series"]):
+        for name, value in series["points"]:
+            left = LEFT + step * names.index(name) + 0.08 * step + i * width
+            svg.box(left, y.place(value), width * 0.94, TOP + HEIGHT - y.place(value), COLORS[i % len(COLORS)],
+                    f"{series['label']}, {name}: {value:.4g}")
+            if len(names) * len(figure["series"]) <= 16:
+                svg.text(left + width / 2, y.place(value) - 4, f"{value:.3g}", "middle", size=10)
+    for text, value in figure["marks"]:
+        svg.line([(LEFT, y.place(value)), (LEFT + WIDTH, y.place(value))], "#999999", dashed=True)
+        svg.text(LEFT + WIDTH - 4, y.place(value) - 4, text, "end", color=FAINT, size=10)
+    legend(svg, [(series["label"], COLORS[i % len(COLORS)]) for i, series in enumerate(figure["series"])])
+    svg.write(path)
+
+
+def gantt(figure, path):
+    """Each series is a panel; a point is (row, start seconds, seconds, kind)."""
+    kinds = list(dict.fromkeys(p[3] for series in figure["series"] for p in series["points"]))
+    colors = {kind: COLORS[i % len(COLORS)] for i, kind in enumerate(kinds)}
+    end = max(p[1] + p[2] for series in figure["series"] for p in series["points"])
+    rows = [1 + max(p[0] for p in series["points"]) for series in figure["series"]]
+    height = 26
+    svg = Svg(LEFT + WIDTH + RIGHT, TOP + sum(40 + height * count for count in rows) + BOTTOM)
+    svg.text(LEFT - 60, 24, figure["title"], size=15)
+    top = TOP - 10
+    for series, count in zip(figure["series"], rows):
+        svg.text(LEFT - 60, top + 16, series["label"], size=13)
+        top += 26
+        for row in range(count):
+            svg.box(LEFT, top + row * height, WIDTH, height - 2, "#f4f4f4")
+            name = figure["rows"][series["label"]][row] if "rows" in figure else f"thread {row}"
+            svg.text(LEFT - 6, top + row * height + 17, name, "end", size=11 if len(name) < 12 else 9)
+        places = collections.defaultdict(list)
+        for row, start, seconds, kind in series["points"]:
+            places[row, kind].append((LEFT + start / end * WIDTH, max(seconds / end * WIDTH, 0.05)))
+        for (row, kind), boxes in places.items():
+            svg.boxes(merged(sorted(boxes)), top + row * height, height - 2, colors[kind])
+        top += height * count + 14
+    for i in range(6):
+        svg.text(LEFT + WIDTH * i / 5, top + 14, f"{end * i / 5 * 1e3:.4g}", "middle", size=11)
+    svg.text(LEFT + WIDTH / 2, top + 34, figure["x"], "middle")
+    if figure["note"]:
+        svg.text(LEFT - 60, top + 56, figure["note"], color=FAINT, size=10)
+    legend(svg, list(colors.items()))
+    svg.write(path)
+
+
+def heat(figure, path):
+    """A cell for each (x, y, rate) of the one series; marks are (text, x, y)."""
+    cells = {(x, y): rate for x, y, rate in figure["series"][0]["points"]}
+    xs, ys = sorted({x for x, _ in cells}), sorted({y for _, y in cells}, reverse=True)
+    most, least, size = max(cells.values()), min(cells.values()), 74
+    width = max(LEFT + size * len(xs) + RIGHT, LEFT + 8 * len(figure["title"]))  # the title is not cut
+    svg = Svg(width, TOP + size * len(ys) + BOTTOM)
+    svg.text(LEFT - 60, 24, figure["title"], size=15)
+    svg.text(LEFT - 60, 44, figure["y"] + ", upwards; in the cells: " + figure["series"][0]["label"], color=FAINT, size=11)
+    marks = {}
+    for text, x, y in figure["marks"]:
+        marks.setdefault((x, y), []).append(text)
+    for row, y in enumerate(ys):
+        svg.text(LEFT - 8, TOP + size * (row + 0.5) + 4, str(y), "end")
+        for column, x in enumerate(xs):
+            if (x, y) not in cells:
+                continue
+            part = (cells[x, y] - least) / (most - least) if most > least else 1
+            left, top = LEFT + size * column, TOP + size * row
+            svg.box(left, top, size - 2, size - 2, "#{:02x}{:02x}{:02x}".format(*color(part)))
+            ink = "white" if part < 0.55 else "black"
+            svg.text(left + size / 2, top + size / 2 + 2, f"{cells[x, y]:.3g}", "middle", ink, 13)
+            for line, text in enumerate(marks.get((x, y), [])):
+                svg.text(left + size / 2, top + size / 2 + 16 + 12 * line, text, "middle", ink, 11)
+    for column, x in enumerate(xs):
+        svg.text(LEFT + size * (column + 0.5), TOP + size * len(ys) + 18, str(x), "middle")
+    svg.text(LEFT + size * len(xs) / 2, TOP + size * len(ys) + 38, figure["x"], "middle")
+    if figure["note"]:
+        svg.text(LEFT - 60, TOP + size * len(ys) + 60, figure["note"], color=FAINT, size=10)
+    svg.write(path)
+
+
+def draw(figure, path):
+    {"lines": lines, "bars": bars, "gantt": gantt, "heat": heat}[figure["kind"]](figure, path)

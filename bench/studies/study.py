@@ -1,0 +1,219 @@
+"""What the studies share: scales, contenders, results as JSON. bench/studies/README.md says how a result is built."""
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+REPRODUCED, NOT_REPRODUCED, NOT_MEASURED = "reproduced", "not reproduced", "NOT MEASURED"
+JERASURE = "libJerasure.so.2"
+
+
+class Unavailable(Exception):
+    """A reason why something cannot be measured on this machine."""
+
+
+class Failed(Exception):
+    """A contender failed, or its bytes differ from Tandem's."""
+
+
+def core_count():
+    return len(os.sched_getaffinity(0))
+
+
+def thread_counts():
+    """1, 2, 4, ... and every core that this process may use."""
+    counts = [1 << i for i in range(core_count().bit_length()) if 1 << i < core_count()]
+    return counts + [core_count()]
+
+
+def oversubscribed(threads):
+    """What a label says of more threads than cores."""
+    return " (oversubscribed)" if threads > core_count() else ""
+
+
+def machine():
+    model = "unknown CPU"
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.lower().startswith("model name"):
+            model = line.split(":", 1)[1].strip()
+            break
+
+    def cache_bytes(level):
+        for index in pathlib.Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+            if (index / "level").read_text().strip() == str(level) and "Inst" not in (index / "type").read_text():
+                number, unit = re.match(r"(\d+)([KM]?)", (index / "size").read_text()).groups()
+                return int(number) << {"": 0, "K": 10, "M": 20}[unit]
+        return 0
+
+    return {"cpu": model, "cores": core_count(), "l1d_bytes": cache_bytes(1), "l2_bytes": cache_bytes(2),
+            "l3_bytes": cache_bytes(3), "system": " ".join((os.uname().sysname, os.uname().release))}
+
+
+def median(values):
+    return statistics.median(values)
+
+
+def mb(size_bytes):
+    """4000000 -> "4 MB", as the documents count."""
+    return f"{size_bytes / 1e6:g} MB"
+
+
+class Study:
+    """One run of one study. The script fills it; write() stores it."""
+
+    def __init__(self, letter, title, arguments):
+        self.scale, self.folder, self.output = arguments.scale, arguments.build / "bin", arguments.output
+        self.arguments = arguments
+        self.work = arguments.output / ".work"
+        self.bytes_checks = 0
+        self.result = {"schema_version": 1, "study": letter, "title": title, "scale": self.scale,
+                       "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                       "machine": machine(), "load_average_before": os.getloadavg()[0],
+                       "figures": [], "tables": [], "claims": [], "not_measured": []}
+
+    def pick(self, tiny, quick, full):
+        return {"tiny": tiny, "quick": quick, "full": full}[self.scale]
+
+    @property
+    def meaningless(self):
+        return self.scale == "tiny"
+
+    # -- running ---------------------------------------------------------------------------------------------------
+
+    def program(self, name):
+        path = self.folder / name
+        if not path.exists():
+            raise Failed(f"{path} is missing: cmake --build {self.folder.parent} --target studies_contenders")
+        return path
+
+    def tool(self, name, package):
+        found = shutil.which(name)
+        if found is None:
+            raise Unavailable(f"{name} is not installed (Debian, Ubuntu: apt-get install {package})")
+        return found
+
+    def command(self, *words, env=None):
+        """Standard output of a program that must succeed."""
+        done = subprocess.run([str(word) for word in words], capture_output=True, text=True,
+                              env={**os.environ, "TANDEM_TUNING": "", **(env or {})}, check=False)
+        if done.returncode != 0:
+            raise Failed(f"{' '.join(str(word) for word in words)}: status {done.returncode}\n{done.stderr.strip()}")
+        return done.stdout
+
+    def contender_command(self, name, **settings):
+        words = [self.program(name)]
+        for key, value in settings.items():
+            words += [f"--{key.replace('_', '-')}", value]
+        return words
+
+    def contender(self, name, *, env=None, **settings):
+        """Runs a contender; its bytes must be Tandem's."""
+        answer = json.loads(self.command(*self.contender_command(name, **settings), env=env))
+        if "not_measured" in answer:
+            raise Unavailable(answer["not_measured"])
+        if "bytes_equal" in answer:
+            if answer["bytes_equal"] is not True:
+                raise Failed(f"{name} {settings}: its bytes differ from Tandem's")
+            self.bytes_checks += 1
+        return answer
+
+    def bench(self, *words):
+        """JSON of `tandem bench`."""
+        return json.loads(self.command(self.program("tandem"), "bench", *words, "--json"))
+
+    # -- results ---------------------------------------------------------------------------------------------------
+
+    def figure(self, name, title, x, y, series, *, kind="lines", log_x=False, log_y=False, note="", marks=(), rows=None):
+        """series: (label, [(x, y), ...]); gantt: (row, start, seconds, kind), and rows has the names by label; heat: (x, y, rate),
+        and marks (text, x, y). A series without points is a fault of the script."""
+        for label, points in series:
+            if not points:
+                raise Failed(f"figure {name}: the series {label!r} is empty")
+        self.result["figures"].append({"name": name, "title": title, "x": x, "y": y, "kind": kind, "log_x": log_x,
+                                       "log_y": log_y, "note": note,
+                                       "series": [{"label": label, "points": [list(p) for p in points]}
+                                                  for label, points in series],
+                                       "marks": [list(mark) for mark in marks], **({"rows": rows} if rows else {})})
+
+    def table(self, name, title, columns, rows, note=""):
+        self.result["tables"].append({"name": name, "title": title, "columns": columns,
+                                      "rows": [[str(cell) for cell in row] for row in rows], "note": note})
+
+    @property
+    def is_busy(self):
+        """Whether others use the cores that threads would need."""
+        return self.result["load_average_before"] > 1.5 * core_count() + 1
+
+    def claim(self, claim, measured, holds, why, timed=False):
+        """holds: True, False, or None for NOT MEASURED. timed: it rests on elapsed time, which means nothing on a busy machine."""
+        if timed and self.is_busy:
+            holds = None
+            why = f"Not judged: load average {self.result['load_average_before']:.0f} on {core_count()} cores. {why}"
+        verdict = NOT_MEASURED if holds is None else REPRODUCED if holds else NOT_REPRODUCED
+        self.result["claims"].append({"claim": claim, "measured": measured, "verdict": verdict, "why": why})
+
+    def not_measured(self, what, reason):
+        self.result["not_measured"].append({"what": what, "reason": str(reason)})
+        print(f"  {what}: NOT MEASURED: {reason}")
+
+    def attempt(self, what, function, *values):
+        """Runs a part of a study that needs something which a machine may lack. None where it does."""
+        try:
+            return function(*values)
+        except Unavailable as reason:
+            self.not_measured(what, reason)
+            return None
+
+    def write(self):
+        self.result["bytes_checks"] = self.bytes_checks
+        self.result["load_average_after"] = os.getloadavg()[0]
+        path = self.output / f"{self.result['study']}.json"
+        # A point on a line of its own, and no digits that no clock has.
+        result = json.loads(json.dumps(self.result), parse_float=lambda text: float(f"{float(text):.6g}"))
+        path.write_text(re.sub(r"\[\s+([^][{}]*?)\s+\]", lambda m: f"[{re.sub(chr(10) + ' *', ' ', m[1])}]",
+                               json.dumps(result, indent=1)) + "\n")
+        print(f"  {path}: {len(self.result['figures'])} figures, {len(self.result['tables'])} tables, "
+              f"{self.bytes_checks} contenders with Tandem's bytes")
+
+
+def parse(description):
+    parser = argparse.ArgumentParser(description=description)
+    scale = parser.add_mutually_exclusive_group()
+    scale.add_argument("--quick", dest="scale", action="store_const", const="quick", help="about 5 minutes for all studies")
+    scale.add_argument("--tiny", dest="scale", action="store_const", const="tiny", help="seconds; sizes without meaning")
+    parser.set_defaults(scale="full")
+    parser.add_argument("--build", type=pathlib.Path, default=SOURCE / "build", help="build folder; default: build/")
+    parser.add_argument("--jerasure", default=JERASURE, help="the library of study B; default: the installed one")
+    parser.add_argument("--powercap", type=pathlib.Path, default=pathlib.Path("/sys/class/powercap"),
+                        help="folder of the energy counters; default: /sys/class/powercap")
+    parser.add_argument("-o", "--output", type=pathlib.Path, default=SOURCE / "bench/results/studies",
+                        help="folder of the JSON files; default: bench/results/studies")
+    return parser
+
+
+def run(letter, title, measure, arguments):
+    study = Study(letter, title, arguments)
+    print(f"study {letter}: {title} ({study.scale})")
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(study.work, ignore_errors=True)
+    study.work.mkdir()
+    try:
+        measure(study)
+        study.write()
+    finally:
+        shutil.rmtree(study.work, ignore_errors=True)
+
+
+def main(letter, title, measure, description):
+    """For a script that runs one study alone."""
+    try:
+        run(letter, title, measure, parse(description.split("\n")[0]).parse_args())
+    except Failed as error:
+        sys.exit(f"study {letter}: {error}")
