@@ -388,21 +388,30 @@ class Search {
   void report(DamageReport *out) {
     // A column beyond the guarantee has any syndrome, and one set of shards explains 256^size of 256^checks. Where that
     // makes it likely that some set has explained some column wrongly, a set counts only if it explains far more
-    // columns than by chance.
+    // columns than by chance, and a shard of it only if its damage does: chance adds another shard to a rotten one.
     const auto beyond = static_cast<double>(beyond_.byte_count);
     for (auto &[places, each] : sets_) {
       const auto size = static_cast<unsigned>(each.places.size());
       const double chance = beyond * std::pow(256.0, static_cast<double>(size) - checks_.count);
       const bool is_likely = chance * sets_of(static_cast<unsigned>(checks_.shards.size()), size) > 1e-3;
-      if (is_likely && static_cast<double>(each.columns.byte_count) < 8 + 8 * chance) {
+      const auto is_chance = [&](const Trail &trail) {
+        return is_likely && static_cast<double>(trail.byte_count) < 8 + 8 * chance;
+      };
+      if (is_chance(each.columns)) {
         beyond_.merge(each.columns);
         continue;
       }
+      const Trail *longest = nullptr;  // of those that are not named: mostly they share their columns
       for (unsigned i = 0; i < size; ++i) {
+        if (is_chance(each.trails[i])) {
+          if (longest == nullptr || longest->byte_count < each.trails[i].byte_count) longest = &each.trails[i];
+          continue;
+        }
         const std::uint16_t shard = checks_.shards[each.places[i]];
         if (trails_.size() <= shard) trails_.resize(shard + 1u);
         trails_[shard].merge(each.trails[i]);
       }
+      if (longest != nullptr) beyond_.merge(*longest);
     }
     for (std::uint32_t shard = 0; shard < trails_.size(); ++shard) {
       out->damaged_bytes[shard] = trails_[shard].byte_count;
