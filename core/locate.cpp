@@ -13,6 +13,7 @@
 
 #include "base/error.hpp"
 #include "core/gf.hpp"
+#include "core/registered_memory.hpp"
 
 namespace tandem::core {
 namespace {
@@ -643,10 +644,11 @@ DamageReport locate_damage(Backend &backend, const Codec &codec, const Applicati
   for (const std::uint16_t shard : checks.inputs) inputs.push_back(shards[shard]);
   for (const std::uint16_t shard : checks.outputs) outputs.push_back(shards[shard]);
   std::vector<Mismatch> found(outputs.size());
+  Task task{&prepared, inputs.data(), outputs.data(), 0, shard_bytes, Mode::compare};
+  task.mismatches = found.data();
+  const MemoryHold hold({&task, 1});
   const auto compare = [&] {
     found.assign(outputs.size(), {});
-    Task task{&prepared, inputs.data(), outputs.data(), 0, shard_bytes, Mode::compare};
-    task.mismatches = found.data();
     backend.run({&task, 1}, control);
     return std::ranges::all_of(found, [](const Mismatch &each) { return each.byte_count == 0; });
   };
