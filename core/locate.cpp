@@ -240,6 +240,7 @@ class SetSolver final : public Solver {
   // effects, syndrome: with the shards taken so far eliminated. found: filled from the last one to the first.
   bool search(const std::vector<Column> &effects, const Column &syndrome, unsigned begin, unsigned size,
               Places &found) const {
+    if (size == 1) return search_last(effects, syndrome, begin, Column(checks_.count), 0, found);
     for (unsigned place = begin; place < effects.size(); ++place) {
       const Column &effect = effects[place];
       const auto pivot = std::ranges::find_if(effect, [](std::uint8_t cell) { return cell != 0; });
@@ -250,18 +251,35 @@ class SetSolver final : public Solver {
         multiply_add(result, gf::divide(of[at], *pivot), effect);
         return result;
       };
-      if (size == 1) {
-        const std::uint8_t factor = gf::divide(syndrome[at], *pivot);
-        bool is_multiple = factor != 0;
-        for (unsigned r = 0; is_multiple && r < checks_.count; ++r)
-          is_multiple = gf::multiply(factor, effect[r]) == syndrome[r];
-        if (!is_multiple) continue;
+      if (size == 2) {
+        if (!search_last(effects, without(syndrome), place + 1, effect, at, found)) continue;
       } else {
         std::vector<Column> rest = effects;
         for (unsigned later = place + 1; later < rest.size(); ++later) rest[later] = without(effects[later]);
         if (!search(rest, without(syndrome), place + 1, size - 1, found)) continue;
       }
       found.insert(found.begin(), place);
+      return true;
+    }
+    return false;
+  }
+
+  // The last shard of a set. `taken`, whose cell `at` is not 0, is eliminated from each effect here, because two or
+  // three cells tell most shards apart. A `taken` of zeros: nothing is.
+  bool search_last(const std::vector<Column> &effects, const Column &syndrome, unsigned begin, const Column &taken,
+                   std::size_t at, Places &found) const {
+    for (unsigned place = begin; place < effects.size(); ++place) {
+      const Column &effect = effects[place];
+      const std::uint8_t share = gf::divide(effect[at], taken[at]);
+      std::uint8_t factor = 0;
+      unsigned r = 0;
+      for (; r < checks_.count; ++r) {
+        const std::uint8_t cell = effect[r] ^ gf::multiply(share, taken[r]);
+        if (factor == 0 && cell != 0) factor = gf::divide(syndrome[r], cell);
+        if (gf::multiply(factor, cell) != syndrome[r] || (factor == 0 && cell != 0)) break;
+      }
+      if (r < checks_.count || factor == 0) continue;
+      found = {place};
       return true;
     }
     return false;
