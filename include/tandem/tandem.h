@@ -670,10 +670,10 @@ typedef struct tandem_plan_arguments {
   uint64_t new_data_offset; /* update: of new_data */
 
   /* verify: where the mismatches lie, if that is wanted: sorted by shard, then begin_bytes; disjoint; together they
-     hold every parity byte that does not match. How finely they tell it apart is the backend's business: between two
-     bytes of a range that do not match some thousand may. For CUDA device memory they come out of the same pass;
-     elsewhere, where something does not match, the shards are read once or twice more from the first mismatch to the
-     last, by the run or the job's wait, which no cancel stops then. */
+     hold every parity byte that does not match. A range may contain up to a few thousand matching
+     bytes between mismatches; with packets up to two groups of them, if that is more. For CUDA device memory they come
+     out of the same pass; elsewhere, where something does not match, the shards are read once or twice more from the
+     first mismatch to the last, by the run or the job's wait, which no cancel stops then. */
   tandem_verify_range *verify_ranges; /* the first ones are written here when the run is done: no more than there are,
                                          nor than the capacity; NULL with capacity 0 */
   uint64_t verify_range_capacity;
