@@ -13,6 +13,7 @@
 
 #include "base/error.hpp"
 #include "core/gf.hpp"
+#include "core/registered_memory.hpp"
 
 namespace tandem::core {
 namespace {
@@ -239,6 +240,7 @@ class SetSolver final : public Solver {
   // effects, syndrome: with the shards taken so far eliminated. found: filled from the last one to the first.
   bool search(const std::vector<Column> &effects, const Column &syndrome, unsigned begin, unsigned size,
               Places &found) const {
+    if (size == 1) return search_last(effects, syndrome, begin, Column(checks_.count), 0, found);
     for (unsigned place = begin; place < effects.size(); ++place) {
       const Column &effect = effects[place];
       const auto pivot = std::ranges::find_if(effect, [](std::uint8_t cell) { return cell != 0; });
@@ -249,18 +251,35 @@ class SetSolver final : public Solver {
         multiply_add(result, gf::divide(of[at], *pivot), effect);
         return result;
       };
-      if (size == 1) {
-        const std::uint8_t factor = gf::divide(syndrome[at], *pivot);
-        bool is_multiple = factor != 0;
-        for (unsigned r = 0; is_multiple && r < checks_.count; ++r)
-          is_multiple = gf::multiply(factor, effect[r]) == syndrome[r];
-        if (!is_multiple) continue;
+      if (size == 2) {
+        if (!search_last(effects, without(syndrome), place + 1, effect, at, found)) continue;
       } else {
         std::vector<Column> rest = effects;
         for (unsigned later = place + 1; later < rest.size(); ++later) rest[later] = without(effects[later]);
         if (!search(rest, without(syndrome), place + 1, size - 1, found)) continue;
       }
       found.insert(found.begin(), place);
+      return true;
+    }
+    return false;
+  }
+
+  // The last shard of a set. `taken`, whose cell `at` is not 0, is eliminated from each effect here, because two or
+  // three cells tell most shards apart. A `taken` of zeros: nothing is.
+  bool search_last(const std::vector<Column> &effects, const Column &syndrome, unsigned begin, const Column &taken,
+                   std::size_t at, Places &found) const {
+    for (unsigned place = begin; place < effects.size(); ++place) {
+      const Column &effect = effects[place];
+      const std::uint8_t share = gf::divide(effect[at], taken[at]);
+      std::uint8_t factor = 0;
+      unsigned r = 0;
+      for (; r < checks_.count; ++r) {
+        const std::uint8_t cell = effect[r] ^ gf::multiply(share, taken[r]);
+        if (factor == 0 && cell != 0) factor = gf::divide(syndrome[r], cell);
+        if (gf::multiply(factor, cell) != syndrome[r] || (factor == 0 && cell != 0)) break;
+      }
+      if (r < checks_.count || factor == 0) continue;
+      found = {place};
       return true;
     }
     return false;
@@ -388,21 +407,30 @@ class Search {
   void report(DamageReport *out) {
     // A column beyond the guarantee has any syndrome, and one set of shards explains 256^size of 256^checks. Where that
     // makes it likely that some set has explained some column wrongly, a set counts only if it explains far more
-    // columns than by chance.
+    // columns than by chance, and a shard of it only if its damage does: chance adds another shard to a rotten one.
     const auto beyond = static_cast<double>(beyond_.byte_count);
     for (auto &[places, each] : sets_) {
       const auto size = static_cast<unsigned>(each.places.size());
       const double chance = beyond * std::pow(256.0, static_cast<double>(size) - checks_.count);
       const bool is_likely = chance * sets_of(static_cast<unsigned>(checks_.shards.size()), size) > 1e-3;
-      if (is_likely && static_cast<double>(each.columns.byte_count) < 8 + 8 * chance) {
+      const auto is_chance = [&](const Trail &trail) {
+        return is_likely && static_cast<double>(trail.byte_count) < 8 + 8 * chance;
+      };
+      if (is_chance(each.columns)) {
         beyond_.merge(each.columns);
         continue;
       }
+      const Trail *longest = nullptr;  // of those that are not named: mostly they share their columns
       for (unsigned i = 0; i < size; ++i) {
+        if (is_chance(each.trails[i])) {
+          if (longest == nullptr || longest->byte_count < each.trails[i].byte_count) longest = &each.trails[i];
+          continue;
+        }
         const std::uint16_t shard = checks_.shards[each.places[i]];
         if (trails_.size() <= shard) trails_.resize(shard + 1u);
         trails_[shard].merge(each.trails[i]);
       }
+      if (longest != nullptr) beyond_.merge(*longest);
     }
     for (std::uint32_t shard = 0; shard < trails_.size(); ++shard) {
       out->damaged_bytes[shard] = trails_[shard].byte_count;
@@ -634,10 +662,11 @@ DamageReport locate_damage(Backend &backend, const Codec &codec, const Applicati
   for (const std::uint16_t shard : checks.inputs) inputs.push_back(shards[shard]);
   for (const std::uint16_t shard : checks.outputs) outputs.push_back(shards[shard]);
   std::vector<Mismatch> found(outputs.size());
+  Task task{&prepared, inputs.data(), outputs.data(), 0, shard_bytes, Mode::compare};
+  task.mismatches = found.data();
+  const MemoryHold hold({&task, 1});
   const auto compare = [&] {
     found.assign(outputs.size(), {});
-    Task task{&prepared, inputs.data(), outputs.data(), 0, shard_bytes, Mode::compare};
-    task.mismatches = found.data();
     backend.run({&task, 1}, control);
     return std::ranges::all_of(found, [](const Mismatch &each) { return each.byte_count == 0; });
   };

@@ -199,7 +199,7 @@ class HybridBackend final : public core::Backend {
 
   static WorkKind kind_of(const Task &task) { return {task.mode, task.prepared->columns(), task.prepared->rows()}; }
 
-  // Devices have no kernels for GF(2^16): all of it is for the backend that does what is small.
+  // Devices have no kernels for GF(2^16) and packets: all of it is for the backend that does what is small.
   static bool is_shared(const core::Prepared &prepared) { return prepared.field() == core::Field::gf8; }
 
   void run_small(Task task, Control &control) {

@@ -173,8 +173,9 @@ typedef struct tandem_codec_options {
  * Packets: shard_bytes of every call must be a multiple of word_bits * packet_bytes, and pieces of scattered shards end
  * at such multiples. They run on the CPU alone. A code of more than 2^24 bits (word_bits^2 * k * m) is refused.
  * Status: INVALID_ARGUMENT (k = 0, k + m > 256 or 65536, unknown matrix or field, a matrix of the other field, beyond
- *   the preset's range, an unknown layout, word_bits or packet_bytes that it does not have), UNSUPPORTED (unknown
- * non-zero trailing option bytes), NOT_MDS, TOO_LARGE (coefficients, bits), OUT_OF_MEMORY. */
+ *   the preset's range, an unknown layout, word_bits or packet_bytes that it does not have, local_groups that the
+ *   matrix does not have), UNSUPPORTED (unknown non-zero trailing option bytes), NOT_MDS, TOO_LARGE (coefficients,
+ *   bits), OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_codec_create(const tandem_codec_options *options, tandem_codec **codec_out);
 
 /* Ends a codec. NULL is allowed. Plans made from it stay valid. */
@@ -401,22 +402,28 @@ typedef struct tandem_locate_result {
   uint64_t range_count;         /* how many ranges there are; may be more than the capacity */
 } tandem_locate_result;
 
-/* Names the damaged shards of a stripe without checksums. A column is one byte of each shard. Of a column in which at
- * most most_damaged_shards present shards are damaged, it names exactly these; that number is half of m less the lost
- * shards. With local groups it is half of the losses that the code always survives (docs/MATRICES.md). shards       k+m
- * pointers, data first; read, and written by a repair options      NULL = all zero result_out   struct_bytes set by the
- * caller; the rest is written on TANDEM_OK More damage than that is counted in beyond_byte_count, and no shard is named
- * for such a column. If m less the lost shards is even, a column with one damaged shard too many may look like other
- * damage, about once in 256^most_damaged_shards / C(k+m, most_damaged_shards) columns. So where columns are beyond the
- * guarantee, shards are named only if they explain far more columns than chance would; the other columns count as
- * beyond it too. A clean stripe costs a verify. Damage makes it read the stripe once more, from the first mismatch to
- * the last; a repair twice more. Columns whose damaged shards change all the time, or that are beyond the guarantee,
- * are solved one by one: some microseconds each for Reed-Solomon codes, milliseconds with many local groups. Ownership:
- * as everywhere. Memory: up to 4 MiB, and 32 bytes for a range. Status: INVALID_ARGUMENT (NULL, shard_bytes = 0, an
- * unknown value of repair), TOO_LARGE, OVERLAP (repair), NOT_RECOVERABLE (nothing is left to compare with), UNSUPPORTED
- * (a code that is not MDS and has no local groups, or in GF(2^16), or with more than a million sets of shards to try),
- * DAMAGED (the shards changed during a repair), OUT_OF_MEMORY, DEVICE. On failure: a repair may have put some bytes
- * right; it writes no wrong ones. Threads: any; no other call may write to the shards meanwhile. */
+/* Names the damaged shards of a stripe without checksums. A column is one byte of each shard. If at most
+ * most_damaged_shards of a column's present shards are damaged, exactly these are named. That number is
+ * (m - lost shards) / 2, with local groups (m - local_groups + 1 - lost shards) / 2, rounded down.
+ *   shards       k+m pointers, data first; read, and written by a repair
+ *   options      NULL = all zero
+ *   result_out   struct_bytes set by the caller; the rest is written on TANDEM_OK
+ * More damage than that is counted in beyond_byte_count, and no shard is named for such a column. If the number
+ * before the division is even, a column with one damaged shard too many may look like other damage, about once in
+ * 256^most_damaged_shards / C(k+m, most_damaged_shards) columns. So where columns are beyond the guarantee, a shard
+ * is named only for far more columns than chance would explain. Its other columns count as beyond the guarantee.
+ * A clean stripe costs a verify. A damaged one is read once more, from the first mismatch to the end; a repair reads
+ * it twice more. Columns are solved one by one where their damaged shards change all the time, or where they are
+ * beyond the guarantee. One takes some microseconds with Reed-Solomon codes. With local groups it takes 0.1
+ * milliseconds for k = 20 and 6 global parity shards, but 20 milliseconds for k = 200.
+ * Memory: up to 4 MiB, about 2 KiB for each set of shards that are damaged together, and 32 bytes for a range.
+ * Ownership: as everywhere.
+ * Status: INVALID_ARGUMENT (NULL, shard_bytes = 0, an unknown value of repair), TOO_LARGE, OVERLAP (repair),
+ *   NOT_RECOVERABLE (nothing is left to compare with), UNSUPPORTED (a code that is not MDS and has no local groups,
+ *   in GF(2^16), in packets, or with more than a million sets of shards to try), DAMAGED (the shards changed during a
+ *   repair), OUT_OF_MEMORY, DEVICE.
+ * On failure: a repair may have put some bytes right; it writes no wrong ones.
+ * Threads: any; no other call may write to the shards meanwhile. */
 TANDEM_API tandem_status tandem_locate(tandem_context *context, const tandem_codec *codec, void *const *shards,
                                        size_t shard_bytes, const tandem_locate_options *options,
                                        tandem_locate_result *result_out);
@@ -663,10 +670,10 @@ typedef struct tandem_plan_arguments {
   uint64_t new_data_offset; /* update: of new_data */
 
   /* verify: where the mismatches lie, if that is wanted: sorted by shard, then begin_bytes; disjoint; together they
-     hold every parity byte that does not match. How finely they tell it apart is the backend's business: between two
-     bytes of a range that do not match some thousand may. For CUDA device memory they come out of the same pass;
-     elsewhere, where something does not match, the shards are read once or twice more from the first mismatch to the
-     last, by the run or the job's wait, which no cancel stops then. */
+     hold every parity byte that does not match. A range may contain up to a few thousand matching
+     bytes between mismatches; with packets up to two groups of them, if that is more. For CUDA device memory they come
+     out of the same pass; elsewhere, where something does not match, the shards are read once or twice more from the
+     first mismatch to the last, by the run or the job's wait, which no cancel stops then. */
   tandem_verify_range *verify_ranges; /* the first ones are written here when the run is done: no more than there are,
                                          nor than the capacity; NULL with capacity 0 */
   uint64_t verify_range_capacity;

@@ -286,6 +286,23 @@ TEST(Locate, NamesWhatItCanBesideWhatItCannot) {
   EXPECT_NE(stripe.shards[5], stripe.truth[5]);
 }
 
+// Where three more shards are damaged, the rotten one and one that is not damaged explain some columns by chance.
+TEST(Locate, NamesNoInnocentShardBesideARottenOne) {
+  const Context context = make_context();
+  Random random(9);
+  const Codec codec = make_codec(10, 4);
+  Stripe stripe(random, 10, 4, 400'000);
+  for (std::size_t j = 0; j < stripe.shard_bytes(); ++j) stripe.shards[0][j] ^= nonzero(random);
+  for (std::size_t j = 0; j < stripe.shard_bytes(); j += 8)
+    for (const unsigned i : {1u, 5u, 12u}) stripe.shards[i][j] ^= nonzero(random);
+  const Found found = locate(context.get(), codec.get(), stripe, true);
+  EXPECT_EQ(found.result.damaged_shard_count, 1u) << testing::PrintToString(found.damaged_bytes);
+  EXPECT_GE(found.damaged_bytes[0], 350'000u);
+  EXPECT_GT(found.result.beyond_byte_count, 49'900u);
+  EXPECT_LE(found.result.beyond_byte_count, 50'000u);
+  EXPECT_EQ(found.result.repaired, 0);
+}
+
 // A clean stripe runs what a verify runs, and no more.
 TEST(Locate, OfACleanStripeIsAVerify) {
   Random random(7);
@@ -345,6 +362,10 @@ TEST(Locate, RefusesWhatItCannotDo) {
   tandem_codec_options wide = codec_options(4, 3, TANDEM_MATRIX_LEOPARD16);
   wide.field = TANDEM_FIELD_GF16;
   expect_refused(TANDEM_ERROR_UNSUPPORTED, "GF(2^16)", make_codec(wide).get(), stripe.all(), 100);
+  tandem_codec_options packets = codec_options(4, 3, TANDEM_MATRIX_JERASURE_CAUCHY_GOOD);
+  packets.layout = TANDEM_LAYOUT_PACKETS;
+  packets.packet_bytes = 8;
+  expect_refused(TANDEM_ERROR_UNSUPPORTED, "pieces of 64", make_codec(packets).get(), stripe.all(), 64);
   const Codec many = make_codec(code_of(TANDEM_MATRIX_ISAL_VANDERMONDE, 4, 21).options);
   expect_refused(TANDEM_ERROR_UNSUPPORTED, "sets to try", many.get(), stripe.all(), 100);
 }

@@ -5,6 +5,7 @@
 
 #include "tandem/tools.h"
 #include "tests/support/api.hpp"
+#include "tests/support/guarded.hpp"
 
 namespace {
 
@@ -110,6 +111,48 @@ TEST(Packets, EncodeByEveryKernel) {
   }
 }
 
+// Shards at odd addresses and beside pages that cannot be touched; data that cannot be written.
+TEST(Packets, GuardPagesAndOddAddresses) {
+  Random random(kSeed + 7);
+  const std::vector<Context> contexts = contexts_of_all_kernels();
+  for (const Code &code : {kCodes[0], kCodes[4], kCodes[7]}) {
+    for (const auto &[packet_bytes, groups] :
+         {std::pair<std::size_t, std::size_t>{8, 5}, {64, 3}, {72, 1}, {256, 2}, {1024, 1}, {1088, 1}}) {
+      SCOPED_TRACE(text(code, packet_bytes));
+      const Shards want = stripe_of(code, packet_bytes, groups, random);
+      const Codec codec = make_codec(options_of(code, packet_bytes));
+      const std::size_t bytes = want[0].size();
+      for (const auto against : {Guarded::Against::front, Guarded::Against::back}) {
+        std::vector<Guarded> memory;
+        std::vector<void *> pointers;
+        for (unsigned i = 0; i < want.size(); ++i) {
+          // At the front page every second shard begins at an odd address.
+          const std::size_t room = bytes + (against == Guarded::Against::front ? i % 2 : 0);
+          memory.emplace_back(room, against);
+          std::uint8_t *const shard = memory.back().data() + (room - bytes);
+          if (i < code.k) {
+            std::copy(want[i].begin(), want[i].end(), shard);
+            memory.back().make_read_only();
+          }
+          pointers.push_back(shard);
+        }
+        for (const Context &context : contexts) {
+          for (unsigned r = 0; r < code.m; ++r) random.fill(pointers[code.k + r], bytes);
+          ASSERT_EQ(tandem_encode(context.get(), codec.get(), pointers.data(), pointers.data() + code.k, bytes),
+                    TANDEM_OK)
+              << tandem_last_error_message();
+          for (unsigned r = 0; r < code.m; ++r)
+            ASSERT_EQ(std::memcmp(pointers[code.k + r], want[code.k + r].data(), bytes), 0) << "parity " << r;
+          tandem_verify_result result = {};
+          result.struct_bytes = sizeof result;
+          ASSERT_EQ(tandem_verify(context.get(), codec.get(), pointers.data(), bytes, &result), TANDEM_OK);
+          ASSERT_EQ(result.consistent, 1);
+        }
+      }
+    }
+  }
+}
+
 TEST(Packets, CoefficientsAreNumbersOfTheField) {
   for (const Code &code : kCodes) {
     const Codec codec = make_codec(options_of(code, 8));
@@ -124,7 +167,7 @@ TEST(Packets, CoefficientsAreNumbersOfTheField) {
   }
 }
 
-// Every loss, by plain calls and by plans; fewer present shards than k are refused.
+// Every loss; fewer present shards than k are refused, and nothing is written.
 TEST(Packets, EveryLossOfSmallCodes) {
   Random random(kSeed + 1);
   const Context context = make_context(TANDEM_EXECUTOR_SERIAL, 1);

@@ -313,6 +313,10 @@ void damage_and_locate(Input &input, tandem_context *context, const tandem_codec
   const tandem_status status = tandem_locate(context, codec, pointers.data(), bytes, &options, &result);
   if (status == TANDEM_ERROR_UNSUPPORTED || status == TANDEM_ERROR_NOT_RECOVERABLE) {
     if (status == TANDEM_ERROR_NOT_RECOVERABLE && absent < losses) wrong("shards that suffice do not");
+    double sets = 1;
+    for (unsigned i = 0; i + 1 < most; ++i) sets = sets * (k + m - absent - i) / (i + 1);
+    if (status == TANDEM_ERROR_UNSUPPORTED && losses != 0 && sets <= 1e6)
+      wrong("a code that can be located is refused");
     return;
   }
   if (status != TANDEM_OK) wrong("status of tandem_locate");
