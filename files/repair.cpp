@@ -203,18 +203,18 @@ class Repair {
 
   // Process 0 has planned, and made the files that are written anew; the others open what it tells them.
   void share_targets() {
-    Words plan;
-    plan.put(targets_.size());
-    for (const Target &target : targets_) {
-      plan.put(target.file);
-      plan.put(target.shard);
-      plan.put(static_cast<std::uint64_t>(target.action));
-      plan.put(target.place.folder);
-      plan.put(target.place.name);
-      plan.put(target.pending ? target.pending->path() : "");
-      plan.put(target.failure);
-    }
-    Words leading = team_.broadcast(plan);
+    Words leading = team_.broadcast([this](Words &plan) {
+      plan.put(targets_.size());
+      for (const Target &target : targets_) {
+        plan.put(target.file);
+        plan.put(target.shard);
+        plan.put(static_cast<std::uint64_t>(target.action));
+        plan.put(target.place.folder);
+        plan.put(target.place.name);
+        plan.put(target.pending ? target.pending->path() : "");
+        plan.put(target.failure);
+      }
+    });
     team_.together([&] {
       if (team_.leads()) return;
       const std::size_t most_ranges = Ranges::share_of(set_.files.size() + header_.shard_count());
@@ -246,13 +246,11 @@ class Repair {
   // What failed in one process leaves the file alone in all.
   void share_failures() {
     if (team_.is_alone()) return;
-    const auto told = [&] {
-      Words words;
+    const auto tell = [this](Words &words) {
       for (const Target &target : targets_) {
         words.put(target.failed_process);
         words.put(target.failure);
       }
-      return words;
     };
     const auto hear = [&](Words &theirs) {
       for (Target &target : targets_) {
@@ -263,8 +261,8 @@ class Repair {
         target.failed_process = process;
       }
     };
-    team_.gather(told(), [&](std::uint32_t, Words &theirs) { hear(theirs); });
-    Words all = team_.broadcast(told());
+    team_.gather(tell, [&](std::uint32_t, Words &theirs) { hear(theirs); });
+    Words all = team_.broadcast(tell);
     team_.together([&] {
       for (Target &target : targets_) target.failure.clear();
       hear(all);
@@ -276,15 +274,13 @@ class Repair {
     read_bytes_ += source_.reader().read_bytes();
     for (Target &target : targets_) target.written_count = target.written.count();
     if (team_.is_alone()) return;
-    const auto told = [&] {
-      Words words;
+    const auto tell = [this](Words &words) {
       words.put(read_bytes_);
       words.put(written_bytes_);
       for (const Target &target : targets_) {
         words.put(target.written_count);
         words.put(target.left_count);
       }
-      return words;
     };
     const auto hear = [&](Words &theirs) {
       read_bytes_ += theirs.number();
@@ -294,10 +290,10 @@ class Repair {
         target.left_count += theirs.number();
       }
     };
-    team_.gather(told(), [&](std::uint32_t process, Words &theirs) {
+    team_.gather(tell, [&](std::uint32_t process, Words &theirs) {
       if (process != 0) hear(theirs);
     });
-    Words all = team_.broadcast(told());
+    Words all = team_.broadcast(tell);
     team_.together([&] {
       read_bytes_ = written_bytes_ = 0;
       for (Target &target : targets_) target.written_count = target.left_count = 0;

@@ -5,9 +5,7 @@
 #include <cstring>
 #include <exception>
 
-#include "base/gate.hpp"
 #include "base/options.hpp"
-#include "files/error.hpp"
 
 namespace tandem::files {
 
@@ -65,12 +63,9 @@ Team::Team(const tandem_files_team *given) {
     fail(TANDEM_ERROR_INVALID_ARGUMENT, "team: agree, gather or broadcast is NULL");
 }
 
-void Team::together(const std::function<void()> &body) const {
-  if (is_alone()) return body();
-  check(team_.agree(team_.user, base::guarded(body)));
-}
-
-void Team::gather(const Words &mine, const std::function<void(std::uint32_t, Words &)> &hear) const {
+void Team::gather(const Tell &tell, const std::function<void(std::uint32_t, Words &)> &hear) const {
+  Words mine;
+  together([&] { tell(mine); });
   struct Hearer {
     const std::function<void(std::uint32_t, Words &)> &hear;
     std::exception_ptr failure;
@@ -79,7 +74,7 @@ void Team::gather(const Words &mine, const std::function<void(std::uint32_t, Wor
     auto &self = *static_cast<Hearer *>(taker);
     if (self.failure) return;
     try {
-      Words theirs(std::string_view(static_cast<const char *>(bytes), byte_count));
+      Words theirs(std::string(static_cast<const char *>(bytes), byte_count));
       self.hear(process, theirs);
     } catch (...) {
       self.failure = std::current_exception();
@@ -97,19 +92,18 @@ void Team::gather(const Words &mine, const std::function<void(std::uint32_t, Wor
   });
 }
 
-Words Team::broadcast(const Words &of_process_0) const {
-  if (is_alone()) return of_process_0;
-  std::uint64_t byte_count = of_process_0.bytes().size();
-  check(team_.broadcast(team_.user, &byte_count, sizeof byte_count));
-  std::string bytes;
+Words Team::broadcast(const Tell &tell) const {
+  Words told;
   together([&] {
-    if (leads())
-      bytes = of_process_0.bytes();
-    else
-      bytes.resize(byte_count);
+    if (leads()) tell(told);
   });
+  if (is_alone()) return told;
+  std::string bytes = std::move(told).bytes();
+  std::uint64_t byte_count = bytes.size();
+  check(team_.broadcast(team_.user, &byte_count, sizeof byte_count));
+  together([&] { bytes.resize(byte_count); });
   check(team_.broadcast(team_.user, bytes.data(), bytes.size()));
-  return Words(bytes);
+  return Words(std::move(bytes));
 }
 
 }  // namespace tandem::files

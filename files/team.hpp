@@ -6,7 +6,10 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "base/gate.hpp"
+#include "files/error.hpp"
 #include "files/ranges.hpp"
 #include "tandem/files.h"
 
@@ -16,7 +19,7 @@ namespace tandem::files {
 class Words {
  public:
   Words() = default;
-  explicit Words(std::string_view bytes) : bytes_(bytes) {}
+  explicit Words(std::string bytes) : bytes_(std::move(bytes)) {}
 
   void put(std::uint64_t number);
   void put(std::string_view text);
@@ -24,7 +27,8 @@ class Words {
   std::uint64_t number();    // throws INTERNAL where there is none
   std::string text();        // the same
   void add_to(Ranges &all);  // those that were put
-  const std::string &bytes() const { return bytes_; }
+  const std::string &bytes() const & { return bytes_; }
+  std::string bytes() && { return std::move(bytes_); }
 
  private:
   std::string bytes_;
@@ -42,12 +46,17 @@ class Team {
   std::uint32_t process_count() const { return team_.process_count; }
 
   // By all processes, as all below. Runs `body`, which calls no function of this class. If it throws in any of them,
-  // all throw what the first of those threw.
-  void together(const std::function<void()> &body) const;
-  // Process 0 hears what each process has to tell, in their order.
-  void gather(const Words &mine, const std::function<void(std::uint32_t process, Words &theirs)> &hear) const;
-  // What process 0 has to tell.
-  Words broadcast(const Words &of_process_0) const;
+  // all throw what the first of those threw. Between these calls nothing may throw: the other processes would wait.
+  template <class Body>  // std::function could run out of memory before it is called
+  void together(const Body &body) const {
+    if (is_alone()) return body();
+    check(team_.agree(team_.user, base::guarded(body)));
+  }
+  // Process 0 hears what each process tells, in their order. `tell` and `hear` run as a body of together().
+  using Tell = std::function<void(Words &)>;
+  void gather(const Tell &tell, const std::function<void(std::uint32_t process, Words &theirs)> &hear) const;
+  // What process 0 tells.
+  Words broadcast(const Tell &tell) const;
 
  private:
   tandem_files_team team_ = {};

@@ -41,7 +41,7 @@ class Inspector {
     team_.together([&] { reader_.check_opened(); });
     found_.read_bytes = reader_.read_bytes();
     if (!team_.is_alone()) gather_findings();
-    lose_the_rest();
+    team_.together([&] { lose_the_rest(); });
     if (team_.leads() && data_is_intact_ && found_.lost.empty()) found_.digest = digest_.value(header_.content_bytes);
     if (header_.stripe_count() == 0) team_.together([&] { look_at_empty_content(); });
     found_.read_bytes += 2 * kRecordBytes * set_.files.size();
@@ -134,19 +134,20 @@ class Inspector {
   }
 
   void gather_hashes() {
-    Words mine;
-    mine.put(std::string_view(reinterpret_cast<const char *>(hashes_.data()), hashes_.size() * sizeof hashes_[0]));
-    hashes_.clear();
-    team_.gather(mine, [this](std::uint32_t, Words &theirs) {
+    const auto tell = [this](Words &words) {
+      words.put(std::string_view(reinterpret_cast<const char *>(hashes_.data()), hashes_.size() * sizeof hashes_[0]));
+    };
+    team_.gather(tell, [this](std::uint32_t, Words &theirs) {
       const std::string bytes = theirs.text();
+      if (bytes.empty()) return;
       std::vector<Hash128> hashes(bytes.size() / sizeof(Hash128));
       std::memcpy(hashes.data(), bytes.data(), hashes.size() * sizeof(Hash128));
       digest_.add(hashes);
     });
+    hashes_.clear();
   }
 
-  Words told() const {
-    Words words;
+  void tell(Words &words) const {
     words.put(found_.worst_bad_count);
     words.put(found_.read_bytes);
     words.put(found_.recoverable ? 1 : 0);
@@ -156,7 +157,6 @@ class Inspector {
       words.put(found_.bad[file]);
       words.put(found_.lost_count[file]);
     }
-    return words;
   }
 
   void hear(Words &theirs) {
@@ -172,10 +172,11 @@ class Inspector {
   }
 
   void gather_findings() {
-    team_.gather(told(), [this](std::uint32_t process, Words &theirs) {
+    const auto tell_all = [this](Words &words) { tell(words); };
+    team_.gather(tell_all, [this](std::uint32_t process, Words &theirs) {
       if (process != 0) hear(theirs);
     });
-    Words all = team_.broadcast(told());
+    Words all = team_.broadcast(tell_all);
     team_.together([&] {
       if (team_.leads()) return;
       found_ = nothing_found(set_);
@@ -257,22 +258,25 @@ Findings inspect(tandem_context *context, const FoundSet &set, std::uint32_t thr
 
 void check_same(const Team &team, const FoundSet &set) {
   if (team.is_alone()) return;
-  Words mine;
-  mine.put(hexadecimal(set.header.set_id));
-  mine.put(set.files.size());
-  mine.put(hexadecimal(printed_order(set.header.digest)));
-  for (const std::uint64_t number : {std::uint64_t{set.header.k}, std::uint64_t{set.header.m},
-                                     std::uint64_t{set.header.block_bytes}, set.header.content_bytes})
-    mine.put(number);
-  for (const ShardFile &file : set.files) {
-    mine.put(file.path);
-    for (const std::uint64_t number :
-         {std::uint64_t{file.index}, std::uint64_t{file.condition}, file.file_bytes, std::uint64_t{file.base_count},
-          static_cast<std::uint64_t>(file.bases[0]), static_cast<std::uint64_t>(file.bases[1])})
-      mine.put(number);
-  }
-  Words leading = team.broadcast(mine);
+  const auto tell = [&set](Words &words) {
+    words.put(hexadecimal(set.header.set_id));
+    words.put(set.files.size());
+    words.put(hexadecimal(printed_order(set.header.digest)));
+    for (const std::uint64_t number : {std::uint64_t{set.header.k}, std::uint64_t{set.header.m},
+                                       std::uint64_t{set.header.block_bytes}, set.header.content_bytes})
+      words.put(number);
+    for (const ShardFile &file : set.files) {
+      words.put(file.path);
+      for (const std::uint64_t number :
+           {std::uint64_t{file.index}, std::uint64_t{file.condition}, file.file_bytes, std::uint64_t{file.base_count},
+            static_cast<std::uint64_t>(file.bases[0]), static_cast<std::uint64_t>(file.bases[1])})
+        words.put(number);
+    }
+  };
+  Words leading = team.broadcast(tell);
   team.together([&] {
+    Words mine;
+    tell(mine);
     if (leading.bytes() == mine.bytes()) return;
     const std::string id = leading.text();
     fail(TANDEM_ERROR_IO,

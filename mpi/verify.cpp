@@ -14,12 +14,7 @@ namespace {
 const World &world_of(void *user) { return *static_cast<const World *>(user); }
 
 tandem_status agree(void *user, tandem_status status) {
-  const std::string why = status != TANDEM_OK ? tandem_last_error_message() : "";
-  return guarded([&] {
-    world_of(user).together([&] {
-      if (status != TANDEM_OK) fail(status, why);
-    });
-  });
+  return guarded([&] { world_of(user).together([&] { check(status); }); });
 }
 
 tandem_status gather(void *user, const void *bytes, std::size_t byte_count, tandem_files_take take, void *taker) {

@@ -71,8 +71,6 @@ World::~World() {
   MPI_Comm_free(&comm);
 }
 
-void World::together(const std::function<void()> &body) const { agree(guarded(body), false); }
-
 void World::together_after(tandem_status of_part) const { agree(of_part, true); }
 
 void World::agree(tandem_status mine, bool named) const {

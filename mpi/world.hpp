@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "tandem/tandem.h"
+#include "mpi/error.hpp"
 
 namespace tandem::mpi {
 
@@ -30,7 +30,10 @@ class World {
 
   // Collective. Runs `body`, which calls no function of this class, on every rank. If it throws on any, all throw what
   // the lowest of those threw: the same status and message.
-  void together(const std::function<void()> &body) const;
+  template <class Body>  // std::function could run out of memory before it is called
+  void together(const Body &body) const {
+    agree(guarded(body), false);
+  }
   // Collective. As together(), of what a part of these ranks has agreed on: the message names the rank.
   void together_after(tandem_status of_part) const;
   // Collective. Throws on all ranks where one has another value than rank 0.

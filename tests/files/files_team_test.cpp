@@ -1,10 +1,29 @@
 // Several processes that verify and repair one set together (tandem_files_team). Threads stand for them here: the calls
 // share nothing but the functions of the team.
 #include <barrier>
+#include <cstdlib>
+#include <new>
 #include <thread>
 #include <utility>
 
 #include "tests/files/kit.hpp"
+
+namespace {
+
+// How often this thread may still allocate before it has no memory left.
+constexpr std::uint64_t kUnlimited = UINT64_MAX;
+thread_local std::uint64_t allocations_left = kUnlimited;
+
+}  // namespace
+
+[[gnu::noinline]] void *operator new(std::size_t bytes) {
+  void *const memory = allocations_left != 0 ? std::malloc(bytes) : nullptr;
+  if (memory == nullptr) throw std::bad_alloc();
+  if (allocations_left != kUnlimited) --allocations_left;
+  return memory;
+}
+[[gnu::noinline]] void operator delete(void *memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void *memory, std::size_t) noexcept { std::free(memory); }
 
 namespace {
 
@@ -38,6 +57,7 @@ class Meeting {
   }
 
   tandem_status agree(std::uint32_t process, tandem_status status) {
+    const std::uint64_t left = std::exchange(allocations_left, kUnlimited);  // memory for this test is no matter
     statuses_[process] = status;
     texts_[process] = status != TANDEM_OK ? tandem_last_error_message() : "";
     all_met_.arrive_and_wait();
@@ -46,6 +66,7 @@ class Meeting {
       if (statuses_[i] != TANDEM_OK)
         agreed = tandem_set_last_error(statuses_[i], ("process " + std::to_string(i) + ": " + texts_[i]).c_str());
     all_met_.arrive_and_wait();
+    allocations_left = left;
     return agreed;
   }
 
@@ -125,7 +146,9 @@ class Team : public Files {
       if (count != 0) options.team = &team;
       options.report = collect;
       options.report_user = &outcome.told;
+      if (process == starved_) allocations_left = memory_;
       outcome.status = call(context_, search, &options, &outcome.result);
+      if (process == starved_) memory_ = std::exchange(allocations_left, kUnlimited);
       if (outcome.status != TANDEM_OK) outcome.message = tandem_last_error_message();
       outcome.result.seconds = 0;
       tandem_files_search_destroy(search);
@@ -181,6 +204,10 @@ class Team : public Files {
   }
 
   fs::path elsewhere() const { return root_ / "elsewhere"; }
+
+  // For `run`: the thread of process `starved_` may allocate memory_ times; afterwards memory_ is what is left of that.
+  std::uint32_t starved_ = UINT32_MAX;
+  std::uint64_t memory_ = kUnlimited;
 };
 
 TEST_F(Team, FindsAndMendsWhatOneProcessDoes) {
@@ -250,6 +277,41 @@ TEST_F(Team, AgreesOnAProcessThatSeesOtherFiles) {
     EXPECT_EQ(outcome.status, TANDEM_ERROR_IO);
     EXPECT_EQ(outcome.message.find("process 2: other shard files are seen here than by process 0: 2 of set"), 0u)
         << outcome.message;
+  }
+}
+
+TEST_F(Team, AgreesOnAProcessWithoutMemory) {
+  encode_and_damage(4096);
+  again();
+  const auto found = verify_by(0)[0];
+  const auto mended = repair_by(0)[0];
+  const auto repaired = contents();
+  const auto expect_agreement = [&](const auto &outcomes, const auto &alone) {
+    const bool enough = memory_ != 0;
+    for (const auto &each : outcomes) {
+      EXPECT_EQ(each.status, outcomes[0].status) << each.message;
+      EXPECT_TRUE(each.status == TANDEM_OK || each.status == TANDEM_ERROR_OUT_OF_MEMORY) << each.message;
+    }
+    if (enough) expect_like(outcomes, alone);
+    return enough;
+  };
+  for (const std::uint32_t process : {0u, 1u}) {
+    starved_ = process;
+    for (const bool repairs : {false, true}) {
+      std::uint64_t given = 0;
+      for (bool enough = false; !enough; given += 1 + given / 16) {
+        SCOPED_TRACE(testing::Message() << (repairs ? "repair" : "verify") << ", process " << process << " allocates "
+                                        << given << " times");
+        again();
+        memory_ = given;
+        enough = repairs ? expect_agreement(repair_by(3), mended) : expect_agreement(verify_by(3), found);
+        if (!repairs) continue;
+        memory_ = kUnlimited;
+        EXPECT_EQ(repair_by(2)[0].status, TANDEM_OK);
+        EXPECT_EQ(contents(), repaired);
+      }
+      EXPECT_GT(given, 20u);
+    }
   }
 }
 

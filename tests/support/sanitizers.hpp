@@ -3,6 +3,10 @@
 
 namespace tandem::test {
 
+#if defined(__has_feature)  // clang
+inline constexpr bool kAddressSanitizer = __has_feature(address_sanitizer);
+inline constexpr bool kThreadSanitizer = __has_feature(thread_sanitizer);
+#else
 #if defined(__SANITIZE_ADDRESS__)
 inline constexpr bool kAddressSanitizer = true;
 #else
@@ -12,6 +16,7 @@ inline constexpr bool kAddressSanitizer = false;
 inline constexpr bool kThreadSanitizer = true;
 #else
 inline constexpr bool kThreadSanitizer = false;
+#endif
 #endif
 
 // Skips the rest of a test that forks while the process has other threads. A thread that starts or goes to sleep
