@@ -35,7 +35,7 @@ TEST_F(BadCodec, ShardCounts) {
 }
 
 TEST_F(BadCodec, MatrixAndField) {
-  EXPECT_TRUE(refused_with(codec_options(4, 2, 18), TANDEM_ERROR_INVALID_ARGUMENT, {"18"}));
+  EXPECT_TRUE(refused_with(codec_options(4, 2, 20), TANDEM_ERROR_INVALID_ARGUMENT, {"20"}));
   EXPECT_TRUE(refused_with(codec_options(4, 2, -1), TANDEM_ERROR_INVALID_ARGUMENT, {"-1"}));
   EXPECT_TRUE(refused_with(codec_options(4, 2, 999), TANDEM_ERROR_INVALID_ARGUMENT, {"999"}));
   tandem_codec_options options = codec_options(4, 2);
