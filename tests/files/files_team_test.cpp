@@ -16,10 +16,14 @@ thread_local std::uint64_t allocations_left = kUnlimited;
 
 }  // namespace
 
-[[gnu::noinline]] void *operator new(std::size_t bytes) {
+[[gnu::noinline]] void *operator new(std::size_t bytes, const std::nothrow_t &) noexcept {
   void *const memory = allocations_left != 0 ? std::malloc(bytes) : nullptr;
+  if (memory != nullptr && allocations_left != kUnlimited) --allocations_left;
+  return memory;
+}
+[[gnu::noinline]] void *operator new(std::size_t bytes) {
+  void *const memory = operator new(bytes, std::nothrow);
   if (memory == nullptr) throw std::bad_alloc();
-  if (allocations_left != kUnlimited) --allocations_left;
   return memory;
 }
 [[gnu::noinline]] void operator delete(void *memory) noexcept { std::free(memory); }
