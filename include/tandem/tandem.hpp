@@ -1,8 +1,8 @@
 /* Tandem for C++20: the functions of tandem.h with owners for what they make, spans for memory, and exceptions.
  *
  * Header only: a program links libtandem and nothing else. A call that fails throws tandem::Error, or std::bad_alloc
- * where the wrapper itself finds no memory. Statuses,
- * alignment, lengths and the thread rules are those of tandem.h; the comments here say what is different.
+ * where the wrapper itself finds no memory. Statuses, alignment, lengths and the thread rules are those of tandem.h;
+ * the comments here say what is different.
  *
  *   tandem::Codec codec(10, 4);
  *   tandem::Context context;
