@@ -35,10 +35,10 @@ typedef struct tandem_device_stripe {
 
 /* Encodes or decodes stripes in device memory, in the order of a queue. Returns when the work is in the queue.
  *   context        of that device, or a hybrid with it
- *   stripes        stripe_count structs, at most 2^24, stride_bytes apart. stride_bytes is
- * sizeof(tandem_device_stripe), or more if they lie inside a struct of yours; a multiple of the struct's alignment. 0
- * stripes: the call does nothing queue          CUDA: a stream of the primary context of the context's GPU; NULL is the
- * legacy default stream. OpenCL: a cl_command_queue; put a barrier before and after the work if it is out of order
+ *   stripes        stripe_count structs, at most 2^24, stride_bytes apart (sizeof(tandem_device_stripe), or more
+ *                  inside a struct of yours; a multiple of the struct's alignment). 0 stripes: the call does nothing
+ *   queue          CUDA: a stream of the primary context of the context's GPU; NULL is the legacy default stream.
+ *                  OpenCL: a cl_command_queue; put a barrier before and after the work if it is out of order
  *   job_out        the work, for tandem_job_wait and tandem_job_destroy; untouched on failure. tandem_job_cancel has no
  *                  effect
  *

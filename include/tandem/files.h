@@ -13,25 +13,25 @@
  *     tandem_files_decode(context, search, &back, NULL);
  *     tandem_files_search_destroy(search);
  *
- * docs/FORMAT.md has the format byte for byte. What holds everywhere:
+ * docs/FORMAT.md has the format byte for byte. These rules hold for every function:
  *
- *   memory     Below 256 MiB plus 64 MiB for each thread, whatever the size of the file and whatever a header claims.
- *              Each thread holds a stripe, (k+m) * block_bytes.
- *   open files Encode and writers have all shard files open at once, and two files for each folder. Repair has open
- *              what it mends or rebuilds. Where the process may not open so many, the call fails with both numbers
- *              before it writes anything. Reading works with the few that it may open. The library does not change the
- *              limit (RLIMIT_NOFILE); the command raises its own.
- *   outputs    Written to temporaries beside their final names, synced, and renamed when all of them are complete. A
- *              call that fails removes its temporaries (and a folder it made). An existing file is replaced only with
- *              `force`; repair replaces, without it, the damaged files of its set, and nothing else. Names never come
- *              from a header. A process that dies at any moment leaves the old set or the new one, whole:
- *              tandem_files_recover, and every later encode, cleans up. With `no_sync` that holds when a process dies,
- *              not when the machine does.
- *   errors     TANDEM_ERROR_IO: the operating system refused (path and errno are in the message).
- *              TANDEM_ERROR_CANCELLED: the progress callback said stop. Results are written on TANDEM_OK only.
- *   threads    Each call starts threads of its own, at most the context's caller_count (or thread_count of its own
- *              options), which end before it returns; they block all signals.
- *              Callbacks run on the calling thread unless said otherwise.
+ *   memory     Below 256 MiB plus 64 MiB for each thread, for any size of the file and any claim of a header. Each
+ *              thread holds a stripe, (k+m) * block_bytes.
+ *   open files Encode and writers have all shard files open at once, and two files for each folder. Repair opens the
+ *              files that it mends or rebuilds. If the process may not open so many, the call fails before it writes
+ *              anything, with both numbers in the message. Reading works with fewer open files. The library does not
+ *              change the limit (RLIMIT_NOFILE); the command raises its own.
+ *   outputs    A call writes temporaries beside the final names, syncs them, and renames them when all are complete. A
+ *              call that fails removes its temporaries, and a folder that it made. Only `force` replaces an existing
+ *              file. One exception: repair replaces the damaged files of its set. Names never come from a header.
+ *              If a process dies at any moment, either the old set or the new set is left, complete.
+ *              tandem_files_recover, and every later encode, cleans up. With `no_sync` this does not hold if the
+ *              machine dies.
+ *   errors     TANDEM_ERROR_IO: the operating system refused; path and errno are in the message.
+ *              TANDEM_ERROR_CANCELLED: the progress callback cancelled the call. Results are written on TANDEM_OK only.
+ *   threads    Each call starts its own threads, at most the context's caller_count (or its option thread_count). They
+ *              end before the call returns, and they block all signals. Callbacks run on the calling thread unless
+ *              their comment says otherwise.
  *   structs    struct_bytes as in tandem.h; zero means default.
  */
 #ifndef TANDEM_FILES_H
@@ -46,21 +46,21 @@
 extern "C" {
 #endif
 
-/* The most shards, k + m, that a set on disk has. Calls that begin a set with more fail before they write anything.
- * More than 256 need a matrix over GF(2^16). */
+/* The largest number of shards, k + m, of a set on disk. Calls that begin a larger set fail before they write anything.
+ * More than 256 shards need a matrix over GF(2^16). */
 #define TANDEM_FILES_MAX_SHARDS 4096
 
 /* ---- progress ------------------------------------------------------------------------------------ */
 
 #define TANDEM_FILES_UNKNOWN_BYTES UINT64_MAX
 
-/* Hears, about ten times a second and on the calling thread, how far a call is.
+/* Receives the progress of a call, about ten times a second, on the calling thread.
  *   done_bytes    of the content (verify: of the shard files)
- *   total_bytes   the same; a stream's is TANDEM_FILES_UNKNOWN_BYTES
- * Returns 0 to go on; anything else cancels the call, also one that waits for a pipe. */
+ *   total_bytes   the same; TANDEM_FILES_UNKNOWN_BYTES for a stream
+ * Returns 0 to continue. Any other value cancels the call, even while it waits for a pipe. */
 typedef int32_t (*tandem_files_progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
 
-/* Hears a sentence about something that the user should know, and that is neither a result nor an error. */
+/* Receives a sentence for the user that is neither a result nor an error. */
 typedef void (*tandem_files_note)(void *user, const char *note);
 
 /* ---- encode -------------------------------------------------------------------------------------- */
@@ -72,8 +72,8 @@ typedef struct tandem_files_encode_options {
   uint32_t k, m;             /* as tandem_codec_options */
   int32_t matrix;            /* enum tandem_matrix_value, not TANDEM_MATRIX_CUSTOM */
   int32_t allow_non_mds;     /* as tandem_codec_options */
-  uint32_t block_bytes;      /* what a block takes in a shard file, 16 bytes of checksum included: a multiple of 64, 64
-                                to 16 MiB, (k+m) * block_bytes <= 256 MiB; 0 = chosen so that a stripe fits the cache */
+  uint32_t block_bytes;      /* of a block in a shard file, with 16 bytes of checksum: a multiple of 64, 64 to 16 MiB,
+                                (k+m) * block_bytes <= 256 MiB; 0 = chosen so that a stripe fits the cache */
   const char *const
       *folders;          /* shard i goes to folders[i % folder_count]; the last path component is made if missing */
   size_t folder_count;   /* 1 .. k+m */
@@ -81,18 +81,18 @@ typedef struct tandem_files_encode_options {
                             '/'. NULL = the last component of source_path, or "stdin" */
   int32_t force;         /* non-zero: replace existing files of these names, and remove shard files of this name with
                             other indices (a 10+4 set that becomes a 4+2 set) */
-  int32_t no_sync;       /* non-zero: leave it to the operating system when bytes reach the disk */
+  int32_t no_sync;       /* non-zero: the operating system decides when bytes reach the disk */
   uint32_t thread_count; /* 0 = the context's caller_count */
   int32_t dry_run;       /* non-zero: checks names, folders, unfinished sets, space and geometry; writes nothing */
   tandem_files_progress progress; /* NULL = none */
   void *progress_user;
-  uint32_t lock_wait_seconds; /* how long to wait for folders, all together, that another process has locked (flock), at
-                                 the start and again at the end; 0 = 60 */
+  uint32_t lock_wait_seconds; /* how long to wait for folders that another process has locked (flock), for all folders
+                                 together. Used at the start and again at the end; 0 = 60 */
   uint32_t reserved;          /* 0 */
-  tandem_files_note note;     /* of what was cleaned up or given up; NULL = none */
+  tandem_files_note note;     /* tells what was cleaned up or given up; NULL = none */
   void *note_user;
-  const uint8_t *set_id; /* 16 bytes, which no other set may have; NULL = random */
-  uint32_t mode;         /* permission bits of the set, 0777 at most; 0 = those of source_path, or not known */
+  const uint8_t *set_id; /* 16 bytes that no other set has; NULL = random */
+  uint32_t mode;         /* permission bits of the set, 0777 at most; 0 = those of source_path, or unknown */
   uint32_t reserved2;    /* 0 */
 } tandem_files_encode_options;
 
@@ -117,11 +117,11 @@ typedef struct tandem_files_result {
   uint32_t reserved;     /* 0 */
 } tandem_files_result;
 
-/* Splits a file, or what comes down a pipe, into k+m shard files.
- *   result_out   NULL, or a struct whose struct_bytes is set; written on TANDEM_OK
- * A file that changes while it is read, by its name or a descriptor, is refused with TANDEM_ERROR_IO, as far as its
- * length and its times of writing and change tell. Permission bits (mode & 0777) of source_path go to the shard files
- * and into the set; anything else about it does not.
+/* Splits a file, or the bytes of a pipe, into k+m shard files.
+ *   result_out   NULL, or a struct with struct_bytes set; written on TANDEM_OK
+ * A source file that changes during the call is refused with TANDEM_ERROR_IO. Its length and its times of writing and
+ * change must stay the same, for a path and for a descriptor. The set and its shard files get the permission bits
+ * (mode & 0777) of source_path, and no other attribute.
  * Status: INVALID_ARGUMENT, UNSUPPORTED (custom matrix), NOT_MDS, TOO_LARGE, OUT_OF_MEMORY, IO, CANCELLED, DEVICE. */
 TANDEM_API tandem_status tandem_files_encode(tandem_context *context, const tandem_files_encode_options *options,
                                              tandem_files_result *result_out);
@@ -130,12 +130,11 @@ TANDEM_API tandem_status tandem_files_encode(tandem_context *context, const tand
 
 typedef struct tandem_files_search tandem_files_search;
 
-/* Looks at files, and at the regular files directly inside folders, and sorts those that are shard files into sets.
- * Reads the first and last 4 KiB of each, keeps no file open and changes nothing; other files are remembered as
- * ignored. A file that lost both its records is taken for a shard file if its length and a block's checksum say so.
+/* Looks at files, and at the regular files directly inside folders, and sorts shard files into sets. Reads the first
+ * and last 4 KiB of each file, keeps no file open and changes nothing. Other files are listed as ignored. A file whose
+ * records are both lost is recognised by its length and a block's checksum.
  *   paths        path_count files or folders
- *   search_out   the finding; tandem_files_search_destroy ends it. It does not change afterwards and may be shared by
- *                threads
+ *   search_out   the search, for tandem_files_search_destroy. It never changes, and threads may share it
  * Status: INVALID_ARGUMENT, OUT_OF_MEMORY, IO (a path that does not exist or cannot be listed). */
 TANDEM_API tandem_status tandem_files_search_create(const char *const *paths, size_t path_count,
                                                     tandem_files_search **search_out);
@@ -151,14 +150,14 @@ typedef struct tandem_files_set {
   uint64_t content_bytes;
   uint64_t stripe_count;
   uint64_t shard_file_bytes; /* length of each intact shard file */
-  uint32_t mode;             /* permission bits of the source, or UINT32_MAX: not known (a pipe) */
+  uint32_t mode;             /* permission bits of the source, or UINT32_MAX: unknown (a pipe) */
   uint32_t shard_count;      /* different shards found, at most k+m */
   size_t file_count;         /* shard files found, several copies of one shard included */
-  int32_t any_k_suffice;  /* non-zero: any k shards are enough; else the matrix is not MDS, and it depends on which */
-  int32_t shards_suffice; /* non-zero: the shards found are enough, by rank, if their blocks are intact */
+  int32_t any_k_suffice;     /* non-zero: any k shards are enough. 0: the matrix is not MDS, and some k are not */
+  int32_t shards_suffice;    /* non-zero: the shards found are enough, by rank, if their blocks are intact */
 } tandem_files_set;
 
-enum tandem_files_condition { /* what a look at its ends says about a shard file; bits */
+enum tandem_files_condition { /* what both ends of a shard file show; bits */
                               TANDEM_FILES_START_DAMAGED = 1,
                               TANDEM_FILES_END_DAMAGED = 2, /* truncated, extended or overwritten */
                               TANDEM_FILES_WRONG_LENGTH = 4,
@@ -167,14 +166,14 @@ enum tandem_files_condition { /* what a look at its ends says about a shard file
 
 typedef struct tandem_files_shard {
   size_t struct_bytes; /* set by the caller: sizeof(tandem_files_shard) */
-  const char *path;    /* lives as long as the search */
+  const char *path;    /* valid until the search is destroyed */
   uint32_t index;      /* 0 .. k-1 data, k .. k+m-1 parity */
   uint32_t condition;  /* bits of enum tandem_files_condition; 0 = both ends are intact */
   uint64_t file_bytes;
 } tandem_files_shard;
 
-/* What was found. Sets are ordered by shard_count, most first; files of a set by index. ignored_out gets a sentence,
- * "PATH: why", for the ignored file `index`; it lives as long as the search.
+/* Tells what was found. Sets are ordered by shard_count, largest first; files of a set by index. ignored_out gets a
+ * sentence, "PATH: why", for the ignored file `index`. The sentence is valid until the search is destroyed.
  * Status: INVALID_ARGUMENT (NULL; an index that does not exist). */
 TANDEM_API size_t tandem_files_search_set_count(const tandem_files_search *search);
 TANDEM_API size_t tandem_files_search_ignored_count(const tandem_files_search *search);
@@ -185,19 +184,18 @@ TANDEM_API tandem_status tandem_files_search_shard(const tandem_files_search *se
 TANDEM_API tandem_status tandem_files_search_ignored(const tandem_files_search *search, size_t index,
                                                      const char **ignored_out);
 
-/* Whether the files that were found are still there, and are the same files: not where another process has replaced the
- * set, or a shard, since. A call that fails with TANDEM_ERROR_IO may do better with a new search then.
- * Status: INVALID_ARGUMENT, IO (they are not; the message names one).
+/* Checks that the files of a search are still there, and are the same files. If another process has replaced the set or
+ * a shard, they are not. A call that failed with TANDEM_ERROR_IO may then succeed with a new search.
+ * Status: INVALID_ARGUMENT, IO (a file is gone or another one; the message names it).
  * Threads: any. */
 TANDEM_API tandem_status tandem_files_search_check(const tandem_files_search *search);
 
 /* Chooses a set.
- *   set_id_prefix   the first hexadecimal digits of its id, at least one; NULL where there is only one set, or only one
- *                   that has k shards or more (beside left-overs of other generations)
+ *   set_id_prefix   the first hexadecimal digits of its id, at least one. NULL: the only set, or the only one with at
+ *                   least k shards (besides remains of other generations)
  *   set_index_out   its index in the search
  * Status: INVALID_ARGUMENT (none or several match: the message lists them), NOT_RECOVERABLE (there is no shard file),
- *   IO (there is none, and a file could not be opened),
- *   UNSUPPORTED (those that there are have another format version). */
+ *   IO (there is none, and a file could not be opened), UNSUPPORTED (all shard files have another format version). */
 TANDEM_API tandem_status tandem_files_search_choose(const tandem_files_search *search, const char *set_id_prefix,
                                                     size_t *set_index_out);
 
@@ -206,24 +204,23 @@ TANDEM_API tandem_status tandem_files_search_choose(const tandem_files_search *s
 typedef struct tandem_files_decode_options {
   size_t struct_bytes;       /* sizeof(tandem_files_decode_options) */
   const char *set_id_prefix; /* as tandem_files_search_choose */
-  const char *output_path;   /* written beside and renamed, unless it exists and is no regular file (a device, a named
-                                pipe): then written in place. NULL: output_descriptor */
+  const char *output_path;   /* written as a temporary and renamed; a device or named pipe is written in place. NULL:
+                                output_descriptor */
   int32_t output_descriptor; /* written in order, from its position; stays open */
   int32_t force, no_sync;    /* as encode */
   uint32_t thread_count;     /* 0 = the context's caller_count */
   tandem_files_progress progress;
   void *progress_user;
   int32_t dry_run;            /* non-zero: decodes and compares the digest, writes nothing */
-  uint32_t lock_wait_seconds; /* as encode; of the output's folder */
+  uint32_t lock_wait_seconds; /* as encode, for the output's folder */
 } tandem_files_decode_options;
 
-/* Puts the file back together. Reads the data shards that there are and as many parity shards as are missing; a block
- * whose checksum is wrong counts as missing in its stripe, and other shard files are then read there. The digest of the
- * whole content is checked before the output gets its name; a stream has been written by then.
+/* Restores the file. Reads the available data shards, and as many parity shards as data shards are missing. A block
+ * with a wrong checksum counts as missing in its stripe; other shard files are then read there. The digest of the whole
+ * content is checked before the output gets its name. A stream is already written by then.
  * Status: INVALID_ARGUMENT, OUT_OF_MEMORY, CANCELLED, DEVICE, UNSUPPORTED (shard files of another format version),
- *   NOT_RECOVERABLE (says where and how many blocks are missing), DAMAGED (the digest does not match),
- *   IO (also where what is missing may lie in a file that could not be opened, or that another one has replaced since
- *   the search). */
+ *   NOT_RECOVERABLE (says where and how many blocks are missing), DAMAGED (the digest does not match), IO (also if the
+ *   missing part may lie in a file that could not be opened, or that was replaced since the search). */
 TANDEM_API tandem_status tandem_files_decode(tandem_context *context, const tandem_files_search *search,
                                              const tandem_files_decode_options *options,
                                              tandem_files_result *result_out);
@@ -241,19 +238,20 @@ TANDEM_API tandem_status tandem_files_decode(tandem_context *context, const tand
  *     tandem_files_writer_commit
  *     tandem_files_writer_destroy
  *
- * A stripe is k * (block_bytes - 16) bytes of content, the last one what is left; tandem_files_writer_query tells. The
- * files are those that tandem_files_encode makes of the same content with the same options, byte for byte. Until the
- * leading writer commits, an older set is untouched. */
+ * A stripe has k * (block_bytes - 16) bytes of content; the last one has the rest (see tandem_files_writer_query). The
+ * files are the same, byte for byte, as those of tandem_files_encode with the same content and options. An older set is
+ * untouched until the leading writer commits. */
 typedef struct tandem_files_writer tandem_files_writer;
 
 /* Begins a set, or joins one that is being written.
- *   options         as for tandem_files_encode, but without source and dry_run, and with a name. All writers of a set
- *                   give the same. progress hears of the bytes of one call
+ *   options         as for tandem_files_encode, without source and dry_run, and with a name. All writers of a set use
+ *                   the same. progress counts the bytes of one call
  *   content_bytes   of the whole set
- *   attach          0: this writer leads: it makes the records and the files. Else it writes into the files that the
- *                   leading one has made, which must live meanwhile; options->set_id says which set
- *   writer_out      the writer; tandem_files_writer_destroy ends it. The context must live as long
- * Ownership: what options points to is not needed afterwards, callbacks and their users are.
+ *   attach          0: this writer leads: it makes the records and the files. Otherwise it writes into the files of the
+ *                   leading writer, which must still exist; options->set_id names the set
+ *   writer_out      the writer, for tandem_files_writer_destroy. The context must outlive it
+ * Ownership: strings and arrays of the options are copied. Callbacks and their users must stay until the writer is
+ *   destroyed.
  * Status: INVALID_ARGUMENT (also: attach with other options than the leading writer's), UNSUPPORTED (custom matrix),
  *   NOT_MDS, OUT_OF_MEMORY, CANCELLED, IO (also: nothing to attach to).
  * On failure *writer_out is not written, and what was made is removed.
@@ -262,7 +260,7 @@ TANDEM_API tandem_status tandem_files_writer_begin(tandem_context *context, cons
                                                    uint64_t content_bytes, int32_t attach,
                                                    tandem_files_writer **writer_out);
 
-/* What the set is going to be.
+/* Tells what the set will be.
  *   set_out   struct_bytes is set by the caller. digest, shard_count and file_count are 0
  * Status: INVALID_ARGUMENT.
  * On failure *set_out is not written.
@@ -270,10 +268,9 @@ TANDEM_API tandem_status tandem_files_writer_begin(tandem_context *context, cons
 TANDEM_API tandem_status tandem_files_writer_query(const tandem_files_writer *writer, tandem_files_set *set_out);
 
 /* Codes and writes stripes first_stripe .. first_stripe + stripe_count - 1.
- *   content      their content, content_bytes bytes: all of it, and no more. Read until the call returns; no
- *                alignment
- *   hashes_out   stripe_count * k * 16 bytes for the hashes of their data blocks, which tandem_files_writer_add
- *                takes; NULL = not wanted. Does not overlap content
+ *   content      their content, exactly content_bytes bytes, at any alignment. Read until the call returns
+ *   hashes_out   stripe_count * k * 16 bytes for the hashes of their data blocks, for tandem_files_writer_add; NULL =
+ *                not wanted. Must not overlap content
  * Memory: a leading writer keeps 16 bytes for each data block until all stripes before it are known.
  * Status: INVALID_ARGUMENT (stripes that are not of the set, that were written or added before, or another length of
  *   content; the message has the numbers), OUT_OF_MEMORY, IO, CANCELLED, DEVICE.
@@ -284,28 +281,28 @@ TANDEM_API tandem_status tandem_files_writer_write(tandem_files_writer *writer, 
                                                    uint64_t stripe_count, const void *content, size_t content_bytes,
                                                    void *hashes_out);
 
-/* Tells the leading writer that another one has written stripes first_stripe .. first_stripe + stripe_count - 1. What
- * lies in the files is not read: a hash that is not that of the block makes a set that does not decode.
- *   hashes   what tandem_files_writer_write gave for these stripes, hash_bytes bytes
+/* Tells the leading writer that another writer has written stripes first_stripe .. first_stripe + stripe_count - 1. The
+ * blocks in the files are not read. With a wrong hash the set cannot be decoded.
+ *   hashes   the hashes_out of tandem_files_writer_write for these stripes, hash_bytes bytes
  * Status: INVALID_ARGUMENT (as write; an attached writer; another length), OUT_OF_MEMORY.
  * On failure nothing is changed.
  * Threads: as write. */
 TANDEM_API tandem_status tandem_files_writer_add(tandem_files_writer *writer, uint64_t first_stripe,
                                                  uint64_t stripe_count, const void *hashes, size_t hash_bytes);
 
-/* A leading writer: completes the files, and the set counts. An attached one: what it wrote is on the disk; only then
- * may its hashes go to the leading writer. Nothing can be written afterwards.
- *   result_out   NULL, or a struct whose struct_bytes is set. read_bytes and written_bytes are this writer's own,
- *                digest is 0 of an attached one
+/* Ends the writing. A leading writer completes the files, and the set is valid from then on. An attached writer returns
+ * when its bytes are on the disk; only then may its hashes go to the leading writer. Nothing can be written afterwards.
+ *   result_out   NULL, or a struct with struct_bytes set. read_bytes and written_bytes are this writer's own. The
+ *                digest of an attached writer is 0
  * Status: INVALID_ARGUMENT (stripes are missing: the message says how many and the first), OUT_OF_MEMORY, IO,
  *   CANCELLED.
- * On failure *result_out is not written. After INVALID_ARGUMENT for missing stripes the writer goes on; after any
+ * On failure *result_out is not written. After INVALID_ARGUMENT for missing stripes the writer can continue; after any
  *   other failure it can only be destroyed.
  * Threads: no other call with this writer at the same time. */
 TANDEM_API tandem_status tandem_files_writer_commit(tandem_files_writer *writer, tandem_files_result *result_out);
 
-/* Ends a writer; NULL is fine. A leading one that has not committed abandons the set: its files and records, and
- * folders that it made, are removed. An attached one leaves its stripes to the leading one.
+/* Destroys a writer. NULL is allowed. A leading writer that has not committed removes the files, records and folders
+ * that it made. The stripes of an attached writer stay for the leading writer.
  * Threads: no other call with this writer at the same time or later. */
 TANDEM_API void tandem_files_writer_destroy(tandem_files_writer *writer);
 
@@ -321,9 +318,9 @@ typedef struct tandem_files_reader_options {
   uint32_t reserved;         /* 0 */
 } tandem_files_reader_options;
 
-/* Chooses a set and opens nothing yet; files stay open from the first read on.
+/* Chooses a set. Opens no file yet; files stay open from the first read on.
  *   options      NULL = defaults
- *   reader_out   the reader; tandem_files_reader_destroy ends it. The context must live as long, the search need not
+ *   reader_out   the reader, for tandem_files_reader_destroy. The context must outlive it, the search need not
  * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (there is no shard file), UNSUPPORTED, OUT_OF_MEMORY.
  * On failure *reader_out is not written.
  * Threads: any. */
@@ -331,22 +328,21 @@ TANDEM_API tandem_status tandem_files_reader_create(tandem_context *context, con
                                                     const tandem_files_reader_options *options,
                                                     tandem_files_reader **reader_out);
 
-/* Reads content_bytes bytes of the content from `offset` on. Every block is checked by its checksum; what is damaged or
- * missing is computed, only where it is asked for. The digest of the whole content is not checked.
- *   content_out   content_bytes bytes; no alignment
- * Status: INVALID_ARGUMENT (not all of the bytes are of the content; the message has the numbers),
+/* Reads content_bytes bytes of the content, starting at `offset`. Every block is checked by its checksum. Damaged and
+ * missing blocks are computed if their bytes are asked for. The digest of the whole content is not checked.
+ *   content_out   content_bytes bytes, at any alignment
+ * Status: INVALID_ARGUMENT (a part of the range is outside the content; the message has the numbers),
  *   NOT_RECOVERABLE (says which stripe), OUT_OF_MEMORY, IO, DEVICE.
  * On failure content_out is undefined.
  * Threads: several may read with one reader at once. A call for more than one stripe starts threads. */
 TANDEM_API tandem_status tandem_files_reader_read(tandem_files_reader *reader, uint64_t offset, void *content_out,
                                                   size_t content_bytes);
 
-/* Reads whole stripes and the hashes of their data blocks, so that several processes can decode a set together and
- * check its digest: each reads stripes of its own, one of them is told all hashes by tandem_files_reader_add and calls
+/* Reads whole stripes and the hashes of their data blocks. So several processes can decode a set together and check its
+ * digest. Each process reads stripes of its own. One of them gives all hashes to tandem_files_reader_add and then calls
  * tandem_files_reader_check.
- *   content_out   the content of stripes first_stripe .. first_stripe + stripe_count - 1, content_bytes bytes: all of
- *                 it, and no more
- *   hashes_out    stripe_count * k * 16 bytes; NULL = not wanted. Does not overlap content_out
+ *   content_out   the content of stripes first_stripe .. first_stripe + stripe_count - 1, exactly content_bytes bytes
+ *   hashes_out    stripe_count * k * 16 bytes; NULL = not wanted. Must not overlap content_out
  * Status: as tandem_files_reader_read.
  * On failure content_out and hashes_out are undefined.
  * Threads: as tandem_files_reader_read. */
@@ -354,49 +350,49 @@ TANDEM_API tandem_status tandem_files_reader_read_stripes(tandem_files_reader *r
                                                           uint64_t stripe_count, void *content_out,
                                                           size_t content_bytes, void *hashes_out);
 
-/* Tells the hashes of stripes that this reader or another one of the same set has read, each stripe once.
- *   hashes   what tandem_files_reader_read_stripes gave for these stripes, hash_bytes bytes
+/* Adds the hashes of stripes that this reader, or another reader of the same set, has read. Each stripe is added once.
+ *   hashes   the hashes_out of tandem_files_reader_read_stripes for these stripes, hash_bytes bytes
  * Memory: 16 bytes for each data block until all stripes before it are known.
- * Status: INVALID_ARGUMENT (stripes that are not of the set or were told before; another length), OUT_OF_MEMORY.
+ * Status: INVALID_ARGUMENT (stripes outside the set, or added before; another length), OUT_OF_MEMORY.
  * On failure nothing is changed.
  * Threads: several may add and read with one reader at once. */
 TANDEM_API tandem_status tandem_files_reader_add(tandem_files_reader *reader, uint64_t first_stripe,
                                                  uint64_t stripe_count, const void *hashes, size_t hash_bytes);
 
-/* Compares the digest of all hashes that were told with the set's.
+/* Compares the digest of all added hashes with the set's digest.
  * Status: INVALID_ARGUMENT (stripes are missing: the message says how many and the first), DAMAGED.
  * Threads: any, at any time. */
 TANDEM_API tandem_status tandem_files_reader_check(const tandem_files_reader *reader);
 
-/* What the reader has done so far.
+/* Tells what the reader has done so far.
  *   result_out   struct_bytes is set by the caller. written_bytes, thread_count and seconds are 0
  * Status: INVALID_ARGUMENT.
  * On failure *result_out is not written.
  * Threads: any, at any time. */
 TANDEM_API tandem_status tandem_files_reader_query(tandem_files_reader *reader, tandem_files_result *result_out);
 
-/* Closes the files; NULL is fine.
+/* Closes the files and destroys the reader. NULL is allowed.
  * Threads: no other call with this reader at the same time or later. */
 TANDEM_API void tandem_files_reader_destroy(tandem_files_reader *reader);
 
 /* ---- several processes --------------------------------------------------------------------------- */
 
-/* Hears what a process has to tell: byte_count bytes, which live during the call only. */
+/* Receives the bytes of one process: byte_count bytes, valid during the call. */
 typedef void (*tandem_files_take)(void *taker, uint32_t process, const void *bytes, size_t byte_count);
 
-/* Processes that verify or repair a set together: each makes the same call with the same options, sees the same files,
- * and takes stripes of its own. They meet in the functions below, which every process calls in the same order, on the
- * thread of the call. Each returns TANDEM_OK or sets tandem_last_error_message(), as with tandem_set_last_error. A call
- * that ends has met the others as often as they have met it, unless one of the functions failed. */
+/* Processes that verify or repair a set together. Each makes the same call with the same options, sees the same files,
+ * and takes stripes of its own. The processes meet in the functions below. Every process calls them in the same order,
+ * on the thread of the call. Each function returns TANDEM_OK, or sets tandem_last_error_message() as
+ * tandem_set_last_error does. When the call ends, all processes have met equally often, unless a function failed. */
 typedef struct tandem_files_team {
   size_t struct_bytes;    /* sizeof(tandem_files_team) */
-  uint32_t process;       /* this one. Process 0 gives files their names, and hears reports and notes */
+  uint32_t process;       /* index of this one. Process 0 names files, and receives reports and notes */
   uint32_t process_count; /* at least 1 */
-  /* Returns in every process the status, with its message, of the first process whose status is not TANDEM_OK. */
+  /* Every process gets the status and message of the first process with another status than TANDEM_OK. */
   tandem_status (*agree)(void *user, tandem_status status);
   /* Process 0 calls `take` with the bytes of each process, in the order of processes. */
   tandem_status (*gather)(void *user, const void *bytes, size_t byte_count, tandem_files_take take, void *taker);
-  /* Fills `bytes` with those of process 0. */
+  /* Copies the bytes of process 0 to `bytes` of every process. */
   tandem_status (*broadcast)(void *user, void *bytes, size_t byte_count);
   void *user;
 } tandem_files_team;
@@ -410,28 +406,28 @@ typedef struct tandem_files_range {
 enum tandem_files_action { /* what repair did to a shard file, or would do */
                            TANDEM_FILES_NOTHING = 0,
                            TANDEM_FILES_MEND = 1,    /* bad blocks and records rewritten in place */
-                           TANDEM_FILES_REBUILD = 2, /* written anew beside, then renamed */
-                           TANDEM_FILES_GIVE_UP = 3  /* nothing of it can be recovered */
+                           TANDEM_FILES_REBUILD = 2, /* written anew as a temporary, then renamed */
+                           TANDEM_FILES_GIVE_UP = 3  /* no part of it can be recovered */
 };
 
 typedef struct tandem_files_finding { /* one shard file, or one shard that has none */
   size_t struct_bytes;                /* sizeof(tandem_files_finding) of the library */
-  const char *path;                   /* of the file. A missing shard's: where repair puts it; "" in verify */
+  const char *path;                   /* of the file. Of a missing shard: where repair puts it; "" in verify */
   uint32_t index;
   uint32_t condition;                   /* bits of enum tandem_files_condition */
   uint64_t file_bytes;                  /* its length; tandem_files_set has the right one */
   uint64_t bad_block_count;             /* checksum wrong, outside the file, or not readable */
   uint64_t lost_block_count;            /* of these, in stripes that cannot be recovered */
-  const tandem_files_range *bad_ranges; /* in order. More than 65536, or with more than 16 files 2^20 / files, are told
-                                           as one that covers them all */
+  const tandem_files_range *bad_ranges; /* in order. More than 65536 ranges (with more than 16 files: 2^20 / files) are
+                                           reported as one range that covers them all */
   size_t bad_range_count;
   int32_t action;          /* repair: enum tandem_files_action. verify: 0 */
   uint32_t reserved;       /* 0 */
   uint64_t left_bad_count; /* repair: blocks that are bad afterwards */
 } tandem_files_finding;
 
-/* Hears of each shard of the set by index, missing ones included, when the call knows everything about it: on the
- * calling thread, before it returns. What `finding` points to lives during the call only. */
+/* Receives each shard of the set by index, missing ones included, when the call knows everything about it. Runs on the
+ * calling thread, before the call returns. The strings and arrays of `finding` are valid during the call. */
 typedef void (*tandem_files_report)(void *user, const tandem_files_finding *finding);
 
 typedef struct tandem_files_verify_options {
@@ -454,17 +450,17 @@ typedef struct tandem_files_verify_result {
   uint32_t missing_shard_count; /* shards without any file */
   uint32_t damaged_file_count;  /* files with a bad block or a damaged end */
   uint32_t worst_bad_count;     /* bad or missing blocks in the worst stripe; more than m is a loss */
-  uint64_t bad_block_count;     /* in the files that there are */
+  uint64_t bad_block_count;     /* in the files that exist */
   uint64_t lost_stripe_count;   /* stripes that cannot be recovered */
   uint64_t read_bytes;
   double seconds;
 } tandem_files_verify_result;
 
-/* Reads every shard file of a set once and checks every block. Damage is a result, not an error. Where every data block
- * is intact the digest is compared too. With a team every process has the same result; reading is divided.
+/* Reads every shard file of a set once and checks every block. Damage is a result, not an error. If every data block is
+ * intact, the digest is compared too. A team divides the reading, and every process gets the same result.
  * Status: INVALID_ARGUMENT, UNSUPPORTED (shard files of another format version), NOT_RECOVERABLE (there is no shard
- *   file), DAMAGED (the blocks are intact and their digest is not the set's: no decode can succeed), OUT_OF_MEMORY,
- *   CANCELLED, IO (also where a file could not be opened, or is not the one any more that the search found). */
+ *   file), DAMAGED (the blocks are intact, but their digest is not the set's: no decode can succeed), OUT_OF_MEMORY,
+ *   CANCELLED, IO (also: a file could not be opened, or was replaced since the search). */
 TANDEM_API tandem_status tandem_files_verify(tandem_context *context, const tandem_files_search *search,
                                              const tandem_files_verify_options *options,
                                              tandem_files_verify_result *result_out);
@@ -475,20 +471,20 @@ typedef struct tandem_files_repair_options {
   size_t struct_bytes;        /* sizeof(tandem_files_repair_options) */
   const char *set_id_prefix;  /* as tandem_files_search_choose */
   const char *const *folders; /* missing shard i goes to folders[i % folder_count]; the last path component is made if
-                                 missing. NULL: to the folder where it was, as far as the others tell (see below) */
+                                 missing. NULL: it goes to its former folder, as far as the others tell (see below) */
   size_t folder_count;
-  int32_t force;              /* non-zero: the file of a missing shard may replace one that is not of the set */
+  int32_t force;              /* non-zero: the file of a missing shard may replace a file outside the set */
   int32_t no_sync;            /* as encode */
-  int32_t dry_run;            /* non-zero: everything is found out and reported, nothing written */
+  int32_t dry_run;            /* non-zero: finds out and reports everything, writes nothing */
   uint32_t thread_count;      /* 0 = the context's */
   tandem_files_report report; /* NULL = none */
   void *report_user;
-  tandem_files_progress progress; /* of the content; counted anew when damage is known, and when it is read back */
+  tandem_files_progress progress; /* of the content; starts again when damage is known, and when it is read back */
   void *progress_user;
-  uint32_t lock_wait_seconds; /* as encode; of the folders of all files that are rebuilt */
+  uint32_t lock_wait_seconds; /* as encode, for the folders of all files that are rebuilt */
   uint32_t reserved;          /* 0 */
-  tandem_files_note note; /* NULL = none. Hears where the layout of the encode cannot be restored, and why nothing is
-                             written to a set that too few shards agree on */
+  tandem_files_note note;     /* NULL = none. Tells if the layout of the encode cannot be restored, and why nothing is
+                                 written to a set that too few shards agree on */
   void *note_user;
   const tandem_files_team *team; /* NULL = this process alone */
 } tandem_files_repair_options;
@@ -496,10 +492,10 @@ typedef struct tandem_files_repair_options {
 typedef struct tandem_files_repair_result {
   size_t struct_bytes;        /* set by the caller: sizeof(tandem_files_repair_result) */
   int32_t state;              /* of the set afterwards (dry_run: as it is), enum tandem_files_state */
-  uint32_t mended_file_count; /* dry_run: what would be, here and below */
+  uint32_t mended_file_count; /* dry_run: files that would be mended; so for the counts below */
   uint32_t rebuilt_file_count;
   uint64_t mended_block_count; /* rewritten in place */
-  uint64_t left_block_count;   /* bad blocks that are left in files of the set */
+  uint64_t left_block_count;   /* bad blocks that remain in files of the set */
   uint64_t lost_stripe_count;  /* stripes that cannot be recovered */
   uint32_t left_shard_count;   /* shards that still have no file */
   uint32_t reserved;
@@ -507,29 +503,30 @@ typedef struct tandem_files_repair_result {
   double seconds;
 } tandem_files_repair_result;
 
-/* Mends a set: rewrites bad blocks and damaged records in place, and writes shard files anew that are missing, have a
- * wrong length or cannot be written to, beside the old ones, then renames them. What was written is read back (from the
- * disk; with no_sync it may come from memory) and compared with its checksums. Stripes with too few good blocks stay as
- * they are, in a rebuilt file too; everything else is mended. Nothing is written where fewer than k shards have a file
- * of at least half the length that the headers claim. A rebuilt file gets mode and owner of the file that it replaces,
- * a missing shard's those of the first file of the set.
+/* Repairs a set. Bad blocks and damaged records are rewritten in place. A shard file is written anew if it is missing,
+ * has a wrong length or cannot be written to: as a temporary that is then renamed. Everything written is read back and
+ * compared with its checksums. It is read from the disk; with no_sync it may come from memory.
  *
- * A kill at any moment costs nothing: blocks that are good are never written to, and a rebuilt file gets its name when
- * it is complete. It replaces the file that was searched only: where another one has that name by then, that one stays,
- * and the call fails with IO.
+ * Stripes with too few good blocks stay as they are, also in a rebuilt file. Everything else is mended. Nothing is
+ * written if fewer than k shards have a file of at least half the length that the headers claim. A rebuilt file gets
+ * mode and owner of the file that it replaces; a missing shard's file gets those of the first file of the set.
  *
- * A missing shard's file is called as the others are ("NAME.003.tandem"), or by the set id where they have no common
- * name; so also where anything else has that name, unless `force`. It goes to the folder where encode put it: the
- * headers tell encode's number of folders (shard i lies in folder i % that), the other files of that folder tell where
- * it is. Where there is none of these, a folder of the search that holds nothing of the set (a new disk) takes its
- * place; if no such folder is left, the shard goes to the folder that holds the fewest, and a note says so.
+ * A kill at any moment loses nothing: good blocks are never overwritten, and a rebuilt file is renamed when it is
+ * complete. It replaces only the file that was searched. If another file has that name by then, that file stays, and
+ * the call fails with IO.
  *
- * With a team every process has the same result. Each computes and writes stripes of its own; process 0 makes, mends
- * the records of and names the files. A process that dies costs no more than a kill.
+ * A missing shard's file is named like the others ("NAME.003.tandem"). It is named by the set id if the others have no
+ * common name, or if another file has the name (unless `force`). It goes to the folder where encode put it: headers
+ * have encode's number of folders, and shard i lies in folder i % that number. The other files of that folder show
+ * where it is. If there are none, the shard goes to a folder of the search without files of the set (a new disk). If
+ * no such folder is left, it goes to the folder with the fewest shards, and a note says so.
  *
- * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (there is no shard file), OUT_OF_MEMORY, CANCELLED (what was mended stays
- *   so), DEVICE, IO (something could not be written, could not be read any more, or reads back wrong: the rest was
- *   mended; or the process may not open more files). What cannot be recovered is a result, not an error: state is
+ * With a team every process gets the same result. Each process computes and writes stripes of its own. Process 0 makes
+ * and names the files and mends their records. A process that dies does no more damage than a kill.
+ *
+ * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (there is no shard file), OUT_OF_MEMORY, CANCELLED (mended parts stay
+ *   mended), DEVICE, IO (a part could not be written or read any more, or read back wrong, and the rest was mended; or
+ *   the process may not open more files). An unrecoverable stripe is a result, not an error: `state` is
  *   TANDEM_FILES_LOST. */
 TANDEM_API tandem_status tandem_files_repair(tandem_context *context, const tandem_files_search *search,
                                              const tandem_files_repair_options *options,
@@ -540,8 +537,8 @@ TANDEM_API tandem_status tandem_files_repair(tandem_context *context, const tand
 typedef struct tandem_files_recover_options {
   size_t struct_bytes;        /* sizeof(tandem_files_recover_options) */
   int32_t dry_run;            /* non-zero: finds out, changes nothing */
-  uint32_t lock_wait_seconds; /* for folders that another process has locked (flock), after which nothing is cleaned up
-                                 and a note says so; 0 = 2 */
+  uint32_t lock_wait_seconds; /* how long to wait for folders that another process has locked (flock). Then nothing is
+                                 cleaned up there and a note says so; 0 = 2 */
   tandem_files_note note;     /* NULL = none */
   void *note_user;
 } tandem_files_recover_options;
@@ -554,13 +551,13 @@ typedef struct tandem_files_recover_result {
   uint32_t left_count;         /* being written, not writable, or undecided: unchanged */
 } tandem_files_recover_result;
 
-/* Cleans up what runs that were killed, or lost their power, left in these folders and in the folders of these files. A
- * set that was complete gets its names, replacing what it was to replace; one that was not goes away; what another
- * process is writing is left alone. Folders that one encode wrote to are best named together. A folder that this
- * process may not write to is no error. encode, and decode where it writes its output, do this by themselves; a search
+/* Cleans up after runs that were killed or lost their power, in these folders and in the folders of these files. The
+ * files of a complete set get their names, and replace what they were to replace. An incomplete set is removed. Files
+ * that another process is writing stay. Name folders that one encode wrote to in one call. A folder that this process
+ * may not write to is no error. encode does this by itself, and so does decode in the folder of its output. A search
  * shows folders as if it had been done.
  *   options      NULL = defaults
- *   result_out   NULL, or a struct whose struct_bytes is set
+ *   result_out   NULL, or a struct with struct_bytes set
  * Status: INVALID_ARGUMENT, OUT_OF_MEMORY, IO (a path that does not exist or cannot be listed). */
 TANDEM_API tandem_status tandem_files_recover(const char *const *paths, size_t path_count,
                                               const tandem_files_recover_options *options,

@@ -193,7 +193,8 @@ TANDEM_API void tandem_codec_destroy(tandem_codec *codec);
  *   coefficients_out  bytes in GF(2^8), uint16_t in GF(2^16), at any alignment; untouched on failure. leopard16 and
  *                     reed-solomon-simd: coordinates of the Cantor basis, docs/MATRICES.md
  *   capacity_bytes    its size; at least m * k, in GF(2^16) 2 * m * k
- * Status: INVALID_ARGUMENT (NULL; capacity_bytes too small). Threads: any. */
+ * Status: INVALID_ARGUMENT (NULL; capacity_bytes too small).
+ * Threads: any. */
 TANDEM_API tandem_status tandem_codec_coefficients(const tandem_codec *codec, void *coefficients_out,
                                                    size_t capacity_bytes);
 
@@ -205,7 +206,8 @@ TANDEM_API tandem_status tandem_matrix_from_name(const char *name, int32_t *matr
 /* The field of a preset. `field` of the options must have this value.
  *   matrix     enum tandem_matrix_value, except TANDEM_MATRIX_CUSTOM: custom matrices may have either field
  *   field_out  enum tandem_field_value; untouched on failure
- * Status: INVALID_ARGUMENT (NULL, no such preset). Threads: any. */
+ * Status: INVALID_ARGUMENT (NULL, no such preset).
+ * Threads: any. */
 TANDEM_API tandem_status tandem_matrix_field(int32_t matrix, int32_t *field_out);
 
 /* 1 for a preset with local groups, which needs `local_groups` of the options; else 0. Threads: any. */
@@ -343,7 +345,8 @@ typedef struct tandem_context_info {
                             "cpu,gpu,opencl_mib"; lives as long as the context */
 } tandem_context_info;
 
-/* Tells what a context decided. Status: INVALID_ARGUMENT. */
+/* Tells what a context decided.
+ * Status: INVALID_ARGUMENT. */
 TANDEM_API tandem_status tandem_context_query(const tandem_context *context, tandem_context_info *info_out);
 
 /* ---- plain functions ------------------------------------------------------------------------------- */
@@ -434,13 +437,16 @@ typedef struct tandem_locate_result {
  * A clean stripe costs one verify. A damaged stripe is read once more, from the first mismatch to the end. A repair
  * reads it twice more. Columns are solved one by one if their damaged shards change all the time, or if they are beyond
  * the guarantee. One column takes some microseconds with Reed-Solomon codes. With local groups it takes 0.1
- * milliseconds for k = 20 and 6 global parity shards, but 20 milliseconds for k = 200. Memory: up to 4 MiB; about 2 KiB
- * for each set of shards that are damaged together, and 32 bytes for each range. Ownership: the caller's. Status:
- * INVALID_ARGUMENT (NULL, shard_bytes = 0, an unknown value of repair), TOO_LARGE, OVERLAP (repair), NOT_RECOVERABLE
- * (nothing is left to compare with), UNSUPPORTED (a code that is not MDS and has no local groups, in GF(2^16), in
- * packets, or with more than a million sets of shards to try), DAMAGED (the shards changed during a repair),
- * OUT_OF_MEMORY, DEVICE. On failure: a repair may have restored some bytes; it writes no wrong ones. Threads: any; no
- * other call may write to the shards meanwhile. */
+ * milliseconds for k = 20 and 6 global parity shards, but 20 milliseconds for k = 200.
+ *
+ * Memory: up to 4 MiB; about 2 KiB for each set of shards that are damaged together, and 32 bytes for each range.
+ * Ownership: the caller's.
+ * Status: INVALID_ARGUMENT (NULL, shard_bytes = 0, an unknown value of repair), TOO_LARGE, OVERLAP (repair),
+ *   NOT_RECOVERABLE (nothing is left to compare with), UNSUPPORTED (a code that is not MDS and has no local groups,
+ *   in GF(2^16), in packets, or with more than a million sets of shards to try), DAMAGED (the shards changed during a
+ *   repair), OUT_OF_MEMORY, DEVICE.
+ * On failure: a repair may have restored some bytes; it writes no wrong ones.
+ * Threads: any; no other call may write to the shards meanwhile. */
 TANDEM_API tandem_status tandem_locate(tandem_context *context, const tandem_codec *codec, void *const *shards,
                                        size_t shard_bytes, const tandem_locate_options *options,
                                        tandem_locate_result *result_out);

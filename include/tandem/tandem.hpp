@@ -1,8 +1,8 @@
-/* Tandem for C++20: the functions of tandem.h with owners for what they make, spans for memory, and exceptions.
+/* Tandem for C++20: tandem.h with owning classes, spans and exceptions.
  *
- * Header only: a program links libtandem and nothing else. A call that fails throws tandem::Error, or std::bad_alloc
- * where the wrapper itself finds no memory. Statuses, alignment, lengths and the thread rules are those of tandem.h;
- * the comments here say what is different.
+ * Header only: a program links libtandem and nothing else. A call that fails throws tandem::Error. If the wrapper
+ * itself finds no memory, it throws std::bad_alloc. Statuses, alignment, lengths and the thread rules are those of
+ * tandem.h. The comments here tell the differences.
  *
  *   tandem::Codec codec(10, 4);
  *   tandem::Context context;
@@ -40,8 +40,7 @@ class Error : public std::runtime_error {
   tandem_status status_;
 };
 
-/* Throws the calling thread's last failure unless the status is TANDEM_OK. For calls of the C API beside this header.
- */
+/* Throws the calling thread's last failure, unless the status is TANDEM_OK. For your own calls of the C API. */
 inline void check(tandem_status status) {
   if (status == TANDEM_OK) return;
   const char *const message = tandem_last_error_message();
@@ -61,7 +60,7 @@ struct Destroy {
 template <class Object, auto destroy>
 using Owner = std::unique_ptr<Object, Destroy<destroy>>;
 
-/* A struct of the C API, zeros but for its size. */
+/* A struct of the C API: its size is set, the rest is zero. */
 template <class Struct>
 Struct sized() {
   Struct made{};
@@ -78,7 +77,7 @@ inline void require(bool holds, const char *message) {
 /* What to compute. Immutable; threads and contexts may share it. Movable. */
 class Codec {
  public:
-  /* k data and m parity shards of a preset of GF(2^8), isal-cauchy unless another one is named. */
+  /* k data and m parity shards of a preset over GF(2^8); isal-cauchy by default. */
   Codec(std::uint32_t k, std::uint32_t m, std::int32_t matrix = TANDEM_MATRIX_ISAL_CAUCHY)
       : Codec(options_of(k, m, matrix)) {}
   /* Everything else: custom matrices, GF(2^16). struct_bytes is filled in if it is 0. */
@@ -202,7 +201,7 @@ inline void encode(const Context &context, const Codec &codec, const ShardView &
                       shards.shard_bytes()));
 }
 
-/* Rebuilds the shards whose flag in `present` is 0. */
+/* Rebuilds the shards with flag 0 in `present`. */
 inline void decode(const Context &context, const Codec &codec, const ShardView &shards,
                    std::span<const std::uint8_t> present) {
   detail::require_shards_of(codec, shards);
@@ -218,7 +217,7 @@ inline tandem_verify_result verify(const Context &context, const Codec &codec, c
   return found;
 }
 
-/* Brings parity up to date. `shards` hold the old data of shard `index`, which is then replaced by the caller. */
+/* Updates parity. `shards` hold the old data of shard `index`; the caller replaces it afterwards. */
 inline void update(const Context &context, const Codec &codec, const ShardView &shards, std::uint32_t index,
                    std::span<const std::byte> new_data) {
   detail::require_shards_of(codec, shards);
@@ -228,7 +227,7 @@ inline void update(const Context &context, const Codec &codec, const ShardView &
                       shards.pointers() + codec.k(), shards.shard_bytes()));
 }
 
-/* Feeds the data shard `index` into parity. `first`: the old bytes of parity are ignored. */
+/* Adds the data shard `index` to parity. `first`: the old bytes of parity are ignored. */
 inline void accumulate(const Context &context, const Codec &codec, const ShardView &shards, std::uint32_t index,
                        bool first) {
   detail::require_shards_of(codec, shards);
@@ -237,7 +236,7 @@ inline void accumulate(const Context &context, const Codec &codec, const ShardVi
                           shards.shard_bytes(), first ? 1 : 0));
 }
 
-/* A run that goes on beside the calling thread. The destructor waits for it. Movable. */
+/* A run beside the calling thread. The destructor waits for it. Movable. */
 class Job {
  public:
   explicit Job(tandem_job *owned) noexcept : job_(owned) {}
@@ -250,7 +249,7 @@ class Job {
   detail::Owner<tandem_job, tandem_job_destroy> job_;
 };
 
-/* An operation that is prepared once and run often. Outlives its codec, not its context. Movable. */
+/* An operation that is prepared once and run often. It may outlive its codec, but not its context. Movable. */
 class Plan {
  public:
   /* struct_bytes is filled in if it is 0. */

@@ -1,12 +1,11 @@
-/* tools.h - what this machine has: devices, and the CPU kernels that can be named; the text of device kernels; and
- * tuning; and machines that need not exist.
+/* tools.h - lists devices and CPU kernels, writes kernel text, tunes a machine, and simulates jobs.
  *
  *     tandem_device devices[64];
  *     size_t device_count;
  *     tandem_devices(devices, 64, sizeof devices[0], &device_count);
  *
- * The functions that list look at the machine afresh, keep nothing, and may be called from any thread. Arrays of
- * structs travel with the size of one element (stride_bytes), so that the structs can grow.
+ * Functions that list look at the machine each time and keep nothing. Any thread may call them. Arrays of structs come
+ * with the size of one element (stride_bytes), so that the structs can grow.
  */
 #ifndef TANDEM_TOOLS_H
 #define TANDEM_TOOLS_H
@@ -24,22 +23,22 @@ typedef struct tandem_device {
   char name[32];         /* as `backend` of tandem_context_options takes it: "cpu", "opencl:0:0", "cuda:0" */
   char kind[32];         /* "cpu"; "opencl-gpu", "opencl-accelerator", "opencl-cpu", "opencl-custom"; "cuda-gpu" */
   char description[128]; /* "INTEL(R) XEON(R) PLATINUM 8581C CPU @ 2.30GHz" */
-  char kernel[32];       /* what a context with default options would run there: "avx512-gfni"; devices: "auto" */
+  char kernel[32];       /* the kernel of a context with default options: "avx512-gfni"; devices: "auto" */
   uint32_t thread_count; /* CPU: cores that affinity and cgroup quota allow; OpenCL: compute units; CUDA:
                             multiprocessors */
   uint32_t reserved;
 } tandem_device;
 
-/* Lists what a context can run on: "cpu", which is always there, then OpenCL's devices and CUDA's. Their drivers are
- * loaded for that, and left out if they have not answered after 20 seconds; a child whose parent had used them hears of
- * "cpu" alone.
- *   devices_out    room for `capacity` structs, stride_bytes apart; NULL with capacity 0 only counts
+/* Lists what a context can run on: "cpu", which always exists, then the devices of OpenCL and CUDA. Loads their
+ * drivers. A driver that does not answer within 20 seconds is left out. If the parent process had used the drivers, a
+ * child lists "cpu" alone.
+ *   devices_out    `capacity` structs, stride_bytes apart; NULL with capacity 0 only counts
  *   stride_bytes   sizeof(tandem_device); of each element only the bytes that fit are written
- *   count_out      how many there are; may be more than capacity, then the first `capacity` were written
- * Strings are zero-terminated, cut if too long.
+ *   count_out      how many there are. If that is more than capacity, the first `capacity` were written
+ * Strings are zero-terminated, and cut if too long.
  * Status: INVALID_ARGUMENT (NULL count_out, NULL devices_out with capacity > 0, stride_bytes < sizeof(tandem_device)
  *   of version 0.1), OUT_OF_MEMORY.
- * Nothing is written on failure. */
+ * On failure nothing is written. */
 TANDEM_API tandem_status tandem_devices(tandem_device *devices_out, size_t capacity, size_t stride_bytes,
                                         size_t *count_out);
 
@@ -48,19 +47,19 @@ typedef struct tandem_missing_device {
   char reason[256]; /* one line, for people: "no CUDA device: the NVIDIA driver is not installed (...)" */
 } tandem_missing_device;
 
-/* Lists the backends that have no device in the list of tandem_devices, and why: "cuda" alone so far. Parameters and
- * status as tandem_devices; the driver is asked anew. */
+/* Lists the backends without a device in the list of tandem_devices, and why: "cuda" alone so far. Asks the driver each
+ * time. Parameters and status as tandem_devices. */
 TANDEM_API tandem_status tandem_missing_devices(tandem_missing_device *missing_out, size_t capacity,
                                                 size_t stride_bytes, size_t *count_out);
 
 typedef struct tandem_kernel {
   char name[32];     /* as `kernel` of tandem_context_options takes it: "avx2-gfni" */
-  char needs[96];    /* the CPU features, for people: "AVX2; GFNI" */
-  int32_t available; /* non-zero: this CPU and operating system have them */
+  char needs[96];    /* the CPU features that it needs, for people: "AVX2; GFNI" */
+  int32_t available; /* non-zero: this CPU and operating system have these features */
   uint32_t reserved;
 } tandem_kernel;
 
-/* Lists every CPU kernel of this build, the one that is preferred first. Parameters and status as tandem_devices. */
+/* Lists every CPU kernel of this build, the preferred one first. Parameters and status as tandem_devices. */
 TANDEM_API tandem_status tandem_kernels(tandem_kernel *kernels_out, size_t capacity, size_t stride_bytes,
                                         size_t *count_out);
 
@@ -75,10 +74,10 @@ enum tandem_technique_value {
 
 enum tandem_access_value {
   TANDEM_ACCESS_ALIGNED = 0, /* every shard is aligned to element_bytes */
-  TANDEM_ACCESS_ANY = 1      /* each at an alignment of its own */
+  TANDEM_ACCESS_ANY = 1      /* shards may have any alignment */
 };
 
-/* Which built-in values a kernel has where no tuning file says otherwise. */
+/* Selects the built-in values of a kernel. They apply if no tuning file has others. */
 enum tandem_kernel_device_value {
   TANDEM_KERNEL_DEVICE_DEFAULT = 0, /* CUDA C: NVIDIA; OpenCL C: OTHER_GPU; host C: CPU */
   TANDEM_KERNEL_DEVICE_NVIDIA = 1,
@@ -102,13 +101,13 @@ typedef struct tandem_kernel_text_options {
   int32_t device;             /* enum tandem_kernel_device_value */
 } tandem_kernel_text_options;
 
-/* What the text costs for 4 bytes of every input at one place: divide by data_bytes for operations per data byte. */
+/* The cost of the text for 4 bytes of every input. Divide by data_bytes for operations per data byte. */
 typedef struct tandem_kernel_text_info {
   size_t struct_bytes;             /* set by the caller: sizeof(tandem_kernel_text_info) */
   uint64_t text_bytes;             /* with the final zero */
   uint64_t data_bytes;             /* inputs x 4 */
-  uint64_t two_input_operations;   /* on 32-bit words, where an instruction has two inputs */
-  uint64_t three_input_operations; /* where one instruction XORs three words (LOP3, vpternlog) */
+  uint64_t two_input_operations;   /* on 32-bit words, if an instruction has two inputs */
+  uint64_t three_input_operations; /* the same, if one instruction can XOR three words (LOP3, vpternlog) */
   uint64_t loads, stores;
   uint64_t table_lookups;                                   /* technique tables */
   uint32_t element_bytes, elements_per_item, rows_per_pass; /* of this text */
@@ -119,33 +118,35 @@ typedef struct tandem_kernel_text_info {
  *   options      NULL = all defaults
  *   text_out     gets the zero-terminated text; NULL with capacity_bytes 0 only counts
  *   info_out     struct_bytes set by the caller; the rest is written on TANDEM_OK
- * Status: INVALID_ARGUMENT (NULL codec or info_out, values that make no kernel, a codec without parity,
+ * Status: INVALID_ARGUMENT (NULL codec or info_out, values that no kernel can have, a codec without parity,
  *   capacity_bytes not 0 and smaller than the text), UNSUPPORTED, OUT_OF_MEMORY.
- * Nothing is written on failure. Any thread. */
+ * On failure nothing is written.
+ * Threads: any. */
 TANDEM_API tandem_status tandem_kernel_text(const tandem_codec *codec, const tandem_kernel_text_options *options,
                                             char *text_out, size_t capacity_bytes, tandem_kernel_text_info *info_out);
 
 /* ---- tuning ----------------------------------------------------------------------------------------
  *
- * How a backend runs an operation has values that depend on the machine: sizes of work-groups, bytes of a work-item,
- * tiles of the CPU. tandem_autotune measures them and keeps the best in a file that contexts read when they are created
- * (tandem_context_options.tuning_file). docs/TUNING.md: the file, the search, the rule of look-up. */
+ * The way a backend runs an operation has tuning values that depend on the machine: sizes of work-groups, bytes of a
+ * work-item, tiles of the CPU. tandem_autotune measures them and keeps the best ones in a file. Contexts read the file
+ * when they are created (tandem_context_options.tuning_file). docs/TUNING.md describes the file, the search and the
+ * rule of look-up. */
 
 typedef struct tandem_autotune_progress {
   size_t struct_bytes;  /* set by the library: sizeof(tandem_autotune_progress) of its version */
-  uint64_t done_count;  /* repeats measured, or known from an interrupted run */
-  uint64_t total_count; /* falls as candidates fall out */
+  uint64_t done_count;  /* repeats measured, by this run or by an interrupted one */
+  uint64_t total_count; /* falls when candidates are dropped */
   double seconds_left;  /* an estimate */
-  int32_t operation;    /* enum tandem_operation_value: what is measured now */
+  int32_t operation;    /* enum tandem_operation_value: the operation that is measured now */
   uint32_t k, m;
   uint32_t reserved;
   double bytes_per_second;         /* of data, with the best values so far; 0: none yet */
-  double default_bytes_per_second; /* with the backend's own values; 0: not known yet */
+  double default_bytes_per_second; /* with the backend's own values; 0: unknown so far */
   const char *values;              /* the best so far: "local_x=64, local_y=1"; "" = none. Valid during the call */
 } tandem_autotune_progress;
 
-/* Called by the thread that tunes, before each measurement (some hundredths of a second each). Non-zero: stop. Must not
- * call tandem_autotune. */
+/* Receives the progress of a tuning. The tuning thread calls it before each measurement (some hundredths of a second
+ * each). Non-zero: stop. It must not call tandem_autotune. */
 typedef int32_t (*tandem_autotune_callback)(void *user, const tandem_autotune_progress *progress);
 
 typedef struct tandem_autotune_options {
@@ -155,15 +156,15 @@ typedef struct tandem_autotune_options {
   const char *ms;            /* NULL = "4"; of decode: how many shards are lost */
   const char *const *ranges; /* range_count times "NAME=RANGE", in place of the backend's own candidates for NAME */
   size_t range_count;
-  uint64_t shard_bytes; /* 0 = so that a stripe has 32 to 64 MiB */
-  uint32_t repeats;     /* of each measurement; 0 = 5 */
-  int32_t fresh;        /* non-zero: what an earlier run measured of these is thrown away and measured again */
-  double max_seconds;   /* 0 = until all is measured. Each (operation, k, m) gets its part and a result */
-  const char *output;   /* the file; NULL = the one that a context would read */
+  uint64_t shard_bytes;              /* 0 = chosen so that a stripe has 32 to 64 MiB */
+  uint32_t repeats;                  /* of each measurement; 0 = 5 */
+  int32_t fresh;                     /* non-zero: discards what an earlier run measured of these, and measures again */
+  double max_seconds;                /* 0 = until all is measured. Each (operation, k, m) gets its part and a result */
+  const char *output;                /* the file; NULL = the file that a context would read */
   tandem_autotune_callback progress; /* NULL = none */
   void *progress_user;
-  int32_t on_device; /* non-zero: the shards lie in the memory of the device, so that a kernel's own speed shows; values
-                        of transfers are left alone, and a stripe has 128 to 256 MiB by default. 0: of the host */
+  int32_t on_device; /* non-zero: the shards lie in device memory, so that the kernel's own speed is measured. Values of
+                        transfers stay unchanged; a stripe has 128 to 256 MiB by default. 0: in host memory */
   uint32_t reserved;
 } tandem_autotune_options;
 
@@ -171,35 +172,36 @@ typedef struct tandem_autotune_result {
   size_t struct_bytes;      /* set by the caller: sizeof(tandem_autotune_result) */
   uint32_t case_count;      /* (operation, k, m) with a result in the file now */
   uint32_t improved_count;  /* of these, faster than with the backend's own values; the others keep those */
-  uint64_t candidate_count; /* sets of values looked at */
-  uint64_t refused_count;   /* the device could not run them */
-  uint64_t wrong_count;     /* their bytes were not those of an independent product */
-  uint64_t dropped_count;   /* 1.25 times slower than the best */
+  uint64_t candidate_count; /* sets of values that were tried */
+  uint64_t refused_count;   /* candidates that the device could not run */
+  uint64_t wrong_count;     /* candidates with other bytes than those of an independent product */
+  uint64_t dropped_count;   /* candidates 1.25 times slower than the best */
   uint64_t known_count;     /* repeats that an earlier, interrupted run had measured */
-  int32_t complete;         /* 0: max_seconds cut the search short; another run goes on */
+  int32_t complete;         /* 0: max_seconds ended the search early; another run continues */
   uint32_t reserved;
   double seconds;
 } tandem_autotune_result;
 
-/* Finds the fastest tuning values of one backend for every (operation, k, m), and keeps them in the file.
- *   context      where to run: as tandem_context_create takes it; its tuning_file is not read. NULL = all defaults
+/* Finds the fastest tuning values of one backend for every (operation, k, m), and stores them in the file.
+ *   context      where to run, as for tandem_context_create; its tuning_file is not read. NULL = all defaults
  *   options      NULL = all defaults. A RANGE is a list such as "32,64,96"; "1:4" is 1, 2, 3, 4; "16:1024:x2" and
  *                "1<<v, v=4:10" are 16, 32 ... 1024
  *   result_out   NULL, or struct_bytes set by the caller; the rest is written on TANDEM_OK
- * Every candidate is checked before it is timed. The best one is kept only if it is clearly faster than the
- * backend's own values when they are measured in turns, and of it those values that are not the backend's own.
- * Every measurement is also appended to a journal beside the file (OUTPUT.journal): a run that was cancelled or
- * killed goes on from there, and one that was finished measures only what is new. Each result is written as soon as
- * it stands, so also a cancelled run leaves those that it had.
+ *
+ * Every candidate's bytes are checked before it is timed. At the end, the best candidate and the backend's own values
+ * are measured in turns. The best one is stored only if it is clearly faster, and then only the values that differ.
+ *
+ * Every measurement is also appended to a journal beside the file (OUTPUT.journal). After a cancelled or killed run,
+ * the next run continues there. After a finished run, the next one measures only what is new. Each result is stored as
+ * soon as it is known, so a cancelled run keeps its results.
  *
  * Memory: k + m shards, and some 100 KiB; with on_device as much on the device, too. One process at a time may tune
- * into one file.
- *
- * Status: INVALID_ARGUMENT (also a range that is none, or empty, a NAME that this backend has not, or resources in
- *   the context's options or environment), UNAVAILABLE (no such backend; nothing to tune; every candidate, or every
- *   one with the values of a RANGE, was refused; another process is tuning), CANCELLED, IO and DAMAGED and
- *   UNSUPPORTED (the file or its journal; on_device and a backend that is no single device), OUT_OF_MEMORY, TOO_LARGE,
- *   INTERNAL (the backend computes wrong bytes). */
+ *   into one file.
+ * Status: INVALID_ARGUMENT (also a malformed or empty RANGE, a NAME that this backend does not have, or resources in
+ *   the context's options or environment), UNAVAILABLE (no such backend; nothing to tune; all candidates, or all with
+ *   the values of a RANGE, were refused; another process is tuning), CANCELLED, IO, DAMAGED and UNSUPPORTED (the file
+ *   or its journal; on_device and a backend that is not a single device), OUT_OF_MEMORY, TOO_LARGE, INTERNAL (the
+ *   backend computes wrong bytes). */
 TANDEM_API tandem_status tandem_autotune(const tandem_context_options *context, const tandem_autotune_options *options,
                                          tandem_autotune_result *result_out);
 
@@ -208,40 +210,40 @@ typedef struct tandem_tuning_entry {
   char vendor[64];                                   /* "AuthenticAMD" */
   char device[128];                                  /* the model, as its driver names it */
   char driver[128];                                  /* the driver's name and version */
-  char kernel_hash[32];                              /* of what was measured: other kernels, other measurements */
+  char kernel_hash[32];                              /* of the measured kernels; new kernels need new measurements */
   char values[512];                                  /* "local_x=64, local_y=1"; "" = the backend's own are best */
   char date[32];                                     /* UTC: "2025-11-21T16:55:20Z" */
   int32_t operation;                                 /* enum tandem_operation_value */
   uint32_t k, m;                                     /* decode: m shards are lost. update: k is 1 */
-  uint32_t repeats;                                  /* of which the figures are medians */
-  uint64_t shard_bytes;                              /* with which it was measured */
+  uint32_t repeats;                                  /* the figures are medians of so many */
+  uint64_t shard_bytes;                              /* of the measured shards */
   double bytes_per_second, default_bytes_per_second; /* of data, with these values and with the backend's own */
   int32_t on_device;                                 /* 1: measured with shards in the memory of the device */
   uint32_t reserved;
 } tandem_tuning_entry;
 
 /* Reads a tuning file.
- *   file          NULL = the one that a context would read. A file that does not exist has no entries
- *   entries_out   room for `capacity` structs, stride_bytes apart; NULL with capacity 0 only counts
+ *   file          NULL = the file that a context would read. A file that does not exist has no entries
+ *   entries_out   `capacity` structs, stride_bytes apart; NULL with capacity 0 only counts
  *   stride_bytes  sizeof(tandem_tuning_entry)
- *   count_out     how many there are; may be more than capacity, then the first `capacity` were written
- * Strings are zero-terminated, cut if too long. Entries that make no sense are left out.
+ *   count_out     how many there are. If that is more than capacity, the first `capacity` were written
+ * Strings are zero-terminated, and cut if too long. Invalid entries are left out.
  * Status: INVALID_ARGUMENT, IO, DAMAGED (not a tuning file, or cut), UNSUPPORTED (a newer version), OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_tuning_read(const char *file, tandem_tuning_entry *entries_out, size_t capacity,
                                             size_t stride_bytes, size_t *count_out);
 
-/* Merges tuning files, such as those of several machines, into `output`, together with what is in it. Of two
- * entries for the same device, driver, kernels, operation, k, m and kind of memory the newer one stays.
+/* Merges tuning files, such as those of several machines, and the content of `output` into `output`. If two entries
+ * have the same device, driver, kernels, operation, k, m and kind of memory, the newer one stays.
  *   files            file_count paths, all of which must exist
- *   output           NULL = the one that a context would read; replaced as a whole, untouched on failure
+ *   output           NULL = the file that a context would read; replaced as a whole, untouched on failure
  *   entry_count_out  NULL, or how many entries it has now
  * Status: as tandem_tuning_read; IO also for a file that does not exist; UNAVAILABLE while a process tunes into
  *   `output`. */
 TANDEM_API tandem_status tandem_tuning_merge(const char *const *files, size_t file_count, const char *output,
                                              size_t *entry_count_out);
 
-/* The path of the tuning file that a context with this tuning_file would read, zero-terminated; "" if none.
- * Status: INVALID_ARGUMENT (NULL path_out, or capacity_bytes are too few). */
+/* Tells the path of the tuning file that a context with this tuning_file would read, zero-terminated; "" if none.
+ * Status: INVALID_ARGUMENT (NULL path_out, or capacity_bytes too small). */
 TANDEM_API tandem_status tandem_tuning_path(const char *tuning_file, char *path_out, size_t capacity_bytes);
 
 typedef struct tandem_speed {
@@ -251,42 +253,43 @@ typedef struct tandem_speed {
   int32_t operation;             /* enum tandem_operation_value; ENCODE: decode and repair too */
   uint32_t k, m;                 /* shards that are read, and that are written or compared. UPDATE: k is 1 */
   uint32_t lane_count;           /* threads of the CPU; queues of a device */
-  double bytes_per_second;       /* of data, all lanes together, while the other workers were at work; 0: not known */
-  double latency_seconds;        /* of each task then: it takes this and its bytes / the speed of a lane */
-  double alone_bytes_per_second; /* of data, when it did whole calls by itself; 0: not known */
+  double bytes_per_second;       /* of data, all lanes together, while the other workers ran too; 0: unknown */
+  double latency_seconds;        /* of each task then. A task takes this, plus its bytes / the speed of a lane */
+  double alone_bytes_per_second; /* of data, for whole calls without the other workers; 0: unknown */
   double alone_latency_seconds;  /* of each call then */
-  double gain;                   /* of a device: its speed and the CPU's together over that of the CPU alone. The
-                                    device's alone where it never shares with the CPU (PoCL). 0: not known */
-  uint64_t pays_from_bytes;      /* of a device: bytes of data in one call, from which on the call is faster with
-                                    it; UINT64_MAX: none is, or not known. Of the CPU: 0 */
-  int32_t is_this_machine;       /* the CPU is of that model */
+  double gain;                   /* device: speed of device and CPU together / speed of the CPU alone. A device that
+                                    never shares with the CPU (PoCL): its own speed alone. 0: unknown */
+  uint64_t pays_from_bytes;      /* device: bytes of data from which on a call is faster with it. UINT64_MAX: never, or
+                                    unknown. CPU: 0 */
+  int32_t is_this_machine;       /* non-zero: this machine has a CPU of that model */
   uint32_t reserved;
 } tandem_speed;
 
-/* What hybrids have learned, and kept in a tuning file: how fast each worker was, and from which size on a device pays.
- * A context whose backend is a hybrid writes that when it ends, if it has a tuning file and knows anything new.
+/* Lists what hybrids have learned and stored in a tuning file: the speed of each worker, and the size from which on a
+ * device pays. A context of a hybrid writes this when it ends, if it has a tuning file and learned something new.
  * Parameters and status as tandem_tuning_read; without a file the list is empty. */
 TANDEM_API tandem_status tandem_speeds(const char *file, tandem_speed *speeds_out, size_t capacity, size_t stride_bytes,
                                        size_t *count_out);
 
 /* ---- simulation ------------------------------------------------------------------------------------
  *
- * How a job would be shared on a machine that need not be there: the code that decides for real runs of several devices
- * decides here in virtual time, within milliseconds. docs/HYBRID.md: the rule, the policies, examples. */
+ * Predicts how a job would be shared on any machine, even one that does not exist. The code that decides for real runs
+ * of several devices decides here, in virtual time, within milliseconds. docs/HYBRID.md: the rule, the policies,
+ * examples. */
 
 typedef struct tandem_simulate_options {
   size_t struct_bytes;        /* sizeof(tandem_simulate_options) */
   const char *const *workers; /* worker_count descriptions, as below */
   size_t worker_count;
   uint64_t work_bytes;    /* of data; 1 to 2^60 */
-  uint64_t chunk_bytes;   /* of a task, free and budget (auto finds its own); 0 = 8 MiB */
-  const char *policy;     /* NULL = "auto"; "budget": whoever is idle takes a chunk, within the resources; "free": the
-                             same, resources do not count */
+  uint64_t chunk_bytes;   /* of a task, with free and budget (auto finds its own); 0 = 8 MiB */
+  const char *policy;     /* NULL = "auto"; "budget": an idle worker takes a chunk, within the resources; "free": the
+                             same without the resources */
   const char *resources;  /* NULL = no limits; "cpu=5,gpu=1": tasks that all workers of a name may hold at once */
   uint64_t seed;          /* of the jitter; the same options and seed give the same result everywhere */
-  int32_t unknown_speeds; /* non-zero: auto has to learn them; else it is told what is written in `workers` */
+  int32_t unknown_speeds; /* non-zero: auto has to learn the speeds. 0: it knows those in `workers` */
   uint32_t reserved;      /* 0 */
-  const char *timeline;   /* NULL = none; a file to write: who did which range when, Chrome trace format */
+  const char *timeline;   /* NULL = none; a file to write: which worker ran which range when, Chrome trace format */
   const char *links;      /* NULL = none; "pcie=25": GBPS of each link that a worker names */
 } tandem_simulate_options;
 
@@ -295,20 +298,20 @@ typedef struct tandem_simulated_worker {
   uint32_t description; /* index into `workers` of the options */
   uint32_t reserved;
   uint64_t bytes, task_count;
-  double busy_seconds;      /* of a group with inner tasks the mean of its cores */
-  double idle_tail_seconds; /* between the end of its last task and that of the job; without a task the whole of it */
-  double bytes_per_second;  /* while it computed, in this run; of one without a task what was asked for */
+  double busy_seconds;      /* of a group with inner tasks: the mean of its cores */
+  double idle_tail_seconds; /* from the end of its last task to the end of the job; without a task the whole job */
+  double bytes_per_second;  /* while it computed, in this run; without a task: the speed in its description */
 } tandem_simulated_worker;
 
 typedef struct tandem_simulate_result {
-  size_t struct_bytes;              /* set by the caller: sizeof(tandem_simulate_result) */
-  tandem_simulated_worker *workers; /* set by the caller: room for worker_capacity structs; NULL with capacity 0 */
+  size_t struct_bytes;                         /* set by the caller: sizeof(tandem_simulate_result) */
+  tandem_simulated_worker *workers;            /* set by the caller: worker_capacity structs; NULL with capacity 0 */
   size_t worker_capacity, worker_stride_bytes; /* set by the caller: the latter sizeof(tandem_simulated_worker) */
   size_t worker_count;                         /* how many there are; the first worker_capacity were written */
   uint64_t task_count;
   double makespan_seconds;
   double efficiency;         /* the least possible time, with the speeds of this run and a latency each, / makespan */
-  double nominal_efficiency; /* (work / sum of the speeds that were asked for) / makespan */
+  double nominal_efficiency; /* (work / sum of the speeds in the descriptions) / makespan */
 } tandem_simulate_result;
 
 /* Simulates one job.
@@ -318,32 +321,32 @@ typedef struct tandem_simulate_result {
  *   and then, in any order,
  *     :latency=TIME   of every task, before its first byte: 0.5s, 2ms, 30us; default 0
  *     :jitter=PART    the time of a task is up to this part of it shorter or longer, at random; 0 to 0.9; default 0
- *     :claim=N        groups: tasks that each may hold before they run, or inf; free and budget only; default 1
+ *     :claim=N        groups: how many tasks each may hold before they run, or inf; free and budget only; default 1
  *     :inner=N        groups: each task has a parent part on one core, then N equal inner tasks, each on one core; 1 to
- *                     4096. With budget a group holds as many tasks as the resource of its name allows, and latency
- *                     passes between the start of a hold and that of the parent part. With free, or without an amount,
- *                     a free core takes the next task at once. A free core takes parent parts before inner tasks.
- *                     Other workers choose before groups. The timeline has a row for each core. Auto cuts tasks of its
- *                     own for all cores of a group: there a group is one worker, N does not matter, and each task
- *                     begins after latency and spawn
- *     :spawn=TIME     of the parent part; the data of a task takes its time beside that; needs inner; default 0
+ *                     4096. A free core takes parent parts before inner tasks. Other workers choose before groups. The
+ *                     timeline has a row for each core.
+ *                     Budget: a group holds as many tasks as the resource of its name allows. Latency passes between
+ *                     the start of a hold and that of the parent part. Free, or budget without an amount: a free core
+ *                     takes the next task at once. Auto: a group is one worker, and N does not matter. Auto cuts tasks
+ *                     of its own for all cores of the group, and each begins after latency and spawn
+ *     :spawn=TIME     of the parent part, besides the time for the data of the task; needs inner; default 0
  *     :slow=FACTOR@TIME        from TIME on FACTOR times as slow; above 1, at most 10^6
- *     :fails=TIME              at TIME it fails, and says so
+ *     :fails=TIME              at TIME it fails, with an error
  *     :hangs=TIME              a task that would end at TIME or later never ends
- *     :assumed-latency=TIME    what auto believes of the latency at first; without it nothing; auto only
- *     :link=NAME      its data crosses this link. The workers of a link that compute at the same time share its speed
+ *     :assumed-latency=TIME    the latency that auto assumes at first; without it none; auto only
+ *     :link=NAME      its data crosses this link. Workers of one link that compute at the same time share its speed
  *                     equally
  *   COUNT workers of one description fail, hang and slow down together.
  *   At most 4096 workers in all, members counted. Descriptions of the same name must have the same form.
  *   Free and budget: at most 2^20 tasks, and tasks times workers at most 2^28. With inner tasks at most 2^21 parts of
  *   tasks, and none of claim, slow, fails, hangs and link.
- *   result_out   struct_bytes and the room for workers are set by the caller; the rest is written on TANDEM_OK
- * Status: INVALID_ARGUMENT (NULL, a description, policy or resource that is none, with its text in the message; a
- *   resource that no worker has the name of; a link that no worker is behind, or without a speed; unknown_speeds or
- *   assumed-latency without auto; sizes beyond the limits; a job that never ends, since workers fail or hang), IO (the
- *   timeline), OUT_OF_MEMORY.
- * On failure nothing is written but perhaps a part of the timeline.
- * Any thread. Auto takes a second for 256 workers, and time that grows with their cube. */
+ *   result_out   struct_bytes and the array of workers are set by the caller; the rest is written on TANDEM_OK
+ * Status: INVALID_ARGUMENT (NULL; a malformed description, policy or resource, with its text in the message; a resource
+ *   that no worker is named after; a link without a worker or without a speed; unknown_speeds or assumed-latency
+ *   without auto; sizes beyond the limits; a job that never ends, because workers fail or hang), IO (the timeline),
+ *   OUT_OF_MEMORY.
+ * On failure nothing is written, except perhaps a part of the timeline.
+ * Threads: any. Auto takes a second for 256 workers, and time that grows with their cube. */
 TANDEM_API tandem_status tandem_simulate(const tandem_simulate_options *options, tandem_simulate_result *result_out);
 
 #ifdef __cplusplus
