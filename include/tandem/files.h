@@ -131,8 +131,8 @@ TANDEM_API tandem_status tandem_files_encode(tandem_context *context, const tand
 typedef struct tandem_files_search tandem_files_search;
 
 /* Looks at files, and at the regular files directly inside folders, and sorts shard files into sets. Reads the first
- * and last 4 KiB of each file, keeps no file open and changes nothing. Other files are listed as ignored. A file whose
- * records are both lost is recognised by its length and a block's checksum.
+ * and last 4 KiB of each file, keeps no file open and changes nothing. Other files are listed as ignored. A file that
+ * lost both its records is recognised by its length and a block's checksum.
  *   paths        path_count files or folders
  *   search_out   the search, for tandem_files_search_destroy. It never changes, and threads may share it
  * Status: INVALID_ARGUMENT, OUT_OF_MEMORY, IO (a path that does not exist or cannot be listed). */

@@ -168,8 +168,9 @@ typedef struct tandem_mpi_protect_result {
  * Ranks of a group lie on different nodes if there are enough nodes. Each rank's data are cut into k segments. Parity
  * rotates over the group: each rank holds m segments of parity, m/k of the data. docs/MPI.md has the layout.
  *
- * The files must not change during the call, nor later: write each checkpoint to new files. A file that changes during
- * the call is refused if its change time shows it. Writes to a memory map of a file on tmpfs may not update that time.
+ * The files must not change during the call, nor later while they may have to be recovered. So write each checkpoint to
+ * new files. A file that changes during the call is refused if its change time shows it. Writes to a memory map of a
+ * file on tmpfs may not update that time.
  *
  * Buffers in memory are protected if they are memory maps of files in /dev/shm. Write out device buffers first. Unless
  * no_sync is set, files and parity are on the disk before the older parity is removed.

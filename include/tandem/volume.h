@@ -34,15 +34,11 @@ extern "C" {
 
 /* How a write updates the parity of a stripe. */
 typedef int32_t tandem_volume_way;
-#define TANDEM_VOLUME_FULL_STRIPE                                                     \
-  ((tandem_volume_way)0) /* the write covers every column: parity from new data alone \
-                          */
-#define TANDEM_VOLUME_RECONSTRUCT                                                                                \
-  ((tandem_volume_way)1)                            /* reads the blocks of the parity range that are not written \
-                                                     */
-#define TANDEM_VOLUME_MODIFY ((tandem_volume_way)2) /* reads old data and old parity, adds the difference */
-#define TANDEM_VOLUME_AVOID ((tandem_volume_way)3)  /* as MODIFY, but the old data is known to be zero */
-#define TANDEM_VOLUME_DELAY ((tandem_volume_way)4)  /* writes data alone; the parity is computed later */
+#define TANDEM_VOLUME_FULL_STRIPE ((tandem_volume_way)0) /* covers every column: parity from the new data alone */
+#define TANDEM_VOLUME_RECONSTRUCT ((tandem_volume_way)1) /* reads the rest of the parity range */
+#define TANDEM_VOLUME_MODIFY ((tandem_volume_way)2)      /* reads old data and old parity, adds the difference */
+#define TANDEM_VOLUME_AVOID ((tandem_volume_way)3)       /* as MODIFY, but the old data is known to be zero */
+#define TANDEM_VOLUME_DELAY ((tandem_volume_way)4)       /* writes data alone; the parity is computed later */
 
 /* The blocks of one data column in the parity range of a write. All fields are flags. */
 typedef struct tandem_volume_column {
