@@ -42,14 +42,15 @@ cpu::Options cpu_options(const tandem_context &context, const Settings &settings
 }
 
 // Logs once whether the tuning file has entries for this CPU. Backends log only the values that they use. Devices are
-// not asked: a device is not touched before it is needed.
+// not asked, because no device is touched before it is needed.
 void say_what_is_known(const tandem_context &context, const core::Backend &cpu, bool named) {
   if (context.tuning == nullptr || context.tuning->entries().empty()) return;
   const core::TuningIdentity identity = cpu.tuning_identity();
   const std::size_t count = context.tuning->entries().size();
   if (context.tuning->knows(identity)) {
     context.log.say(TANDEM_LOG_INFO, fmt::format("tuning file {}: {} entries", context.tuning_path, count));
-  } else if (named || context.tuning->has_backend(identity.backend)) {  // else it is another backend's business
+    // otherwise these are entries of another backend
+  } else if (named || context.tuning->has_backend(identity.backend)) {
     context.log.say(TANDEM_LOG_WARNING,
                     fmt::format("tuning file {}: none of its {} entries was measured on {} or another device of {}: "
                                 "ignored",
@@ -70,7 +71,7 @@ std::unique_ptr<core::Backend> make_cpu(const BackendKind &, tandem_context &con
   return backend;
 }
 
-// Each lane codes its own chunk, so the executor is serial; what "cpu" allows at once the hybrid counts.
+// Each lane codes its own chunk, so the executor is serial. The hybrid counts how many "cpu" allows at once.
 std::vector<hybrid::Member> cpu_members(const BackendKind &, tandem_context &context, const Settings &settings,
                                         const std::string &name) {
   cpu::Options options = cpu_options(context, settings);
@@ -79,7 +80,7 @@ std::vector<hybrid::Member> cpu_members(const BackendKind &, tandem_context &con
   options.thread_count = 1;
   options.pin_threads = false;
   options.budget = nullptr;
-  options.timeline = nullptr;  // the hybrid records what its lanes do
+  options.timeline = nullptr;  // the hybrid records its lanes
   hybrid::Member member;
   member.name = name;
   cpu::Choice choice = {};
@@ -130,7 +131,7 @@ std::unique_ptr<core::Backend> open_device(const BackendKind &kind, tandem_conte
   if (context.copier == nullptr) context.copier = cpu::make_copier(settings.thread_count, context.budget.get());
   Options options;
   options.copier = context.copier;
-  // A hybrid holds units and records work for its members.
+  // A hybrid holds resources and records work for its members.
   options.timeline = is_member ? nullptr : context.timeline.get();
   options.holds_units = !is_member;
   options.device = name;
@@ -141,7 +142,7 @@ std::unique_ptr<core::Backend> open_device(const BackendKind &kind, tandem_conte
   return kFactory(options, context.log);
 }
 
-// Threads and executors are options of the CPU; what a device has of them only copies.
+// Threads and executors are options of the CPU. A device uses them only to copy.
 template <class Options, Factory<Options> kFactory>
 std::unique_ptr<core::Backend> make_device(const BackendKind &kind, tandem_context &context, const Settings &settings,
                                            const std::string &name) {

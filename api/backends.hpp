@@ -1,4 +1,4 @@
-// The one table of backends: their names, what the machine has of them, how each is made, and what it costs.
+// The one table of backends: their names, their devices on this machine, how each is made, and its cost.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 
 namespace tandem::api {
 
-// What a context's options ask for, or else the environment.
+// Settings from a context's options, or else from the environment.
 struct Settings {
   std::string backend, kernel, timeline_file;
   hybrid::Policy policy;
@@ -20,7 +20,7 @@ struct Settings {
   std::int32_t executor, partition, schedule;
   bool pin_threads;
   std::string technique;         // of the CPU: "matrix", "transform", or empty
-  bool tuning_is_named = false;  // somebody named the tuning file
+  bool tuning_is_named = false;  // by an option or the environment
 };
 
 struct FoundDevice {
@@ -33,27 +33,27 @@ struct FoundDevice {
 struct BackendKind {
   const char *name;
   const char *forms;                      // of its devices' names, for messages
-  const char *vendor = nullptr;           // in descriptions of its devices; other kinds may find them too
+  const char *vendor = nullptr;           // in descriptions of its devices; other kinds may find these devices too
   const char *memory_resource = nullptr;  // MiB of its buffers; null: it counts none
   std::uint64_t staging_bytes = 0;        // as hybrid::Member
 
   bool (*is_name)(const std::string &);
-  bool (*may_have_devices)();  // a look that loads no driver
+  bool (*may_have_devices)();  // a quick check that loads no driver
   std::vector<FoundDevice> (*devices)(std::chrono::milliseconds patience);
-  std::string (*missing)(std::chrono::milliseconds patience) = nullptr;  // why there are none, or ""; null: not known
+  std::string (*missing)(std::chrono::milliseconds patience) = nullptr;  // why there are none, or ""; null: unknown
 
-  // The backend of a context, into which what was decided is written.
+  // Makes the backend of a context, and writes the decisions into the context.
   std::unique_ptr<core::Backend> (*make)(const BackendKind &, tandem_context &, const Settings &,
                                          const std::string &name) = nullptr;
   std::vector<hybrid::Member> (*members)(const BackendKind &, tandem_context &, const Settings &,
                                          const std::string &name) = nullptr;
 };
 
-std::span<const BackendKind> backend_kinds();                   // first the CPU, which is always there
-const BackendKind *find_backend_kind(const std::string &name);  // null: none takes the name
+std::span<const BackendKind> backend_kinds();                   // the CPU first, which always exists
+const BackendKind *find_backend_kind(const std::string &name);  // null: the name is unknown
 
-// What each task of a plan holds beside what its kind holds. Throws Error (INVALID_ARGUMENT) for a text that is no
-// list, a resource that kinds of tasks hold by themselves, and more than the whole amount.
+// What each task of a plan holds besides the needs of its kind. Throws Error (INVALID_ARGUMENT) for a malformed list,
+// for a resource that kinds of tasks hold by themselves, and for more than the whole amount.
 std::vector<core::Need> plan_needs(core::Budget &budget, const char *resources);
 
 inline const BackendKind &cpu_kind() { return backend_kinds().front(); }

@@ -1,4 +1,4 @@
-// Many stripes in the memory of a device: tasks of one submit. The device's backend puts them together.
+// Many stripes in device memory: tasks of one submit. The device's backend puts them together.
 #include <fmt/format.h>
 
 #include <memory>
@@ -18,14 +18,14 @@ namespace {
 
 constexpr std::size_t kMostStripes = std::size_t{1} << 24;
 
-// The stripes' tasks, in their order. One without anything to do has a task of no bytes, so that the backend's messages
+// The stripes' tasks, in their order. A stripe with nothing to do has a task of 0 bytes, so that the backend's messages
 // name the right stripe.
 class BatchRun final : public SubmittedRun {
  public:
   BatchRun(const tandem_context &context, const tandem_codec &codec, std::int32_t memory, void *queue)
       : context_(context), codec_(codec), memory_(memory), queue_(queue) {}
 
-  // Throws Error where the stripe's arguments are wrong. Then it was not added.
+  // Throws Error if the stripe's arguments are wrong. The stripe is then not added.
   void add(core::Operation operation, const tandem_device_stripe &stripe) {
     const core::Codec &codec = *codec_.codec;
     if (stripe.shards == nullptr) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shards is NULL");
@@ -84,7 +84,7 @@ class BatchRun final : public SubmittedRun {
     }
   };
 
-  // One for each pattern of erasures, however many there are: the tasks of a plan go together.
+  // One plan for each pattern of erasures, without a limit: the tasks of a plan run together.
   const core::Plan &plan_of(const core::Shape &shape) {
     auto &plan = plans_[shape];
     if (plan == nullptr) plan = shared_plan(context_, codec_, shape);

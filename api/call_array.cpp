@@ -12,12 +12,12 @@ namespace {
 struct alignas(__STDCPP_DEFAULT_NEW_ALIGNMENT__) Header {
   Header *next;
   std::size_t bytes;
-  unsigned count;  // with the ones behind it
+  unsigned count;  // with the blocks behind it
 };
 
 constexpr unsigned kMostKept = 4;  // more than a call holds at once
 
-// As in plan_cache.cpp: a trivial pointer in the static TLS block, and a pthread key that frees what it leads to.
+// As in plan_cache.cpp: a trivial pointer in the static TLS block. A pthread key frees the blocks.
 __attribute__((tls_model("initial-exec"))) thread_local Header *kept = nullptr;
 
 void free_kept(void *) {

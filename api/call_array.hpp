@@ -1,5 +1,5 @@
-// An array for one call: a short one on the stack, a longer one in memory that the thread keeps for its later calls. So
-// no number of shards is built in, and a call like an earlier one allocates nothing.
+// An array for one call: a short one on the stack, a longer one in memory that the thread keeps for later calls. So no
+// number of shards is built in, and repeated calls allocate nothing.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace tandem::api {
 
-// Memory of at least so many bytes, aligned as by operator new. Any thread may give it back. Throws bad_alloc.
+// At least so many bytes of memory, aligned as by operator new. Any thread may return it. Throws bad_alloc.
 void *take_block(std::size_t bytes);
 void give_block_back(void *block) noexcept;
 

@@ -1,4 +1,4 @@
-// What every call checks about its buffers before the first byte is written.
+// The checks that every call makes on its buffers before it writes.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace tandem::api {
 
-// Overlap is looked for from this many total bytes up, and always in debug builds.
+// Overlap is checked from this many total bytes up, and always in debug builds.
 #if defined(NDEBUG)
 inline constexpr std::uint64_t kOverlapCheckBytes = 64 << 10;
 #else

@@ -19,7 +19,7 @@
 namespace tandem::api {
 namespace {
 
-// A string option: what the caller gave, else the environment, else empty.
+// A string option: from the caller, else from the environment, else empty.
 std::string text_option(const char *given, const char *variable) {
   if (given != nullptr) return given;
   const char *value = std::getenv(variable);
@@ -57,7 +57,7 @@ void check_range(const char *what, std::int32_t value, std::int32_t last) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is {}; known values are 0 to {}", what, value, last));
 }
 
-// All of it is checked for every backend: a value that makes no sense is never ignored.
+// Every value is checked for every backend: an invalid value is never ignored.
 Settings settings_of(const tandem_context_options &given) {
   const std::string policy = text_option(given.policy, "TANDEM_POLICY");
   Settings settings{.backend = text_option(given.backend, "TANDEM_BACKEND"),
@@ -79,15 +79,15 @@ Settings settings_of(const tandem_context_options &given) {
   return settings;
 }
 
-// What a backend can be told.
+// The options that a backend can use.
 struct Takes {
   bool cpu = false;  // it has CPU threads
   bool policy = false;
   bool kernel = true;
-  bool executor = true;  // false: no call of it is spread by one
+  bool executor = true;  // false: no call of it is spread by an executor
 };
 
-// An option that was given must have an effect. What the environment says is a default for all programs of a machine.
+// An option that was given must have an effect. Environment variables are defaults for all programs of a machine.
 void check_effects(const tandem_context_options &given, const Settings &settings, const Takes &takes) {
   const std::string backend = settings.backend.empty() ? "auto" : settings.backend;
   const auto refuse = [&](const std::string &option, const char *why) {
@@ -125,13 +125,13 @@ void check_effects(const tandem_context_options &given, const Settings &settings
 
 enum class Search { all, where_device_nodes_are };
 
-// What this machine has beside its CPU. OpenCL devices that are CPUs are skipped: they are the same cores. Kinds are
-// asked from last to first. When a kind finds devices of its vendor, the others skip that vendor.
+// The devices of this machine besides its CPU. OpenCL devices that are CPUs are skipped: they are the same cores. Kinds
+// are asked from last to first. If a kind finds devices of its vendor, the other kinds skip that vendor.
 std::vector<hybrid::Member> find_members(tandem_context &context, const Settings &settings, Search search) {
   constexpr std::chrono::seconds kPatience{5};
   std::vector<hybrid::Member> members;
   std::vector<const char *> taken;         // vendors
-  bool must_look = search == Search::all;  // also where there is no device node of the kind
+  bool must_look = search == Search::all;  // also if there is no device node of the kind
   const auto kinds = device_kinds();
   for (std::size_t i = kinds.size(); i-- > 0;) {
     const BackendKind &kind = kinds[i];
@@ -185,7 +185,7 @@ std::vector<hybrid::Member> named_members(tandem_context &context, const Setting
   }
 }
 
-// What hybrids of earlier processes learned here, and what becomes of what this one does.
+// Connects a hybrid with the speeds that earlier processes stored, and stores those that it learns.
 void use_tuning_file(hybrid::Options &options, const tandem_context &context) {
   options.machine = machine_name();
   if (context.tuning != nullptr) options.known = speeds_of_this_machine(*context.tuning);
@@ -195,8 +195,8 @@ void use_tuning_file(hybrid::Options &options, const tandem_context &context) {
   };
 }
 
-// "hybrid:..." names its devices. "hybrid": the CPU and whatever else is found. "auto": the same, but large calls alone
-// make it look, and only where the system has device nodes of GPUs: no driver is loaded in vain.
+// "hybrid:..." names its devices. "hybrid": the CPU and all devices found. "auto": the same, but only large calls start
+// the search, and only if the system has device nodes of GPUs. So no driver is loaded in vain.
 std::unique_ptr<core::Backend> make_hybrid(tandem_context &context, const Settings &settings,
                                            const tandem_context_options &given) {
   constexpr std::string_view kNamed = "hybrid:";
@@ -217,7 +217,7 @@ std::unique_ptr<core::Backend> make_hybrid(tandem_context &context, const Settin
       return find_members(context, settings, search);
     };
   }
-  // What a hybrid does not share is spread by the CPU's executor. A fixed policy shares all.
+  // The CPU's executor spreads the work that a hybrid does not share. A fixed policy shares all work.
   const bool may_do_it_alone = options.policy == hybrid::Policy::automatic || (is_named && options.members.size() == 1);
   check_effects(given, settings, {.cpu = has_cpu, .policy = true, .kernel = has_cpu, .executor = may_do_it_alone});
   std::string resource_names = "cpu,gpu,pinned_mib";
@@ -233,7 +233,7 @@ std::unique_ptr<core::Backend> make_hybrid(tandem_context &context, const Settin
   if (has_cpu) {
     options.alone = cpu_kind().make(cpu_kind(), context, settings, "cpu");
     options.inline_bytes = context.inline_bytes;
-    // With a fixed policy, small calls must not bypass the sharing.
+    // With a fixed policy, small calls are shared too.
     if (options.policy != hybrid::Policy::automatic) context.inline_bytes = 0;
   } else {
     context.kernel_name = "auto";
@@ -241,7 +241,7 @@ std::unique_ptr<core::Backend> make_hybrid(tandem_context &context, const Settin
     options.inline_bytes = 0;
   }
   if (!is_auto) context.executor_name = "hybrid";
-  context.resource_names = std::move(resource_names);  // not those of its parts
+  context.resource_names = std::move(resource_names);  // instead of those of its parts
   return hybrid::make_backend(std::move(options), context.log);
 }
 
@@ -254,7 +254,7 @@ std::unique_ptr<core::Backend> make_backend(tandem_context &context, const Setti
   }
   if (name == "hybrid" || name.starts_with("hybrid:")) return make_hybrid(context, settings, given);
   if (name.empty() || name == "auto") {
-    // Who asks for an executor asks for the CPU.
+    // An executor is an option of the CPU, so it selects the CPU.
     const bool is_for_the_cpu =
         settings.executor != TANDEM_EXECUTOR_DEFAULT ||
         std::ranges::none_of(device_kinds(), [](const BackendKind &kind) { return kind.may_have_devices(); });

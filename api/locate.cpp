@@ -14,11 +14,11 @@
 namespace tandem::api {
 namespace {
 
-// What to compare: the plan that verify keeps, where no shard is lost.
+// The operator to compare with: the plan that verify keeps, if no shard is lost.
 struct Checking {
   core::Application application;
   std::shared_ptr<const core::Plan> plan;            // of all shards
-  std::shared_ptr<const core::Prepared> of_present;  // else
+  std::shared_ptr<const core::Prepared> of_present;  // if a shard is lost
   const core::Prepared &prepared() const { return plan != nullptr ? plan->prepared() : *of_present; }
 };
 
@@ -38,7 +38,7 @@ Checking checking_of(tandem_context &context, const tandem_codec &codec, const c
   return checking;
 }
 
-// Every present shard is given and, if it may be written, lies apart from the others. Throws Error.
+// Every present shard is given. If shards may be written, they do not overlap. Throws Error.
 void check_shards(const core::Codec &codec, const core::ShardSet &present, void *const *shards, std::size_t shard_bytes,
                   bool is_written) {
   std::vector<base::Extent> extents;

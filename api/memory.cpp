@@ -1,4 +1,4 @@
-// Memory of the host: shards from one allocation, and what is registered for devices.
+// Host memory: allocation of shards, and registration for devices.
 #include <fmt/format.h>
 
 #include <new>
@@ -12,10 +12,10 @@ namespace tandem::api {
 namespace {
 
 constexpr std::size_t kLine = 64;  // bytes of a cache line
-// Allocations begin at a page, and registered ones end at one: a driver pins whole pages, and each of them once.
+// Allocations begin at a page, and registered ones end at one: a driver pins whole pages, each only once.
 constexpr std::size_t kPage = 4096;
 
-// Room for the shards. An odd number of lines apart: shards that started on the same 4 KiB offset would fight for the
+// Places the shards an odd number of lines apart. Shards at the same offset in their 4 KiB pages would compete for the
 // same L1 set.
 void allocate_shards(std::size_t count, std::size_t shard_bytes, std::uint32_t flags, void **shards_out) {
   if (flags > TANDEM_SHARDS_PINNED) {

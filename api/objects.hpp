@@ -1,4 +1,4 @@
-// What the opaque handles of tandem.h are.
+// The objects behind the opaque handles of tandem.h.
 #pragma once
 
 #include <memory>
@@ -22,18 +22,18 @@ struct tandem_codec {
 struct tandem_context {
   std::uint64_t id;  // unique in the process, never reused: a cache key
   tandem::base::Log log;
-  // Shared with threads that a driver may hold up beyond the context's end.
+  // Shared with threads that may hang in a driver longer than the context lives.
   std::shared_ptr<tandem::core::Budget> budget = std::make_shared<tandem::core::Budget>();
-  std::shared_ptr<tandem::base::Timeline> timeline;  // the same; null: none was asked for
+  std::shared_ptr<tandem::base::Timeline> timeline;  // shared for the same reason; null: none
   std::string tuning_path;
-  std::shared_ptr<const tandem::tuning::Table> tuning;  // null: nothing is known
+  std::shared_ptr<const tandem::tuning::Table> tuning;  // null: nothing was measured
   std::shared_ptr<tandem::core::HostCopier> copier;     // of devices; null: none has been opened
-  std::unique_ptr<tandem::core::Backend> backend;       // after the budget and the table that it uses
+  std::unique_ptr<tandem::core::Backend> backend;       // destroyed before the budget and the table that it uses
   std::string resource_names;                           // tandem_context_info
   const char *kernel_name;
   const char *executor_name;
   unsigned thread_count = 0;
-  unsigned caller_count = 0;  // tandem_context_info, and the next
+  unsigned caller_count = 0;  // for tandem_context_info, and the next
   std::uint64_t inline_bytes = 0;
 };
 

@@ -44,7 +44,7 @@ void write_report(const core::VerifyReport &report, tandem_verify_result *result
 
 namespace {
 
-// Where the plan's outputs are parity shards only: their pointers in plan order.
+// The pointers in plan order, if the plan's outputs are parity shards only.
 [[gnu::noinline]] void run_on_parity(const core::Plan &plan, const std::byte *const *inputs, void *const *parity,
                                      std::size_t shard_bytes) {
   CallArray<std::byte *, 32> outputs(plan.outputs().size());
@@ -53,7 +53,7 @@ namespace {
   run_stripe(plan, inputs, outputs.data(), shard_bytes);
 }
 
-// Some parities have no pointer.
+// Some parity shards have no pointer.
 [[gnu::noinline]] void encode_some(tandem_context &context, const tandem_codec &codec, const void *const *data,
                                    void *const *parity, std::size_t shard_bytes) {
   const core::Shape shape = parity_shape(*codec.codec, core::Operation::encode, parity);
@@ -69,7 +69,7 @@ void encode(tandem_context &context, const tandem_codec &codec, const void *cons
   run_stripe(cached_encode_plan(context, codec), as_inputs(data), as_outputs(parity), shard_bytes);
 }
 
-// update and accumulate: one column of the matrix, into the parities that have a pointer.
+// update and accumulate: one column of the matrix, into the parity shards that have a pointer.
 void apply_column(tandem_context &context, const tandem_codec &codec, core::Shape shape, std::uint32_t index,
                   const void *first, const void *second, void *const *parity, std::size_t shard_bytes) {
   check_shard_bytes(shard_bytes, codec.codec->shard_count());

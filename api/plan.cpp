@@ -66,7 +66,7 @@ Shape plan_shape(const core::Backend &backend, const Codec &codec, const tandem_
   return shape;
 }
 
-// Out of line, as check_verify_arguments: what is left is inlined into a small call.
+// Out of line, like check_verify_arguments, so that the rest is inlined into a small call.
 [[noreturn, gnu::noinline]] void fail_memory_arguments(core::MemoryKind memory) {
   base::fail(TANDEM_ERROR_INVALID_ARGUMENT, memory == core::MemoryKind::host
                                                 ? "queue or offsets are set, but the plan is for host memory"
@@ -74,7 +74,7 @@ Shape plan_shape(const core::Backend &backend, const Codec &codec, const tandem_
 }
 [[noreturn, gnu::noinline]] void fail_no_shards() { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shards is NULL"); }
 
-// What belongs to the memory kind.
+// The fields for the memory kind.
 void check_memory_arguments(core::MemoryKind memory, const tandem_plan_arguments &arguments) {
   const bool is_right =
       memory == core::MemoryKind::host
@@ -84,7 +84,7 @@ void check_memory_arguments(core::MemoryKind memory, const tandem_plan_arguments
     fail_memory_arguments(memory);
 }
 
-// A verify's result, and room for its ranges.
+// A verify's result, and the array of its ranges.
 [[gnu::noinline]] void check_verify_arguments(const tandem_plan_arguments &arguments) {
   if (arguments.verify_result == nullptr)
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "verify_result is NULL: a verify needs it");
@@ -112,12 +112,12 @@ void read_arguments(const Plan &plan, core::MemoryKind memory, const tandem_plan
   if (memory == core::MemoryKind::host) {
     check_pointers(plan, out->inputs.data(), out->outputs.data(), arguments.shard_bytes);
   } else {
-    // What lies where, the backend asks its driver.
+    // The backend asks its driver which memory lies where.
     check_given(plan, out->inputs.data(), out->outputs.data(), arguments.shard_bytes);
   }
 }
 
-// One run of a plan: its own copies of the pointers, and what verify found.
+// One run of a plan: its own copies of the pointers, and the findings of verify.
 class Run final : public SubmittedRun {
  public:
   Run(const tandem_plan &plan, const tandem_plan_arguments &arguments)
@@ -145,7 +145,7 @@ class Run final : public SubmittedRun {
   core::Control &control() override { return control_; }
   void release() override { hold_ = {}; }
 
-  // A cancel that came too late changes nothing.
+  // A cancel after that has no effect.
   void finish() override {
     if (plan_->mode() != core::Mode::compare) return;
     core::Control control(needs_);
@@ -184,12 +184,12 @@ class Run final : public SubmittedRun {
   core::MismatchRanges ranges_;
   tandem_verify_result *result_;
   tandem_verify_range *ranges_out_;
-  std::uint64_t *range_count_out_;  // null: ranges are not wanted
+  std::uint64_t *range_count_out_;  // null: no ranges wanted
   core::Control control_{needs_};
   core::MemoryHold hold_;
 };
 
-// Out of line: most runs have nothing to do but the run.
+// Out of line: most runs have nothing more to do.
 [[gnu::noinline]] void run_and_finish(const tandem_plan &plan, const tandem_plan_arguments &arguments) {
   Run run(plan, arguments);
   plan.plan->backend().run(run.tasks(), run.control());
@@ -304,7 +304,9 @@ tandem_status tandem_job_cancel(tandem_job *job) {
 
 void tandem_job_destroy(tandem_job *job) {
   if (job == nullptr) return;
-  if (job->generation != base::fork_generation()) return;  // its thread is not here: forgotten, not freed
+  if (job->generation != base::fork_generation())
+    return;  // its thread does not exist in this process: the job is
+             // abandoned, not freed
   tandem_job_wait(job);
   delete job;
 }

@@ -11,18 +11,19 @@ namespace tandem::api {
 namespace {
 
 struct Entry {
-  std::uint64_t context_id = 0;  // ids are never reused, so an entry of an object that is gone is never found
+  std::uint64_t context_id = 0;  // ids are never reused, so entries of destroyed objects are never found
   std::uint64_t codec_id = 0;
   bool encodes_all = false;
   std::shared_ptr<const core::Plan> plan;
 };
 
-// Most recently used first. A move up by one place keeps hot shapes in front without shifting the array.
+// Most recently used first. A hit moves an entry up by one place. So frequent shapes stay in front, and the array is
+// not shifted.
 class Cache {
  public:
   static constexpr std::size_t kEntries = 16;
-  // Of coefficients alone; kernel tables come on top, up to 64 times the coefficients over GF(2^8). 16 plans of the
-  // widest codes over GF(2^8) have 0.3 MiB of them.
+  // Counts coefficients alone. Kernel tables come on top: up to 64 times the coefficients over GF(2^8). 16 plans of the
+  // widest codes over GF(2^8) have 0.3 MiB of coefficients.
   static constexpr std::size_t kMostBytes = std::size_t{64} << 20;
 
   template <class Matches>
@@ -57,9 +58,9 @@ class Cache {
   std::array<Entry, kEntries> entries_;
 };
 
-// The pointer is trivial and in the static TLS block: reading it is one instruction. A pthread key frees the cache,
-// after the thread's thread_local objects are gone: their destructors may still code. A call later than that makes
-// another, freed in turn.
+// The pointer is trivial and in the static TLS block: reading it is one instruction. A pthread key frees the cache
+// after the thread's thread_local objects, because their destructors may still encode. A later call makes another
+// cache, which is freed too.
 __attribute__((tls_model("initial-exec"))) thread_local Cache *this_threads_cache = nullptr;
 
 void free_cache(void *cache) {

@@ -1,4 +1,4 @@
-// The plans behind the plain functions: each thread keeps those of its recent shapes, so that a small call solves
+// The plans behind the plain functions. Each thread keeps the plans of its recent shapes. So a small call solves
 // nothing, builds no table, takes no lock and allocates nothing.
 #pragma once
 
@@ -8,11 +8,11 @@
 
 namespace tandem::api {
 
-// The calling thread's plan for this shape, made if it has none. Valid at least until this thread's next call. Throws
+// The calling thread's plan for this shape; made if there is none. Valid at least until this thread's next call. Throws
 // Error.
 const core::Plan &cached_plan(const tandem_context &context, const tandem_codec &codec, const core::Shape &shape);
 
-// The same, to be kept.
+// The same as an owner.
 std::shared_ptr<const core::Plan> shared_plan(const tandem_context &context, const tandem_codec &codec,
                                               const core::Shape &shape);
 

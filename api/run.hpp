@@ -51,10 +51,10 @@ inline void gather(const core::Plan &plan, void *const *shards, const void *new_
   run_stripe(plan, pointers.inputs.data(), pointers.outputs.data(), shard_bytes, needs);
 }
 
-// What is missing and asked for, from tandem_decode's arguments.
+// The missing and wanted shards, from tandem_decode's arguments.
 core::Shape decode_shape(const core::Codec &codec, void *const *shards, const std::uint8_t *present);
 
-// The shape of an operation on parity alone that leaves out parities with a NULL pointer.
+// The shape of an operation on parity alone. Parity shards with a NULL pointer are left out.
 core::Shape parity_shape(const core::Codec &codec, core::Operation operation, void *const *parity);
 
 void write_report(const core::VerifyReport &report, tandem_verify_result *result_out);

@@ -1,5 +1,5 @@
-// Shards that lie in pieces: the byte range is cut wherever any shard's piece ends, and each cut is a task of its own.
-// A piece that ends between two multiples of the operator's granularity is refused.
+// Shards that lie in pieces. The byte range is cut at each end of a piece of any shard, and each part is a task. A
+// piece that ends between two multiples of the operator's granularity is refused.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -120,7 +120,7 @@ void run_scattered(tandem_context &context, const core::Plan &plan, const tandem
   }
 }
 
-// NULL where a shard is not given, else something that is not NULL: enough for the shape of the operation.
+// NULL if a shard is not given, else any other value: enough for the shape of the operation.
 std::vector<void *> given_shards(const core::Codec &codec, const tandem_scattered_shard *shards) {
   std::vector<void *> given(codec.shard_count());
   for (unsigned i = 0; i < codec.shard_count(); ++i) given[i] = const_cast<tandem_segment *>(shards[i].segments);

@@ -1,4 +1,4 @@
-// tools.h: machines that need not exist.
+// tools.h: simulation of machines that need not exist.
 #include "hybrid/simulate/simulate.hpp"
 
 #include <fmt/format.h>
@@ -30,7 +30,7 @@ std::vector<hybrid::WorkerDescription> descriptions_of(const tandem_simulate_opt
   return hybrid::parse_workers(base::read_strings(given.workers, given.worker_count, "workers", hybrid::kMostWorkers));
 }
 
-// Groups whose tasks have inner tasks that the simulation knows. Auto cuts tasks itself, for all cores of a group.
+// Groups with inner tasks that are simulated. The policy auto cuts tasks itself, for all cores of a group.
 bool is_board(const hybrid::Simulation &simulation) {
   return simulation.policy != hybrid::Policy::automatic &&
          std::any_of(simulation.workers.begin(), simulation.workers.end(),
@@ -79,7 +79,7 @@ hybrid::Simulation simulation_of(const tandem_simulate_options &given,
                fmt::format("work_bytes is {}, not from 1 to {}", given.work_bytes, kMostWorkBytes));
   }
   if (simulation.policy == hybrid::Policy::automatic) {
-    // A group is one worker there: it begins with a task after both.
+    // There a group is one worker: it begins a task after latency and spawn.
     for (hybrid::SimulatedWorker &each : simulation.workers) each.latency_seconds += each.spawn_seconds;
   } else {
     check_beliefs(given, descriptions);
@@ -166,7 +166,7 @@ std::vector<tandem_simulated_worker> workers_of(const std::vector<hybrid::Worker
   return workers;
 }
 
-// What the caller sets: struct_bytes and the room for workers. The rest may be uninitialised.
+// The caller sets struct_bytes and the array of workers. The rest may be uninitialised.
 tandem_simulate_result room_of(const tandem_simulate_result *given) {
   tandem_simulate_result room = {};
   constexpr std::size_t kSetBytes = offsetof(tandem_simulate_result, worker_count);

@@ -70,7 +70,7 @@ std::unique_ptr<tuning::Journal> lock_tuning_file(const std::string &file) {
     return std::make_unique<tuning::Journal>(path, false);
   } catch (const base::Error &error) {
     if (error.status() == TANDEM_ERROR_UNAVAILABLE) throw;
-    return nullptr;  // what is wrong with the journal is not the merger's business
+    return nullptr;  // this merge does not report errors of the journal
   }
 }
 

@@ -1,4 +1,4 @@
-// Status names, the last error's sentence, the version.
+// Status names, the last error message, the version.
 #include "base/gate.hpp"
 
 using namespace tandem;

@@ -1,4 +1,4 @@
-// Arrays of stripes, as callers lay them out.
+// Arrays of stripes in a caller's layout.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ Stripe &stripe_at(Stripe *stripes, std::size_t index, std::size_t stride_bytes) 
   return *reinterpret_cast<Stripe *>(reinterpret_cast<Byte *>(stripes) + index * stride_bytes);
 }
 
-// type: the struct's name, of this size and alignment. Throws Error.
+// type: name of the struct with this size and alignment. Throws Error.
 void check_stripes(const void *stripes, std::size_t stripe_count, std::size_t stride_bytes, const char *type,
                    std::size_t type_bytes, std::size_t alignment);
 

@@ -38,7 +38,7 @@ void check_stripe(const tandem_stripe &stripe, const core::Codec &codec) {
   check_shard_bytes(stripe.shard_bytes, codec.shard_count());
 }
 
-// Tasks of several stripes, with what they point to. After the constructor nothing here allocates.
+// Tasks of several stripes, with their pointers. After the constructor nothing here allocates.
 class Group {
  public:
   Group(const tandem_context &context, const core::Codec &codec, std::size_t stripe_count)
@@ -51,26 +51,26 @@ class Group {
 
   bool full() const noexcept { return tasks_.size() == capacity_; }
 
-  // Brings the stripe's pointers into the free row. Encode and decode never have more than k+m.
+  // Copies the stripe's pointers to the free row. Encode and decode have at most k+m.
   void place(const core::Plan &plan, const tandem_stripe &stripe) noexcept {
     std::byte **next = row();
     for (const std::uint16_t index : plan.inputs()) *next++ = static_cast<std::byte *>(stripe.shards[index]);
     for (const std::uint16_t index : plan.outputs()) *next++ = static_cast<std::byte *>(stripe.shards[index]);
   }
 
-  // Of the placed stripe. Throws Error where its pointers are wrong.
+  // Checks the placed stripe. Throws Error if its pointers are wrong.
   void check(const core::Plan &plan, std::size_t shard_bytes) {
     check_pointers(plan, row(), row() + plan.inputs().size(), shard_bytes);
   }
 
-  // Adds the placed stripe. `status` (NULL: not wanted) is written when the group has run.
+  // Adds the placed stripe. After the group has run, its status is written to `status`, unless that is NULL.
   void add(std::shared_ptr<const core::Plan> plan, std::size_t shard_bytes, tandem_status *status) noexcept {
     tasks_.push_back(plan->task(row(), row() + plan->inputs().size(), shard_bytes));
     plans_.push_back(std::move(plan));
     statuses_.push_back(status);
   }
 
-  // Runs what was added. The group is empty afterwards, also when this throws.
+  // Runs the added stripes. The group is empty afterwards, even if this throws.
   void run() {
     core::Control control;
     try {
@@ -108,7 +108,7 @@ class Group {
   std::vector<tandem_status *> statuses_;
 };
 
-// Stripes that follow each other and have the same plan.
+// Consecutive stripes with the same plan.
 struct Stretch {
   std::size_t end;  // index of the stripe after the last
   std::shared_ptr<const core::Plan> plan;
@@ -124,7 +124,7 @@ void encode_stripes(tandem_context &context, const tandem_codec &codec, const ta
                     std::size_t stripe_count, std::size_t stride_bytes) {
   check_array(stripes, stripe_count, stride_bytes, "tandem_stripe");
   Group group(context, *codec.codec, stripe_count);
-  // The plans are kept for the second pass: made there, they could fail after the first bytes were written.
+  // The plans are kept for the second pass. If it made them, it could fail after the first bytes were written.
   std::vector<Stretch> stretches;
   for (std::size_t i = 0; i < stripe_count; ++i) {
     try {
@@ -154,7 +154,7 @@ void encode_stripes(tandem_context &context, const tandem_codec &codec, const ta
 void decode_stripes(tandem_context &context, const tandem_codec &codec, tandem_stripe *stripes,
                     std::size_t stripe_count, std::size_t stride_bytes) {
   check_array(stripes, stripe_count, stride_bytes, "tandem_stripe");
-  // What stays with the stripes that were not begun, should this function throw.
+  // The status of stripes that were not begun, if this function throws.
   for (std::size_t i = 0; i < stripe_count; ++i) stripe_at(stripes, i, stride_bytes).status = TANDEM_ERROR_CANCELLED;
   Group group(context, *codec.codec, stripe_count);
   tandem_status first_status = TANDEM_OK;

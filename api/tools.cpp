@@ -1,4 +1,4 @@
-// tools.h: what this machine has.
+// tools.h: devices and kernels of this machine.
 #include "tandem/tools.h"
 
 #include <chrono>
@@ -12,7 +12,7 @@
 
 namespace {
 
-// How long the drivers of devices may take to say what they have; the first call loads them.
+// How long drivers may take to list their devices. The first call loads them.
 constexpr std::chrono::seconds kPatience{20};
 
 }  // namespace

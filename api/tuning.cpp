@@ -131,12 +131,12 @@ struct DestroyContext {
   void operator()(tandem_context *context) const noexcept { tandem_context_destroy(context); }
 };
 
-// A context whose backend knows nothing of earlier tunings.
+// A context with a backend that does not read earlier tunings.
 std::unique_ptr<tandem_context, DestroyContext> make_context(const tandem_context_options *given) {
   tandem_context_options options = base::read_options(given, "tandem_context_options");
   options.struct_bytes = sizeof options;
   options.tuning_file = "";
-  // They are not part of what an entry says of its machine, and may change at any time.
+  // They are not part of the identity of an entry, and may change at any time.
   const char *const resources = options.resources != nullptr ? options.resources : std::getenv("TANDEM_RESOURCES");
   if (resources != nullptr && *resources != 0) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
@@ -149,7 +149,7 @@ std::unique_ptr<tandem_context, DestroyContext> make_context(const tandem_contex
   return std::unique_ptr<tandem_context, DestroyContext>(context);
 }
 
-// Whether the table has an entry of this key that gained more: one of a search that had more time.
+// Whether the table has an entry of this key with a larger gain: from a longer search.
 bool has_more(const tuning::Table &table, const tuning::Entry &entry) {
   const auto gain = [](const tuning::Entry &of) {
     return of.default_bytes_per_second > 0 ? of.bytes_per_second / of.default_bytes_per_second : HUGE_VAL;
@@ -162,7 +162,7 @@ tandem_autotune_result run(const tandem_context_options *where, const tandem_aut
   const tuning::Options options = engine_options(given);
   const std::string output = tuning_file(given.output);
   const auto context = make_context(where);
-  tuning::read_file(output);  // one that cannot be read is not replaced, and that is to be said now
+  tuning::read_file(output);  // a file that cannot be read is not replaced; report that now
   tuning::Journal journal(output + ".journal", given.fresh != 0);
 
   tuning::Hooks hooks;

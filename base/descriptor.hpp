@@ -19,7 +19,7 @@ class Descriptor {
   int get() const noexcept { return number_; }
   bool is_open() const noexcept { return number_ >= 0; }
 
-  // All of it, in as many calls as that takes. On false errno says why, and some of it may have been written.
+  // Writes all bytes, in as many calls as needed. If it returns false, errno has the reason, and a part may be written.
   bool write_all(const void *bytes, std::size_t count) const noexcept;
 
  private:

@@ -1,5 +1,5 @@
-// Errors inside the library: one exception type that carries a status and a sentence with the numbers.
-// api/ is the one gate that turns it into a tandem_status (base/gate.hpp).
+// Errors inside the library: one exception type with a status and a sentence with the numbers. base/gate.hpp is the one
+// gate that turns it into a tandem_status.
 #pragma once
 
 #include <exception>
@@ -22,7 +22,7 @@ class Error : public std::exception {
 
 [[noreturn]] inline void fail(tandem_status status, std::string message) { throw Error(status, std::move(message)); }
 
-// What an exception says, for the log.
+// The message of an exception, for the log.
 inline std::string what_of(const std::exception_ptr &error) {
   try {
     std::rethrow_exception(error);

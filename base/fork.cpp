@@ -8,9 +8,9 @@ namespace {
 
 constexpr int kMostWaits = 3000;  // of a millisecond each
 
-std::atomic<unsigned> pauses{0};          // that exist, of all threads
-std::atomic<unsigned> forks{0};           // under way
-std::atomic<bool> waited_in_vain{false};  // for the pauses that exist
+std::atomic<unsigned> pauses{0};          // of all threads, now
+std::atomic<unsigned> forks{0};           // forks that run now
+std::atomic<bool> waited_in_vain{false};  // for the pauses that exist now
 thread_local unsigned own_pauses = 0;
 
 void wait_a_little() noexcept {
@@ -20,7 +20,7 @@ void wait_a_little() noexcept {
 
 extern "C" void tandem_before_fork() {
   int cancellation = 0;
-  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation);  // sleeping is where a thread may be cancelled
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation);  // a thread may be cancelled while it sleeps
   forks.fetch_add(1);
   for (int i = 0; pauses.load() > own_pauses && !waited_in_vain.load(); ++i) {
     if (i == kMostWaits) waited_in_vain.store(true);
@@ -34,7 +34,7 @@ extern "C" void tandem_in_forking_parent() { forks.fetch_sub(1); }
 extern "C" void tandem_in_forked_child() {
   detail::fork_generation_now.fetch_add(1, std::memory_order_relaxed);
   forks.store(0);
-  pauses.store(own_pauses);  // the others' threads are not here
+  pauses.store(own_pauses);  // the other threads do not exist in the child
   waited_in_vain.store(false);
 }
 
@@ -43,10 +43,10 @@ extern "C" void tandem_in_forked_child() {
 std::atomic<std::uint32_t> detail::fork_generation_now{0};
 
 std::uint32_t detail::first_fork_generation() noexcept {
-  // No lock and no once-flag: a fork in the middle would leave it locked in the child. Two threads that get here
-  // together register twice, and a child then counts by two, which is as good.
+  // No lock and no once-flag: a fork in the middle would leave it locked in the child. If two threads get here
+  // together, both register. A child then counts by two, which does no harm.
   if (pthread_atfork(tandem_before_fork, tandem_in_forking_parent, tandem_in_forked_child) != 0)
-    return kFirstForkGeneration;  // tried again next time
+    return kFirstForkGeneration;  // the next call tries again
   std::uint32_t unregistered = 0;
   fork_generation_now.compare_exchange_strong(unregistered, kFirstForkGeneration, std::memory_order_relaxed);
   return fork_generation_now.load(std::memory_order_relaxed);

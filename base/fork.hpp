@@ -1,7 +1,7 @@
-// State that survives fork(). A child has one thread; locks that other threads of the parent held stay locked for
-// ever, pools have no workers, caches may be half-written. So everything guarded by a lock lives in a
-// ForkLocal: the first use in a child finds that its value belongs to another process and makes a fresh one. The
-// parent's value is left alone (leaked in the child): nothing in it can be trusted, not even for destruction.
+// State that survives fork(). A child has one thread. Locks that other threads of the parent held stay locked for ever,
+// pools have no workers, caches may be half-written. So everything guarded by a lock lives in a ForkLocal. Its first
+// use in a child finds that the value belongs to another process, and makes a fresh one. The parent's value leaks in
+// the child: nothing in it can be trusted, not even its destructor.
 #pragma once
 
 #include <atomic>
@@ -14,21 +14,20 @@ extern std::atomic<std::uint32_t> fork_generation_now;  // 0 until the fork hand
 std::uint32_t first_fork_generation() noexcept;         // registers it
 }  // namespace detail
 
-// What fork_generation() says in a process that has not been forked since it first asked.
+// The result of fork_generation() in a process that was not forked since its first call.
 inline constexpr std::uint32_t kFirstForkGeneration = 1;
 
-// Another number in each child that is forked (pthread_atfork; registered by the first call, so before the first
-// ForkLocal has a value). Never 0. One relaxed load: it is on the path of every small call. Children made without the
-// handlers (vfork, a bare clone) must exec.
+// A different number in each forked child. The first call registers a pthread_atfork handler, before the first
+// ForkLocal has a value. Never 0. It costs one relaxed load, because every small call makes it. Children made without
+// the handlers (vfork, a bare clone) must exec.
 inline std::uint32_t fork_generation() noexcept {
   const std::uint32_t generation = detail::fork_generation_now.load(std::memory_order_relaxed);
   return generation != 0 ? generation : detail::first_fork_generation();
 }
 
-// While one exists, fork() in another thread waits: for what must not be cut off in the middle, such as loading a
-// driver, which would leave the child with the loader's lock held for ever. The thread itself may fork (drivers do). A
-// fork waits for three seconds at most, and after that not again until all pauses are over: what hangs must not hold up
-// every fork.
+// While one exists, fork() in another thread waits. It protects work that a fork must not cut off, such as loading a
+// driver: the child would inherit the loader's locked lock. The thread itself may fork (drivers do). A fork waits three
+// seconds at most. After that, forks do not wait until all pauses are over: a hanging driver must not delay every fork.
 class ForkPause {
  public:
   ForkPause() noexcept;
@@ -48,7 +47,7 @@ class ForkLocal {
   ForkLocal(const ForkLocal &) = delete;
   ForkLocal &operator=(const ForkLocal &) = delete;
 
-  // This process' value, default-constructed by its first use here.
+  // This process' value. Its first use here default-constructs it.
   T &get() {
     const std::uint32_t generation = fork_generation();
     Node *node = node_.load(std::memory_order_acquire);
@@ -56,7 +55,7 @@ class ForkLocal {
     return replace(node, generation);
   }
 
-  // The value if this process has one already.
+  // The value, or null if this process has none yet.
   T *get_if_made() noexcept {
     Node *node = node_.load(std::memory_order_acquire);
     return node != nullptr && node->generation == fork_generation() ? &node->value : nullptr;

@@ -12,10 +12,10 @@ namespace tandem::base {
 // Keeps `message` for tandem_last_error_message() on this thread, cut to fit, and returns `status`.
 tandem_status refuse(tandem_status status, std::string_view message) noexcept;
 
-// The sentence of this thread's last failure; "" before the first one.
+// The message of this thread's last failure; "" before the first one.
 const char *last_error_message() noexcept;
 
-// Runs `body` (returning void) and turns what it throws into a status.
+// Runs `body` (returning void) and turns its exceptions into a status.
 template <class Body>
 tandem_status guarded(Body &&body) noexcept {
   try {
@@ -38,10 +38,10 @@ struct Argument {
   const void *pointer;
 };
 
-// The status of a call without it: INVALID_ARGUMENT, "context is NULL".
+// The status of a call with a NULL pointer: INVALID_ARGUMENT, "context is NULL".
 tandem_status refuse_null(const char *name) noexcept;
 
-// An array whose length the compiler knows: it never stands in memory.
+// An array of a length that the compiler knows, so that it stays in registers.
 template <std::size_t kCount, class Body>
 tandem_status guarded(const Argument (&arguments)[kCount], Body &&body) noexcept {
   for (const Argument &each : arguments)

@@ -1,5 +1,5 @@
-// Pieces of JSON text, for writers that put the rest together themselves. A tree of nlohmann-json values would need
-// memory to be destroyed, in a destructor that must not throw (3.11.2): a process that runs out of memory would end.
+// Pieces of JSON text, for writers that assemble the rest themselves. A tree of nlohmann-json values (3.11.2) needs
+// memory in its destructor, which must not throw. A process without memory would end.
 #pragma once
 
 #include <string>

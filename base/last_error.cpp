@@ -1,4 +1,4 @@
-// The last error's sentence of each thread.
+// The last error message of each thread.
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::size_t kMessageBytes = 512;
 
-// Only pointers are thread_local: the library is linked for static TLS, of which a dlopen has little left. The text is
-// in a block of the heap, made at a thread's first failure; a pthread key holds it and frees it.
+// Only pointers are thread_local: the library is linked for static TLS, and dlopen has little of that left. The text is
+// in a heap block, made at a thread's first failure. A pthread key holds it and frees it.
 thread_local const char *last_message = nullptr;
 
 void free_block(void *block) {
@@ -22,7 +22,7 @@ void free_block(void *block) {
 
 constinit ThreadKey block_key(free_block);
 
-// This thread's block, or nullptr where there is no memory for one.
+// This thread's block; nullptr if there is no memory for one.
 char *message_block() {
   pthread_key_t key;
   if (!block_key.find(&key)) return nullptr;
@@ -33,8 +33,7 @@ char *message_block() {
   return nullptr;
 }
 
-// The start and the end of a text that is too long: in the middle there are long paths, and at the end there is the
-// reason.
+// The start and the end of a text that is too long: long paths are in the middle, and the reason is at the end.
 std::size_t shorten(std::string_view message, char *block) {
   constexpr std::string_view kGap = " ... ";
   constexpr std::size_t kStartBytes = 160, kEndBytes = kMessageBytes - 1 - kStartBytes - kGap.size();

@@ -1,4 +1,4 @@
-// Where decisions are told: the user's callback, or nowhere.
+// Sends decisions to the user's callback, if there is one.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,8 @@ class Log {
   Log(tandem_log_callback callback, void *user, std::int32_t level)
       : callback_(callback), user_(user), level_(level), mute_(std::make_shared<Mute>()) {}
 
-  // Of this one and all its copies: the user has ended the context. Who was left behind in a driver says no more.
+  // Shared by this log and all its copies: the user has ended the context. Threads that are left behind in a driver log
+  // nothing then.
   void mute() const noexcept {
     if (mute_ == nullptr) return;
     mute_->is_muted = true;
@@ -37,7 +38,7 @@ class Log {
 
  private:
   struct Mute {
-    // Others of the parent's threads may have held the lock at a fork; they are not here to say anything.
+    // Other threads of the parent may have held the lock at a fork. They do not exist in the child.
     bool is_of_this_process() const noexcept { return generation == fork_generation(); }
 
     std::shared_mutex mutex;

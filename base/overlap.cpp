@@ -7,7 +7,7 @@ namespace tandem::base {
 bool find_overlap(std::span<Extent> extents, Overlap *found) {
   const auto address = [](const Extent &e) { return reinterpret_cast<std::uintptr_t>(e.begin); };
   std::sort(extents.begin(), extents.end(), [&](const Extent &a, const Extent &b) { return address(a) < address(b); });
-  // Sweep by address: an output collides with whatever, seen before it, reaches furthest; an input only with outputs.
+  // Sweep by address. An output is compared with the earlier buffer that reaches furthest, an input only with outputs.
   const Extent *furthest = nullptr, *furthest_output = nullptr;
   std::uintptr_t end = 0, end_output = 0;
   for (const Extent &e : extents) {

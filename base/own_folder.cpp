@@ -14,8 +14,8 @@
 namespace tandem::base {
 namespace {
 
-// The file that is mapped at an address, as the kernel knows it; "" if there is none. The loader's own name for it may
-// be relative to a working folder of long ago.
+// The file that is mapped at an address, as the kernel knows it; "" if there is none. The loader's own name may be
+// relative to a former working folder.
 std::string mapped_file(const void *address) {
   const auto wanted = reinterpret_cast<std::uintptr_t>(address);
   std::ifstream maps("/proc/self/maps");

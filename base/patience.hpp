@@ -1,4 +1,4 @@
-// Asking what may never answer.
+// Calls of functions that may never return.
 #pragma once
 
 #include <chrono>
@@ -12,8 +12,8 @@
 
 namespace tandem::base {
 
-// What `ask` returns, on a thread of its own; nothing if it has not returned in `patience` (the thread goes on then),
-// if it throws, or where no thread is to be had.
+// Runs `ask` on a thread of its own and returns its result. Returns nothing if it takes longer than `patience` (the
+// thread continues), if it throws, or if no thread can be started.
 template <class Answer, class Ask>
 std::optional<Answer> answer_within(std::chrono::milliseconds patience, Ask ask) {
   struct Shared {

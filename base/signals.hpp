@@ -1,11 +1,11 @@
-// Signals and the library's own threads: a program's handlers stay off them.
+// Keeps a program's signal handlers off the library's own threads.
 #pragma once
 
 #include <signal.h>
 
 namespace tandem::base {
 
-// All signals blocked while it lives: a thread started meanwhile inherits that.
+// Blocks all signals while it lives: threads started meanwhile inherit that.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

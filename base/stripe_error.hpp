@@ -8,7 +8,7 @@
 
 namespace tandem::base {
 
-// The same error, and of which stripe it is.
+// The same error, with the number of the stripe.
 [[noreturn]] inline void fail_in_stripe(const Error &error, std::size_t index, std::size_t stripe_count) {
   fail(error.status(), "stripe " + std::to_string(index) + " of " + std::to_string(stripe_count) + ": " + error.what());
 }

@@ -1,4 +1,4 @@
-// A pthread key made by its first use, for what a thread keeps beyond its thread_local objects.
+// A pthread key made by its first use, for data that must outlive a thread's thread_local objects.
 #pragma once
 
 #include <pthread.h>
@@ -8,8 +8,8 @@
 
 namespace tandem::base {
 
-// Static storage only. Not a static local pthread_key_t: a fork while another thread made that would leave its guard
-// held in the child for ever.
+// Static storage only. A static local pthread_key_t would not do: a fork while another thread makes it would leave its
+// guard locked in the child for ever.
 class ThreadKey {
  public:
   explicit constexpr ThreadKey(void (*destroy)(void *)) : destroy_(destroy) {}

@@ -33,7 +33,7 @@ std::string metadata(unsigned row, std::string_view name) {
                      row, json_text(name));
 }
 
-// What gives the span its colour.
+// Gives the span its colour.
 std::string_view kind_of(const TimelineSpan &span, const TimelineRow &row) noexcept {
   return span.is_coding ? std::string_view(row.kind) : span.what;
 }
@@ -47,7 +47,7 @@ std::string event(const TimelineSpan &span, const TimelineRow &row) {
                      span.committed);
 }
 
-// What each worker did, and what was done of each kind.
+// What each worker did, and totals of each kind of work.
 std::string summary(std::span<const TimelineRow> rows, std::span<const TimelineSpan> spans, double makespan_seconds,
                     std::optional<double> efficiency) {
   std::vector<Sum> of_rows(rows.size());

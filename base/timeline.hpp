@@ -1,5 +1,4 @@
-// Which worker did which piece of work when, for people to look at: written as a trace that Perfetto opens
-// (docs/TIMELINE.md).
+// Records which worker did which piece of work when, as a trace that Perfetto opens (docs/TIMELINE.md).
 #pragma once
 
 #include <cstdint>
@@ -32,16 +31,16 @@ struct TimelineSpan {
   std::uint64_t begin, end;  // of the work that it belongs to: the range of bytes
   std::uint64_t bytes;       // of data
   double start_seconds, end_seconds;
-  bool committed = true;  // false: another worker was first, or the piece failed; the bytes do not count
-  bool is_coding = true;  // false: reading, hashing, writing. It has a colour of its own, and bytes that do not count
-                          // for the worker's share
+  bool committed = true;  // false: another worker was faster, or the piece failed; the bytes do not count
+  bool is_coding = true;  // false: reading, hashing, writing. Such a span has a colour of its own, and its bytes do not
+                          // count for the worker's share
 };
 
 // Writes spans as they are: explicit rows, times from 0 on. Throws Error (IO).
 void write_timeline(const std::string &file, std::span<const TimelineRow> rows, std::span<const TimelineSpan> spans,
                     double makespan_seconds, std::optional<double> efficiency);
 
-// Records what the workers of a context do. Any thread may call; a forked child records and writes nothing.
+// Records the work of a context's workers. Any thread may call; a forked child records and writes nothing.
 class Timeline {
  public:
   using Span = TimelineSpan;
@@ -49,22 +48,22 @@ class Timeline {
 
   explicit Timeline(std::string file, const Log &log, std::size_t most_spans = kMostSpans);
 
-  // The same name is the same row; its kind is that of the first call. kNoRow where memory has run out.
+  // The same name gives the same row. The first call sets its kind. kNoRow if memory has run out.
   static constexpr unsigned kNoRow = UINT32_MAX;
   unsigned row(std::string_view name, std::string_view kind) noexcept;
   // "cpu, caller 0": one for each thread and kind. A thread keeps the number and the role of its first call.
   unsigned row_of_this_thread(std::string_view kind, std::string_view role = "caller") noexcept;
 
-  // Times are of the steady clock. `what` is copied. Spans beyond the limit are left out, and the log hears it once.
+  // Times are of the steady clock. `what` is copied. Spans beyond the limit are dropped, and the log says so once.
   void add(const Span &span) noexcept;
 
-  // How well the work was shared, where that can be said: 1 = no worker could have ended sooner with other shares.
+  // How well the work was shared, if that can be told: 1 = no worker could have ended sooner with other shares.
   void set_efficiency(double efficiency) noexcept;
 
-  // Throws Error (IO) where the file cannot be written: before the work, rather than after it.
+  // Throws Error (IO) if the file cannot be written: before the work, not after it.
   void check_file() const;
 
-  // All spans so far, on an axis that begins with the first one. A failure goes to the log.
+  // Writes all spans so far, on an axis that begins with the first one. A failure goes to the log.
   void write() noexcept;
 
   static double now() noexcept;  // seconds of the steady clock
@@ -89,11 +88,12 @@ class Timeline {
   bool is_full_ = false;
 };
 
-// The timeline of a context; null: none is asked for. Defined in api/, which knows what a context is.
+// The timeline of a context; null: none. Defined in api/, which knows contexts.
 Timeline *timeline_of(const tandem_context *context) noexcept;
 
-// Work of the calling thread that is no coding, such as "read", as one span on its row: from here to the end of this
-// object. Its bytes do not count if an exception ends it. Without a timeline it costs one comparison. Keeps `what`.
+// Records other work than coding, such as "read", as one span on the calling thread's row. The span begins here and
+// ends with this object. Its bytes do not count if an exception ends it. Without a timeline it costs one comparison.
+// Keeps `what`.
 class TimedStep {
  public:
   TimedStep(Timeline *timeline, std::string_view what, std::uint64_t begin, std::uint64_t end) noexcept

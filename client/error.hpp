@@ -1,4 +1,4 @@
-// What a library on top of the public headers throws inside, and what it becomes outside.
+// The exception inside libraries on top of the public headers, and its conversion to a status.
 #pragma once
 
 #include <new>
@@ -20,12 +20,12 @@ class Error : public std::runtime_error {
 
 [[noreturn]] inline void fail(tandem_status status, const std::string &message) { throw Error(status, message); }
 
-// Of a call of libtandem. Throws with its message.
+// The status of a call of libtandem. Throws with its message.
 inline void check(tandem_status status) {
   if (status != TANDEM_OK) throw Error(status, tandem_last_error_message());
 }
 
-// Runs `body` and turns what it throws into a status and the thread's message.
+// Runs `body` and turns its exceptions into a status and the thread's message.
 template <class Body>
 tandem_status guarded(Body &&body) noexcept {
   try {

@@ -1,5 +1,5 @@
-// Structs that a caller passes to a library on top of the public headers. They begin with their size: see the head of
-// tandem.h. base/options.hpp does the same for libtandem, with its errors.
+// Structs that a caller passes to a library on top of the public headers. They begin with their size (see the start of
+// tandem.h). base/options.hpp does the same for libtandem, with its own errors.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,8 @@ std::size_t checked_bytes(const Struct *given, const char *name) {
   return bytes;
 }
 
-// A caller's options in this version's form: what an older version lacks is 0, which means default. NULL: all defaults.
+// A caller's options in this version's form. Fields that an older version lacks are 0, which means default. NULL: all
+// defaults.
 template <class Options>
 Options read_options(const Options *given, const char *name) {
   Options ours = {};
@@ -43,7 +44,7 @@ Options read_options(const Options *given, const char *name) {
   return ours;
 }
 
-// Before the work that fills it. NULL: it is not wanted, here and below.
+// Checks the size before the work that fills the struct. NULL: it is not wanted, here and below.
 template <class Result>
 void check_result(const Result *given, const char *name) {
   if (given != nullptr) checked_bytes(given, name);
