@@ -1,6 +1,5 @@
-// The one interface behind which everything that can code stands: the CPU, each device, the hybrid of several, and in
-// tests a fake. A backend applies a prepared operator to byte ranges of shards, and knows nothing of k, m, erasures or
-// files.
+// The one interface of everything that can code: the CPU, each device, the hybrid of several, and in tests a fake. A
+// backend applies a prepared operator to byte ranges of shards. It knows nothing of k, m, erasures or files.
 #pragma once
 
 #include <atomic>
@@ -24,7 +23,7 @@ struct MismatchRanges;  // core/mismatch_ranges.hpp
 enum class Mode {
   assign,      // outputs = operator(inputs)
   accumulate,  // outputs ^= operator(inputs)
-  compare      // outputs are only read; differences from operator(inputs) are recorded
+  compare      // outputs are only read; their differences from operator(inputs) are recorded
 };
 
 const char *name_of(Mode mode) noexcept;  // "assign"
@@ -35,7 +34,7 @@ enum class MemoryKind : std::int32_t {
   opencl = TANDEM_MEMORY_OPENCL
 };
 
-// What compare found for one output. A backend merges what its threads found; callers start with the default.
+// The result of a compare for one output. A backend merges what its threads found; callers start with the default.
 struct Mismatch {
   static constexpr std::uint64_t kNone = UINT64_MAX;
   std::uint64_t byte_count = 0;
@@ -55,8 +54,8 @@ struct Technique {
   bool is_used = true, is_used_out_of_cache = true;
 };
 
-// An operator in a backend's own form: tables, a compiled kernel. Immutable; may be used by many threads. Made by
-// Backend::prepare and run only by that backend, but may be destroyed after it (plans are kept in per-thread caches).
+// An operator in a backend's own form: tables, a compiled kernel. Immutable; many threads may use it. Backend::prepare
+// makes it, and only that backend runs it. It may be destroyed after the backend (plans are kept in per-thread caches).
 class Prepared {
  public:
   explicit Prepared(const Operator &of)
@@ -74,7 +73,7 @@ class Prepared {
   // Shards are multiples of this long.
   std::uint64_t length_unit_bytes() const noexcept { return length_unit_bytes_; }
 
-  // All there are, the matrix first; in and out of cache one is used. The default has the matrix alone.
+  // All techniques, the matrix first. One is used in cache and one out of cache. By default there is the matrix alone.
   virtual std::vector<Technique> techniques() const;
   // Runs that move more bytes than this are out of cache.
   virtual std::uint64_t out_of_cache_bytes(Mode mode) const;
@@ -85,9 +84,9 @@ class Prepared {
   std::uint64_t granularity_bytes_, length_unit_bytes_;
 };
 
-// One operator applied to the bytes [offset_bytes, offset_bytes + length_bytes) of one stripe's shards, both multiples
-// of prepared->granularity_bytes(); where the shards end, a multiple of length_unit_bytes() is enough. Plain pointers:
-// the caller keeps all of it alive until the run is over.
+// One operator, applied to the bytes [offset_bytes, offset_bytes + length_bytes) of one stripe's shards. Both are
+// multiples of prepared->granularity_bytes(). At the end of the shards a multiple of length_unit_bytes() is enough.
+// Plain pointers: the caller keeps all of it alive until the run is over.
 struct Task {
   const Prepared *prepared;
   const std::byte *const *inputs;  // prepared->columns() shards
@@ -98,19 +97,19 @@ struct Task {
   Mismatch *mismatches = nullptr;  // compare: prepared->rows() records, merged into
   MemoryKind memory = MemoryKind::host;
   void *queue = nullptr;  // device memory: the caller's stream (NULL: CUDA's legacy default stream) or queue
-  // OpenCL memory, whose pointers are cl_mem handles: where each shard's byte 0 lies in its buffer; null = 0.
+  // OpenCL memory, where pointers are cl_mem handles: the offset of each shard's byte 0 in its buffer; null = 0.
   const std::uint64_t *input_offsets = nullptr;
   const std::uint64_t *output_offsets = nullptr;
-  // compare: where its differences lie, if that is wanted. A backend that sees it while it compares fills it in; the
-  // others leave it alone, and core/verify.hpp looks a second time.
+  // compare: where the differences lie; null: not wanted. A backend fills it in if it sees the places while it
+  // compares. For the others core/verify.hpp compares again.
   MismatchRanges *ranges = nullptr;
 };
 
-// What a run shares with the code that started it. A backend looks at it before each chunk.
+// Shared by a run and the code that started it. A backend looks at it before each chunk.
 class Control {
  public:
-  // needs: what each task of the run holds beside what its kind holds; they outlive the run. within_task: the run is
-  // part of a task, whose thread may hold other resources.
+  // needs: what each task of the run holds besides the needs of its kind; they outlive the run. within_task: the run is
+  // part of a task, and the thread of that task may hold other resources.
   explicit Control(std::span<const Need> needs = {}, bool within_task = false) noexcept
       : needs_(needs), is_within_task_(within_task) {}
 
@@ -125,23 +124,24 @@ class Control {
   std::atomic<bool> cancelled_{false};
 };
 
-// A run under way. wait() returns when it is over and throws the Error that ended it; the destructor waits too. It
-// belongs to the process that submitted it: a child after fork can only forget it.
+// A run under way. wait() returns when it is over, and throws the Error that ended it. The destructor waits too. It
+// belongs to the process that submitted it: a child after fork can only abandon it.
 class Ticket {
  public:
   virtual ~Ticket();
   virtual void wait() = 0;
 };
 
-// Memory of a device, with a queue, as a program that uses the device's driver would have them. Belongs to the process
-// that made it.
+// Memory of a device, with a queue, as a program would get it from the device's driver. Belongs to the process that
+// made it.
 class DeviceMemory {
  public:
   virtual ~DeviceMemory();
   virtual MemoryKind kind() const noexcept = 0;
-  virtual void *shards() const noexcept = 0;  // what a task has for a shard in it; the shard's place is an offset
+  virtual void *shards() const noexcept = 0;  // pointer for the tasks that use shards in it; each shard's place is an
+                                              // offset
   virtual void *queue() const noexcept = 0;
-  // Wait for the queue first, and then until the copy is done. The range lies in the memory. Throw Error.
+  // Wait for the queue first, and then until the copy is done. The range must lie in the memory. Throw Error.
   virtual void write(std::uint64_t at_bytes, const std::byte *from, std::uint64_t bytes) = 0;
   virtual void read(std::uint64_t at_bytes, std::byte *to, std::uint64_t bytes) = 0;
 };
@@ -149,10 +149,10 @@ class DeviceMemory {
 struct Traits {
   std::string name;                  // "cpu", "cuda:0"
   unsigned lanes = 1;                // runs that make progress at the same time
-  std::vector<MemoryKind> memories;  // what Task::memory may be
-  // Of a device; false until its first prepare or run has looked for it.
+  std::vector<MemoryKind> memories;  // allowed values of Task::memory
+  // Of a device. False until its first prepare or run has looked for the device.
   bool shares_cores = false;   // it computes on the cores that the CPU backend uses
-  bool shares_memory = false;  // it reads and writes any memory of the host where that lies: it needs no staging
+  bool shares_memory = false;  // it reads and writes all host memory directly: it needs no staging
 };
 
 class Backend {
@@ -161,49 +161,49 @@ class Backend {
 
   virtual const Traits &traits() const noexcept = 0;
 
-  // Brings an operator (which may have no inputs, and no outputs) into this backend's form. Throws Error, also
-  // UNSUPPORTED with the backend's name for a form or a number of shards that it cannot run.
+  // Converts an operator into this backend's form. It may have no inputs and no outputs. Throws Error, also UNSUPPORTED
+  // with the backend's name for a form or a number of shards that it cannot run.
   virtual std::shared_ptr<const Prepared> prepare(const Operator &what) = 0;
 
-  // Throws Error (UNSUPPORTED) where the user has asked for a technique that this operator lacks. Of what a plan or a
-  // call of the user prepares; a verify may prepare other operators to confirm a suspect. The default has no
+  // Throws Error (UNSUPPORTED) if the user has asked for a technique that this operator lacks. Called for operators of
+  // a user's plan or call; a verify may prepare other operators to confirm a suspect. By default there are no
   // techniques.
   virtual void check_technique(const Operator &what) const;
 
-  // The same as prepare, with values that are used as they are, whatever was measured before: autotune's way in. Throws
-  // Error, also INVALID_ARGUMENT or UNAVAILABLE for values that this device cannot run. The default knows no values.
+  // The same as prepare, with these values in place of measured ones. Autotune uses it. Throws Error, also
+  // INVALID_ARGUMENT or UNAVAILABLE for values that this device cannot run. By default there are no values.
   virtual std::shared_ptr<const Prepared> prepare_tuned(const Operator &what, const TuningValues &values);
 
-  // What may be tuned for a matrix of this shape, and under whose name the result is kept.
+  // The tuning parameters for a matrix of this shape, and the identity under which results are stored.
   virtual std::vector<TuningParameter> tuning_parameters(unsigned rows, unsigned columns, Mode mode) const;
   virtual TuningIdentity tuning_identity() const;
   virtual std::string tuning_kernel_hash() const;
 
-  // Runs all tasks, in any order and overlapping, and returns when they are over; small ones on the calling thread,
-  // without allocation or lock. Tasks do not depend on each other. Throws Error: CANCELLED if control said so before
+  // Runs all tasks, in any order and overlapping, and returns when they are over. Small runs use the calling thread,
+  // without allocation or lock. Tasks do not depend on each other. Throws Error: CANCELLED if control cancelled before
   // the last chunk, DEVICE, OUT_OF_MEMORY.
   virtual void run(std::span<const Task> tasks, Control &control) = 0;
 
   // Starts the tasks and returns. The default runs them on a thread of their own.
   virtual std::unique_ptr<Ticket> submit(std::span<const Task> tasks, Control &control);
 
-  // To be called when a plan is made: gets ready to run it on this kind of memory without compiling or allocating. What
-  // takes long goes on in the background, unless the plan `waits` for it. The default has nothing to do. Throws Error.
+  // Called when a plan is made: prepares to run it on this kind of memory without compiling or allocating. Long work
+  // runs in the background, unless the plan `waits` for it. Does nothing by default. Throws Error.
   virtual void make_ready(const Prepared &prepared, Mode mode, MemoryKind memory, bool waits = true);
 
-  // Memory of the host that this backend's shards move through fastest, aligned to 64 bytes at least: pinned, for a
-  // device. It may outlive the backend. Throws Error (OUT_OF_MEMORY).
+  // Host memory that this backend's shards move through fastest: pinned memory for a device. Aligned to 64 bytes at
+  // least. It may outlive the backend. Throws Error (OUT_OF_MEMORY).
   virtual std::shared_ptr<std::byte> staging_memory(std::uint64_t bytes);
 
-  // Throws Error: UNSUPPORTED where the backend is no device, OUT_OF_MEMORY. The default is no device.
+  // Throws Error: UNSUPPORTED if the backend is no device (the default), OUT_OF_MEMORY.
   virtual std::shared_ptr<DeviceMemory> device_memory(std::uint64_t bytes);
 
   // The element of each of a task's shards at one offset: element_bytes(task.prepared->field()) bytes of each. The
-  // default reads memory of the host. Throws Error.
+  // default reads host memory. Throws Error.
   virtual void read_column(const Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
                            std::uint8_t *outputs_out);
 
-  // Kernel invocations so far, where the backend counts them: proof that it ran.
+  // Kernel invocations so far, if the backend counts them: proof that it ran.
   virtual std::uint64_t kernel_calls() const noexcept { return 0; }
 };
 

@@ -20,8 +20,8 @@ namespace {
 constexpr std::uint64_t kUnlimited = UINT64_MAX;
 
 // How long running threads may keep their units while others wait. A hand-over costs a wake-up (about 50 microseconds
-// of an idle unit), so one per millisecond is at most 5 percent, and a waiting thread gets its turn after one
-// millisecond per thread in front of it.
+// of an idle unit), so one per millisecond costs at most 5 percent. A waiting thread gets its turn after one
+// millisecond for each thread in front of it.
 constexpr std::int64_t kTurnNanoseconds = 1'000'000;
 
 std::int64_t nanoseconds_now() noexcept {
@@ -110,7 +110,7 @@ struct Resource {
   std::atomic<Resource *> next{nullptr};
 };
 
-// Lives on the stack of the thread that waits.
+// On the stack of the waiting thread.
 struct Waiter {
   const Needs needs;
   std::condition_variable wake{};
@@ -121,10 +121,10 @@ struct Waiter {
   Waiter *next = nullptr;
 };
 
-// The threads of one process that wait, in the order of asking. A single need is taken without the lock as long as no
-// thread waits. A thread that goes to wait counts itself in waiter_count and then looks at what is held once more; one
-// that gives back lowers what is held and then looks at waiter_count. Both orders are sequentially consistent, so one
-// of them sees the other.
+// The waiting threads of one process, in the order of their requests. A single need is taken without the lock as long
+// as no thread waits. A thread that begins to wait increments waiter_count, and then looks at the held amounts once
+// more. A thread that gives back lowers the held amount, and then looks at waiter_count. Both orders are sequentially
+// consistent, so one of them sees the other.
 struct Process {
   std::atomic<std::uint64_t> waiter_count{0};
   std::mutex mutex;
@@ -140,7 +140,7 @@ struct Process {
 }  // namespace
 
 struct Budget::State {
-  // Grows at the end and never shrinks, without a lock: a fork finds it whole.
+  // Grows at the end and never shrinks, without a lock, so that a fork always finds it complete.
   Resource cpu{"cpu"}, gpu{"gpu"}, pinned_mib{"pinned_mib"};
   base::ForkLocal<Process> process;
 
@@ -173,7 +173,7 @@ struct Budget::State {
     return number;
   }
 
-  // This process' counters, made if need be: what comes after this allocates nothing.
+  // This process' counters, made if necessary. Later steps allocate nothing.
   void make_counts(Needs needs) {
     for (const Need &need : needs) at(need.resource).count.get();
   }
@@ -188,14 +188,14 @@ struct Budget::State {
     while (fits(before)) {
       if (!held.compare_exchange_weak(before, before + amount)) continue;
       if (fits(before)) return true;
-      lower(resource, amount);  // a smaller amount holds from the moment that set() returns
+      lower(resource, amount);  // a smaller amount is in force when set() returns
       if (was_too_late != nullptr) *was_too_late = true;
       return false;
     }
     return false;
   }
 
-  // What was taken before a fork is not counted here.
+  // Needs taken before a fork are not counted here.
   static void lower(Resource &resource, std::uint64_t amount) noexcept {
     Count *count = resource.count.get_if_made();
     if (count == nullptr) return;
@@ -243,7 +243,7 @@ struct Budget::State {
     *place = waiter->next;
     threads.waiter_count.fetch_sub(1);
     waiter->is_over = true;
-    waiter->wake.notify_one();  // under the lock: the waiter is gone as soon as it can have it
+    waiter->wake.notify_one();  // under the lock: once it is released, the waiter may be gone
   }
 
   void grant(Process &threads) noexcept {
@@ -301,7 +301,7 @@ struct Budget::State {
     grant(threads);
   }
 
-  // Gives the needs back if there is too much of one of them: only as many threads do as have to.
+  // Gives the needs back if there is too much of one of them. Only as many threads as necessary do so.
   bool give_back_too_much(Needs needs) noexcept {
     for (const Need &need : needs) {
       Resource &resource = at(need.resource);
@@ -317,7 +317,7 @@ struct Budget::State {
     return false;
   }
 
-  // Whether a thread waits for nothing but what these needs are of. One that lacks something else too could not start.
+  // Whether a thread waits only for resources in these needs. A thread that lacks something else too could not start.
   bool is_waited_for(const Process &threads, Needs needs) noexcept {
     for (const Waiter *waiter = threads.first; waiter != nullptr; waiter = waiter->next) {
       const auto is_of_no_use = [&](const Need &need) {
@@ -407,7 +407,7 @@ bool Budget::keep(std::span<const Need> needs) noexcept {
     return false;
   }
   if (needs.empty() || threads->waiter_count.load(std::memory_order_relaxed) == 0) return true;
-  // Tasks with the same last need share a clock: those that no thread waits for do not use up the turns of the others.
+  // Tasks with the same last need share a clock. Tasks that no thread waits for do not use up the turns of the others.
   Count *count = state_->at(needs.back().resource).count.get_if_made();
   if (count == nullptr) return false;
   const std::int64_t now = nanoseconds_now();

@@ -1,5 +1,5 @@
 // The resources budget: how much of each named, purely logical resource the tasks of a context may hold at once. A task
-// takes all that it needs before it starts and gives it back when it is done. Amounts may change while tasks run.
+// takes all its needs before it starts, and gives them back when it is done. Amounts may change while tasks run.
 #pragma once
 
 #include <atomic>
@@ -17,11 +17,11 @@ struct Need {
   std::uint64_t amount;
 };
 
-// Thread-safe. What is held is counted per process: in a forked child nothing is held, whatever the parent's threads
-// held. A list of needs names each resource once; the caller keeps it alive and unchanged while they are held.
+// Thread-safe. Holds are counted per process: a forked child holds nothing. A list of needs names each resource once.
+// The caller keeps the list alive and unchanged while the needs are held.
 class Budget {
  public:
-  // These names have a meaning; tasks of any kind may need others, which are counted in the same way.
+  // These names have a built-in meaning. Tasks of any kind may need other names, which are counted in the same way.
   static constexpr unsigned kCpu = 0;        // "cpu": a task of the CPU holds one
   static constexpr unsigned kGpu = 1;        // "gpu": a task of a device holds one
   static constexpr unsigned kPinnedMib = 2;  // "pinned_mib": MiB of staging memory, of a hybrid
@@ -38,11 +38,11 @@ class Budget {
   unsigned index(std::string_view name);
   const std::string &name(unsigned resource) const noexcept;
 
-  // Amounts such as "cpu=5,widgets=2". Throws Error (INVALID_ARGUMENT) for what is zero, malformed or given twice, and
-  // then has changed nothing. "" changes nothing.
+  // Amounts such as "cpu=5,widgets=2". Throws Error (INVALID_ARGUMENT) for an amount that is zero, malformed or given
+  // twice. It has then changed nothing. "" changes nothing.
   void set_all(const std::string &amounts);
 
-  // The same for one. Effective at once for threads that wait, and within one chunk for those that hold some.
+  // Sets one amount. Effective at once for waiting threads, and within one chunk for those that hold some.
   void set(const std::string &name, std::uint64_t amount);
 
   std::uint64_t amount(unsigned resource) const noexcept;  // UINT64_MAX when not set
@@ -50,24 +50,25 @@ class Budget {
   // Whether any amount was ever set. Until then a Hold counts nothing.
   bool is_limited() const noexcept { return is_limited_.load(std::memory_order_relaxed); }
 
-  // What a text such as "widgets=2" asks for. Throws Error (INVALID_ARGUMENT) as set_all does.
+  // Reads a text such as "widgets=2". Throws Error (INVALID_ARGUMENT) as set_all does.
   std::vector<Need> needs_of(const std::string &text);
 
   // Throws Error (INVALID_ARGUMENT) with the numbers if a need is beyond the whole amount.
   void check(std::span<const Need> needs) const;
 
-  // All needs or none of them; blocks, and does not spin, until they can be had. First come, first served: a later
-  // task that fits may start before a waiting one that needs some of the same, at most kMostOvertaken times. Throws
-  // Error as check does, also if an amount is lowered below a need during the wait; std::bad_alloc. Not to be called by
-  // a thread that holds some of these: it could wait for itself. One need takes no lock while no thread waits.
-  // in_front: before all that wait. For a thread that holds other resources, which some of those may wait for.
+  // Takes all needs or none of them. Blocks, without spinning, until it has them. First come, first served, with one
+  // exception: a later task that fits may pass a waiting one that needs some of the same, at most kMostOvertaken times.
+  // Throws Error as check does, also if an amount falls below a need during the wait; std::bad_alloc. A thread that
+  // holds some of these must not call it: it could wait for itself. One need takes no lock while no thread waits.
+  // in_front: before all waiting threads. That is for a thread that holds other resources, which some of those may wait
+  // for.
   void acquire(std::span<const Need> needs, bool in_front = false);
-  bool try_acquire(std::span<const Need> needs) noexcept;  // does not wait, and leaves nothing behind if it fails
+  bool try_acquire(std::span<const Need> needs) noexcept;  // does not wait; if it fails, it has taken nothing
   void release(std::span<const Need> needs) noexcept;
   std::uint64_t waiting_count() noexcept;  // threads of this process that wait now: for tests
 
-  // For a thread that holds the needs and has another task, between the two: true = go on with them. false = they have
-  // been given back, because an amount was lowered or because others have waited for a turn.
+  // For a thread between two tasks that holds the needs. true: continue with them. false: they were given back, because
+  // an amount was lowered or because others have waited for a turn.
   bool keep(std::span<const Need> needs) noexcept;
 
  private:
@@ -76,8 +77,8 @@ class Budget {
   std::unique_ptr<State> state_;
 };
 
-// What the tasks of one thread hold, one task after the other. As long as no amount was set it counts nothing, and
-// costs one relaxed load for each task.
+// The needs of one thread's tasks, one task after the other. Until an amount is set it counts nothing, and costs one
+// relaxed load for each task.
 class Hold {
  public:
   // null: no budget. in_front: as acquire.
@@ -89,7 +90,7 @@ class Hold {
   Hold(const Hold &) = delete;
   Hold &operator=(const Hold &) = delete;
 
-  // To be called before each task. May block. Throws as Budget::acquire does, and then holds nothing.
+  // Call it before each task. May block. Throws as Budget::acquire does, and then holds nothing.
   void next_task() {
     if (budget_ == nullptr || (is_held_ ? budget_->keep(needs_) : !budget_->is_limited())) return;
     is_held_ = false;
@@ -97,7 +98,7 @@ class Hold {
     is_held_ = true;
   }
 
-  // The same where waiting is not possible. False: next_task() has to be called first.
+  // The same for threads that must not wait. False: call next_task() first.
   bool keep() noexcept {
     if (is_held_) is_held_ = budget_->keep(needs_);
     return is_held_ || budget_ == nullptr || !budget_->is_limited();
@@ -110,7 +111,7 @@ class Hold {
   bool is_held_ = false;
 };
 
-// What one task of a run holds: a unit of its kind, and what the run adds to that.
+// The needs of one task of a run: one unit of its kind, plus the needs of the run.
 class TaskNeeds {
  public:
   TaskNeeds(unsigned kind, std::span<const Need> added) : unit_{kind, 1} {

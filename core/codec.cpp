@@ -157,7 +157,7 @@ Matrix custom_matrix(const tandem_codec_options &options) {
                          count_of(m, "shard")));
 }
 
-// Those in the set.
+// The indices in the set.
 Indices indices_of(const ShardSet &set, unsigned begin, unsigned end) {
   Indices indices;
   indices.reserve(end - begin);
@@ -167,7 +167,7 @@ Indices indices_of(const ShardSet &set, unsigned begin, unsigned end) {
   return indices;
 }
 
-// Drops the inputs that no output needs: a code that is not MDS may do with fewer.
+// Drops inputs that no output needs. A code that is not MDS may need fewer.
 void drop_unused_inputs(Matrix &all, Indices &inputs) {
   Indices used;
   for (unsigned c = 0; c < all.columns(); ++c) {
@@ -208,7 +208,7 @@ constexpr auto kLongExp = make_long_exp();
 
 }  // namespace
 
-// The latest patterns, the least recently used one making room. A scan of 64 hashes costs less than one small
+// The latest patterns. A new one replaces the least recently used one. A scan of 64 hashes costs less than one small
 // allocation.
 class Codec::DecodeCache {
  public:
@@ -216,7 +216,7 @@ class Codec::DecodeCache {
     return present.hash() * 31 + wanted.hash();
   }
 
-  // insert_count_out: of all so far, for insert.
+  // insert_count_out: of all patterns so far, for insert.
   std::shared_ptr<const Application> find(const ShardSet &present, const ShardSet &wanted, std::size_t hash,
                                           std::uint64_t *insert_count_out) {
     State &state = state_.get();
@@ -228,7 +228,7 @@ class Codec::DecodeCache {
     return entry->application;
   }
 
-  // Keeps `application`, or returns what another thread put there since `find` saw `insert_count` of them.
+  // Keeps `application`, or returns the one that another thread inserted after `find` had read `insert_count`.
   std::shared_ptr<const Application> insert(const ShardSet &present, const ShardSet &wanted, std::size_t hash,
                                             std::uint64_t insert_count,
                                             std::shared_ptr<const Application> application) {
@@ -263,7 +263,7 @@ class Codec::DecodeCache {
     std::uint64_t insert_count = 0;
     std::size_t bytes = 0;  // of all entries
     std::array<Entry, kCachedPatterns> entries;
-    std::array<std::size_t, kCachedPatterns> hashes{};       // of the entries: what is looked through, side by side
+    std::array<std::size_t, kCachedPatterns> hashes{};       // of the entries, side by side for the search
     std::array<std::uint8_t, kCachedPatterns> latest_first;  // places of entries
 
     State() { std::iota(latest_first.begin(), latest_first.end(), std::uint8_t{0}); }
@@ -325,7 +325,7 @@ Codec::Codec(const tandem_codec_options &given) {
     if (is_subfield) take_subfield(parity_);
     cauchy_ = find_cauchy_form(parity_);
     is_mds_ = cauchy_.has_value();
-    if (!is_mds_ && !allow_non_mds) {  // with that flag the matrix is taken whatever a proof would say
+    if (!is_mds_ && !allow_non_mds) {  // allow_non_mds makes the proof unnecessary
       const MdsProof proof = prove_mds(parity_);
       if (proof != MdsProof::proven) refuse_custom(proof, options.k, options.m);
       is_mds_ = true;
@@ -487,7 +487,7 @@ std::shared_ptr<const Application> Codec::solve(const ShardSet &present, const S
       application->what = Operator(syndrome_decode(*cauchy_, k_, lost_data, parity, inputs, outputs));
       inputs.insert(inputs.end(), parity.begin(), parity.end());
     }
-  } else if (cauchy_ && lost_data.size() > 1) {  // one is a division: the general way does less
+  } else if (cauchy_ && lost_data.size() > 1) {  // for one shard the general way is cheaper: a division
     inputs.insert(inputs.end(), parity.begin(), parity.end());
     interpolate(std::move(lost_data), std::move(parity), *application);
   } else {

@@ -22,7 +22,7 @@ constexpr Preset16 kPresets[] = {
     {TANDEM_MATRIX_LIBERASURECODE_RS_VAND, "liberasurecode-rs-vand"},
 };
 
-// Of PAR2 and of liberasurecode: input slices have 16-bit constants whose order is 65535; EC_MAX_FRAGMENTS.
+// PAR2 and liberasurecode: input slices have 16-bit constants of order 65535; EC_MAX_FRAGMENTS.
 constexpr unsigned kMostPar2Data = 32768, kMostLiberasurecodeShards = 32;
 
 [[noreturn]] void refuse(const std::string &why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, why); }
@@ -147,10 +147,10 @@ void Codec16::make_jerasure(bool is_good) {
   }
 }
 
-// Row r is the r-th powers of constants: the powers of 2 whose order is 65535 (Parity Volume Set Specification 2.0).
+// Row r is the r-th powers of constants: the powers of 2 that have order 65535 (Parity Volume Set Specification 2.0).
 void Codec16::make_par2(bool allow_non_mds) {
   if (k_ > kMostPar2Data) refuse(fmt::format("matrix par2: k = {}, it has at most {} data shards", k_, kMostPar2Data));
-  // As for PAR1: rows 1 ; a ; a^2 of distinct a, or two columns whose ratio 2^n has powers that do not repeat.
+  // As for PAR1: rows 1 ; a ; a^2 of distinct a, or two columns of ratio 2^n with powers that do not repeat.
   is_mds_ = m_ <= 3 || k_ <= 2;
   if (!is_mds_ && !allow_non_mds)
     base::fail(TANDEM_ERROR_NOT_MDS,

@@ -1,4 +1,4 @@
-// Codes over GF(2^16): presets and custom matrices. Codec hands everything that is not common to both fields to this.
+// Codes over GF(2^16): presets and custom matrices. Codec passes everything to it that the two fields do not share.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 namespace tandem::core {
 
 inline constexpr unsigned kMaxShards16 = gf16::kFieldSize;  // of a stripe in GF(2^16)
-// Matrices that have to be kept whole, to encode or to decode, have at most so many bytes of coefficients.
+// Matrices that must be kept whole, to encode or to decode, have at most this many bytes of coefficients.
 inline constexpr std::uint64_t kMostMatrixBytes16 = std::uint64_t{64} << 20;
 
 struct Preset16 {
@@ -40,14 +40,14 @@ class Codec16 {
   // outputs: the wanted missing shards. Fills application.inputs and .what.
   void decode(const ShardSet &present, Application &application) const;
 
-  // The shard whose damage alone explains these syndromes of some parity rows, if there is exactly one.
+  // The shard that explains these syndromes of some parity rows by its damage alone, if there is exactly one.
   std::uint32_t locate(std::span<const std::uint16_t> rows, std::span<const Element> syndromes) const;
 
  private:
   enum class Kind {
     leopard,  // points and scales; groups
     cauchy,   // points and scales; data first, unless parity_has_first_points_
-    matrix    // no more is known
+    matrix    // no further structure is known
   };
   void make_leopard(const char *name, bool may_be_low_rate);
   void make_liberasurecode();

@@ -10,7 +10,7 @@ namespace tandem::core::gf {
 inline constexpr unsigned kPolynomial = 0x11d;
 
 struct Tables {
-  std::array<std::uint8_t, 510> exp;  // exp[i] = 2^i; twice round, so that a sum of two logarithms needs no modulo
+  std::array<std::uint8_t, 510> exp;  // exp[i] = 2^i; all powers twice, so that a sum of two logarithms needs no modulo
   std::array<std::uint8_t, 256> log;  // log[exp[i]] = i for i < 255; log[0] is meaningless
 };
 

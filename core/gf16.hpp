@@ -1,6 +1,6 @@
 // Arithmetic of GF(2^16) for matrices and set-up; bulk data goes through the kernels of cpu/. An element is a number of
-// 16 bits; which field element that number stands for depends on the basis, so there are two objects:
-// words() for formats that store polynomials modulo 0x1100b, cantor() for Leopard, which stores coordinates.
+// 16 bits. The basis decides which field element a number stands for, so there are two objects. words() is for formats
+// that store polynomials modulo 0x1100b. cantor() is for Leopard, which stores coordinates.
 #pragma once
 
 #include <array>
@@ -37,7 +37,7 @@ class Field {
   static const Field &made(std::atomic<const Field *> &field, unsigned polynomial,
                            const std::array<std::uint16_t, 16> &basis);
 
-  std::array<std::uint16_t, 2 * kOrder> exp_;  // twice round, so that a sum of two logarithms needs no modulo
+  std::array<std::uint16_t, 2 * kOrder> exp_;  // all powers twice, so that a sum of two logarithms needs no modulo
   std::array<std::uint16_t, kFieldSize> log_;
 };
 

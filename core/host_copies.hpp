@@ -7,7 +7,7 @@
 
 namespace tandem::core {
 
-// to = from, or to ^= from where it adds. The two do not overlap.
+// to = from; or to ^= from if `adds` is set. The two do not overlap.
 struct HostCopy {
   std::byte *to;
   const std::byte *from;
@@ -18,7 +18,7 @@ struct HostCopy {
 class HostCopier {
  public:
   virtual ~HostCopier();
-  // Returns when all are done; a device may read what was written then. Thread-safe. Throws Error as Budget::acquire
+  // Returns when all copies are done. A device may read the result then. Thread-safe. Throws Error as Budget::acquire
   // does; some copies have happened then.
   virtual void run(std::span<const HostCopy> copies) = 0;
 };

@@ -1,5 +1,5 @@
-// Codes with local groups: the data shards lie in groups, each with a parity shard of its own, and global parity shards
-// are made of all data (docs/MATRICES.md). Such a code is not MDS: a lost shard is rebuilt from its group alone.
+// Codes with local groups (docs/MATRICES.md). The data shards lie in groups, and each group has a parity shard of its
+// own. Global parity shards depend on all data. Such a code is not MDS: a lost shard is rebuilt from its group alone.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 
 namespace tandem::core {
 
-// Which shards belong together. Groups are runs of data shards; the first k % group_count have one more than the rest.
+// The members of each group. Groups are runs of data shards; the first k % group_count have one shard more than the
+// rest.
 struct LocalGroups {
   unsigned k, group_count, global_count;
   bool are_globals_first;  // among the parity shards
@@ -34,12 +35,12 @@ struct LocalPreset {
   std::int32_t value;  // enum tandem_matrix_value
   const char *name;    // as the command line spells it
   bool are_globals_first;
-  // The parity rows. Throws Error (INVALID_ARGUMENT) where the formula has no such code, with the limit.
+  // The parity rows. Throws Error (INVALID_ARGUMENT), with the limit, if the formula has no such code.
   Matrix (*make)(const LocalGroups &groups);
 };
 
-// Of every one any global_count + 1 losses can be rebuilt: merging the local rows gives global_count + 1 rows of an MDS
-// code (Huang, Chen and Li, Pyramid Codes, 2007).
+// For every such code, any global_count + 1 losses can be rebuilt: merging the local rows gives global_count + 1 rows
+// of an MDS code (Huang, Chen and Li, Pyramid Codes, 2007).
 std::span<const LocalPreset> local_presets();
 const LocalPreset *find_local_preset(std::int32_t value) noexcept;  // nullptr if unknown
 

@@ -21,12 +21,12 @@ namespace {
 using Indices = std::vector<std::uint16_t>;
 using Column = std::vector<std::uint8_t>;  // one byte of each check
 
-// The search of a code without polynomials tries so many sets of shards for one column at the most.
+// The most sets of shards that the search of a code without polynomials tries for one column.
 constexpr double kMostSets = 1e6;
-// The syndromes of a tile stay in the cache, and a run on a tile is worth the threads.
+// The syndromes of a tile fit the cache, and a run on a tile is large enough for threads.
 constexpr std::uint64_t kTileBytes = 128 << 10, kLeastTileBytes = 4 << 10, kSyndromeBytes = 512 << 10;
 constexpr std::uint64_t kPieceBytes = 4 << 10;  // damage is counted by pieces
-constexpr std::uint64_t kColumnsByHand = 64;    // solved one by one where a set of shards stops to explain them
+constexpr std::uint64_t kColumnsByHand = 64;    // solved one by one if a set of shards no longer explains them
 constexpr std::size_t kRecentSets = 8;
 
 double sets_of(unsigned size, unsigned count) {
@@ -44,10 +44,10 @@ std::optional<CauchyForm> form_of(const Codec &codec) {
   return cauchy_form_at(codec.parity(), std::move(points));
 }
 
-// The stripe's checks: stored outputs plus outputs computed of the inputs, and what damage of each shard adds.
+// The stripe's checks: stored outputs plus computed outputs. And the effect of damage of each shard.
 struct Checks {
   Indices shards;               // inputs, then outputs
-  std::vector<Column> effects;  // of a damage of 1 in each of them
+  std::vector<Column> effects;  // of a damage of 1 in each shard
   unsigned count;               // of checks
 };
 
@@ -67,7 +67,8 @@ Checks checks_with_effects(const Application &application) {
 
 using Places = std::vector<unsigned>;  // of Checks::shards, ascending
 
-// What a set of shards can explain: checks of its pivot rows give the damage, and from that the other rows follow.
+// How a set of shards explains a syndrome: checks of its pivot rows give the damage, and the damage gives the other
+// rows.
 struct Explanation {
   Indices pivots, others;  // rows
   Matrix damage;           // of the shards, from the pivot rows
@@ -85,7 +86,7 @@ struct Explanation {
     for (unsigned i = 0; i < size; ++i) {
       const auto row = reduced.row(i);
       const auto pivot = std::ranges::find_if(row, [](std::uint8_t cell) { return cell != 0; });
-      if (pivot == row.end()) return;  // is_possible says so
+      if (pivot == row.end()) return;  // is_possible reports it
       const auto at = static_cast<unsigned>(pivot - row.begin());
       pivots.push_back(static_cast<std::uint16_t>(at));
       scale(row, gf::inverse(*pivot));
@@ -120,18 +121,18 @@ struct Explanation {
   }
 };
 
-// The smallest set of at most so many shards whose damage gives a syndrome that is not zero.
+// The smallest set of at most so many shards that explains a non-zero syndrome by its damage.
 class Solver {
  public:
   virtual ~Solver() = default;
-  virtual Places solve(const Column &syndrome) const = 0;  // empty: there is none
+  virtual Places solve(const Column &syndrome) const = 0;  // empty: no set explains it
 };
 
-// Peterson's decoder in projective coordinates, for generalised Reed-Solomon codes. A syndrome is brought into the form
-// s_i = sum over damaged shards of damage * v_j * x_j^i. A polynomial of degree `most_` whose coefficients are
-// orthogonal to each run of most_ + 1 of the s_i has all damaged points among its roots (infinity where its leading
-// coefficient is 0): they are at most as many as shards may be named. Their damage then solves the checks, or nothing
-// does.
+// Peterson's decoder in projective coordinates, for generalised Reed-Solomon codes. A syndrome is converted to the form
+// s_i = sum over damaged shards of damage * v_j * x_j^i. Take a polynomial of degree `most_` with coefficients
+// orthogonal to each run of most_ + 1 of the s_i. All damaged points are among its roots (infinity if its leading
+// coefficient is 0). So there are at most as many as shards may be named. Either their damage solves the checks, or no
+// set does.
 class PolynomialSolver final : public Solver {
  public:
   PolynomialSolver(const Codec &codec, const CauchyForm &form, const Checks &checks, unsigned most)
@@ -222,8 +223,8 @@ class PolynomialSolver final : public Solver {
   std::vector<std::uint16_t> points_;
 };
 
-// Any code: tries all sets of one shard, of two, ... The last shard of a set is found by comparing, so that sets of
-// `most` cost as many as there are sets of most - 1, times all effects.
+// For any code: tries all sets of one shard, of two, ... The last shard of a set is found by comparison. So sets of
+// `most` shards cost the number of sets of most - 1, times all effects.
 class SetSolver final : public Solver {
  public:
   SetSolver(const Checks &checks, unsigned most) : checks_(checks), most_(most) {}
@@ -264,8 +265,8 @@ class SetSolver final : public Solver {
     return false;
   }
 
-  // The last shard of a set. `taken`, whose cell `at` is not 0, is eliminated from each effect here, because two or
-  // three cells tell most shards apart. A `taken` of zeros: nothing is.
+  // Finds the last shard of a set. `taken` has a non-zero cell `at`. It is eliminated from each effect here, because
+  // two or three cells tell most shards apart. If `taken` is all zeros, nothing is eliminated.
   bool search_last(const std::vector<Column> &effects, const Column &syndrome, unsigned begin, const Column &taken,
                    std::size_t at, Places &found) const {
     for (unsigned place = begin; place < effects.size(); ++place) {
@@ -314,7 +315,7 @@ struct Trail {
   }
 };
 
-// Of at most kPieceBytes. In lanes of bytes, which compilers bring into vectors.
+// For at most kPieceBytes. Counts in lanes of bytes, so that compilers use vectors.
 std::uint32_t count_nonzero(const std::uint8_t *piece, std::uint64_t length) {
   constexpr std::uint64_t kLanes = 32;
   static_assert(kPieceBytes / kLanes < 256);
@@ -392,7 +393,7 @@ class Search {
     for (std::uint64_t r = 0; r < rows; ++r) rows_.push_back(memory_.get() + r * tile_bytes_);
   }
 
-  // From the first byte that differs on. repairs: what is known after a pass is put right.
+  // Continues at the first byte that differs. repairs: the explained damage is repaired after a pass.
   void pass(std::uint64_t begin_bytes, bool repairs) {
     repairs_ = repairs;
     for (at_ = begin_bytes; at_ < shard_bytes_; at_ += length_) {
@@ -405,9 +406,9 @@ class Search {
 
   // Drops the sets that may be chance, then tells what is left.
   void report(DamageReport *out) {
-    // A column beyond the guarantee has any syndrome, and one set of shards explains 256^size of 256^checks. Where that
-    // makes it likely that some set has explained some column wrongly, a set counts only if it explains far more
-    // columns than by chance, and a shard of it only if its damage does: chance adds another shard to a rotten one.
+    // A column beyond the guarantee has a random syndrome, and one set of shards explains 256^size of 256^checks
+    // syndromes. So a set may explain some column by chance. If that is likely, a set counts only if it explains far
+    // more columns than chance would. The same holds for a shard's damage: chance adds another shard to a damaged one.
     const auto beyond = static_cast<double>(beyond_.byte_count);
     for (auto &[places, each] : sets_) {
       const auto size = static_cast<unsigned>(each.places.size());
@@ -420,7 +421,7 @@ class Search {
         beyond_.merge(each.columns);
         continue;
       }
-      const Trail *longest = nullptr;  // of those that are not named: mostly they share their columns
+      const Trail *longest = nullptr;  // of the sets that are not named: mostly they share their columns
       for (unsigned i = 0; i < size; ++i) {
         if (is_chance(each.trails[i])) {
           if (longest == nullptr || longest->byte_count < each.trails[i].byte_count) longest = &each.trails[i];
@@ -453,7 +454,7 @@ class Search {
     backend_.run({&task, 1}, control_);
   }
 
-  // Into the first rows: what is stored, plus what the inputs give.
+  // Writes to the first rows: stored bytes plus the bytes computed from the inputs.
   void compute_syndromes() {
     std::vector<const std::byte *> inputs;
     std::vector<std::byte *> outputs;
@@ -509,7 +510,7 @@ class Search {
     return pointers;
   }
 
-  // Columns that the set explains: notes the damage, or undoes it.
+  // Columns that the set explains: records the damage, or repairs it.
   void take(Suspects &set, std::uint64_t begin, std::uint64_t end) {
     const std::size_t size = set.places.size();
     std::vector<std::byte *> outputs;
@@ -570,8 +571,8 @@ class Search {
     return found != sets_.end() ? found->second : sets_.try_emplace(places, checks_, places).first->second;
   }
 
-  // The next columns are tried with this set and the one before together, if so many may be damaged: columns in which
-  // only some of the damaged shards differ would change the set all the time.
+  // The next columns are tried with this set and the previous one together, if so many shards may be damaged. Otherwise
+  // columns in which only some of the damaged shards differ would change the set all the time.
   void use(Suspects *set) {
     if (current_ != nullptr && current_ != set) {
       Places both;

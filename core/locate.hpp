@@ -1,4 +1,4 @@
-// Which shards of a stripe are damaged, told from the parity alone: no shard has a checksum.
+// Finds damaged shards of a stripe from the parity alone: no shard has a checksum.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace tandem::core {
 
-// A part of one shard with damage; of TANDEM_SHARD_NONE, a part of the stripe that is beyond the guarantee.
+// A damaged part of one shard. With TANDEM_SHARD_NONE: a part of the stripe that is beyond the guarantee.
 struct DamageRange {
   std::uint32_t shard;
   std::uint64_t begin_bytes,
@@ -28,19 +28,19 @@ struct DamageReport {
   bool is_repaired = false;
 };
 
-// How many damaged shards of one byte column can be named when so many shards are absent: half the checks that are
-// left. Throws Error: UNSUPPORTED for codes that promise no such number or would take too long, and in GF(2^16);
-// NOT_RECOVERABLE where no check is left.
+// How many damaged shards of one byte column can be named if so many shards are absent: half of the remaining checks.
+// Throws Error: UNSUPPORTED for codes that promise no such number or would take too long, and in GF(2^16);
+// NOT_RECOVERABLE if no check remains.
 unsigned most_damaged_shards(const Codec &codec, unsigned absent_count);
 
-// The shards to compare, when the present ones are known: all but k of them as outputs of those k. Throws Error
-// (NOT_RECOVERABLE) where the present shards do not determine the stripe.
+// The shards to compare, for a given set of present shards: all but k of them as outputs of those k. Throws Error
+// (NOT_RECOVERABLE) if the present shards do not determine the stripe.
 Application checks_of(const Codec &codec, const ShardSet &present);
 
-// Compares and, where something differs, finds the smallest set of shards whose damage explains each column. `checks`
-// as checks_of, and in the backend's form. shards: of the stripe, absent ones are not looked at. repair: if every
-// column is explained, damaged bytes are put right and everything is compared again. Throws Error, also DAMAGED where
-// the shards change meanwhile.
+// Compares. If something differs, finds the smallest set of shards that explains each column by its damage. `checks` as
+// checks_of, in the backend's form. shards: of the stripe; absent ones are not read. repair: if every column is
+// explained, damaged bytes are repaired and everything is compared again. Throws Error, also DAMAGED if the shards
+// change meanwhile.
 DamageReport locate_damage(Backend &backend, const Codec &codec, const Application &checks, const Prepared &prepared,
                            unsigned most_shards, std::byte *const *shards, std::uint64_t shard_bytes, bool repair,
                            Control &control);

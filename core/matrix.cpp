@@ -12,8 +12,8 @@ namespace {
 
 using ProductRow = std::array<std::uint8_t, 256>;
 
-// products[a][b] = a * b. 64 KiB, for one look-up where logarithms take two and a test for zero: the general decode
-// set-up of (128,32) is 150 000 multiply-adds.
+// products[a][b] = a * b. 64 KiB, for one look-up; logarithms need two and a test for zero. The general decode set-up
+// of (128,32) takes 150 000 multiply-adds.
 constexpr std::array<ProductRow, 256> make_products() {
   std::array<ProductRow, 256> products{};
   for (unsigned a = 1; a < 256; ++a) {
@@ -84,7 +84,7 @@ std::optional<Matrix> invert(Matrix matrix) {
   return inverse;
 }
 
-// The scale of data shard 0 is ours to choose: 1. Column 0 then gives the scales of the parity, row 0 those of the
+// The scale of data shard 0 is free; 1 is chosen. Then column 0 gives the scales of the parity, row 0 those of the
 // data.
 CauchyForm cauchy_form_at(const Matrix &parity_rows, std::vector<std::uint16_t> points) {
   const unsigned k = parity_rows.columns();
@@ -97,10 +97,10 @@ CauchyForm cauchy_form_at(const Matrix &parity_rows, std::vector<std::uint16_t> 
   return form;
 }
 
-// A Moebius map of the points changes scales but not the matrix, so three of them are ours to choose as long as some
-// form exists: parity 0 goes to infinity and parity 1 to zero. With data scales 1 / parity[0][c] the quotient q[r][c] =
-// parity[r][c] / parity[0][c] is then scale[r] / (point[r] + point[c]); row 1 gives the points of the data, two cells
-// of each later row give its point and scale, and all others are checked.
+// A Moebius map of the points changes scales but not the matrix. So three points are free, if any form exists: parity 0
+// goes to infinity and parity 1 to zero. With data scales 1 / parity[0][c] the quotient q[r][c] = parity[r][c] /
+// parity[0][c] is then scale[r] / (point[r] + point[c]). Row 1 gives the points of the data. Two cells of each later
+// row give its point and scale. All other cells are checked.
 std::optional<CauchyForm> find_cauchy_form(const Matrix &parity_rows) {
   const unsigned m = parity_rows.rows();
   const unsigned k = parity_rows.columns();

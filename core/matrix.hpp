@@ -1,4 +1,4 @@
-// Dense matrices, row-major, and the things done to those over GF(2^8): multiply, invert, recognise as a Cauchy matrix.
+// Dense matrices, row-major. Those over GF(2^8) can be multiplied, inverted, and recognised as Cauchy matrices.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +32,8 @@ class MatrixOf {
 using Matrix = MatrixOf<std::uint8_t>;     // over GF(2^8)
 using Matrix16 = MatrixOf<std::uint16_t>;  // over GF(2^16)
 
-// Multiply-adds in GF(2^8) done by the functions of this file and of codec.cpp on the calling thread: tests hold
-// the cost of a decode set-up to its bound by it. Costs one addition per row operation.
+// Multiply-adds in GF(2^8) by the functions of this file and of codec.cpp on the calling thread. Tests compare the cost
+// of a decode set-up with its bound. Costs one addition per row operation.
 std::uint64_t &multiply_add_count() noexcept;
 
 // target ^= factor * source; the spans have one length.
@@ -44,7 +44,7 @@ void scale(std::span<std::uint8_t> row, std::uint8_t factor) noexcept;
 
 Matrix multiply(const Matrix &a, const Matrix &b);
 
-// The inverse of a square matrix by Gauss-Jordan elimination, or nothing where it is singular.
+// The inverse of a square matrix by Gauss-Jordan elimination; nothing if it is singular.
 std::optional<Matrix> invert(Matrix matrix);
 
 // Parity rows written as a generalised Cauchy matrix: every shard of the stripe (data first) has a point of the
@@ -54,13 +54,14 @@ std::optional<Matrix> invert(Matrix matrix);
 // a generalised Reed-Solomon code (MacWilliams and Sloane, chapter 10, section 8): it is MDS, and lost shards are found
 // by Lagrange interpolation, without an elimination.
 struct CauchyForm {
-  static constexpr std::uint16_t kInfinity = 256;  // its XOR with a field element is >= 256: told apart by a table
+  static constexpr std::uint16_t kInfinity = 256;  // its XOR with a field element is >= 256, so a table tells the two
+                                                   // apart
   std::vector<std::uint16_t> points;
   std::vector<std::uint8_t> scales;
 };
 
 // The Cauchy form of parity rows that have one with these points (data first, none at infinity). At least 1 row and 1
-// column. Looks at one row and one column, and relies on the rest.
+// column. Reads one row and one column, and assumes the rest.
 CauchyForm cauchy_form_at(const Matrix &parity_rows, std::vector<std::uint16_t> points);
 
 // The Cauchy form of these parity rows if there is one. Needs at least 2 rows and 2 columns (below that there is

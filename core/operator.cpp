@@ -84,8 +84,8 @@ class StepWriter {
     add(std::move(sum), {target, source}, {target});
   }
 
-  // Inverse transforms of the groups of inputs, one small matrix for each lane, transforms of the groups of outputs.
-  // Where a group has inputs and outputs, its part of the map is done directly.
+  // Inverse transforms of the groups of inputs, one small matrix for each lane, transforms of the groups of outputs. If
+  // a group has inputs and outputs, its own part of the map is a direct matrix.
   void transform(const CauchyTransform &form, const Slots &inputs, const Slots &outputs) {
     const auto from = groups_of(form.input_points, form.group_size);
     const auto to = groups_of(form.output_points, form.group_size);
@@ -358,7 +358,8 @@ std::vector<Step> Operator::expand() const {
   return std::visit([](const auto &each) { return expand_form(each); }, form_);
 }
 
-// Without a lock, so that a fork at any time leaves none held: of several threads that make it at once one wins.
+// Without a lock, so that a fork at any time leaves none held. If several threads compute it at once, the first result
+// is kept.
 const Matrix &Operator::made_dense() const {
   if (const Matrix *known = made_->matrix.load(std::memory_order_acquire)) return *known;
   auto made = std::make_unique<const Matrix>(std::visit([](const auto &each) { return dense_of(each); }, form_));

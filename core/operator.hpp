@@ -1,6 +1,5 @@
 // The one operation: a linear map from input shards to output shards. A codec produces operators, a backend prepares
-// and runs them. Encode, decode, repair, update and verify differ only in the operator and in what happens to its
-// outputs.
+// and runs them. Encode, decode, repair, update and verify differ only in the operator and in the use of its outputs.
 #pragma once
 
 #include <atomic>
@@ -41,10 +40,10 @@ struct CauchyTransform {
   static constexpr unsigned kMostGroupSize = 128;
 };
 
-// Decode by syndromes. The inputs are the present data shards, then the chosen parity shards, as many as data shards
-// are lost. A syndrome is what the lost data contributes to a parity shard: the parity that is stored, plus the parity
-// of the present data. `solve` makes lost data of the syndromes of the chosen shards. It also makes the lost data's
-// part of a lost parity shard; the present data's part is a syndrome row.
+// Decode by syndromes. The inputs are the present data shards, then the chosen parity shards. As many parity shards are
+// chosen as data shards are lost. A syndrome is the part of a parity shard that the lost data contributes: the stored
+// parity plus the parity of the present data. `solve` computes lost data from the syndromes of the chosen shards. It
+// also computes the lost data's part of a lost parity shard; the present data's part is a syndrome row.
 struct SyndromeDecode {
   CauchyTransform syndromes;  // present data -> chosen parity shards and lost parity shards that are wanted
   CauchyTransform solve;      // the chosen of these (syndromes.output_points has them too) -> outputs
@@ -64,10 +63,10 @@ struct Dense16 {
   std::shared_ptr<const Matrix16> coefficients;  // output_count x input_count; may be large: copies share it
 };
 
-// Leopard's code over GF(2^16) in coordinates of the Cantor basis (docs/MATRICES.md). Shards have points; those of data
-// and of parity lie in different groups of 2^group_log2 points, and one of the two kinds lies in group 0 alone. An
-// encode has no chosen and no lost shards. A decode chooses as many parity shards as data shards are lost, all of which
-// it computes, also where few are wanted.
+// Leopard's code over GF(2^16) in coordinates of the Cantor basis (docs/MATRICES.md). Each shard has a point. Points of
+// data and of parity lie in different groups of 2^group_log2 points, and one of the two kinds lies in group 0 alone. An
+// encode has no chosen and no lost shards. A decode chooses as many parity shards as data shards are lost. It computes
+// all lost data, even if few shards are wanted.
 struct Leopard16 {
   unsigned group_log2;
   std::vector<Element> data_points;    // of the first inputs, ascending
@@ -79,8 +78,8 @@ struct Leopard16 {
   std::vector<Element> parity_points;  // of the next outputs, ascending
 };
 
-// Sums of packets. A shard is a row of groups, a group word_bits packets. Packet i of a group has bit i of its
-// elements: one bit of a packet, and the bits at the same place of the group's other packets, are an element of
+// Sums of packets. A shard is a row of groups, and a group has word_bits packets. Packet i of a group has bit i of its
+// elements. So one bit of a packet, with the bits at the same place of the group's other packets, is an element of
 // GF(2^word_bits).
 struct BitMatrix {
   unsigned word_bits;
@@ -88,13 +87,13 @@ struct BitMatrix {
   std::shared_ptr<const Matrix> bits;  // 0 and 1; word_bits rows an output, word_bits columns an input. Copies share it
 
   static constexpr unsigned kMostWordBits = 16, kPacketUnitBytes = 8;
-  static constexpr std::uint64_t kMostCells = std::uint64_t{1} << 24;  // that a codec asks for
+  static constexpr std::uint64_t kMostCells = std::uint64_t{1} << 24;  // limit for a codec
 };
 
 using Form = std::variant<Dense, CauchyTransform, SyndromeDecode, Dense16, Leopard16, BitMatrix>;
 
 // slots[to[r]] = sum over c of coefficients[r][c] * slots[from[c]]. Slots are vectors as long as a shard. A slot may be
-// in `from` and in `to`: all sums are made of what the slots held before the step.
+// in `from` and in `to`: all sums use the content before the step.
 struct Step {
   Matrix coefficients;
   std::vector<std::uint32_t> from, to;
@@ -102,15 +101,16 @@ struct Step {
 
 class Operator {
  public:
-  // Splitters compute with a granularity up to this without overflow. Real codes have 1, 64 or a few packets.
+  // Code that splits ranges computes with granularities up to this without overflow. Real codes have 1, 64 or a few
+  // packets.
   static constexpr std::uint64_t kMostGranularityBytes = std::uint64_t{1} << 32;
 
-  // Columns of shards are independent at multiples of granularity_bytes:
-  // code that cuts ranges cuts there and nowhere else. A backend may cut anywhere, because the forms over GF(2^8) are
-  // the same map for each element. Throws Error (INVALID_ARGUMENT): a granularity of 0, or of more than
-  // kMostGranularityBytes; points or scales that are not as their form says.
+  // Columns of shards are independent at multiples of granularity_bytes. Code that cuts ranges cuts there and nowhere
+  // else. A backend may cut anywhere, because the forms over GF(2^8) are the same map for each element. Throws Error
+  // (INVALID_ARGUMENT) for a granularity of 0 or above kMostGranularityBytes, and for points or scales that break the
+  // rules of their form.
   Operator(Form form, std::uint64_t granularity_bytes = 1);
-  // A matrix over GF(2^8) is an operator as it is.
+  // A matrix over GF(2^8) converts to an operator.
   Operator(Matrix coefficients, std::uint64_t granularity_bytes = 1)
       : Operator(Dense{std::move(coefficients)}, granularity_bytes) {}
 
@@ -122,14 +122,15 @@ class Operator {
 
   Field field() const noexcept;
   std::uint64_t granularity_bytes() const noexcept { return granularity_bytes_; }
-  // Shards are multiples of this long. Less than the granularity where the format defines a shorter last piece.
+  // Lengths of shards are multiples of this. It is less than the granularity if the format defines a shorter last
+  // piece.
   std::uint64_t length_unit_bytes() const noexcept {
     return field() == Field::gf16 ? element_bytes(Field::gf16) : granularity_bytes_;
   }
   unsigned input_count() const noexcept { return input_count_; }
   unsigned output_count() const noexcept { return output_count_; }
   const Form &form() const noexcept { return form_; }
-  // What keeping the operator keeps in memory, about: coefficients, also those that dense() makes, and points.
+  // Approximate memory of the operator: coefficients, also those that dense() makes, and points.
   std::size_t memory_bytes() const noexcept;
 
   // The meaning of every form over GF(2^8): steps over slots, to be run in order. Slots 0 to input_count - 1 hold the
@@ -137,8 +138,8 @@ class Operator {
   // each shard in place of one: slot i has packet i of every group.
   std::vector<Step> expand() const;
 
-  // The same map as one matrix, output_count x input_count; over GF(2^8) as well. The first call makes it of a form
-  // that is not Dense; copies of the operator share it, and any number of threads may call.
+  // The same map as one output_count x input_count matrix; over GF(2^8) only. For a form that is not Dense the first
+  // call computes it. Copies of the operator share it, and any number of threads may call.
   const Matrix &dense() const {
     if (const Dense *dense = std::get_if<Dense>(&form_)) return dense->coefficients;
     return made_dense();

@@ -1,5 +1,4 @@
-// A prepared operation: the operator that a codec made, in the form of one backend, and the order in which a stripe's
-// shards enter and leave it.
+// A prepared operation: a codec's operator in the form of one backend, and the order of a stripe's shards in its tasks.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,7 @@ enum class Operation : std::int32_t {
   accumulate = TANDEM_OPERATION_ACCUMULATE
 };
 
-// What a plan is made for, and therefore the key under which it is found again.
+// The description of a plan, and the key under which it is found again.
 struct Shape {
   Operation operation = Operation::encode;
   std::uint32_t index = 0;  // update, accumulate
@@ -32,8 +31,8 @@ struct Shape {
   bool operator==(const Shape &) const = default;
 };
 
-// What an update applies to the old and the new bytes of a shard, given that shard's column of coefficients: [column
-// column], parity ^= coefficient * old ^ coefficient * new.
+// The operator of an update, for the old and the new bytes of a shard. It is made of that shard's column of
+// coefficients: [column column], parity ^= coefficient * old ^ coefficient * new.
 Operator update_of(const Operator &column);
 
 class Plan {
@@ -50,8 +49,8 @@ class Plan {
   std::span<const std::uint16_t> inputs() const noexcept { return {shards_.data(), input_count_}; }
   std::span<const std::uint16_t> outputs() const noexcept { return std::span(shards_).subspan(input_count_); }
 
-  // Whether the inputs are all data shards and the outputs all parity shards: then a stripe's own array of pointers has
-  // the order of the task's.
+  // Whether the inputs are all data shards and the outputs all parity shards. Then a stripe's own array of pointers has
+  // the order of the task's pointers.
   bool is_in_stripe_order() const noexcept { return is_in_stripe_order_; }
 
   Mode mode() const noexcept { return mode_; }

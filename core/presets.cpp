@@ -323,16 +323,17 @@ MatrixOf<Cell> transpose(const MatrixOf<Cell> &matrix) {
   return result;
 }
 
-// Order by order, each minor expanded along its last row into minors of the order below. Subsets are in colexicographic
-// order (by largest element, then the next): those of `order` rows whose last row is r are then one run, in the order
-// of their first order - 1 rows, so the expansion is a sum of scaled runs. 10^6 minors take about 10 ms.
+// Order by order, each minor is expanded along its last row into minors of the order below. Subsets are in
+// colexicographic order (by largest element, then the next). So the subsets of `order` rows with last row r are one
+// run, in the order of their first order - 1 rows, and the expansion is a sum of scaled runs. 10^6 minors take about 10
+// ms.
 template <class Cell, class MultiplyAdd>
 MdsProof prove(const MatrixOf<Cell> &parity_rows, std::uint64_t max_minors, const MultiplyAdd &add) {
   const unsigned m = parity_rows.rows(), k = parity_rows.columns();
   if (m == 0 || k == 0) return MdsProof::proven;
   const unsigned max_order = std::min(m, k);
-  // Before the table, which may be large: C(m + k, j) grows with j up to max_order, so the first one that is too large
-  // answers.
+  // Before the table, which may be large. C(m + k, j) grows with j up to max_order, so the first one that is too large
+  // decides.
   std::uint64_t subsets = 1;
   for (unsigned j = 1; j <= max_order && subsets <= max_minors; ++j) subsets = subsets * (m + k - j + 1) / j;
   if (subsets > max_minors && subsets - 1 > max_minors) return MdsProof::too_large;

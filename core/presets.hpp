@@ -1,4 +1,4 @@
-// Generator matrices that other programs use (docs/MATRICES.md), and how far each can be trusted.
+// Generator matrices of other programs (docs/MATRICES.md), and the limits within which each is proven.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@ namespace tandem::core {
 struct Preset {
   std::int32_t value;  // enum tandem_matrix_value
   const char *name;    // as the command line spells it
-  // The m x k parity rows. Throws Error (INVALID_ARGUMENT) where the formula has no such (k, m), with the limit.
+  // The m x k parity rows. Throws Error (INVALID_ARGUMENT), with the limit, if the formula has no such (k, m).
   Matrix (*make)(unsigned k, unsigned m);
-  // Whether every loss of m shards is recoverable is proven for this (k, m), one that `make` accepts.
+  // Whether it is proven that every loss of m shards is recoverable, for a (k, m) that `make` accepts.
   bool (*is_mds)(unsigned k, unsigned m);
   // For every (k, m) parity = row scale * column scale / (x_r + y_c), so that find_cauchy_form succeeds from 2 x 2 up.
   bool is_cauchy;
   const char *mds_limit;  // is_mds in words, for messages; nullptr where it is always true
-  // For a Cauchy preset with points in runs: the points of the k data shards and then of the m parity shards, each list
-  // ascending. nullptr, or an empty list for some (k, m): it has no such points. find_cauchy_form finds other points of
-  // the same matrix, which lie in no runs.
+  // For a Cauchy preset with points in runs: the points of the k data shards, then those of the m parity shards, each
+  // list ascending. nullptr, or an empty list for some (k, m): it has no such points. find_cauchy_form finds other
+  // points of the same matrix, which lie in no runs.
   std::vector<std::uint16_t> (*points)(unsigned k, unsigned m) = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// What backends tell a timeline of the tasks that they run.
+// Records the tasks that backends run in a timeline.
 #pragma once
 
 #include <exception>
@@ -10,7 +10,7 @@
 
 namespace tandem::core {
 
-// "assign 4x10", for people: what is done, outputs x inputs. No allocation.
+// "assign 4x10", for people: the mode, outputs x inputs. No allocation.
 class TaskText {
  public:
   explicit TaskText(const Task &task) noexcept;
@@ -21,8 +21,9 @@ class TaskText {
   std::size_t length_;
 };
 
-// Tasks that the calling thread runs, as one span on its row: from here to the end of this object. Their bytes do not
-// count if an exception ends them. Costs one comparison where there is no timeline. Keeps `tasks` and `kind`.
+// Records tasks that the calling thread runs as one span on its row. The span begins here and ends with this object.
+// Their bytes do not count if an exception ends them. Without a timeline it costs one comparison. Keeps `tasks` and
+// `kind`.
 class RecordedRun {
  public:
   RecordedRun(base::Timeline *timeline, std::string_view kind, std::span<const Task> tasks) noexcept

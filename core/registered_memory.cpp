@@ -17,7 +17,7 @@ struct RegisteredRange {
 
   const std::uintptr_t begin;
   const std::uint64_t bytes;
-  std::atomic<std::uint32_t> hold_count{0};  // raised under the registry's lock alone
+  std::atomic<std::uint32_t> hold_count{0};  // raised only under the registry's lock
   std::mutex pins_mutex;
   std::vector<std::pair<const void *, std::shared_ptr<const void>>> pins;  // by driver; null: it refused
 };
@@ -31,7 +31,7 @@ struct Registry {
   Ranges ranges;
 };
 
-// Never destroyed: a driver may be gone at the end of the process, and its pins with it.
+// Never destroyed: at the end of the process a driver, and its pins, may no longer exist.
 base::ForkLocal<Registry> &all() {
   static auto &registry = *new base::ForkLocal<Registry>;
   return registry;
@@ -82,7 +82,7 @@ void register_memory(const void *memory, std::uint64_t bytes) {
 
 bool unregister_if_registered(const void *memory) {
   if (!is_any_memory_registered()) return false;
-  std::shared_ptr<RegisteredRange> gone;  // ends without the lock: a driver takes its time
+  std::shared_ptr<RegisteredRange> gone;  // destroyed without the lock, because a driver may take long
   Registry *const registry = all().get_if_made();
   if (registry == nullptr) return false;
   const std::lock_guard lock(registry->mutex);

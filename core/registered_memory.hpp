@@ -1,5 +1,5 @@
-// Memory of the host that the program has registered (tandem_memory_register), so that devices use it where it lies.
-// The registrations belong to the process: a driver pins memory for all of its contexts. A child after fork has none.
+// Host memory that the program has registered (tandem_memory_register), so that devices access it directly. The
+// registrations belong to the process: a driver pins memory for all of its contexts. A child after fork has none.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace tandem::core {
 struct RegisteredRange;
 
 namespace detail {
-// Of this process; a child inherits the number, and then finds no range.
+// Of this process. A child inherits the number, and then finds no range.
 inline std::atomic<std::uint64_t> registered_count{0};
 }  // namespace detail
 
@@ -28,17 +28,17 @@ inline bool is_any_memory_registered() noexcept {
 // Throws Error: INVALID_ARGUMENT (NULL, 0 bytes, registered before), TOO_LARGE, OVERLAP.
 void register_memory(const void *memory, std::uint64_t bytes);
 
-// The range that begins at `memory`; what drivers pinned of it is given back. Throws Error (INVALID_ARGUMENT) where
-// there is none, and while a hold is on it.
+// Removes the range that begins at `memory`, and releases what drivers pinned of it. Throws Error (INVALID_ARGUMENT) if
+// there is none, or while a hold is on it.
 void unregister_memory(const void *memory);
-// For memory that is going to be freed: false where no range begins there. Throws as the other.
+// For memory that will be freed: false if no range begins there. Throws as the other.
 bool unregister_if_registered(const void *memory);
 
 // Whether all of it lies in one registered range.
 bool is_registered(const void *memory, std::uint64_t bytes) noexcept;
 
-// Keeps the registered ranges that the tasks' host shards touch from being unregistered. One relaxed load where nothing
-// is registered.
+// Prevents that the registered ranges of the tasks' host shards are unregistered. Costs one relaxed load if nothing is
+// registered.
 class MemoryHold {
  public:
   MemoryHold() = default;
@@ -61,12 +61,11 @@ class MemoryHold {
   std::vector<std::shared_ptr<RegisteredRange>> held_;
 };
 
-// Pins memory for a driver; the pin ends with the object. Null: this memory cannot be pinned, and is not asked for
-// again.
+// Pins memory for a driver. The pin ends with the object. Null: this memory cannot be pinned, and is not tried again.
 using MakePin = std::function<std::shared_ptr<const void>(void *memory, std::uint64_t bytes)>;
 
-// Has the registered range that all of `memory` lies in pinned, once for each `driver` (any address that names it).
-// Does nothing for other memory. Throws what `make` throws.
+// Pins the registered range that contains all of `memory`, once for each `driver` (any address that names it). Does
+// nothing for other memory. Throws the exceptions of `make`.
 void pin_registered(const void *memory, std::uint64_t bytes, const void *driver, const MakePin &make);
 
 }  // namespace tandem::core

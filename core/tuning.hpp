@@ -1,5 +1,5 @@
-// Tuning values: what a backend may be told about how to run a matrix (local sizes, bytes per work-item, a tile of the
-// CPU), where they come from, and which ones are used.
+// Tuning values: parameters of a backend for a matrix (local sizes, bytes per work-item, a tile of the CPU), their
+// source, and the values in use.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,22 @@ namespace tandem::core {
 
 enum class Mode;
 
-// By name ("local_x", "element_bytes"); a name that a backend does not know is ignored, one that is missing has the
+// By name ("local_x", "element_bytes"). A name that a backend does not know is ignored. A missing name has the
 // backend's own value.
 using TuningValues = std::map<std::string, std::uint64_t>;
 
-// One thing that may be tuned for one application of a matrix.
+// One tuning parameter for one application of a matrix.
 struct TuningParameter {
   std::string name;
-  std::uint64_t value;                    // what the backend uses unless told otherwise
+  std::uint64_t value;                    // the backend's own value
   std::vector<std::uint64_t> candidates;  // worth trying on this device; holds `value`
-  // Bytes of input from which a cost that comes once for a matrix, a compile, pays; 0 = at once. No speed tells:
-  // autotune times everything with 0, and works the value out in the end.
+  // Bytes of input from which on a cost that comes once for a matrix, a compile, pays; 0 = at once. No measured speed
+  // shows it: autotune times everything with 0, and computes this value at the end.
   bool is_switch_over = false;
-  bool is_of_transfers = false;  // makes no difference to shards that lie in the memory of the device
+  bool is_of_transfers = false;  // has no effect on shards that lie in device memory
 };
 
-// Whose measurements hold for whom. All four are compared as text.
+// The machine that measurements are valid for. All four fields are compared as text.
 struct TuningIdentity {
   std::string backend;  // "cpu", "opencl"
   std::string vendor;   // "AMD"
@@ -36,27 +36,27 @@ struct TuningIdentity {
   std::string driver;   // name and version
 };
 
-// What was asked of the tuning table, and by whom.
+// A question to the tuning table, with the identity of the backend that asks.
 struct TuningQuery {
   TuningIdentity identity;
-  std::string kernel_hash;  // of the text, or the build, that the values were measured with
+  std::string kernel_hash;  // of the text, or the build, of the measured kernels
   Mode mode;                // assign: entries of encode and decode; accumulate: of update; compare: of verify
   unsigned columns, rows;   // k and m of the entry
-  bool on_device = false;   // what was measured with shards in the memory of the device; false: of the host
+  bool on_device = false;   // measured with shards in device memory; false: in host memory
 };
 
 struct TuningChoice {
-  TuningValues values;        // what is not the backend's own
-  std::string reason;         // "measured on this device for (10, 4)", for the log; empty: nothing is known
-  bool same_machine = false;  // by device and driver; else values that fit one machine alone are to be left out
+  TuningValues values;        // values that differ from the backend's own
+  std::string reason;         // "measured on this device for (10, 4)", for the log; empty: there is no entry
+  bool same_machine = false;  // by device and driver; if false, ignore values that fit one machine alone
 };
 
-// Where a backend asks. Implementations are immutable and may be used by many threads.
+// The source of tuning values for backends. Implementations are immutable, and many threads may use them.
 class TuningSource {
  public:
   virtual ~TuningSource() = default;
   virtual TuningChoice find(const TuningQuery &query) const = 0;
-  // Whether find() knows anything for some matrix on this device.
+  // Whether find() has an entry for any matrix on this device.
   virtual bool knows(const TuningIdentity &) const { return true; }
 };
 
@@ -67,15 +67,15 @@ const char *tuned_operation_name(TunedOperation operation) noexcept;
 std::optional<TunedOperation> tuned_operation_from_name(std::string_view name) noexcept;
 Mode tuned_operation_mode(TunedOperation operation) noexcept;
 
-// How fast a worker of a hybrid was.
+// The measured speed of a worker of a hybrid.
 struct SpeedEntry {
   std::string machine;                                // the model of its CPU
   std::string worker;                                 // "cpu", "opencl:0:0"
   TunedOperation operation = TunedOperation::encode;  // encode: also decode and repair
   unsigned k = 0, m = 0;                              // shards that are read, and that are written or compared
   unsigned lanes = 1;                                 // each is a thread of the CPU, or a queue of a device
-  // Of data, of one lane with the other workers at work; and with none of them. 0: not known. A task, or a run, of b
-  // bytes takes its latency and b / speed.
+  // Of data, of one lane: while the other workers ran, and without them. 0: unknown. A task, or a run, of b bytes takes
+  // its latency plus b / speed.
   double bytes_per_second = 0, latency_seconds = 0;
   double alone_bytes_per_second = 0, alone_latency_seconds = 0;
   std::string date;  // UTC, "2025-11-21T16:55:20Z": compared as text

@@ -33,7 +33,7 @@ std::vector<Element> syndrome(const Plan &plan, const Task &task, std::uint64_t 
   return result;
 }
 
-// Of shards in packets: their elements that have bit `bit` of the byte `at` among their bits.
+// For shards in packets: the elements that have bit `bit` of the byte `at` among their bits.
 struct PacketElements {
   PacketElements(const PacketLayout &packets, const Task &task, std::uint64_t at)
       : word_bits(packets.word_bits), packet_bytes(packets.packet_bytes) {
@@ -76,13 +76,13 @@ std::vector<Element> packet_syndrome(const Plan &plan, const Task &task, std::ui
   return result;
 }
 
-// Stored parity xor recomputed parity of some rows, in GF(2^16): those that a damaged data shard would show in.
+// Stored parity xor recomputed parity of some rows, in GF(2^16): rows that a damaged data shard affects.
 struct Syndromes16 {
   std::vector<std::uint16_t> rows;
   std::vector<Element> values;
 };
 
-// Where the bytes of the element lie that has the byte `at`.
+// The places of the bytes of the element that has the byte `at`.
 std::array<std::uint64_t, 2> element_at(Layout layout, const Task &task, std::uint64_t at) {
   if (layout == Layout::words) return {at - at % 2, at - at % 2 + 1};
   const std::uint64_t end = task.offset_bytes + task.length_bytes, unit = granularity_of(layout);
@@ -91,7 +91,8 @@ std::array<std::uint64_t, 2> element_at(Layout layout, const Task &task, std::ui
   return {low, low + half};
 }
 
-// `bad_row`: a row that differs. A few more tell a damaged data shard from damaged parity and from most others.
+// `bad_row`: a row that differs. A few more rows distinguish a damaged data shard from damaged parity and from most
+// others.
 Syndromes16 syndromes16(const Plan &plan, const Task &task, std::uint64_t at, unsigned bad_row) {
   constexpr unsigned kMostRows = 16;
   const Codec16 &codec = *plan.codec().codec16();
@@ -189,7 +190,7 @@ bool consistent_without(const Plan &plan, unsigned suspect, const Task &task, Co
   return is_consistent(plan, codec_operator(plan, std::move(rest)), rest_of, control);
 }
 
-// Tiles of the second look: large ones first, to find the parts that are worth small ones.
+// Tiles of the second look: large ones first, to find the parts that need small ones.
 constexpr std::uint64_t kLargeTileBytes = 256 << 10, kSmallTileBytes = 4 << 10;
 constexpr std::size_t kFewTiles = 4, kManyTiles = 64;  // in one run
 
@@ -212,10 +213,10 @@ class SecondLook {
     return (bytes + granularity - 1) / granularity * granularity;
   }
 
-  // Notes what was found in a part of the shards, or looks closer. Returns how many bytes differ.
+  // Records the differences in a part of the shards, or looks closer. Returns how many bytes differ.
   std::uint64_t take(const Task &part) {
     const std::uint64_t part_end = part.offset_bytes + part.length_bytes;
-    // One byte, or all from the first one to the end: there is no more to know.
+    // One byte, or all bytes from the first one to the end: no closer look is needed.
     const auto end_of = [&](const Mismatch &one) { return one.byte_count == 1 ? one.first_bytes + 1 : part_end; };
     Mismatch all;
     bool is_exact = true;
@@ -310,7 +311,7 @@ VerifyReport explain(const Plan &plan, const Task &task, Control &control) {
       return codec.codec16() == nullptr ? consistent_without(plan, candidate, task, control)
                                         : consistent_without16(plan, candidate, task, control);
     } catch (const base::Error &error) {
-      // What was found is known all the same. A GPU's queue may be captured by now, which no compare can be.
+      // The findings so far are valid all the same. A GPU's queue may be captured by now, and then no compare can run.
       if (error.status() != TANDEM_ERROR_UNSUPPORTED) throw;
       return false;
     }

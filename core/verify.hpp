@@ -1,4 +1,4 @@
-// From per-output mismatches to what a person wants to know: which shard is bad.
+// From mismatches of each output to the answer that people want: which shard is bad.
 #pragma once
 
 #include "core/plan.hpp"
@@ -13,14 +13,14 @@ struct VerifyReport {
   std::uint32_t suspect_shard = TANDEM_SHARD_NONE;
 };
 
-// Reads what a verify plan's run recorded (one Mismatch an output). Where a mismatch exists, looks for the one shard
-// whose damage explains them all: the syndrome of the first bad column names a candidate, and a second pass over the
-// shards, which leaves the candidate out, confirms or drops it. `task`: the one that ran. Throws Error.
+// Reads the records of a verify plan's run (one Mismatch for each output). If there is a mismatch, looks for the one
+// shard that explains them all by its damage. The syndrome of the first bad column names a candidate. A second pass
+// over the shards, without the candidate, confirms or drops it. `task`: the one that ran. Throws Error.
 VerifyReport explain(const Plan &plan, const Task &task, Control &control);
 
-// Fills task.ranges, unless the backend did: compares once more, tile by tile from the first difference to the last,
-// and again in small tiles where something was found. So each byte is read three times in all at the most, and where
-// nothing was found none a second time. Throws Error.
+// Fills task.ranges, unless the backend did. Compares once more, tile by tile, from the first difference to the last;
+// tiles with differences again in small tiles. So each byte is read three times at most, and only once if nothing
+// differs. Throws Error.
 void find_ranges(const Plan &plan, const Task &task, Control &control);
 
 }  // namespace tandem::core

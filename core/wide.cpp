@@ -32,7 +32,7 @@ std::vector<Element> scales_of(const CauchyForm &code, Shards shards) {
   return without_ones(std::move(scales));
 }
 
-// Those by which a form multiplies its inputs: CauchyForm divides.
+// The scales by which a form multiplies its inputs; CauchyForm divides by them.
 std::vector<Element> inverse_scales_of(const CauchyForm &code, Shards shards) {
   std::vector<Element> scales;
   for (const std::uint16_t shard : shards) scales.push_back(gf::inverse(code.scales[shard]));

@@ -9,9 +9,9 @@
 
 namespace tandem::core {
 
-// Whether a transform may be faster than a matrix of this shape on some processor. Below 12 data shards or 4
-// outputs no measured kernel gained by it (docs/internals/KERNELS.md): there an operator is the matrix. From
-// there on the backend chooses.
+// Whether a transform may be faster than a matrix of this shape on some processor. No measured kernel gained below 12
+// data shards or 4 outputs (docs/internals/KERNELS.md), so such operators are matrices. For larger ones the backend
+// chooses.
 constexpr bool is_wide(std::size_t k, std::size_t output_count) { return k >= 12 && output_count >= 4; }
 
 // Shards below are indices of the stripe, data first. No point of `code` is at infinity.
