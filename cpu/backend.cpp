@@ -1,4 +1,4 @@
-// The CPU behind the Backend interface: chooses kernel and executor, cuts a run into chunks, spreads them.
+// The CPU behind the Backend interface: chooses kernel and executor, cuts a run into chunks and spreads them.
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
@@ -36,17 +36,18 @@ using core::Mismatch;
 using core::Mode;
 using core::Task;
 
-// One chunk of a spread run, inputs and outputs together: small enough that cancel and budget are felt soon and that
-// every thread gets a few, so that they finish together; large enough that claiming it costs nothing.
+// One chunk of a spread run, inputs and outputs together. Small chunks let cancel and budget take effect soon, and give
+// every thread a few, so that all finish together. Large chunks make claiming cheap.
 constexpr std::uint64_t kLeastChunkBytes = 64 << 10;
 constexpr std::uint64_t kLeastStepBytes = 1 << 10;  // of one shard
 constexpr std::uint64_t kChunksPerThread = 4;
-// Verify recomputes the outputs of a band into a buffer of this many bytes, tile by tile, that stays in the L1 cache.
+// Verify recomputes the outputs of a band tile by tile into a buffer of this many bytes, which stays in the L1 cache.
 constexpr std::size_t kCompareBufferBytes = 16 << 10;
 constexpr std::size_t kCompareTileBytes = 2048;  // at most
 
-// Beyond these, values from a file make no sense; within them any is safe.
-constexpr std::uint64_t kLeastTunedChunkBytes = 16 << 10, kMostTunedChunkBytes = 64 << 20;  // cancel waits for one
+// Limits for values from a file. All values within them are safe.
+// a cancel waits for one chunk
+constexpr std::uint64_t kLeastTunedChunkBytes = 16 << 10, kMostTunedChunkBytes = 64 << 20;
 constexpr std::uint64_t kMostTileBytes = 1 << 20, kMostPrefetchBytes = 64 << 10;
 
 constexpr const char *kChunkBytes = "chunk_bytes", *kOutOfCacheBytes = "out_of_cache_bytes", *kTileBytes = "tile_bytes",
@@ -54,7 +55,7 @@ constexpr const char *kChunkBytes = "chunk_bytes", *kOutOfCacheBytes = "out_of_c
 
 class CpuBackend final : public core::Backend {
  public:
-  // `manner`: how the executor was asked to work, where that is not as usual.
+  // `manner`: how the executor works, if that is not the default.
   CpuBackend(const Kernel &kernel, std::unique_ptr<Executor> executor, bool by_parity, Technique technique,
              std::string manner, const base::Log &log, core::Budget *budget, const core::TuningSource *tuning,
              base::Timeline *timeline)
@@ -82,7 +83,7 @@ class CpuBackend final : public core::Backend {
   const core::Traits &traits() const noexcept override { return traits_; }
 
   std::shared_ptr<const core::Prepared> prepare(const core::Operator &what) override {
-    // What was measured is of bytes.
+    // Values were measured with operators on bytes.
     return prepared_with(what, tuning_ != nullptr && what.field() == core::Field::gf8
                                    ? known_values(what)
                                    : KnownOfModes{own_.get(), own_.get(), own_.get()});
@@ -133,7 +134,7 @@ class CpuBackend final : public core::Backend {
 
   void run(std::span<const Task> tasks, Control &control) override {
     const bool is_counted = timeline_ != nullptr || (budget_ != nullptr && budget_->is_limited());
-    // Most calls: one kernel call, and nothing to look after.
+    // Most calls: one kernel call and nothing else.
     if (tasks.size() == 1 && prepared_of(tasks[0]).is_one_kernel_call && tasks[0].mode != Mode::compare &&
         !is_counted && tasks[0].length_bytes != 0 && moved_bytes(tasks[0], tasks[0].length_bytes) < kInlineBytes) {
       kernel_.apply(
@@ -176,7 +177,7 @@ class CpuBackend final : public core::Backend {
     count_inline_calls();
   }
 
-  // A flag rather than a count: threads with small calls must not fight over a cache line.
+  // A flag instead of a count: threads with small calls must not compete for a cache line.
   void count_inline_calls() noexcept {
     if (kernel_calls_.load(std::memory_order_relaxed) == 0) kernel_calls_.store(1, std::memory_order_relaxed);
   }
@@ -216,7 +217,7 @@ class CpuBackend final : public core::Backend {
     return values;
   }
 
-  // What the tuning file says of matrices of this shape. Asked, and told to the log, once for each.
+  // The values of the tuning file for matrices of this shape. Looked up, and logged, once for each.
   KnownOfModes known_values(const core::Operator &what) {
     KnownShapes &shapes = shapes_.get();
     const std::lock_guard lock(shapes.mutex);
@@ -251,7 +252,7 @@ class CpuBackend final : public core::Backend {
     return length_bytes * (task.prepared->rows() + task.prepared->columns());
   }
 
-  // Scratch for a range of a task, and in front of it the records of what a chunk's compare finds.
+  // Scratch for a range of a task. The records of a chunk's compare lie in front of it.
   static std::size_t scratch_bytes(const Task &task, std::uint64_t length_bytes) noexcept {
     return record_bytes(task) + prepared_of(task).by_scratch->scratch_bytes(task.mode, length_bytes);
   }
@@ -259,7 +260,7 @@ class CpuBackend final : public core::Backend {
     return rounded_up(task.mode == Mode::compare ? task.prepared->rows() * sizeof(Mismatch) : 0);
   }
 
-  // So that the calling thread can run any part of a task, whatever other threads are short of.
+  // Ensures that the calling thread can run any part of a task, even if other threads lack memory.
   static void reserve_scratch(std::size_t bytes) {
     if (bytes != 0 && thread_scratch(bytes) == nullptr)
       base::fail(TANDEM_ERROR_OUT_OF_MEMORY, fmt::format("cpu: no {} bytes of memory for scratch", bytes));
@@ -270,7 +271,7 @@ class CpuBackend final : public core::Backend {
     const Task *task;
     Band band;
     std::uint64_t offset_bytes, length_bytes;
-    bool is_left = false;  // the thread that took it had no memory for scratch
+    bool is_left = false;  // its thread had no memory for scratch
   };
 
   class Chunks final : public Batch {
@@ -350,7 +351,7 @@ class CpuBackend final : public core::Backend {
           batch.chunks.push_back({&task, (*prepared.parts)[i], task.offset_bytes, task.length_bytes});
         continue;
       }
-      // Whole cache lines, so that no two threads write into one (where shards are aligned), and whole groups.
+      // Whole cache lines, so that no two threads write to one (if shards are aligned), and whole groups.
       const std::uint64_t grid = std::lcm(std::uint64_t{kCacheLine}, prepared.granularity_bytes());
       const std::uint64_t least_bytes =
           prepared.by_scratch ? prepared.by_scratch->least_range_bytes() : kLeastStepBytes;
@@ -379,7 +380,7 @@ class CpuBackend final : public core::Backend {
     run(threads);
     if (most_scratch_bytes == 0) return;
     std::erase_if(batch.chunks, [](const Chunk &chunk) { return !chunk.is_left; });
-    if (!batch.chunks.empty()) run(1);  // the calling thread has memory: see reserve_scratch
+    if (!batch.chunks.empty()) run(1);  // the calling thread has memory from reserve_scratch
   }
 
   KernelCall kernel_call(const Task &task, const Band &band, std::uint64_t offset_bytes,
@@ -397,7 +398,7 @@ class CpuBackend final : public core::Backend {
     return call;
   }
 
-  // values: null for a small run, whose bytes are in the cache or will be there. found: records of the band.
+  // values: null for a small run, with bytes that are or will be in the cache. found: records of the band.
   void apply(const Task &task, const Band &band, std::uint64_t offset_bytes, std::uint64_t length_bytes,
              const Values *values, Mismatch *found) const noexcept {
     KernelCall call = kernel_call(task, band, offset_bytes, length_bytes);
@@ -415,7 +416,7 @@ class CpuBackend final : public core::Backend {
     apply_blocks(call, band.step_bytes);
   }
 
-  // Runs the matrix of a call of all columns. Blocks after the first one add to what the ones before them wrote.
+  // Runs the matrix of a call of all columns. Blocks after the first one add to the outputs of the earlier ones.
   void apply_blocks(const KernelCall &call, std::size_t step_bytes) const noexcept {
     if (call.columns <= kMostColumns) return kernel_.apply(call);  // not copied: that costs as much as 200 bytes
     KernelCall block = call;

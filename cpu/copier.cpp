@@ -1,6 +1,6 @@
-// Staging copies on the threads of an executor. Shards of a device's pieces are far more than a core's caches hold and
-// are not read here again, so they are written past the caches: without that a copy reads what it overwrites, and moves
-// three bytes for two.
+// Staging copies on the threads of an executor. Shards of a device's pieces are far larger than a core's caches and are
+// not read here again, so they are written past the caches. Ordinary stores would read the old bytes first, and move
+// three bytes instead of two.
 #include "core/host_copies.hpp"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 using core::HostCopy;
 
 constexpr std::uint64_t kPartBytes = 256 << 10;  // of a copy, as one item: some ten microseconds of a core
-// Of all copies of a run: as much may stay in the caches for whoever reads it next.
+// Of all copies of a run: so many bytes may stay in the caches for their next reader.
 constexpr std::uint64_t kStreamBytes = 1 << 20;
 
 class Parts final : public Batch {
@@ -25,7 +25,7 @@ class Parts final : public Batch {
     for (const HostCopy &copy : copies) total_bytes_ += copy.bytes;
     for (const HostCopy &copy : copies) {
       for (std::uint64_t done = 0; done < copy.bytes;) {
-        // Whole cache lines of `to`, so that no two threads write into one.
+        // Whole cache lines of `to`, so that no two threads write to one.
         const std::uint64_t skew = (reinterpret_cast<std::uintptr_t>(copy.to) + done) % 64;
         const std::uint64_t bytes = std::min(kPartBytes - skew, copy.bytes - done);
         all_.push_back({copy.to + done, copy.from + done, bytes, copy.adds});
@@ -61,7 +61,7 @@ class Copier final : public core::HostCopier {
   void run(std::span<const HostCopy> copies) override {
     Parts parts(kernel_, copies);
     if (parts.count() == 0) return;
-    core::Control control({}, true);  // nothing cancels so short a run
+    core::Control control({}, true);  // the copy is too short for a cancel
     executor_->run(parts, parts.count(), control);
   }
 

@@ -57,7 +57,7 @@ std::optional<std::uint64_t> number(std::string_view text) {
   return value;
 }
 
-// A list as the kernel writes it, "0-3,8": its numbers below `end`. What is no such list is empty.
+// The numbers below `end` in a kernel's list such as "0-3,8". Malformed lists are empty.
 std::vector<unsigned> numbers_of(std::string_view text, unsigned end) {
   while (!text.empty() && text.back() == '\n') text.remove_suffix(1);
   std::vector<unsigned> list;
@@ -125,8 +125,8 @@ std::optional<Mount> find_mount(std::string_view mountinfo, bool v2) {
   return std::nullopt;
 }
 
-// Where a cgroup lies below the mount point: "" or "/a/b". A cgroup outside the mount (another namespace shows "/../x")
-// leaves what can be seen: the mount point itself.
+// The path of a cgroup below the mount point: "" or "/a/b". For a cgroup outside the mount (another namespace shows
+// "/../x") it is the visible part: the mount point itself.
 std::string path_below(const Mount &mount, std::string_view cgroup) {
   const std::string_view root = mount.root == "/" ? std::string_view() : std::string_view(mount.root);
   if (cgroup.substr(0, root.size()) != root) return {};
@@ -147,7 +147,7 @@ std::uint64_t smallest_limit(const std::string &mount_folder, std::string path, 
   }
 }
 
-// What a line "name : value" of /proc/cpuinfo says; null if it has another name.
+// The value in a line "name : value" of /proc/cpuinfo; null if the line has another name.
 std::optional<std::string> value_of(std::string_view line, std::string_view name) {
   const std::size_t colon = line.find(": ");
   if (colon == std::string_view::npos || !line.starts_with(name)) return std::nullopt;

@@ -41,8 +41,8 @@ const KernelTimes *times_of(const Kernel &kernel) noexcept {
 
 std::uint32_t number(std::size_t count) { return static_cast<std::uint32_t>(count); }
 
-// Products of a Cauchy matrix in blocks (cpu/kernels/blocks.inc), if all pairs (x, x + 1) of points with even x find
-// their place.
+// Products of a Cauchy matrix in blocks (cpu/kernels/blocks.inc), if all pairs (x, x + 1) of points with even x fit in
+// a block.
 std::uint32_t block_products(const KernelTraits &kernel, const std::vector<Element> &rows,
                              const std::vector<Element> &columns) {
   const auto count_pairs = [](const std::vector<Element> &points) {
@@ -88,7 +88,7 @@ Steps matrix_steps(const KernelTraits &kernel, std::size_t rows, std::size_t col
 
 Steps matrix_steps(const KernelTraits &kernel, const CauchyTransform &form) {
   Steps steps = matrix_steps(kernel, form.output_points.size(), form.input_points.size());
-  if (form.input_scales.empty() && form.output_scales.empty())  // scales leave no blocks symmetric
+  if (form.input_scales.empty() && form.output_scales.empty())  // scales make the blocks unsymmetric
     steps.products = block_products(kernel, form.output_points, form.input_points);
   return steps;
 }

@@ -1,5 +1,5 @@
-// What an operator costs by each technique: steps counted from its points, and the times that each kernel takes for
-// them. The one place that counts products.
+// The cost of an operator by each technique: steps counted from its points, and the times that each kernel takes for
+// them. Products are counted only here.
 #pragma once
 
 #include <cstddef>
@@ -26,10 +26,10 @@ struct Steps {
 Steps matrix_steps(const KernelTraits &kernel, std::size_t rows, std::size_t columns);  // without symmetric blocks
 Steps matrix_steps(const KernelTraits &kernel, const core::CauchyTransform &form);      // with those of its points
 Steps transform_steps(const KernelTraits &kernel, const core::CauchyTransform &form);
-// What a decode does between its two parts: chosen parity into scratch, and syndromes in and out of it.
+// The steps of a decode between its two parts: copies chosen parity to scratch, and reads and writes syndromes there.
 Steps syndrome_steps(const core::SyndromeDecode &form);
 
-// Whether its times were measured; without them those of "scalar" count.
+// Whether its times were measured. Otherwise those of "scalar" are used.
 bool has_times(const Kernel &kernel) noexcept;
 
 // In products of the matrix kernel.

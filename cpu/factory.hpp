@@ -20,13 +20,13 @@ struct Options {
   std::int32_t partition = TANDEM_PARTITION_DEFAULT;
   std::int32_t schedule = TANDEM_SCHEDULE_DEFAULT;
   bool pin_threads = false;
-  std::string technique;                       // "matrix", "transform"; empty: what costs less
+  std::string technique;                       // "matrix", "transform"; empty: the cheaper one
   core::Budget *budget = nullptr;              // outlives the backend
   const core::TuningSource *tuning = nullptr;  // the same; null: built-in values
   base::Timeline *timeline = nullptr;          // the same; null: none is asked for
 };
 
-// What the backend decided.
+// The decisions of the backend.
 struct Choice {
   const char *kernel;
   const char *executor;
@@ -34,11 +34,11 @@ struct Choice {
   std::uint64_t inline_bytes;  // a run that moves fewer stays on the calling thread
 };
 
-// Enum values are known ones: api/context.cpp refuses the others, for every backend. Throws Error (UNAVAILABLE) naming
-// what exists, for a kernel that is unknown, or a kernel or executor that this machine lacks.
+// Enum values are known ones: api/context.cpp refuses the others, for every backend. Throws Error (UNAVAILABLE), with a
+// list of those that exist, for an unknown kernel, and for a kernel or executor that this machine lacks.
 std::unique_ptr<core::Backend> make_backend(const Options &options, const base::Log &log, Choice *choice_out);
 
-// Copies on up to so many threads, the calling one among them; 0: allowed_core_count(). They start with the first run
+// Copies on up to so many threads, including the calling one; 0: allowed_core_count(). They start with the first run
 // that can use them. Each holds one "cpu" of the budget, which outlives the copier (null: no cap).
 std::shared_ptr<core::HostCopier> make_copier(unsigned thread_count, core::Budget *budget);
 
@@ -50,8 +50,8 @@ std::vector<KernelDescription> describe_kernels();  // best first
 std::string describe_cpu();                         // model name, for people
 unsigned allowed_core_count();
 
-// The cores that the calling thread may use, by NUMA node; and the calling thread onto some of them (where the system
-// refuses, it stays where it is).
+// The cores that the calling thread may use, by NUMA node. And a function that moves the calling thread onto some of
+// them; if the system refuses, it stays where it is.
 std::vector<std::vector<unsigned>> core_groups();
 void bind_this_thread(const std::vector<unsigned> &cores) noexcept;
 

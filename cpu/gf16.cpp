@@ -10,7 +10,7 @@ using core::Mismatch;
 using core::Mode;
 using core::Task;
 
-// Scratch of a transform stays in the L2 cache where the code is narrow enough.
+// Scratch of a transform stays in the L2 cache if the code is narrow enough.
 constexpr std::size_t kGroupBytes = 256 << 10, kMostLaneBytes = 1024;
 constexpr std::size_t kCompareBytes = 64 << 10;
 

@@ -3,8 +3,8 @@
 namespace tandem::cpu {
 namespace {
 
-// Scratch memory of one thread, kept up to its end. Memory that a thread takes after its thread_local objects are gone
-// is not given back.
+// Scratch memory of one thread, kept until it ends. Memory that a thread takes after its thread_local objects are gone
+// leaks.
 class Arena {
  public:
   ~Arena() { ::operator delete (memory_, std::align_val_t{kCacheLine}); }

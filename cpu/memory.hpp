@@ -1,4 +1,4 @@
-// Memory of the CPU backend: whole cache lines, pointers that an offset leads from, and where two ranges differ.
+// Memory of the CPU backend: whole cache lines, pointers before an array, and places where two ranges differ.
 #pragma once
 
 #include <cstddef>
@@ -26,16 +26,16 @@ inline AlignedMemory aligned_memory(std::size_t bytes) {
 // To whole cache lines.
 constexpr std::size_t rounded_up(std::size_t bytes) { return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine; }
 
-// Scratch memory of the calling thread, aligned to a cache line: for one call of a kernel. The thread keeps it up to
-// its end, and keeps what it has if there is no memory for more. nullptr: there is no memory.
+// Scratch memory of the calling thread, aligned to a cache line: for one call of a kernel. The thread keeps it until it
+// ends. If there is no memory for more, it keeps what it has, and nullptr is returned.
 std::byte *thread_scratch(std::size_t bytes) noexcept;
 
-// A pointer from which `offset_bytes` lead to `to`: as a number, since it points to nothing.
+// A pointer such that `offset_bytes` lead to `to`. Computed as a number, because it points to nothing.
 inline std::uint8_t *moved(std::uint8_t *to, std::size_t offset_bytes) noexcept {
   return reinterpret_cast<std::uint8_t *>(reinterpret_cast<std::uintptr_t>(to) - offset_bytes);
 }
 
-// Where `stored` is not `right`. Both are `bytes` long and begin at offset `at` of their shard.
+// Where `stored` differs from `right`. Both are `bytes` long and begin at offset `at` of their shard.
 inline void merge_differences(const std::uint8_t *stored, const std::uint8_t *right, std::size_t bytes,
                               std::uint64_t at, core::Mismatch *found) {
   if (std::memcmp(stored, right, bytes) == 0) return;
@@ -43,7 +43,7 @@ inline void merge_differences(const std::uint8_t *stored, const std::uint8_t *ri
   while (stored[i] == right[i]) ++i;
   core::Mismatch part;
   part.first_bytes = at + i;
-  constexpr std::size_t kLanes = 32, kMostSteps = 255;  // lanes of bytes, which compilers bring into vectors
+  constexpr std::size_t kLanes = 32, kMostSteps = 255;  // lanes of bytes, so that compilers use vectors
   while (bytes - i >= kLanes) {
     std::uint8_t lanes[kLanes] = {};
     for (std::size_t step = 0; step < kMostSteps && bytes - i >= kLanes; ++step, i += kLanes)

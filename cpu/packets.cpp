@@ -14,8 +14,8 @@ using core::Mode;
 
 // The slots of a block together stay in the L1 cache.
 constexpr std::size_t kTileBytes = 32 << 10, kLeastSlotBytes = 256, kMostSlotBytes = 1024;
-// Packets that are added so often on average are copied first, because packets that are a power of two apart do not
-// stay in the L1 cache together.
+// Packets that are added at least so often on average are copied first, because packets that are a power of two apart
+// do not stay in the L1 cache together.
 constexpr std::uint64_t kReadsToGather = 4;
 
 unsigned divided_up(unsigned a, unsigned b) { return (a + b - 1) / b; }
@@ -133,7 +133,7 @@ PacketOperator::PacketOperator(const Kernel &kernel, const core::BitMatrix &form
   for (const Schedule &schedule : schedules) {
     Block &block = blocks_.emplace_back();
     for (const Sum &sum : schedule.sums) {
-      if (sum.from.size() == 1 && sum.from[0] == sum.to) continue;  // nothing is added to what is there
+      if (sum.from.size() == 1 && sum.from[0] == sum.to) continue;  // the packet already holds the sum
       ++block.sum_count;
       block.sums.push_back(static_cast<std::uint32_t>(sum.from.size()));
       block.sums.push_back(sum.to);
@@ -201,7 +201,7 @@ void PacketOperator::apply(const core::Task &task, std::uint64_t offset_bytes, s
   }
 }
 
-// The next tile is fetched meanwhile: too many packets for the CPU to see that they are read one after another.
+// The next tile is prefetched meanwhile: with so many packets the CPU does not detect that they are read in order.
 void PacketOperator::take_inputs(const Tile &tile, unsigned first_input, unsigned input_count) const noexcept {
   if (tile.next_byte != tile.first_byte && packet_bytes_ >= kCacheLine) {
     for (unsigned c = first_input; c < first_input + input_count; ++c) {

@@ -1,5 +1,5 @@
-// Operators on packets on the CPU: a kernel sums tiles of packets. Where packets are short or are added often, tiles
-// are brought side by side into scratch memory first, and the sums are taken out of it.
+// Operators on packets on the CPU: a kernel sums tiles of packets. If packets are short or are added often, tiles are
+// first copied side by side into scratch memory, and summed there.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ class PacketOperator final : public ScratchOperator {
              core::Mismatch *found) const noexcept override;
 
  private:
-  // Sums of some outputs over some inputs, as the kernel takes them. Those after the first add to what is there.
+  // Sums of some outputs over some inputs, in the kernel's form. Blocks after the first one add to the outputs.
   struct Block {
     std::vector<std::uint32_t> sums;
     std::uint32_t sum_count = 0;
@@ -42,7 +42,7 @@ class PacketOperator final : public ScratchOperator {
   std::size_t slot_bytes_ = 0, piece_bytes_ = 0;  // of a packet, in a slot
   std::uint64_t groups_at_once_ = 1;              // more than one: whole packets, of so many groups, in a slot
   bool in_place_ = false;                         // pieces are whole vectors
-  bool reads_in_place_ = false;                   // and hardly added twice
+  bool reads_in_place_ = false;                   // and packets are seldom added twice
 };
 
 }  // namespace tandem::cpu

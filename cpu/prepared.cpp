@@ -73,7 +73,7 @@ std::vector<Candidate> candidates(const Kernel &kernel, const SyndromeDecode &fo
           {"syndromes, transform", by_transform, [&] { return Transforms(kernel, form, true); }}};
 }
 
-// The candidate that costs least; `technique` may leave out the matrix.
+// The cheapest candidate; `technique` may exclude the matrix.
 template <class Form>
 Way way_of(const Kernel &kernel, const Form &form, Technique technique) {
   const std::vector<Candidate> all = candidates(kernel, form);
@@ -127,7 +127,7 @@ Bands::Bands(const Kernel &kernel, const core::Operator &what, unsigned most_row
       kernel.tables_bytes(std::min(band_rows_, row_count_), std::min(matrix.columns(), kMostColumns));
   step_bytes_ = rounded_up(bytes);
   band_bytes_ = step_bytes_ * std::max(1u, (matrix.columns() + kMostColumns - 1) / kMostColumns);
-  // Not by an aligned operator new, which costs as much as preparing a small matrix.
+  // Not by an aligned operator new, which takes as long as preparing a small matrix.
   memory_ = std::make_unique_for_overwrite<std::byte[]>(count_ * band_bytes_ + kCacheLine - 1);
   tables_ = memory_.get() + (0 - reinterpret_cast<std::uintptr_t>(memory_.get())) % kCacheLine;
   for (unsigned i = 0; i < count_; ++i) prepare(kernel, matrix, (*this)[i]);
@@ -164,7 +164,7 @@ CpuPrepared::CpuPrepared(const Kernel &kernel, const core::Operator &what, unsig
 }
 
 void check_technique(const core::Operator &what, Technique technique) {
-  // One shard, or two for an update, is a column: no technique has anything to share there.
+  // One shard, or two for an update, is a column: no technique can share work there.
   const bool is_matrix = std::holds_alternative<core::Dense>(what.form());
   if (technique == Technique::transform && std::holds_alternative<core::Dense16>(what.form()) && what.input_count() > 2)
     base::fail(TANDEM_ERROR_UNSUPPORTED, "cpu: technique transform: this matrix over GF(2^16) has none");

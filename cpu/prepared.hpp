@@ -17,19 +17,19 @@
 
 namespace tandem::cpu {
 
-// A kernel takes at most this many rows and columns. Larger operators are put together from blocks.
+// A kernel takes at most this many rows and columns. Larger operators are assembled from blocks.
 inline constexpr unsigned kMostRows = 256, kMostColumns = 256;
 // A run that moves fewer bytes than this (inputs and outputs together) stays on the calling thread: waking a worker
-// costs about as much as coding this many.
+// takes about as long as coding this many.
 inline constexpr std::uint64_t kInlineBytes = 256 << 10;
 inline constexpr std::size_t kModeCount = 3;  // of enum class Mode
 
-// How an operator is run: by its matrix, by transforms that share work between shards, or as the costs of the kernel
-// say.
+// How an operator is run: by its matrix, by transforms that share work between shards, or by the cheaper one of the
+// two.
 enum class Technique { by_cost, matrix, transform };
 
-// What may be tuned, as numbers of the running process. Only runs that are spread look at them: a small one has nothing
-// to gain and no time to look.
+// The tuning values of the running process, as numbers. Only runs that are spread read them: a small run gains nothing
+// from them.
 struct Values {
   std::uint64_t chunk_bytes = 2 << 20;   // the most that one chunk moves
   std::uint64_t out_of_cache_bytes = 0;  // a task that moves more prefetches, and writes past the cache
@@ -38,22 +38,22 @@ struct Values {
   unsigned thread_count = 1;
 };
 
-// Values for matrices of one shape, and what the log has to hear of them at the first run that takes them.
+// Values for matrices of one shape, and the text that the log gets at their first use.
 struct Known {
   Values values;
-  std::string news;  // empty: nothing is known
+  std::string news;  // empty: nothing was measured
   mutable std::atomic<bool> told{false};
 };
 using KnownOfModes = std::array<const Known *, kModeCount>;
 
-// What runs a band in place of its matrix, and why.
+// The technique of a band in place of its matrix, and why.
 struct Way {
   std::shared_ptr<const Transforms> in_cache, out_of_cache;  // nullptr: the matrix
   std::vector<core::Technique> techniques;
 };
 
-// A range of at most kMostRows rows of an operator. Its kernel tables are those of the first kMostColumns columns; the
-// tables of the next ones lie step_bytes further.
+// A range of at most kMostRows rows of an operator. Its kernel tables are for the first kMostColumns columns. The
+// tables of the next columns lie step_bytes further.
 struct Band {
   // nullptr: the matrix.
   const Transforms *transforms(bool out_of_cache) const noexcept {
@@ -95,8 +95,8 @@ void check_technique(const core::Operator &what, Technique technique);
 
 class CpuPrepared final : public core::Prepared {
  public:
-  // known_of_modes: the backend's own, which is there whenever this is run. tuned: the same, if it is this one's alone.
-  // parts are at most part_count, each some of the rows.
+  // known_of_modes: the backend's own, which exist whenever this is run. tuned: values of this operator alone. parts
+  // are at most part_count, each some of the rows.
   CpuPrepared(const Kernel &kernel, const core::Operator &what, unsigned part_count, Technique technique,
               const KnownOfModes &known_of_modes, std::shared_ptr<const Known> tuned);
 

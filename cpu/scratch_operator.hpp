@@ -21,7 +21,7 @@ class ScratchOperator {
   // Shorter ranges than this cost more for each byte.
   virtual std::size_t least_range_bytes() const noexcept = 0;
 
-  // What a call on length_bytes of each shard needs, aligned to a cache line. Never less for a longer length.
+  // The scratch size of a call on length_bytes of each shard, aligned to a cache line. Never less for a longer length.
   virtual std::size_t scratch_bytes(core::Mode mode, std::uint64_t length_bytes) const noexcept = 0;
 
   // Applies the operator to a range of the task's shards. found: compare; as many records as there are outputs.

@@ -8,8 +8,8 @@
 namespace tandem::cpu {
 namespace {
 
-// A pair that fewer sums have in common is not worth a packet of its own: it costs two loads, a store and the change to
-// another sum, and saves one load for each of its users.
+// A pair that fewer sums share is not worth a packet of its own. The packet costs two loads, a store and the change to
+// another sum, and saves one load for each user.
 constexpr unsigned kLeastUsers = 5;
 constexpr std::size_t kMostShared = 128;
 
@@ -44,7 +44,7 @@ class PairSearch {
 
   Schedule schedule() const {
     const unsigned inputs = bits_.columns(), outputs = bits_.rows();
-    // A shared packet with one user is part of that one.
+    // A shared packet with one user becomes a part of that user.
     std::vector<unsigned> uses(packets_.size());
     for (std::size_t i = inputs; i < packets_.size(); ++i) {
       uses[i] += count_of(packets_[i].users);

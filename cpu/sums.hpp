@@ -1,4 +1,4 @@
-// Which sums of packets are made in which order, so that what several outputs have in common is summed once.
+// Decides which sums of packets are made in which order. Parts that several outputs share are summed once.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct Sum {
 };
 
 struct Schedule {
-  std::vector<Sum> sums;  // one that is shared comes before those that use it
+  std::vector<Sum> sums;  // shared sums come before their users
   std::uint32_t slot_count = 0;
 
   // Additions of one packet to another.
@@ -26,8 +26,8 @@ struct Schedule {
 inline constexpr unsigned kMostScheduledBits = 128;
 // The matrix as it is.
 Schedule plain_schedule(const core::Matrix &bits);
-// The pair of packets that most sums have in common becomes a packet of its own, again and again (C. Paar, Optimized
-// arithmetic for Reed-Solomon encoders, ISIT 1997), as long as that saves more loads than it costs.
+// The pair of packets that most sums share becomes a packet of its own. This repeats as long as it saves more loads
+// than it costs (C. Paar, Optimized arithmetic for Reed-Solomon encoders, ISIT 1997).
 Schedule shared_schedule(const core::Matrix &bits);
 
 }  // namespace tandem::cpu

@@ -9,12 +9,12 @@ namespace {
 constexpr std::size_t kMostShards = 256;  // a transform has at most as many points as the field
 // Of each syndrome of a decode, at a time. Together they stay in the L1 cache, or in the L2 where there are many.
 constexpr std::size_t kLeastTileBytes = 512, kMostTileBytes = 4096, kTilesBytes = 32 << 10;
-// What a call without an arena takes from the stack. One cache line of every shard fits: 256 points in groups, twice,
-// and as many syndromes.
+// The stack size of a call without an arena. One cache line of every shard fits: 256 points in groups, twice, and as
+// many syndromes.
 constexpr std::size_t kStackScratchBytes = 56 << 10;
 
-// Where the syndromes of a decode stand in scratch memory, `bytes` of each. Long ones are a cache line apart, so that
-// they do not fall on the same sets of the L1 cache.
+// The places of a decode's syndromes in scratch memory, `bytes` of each. Long ones are a cache line apart, so that they
+// use different sets of the L1 cache.
 std::size_t syndrome_step(std::size_t bytes) { return rounded_up(bytes) + (bytes >= kLeastTileBytes ? kCacheLine : 0); }
 
 std::size_t tile_bytes(std::size_t syndrome_count) {

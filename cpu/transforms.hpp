@@ -43,8 +43,8 @@ class Transforms {
   // The chosen parity shards' syndromes are solved by a transform, or by a matrix.
   Transforms(const Kernel &kernel, const core::SyndromeDecode &form, bool solve_by_transform);
 
-  // `call` is of the whole form; its tables are not looked at. Scratch is the calling thread's own, which grows with
-  // the first call that needs it; where there is no memory for it, the call runs in short pieces from the stack.
+  // `call` is for the whole form; its tables are not used. Scratch is the calling thread's own, and grows with the
+  // first call that needs it. Without memory for it, the call runs in short pieces on the stack.
   void apply(const KernelCall &call) const noexcept;
 
  private:
@@ -66,7 +66,7 @@ class Transforms {
   void decode(const KernelCall &call, std::byte *scratch) const noexcept;
   void apply_from_stack(const KernelCall &call) const noexcept;
 
-  Stage first_;  // the whole; of a decode, what makes the syndromes (nothing where no data is present)
+  Stage first_;  // the whole; for a decode the part that computes the syndromes (nothing if no data is present)
   // Of a decode:
   Stage solve_;
   std::uint32_t syndrome_count_ = 0;

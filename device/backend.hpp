@@ -33,7 +33,7 @@ class DeviceBackend : public core::Backend {
   std::string tuning_kernel_hash() const override;
   void run(std::span<const core::Task> tasks, core::Control &control) override;
   std::unique_ptr<core::Ticket> submit(std::span<const core::Task> tasks, core::Control &control) override;
-  // The default has the first run wait; gpu/ does more.
+  // By default the first run waits; gpu/ prepares more.
   void make_ready(const core::Prepared &prepared, core::Mode mode, core::MemoryKind memory, bool waits) override;
   std::shared_ptr<core::DeviceMemory> device_memory(std::uint64_t bytes) override;
   std::uint64_t kernel_calls() const noexcept override { return kernel_calls_.load(std::memory_order_relaxed); }
@@ -43,9 +43,9 @@ class DeviceBackend : public core::Backend {
   DeviceBackend(const Options &options, const DeviceModule &module, core::MemoryKind memory, const char *mib,
                 const base::Log &log);
 
-  // What a driver has of its own.
+  // The driver's part.
   virtual std::shared_ptr<const Device> find() const = 0;  // the device that the options name; the log hears of it
-  virtual void check_usable(const Device &) const {}       // before each call: throws Error (DEVICE) for a dead one
+  virtual void check_usable(const Device &) const {}       // before each call: throws Error (DEVICE) for a dead device
   virtual std::shared_ptr<const core::Prepared> make_prepared(const core::Operator &what,
                                                               std::optional<DeviceSettings> forced) const;
   virtual std::shared_ptr<DeviceSession> open(std::shared_ptr<const Device> device,
@@ -55,7 +55,7 @@ class DeviceBackend : public core::Backend {
                                                                  std::uint64_t bytes) const = 0;
   // An error of the driver ended a run in this session; null: it could not be opened.
   virtual void failed(const std::shared_ptr<DeviceSession> &session, const DriverError &error) = 0;
-  // Runs a task on host shards where they lie. false: nothing was done, they are to be streamed.
+  // Runs a task directly on host shards. false: nothing was done, and the shards must be streamed.
   virtual bool run_in_place(const core::Task &, core::Control &) { return false; }
   virtual std::unique_ptr<core::Ticket> start_on_device(std::span<const core::Task> tasks, core::Control &control) = 0;
 
@@ -66,18 +66,18 @@ class DeviceBackend : public core::Backend {
     std::unique_ptr<const KernelChooser> chooser;
     core::Traits traits;
   };
-  // The device, looked for by the first call. Throws Error: in a child, where there is none, and for a dead one.
+  // The device; the first call searches it. Throws Error in a child, for a missing device, and for a dead one.
   const Found &found() const;
   const Found &known() const noexcept { return *found_; }  // after found()
 
   // half_bytes, unless the options or a resource set another amount. Resources can change while jobs run.
   std::uint64_t budget_bytes(const Device &device, std::uint64_t half_bytes) const noexcept;
   Workplace place_in(std::shared_ptr<DeviceSession> session);
-  // In the session of the backend's own, opened when there is none.
+  // Runs in the session of the backend, which is opened if there is none.
   void guarded(const std::function<void(const Workplace &)> &body);
 
   const base::Log log_;
-  mutable std::mutex mutex_;  // of sessions, and of the look for the device
+  mutable std::mutex mutex_;  // of sessions, and of the search for the device
   std::shared_ptr<DeviceSession> session_;
 
  private:

@@ -1,4 +1,4 @@
-// What a kernel is made with on a device that nobody has measured.
+// Tuning values for devices without measurements.
 #pragma once
 
 #include "device/kernel_text.hpp"

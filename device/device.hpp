@@ -1,4 +1,4 @@
-// What a backend knows of its device, and what a failed call of its driver becomes.
+// A backend's description of its device, and the error of a failed call of its driver.
 #pragma once
 
 #include <array>
@@ -19,11 +19,11 @@ struct DeviceSettings {
   std::uint64_t compile_after_bytes = 0;  // of inputs that a matrix was applied to
 };
 
-// Each backend derives from it what its driver wants to know.
+// Each backend derives a class with its driver's data from it.
 struct Device {
   virtual ~Device();
 
-  // What suits a device that nobody has measured, for a matrix of this shape.
+  // Default values for a device without measurements, for a matrix of this shape.
   virtual DeviceSettings settings(unsigned rows, unsigned columns) const = 0;
 
   const std::string &model() const noexcept { return identity.device; }
@@ -49,11 +49,11 @@ struct Device {
   // Local sizes that autotune tries, least and most; 0: not tried.
   std::array<std::array<std::size_t, 2>, 3> tried_items{};
   bool shares_cores = false, shares_memory = false;  // as core::Traits
-  // The driver allocates memory when a buffer is created. Then smaller pieces help after an out-of-memory error.
+  // The driver allocates memory when a buffer is created. So smaller pieces help after an out-of-memory error.
   bool allocates_at_once = false;
 };
 
-// A call of the driver failed. Status: OUT_OF_MEMORY for what says so, else DEVICE.
+// A call of the driver failed. Status: OUT_OF_MEMORY for errors of that kind, else DEVICE.
 class DriverError : public base::Error {
  public:
   DriverError(tandem_status status, std::string message, int number)

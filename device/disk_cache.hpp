@@ -1,5 +1,5 @@
-// Compiled programs on disk. What lies there is run as code, so a folder that anybody else could have written is not
-// used, and an entry whose checksum does not fit is not there. docs/ENVIRONMENT.md says where the folder is.
+// Compiled programs on disk. They are run as code. So a folder that another user could have written is not used, and an
+// entry with a wrong checksum counts as missing. docs/ENVIRONMENT.md tells the folder.
 #pragma once
 
 #include <cstddef>
@@ -26,14 +26,14 @@ struct KeyHash {
   std::size_t operator()(const Key &key) const noexcept { return static_cast<std::size_t>(key.low); }
 };
 
-// The folder for a backend's programs that the environment names: its name in TANDEM_CACHE_DIR, else tandem/NAME in
-// XDG_CACHE_HOME or ~/.cache; "" without any.
+// The folder for a backend's programs, from the environment: its name in TANDEM_CACHE_DIR, else tandem/NAME in
+// XDG_CACHE_HOME or ~/.cache; "" if none is set.
 std::string default_cache_folder(const std::string &backend);
 
 class DiskCache {
  public:
-  // Makes the folder (0700) if it is missing. One that is not a folder of the calling user's alone is left alone, and
-  // the log says so: then nothing is found and nothing is kept. "": the same, without a word.
+  // Makes the folder (0700) if it is missing. A folder that is not the calling user's alone is not used, and the log
+  // says so: then nothing is found and nothing is stored. "": the same without a log entry.
   DiskCache(const std::string &folder, const base::Log &log, std::uint64_t most_bytes = kMostBytes);
   ~DiskCache();
   DiskCache(const DiskCache &) = delete;
@@ -44,8 +44,8 @@ class DiskCache {
   std::optional<std::vector<unsigned char>> load(
       const Key &key) const;  // nothing for a damaged entry, which is removed
 
-  // By a temporary and a rename, so that other processes see all of it or nothing; then the oldest entries go until the
-  // folder holds most_bytes at most. A failure (a full disk) is none: the log hears of it.
+  // Writes a temporary and renames it, so that other processes see all of it or nothing. Then the oldest entries are
+  // removed until the folder holds most_bytes at most. A failure (a full disk) is only logged.
   void store(const Key &key, const std::vector<unsigned char> &bytes) noexcept;
   void remove(const Key &key) noexcept;
 

@@ -1,5 +1,5 @@
-// What the backends of devices share: which generated kernel runs a matrix, with which values, and from when on it pays
-// to compile one.
+// Shared by the backends of devices: the choice of the generated kernel for a matrix, of its values, and of the time
+// from which on a compile pays.
 #pragma once
 
 #include <array>
@@ -24,11 +24,11 @@
 
 namespace tandem::device {
 
-// Puts values in. One that no kernel can have is left out, and `refused` hears of it.
+// Sets values. A value that no kernel can have is left out and passed to `refused`.
 DeviceSettings with_values(DeviceSettings settings, const core::TuningValues &values, const Device &device,
                            const std::function<void(const std::string &)> &refused);
 
-// An operator as the backend of a device keeps it.
+// An operator in the form of a device's backend.
 class DevicePrepared : public core::Prepared {
  public:
   DevicePrepared(const core::Operator &what, std::optional<DeviceSettings> forced);
@@ -40,17 +40,17 @@ class DevicePrepared : public core::Prepared {
   // Of one mode; resolved by the first run.
   struct OfMode {
     std::optional<DeviceSettings> settings;
-    std::optional<Technique> told;  // to the log
+    std::optional<Technique> told;  // already logged
   };
   struct Text {
     Key key;
-    std::optional<bool> on_disk;  // once somebody asked
-    bool told_local = false;      // to the log
+    std::optional<bool> on_disk;  // after the first check
+    bool told_local = false;      // already logged
   };
   using TextName = std::tuple<Technique, core::Mode, Access, Binding>;
   static TextName name_of(const KernelSpec &spec) { return {spec.technique, spec.mode, spec.access, spec.binding}; }
 
-  // What the plan said. often: a compile pays, however few bytes have been run. waits: and runs wait for it.
+  // The requests of the plan. often: a compile pays for any number of bytes. waits: and runs wait for it.
   enum class Promise { none, often, waits };
   mutable std::atomic<Promise> promise{Promise::none};
 
@@ -70,7 +70,7 @@ struct Variant {
   std::shared_ptr<const DeviceProgram> program;
   std::uint64_t staging_bytes = 0;
   std::shared_ptr<const void> tables;  // technique tables: on the device, as DeviceSession::tables() gives them
-  bool is_for_now = false;             // tables, until it pays to compile or the compile is done
+  bool is_for_now = false;             // tables, until a compile pays and is done
 };
 
 class KernelChooser {
@@ -78,24 +78,24 @@ class KernelChooser {
   // The device outlives the chooser.
   KernelChooser(const Options &options, const Device &device, const base::Log &log);
 
-  // For a run of `length_bytes`, which are counted; without the tables. Compiles in the background and gives tables
-  // meanwhile, unless the technique is forced, values are, or the plan waits. Where the compiler fails, nothing is
-  // compiled any more, and technique tables has to do. Throws Error (UNAVAILABLE) for a matrix that this device has no
-  // technique for, and for forced values that it cannot run.
+  // For a run of `length_bytes`, which are counted; without the tables. Compiles in the background and returns tables
+  // meanwhile, unless the technique or the values are forced, or the plan waits. If the compiler fails, nothing more is
+  // compiled, and technique tables is used. Throws Error (UNAVAILABLE) for a matrix that this device has no technique
+  // for, and for forced values that it cannot run.
   Variant choose(const DevicePrepared &prepared, DevicePrograms &programs, core::Mode mode, Access access,
                  Binding binding, std::uint64_t length_bytes) const;
 
-  // Where choose() will wait for a compile: begins it.
+  // Begins the compile that choose() will wait for, if there is one.
   void begin(const DevicePrepared &prepared, DevicePrograms &programs, core::Mode mode, Access access,
              Binding binding) const;
 
-  // Whether a run should take a text with the task's shape in it (Binding::arguments of OpenCL): it is there already,
-  // or the run waits for it. Compiles it in the background when the bytes pay for that. Tables with Binding::offsets
-  // have one text for all shapes.
+  // Whether a run should use a text with the task's shape in it (Binding::arguments of OpenCL): if it is compiled
+  // already, or the run waits for it. Compiles it in the background when the number of bytes pays for that. Tables with
+  // Binding::offsets have one text for all shapes.
   bool is_worth_arguments(const DevicePrepared &prepared, DevicePrograms &programs, core::Mode mode, Access access,
                           std::uint64_t length_bytes) const;
 
-  // What may be tuned for a matrix of this shape.
+  // The tuning parameters for a matrix of this shape.
   std::vector<core::TuningParameter> parameters(unsigned rows, unsigned columns) const;
   // Values as prepare_tuned() takes them. Throws Error: INVALID_ARGUMENT, UNAVAILABLE.
   DeviceSettings forced_settings(unsigned rows, unsigned columns, const core::TuningValues &values) const;
@@ -114,7 +114,7 @@ class KernelChooser {
   void tell(const DevicePrepared &prepared, core::Mode mode, const Choice &choice) const;
   core::TuningChoice known_values(const DevicePrepared &prepared, core::Mode mode) const;
   bool waits(const DevicePrepared &prepared) const noexcept;
-  // false: its program is being made.
+  // false: the compile still runs.
   bool build(const DevicePrepared &prepared, DevicePrograms &programs, Variant &variant,
              DevicePrograms::Wait wait) const;
   void fit_local_size(const DevicePrepared &prepared, Variant &variant) const;
@@ -136,7 +136,7 @@ class KernelChooser {
 
 inline constexpr std::uint64_t kRecordBytes = 8;  // of a compare: see KernelRange
 
-// Merges what a compare found; `start_bytes` is where the range begins in the shards.
+// Merges the records of a compare; the range begins at `start_bytes` of the shards.
 void merge_records(const KernelRange &range, std::span<const std::uint32_t> records, std::uint64_t start_bytes,
                    unsigned rows, core::Mismatch *mismatches);
 
@@ -144,7 +144,7 @@ void merge_records(const KernelRange &range, std::span<const std::uint32_t> reco
 void merge_record_ranges(const KernelRange &range, std::span<const std::uint32_t> records, std::uint64_t start_bytes,
                          unsigned rows, core::MismatchRanges *ranges);
 
-// A task on memory of the host whose matrix has no columns: the sum of nothing is zero.
+// A task on host memory with a matrix without columns: the sum of nothing is zero.
 void apply_nothing(const core::Task &task);
 
 }  // namespace tandem::device

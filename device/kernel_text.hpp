@@ -1,15 +1,12 @@
-// The generator of device kernels: from a matrix and tuning values to the text of a program, in any of three dialects,
-// and how to launch it. A pure function. The same body is printed for all dialects; what differs between them stands
-// in the preludes of device/text/. How the kernels work: docs/GENERATED.md.
-//
-// A kernel applies the matrix to the bytes [0, length) of its shards. Work is cut like this:
-//
-//     | head | element element element ... element | tail |      all shards alike
-//            begin                                 end     length
-//
-// A tile is what one work-group row of local_x (times elements_per_item) work-items covers; local_y work-items share
-// the passes over a tile's outputs, local_z tiles make a work-group. One more group, the first one, does head and tail
-// byte by byte, so the others need no test of bounds inside an element.
+// The generator of device kernels. From a matrix and tuning values it makes the text of a program, in one of three
+// dialects, and the launch parameters. A pure function. The body is the same in all dialects; the preludes of
+// device/text/ hold the differences. How the kernels work: docs/GENERATED.md. A kernel applies the matrix to the bytes
+// [0, length) of its shards. Work is cut like this:
+//       | head | element element element ... element | tail |      all shards alike
+//     begin                                 end     length
+// A tile is the part that one work-group row of local_x (times elements_per_item) work-items covers. local_y work-items
+// share the passes over a tile's outputs, local_z tiles make a work-group. One more group, the first one, handles head
+// and tail byte by byte. So the other groups need no test of bounds inside an element.
 #pragma once
 
 #include <array>
@@ -30,7 +27,7 @@ enum class Technique {
   tables     // matrix-agnostic: nibble tables of four outputs in local memory, filled from data
 };
 
-// What addresses look like, relative to element_bytes.
+// Properties of addresses, relative to element_bytes.
 enum class Access {
   aligned,  // every shard is aligned to element_bytes, and begin is 0
   shifted,  // any: aligned words and funnel shifts; outputs by the widest stores that fit each
@@ -41,20 +38,20 @@ enum class Access {
 enum class Binding {
   offsets,    // OpenCL C: all inputs lie in one buffer, all outputs in one (which may be the same)
   arguments,  // OpenCL C: a buffer argument for each shard. CUDA C, host C: an array of pointers (offsets unused)
-  table       // many stripes in one launch (mode assign): a row of a table on the device for each, see KernelBatch
+  table       // many stripes in one launch (mode assign): for each a row of a table on the device, see KernelBatch
 };
 
-// How a compiled kernel of CUDA C takes its inputs; elsewhere plain is all there is.
+// How a compiled kernel of CUDA C loads its inputs. The other dialects have plain alone.
 enum class Loads {
   plain,
-  streaming,  // past the first cache, and stores that are not to be kept (access aligned)
+  streaming,  // past the first cache, and stores that are not kept in caches (access aligned)
   async       // through shared memory, four inputs ahead (access aligned, architecture 80 and up)
 };
 
 struct KernelTuning {
   unsigned element_bytes = 16;                 // loaded by a work-item at once: 4, 8, 16, 32 or 64 (CUDA C: at most 16)
   unsigned elements_per_item = 1;              // a work-item's elements are local_x elements apart
-  unsigned rows_per_pass = 4;                  // outputs whose accumulators a work-item keeps; tables: always 4
+  unsigned rows_per_pass = 4;                  // outputs with accumulators in a work-item; tables: always 4
   std::array<unsigned, 3> local = {64, 1, 1};  // work-group size; not in the text
   Loads loads = Loads::plain;
 
@@ -90,8 +87,8 @@ struct KernelText {
   KernelOperations operations;
 };
 
-// Of a shard in one launch of CUDA C, whose kernels count elements of 4 bytes or more in 32 bits, past the end too.
-// Pieces of this size keep every alignment.
+// The longest shard of one launch of CUDA C. Its kernels count elements of 4 bytes or more in 32 bits, past the end
+// too. Pieces of this size keep every alignment.
 inline constexpr std::uint64_t kMostLaunchBytes = std::uint64_t{8} << 30;
 
 // Local memory of technique tables, for each column: 16 words for the low nibble and 16 for the high one.
@@ -125,42 +122,42 @@ struct KernelArguments {
 // Technique tables ignores the matrix' cells; with Binding::offsets, CUDA C and host C also its shape.
 KernelText generate_kernel(const core::Matrix &matrix, const KernelSpec &spec);
 
-// Local (CUDA: shared) memory of a work-group, whose size is spec.tuning.local.
+// Local (CUDA: shared) memory of a work-group of size spec.tuning.local.
 std::uint64_t kernel_shared_bytes(const KernelSpec &spec, unsigned columns) noexcept;
 
-// How a range is cut. records: compare writes two words for each tile and output (tile-major), one less than the count
-// of mismatching bytes and the first one's position in the tile; head and tail follow as two more tiles. The caller
-// sets all bits beforehand, which says 0 bytes in one fill; only tiles with a mismatch are written.
+// How a range is cut. records: compare writes two words for each tile and output (tile-major): one less than the count
+// of mismatching bytes, and the first one's position in the tile. Head and tail follow as two more tiles. The caller
+// sets all bits beforehand, which means 0 bytes and takes one fill. Only tiles with a mismatch are written.
 struct KernelRange {
   std::uint64_t begin = 0, end = 0, length = 0;
   std::uint64_t tile_bytes = 0, tile_count = 0;
   std::uint64_t group_count = 0;   // with the first one, for head and tail
   std::uint64_t record_count = 0;  // x rows x 8 bytes
 
-  // Where the first byte of a record's tile lies, and where the tile ends.
+  // The offset of the first byte of a record's tile, and the end of the tile.
   std::uint64_t record_start(std::uint64_t record) const noexcept;
   std::uint64_t record_end(std::uint64_t record) const noexcept;
 };
 
 inline std::uint32_t mismatch_count(const std::uint32_t *record) noexcept { return record[0] + 1; }
 
-// first_output: the address (or offset in an aligned buffer) of output 0, which full-width stores are cut for.
-// length >= 1. Throws Error (TOO_LARGE) where a tile exceeds 32 bits, groups exceed 2^31 - 1, or a range of CUDA C
-// exceeds kMostLaunchBytes.
+// first_output: the address (or offset in an aligned buffer) of output 0; full-width stores are aligned to it. length
+// >= 1. Throws Error (TOO_LARGE) if a tile exceeds 32 bits, groups exceed 2^31 - 1, or a range of CUDA C exceeds
+// kMostLaunchBytes.
 KernelRange cut_kernel_range(const KernelSpec &spec, std::uint64_t length, std::uint64_t first_output);
 
-// A stripe of a launch with Binding::table: where its shards begin, inputs and then outputs. first_output: as above.
+// A stripe of a launch with Binding::table: the begins of its shards, inputs and then outputs. first_output: as above.
 struct BatchStripe {
   std::vector<std::uint64_t> starts;
   std::uint64_t length = 0, first_output = 0;
 };
 
-// How a launch with Binding::table is cut. A row of the table is a stripe, or a part of one that is longer than most.
-// The rows' work is so alike that they are at most twice as many as the stripes, and the groups without work at most as
-// many as the stripes and the groups with work. The launch has group_count x y x z groups, the first one of each row
+// How a launch with Binding::table is cut. A row of the table is a stripe, or a part of a stripe that is longer than
+// most. The rows have about equal work. There are at most twice as many rows as stripes, and at most as many groups
+// without work as stripes and groups with work. The launch has group_count x y x z groups, the first one of each row
 // for its head and tail.
 struct KernelBatch {
-  // y * z rows: begin, end, length, then where each shard begins; rows of zeros, which do nothing, fill it up.
+  // y * z rows: begin, end, length, then the begin of each shard. Rows of zeros, which do nothing, fill up the rest.
   std::vector<std::uint64_t> words;
   std::uint64_t group_count = 0;
   unsigned y = 0, z = 0;  // row = z * y's size + y: a grid of CUDA has at most 65,535 in both
@@ -169,8 +166,8 @@ struct KernelBatch {
 // Stripes of one matrix, at least one. Throws Error as cut_kernel_range does, and for too many rows.
 KernelBatch cut_kernel_batch(const KernelSpec &spec, std::span<const BatchStripe> stripes);
 
-// The tables of technique `tables`, for passes of four outputs: word [(pass * columns + c) * 32 + v] has in byte r the
-// product of coefficient [4 * pass + r][c] and v, for v < 16, and and v - 16 times 16 from there on.
+// The tables of technique `tables`, for passes of four outputs. Byte r of word [(pass * columns + c) * 32 + v] is the
+// product of coefficient [4 * pass + r][c] and v, for v < 16. From there on it is the product with v - 16 times 16.
 std::vector<std::uint32_t> pack_nibble_tables(const core::Matrix &matrix);
 
 }  // namespace tandem::device

@@ -1,4 +1,4 @@
-// Waiting for a device: a short look before the sleep, because to fall asleep and wake up costs some 50 microseconds.
+// Waits for a device: polls shortly before the sleep, because a sleep and a wake-up take some 50 microseconds.
 #pragma once
 
 #include <chrono>
@@ -7,7 +7,7 @@ namespace tandem::device {
 
 inline constexpr std::chrono::microseconds kLook(50);
 
-// Whether is_done() says so within kLook. It is asked once at least.
+// Whether is_done() is true within kLook. It is called at least once.
 template <class IsDone>
 bool is_done_soon(const IsDone &is_done) {
   const auto end = std::chrono::steady_clock::now() + kLook;

@@ -1,5 +1,5 @@
-// The bytes that buffers on a device may have together, over all sessions of a backend. Not counted: memory of the
-// host, and buffers of the caller.
+// The bytes that all buffers on a device may have together, over all sessions of a backend. Not counted: host memory,
+// and buffers of the caller.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ namespace tandem::device {
 
 class MemoryBudget;
 
-// Bytes of the budget that somebody has; empty when they were refused.
+// A reserved part of the budget; empty when it was refused.
 class Reservation {
  public:
   Reservation() = default;
@@ -35,7 +35,7 @@ class Reservation {
   std::uint64_t bytes_ = 0;
 };
 
-// Has memory that it could do without.
+// A holder of idle memory.
 class MemoryHolder {
  public:
   virtual void give_idle_memory() noexcept = 0;
@@ -51,10 +51,10 @@ class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
   void set(std::uint64_t bytes) noexcept { bytes_.store(bytes, std::memory_order_relaxed); }
   std::uint64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
 
-  // Empty if so many are not left, even after all holders gave what lies idle.
+  // Empty if so many bytes are not left, even after all holders gave back their idle memory.
   Reservation try_reserve(std::uint64_t bytes);
 
-  // What holders do without is given back: the device may have less left than the budget.
+  // Makes all holders give back idle memory: the device may have less left than the budget.
   void give_idle_memory();
 
   void add(MemoryHolder *holder);

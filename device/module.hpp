@@ -1,6 +1,6 @@
-// The modules of devices' backends: a shared object in the library's own folder, opened on first need, whose one symbol
-// gives a table of a driver's functions. Version and size of the table come first in it. What a driver holds (threads,
-// open devices) is lost in a child after fork, so it belongs to the process that came to it first.
+// The modules of devices' backends. A module is a shared object in the library's own folder, opened on first need. Its
+// one symbol gives a table of a driver's functions, which begins with version and size. A driver's threads and open
+// devices are lost in a child after fork, so it belongs to the process that used it first.
 #pragma once
 
 #include <atomic>
@@ -31,9 +31,9 @@ struct DeviceModule {
   // The symbol; the module is never closed: drivers have threads. Throws Error (UNAVAILABLE).
   void *open() const;
 
-  // To be called before a driver's first function. Throws Error (DEVICE) in a child whose parent had come so far.
+  // Call it before a driver's first function. Throws Error (DEVICE) in a child if the parent had called it.
   void claim() const;
-  bool in_child() const noexcept;  // such a one
+  bool in_child() const noexcept;  // whether claim() would throw
 
   mutable std::atomic<std::uint32_t> claimed_in{0};  // the fork_generation() of the process that did; 0: none
 };
@@ -45,7 +45,7 @@ const Table &open_table(const DeviceModule &module) {
     std::mutex mutex;
     const Table *table = nullptr;
   };
-  static base::ForkLocal<Opened> opened;  // another thread of the parent may have been here when it forked
+  static base::ForkLocal<Opened> opened;  // another thread of the parent may have been here at the fork
   Opened &here = opened.get();
   const std::lock_guard lock(here.mutex);
   if (here.table == nullptr) {

@@ -1,4 +1,4 @@
-// What the backends of devices may be told.
+// Options of the backends of devices.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,11 @@ struct Options {
   std::string technique;  // "" or "auto": by the bytes run; "tables"; "compiled" (up to 4096 coefficients)
   const core::TuningSource *tuning = nullptr;  // outlives the backend
   base::Timeline *timeline = nullptr;          // the same; null: none is asked for
-  std::uint64_t memory_budget_bytes = 0;       // of buffers on the device; 0 = half of what it has, or `resources`
+  std::uint64_t memory_budget_bytes = 0;       // of buffers on the device; 0 = half of its memory, or as `resources`
+                                               // say
   core::Budget *resources = nullptr;          // outlives the backend; its MiB of this backend hold from the next run on
-  bool holds_units = true;                    // of `resources`; false: what calls this backend holds them
-  std::shared_ptr<core::HostCopier> copier;   // to and from staging memory; null: the thread that runs
+  bool holds_units = true;                    // of `resources`; false: the caller of this backend holds them
+  std::shared_ptr<core::HostCopier> copier;   // to and from staging memory; null: the running thread copies
   std::string cache_folder;                   // of compiled programs; "" = none
   GenerateKernel generate = generate_kernel;  // replaced by tests together with the driver
 };
@@ -32,8 +33,8 @@ struct Options {
 // Whether `name` is `backend`, or `backend` with so many decimal numbers: "opencl", "opencl:0:1".
 bool is_device_name(std::string_view name, std::string_view backend, unsigned number_count) noexcept;
 
-// Throws Error (UNAVAILABLE) for a device whose name is none, and for a technique that does not exist. For the message:
-// `label` "CUDA", `names` what the names of devices look like.
+// Throws Error (UNAVAILABLE) for a malformed name of a device, and for an unknown technique. For the message: `label`
+// "CUDA", `names` describes the names of devices.
 void check_options(const Options &options, bool is_name, const char *label, const char *names);
 
 }  // namespace tandem::device

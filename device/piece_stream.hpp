@@ -1,4 +1,4 @@
-// Host shards, streamed through a device: while one piece is uploaded another is computed and a third downloaded.
+// Streams host shards through a device: one piece is uploaded while another is computed and a third is downloaded.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace tandem::device {
 
-// A task on memory of the host, or small ones of one matrix and mode, with what was found out about it. Columns are
-// independent, so the shards of several stripes lie side by side on the device, as one longer stripe.
+// A task on host memory, or small tasks of one matrix and mode, with their layout on the device. Columns are
+// independent, so the shards of several stripes lie side by side there, as one longer stripe.
 struct HostTask {
   const core::Task *task = nullptr;   // the first
   std::vector<std::uint64_t> starts;  // of each task, in bytes of the longer stripe: multiples of 64
   std::uint64_t length_bytes = 0;     // of the longer stripe
   Variant variant;
-  // Whether the device reads, or writes, this shard where it lies. Only of a task by itself.
+  // Whether the device reads, or writes, this shard directly. Only for a task by itself.
   std::vector<bool> input_is_direct, output_is_direct;
 
   bool compares() const noexcept { return task->mode == core::Mode::compare; }
@@ -27,11 +27,11 @@ struct HostTask {
 // Distance of two shards in staging memory: aligned for every element.
 inline std::uint64_t pitch_of(std::uint64_t length_bytes) { return (length_bytes + 63) / 64 * 64; }
 
-// Bytes of each shard, under way in a slot.
+// A range of each shard, under way in a slot.
 struct DevicePiece {
   const HostTask *of = nullptr;
   KernelRange range;
-  std::uint64_t offset_bytes = 0, length_bytes = 0;  // from where the task, or the first of several, begins
+  std::uint64_t offset_bytes = 0, length_bytes = 0;  // begin in the task, or in the first of several
 
   std::uint64_t pitch_bytes() const noexcept { return pitch_of(length_bytes); }
   std::uint64_t input_bytes() const noexcept { return pitch_bytes() * of->columns(); }
@@ -41,15 +41,15 @@ struct DevicePiece {
   }
 };
 
-// Bytes of one shard that a piece may have, where a piece's inputs and outputs lie in a buffer each: a multiple of 64.
-// Throws Error (OUT_OF_MEMORY) if the budget does not hold one such line of each shard.
+// Bytes of one shard in a piece, if a piece's inputs and outputs have a buffer each: a multiple of 64. Throws Error
+// (OUT_OF_MEMORY) if the budget does not hold one such line of each shard.
 std::uint64_t most_piece_bytes(const Workplace &place, const core::Task &task, const Variant &variant,
                                unsigned pieces_at_once);
 
-// Runs tasks that have rows, columns and bytes. Small ones that follow each other are uploaded, computed and downloaded
-// together if they have one matrix and mode and do not compare. Outputs are touched when their piece is complete, and
-// for accumulate the XOR happens there on the host: a piece that failed has changed nothing. Not so outputs that the
-// device writes where they lie, which is for assign alone.
+// Runs tasks that have rows, columns and bytes. Consecutive small tasks are uploaded, computed and downloaded together
+// if they have one matrix and mode and do not compare. Outputs are written when their piece is complete. For accumulate
+// the host does the XOR then, so a failed piece has changed nothing. One exception, for assign alone: outputs that the
+// device writes directly.
 void run_staged(const Workplace &place, std::span<const core::Task> tasks, core::Control &control);
 
 }  // namespace tandem::device

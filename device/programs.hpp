@@ -1,4 +1,5 @@
-// Programs for one device: made once, on threads of their own, kept in memory (the least recently used go) and on disk.
+// Programs for one device: compiled once, on threads of their own. Kept on disk, and in memory until the least recently
+// used is dropped.
 #pragma once
 
 #include <condition_variable>
@@ -27,7 +28,7 @@ inline constexpr const char *kKernelName = "tandem_apply";
 inline constexpr std::size_t kMostLogBytes = 300;  // of a compiler's log in a message
 inline constexpr std::size_t kMostBinaryBytes = 32 << 20;
 
-// Each backend derives its own, which has the kernel.
+// Each backend derives a class that holds the kernel.
 class DeviceProgram {
  public:
   virtual ~DeviceProgram();
@@ -43,28 +44,28 @@ class DevicePrograms {
 
   DevicePrograms(const Device &device, std::shared_ptr<DiskCache> disk, const base::Log &log);
 
-  // The key of a program, from what its text is made of, for this device and compiler.
+  // The key of a program, from the parts of its text, for this device and compiler.
   virtual Key key(const std::string &made_of) const = 0;
   // Whether it need not be compiled. The disk is asked only if `ask_disk`.
   bool known(const Key &key, bool ask_disk) const;
 
-  // From memory; null where it is not there.
+  // From memory; null if it is not there.
   std::shared_ptr<const DeviceProgram> find(const Key &key);
-  // A call that does not wait gets null until the program is made. later: a call that waits will follow.
+  // A call that does not wait gets null until the program is ready. later: a call that waits will follow.
   enum class Wait { no, later, now };
-  // From memory, else as make() makes it, on a thread of this object, where `text` is called too. A call that waits
-  // throws what make() threw, also UNAVAILABLE where it would have to be compiled and cannot be. A failure that no call
-  // waits for ends in stop_compiling().
+  // From memory, else from make(), which runs on a thread of this object; `text` is called there too. A call that waits
+  // throws make()'s exception, also UNAVAILABLE if the program needs a compile that is impossible. A failure that no
+  // call waits for ends in stop_compiling().
   std::shared_ptr<const DeviceProgram> get(const Key &key, const KernelSpec &spec, MakeText text, Wait wait);
 
-  // Why nothing can be compiled here; "" where it can.
+  // Why nothing can be compiled here; "" if it can.
   std::string no_compiler() const;
-  // From now on no_compiler() has the reason; the log hears of it.
+  // From now on no_compiler() returns the reason. The reason is logged.
   void stop_compiling(std::string_view why) noexcept;
 
  protected:
   ~DevicePrograms() = default;
-  // For the destructors of derived classes: finishes what is being made and drops what has not begun.
+  // For the destructors of derived classes: finishes programs that are being made and drops the others.
   void end() noexcept;
   virtual std::shared_ptr<const DeviceProgram> make(const Key &key, const KernelSpec &spec, const MakeText &text) = 0;
 
@@ -77,7 +78,8 @@ class DevicePrograms {
  private:
   using Entries = std::list<std::pair<Key, std::shared_ptr<const DeviceProgram>>>;  // most recently used first
 
-  // What make() threw, as values: each call that waits throws its own exception, so that no two threads share one.
+  // The exception of make(), as values: each call that waits throws its own exception, so that no two threads share
+  // one.
   struct Failure {
     tandem_status status;
     std::string message;
@@ -107,11 +109,11 @@ class DevicePrograms {
   Entries entries_;
   std::unordered_map<Key, Entries::iterator, KeyHash> by_key_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::shared_ptr<Making>> being_made_;
-  std::deque<std::shared_ptr<Making>> queue_;  // of these, what no thread has begun
+  std::deque<std::shared_ptr<Making>> queue_;  // those of them that no thread has begun
   unsigned thread_count_ = 0;
 };
 
-// In a child after fork they are left alone: their threads are the parent's, and their mutexes may be locked for ever.
+// In a child after fork they are abandoned: their threads are the parent's, and their mutexes may be locked for ever.
 template <class Programs, const DeviceModule &kModule>
 struct EndPrograms {
   void operator()(Programs *programs) const noexcept {

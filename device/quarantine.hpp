@@ -1,4 +1,4 @@
-// For memory that a device may still write to.
+// Keeps memory that a device may still write to.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@ void quarantine(std::unique_ptr<Object> what) noexcept {
     Kept *next;
   };
   static std::atomic<Kept *> first{nullptr};
-  Object *const object = what.release();  // kept even where there is no memory to note it
+  Object *const object = what.release();  // kept even if there is no memory to record it
   Kept *kept = new (std::nothrow) Kept{object, first.load()};
   while (kept != nullptr && !first.compare_exchange_weak(kept->next, kept)) {
   }

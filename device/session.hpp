@@ -1,5 +1,5 @@
-// Everything that is alive on one device in one context of its driver, and the vocabulary of host shards that are
-// streamed through it. gpu/ and opencl/ derive from both classes.
+// Everything that lives on one device in one context of its driver, and the vocabulary for streaming host shards. gpu/
+// and opencl/ derive from both classes.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@ namespace tandem::device {
 struct HostTask;
 struct DevicePiece;
 
-// Buffers grow to powers of two, so that they seldom have to.
+// Buffers grow to powers of two, so that they seldom grow.
 inline std::uint64_t grown(std::uint64_t bytes) { return std::bit_ceil(std::max<std::uint64_t>(bytes, 4096)); }
 
 // Frees all buffers if growing them to the wanted sizes would exceed most_bytes. Their contents are lost then.
@@ -40,28 +40,28 @@ void keep_within(std::uint64_t most_bytes, std::initializer_list<std::pair<Buffe
   for (const auto &[buffer, bytes] : wanted) *buffer = Buffer();
 }
 
-// What one run has to itself: queues for upload, kernel and download, and a slot of buffers for each of three pieces
-// that are under way at once.
+// The resources of one run: queues for upload, kernel and download, and a slot of buffers for each of three pieces that
+// are under way at once.
 class DeviceLane {
  public:
   static constexpr unsigned kSlots = 3;
 
   virtual ~DeviceLane();
 
-  // Waits until nothing of this lane runs any more. Returns false if the driver cannot confirm it. The session is then
-  // given up, except after an error of a stream capture.
+  // Waits until no command of this lane runs. Returns false if the driver cannot confirm it. The session is then given
+  // up, except after an error of a stream capture.
   virtual bool drain() noexcept = 0;
 
-  // All room that a piece wants in a slot, before its first command. Its device buffers have most_bytes together.
+  // Allocates all memory of a piece in a slot, before its first command. Its device buffers have most_bytes together.
   virtual void make_room(unsigned slot, const DevicePiece &piece, std::uint64_t most_bytes) = 0;
-  // Gives the room of all slots back. Only where Device::allocates_at_once.
+  // Gives back the memory of all slots. Only for Device::allocates_at_once.
   virtual void release() noexcept {}
 
-  // Staging memory of the host, where a slot's shards lie piece.pitch_bytes() apart.
+  // Staging memory of the host, with a slot's shards piece.pitch_bytes() apart.
   virtual std::byte *host(unsigned slot, bool outputs) const noexcept = 0;
   virtual std::span<const std::uint32_t> records(unsigned slot, const DevicePiece &piece) const noexcept = 0;
 
-  // Commands of a piece, in this order; none waits. Memory of the host stays as it is until wait().
+  // Commands of a piece, in this order; none waits. Host memory must not change until wait().
   virtual void upload(unsigned slot, bool outputs, std::uint64_t at_bytes, const std::byte *from,
                       std::uint64_t bytes) = 0;
   virtual void launch(unsigned slot, const DevicePiece &piece) = 0;  // for a compare, clears the records first
@@ -83,16 +83,16 @@ class DeviceSession : public std::enable_shared_from_this<DeviceSession>, privat
   const std::shared_ptr<MemoryBudget> &shared_budget() const noexcept { return budget_; }
   virtual DevicePrograms &programs() noexcept = 0;
 
-  // Runs `body` with the driver's context current, where a driver has such a thing.
+  // Runs `body` with the driver's context current, if the driver has contexts.
   virtual void within(const std::function<void()> &body) { body(); }
-  // Of the device, for everything: half of it is the budget unless somebody says otherwise.
+  // Total memory of the device. Half of it is the default budget.
   virtual std::uint64_t usable_bytes() const noexcept { return device_->memory_bytes; }
 
-  // Work of it could not be brought to an end: it is not to be used again.
+  // Some of its work could not be ended: do not use it again.
   void lose() noexcept { is_lost_.store(true, std::memory_order_relaxed); }
   bool is_lost() const noexcept { return is_lost_.load(std::memory_order_relaxed); }
 
-  // The nibble tables of a matrix, on the device and complete; kept for the matrices that were used last.
+  // The nibble tables of a matrix, complete on the device. Kept for the matrices that were used last.
   std::shared_ptr<const void> tables(const DevicePrepared &prepared);
 
   class LaneLease {
@@ -103,24 +103,25 @@ class DeviceSession : public std::enable_shared_from_this<DeviceSession>, privat
     LaneLease(const LaneLease &) = delete;
     LaneLease &operator=(const LaneLease &) = delete;
     DeviceLane &operator*() const noexcept { return *lane_; }
-    std::unique_ptr<DeviceLane> remove() noexcept { return std::move(lane_); }  // for one that is not to be used again
+    // for a lane that must not be used again
+    std::unique_ptr<DeviceLane> remove() noexcept { return std::move(lane_); }
 
    private:
     const std::shared_ptr<DeviceSession> session_;
     std::unique_ptr<DeviceLane> lane_;
   };
-  // A lane of one's own; waits for one while all are taken. Throws Error (CANCELLED) if that comes first.
+  // A lane for one run; waits while all are taken. Throws Error (CANCELLED) if a cancel comes first.
   LaneLease take_lane(const core::Control &control);
-  // After an error: drains the lane. Where that fails (false) the lane with all that the device may still write to is
-  // quarantined.
+  // After an error: drains the lane. If that fails (false), the lane is quarantined, with all memory that the device
+  // may still write to.
   bool settle(LaneLease &lane) noexcept;
 
-  // For host shards: what alignment kernels may count on in the slots' buffers, and which shards the device uses where
-  // they lie.
+  // For host shards: the alignment that kernels may assume in the slots' buffers, and which shards the device uses
+  // directly.
   virtual Access access_of_slots() const noexcept { return Access::aligned; }
   virtual void find_direct(HostTask &) const {}
 
-  void give_idle_memory() noexcept override;  // lanes and tables that nobody uses now
+  void give_idle_memory() noexcept override;  // lanes and tables that are not in use now
 
  protected:
   DeviceSession(std::shared_ptr<const Device> device, std::shared_ptr<MemoryBudget> budget)
@@ -131,8 +132,8 @@ class DeviceSession : public std::enable_shared_from_this<DeviceSession>, privat
 
   // From here on other threads may ask for idle memory, until end().
   void begin();
-  // To be called by the destructors of those that derive from it: what stays here wants them whole. in_child: of a
-  // fork, where a thread of the parent may hold the budget's lock for ever.
+  // For the destructors of derived classes, which must call it while they are still whole. in_child: of a fork, where a
+  // thread of the parent may hold the budget's lock for ever.
   void end(bool in_child) noexcept;
 
  private:
@@ -151,7 +152,7 @@ class DeviceSession : public std::enable_shared_from_this<DeviceSession>, privat
   Tables tables_;
 };
 
-// What all runs of a backend share.
+// Shared by all runs of a backend.
 struct Workplace {
   std::shared_ptr<DeviceSession> session;
   const KernelChooser &chooser;
@@ -159,7 +160,7 @@ struct Workplace {
   base::Timeline *timeline;  // null: none is asked for
   core::HostCopier *copier;  // null: the calling thread copies
 
-  // What all pieces of host shards may have of the memory budget; the rest is for tables and for records.
+  // The part of the memory budget for all pieces of host shards; the rest is for tables and for records.
   std::uint64_t budget_bytes_of_staging() const noexcept { return session->budget().bytes() / 4 * 3; }
 
   void copy(std::span<const core::HostCopy> copies) const {
@@ -171,7 +172,7 @@ struct Workplace {
                  std::uint64_t length_bytes) const;
 };
 
-// A task on shards in the memory of a device.
+// A task on shards in device memory.
 class DeviceRun {
  public:
   virtual ~DeviceRun();
@@ -181,7 +182,7 @@ class DeviceRun {
 
 class DeviceTicket final : public core::Ticket {
  public:
-  // `failed` hears of the driver's errors at the wait.
+  // `failed` receives the driver's errors at the wait.
   explicit DeviceTicket(std::function<void(const DriverError &)> failed) : failed_(std::move(failed)) {}
 
   void add(std::unique_ptr<DeviceRun> run) { runs_.push_back(std::move(run)); }

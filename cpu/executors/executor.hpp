@@ -21,8 +21,8 @@ class Batch {
   virtual ~Batch() = default;
   virtual void run_item(std::size_t item) noexcept = 0;
 
-  // Which part of the work item 0 is, if it is small enough to be a sample of the rest: an executor then wakes threads
-  // only when they can still help. 0: not known, and threads are woken at once.
+  // The part of the work that is in item 0, if it is small enough to be a sample of the rest. An executor then wakes
+  // threads only if they can still help. 0: unknown, and threads are woken at once.
   virtual double first_item_share() const noexcept { return 0; }
 };
 
@@ -41,11 +41,10 @@ class Executor {
   virtual unsigned thread_count() const noexcept = 0;
   virtual ExecutorCounts counts() noexcept { return {}; }  // of pthread
 
-  // Runs the items; the calling thread works too. Usable from several threads at once, and in a child after fork. Each
-  // item holds one unit of "cpu", and control.needs(), while it runs. Before each item looks at control.cancelled() and
-  // leaves the rest out if it is set. Returns whether every item ran. Nothing touches the batch after that. No more
-  // than most_threads (>= 1) work on it at once, the caller among them. Throws as core::Budget::acquire does; some
-  // items have run then.
+  // Runs the items; the calling thread works too. Several threads at once may call it, also in a child after fork. Each
+  // item holds one unit of "cpu", and control.needs(), while it runs. If control.cancelled() is set before an item, the
+  // rest is skipped. Returns whether every item ran. The batch is not used after that. At most most_threads (>= 1)
+  // threads work on it at once, including the caller. Throws as core::Budget::acquire does; some items have run then.
   virtual bool run(Batch &batch, std::size_t item_count, core::Control &control, unsigned most_threads) = 0;
   bool run(Batch &batch, std::size_t item_count, core::Control &control) {
     return run(batch, item_count, control, thread_count());
@@ -57,17 +56,17 @@ struct ExecutorOptions {
   bool pin_threads = false;        // pthread
   bool dynamic_schedule = false;   // openmp
   core::Budget *budget = nullptr;  // outlives the executor; null = no cap
-  // pthread: whether a pool of so many threads may spin; asked at most once in 10 ms. Null: where the cgroup quota, the
-  // affinity mask and what else runs leave a core for each thread.
+  // pthread: whether a pool of so many threads may spin; asked at most once in 10 ms. Null: it may if cgroup quota,
+  // affinity mask and the machine's load leave a core for each thread.
   bool (*has_room)(unsigned thread_count) noexcept = nullptr;
 };
 
 // All throw Error (INVALID_ARGUMENT) for a thread_count of 0. Threads start with the first run that can use them.
 std::unique_ptr<Executor> make_serial_executor(const ExecutorOptions &options);
 std::unique_ptr<Executor> make_pthread_executor(const ExecutorOptions &options);
-// Opens libtandem_openmp.so in the library's own folder. Throws Error (UNAVAILABLE) where it is missing. In a forked
-// child it works, and is named, as "pthread": libgomp hangs in a child of a process that used it. A runtime that cannot
-// start its threads ends the process (libgomp: gomp_fatal); the pthread executor goes on with fewer.
+// Opens libtandem_openmp.so in the library's own folder. Throws Error (UNAVAILABLE) if it is missing. In a forked child
+// it works as, and is named, "pthread": libgomp hangs in a child of a process that used it. A runtime that cannot start
+// its threads ends the process (libgomp: gomp_fatal); the pthread executor continues with fewer.
 std::unique_ptr<Executor> make_openmp_executor(const ExecutorOptions &options);
 // The same with the module of another folder.
 std::unique_ptr<Executor> make_openmp_executor_from(const std::string &folder, const ExecutorOptions &options);

@@ -1,4 +1,4 @@
-// What every executor does around one item. One Run per call, one ItemLoop per thread of it.
+// The steps of every executor around one item. One Run per call, one ItemLoop per thread of it.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ struct Run {
   // Whether an item is worth starting.
   bool goes_on() const noexcept { return !control.cancelled() && !has_error.load(std::memory_order_relaxed); }
 
-  // When all threads are through. Throws what stopped one of them.
+  // After all threads have ended. Throws the exception that stopped one of them.
   bool ran_all(std::size_t item_count) const {
     if (error) std::rethrow_exception(error);
     return ran_count.load(std::memory_order_relaxed) == item_count;
@@ -30,7 +30,7 @@ struct Run {
   const core::TaskNeeds needs;
   std::atomic<std::size_t> ran_count{0};
   std::atomic<bool> has_error{false};
-  std::exception_ptr error;  // of the first thread that had one
+  std::exception_ptr error;  // of the first thread that failed
 };
 
 class ItemLoop {
@@ -38,8 +38,8 @@ class ItemLoop {
   explicit ItemLoop(Run &run) noexcept : run_(run), hold_(run.budget, run.needs.get(), run.control.is_within_task()) {}
   ~ItemLoop() { run_.ran_count.fetch_add(ran_count_, std::memory_order_relaxed); }
 
-  // false: the run is cancelled or cannot have what its tasks need, and the item did not run. The second look is for a
-  // cancel while the thread waited.
+  // false: the run is cancelled or the needs of its tasks were refused, and the item did not run. The second check is
+  // for a cancel while the thread waited.
   bool run(std::size_t item) noexcept {
     if (!run_.goes_on()) return false;
     try {

@@ -66,7 +66,7 @@ class OpenmpExecutor final : public Executor {
   }
 
  private:
-  // In any child, also with an executor made there: the parent, or code that is not ours, may have used the runtime.
+  // In any child, even if the executor was made there: the parent, or foreign code, may have used the runtime.
   static bool forked() noexcept { return base::fork_generation() != base::kFirstForkGeneration; }
 
   const tandem_openmp_module *module_;

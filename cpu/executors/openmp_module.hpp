@@ -1,5 +1,5 @@
-// What libtandem and libtandem_openmp.so say to each other: plain C, so that the module can be built by another
-// compiler and with another OpenMP runtime than the library. Include nothing of ours here.
+// The interface between libtandem and libtandem_openmp.so. Plain C, so that the module can be built by another compiler
+// and with another OpenMP runtime than the library. Do not include our headers here.
 #pragma once
 
 #include <stddef.h>
@@ -8,12 +8,12 @@
 extern "C" {
 
 enum {
-  TANDEM_OPENMP_VERSION = 1,  // to be raised with every change below
+  TANDEM_OPENMP_VERSION = 1,  // raise it with every change below
   TANDEM_OPENMP_THREAD_BYTES = 64
 };
 
-// One run. The module opens a parallel region; each of its threads calls begin_thread once, item for its share of
-// 0 .. item_count - 1, end_thread once. `thread` points at TANDEM_OPENMP_THREAD_BYTES aligned to 16, the thread's own.
+// One run. The module opens a parallel region. Each thread calls begin_thread once, item for its share of 0 ..
+// item_count - 1, end_thread once. `thread` points at TANDEM_OPENMP_THREAD_BYTES aligned to 16, owned by the thread.
 struct tandem_openmp_run {
   void *user;
   size_t item_count;
@@ -25,7 +25,7 @@ struct tandem_openmp_run {
 };
 
 struct tandem_openmp_module {
-  uint32_t version;       // TANDEM_OPENMP_VERSION; stays first for ever
+  uint32_t version;       // TANDEM_OPENMP_VERSION; always the first field
   uint32_t struct_bytes;  // sizeof(tandem_openmp_module)
   void (*run)(const struct tandem_openmp_run *run);
 };

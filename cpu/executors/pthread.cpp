@@ -24,15 +24,15 @@ constexpr std::size_t kCacheLine = 64;
 
 // docs/internals/THREADS.md has the measurements behind these.
 constexpr std::int64_t kMicrosecond = 1000;  // all times are nanoseconds
-// How long a thread looks for news, with a pause instruction, before it sleeps.
+// How long a thread polls, with a pause instruction, before it sleeps.
 constexpr std::int64_t kSpin = 100 * kMicrosecond;
-// What a worker is taken to need from the wake-up to its first item, before any was measured.
+// The assumed time from the wake-up of a worker to its first item, before any was measured.
 constexpr std::int64_t kFirstWakeDelay = 50 * kMicrosecond;
-// The same for one that wakes on the core of its caller: it takes turns with the caller, which brings nothing.
+// The same if it wakes on the core of its caller. It then takes turns with the caller, which gains nothing.
 constexpr std::int64_t kUselessWakeDelay = 1000 * kMicrosecond;
 // How old the answer of ExecutorOptions::has_room may be.
 constexpr std::int64_t kRoomIsKnownFor = 10000 * kMicrosecond;
-// A thread that could not be started is tried again by a run this much later.
+// After this time a run tries again to start a thread that could not be started.
 constexpr std::int64_t kRetryAfter = 100000 * kMicrosecond;
 
 std::int64_t now() noexcept {
@@ -59,8 +59,8 @@ void spin_while(Condition condition) noexcept {
   } while (now() < end);
 }
 
-// What a thread sleeps on. A post too many wakes it once for nothing: who waits looks at a word of its own.
-// (POSIX's, because std::atomic::wait brings in syscall(), through which a library can do anything: fault_test.)
+// A semaphore for one sleeping thread. An extra post only causes an extra wake-up, because a waiting thread checks its
+// own word. (POSIX's: std::atomic::wait needs syscall(), through which a library can do anything, see fault_test.)
 class Bell {
  public:
   Bell() noexcept { sem_init(&semaphore_, 0, 0); }
@@ -80,10 +80,9 @@ struct alignas(kCacheLine) Segment {
   std::size_t end = 0;
 };
 
-// One call of run(), on the caller's stack.
-//
-// Each thread begins in a segment of its own and then helps in the others. So threads do not compete for one counter,
-// and where a program codes the same memory again, most of it is still in the cache of the core that takes it.
+// One call of run(), on the caller's stack. Each thread begins in a segment of its own and then helps in the others. So
+// threads do not compete for one counter. And if a program codes the same memory again, most of it is still in the
+// cache of the core that takes it.
 struct Job {
   static constexpr unsigned kMostSegments = 8;
 
@@ -101,8 +100,8 @@ struct Job {
     segments[0].next.store(1, std::memory_order_relaxed);  // the caller has item 0
   }
 
-  // An item is claimed before its thread waits for a unit of the budget: a caller that has claimed nothing waits only
-  // for its helpers, never for a unit.
+  // A thread claims an item before it waits for a unit of the budget. So a caller without an item waits only for its
+  // helpers, never for a unit.
   void work(ItemLoop &loop, unsigned thread) noexcept {
     for (unsigned i = 0; i < segment_count; ++i) {
       Segment &segment = segments[(thread + i) % segment_count];
@@ -123,21 +122,21 @@ struct Job {
   Segment segments[kMostSegments];
 };
 
-// The place of a run in the pool. The state holds all that a worker must know to join, since the job may be gone until
-// it has joined. It is 0 while the place is free.
+// The place of a run in the pool. The state holds everything that a worker needs to join, because the job may be gone
+// until it has joined. It is 0 while the place is free.
 struct alignas(kCacheLine) Slot {
   static constexpr std::uint32_t kTaken = 1;
   static constexpr std::uint32_t kCallerSleeps = 2;
-  static constexpr std::uint32_t kHelper = 1 << 2, kHelpers = 0x3fff << 2;  // how many have joined and not left
+  static constexpr std::uint32_t kHelper = 1 << 2, kHelpers = 0x3fff << 2;  // helpers that have joined and not left
   static constexpr std::uint32_t kSeat = 1 << 16, kSeats = 0xffffu << 16;   // how many more may join
   static constexpr unsigned kMostSeats = 0x3fff;
 
   std::atomic<std::uint32_t> state{0};
-  Job *job = nullptr;  // for those that have joined
+  Job *job = nullptr;  // valid for workers that have joined
   Bell caller_bell;
 };
 
-// What a worker does.
+// The state of a worker.
 struct alignas(kCacheLine) Worker {
   static constexpr std::uint32_t kBusy = 0, kSpinning = 1, kSleeping = 2, kCalled = 3;
 
@@ -151,10 +150,9 @@ struct alignas(kCacheLine) Worker {
 };
 
 // The workers of one executor in one process. A caller posts its run in a slot and calls workers, each by its own word:
-// one that spins by a store, one that sleeps by a system call. No lock is taken after the threads have started.
-//
-// Nothing is lost between a caller and a worker that becomes idle: the caller writes the slot and then reads the word,
-// the worker writes its word and then reads the slots, both in sequentially consistent order, so one sees the other.
+// a spinning one by a store, a sleeping one by a system call. After the threads have started no lock is taken. No call
+// is lost between a caller and a worker that becomes idle. The caller writes the slot and then reads the word, the
+// worker writes its word and then reads the slots. Both orders are sequentially consistent, so one sees the other.
 class Pool {
  public:
   Pool() = default;
@@ -182,7 +180,7 @@ class Pool {
     const double first_share = job.run.batch.first_item_share();
     Slot *slot = nullptr;
     unsigned called = 0;
-    // While all workers sleep, a run that may need none touches nothing that they read.
+    // While all workers sleep, a run that may need none does not touch memory that they read.
     if (first_share <= 0 || awake_count_.load(std::memory_order_relaxed) != 0) {
       slot = post(job, wanted);
       if (slot != nullptr) called = call(Worker::kSpinning, wanted);
@@ -217,7 +215,7 @@ class Pool {
  private:
   // The caller's side.
 
-  // Null: as many runs as the pool has threads are under way, and this one goes without help.
+  // Null: as many runs as the pool has threads are under way, and this run gets no help.
   Slot *post(Job &job, unsigned seats) noexcept {
     for (unsigned i = 0; i < slot_count_; ++i) {
       Slot &slot = slots_[i];
@@ -231,7 +229,7 @@ class Pool {
     return nullptr;
   }
 
-  // Calls up to `most` workers of one state; returns how many.
+  // Calls up to `most` workers in one state; returns how many.
   unsigned call(std::uint32_t state, unsigned most) noexcept {
     unsigned called = 0;
     const unsigned count = worker_count_.load(std::memory_order_acquire);
@@ -249,8 +247,8 @@ class Pool {
     return called;
   }
 
-  // How many workers to wake when a run has so much left: one for each two wake-up delays. What was left in runs that
-  // woke none adds up as long as they follow each other closely: a worker woken late in one then spins for the next.
+  // How many workers to wake when so much of a run is left: one for each two wake-up delays. The rest of runs that woke
+  // none adds up while runs follow each other closely. A worker that is woken late in one run then spins for the next.
   unsigned worth_waking(double left) noexcept {
     const auto delay = static_cast<double>(wake_delay_.load(std::memory_order_relaxed));
     const double with_earlier = left + unhelped_.load(std::memory_order_relaxed);
@@ -259,7 +257,7 @@ class Pool {
       return static_cast<unsigned>(std::min(with_earlier / (2 * delay), 4096.0));
     }
     unhelped_.store(std::min(with_earlier, 2 * delay), std::memory_order_relaxed);
-    // A delay that is believed for want of a newer measurement must not prevent every wake-up that would measure it.
+    // An old delay must not prevent every wake-up that would measure it again.
     wake_delay_.store(std::max(kMicrosecond, static_cast<std::int64_t>(delay - left / 64)), std::memory_order_relaxed);
     return 0;
   }
@@ -300,7 +298,7 @@ class Pool {
     return false;
   }
 
-  // A seat of the run with the fewest helpers, so that callers share the workers evenly.
+  // A seat of the run with the fewest helpers, so that workers are shared evenly between callers.
   Slot *join() noexcept {
     for (;;) {
       Slot *best = nullptr;
@@ -324,8 +322,8 @@ class Pool {
       ItemLoop loop(job.run);
       job.work(loop, me.number);
     }
-    slot.state.fetch_and(~Slot::kSeats, std::memory_order_relaxed);  // nothing is left for others to begin
-    // The job may be gone from here on. The slot stays: a wake-up too many does no harm.
+    slot.state.fetch_and(~Slot::kSeats, std::memory_order_relaxed);  // there is nothing left to begin
+    // The job may be gone from here on. The slot stays, and an extra wake-up does no harm.
     const std::uint32_t before = slot.state.fetch_sub(Slot::kHelper, std::memory_order_acq_rel);
     if ((before & Slot::kCallerSleeps) != 0 && (before & Slot::kHelpers) == Slot::kHelper) slot.caller_bell.ring();
   }
@@ -334,7 +332,7 @@ class Pool {
   bool wait_for_call(Worker &me) noexcept {
     const bool spins = is_spin_worth_it();
     me.word.store(Worker::kSpinning);
-    if (!has_seats() && !stopping_) {  // a run posted just before took this worker for busy
+    if (!has_seats() && !stopping_) {  // a run posted just before saw this worker as busy
       if (spins) {
         count_one(me.spin_count);
         spin_while([&] { return me.word.load(std::memory_order_relaxed) == Worker::kSpinning; });
@@ -352,7 +350,7 @@ class Pool {
     return !stopping_;
   }
 
-  // Where the last two runs followed each other as closely as a spin lasts, and the core is not wanted by others.
+  // If the last two runs followed each other within the time of a spin, and other programs do not need the core.
   bool is_spin_worth_it() noexcept {
     return gap_.load(std::memory_order_relaxed) < kSpin &&
            sched_getcpu() != caller_core_.load(std::memory_order_relaxed) && has_room();
@@ -370,7 +368,7 @@ class Pool {
     const bool is_useless = sched_getcpu() == caller_core_.load(std::memory_order_relaxed);
     const std::int64_t took = is_useless ? kUselessWakeDelay : now() - me.called_at.load(std::memory_order_relaxed);
     const std::int64_t known = wake_delay_.load(std::memory_order_relaxed);
-    // A larger one counts at once, since it is forgotten with time, but one bad moment does not make it huge.
+    // A larger delay counts at once, because it fades with time. But one outlier does not make it huge.
     const std::int64_t sample = std::clamp(took, kMicrosecond, std::max(4 * known, kFirstWakeDelay));
     wake_delay_.store(sample > known ? sample : known + (sample - known) / 4, std::memory_order_relaxed);
   }
@@ -398,7 +396,7 @@ class Pool {
     const std::vector<unsigned> cores = options.pin_threads ? affinity_cores() : std::vector<unsigned>();
     sigset_t all, before;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited: signals are the program's own business
+    pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited: signals belong to the program
     while (count < wanted && start_worker(workers_[count], count + 1, cores)) worker_count_.store(++count);
     if (count < wanted) retry_at_ = now() + kRetryAfter;
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -413,12 +411,12 @@ class Pool {
       return false;
     }
     pthread_setname_np(worker.thread, "tandem-cpu");
-    // From the second core on: the caller, which is not pinned, most often runs on the first.
+    // From the second core on: the caller, which is not pinned, usually runs on the first.
     if (!cores.empty()) pin(worker.thread, cores[number % cores.size()]);
     return true;
   }
 
-  // A core that has gone meanwhile leaves the worker unpinned, which is only slower.
+  // If a core has gone meanwhile, the worker stays unpinned, which is only slower.
   static void pin(pthread_t thread, unsigned core) noexcept {
     cpu_set_t *mask = CPU_ALLOC(core + 1);
     if (mask == nullptr) return;
@@ -438,7 +436,7 @@ class Pool {
   std::atomic<unsigned> worker_count_{0};
   std::atomic<bool> stopping_{false};
 
-  // What follows only decides who spins and who is woken. All of it is relaxed.
+  // The rest only decides which workers spin and which are woken. All of it is relaxed.
   std::atomic<std::int64_t> last_end_{0}, gap_{0};  // of runs; gap: between the last two
   std::atomic<unsigned> awake_count_{0};
   std::atomic<int> caller_core_{-1};  // of the last run

@@ -17,13 +17,13 @@ struct Isa {
   static constexpr unsigned kCoefficientBytes = kAffineBytes;
   static constexpr bool kMasks = true;      // load_part and store_part cost no more than whole ones
   static constexpr bool kMergesTwo = true;  // multiply_add2 is cheaper than two multiply_add
-  // The largest blocks whose sums stay in registers, and how many vectors side by side.
+  // The largest blocks with all sums in registers, and how many vectors side by side.
   static constexpr unsigned kMostQuads = 2, kMostPairs = 4, kMostPairsBesideQuad = 1, kMostSinglesBesideQuad = 1,
                             kMostSingles = 6, kMostDirectRows = 6;
   static constexpr unsigned kOnePairSteps = 2, kPairSteps = 2, kOneSingleSteps = 4, kTwoSingleSteps = 4,
                             kSingleSteps = 2, kFiveSingleSteps = 2, kSixSingleSteps = 2;
   static constexpr unsigned kMostRowsByStep = 0;  // all their tables are in registers, and one step of input
-  static constexpr unsigned kFusedGroups = 2;     // of outputs, whose sums stay in registers beside one of inputs
+  static constexpr unsigned kFusedGroups = 2;     // of outputs, with all sums in registers beside one of inputs
   static constexpr size_t kPrefetchBytes = 256;
   static constexpr unsigned kSpreadSteps = 2, kManySpreadSteps = 2, kRaidSteps = 4, kXorSteps = 8, kRaidInputs = 1;
   static constexpr size_t kTileInputBytes = 128 << 10, kPackedBytes = 32 << 10;

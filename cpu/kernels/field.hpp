@@ -1,4 +1,5 @@
-// GF(2^8) modulo x^8 + x^4 + x^3 + x^2 + 1 for what prepares tables. Plain data and static functions: for kernel files.
+// GF(2^8) modulo x^8 + x^4 + x^3 + x^2 + 1, for code that prepares tables. Plain data and static functions: for kernel
+// files.
 #pragma once
 
 #include <stdint.h>

@@ -20,7 +20,7 @@ struct KernelCall {
   uint32_t rows;
   uint32_t columns;
   bool accumulate;          // outputs ^= instead of =
-  bool out_of_cache;        // prefetch inputs, and write outputs past the cache where that is allowed
+  bool out_of_cache;        // prefetch inputs, and write outputs past the cache if that is allowed
   uint32_t tile_bytes;      // columns worked on at a time; 0 = the kernel's own choice
   uint32_t prefetch_bytes;  // how far ahead; 0 = the kernel's own choice
   bool small_stack;         // take less than 3 KiB of it, at some cost in speed
@@ -29,22 +29,22 @@ struct KernelCall {
 
 // A scaled Cauchy matrix by its points, bytes of the field in its standard basis:
 //   outputs[r] (^)= output_scales[r] * XOR over c of input_scales[c] * inputs[c] / (output_points[r] xor
-//   input_points[c])
-// Any points will do, but whole aligned groups of 8 or more consecutive points are what makes it fast.
+//                   input_points[c])
+// Any points will do. Whole aligned groups of 8 or more consecutive points make it fast.
 struct TransformShape {
   const uint8_t *input_points, *output_points;  // each ascending, all distinct
   const uint8_t *input_scales, *output_scales;  // not 0; null: all 1
   uint32_t input_count, output_count;           // at least 1 each
 };
 
-// What a count of products and moves needs to know.
+// The data for counts of products and moves.
 struct KernelTraits {
   uint32_t rows_per_pass;     // of so many rows `apply` reads all inputs once
   uint32_t fused_groups;      // apply_transform keeps so many groups of outputs in registers
   bool has_quads, has_pairs;  // symmetric blocks that `apply` saves products in
 };
 
-// A coefficient as ISA-L's tables hold it: its products with 0..15, then with 0x00, 0x10, .. 0xf0.
+// A coefficient in ISA-L's tables: its products with 0..15, then with 0x00, 0x10, .. 0xf0.
 constexpr size_t kNibbleTableBytes = 32;
 
 // The same operation with coefficients from nibble tables, on [0, length_bytes).
@@ -75,7 +75,7 @@ struct RaidCall {
 struct SumsCall {
   uint8_t *const *slots;  // the vectors
   size_t bytes;           // of each; a multiple of 64
-  const uint32_t *sums;   // of each: how many sources, the slot it is written to, the slots of the sources
+  const uint32_t *sums;   // for each sum: the number of sources, the slot it is written to, the slots of the sources
   uint32_t sum_count;     // a sum without sources is zero
 };
 
@@ -112,7 +112,7 @@ struct Gf16Kernel {
   void (*syndrome)(const void *tables, uint8_t *lane, const uint8_t *from, size_t bytes, uint16_t scale);
   void (*leave)(uint8_t *to, const uint8_t *lane, size_t bytes, bool accumulate);
   void (*add)(uint8_t *to, const uint8_t *from, size_t bytes);  // a multiple of 64
-  // used: the lanes from there on are zero. wanted: those from there on may hold anything afterwards.
+  // used: lanes from there on are zero. wanted: lanes from there on may hold anything afterwards.
   void (*inverse)(const Gf16Lanes &lanes, uint32_t used);
   void (*forward)(const Gf16Lanes &lanes, uint32_t wanted);
 };
@@ -126,30 +126,30 @@ struct Kernel {
   const char *name;   // "avx512-gfni"; users force it by this name
   const char *needs;  // for people: "AVX-512 F/BW/VL, GFNI"
   bool (*supported)(const CpuFeatures &features);
-  // What prepare writes, into 64-byte aligned storage. Fewer rows or columns never need more.
+  // The size of prepare's tables, in 64-byte aligned storage. Fewer rows or columns never need more.
   size_t (*tables_bytes)(uint32_t rows, uint32_t columns);
   // coefficients: row-major. Takes less than 3 KiB of stack, as apply_nibbles and raid do.
   void (*prepare)(const uint8_t *coefficients, uint32_t rows, uint32_t columns, void *tables);
   void (*apply)(const KernelCall &call);
   void (*apply_nibbles)(const NibbleCall &call);
   void (*raid)(const RaidCall &call);
-  // The same matrix in fewer products, by its points. `transform_bytes`: what prepare_transform writes, into 64-byte
-  // aligned storage.
+  // The same matrix in fewer products, by its points. `transform_bytes`: the size of prepare_transform's tables, in
+  // 64-byte aligned storage.
   size_t (*transform_bytes)(const TransformShape &shape);
   void (*prepare_transform)(const TransformShape &shape, void *tables);
-  // What apply_transform wants as scratch, 64-byte aligned, for calls of at most length_bytes; at most 640 KiB, and 0
-  // if it wants none. Never less for a longer length.
+  // The size of apply_transform's scratch, 64-byte aligned, for calls of at most length_bytes; at most 640 KiB, and 0
+  // if it needs none. Never less for a longer length.
   size_t (*transform_scratch_bytes)(const void *tables, size_t length_bytes, bool out_of_cache);
   // call.tables: from prepare_transform; rows and columns: the numbers of outputs and inputs. call.tile_bytes can only
-  // lessen the kernel's own tile. Takes less than 4.5 KiB of stack.
+  // reduce the kernel's own tile. Takes less than 4.5 KiB of stack.
   void (*apply_transform)(const KernelCall &call, void *scratch);
   KernelTraits traits;
   const Gf16Kernel *gf16;
-  uint32_t rows_at_once;  // of so many rows apply_nibbles reads all inputs at a place before it writes there
+  uint32_t rows_at_once;  // apply_nibbles reads all inputs of so many rows at a place before it writes there
   void (*add_packets)(const SumsCall &call);
 };
 
-// Every kernel that was compiled in, best first; the last one ("scalar") runs anywhere.
+// All compiled kernels, best first; the last one ("scalar") runs anywhere.
 struct KernelTable {
   const Kernel *const *kernels;
   uint32_t count;
@@ -163,10 +163,11 @@ struct Caches {
   uint32_t l1_ways;  // of the L1 data cache; 0: unknown
 };
 Caches cache_sizes();  // of this machine; 1 MiB of L2 where that is unknown
-// Of CPU 0, from root + "/sys/devices/system/cpu"; 0 for what is not there. Allocates nothing.
+// Of CPU 0, from root + "/sys/devices/system/cpu"; 0 for missing values. Allocates nothing.
 Caches cache_sizes(const char *root);
 
-// The first of the table that `features` support, or the one named `name` if that is not null; null if there is none.
+// The first kernel of the table that `features` support; or the one named `name`, if that is not null. Null: there is
+// none.
 const Kernel *select_kernel(const CpuFeatures &features, const char *name);
 
 }  // namespace tandem::cpu

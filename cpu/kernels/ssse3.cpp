@@ -18,13 +18,13 @@ struct Isa {
   static constexpr unsigned kCoefficientBytes = kNibbleTableBytes;
   static constexpr bool kMasks = false;      // load_part and store_part cost no more than whole ones
   static constexpr bool kMergesTwo = false;  // multiply_add2 is cheaper than two multiply_add
-  // The largest blocks whose sums stay in registers, and how many vectors side by side.
+  // The largest blocks with all sums in registers, and how many vectors side by side.
   static constexpr unsigned kMostQuads = 0, kMostPairs = 2, kMostPairsBesideQuad = 0, kMostSinglesBesideQuad = 0,
                             kMostSingles = 4, kMostDirectRows = 4;
   static constexpr unsigned kOnePairSteps = 2, kPairSteps = 1, kOneSingleSteps = 4, kTwoSingleSteps = 2,
                             kSingleSteps = 2, kFiveSingleSteps = 2, kSixSingleSteps = 2;
   static constexpr unsigned kMostRowsByStep = 0;  // all their tables are in registers, and one step of input
-  static constexpr unsigned kFusedGroups = 0;     // of outputs, whose sums stay in registers beside one of inputs
+  static constexpr unsigned kFusedGroups = 0;     // of outputs, with all sums in registers beside one of inputs
   static constexpr size_t kPrefetchBytes = 256;
   static constexpr unsigned kSpreadSteps = 1, kManySpreadSteps = 1, kRaidSteps = 4, kXorSteps = 8, kRaidInputs = 1;
   static constexpr size_t kTileInputBytes = 128 << 10, kPackedBytes = 32 << 10;
