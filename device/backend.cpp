@@ -123,7 +123,7 @@ const core::Operator &DeviceBackend::checked(const core::Operator &what) const {
 
 std::shared_ptr<const core::Prepared> DeviceBackend::prepare(const core::Operator &what) {
   const core::Operator &checked_operator = checked(what);
-  found();  // says early what the machine lacks
+  found();  // reports early what the machine lacks
   return make_prepared(checked_operator, std::nullopt);
 }
 

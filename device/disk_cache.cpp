@@ -26,7 +26,7 @@ constexpr std::string_view kSuffix = ".program";
 constexpr std::string_view kTemporary = ".new-";
 constexpr std::uint64_t kMostEntryBytes = 32 << 20;
 
-// What an entry begins with; the program follows. In the machine's own byte order: a cache does not travel.
+// The start of an entry; the program follows. In the machine's own byte order, because a cache is not moved to others.
 struct Header {
   char magic[8] = {'T', 'N', 'D', 'M', 'C', 'L', '0', '1'};
   std::uint64_t byte_count = 0;
@@ -78,11 +78,11 @@ std::string hex(const Key &key) { return fmt::format("{:016x}{:016x}", key.high,
 
 std::string default_cache_folder(const std::string &backend) {
   const auto variable = [](const char *name) {
-    const char *value = secure_getenv(name);  // a set-uid program takes no folder from its user
+    const char *value = secure_getenv(name);  // a set-uid program ignores the user's environment
     return std::string(value != nullptr ? value : "");
   };
   if (const std::string own = variable("TANDEM_CACHE_DIR"); !own.empty()) return own + "/" + backend;
-  // XDG Base Directory Specification: a path that is not absolute is to be ignored.
+  // XDG Base Directory Specification: ignore a path that is not absolute.
   if (const std::string xdg = variable("XDG_CACHE_HOME"); xdg.starts_with('/')) return xdg + "/tandem/" + backend;
   if (const std::string home = variable("HOME"); home.starts_with('/')) return home + "/.cache/tandem/" + backend;
   return {};
@@ -148,7 +148,7 @@ std::optional<std::vector<unsigned char>> DiskCache::load(const Key &key) const 
     unlinkat(folder_, name.c_str(), 0);
     return {};
   }
-  futimens(file.get(), nullptr);  // used: not the oldest any more
+  futimens(file.get(), nullptr);  // marks the entry as used: not the oldest any more
   return bytes;
 }
 
@@ -174,7 +174,7 @@ void DiskCache::store(const Key &key, const std::vector<unsigned char> &bytes) n
       return;
     }
     make_room();
-  } catch (const std::bad_alloc &) {  // then it is not kept
+  } catch (const std::bad_alloc &) {  // it is not kept then
   }
 }
 
@@ -198,7 +198,7 @@ void DiskCache::make_room() noexcept try {
     close(again);
     return;
   }
-  constexpr time_t kAbandonedSeconds = 3600;  // a temporary this old has no writer any more
+  constexpr time_t kAbandonedSeconds = 3600;  // a temporary of this age has no writer any more
   std::vector<Entry> entries;
   std::uint64_t total = 0;
   while (const dirent *entry = readdir(folder.get())) {

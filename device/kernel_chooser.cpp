@@ -15,7 +15,7 @@ namespace {
 
 using Wait = DevicePrograms::Wait;
 
-// More coefficients than this make a text that takes compilers minutes.
+// More coefficients than this make a text that compilers need minutes for.
 constexpr std::uint64_t kMostCompiledCoefficients = 4096;
 
 constexpr const char *kStagingBytes = "staging_bytes", *kCompileAfterBytes = "compile_after_bytes";
@@ -114,7 +114,7 @@ std::vector<core::TuningParameter> KernelChooser::parameters(unsigned rows, unsi
   }
   add(kStagingBytes, settings.staging_bytes, 1 << 20, 64 << 20);
   list.back().is_of_transfers = true;
-  if (!is_forced())  // else nothing is switched over
+  if (!is_forced())  // forced values are not replaced
     list.push_back({kCompileAfterBytes, settings.compile_after_bytes, {settings.compile_after_bytes}, true, true});
   return list;
 }
@@ -145,7 +145,7 @@ core::TuningIdentity KernelChooser::identity() const {
   return identity;
 }
 
-// Of texts that show all that the generator can write: another generator, another hash.
+// A hash of texts that use every part of the generator: a changed generator changes the hash.
 const std::string &KernelChooser::kernel_hash() const {
   std::call_once(hashed_, [this] {
     core::Matrix matrix(5, 6);
@@ -169,7 +169,8 @@ const std::string &KernelChooser::kernel_hash() const {
   return kernel_hash_;
 }
 
-// Of every kind of text that the generator writes. It is in the keys of the cache on disk, with the library's version.
+// A hash of every kind of text that the generator writes. It is in the keys of the disk cache, with the library's
+// version.
 const std::string &KernelChooser::generator_hash() const {
   std::call_once(generator_hashed_, [this] {
     core::Matrix matrix(3, 4);
@@ -179,7 +180,7 @@ const std::string &KernelChooser::generator_hash() const {
     for (const Technique technique : {Technique::compiled, Technique::tables}) {
       for (const core::Mode mode : {core::Mode::assign, core::Mode::accumulate, core::Mode::compare}) {
         for (const Access access : {Access::aligned, Access::shifted, Access::direct}) {
-          if (access == Access::direct && device_.dialect == Dialect::cuda_c) continue;  // it has none
+          if (access == Access::direct && device_.dialect == Dialect::cuda_c) continue;  // it has no such text
           for (const Binding binding : {Binding::offsets, Binding::arguments, Binding::table}) {
             if (binding == Binding::table && mode != core::Mode::assign) continue;
             KernelSpec spec = spec_of(mode, access, binding, device_.settings(matrix.rows(), matrix.columns()));
@@ -194,8 +195,8 @@ const std::string &KernelChooser::generator_hash() const {
   return generator_hash_;
 }
 
-// Of host shards the transfers hide the kernel's time. So what was measured on the device's memory says how the kernel
-// is to be made, and what was measured on the host's says the rest.
+// With host shards the transfers hide the kernel's time. So measurements with device memory give the values of the
+// kernel, and measurements with host memory the other values.
 core::TuningChoice KernelChooser::known_values(const DevicePrepared &prepared, core::Mode mode) const {
   core::TuningQuery query = {identity(), kernel_hash(), mode, prepared.columns(), prepared.rows()};
   core::TuningChoice choice = tuning_->find(query);
@@ -237,7 +238,7 @@ Key KernelChooser::text_key(const DevicePrepared &prepared, const DevicePrograms
     const std::lock_guard lock(prepared.mutex);
     if (const auto found = prepared.texts.find(name); found != prepared.texts.end()) return found->second.key;
   }
-  // Of what the text is made of: writing it down takes long for a large matrix, and most are never built.
+  // A hash of the text's inputs. Writing the text takes long for a large matrix, and most are never compiled.
   const KernelTuning &tuning = spec.tuning;
   std::string made_of =
       fmt::format("{} {} {} {} {} {} {} {} {} {} {}", generator_hash(), static_cast<int>(spec.technique),
@@ -266,12 +267,12 @@ KernelSpec KernelChooser::spec_of(core::Mode mode, Access access, Binding bindin
   spec.byte_lanes = device_.byte_lanes;
   spec.architecture = device_.architecture;
   spec.tuning = settings.kernel;
-  if (access != Access::aligned) spec.tuning.loads = Loads::plain;  // there is no other
+  if (access != Access::aligned) spec.tuning.loads = Loads::plain;  // other loads do not exist there
   spec.name = kKernelName;
   return spec;
 }
 
-// In memory, or on disk, which is asked once.
+// In memory, or on disk, which is checked once.
 bool KernelChooser::is_known(const DevicePrepared &prepared, const DevicePrograms &programs,
                              const KernelSpec &spec) const {
   const Key key = text_key(prepared, programs, spec);
@@ -307,7 +308,8 @@ bool KernelChooser::is_worth_arguments(const DevicePrepared &prepared, DevicePro
   return false;
 }
 
-// Tables until the bytes run so far, with this run's, pay for a compile, or until somebody else has paid.
+// Tables, until the number of bytes run so far, with this run's, pays for a compile, or the program is ready for
+// another reason.
 KernelChooser::Choice KernelChooser::technique(const DevicePrepared &prepared, const DevicePrograms &programs,
                                                const KernelSpec &spec, const DeviceSettings &settings,
                                                std::uint64_t length_bytes) const {
@@ -389,7 +391,7 @@ Variant KernelChooser::choose(const DevicePrepared &prepared, DevicePrograms &pr
   if (choice.technique == Technique::compiled) {
     variant.spec.technique = Technique::compiled;
     try {
-      // What is on disk is loaded at once.
+      // Programs on disk are loaded at once.
       const bool is_awaited = waits(prepared) || is_known(prepared, programs, variant.spec);
       if (build(prepared, programs, variant, is_awaited ? Wait::now : Wait::no)) {
         tell(prepared, mode, choice);
@@ -407,7 +409,7 @@ Variant KernelChooser::choose(const DevicePrepared &prepared, DevicePrograms &pr
   variant.spec.technique = Technique::tables;
   variant.spec.tuning = settings.kernel;
   variant.spec.tuning.loads = Loads::plain;
-  // Tuned for compiled kernels; those of technique tables that came with the library have one element an item.
+  // These values are for compiled kernels. The compiled-in kernels of technique tables have one element an item.
   if (device_.dialect == Dialect::cuda_c) variant.spec.tuning.elements_per_item = 1;
   build(prepared, programs, variant, Wait::now);
   variant.is_for_now = !is_forced() && is_small(prepared) && programs.no_compiler().empty();

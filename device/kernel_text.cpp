@@ -14,11 +14,11 @@ namespace {
 
 constexpr unsigned kRowsPerTable = 4;  // bytes of a table's word
 constexpr std::uint64_t kWordsPerColumn = kTableBytesPerColumn / sizeof(std::uint32_t);
-constexpr unsigned kColumnsTogether = 4;  // whose 11 sums are shared by all accumulators
-// Inputs whose loads may come early: a compiler that may load all of them first keeps all of them in registers.
+constexpr unsigned kColumnsTogether = 4;  // all accumulators share their 11 sums
+// How many inputs may be loaded early. A compiler that may load all of them first keeps all of them in registers.
 constexpr unsigned kColumnsAhead = 16;
 constexpr std::size_t kAddedTogether = 4;          // accumulators in one statement
-constexpr unsigned kSlots = 2 * kColumnsTogether;  // of asynchronous copies: those at work and those on their way
+constexpr unsigned kSlots = 2 * kColumnsTogether;  // of asynchronous copies: half in use, half on their way
 constexpr unsigned kArchitectureOfAsyncCopies = 80;
 constexpr std::uint64_t kShiftedMargin = 4;  // bytes that Access::shifted may read beyond an element
 constexpr std::uint64_t kMostTileBytes = 1u << 31;
@@ -105,7 +105,7 @@ class PassWriter {
     ++operations_.loads;
   }
 
-  // Up to four inputs, the sums of them that are needed, and each sum into the accumulators that want it.
+  // Up to four inputs, the sums of them that are needed, and each sum into its accumulators.
   void write_columns(unsigned first, unsigned end) {
     bool used[16] = {};
     const auto mask_of = [&](unsigned row, unsigned bit) {
@@ -147,7 +147,7 @@ class PassWriter {
     return name;
   }
 
-  // A sum is a sum that stands already and the rest; single inputs stand always.
+  // A sum is an existing sum plus the rest; single inputs always exist.
   void write_sum(unsigned mask, unsigned first, bool (&written)[16]) {
     if ((mask & (mask - 1)) == 0 || written[mask]) return;
     unsigned part = mask & (~mask + 1);
@@ -174,7 +174,7 @@ class PassWriter {
     unsigned &count = terms(row, bit);
     if (count++ == 0) return line(fmt::format("element {} = {};", name, sum));
     ++operations_.two_input;
-    operations_.three_input += count % 2 == 0;  // every second one rides along
+    operations_.three_input += count % 2 == 0;  // every second one is free
     if (!pairs_) return line(fmt::format("{0} = {0} ^ {1};", name, sum));
     std::string &waiting = waiting_[place(row, bit)];
     if (waiting.empty()) {
@@ -187,7 +187,7 @@ class PassWriter {
     }
   }
 
-  // Sums for several accumulators, in one statement as far as there are enough of them.
+  // Sums for several accumulators, in one statement as far as possible.
   void write_together() {
     if (together_.size() == kAddedTogether) {
       line(fmt::format("XOR3_FOUR({});", fmt::join(together_, ", ")));
@@ -197,7 +197,7 @@ class PassWriter {
     together_.clear();
   }
 
-  // What found no second to go with.
+  // The sums that are left single.
   void add_waiting(unsigned row, unsigned bit) {
     std::string &waiting = waiting_[place(row, bit)];
     if (!waiting.empty()) line(fmt::format("{0} = {0} ^ {1};", accumulator(row, bit), waiting));
@@ -228,7 +228,7 @@ class PassWriter {
   const unsigned first_row_, end_row_;
   std::vector<unsigned> terms_;        // added so far to each accumulator
   std::vector<std::string> waiting_;   // for a second sum to be added with
-  std::vector<std::string> together_;  // each an accumulator and the two sums for it, of the inputs at hand
+  std::vector<std::string> together_;  // each an accumulator and its two sums, of the present inputs
   std::string last_;                   // accumulator that two sums went into
   std::string &out_;
   KernelOperations &operations_;
@@ -286,7 +286,7 @@ std::string list(const char *pattern, unsigned count) {
   return out;
 }
 
-// Of Binding::table: where a group finds its row, and a word of it.
+// For Binding::table: how a group finds its row, and a word of it.
 std::string write_row(const char *pointer, const char *table, const char *word) {
   return fmt::format(
       "#define ROW_WORD(i) {}\n"
@@ -358,8 +358,8 @@ std::string write_interface(const core::Matrix &matrix, const KernelSpec &spec) 
                            tables ? ", const __global uint *tables, uint columns, uint rows, __local uint *space" : "");
 }
 
-// Technique `tables`, per word: four data bytes, each a shift and mask by nibble and two XORs; a pass' four outputs are
-// put together from four sums each.
+// Technique `tables`, per word: four data bytes, each a shift and mask by nibble and two XORs. The four outputs of a
+// pass are joined from four sums each.
 void count_tables(const core::Matrix &matrix, KernelOperations &operations) {
   const std::uint64_t columns = matrix.columns(), rows = matrix.rows();
   const std::uint64_t passes = (rows + kRowsPerTable - 1) / kRowsPerTable;
@@ -370,7 +370,7 @@ void count_tables(const core::Matrix &matrix, KernelOperations &operations) {
   operations.three_input = passes * columns * 4 * 4 + rows * 9;
 }
 
-// What becomes of the outputs, beyond computing them: read and XORed, or read and compared, not written.
+// The steps after the outputs are computed: read and XORed, or read and compared, not written.
 void count_finish(const core::Matrix &matrix, core::Mode mode, KernelOperations &operations) {
   const std::uint64_t rows = matrix.rows();
   if (mode == core::Mode::assign) return;
@@ -464,14 +464,14 @@ KernelRange cut_kernel_range(const KernelSpec &spec, std::uint64_t length, std::
   }
   KernelRange range;
   range.length = length;
-  std::uint64_t last = length;  // no element reaches beyond
+  std::uint64_t last = length;  // no element is longer
   if (spec.access == Access::shifted) {
-    // Output 0's elements are aligned, so that it at least is stored in full width.
+    // Output 0's elements are aligned, so that at least its stores have full width.
     range.begin = kShiftedMargin + (0 - (first_output + kShiftedMargin)) % element;
     last = length > kShiftedMargin ? length - kShiftedMargin : 0;
   }
   if (last < range.begin + element) {
-    range.begin = range.end = 0;  // all of it is tail
+    range.begin = range.end = 0;  // everything is tail
   } else {
     range.end = range.begin + (last - range.begin) / element * element;
   }
@@ -510,7 +510,7 @@ KernelBatch cut_kernel_batch(const KernelSpec &spec, std::span<const BatchStripe
   for (std::size_t i = 0; i < stripes.size(); ++i) {
     const auto &[starts, length, first_output] = stripes[i];
     const KernelRange &range = ranges[i];
-    // A row of a part has no head but the first, and no tail but the last.
+    // Of the parts of a stripe, only the first has a head and only the last has a tail.
     for (std::uint64_t start = 0, begin = range.begin; start < length; ++rows) {
       const std::uint64_t stop = range.end - begin > most_bytes ? begin + most_bytes : length;
       batch.words.insert(batch.words.end(), {begin - start, std::min(range.end, stop) - start, stop - start});

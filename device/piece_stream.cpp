@@ -17,8 +17,8 @@ using core::Mode;
 using core::Task;
 
 constexpr std::uint64_t kLine = 64;
-constexpr std::uint64_t kSmallPieceBytes = 16 << 10;  // of a shard: where memory is that short, one piece at a time
-// Of a shard: copying so few bytes takes less time than the driver's calls for a stripe of its own.
+constexpr std::uint64_t kSmallPieceBytes = 16 << 10;  // of a shard: if memory is this short, one piece at a time
+// Of a shard: copying so few bytes takes less time than separate calls of the driver for each stripe.
 constexpr std::uint64_t kSideBySideBytes = 64 << 10;
 constexpr unsigned kPiecesAtOnce = DeviceSession::kMostLanes * DeviceLane::kSlots;
 
@@ -26,8 +26,8 @@ class PieceStream {
  public:
   PieceStream(const Workplace &place, DeviceLane &lane) : place_(place), lane_(lane) {}
 
-  // Takes the next slot, when the piece that was there is done. false: there was no memory for it, nothing was started,
-  // and smaller pieces may find some.
+  // Takes the next slot when its old piece is done. false: there was no memory for it. Nothing was started, and smaller
+  // pieces may find memory.
   bool feed(const DevicePiece &piece) {
     finish(next_);
     try {
@@ -51,7 +51,7 @@ class PieceStream {
     }
   }
 
-  // After finish_all(): gives all memory back, and goes on with so many slots.
+  // After finish_all(): gives all memory back, and continues with so many slots.
   void begin_again(unsigned slot_count) noexcept {
     lane_.release();
     slot_count_ = slot_count;
@@ -86,7 +86,7 @@ class PieceStream {
     }
   }
 
-  // Copies a piece of each shard into staging memory, unless the device reads it where it lies, and sends it off.
+  // Copies a piece of each shard into staging memory, unless the device reads it directly, and starts its work.
   void upload(unsigned slot, bool outputs, const std::vector<bool> &direct, const DevicePiece &piece) {
     const std::uint64_t pitch = piece.pitch_bytes();
     std::byte *const staging = lane_.host(slot, outputs);
@@ -94,7 +94,7 @@ class PieceStream {
     const auto shard = [&](const Task &task, unsigned i) -> const std::byte * {
       return outputs ? task.outputs[i] : task.inputs[i];
     };
-    // What needs no copy is on its way while the rest is copied.
+    // Shards that need no copy are uploaded while the others are copied.
     for (unsigned i = 0; i < direct.size(); ++i) {
       if (!direct[i]) continue;
       const Task &task = *piece.of->task;
@@ -127,7 +127,7 @@ class PieceStream {
     }
   }
 
-  // Waits for a slot's piece, and hands its result to the caller.
+  // Waits for a slot's piece, and passes its result to the caller.
   void finish(unsigned slot) {
     if (pieces_[slot].of == nullptr) return;
     lane_.wait(slot);
@@ -190,7 +190,8 @@ void run_one(const Workplace &place, const HostTask &work, PieceStream &stream, 
     if (control.cancelled()) fail_cancelled(place.session->device());
     const std::uint64_t length = std::min(most, work.length_bytes - done);
     if (!stream.feed({&work, cut_kernel_range(work.variant.spec, length, 0), done, length})) {
-      // The budget is not what the device, or the host, has left: others use it too. Smaller pieces, then.
+      // The device, or the host, may have less left than the budget, because others use it too. Then use smaller
+      // pieces.
       if (length <= kLine) base::fail(TANDEM_ERROR_OUT_OF_MEMORY, stream.no_room());
       stream.finish_all();
       most = std::max(kLine, length / 2 / kLine * kLine);
@@ -213,7 +214,7 @@ std::uint64_t most_piece_bytes(const Workplace &place, const Task &task, const V
   const std::uint64_t most = std::min({variant.staging_bytes, budget, device.most_buffer_bytes});
   std::uint64_t piece = most / shards / kLine * kLine;
   if (task.mode == Mode::compare) {
-    // A record of each output for each tile; one more for the last tile, which may be short, one for head and tail
+    // For each tile a record of each output. One more for the last tile, which may be short, one for head and tail
     // each.
     const auto &tuning = variant.spec.tuning;
     const std::uint64_t tile = std::uint64_t{tuning.element_bytes} * tuning.elements_per_item * tuning.local[0];
@@ -223,7 +224,7 @@ std::uint64_t most_piece_bytes(const Workplace &place, const Task &task, const V
     // overflow.
     piece = rest * tile / (shards * tile + of_tile) / kLine * kLine;
   }
-  if (piece == 0 && budget >= shards * 2 * kLine) piece = kLine;  // of a tuning value, not of memory
+  if (piece == 0 && budget >= shards * 2 * kLine) piece = kLine;  // the reason is a tuning value, not memory
   if (piece == 0) {
     base::fail(TANDEM_ERROR_OUT_OF_MEMORY,
                fmt::format("{}: the memory budget of {} on {} ({} bytes) does not hold {} bytes of each of {} shards",
@@ -237,13 +238,13 @@ void run_staged(const Workplace &place, std::span<const Task> tasks, core::Contr
   auto lane = place.session->take_lane(control);
   const core::RecordedRun recorded(place.timeline, place.session->device().identity.backend, tasks);
   PieceStream stream(place, *lane);
-  std::list<HostTask> works;  // stay where they are until their last piece is done
+  std::list<HostTask> works;  // keep their addresses until their last piece is done
   try {
     for (std::size_t done = 0, count = 0; done < tasks.size(); done += count) {
       count = count_side_by_side(tasks.subspan(done));
       works.push_back(look_into(place, tasks.subspan(done, count)));
       run_one(place, works.back(), stream, control);
-      if (works.size() > DeviceLane::kSlots) works.pop_front();  // each has taken a slot at least
+      if (works.size() > DeviceLane::kSlots) works.pop_front();  // each has taken at least one slot
     }
     stream.finish_all();
   } catch (...) {

@@ -47,7 +47,7 @@ std::shared_ptr<const DeviceProgram> DevicePrograms::get(const Key &key, const K
                                                          Wait wait) {
   if (auto program = find(key)) return program;
   std::unique_lock lock(entries_mutex_);
-  if (const auto made = by_key_.find(key); made != by_key_.end()) return made->second->second;  // just now
+  if (const auto made = by_key_.find(key); made != by_key_.end()) return made->second->second;  // made a moment ago
   std::shared_ptr<Making> making;
   if (const auto found = being_made_.find({key.low, key.high}); found != being_made_.end()) {
     making = found->second;
@@ -66,7 +66,7 @@ std::shared_ptr<const DeviceProgram> DevicePrograms::get(const Key &key, const K
   if (wait != Wait::now) return nullptr;
   made_.wait(lock, [&] { return making->is_over; });
   if (!making->failure) return making->program;
-  // Heard; the next call tries again.
+  // Logged; the next call tries again.
   if (const auto found = being_made_.find({key.low, key.high}); found != being_made_.end() && found->second == making)
     being_made_.erase(found);
   const Failure failure = *making->failure;
@@ -74,7 +74,7 @@ std::shared_ptr<const DeviceProgram> DevicePrograms::get(const Key &key, const K
   base::fail(failure.status, failure.message);
 }
 
-// Where no thread is to be had, a call that waits makes it itself, and another one leaves it to the next.
+// If no thread can be started, a call that waits makes it itself. Other calls leave it to the next one.
 void DevicePrograms::start_thread(bool is_needed, std::unique_lock<std::mutex> &lock) {
   if (thread_count_ == kMostThreads) return;
   try {
@@ -117,7 +117,7 @@ std::shared_ptr<const DeviceProgram> DevicePrograms::make(const Making &making,
     } catch (...) {
       *failure = {TANDEM_ERROR_INTERNAL, base::what_of(std::current_exception()), {}};
     }
-  } catch (const std::bad_alloc &) {  // also where there is no memory for the message
+  } catch (const std::bad_alloc &) {  // also if there is no memory for the message
     *failure = {TANDEM_ERROR_OUT_OF_MEMORY, "out of memory", {}};
   }
   return nullptr;
@@ -126,7 +126,7 @@ std::shared_ptr<const DeviceProgram> DevicePrograms::make(const Making &making,
 void DevicePrograms::finish(Making &making) noexcept {
   std::optional<Failure> failure;
   const std::shared_ptr<const DeviceProgram> program = make(making, &failure);
-  Entries gone;  // unloaded without the lock; who runs one keeps it
+  Entries gone;  // unloaded without the lock; runs keep the programs that they use
   {
     const std::lock_guard lock(entries_mutex_);
     if (!failure || !making.is_awaited) being_made_.erase({making.key.low, making.key.high});
@@ -146,7 +146,7 @@ void DevicePrograms::finish(Making &making) noexcept {
   if (failure) stop_compiling(failure->message);
 }
 
-// Without memory for it, a later call makes it again.
+// If there is no memory to keep it, a later call makes it again.
 void DevicePrograms::keep(const Key &key, const std::shared_ptr<const DeviceProgram> &program) noexcept {
   try {
     Entries entry;
@@ -168,7 +168,7 @@ std::string DevicePrograms::no_compiler() const {
   return no_compiler_;
 }
 
-// Where there is no memory even for the reason, the next compile says so again.
+// If there is no memory even for the reason, the next compile reports it again.
 void DevicePrograms::stop_compiling(std::string_view why) noexcept {
   try {
     {

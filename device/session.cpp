@@ -22,12 +22,13 @@ void DeviceSession::begin() { budget_->add(this); }
 
 void DeviceSession::end(bool in_child) noexcept {
   if (!in_child) budget_->remove(this);
-  idle_lanes_.clear();  // without the locks: nothing else has this session any more, and a child after fork may be here
+  idle_lanes_.clear();  // without the locks: nothing else uses this session any more, and this may be a child after
+                        // fork
   tables_.clear();
 }
 
 void DeviceSession::give_idle_memory() noexcept {
-  std::vector<std::unique_ptr<DeviceLane>> lanes;  // end without the lock, as the tables do
+  std::vector<std::unique_ptr<DeviceLane>> lanes;  // destroyed without the lock, as the tables
   Tables tables;
   {
     const std::lock_guard lock(lanes_mutex_);
@@ -48,7 +49,7 @@ std::shared_ptr<const void> DeviceSession::tables(const DevicePrepared &prepared
     }
   }
   std::shared_ptr<const void> made = make_tables(pack_nibble_tables(prepared.matrix));
-  Tables gone;  // end without the lock; who uses one keeps it
+  Tables gone;  // destroyed without the lock; runs keep the tables that they use
   const std::lock_guard lock(tables_mutex_);
   tables_.emplace_front(prepared.id, made);
   if (tables_.size() > kMostTables) gone.splice(gone.begin(), tables_, std::prev(tables_.end()));
@@ -60,7 +61,7 @@ DeviceSession::LaneLease DeviceSession::take_lane(const core::Control &control) 
   std::unique_ptr<DeviceLane> lane;
   {
     std::unique_lock lock(lanes_mutex_);
-    // Who cancels has no way to wake this thread.
+    // A cancel cannot wake this thread.
     while (!lane_is_free_.wait_for(lock, kLookAtControl, [&] { return lanes_out_ < kMostLanes; }))
       if (control.cancelled()) fail_cancelled(*device_);
     ++lanes_out_;
@@ -82,7 +83,7 @@ void DeviceSession::take_back(std::unique_ptr<DeviceLane> lane) noexcept {
   const std::lock_guard lock(lanes_mutex_);
   try {
     if (lane != nullptr) idle_lanes_.push_back(std::move(lane));
-  } catch (const std::bad_alloc &) {  // then it ends here
+  } catch (const std::bad_alloc &) {  // it is destroyed here then
   }
   --lanes_out_;
   lane_is_free_.notify_one();

@@ -26,7 +26,8 @@ class CudaBackend final : public device::DeviceBackend {
         most_launch_bytes_(options.most_launch_bytes),
         driver_(options.driver) {}
 
-  // What runs a plan on device memory may have shards anywhere, and may capture the first run: two programs, at once.
+  // Runs of a plan on device memory may have shards anywhere, and may capture the first run. So two programs are made,
+  // at once.
   void make_ready(const core::Prepared &given, Mode mode, MemoryKind memory, bool waits) override {
     if (given.rows() == 0 || given.columns() == 0 || (memory == MemoryKind::host && !waits)) return;
     found();
@@ -123,7 +124,7 @@ class CudaBackend final : public device::DeviceBackend {
     return make_shard_memory(std::static_pointer_cast<CudaSession>(std::move(session)), bytes);
   }
 
-  // What the device does not survive, it is given up for.
+  // After an error that the device does not survive, it is given up.
   void failed(const std::shared_ptr<device::DeviceSession> &session, const device::DriverError &error) override {
     const CudaDevice &device = static_cast<const CudaDevice &>(*known().device);
     if (!is_sticky(error.number())) {

@@ -1,4 +1,4 @@
-// libtandem_cuda.so: the only file that looks for the CUDA driver and for NVRTC. It links neither: a machine may have
+// libtandem_cuda.so: the only file that opens the CUDA driver and NVRTC. It links neither, because a machine may have
 // one and not the other.
 #include "gpu/cuda_module.hpp"
 
@@ -20,13 +20,13 @@ namespace {
 #define TANDEM_TEXT(name) #name
 #define TANDEM_EXPANDED_TEXT(name) TANDEM_TEXT(name)
 
-// A name that stays: the table points to it. Never freed, as the table is used until the process ends.
+// A name with a lasting address: the table points to it. Never freed, because the table is used until the process ends.
 const char *kept(const std::string &text) {
   static std::list<std::string> *const all = new std::list<std::string>;
   return all->emplace_back(text).c_str();
 }
 
-// Takes one function out of an opened library; the first one that is missing is named.
+// Looks up one function of an opened library. The error names the first one that is missing.
 template <class Function>
 void take(void *library, const char *name, Function &function, std::string &missing) {
   function = reinterpret_cast<Function>(dlsym(library, name));
@@ -49,7 +49,7 @@ void take_driver(tandem_cuda_module &module) {
         kept("the NVIDIA driver is too old: libcuda.so.1 has no " + missing + "; that of CUDA 11.4 or later is needed");
 }
 
-// NVRTC of the driver's own major version first: what another one makes, the driver may refuse.
+// NVRTC of the driver's own major version first: the driver may refuse programs of another one.
 void *open_nvrtc(const tandem_cuda_module &module) {
   int driver_version = 0;
   if (module.problem == nullptr) module.cuDriverGetVersion(&driver_version);

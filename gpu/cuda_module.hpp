@@ -1,15 +1,15 @@
-// What libtandem and libtandem_cuda.so say to each other: a table of the functions of the CUDA driver and of NVRTC that
+// The interface between libtandem and libtandem_cuda.so: a table of the functions of the CUDA driver and of NVRTC that
 // we use, and the device code that was compiled with the library. The module opens libcuda and libnvrtc when it is
-// asked for the table, and does nothing else; all logic is in libtandem and works on the table. So libtandem loads
-// where no CUDA is installed, and tests hand in a table of their own: a driver that fails by script.
+// asked for the table, and does nothing else. All logic is in libtandem and works on the table. So libtandem loads
+// without an installed CUDA, and tests pass a table of their own: a driver that fails by script.
 #pragma once
 
 #include <cuda.h>
 #include <nvrtc.h>
 #include <stdint.h>
 
-// By these names in cuda.h, whose macros say what the symbol is called (cuMemFreeAsync, but cuMemGetInfo_v2). All of
-// them are in every driver since CUDA 11.4.
+// By these names in cuda.h. Its macros give the names of the symbols (cuMemFreeAsync, but cuMemGetInfo_v2). All of them
+// are in every driver since CUDA 11.4.
 #define TANDEM_CUDA_FUNCTIONS(X)       \
   X(cuInit)                            \
   X(cuDriverGetVersion)                \
@@ -75,16 +75,16 @@
 
 extern "C" {
 
-enum { TANDEM_CUDA_VERSION = 5 };  // to be raised with every change of what follows
+enum { TANDEM_CUDA_VERSION = 5 };  // raise it with every change below
 
-// What a compare found for one output. Offsets count from the start of the range that the kernel was given.
+// The result of a compare for one output. Offsets count from the start of the range that the kernel was given.
 struct tandem_cuda_found {
   uint64_t byte_count;   // bytes that differ
   uint64_t first_bytes;  // offset of the first one; UINT64_MAX: none
 };
 
-// A run of neighbouring tiles with a difference, of one output. begin_bytes is the first byte that differs; end_bytes
-// is where the last of these tiles ends, which the range of the kernel bounds.
+// A run of neighbouring tiles with a difference, of one output. begin_bytes is the first byte that differs. end_bytes
+// is the end of the last tile, or of the range if that is less.
 struct tandem_cuda_range {
   uint32_t output;
   uint32_t reserved;  // 0
@@ -96,17 +96,17 @@ struct tandem_cuda_range {
 // device::KernelRange.
 struct tandem_cuda_summary {
   uint64_t struct_bytes;    // sizeof(tandem_cuda_summary)
-  void *stream;             // CUstream; everything happens on it, and it is synchronised in the end
+  void *stream;             // CUstream; all work uses it, and it is synchronised at the end
   const uint32_t *records;  // in device memory: record_count x rows x 2 words
   uint32_t rows;
   uint32_t reserved;  // 0
   uint64_t begin, end, length, tile_bytes, tile_count, record_count;
   struct tandem_cuda_found *found_out;   // of the host: rows entries, all of them written
-  struct tandem_cuda_range *ranges_out;  // of the host: capacity entries; sorted by output, then begin_bytes. NULL:
-                                         // no ranges are looked for
+  struct tandem_cuda_range *ranges_out;  // of the host: capacity entries, sorted by output, then begin_bytes. NULL: no
+                                         // ranges wanted
   uint64_t capacity;
   uint64_t *range_count_out;  // how many ranges there are: may be more than capacity; 0 if ranges_out is NULL
-  // Memory of the device for the time of the call, in the stream's order; NULL: there is none. Neither throws.
+  // Device memory for the time of the call, in the stream's order; NULL: none is left. Neither throws.
   void *(*allocate)(void *memory, uint64_t bytes);
   void (*release)(void *memory, void *allocated);
   void *memory;       // their first argument
@@ -114,8 +114,8 @@ struct tandem_cuda_summary {
   uint64_t message_bytes;
 };
 
-// On the context that is current, which is a primary one. Returns 0 or an error number of the CUDA runtime with a
-// message: TANDEM_CUDA_SUMMARISE_NO_MEMORY where allocate had none. Takes no memory of the device but by allocate.
+// Uses the current context, which is a primary one. Returns 0, or an error number of the CUDA runtime and a message:
+// TANDEM_CUDA_SUMMARISE_NO_MEMORY if allocate had none. Takes device memory only by allocate.
 enum { TANDEM_CUDA_SUMMARISE_NO_MEMORY = 2 };  // cudaErrorMemoryAllocation
 typedef int (*tandem_cuda_summarise_function)(const struct tandem_cuda_summary *);
 
@@ -127,7 +127,7 @@ typedef int (*tandem_cuda_summarise_function)(const struct tandem_cuda_summary *
 // gpu/device_code/names.hpp lists, under their names.
 
 struct tandem_cuda_module {
-  uint32_t version;       // TANDEM_CUDA_VERSION; stays first for ever
+  uint32_t version;       // TANDEM_CUDA_VERSION; always the first field
   uint32_t struct_bytes;  // sizeof(tandem_cuda_module)
   const char *problem;  // NULL, or why there is no driver ("libcuda.so.1 is not installed"): then no function is there
   const char *nvrtc_problem;  // NULL, or why there is no NVRTC: then none of its functions is there

@@ -30,7 +30,7 @@ std::string name_of(const Task &task, unsigned index) {
   return index < columns ? fmt::format("input {}", index) : fmt::format("output {}", index - columns);
 }
 
-// What the driver says of addresses. It is asked once of each allocation.
+// The driver's answers about addresses. It is asked once for each allocation.
 class Allocations {
  public:
   explicit Allocations(const CudaSession &session) : session_(session) {}
@@ -49,7 +49,7 @@ class Allocations {
   std::map<std::uint64_t, Address> known_;  // by its start
 };
 
-// Where the task's shards begin, inputs and then outputs, checked against what the driver knows.
+// The first bytes of the task's shards, inputs and then outputs, checked with the driver.
 std::vector<std::uint64_t> addresses_of(Allocations &allocations, const Task &task) {
   const CudaDevice &device = allocations.session().cuda_device();
   std::vector<std::uint64_t> list;
@@ -98,7 +98,7 @@ Access access_of(const std::vector<std::uint64_t> &addresses, unsigned element_b
   return aligned ? Access::aligned : Access::shifted;
 }
 
-// The stream, which belongs to this device's primary context; whether it is being captured.
+// The stream, which belongs to this device's primary context, and whether it is being captured.
 bool check_stream(const CudaSession &session, CUstream stream) {
   const Driver &driver = session.driver();
   const auto refuse = [&](CUresult error, const char *call) {
@@ -122,7 +122,7 @@ bool check_stream(const CudaSession &session, CUstream stream) {
   return status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
-// Memory of the device for the reduction of records: of the session's pool and budget, in the order of its own stream.
+// Device memory for the reduction of records: from the session's pool and budget, in the order of its own stream.
 class Scratch {
  public:
   explicit Scratch(CudaSession &session) : session_(session) {}
@@ -132,7 +132,7 @@ class Scratch {
     auto &self = *static_cast<Scratch *>(scratch);
     try {
       self.held_.emplace_back(self.session_, self.session_.stream(), bytes);
-    } catch (const std::exception &) {  // what else is wrong with the device shows at its next call
+    } catch (const std::exception &) {  // other errors of the device show at its next call
       return nullptr;
     }
     return reinterpret_cast<void *>(self.held_.back().get());
@@ -162,8 +162,8 @@ struct Group {
   std::vector<device::BatchStripe> stripes;
 };
 
-// A group, started on the caller's stream: one launch, but for a stripe that is more than a launch takes and for a
-// verify that is short of memory.
+// A group, started on the caller's stream. It is one launch, with two exceptions: a stripe that is too long for one
+// launch, and a verify that is short of memory.
 class CudaRun final : public device::DeviceRun {
  public:
   CudaRun(const device::Workplace &place, Group group)
@@ -204,7 +204,7 @@ class CudaRun final : public device::DeviceRun {
     if (is_over_) return;
     const QuietContextScope driver(session_->driver(), session_->context());
     CUresult error = CUDA_ERROR_INVALID_CONTEXT;
-    // By our own event where it is there: the stream is the caller's, who may have put more into it, or capture it.
+    // By our own event, if it exists: the stream is the caller's, and may have later work or be captured.
     if (driver)
       error = is_done_recorded_ ? driver->cuEventSynchronize(parts_->done.get()) : driver->cuStreamSynchronize(stream_);
     if (error == CUDA_SUCCESS) return;
@@ -214,9 +214,9 @@ class CudaRun final : public device::DeviceRun {
   CudaRun(const CudaRun &) = delete;
   CudaRun &operator=(const CudaRun &) = delete;
 
-  // What is more than a launch takes goes piece by piece; so does a verify whose records have no room on the device all
-  // at once. A verify waits here for all pieces but the last: what the caller puts into the stream afterwards may
-  // change the shards.
+  // Runs that are too long for a launch go piece by piece. So do verifies with more records than fit the device at
+  // once. A verify waits here for all pieces but the last: later work of the caller in the stream may change the
+  // shards.
   void start(const core::Control &control) override {
     if (!batch_.words.empty()) return launch_batch();
     const std::uint64_t piece_bytes = piece_.length_bytes;
@@ -244,7 +244,7 @@ class CudaRun final : public device::DeviceRun {
     return device::cut_kernel_range(ready_->variant.spec, length, addresses_[task_.prepared->columns()]);
   }
 
-  // The job is over before the graph is launched, and the plan's next run may take another kernel.
+  // The job is over before the graph is launched, and the plan's next run may use another kernel.
   void keep_for_graphs() const {
     const CudaPrepared &prepared = prepared_of(task_);
     const std::lock_guard lock(prepared.ready_mutex);
@@ -252,7 +252,7 @@ class CudaRun final : public device::DeviceRun {
       prepared.captured.push_back(ready_);
   }
 
-  // The table of a captured launch is there before the graph is: that has one kernel, and nothing to copy.
+  // The table of a captured launch is uploaded before the graph exists. So the graph has one kernel and no copy.
   void launch_batch() {
     const Driver &driver = session_->driver();
     const CUstream before = is_captured_ ? session_->stream() : stream_;
@@ -298,7 +298,7 @@ class CudaRun final : public device::DeviceRun {
     return bytes;
   }
 
-  // What an earlier job left, if there is something.
+  // The parts that an earlier job left, if there are any.
   void take_parts(std::uint64_t record_bytes) {
     parts_ = idle_->take(session_.get(), record_bytes);
     if (parts_ == nullptr) parts_ = std::make_unique<JobParts>(session_);
@@ -318,12 +318,12 @@ class CudaRun final : public device::DeviceRun {
     allocated();
   }
 
-  // Memory of the session's stream is from now on good for every stream.
+  // From now on every stream may use memory that was allocated on the session's stream.
   void allocated() const {
     check(session_->driver(), session_->driver().cuStreamSynchronize(session_->stream()), "cuStreamSynchronize");
   }
 
-  // Room for the records of all, or, where the device has none, of a first piece.
+  // Memory for all records, or, if the device has too little, for those of a first piece.
   void take_records() {
     CudaSession &session = *session_;
     // Shards of all pieces are aligned as those of the first.
@@ -335,7 +335,7 @@ class CudaRun final : public device::DeviceRun {
       } catch (const base::Error &error) {
         if (error.status() != TANDEM_ERROR_OUT_OF_MEMORY || (!is_first && piece_.length_bytes <= least)) throw;
         if (is_first) {
-          session.budget().give_idle_memory();  // the device may have less than the budget
+          session.budget().give_idle_memory();  // the device may have less left than the budget
           continue;
         }
         const std::uint64_t length = std::max(least, piece_.length_bytes / 2 / kLine * kLine);
@@ -345,13 +345,13 @@ class CudaRun final : public device::DeviceRun {
     allocated();
   }
 
-  // By the module's Thrust code, where it is there and has room.
+  // With the module's Thrust code, if it exists and has enough memory.
   bool merge_on_device() {
     if (!session_->may_summarise()) return false;
     const unsigned rows = task_.prepared->rows();
     const device::KernelRange &range = piece_.range;
     std::vector<tandem_cuda_found> found(rows);
-    // One more than the capacity: NULL would mean that ranges are not looked for.
+    // One more than the capacity, because NULL would mean that no ranges are wanted.
     std::vector<tandem_cuda_range> ranges;
     if (task_.ranges != nullptr) ranges.resize(std::min(kFewRanges, task_.ranges->capacity) + 1);
     std::uint64_t range_count = 0;
@@ -384,7 +384,7 @@ class CudaRun final : public device::DeviceRun {
       }
       const std::uint64_t wanted = task_.ranges != nullptr ? std::min(range_count, task_.ranges->capacity) : 0;
       if (wanted <= summary.capacity) break;
-      ranges.resize(wanted + 1);  // more than a few: once more
+      ranges.resize(wanted + 1);  // more than a few: fetched again
     }
     const std::uint64_t start_bytes = task_.offset_bytes + piece_.offset_bytes;
     for (unsigned r = 0; r < rows; ++r) {
@@ -416,7 +416,7 @@ class CudaRun final : public device::DeviceRun {
     task_.ranges->is_filled = true;
   }
 
-  // What one launch does: bytes of each shard, from the start of the task on.
+  // The work of one launch: bytes of each shard, from the start of the task on.
   struct {
     std::uint64_t offset_bytes = 0, length_bytes = 0;
     device::KernelRange range;
@@ -427,8 +427,8 @@ class CudaRun final : public device::DeviceRun {
   const std::shared_ptr<IdleParts> idle_;  // the job may outlive its plan
   CUstream stream_;
   const bool is_captured_;
-  std::vector<std::uint64_t> addresses_;  // where the piece begins in each shard
-  device::KernelBatch batch_;             // of several stripes; else without words
+  std::vector<std::uint64_t> addresses_;  // begin of the piece in each shard
+  device::KernelBatch batch_;             // of several stripes; otherwise empty
   std::shared_ptr<const Ready> ready_;
   std::unique_ptr<JobParts> parts_;
   bool is_over_ = true, is_done_recorded_ = false;
@@ -464,7 +464,7 @@ void IdleParts::add(std::unique_ptr<JobParts> parts) {
     if (is_new) budget_ = parts->session->shared_budget();
     parts_.push_back(std::move(parts));
   }
-  if (is_new) budget_->add(this);  // not under our lock, which is taken under the budget's
+  if (is_new) budget_->add(this);  // without our lock, which is always taken after the budget's
 }
 
 void IdleParts::give_idle_memory() noexcept {

@@ -14,7 +14,7 @@
 namespace tandem::gpu {
 namespace {
 
-// Device nodes of the driver: of PCs and servers, of Jetson boards, of Windows below Linux.
+// Device nodes of the driver: of PCs and servers, of Jetson boards, of Windows Subsystem for Linux.
 constexpr const char *kNodes[] = {"/dev/nvidiactl", "/dev/nvhost-gpu", "/dev/nvgpu", "/dev/dxg"};
 
 constexpr int kOldestDriver = 11040;
@@ -39,7 +39,7 @@ void describe(CudaDevice &device) {
                                               attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
   device.most_loads = device.architecture >= 80 ? device::Loads::async : device::Loads::streaming;
   device.unit_count = static_cast<unsigned>(attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
-  // A discrete GPU may reach pageable memory too (HMM of Linux), but by moving pages over its link: that is no sharing.
+  // A discrete GPU may reach pageable memory too (HMM of Linux), but it moves pages over its link: that does not count.
   device.shares_memory = attribute(device, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS) != 0 &&
                          (attribute(device, CU_DEVICE_ATTRIBUTE_INTEGRATED) != 0 ||
                           attribute(device, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES) != 0);
@@ -74,8 +74,8 @@ device::DeviceSettings CudaDevice::settings(unsigned rows, unsigned columns) con
   device::DeviceSettings settings;
   settings.kernel = device::built_in_tuning(device::Vendor::nvidia, rows, columns);
   settings.staging_bytes = 16 << 20;
-  // Predicted, not measured: a compile takes 0.15 s, in which 8 GB go through a link of 55 GB/s. Twice that: where the
-  // link binds and not the kernel, a third of the time is lost at most, once.
+  // Predicted, not measured: a compile takes 0.15 s, in which 8 GB go through a link of 55 GB/s. The value is twice
+  // that. If the link is the limit and not the kernel, at most a third of the time is lost, once.
   settings.compile_after_bytes = std::uint64_t{16} << 30;
   return settings;
 }
@@ -86,7 +86,7 @@ std::string capability_text(const CudaDevice &device) {
 
 std::vector<CudaDevice> find_devices(const Driver &driver, const base::Log &log, std::string *left_out) {
   if (driver.problem != nullptr) fail_without(driver.problem);
-  const base::ForkPause pause;  // it may load the rest of itself
+  const base::ForkPause pause;  // it may load its other libraries
   int version = 0, count = 0;
   const auto ask = [&](CUresult error, const char *call) {
     if (error != CUDA_SUCCESS) fail_without(fmt::format("{} failed with {}", call, error_name(driver, error)));

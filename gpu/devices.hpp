@@ -1,4 +1,4 @@
-// What the driver of this machine offers, and which of it can be used.
+// The devices that the driver of this machine offers, and which of them can be used.
 #pragma once
 
 #include <string>
@@ -21,12 +21,11 @@ struct CudaDevice final : device::Device {
 
 std::string capability_text(const CudaDevice &device);  // "7.5"
 
-// The GPUs that can be used, in the driver's order. One that cannot is left out with a warning that says why;
-// `left_out` gets these reasons too. Throws Error (UNAVAILABLE) where there is no driver, one that is too old, or no
-// GPU.
+// The GPUs that can be used, in the driver's order. Others are left out with a warning that has the reason; `left_out`
+// gets these reasons too. Throws Error (UNAVAILABLE) if there is no driver, one that is too old, or no GPU.
 std::vector<CudaDevice> find_devices(const Driver &driver, const base::Log &log, std::string *left_out);
 
-// The one called `name`; "cuda": the first. Throws Error (UNAVAILABLE) with a list of what there is.
+// The one called `name`; "cuda": the first. Throws Error (UNAVAILABLE) with a list of those that exist.
 const CudaDevice &select_device(const std::vector<CudaDevice> &devices, const std::string &name,
                                 const std::string &left_out);
 

@@ -15,7 +15,7 @@ struct GivenUp {
   std::map<std::pair<const Driver *, int>, std::string> reasons;
 };
 
-// A child cannot use the driver at all, so what its parent gave up does not matter there.
+// A child cannot use the driver at all, so devices that its parent gave up do not matter.
 GivenUp &all_given_up() {
   static base::ForkLocal<GivenUp> all;
   return all.get();

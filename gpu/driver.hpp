@@ -1,5 +1,5 @@
-// The driver's C functions, made safe to use: errors become exceptions with names, a context is current for as long as
-// a scope lasts, and a device that died is known to be dead.
+// The driver's C functions, made safe to use. Errors become exceptions with names, a scope makes a context current, and
+// a device that died is remembered.
 #pragma once
 
 #include <cstdint>
@@ -30,20 +30,21 @@ inline void check(const Driver &driver, CUresult error, const char *call) {
 
 std::string error_name(const Driver &driver, CUresult error);
 
-// After such an error nothing works in the device's primary context any more, and other libraries of this process may
-// have that one too, so that it cannot be made anew.
+// After such an error nothing works in the device's primary context any more. Other libraries of this process may use
+// that context too, so it cannot be made anew.
 bool is_sticky(int error) noexcept;
 
-// Somebody's capture forbade the call: it says nothing about the device, nor about what was to be waited for.
+// A foreign capture forbade the call. The error tells nothing about the device, nor about the work that the call waited
+// for.
 bool is_of_capture(int error) noexcept;
 
-// Devices that this process has given up, with the reason. A driver's number of a device names it.
+// Devices that this process has given up, with the reason. The driver's number of a device is the key.
 void give_up(const Driver &driver, int ordinal, const std::string &reason);
 std::optional<std::string> given_up(const Driver &driver, int ordinal);
-void forget_given_up(const Driver &driver) noexcept;  // tests: that driver is gone
+void forget_given_up(const Driver &driver) noexcept;  // for tests, when a driver is gone
 
-// While another thread captures a stream in mode GLOBAL, which is the default, the driver refuses most of what we do
-// and invalidates that capture, unless the calling thread says that it is no part of it.
+// While another thread captures a stream in mode GLOBAL (the default), the driver refuses most of our calls and
+// invalidates that capture. So the calling thread must declare that it takes no part in it.
 class OutsideCaptures {
  public:
   explicit OutsideCaptures(const Driver *driver) noexcept : driver_(driver) {  // null: does nothing
@@ -57,10 +58,10 @@ class OutsideCaptures {
 
  private:
   const Driver *driver_;
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // then the caller's own
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // after the swap: the caller's own
 };
 
-// Makes a context current for a scope, outside captures. The caller's own is current again afterwards.
+// Makes a context current for a scope, without captures. The caller's own is current again afterwards.
 class ContextScope {
  public:
   ContextScope(const Driver &driver, CUcontext context) : driver_(driver), outside_(&driver) {
@@ -78,12 +79,12 @@ class ContextScope {
   const OutsideCaptures outside_;
 };
 
-// The same for what releases: false where it cannot be made current. Not for a null context.
+// The same for destructors: false if it cannot be made current. Not for a null context.
 class QuietContextScope {
  public:
   QuietContextScope(const Driver &driver, CUcontext context) noexcept
       : driver_(driver), outside_(context != nullptr ? &driver : nullptr) {
-    // Twice: what is not released now is lost.
+    // Twice, because an object that is not released now is lost.
     for (unsigned tries = 0; tries < 2 && context != nullptr && !is_current_; ++tries)
       is_current_ = driver.cuCtxPushCurrent(context) == CUDA_SUCCESS;
   }

@@ -24,12 +24,12 @@ struct Options : device::Options {  // `device` is "cuda" or "cuda:N", `resource
 // "cuda" or "cuda:N" with a decimal number.
 inline bool is_device_name(const std::string &name) noexcept { return device::is_device_name(name, "cuda", 1); }
 
-// Touches no driver: that is the first prepare's or run's business, which throws Error (UNAVAILABLE) for a device that
-// this machine lacks, and says why. Throws Error (UNAVAILABLE) at once for an unknown technique, and where this build,
-// or this installation, has no CUDA.
+// Touches no driver. The first prepare or run does that, and throws Error (UNAVAILABLE), with the reason, for a device
+// that this machine lacks. Throws Error (UNAVAILABLE) at once for an unknown technique, and if this build, or this
+// installation, has no CUDA.
 std::unique_ptr<core::Backend> make_backend(const Options &options, const base::Log &log);
 
-// Whether the system has a device node of such a GPU, below `root`: a look that loads no driver.
+// Whether the system has a device node of such a GPU, below `root`: a check that loads no driver.
 bool may_have_devices(const std::string &root = "");
 
 struct DeviceDescription {
@@ -40,11 +40,11 @@ struct DeviceDescription {
 
 struct Listing {
   std::vector<DeviceDescription> devices;
-  std::string missing;  // without any device: why there is none
+  std::string missing;  // if there is no device: why
 };
 
-// The usable GPUs. None in a forked child, and when the driver has not answered in `patience`: a thread goes on waiting
-// for it then. Never throws but bad_alloc.
+// The usable GPUs. None in a forked child, and none if the driver has not answered within `patience`; a thread then
+// continues to wait for it. Throws only bad_alloc.
 Listing describe_devices(std::chrono::milliseconds patience, const tandem_cuda_module *driver = nullptr);
 
 }  // namespace tandem::gpu

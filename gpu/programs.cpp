@@ -104,7 +104,7 @@ CudaPrograms::CudaPrograms(const CudaDevice &device, CUcontext context, std::sha
   if (!no_compiler_.empty()) log_.say(TANDEM_LOG_INFO, fmt::format("cuda: {}: {}", device_.name, no_compiler_));
 }
 
-// Machine code for exactly this device where NVRTC knows it, else PTX of the newest architecture before it.
+// Machine code for exactly this device if NVRTC supports it, else PTX of the newest older architecture.
 void CudaPrograms::look_at_compiler() {
   if (driver_.nvrtc_problem != nullptr) {
     no_compiler_ = fmt::format("nothing is compiled: {}", driver_.nvrtc_problem);
@@ -133,7 +133,8 @@ void CudaPrograms::look_at_compiler() {
   architecture_ = fmt::format("--gpu-architecture={}_{}", makes_ptx_ ? "compute" : "sm", best);
 }
 
-// For what the driver refuses: machine code runs on drivers of its own major version of CUDA, and on later ones.
+// For programs that the driver refuses: machine code runs on drivers of its own major version of CUDA, and on later
+// ones.
 std::string CudaPrograms::remedy(int made_by) const {
   int driver = 0;
   if (driver_.cuDriverGetVersion(&driver) != CUDA_SUCCESS || driver / 1000 >= made_by / 1000) return "";
@@ -149,7 +150,7 @@ device::Key CudaPrograms::key(const std::string &made_of) const {
 
 std::shared_ptr<const device::DeviceProgram> CudaPrograms::make(const device::Key &key, const device::KernelSpec &spec,
                                                                 const MakeText &text) {
-  const ContextScope current(driver_, context_);  // the thread is the library's
+  const ContextScope current(driver_, context_);  // on a thread of the library
   if (auto program = from_image(spec)) return program;
   if (auto program = from_disk(key)) return program;
   if (driver_.nvrtc_problem != nullptr || architecture_.empty())
@@ -168,8 +169,8 @@ std::shared_ptr<const device::DeviceProgram> CudaPrograms::make(const device::Ke
   }
 }
 
-// Technique tables as it was compiled with the library. Null where that is not in the image, or where the driver does
-// not take the image: an older driver than the compiler's.
+// Technique tables as it was compiled with the library. Null if the image does not have it, or if the driver does not
+// take the image because it is older than the compiler's.
 std::shared_ptr<const CudaProgram> CudaPrograms::from_image(const device::KernelSpec &spec) {
   if (spec.technique != device::Technique::tables || spec.tuning.elements_per_item != 1 ||
       driver_.tables_image == nullptr ||

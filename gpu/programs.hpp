@@ -1,4 +1,4 @@
-// Kernels for one GPU: out of the image that was compiled with the library, or compiled by NVRTC.
+// Kernels for one GPU: from the image that was compiled with the library, or compiled by NVRTC.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace tandem::gpu {
 
-// A module of the driver, in the context that is current when it is made.
+// A module of the driver, in the context that is current when it is constructed.
 class CudaImage {
  public:
   CudaImage(const Driver &driver, CUcontext context, const void *image);  // throws DriverError
@@ -46,7 +46,7 @@ class CudaPrograms final : public device::DevicePrograms {
   device::Key key(const std::string &made_of) const override;
 
  private:
-  // In its context. Throws Error (UNAVAILABLE) also where the driver refuses what NVRTC made.
+  // Runs in its context. Throws Error (UNAVAILABLE) also if the driver refuses NVRTC's result.
   std::shared_ptr<const device::DeviceProgram> make(const device::Key &key, const device::KernelSpec &spec,
                                                     const MakeText &text) override;
   std::shared_ptr<const CudaProgram> from_image(const device::KernelSpec &spec);

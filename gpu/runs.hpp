@@ -1,4 +1,4 @@
-// The ways of shards in the caller's device memory: CUDA's own. The session's context is current.
+// Runs with shards in the caller's device memory, in CUDA's own ways. The session's context is current.
 #pragma once
 
 #include <functional>
@@ -15,11 +15,11 @@ namespace tandem::gpu {
 
 // A kernel that is ready for shards in device memory: a submit only starts it.
 struct Ready {
-  std::shared_ptr<device::DeviceSession> session;  // after what lives in it
+  std::shared_ptr<device::DeviceSession> session;  // destroyed after the objects in it
   device::Variant variant;
 };
 
-// What a job on device memory has until it is over, and the next one after it.
+// The memory of a job on device memory, kept for the next job after it is over.
 struct JobParts {
   explicit JobParts(std::shared_ptr<CudaSession> of) : session(std::move(of)), done(*session, true) {}
   std::shared_ptr<CudaSession> session;
@@ -28,12 +28,12 @@ struct JobParts {
   CudaPinned host_table;
 };
 
-// What jobs leave behind for the next job of the same matrix. Gives the memory of it back where others want it.
+// Parts that jobs leave for the next job of the same matrix. Gives their memory back if others need it.
 class IdleParts final : private device::MemoryHolder {
  public:
   ~IdleParts();
 
-  // One with room for so many bytes of records, if there is one; else any; else null.
+  // Parts with memory for so many bytes of records, if there are any; else any; else null.
   std::unique_ptr<JobParts> take(const CudaSession *session, std::uint64_t record_bytes);
   void add(std::unique_ptr<JobParts> parts);
   void give_idle_memory() noexcept override;
@@ -41,7 +41,7 @@ class IdleParts final : private device::MemoryHolder {
  private:
   std::mutex mutex_;
   std::vector<std::unique_ptr<JobParts>> parts_;
-  std::shared_ptr<device::MemoryBudget> budget_;  // that asks for it; null before the first parts
+  std::shared_ptr<device::MemoryBudget> budget_;  // calls this object; null before the first parts
 };
 
 class CudaPrepared final : public device::DevicePrepared {
@@ -51,7 +51,7 @@ class CudaPrepared final : public device::DevicePrepared {
 
   mutable std::mutex ready_mutex;  // of `ready`; nothing is compiled while it is held
   mutable std::map<std::tuple<core::Mode, device::Access, device::Binding>, std::shared_ptr<const Ready>> ready;
-  mutable std::vector<std::shared_ptr<const Ready>> captured;  // graphs may launch them as long as the plan is there
+  mutable std::vector<std::shared_ptr<const Ready>> captured;  // graphs may launch them while the plan exists
   const std::shared_ptr<IdleParts> idle = std::make_shared<IdleParts>();
 };
 
@@ -59,12 +59,14 @@ inline const CudaPrepared &prepared_of(const core::Task &task) {
   return static_cast<const CudaPrepared &>(*task.prepared);
 }
 
-// Makes a kernel ready for a run of so many bytes of each shard, unless it is: chooses, loads, and uploads tables.
+// Makes a kernel ready for a run of so many bytes of each shard, unless it is ready: chooses, loads, and uploads
+// tables.
 std::shared_ptr<const Ready> make_ready(const device::Workplace &place, const CudaPrepared &prepared, core::Mode mode,
                                         device::Access access, device::Binding binding, std::uint64_t length_bytes);
 
-// Starts tasks whose shards lie in device memory, on the caller's streams: those of one matrix, stream and access in
-// one launch, if they assign. Everything is checked before the first command. `failed` hears of errors at the wait.
+// Starts tasks with shards in device memory, on the caller's streams. Tasks that assign go together in one launch if
+// they have the same matrix, stream and access. Everything is checked before the first command. `failed` receives
+// errors at the wait.
 std::unique_ptr<core::Ticket> start_on_device(const device::Workplace &place, std::span<const core::Task> tasks,
                                               core::Control &control,
                                               std::function<void(const device::DriverError &)> failed);

@@ -12,17 +12,17 @@
 namespace tandem::gpu {
 namespace {
 
-constexpr std::uint64_t kIdlePoolBytes = 64 << 20;  // what the pool keeps of freed memory
+constexpr std::uint64_t kIdlePoolBytes = 64 << 20;  // freed memory that the pool keeps
 
-// Makes the session's context current without a word: for what releases.
+// Makes the session's context current without reporting errors: for destructors.
 class Quietly : public QuietContextScope {
  public:
   explicit Quietly(const CudaSession *session) noexcept
       : QuietContextScope(session->driver(), session->may_release() ? session->context() : nullptr) {}
 };
 
-// Memory of the program, pinned for all devices of the driver (portable) while this lives. It outlives sessions, so it
-// keeps the primary context, which is current when it is made.
+// Memory of the program, pinned for all devices of the driver (portable) by this object. It outlives sessions, so it
+// retains the primary context, which is current in the constructor.
 class HostPin {
  public:
   HostPin(const CudaDevice &device, void *memory, std::uint64_t bytes)
@@ -134,7 +134,7 @@ CudaLane::CudaLane(CudaSession &session)
       slots_{CudaSlot(session), CudaSlot(session), CudaSlot(session)} {}
 
 bool CudaLane::drain() noexcept {
-  CUresult worst = CUDA_SUCCESS;  // an error of a capture only where there is no other
+  CUresult worst = CUDA_SUCCESS;  // an error of a capture only if there is no other
   for (const CudaStream *stream : {&up_, &run_, &down_}) {
     const CUresult error = driver_.cuStreamSynchronize(stream->get());
     if (error != CUDA_SUCCESS && (worst == CUDA_SUCCESS || is_of_capture(worst))) worst = error;
@@ -251,7 +251,7 @@ void CudaSession::close() noexcept {
   if (!may_release()) return;  // the parent's driver: its objects cannot be released here
   programs_.reset();
   if (const Quietly driver(this); driver && own_ != nullptr)
-    driver->cuStreamSynchronize(own_->get());  // what was freed in its order
+    driver->cuStreamSynchronize(own_->get());  // for memory that was freed in its order
   own_.reset();
   if (const Quietly driver(this); driver && pool_ != nullptr) driver->cuMemPoolDestroy(pool_);
   driver_.cuDevicePrimaryCtxRelease(cuda_device().id);
@@ -267,7 +267,7 @@ void CudaSession::give_up(const std::string &reason) noexcept {
   if (is_given_up_.exchange(true)) return;
   try {
     gpu::give_up(cuda_device(), reason, log_);
-  } catch (const std::exception &) {  // no memory: this session knows
+  } catch (const std::exception &) {  // no memory: only this session remembers it
   }
 }
 
@@ -278,7 +278,7 @@ void CudaSession::summarise_failed(int error, const char *message) noexcept {
              fmt::format("cuda: {}: what a verify found is not reduced on the device any more, but on the host: error "
                          "{} of the CUDA runtime, {}",
                          device().name, error, message));
-  } catch (const std::exception &) {  // no memory: it is not said
+  } catch (const std::exception &) {  // no memory: it is not logged
   }
 }
 
@@ -316,8 +316,7 @@ void CudaSession::pin_registered(const std::byte *first, std::uint64_t bytes) co
   });
 }
 
-// Shards in pinned memory, and all shards where the device reads the host's page tables; but not what the XOR of
-// accumulate goes to.
+// Shards in pinned memory, and all shards if the device reads the host's page tables. Not the outputs of accumulate.
 void CudaSession::find_direct(device::HostTask &work) const {
   const core::Task &task = *work.task;
   const auto is_pinned = [&](const std::byte *shard, const char *what, unsigned index) {
@@ -401,7 +400,7 @@ Address look_at(const CudaSession &session, const void *pointer) {
                                   CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
                                   CU_POINTER_ATTRIBUTE_RANGE_SIZE};
   void *values[] = {&type, &ordinal, &managed, &start, &bytes};
-  // Of memory that CUDA does not know it says nothing, and that is no error.
+  // For memory that CUDA does not know it returns no information, which is no error.
   check(driver, driver.cuPointerGetAttributes(5, wanted, values, reinterpret_cast<CUdeviceptr>(pointer)),
         "cuPointerGetAttributes");
   address.type = static_cast<CUmemorytype>(type);

@@ -1,5 +1,5 @@
-// CUDA's words for device/session.hpp: one device's primary context, a pool of memory, streams, events, pinned memory.
-// There is one primary context in a process, which others use too: what dies there stays dead.
+// CUDA's part of device/session.hpp: one device's primary context, a pool of memory, streams, events, pinned memory. A
+// process has one primary context, which others use too. After a fatal error it stays unusable.
 #pragma once
 
 #include <array>
@@ -17,8 +17,8 @@ namespace tandem::gpu {
 
 class CudaSession;
 
-// Memory of the device out of the session's pool, within the budget. Allocated and freed in the order of one stream,
-// which outlives it. The session does too.
+// Device memory from the session's pool, within the budget. It is allocated and freed in the order of one stream. The
+// stream and the session outlive it.
 class CudaMemory {
  public:
   CudaMemory() = default;
@@ -46,7 +46,7 @@ class CudaMemory {
   device::Reservation reserved_;
 };
 
-// Pinned memory of the host: what a device reads and writes by itself. For all contexts (portable).
+// Pinned host memory, which a device reads and writes directly. For all contexts (portable).
 class CudaPinned {
  public:
   CudaPinned() = default;
@@ -85,13 +85,13 @@ class CudaStream {
 
 class CudaEvent {
  public:
-  // `waits_asleep`: a thread that waits for it longer than device::kLook sleeps, instead of turning a core.
+  // `waits_asleep`: a thread that waits longer than device::kLook sleeps, instead of spinning.
   explicit CudaEvent(CudaSession &session, bool waits_asleep = false);
   ~CudaEvent();
   CudaEvent(const CudaEvent &) = delete;
   CudaEvent &operator=(const CudaEvent &) = delete;
   void record(CUstream stream);
-  void hold(CUstream stream);  // what is put there later waits for what was recorded
+  void hold(CUstream stream);  // later work in the stream waits for the recorded event
   void wait();
   CUevent get() const noexcept { return event_; }
 
@@ -100,7 +100,7 @@ class CudaEvent {
   CUevent event_ = nullptr;
 };
 
-// Room for one piece of work under way.
+// The resources of one piece of work under way.
 struct CudaSlot {
   explicit CudaSlot(CudaSession &session) : uploaded(session), computed(session), done(session, true) {}
 
@@ -132,7 +132,7 @@ class CudaLane final : public device::DeviceLane {
   CudaSession &session_;
   const Driver &driver_;
   CudaStream up_, run_, down_;
-  std::array<CudaSlot, kSlots> slots_;  // after the streams: their memory goes first
+  std::array<CudaSlot, kSlots> slots_;  // destroyed before the streams
 };
 
 class CudaSession final : public device::DeviceSession {
@@ -145,7 +145,7 @@ class CudaSession final : public device::DeviceSession {
   const Driver &driver() const noexcept { return driver_; }
   CUcontext context() const noexcept { return context_; }
   CUmemoryPool pool() const noexcept { return pool_; }
-  CUstream stream() const noexcept { return own_->get(); }  // for what is waited for at once
+  CUstream stream() const noexcept { return own_->get(); }  // for work that is waited for at once
   device::DevicePrograms &programs() noexcept override { return *programs_; }
   void within(const std::function<void()> &body) override;
   std::uint64_t usable_bytes() const noexcept override { return free_bytes_; }
@@ -153,16 +153,16 @@ class CudaSession final : public device::DeviceSession {
   // The device failed: it is given up for the rest of this process.
   void give_up(const std::string &reason) noexcept;
 
-  // Whether the module reduces a verify's records on the device: until that fails, which is said once.
+  // Whether the module reduces a verify's records on the device. After a failure it does not, and the log says so once.
   bool may_summarise() const noexcept {
     return driver_.summarise != nullptr && !has_summarise_failed_.load(std::memory_order_relaxed);
   }
   void summarise_failed(int error, const char *message) noexcept;
 
-  // Whether objects may still be released through the driver.
+  // Whether the driver may still release objects.
   bool may_release() const noexcept { return !kModule.in_child(); }
 
-  // Until the commands of stream() are done. If the driver cannot say when that is, `memory` is quarantined. Throws
+  // Waits until the commands of stream() are done. If the driver cannot confirm that, `memory` is quarantined. Throws
   // DriverError; `first`: an error of the commands.
   template <class Object>
   void synchronise(std::unique_ptr<Object> &memory, CUresult first = CUDA_SUCCESS, const char *call = "") const {
@@ -180,7 +180,7 @@ class CudaSession final : public device::DeviceSession {
   std::unique_ptr<device::DeviceLane> make_lane() override { return std::make_unique<CudaLane>(*this); }
   std::shared_ptr<const void> make_tables(std::vector<std::uint32_t> words) override;
   void open(std::shared_ptr<device::DiskCache> disk);
-  // What the program has registered is pinned by the first run that uses it. What cannot be pinned is staged.
+  // The first run that uses registered memory pins it. Memory that cannot be pinned is staged.
   void pin_registered(const std::byte *first, std::uint64_t bytes) const;
   void close() noexcept;
 
@@ -194,7 +194,7 @@ class CudaSession final : public device::DeviceSession {
   std::unique_ptr<CudaPrograms, device::EndPrograms<CudaPrograms, kModule>> programs_;
 };
 
-// Gives the device up for the rest of this process; the log hears of it.
+// Gives the device up for the rest of this process, and logs it.
 void give_up(const CudaDevice &device, const std::string &reason, const base::Log &log);
 
 inline CudaSession &session_of(const device::Workplace &place) { return static_cast<CudaSession &>(*place.session); }
@@ -203,22 +203,22 @@ inline CudaSession &session_of(const device::Workplace &place) { return static_c
 void launch(const CudaSession &session, CUstream stream, const device::Variant &variant, unsigned columns,
             const std::vector<std::uint64_t> &shards, const device::KernelRange &range, CUdeviceptr records);
 
-// Starts a kernel of Binding::table for stripes whose table is on the device.
+// Starts a kernel of Binding::table for stripes that have their table on the device.
 void launch(const CudaSession &session, CUstream stream, const device::Variant &variant, unsigned columns,
             unsigned rows, const device::KernelBatch &batch, CUdeviceptr table);
 
-// A buffer of at least `bytes`; a larger one of a round size where the budget has it, so that it seldom has to grow.
+// A buffer of at least `bytes`. If the budget allows, it has a larger, round size, so that it seldom grows.
 CudaMemory roomy(CudaSession &session, CUstream stream, std::uint64_t bytes);
 
-// Fills records for a compare: no bytes that differ.
+// Fills records for a compare with "no bytes differ".
 void clear_records(const CudaSession &session, CUstream stream, CUdeviceptr records, std::uint64_t bytes);
 
-// What the driver says of an address.
+// The driver's information about an address.
 struct Address {
   CUmemorytype type{};  // 0: memory that CUDA does not know
   int ordinal = -1;
   bool is_managed = false;
-  std::uint64_t start = 0, bytes = 0;  // of the allocation; 0 bytes: not said
+  std::uint64_t start = 0, bytes = 0;  // of the allocation; 0 bytes: unknown
 
   // Whether [first, first + count) lies in it.
   bool holds(std::uint64_t first, std::uint64_t count) const noexcept {

@@ -9,7 +9,7 @@
 namespace tandem::gpu {
 namespace {
 
-constexpr std::uint64_t kCopyBytes = 4 << 20;  // of memory of ours, which a device that hangs may still use
+constexpr std::uint64_t kCopyBytes = 4 << 20;  // of our own memory, which a hanging device may still use
 
 class CudaShardMemory final : public core::DeviceMemory {
  public:

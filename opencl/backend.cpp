@@ -30,7 +30,7 @@ class OpenclBackend final : public device::DeviceBackend {
 
   ~OpenclBackend() override {
     if (!kModule.in_child()) return;
-    // The parent's driver: its threads are not here, its objects cannot be released.
+    // It is the parent's driver: its threads do not exist here, and its objects cannot be released.
     if (session_ != nullptr) new std::shared_ptr<DeviceSession>(std::move(session_));
     if (!foreign_.empty()) new std::list<std::shared_ptr<OpenclSession>>(std::move(foreign_));
   }
@@ -101,7 +101,7 @@ class OpenclBackend final : public device::DeviceBackend {
     return is_done;
   }
 
-  // In the context of a caller's queue. The latest few are kept: their programs are built.
+  // The session in the context of a caller's queue. The latest few are kept, because their programs are built.
   std::shared_ptr<OpenclSession> session_in(cl_context context) {
     const std::lock_guard lock(mutex_);
     foreign_.remove_if([](const std::shared_ptr<OpenclSession> &each) { return each->is_lost(); });

@@ -22,10 +22,10 @@ using device::Binding;
 
 // A range of a shard in a buffer.
 struct BufferRange {
-  cl_mem buffer = nullptr, root = nullptr;  // root: of a sub-buffer the buffer that it is a part of
+  cl_mem buffer = nullptr, root = nullptr;  // root: the buffer that a sub-buffer is a part of
   std::uint64_t start_bytes = 0;            // in `buffer`
   std::uint64_t root_start_bytes = 0;
-  bool is_aligned = false;  // the root begins where devices' own buffers do
+  bool is_aligned = false;  // the root begins like the devices' own buffers
   bool is_output = false;
   unsigned index = 0;
 };
@@ -34,7 +34,7 @@ std::string name_of(const BufferRange &range) {
   return fmt::format("{} {}", range.is_output ? "output" : "input", range.index);
 }
 
-// Looks at the buffers of tasks; at each buffer once.
+// Checks the buffers of tasks, each buffer once.
 class BufferInspector {
  public:
   BufferInspector(const Driver &driver, cl_context context) : driver_(driver), context_(context) {}
@@ -112,7 +112,7 @@ class BufferInspector {
     const auto place = [](const BufferRange *range) { return std::pair(range->root, range->root_start_bytes); };
     std::sort(sorted.begin(), sorted.end(),
               [&](const BufferRange *a, const BufferRange *b) { return place(a) < place(b); });
-    // All ranges are equally long: whatever overlaps, overlaps its neighbours of the other kind too.
+    // All ranges are equally long, so an overlap is always with a neighbour of the other kind.
     const BufferRange *last = nullptr, *last_output = nullptr;
     for (const BufferRange *range : sorted) {
       const auto meets = [&](const BufferRange *before) {
@@ -135,7 +135,7 @@ class BufferInspector {
   std::map<cl_mem, Known> known_;
 };
 
-// The buffer of all inputs and that of all outputs; null where they lie in several.
+// The buffer of all inputs and that of all outputs; null if they lie in several.
 std::pair<cl_mem, cl_mem> buffers_of(const std::vector<BufferRange> &ranges) {
   const auto one = [&](bool output) {
     cl_mem buffer = nullptr;
@@ -162,7 +162,7 @@ struct Group {
   std::vector<device::BatchStripe> stripes;
 };
 
-// A kernel call of a task, and what it needs until it is over.
+// A kernel call of a task, and the objects that it needs until it is over.
 struct KernelCall {
   device::KernelRange range;
   std::uint64_t start_bytes = 0;  // in the shards
@@ -253,14 +253,14 @@ class OpenclRun final : public device::DeviceRun {
     start_part(task_.offset_bytes, task_.length_bytes, ranges_[columns].root_start_bytes, offsets, shards);
   }
 
-  // More shards in buffers of their own than a kernel has arguments for: pieces are copied, on the device, to where one
-  // buffer holds them all.
+  // More shards in separate buffers than a kernel has arguments. Pieces are copied, on the device, to one buffer that
+  // holds them all.
   void start_by_copies() {
     const unsigned columns = task_.prepared->columns(), rows = task_.prepared->rows();
     std::uint64_t most =
         std::min(device::most_piece_bytes(place_, task_, variant_, 1), device::pitch_of(task_.length_bytes));
     device::Reservation reserved[2];
-    for (;; most = most / 2 / kAlignedBytes * kAlignedBytes) {  // others may have most of it
+    for (;; most = most / 2 / kAlignedBytes * kAlignedBytes) {  // others may use most of it
       reserved[0] = session_.budget().try_reserve(most * columns);
       if (reserved[0]) reserved[1] = session_.budget().try_reserve(most * rows);
       if (reserved[1] || most <= kAlignedBytes) break;
@@ -331,13 +331,13 @@ class OpenclRun final : public device::DeviceRun {
   const std::vector<BufferRange> ranges_;  // of the first stripe
   const std::vector<device::BatchStripe> stripes_;
   Binding binding_ = Binding::offsets;
-  bool is_copied_ = false;  // the shards, to where one buffer holds them all
+  bool is_copied_ = false;  // the shards are copied to one buffer
   device::Variant variant_;
   unsigned batch_y_ = 1, batch_z_ = 1;  // of several stripes: the grid
   DeviceBuffer scratch_[2];
-  // Stay where they are: reads go into them.
+  // Keep their addresses, because the device writes to them.
   std::unique_ptr<std::list<KernelCall>> parts_ = std::make_unique<std::list<KernelCall>>();
-  Events events_;  // each command waits for the one before it: the caller's queue may be out of order
+  Events events_;  // each command waits for the previous one, because the caller's queue may be out of order
   bool is_over_ = true;
 };
 

@@ -15,13 +15,14 @@ namespace tandem::opencl {
 namespace {
 
 constexpr cl_int kPlatformNotFound = -1001;  // CL_PLATFORM_NOT_FOUND_KHR, of the ICD loader: no driver is installed
-// Device nodes beside those of the kernel's DRM: AMD's compute driver, ARM's and Qualcomm's GPUs, Windows below Linux.
+// Device nodes besides those of the kernel's DRM: AMD's compute driver, ARM's and Qualcomm's GPUs, Windows Subsystem
+// for Linux.
 constexpr const char *kNodes[] = {"/dev/kfd", "/dev/mali0", "/dev/kgsl-3d0", "/dev/dxg"};
 constexpr unsigned kFirstRenderNode = 128;  // of the DRM, which has 128 of them at most
 // Of PCI: NVIDIA, and screens without a GPU (QEMU and virtio, VMware, VirtualBox, ASPEED, Matrox, Hyper-V).
 constexpr const char *kOtherVendors[] = {"0x10de", "0x1234", "0x1af4", "0x15ad",
                                          "0x80ee", "0x1a03", "0x102b", "0x1414"};
-constexpr cl_uint kMostListed = 4096;  // more platforms or devices than this are nonsense
+constexpr cl_uint kMostListed = 4096;  // a larger number of platforms or devices is nonsense
 
 class Asker {
  public:
@@ -108,13 +109,13 @@ std::string nonsense(OpenclDevice &device) {
   const auto most_of = [&](unsigned dimension, std::size_t cap) {
     return std::min({device.most_items[dimension], device.most_group_items, cap});
   };
-  // Few of y and z: each set of local sizes costs a compile.
+  // Few values of y and z, because each set of local sizes costs a compile.
   device.tried_items = {{{16, most_of(0, 1024)}, {1, most_of(1, 4)}, {1, most_of(2, 2)}}};
   device.most_tried_element_bytes = device.is_cpu() ? 64 : 16;
   return "";
 }
 
-// A list by the two calls that OpenCL wants for it.
+// Reads a list with the two calls that OpenCL needs for it.
 template <class Object, class Get>
 std::vector<Object> list_of(Get get, const char *call, cl_int nothing) {
   cl_uint count = 0;
@@ -134,7 +135,7 @@ device::DeviceSettings OpenclDevice::settings(unsigned rows, unsigned columns) c
   device::DeviceSettings settings;
   settings.kernel = device::built_in_tuning(vendor, rows, columns);
   settings.staging_bytes = 16 << 20;
-  // Measured on PoCL 3.1: (10, 4) by tables codes 1.2 GB/s; a compile takes 1 to 2.5 s, which is as much.
+  // Measured on PoCL 3.1: (10, 4) by tables codes 1.2 GB/s. A compile takes 1 to 2.5 s, the time for this many bytes.
   settings.compile_after_bytes = std::uint64_t{is_cpu() ? 2u : 1u} << 30;
   return settings;
 }
@@ -213,7 +214,8 @@ bool may_have_gpus(const std::string &root) {
   for (unsigned minor = kFirstRenderNode; minor < kFirstRenderNode + 128; ++minor) {
     const std::string node = fmt::format("renderD{}", minor);
     if (!exists(("/dev/dri/" + node).c_str())) continue;
-    std::ifstream file(root + "/sys/class/drm/" + node + "/device/vendor");  // "0x1002"; none: it is on no PCI bus
+    // "0x1002"; no file: it is not on a PCI bus
+    std::ifstream file(root + "/sys/class/drm/" + node + "/device/vendor");
     std::string vendor;
     file >> vendor;
     if (std::find(std::begin(kOtherVendors), std::end(kOtherVendors), vendor) == std::end(kOtherVendors)) return true;
@@ -226,7 +228,7 @@ std::vector<DeviceDescription> describe_devices(std::chrono::milliseconds patien
   const auto answer = base::answer_within<std::vector<DeviceDescription>>(patience, [given] {
     std::vector<DeviceDescription> list;
     kModule.claim();
-    const Driver &driver = given != nullptr ? *given : open_driver();  // throws where there is no OpenCL
+    const Driver &driver = given != nullptr ? *given : open_driver();  // throws if there is no OpenCL
     for (const OpenclDevice &device : find_devices(driver, base::Log()))
       list.push_back(
           {device.name, device.kind(), device.model() + " (" + device.platform_name + ")", device.unit_count});

@@ -1,4 +1,4 @@
-// What the drivers of this machine offer, and which of it can be used.
+// The devices that the drivers of this machine offer, and which of them can be used.
 #pragma once
 
 #include <cstdint>
@@ -27,12 +27,12 @@ struct OpenclDevice final : device::Device {
   unsigned base_alignment_bytes = 0;
 };
 
-// Every device that can run a program, in the drivers' order. One whose driver reports nonsense (no memory, work-groups
-// of 0 items, no compiler) or fails to answer is left out, with a warning that says what.
+// Every device that can run a program, in the drivers' order. A device is left out, with a warning that has the reason,
+// if its driver fails to answer or reports nonsense (no memory, work-groups of 0 items, no compiler).
 std::vector<OpenclDevice> find_devices(const Driver &driver, const base::Log &log);
 
 // The one called `name`; "opencl": the first GPU or accelerator, else the first device. Throws Error (UNAVAILABLE) with
-// a list of what there is.
+// a list of those that exist.
 const OpenclDevice &select_device(const std::vector<OpenclDevice> &devices, const std::string &name);
 
 }  // namespace tandem::opencl

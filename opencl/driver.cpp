@@ -84,7 +84,7 @@ Buffer make_buffer(const Driver &driver, cl_context context, cl_mem_flags flags,
 
 void Events::wait() {
   if (raw_.empty()) return;
-  // The last command most often ends last; what clWaitForEvents then finds done lets no thread sleep.
+  // The last command usually ends last, so clWaitForEvents seldom lets the thread sleep for the others.
   device::is_done_soon([&] {
     cl_int status = CL_QUEUED;
     const cl_int error =

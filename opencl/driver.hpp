@@ -1,4 +1,4 @@
-// The driver's C functions, made safe to use: errors become exceptions with names, handles release themselves.
+// The driver's C functions, made safe to use. Errors become exceptions with names, handles release themselves.
 #pragma once
 
 #include <cstdint>
@@ -69,8 +69,8 @@ Queue make_queue(const Driver &driver, cl_context context, cl_device_id device);
 Buffer make_buffer(const Driver &driver, cl_context context, cl_mem_flags flags, std::uint64_t bytes,
                    void *host = nullptr);
 
-// The events of commands that belong together. A queue's order says nothing of success: a command that failed fails
-// those that wait for its event, and no others. So the events of all are kept, and looked at in the end.
+// The events of commands that belong together. A queue's order says nothing about success: a failed command fails the
+// commands that wait for its event, and no others. So all events are kept and checked at the end.
 class Events {
  public:
   Events() = default;
@@ -78,7 +78,7 @@ class Events {
   Events(const Events &) = delete;
   Events &operator=(const Events &) = delete;
 
-  // Where the function that puts a command into a queue is to write the command's event. Good for that call alone.
+  // The place where the next enqueuing function writes its command's event. Valid for that call alone.
   cl_event *next(const Driver &driver) {
     driver_ = &driver;
     return &raw_.emplace_back(nullptr);
@@ -87,7 +87,7 @@ class Events {
   cl_event last() const noexcept { return raw_.empty() ? nullptr : raw_.back(); }
   bool empty() const noexcept { return raw_.empty(); }
 
-  // Waits for all, and drops them. Throws DriverError if one of the commands failed.
+  // Waits for all events, and drops them. Throws DriverError if one of the commands failed.
   void wait();
   void reset() noexcept;
 

@@ -16,28 +16,28 @@ namespace tandem::opencl {
 inline constexpr const char *kMemoryResource = "opencl_mib";  // MiB of its buffers
 
 enum class Transfer {
-  automatic,  // zero-copy where the device shares memory with the host and its kernels take enough arguments
+  automatic,  // zero-copy if the device shares memory with the host and its kernels take enough arguments
   staged,
-  zero_copy  // also where the driver copies what it maps
+  zero_copy  // even if the driver copies mapped memory
 };
 
 struct Options : device::Options {  // `device` is "opencl" or "opencl:P:D", `resources` has "opencl_mib"
   Options() { device = "opencl"; }
   Transfer transfer = Transfer::automatic;
-  bool always_shifted = false;  // kernels that make no use of alignment: what GPUs run where there is none
+  bool always_shifted = false;                   // kernels that do not use alignment: GPUs run them if shards have none
   const tandem_opencl_module *driver = nullptr;  // nullptr = libtandem_opencl.so; else outlives the backend
 };
 
 // "opencl" or "opencl:P:D" with decimal numbers.
 inline bool is_device_name(const std::string &name) noexcept { return device::is_device_name(name, "opencl", 2); }
 
-// Touches no driver: that is the first prepare's or run's business, which throws Error (UNAVAILABLE) naming what there
-// is, for a device that this machine lacks. Throws Error (UNAVAILABLE) at once for an unknown technique, and where this
-// build, or this installation, has no OpenCL.
+// Touches no driver. The first prepare or run does that, and throws Error (UNAVAILABLE), with a list of devices, for
+// one that this machine lacks. Throws Error (UNAVAILABLE) at once for an unknown technique, and if this build, or this
+// installation, has no OpenCL.
 std::unique_ptr<core::Backend> make_backend(const Options &options, const base::Log &log);
 
-// Whether the system has a device node of a GPU that is not NVIDIA's (those are CUDA's), or an accelerator's, below
-// `root`: a look that loads no driver.
+// Whether the system has a device node of an accelerator, or of a GPU that is not NVIDIA's (those are CUDA's), below
+// `root`. This check loads no driver.
 bool may_have_gpus(const std::string &root = "");
 
 struct DeviceDescription {
@@ -47,8 +47,8 @@ struct DeviceDescription {
   unsigned compute_unit_count;
 };
 
-// The usable devices. Empty where there is no OpenCL, in a forked child, and when the drivers have not answered in
-// `patience`: a thread goes on waiting for them then. Never throws but bad_alloc.
+// The usable devices. Empty without OpenCL, in a forked child, and if the drivers have not answered within `patience`;
+// a thread then continues to wait for them. Throws only bad_alloc.
 std::vector<DeviceDescription> describe_devices(std::chrono::milliseconds patience,
                                                 const tandem_opencl_module *driver = nullptr);
 

@@ -1,6 +1,6 @@
-// What libtandem and libtandem_opencl.so say to each other: a table of the OpenCL functions that we use. The module
-// links libOpenCL, and does nothing else; all logic is in libtandem and works on the table. So libtandem loads where no
-// OpenCL is installed, and tests hand in a table of their own: a driver that fails by script.
+// The interface between libtandem and libtandem_opencl.so: a table of the OpenCL functions that we use. The module
+// links libOpenCL, and does nothing else. All logic is in libtandem and works on the table. So libtandem loads without
+// an installed OpenCL, and tests pass a table of their own: a driver that fails by script.
 #pragma once
 
 #include <CL/cl.h>
@@ -47,10 +47,10 @@
 
 extern "C" {
 
-enum { TANDEM_OPENCL_VERSION = 2 };  // to be raised with every change of the list
+enum { TANDEM_OPENCL_VERSION = 2 };  // raise it with every change of the list
 
 struct tandem_opencl_module {
-  uint32_t version;       // TANDEM_OPENCL_VERSION; stays first for ever
+  uint32_t version;       // TANDEM_OPENCL_VERSION; always the first field
   uint32_t struct_bytes;  // sizeof(tandem_opencl_module)
 #define TANDEM_OPENCL_MEMBER(name) decltype(&::name) name;
   TANDEM_OPENCL_FUNCTIONS(TANDEM_OPENCL_MEMBER)

@@ -16,7 +16,7 @@ OpenclKernel::~OpenclKernel() {
   const std::lock_guard lock(program_->mutex_);
   try {
     program_->idle_.push_back(std::move(handle_));
-  } catch (const std::bad_alloc &) {  // then it is released
+  } catch (const std::bad_alloc &) {  // it is released then
   }
 }
 
@@ -66,7 +66,7 @@ std::shared_ptr<const device::DeviceProgram> OpenclPrograms::make(const device::
   return program;
 }
 
-// From disk; an empty handle if it is not there, or if this driver does not want it any more.
+// From disk; an empty handle if it is not there, or if this driver no longer accepts it.
 ProgramHandle OpenclPrograms::load(const device::Key &key) const {
   const auto bytes = disk_->load(key);
   if (!bytes.has_value()) return {};
@@ -118,7 +118,7 @@ std::string OpenclPrograms::build_log(cl_program program) const {
   }
 }
 
-// Where the driver gives no binary there is nothing to keep; that is no error.
+// A driver that returns no binary is no error: nothing is stored.
 void OpenclPrograms::keep_on_disk(const device::Key &key, cl_program program) const noexcept {
   if (!disk_->in_use()) return;
   std::size_t size = 0;

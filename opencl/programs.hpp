@@ -13,7 +13,7 @@ namespace tandem::opencl {
 
 class OpenclProgram;
 
-// A kernel object of a program, to set arguments of: no other thread has it meanwhile.
+// A kernel object of a program, for setting arguments: no other thread has it at the same time.
 class OpenclKernel {
  public:
   OpenclKernel(std::shared_ptr<const OpenclProgram> program, KernelHandle handle)
@@ -38,7 +38,7 @@ class OpenclProgram final : public device::DeviceProgram, public std::enable_sha
   const Driver &driver_;
   ProgramHandle handle_;
   mutable std::mutex mutex_;
-  mutable std::vector<KernelHandle> idle_;  // after the program that they belong to
+  mutable std::vector<KernelHandle> idle_;  // destroyed before the program that they belong to
 };
 
 class OpenclPrograms final : public device::DevicePrograms {

@@ -1,5 +1,5 @@
-// OpenCL's own ways of a task: host shards used where they lie, and shards in the caller's device memory. Tasks here
-// have rows, columns and bytes.
+// OpenCL's own ways to run a task: with host shards used directly, and with shards in the caller's device memory. Tasks
+// here have rows, columns and bytes.
 #pragma once
 
 #include <functional>
@@ -14,17 +14,16 @@ namespace tandem::opencl {
 // Whether the kernel can have a buffer for each of the task's shards.
 bool fits_arguments(const OpenclDevice &device, const core::Task &task) noexcept;
 
-// Whether host shards can be used where they lie: fits_arguments, and no two buffers would overlap in part, which
-// OpenCL forbids.
+// Whether host shards can be used directly: fits_arguments, and no two buffers overlap in part, which OpenCL forbids.
 bool fits_zero_copy(const OpenclDevice &device, const core::Task &task);
 
-// Uses host shards where they lie. Worth it on a device that shares the host's memory; right on all. false: the driver
+// Uses host shards directly. It pays on a device that shares the host's memory, and is right on all. false: the driver
 // makes no buffers of this memory, and nothing was done.
 bool run_zero_copy(const device::Workplace &place, const core::Task &task, core::Control &control);
 
-// Starts tasks whose shards are buffers, on the caller's queues: in one launch those of one matrix, queue and alignment
-// that assign and have their inputs in the same buffer, and their outputs. Everything is checked before the first
-// command. `place` gives a place in the context of a queue. `failed` hears of errors at the wait.
+// Starts tasks with buffers as shards, on the caller's queues. Tasks that assign go together in one launch if they have
+// the same matrix, queue and alignment, one buffer for all inputs and one for all outputs. Everything is checked before
+// the first command. `place` gives a place in the context of a queue. `failed` receives errors at the wait.
 std::unique_ptr<core::Ticket> start_on_device(const std::function<device::Workplace(cl_context)> &place,
                                               const OpenclDevice &device, std::span<const core::Task> tasks,
                                               core::Control &control,

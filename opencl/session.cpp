@@ -22,7 +22,7 @@ Context make_context(const OpenclDevice &device, cl_context foreign) {
   return {context, driver.clReleaseContext};
 }
 
-// A round size, where the device has such buffers.
+// A round size, if the device has such large buffers.
 std::uint64_t roomy(const OpenclSession &session, std::uint64_t bytes) {
   return std::max(bytes, std::min(device::grown(bytes), session.device().most_buffer_bytes));
 }
@@ -60,7 +60,7 @@ OpenclPinned::~OpenclPinned() { release(); }
 
 void OpenclPinned::release() noexcept {
   if (address_ != nullptr) {
-    // The buffer lives until the driver has done this.
+    // The buffer must live until the driver has done this.
     driver_->clEnqueueUnmapMemObject(queue_.get(), buffer_.get(), address_, 0, nullptr, nullptr);
     driver_->clFinish(queue_.get());
   }

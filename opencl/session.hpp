@@ -1,5 +1,5 @@
-// OpenCL's words for device/session.hpp: all objects of one OpenCL context. After an error of the driver the backend
-// drops its session and makes another: nothing of a context that failed is used again.
+// OpenCL's part of device/session.hpp: all objects of one OpenCL context. After an error of the driver the backend
+// drops its session and makes another, so that no object of a failed context is used again.
 #pragma once
 
 #include <array>
@@ -27,14 +27,14 @@ class DeviceBuffer {
   cl_mem get() const noexcept { return buffer_.get(); }
 
  private:
-  device::Reservation reserved_;  // after the buffer: that goes first
+  device::Reservation reserved_;  // destroyed after the buffer
   Buffer buffer_;
 };
 
-// The same, grows and is kept.
+// The same, but it grows and is kept.
 class GrowingBuffer {
  public:
-  // At least `bytes` long; what it held is lost if it has to grow.
+  // At least `bytes` long. Growing loses the old content.
   cl_mem get(const OpenclSession &session, std::uint64_t bytes);
   cl_mem get() const noexcept { return buffer_.get(); }
   std::uint64_t bytes() const noexcept { return bytes_; }
@@ -44,8 +44,8 @@ class GrowingBuffer {
   std::uint64_t bytes_ = 0;
 };
 
-// Memory of the host that the driver allocated, mapped for as long as it lives: what a device reads and writes without
-// a copy on the way.
+// Host memory that the driver allocated, mapped while this object lives. A device reads and writes it without another
+// copy.
 class OpenclPinned {
  public:
   OpenclPinned() = default;
@@ -66,12 +66,12 @@ class OpenclPinned {
   std::uint64_t capacity_bytes_ = 0;
 };
 
-// Room for one piece of work under way.
+// The resources of one piece of work under way.
 struct OpenclSlot {
   OpenclPinned host_inputs, host_outputs;
   GrowingBuffer inputs, outputs, offsets, records;
-  std::vector<std::uint64_t> offset_values;  // what `offsets` is to hold
-  std::vector<std::uint32_t> record_values;  // what `records` held
+  std::vector<std::uint64_t> offset_values;  // the values for `offsets`
+  std::vector<std::uint32_t> record_values;  // the values of `records`
   Events events;                             // of its commands
 };
 
@@ -93,8 +93,8 @@ class OpenclLane final : public device::DeviceLane {
   void end_piece(unsigned slot, const device::DevicePiece &piece) override;
   void wait(unsigned slot) override { slots[slot].events.wait(); }
 
-  // Commands for a slot's events, on a queue of this lane: the offsets, and the records of a compare, cleared and,
-  // after the last command, read. Throws DriverError.
+  // Commands for a slot's events, on a queue of this lane: copies the offsets, clears the records of a compare and,
+  // after the last command, reads them. Throws DriverError.
   cl_mem send_offsets(cl_command_queue queue, OpenclSlot &slot);
   cl_mem clear_records(cl_command_queue queue, OpenclSlot &slot, std::uint64_t bytes);
   void read_records(cl_command_queue queue, OpenclSlot &slot, std::uint64_t bytes);
@@ -120,7 +120,7 @@ class OpenclSession final : public device::DeviceSession {
   cl_context context() const noexcept { return context_.get(); }
   device::DevicePrograms &programs() noexcept override { return *programs_; }
 
-  // For shards that begin, or do not all begin, at multiples of kAlignedBytes in buffers that the driver placed.
+  // For shards in buffers of the driver: whether all begin at multiples of kAlignedBytes.
   device::Access access(bool is_aligned) const noexcept;
   device::Access access_of_slots() const noexcept override { return access(true); }
 
@@ -140,7 +140,7 @@ inline OpenclSession &session_of(const device::Workplace &place) {
   return static_cast<OpenclSession &>(*place.session);
 }
 
-// A call of a kernel that only lacks its shards.
+// A call of a kernel without its shards.
 struct Launch {
   const device::Variant &variant;
   unsigned columns, rows;
@@ -149,7 +149,7 @@ struct Launch {
   unsigned y = 1, z = 1;  // of Binding::table: see KernelBatch; `offsets` is the table
 };
 
-// Sets the arguments and starts the kernel after the commands of `after`; its own event is added to `events`. `shards`:
+// Sets the arguments and starts the kernel after the commands of `after`. Adds its own event to `events`. `shards`:
 // inputs' buffer and outputs' buffer (Binding::offsets), or one for each input and output.
 void launch(const Driver &driver, cl_command_queue queue, const Launch &what, std::span<const cl_mem> shards,
             std::span<const cl_event> after, Events &events);

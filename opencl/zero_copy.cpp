@@ -13,14 +13,15 @@ namespace {
 using core::Mode;
 using core::Task;
 
-// Bytes that one call of a kernel moves: enough that the call costs nothing, few enough that a cancel is felt soon.
+// Bytes that one call of a kernel moves: enough to hide the cost of the call, few enough that a cancel takes effect
+// soon.
 constexpr std::uint64_t kLaunchBytes = 64 << 20;
 constexpr unsigned kLaunchesAtOnce = 2;
 // Arguments besides shards: offsets, begin, end, length, records, tables, columns, rows, space.
 constexpr std::uint64_t kOtherArgumentBytes = 9 * 8;
 
-// A buffer over memory of the host for each shard; shards at one address share it. What the task only reads may be
-// memory that nobody can write to.
+// A buffer over host memory for each shard. Shards at one address share it. Shards that the task only reads may lie in
+// read-only memory.
 class HostBuffers {
  public:
   HostBuffers(const OpenclSession &session, const Task &task) : session_(session) {
@@ -78,11 +79,11 @@ bool run_zero_copy(const device::Workplace &place, const Task &task, core::Contr
   std::optional<HostBuffers> made;
   try {
     made.emplace(session, task);
-  } catch (const device::DriverError &) {  // a driver need not take every address
+  } catch (const device::DriverError &) {  // a driver may refuse an address
     return false;
   }
   const HostBuffers &buffers = *made;
-  auto lease = session.take_lane(control);  // after the buffers: it is drained before they go
+  auto lease = session.take_lane(control);  // drained before the buffers are released
   auto &lane = static_cast<OpenclLane &>(*lease);
   const cl_command_queue queue = lane.run.get();
   struct Flight {
@@ -123,7 +124,7 @@ bool run_zero_copy(const device::Workplace &place, const Task &task, core::Contr
     }
     for (unsigned i = 0; i < kLaunchesAtOnce; ++i, next = (next + 1) % kLaunchesAtOnce) finish(next);
     if (!compare) {
-      // What the device wrote is the host's once it has been mapped.
+      // After the map, the device's results are visible to the host.
       for (unsigned r = 0; r < rows; ++r) {
         const cl_mem output = buffers.all()[columns + r];
         cl_int error = CL_SUCCESS;

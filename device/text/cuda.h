@@ -43,7 +43,7 @@ union element_access {
   element value;
 };
 
-// One access of full width each. Inputs go the way of data that nobody writes while the kernel runs; outputs do not.
+// One access of full width each. Inputs are loaded as data that does not change while the kernel runs; outputs are not.
 #if defined(LOADS_STREAMING)
 // Read once, so it shall push nothing out of the cache; and written once.
 #ifndef STREAM_LOAD
@@ -149,7 +149,7 @@ FUNCTION element horner(element sum, element next) {
   return sum;
 }
 
-// Nobody is to see that two passes read the same: the compiler would keep all inputs in registers from one to the next.
+// The compiler must not see that two passes read the same: it would keep all inputs in registers from one to the next.
 #ifndef FORGET
 #define FORGET(x) asm volatile("" : "+r"(x))
 #endif

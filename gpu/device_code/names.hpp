@@ -1,4 +1,4 @@
-// Names of the kernels that are compiled ahead of time: written by whoever builds the image, looked up by the backend.
+// Names of the kernels that are compiled ahead of time. The build of the image writes them, the backend looks them up.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace tandem::gpu {
 
-// What the image has kernels of technique tables for; any other element size goes through NVRTC.
+// The image has kernels of technique tables for these element sizes; NVRTC compiles others.
 inline constexpr std::array<unsigned, 3> kTablesElementBytes = {4, 8, 16};
 
 // "tandem_tables_assign_aligned_16"; "tandem_tables_batch_aligned_16" is the one with Binding::table.

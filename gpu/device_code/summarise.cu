@@ -1,5 +1,5 @@
-// tandem_cuda_summarise: verify's records, reduced on the device. The CUDA runtime is linked statically, and takes the
-// primary context that is current.
+// tandem_cuda_summarise: verify's records, reduced on the device. The CUDA runtime is linked statically, and uses the
+// current primary context.
 #include <thrust/system/cuda/execution_policy.h>
 #include <thrust/system_error.h>
 
@@ -24,7 +24,7 @@ void check(cudaError_t status, const char *what) {
 
 static_assert(TANDEM_CUDA_SUMMARISE_NO_MEMORY == static_cast<int>(cudaErrorMemoryAllocation));
 
-// Thrust's own memory, and the arrays' too: the caller's, who has a budget for it.
+// Memory for Thrust and for the arrays: from the caller, because it counts in the caller's budget.
 class CallersMemory {
  public:
   using value_type = char;
@@ -80,7 +80,7 @@ extern "C" int tandem_cuda_summarise(const tandem_cuda_summary *given) {
     check(cudaStreamSynchronize(static_cast<cudaStream_t>(summary.stream)), "cudaStreamSynchronize");
     return 0;
   } catch (const thrust::system_error &error) {
-    cudaGetLastError();  // the runtime keeps it for whoever asks next
+    cudaGetLastError();  // clears the error, which the runtime would report to the next caller
     return failed(summary, error.code().value(), error.what());
   } catch (const std::bad_alloc &) {
     return failed(summary, TANDEM_CUDA_SUMMARISE_NO_MEMORY, "out of memory");

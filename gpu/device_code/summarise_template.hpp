@@ -1,8 +1,7 @@
-// From the records of a compare kernel to what differs and where, in Thrust, for any place that Thrust computes in: the
-// module's GPU, and in tests the host, which runs this same text.
-//
-// Most calls find nothing: then one pass over the records, in the order in which they lie, is all that happens. What is
-// found is compacted, and only that much is sorted, reduced and allocated.
+// Reduces the records of a compare kernel to the differences and their places. It uses Thrust and runs wherever Thrust
+// computes: on the module's GPU, and in tests on the host. Most calls find nothing. Then there is just one pass over
+// the records, in memory order. Only records with differences are compacted, sorted and reduced, and only their number
+// is allocated.
 #pragma once
 
 #include <thrust/copy.h>
@@ -46,8 +45,8 @@ struct Records {
 
   TANDEM_ON_BOTH std::uint64_t record_count() const { return tile_count + 2; }
 
-  // Records in the order of their bytes: the head, the tiles, the tail. Places of one row are apart from the next row's
-  // by one more than there are, so that neighbours in number are neighbours in memory.
+  // Records in the order of their bytes: the head, the tiles, the tail. Between the places of two rows one number is
+  // left out, so that consecutive numbers are neighbours in memory.
   TANDEM_ON_BOTH std::uint64_t stride() const { return tile_count + 3; }
 
   TANDEM_ON_BOTH std::uint64_t place_of(std::uint64_t word_pair) const {
@@ -59,7 +58,7 @@ struct Records {
     return static_cast<std::uint32_t>(place / stride());
   }
 
-  // What the record at a place says.
+  // The content of the record at a place.
   TANDEM_ON_BOTH Range at(std::uint64_t place) const {
     const std::uint64_t row = place / stride(), in_row = place % stride();
     const bool head = in_row == 0, tail = in_row == tile_count + 1;
@@ -98,13 +97,13 @@ struct Begins {
   const std::uint64_t *places;
   TANDEM_ON_BOTH bool operator()(Index i) const { return i == 0 || places[i - 1] + 1 != places[i]; }
 };
-// The same for all places of a range and for no others: places rise by one there, as their numbers do.
+// The same number for all places of one range, and for no others: places rise by one there, as their indices do.
 struct RangeNumber {
   const std::uint64_t *places;
   TANDEM_ON_BOTH std::uint64_t operator()(Index i) const { return places[i] - i; }
 };
 
-// Memory of a place, given back when this goes. Place: policy(), allocate(bytes), release(pointer), fetch(to, from,
+// Memory of a place, freed by the destructor. Place: policy(), allocate(bytes), release(pointer), fetch(to, from,
 // bytes).
 template <class T, class Place>
 class Array {
@@ -122,7 +121,8 @@ class Array {
 };
 
 // found_out: `records.rows` of them; ranges_out: at most `capacity`, by output and place. Returns how many ranges there
-// are; 0 where ranges_out is null, for then they are not looked for. Throws what Thrust and the place throw.
+// are. If ranges_out is null, no ranges are searched, and it returns 0. Throws the exceptions of Thrust and of the
+// place.
 template <class Place>
 std::uint64_t run(Place &place, const Records &records, Found *found_out, Range *ranges_out, std::uint64_t capacity) {
   const auto policy = place.policy();

@@ -1,6 +1,6 @@
-// The compiled kernels of technique tables, as they come from nvcc, inside the module: gpu/cuda_module.hpp.
+// Holds nvcc's compiled kernels of technique tables inside the module: gpu/cuda_module.hpp.
 
-// Hidden: the module shows one function and no data.
+// Hidden: the module exports one function and no data.
 asm(R"(
   .pushsection .rodata
   .globl tandem_cuda_tables_image

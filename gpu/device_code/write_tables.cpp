@@ -1,5 +1,6 @@
-// Run while Tandem is built: writes the kernels of technique tables, whose text no matrix changes, as one .cu file.
-//     tandem_write_tables FILE
+// Runs while Tandem is built: writes the kernels of technique tables, which have the same text for all matrices, as one
+// .cu file.
+//   tandem_write_tables FILE
 #include <cstdio>
 #include <fstream>
 #include <set>
@@ -10,7 +11,7 @@
 
 namespace {
 
-// Each text brings its own macros: they end with it.
+// Each text brings its own macros, which end with it.
 std::set<std::string> macros_of(const std::string &text) {
   std::set<std::string> names;
   std::istringstream lines(text);
@@ -22,7 +23,7 @@ std::set<std::string> macros_of(const std::string &text) {
   return names;
 }
 
-// Before the texts: what NVRTC declares by itself comes with nvcc's own headers.
+// Before the texts: NVRTC declares these by itself, nvcc has them in headers.
 void write(std::ostream &out) {
   using namespace tandem;
   const core::Matrix any(1, 1);
