@@ -20,8 +20,8 @@ using core::Control;
 using core::MemoryKind;
 using core::Task;
 
-// Of a run that tries out members one after the other, each does 1/16 twice and then 1/4, but not more than this. A
-// line through smaller parts says little of a whole run.
+// A run may try out members one after the other. Each does 1/16 twice and then 1/4, but not more than this. A line
+// through smaller parts predicts a whole run badly.
 constexpr std::uint64_t kMostTryBytes = 1 << 20, kMostLargeTryBytes = 4 << 20;
 
 class HybridBackend final : public core::Backend {
@@ -30,13 +30,15 @@ class HybridBackend final : public core::Backend {
     if (options_.members.empty()) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "hybrid: no device is named");
     const Member &first = options_.members.front();
     if (options_.alone == nullptr && first.is_in_place) options_.alone = first.backend;
-    if (options_.alone == nullptr) options_.inline_bytes = 0;  // no device is called for what is not worth a thread
+    if (options_.alone == nullptr)
+      options_.inline_bytes = 0;  // work that is too small for a thread is too small for a
+                                  // device
     traits_of_members_ = traits_for(options_.members, options_.name);
     traits_.store(&traits_of_members_);
   }
 
   ~HybridBackend() override {
-    Shared *shared = shared_.get_if_made();  // in a child the parent's threads are not there
+    Shared *shared = shared_.get_if_made();  // in a child the parent's threads do not exist
     if (shared == nullptr) return;
     if (shared->search.joinable()) shared->search.join();
     if (shared->runtime == nullptr) return;
@@ -50,8 +52,8 @@ class HybridBackend final : public core::Backend {
 
   std::shared_ptr<const core::Prepared> prepare(const core::Operator &what) override {
     auto prepared = std::make_shared<HybridPrepared>(what, small().prepare(what));
-    // Whoever was asked for by name must be there, when the first operator is prepared. Later, and in a child, a device
-    // that is lost is one whose work goes to the others.
+    // A member that was asked for by name must exist when the first operator is prepared. If a device is lost later, or
+    // in a child, the others do its work.
     if (was_complete_.load(std::memory_order_relaxed) || !is_shared(*prepared)) return prepared;
     for (std::size_t i = 0; i < options_.members.size(); ++i)
       if (!options_.members[i].is_optional && !options_.members[i].is_in_place)
@@ -60,7 +62,7 @@ class HybridBackend final : public core::Backend {
     return prepared;
   }
 
-  // What is tuned is the backend that does what is small; the devices are tuned by their own names.
+  // Only the backend for small runs is tuned here. Devices are tuned by their own names.
   std::shared_ptr<const core::Prepared> prepare_tuned(const core::Operator &what,
                                                       const core::TuningValues &values) override {
     return std::make_shared<HybridPrepared>(what, small().prepare_tuned(what, values));
@@ -134,7 +136,7 @@ class HybridBackend final : public core::Backend {
     std::uint64_t calls = options_.alone != nullptr ? options_.alone->kernel_calls() : 0;
     if (Shared *shared = shared_.get_if_made()) {
       const std::lock_guard lock(shared->mutex);
-      if (shared->runtime != nullptr) {  // with what was discovered
+      if (shared->runtime != nullptr) {  // with the discovered members
         for (std::size_t i = 0; i < shared->runtime->member_count(); ++i)
           calls += shared->runtime->member(i).backend->kernel_calls();
         return calls;
@@ -145,7 +147,7 @@ class HybridBackend final : public core::Backend {
   }
 
  private:
-  // What belongs to one process.
+  // The state of one process.
   struct Shared {
     std::mutex mutex;
     std::shared_ptr<Runtime> runtime;
@@ -154,7 +156,7 @@ class HybridBackend final : public core::Backend {
     std::uint64_t moved_bytes = 0;  // by all runs
   };
 
-  // A task of device memory, and who takes that.
+  // A task of device memory, and the member that runs it.
   struct OnMember {
     OnMember(HybridBackend &hybrid, const Task &given) : task(given) {
       const auto [index, found] = hybrid.member_for(task.memory);
@@ -199,7 +201,7 @@ class HybridBackend final : public core::Backend {
 
   static WorkKind kind_of(const Task &task) { return {task.mode, task.prepared->columns(), task.prepared->rows()}; }
 
-  // Devices have no kernels for GF(2^16) and packets: all of it is for the backend that does what is small.
+  // Devices have no kernels for GF(2^16) and packets: the backend for small runs does all of it.
   static bool is_shared(const core::Prepared &prepared) { return prepared.field() == core::Field::gf8; }
 
   void run_small(Task task, Control &control) {
@@ -218,7 +220,7 @@ class HybridBackend final : public core::Backend {
     return all.choose(kind_of(tasks.front()), Work(tasks).bytes());
   }
 
-  // One member does all of it, or they share it.
+  // One member does all of it, or all share it.
   void run_by(Runtime &all, std::size_t member, std::span<const Task> tasks, Control &control) {
     const Work work(tasks);
     if (member == kTogether) {
@@ -232,7 +234,7 @@ class HybridBackend final : public core::Backend {
     }
     core::Backend &backend = *all.member(member).backend;
     const bool has_others = all.member_count() > 1;
-    // The XOR is done where it is done once, whatever becomes of the device.
+    // The XOR is done on the host, exactly once, even if the device fails.
     if (has_others && tasks.front().mode == core::Mode::accumulate) {
       if (all.run(tasks, control, member))
         all.ran_alone(member, kind_of(tasks.front()), work.bytes(), base::Timeline::now() - start);
@@ -252,7 +254,7 @@ class HybridBackend final : public core::Backend {
       chunk.merge_mismatches(work);
     } catch (const base::Error &error) {
       if (!has_others || error.status() == TANDEM_ERROR_CANCELLED) throw;
-      hold.reset();  // the others may need what it held
+      hold.reset();  // the others may need the amounts that it held
       all.failed_alone(member, std::current_exception());
       const bool is_for_cpu = error.status() == TANDEM_ERROR_UNSUPPORTED && options_.alone != nullptr;
       return run_by(all, is_for_cpu ? 0 : choice(all, tasks).member, tasks, control);
@@ -260,9 +262,9 @@ class HybridBackend final : public core::Backend {
     all.ran_alone(member, kind_of(tasks.front()), work.bytes(), base::Timeline::now() - start);
   }
 
-  // A device on the cores of the CPU is never used beside it. As long as it is not known which of the two is faster,
-  // each does some parts of a run by itself: two sizes, and one before them that is not timed. Later the slower one
-  // does a part when its trial is due: what was found may have been chance.
+  // A device on the cores of the CPU is never used beside it. Until it is known which of the two is faster, each does
+  // some parts of a run by itself: two sizes, after one that is not timed. Later the slower one does a part when its
+  // trial is due, because the first measurements may have been chance.
   void run_shared(Runtime &all, std::vector<Task> tasks, Control &control) {
     Choice first = choice(all, tasks);
     if (!first.untried.empty()) {
@@ -281,7 +283,7 @@ class HybridBackend final : public core::Backend {
     if (!tasks.empty()) run_by(all, first.member, tasks, control);
   }
 
-  // One member does the first bytes of the tasks, and takes them away from them.
+  // One member does the first bytes of the tasks. The rest stays in the tasks.
   void do_part(Runtime &all, std::size_t member, std::uint64_t bytes, std::vector<Task> *tasks, Control &control) {
     if (tasks->empty()) return;
     const Work work(*tasks);
@@ -310,7 +312,7 @@ class HybridBackend final : public core::Backend {
                fmt::format("hybrid: none of its devices takes memory kind {}", static_cast<std::int32_t>(memory)));
   }
 
-  // Once, on a thread of its own: drivers take their time, and this run does not wait for them.
+  // Once, on a thread of its own: drivers take long, and this run does not wait for them.
   void look_for_more(std::uint64_t moved) {
     if (!options_.discover) return;
     Shared &state = shared_.get();
@@ -328,7 +330,7 @@ class HybridBackend final : public core::Backend {
         log_.say(TANDEM_LOG_INFO, fmt::format("hybrid: beside the CPU from now on: {}", names));
         std::vector<Member> all = options_.members;
         all.insert(all.end(), found.begin(), found.end());
-        // In a child the parent's description is there already, and may be in use.
+        // In a child the parent's description exists already, and may be in use.
         if (traits_.load() != &found_traits_) found_traits_ = traits_for(all, "hybrid");
         runtime(state).add(std::move(found));
         traits_.store(&found_traits_, std::memory_order_release);
@@ -344,7 +346,7 @@ class HybridBackend final : public core::Backend {
   }
 
   void remember(const Runtime &runtime) const noexcept {
-    // Other policies do not find out what the CPU does alone.
+    // Other policies do not measure the CPU alone.
     if (!options_.remember || options_.policy != Policy::automatic) return;
     try {
       std::vector<core::SpeedEntry> learned = runtime.learned();
@@ -365,7 +367,7 @@ class HybridBackend final : public core::Backend {
 }  // namespace
 
 Worth worth_of(const core::SpeedEntry &cpu, const core::SpeedEntry &device) {
-  // Speeds of data serve as well as those of bytes moved.
+  // Speeds of data work as well as speeds of bytes moved.
   const auto way_of = [](const core::SpeedEntry &entry) {
     Way way;
     way.lanes = entry.lanes;
@@ -376,7 +378,7 @@ Worth worth_of(const core::SpeedEntry &cpu, const core::SpeedEntry &device) {
   };
   Way ways[2] = {way_of(cpu), way_of(device)};
   if (!ways[0].is_seen() || !ways[1].is_seen()) return {0, UINT64_MAX};
-  // A device on the cores of the CPU did whole calls only.
+  // A device on the cores of the CPU did only whole calls.
   ways[1].may_share = ways[1].together.is_seen();
   const auto either = [](double first, double second) { return first > 0 ? first : second; };
   const double cpu_alone = either(cpu.alone_bytes_per_second, cpu.bytes_per_second) * cpu.lanes;

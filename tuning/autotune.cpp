@@ -25,9 +25,9 @@ namespace {
 constexpr std::size_t kLine = 64;
 constexpr std::uint64_t kLeastCheckBytes = 8 << 10, kCheckTail = 13, kCheckMargin = 64;  // of a shard
 constexpr std::uint64_t kCheckedColumns = 256;                                           // of a whole run
-constexpr double kLocalSizesShare = 0.4;       // of the search's time, where values are searched one after the other
+constexpr double kLocalSizesShare = 0.4;       // of the search's time, if values are searched one after the other
 constexpr double kSearchShare = 0.8;           // of a case's time; the rest is for the last comparison
-constexpr unsigned kLeastComparisons = 3;      // though the time is over: one alone would be luck
+constexpr unsigned kLeastComparisons = 3;      // even if the time is over: a single one could be chance
 constexpr std::uint64_t kMostCalls = 1 << 20;  // in one repeat
 constexpr std::size_t kMostUnderWay = 32;      // runs in the queue of a device
 
@@ -43,8 +43,8 @@ void fill(std::byte *at, std::size_t count, std::uint64_t seed) {
   }
 }
 
-// Shards side by side, an odd number of cache lines apart, so that they do not collide in a cache. on_device: and in
-// the memory of a device the same; what the host has is sent there, and fetched from there, by the two calls.
+// Shards side by side, an odd number of cache lines apart, so that they do not collide in a cache. on_device: with the
+// same layout in device memory; two calls copy the host's bytes there and back.
 class Shards {
  public:
   Shards(core::Backend &backend, bool on_device, unsigned count, std::uint64_t bytes) {
@@ -75,7 +75,7 @@ class Shards {
   std::vector<std::byte *> pointers_;
   std::uint64_t bytes_ = 0;  // of all, on the device
   std::shared_ptr<core::DeviceMemory> device_;
-  std::vector<std::byte *> places_;  // what a task has for a shard there, and
+  std::vector<std::byte *> places_;  // the pointers of a task's shards there, and
   std::vector<std::uint64_t> offsets_;
 
   friend core::Task task_of(const core::Prepared &prepared, const Shards &inputs, const Shards &outputs,
@@ -94,7 +94,7 @@ core::Task task_of(const core::Prepared &prepared, const Shards &inputs, const S
   return task;
 }
 
-// What an operation of this kind applies.
+// The operator of an operation.
 core::Operator operator_of(const Case &at) {
   tandem_codec_options options = {};
   options.struct_bytes = sizeof options;
@@ -110,7 +110,7 @@ core::Operator operator_of(const Case &at) {
   return codec.decode(present, lost)->what;
 }
 
-// What one cell of the product adds, without a kernel: core/gf.hpp alone.
+// One cell of the product, computed without a kernel, only by core/gf.hpp.
 std::uint8_t product_at(const core::Matrix &matrix, const Shards &inputs, unsigned row, std::uint64_t at) {
   std::uint8_t sum = 0;
   for (unsigned c = 0; c < matrix.columns(); ++c)
@@ -139,7 +139,7 @@ struct Candidate {
   double rate() const { return median(bytes_per_second); }
 };
 
-// The whole run's figures, and who hears of them.
+// The figures of the whole run, for the progress callback.
 class Run {
  public:
   Run(const Options &its_options, Journal &its_journal, const Hooks &its_hooks)
@@ -147,7 +147,7 @@ class Run {
 
   double elapsed() const { return hooks.seconds() - started_; }
 
-  // `left`: repeats that are still to come, of all cases. Throws Error (CANCELLED).
+  // `left`: repeats still to do, over all cases. Throws Error (CANCELLED).
   void tell(Progress progress, std::uint64_t left) {
     if (!hooks.progress) return;
     progress.done_count = done_count;
@@ -190,7 +190,7 @@ std::vector<core::TuningParameter> parameters_of(core::Backend &backend, const c
     }
     if (range.values.empty()) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("no values for {}", range.name));
     found->candidates = range.values;
-    found->is_switch_over = false;  // the user's to choose
+    found->is_switch_over = false;  // the user has chosen the values
   }
   if (options.on_device) {
     std::erase_if(parameters,
@@ -204,7 +204,7 @@ std::vector<core::TuningParameter> parameters_of(core::Backend &backend, const c
 // One case: its buffers, its candidates, the search.
 class Search {
  public:
-  // `other_repeats`: those of the cases that follow, by estimate.
+  // `other_repeats`: an estimate for the later cases.
   Search(core::Backend &backend, const Case &at, Run &run, double seconds, std::uint64_t other_repeats)
       : backend_(backend),
         at_(at),
@@ -242,7 +242,7 @@ class Search {
       run_.done_count += known->repeats;
       return *known;
     }
-    // Later than the questions that may need no answer: this is work, and memory.
+    // After the checks that may refuse the case: this needs work and memory.
     make_buffers();
     search_deadline_ = started_ + kSearchShare * (deadline_ - started_);
     explore();
@@ -251,7 +251,8 @@ class Search {
     for (const core::TuningParameter &parameter : parameters_)
       if (parameter.is_switch_over && !run_.options.on_device)
         entry.values[parameter.name] = switch_over_bytes(parameter, entry.values);
-    for (const core::TuningParameter &parameter : parameters_)  // another machine's own value may fit that one better
+    for (const core::TuningParameter &parameter : parameters_)  // for another machine, another machine's value may be
+                                                                // better
       if (entry.values[parameter.name] == parameter.value || (run_.options.on_device && parameter.is_of_transfers))
         entry.values.erase(parameter.name);
     if (!cut_short_) run_.journal.add_done(entry, space);
@@ -259,8 +260,8 @@ class Search {
     return entry;
   }
 
-  // Repeats of the whole search, before anything falls out.
-  // Throws Error (INVALID_ARGUMENT) where these are too many to be tried.
+  // Repeats of the whole search, before candidates are dropped. Throws Error (INVALID_ARGUMENT) if there are too many
+  // to try.
   std::uint64_t planned_repeats() const {
     const std::size_t grid = combinations(parameters_);
     std::uint64_t count = grid;
@@ -279,7 +280,7 @@ class Search {
   bool complete() const { return !cut_short_; }
 
  private:
-  // The memory of a device is faster than what hosts have: four times as much, or a run would be over at once.
+  // Device memory is faster than host memory, so the data is four times as large. Otherwise a run would be too short.
   static std::uint64_t default_shard_bytes(unsigned shards, bool on_device) {
     constexpr std::uint64_t kStripe = 64 << 20, kLeast = 64 << 10, kMost = 16 << 20;
     const unsigned times = on_device ? 4 : 1;
@@ -339,7 +340,7 @@ class Search {
     return list;
   }
 
-  // The moment at which this share of the search's time that is left will be over.
+  // The time when this share of the search's remaining time is over.
   double part_of_time(double share) const { return run_.elapsed() + share * (search_deadline_ - run_.elapsed()); }
 
   void explore() {
@@ -360,7 +361,7 @@ class Search {
     }
   }
 
-  // The backend's own values race in any case. What was asked for must not fall out in silence.
+  // The backend's own values are always measured. Values that the user asked for must not be dropped silently.
   void refuse_dead_ranges() const {
     for (const NamedValues &range : run_.options.ranges) {
       std::size_t count = 0, failed = 0;
@@ -408,7 +409,7 @@ class Search {
     }
     check_inputs_->send();
     if (mode_ != core::Mode::compare) return;
-    // Verify is timed over parity that is right, as it nearly always is.
+    // Verify is timed with correct parity, the usual case.
     const std::shared_ptr<const core::Prepared> prepared = backend_.prepare(what_);
     core::Control control;
     const core::Task task = task_of(*prepared, *inputs_, *outputs_, 0, template_.shard_bytes, core::Mode::assign);
@@ -423,11 +424,11 @@ class Search {
                            backend_.traits().name, core::tuned_operation_name(at_.operation), at_.k, at_.m));
   }
 
-  // Some bytes of the large outputs, first and last among them.
+  // Some bytes of the large outputs, including the first and the last.
   bool columns_are_right() const {
     const std::uint64_t last = template_.shard_bytes - 1, count = std::min(kCheckedColumns, last + 1);
     for (std::uint64_t i = 0; i < count; ++i) {
-      // Not last * i / count: that could overflow. The odd stride keeps off a multiple of every block size.
+      // Not last * i / count, which could overflow. The odd stride avoids multiples of every block size.
       const std::uint64_t at = i + 1 == count ? last : std::min(last, i * (last / count | 1));
       for (unsigned r = 0; r < matrix_.rows(); ++r)
         if (std::to_integer<std::uint8_t>((*outputs_)[r][at]) != product_at(matrix_, *inputs_, r, at)) return false;
@@ -435,7 +436,7 @@ class Search {
     return true;
   }
 
-  // The small shards with this candidate, on a range that is neither all of them nor at their start, too.
+  // Runs this candidate on the small shards, also on a range that is neither all of them nor at their start.
   bool is_right(const core::Prepared &prepared) {
     const std::uint64_t offset = whole(5 + granularity_bytes_ - 1), length = check_bytes_ - offset - 12;
     for (const bool last_too : {false, true}) {
@@ -446,7 +447,8 @@ class Search {
     return true;
   }
 
-  // Where compare has to find a difference. Without the last byte, a product that is wrong there shows as one too many.
+  // A compare must find this difference. Without the last byte, a product that is wrong there also shows as an extra
+  // difference.
   static std::vector<std::uint64_t> flipped(std::uint64_t offset, std::uint64_t length, bool last_too) {
     if (!last_too) return {offset + length / 3};
     return {offset, offset + length / 3, offset + length - 1};
@@ -463,7 +465,7 @@ class Search {
       }
       std::memcpy((*check_outputs_)[r], products_[r].data(), bytes);
       for (const std::uint64_t i : flipped(offset, length, last_too)) (*check_outputs_)[r][i] ^= kFlip;
-      (*check_outputs_)[r][end] ^= kFlip;  // outside: not to be seen
+      (*check_outputs_)[r][end] ^= kFlip;  // outside: must not be found
       if (offset != 0) (*check_outputs_)[r][offset - 1] ^= kFlip;
     }
     std::vector<core::Mismatch> found(rows);
@@ -504,7 +506,7 @@ class Search {
     if (failure == Failure::wrong && of.is_default) fail_default();
   }
 
-  // Runs body; an Error of the device gives the candidate up. Returns whether it is still in.
+  // Runs body. An Error of the device drops the candidate. Returns whether it still takes part.
   template <class Body>
   bool attempt(Candidate &of, const Body &body) {
     bool right = false;
@@ -513,7 +515,7 @@ class Search {
     } catch (const base::Error &error) {
       if (error.status() == TANDEM_ERROR_CANCELLED) throw;
       last_refusal_ = error.what();
-      // A device that stumbles may run it next time.
+      // After a temporary error a device may run it next time.
       give_up(of, Failure::refused,
               error.status() != TANDEM_ERROR_DEVICE && error.status() != TANDEM_ERROR_OUT_OF_MEMORY);
       return false;
@@ -522,7 +524,7 @@ class Search {
     return !of.failure;
   }
 
-  // Whether compare, which is shown bytes that are right, says so.
+  // Whether compare reports correct bytes as correct.
   bool run_whole(const Candidate &of, std::uint64_t calls) {
     std::vector<core::Mismatch> found(matrix_.rows());
     core::Control control;
@@ -546,7 +548,7 @@ class Search {
                        [](const core::Mismatch &mismatch) { return mismatch.byte_count == 0; });
   }
 
-  // Prepared, checked, and run once. Returns whether it is still in.
+  // Prepares it, checks it, and runs it once. Returns whether it still takes part.
   bool make_ready(Candidate &of) {
     if (of.prepared != nullptr) return true;
     return attempt(of, [&] {
@@ -568,12 +570,12 @@ class Search {
     });
   }
 
-  // One repeat, in bytes of data per second; 0 where the candidate fell out.
+  // One repeat, in bytes of data per second; 0 if the candidate was dropped.
   double measure(Candidate &of) {
     if (!make_ready(of)) return 0;
     double rate = 0;
     attempt(of, [&] {
-      run_whole(of, 1);  // brings caches and clocks where the repeat wants them
+      run_whole(of, 1);  // brings caches and clocks into the state of a repeat
       const double before = run_.hooks.seconds();
       run_whole(of, of.calls);
       const double seconds = std::max(run_.hooks.seconds() - before, 1e-9);
@@ -593,7 +595,7 @@ class Search {
   unsigned least_samples() const { return std::min(kLeastSamples, run_.options.repeats); }
   unsigned comparison_turns() const { return std::max(kLeastComparisons, run_.options.repeats); }
 
-  // Neither the backend's own values nor the best so far: the others are compared with these.
+  // All except the backend's own values and the best so far, which the others are compared with.
   void drop_slow(const std::vector<Candidate *> &racing) {
     const auto has_enough = [&](const Candidate *each) {
       return each->alive() && each->bytes_per_second.size() >= least_samples();
@@ -609,7 +611,7 @@ class Search {
     }
   }
 
-  // comparison_left: repeats of the last comparison that are to come.
+  // comparison_left: repeats of the last comparison still to do.
   void tell(const std::vector<Candidate *> &racing, std::uint64_t comparison_left) {
     std::uint64_t left = other_repeats_ + comparison_left;
     for (const Candidate *each : racing)
@@ -630,7 +632,7 @@ class Search {
     ++run_.done_count;
   }
 
-  // The journal may be of another day. Its rates count as far as those of the backend's own values have changed since.
+  // The journal may be from another day. Its rates are scaled by the change of the backend's own values since then.
   void recall_default() {
     recalled_.insert(default_);
     ++run_.result.candidate_count;
@@ -646,7 +648,7 @@ class Search {
     now_over_then_ = default_->rate() / median(known.bytes_per_second);
   }
 
-  // Takes over what the journal knows of it.
+  // Takes over its measurements from the journal.
   void recall(Candidate &of) {
     if (!recalled_.insert(&of).second) return;
     ++run_.result.candidate_count;
@@ -663,16 +665,16 @@ class Search {
     run_.done_count += of.bytes_per_second.size();
   }
 
-  // Round-robin: one repeat of each, then the next, beginning one further each time.
+  // Round-robin: one repeat of each candidate; the next round begins one candidate later.
   void race(std::vector<Candidate *> racing, double deadline) {
     if (base_ != nullptr) put_first(racing, base_);
-    put_first(racing, default_);  // what the others have to beat, and what is left if time is short
+    put_first(racing, default_);  // the reference for the others, and the result if time is short
     for (Candidate *each : racing) recall(*each);
     const bool is_new = std::any_of(racing.begin(), racing.end(), [&](const Candidate *each) {
       return each->alive() && (each->score == 0 || each->bytes_per_second.size() < run_.options.repeats);
     });
     if (!is_new) return;
-    for (Candidate *each : {default_, base_})  // rates of an earlier race are of another minute
+    for (Candidate *each : {default_, base_})  // rates of an earlier race were measured under other conditions
       if (each != nullptr && each->alive() && each->score > 0) each->bytes_per_second.clear();
     drop_slow(racing);
     run_race(racing, deadline);
@@ -704,7 +706,7 @@ class Search {
     }
   }
 
-  // Against the backend's own values in the same race, so that candidates of different races compare.
+  // Relative to the backend's own values in the same race, so that candidates of different races can be compared.
   void score(const std::vector<Candidate *> &racing) {
     const double own = default_->timed() ? default_->rate() : 1;
     std::vector<Candidate *> scored;
@@ -722,7 +724,7 @@ class Search {
     return count;
   }
 
-  // Of those that are as good as the best, but for noise, the one with most of the backend's own values.
+  // Among the candidates as good as the best, within noise: the one with most of the backend's own values.
   template <class Rating>
   Candidate *simplest(const std::vector<Candidate *> &list, const Rating &rating) const {
     double best = 0;
@@ -737,7 +739,7 @@ class Search {
     return found;
   }
 
-  // The backend's own values and the best others, as far as they can run.
+  // The backend's own values and the best others that can run.
   std::vector<Candidate *> finalists() {
     std::vector<Candidate *> others;
     for (auto &[values, each] : candidates_)
@@ -754,7 +756,7 @@ class Search {
 
   using Rates = std::map<const Candidate *, std::vector<double>>;
 
-  // Turn by turn against the backend's own values: a single lucky turn makes no winner.
+  // In turns with the backend's own values: a single fast turn does not decide.
   Candidate *winner_of(const std::vector<Candidate *> &list, const Rates &rates) const {
     if (default_->failure) return simplest(list, [&](const Candidate *each) { return median(rates.at(each)); });
     const std::vector<double> &own = rates.at(default_);
@@ -771,7 +773,7 @@ class Search {
     return better.empty() ? default_ : simplest(better, [&](const Candidate *each) { return gains.at(each); });
   }
 
-  // One that fails now gives way to the next best.
+  // If a candidate fails now, the next best takes its place.
   Entry last_comparison() {
     for (;;) {
       const std::vector<Candidate *> last = finalists();
@@ -787,7 +789,7 @@ class Search {
     }
   }
 
-  // False: one has failed.
+  // False: a candidate failed.
   bool compare_in_turns(const std::vector<Candidate *> &list, Rates &rates) {
     for (unsigned repeat = 0; repeat < comparison_turns(); ++repeat) {
       if (repeat >= kLeastComparisons && run_.elapsed() >= deadline_) {
@@ -806,7 +808,7 @@ class Search {
     return true;
   }
 
-  // Another matrix of the same shape, one that no cache has.
+  // Another matrix of the same shape, which no cache has.
   core::Operator new_matrix() const {
     core::Matrix matrix(matrix_.rows(), matrix_.columns());
     std::random_device random;
@@ -823,7 +825,7 @@ class Search {
     return run_.hooks.seconds() - before;
   }
 
-  // Overwrites the outputs: the last thing that a search does. Assign stands for every mode: the cost is that of the
+  // Overwrites the outputs, so it is the last step of a search. Assign stands for every mode: the cost is that of the
   // matrix, and compare would find differences everywhere.
   std::uint64_t switch_over_bytes(const core::TuningParameter &parameter, core::TuningValues values) {
     std::vector<double> costs, with, without;
@@ -895,7 +897,7 @@ class Search {
   std::vector<std::vector<std::byte>> products_;
 };
 
-// As the keys of entries have them, each once.
+// In the form of the keys of entries, each once.
 std::vector<Case> distinct(const std::vector<Case> &cases) {
   std::vector<Case> list;
   for (Case at : cases) {
@@ -919,9 +921,9 @@ std::vector<Case> distinct(const std::vector<Case> &cases) {
 Result autotune(core::Backend &backend, const Options &options, Journal &journal, const Hooks &hooks) {
   if (options.repeats == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "at least 1 repeat is needed");
   const std::vector<Case> cases = distinct(options.cases);
-  if (options.on_device) backend.device_memory(kLine);  // says early that there is none
+  if (options.on_device) backend.device_memory(kLine);  // reports early if there is none
   Run run(options, journal, hooks);
-  // Every case is looked at before the first is measured: wrong ranges show at once.
+  // All cases are checked before the first is measured, so that wrong ranges are reported at once.
   std::vector<std::uint64_t> planned;
   std::vector<Entry> places;
   for (const Case &at : cases) {

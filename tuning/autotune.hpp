@@ -1,22 +1,19 @@
 // The search for tuning values on one backend (docs/TUNING.md). Knows no device: a parameter is a name with candidates.
-//
 // For each case every candidate is prepared, compared with an independent product, and timed round-robin over the
-// repeats; whoever is 1.25 times slower than the best after kLeastSamples falls out. The kFinalists best and the
-// backend's own values are then timed once more, in turns: one of them is kept only if it is kLeastGain times faster
-// there, and faster in four of five turns. Of several that are as fast, the one with most of the backend's own values
-// is.
-//
-// All combinations are tried where there are at most kMostGrid. Beyond that: all combinations of the local sizes with
-// everything else at the backend's own values, then one parameter after the other, the rest at the best so far, until a
-// pass over all of them changes nothing (at most kMostPasses). Each of these races measures the backend's own values
-// and the best so far anew, and rates compare within a race only. With max_seconds each has its part of the time.
-//
-// On the memory of the device a repeat puts its runs into the queue and waits for them there: a run by itself is so
-// short that the launch would count. Values of transfers are not searched then.
-//
-// A parameter that is a switch-over is not searched, unless a range is given for it: all are timed with 0, and in the
-// end it is worked out for the winner, from a new matrix' first run, its later ones, and those of another without the
-// cost.
+// repeats. A candidate is dropped after kLeastSamples if it is 1.25 times slower than the best. The kFinalists best and
+// the backend's own values are then timed once more, in turns. One of them is kept only if it is kLeastGain times
+// faster there, and faster in four of five turns. Of several that are as fast, the one with most of the backend's own
+// values is kept.
+// If there are at most kMostGrid combinations, all are tried. Otherwise the search tries all combinations of the local
+// sizes with all other parameters at the backend's own values. Then it changes one parameter after the other, with the
+// rest at the best so far, until a pass over all of them changes nothing (at most kMostPasses). Each of these races
+// measures the backend's own values and the best so far again, and rates are compared only within a race. With
+// max_seconds each race has its part of the time.
+// In device memory a repeat puts its runs into the queue and waits for all of them: a single run is so short that the
+// launch would count. Values of transfers are not searched then.
+// A parameter that is a switch-over is not searched, unless a range is given for it. All candidates are timed with 0.
+// At the end the value for the winner is computed from three times: a new matrix' first run, its later runs, and a
+// first run without the cost.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +33,7 @@ inline constexpr unsigned kMostPasses = 3;
 inline constexpr double kDropFactor = 1.25;
 inline constexpr unsigned kLeastSamples =
     3;                                      // of both, before one is dropped as slower; unless there are fewer repeats
-inline constexpr double kLeastGain = 1.02;  // less is taken for noise: the backend's own values stay
+inline constexpr double kLeastGain = 1.02;  // less counts as noise: the backend's own values stay
 inline constexpr std::size_t kFinalists = 3;
 
 struct Case {
@@ -57,12 +54,13 @@ struct Options {
   unsigned repeats = 5;
   double max_seconds = 0;        // 0: no limit. The cases share what is left; each gets a result
   double sample_seconds = 0.02;  // a repeat times as many calls as fill this
-  // At least what the check of a candidate moves: enough that every backend spreads it over its threads or groups.
+  // At least the bytes that the check of a candidate moves. Enough that every backend spreads it over its threads or
+  // groups.
   std::uint64_t check_stripe_bytes = 512 << 10;
 };
 
 struct Progress {
-  std::uint64_t done_count, total_count;  // repeats; the total falls as candidates fall out
+  std::uint64_t done_count, total_count;  // repeats; the total falls when candidates are dropped
   double seconds_left;
   Case at;
   double best_bytes_per_second, default_bytes_per_second;  // 0: not known yet
@@ -73,22 +71,22 @@ struct Hooks {
   std::function<double()> seconds;                 // a clock that does not run backwards
   std::function<std::string()> date = date_now;    // of entries
   std::function<bool(const Progress &)> progress;  // false: cancel. May be empty
-  // Each case's result, as soon as it stands. `complete`: its time was not cut short. May be empty.
+  // Each case's result, as soon as it is known. `complete`: its time was not cut short. May be empty.
   std::function<void(const Entry &, bool complete)> found;
 };
 
 struct Result {
   std::vector<Entry> entries;        // one a case, in their order
-  std::uint64_t improved_count = 0;  // entries that beat the backend's own values
+  std::uint64_t improved_count = 0;  // entries faster than the backend's own values
   std::uint64_t candidate_count = 0, refused_count = 0, wrong_count = 0, dropped_count = 0;
-  std::uint64_t known_count = 0;  // repeats that the journal had
-  bool complete = true;           // false: max_seconds cut the search short
+  std::uint64_t known_count = 0;  // repeats found in the journal
+  bool complete = true;           // false: max_seconds ended the search early
 };
 
 // Throws Error: INVALID_ARGUMENT (cases, a range's name, too many combinations), UNSUPPORTED (on_device, and the
 // backend is no device), UNAVAILABLE (nothing to tune, or the device refused every candidate, or every one with the
-// values of a range), CANCELLED, INTERNAL (the backend's own values give wrong bytes), and what the journal throws.
-// What was measured is in the journal then, and finished cases went through hooks.found.
+// values of a range), CANCELLED, INTERNAL (the backend's own values give wrong bytes), and the errors of the journal.
+// Measurements are then in the journal, and finished cases went through hooks.found.
 Result autotune(core::Backend &backend, const Options &options, Journal &journal, const Hooks &hooks);
 
 }  // namespace tandem::tuning

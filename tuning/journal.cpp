@@ -19,12 +19,12 @@ namespace {
 
 constexpr std::string_view kHeader = "{\"tandem_tuning_journal\":1}";
 constexpr std::string_view kHeaderStart = "{\"tandem_tuning_journal\":";
-// Each line is an entry of the tuning file with what it is in front.
+// Each line is an entry of the tuning file with these fields in front.
 constexpr std::string_view kKindStart = "{\"kind\":\"";
 constexpr std::string_view kKindEnd = "\",";
 constexpr std::string_view kSample = "sample", kRefused = "refused", kWrong = "wrong", kDone = "done ";
 
-// No text that an entry may have holds this character.
+// A character that no text of an entry may contain.
 constexpr char kBetween = '\x1f';
 
 std::string place(const Entry &at) {
@@ -52,7 +52,7 @@ std::string text_of(const std::string &path, bool fresh, std::size_t most_bytes)
   }
 }
 
-// Lines that make no sense are left out: a kill may have cut one.
+// Invalid lines are left out: a kill may have cut one.
 template <class Body>  // line, kind, entry
 void for_each_entry(std::string_view rest, const Body &body) {
   while (!rest.empty()) {
@@ -97,7 +97,7 @@ Journal::Journal(const std::string &path, bool fresh, std::size_t most_bytes)
     } else {
       read(text);
       file_bytes_ = text.size();
-      if (text.back() != '\n') write("\n");  // a line that was cut by a kill stays alone
+      if (text.back() != '\n') write("\n");  // ends a line that a kill has cut
       if (text.size() > most_bytes / 2) {
         std::set<std::string> over;
         for (const auto &[name, entry] : done_) over.insert(place(entry));
@@ -126,7 +126,7 @@ void Journal::read(const std::string &text) {
   for_each_entry(text, [&](std::string_view, const std::string &kind, const Entry &entry) { take(kind, entry); });
 }
 
-// A kill in the middle costs measurements, no results.
+// A kill in the middle loses measurements, but no results.
 void Journal::rewrite(const std::string &text, const Keep &keep) {
   std::string kept = std::string(kHeader) + "\n";
   for_each_entry(text, [&](std::string_view line, const std::string &kind, const Entry &entry) {
@@ -185,7 +185,8 @@ void Journal::append(const std::string &kind, const Entry &entry) {
   take(kind, entry);
   if (descriptor_ < 0) return;
   const std::string line = fmt::format("{}{}{}{}\n", kKindStart, kind, kKindEnd, entry_line(entry).substr(1));
-  if (line.size() <= most_bytes_ - std::min(most_bytes_, file_bytes_)) write(line);  // else it could not be read again
+  // a longer file could not be read again
+  if (line.size() <= most_bytes_ - std::min(most_bytes_, file_bytes_)) write(line);
 }
 
 // In one piece, so that a kill leaves whole lines.

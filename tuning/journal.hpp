@@ -1,4 +1,4 @@
-// What autotune has measured so far, one line each, appended as it happens: an interrupted run goes on from here, and
+// The measurements of autotune, one line each, appended as they happen. An interrupted run continues from here, and
 // bench/plot.py draws it (docs/TUNING.md).
 #pragma once
 
@@ -25,26 +25,26 @@ class Journal {
   static constexpr std::size_t kMostFileBytes = std::size_t{64} << 20;
 
   Journal() = default;  // keeps nothing beyond this object
-  // Reads what is there and locks the file against other processes. `fresh`: a file that is no journal is replaced, and
-  // the search forgets its own cases once it knows that it can begin. A file that is more than half full loses what
-  // finished cases measured; one that is full gets no more. Throws Error: IO, UNAVAILABLE (another process holds it),
-  // UNSUPPORTED (of a newer version), DAMAGED (no journal).
+  // Reads the file and locks it against other processes. `fresh`: a file that is no journal is replaced, and the search
+  // forgets its own cases when it can begin. A file that is more than half full loses the measurements of finished
+  // cases. A full file gets no more. Throws Error: IO, UNAVAILABLE (another process holds it), UNSUPPORTED (of a newer
+  // version), DAMAGED (no journal).
   Journal(const std::string &path, bool fresh, std::size_t most_bytes = kMostFileBytes);
   ~Journal();
   Journal(const Journal &) = delete;
   Journal &operator=(const Journal &) = delete;
 
-  // `at` says of what: key, values and shard_bytes.
+  // `at` identifies the measurement: key, values and shard_bytes.
   Measurement measured(const Entry &at) const;
   void add_sample(Entry at, double bytes_per_second);
   void add_failure(Entry at, Failure failure);
 
-  // A case whose search is over. `space` names what was searched.
+  // Marks a case as finished. `space` names what was searched.
   std::optional<Entry> done(const Entry &at, const std::string &space) const;
   void add_done(const Entry &entry, const std::string &space);
 
   bool fresh() const noexcept { return fresh_; }
-  void forget(const std::vector<Entry> &cases);  // whatever the values
+  void forget(const std::vector<Entry> &cases);  // with any values
 
  private:
   using Keep = std::function<bool(const std::string &kind, const Entry &entry)>;

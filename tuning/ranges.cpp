@@ -76,7 +76,7 @@ class RangeParser {
     return found;
   }
 
-  // FIRST:LAST, after FIRST.
+  // FIRST:LAST, the part after FIRST.
   std::uint64_t last_after(std::uint64_t first) {
     need(":");
     const std::uint64_t last = number();

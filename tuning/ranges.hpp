@@ -15,8 +15,8 @@ namespace tandem::tuning {
 
 inline constexpr std::size_t kMostRangeValues = 1024;
 
-// In the order in which they are written, each once. Throws Error (INVALID_ARGUMENT) with a sentence that quotes the
-// text, for anything that is no such range, is empty, or has a value below `least` or above `most`.
+// The values in their written order, each once. Throws Error (INVALID_ARGUMENT), with a sentence that quotes the text,
+// for a malformed or empty range, and for a value below `least` or above `most`.
 std::vector<std::uint64_t> parse_range(std::string_view text, std::uint64_t least, std::uint64_t most);
 
 }  // namespace tandem::tuning

@@ -30,7 +30,7 @@ namespace {
 
 using base::json_text;
 
-// A JSON value. A value of nlohmann-json needs memory to be destroyed (base/json_text.hpp), so its parser alone is
+// A JSON value. A value of nlohmann-json needs memory in its destructor (base/json_text.hpp), so only its parser is
 // used.
 struct Json {
   using List = std::vector<Json>;
@@ -91,7 +91,7 @@ constexpr std::size_t kMostTextBytes = 256;  // of a name of a device and the li
   base::fail(TANDEM_ERROR_IO, fmt::format("cannot {} {}: {}", what, path, std::strerror(error)));
 }
 
-// Nesting as the brackets outside of strings say. Asked before the parser is, whose memory grows with it.
+// The nesting depth, by brackets outside of strings. Checked before parsing, because the parser's memory grows with it.
 bool nested_too_deep(std::string_view text) {
   std::size_t depth = 0;
   bool in_string = false;
@@ -111,7 +111,7 @@ bool nested_too_deep(std::string_view text) {
   return false;
 }
 
-// Nothing if it is no JSON, or is nested too deep.
+// Nothing if it is malformed, or nested too deep.
 std::optional<Json> parse_json(std::string_view text) {
   // The parser takes a zero byte for the end.
   if (nested_too_deep(text) || text.find('\0') != std::string_view::npos) return std::nullopt;
@@ -120,7 +120,7 @@ std::optional<Json> parse_json(std::string_view text) {
   return std::move(builder.parsed.front());
 }
 
-// The member, the last one of its name, or null where `object` has none such.
+// The last member of this name; null if `object` has none.
 const Json *member(const Json &object, std::string_view name) {
   const Json::Object *members = object.as<Json::Object>();
   if (members == nullptr) return nullptr;
@@ -248,7 +248,7 @@ std::string entry_line(const core::SpeedEntry &entry) {
       json_text(entry.alone_bytes_per_second), json_text(entry.alone_latency_seconds), json_text(entry.date));
 }
 
-// How unlike two codes are: sizes count by their ratio. k says nothing about an update.
+// The distance of two codes: sizes count by their ratio. For an update, k does not count.
 double distance(const Entry &entry, const core::TuningQuery &query) {
   const auto ratio = [](unsigned a, unsigned b) {
     return std::fabs(std::log2(std::max(a, 1u)) - std::log2(std::max(b, 1u)));
@@ -257,7 +257,7 @@ double distance(const Entry &entry, const core::TuningQuery &query) {
   return query.mode == core::Mode::accumulate ? of_m : of_m + ratio(entry.key.k, query.columns);
 }
 
-// No text that an entry may have holds the character between the parts.
+// A character between the parts that no text of an entry may contain.
 std::string key_text(const Entry &entry) {
   const EntryKey &key = entry.key;
   return fmt::format("{1}{0}{2}{0}{3}{0}{4}{0}{5}{0}{6}{0}{7}{0}{8}{0}{9}", '\x1f', key.identity.backend,
@@ -270,7 +270,7 @@ std::string key_text(const core::SpeedEntry &entry) {
                      static_cast<int>(entry.operation), entry.k, entry.m);
 }
 
-// The entries of one list of the file; of the same key the newest, and of the same date the last one.
+// The entries of one list of the file. Of the same key the newest counts, and of the same date the last one.
 template <class Any>
 std::vector<Any> list_from(const Json &root, const char *name, std::optional<Any> (*read)(const Json &),
                            std::string (*key)(const Any &), std::size_t *refused) {
@@ -298,13 +298,13 @@ std::vector<Any> list_from(const Json &root, const char *name, std::optional<Any
   return list;
 }
 
-// Where a link leads to: it stays one, and that is read, locked and replaced.
+// The target of a link. The link stays; the target is read, locked and replaced.
 std::string real_path(const std::string &path) {
   char real[PATH_MAX];
   return realpath(path.c_str(), real) != nullptr ? real : path;
 }
 
-// The lock of a file's folder, held while the object lives.
+// Holds the lock of a file's folder while the object lives.
 class FolderLock {
  public:
   explicit FolderLock(const std::string &path) {
@@ -461,8 +461,8 @@ bool Table::has_backend(const std::string &name) const noexcept {
 }
 
 core::TuningChoice Table::find(const core::TuningQuery &query) const {
-  // The least wins: another device, another driver or kernel, the distance, and decode where encode is as near (a
-  // matrix does not say which of the two it is for). Of equals the newest.
+  // The lowest score wins: another device, another driver or kernel, the distance, and decode if encode is as near (a
+  // matrix does not show which of the two it is for). Of equals the newest.
   using Rank = std::tuple<bool, unsigned, double, bool>;
   const Entry *best = nullptr;
   Rank best_rank;
@@ -502,7 +502,7 @@ std::string file_path(const char *given, bool *named_out) {
   if (const char *variable = std::getenv("TANDEM_TUNING"); variable != nullptr) return variable;
   if (named_out != nullptr) *named_out = false;
   constexpr const char *kName = "/tandem/tuning.json";
-  // The specification has relative folders ignored.
+  // The specification says to ignore relative folders.
   if (const char *data = std::getenv("XDG_DATA_HOME"); data != nullptr && *data == '/')
     return std::string(data) + kName;
   if (const char *home = std::getenv("HOME"); home != nullptr && *home == '/')
@@ -582,7 +582,7 @@ void write_file(const std::string &path, const Table &table) {
   make_parent_folders(path);
   const std::string target = real_path(path);
   const std::string text = table.to_json();
-  std::string temporary = target + ".XXXXXX.tmp";  // of its own for each thread and container
+  std::string temporary = target + ".XXXXXX.tmp";  // a different one for each thread and container
   int error = 0;
   {
     const base::Descriptor file(mkostemps(temporary.data(), 4, O_CLOEXEC));

@@ -1,5 +1,5 @@
-// What was measured on which device, by autotune and by hybrids at work, as a file (docs/TUNING.md): read as hostile,
-// written whole or not at all, and asked by the backends.
+// Measurements of autotune and of hybrids, by device, in a file (docs/TUNING.md). The file is read as hostile input,
+// and written whole or not at all. Backends look values up in it.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace tandem::tuning {
 
-// What a measurement is of. m of decode: how many shards are lost. k of update is 1: one data shard changes, whatever
-// the code. on_device: of shards in the memory of the device.
+// The key of a measurement. m of decode: how many shards are lost. k of update is 1, because one data shard changes in
+// any code. on_device: of shards in device memory.
 struct EntryKey {
   core::TuningIdentity identity;
   std::string kernel_hash;
@@ -28,28 +28,28 @@ bool operator==(const EntryKey &a, const EntryKey &b) noexcept;
 
 struct Entry {
   EntryKey key;
-  core::TuningValues values;                                  // those that are not the backend's own
+  core::TuningValues values;                                  // values that differ from the backend's own
   double bytes_per_second = 0, default_bytes_per_second = 0;  // of data; measured alternately in the same run
   std::uint64_t shard_bytes = 0;
   unsigned repeats = 0;
   std::string date;  // UTC, "2025-11-21T16:55:20Z": compared as text
 };
 
-// Immutable once it is given to a backend; then any number of threads may ask it.
+// Immutable once a backend has it; then any number of threads may read it.
 class Table final : public core::TuningSource {
  public:
   static constexpr std::size_t kMostFileBytes = std::size_t{8} << 20;
   static constexpr std::size_t kMostEntries = 10'000;  // of each kind
 
-  // Throws Error: DAMAGED (no JSON, or not of this form), UNSUPPORTED (a newer version). An entry that makes no sense
-  // is left out, and counted in *refused_count if that is given.
+  // Throws Error: DAMAGED (malformed), UNSUPPORTED (a newer version). Invalid entries are left out, and counted in
+  // *refused_count if that is given.
   static Table parse(std::string_view text, std::size_t *refused_count = nullptr);
   std::string to_json() const;
 
-  // Of the same key the newer one stays; of the same date the one that came last.
+  // Of the same key the newer one stays; of the same date the later one in the file.
   void put(Entry entry);
   void put(core::SpeedEntry entry);
-  // Whatever the date of the one that was there: a clock may have been wrong.
+  // Replaces an older or newer entry: a clock may have been wrong.
   void replace(Entry entry);
   void replace(core::SpeedEntry entry);
   void merge(const Table &other);
@@ -74,27 +74,28 @@ class Table final : public core::TuningSource {
 bool valid_name(std::string_view name) noexcept;  // of a value: [a-z0-9_]{1,64}
 inline constexpr std::size_t kMostValues = 64;
 
-// The parts of the file's text that the journal of autotune shares; `line` is one JSON object without line breaks.
+// Parts of the file's text that autotune's journal shares; `line` is one JSON object without line breaks.
 std::string entry_line(const Entry &entry);
 std::optional<Entry> parse_entry(std::string_view line);
 
-// Where the file is: `given` if not null, else TANDEM_TUNING, else tandem/tuning.json in XDG_DATA_HOME or
-// ~/.local/share. Empty: there is none. *named_out: somebody named it, so that its absence is worth a word.
+// The path of the file: `given` if not null, else TANDEM_TUNING, else tandem/tuning.json in XDG_DATA_HOME or
+// ~/.local/share. Empty: there is none. *named_out: an option or variable named it, so a missing file is worth a
+// message.
 std::string file_path(const char *given, bool *named_out = nullptr);
 
 // Throws Error: IO (with errno's text), DAMAGED, UNSUPPORTED; the message has the path. No file: an empty table.
 Table read_file(const std::string &path, std::size_t *refused_count = nullptr);
-// The same for coding: whatever is wrong is a warning, and null is returned, as for a table without entries.
+// The same for coding: an error becomes a warning, and null is returned, as for a table without entries.
 std::unique_ptr<const Table> load_file(const std::string &path, bool named, const base::Log &log);
-// Makes missing folders; writes beside it and renames. Throws Error (IO).
+// Makes missing folders. Writes a temporary beside the file and renames it. Throws Error (IO).
 void write_file(const std::string &path, const Table &table);
 
-// Reads the file, changes the table, writes it back, and returns it: one at a time among threads and processes (flock
-// of the folder). Waits two seconds at most, and goes without where there is no lock to be had: what is overwritten
-// then is measured again. Throws Error as reading and writing do, and what `change` throws.
+// Reads the file, changes the table, writes it back, and returns it. One at a time among threads and processes (flock
+// of the folder). Waits two seconds at most. Without the lock it continues: entries that are then overwritten are
+// measured again. Throws Error as reading and writing do, and the exceptions of `change`.
 Table update_file(const std::string &path, const std::function<void(Table &)> &change);
 
-// At most `most_bytes` of a regular file; nothing if there is no such file. Throws Error (IO).
+// Reads at most `most_bytes` of a regular file; nothing if there is no such file. Throws Error (IO).
 std::optional<std::string> read_regular_file(const std::string &path, std::size_t most_bytes);
 void make_parent_folders(const std::string &path);  // throws Error (IO)
 

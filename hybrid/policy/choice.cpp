@@ -8,7 +8,7 @@
 namespace tandem::hybrid {
 namespace {
 
-constexpr double kLeastGain = 0.05;  // of the time: less is lost by what is not known exactly
+constexpr double kLeastGain = 0.05;  // of the time: a smaller gain is within the error of the prediction
 constexpr double kTrialPart = 0.01;  // of the time of all runs, for trials of one member
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 50;
 

@@ -1,4 +1,4 @@
-// Before a run: the CPU alone, a device alone, or all of them together?
+// Decides before a run: the CPU alone, a device alone, or all members together.
 #pragma once
 
 #include <cstddef>
@@ -9,28 +9,28 @@
 
 namespace tandem::hybrid {
 
-// One member of a hybrid, with what is known of it in this kind of work.
+// One member of a hybrid, with its known speeds in this kind of work.
 struct Way {
   Speed together;  // of one lane, in shared runs
   Speed alone;     // of all its lanes, when it does a whole run by itself
   unsigned lanes = 1;
-  bool may_share = true;  // false: it computes on the cores of the CPU, beside which it is no gain
+  bool may_share = true;  // false: it computes on the cores of the CPU, so sharing with the CPU gains nothing
 
   bool is_seen() const noexcept { return together.is_seen() || alone.is_seen(); }
 };
 
 inline constexpr std::size_t kTogether = SIZE_MAX;
 
-// Index of the one that does all, or kTogether. Members of which nothing is known are tried together with the others;
-// those that may not share have to be tried before.
+// Index of the member that does the whole run, or kTogether. A member of unknown speed is tried together with the
+// others. Members that may not share must be tried before this.
 std::size_t choose(std::span<const Way> ways, double bytes);
 
-// How much of a run a member that is not chosen does by itself, to find out whether it became faster: 0 until the runs
-// since its last trial took so long that this one slows them down by 1 % at most. What the trial computes takes no
-// longer than the latency, or than the run by the best one, `best_seconds`.
+// How much of a run a member that was not chosen does by itself, to measure whether it became faster. 0 until the runs
+// since its last trial have taken so long that this trial slows them down by 1 % at most. The trial's computation takes
+// no longer than the latency, or than the run by the best member, `best_seconds`.
 double trial_bytes(const Speed &alone, double bytes, double best_seconds, double since_seconds);
 
-// The least number of bytes from which on `ways` are worth more than the first of them alone; UINT64_MAX: none is.
+// The least number of bytes for which `ways` are faster than the first of them alone; UINT64_MAX: there is none.
 std::uint64_t worth_from(std::span<const Way> ways);
 
 }  // namespace tandem::hybrid

@@ -9,7 +9,7 @@ namespace tandem::hybrid {
 namespace {
 
 constexpr double kSlow = 2;                // times slower than expected
-constexpr double kWorthRemembering = 0.1;  // how far a value is off what was remembered, as a part of it
+constexpr double kWorthRemembering = 0.1;  // difference from a stored value, as a part of it, that is worth storing
 
 bool is_far(double a, double b) { return std::abs(a - b) > kWorthRemembering * std::max(a, b); }
 
@@ -36,7 +36,7 @@ void Memory::keep(std::size_t member, const WorkKind &kind, const Speed &togethe
 
 void Memory::ran_alone(std::size_t member, const WorkKind &kind, double bytes, double seconds) {
   Speeds &speeds = speeds_[{member, kind}];
-  // The cores may have been busy with something else. The second run in a row that is so slow counts.
+  // The cores may have been busy with something else. Only the second slow run in a row counts.
   const bool is_slow = speeds.alone.is_known() && seconds > kSlow * speeds.alone.seconds_for(bytes);
   speeds.was_slow = is_slow && !speeds.was_slow;
   if (!speeds.was_slow) speeds.alone.observe(bytes, seconds);

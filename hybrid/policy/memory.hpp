@@ -1,4 +1,4 @@
-// What a hybrid has learned of its members, from one run to the next.
+// The speeds that a hybrid has learned of its members, kept between runs.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace tandem::hybrid {
 
-// Of what a speed is: the mode and the shape of the operator. Bytes are those that a run moves: k + m shards.
+// The work that a speed is for: the mode and the shape of the operator. Bytes are those that a run moves: k + m shards.
 struct WorkKind {
   core::Mode mode;
   unsigned columns, rows;
@@ -27,19 +27,19 @@ class Memory {
  public:
   Way way(std::size_t member, const WorkKind &kind) const;
 
-  // After a shared run: what was learned of a lane.
+  // After a shared run: the speed that was learned of a lane.
   void keep(std::size_t member, const WorkKind &kind, const Speed &together);
-  // A run, or a part of one, that a member did by itself.
+  // A run, or a part of one, that one member did alone.
   void ran_alone(std::size_t member, const WorkKind &kind, double bytes, double seconds);
   void forget_alone(std::size_t member, const WorkKind &kind);
 
-  // All runs of a kind, and how long those since a member's last trial took.
+  // The time of all runs of a kind, and of those since a member's last trial.
   void add_run(const WorkKind &kind, double seconds) { run_seconds_[kind] += seconds; }
   double seconds_since_trial(std::size_t member, const WorkKind &kind);
   void tried(std::size_t member, const WorkKind &kind);
 
-  // From and for the tuning file. `worker` is the member's name. learned(): what is new, or more than a
-  // tenth off; of a device only where latency and speed are told apart.
+  // Speeds from and for the tuning file. `worker` is the member's name. learned(): entries that are new, or differ by
+  // more than a tenth. Those of a device only if latency and speed could be told apart.
   void recall(std::size_t member, const core::SpeedEntry &entry);
   std::vector<core::SpeedEntry> learned(std::size_t member, const std::string &worker, unsigned lanes, bool is_cpu,
                                         const std::vector<core::SpeedEntry> &known) const;
@@ -48,7 +48,7 @@ class Memory {
   struct Speeds {
     Speed together, alone;
     bool was_slow = false;        // its latest run alone, which does not count yet
-    double tried_at_seconds = 0;  // of its run_seconds_
+    double tried_at_seconds = 0;  // value of run_seconds_ at its last trial
   };
   std::map<std::tuple<std::size_t, WorkKind>, Speeds> speeds_;
   std::map<WorkKind, double> run_seconds_;

@@ -1,10 +1,10 @@
-// Who may take work, and how much.
+// Which workers may take work, and how much.
 #pragma once
 
 namespace tandem::hybrid {
 
 enum class Policy {
-  free,      // whoever is idle takes a chunk
+  free,      // an idle worker takes a chunk
   budget,    // the same, within the amounts of the resources
   automatic  // the rule of hybrid/policy/rule.hpp, within the amounts of the resources
 };

@@ -30,7 +30,7 @@ void RangeSet::add(const Range &range) {
 }
 
 void RangeSet::remove(const Range &range) {
-  if (range.begin == range.end) return;  // it would cut in two what it lies in
+  if (range.begin == range.end) return;  // an empty range would split the range around it
   auto at = first_at(range.begin);
   while (at != ranges_.end() && at->begin < range.end) {
     const Range before = {at->begin, std::min(std::max(at->begin, range.begin), at->end)};

@@ -20,7 +20,7 @@ class RangeSet {
 
   void add(const Range &range);
   void remove(const Range &range);
-  // What of `range` is not in the set.
+  // The parts of `range` that are not in the set.
   std::vector<Range> missing(const Range &range) const;
 
  private:

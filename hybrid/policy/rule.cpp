@@ -5,13 +5,13 @@
 namespace tandem::hybrid {
 namespace {
 
-// A chunk of the CPU takes a quarter of the time that is left, so that all lanes end together; not less than what
-// hand-over and kernel start cost a hundred times, nor more than what a lowered budget may wait for.
+// A chunk of the CPU takes a quarter of the time that is left, so that all lanes end together. It takes at least a
+// hundred times the cost of hand-over and kernel start, and at most as long as a lowered budget may wait.
 constexpr double kPartOfRest = 0.25, kLeastChunkSeconds = 5e-6, kMostChunkSeconds = 2e-3;
 
 constexpr double kMostEarly = 0.5;  // of the time that a piece computes
 
-// About what the two lanes of the fastest device move while it answers (30 GB/s each, 5 ms).
+// About the bytes that the two lanes of the fastest device move during its latency (30 GB/s each, 5 ms).
 constexpr double kShortRunBytes = 384 << 20;
 constexpr double kFirstBytes = 8 << 20, kFirstBytesInSharedMemory = 1 << 20;
 

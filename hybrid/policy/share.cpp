@@ -10,18 +10,19 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr std::size_t kNone = SIZE_MAX;
 
-// The front and the back are counted in grains, 2^31 at most.
+// Front and back are counted in grains, 2^31 at most.
 constexpr std::uint64_t kGrainBytes = 1 << 10, kMostGrains = std::uint64_t{1} << 31;
 
-// The first chunk of a CPU lane of unknown speed: this part of the work, so that one a thousand times slower than the
-// rest is through with it in time.
+// The first chunk of a CPU lane of unknown speed: this part of the work. Even a lane that is a thousand times slower
+// than the rest finishes it in time.
 constexpr std::uint64_t kFirstPart = 4096, kMostFirstBytes = 64 << 10;
 constexpr double kNewest = 0.3;  // weight of the latest chunk in the speed of a CPU lane
-constexpr double kSurprise = 2;  // times faster or slower than before: the latest chunk alone counts
+constexpr double kSurprise = 2;  // times faster or slower than before: the latest chunk replaces the average
 constexpr double kPartOfPast = 0.125, kLeastLatencySeconds = 20e-6;  // no device answers sooner
-constexpr double kGrowth = 8;  // of a device's largest piece so far, while its speed is learned
+constexpr double kGrowth = 8;  // limit for a device's next piece, relative to its largest one, while its speed is
+                               // learned
 constexpr double kLeastWaitSeconds = 20e-6;
-constexpr double kRescueGain = 1.25;  // a piece is done again if that promises to be so many times faster
+constexpr double kRescueGain = 1.25;  // another worker repeats a piece if that promises to be so many times faster
 
 constexpr std::uint64_t front_of(std::uint64_t ends) { return ends >> 32; }
 constexpr std::uint64_t back_of(std::uint64_t ends) { return ends & 0xffffffff; }
@@ -33,7 +34,8 @@ void add(std::atomic<double> &sum, double change) noexcept {
   }
 }
 
-// Until something that was expected at `end` is over. What is late is expected to be late by as much again.
+// The time until something ends that was expected at `end`. If it is late, it is expected to need as long again as it
+// is late.
 double rest_seconds(double end, double now) { return std::abs(end - now); }
 
 }  // namespace
@@ -53,7 +55,7 @@ Share::Share(Options options, std::vector<Group> groups) : options_(std::move(op
   }
 }
 
-// ---- who is there
+// ---- the lanes
 
 void Share::enter(unsigned index) noexcept {
   Lane &lane = lanes_[index];
@@ -90,7 +92,7 @@ template <class Body>
 void Share::each_candidate(double now, std::size_t without, Body body) const {
   for (const State &state : groups_) {
     if (state.group.is_in_place) {
-      // Lanes that are not known yet are as fast as the others.
+      // Lanes of unknown speed are assumed to be as fast as the others.
       const int known = state.known.load(std::memory_order_relaxed), here = state.here.load(std::memory_order_relaxed);
       const double at_work = std::min<double>(here, room_.load(std::memory_order_relaxed));
       if (known > 0) body(Candidate{state.sum.load(std::memory_order_relaxed) * at_work / known, 0});
@@ -114,7 +116,7 @@ std::uint64_t Share::left_bytes() const noexcept {
   return std::min(grains * grain_bytes_, options_.work_bytes) + returned_bytes_.load(std::memory_order_relaxed);
 }
 
-// What the CPU and idle lanes have before them: what nobody has taken, and the rest of the chunks that the CPU is at.
+// The work left for the CPU and idle lanes: everything not taken yet, and the rest of the CPU's present chunks.
 double Share::rest_bytes(double now) const noexcept {
   double bytes = static_cast<double>(left_bytes());
   for (const State &state : groups_) {
@@ -146,7 +148,7 @@ double Share::chunk_bytes(unsigned index, double now) const noexcept {
   if (!(speed > 0)) return static_cast<double>(std::min(options_.work_bytes / kFirstPart, kMostFirstBytes));
   const double finish =
       finish_seconds([&](auto body) { each_candidate(now, kNone, body); }, static_cast<double>(left_bytes()));
-  // While a device may end all at any moment, none is to wait for a chunk much longer than it took until then.
+  // If a device may end the run at any moment, no lane should wait for a chunk much longer than it took until then.
   const bool may_end_early = unknown_pieces_.load(std::memory_order_relaxed) > 0;
   const double most = std::max((now - options_.start_seconds) * kPartOfPast, kLeastLatencySeconds);
   return front_chunk(speed, finish, may_end_early ? most : kNever);
@@ -214,7 +216,7 @@ std::optional<Piece> Share::take_back(unsigned index, double now) {
     });
     want = back_piece({speed.bytes_per_second(), speed.latency_seconds(), speed.uncertainty()}, finish, others, left);
     want = std::min(want, kGrowth * speed.most_bytes());
-    if (others == 0 && is_cpu_unknown()) want = std::min(want, left / 2);  // which may be the faster one
+    if (others == 0 && is_cpu_unknown()) want = std::min(want, left / 2);  // the device may be the faster one
   }
   want = std::min(want, state.group.most_bytes);
   if (!(want > 0)) return std::nullopt;
@@ -270,7 +272,7 @@ Piece Share::add_flight(unsigned index, const Range &range, double now) {
   ++groups_[lane.group].pieces;
   if (std::isinf(flight.expected_end) && !state.group.is_in_place) unknown_pieces_.fetch_add(1);
   if (!state.group.is_in_place) lane.expected_end.store(flight.expected_end, std::memory_order_relaxed);
-  // Others may be on parts of this range: what it does is claimed at its end, or, in place, now.
+  // Others may work on parts of this range. It claims its result at the end; a lane that works in place claims it now.
   for (const Flight &other : pieces_) {
     if (contested_count_ == 0) break;
     if (&other == &flight || !other.in_use || !other.contested) continue;
@@ -305,7 +307,7 @@ void Share::finish(std::uint64_t piece, double now) {
   over(piece);
 }
 
-// What the group's other lanes are at was expected with what was known when it began.
+// The pieces of the group's other lanes were predicted with the speed known when they began. Predict them again.
 void Share::expect_again(unsigned finished) {
   const State &state = groups_[lanes_[finished].group];
   for (Flight &each : pieces_) {
@@ -330,7 +332,7 @@ void Share::drop(std::uint64_t piece) {
   const Flight flight = pieces_[piece];
   over(piece);
   if (!flight.contested) return put_back(flight.range);
-  if (groups_[lanes_[flight.lane].group].group.is_in_place) claimed_.remove(flight.range);  // its claim is void
+  if (groups_[lanes_[flight.lane].group].group.is_in_place) claimed_.remove(flight.range);  // its claim is cancelled
   put_back_rest(flight.range);
 }
 
@@ -365,7 +367,7 @@ void Share::put_back(const Range &range) {
   returns_.fetch_add(1);
 }
 
-// What of a contested range nobody has claimed and nobody else has in hand.
+// The parts of a contested range that no worker has claimed and no other worker has in hand.
 void Share::put_back_rest(const Range &range) {
   RangeSet elsewhere = claimed_;
   for (const Flight &other : pieces_)
@@ -387,11 +389,11 @@ bool Share::look(double now) {
   return any;
 }
 
-// From when on the others do a piece too: if then they would be through with it, and with all that is left, so much
-// sooner than its own worker. What is late, or of unknown speed, is expected to need as long again as until now.
+// The time from which on the others do a piece too: when they would finish it, and all the rest, so much sooner than
+// its own worker. A piece that is late, or of unknown speed, is expected to need as long again as until now.
 double Share::contest_from(const Flight &flight, double rest, bool is_all_taken, double now) const {
   const bool is_unknown = std::isinf(flight.expected_end);
-  if (is_unknown && is_all_taken) return now;  // what is idle does not wait
+  if (is_unknown && is_all_taken) return now;  // idle lanes do not wait
   const double again = kRescueGain * finish_seconds([&](auto body) { each_candidate(now, flight.lane, body); },
                                                     rest + static_cast<double>(flight.range.bytes()));
   if (is_unknown) return flight.start + again;
@@ -403,7 +405,7 @@ double Share::next_look(double now) const {
   const double rest = rest_bytes(now);
   const bool is_all_taken = left_bytes() == 0;
   double next = kNever;
-  // What got nothing because it would have been too late looks again when all should be done.
+  // A lane that got nothing, because it would have been too late, asks again at the predicted end.
   if (!is_all_taken) next = now + finish_seconds([&](auto body) { each_candidate(now, kNone, body); }, rest);
   for (const Flight &each : pieces_) {
     if (!each.in_use || each.doubted || each.claimed || groups_[lanes_[each.lane].group].group.is_in_place) continue;

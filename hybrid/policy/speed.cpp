@@ -8,8 +8,8 @@ namespace tandem::hybrid {
 namespace {
 
 constexpr double kKept = 0.93;             // of a task's weight when the next one comes
-constexpr double kFirstUncertainty = 0.3;  // until tasks were compared with what was expected of them
-constexpr double kSurprise = 2;            // times faster or slower than expected: the worker has changed
+constexpr double kFirstUncertainty = 0.3;  // until tasks were compared with predictions
+constexpr double kSurprise = 2;            // times faster or slower than predicted: the worker has changed
 constexpr double kSmall = 0.25;            // of the mean size
 constexpr double kTwoSizes = 0.15;         // least relative variance of sizes for which a line is fitted
 constexpr double kMostLatency = 0.95;      // of the shortest task's time
@@ -17,7 +17,7 @@ constexpr double kMostLatency = 0.95;      // of the shortest task's time
 }  // namespace
 
 Speed::Speed(double latency_seconds, double bytes_per_second) noexcept {
-  // As if seen once with as many bytes as take the latency again, and once with four times as many.
+  // Starts as if two tasks were seen: one of a size that takes the latency again, and one four times as large.
   const double unit = std::max(latency_seconds, 1e-6) * bytes_per_second;
   for (const double bytes : {unit, 4 * unit}) observe(bytes, latency_seconds + bytes / bytes_per_second);
   uncertainty_ = kFirstUncertainty;
@@ -30,10 +30,10 @@ void Speed::observe(double bytes, double seconds) noexcept {
     const double factor = seconds / seconds_for(bytes);
     const double off = std::abs(factor - 1);
     const bool is_surprise = factor > kSurprise || factor < 1 / kSurprise;
-    // A task far smaller than the mean tells of latency, not of speed.
+    // A task far smaller than the mean measures latency, not speed.
     const bool is_small = bytes < kSmall * bytes_ / weight_;
     if (is_surprise && !is_small && bytes * seconds_per_byte_ > latency_) {
-      // As if it had always been so: a mean of old and new would be wrong for long.
+      // Starts again with this value: a mean of old and new would be wrong for long.
       const double weight = 1 / (factor * factor);
       weight_ *= weight;
       bytes_ *= weight;

@@ -1,33 +1,33 @@
-// How long a worker's tasks take: latency + bytes / speed, both learned from the tasks that it finished.
+// The time of a worker's tasks: latency + bytes / speed. Both are learned from finished tasks.
 #pragma once
 
 namespace tandem::hybrid {
 
 class Speed {
  public:
-  Speed() = default;  // nothing is known
-  // What was remembered, or is believed. The first tasks overrule it.
+  Speed() = default;  // unknown
+  // A stored or assumed speed. The first tasks overrule it.
   Speed(double latency_seconds, double bytes_per_second) noexcept;
 
   void observe(double bytes, double seconds) noexcept;
 
   bool is_seen() const noexcept { return weight_ > 0; }
-  // Latency and speed are told apart: that takes tasks of two sizes.
+  // Whether latency and speed are told apart, which needs tasks of two sizes.
   bool is_known() const noexcept { return is_known_; }
 
-  // With tasks of one size only there is no latency.
+  // With tasks of only one size the latency is 0.
   double latency_seconds() const noexcept { return latency_; }
   double bytes_per_second() const noexcept { return 1 / seconds_per_byte_; }
   double seconds_for(double bytes) const noexcept { return latency_ + bytes * seconds_per_byte_; }
-  double most_bytes() const noexcept { return most_bytes_; }  // of a task so far
-  // How far off a task's time is as a rule, as a part of it.
+  double most_bytes() const noexcept { return most_bytes_; }  // of the largest task so far
+  // The usual error of a prediction, as a part of the task's time.
   double uncertainty() const noexcept { return uncertainty_; }
 
  private:
   void fit() noexcept;
 
-  // Sums for a line through (bytes, seconds), weighted by 1 / seconds^2: errors are parts of the time. Older tasks
-  // weigh less.
+  // Sums for a line through (bytes, seconds), weighted by 1 / seconds^2, because errors are parts of the time. Older
+  // tasks weigh less.
   double weight_ = 0, bytes_ = 0, seconds_ = 0, bytes_bytes_ = 0, bytes_seconds_ = 0;
   double shortest_seconds_ = 0, most_bytes_ = 0;
   double latency_ = 0, seconds_per_byte_ = 0;

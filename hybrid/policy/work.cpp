@@ -8,7 +8,7 @@
 namespace tandem::hybrid {
 namespace {
 
-// Cuts lie at multiples of this in a shard, and of the operator's granularity: whole lines of caches and of devices.
+// Cuts in a shard are multiples of this, and of the operator's granularity: whole lines of caches and devices.
 constexpr std::uint64_t kGridBytes = 256;
 
 }  // namespace

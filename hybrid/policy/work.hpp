@@ -1,6 +1,6 @@
-// The tasks of one run laid end to end, so that a run deals in ranges of one long axis. A position counts the
-// bytes that are moved, inputs and outputs, up to there; where tasks may be cut, and which parts of them a range is,
-// this says.
+// The tasks of one run laid end to end, so that a run consists of ranges on one long axis. A position counts the bytes
+// that are moved, inputs and outputs, up to there. This class knows where tasks may be cut, and which parts of them a
+// range has.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class Work {
   explicit Work(std::span<const core::Task> tasks);
 
   std::uint64_t bytes() const noexcept { return starts_.back(); }
-  std::uint64_t cut(std::uint64_t position) const noexcept;  // the first cut there or beyond
+  std::uint64_t cut(std::uint64_t position) const noexcept;  // the first cut at this position or later
   // The parts of a range between two cuts. Reuses the vector's memory.
   void parts(const Range &range, std::vector<TaskPart> *parts_out) const;
   std::vector<core::Task> tasks(const Range &range) const;  // the same as tasks

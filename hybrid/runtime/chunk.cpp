@@ -99,7 +99,7 @@ void Chunk::lay_out(const Work &work, Staged staged) {
     task.outputs = shards_.data() + first + whole.prepared->columns();
     task.offset_bytes = 0;
     task.length_bytes = part.length_bytes;
-    task.ranges = nullptr;  // of the whole
+    task.ranges = nullptr;  // it belongs to the whole run
     if (task.mode == Mode::accumulate && stages_outputs(whole)) task.mode = Mode::assign;
     if (task.mode == Mode::compare) {
       task.mismatches = mismatches_.data() + record;

@@ -10,19 +10,19 @@
 
 namespace tandem::hybrid {
 
-// What of a range lies in staging memory. Outputs do where their worker can fail or come too late: the range is written
-// when it is complete, and the XOR of accumulate happens then, once.
+// Which shards of a range lie in staging memory. Outputs do if their worker can fail or be late. The range is then
+// written when it is complete, and the XOR of accumulate happens then, once.
 enum class Staged { nothing, outputs, all };
 
-// Whether all that the tasks read is registered memory of the program: devices read it where it lies.
+// Whether all inputs of the tasks are registered memory of the program, which devices read directly.
 bool reads_registered_memory(std::span<const core::Task> tasks);
 
-// Belongs to one lane and is used again for each of its ranges.
+// Belongs to one lane, and is used again for each of its ranges.
 class Chunk {
  public:
   explicit Chunk(core::Backend &backend) : backend_(&backend) {}
 
-  // The parts of a range; then what `prepared` has for each of them, in their order, which the caller keeps alive.
+  // Sets the parts of a range, and the prepared operators of all tasks in their order, which the caller keeps alive.
   const std::vector<TaskPart> &cut(const Work &work, const Range &range);
   std::vector<const core::Prepared *> prepared;
   // Throws Error (OUT_OF_MEMORY).
@@ -33,9 +33,9 @@ class Chunk {
   void copy_in(const Work &work);
   void run(core::Control &control) { backend_->run(tasks_, control); }
   std::span<const core::Task> tasks() const noexcept { return tasks_; }
-  // What of staged results lies in `own`, into the caller's shards.
+  // Copies the staged results in `own` to the caller's shards.
   void copy_out(const Work &work, const std::vector<Range> &own) const;
-  // Of a compare, into the caller's records.
+  // Copies a compare's records to the caller's.
   void merge_mismatches(const Work &work) const;
 
  private:
@@ -48,7 +48,7 @@ class Chunk {
   std::uint64_t capacity_bytes_ = 0;
   Staged staged_ = Staged::nothing;
   std::vector<TaskPart> parts_;
-  std::vector<std::byte *> shards_;  // of all parts, inputs and then outputs of each; where they lie for the backend
+  std::vector<std::byte *> shards_;  // of all parts, inputs and then outputs of each; as the backend sees them
   std::vector<const std::byte *> inputs_;
   std::vector<core::Mismatch> mismatches_;
   std::vector<core::Task> tasks_;

@@ -1,4 +1,4 @@
-// What the threads of a runtime do.
+// The work of the threads of a runtime.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ void Runtime::work(Lane &lane) {
     try {
       did_something =
           member.is_in_place ? work_on_cpu(lane, *chunk, lock) : work_on_device(lane, *chunk, &look_again, lock);
-    } catch (...) {  // no memory for the book itself
+    } catch (...) {  // no memory for the report itself
       for (const auto &job : jobs_) {
         job->error = std::current_exception();
         job->changed.notify_all();
@@ -49,14 +49,14 @@ void Runtime::work(Lane &lane) {
   }
   {
     const Unlocked unlocked(lock);
-    chunk.reset();  // where a device hangs, its driver may not come back from this either
+    chunk.reset();  // if a device hangs, its driver may hang here too
   }
   lane.has_ended = true;
   lane_ended_.notify_all();
 }
 
-// Of the runs that have work for this lane the one with the fewest lanes, so that a small one does not wait for a large
-// one's end.
+// Among the runs with work for this lane, the one with the fewest lanes: so a small run does not wait for the end of a
+// large one.
 std::shared_ptr<Job> Runtime::next_job(const Lane &lane) const {
   std::shared_ptr<Job> next;
   for (const std::shared_ptr<Job> &job : jobs_) {
@@ -67,7 +67,7 @@ std::shared_ptr<Job> Runtime::next_job(const Lane &lane) const {
   return next;
 }
 
-// While it works on one run the others do not count on it.
+// While it works on one run, the others do not count it.
 void Runtime::begin(Lane &lane, const std::shared_ptr<Job> &job) {
   lane.job = job;
   ++job->lanes_at_work;
@@ -102,7 +102,7 @@ bool Runtime::work_on_cpu(Lane &lane, Chunk &chunk, Lock &lock) {
   try {
     if (budget() != nullptr && budget()->is_limited()) {
       const Unlocked unlocked(lock);
-      hold.next_task();  // before the run counts on this lane
+      hold.next_task();  // before the run counts this lane
     }
     if (job->closed.load() || stopping_) return true;
     begin(lane, job);
@@ -120,8 +120,8 @@ bool Runtime::work_on_cpu(Lane &lane, Chunk &chunk, Lock &lock) {
   return true;
 }
 
-// Chunk after chunk, without the lock, until there is none, another run wants a part of the lanes, or other tasks wait
-// for what this one holds.
+// Chunk after chunk, without the lock. It ends if there is none left, another run needs some of the lanes, or other
+// tasks wait for the resources of this one.
 void Runtime::do_chunks(Lane &lane, Job &job, Chunk &chunk, core::Hold &hold, std::uint64_t version) {
   double at = now();
   for (bool is_first = true; job.is_open() && jobs_version_.load(std::memory_order_relaxed) == version;
@@ -199,18 +199,18 @@ bool Runtime::work_on_device(Lane &lane, Chunk &chunk, double *look_again, Lock 
     }
     *look_again = std::min(*look_again, job->share.next_look(now()));
   }
-  // While the lock was let go, another run may have begun, or work of one that was looked at have come back.
+  // While the lock was free, another run may have begun, or work of an earlier one may have come back.
   if (jobs_version_.load() != version) return true;
   if (!jobs.empty()) *look_again = std::min(*look_again, now() + kLongestWaitSeconds);
   return false;
 }
 
-// The operators in this device's form, before it is given any work: that may take long.
+// Prepares the operators for this device before it gets any work, because that may take long.
 bool Runtime::make_ready(Lane &lane, const std::shared_ptr<Job> &job, Lock &lock) {
   if (job->is_ready[lane.member]) return true;
   core::Backend &backend = *members_[lane.member]->member.backend;
   try {
-    std::vector<std::shared_ptr<const HybridPrepared>> operators;  // they may outlive the call
+    std::vector<std::shared_ptr<const HybridPrepared>> operators;  // they may be used longer than the call
     for (std::size_t i = 0; i < job->work.task_count(); ++i) {
       const HybridPrepared &each = hybrid_of(job->work.task(i));
       if (operators.empty() || operators.back().get() != &each) operators.push_back(each.shared_from_this());
@@ -225,8 +225,8 @@ bool Runtime::make_ready(Lane &lane, const std::shared_ptr<Job> &job, Lock &lock
   return true;
 }
 
-// From the caller's shards through the device into staging. What the device may hold up is done while the lane touches
-// nothing of the caller's, unless the device reads the inputs where they lie.
+// From the caller's shards through the device to staging memory. While the device may hang, the lane does not use the
+// caller's memory, unless the device reads the inputs directly.
 std::exception_ptr Runtime::run_on_device(Lane &lane, Job &job, const Range &range, Chunk &chunk, bool *ran,
                                           Lock &lock) {
   core::Backend &backend = *members_[lane.member]->member.backend;
@@ -248,7 +248,7 @@ std::exception_ptr Runtime::run_on_device(Lane &lane, Job &job, const Range &ran
       chunk.run(job.device_control);
       return nullptr;
     }
-    core::MemoryHold hold;  // registered memory stays until the device is through, even beyond the call
+    core::MemoryHold hold;  // registered memory stays pinned until the device is done, even after the call
     {
       const Touch touch(job);
       const Unlocked unlocked(lock);
@@ -293,7 +293,7 @@ void Runtime::do_piece(Lane &lane, Job &job, const Piece &piece, Chunk &chunk, L
       const std::vector<Range> own = job.share.claim(piece.id);
       const bool is_whole = own.size() == 1 && own.front() == piece.range;
       if (job.kind.mode == core::Mode::compare && !is_whole) {
-        useless = own;  // its records are of the whole piece, and cannot be taken apart
+        useless = own;  // its records are of the whole piece, and cannot be divided
       } else {
         const Touch touch(job);
         {
@@ -307,7 +307,7 @@ void Runtime::do_piece(Lane &lane, Job &job, const Piece &piece, Chunk &chunk, L
     }
     job.share.finish(piece.id, now());
     for (const Range &each : useless) job.share.disclaim(each);
-    // What ends after its run teaches too: or every run would try it again.
+    // Results after the end of their run are learned too. Otherwise every run would try the device again.
     if (job.closed.load()) memory_.keep(lane.member, job.kind, job.share.speed(lane.member));
   }
   note(lane, job, piece.range, start, now(), committed);

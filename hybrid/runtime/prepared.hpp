@@ -1,4 +1,4 @@
-// An operator as the members of a hybrid prepare it, each at its first use.
+// An operator in the forms of a hybrid's members. Each form is made at its first use.
 #pragma once
 
 #include <memory>
@@ -17,9 +17,9 @@ class HybridPrepared final : public core::Prepared, public std::enable_shared_fr
   std::vector<core::Technique> techniques() const override { return small->techniques(); }
   std::uint64_t out_of_cache_bytes(core::Mode mode) const override { return small->out_of_cache_bytes(mode); }
 
-  const std::shared_ptr<const core::Prepared> small;  // by whoever does what is too small to share
+  const std::shared_ptr<const core::Prepared> small;  // by the backend for small runs
 
-  // Any thread; without a lock held meanwhile, since a device may take its time. Throws what its prepare throws.
+  // Any thread. Holds no lock meanwhile, because a device may take long. Throws the exceptions of its prepare.
   std::shared_ptr<const core::Prepared> of(std::size_t member, core::Backend &backend) const;
 
  private:

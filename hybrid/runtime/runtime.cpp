@@ -17,11 +17,11 @@ namespace tandem::hybrid {
 namespace {
 
 constexpr double kDeadlineFactor = 20;   // of the predicted time, before a device is given up
-constexpr double kCancelSeconds = 0.02;  // how often a caller looks whether it is cancelled
+constexpr double kCancelSeconds = 0.02;  // how often a caller checks for a cancel
 constexpr const char *kCancelled = "hybrid: the run was cancelled";
-constexpr std::chrono::seconds kLastPatience{2};  // with a device that does not answer, at the very end
+constexpr std::chrono::seconds kLastPatience{2};  // for a device that does not answer, when the runtime ends
 
-// Staging of a device that has the inputs there too; the rest is for cuts and padding.
+// Staging memory of a device that has the inputs there too. The rest is for cuts and padding.
 constexpr double kStagingFill = 15.0 / 16;
 
 bool is_unsupported(const std::exception_ptr &error) {
@@ -74,11 +74,11 @@ const Member &Runtime::member(std::size_t index) const {
   return members_[index]->member;
 }
 
-// ---- what was learned, and what follows from it
+// ---- learned speeds, and decisions from them
 
 bool Runtime::can_work(const MemberState &state) const noexcept { return !state.is_out && state.lanes_given_up == 0; }
 
-// Of the members that can work, in their order; the others have no lanes.
+// The members that can work, in their order; the others have no lanes.
 std::vector<Way> Runtime::ways(const WorkKind &kind) const {
   std::vector<Way> list;
   for (std::size_t i = 0; i < members_.size(); ++i) {
@@ -165,7 +165,7 @@ void Runtime::failed_alone(std::size_t member, std::exception_ptr error) {
 
 void Runtime::count_failure(MemberState &state, const std::exception_ptr &error) {
   constexpr unsigned kMostFailures = 3;
-  if (is_unsupported(error)) return;  // of this operator, not of the device
+  if (is_unsupported(error)) return;  // an error of this operator, not of the device
   state.is_out = ++state.failures >= kMostFailures;
   log_.say(TANDEM_LOG_WARNING, fmt::format("hybrid: {} failed ({}): its work goes to the others{}", state.member.name,
                                            base::what_of(error), state.is_out ? ", it gets no more" : ""));
@@ -184,19 +184,19 @@ std::vector<core::SpeedEntry> Runtime::learned() const {
   return list;
 }
 
-// ---- a run, as its caller sees it
+// ---- a run, from the side of its caller
 
-// With the lock. False: there is not one thread.
+// With the lock. False: no thread could be started.
 bool Runtime::start_threads() {
   const base::SignalsBlocked blocked;
   bool any = false;
   for (const auto &lane : lanes_) {
     Lane *const own = lane.get();
     try {
-      // It holds the runtime: one that is left behind needs it.
+      // It holds the runtime, because a thread that is left behind needs it.
       if (!lane->thread.joinable())
         lane->thread = std::thread([runtime = shared_from_this(), own] { runtime->work(*own); });
-    } catch (const std::system_error &) {  // perhaps the next time
+    } catch (const std::system_error &) {  // tried again next time
     } catch (const std::bad_alloc &) {
     }
     any = any || lane->thread.joinable();
@@ -224,7 +224,7 @@ std::shared_ptr<Job> Runtime::open_job(std::span<const core::Task> tasks, core::
       const bool shares_memory = member.backend->traits().shares_memory;
       const bool is_direct = shares_memory || (core::is_any_memory_registered() && reads_registered_memory(tasks));
       group.first_bytes = first_piece_bytes(bytes, shares_memory);
-      // Without its inputs, staging holds the outputs of a larger piece.
+      // Without its inputs, staging memory holds the outputs of a larger piece.
       const double per_output = static_cast<double>(kind.columns + kind.rows) / std::max(kind.rows, 1U);
       group.most_bytes = kStagingFill * static_cast<double>(member.staging_bytes) * (is_direct ? per_output : 1);
     }
@@ -254,7 +254,7 @@ std::shared_ptr<Job> Runtime::open_job(std::span<const core::Task> tasks, core::
   return job;
 }
 
-// Of the CPU's lanes only so many are at work as "cpu" allows.
+// As many of the CPU's lanes work at once as "cpu" allows.
 void Runtime::set_room(Job &job) const {
   if (budget() != nullptr) job.share.set_room(budget()->amount(core::Budget::kCpu));
 }
@@ -266,7 +266,7 @@ std::vector<core::Need> Runtime::needs_of(const Member &member, const core::Cont
   return needs;
 }
 
-// Throws Error (INVALID_ARGUMENT) with the numbers for a member that was asked for.
+// Throws Error (INVALID_ARGUMENT) with the numbers if a member that was asked for can never hold its resources.
 bool Runtime::has_room(const Member &member, const core::Control &control) const {
   const std::vector<core::Need> needs = needs_of(member, control);
   if (!member.is_optional) budget()->check(needs);
@@ -291,7 +291,7 @@ bool Runtime::run(std::span<const core::Task> tasks, core::Control &control, std
   base::fail(TANDEM_ERROR_DEVICE, "hybrid: no device is left that could do the rest of the run");
 }
 
-// Work is left, and no lane is there to do it.
+// Work is left, and there is no lane for it.
 bool Runtime::is_stranded(const Job &job) const {
   return std::none_of(lanes_.begin(), lanes_.end(), [&](const auto &lane) {
     if (!lane->thread.joinable() || lane->index >= job.share.lane_count()) return false;
@@ -318,28 +318,28 @@ void Runtime::wait_until_over(Job &job, Lock &lock) {
   }
 }
 
-// The one member that was to do the run is lost: the others do the rest.
+// The one member for this run is lost: the others do the rest.
 void Runtime::let_all_in(Job &job) {
   job.is_for_one = false;
   for (const auto &lane : lanes_) {
     if (lane->index >= job.share.lane_count() || job.has_failed[lane->member]) continue;
-    job.share.allow(lane->index);  // one that is busy elsewhere enters when it is through
+    job.share.allow(lane->index);  // a lane that is busy elsewhere joins later
     if (lane->job == nullptr && lane->thread.joinable()) job.share.enter(lane->index);
   }
   work_there_.notify_all();
 }
 
-// The caller's memory is its own again afterwards.
+// From here on the library does not use the caller's memory.
 void Runtime::close_job(Job &job, Lock &lock) {
   job.closed.store(true);
-  // A device of which nothing is known goes on in staging memory, and teaches how fast it is.
+  // A device of unknown speed continues in staging memory, and its speed is learned.
   const bool is_learning = job.share.is_done() && std::any_of(lanes_.begin(), lanes_.end(), [&](const auto &lane) {
                              return lane->job.get() == &job && !job.share.speed(lane->member).is_seen();
                            });
   if (!is_learning) job.device_control.cancel();
   std::erase_if(jobs_, [&](const auto &each) { return each.get() == &job; });
   jobs_version_.fetch_add(1);
-  // A device that hangs with the caller's memory in hand has had its time.
+  // A device that hangs while it uses the caller's memory has reached its deadline.
   const auto is_left_alone = [&] {
     return job.touching == static_cast<unsigned>(std::count_if(lanes_.begin(), lanes_.end(), [&](const auto &lane) {
              return lane->job.get() == &job && lane->is_given_up && lane->is_direct;
@@ -349,7 +349,7 @@ void Runtime::close_job(Job &job, Lock &lock) {
     job.changed.wait_for(lock, seconds(kCancelSeconds));
     try {
       give_up_late_lanes(now());
-    } catch (const std::bad_alloc &) {  // the next time
+    } catch (const std::bad_alloc &) {  // learned next time
     }
   }
   try {
@@ -361,11 +361,11 @@ void Runtime::close_job(Job &job, Lock &lock) {
       ideal_seconds_ += ideal;
       shared_seconds_ += now() - job.start_seconds;
     }
-  } catch (const std::bad_alloc &) {  // the run is done; what it taught is lost
+  } catch (const std::bad_alloc &) {  // the run is done; its speeds are lost
   }
 }
 
-// A device that has not answered for long is not waited for. Its range goes to the others.
+// A device that has not answered by its deadline is not waited for. Its range goes to the others.
 void Runtime::give_up_late_lanes(double at) {
   for (const auto &lane : lanes_) {
     if (!lane->on_device_since || lane->is_given_up) continue;
@@ -375,7 +375,7 @@ void Runtime::give_up_late_lanes(double at) {
     if (at - *lane->on_device_since < deadline) continue;
     lane->job->share.give_up(lane->piece);
     lane->is_given_up = true;
-    lane->hold.reset();  // a logical quantity serves nothing that hangs
+    lane->hold.reset();  // a hanging task must not keep logical resources
     MemberState &state = *members_[lane->member];
     ++state.lanes_given_up;
     for (const auto &job : jobs_) retire(*job, lane->member);

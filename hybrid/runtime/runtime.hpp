@@ -1,5 +1,5 @@
-// The threads of a hybrid and what they share: one thread per lane of each member, and the runs under way. All of it
-// under one lock, except the CPU's way through a run, chunk after chunk, which takes none.
+// The threads of a hybrid and their shared state: one thread per lane of each member, and the runs under way. One lock
+// protects all of it. The CPU needs no lock during a run, from chunk to chunk.
 #pragma once
 
 #include <atomic>
@@ -29,29 +29,29 @@ struct Job {
 
   const Work work;
   Share share;
-  core::Control *control;        // of the caller, that may be gone when `closed`
+  core::Control *control;        // of the caller; invalid when `closed`
   core::Control device_control;  // for runs that may outlive the call
   WorkKind kind = {};
   std::vector<const core::Prepared *> cpu_forms;  // of each task
   std::vector<bool> is_ready;                     // by member: its forms are made
-  std::vector<bool> has_failed;                   // the same: in this run, or it cannot join
-  bool is_for_one = false;                        // the others come in when it is lost
+  std::vector<bool> has_failed;                   // the same: failed in this run, or cannot join
+  bool is_for_one = false;                        // the others join when that member is lost
   std::string what;                               // "assign 4x10", for people
   double start_seconds = 0;
   std::uint64_t returns_seen = 0;
 
-  std::atomic<bool> closed{false};  // the call has its end: its memory is not touched any more
+  std::atomic<bool> closed{false};  // the call has ended: its memory must not be used any more
   unsigned lanes_at_work = 0;
-  unsigned touching = 0;  // lanes that may be touching the caller's memory now
+  unsigned touching = 0;  // lanes that may be using the caller's memory now
   std::exception_ptr error, device_error;
   std::condition_variable changed;
 };
 
-// What is to be done with a run.
+// The decision about a run.
 struct Choice {
-  std::size_t member;  // that does it alone, or kTogether
-  // Of the CPU and a device on its cores one does all. Those of which it is not known what they do alone; and one that
-  // is due to be tried again, and with how many bytes (0: none is).
+  std::size_t member;  // does the run alone, or kTogether
+  // If the CPU and devices on its cores exclude each other: the members with unknown speed alone; and the member that
+  // is due for a trial, and its number of bytes (0: none is).
   std::vector<std::size_t> untried = {};
   std::size_t trial = 0;
   std::uint64_t trial_bytes = 0;
@@ -63,25 +63,26 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   Runtime(const Runtime &) = delete;
   Runtime &operator=(const Runtime &) = delete;
 
-  // More members, for the runs that come.
+  // Adds members for later runs.
   void add(std::vector<Member> members);
   std::size_t member_count() const;
-  const Member &member(std::size_t index) const;  // for as long as the runtime
+  const Member &member(std::size_t index) const;  // valid as long as the runtime
 
-  // A smaller run is not worth finding out what a member does in this kind of work.
+  // Smaller runs are not used to measure a member in this kind of work.
   static constexpr std::uint64_t kTryFromBytes = 1 << 20;
 
   // Policies free and budget share all runs.
   Choice choose(const WorkKind &kind, std::uint64_t bytes);
   void ran_alone(std::size_t member, const WorkKind &kind, std::uint64_t bytes, double seconds);
   void forget_alone(std::size_t member, const WorkKind &kind);
-  void failed_alone(std::size_t member, std::exception_ptr error);  // its work is done by others
+  void failed_alone(std::size_t member, std::exception_ptr error);  // others do its work
 
-  // Runs tasks of host memory, all with rows, columns and bytes, on all members or on this one; if that one is lost,
+  // Runs tasks of host memory, all with rows, columns and bytes, on all members or on this one. If that member is lost,
   // the others do the rest, and it returns false. Throws Error.
   bool run(std::span<const core::Task> tasks, core::Control &control, std::size_t only = kTogether);
 
-  // Ends the threads. One whose device does not answer is left behind, with all that it may still write to.
+  // Ends the threads. The thread of a device that does not answer is left behind, with all memory that it may still
+  // write to.
   void stop() noexcept;
 
   std::vector<core::SpeedEntry> learned() const;
@@ -91,8 +92,8 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
     explicit MemberState(Member given) : member(std::move(given)) {}
     Member member;
     unsigned failures = 0;
-    unsigned lanes_given_up = 0;  // while there are any, the others get nothing either
-    bool is_out = false;          // it has failed too often
+    unsigned lanes_given_up = 0;  // while there are any, the member's other lanes get no work
+    bool is_out = false;          // it failed too often
   };
   struct Lane {
     unsigned index;
@@ -100,18 +101,18 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
     std::size_t member;
     unsigned row = 0;  // of the timeline
     std::thread thread;
-    std::shared_ptr<Job> job;  // what it works on
+    std::shared_ptr<Job> job;  // its present run
     std::uint64_t piece = 0;   // of a device
     std::optional<double> on_device_since;
     std::vector<core::Need> needs;  // of a device's piece
     std::optional<core::Hold> hold;
-    bool is_direct = false;  // it uses the caller's memory meanwhile
+    bool is_direct = false;  // it uses the caller's memory directly
     bool is_given_up = false;
     bool has_ended = false;
   };
   using Lock = std::unique_lock<std::mutex>;
 
-  // The lock let go for a while, also when something is thrown.
+  // Releases the lock for a while, also if an exception passes.
   class Unlocked {
    public:
     explicit Unlocked(Lock &lock) : lock_(lock) { lock_.unlock(); }
@@ -123,8 +124,8 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
     Lock &lock_;
   };
 
-  // A lane that may be touching the caller's memory: the call does not return before it is gone. Made and ended under
-  // the lock.
+  // A lane that may be using the caller's memory. The call does not return before it ends. Made and destroyed under the
+  // lock.
   class Touch {
    public:
     explicit Touch(Job &job) : job_(&job) { ++job.touching; }
@@ -183,7 +184,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   std::list<std::shared_ptr<Job>> jobs_;
   std::atomic<std::uint64_t> jobs_version_{0};  // changes with jobs_
   Memory memory_;
-  std::map<WorkKind, std::size_t> told_;           // what was chosen last
+  std::map<WorkKind, std::size_t> told_;           // the last decision in the log
   double ideal_seconds_ = 0, shared_seconds_ = 0;  // of all shared runs
   bool stopping_ = false;
 };

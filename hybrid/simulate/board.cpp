@@ -17,7 +17,7 @@ using Part = BoardSpan::Part;
 
 struct Event {
   double seconds;
-  std::uint64_t order;  // of those at the same time the older one first
+  std::uint64_t order;  // of events at the same time the older one is first
   enum class What { parent_ready, part_over } what;
   unsigned worker, core;
   std::size_t task;  // index into the tasks of the result
@@ -98,9 +98,9 @@ class Board {
 
  private:
   struct Worker {
-    std::uint64_t *units = nullptr;  // of its name that are left; null: no limit
+    std::uint64_t *units = nullptr;  // left for its name; null: no limit
     unsigned first_row = 0;
-    std::vector<unsigned> free_cores;                 // the last one works next
+    std::vector<unsigned> free_cores;                 // the last one is used next
     std::deque<std::size_t> parents;                  // tasks whose parent part is ready
     std::deque<std::pair<std::size_t, Range>> inner;  // inner tasks that are ready
     double busy_seconds = 0, compute_seconds = 0;     // summed over the cores; the latter without latency and spawn
@@ -172,7 +172,7 @@ class Board {
     Worker &worker = workers_[index];
     const unsigned core = worker.free_cores.back();
     worker.free_cores.pop_back();
-    // The inner tasks of one task take the same time, though their bytes may differ by one.
+    // The inner tasks of one task take the same time, although their bytes may differ by one.
     const double bytes = static_cast<double>(out_.run.tasks[task].range.bytes());
     const double compute = part == Part::spawn ? 0
                            : part == Part::inner
@@ -193,7 +193,7 @@ class Board {
     worker.free_cores.push_back(event.core);
     if (event.part == Part::spawn) {
       const std::uint64_t count = simulation_.workers[event.worker].inner_count;
-      // In equal parts, the first ones a byte longer where the bytes do not divide.
+      // In equal parts. The first ones are a byte longer if the bytes do not divide.
       std::uint64_t begin = task.range.begin;
       for (std::uint64_t i = 0; i < count; ++i) {
         const std::uint64_t bytes = task.range.bytes() / count + (i < task.range.bytes() % count ? 1 : 0);
@@ -236,7 +236,7 @@ class Board {
   SplitMix random_;
   std::map<std::string, std::uint64_t> units_;
   std::vector<Worker> workers_;
-  std::vector<unsigned> singles_, groups_;  // the former the fastest first
+  std::vector<unsigned> singles_, groups_;  // singles_: the fastest first
   std::vector<unsigned> unfinished_parts_;  // of each task
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::uint64_t next_byte_ = 0, order_ = 0;

@@ -9,9 +9,9 @@
 
 namespace tandem::hybrid {
 
-// Part of a task on one core: its parent part, one of its inner tasks, or on a single worker all of it.
+// The part of a task on one core: its parent part or one of its inner tasks. On a single worker: the whole task.
 struct BoardSpan {
-  unsigned row;  // a core of a group, or a worker that is no group with inner tasks
+  unsigned row;  // a core of a group with inner tasks, or another worker
   enum class Part { whole, spawn, inner } part;
   Range range;  // of the data; empty for a parent part
   double start_seconds, end_seconds;
@@ -28,12 +28,10 @@ struct BoardResult {
 
 // A group takes a task, and the unit of the budget that it holds until its end, as soon as there is one. After
 // latency_seconds its parent part is ready; a core works on it for spawn_seconds. Then inner_count inner tasks are
-// ready, each an equal part of the data for one core. If the policy is free, or the name has no amount, nothing limits
-// the group but its cores: a free core takes the next task at once, without latency. In both cases a free core takes
-// parent parts before inner tasks. Every other worker takes one whole task at a time, before the groups choose, the
-// fastest first.
-//
-// Throws Error (INVALID_ARGUMENT) for what has no meaning here: policy automatic, claims, faults and links.
+// ready, each an equal part of the data for one core. If the policy is free, or the name has no amount, only its cores
+// limit the group: a free core takes the next task at once, without latency. In both cases a free core takes parent
+// parts before inner tasks. Every other worker takes one whole task at a time, before the groups choose, the fastest
+// first. Throws Error (INVALID_ARGUMENT) for the policy automatic, claims, faults and links.
 BoardResult simulate_board(const Simulation &simulation);
 
 }  // namespace tandem::hybrid

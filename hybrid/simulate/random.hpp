@@ -1,4 +1,4 @@
-// The random numbers of simulations: the same everywhere, which the distributions of <random> do not promise.
+// The random numbers of simulations. They are the same everywhere; the distributions of <random> do not promise that.
 #pragma once
 
 #include <cstdint>

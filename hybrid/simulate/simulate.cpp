@@ -14,7 +14,7 @@ namespace {
 
 struct Event {
   double seconds;
-  std::uint64_t order;  // of those at the same time the older one first
+  std::uint64_t order;  // of events at the same time the older one is first
   enum class What { task_over, failure, look } what;
   unsigned worker;
   bool operator>(const Event &other) const {
@@ -90,12 +90,12 @@ class Machine {
 
  private:
   struct Task {
-    std::optional<std::uint64_t> piece;  // of the share; none: a chunk of the front
+    std::optional<std::uint64_t> piece;  // piece of the share; none: a chunk of the front
     Range range;
   };
   struct State {
     std::deque<Task> claimed;   // the first one runs
-    double start = 0, end = 0;  // of the one that runs
+    double start = 0, end = 0;  // of the task that runs
     double compute_seconds = 0, computed_bytes = 0;
     double last_end = 0;
     bool dead = false, away = false;
@@ -117,7 +117,7 @@ class Machine {
     return resources_.size() - 1;
   }
 
-  // As the real one before a run: who is left out of it. If all who were chosen fail, the others do the rest.
+  // Like the real runtime before a run: leaves out members. If all chosen ones fail, the others do the rest.
   void choose_who() {
     std::vector<Way> ways;
     for (const Group &each : groups_) ways.push_back({each.speed, {}, each.lanes});
@@ -162,7 +162,7 @@ class Machine {
     return true;
   }
 
-  // The workers that may take something are asked in turns, the fastest first, as long as one of them does.
+  // Asks the workers in turns, the fastest first, as long as one of them takes something.
   void hand_out() {
     for (bool any = true; any;) {
       any = false;
@@ -279,7 +279,7 @@ class Machine {
     }
     const double work = static_cast<double>(simulation_.work_bytes);
     if (now_ > 0) {
-      // With the speeds and latencies that the workers had in this run.
+      // With the actual speeds and latencies of the workers in this run.
       const double best = finish_seconds(
           [&](auto body) {
             for (std::size_t i = 0; i < state_.size(); ++i)
@@ -290,7 +290,7 @@ class Machine {
       result_.nominal_efficiency = work / nominal / now_;
     }
     for (SimulatedTask &each : result_.tasks) each.end_seconds = std::min(each.end_seconds, now_);
-    // What is still under way teaches its worker's speed when it ends.
+    // Tasks that are still under way update their worker's speed when they end.
     for (std::size_t i = 0; i < state_.size(); ++i) {
       const State &state = state_[i];
       if (state.claimed.empty() || !state.claimed.front().piece || state.end >= simulation_.workers[i].hangs_at_seconds)

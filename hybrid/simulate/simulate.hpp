@@ -15,26 +15,26 @@ namespace tandem::hybrid {
 inline constexpr double kNeverSeconds = std::numeric_limits<double>::infinity();
 inline constexpr double kLeastDeviceLatencySeconds = 20e-6;
 
-// One worker as it really is. A task of c bytes takes (latency + c / bytes_per_second) * (1 + jitter * r), r uniform in
-// [-1, 1]. Neighbours with the same name and numbers are lanes of one group. One whose name begins with "cpu" works in
-// place, at the front, unless its latency is a device's; the others are devices.
+// The actual behaviour of one worker. A task of c bytes takes (latency + c / bytes_per_second) * (1 + jitter * r), r
+// uniform in [-1, 1]. Neighbours with the same name and numbers are lanes of one group. A worker with a name that
+// begins with "cpu" works in place, at the front, unless its latency is a device's. The others are devices.
 struct SimulatedWorker {
-  std::string name;  // of its resource, too: each task holds one of it
+  std::string name;  // also of its resource: each task holds one unit of it
   double bytes_per_second = 0;
   double latency_seconds = 0;
   double jitter = 0;
   std::uint64_t claims = 1;                       // tasks that it may hold before they run (free, budget)
-  double known_bytes_per_second = 0;              // what the scheduler believes; 0 = nothing
-  std::optional<double> assumed_latency_seconds;  // the same; none: a guess, if it believes to know the speed
-  // Index into Simulation::link_bytes_per_second; none: its data crosses no link. The workers of one link that are at
-  // work when a task begins share its speed equally for that task; none gets more of it than its own speed.
+  double known_bytes_per_second = 0;              // the speed that the scheduler assumes; 0 = none
+  std::optional<double> assumed_latency_seconds;  // the latency that it assumes; none: a guess, if it assumes a speed
+  // Index into Simulation::link_bytes_per_second; none: its data crosses no link. The workers of one link that are busy
+  // when a task begins share the link's speed equally for that task. Each gets at most its own speed.
   std::optional<std::size_t> link;
-  // Faults: from `slow_from` on it is `slow_factor` times as slow; at `fails_at` it says that it failed; from
-  // `hangs_at` on it never says anything more.
+  // Faults: from `slow_from` on it is `slow_factor` times as slow; at `fails_at` it fails with an error; from
+  // `hangs_at` on it never answers.
   double slow_from_seconds = kNeverSeconds, slow_factor = 1;
   double fails_at_seconds = kNeverSeconds, hangs_at_seconds = kNeverSeconds;
-  // A group of cores, for simulate_board (board.hpp). simulate() does not read these: it sees one worker with the sum
-  // of the speeds. inner_count 0: the group works on each task as one.
+  // A group of cores, for simulate_board (board.hpp). simulate() does not read these fields: it simulates one worker
+  // with the sum of the speeds. inner_count 0: the group works on each task as one worker.
   unsigned member_count = 1, inner_count = 0;
   double spawn_seconds = 0;
 
@@ -48,7 +48,7 @@ struct Simulation {
   Policy policy = Policy::automatic;
   std::vector<std::pair<std::string, std::uint64_t>> resources;  // budget, automatic
   std::vector<double> link_bytes_per_second;
-  std::vector<Speed> learned;  // of each group, by an earlier run; empty: none was
+  std::vector<Speed> learned;  // speed of each group, from an earlier run; empty: none
   std::uint64_t seed = 0;
 };
 
@@ -71,15 +71,15 @@ struct SimulatedShare {
 struct SimulationResult {
   bool completed = false;  // false: every worker failed
   double makespan_seconds = 0;
-  // (work / sum of the speeds that the workers had in this run while they computed) / makespan.
+  // (work / sum of the workers' actual speeds while they computed) / makespan.
   double efficiency = 0;
-  double nominal_efficiency = 0;  // the same with the speeds that were asked for
+  double nominal_efficiency = 0;  // the same with the speeds in the descriptions
   std::vector<SimulatedShare> workers;
   std::vector<SimulatedTask> tasks;  // in the order of their start
   std::vector<Speed> learned;        // of each group
 };
 
-// Throws Error (INVALID_ARGUMENT) for work or speeds that are none, and needs beyond the resources.
+// Throws Error (INVALID_ARGUMENT) for invalid work or speeds, and for needs beyond the resources.
 SimulationResult simulate(const Simulation &simulation);
 
 }  // namespace tandem::hybrid

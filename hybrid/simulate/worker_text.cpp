@@ -19,9 +19,9 @@ constexpr double kMostLatencySeconds = 3600;
 constexpr double kMostMomentSeconds = 1e9;
 constexpr double kMostSlowFactor = 1e6;
 constexpr unsigned kMostInner = 4096;
-constexpr double kMostJitter = 0.9;  // 1 would be tasks that take no time at all
+constexpr double kMostJitter = 0.9;  // with 1 a task could take no time at all
 
-// As it may be shown on a terminal.
+// In a form that is safe on a terminal.
 std::string quoted(std::string_view text) {
   std::string shown(text.substr(0, kMostShownBytes));
   for (char &c : shown)
@@ -33,7 +33,7 @@ std::string quoted(std::string_view text) {
   base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} {}: {}", what, quoted(text), why));
 }
 
-// Whole decimal numbers only: no sign, no space, nothing behind them.
+// Only whole decimal numbers: no sign, no space, nothing after them.
 template <class Number>
 std::optional<Number> number_of(std::string_view text) {
   Number value = 0;
@@ -50,7 +50,7 @@ bool valid_name(std::string_view name) {
   });
 }
 
-// What is before the first `separator`; `rest` becomes what is behind it. Nothing behind, no separator: rest is null.
+// The text before the first `separator`; `rest` becomes the text after it. Without a separator, rest is null.
 std::string_view cut(std::optional<std::string_view> &rest, char separator) {
   const std::string_view whole = *rest;
   const std::size_t at = whole.find(separator);

@@ -1,4 +1,4 @@
-// Machines as people write them, for hybrid/simulate/simulate.hpp: "cpu:4x0.3", "cpu:1x4x0.3:claim=inf",
+// Descriptions of machines as text, for hybrid/simulate/simulate.hpp: "cpu:4x0.3", "cpu:1x4x0.3:claim=inf",
 // "gpu:1x6:latency=2ms".
 #pragma once
 
@@ -35,18 +35,18 @@ struct WorkerDescription {
   std::string link;  // empty: none
 };
 
-// These four throw Error (INVALID_ARGUMENT) with the text and what is wrong with it.
+// These four throw Error (INVALID_ARGUMENT) with the text and the reason.
 std::vector<WorkerDescription> parse_workers(std::span<const std::string_view> texts);
 Policy parse_policy(std::string_view text);
 // "cpu=5,gpu=1": amounts of resources, each the name of some worker.
 std::vector<std::pair<std::string, std::uint64_t>> parse_resources(std::string_view text,
                                                                    std::span<const WorkerDescription> workers);
-// "pcie=25,nvlink=300": bytes per second of links. Each link has a worker, and each worker's link is there.
+// "pcie=25,nvlink=300": bytes per second of links. Each link needs a worker, and each worker's link must be listed.
 using Links = std::vector<std::pair<std::string, double>>;
 Links parse_links(std::string_view text, std::span<const WorkerDescription> workers);
 
 // The workers, in the order of their descriptions; their links are indices into `links`. With `speeds_known` the
-// scheduler is told what is written.
+// scheduler knows the speeds in the descriptions.
 std::vector<SimulatedWorker> to_workers(std::span<const WorkerDescription> descriptions, const Links &links,
                                         bool speeds_known);
 
