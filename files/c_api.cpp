@@ -38,21 +38,21 @@ using base::check_result_size;
 using base::guarded;
 using base::write_result;
 
-// Whoever only reads can do so without cleaning up.
+// Calls that only read work without cleaning up.
 constexpr std::uint32_t kRecoverLockSeconds = 2;
 
 void require(const void *pointer, const char *name) {
   if (pointer == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is NULL", name));
 }
 
-// What a call does is in its options: without them there is nothing to do.
+// The options tell a call what to do: without them there is nothing to do.
 template <class Options>
 Options read_options(const Options *given, const char *name) {
   require(given, name);
   return base::read_options(given, name);
 }
 
-// The size is refused before the work that the result is about.
+// The size is checked before the work.
 template <class Result>
 void check_result(const Result *given, const char *name) {
   if (given != nullptr) check_result_size(given, name);

@@ -62,7 +62,7 @@ void Coder::decode(const tandem_codec *codec, std::span<tandem_stripe> stripes, 
     if (first != TANDEM_ERROR_NOT_RECOVERABLE) check(first);
     for (const tandem_stripe &stripe : stripes)
       if (stripe.status != TANDEM_OK && stripe.status != TANDEM_ERROR_NOT_RECOVERABLE)
-        fail(stripe.status, "a stripe could not be decoded");  // the message that there was is of an earlier one
+        fail(stripe.status, "a stripe could not be decoded");  // the last message is of an earlier stripe
     return;
   }
   for (tandem_stripe &stripe : stripes) {

@@ -78,7 +78,7 @@ enum : std::size_t {
   kAtWide = kCommitRecordBytes
 };
 
-// What grows with the number of shards: in a narrow record within it, in a wide one behind it.
+// The fields that grow with the number of shards: inside a narrow record, behind a wide one.
 struct Lists {
   std::size_t count, bytes_of_folder, at_folder_of, at_stale, at_done;
 };
@@ -102,8 +102,8 @@ std::bitset<kMaxShardCount> load_bits(const std::byte *at, std::size_t count) {
   return bits;
 }
 
-// Not pending records: without temporaries these do no harm, and show their lead, should it come back, that the folder
-// is done. Throws where a live process may hold something: the new set's record, which stays then, remembers the rest.
+// Does not remove pending records. Without temporaries they do no harm. If their lead comes back, they show it that the
+// folder is done. Throws if a live process may hold something. The new set's record then stays, and remembers the rest.
 void remove_given_up(const Folder &folder, const CommitRecord &record) {
   if (record.given_up.empty()) return;
   std::vector<std::pair<OwnName, std::string>> found;
@@ -128,7 +128,7 @@ void remove_given_up(const Folder &folder, const CommitRecord &record) {
       if (own.kind == kind) folder.remove(name);
 }
 
-// Found out before anything is made. Files that are replaced stay open only while there is room.
+// Checked before anything is made. Replaced files stay open only while there are enough descriptors.
 void check_files_to_open(const std::vector<std::string> &folder_of_shard) {
   const std::size_t shards = folder_of_shard.size();
   const std::size_t folders = std::set(folder_of_shard.begin(), folder_of_shard.end()).size();
@@ -136,10 +136,10 @@ void check_files_to_open(const std::vector<std::string> &folder_of_shard) {
                                                      folders, folders == 1 ? "" : "s"));
 }
 
-// What else this process may want to open while files that were replaced stay open for convenience.
+// Descriptors that this process may need for other things, while replaced files stay open for convenience.
 constexpr rlim_t kLeftForOthersCount = 64;
 
-// Descriptors are given lowest first: the number of a new one says how many there are.
+// The lowest free descriptor is used first: the number of a new one tells how many there are.
 bool leaves_enough(const Descriptor &newest) {
   rlimit limit = {};
   return getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
@@ -157,11 +157,11 @@ std::vector<std::uint32_t> finish_folder(const FolderRecord &member, bool no_syn
     if (!folder.has(temporary)) continue;  // done before, or missing
     const std::string name = shard_file_name(record.name, i);
     if (is_shard_of(folder, name, record.set_id,
-                    i)) {  // a run died that gave the file its second name, or repair made one
+                    i)) {  // a run died after it gave the file its second name, or repair made one
       folder.remove(temporary);
       continue;
     }
-    // An intact file of the old set is not replaced by something else than was committed.
+    // An intact file of the old set is replaced only by the file that was committed.
     if (!is_shard_of(folder, temporary, record.set_id, i))
       fail(TANDEM_ERROR_DAMAGED, fmt::format("{} is damaged at both ends", folder.path_of(temporary)));
     if (Descriptor old = record.force ? folder.open_file(name, O_RDONLY) : Descriptor(); old && leaves_enough(old))
@@ -178,8 +178,8 @@ std::vector<std::uint32_t> finish_folder(const FolderRecord &member, bool no_syn
   return missing;
 }
 
-// A file of record.folder = `number` lies, finished, in one of these folders. Then that folder knows that the set
-// counts: no file gets its name before the record beside it says so.
+// A finished file of record.folder = `number` lies in one of these folders. Then that folder knows that the set counts,
+// because no file gets its name before the record beside it says so.
 bool knows_by_itself(const CommitRecord &record, std::uint32_t number, const Folders &folders) {
   return std::any_of(folders.begin(), folders.end(), [&](const auto &folder) {
     for (std::uint32_t i = 0; i < record.shard_count; ++i)
@@ -189,8 +189,8 @@ bool knows_by_itself(const CommitRecord &record, std::uint32_t number, const Fol
   });
 }
 
-// record.folder = `number` was done, and a newer set came there since: with all folders named, one has no record, and
-// another set's shard at a name that was to be given there.
+// record.folder = `number` was done, and a newer set was written there since. This is known if all folders are named,
+// one has no record, and another set's shard has a name that belongs to this set.
 bool was_written_over(const CommitRecord &record, std::uint32_t number, const Folders &named,
                       const std::vector<FolderRecord> &members) {
   if (named.size() < record.folder_count) return false;
@@ -208,7 +208,7 @@ bool has(const std::vector<FolderRecord> &members, std::uint32_t folder) {
   return std::any_of(members.begin(), members.end(), [&](const FolderRecord &m) { return m.record.folder == folder; });
 }
 
-// Another folder may need the lead's record, to know that the set counts.
+// Another folder may need the lead's record to know that the set counts.
 bool lead_stays(const std::vector<FolderRecord> &members, const Folders &named) {
   const CommitRecord &record = members.front().record;
   for (std::uint32_t folder = 1; folder < record.folder_count; ++folder)
@@ -218,7 +218,8 @@ bool lead_stays(const std::vector<FolderRecord> &members, const Folders &named) 
   return false;
 }
 
-// The others' records first: while one is left, on the disk too, the lead's is. `stays`: by folder number.
+// The others' records first: while one of them exists, on the disk too, the lead's must exist. `stays`: by folder
+// number.
 void remove_records(const std::vector<FolderRecord> &members, const std::bitset<kMaxShardCount> &stays, bool no_sync) {
   for (const bool lead : {false, true}) {
     for (const FolderRecord &member : members) {
@@ -230,7 +231,7 @@ void remove_records(const std::vector<FolderRecord> &members, const std::bitset<
   }
 }
 
-// Old bytes or new ones, whole.
+// Complete: all old bytes, or all new ones.
 void rewrite_record(const FolderRecord &member, bool no_sync) {
   const std::vector<std::byte> bytes = commit_record_bytes(member.record);
   OwnName temporary{OwnKind::lone_temporary};
@@ -248,11 +249,11 @@ void make_committed(FolderRecord &member) {
   member.committed = true;
 }
 
-// Throws when that cannot be known: a file that is refused may be a shard file.
+// Throws if that cannot be known: an unreadable file may be a shard file.
 std::optional<Record> record_of(const Folder &folder, const std::string &name,
                                 std::uint64_t *file_bytes_out = nullptr) {
   const Descriptor file = folder.open_file(name, O_RDONLY);
-  // Nothing, a link, no regular file, no name.
+  // Nothing for a link, for anything that is not a regular file, and for a missing name.
   if (!file && (errno == ENOENT || errno == ELOOP || errno == EINVAL || errno == ENAMETOOLONG)) return {};
   struct stat status;
   if (!file || fstat(file.get(), &status) != 0) fail_io("open", folder.path_of(name), errno);
@@ -439,8 +440,8 @@ std::vector<std::uint32_t> missing_here(const Folder &folder, const CommitRecord
 }
 
 Finished roll_forward(std::vector<FolderRecord> &members, const Folders &named, bool no_sync) {
-  // First every folder learns that the set counts, the lead before the others: then each can be finished without it. A
-  // name that was there before may have been given by a run that died before its sync.
+  // First every folder learns that the set counts, the lead before the others. Then each can be finished without the
+  // lead. An existing name may come from a run that died before its sync.
   for (const bool lead : {true, false}) {
     for (FolderRecord &member : members) {
       if ((member.record.folder == 0) != lead) continue;
@@ -454,7 +455,7 @@ Finished roll_forward(std::vector<FolderRecord> &members, const Folders &named, 
     const std::vector<std::uint32_t> missing = finish_folder(member, no_sync, &finished.replaced);
     for (const std::uint32_t i : missing)
       finished.missing.push_back(member.folder->path_of(shard_file_name(member.record.name, i)));
-    // Nothing else could tell the lead that this folder is done.
+    // The lead has no other way to learn that this folder is done.
     if (!missing.empty() && !has(members, 0)) stays.set(member.record.folder);
   }
   stays[0] = lead_stays(members, named);
@@ -471,7 +472,7 @@ bool leaves_record(const std::vector<FolderRecord> &members, const Folders &name
 }
 
 bool roll_back(std::vector<FolderRecord> &members, bool no_sync) {
-  // That the set does not count may not be on the disk yet, where a sync failed that was to make it count.
+  // If a sync failed, the disk may not know yet that the set does not count.
   for (const FolderRecord &member : members)
     if (member.record.folder == 0 && !no_sync) member.folder->sync();
   for (const FolderRecord &member : members)
@@ -483,7 +484,7 @@ bool roll_back(std::vector<FolderRecord> &members, bool no_sync) {
   std::bitset<kMaxShardCount> stays;
   if (lead != members.end()) {
     std::bitset<kMaxShardCount> done = lead->record.done;
-    std::size_t unreadable_count = 0;  // damaged records: each is one of a folder that would else be missed
+    std::size_t unreadable_count = 0;  // damaged records, each of a folder that would otherwise be missed
     for (const FolderRecord &member : members) {
       if (member.record.folder_count == 0) ++unreadable_count;
       if (member.record.folder != 0) done.set(member.record.folder);
@@ -491,13 +492,13 @@ bool roll_back(std::vector<FolderRecord> &members, bool no_sync) {
     }
     stays[0] = 1 + done.count() + unreadable_count < lead->record.folder_count;
     if (stays[0]) {
-      // The records of the others are what shows that they are done: the lead remembers it before they go.
+      // The records of the other folders show that they are done. The lead records this before they are removed.
       if (done != lead->record.done) {
         lead->record.done = done;
         rewrite_record(*lead, no_sync);
       }
     } else {
-      // Without temporaries the others' records go without the lead's; it would wait for them for ever.
+      // Without temporaries the others' records are removed without the lead's, which would otherwise wait for ever.
       lead->folder->remove(own_name({OwnKind::pending_record, lead->record.set_id}));
       if (!no_sync) lead->folder->sync();
     }
@@ -574,7 +575,7 @@ NewSet::~NewSet() {
   try {
     if (!members_.empty()) roll_back(members_, options_.no_sync);
   } catch (const Error &) {
-    // The next command that looks here cleans up.
+    // The next command that reads this folder cleans up.
   }
   for (const std::string &path : made_) rmdir(path.c_str());
 }
@@ -591,7 +592,7 @@ void NewSet::make_folders(const std::vector<std::string> &folder_of_shard) {
   }
 }
 
-// A file of the same set at a final name would count as this one's own, finished before.
+// A file of the same set at a final name would count as finished by this run.
 void NewSet::check_names() const {
   for (std::uint32_t i = 0; i < folder_of_.size(); ++i) {
     const Folder &folder = *folders_[folder_of_[i]];
@@ -613,9 +614,9 @@ void NewSet::make_records() {
   record.name = options_.name;
   record.folder_of = folder_of_;
   const std::string name = own_name({OwnKind::pending_record, options_.set_id});
-  // Where a record is, all folders are.
+  // If there is a record, all folders exist.
   if (!options_.no_sync && folders_.size() > 1) sync_parents();
-  // The lead's last: where it is, the others are, on the disk too. Temporaries come when all are.
+  // The lead's record last: if it exists, the others exist, on the disk too. Temporaries are made after all records.
   for (record.folder = record.folder_count; record.folder-- != 0;) {
     const std::shared_ptr<Folder> &folder = folders_[record.folder];
     if (record.folder == 0 && record.folder_count > 1 && !options_.no_sync)
@@ -638,7 +639,7 @@ void NewSet::make_records() {
   if (!options_.no_sync && folders_.size() > 1) folders_.front()->sync();
 }
 
-// What this set gives up is in its records since they were made; what came later is not.
+// The records have had the sets that this set gives up since they were made. They lack later ones.
 void NewSet::check_given_up() const {
   const std::vector<std::vector<SetId>> now =
       refuse_unfinished(folders_, options_.name, {options_.set_id}, options_.force);
@@ -662,7 +663,7 @@ void NewSet::sync_parents() const {
 
 std::vector<Descriptor> NewSet::commit() {
   const FoldersLock lock(folders_, options_.wait);
-  recover(folders_, false);  // a run that died meanwhile may have had the same names
+  recover(folders_, false);  // a run that died meanwhile may have used the same names
   check_given_up();
   check_names();
   sync_folders();
@@ -673,8 +674,8 @@ std::vector<Descriptor> NewSet::commit() {
   try {
     if (!options_.no_sync) lead.folder->sync();
   } catch (const Error &error) {
-    // A failed sync is final: whether the set counts on the disk is not known, and a second sync that succeeds would
-    // not tell. So nothing is removed here. The old name is asked for; if that fails too the set counts, which is no
+    // A failed sync is final: it is unknown whether the set counts on the disk, and a second successful sync would not
+    // tell. So nothing is removed here. The file is renamed back. If that fails too, the set counts, which does no
     // harm.
     renameat(lead.folder->descriptor(), own_name({OwnKind::commit_record, options_.set_id}).c_str(),
              lead.folder->descriptor(), own_name({OwnKind::pending_record, options_.set_id}).c_str());

@@ -1,5 +1,6 @@
-// How a set appears all at once, in one folder or several (docs/FORMAT.md, section 8): each folder holds a record,
-// whose name says whether the set counts, and temporaries; renaming the first folder's record is the moment.
+// Makes all files of a set valid at once, in one folder or several (docs/FORMAT.md, section 8). Each folder holds
+// temporaries and a record. The record's name tells whether the set counts. Renaming the first folder's record is the
+// commit.
 #pragma once
 
 #include <bitset>
@@ -13,7 +14,7 @@
 
 namespace tandem::files {
 
-// ---- names of what can lie in a folder beside shard files ----
+// ---- names of files besides shard files ----
 
 enum class OwnKind { pending_record, commit_record, set_temporary, lone_temporary };
 
@@ -42,12 +43,13 @@ struct CommitRecord {
   std::uint32_t shard_count = 0;
   std::uint32_t folder_count = 0, folder = 0;  // folder 0 leads: its record decides
   bool force = false;
-  std::uint64_t geometry = 0;            // geometry_hash() of the set; 0: not known, of a stream
+  std::uint64_t geometry = 0;            // geometry_hash() of the set; 0: unknown, because it is a stream
   std::string name;                      // of the set: a plain part of a file name
   std::vector<std::uint16_t> folder_of;  // by shard: shard_count of them
-  std::bitset<kMaxShardCount> stale;     // files of this name, here, that the set replaces
-  std::bitset<kMaxShardCount> done;  // the lead's, of a set that does not count: folders where nothing of it is left
-  std::vector<SetId> given_up;       // unfinished sets, here, that go away when this one counts
+  std::bitset<kMaxShardCount> stale;     // files of this name in this folder that the set replaces
+  std::bitset<kMaxShardCount> done;  // in the lead's record, for a set that does not count: folders without any file of
+                                     // it
+  std::vector<SetId> given_up;       // unfinished sets in this folder that are removed when this set counts
   bool operator==(const CommitRecord &) const = default;
 
   bool is_here(std::uint32_t shard) const { return shard < shard_count && folder_of[shard] == folder; }
@@ -58,11 +60,11 @@ std::size_t max_set_name_bytes(std::uint32_t shard_count);
 bool is_set_name(std::string_view name, std::uint32_t shard_count);
 // kCommitRecordBytes or kWideCommitRecordBytes.
 std::vector<std::byte> commit_record_bytes(const CommitRecord &record);
-// Of bytes that begin as an intact record does, also one of a version that this code does not know.
+// For bytes that begin like an intact record, also of a version that this code does not know.
 std::optional<std::uint32_t> commit_record_version(std::span<const std::byte> bytes);
-// Trusts nothing; false for whatever no writer makes, and for versions that this code does not know.
+// Trusts nothing. False for anything that no writer makes, and for versions that this code does not know.
 bool parse_commit_record(std::span<const std::byte> bytes, CommitRecord *record_out);
-// The first bytes of a file, as many as a record has at most; none where they cannot be read.
+// The first bytes of a file, as many as the largest record has. Empty if they cannot be read.
 std::vector<std::byte> read_commit_record(const Descriptor &file);
 
 // ---- finishing ----
@@ -74,29 +76,31 @@ struct FolderRecord {
   Descriptor file{};  // the record's, locked
 };
 
-// Gives the files of a committed set, in the folders given, their names, and removes the records. Can be repeated from
-// any point. `named`: more folders to look for finished parts in. Throws when something refuses; nothing is lost then,
-// and a later call goes on. The folders are locked by the caller.
+// Gives the files of a committed set, in the given folders, their names, and removes the records. Can be repeated from
+// any point. `named`: more folders to search for finished parts. Throws if a step is refused. Nothing is lost then, and
+// a later call continues. The caller has locked the folders.
 struct Finished {
-  bool record_left = false;          // one had to stay, because a folder that was not named needs it
-  std::vector<std::string> missing;  // paths of shards that somebody removed; their folder keeps its stale files
-  // Files that were replaced, open still: giving their memory or blocks back takes long, and several threads can share
-  // that. Not all of them where this process may open few.
+  bool record_left = false;          // a record had to stay, because a folder that was not named needs it
+  std::vector<std::string> missing;  // paths of shards that were removed from outside; their folder keeps its stale
+                                     // files
+  // Replaced files, still open. Freeing their memory or blocks takes long, and several threads can share the work.
+  // Fewer if this process may open few files.
   std::vector<Descriptor> replaced;
 };
 Finished roll_forward(std::vector<FolderRecord> &members, const Folders &named, bool no_sync);
 // Whether that would leave a record. Changes nothing.
 bool leaves_record(const std::vector<FolderRecord> &members, const Folders &named);
 
-// Of a set that counts: the shards of record.folder that are there no more, under either name. Throws when a look is
-// refused: that nothing was found proves nothing then.
+// Shards of record.folder, of a set that counts, that no longer exist under either name. Throws if a file cannot be
+// checked, because then nothing is proven.
 std::vector<std::uint32_t> missing_here(const Folder &folder, const CommitRecord &record);
 
-// Removes temporaries and records of a set that never counted. False when the lead's record had to stay, because it has
-// not heard of each of the set's folders that nothing is left there.
+// Removes temporaries and records of a set that never counted. False if the lead's record had to stay, because some
+// folders of the set are not known to be clean.
 bool roll_back(std::vector<FolderRecord> &members, bool no_sync);
 
-// A shard file, or shard file `index` of that set, as far as one of its ends says. Throw where reading is refused.
+// Whether it is a shard file, or shard file `index` of that set, according to one of its ends. Throw if it cannot be
+// read.
 bool is_shard_file(const Folder &folder, const std::string &name);
 bool is_shard_of(const Folder &folder, const std::string &name, const SetId &set_id, std::uint32_t index);
 // The set of such a file, if it also has its full length.
@@ -113,12 +117,12 @@ class NewSet {
     std::uint32_t mode = kModeUnknown;
     std::uint64_t geometry = 0;
     bool force = false, no_sync = false;
-    bool attach = false;  // writes into the files that another one has made; commit() is for that one
+    bool attach = false;  // writes to the files that another writer has made; only that one commits
     LockWait wait{};
-    std::function<void(const std::string &)> note{};  // hears of what is cleaned up and given up
+    std::function<void(const std::string &)> note{};  // receives what is cleaned up and given up
   };
 
-  // folder_of_shard: a path for each shard; the last component is made if missing. Cleans up there what dead runs left.
+  // folder_of_shard: a path for each shard; the last component is made if missing. Cleans up there after dead runs.
   NewSet(Options options, const std::vector<std::string> &folder_of_shard);
   ~NewSet();
   NewSet(const NewSet &) = delete;
@@ -129,7 +133,7 @@ class NewSet {
   void finish(std::uint32_t shard) { files_[shard].finish(options_.no_sync); }
   // SetHeader::folder_count.
   std::uint32_t folders_in_turn() const;
-  // All files are finished: from somewhere in here on the set counts. Returns Finished::replaced.
+  // Call it when all files are complete. At some point inside, the set begins to count. Returns Finished::replaced.
   std::vector<Descriptor> commit();
 
  private:
@@ -143,16 +147,16 @@ class NewSet {
   void sync_parents() const;
 
   Options options_;
-  std::vector<std::string> made_;  // folders that were not there
+  std::vector<std::string> made_;  // folders that this set made
   Folders folders_;
-  std::vector<std::vector<SetId>> given_up_;  // by folder: unfinished sets that this one takes the place of
+  std::vector<std::vector<SetId>> given_up_;  // by folder: unfinished sets that this one replaces
   std::vector<std::uint16_t> folder_of_;      // by shard
   std::vector<FolderRecord> members_;         // one for each folder, the lead last
   std::vector<PendingFile> files_;            // by shard
   bool counts_ = false;                       // or may
 };
 
-// Refuses what commit would refuse: a name that exists (without force), or is a folder. Changes nothing.
+// Refuses the same as commit: a name that exists (without force), or is a folder. Changes nothing.
 void check_names_free(const std::string &folder, const std::string &name, std::uint32_t shard, bool force);
 
 }  // namespace tandem::files

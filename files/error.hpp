@@ -17,7 +17,7 @@ using base::fail;
 // "No space left on device (errno 28)".
 std::string error_text(int error_number);
 
-// A failed call of tandem.h keeps its status and its sentence.
+// A failed call of tandem.h keeps its status and its message.
 void check(tandem_status status);
 
 }  // namespace tandem::files

@@ -28,7 +28,7 @@ int lock(int descriptor, int how) noexcept {
 
 using Clock = std::chrono::steady_clock;
 
-// Waits in naps: a wait inside flock() ends neither by a time-out nor by a cancel.
+// Waits in short sleeps: a wait inside flock() ends neither by a time-out nor by a cancel.
 void lock_until(Clock::time_point deadline, const Folder &folder, const LockWait &wait) {
   constexpr auto kNap = std::chrono::milliseconds(20);
   while (lock(folder.descriptor(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
@@ -57,7 +57,7 @@ std::string Folder::path_of(const std::string &name) const {
 
 std::vector<std::string> Folder::names() const {
   if (!can_be_listed_) fail_io("list", path_, EACCES);
-  // Its own descriptor: a shared one would share the place in the list with other threads.
+  // Its own descriptor: a shared one would share the position in the list with other threads.
   const int own = openat(descriptor_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *const list = own >= 0 ? fdopendir(own) : nullptr;
   if (list == nullptr) {
@@ -111,12 +111,12 @@ void Folder::rename(const std::string &from, const std::string &to, bool replace
   } else {
     result = renameat2(folder, from.c_str(), folder, to.c_str(), RENAME_NOREPLACE);
     if (result != 0 && (errno == EINVAL || errno == ENOSYS)) {
-      // A file system without RENAME_NOREPLACE: link() does not replace either.
+      // A file system without RENAME_NOREPLACE. link() does not replace either.
       result = linkat(folder, from.c_str(), folder, to.c_str(), 0);
       if (result == 0) {
         unlinkat(folder, from.c_str(), 0);
       } else if (errno == EPERM || errno == EOPNOTSUPP || errno == EINVAL || errno == ENOSYS) {
-        // One without hard links too. Our own kind keeps out while the folder is locked; others have a moment.
+        // A file system without hard links too. The lock keeps out our own processes; a short race with others remains.
         const bool taken = has(to);
         errno = EEXIST;
         if (!taken) result = renameat(folder, from.c_str(), folder, to.c_str());
@@ -131,7 +131,7 @@ void Folder::remove(const std::string &name) const {
 }
 
 void Folder::sync() const {
-  // Some file systems cannot sync a folder and say so with EINVAL; then there is nothing to be done.
+  // Some file systems cannot sync a folder, and return EINVAL. Then nothing can be done.
   if (fsync(descriptor_.get()) != 0 && errno != EINVAL) fail_io("sync", path_, errno);
 }
 
@@ -150,7 +150,7 @@ FolderLocked::FolderLocked(const Folder &folder, std::uint32_t seconds)
                         folder.path(), seconds, seconds == 1 ? "" : "s")) {}
 
 FoldersLock::FoldersLock(const Folders &folders, const LockWait &wait) : folders_(folders) {
-  // Everybody locks in the same order: nobody waits in a circle.
+  // All processes lock in the same order, so there is no deadlock.
   std::sort(folders_.begin(), folders_.end(),
             [](const auto &a, const auto &b) { return a->identity() < b->identity(); });
   const Clock::time_point deadline = wait.began.value_or(Clock::now()) + std::chrono::seconds(wait.seconds);

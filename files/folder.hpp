@@ -1,5 +1,5 @@
-// A folder that shard files are written to, held open: everything in it is reached through the descriptor, so that a
-// folder renamed meanwhile, or a link put in its place, leads nowhere else.
+// A folder for shard files, held open. Everything in it is reached through the descriptor. So the files stay in this
+// folder even if it is renamed, or a link replaces it.
 #pragma once
 
 #include <sys/types.h>
@@ -19,8 +19,8 @@
 
 namespace tandem::files {
 
-// What a folder is opened for. Files in one that may be entered and not listed (mode 0711) can be read by their names;
-// whoever writes to a folder has to know what lies there.
+// The purpose of opening a folder. Files in a folder that may be entered but not listed (mode 0711) can be read by
+// their names. A writer must be able to list the folder.
 enum class FolderUse { list, enter };
 
 class Folder {
@@ -34,14 +34,14 @@ class Folder {
   std::pair<dev_t, ino_t> identity() const noexcept { return identity_; }
   bool can_be_listed() const noexcept { return can_be_listed_; }
 
-  std::vector<std::string> names() const;  // of everything but folders, sorted
-  // Whether there is anything of this name. Throws when that cannot be known.
+  std::vector<std::string> names() const;  // of all entries except folders, sorted
+  // Whether there is an entry of this name. Throws if that cannot be known.
   bool has(const std::string &name) const;
   // Opens a regular file, never through a symbolic link; an empty one with errno on failure.
   Descriptor open_file(const std::string &name, int flags, mode_t mode = 0) const noexcept;
   void rename(const std::string &from, const std::string &to, bool replace) const;
-  void remove(const std::string &name) const;  // one that is not there is fine
-  // Writes what the folder's entries are to disk.
+  void remove(const std::string &name) const;  // no error if it does not exist
+  // Syncs the folder's entries to disk.
   void sync() const;
 
  private:
@@ -56,23 +56,24 @@ using Folders = std::vector<std::shared_ptr<Folder>>;  // each folder once
 // Adds the folder unless it is there; returns its place.
 std::size_t add_folder(Folders &folders, const std::string &path, FolderUse use = FolderUse::list);
 
-// How long to wait for folders, all together, that somebody else has locked: perhaps the very program that started this
-// one, so not for ever.
+// How long to wait, for all folders together, if another process has locked them. Not for ever: that may be the program
+// that started this one.
 struct LockWait {
   std::uint32_t seconds = 60;
   std::function<void()> check_cancelled{};  // throws; called while waiting
-  // When a wait began that several locks share, one after the other; else each has a time of its own.
+  // The start of a wait that several consecutive locks share. Without it each lock has its own time limit.
   std::optional<std::chrono::steady_clock::time_point> began{};
 };
 
-// TANDEM_ERROR_IO: somebody else still has the lock of a folder after that.
+// TANDEM_ERROR_IO: another process still holds the lock of a folder after that.
 class FolderLocked : public Error {
  public:
   FolderLocked(const Folder &folder, std::uint32_t seconds);
 };
 
-// Whoever makes, finishes or cleans up temporaries in folders holds this meanwhile: one at a time, and a temporary that
-// exists without its owner's lock has a dead owner. Waits for others; where a file system has no locks it does nothing.
+// A process holds this while it makes, finishes or cleans up temporaries in folders: one process at a time. So if a
+// temporary exists without its owner's lock, its owner is dead. Waits for others. On a file system without locks it
+// does nothing.
 class FoldersLock {
  public:
   FoldersLock(const Folders &folders, const LockWait &wait);
@@ -89,21 +90,19 @@ class FoldersLock {
 enum class Lock {
   ours,
   held_by_another,
-  unknown  // errno says why: this file system has no locks, say
+  unknown  // errno says why, for instance: this file system has no locks
 };
 
-// Locks a file for as long as the descriptor lives.
+// Locks a file while the descriptor is open.
 Lock lock_file(const Descriptor &file) noexcept;
 
-// A file that is written under a temporary name in the folder where it is going to live. Removed unless it was renamed
-// or released.
+// A file that is written under a temporary name in its final folder. Removed unless it was renamed or released.
 class PendingFile {
  public:
-  // The folder is locked by the caller. The temporary is made new: a symbolic link or an older file in its place is
-  // refused.
-  // mode: permission bits, or kModeUnknown: 0666 less the process' umask.
+  // The caller has locked the folder. The temporary is always new: a symbolic link or an older file in its place is
+  // refused. mode: permission bits, or kModeUnknown: 0666 less the process' umask.
   PendingFile(std::shared_ptr<Folder> folder, std::string temporary_name, std::uint32_t mode);
-  // One that another writer has made; it stays the other's to remove.
+  // A file that another writer has made; that writer removes it.
   PendingFile(std::shared_ptr<Folder> folder, std::string temporary_name);
   PendingFile(PendingFile &&other) noexcept;
   PendingFile &operator=(PendingFile &&) = delete;
@@ -112,9 +111,9 @@ class PendingFile {
   int descriptor() const noexcept { return descriptor_.get(); }
   std::string path() const { return folder_->path_of(name_); }
 
-  // Sets the mode and syncs unless told not to: the bytes are complete.
+  // Sets the mode, and syncs unless told not to: the bytes are complete.
   void finish(bool no_sync);
-  // Gives it its name and writes the folder's entries to disk.
+  // Gives it its name and syncs the folder's entries to disk.
   void rename(const std::string &final_name, bool replace, bool no_sync);
   void release() noexcept { exists_ = false; }
 

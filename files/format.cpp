@@ -11,7 +11,7 @@
 namespace tandem::files {
 namespace {
 
-// Like PNG's: a byte above 127, so that no text is taken for it, and line ends that show a mangled transfer.
+// Like PNG's: a byte above 127, so that it does not look like text, and line ends that show a mangled transfer.
 constexpr unsigned char kMagic[8] = {0x89, 'T', 'N', 'D', 'M', '\r', '\n', 0x1a};
 
 // Offsets in a record; docs/FORMAT.md section 2.
@@ -34,7 +34,7 @@ enum : std::size_t {
   kAtCheck = kRecordBytes - 8
 };
 
-// One number for each set: a narrow set in a record of the wide version is refused.
+// One number for each kind of set: a narrow set in a record of the wide version is refused.
 std::uint32_t version_of(const SetHeader &header) {
   return header.shard_count() > kNarrowShardCount ? kWideFormatVersion : kFormatVersion;
 }
@@ -143,7 +143,7 @@ ParseResult parse_record(std::span<const std::byte, kRecordBytes> bytes, Record 
     return ParseResult::out_of_limits;
   }
   record.end = static_cast<RecordEnd>(end);
-  // The rest is for later versions that this one can still read; the ones that it cannot have another number.
+  // The rest is for later versions that this one can still read. Versions that it cannot read have another number.
   *record_out = record;
   return ParseResult::record;
 }

@@ -14,7 +14,7 @@
 
 namespace tandem::files {
 
-constexpr std::uint32_t kFormatVersion = 2;      // of sets that this one suffices for
+constexpr std::uint32_t kFormatVersion = 2;      // of sets that need nothing newer
 constexpr std::uint32_t kWideFormatVersion = 3;  // of sets of more than kNarrowShardCount shards
 constexpr std::size_t kRecordBytes = 4096;       // a page: blocks of whole pages stay on page boundaries
 constexpr std::uint32_t kCheckBytes = 16;        // at the end of each block
@@ -31,7 +31,7 @@ constexpr std::uint32_t kModeUnknown = UINT32_MAX;
 
 using SetId = std::array<std::uint8_t, 16>;
 
-// What all shard files of a set agree on.
+// The fields that all shard files of a set have in common.
 struct SetHeader {
   SetId set_id{};
   std::uint32_t k = 0, m = 0;
@@ -65,7 +65,7 @@ struct SetHeader {
   std::uint64_t shard_file_bytes() const;
 };
 
-// Why a geometry is out of the format's limits, or nothing.
+// Why a geometry is outside the format's limits; nothing if it is inside.
 std::optional<std::string> out_of_limits(const SetHeader &header);
 
 enum class RecordEnd : std::uint32_t { start = 1, end = 2 };
@@ -79,18 +79,19 @@ struct Record {
 
 void write_record(const Record &record, std::span<std::byte, kRecordBytes> bytes_out);
 
-enum class ParseResult {  // the less to the more telling, of a file that has two
+enum class ParseResult {  // ordered: of a file's two records, the higher result is reported
   not_a_record,           // no magic number
   record,
   damaged,          // magic number, wrong checksum
-  out_of_limits,    // intact, but no writer makes such a record
-  unknown_version,  // intact, but of a version that this code does not know
+  out_of_limits,    // intact, but with numbers that no writer makes
+  unknown_version,  // intact, but of an unknown version
 };
 
-// What the blocks of a set depend on, and its mode: writers of one set agree on it before there is a record. Not 0.
+// A hash of everything that the blocks of a set depend on, and of its mode. Writers of one set compare it before there
+// is a record. Not 0.
 std::uint64_t geometry_hash(const SetHeader &header);
 
-// Of bytes that are an intact record, also one of another version.
+// For bytes that are an intact record, also one of another version.
 std::optional<std::uint32_t> record_version(std::span<const std::byte, kRecordBytes> bytes);
 
 // Trusts nothing: record_out is written only for ParseResult::record, and then within limits. why_out, unless it is
@@ -98,16 +99,16 @@ std::optional<std::uint32_t> record_version(std::span<const std::byte, kRecordBy
 ParseResult parse_record(std::span<const std::byte, kRecordBytes> bytes, Record *record_out,
                          std::string *why_out = nullptr);
 
-// Checksum of a block: binds the payload to its set, shard and place.
+// The checksum of a block. It binds the payload to its set, shard and place.
 Hash128 block_check(const SetId &set_id, std::uint32_t shard_index, std::uint64_t block_number,
                     const std::byte *payload, std::uint64_t payload_bytes);
 
-// The same, of a payload whose XXH3-128 is known.
+// The same, from a known XXH3-128 of the payload.
 Hash128 block_check(const SetId &set_id, std::uint32_t shard_index, std::uint64_t block_number,
                     const Hash128 &payload_hash, std::uint64_t payload_bytes);
 
 // The digest of the content: XXH3-128 of the data payloads' XXH3-128, stripe by stripe, shards 0 to k-1 of each, and of
-// the content's length: padding is hashed like content, and would be taken for it.
+// the content's length. The length is needed because padding is hashed like content.
 class ContentDigest {
  public:
   void add(std::span<const Hash128> payload_hashes);

@@ -55,7 +55,7 @@ class ShardBuffers {
   std::vector<void *> pointers_;
 };
 
-// Of the stripes that a worker codes in one call.
+// Buffers of the stripes that a worker codes in one call.
 using BatchBuffers = std::deque<ShardBuffers>;
 inline BatchBuffers make_buffers(const SetHeader &header, std::uint64_t batch_stripes) {
   BatchBuffers buffers;
@@ -63,10 +63,11 @@ inline BatchBuffers make_buffers(const SetHeader &header, std::uint64_t batch_st
   return buffers;
 }
 
-// What workers leave for the next call: new memory costs the kernel as much as writing to it. Any thread.
+// Buffers that workers leave for the next call, because new memory costs the kernel as much as writing to it. Any
+// thread.
 class SpareBuffers {
  public:
-  // Buffers for a batch, which come back here at the end.
+  // Buffers for a batch. They return to this object at the end.
   class Loan {
    public:
     Loan(SpareBuffers &from, const SetHeader &header, std::uint64_t batch_stripes) : from_(from) {
@@ -83,7 +84,7 @@ class SpareBuffers {
       const std::lock_guard lock(from_.mutex_);
       try {
         from_.spare_.push_back(std::move(buffers_));
-      } catch (const std::bad_alloc &) {  // then they are freed
+      } catch (const std::bad_alloc &) {  // they are freed then
       }
     }
     Loan(const Loan &) = delete;
@@ -107,7 +108,7 @@ inline base::TimedStep step_of(base::Timeline *timeline, std::string_view what, 
   return {timeline, what, begin, begin + header.stripe_data_bytes()};
 }
 
-// Where a stripe's content lies in the data blocks, in order; padding left out.
+// The places of a stripe's content in the data blocks, in order, without padding.
 inline std::vector<iovec> content_pieces(const ShardBuffers &buffers, const SetHeader &header, std::uint64_t stripe) {
   std::vector<iovec> pieces;
   std::uint64_t left = header.content_bytes_of(stripe);

@@ -1,7 +1,7 @@
-// XXH3 (64 and 128 bits) from xxHash. Why xxHash: it runs at memory speed (AVX2: 48 GB/s in cache on one core, SSE2:
-// 20), so that checking every byte costs a few percent of reading it; it is well kept, and its XXH3 output has been
-// frozen since 0.8.0. It is no cryptographic hash: it finds accidents, not attackers. BLAKE3 would stop those too, but
-// is several times slower per core, and somebody who can change the shards can change a digest that lies beside them.
+// XXH3 (64 and 128 bits) from xxHash. It runs at memory speed (AVX2: 48 GB/s in cache on one core, SSE2: 20), so
+// checking every byte costs a few percent of reading it. It is well maintained, and its XXH3 output has been frozen
+// since 0.8.0. It is not a cryptographic hash: it finds accidents, not attackers. BLAKE3 would find attackers too, but
+// is several times slower per core. And an attacker that can change the shards can also change a digest beside them.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ struct HashFunctions {
 Hash128 hash128(const void *bytes, std::size_t byte_count);
 std::uint64_t hash64(const void *bytes, std::size_t byte_count);
 
-// Bytes that all calls of this process have hashed so far: tests hold the code to one hash for each byte of content.
+// Bytes that all calls of this process have hashed so far. Tests check that each byte of content is hashed once.
 std::uint64_t hashed_bytes() noexcept;
 
 // XXH3-128 of a stream of bytes.

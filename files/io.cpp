@@ -47,7 +47,7 @@ std::int64_t transfer_all(std::span<iovec> pieces, std::uint64_t offset, Transfe
   return done;
 }
 
-// Beyond RLIMIT_FSIZE a write fails with EFBIG, and the signal that comes with that would end the process.
+// Beyond RLIMIT_FSIZE a write fails with EFBIG. The signal that comes with it would end the process.
 class SizeSignalHeld {
  public:
   SizeSignalHeld() noexcept {
@@ -76,7 +76,7 @@ std::size_t total_bytes(std::span<const iovec> pieces) noexcept {
   return bytes;
 }
 
-// Until the descriptor can be read or written without blocking; false when stopped.
+// Waits until the descriptor can be read or written without blocking; false when stopped.
 bool wait_for(int descriptor, short events, const std::atomic<bool> &stop) noexcept {
   for (;;) {
     if (stop.load(std::memory_order_relaxed)) {
@@ -85,7 +85,7 @@ bool wait_for(int descriptor, short events, const std::atomic<bool> &stop) noexc
     }
     pollfd entry{descriptor, events, 0};
     const int ready = poll(&entry, 1, kNapMilliseconds);
-    if (ready > 0) return true;  // also at an error or hang-up: the transfer says which
+    if (ready > 0) return true;  // also at an error or hang-up: the transfer then returns the error
     if (ready < 0 && errno != EINTR && errno != EAGAIN) return false;
   }
 }
@@ -127,7 +127,7 @@ bool write_pieces_at(int descriptor, std::span<iovec> pieces, std::uint64_t offs
   });
   if (done < 0) return false;
   if (static_cast<std::size_t>(done) != wanted) {
-    errno = ENOSPC;  // a write of 0 bytes: nothing more fits
+    errno = ENOSPC;  // a write of 0 bytes: the device is full
     return false;
   }
   return true;
@@ -178,7 +178,8 @@ bool write_stream(int descriptor, const std::byte *bytes, std::size_t byte_count
 }
 
 void check_open_files(std::size_t staying_count, const std::string &what) {
-  constexpr std::size_t kSpareCount = 8;  // what calls open one or two at a time, and some for others of the process
+  constexpr std::size_t kSpareCount = 8;  // for calls that open one or two at a time, and some for other parts of the
+                                          // process
   std::vector<Descriptor> opened;
   while (opened.size() < staying_count + kSpareCount) {
     opened.emplace_back(opened.empty() ? open("/", O_PATH | O_CLOEXEC)

@@ -1,4 +1,4 @@
-// System calls with their habits: EINTR, short counts, close on every path.
+// System calls with their details: EINTR, short counts, close on every path.
 #pragma once
 
 #include <sys/stat.h>
@@ -42,21 +42,20 @@ std::int64_t read_at(int descriptor, std::byte *bytes_out, std::size_t byte_coun
 // The same into several buffers; changes `pieces`.
 std::int64_t read_pieces_at(int descriptor, std::span<iovec> pieces, std::uint64_t offset) noexcept;
 
-// Write everything. False with errno on failure: EFBIG beyond the process' limit, whose signal (SIGXFSZ) is not
-// delivered.
+// Write everything. False with errno on failure. EFBIG beyond the process' limit, without its signal (SIGXFSZ).
 bool write_at(int descriptor, const std::byte *bytes, std::size_t byte_count, std::uint64_t offset) noexcept;
 bool write_pieces_at(int descriptor, std::span<iovec> pieces, std::uint64_t offset) noexcept;
 bool set_length(int descriptor, std::uint64_t byte_count) noexcept;
 
-// A pipe, socket, terminal or file, read or written from its position. Waits in short naps that look at `stop`, so that
+// Reads or writes a pipe, socket, terminal or file from its position. Waits in short sleeps and checks `stop`, so that
 // a call can be cancelled while the other end is silent: then -1 or false with errno = ECANCELED.
 std::int64_t read_stream(int descriptor, std::byte *bytes_out, std::size_t byte_count,
                          const std::atomic<bool> &stop) noexcept;
 bool write_stream(int descriptor, const std::byte *bytes, std::size_t byte_count,
                   const std::atomic<bool> &stop) noexcept;
 
-// Throws IO, with the numbers, unless this process can open so many files that stay open, and a few that do not.
-// what: "20 shard files".
+// Throws IO, with the numbers, unless this process can open so many files for a long time, and a few more for a short
+// time. what: "20 shard files".
 void check_open_files(std::size_t staying_count, const std::string &what);
 
 // "folder/name" -> "folder"; "name" -> ".".
@@ -67,8 +66,8 @@ std::string without_trailing_slashes(std::string path);
 std::string random_hexadecimal(std::size_t byte_count);
 void random_bytes(std::span<std::uint8_t> bytes_out);
 
-// Same file, same content as far as the file system tells. A program can set the time of the last write back (utimes),
-// not that of the last change.
+// Whether it is the same file, with the same content as far as the file system shows. A program can set back the time
+// of the last write (utimes), but not that of the last change.
 bool unchanged(const struct stat &before, const struct stat &after) noexcept;
 
 }  // namespace tandem::files

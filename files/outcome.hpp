@@ -1,4 +1,4 @@
-// What encode and decode have to tell.
+// The results of encode and decode.
 #pragma once
 
 #include <cstdint>

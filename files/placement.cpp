@@ -19,8 +19,8 @@ auto most_voted(const auto &votes) {
   return std::max_element(votes.begin(), votes.end(), [](const auto &a, const auto &b) { return a.second < b.second; });
 }
 
-// The first part of "NAME.003.tandem" that most files have, where the number is that of the shard. Else, or where not
-// all shards could have it, the set's id.
+// The first part of "NAME.003.tandem" that most files have with the number of their shard. If there is none, or not all
+// shards could have it: the set's id.
 std::string common_name(const FoundSet &set) {
   std::map<std::string, std::size_t> votes;
   for (const ShardFile &file : set.files)
@@ -35,13 +35,13 @@ std::size_t place_of(std::vector<std::size_t>::const_iterator element, const std
   return static_cast<std::size_t>(element - list.begin());
 }
 
-// The places, in Search::folders, of the folders for these shards. Encode put shard i into folder i % folder_count, so
-// a shard goes where most files of its turn lie. A turn without a file gets a folder that holds nothing of the set:
-// that one was replaced.
+// The places, in Search::folders, of the folders for these shards. Encode put shard i into folder i % folder_count. So
+// a shard goes to the folder with most files of the same remainder. A remainder without files gets a folder that holds
+// nothing of the set, because that folder was replaced.
 std::vector<std::size_t> folders_in_turn(const Search &search, const FoundSet &set,
                                          const std::vector<std::uint32_t> &shards, std::string *note_out) {
   const std::uint32_t shard_count = set.header.shard_count();
-  // Where encode did otherwise, each shard has a turn of its own.
+  // If encode placed them in another way, each shard has its own remainder.
   const std::uint32_t turn_count = set.header.folder_count != 0 ? set.header.folder_count : shard_count;
   std::vector<std::size_t> file_counts(search.folders.size(), 0);
   std::vector<std::map<std::size_t, std::size_t>> of_turn(turn_count);  // folder, files
@@ -75,7 +75,7 @@ std::vector<std::size_t> folders_in_turn(const Search &search, const FoundSet &s
   return folders;
 }
 
-// Another repair made it since the search: a second file of the shard is not wanted.
+// Another repair made it since the search. A second file of the shard is not wanted.
 bool holds_shard(const Place &place, const FoundSet &set, std::uint32_t shard) {
   try {
     return is_shard_of(Folder(place.folder, FolderUse::enter), place.name, set.header.set_id, shard);
@@ -93,7 +93,7 @@ Places places_for(const Search &search, const FoundSet &set, const std::vector<s
   for (const ShardFile &file : set.files) of_this_set.insert(file.identity);
   const auto is_free = [&](const Place &place) {
     struct stat status;
-    // Where lstat is refused there may be something; whoever gives the name then fails, or does not replace it.
+    // If lstat is refused, there may be a file. The rename then fails, or does not replace it.
     return lstat((place.folder + "/" + place.name).c_str(), &status) != 0 ||
            (may_replace && !S_ISDIR(status.st_mode) && !of_this_set.contains({status.st_dev, status.st_ino}));
   };

@@ -33,7 +33,7 @@ RangeReader::RangeReader(tandem_context *context, FoundSet set, std::uint32_t th
     : context_(context),
       set_(std::move(set)),
       thread_count_(thread_count),
-      codec_(make_codec(set_.header, true)),  // what exists already may be read, whatever its matrix
+      codec_(make_codec(set_.header, true)),  // an existing set may be read with any matrix
       source_(context, codec_.get(), set_) {
   source_.set_piece_bytes(divide(context_, thread_count_, set_.header, set_.header.stripe_count()).piece_bytes);
 }
@@ -88,7 +88,7 @@ void RangeReader::read_range(std::uint64_t offset, std::uint64_t byte_count, std
   const std::uint64_t first_stripe = offset / stripe_bytes, last_stripe = (end - 1) / stripe_bytes;
   const std::uint64_t stripe_count = last_stripe - first_stripe + 1;
   const Division division = divide(context_, thread_count_, header, stripe_count);
-  // What of this stripe is asked for.
+  // The requested part of this stripe.
   const auto part_of = [&](std::uint64_t stripe) -> Part {
     const std::uint64_t begins = stripe * stripe_bytes;
     return {std::max(offset, begins) - begins, std::min(end, begins + stripe_bytes) - begins,

@@ -1,4 +1,4 @@
-// Reads any bytes of a set's content; computes what is damaged or missing.
+// Reads any bytes of a set's content, and computes damaged or missing bytes.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ class RangeReader {
   OwnedCodec codec_;
   StripeSource source_;
   SpareBuffers spare_buffers_;
-  WrittenStripes known_;  // whose hashes were told
+  WrittenStripes known_;  // stripes with known hashes
 };
 
 }  // namespace tandem::files

@@ -16,14 +16,14 @@ class Ranges {
   static constexpr std::size_t kMostRanges = 65536;
   static constexpr std::size_t kMostRangesOfSet = std::size_t{1} << 20;  // 16 MiB, as long as the files are fewer
 
-  // What one of file_count objects may have, so that the memory of all is bounded.
+  // The limit for each of file_count objects, so that the memory of all is bounded.
   static std::size_t share_of(std::size_t file_count) {
     return std::clamp<std::size_t>(kMostRangesOfSet / std::max<std::size_t>(file_count, 1), 16, kMostRanges);
   }
 
   explicit Ranges(std::size_t most = kMostRanges) : most_(most) {}
 
-  // Adds first .. end - 1. Beyond `most` ranges all become one, with the gaps between them.
+  // Adds first .. end - 1. Beyond `most` ranges, all ranges become one, including the gaps.
   void add(std::uint64_t first, std::uint64_t end) {
     if (first == end) return;
     count_ += end - first;
@@ -41,7 +41,7 @@ class Ranges {
     exact_ = false;
   }
 
-  // Adds what others, of other numbers, have: their ends(), count() and is_exact().
+  // Adds the ends(), count() and is_exact() of a set with other numbers.
   void merge(const Ends &ends, std::uint64_t count, bool exact) {
     const std::uint64_t before = count_;
     for (const auto &[first, end] : ends) add(first, end);
@@ -56,8 +56,8 @@ class Ranges {
   }
 
   bool empty() const { return ends_.empty(); }
-  bool is_exact() const { return exact_; }  // nothing was added beyond what add() was told
-  // Of what was added, each number counted as often as it was.
+  bool is_exact() const { return exact_; }  // false: it has more numbers than were added
+  // How many numbers were added, repeated ones included.
   std::uint64_t count() const { return count_; }
   const Ends &ends() const { return ends_; }
 

@@ -30,7 +30,7 @@ bool shards_suffice(const SetHeader &header, const std::vector<std::uint8_t> &pr
     return Recoverability(context, header).holds(present);
   } catch (const Error &error) {
     if (error.status() == TANDEM_ERROR_OUT_OF_MEMORY) throw;
-    return false;  // a code that there is not
+    return false;  // the code does not exist
   }
 }
 
@@ -38,7 +38,7 @@ Recoverability::Recoverability(tandem_context *context, const SetHeader &header)
     : context_(context),
       k_(header.k),
       shard_count_(header.shard_count()),
-      codec_(make_codec(header, true)),  // what exists already may be read, whatever its matrix
+      codec_(make_codec(header, true)),  // an existing set may be read with any matrix
       mds_(any_k_suffice(header)) {}
 
 bool Recoverability::holds(const std::vector<std::uint8_t> &present) const {

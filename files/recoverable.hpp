@@ -1,4 +1,4 @@
-// Can a stripe be recovered from these of its blocks?
+// Whether a stripe can be recovered from some of its blocks.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace tandem::files {
 
-// Any k blocks will do. False also for a code that there is not.
+// Whether any k blocks are enough. False also for a code that does not exist.
 bool any_k_suffice(const SetHeader &header);
-// By rank: what these shards are enough for, if their blocks are intact. present: by shard.
+// What these shards are enough for, by rank, if their blocks are intact. present: by shard.
 bool shards_suffice(const SetHeader &header, const std::vector<std::uint8_t> &present);
 
 class Recoverability {

@@ -15,36 +15,36 @@
 namespace tandem::files {
 namespace {
 
-// What one folder holds of one set.
+// The files of one set in one folder.
 struct Part {
   std::size_t folder = 0;
   bool has_pending = false, has_commit = false;
   std::set<std::uint32_t> temporaries;
   std::optional<CommitRecord> record;            // if there is one and it can be read
-  std::optional<std::uint32_t> strange_version;  // the record is intact, and of a version that this code does not know
+  std::optional<std::uint32_t> strange_version;  // the record is intact, but of an unknown version
 };
 
-// What all folders hold of one set.
+// The files of one set in all folders.
 struct Unfinished {
   std::vector<Part> parts;
-  bool counts = false;  // a commit record says so, or a file that has its name already: none has before the set counts
-  // It counts, would replace older files, and these folders hold fewer of its shards than its content needs.
+  bool counts = false;  // a commit record says so, or a file has its final name already, which needs a commit
+  // The set counts and would replace older files, but these folders hold fewer of its shards than its content needs.
   bool held_back = false;
   std::uint32_t shard_count = 0, needed_count = 0;  // of one that would replace older files
 };
 
 enum class Verdict {
   forward,    // the set counts
-  held_back,  // it counts, and what it would replace may be better than what there is of it
+  held_back,  // it counts, but the files that it would replace may be better than its own
   back,       // it does not count
-  waits,      // so here: nothing is left but a record, which tells the lead so when it is named
-  asks_lead   // that is written in a folder that is not here, or cannot be read
+  waits,      // it has only a record here, which the lead needs to see
+  asks_lead   // the answer is in a folder that is not here, or cannot be read
 };
 
 struct Survey {
   std::map<SetId, Unfinished> sets;
   std::vector<std::pair<std::size_t, SetId>> lone;  // folder, random number
-  std::map<SetId, std::vector<Part>> given_up;      // for a set that counts: it removes them
+  std::map<SetId, std::vector<Part>> given_up;      // of a set that counts: it removes these sets
 };
 
 const Part *lead_of(const std::vector<Part> &parts) {
@@ -69,17 +69,17 @@ void read_record(const Descriptor &file, const SetId &set_id, Part *part) {
 }
 
 Verdict verdict_on(const Part &part, const Unfinished &set, std::size_t named_count) {
-  if (!part.has_pending && !part.has_commit) return Verdict::back;  // a rebuilt file that was not finished
+  if (!part.has_pending && !part.has_commit) return Verdict::back;  // an unfinished rebuilt file
   if (part.strange_version) return Verdict::asks_lead;
   if (!part.record) return part.has_pending && part.temporaries.empty() ? Verdict::back : Verdict::asks_lead;
   if (set.counts) return set.held_back ? Verdict::held_back : Verdict::forward;
   if (lead_of(set.parts) != nullptr) return Verdict::back;
-  // Temporaries are made when all records are there, and their names only change when the record here says committed.
+  // Temporaries are made after all records. Their names change only when the record here is committed.
   if (!part.temporaries.empty()) return Verdict::asks_lead;
   return named_count < part.record->folder_count ? Verdict::waits : Verdict::back;  // back: there is no lead any more
 }
 
-// For a reader, a file that cannot be read is none.
+// To a reader, an unreadable file does not exist.
 bool reads_as_shard_of(const Folder &folder, const std::string &name, const SetId &set_id, std::uint32_t index) {
   try {
     return is_shard_of(folder, name, set_id, index);
@@ -109,7 +109,7 @@ bool is_proven(const Unfinished &set, const Folders &folders) {
          any([](const Part &p) { return !p.temporaries.empty(); }) && is_named(*record, folders);
 }
 
-// Holds a set back that would replace older files, unless its whole shards here, under either name, can be decoded.
+// Holds back a set that would replace older files, unless its complete shards here, under either name, can be decoded.
 void hold_back(Unfinished &set, const Folders &folders) {
   const CommitRecord *record = any_record(set);
   if (!set.counts || record == nullptr || !record->force) return;
@@ -122,7 +122,7 @@ void hold_back(Unfinished &set, const Folders &folders) {
         if (header) found = header;
         return header.has_value();
       } catch (const Error &) {
-        return false;  // not readable: proves nothing
+        return false;  // not readable: that proves nothing
       }
     };
     if (std::any_of(set.parts.begin(), set.parts.end(),
@@ -139,7 +139,7 @@ void hold_back(Unfinished &set, const Folders &folders) {
   set.held_back = !found || found->shard_count() != present.size() || !shards_suffice(*found, present);
 }
 
-// What a set that counts has given up is none any more, whatever its own lead says.
+// A set that was given up by a set that counts does not count any more, even if its own lead says so.
 void set_given_up_aside(Survey &found, std::size_t named_count) {
   std::set<std::pair<std::size_t, SetId>> given_up;  // folder, set
   for (const auto &[set_id, unfinished] : found.sets)
@@ -164,7 +164,7 @@ void set_given_up_aside(Survey &found, std::size_t named_count) {
 Survey survey(const Folders &folders) {
   Survey found;
   for (std::size_t folder = 0; folder < folders.size(); ++folder) {
-    if (!folders[folder]->can_be_listed()) continue;  // nothing can be known, and files are read by their names
+    if (!folders[folder]->can_be_listed()) continue;  // nothing can be known here, and files are read by their names
     std::map<SetId, Part> parts;
     for (const std::string &name : folders[folder]->names()) {
       const std::optional<OwnName> own = parse_own_name(name);
@@ -200,7 +200,7 @@ std::string cannot_lock(const std::string &path, int error) {
                      error_text(error));
 }
 
-// One set after the other; one that cannot be dealt with does not keep the others from it.
+// One set after the other. A set that cannot be handled does not stop the others.
 class Recovery {
  public:
   Recovery(const Folders &folders, bool dry_run) : folders_(folders), dry_run_(dry_run), survey_(survey(folders)) {}
@@ -379,7 +379,7 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
       const Descriptor file = open_to_lock(folder, name);
       const Lock lock = file ? lock_file(file) : Lock::unknown;
       const int error = errno;
-      // A pending one that a live process holds does not count yet: when it does, it is the newer set.
+      // A pending set that a live process holds does not count yet. When it does, it is the newer set.
       if (!part.has_commit && lock == Lock::held_by_another) continue;
       if (part.strange_version)
         fail(TANDEM_ERROR_IO, fmt::format("{}: it may be of an unfinished set called {} too, which that one can finish",
@@ -392,7 +392,7 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
       const bool may_be_lost = lead_of(set.parts) == nullptr || verdict == Verdict::held_back;
       if (force && may_be_lost && lock == Lock::ours) {
         give_up(set_id, part);
-        // What that set has given up itself, and not removed yet, would come back without it.
+        // Sets that this set has given up, but not removed yet, would come back without it.
         for (const auto &[older_id, older_parts] : found.given_up)
           for (const Part &older : older_parts)
             if (older.folder == part.folder && std::find(part.record->given_up.begin(), part.record->given_up.end(),
@@ -452,7 +452,7 @@ Recovered recover(const std::vector<std::string> &paths, bool dry_run, const Loc
 
 namespace {
 
-// As roll_forward does it: only a folder that has all its shards loses its stale files.
+// As roll_forward does: only a folder that has all its shards loses its stale files.
 bool removes_stale(const Folder &folder, const CommitRecord &record) {
   try {
     return missing_here(folder, record).empty();
@@ -479,7 +479,7 @@ std::vector<Hidden> hidden_names(const Folders &folders) {
       Hidden &here = hidden[part.folder];
       for (const OwnKind kind : {OwnKind::pending_record, OwnKind::commit_record}) here[own_name({kind, set_id})] = "";
       const Verdict verdict = verdict_on(part, set, folders.size());
-      if (verdict == Verdict::held_back) continue;  // what there is of both sets is shown
+      if (verdict == Verdict::held_back) continue;  // the files of both sets are shown
       const bool counts = verdict == Verdict::forward;
       for (const std::uint32_t index : part.temporaries) {
         const std::string temporary = own_name({OwnKind::set_temporary, set_id, index});

@@ -1,4 +1,4 @@
-// What runs that died left in folders: seen as if it were cleaned up, and cleaned up.
+// Handles the remains of dead runs in folders: shows folders as if they were cleaned up, and cleans them up.
 #pragma once
 
 #include <map>
@@ -14,32 +14,31 @@ struct Recovered {
   std::uint32_t finished_set_count = 0;  // committed: the files got their names
   std::uint32_t removed_set_count = 0;   // never complete: the temporaries are gone
   std::uint32_t removed_file_count = 0;  // other temporaries
-  std::uint32_t left_count = 0;          // sets and files that stay as they are; see notes
+  std::uint32_t left_count = 0;          // sets and files that stay unchanged; see notes
   std::vector<std::string> notes;        // a sentence for each of these
-  std::vector<SetId> would_finish;       // dry_run: of which nothing unfinished would be left
+  std::vector<SetId> would_finish;       // dry_run: sets without any unfinished remains
 };
 
-// Finishes what counts and removes what does not, as far as this process may; what is being written by a live one is
-// left alone. The folders are locked by the caller. dry_run: says what it would do and changes nothing.
+// Finishes sets that count, and removes those that do not, as far as this process may. Files of a live writer are left
+// alone. The caller has locked the folders. dry_run: reports what it would do and changes nothing.
 Recovered recover(const Folders &folders, bool dry_run);
 
-// The same for folders, and the folders of files, by their paths; locks them.
-// Where somebody else keeps one locked, nothing is done, and a note says so.
+// The same for folders, and the folders of files, by their paths. Locks them. If another process keeps one locked,
+// nothing is done, and a note says so.
 Recovered recover(const std::vector<std::string> &paths, bool dry_run, const LockWait &wait);
 
-// Throws IO where a folder holds a record of a set of this name that counts, or may count, or one that cannot be read:
-// whoever finished that set later would do so over a newer one. With `force` the sets whose lead is in none of the
-// folders, and whose writer is known to be dead, are returned instead, by folder: they may be given up for the newer
-// one. To be called after recover(), under the same lock.
+// Throws IO if a folder holds a record of a set of this name that counts, or may count, or a record that cannot be
+// read: finishing that set later would replace a newer one. With `force`, unfinished sets are returned instead, by
+// folder, if their lead is in none of the folders and their writer is known to be dead. The newer set may then replace
+// them. Call it after recover(), under the same lock.
 std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const std::string &set_name,
                                                   const std::vector<SetId> &except, bool force);
 
 // On some file systems, NFS for one, only a file that is open for writing can be locked.
 Descriptor open_to_lock(const Folder &folder, const std::string &name);
 
-// What a reader has to know of these folders: names not to be looked at, with the reason, because they are records,
-// unfinished, or about to be replaced. Temporaries of a set that counts are shard files like others. Reason "" is not
-// worth a note.
+// What a reader must know about these folders: names to skip, with the reason. They are records, unfinished, or about
+// to be replaced. Temporaries of a set that counts are ordinary shard files. Reason "" is not worth a note.
 using Hidden = std::map<std::string, std::string>;
 std::vector<Hidden> hidden_names(const Folders &folders);
 

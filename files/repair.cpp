@@ -26,7 +26,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A shard file that is mended in place, or one that is written anew.
+// A shard file that is mended in place, or written anew.
 struct Target {
   explicit Target(std::size_t most_ranges) : written(most_ranges) {}
 
@@ -40,7 +40,7 @@ struct Target {
   Ranges written;                      // blocks
   std::uint64_t left_count = 0;        // bad blocks that were not written
   std::string failure;
-  std::uint32_t failed_process = 0;  // the one that had the failure, or would have the next
+  std::uint32_t failed_process = 0;  // the process that failed, or that would fail next
   std::uint64_t written_count = 0;   // blocks, of all processes; set when everything is done
 
   int descriptor() const { return pending ? pending->descriptor() : opened.get(); }
@@ -66,7 +66,7 @@ class Repair {
 
   ~Repair() {
     targets_.clear();
-    for (const std::string &folder : made_) rmdir(folder.c_str());  // stays when something lies in it
+    for (const std::string &folder : made_) rmdir(folder.c_str());  // a folder with a file in it stays
   }
   Repair(const Repair &) = delete;
   Repair &operator=(const Repair &) = delete;
@@ -108,13 +108,14 @@ class Repair {
   }
 
  private:
-  // ---- what is to be done ----
+  // ---- the plan ----
 
   void note(const std::string &text) const {
     if (options_.note != nullptr) options_.note(options_.note_user, text.c_str());
   }
 
-  // Headers may claim any length, and a rebuilt file gets that length. So k shards must have a file of half of it.
+  // Headers may claim any length, and a rebuilt file gets that length. So k shards must have a file of at least half of
+  // it.
   bool is_length_credible() const {
     std::vector<bool> agrees(header_.shard_count(), false);
     for (const ShardFile &file : set_.files)
@@ -164,7 +165,7 @@ class Repair {
     }
   }
 
-  // Found out before anything is written.
+  // Checked before anything is written.
   void check_files_to_open() const {
     if (targets_.empty()) return;
     std::set<std::string> folders;
@@ -174,8 +175,8 @@ class Repair {
                                  folders.size(), folders.size() == 1 ? "" : "s"));
   }
 
-  // False where the file is to be written anew: it has another length, cannot be written to, or is not the one that was
-  // searched any more.
+  // False if the file must be written anew: it has another length, cannot be written to, or was replaced since the
+  // search.
   bool open_in_place(const ShardFile &shard, Descriptor *file_out) const {
     if ((shard.condition & TANDEM_FILES_WRONG_LENGTH) != 0) return false;
     Descriptor file;
@@ -191,8 +192,7 @@ class Repair {
     return true;
   }
 
-  // Ranges may cover more than what is bad, and a read may have failed for once: a block that is good is not written
-  // to.
+  // Ranges may cover more than the bad blocks, and a read may have failed once. A good block is never written to.
   bool wants(const Target &target, std::uint64_t stripe, std::byte *scratch) {
     if (target.action == TANDEM_FILES_REBUILD) return true;
     return findings_.bad[target.file].contains(stripe) &&
@@ -201,7 +201,7 @@ class Repair {
 
   // ---- several processes ----
 
-  // Process 0 has planned, and made the files that are written anew; the others open what it tells them.
+  // Process 0 has planned, and made the files that are written anew. The others open the files that it names.
   void share_targets() {
     Words leading = team_.broadcast([this](Words &plan) {
       plan.put(targets_.size());
@@ -243,7 +243,7 @@ class Repair {
     }
   }
 
-  // What failed in one process leaves the file alone in all.
+  // A file that failed in one process is left alone in all.
   void share_failures() {
     if (team_.is_alone()) return;
     const auto tell = [this](Words &words) {
@@ -269,7 +269,7 @@ class Repair {
     });
   }
 
-  // What the processes have done together.
+  // The combined work of all processes.
   void add_up() {
     read_bytes_ += source_.reader().read_bytes();
     for (Target &target : targets_) target.written_count = target.written.count();
@@ -301,9 +301,9 @@ class Repair {
     });
   }
 
-  // ---- doing it ----
+  // ---- the work ----
 
-  // What fails for one file does not keep the others from being mended.
+  // A failure of one file does not stop the repair of the others.
   template <class Step>
   void attempt(Target &target, Step step) {
     if (!target.failure.empty()) return;
@@ -342,7 +342,7 @@ class Repair {
         struct stat status;
         if (stat(model.c_str(), &status) != 0) fail_io("stat", model, errno);
         target.pending.emplace(target.folder, own_name(name), status.st_mode & 0777);
-        // Without the right to give a file away, the process keeps it.
+        // Without the right to change the owner, the file keeps this process' owner.
         [[maybe_unused]] const int owned = fchown(target.pending->descriptor(), status.st_uid, status.st_gid);
         if (!set_length(target.pending->descriptor(), header_.shard_file_bytes()))
           fail_io("extend", target.pending->path(), errno);
@@ -419,7 +419,7 @@ class Repair {
     return block_check(header_.set_id, shard, stripe, block, payload_bytes);
   }
 
-  // As write_at and read_at, seen by the timeline.
+  // As write_at and read_at, with spans in the timeline.
   bool put_block(int descriptor, const std::byte *block, std::uint64_t bytes, std::uint64_t stripe) const {
     base::TimedStep step = step_of(timeline_, "write", header_, stripe);
     if (!write_at(descriptor, block, bytes, header_.block_offset(stripe))) return false;
@@ -451,7 +451,7 @@ class Repair {
     }
   }
 
-  // A file that has a hole where the stripe was recoverable a moment ago is not put in another one's place.
+  // A rebuilt file does not replace the old one if it lacks a stripe that was recoverable a moment ago.
   void leave_block(Target &target, std::uint64_t stripe) {
     const std::lock_guard lock(mutex_);
     ++target.left_count;
@@ -461,7 +461,7 @@ class Repair {
                       path_of(target));
   }
 
-  // A block of the old file that nothing can make good again: what it holds may still be of use.
+  // A block of the old file that cannot be recovered: its bytes may still be of use.
   void keep_block(Target &target, std::uint64_t stripe, std::byte *block) {
     const std::uint64_t bytes = header_.payload_bytes_of(stripe) + kCheckBytes;
     errno = 0;
@@ -508,7 +508,7 @@ class Repair {
     } else if (options_.no_sync == 0 && fsync(target.descriptor()) != 0) {
       fail_io("sync", path_of(target), errno);
     }
-    // What is read back comes from the disk, not from memory.
+    // The file is read back from the disk, not from memory.
     posix_fadvise(target.descriptor(), 0, 0, POSIX_FADV_DONTNEED);
   }
 
@@ -545,7 +545,7 @@ class Repair {
     }
   }
 
-  // Where too many ranges were written to know each, a bad block may be one that was lost and never written.
+  // With too many ranges to know each, a bad block may be one that was lost and never written.
   bool is_computable(const Target &target, std::uint64_t stripe, const ShardBuffers &buffers) {
     std::vector<std::uint8_t> wanted(header_.shard_count(), 0);
     wanted[target.shard] = 1;
@@ -570,7 +570,7 @@ class Repair {
     for (const std::string &folder : made_) Folder(folder + "/..").sync();
   }
 
-  // A newer set may have got this name meanwhile, or the file may have been removed with its set.
+  // A newer set may have this name by now, or the file may have been removed with its set.
   bool is_still_there(const Target &target) const {
     const ShardFile &shard = set_.files[target.file];
     struct stat status;
@@ -579,10 +579,10 @@ class Repair {
            static_cast<std::uint64_t>(status.st_size) == shard.file_bytes;
   }
 
-  // ---- telling ----
+  // ---- the report ----
 
   std::uint64_t left_in(const Target &target) const {
-    // What lies outside every file was not even tried.
+    // Blocks outside every file were not tried.
     if (options_.dry_run == 0 && target.failure.empty())
       return target.left_count + header_.stripe_count() - RangeList(findings_.readable).count();
     if (options_.dry_run != 0)

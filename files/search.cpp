@@ -37,7 +37,7 @@ class Searcher {
         files.emplace_back(path, add_folder(folders_, folder_of(path), FolderUse::enter));
       }
     }
-    // All folders together: what one holds may depend on what another one says.
+    // All folders together, because the state of one may depend on another.
     hidden_ = hidden_names(folders_);
     for (const std::size_t folder : whole_folders)
       for (const std::string &name : folders_[folder]->names())
@@ -45,7 +45,7 @@ class Searcher {
     for (const auto &[path, folder] : files) look_at(path, folder, hidden_[folder]);
   }
 
-  // No encode made or finished a set between the look at the records and the look at the files.
+  // No encode made or finished a set between the reading of the records and that of the files.
   bool is_undisturbed() const { return hidden_names(folders_) == hidden_; }
 
   Search finish() {
@@ -69,7 +69,7 @@ class Searcher {
     std::size_t folder;
     std::uint64_t file_bytes;
     std::string why;
-    ParseResult result;  // of its records, the one that `why` tells
+    ParseResult result;  // of its records: the result that `why` describes
   };
 
   void look_at(const std::string &path, std::size_t folder, const Hidden &hidden) {
@@ -81,7 +81,7 @@ class Searcher {
     struct stat status;
     if (!file) {
       const int error = errno;
-      // A link that leads nowhere is no shard file.
+      // A link without a target is no shard file.
       const bool gone = error == ENOENT && lstat(path.c_str(), &status) != 0;
       found_.vanished = found_.vanished || gone;
       if (found_.unread.empty() && (gone || error == EACCES || error == EPERM))
@@ -108,8 +108,8 @@ class Searcher {
       headless_.push_back({path, {status.st_dev, status.st_ino}, folder, file_bytes, std::move(why), result});
       return;
     }
-    // The end belongs to another set or shard: overwritten by a longer file, say. The blocks' checksums tell what is
-    // left.
+    // The end belongs to another set or shard; for instance, a longer file was overwritten. The blocks' checksums show
+    // what is left.
     if (start_good && end_good && !(start.set == end.set && start.shard_index == end.shard_index)) end_good = false;
 
     const Record &record = start_good ? start : end;
@@ -149,8 +149,8 @@ class Searcher {
     return "no shard file";
   }
 
-  // A file without a record may still have blocks: each says by its checksum where it belongs. It is taken for the
-  // shard that most of those belong to; which set was found first must not matter.
+  // A file without a record may still have blocks, and each block's checksum tells its place. The file counts as the
+  // shard that most of them belong to. The order in which sets were found must not matter.
   void adopt(const Headless &headless) {
     FoundSet *best_set = nullptr;
     std::uint32_t best_index = 0, most_votes = 0;
@@ -181,7 +181,7 @@ class Searcher {
     best_set->files.push_back(std::move(shard));
   }
 
-  // The shard of a set that most of three blocks say they belong to (the lowest of several), and how many do.
+  // The shard of a set that most of three blocks belong to (the lowest of several), and how many do.
   static std::pair<std::uint32_t, std::uint32_t> vote(const Headless &headless, const SetHeader &header) {
     const std::uint64_t stripe_count = header.stripe_count();
     std::pair<std::uint32_t, std::uint32_t> best{0, 0};
@@ -246,7 +246,7 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
   if (match_count == 0)
     fail(TANDEM_ERROR_INVALID_ARGUMENT,
          fmt::format("no set has an id that starts with {}; there are: {}", wanted, list));
-  if (enough_count == 1) return *only_with_enough;  // the others are left-overs of other generations
+  if (enough_count == 1) return *only_with_enough;  // the others are remains of other generations
   fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} sets found, choose one by its id: {}", match_count, list));
 }
 

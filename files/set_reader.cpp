@@ -39,7 +39,7 @@ bool SetReader::read_block_at(const Descriptor &descriptor, const ShardFile &sha
   if (offset < 0) return false;
   {
     base::TimedStep read = step_of(timeline_, "read", header, stripe);
-    // A read error counts as a bad block: the other shards can make up for it.
+    // A read error counts as a bad block: the other shards can replace it.
     const std::int64_t got = read_at(descriptor.get(), block_out, block_bytes, static_cast<std::uint64_t>(offset));
     if (got > 0) read_bytes_.fetch_add(static_cast<std::uint64_t>(got), std::memory_order_relaxed);
     if (got != static_cast<std::int64_t>(block_bytes)) return false;
@@ -69,7 +69,7 @@ bool SetReader::read_raw_block(std::size_t file, std::uint64_t stripe, std::byte
   const ShardFile &shard = set_.files[file];
   const std::shared_ptr<Descriptor> descriptor = descriptor_of(file);
   if (!descriptor) return false;
-  // A file that something was cut out of, or put into, has two places for the block: it lies beside its neighbours.
+  // In a file with bytes cut out or inserted, a block has two possible places: it lies beside its neighbours.
   std::int64_t base = shard.bases[0];
   for (std::uint32_t i = shard.base_count; i-- > 0;)
     if ((stripe != 0 && read_block_at(*descriptor, shard, shard.bases[i], stripe - 1, block_out)) ||
@@ -113,7 +113,8 @@ std::shared_ptr<Descriptor> SetReader::descriptor_of(std::size_t file) {
     }
     // Not under the lock: two threads would wait for each other's.
     close_all();
-    if (tries > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // others read from theirs, or open them
+    // other threads read from theirs, or open them
+    if (tries > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 

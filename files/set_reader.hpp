@@ -1,5 +1,5 @@
-// Reads blocks of a set, each checked; opens a shard file when the first block of it is wanted. Where the process may
-// not have as many files open as the set has, it closes them all and goes on.
+// Reads blocks of a set, and checks each. Opens a shard file when its first block is read. If the process may not have
+// so many files open, it closes all of them and continues.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace tandem::files {
 
-// Says nothing about the file that was to be opened: it is not damaged.
+// The error says nothing about the file itself: it is not damaged.
 bool is_out_of_resources(int error_number) noexcept;
 
 class SetReader {
@@ -24,17 +24,15 @@ class SetReader {
   // Places in FoundSet::files.
   const std::vector<std::size_t> &files_of(std::uint32_t shard) const { return files_of_[shard]; }
 
-  // Reads block `stripe` of a shard into block_bytes at `block_out`; its payload's hash too, unless that is NULL. False
-  // when no file has it intact; what is at `block_out` and `hash_out` is then undefined. Throws IO where no more files
-  // can be opened. Any thread.
+  // Reads block `stripe` of a shard into block_bytes at `block_out`, and its payload's hash, unless that is NULL. False
+  // if no file has it intact; `block_out` and `hash_out` are then undefined. Throws IO if no more files can be opened.
+  // Any thread.
   bool read_block(std::uint32_t shard, std::uint64_t stripe, std::byte *block_out, Hash128 *hash_out = nullptr);
   bool read_block_of_file(std::size_t file, std::uint64_t stripe, std::byte *block_out, Hash128 *hash_out = nullptr);
-  // The bytes that lie where that block belongs, good or bad; zeros where the file has none. False when they cannot be
-  // read.
+  // The bytes at the place of that block, good or bad; zeros beyond the file. False if they cannot be read.
   bool read_raw_block(std::size_t file, std::uint64_t stripe, std::byte *block_out);
 
-  // Throws IO where a file could not be opened, or is not the one any more that the search has found: what is missing
-  // then is not damaged.
+  // Throws IO if a file could not be opened, or was replaced since the search: missing blocks are then not damage.
   void check_opened() const;
 
   std::uint64_t read_bytes() const { return read_bytes_.load(); }
@@ -44,7 +42,7 @@ class SetReader {
  private:
   struct OpenFile {
     std::mutex mutex;                        // what follows
-    std::shared_ptr<Descriptor> descriptor;  // kept by who reads from it, also when it is closed for the others
+    std::shared_ptr<Descriptor> descriptor;  // a reading thread keeps it, even if it is closed for the others
     bool failed = false;                     // to open: not tried again
     std::atomic<bool> used{false};
   };
@@ -60,7 +58,7 @@ class SetReader {
   std::vector<std::vector<std::size_t>> files_of_;
   std::unique_ptr<OpenFile[]> open_;
   mutable std::mutex mutex_;  // the next
-  std::string lacks_;         // why the first file that could not be opened could not
+  std::string lacks_;         // why the first unopenable file could not be opened
   std::atomic<std::uint64_t> read_bytes_{0}, bad_block_count_{0};
 };
 

@@ -118,7 +118,7 @@ void SetWriter::check_folders() {
     check_names_free(folders_[i], options_.name, i, options_.force);
 }
 
-// As a run would find the folders when it had cleaned up.
+// The folders as they would be after a clean-up.
 void SetWriter::check_unfinished(const Folders &folders) {
   const FoldersLock lock(folders, options_.wait);
   const Recovered recovered = recover(folders, true);
@@ -191,7 +191,7 @@ void SetWriter::write_blocks(std::uint64_t stripe, std::uint64_t payload_bytes, 
     step.add_bytes(header_.m * payload_bytes);
   }
   base::TimedStep step = step_of(timeline, "write", header_, stripe);
-  // Each worker starts at another file: two writers to one file wait for each other in the kernel.
+  // Each worker starts with another file: two writers to one file wait for each other in the kernel.
   const std::uint32_t first = static_cast<std::uint32_t>(stripe * 7 % n);
   for (std::uint32_t turn = 0; turn < n; ++turn) {
     const std::uint32_t i = (first + turn) % n;
@@ -288,8 +288,8 @@ void SetWriter::commit(std::uint64_t content_bytes, const std::function<void()> 
   over_ = "the writer's commit has ended; nothing more can be written";
 }
 
-// The last descriptor of a file that has no name any more: the kernel gives back what it took. For the pages of a
-// memory-backed file that is a third of what writing them costs.
+// The last descriptor of a file without a name: closing it frees the file's memory or blocks. For a memory-backed file
+// that takes a third of the time of writing it.
 void SetWriter::let_go(std::vector<Descriptor> replaced) const {
   if (replaced.empty()) return;
   std::atomic<std::size_t> next{0};
@@ -299,7 +299,7 @@ void SetWriter::let_go(std::vector<Descriptor> replaced) const {
       for (std::size_t i; (i = next.fetch_add(1)) < replaced.size();) replaced[i].reset();
     });
   } catch (const std::exception &) {
-    // No thread to be had; the set is complete, and they are closed here.
+    // No thread could be started. The set is complete, and the files are closed here.
   }
 }
 

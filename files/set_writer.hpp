@@ -1,5 +1,5 @@
-// Writes a set: codes stripes, puts checksums behind their blocks, and makes the set count. What encode and the writer
-// of files.h are built on.
+// Writes a set: codes stripes, puts checksums behind their blocks, and commits. Encode and the writer of files.h are
+// built on it.
 #pragma once
 
 #include <chrono>
@@ -20,27 +20,27 @@ namespace tandem::files {
 
 class SetWriter {
  public:
-  // Checks the options and touches nothing. Keeps no pointer of theirs but the callbacks.
+  // Checks the options and opens nothing. Keeps no pointer into them except the callbacks.
   //   content_bytes     TANDEM_FILES_UNKNOWN_BYTES: see commit()
-  //   mode              of the source; options.mode comes before it
-  //   check_cancelled   throws; is called where a call waits
+  //   mode              of the source; options.mode has priority
+  //   check_cancelled   throws; called while a call waits
   SetWriter(tandem_context *context, const tandem_files_encode_options &options, std::uint64_t content_bytes,
             std::uint32_t mode, std::function<void()> check_cancelled);
 
   const SetHeader &header() const { return header_; }
 
-  // What can be known of the folders without writing to them. Throws as begin() would.
+  // Checks the folders as far as possible without writing to them. Throws as begin() would.
   void check_folders();
-  // Leads: makes the records and the files. Attaches: opens the files that another writer has made.
+  // A leading writer makes the records and the files. An attached one opens the files of another writer.
   void begin(bool attach);
 
-  // Pads the data payloads of stripes in `buffers`, first .. , that have content_bytes together; returns their hashes.
-  // Any thread.
+  // Pads the data payloads of stripes in `buffers`, first .. , with content_bytes in all; returns their hashes. Any
+  // thread.
   std::vector<Hash128> hash_data(std::uint64_t first, std::uint64_t content_bytes, const BatchBuffers &buffers) const;
-  // Codes such stripes and writes their blocks. Any thread. piece_bytes: see workers.hpp.
+  // Encodes such stripes and writes their blocks. Any thread. piece_bytes: see workers.hpp.
   void write_stripes(std::uint64_t first, std::uint64_t content_bytes, std::span<const Hash128> hashes,
                      const BatchBuffers &buffers, std::uint64_t piece_bytes);
-  // What is told to the digest, and asked when it is time to commit. Any thread.
+  // The stripes that the digest has; checked before the commit. Any thread.
   WrittenStripes &written() { return written_; }
 
   // The functions of files.h.
@@ -48,9 +48,9 @@ class SetWriter {
                    std::byte *hashes_out);
   void add_range(std::uint64_t first_stripe, std::uint64_t stripe_count, std::span<const std::byte> hashes);
 
-  // Both records of each file, then everything on disk, then the names. An attached writer's part ends on disk.
-  //   content_bytes        of the set, where they were not known before
-  //   check_source         throws where the content was not what it should be
+  // Writes both records of each file, then syncs everything, then renames. An attached writer only syncs its part.
+  //   content_bytes        of the set, if it was unknown before
+  //   check_source         throws if the content changed
   void commit(std::uint64_t content_bytes, const std::function<void()> &check_source);
 
   Outcome outcome() const;
@@ -77,7 +77,7 @@ class SetWriter {
   void *progress_user_;
   bool is_stream_;
   bool attached_ = false;
-  std::string over_;  // why there is nothing more to be written
+  std::string over_;  // why nothing more can be written
   std::optional<NewSet> files_;
   WrittenStripes written_;
   SpareBuffers spare_buffers_;  // of write_range

@@ -17,7 +17,7 @@ bool StripeSource::read_block(Stripe &stripe, std::uint32_t shard) {
   return true;
 }
 
-// False: there are not that many.
+// False: there are not so many.
 bool StripeSource::read_enough(Incomplete &incomplete) {
   Stripe &stripe = *incomplete.stripe;
   for (; incomplete.next < header_.shard_count() && stripe.good_count < incomplete.needed_count; ++incomplete.next)
@@ -59,7 +59,7 @@ void StripeSource::bring(std::span<Stripe> stripes) {
         stripe.complete = true;
         for (std::uint32_t shard = 0; shard < header_.shard_count(); ++shard)
           if (stripe.wanted[shard] != 0 && stripe.present[shard] == 0) computed_count_.fetch_add(1);
-      } else {  // with a matrix that is not MDS, k blocks need not be enough where more are
+      } else {  // if a matrix is not MDS, k blocks may not be enough when more are
         incomplete[i].needed_count = stripe.good_count + 1;
         rest.push_back(std::move(incomplete[i]));
       }

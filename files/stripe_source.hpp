@@ -1,4 +1,4 @@
-// Brings blocks of stripes into memory: reads those that are intact and computes the others from them.
+// Brings blocks of stripes into memory: reads intact ones and computes the others from them.
 #pragma once
 
 #include <atomic>
@@ -32,18 +32,18 @@ class StripeSource {
     bool complete = false;                // every wanted block is in the buffers
   };
 
-  // Reads the wanted blocks and, where one is missing, others until there are enough; then computes what is missing,
-  // of all the stripes in one call. A computed block has no checksum behind it yet. Any thread.
+  // Reads the wanted blocks. If one is missing, reads others until there are enough. Then computes the missing ones,
+  // for all stripes in one call. A computed block has no checksum behind it yet. Any thread.
   void bring(std::span<Stripe> stripes);
 
-  // The same, and throws NOT_RECOVERABLE where one is not complete.
+  // The same. Throws NOT_RECOVERABLE if a stripe is not complete.
   void demand(std::span<Stripe> stripes);
 
-  // Brings, of a complete stripe whose data shards were all wanted, the hashes of those that were computed: what was
-  // read has been hashed to be checked. Any thread.
+  // Adds the hashes of computed data blocks, for a complete stripe with all data shards wanted. Blocks that were read
+  // have been hashed already. Any thread.
   void hash_computed(Stripe &stripe) const;
 
-  // Of a single stripe (workers.hpp).
+  // Of one stripe alone (workers.hpp).
   void set_piece_bytes(std::uint64_t piece_bytes) { piece_bytes_ = piece_bytes; }
 
   SetReader &reader() { return reader_; }
@@ -51,7 +51,7 @@ class StripeSource {
   double coding_seconds() const { return coder_.seconds(); }
 
  private:
-  // Of stripes that have these blocks, but not all that are wanted.
+  // Stripes with these blocks present, but not all wanted ones.
   struct Incomplete {
     Stripe *stripe;
     std::uint32_t needed_count;       // good blocks before the next attempt

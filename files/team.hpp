@@ -1,4 +1,4 @@
-// The processes that do one call together (tandem_files_team), or this process alone.
+// The processes that make one call together (tandem_files_team), or this process alone.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace tandem::files {
 
-// What one process tells another of the same program: numbers and texts, one after the other.
+// A message from one process to another of the same program: numbers and texts, one after the other.
 class Words {
  public:
   Words() = default;
@@ -45,17 +45,18 @@ class Team {
   std::uint32_t process() const { return team_.process; }
   std::uint32_t process_count() const { return team_.process_count; }
 
-  // By all processes, as all below. Runs `body`, which calls no function of this class. If it throws in any of them,
-  // all throw what the first of those threw. Between these calls nothing may throw: the other processes would wait.
+  // Called by all processes, like all functions below. Runs `body`, which calls no function of this class. If it throws
+  // in any process, all processes throw the exception of the first of those. Between these calls nothing may throw,
+  // because the other processes would wait.
   template <class Body>  // std::function could run out of memory before it is called
   void together(const Body &body) const {
     if (is_alone()) return body();
     check(team_.agree(team_.user, base::guarded(body)));
   }
-  // Process 0 hears what each process tells, in their order. `tell` and `hear` run as a body of together().
+  // Process 0 receives the messages of all processes, in their order. `tell` and `hear` run as a body of together().
   using Tell = std::function<void(Words &)>;
   void gather(const Tell &tell, const std::function<void(std::uint32_t process, Words &theirs)> &hear) const;
-  // What process 0 tells.
+  // A message of process 0 to all.
   Words broadcast(const Tell &tell) const;
 
  private:

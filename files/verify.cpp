@@ -57,15 +57,15 @@ class Inspector {
     return found;
   }
 
-  // Stripes of which some file is long enough to hold a block. All others are lost without a look, however many a
-  // header claims.
+  // Stripes for which at least one file is long enough. All others are lost, without reading, for any number of stripes
+  // that a header claims.
   static Ranges readable_stripes(const FoundSet &set) {
     const SetHeader &header = set.header;
     const auto block_bytes = static_cast<std::int64_t>(header.block_bytes);
     Ranges readable;
     for (const ShardFile &file : set.files)
       for (std::uint32_t i = 0; i < file.base_count; ++i) {
-        // Offsets in the file as it would be; what is there starts at -base.
+        // Offsets in the intact file; the existing bytes start at -base.
         const std::int64_t first = std::max<std::int64_t>(-file.bases[i] - kRecordBytes, 0) / block_bytes;
         const std::int64_t end = static_cast<std::int64_t>(file.file_bytes - kRecordBytes) - file.bases[i];
         const std::int64_t stripes = static_cast<std::int64_t>(header.stripe_count());
@@ -75,7 +75,7 @@ class Inspector {
     return readable;
   }
 
-  // Hashes of data blocks wait for the end of a round where there are several processes.
+  // With several processes, hashes of data blocks wait for the end of a round.
   std::uint64_t round_count() const {
     if (team_.is_alone()) return 1;
     constexpr std::uint64_t kRoundBytes = 64u << 20;  // of shard files, for each process
@@ -84,7 +84,7 @@ class Inspector {
     return stripes_.count() / stripes + (stripes_.count() % stripes != 0 ? 1 : 0);
   }
 
-  // For progress. With several processes about this one's part, and not less.
+  // For progress. With several processes: of this one's part.
   std::uint64_t total_bytes() const {
     const std::uint64_t stripe_count = header_.stripe_count();
     if (!team_.is_alone()) {
@@ -240,9 +240,9 @@ class Inspector {
   const Team &team_;
   Workers workers_;
   std::atomic<std::uint64_t> next_{0};
-  std::uint64_t end_ = 0, turns_ = 0, turns_before_ = 0;  // the last: added to a place, it is the place's turn
-  ContentDigest digest_;                                  // this and the next two: by the worker whose turn it is
-  std::vector<Hash128> hashes_;                           // of this round, where there are several processes
+  std::uint64_t end_ = 0, turns_ = 0, turns_before_ = 0;  // the last: added to a place, it gives the place's turn
+  ContentDigest digest_;                                  // this and the next two: used by the worker that has the turn
+  std::vector<Hash128> hashes_;                           // of this round, with several processes
   bool data_is_intact_ = true;
   std::mutex mutex_;  // found_, while threads run
 };

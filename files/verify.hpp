@@ -12,29 +12,29 @@
 
 namespace tandem::files {
 
-// What reading every block of a set has shown.
+// The results of reading every block of a set.
 struct Findings {
   std::vector<Ranges> bad;                // by file of the set
   std::vector<std::uint64_t> lost_count;  // of these, blocks in stripes that cannot be recovered
   Ranges lost;                            // those stripes
-  Ranges readable;                        // stripes that some file is long enough for
+  Ranges readable;                        // stripes for which at least one file is long enough
   std::uint32_t worst_bad_count = 0;      // in one stripe
   std::uint64_t read_bytes = 0;
   bool recoverable = true;
-  std::optional<Hash128> digest;  // where no data block is bad; in the process that leads
+  std::optional<Hash128> digest;  // if no data block is bad; in the leading process
 };
 
-// By all processes of the team. All find the same.
+// Called by all processes of the team. All get the same result.
 Findings inspect(tandem_context *context, const FoundSet &set, std::uint32_t thread_count,
                  tandem_files_progress progress, void *progress_user, const Team &team);
 
-// By all processes of the team: throws where they see other files.
+// Called by all processes of the team. Throws if they see other files.
 void check_same(const Team &team, const FoundSet &set);
 
 // Shards that have no file.
 std::vector<std::uint32_t> missing_shards(const FoundSet &set);
 
-// Tells the caller of each shard file, and of each shard without one, by index. `more` completes what verify knows.
+// Reports each shard file, and each shard without one, by index. `more` adds to what verify knows.
 struct Finding {
   std::size_t file;  // place in FoundSet::files; kNoFile
   tandem_files_finding report;

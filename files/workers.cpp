@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t kOne = 1;
 constexpr auto kReportInterval = std::chrono::milliseconds(100);
 
-// Threads inherit the mask: signals are for the program's own threads.
+// Threads inherit the mask, so that signals go to the program's own threads.
 class AllSignalsBlocked {
  public:
   AllSignalsBlocked() {
@@ -136,7 +136,7 @@ Division divide(const tandem_context *context, std::uint32_t asked_count, const 
   const std::uint64_t stripe_bytes = std::uint64_t{header.shard_count()} * header.block_bytes;
   Division division{.worker_count = 1, .batch_stripes = 1, .piece_bytes = UINT64_MAX};
   if (!stays_on_own_threads) {
-    // A short file is not one batch: some workers read and write while others wait for the device.
+    // A short file is not one batch, so that some workers read and write while others wait for the device.
     const std::uint64_t callers = std::max(asked_count != 0 ? asked_count : info.caller_count, 1u);
     division.batch_stripes = std::max(std::min(kBatchBytes / stripe_bytes, stripe_count / callers), kOne);
   }

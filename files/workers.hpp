@@ -1,5 +1,5 @@
-// Threads of one call. Each takes stripe after stripe through read, check, code and write, so that the steps of
-// different stripes overlap without queues between them; the calling thread meanwhile reports progress.
+// Threads of one call. Each takes one stripe after the other through read, check, code and write. So steps of different
+// stripes overlap without queues. The calling thread reports progress meanwhile.
 #pragma once
 
 #include <atomic>
@@ -19,17 +19,17 @@ class Workers {
   Workers(tandem_files_progress progress, void *progress_user, std::uint64_t total_bytes)
       : progress_(progress), progress_user_(progress_user), total_bytes_(total_bytes) {}
 
-  // Runs work(0) ... work(thread_count - 1), each on a thread of its own; throws what the first of them threw, or
-  // TANDEM_ERROR_CANCELLED. Workers look at stopped() between stripes.
+  // Runs work(0) ... work(thread_count - 1), each on a thread of its own. Throws the exception of the first that threw,
+  // or TANDEM_ERROR_CANCELLED. Workers check stopped() between stripes.
   void run(unsigned thread_count, const std::function<void(unsigned)> &work);
 
   const std::atomic<bool> &stopped() const noexcept { return stopped_; }
   void add_done(std::uint64_t bytes) noexcept { done_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
 
-  // After run: reports, and throws TANDEM_ERROR_CANCELLED if that is the answer.
+  // After run: reports progress. Throws TANDEM_ERROR_CANCELLED if the callback cancels.
   void check_cancelled();
 
-  // Lets the workers through in the order of stripes: enter(n) returns when stripe n - 1 has left, false when stopped.
+  // Lets workers pass in the order of stripes: enter(n) returns when stripe n - 1 has left, false when stopped.
   bool enter(std::uint64_t stripe);
   void leave(std::uint64_t stripe);
 
@@ -51,17 +51,17 @@ class Workers {
 
 constexpr std::uint32_t kMaxThreadCount = 1024;
 
-// Threads for stripes of stripe_bytes each: what is asked for (0: as many callers as keep the context busy, so that a
-// device codes while others read and write), within the work and within memory
-// (256 MiB and 64 MiB a thread).
+// The number of threads for stripes of stripe_bytes each: as asked for, within the work and the memory limit (256 MiB
+// and 64 MiB a thread). 0: as many callers as keep the context busy, so that a device codes while others read and
+// write.
 unsigned worker_count_for(const tandem_context *context, std::uint32_t asked_count, std::uint64_t stripe_bytes,
                           std::uint64_t stripe_count);
 
-// How a call divides its stripes. On the CPU's own threads several workers keep the cores busy by themselves: each
-// codes one stripe while it is in the cache, in pieces that are small enough to stay on the worker's thread, a wide one
-// in one call. A single worker lets the context's threads help. Where a call is spread elsewhere (over OpenMP's
-// threads, to a device, over a hybrid), a worker collects stripes of kBatchBytes and codes them in one call: a device
-// has enough to do, and its work can be shared.
+// How a call divides its stripes. On the CPU's own threads several workers keep the cores busy. Each codes one stripe
+// while it is in the cache, in pieces small enough to stay on the worker's thread; a wide stripe in one call. A single
+// worker lets the context's threads help. If calls are spread elsewhere (over OpenMP's threads, to a device, over a
+// hybrid), a worker collects stripes of kBatchBytes and codes them in one call. A device then has enough work, and the
+// work can be shared.
 struct Division {
   unsigned worker_count;
   std::uint64_t batch_stripes;  // that a worker has in its buffers at once

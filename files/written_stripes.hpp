@@ -1,5 +1,5 @@
-// Which stripes of a set are written, and the digest of their data payloads' hashes. Ranges come in any order: the
-// hashes of a range are kept until those of all stripes before it are known.
+// The written stripes of a set, and the digest of their data payloads' hashes. Ranges come in any order. The hashes of
+// a range are kept until those of all earlier stripes are known.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,18 @@ namespace tandem::files {
 
 class WrittenStripes {
  public:
-  // Any thread. Takes stripes first .. first + count - 1 for a write that begins. Throws INVALID_ARGUMENT where one of
-  // them is not of the set, or is taken.
+  // Any thread. Takes stripes first .. first + count - 1 for a write that begins. Throws INVALID_ARGUMENT if one of
+  // them is outside the set, or is taken.
   void take(std::uint64_t first, std::uint64_t count, std::uint64_t stripe_count);
-  void give_back(std::uint64_t first);  // of a range that was taken, and was not written
-  // The range that was taken at `first` is written. hashes: of its data payloads, or none where nobody asks for the
-  // digest.
+  void give_back(std::uint64_t first);  // of a range that was taken but not written
+  // The range that was taken at `first` is written. hashes: of its data payloads; none if the digest is not needed.
   void add(std::uint64_t first, std::vector<Hash128> hashes);
 
-  // Takes and adds stripes whose hashes come from elsewhere, kHashBytes for each data block. Any thread. Throws
-  // INVALID_ARGUMENT as take(), and where these are too few or too many; nothing is changed then.
+  // Takes and adds stripes with hashes from elsewhere, kHashBytes for each data block. Any thread. Throws
+  // INVALID_ARGUMENT as take(), and if these are too few or too many; nothing is changed then.
   void add_told(const SetHeader &header, std::uint64_t first, std::uint64_t count, std::span<const std::byte> hashes);
 
-  // Throws INVALID_ARGUMENT, and says how many are missing and which is the first.
+  // Throws INVALID_ARGUMENT with the number of missing stripes and the first one.
   void check_complete(std::uint64_t stripe_count) const;
   Hash128 digest(std::uint64_t content_bytes) const;
 
@@ -38,9 +37,9 @@ class WrittenStripes {
   };
 
   mutable std::mutex mutex_;          // what follows
-  std::uint64_t digested_count_ = 0;  // stripes at the front: they are written and in the digest
+  std::uint64_t digested_count_ = 0;  // stripes at the front that are written and in the digest
   ContentDigest digest_;
-  std::map<std::uint64_t, Range> ranges_;  // behind them, by first stripe
+  std::map<std::uint64_t, Range> ranges_;  // after them, by first stripe
 };
 
 // Throws DAMAGED unless the decoded content has the set's digest.
