@@ -1,11 +1,11 @@
 // The functions that this library exports: the names, types and meaning of ISA-L's public headers (erasure_code.h,
 // gf_vect_mul.h, raid.h, isal_api.h of versions 2.30 to 2.32), as far as they are the same on every architecture.
-// exports.map lists them once more for the linker; scripts/check-exports holds the two together.
-//
-// In all of them: bytes are elements of GF(2^8) with polynomial 0x11d; `gftbls` holds 32 bytes for each coefficient,
+// exports.map lists them again for the linker; scripts/check-exports compares the two.
+// For all of them: bytes are elements of GF(2^8) with polynomial 0x11d. `gftbls` holds 32 bytes for each coefficient,
 // row by row: its products with 0..15, then with 0x00, 0x10, .. 0xf0 (the layout of version 2.30 and of the _base
-// functions of all versions). Nothing is allocated, locked or started; an output may be an input, at the same
-// address, and must not overlap inputs otherwise. A count or length below 1, or an index of no source, does nothing.
+// functions of all versions). No function allocates, locks or starts anything. An output may be an input, at the same
+// address, and must not overlap inputs otherwise. With a count or length below 1, or the index of a missing source, a
+// function does nothing.
 #pragma once
 
 #define TANDEM_ISAL_API extern "C" __attribute__((visibility("default")))
@@ -24,7 +24,7 @@ TANDEM_ISAL_API void ec_init_tables_base(int k, int rows, unsigned char *a, unsi
 
 TANDEM_ISAL_API void gf_gen_rs_matrix(unsigned char *a, int m, int k);
 TANDEM_ISAL_API void gf_gen_cauchy1_matrix(unsigned char *a, int m, int k);
-// n x n; destroys `in`. 0, or -1 where it is singular.
+// n x n; destroys `in`. 0, or -1 if it is singular.
 TANDEM_ISAL_API int gf_invert_matrix(unsigned char *in, unsigned char *out, const int n);
 
 // ---- coding; `len` bytes of every shard, any alignment
@@ -48,20 +48,20 @@ TANDEM_ISAL_API void gf_vect_mad(int len, int vec, int vec_i, unsigned char *gft
                                  unsigned char *dest);
 TANDEM_ISAL_API void gf_vect_mad_base(int len, int vec, int vec_i, unsigned char *gftbls, unsigned char *src,
                                       unsigned char *dest);
-// dest = coefficient * src. 0, or 1 (_base: -1) where len is no multiple of 32.
+// dest = coefficient * src. 0, or 1 (_base: -1) if len is no multiple of 32.
 TANDEM_ISAL_API int gf_vect_mul(int len, unsigned char *gftbl, void *src, void *dest);
 TANDEM_ISAL_API int gf_vect_mul_base(int len, unsigned char *gftbl, unsigned char *src, unsigned char *dest);
 
-// ---- RAID; `array` has `vects` pointers, the last one (xor) or two (p, q) to what is computed from the others
+// ---- RAID; `array` has `vects` pointers. The last one (xor) or two (p, q) are computed from the others
 
-// 0, or 1: fewer than 3 (xor) or 4 (pq) vectors; for pq_gen also len no multiple of 32 (_base: of the word, whose rest
-// it leaves alone).
+// 0, or 1: fewer than 3 (xor) or 4 (pq) vectors; for pq_gen also len no multiple of 32 (_base: of the word; it leaves
+// the remainder alone).
 TANDEM_ISAL_API int xor_gen(int vects, int len, void **array);
 TANDEM_ISAL_API int xor_gen_base(int vects, int len, void **array);
 TANDEM_ISAL_API int pq_gen(int vects, int len, void **array);
 TANDEM_ISAL_API int pq_gen_base(int vects, int len, void **array);
-// 0 where all agree, else 1; also 1: fewer than 2 (xor) or 4 (pq) vectors; for pq_check len no multiple of 16.
-// pq_check_base names the first byte i that differs: i | 1 for p, i | 2 for q.
+// 0 if all agree, else 1. Also 1: fewer than 2 (xor) or 4 (pq) vectors; for pq_check len no multiple of 16.
+// pq_check_base returns the first byte i that differs: i | 1 for p, i | 2 for q.
 TANDEM_ISAL_API int xor_check(int vects, int len, void **array);
 TANDEM_ISAL_API int xor_check_base(int vects, int len, void **array);
 TANDEM_ISAL_API int pq_check(int vects, int len, void **array);

@@ -1,4 +1,4 @@
-// Tables, elements and matrices: nothing here depends on the machine.
+// Tables, elements and matrices: none of this depends on the machine.
 #include <algorithm>
 #include <cstring>
 
@@ -41,7 +41,7 @@ void ec_init_tables_base(int k, int rows, unsigned char *a, unsigned char *gftbl
 
 namespace {
 
-// m rows of k columns whose first k rows are the identity; the others are parity(row, column).
+// m rows of k columns. The first k rows are the identity; the others are parity(row, column).
 template <class Parity>
 void systematic_matrix(unsigned char *a, int m, int k, Parity parity) {
   if (m <= 0 || k <= 0) return;
@@ -66,8 +66,8 @@ void gf_gen_cauchy1_matrix(unsigned char *a, int m, int k) {
   systematic_matrix(a, m, k, [](int row, int column) { return kInverses[static_cast<unsigned char>(row ^ column)]; });
 }
 
-// Gauss-Jordan elimination, the first row that has one as pivot: also what is left of a singular matrix is what ISA-L
-// leaves.
+// Gauss-Jordan elimination with the first possible row as pivot, as in ISA-L. So the remains of a singular matrix are
+// the same too.
 int gf_invert_matrix(unsigned char *in, unsigned char *out, const int n) {
   if (n <= 0) return 0;
   const auto size = static_cast<std::size_t>(n);

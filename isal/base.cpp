@@ -1,5 +1,4 @@
-// The _base functions: byte by byte, from the coefficient alone (a table's other bytes are not looked at, as in
-// ISA-L's).
+// The _base functions: byte by byte, from the coefficient alone. As in ISA-L, the other bytes of a table are not read.
 #include <cstddef>
 
 #include "isal/abi.hpp"

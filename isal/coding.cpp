@@ -13,9 +13,9 @@ namespace tandem::isal {
 namespace {
 
 // Callers may have little stack (coroutines, threads of a storage engine's own): no call takes more than 4 KiB of it,
-// and none allocates. So kernel tables are prepared in memory of the library's own, a slice of rows at a time: a place
-// for each call that is under way. A call beyond that many does without. So does, in a child of fork, a call that finds
-// the places still taken by calls that other threads of the parent were in.
+// and none allocates. So kernel tables are prepared in the library's own memory, a slice of rows at a time. Each call
+// under way has a place. Further calls prepare nothing. After a fork, places of the parent's other threads stay taken
+// in the child.
 constexpr std::size_t kPreparedBytes = 8 << 10;
 constexpr std::size_t kPlaces = 256;
 
@@ -25,13 +25,13 @@ struct Place {
   std::atomic<bool> taken;
 };
 
-Place places[kPlaces];  // what no call has used takes no memory
+Place places[kPlaces];  // unused places take no memory
 
 // A place of this call's own, or none.
 class OwnPlace {
  public:
   OwnPlace() {
-    // A thread finds the place of its last call again, which is in its caches.
+    // A thread gets the place of its last call again, which is in its caches.
     const std::size_t first = reinterpret_cast<std::uintptr_t>(this) / 4096;
     for (std::size_t i = 0; i < kPlaces && place_ == nullptr; ++i) {
       Place &tried = places[(first + i) % kPlaces];
@@ -51,10 +51,10 @@ class OwnPlace {
   Place *place_ = nullptr;
 };
 
-constexpr std::uint32_t kLeastSlice = 4;  // of fewer rows nothing is gained
-// Where there are several slices they go over so many source bytes in turn, which stay in the L2 cache meanwhile.
+constexpr std::uint32_t kLeastSlice = 4;  // fewer rows gain nothing
+// If there are several slices, each goes over so many source bytes in turn, which stay in the L2 cache.
 constexpr std::size_t kTileBytes = 512 << 10;
-// Shorter calls take their coefficients from the caller's tables: preparing costs them more than it saves (docs/ISAL.md
+// Shorter calls use the coefficients in the caller's tables: preparation costs them more than it saves (docs/ISAL.md
 // has the figures). Large matrices gain more.
 constexpr std::size_t kDirectBytes = 8 << 10, kDirectBytesOfLarge = 3 << 10;
 constexpr std::uint32_t kLargeProducts = 128;
@@ -76,7 +76,8 @@ using ApplyNibbles = void (*)(const cpu::NibbleCall &call);
 
 void choose_and_apply(const cpu::NibbleCall &call);
 
-// The kernel's function for short calls, or at first one that chooses the kernel: then no call has to ask.
+// The kernel's function for short calls. At first it points to a function that chooses the kernel, so that no call has
+// to check.
 std::atomic<ApplyNibbles> apply_nibbles{choose_and_apply};
 
 [[gnu::noinline]] const cpu::Kernel &choose_kernel() noexcept {
@@ -96,7 +97,7 @@ void choose_and_apply(const cpu::NibbleCall &call) { choose_kernel().apply_nibbl
   apply_nibbles.load(std::memory_order_relaxed)(call);
 }
 
-// How many rows are prepared together; 0: the sources are too many.
+// How many rows are prepared together; 0: there are too many sources.
 std::uint32_t slice_of(const cpu::Kernel &kernel, std::uint32_t columns, std::uint32_t rows) noexcept {
   if (kernel.tables_bytes(rows, columns) <= kPreparedBytes) return rows;
   for (const std::uint32_t slice : {24u, 16u, 8u, kLeastSlice}) {
@@ -105,10 +106,10 @@ std::uint32_t slice_of(const cpu::Kernel &kernel, std::uint32_t columns, std::ui
   return 0;
 }
 
-// Whether so many sources start at the same place of a page that their cache lines push each other out. Kernels would
-// copy them side by side first, for which a small stack has no room; then going once through the caller's tables is
-// better (20+10 in cache: 1.10 of ISA-L 2.32.1 for 0.88). Not for very many: there both are slow (128+32: 0.61 and 0.55
-// to 0.7).
+// Whether so many sources start at the same place of a page that their cache lines evict each other. Kernels would
+// first copy them side by side, which needs more stack than a call may take. So one pass with the caller's tables is
+// better (20+10 in cache: 1.10 of ISA-L 2.32.1 for 0.88). Not for very many sources, where both are slow (128+32: 0.61
+// and 0.55 to 0.7).
 bool collide(const std::uint8_t *const *data, std::uint32_t columns) noexcept {
   constexpr std::uint32_t kWays = 16, kMany = 64;
   if (columns > kMany) return false;
@@ -144,15 +145,15 @@ void encode_prepared(const cpu::Kernel &kernel, std::size_t length_bytes, std::u
   }
 }
 
-// Outputs that are inputs too, at the same address. ISA-L, which reads every input of a column of 64 bytes before it
-// writes there, gets up to six rows of them right; here so many rows as the kernel computes at once are right by
-// themselves, and for more the sums stand in a buffer until all rows of a column have read it.
+// Outputs that are inputs too, at the same address. ISA-L reads every input of a column of 64 bytes before it writes
+// there, so up to six rows of them are right. Here that holds for as many rows as the kernel computes at once. For more
+// rows, a buffer holds the sums until all rows of a column have read it.
 constexpr std::size_t kColumnBufferBytes = 1024;
 constexpr std::uint32_t kRowsOfCall = 8, kColumnsOfCall = 32;
 
 bool in_place(std::uint32_t columns, std::uint32_t rows, const std::uint8_t *const *data,
               const std::uint8_t *const *coding) noexcept {
-  // Mostly no input lies between the outputs, which is soon seen.
+  // Usually no input lies between the outputs, which is quick to see.
   const auto address = [](const std::uint8_t *shard) { return reinterpret_cast<std::uintptr_t>(shard); };
   std::uintptr_t first = address(coding[0]), last = first;
   for (std::uint32_t r = 1; r < rows; ++r) {
@@ -232,7 +233,7 @@ void multiply_add(std::uint8_t *row, std::uint8_t factor, const std::uint8_t *so
 
 namespace {
 
-// What is not short, out of line: a call of 64 bytes takes as long as saving a few registers.
+// For longer calls, out of line: a call of 64 bytes takes as long as saving a few registers.
 [[gnu::noinline]] void encode_long(std::size_t length_bytes, std::uint32_t columns, std::uint32_t rows,
                                    const std::uint8_t *tables, const std::uint8_t *const *data,
                                    std::uint8_t *const *coding) noexcept {
@@ -251,7 +252,7 @@ namespace {
   kernel.apply_nibbles({tables, columns * kTableBytes, data, coding, length_bytes, rows, columns, false, far});
 }
 
-// Short calls of so many rows go straight to the kernel: each computes them at once.
+// Short calls of so many rows go directly to the kernel, which computes them at once.
 constexpr std::uint32_t kFewRows = 4;
 
 [[gnu::noinline]] void encode_short(std::size_t length_bytes, std::uint32_t columns, std::uint32_t rows,
@@ -262,7 +263,7 @@ constexpr std::uint32_t kFewRows = 4;
   apply_short({tables, columns * kTableBytes, data, coding, length_bytes, rows, columns, false, false});
 }
 
-// Also the few short ones that are not to be passed straight on.
+// Also for the few short calls that must not go directly to the kernel.
 [[gnu::noinline]] void update_long(std::size_t length_bytes, std::uint32_t columns, std::uint32_t rows,
                                    std::uint32_t column, const std::uint8_t *tables, const std::uint8_t *data,
                                    std::uint8_t *const *coding) noexcept {

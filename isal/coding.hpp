@@ -1,4 +1,4 @@
-// What the exported functions do, with sizes that are no longer signed.
+// The work of the exported functions, with unsigned sizes.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace tandem::isal {
 
-// The best kernel of this CPU, or the one that TANDEM_ISAL_KERNEL names (if this CPU has it); chosen by the first call.
+// The best kernel of this CPU, or the one in TANDEM_ISAL_KERNEL (if this CPU has it). The first call chooses it.
 const cpu::Kernel &kernel() noexcept;
 
 // Whether a call that moves so many bytes leaves the L2 cache.

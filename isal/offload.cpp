@@ -16,8 +16,8 @@
 namespace tandem::isal {
 namespace {
 
-// Calls that move less stay on the calling thread: waking others and, once for each matrix, making a codec would cost
-// more than they could save.
+// Calls that move less stay on the calling thread. Waking other threads, and making a codec once for each matrix, would
+// cost more than they save.
 constexpr std::uint64_t kLeastMovedBytes = 8 << 20;
 constexpr unsigned kMostCodecs = 64;  // that are kept; others are made for one call
 constexpr std::uint32_t kMostShards = 256;
@@ -25,7 +25,7 @@ constexpr std::uint32_t kMostShards = 256;
 // From this library's folder, lib/tandem/isal/<build>/, to libtandem.
 constexpr char kPathToTandem[] = "/../../../libtandem.so." TANDEM_SOVERSION;
 
-// What is used of libtandem, which is opened by the first large call that wants it.
+// The functions of libtandem that are used. The first large call that needs it opens it.
 struct Library {
   decltype(&tandem_context_create) context_create;
   decltype(&tandem_codec_create) codec_create;
@@ -43,14 +43,15 @@ bool find(void *library, const char *name, Function *function_out) {
 bool open_library(Library *out) {
   Dl_info self;
   if (dladdr(reinterpret_cast<const void *>(&open_library), &self) == 0 || self.dli_fname == nullptr) return false;
-  if (self.dli_fname[0] != '/') return false;  // it would be looked for in whatever folder the program is now
+  if (self.dli_fname[0] != '/') return false;  // a relative name would depend on the program's present folder
   const char *slash = std::strrchr(self.dli_fname, '/');
   char path[4096];
   const auto folder_bytes = slash == nullptr ? 0 : static_cast<std::size_t>(slash - self.dli_fname);
   if (folder_bytes == 0 || folder_bytes + sizeof kPathToTandem > sizeof path) return false;
   std::memcpy(path, self.dli_fname, folder_bytes);
   std::memcpy(path + folder_bytes, kPathToTandem, sizeof kPathToTandem);
-  // Both stay, whatever the program closes: libtandem is linked never to be unloaded, and it is what `state` leads to.
+  // Both stay loaded, even if the program closes this library: libtandem is linked so that it is never unloaded, and
+  // `state` points to it.
   if (dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE) == nullptr) return false;
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   return library != nullptr && find(library, "tandem_context_create", &out->context_create) &&
@@ -59,7 +60,7 @@ bool open_library(Library *out) {
          find(library, "tandem_accumulate", &out->accumulate);
 }
 
-// A codec and the matrix that it is for. Complete before it is counted, never changed or ended after.
+// A codec and its matrix. Complete before it is counted; never changed or destroyed after that.
 struct Entry {
   std::uint32_t columns, rows;
   std::uint8_t *coefficients;
@@ -74,10 +75,10 @@ struct Entry {
   }
 };
 
-// All that one process has; a child of fork makes its own in the same place, and leaves what the parent had: the
-// parent's threads are not there.
+// The state of one process. A child of fork makes its own in the same place, and abandons the parent's, because the
+// parent's threads do not exist there.
 struct State {
-  std::atomic<pid_t> process{0};  // whose it is; set when all else is ready
+  std::atomic<pid_t> process{0};  // the owner; set when everything else is ready
   bool works = false, library_is_open = false;
   Library library = {};
   tandem_context *context = nullptr;
@@ -106,8 +107,8 @@ bool wanted() {
   return known == kYes;
 }
 
-// One thread of a process at a time may build; nobody waits. In a child that was forked meanwhile the builder is lost,
-// and what it was at, in the loader above all, is half done: such a child never builds.
+// One thread of a process at a time may build; the others do not wait. In a child that was forked meanwhile the builder
+// is lost. Its work, above all in the loader, is half done, so such a child never builds.
 class Building {
  public:
   explicit Building(pid_t process) {
@@ -133,7 +134,7 @@ bool start_context() {
   if (threads != nullptr) {
     char *end = nullptr;
     const unsigned long count = std::strtoul(threads, &end, 10);
-    if (*end != '\0' || count > UINT32_MAX) return false;  // refused, rather than taken for another number
+    if (*end != '\0' || count > UINT32_MAX) return false;  // refused, not read as another number
     options.thread_count = static_cast<std::uint32_t>(count);
   }
   state.library_is_open = state.library_is_open || open_library(&state.library);  // a parent's is the child's too
@@ -166,8 +167,8 @@ tandem_codec *make_codec(std::uint32_t columns, std::uint32_t rows, const std::u
   return state.library.codec_create(&options, &codec) == TANDEM_OK ? codec : nullptr;
 }
 
-// The codec for one call, or none where libtandem is not to be had. One of those that are kept, or, where
-// they are many or another thread is adding one, of this call alone.
+// The codec for one call, or none if libtandem cannot be used. It is one of the kept codecs. If there are many, or
+// another thread is adding one, it belongs to this call alone.
 class CallCodec {
  public:
   CallCodec(std::uint32_t columns, std::uint32_t rows, const std::uint8_t *tables) {
@@ -201,7 +202,7 @@ class CallCodec {
   bool keep(std::uint32_t columns, std::uint32_t rows, const std::uint8_t *tables, std::uint8_t *coefficients) {
     const Building building(getpid());
     if (!building) return false;
-    const unsigned count = state.entry_count.load(std::memory_order_relaxed);  // nobody else changes it now
+    const unsigned count = state.entry_count.load(std::memory_order_relaxed);  // no other thread changes it now
     if (count == kMostCodecs || kept(columns, rows, tables) != nullptr) return false;
     state.entries[count] = {columns, rows, coefficients, own_};
     own_ = nullptr;
@@ -210,15 +211,15 @@ class CallCodec {
   }
 
   const tandem_codec *codec_ = nullptr;
-  tandem_codec *own_ = nullptr;  // ends with the call
+  tandem_codec *own_ = nullptr;  // destroyed with the call
 };
 
 bool fits(std::uint64_t moved_bytes, std::uint32_t shard_count) {
   return moved_bytes >= kLeastMovedBytes && shard_count <= kMostShards && wanted();
 }
 
-// libtandem, and the loader that opens it, take as much stack as they like: on a thread of their own, which lasts as
-// long as the call. No signal comes to it, and it is joined whatever happens to the caller.
+// libtandem, and the loader that opens it, may need much stack, so they run on a thread of their own for the time of
+// the call. It receives no signals, and is joined even if the caller is cancelled.
 constexpr std::size_t kStackBytes = 1 << 20;
 
 template <class Body>
@@ -254,8 +255,8 @@ bool on_own_stack(const Body &body) {
 
 }  // namespace
 
-// Any status but OK is no loss. encode: the caller writes all of it again. update: a libtandem with CPU backends fails
-// before it writes; a device that fails in the middle of host memory must not have written either.
+// A status other than OK loses nothing. encode: the caller writes all of it again. update: a libtandem with CPU
+// backends fails before it writes; a device that fails in the middle of host memory must not have written either.
 bool offload_encode(std::size_t length_bytes, std::uint32_t columns, std::uint32_t rows, const std::uint8_t *tables,
                     const std::uint8_t *const *data, std::uint8_t *const *coding) noexcept {
   if (!fits(std::uint64_t{length_bytes} * (std::uint64_t{columns} + rows), columns + rows)) return false;

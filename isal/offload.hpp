@@ -1,4 +1,4 @@
-// Large calls on every processor: off unless the environment asks for it (docs/ISAL.md).
+// Large calls on all processors: off unless the environment asks for it (docs/ISAL.md).
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 namespace tandem::isal {
 
-// False where the calling thread shall do it: the call is too small, nobody asked for more, or libtandem is not there
-// or will not do it. Then nothing was written.
+// False if the calling thread must do the work: the call is too small, the environment does not ask for more, or
+// libtandem is missing or refuses. Nothing was written then.
 bool offload_encode(std::size_t length_bytes, std::uint32_t columns, std::uint32_t rows, const std::uint8_t *tables,
                     const std::uint8_t *const *data, std::uint8_t *const *coding) noexcept;
 bool offload_update(std::size_t length_bytes, std::uint32_t columns, std::uint32_t rows, std::uint32_t column,

@@ -13,18 +13,18 @@ using tandem::isal::kernel;
 using tandem::isal::kProducts;
 using tandem::isal::out_of_cache;
 
-constexpr int kWordBytes = sizeof(long);  // pq_gen_base goes word by word
+constexpr int kWordBytes = sizeof(long);  // pq_gen_base works in words
 
 std::uint8_t *byte_pointer(void *vector) { return static_cast<std::uint8_t *>(vector); }
 
-// The checks compute piece by piece, into buffers on the stack, of which no call takes more than 4 KiB.
+// The checks compute piece by piece, into buffers on the stack. No call takes more than 4 KiB of stack.
 constexpr std::size_t kPieceBytes = 2048;  // p and q share it
 
 const std::uint8_t *const *inputs_of(void *const *array) {
   return reinterpret_cast<const std::uint8_t *const *>(array);
 }
 
-// Whether all vectors add up to nothing.
+// Whether the sum of all vectors is zero.
 bool adds_up(std::uint32_t count, std::size_t length_bytes, void *const *array) noexcept {
   static constexpr std::uint8_t kZeros[kPieceBytes] = {};
   alignas(64) std::uint8_t sum[kPieceBytes];
@@ -36,7 +36,7 @@ bool adds_up(std::uint32_t count, std::size_t length_bytes, void *const *array) 
   return true;
 }
 
-// Whether the last two vectors are the p and q of the others.
+// Whether the last two vectors are p and q of the others.
 bool agrees(std::uint32_t vector_count, std::size_t length_bytes, void *const *array) noexcept {
   const std::uint32_t count = vector_count - 2;
   alignas(64) std::uint8_t p[kPieceBytes / 2], q[kPieceBytes / 2];
@@ -44,7 +44,7 @@ bool agrees(std::uint32_t vector_count, std::size_t length_bytes, void *const *a
     const std::size_t bytes = std::min(sizeof p, length_bytes - done);
     const std::uint8_t *const p_there = byte_pointer(array[count]) + done;
     const std::uint8_t *const q_there = byte_pointer(array[count + 1]) + done;
-    for (std::size_t at = 0; at < bytes; at += 64) {  // on their way while p and q are computed
+    for (std::size_t at = 0; at < bytes; at += 64) {  // prefetched while p and q are computed
       __builtin_prefetch(p_there + at);
       __builtin_prefetch(q_there + at);
     }

@@ -1,4 +1,4 @@
-// Products in GF(2^8), made by the compiler: bare look-ups, ready before any constructor runs.
+// Products in GF(2^8), computed by the compiler: plain look-ups, ready before any constructor runs.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ inline constexpr auto kInverses = [] {
   return inverses;
 }();
 
-// What gf_vect_mul_init writes for each coefficient.
+// The table that gf_vect_mul_init writes for each coefficient.
 inline constexpr auto kTables = [] {
   std::array<Table, 256> tables{};
   for (unsigned c = 0; c < 256; ++c) {
@@ -42,7 +42,7 @@ inline constexpr auto kTables = [] {
   return tables;
 }();
 
-// The coefficient that a table in `gftbls` was made from.
+// The coefficient of a table in `gftbls`.
 inline std::uint8_t coefficient_of(const std::uint8_t *table) { return table[1]; }
 
 }  // namespace tandem::isal

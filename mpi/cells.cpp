@@ -72,7 +72,7 @@ void Cells::hash(std::uint32_t stripe, std::uint64_t offset, std::span<const std
     hashing.hasher.emplace();
     hashing.done_bytes = 0;
   }
-  if (!hashing.hasher || hashing.done_bytes != offset) return;  // not from its beginning on
+  if (!hashing.hasher || hashing.done_bytes != offset) return;  // not from the beginning on
   hashing.hasher->add(bytes);
   hashing.done_bytes += bytes.size();
 }

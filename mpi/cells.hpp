@@ -1,5 +1,5 @@
-// The cells of one member of a group: segments of its files, which count as one sequence of bytes with zeros behind it,
-// and its parity.
+// The cells of one member of a group: its parity, and segments of its files. The files count as one sequence of bytes,
+// followed by zeros.
 #pragma once
 
 #include <sys/stat.h>
@@ -14,7 +14,7 @@
 
 namespace tandem::mpi {
 
-// Files in a row. Offsets are in the whole of them.
+// Consecutive files. Offsets are in the whole sequence.
 class FileRow {
  public:
   FileRow() = default;
@@ -23,13 +23,13 @@ class FileRow {
   const std::vector<DataFile> &files() const { return files_; }
   void set_descriptor(std::size_t file, Descriptor descriptor) { descriptors_[file] = std::move(descriptor); }
   int descriptor(std::size_t file) const { return descriptors_[file].get(); }
-  // Throws where a file is shorter than it was. Behind the last one are zeros.
+  // Throws if a file is shorter than before. After the last file there are zeros.
   void read(std::uint64_t offset, std::span<std::byte> bytes) const;
-  // What lies behind the last file is dropped.
+  // Bytes after the last file are dropped.
   void write(std::uint64_t offset, std::span<const std::byte> bytes) const;
 
  private:
-  template <class Body>  // (file, offset in it, where its bytes begin, how many)
+  template <class Body>  // (file, offset in it, begin of its bytes, how many)
   void each_part(std::uint64_t offset, std::size_t count, Body body) const;
 
   std::vector<DataFile> files_;
@@ -38,7 +38,7 @@ class FileRow {
 
 class Cells : public Held {
  public:
-  // header_bytes: where the parity begins in its file. Files and parity file are opened by the caller.
+  // header_bytes: offset of the parity in its file. The caller has opened files and parity file.
   Cells(const Layout &layout, std::uint32_t member, std::uint64_t segment_bytes, std::uint64_t header_bytes);
 
   FileRow data;
@@ -48,7 +48,7 @@ class Cells : public Held {
   void read(std::uint32_t stripe, std::uint64_t offset, std::span<std::byte> bytes) override;
   void write(std::uint32_t stripe, std::uint64_t offset, std::span<const std::byte> bytes) override;
 
-  // Of the cells that were read or written from their beginning to their end, by stripe; others are zeros.
+  // Hashes of the cells that were read or written from beginning to end, by stripe; others are zeros.
   std::vector<Hash> hashes() const;
   std::uint64_t read_bytes() const { return read_bytes_; }
   std::uint64_t written_bytes() const { return written_bytes_; }

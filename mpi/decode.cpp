@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The file that is written: rank 0 makes and names it, the others open it.
+// The output file: rank 0 makes and names it, the others open it.
 class Output {
  public:
   Output(const tandem_files_decode_options &options, std::uint32_t mode)
@@ -37,7 +37,7 @@ class Output {
     const FolderLock lock(folder, seconds);
     std::uint8_t random[16];
     if (getentropy(random, sizeof random) != 0) fail_io("draw", "a name", errno);
-    std::string name = ".";  // FORMAT.md, section 8: it is cleaned up when we die
+    std::string name = ".";  // FORMAT.md, section 8: a later clean-up removes it if this process dies
     for (const std::uint8_t byte : random) name += fmt::format("{:02x}", byte);
     pending_.emplace(folder, name + ".tandem-tmp", mode_);
     pending_->lock();

@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The file that is encoded, read by all ranks at once.
+// The source file, which all ranks read at once.
 class Source {
  public:
   // Throws on this rank alone.
@@ -33,7 +33,7 @@ class Source {
     if (!S_ISREG(before_.st_mode))
       fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is no regular file: ranks share no stream", path_));
   }
-  // Collective, where open_shared() was called.
+  // Collective if open_shared() was called.
   ~Source() {
     if (file_ != MPI_FILE_NULL) MPI_File_close(&file_);
   }
@@ -43,10 +43,10 @@ class Source {
   std::uint64_t byte_count() const { return static_cast<std::uint64_t>(before_.st_size); }
   std::uint32_t mode() const { return before_.st_mode & 0777; }
 
-  // Collective, and so is read(): each throws on this rank alone.
+  // Collective, and so is read(). Each throws only on this rank.
   void open_shared(const World &world) {
-    // Every rank reads, not one for all: Open MPI's own choice is a single one for small parts. ROMIO has the second
-    // hint.
+    // Makes every rank read, instead of one for all: Open MPI would choose a single one for small parts. ROMIO has the
+    // second hint.
     MPI_Info hints = MPI_INFO_NULL;
     MPI_Info_create(&hints);
     MPI_Info_set(hints, "cb_nodes", std::to_string(world.size()).c_str());
@@ -55,7 +55,7 @@ class Source {
     MPI_Info_free(&hints);
     check_file(code, "open");
   }
-  // Closing is collective: not where a rank could not open it.
+  // Closing is collective, so it is skipped if a rank could not open the file.
   void abandon() { file_ = MPI_FILE_NULL; }
   void read(std::uint64_t offset, std::span<std::byte> bytes) {
     MPI_Status status;
@@ -63,7 +63,7 @@ class Source {
     const int code = MPI_File_read_at_all(file_, static_cast<MPI_Offset>(offset), bytes.data(),
                                           static_cast<int>(bytes.size()), MPI_BYTE, &status);
     check_file(code, "read");
-    MPI_Get_count(&status, MPI_BYTE, &got);  // of a file that ends before, Open MPI counts too many: see check_same()
+    MPI_Get_count(&status, MPI_BYTE, &got);  // at the end of the file Open MPI counts too many: see check_same()
     if (got != static_cast<int>(bytes.size()))
       fail(TANDEM_ERROR_IO, fmt::format("{} is shorter than its {} bytes of before: {} of {} bytes at {} could be read",
                                         path_, byte_count(), got, bytes.size(), offset));
@@ -71,7 +71,7 @@ class Source {
   }
   std::uint64_t read_bytes() const { return read_bytes_; }
 
-  // Throws where the file has changed since the beginning.
+  // Throws if the file has changed since the beginning.
   void check_same() const {
     struct stat now;
     if (stat(path_.c_str(), &now) != 0) fail_io("look at", path_, errno);
@@ -218,7 +218,7 @@ Outcome encode(const World &world, tandem_context *context, const tandem_files_e
     const std::vector<std::byte> all = world.gather(hashes, lengths);
     world.together([&] {
       if (!world.leads()) return;
-      std::size_t at = lengths[0];  // its own are known to its writer
+      std::size_t at = lengths[0];  // its writer knows its own hashes
       for (int rank = 1; rank < world.size(); ++rank) {
         const Part theirs = rounds.part(round, rank);
         const std::size_t length = lengths[static_cast<std::size_t>(rank)];
@@ -228,7 +228,7 @@ Outcome encode(const World &world, tandem_context *context, const tandem_files_e
     });
   }
   auto result = sized<tandem_files_result>();
-  // Only when every rank's stripes are on the disk does the set count.
+  // The set counts only after every rank's stripes are on the disk.
   world.together([&] {
     source->check_same();
     if (!world.leads()) check(tandem_files_writer_commit(writer.get(), &result));

@@ -1,4 +1,4 @@
-// Shard sets by all ranks.
+// Encode and decode of shard sets by all ranks.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct Outcome {
   tandem_mpi_work work;
 };
 
-// Collective. Both take options as the caller gave them: what one rank may not give is refused on all.
+// Collective. Both take options as the caller gave them. An option that one rank may not give is refused on all.
 Outcome encode(const World &world, tandem_context *context, const tandem_files_encode_options *options);
 Outcome decode(const World &world, tandem_context *context, const char *const *paths, std::size_t path_count,
                const tandem_files_decode_options *options);

@@ -22,8 +22,8 @@ using Codec = std::unique_ptr<tandem_codec, Destroy>;
 using Plan = std::unique_ptr<tandem_plan, Destroy>;
 using Job = std::unique_ptr<tandem_job, Destroy>;
 
-// The code of all stripes, with a column for each member: one that has parity in a stripe counts as zeros there.
-// Leaving out columns of an MDS code leaves it MDS.
+// The code of all stripes, with a column for each member. A member with parity in a stripe counts as zeros there. An
+// MDS code without some columns is still MDS.
 Codec whole_codec(const Layout &layout, std::int32_t matrix) {
   auto options = sized<tandem_codec_options>();
   options.k = layout.size();
@@ -46,21 +46,21 @@ Codec stripe_codec(const Layout &layout, const tandem_codec *whole, std::uint32_
   options.m = layout.m;
   options.matrix = TANDEM_MATRIX_CUSTOM;
   options.coefficients = kept.data();
-  options.allow_non_mds = 1;  // it is: see above. Looking would take long
+  options.allow_non_mds = 1;  // it is MDS: see above. Checking would take long
   tandem_codec *codec = nullptr;
   check(tandem_codec_create(&options, &codec));
   return Codec(codec);
 }
 
 using Buffer = std::vector<std::byte>;
-constexpr std::size_t kSlots = 2;  // one piece is coded while the next one travels
+constexpr std::size_t kSlots = 2;  // one piece is coded while the next one is sent
 
-// A task as far as this rank has to do with it.
+// This rank's part of a task.
 struct Work {
   const StripeTask *task;
   std::uint64_t segment_bytes;
   bool computes;
-  std::vector<Buffer> in[kSlots], out[kSlots];  // of the root: all; of others: those of members that they hold
+  std::vector<Buffer> in[kSlots], out[kSlots];  // of the root: all; of other ranks: those of the members that they hold
   Codec codec;
   Plan plan;
 };
@@ -99,7 +99,7 @@ class Run {
   bool holds(const StripeTask &task, std::uint32_t member) const { return host(task, member) == world_.rank(); }
   Held &held(const StripeTask &task, std::uint32_t member) const { return *exchange_.held.at({task.group, member}); }
 
-  // Messages go on after a failure, so that no rank waits for ever; the round's end tells all ranks of it.
+  // Messages continue after a failure, so that no rank waits for ever. The end of the round reports it to all ranks.
   void attempt(const std::function<void()> &body) {
     try {
       body();
@@ -149,7 +149,7 @@ class Run {
   }
 
   std::uint64_t offset_of(std::uint64_t round) const { return round * exchange_.piece_bytes; }
-  // 0: the segment has ended before.
+  // 0: the segment ends before it.
   std::size_t length_of(const Work &work, std::uint64_t round) const {
     const std::uint64_t offset = offset_of(round);
     return static_cast<std::size_t>(
@@ -224,7 +224,7 @@ class Run {
   std::uint64_t round_count_ = 0, sent_bytes_ = 0;
   std::vector<Work> work_;
   std::exception_ptr failure_;
-  Messages data_, results_;  // the last: they end before the buffers do
+  Messages data_, results_;  // the last, because they must end before the buffers are freed
 };
 
 }  // namespace

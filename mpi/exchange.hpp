@@ -1,5 +1,5 @@
-// Computes cells of stripes from others, wherever they lie: pieces travel to the rank that computes a stripe, which
-// codes one piece while the next one travels, and sends the results to where they belong.
+// Computes cells of stripes from others on any ranks. Pieces are sent to the rank that computes a stripe. It codes one
+// piece while the next one is sent, and sends the results to their ranks.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class Held {
 
 struct StripeTask {
   std::uint32_t group, stripe;
-  int root;                                    // the rank that computes it
+  int root;                                    // the rank that computes the stripe
   std::vector<std::uint32_t> inputs, outputs;  // members: k that have their cell, and those that get theirs
 };
 
@@ -34,13 +34,13 @@ struct Exchange {
   std::vector<std::uint64_t> segment_bytes;                        // by group
   std::vector<std::vector<int>> hosts;                             // by group and member: the rank that holds it
   std::vector<StripeTask> tasks;                                   // the same on all ranks
-  std::map<std::pair<std::uint32_t, std::uint32_t>, Held *> held;  // by group and member: what this rank holds
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Held *> held;  // by group and member: the cells on this rank
 };
 
 // The codec of a matrix for groups of k + m. Throws.
 void check_matrix(const Layout &layout, std::int32_t matrix);
 
-// Collective. Returns how many bytes this rank sent.
+// Collective. Returns the number of bytes that this rank sent.
 std::uint64_t run(const World &world, tandem_context *context, const Exchange &exchange);
 
 }  // namespace tandem::mpi

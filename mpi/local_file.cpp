@@ -56,7 +56,8 @@ void sync_file(int descriptor, const std::string &path) {
 void sync_folder(const std::string &folder) {
   const Descriptor descriptor(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!descriptor) fail_io("open", folder, errno);
-  if (fsync(descriptor.get()) != 0 && errno != EINVAL) fail_io("sync", folder, errno);  // EINVAL: it has no sync
+  // EINVAL: this file system has no sync
+  if (fsync(descriptor.get()) != 0 && errno != EINVAL) fail_io("sync", folder, errno);
 }
 
 PendingFile::PendingFile(std::string folder, std::string temporary_name, std::uint32_t mode)
@@ -88,7 +89,8 @@ PendingFile::~PendingFile() {
   if (descriptor_ && !path_.empty()) unlink(path_.c_str());
 }
 
-void PendingFile::lock() { flock(descriptor_.get(), LOCK_EX | LOCK_NB); }  // a folder without locks is not cleaned up
+// in a folder without locks nothing is cleaned up
+void PendingFile::lock() { flock(descriptor_.get(), LOCK_EX | LOCK_NB); }
 
 void PendingFile::finish(bool no_sync) {
   if (mode_ <= 0777 && fchmod(descriptor_.get(), mode_) != 0) fail_io("set the mode of", path_, errno);

@@ -1,4 +1,4 @@
-// Files of one rank: opened, written in full, given their names.
+// Files of one rank: opening, writing in full, renaming.
 #pragma once
 
 #include <cstddef>
@@ -30,19 +30,19 @@ class Descriptor {
   int number_ = -1;
 };
 
-// All of it, or a throw. read_at: false where the file ends before.
+// All bytes, or an exception. read_at: false if the file ends before.
 void write_at(int descriptor, const std::string &path, std::span<const std::byte> bytes, std::uint64_t offset);
 bool read_at(int descriptor, const std::string &path, std::span<std::byte> bytes, std::uint64_t offset);
 
 void sync_file(int descriptor, const std::string &path);
 void sync_folder(const std::string &folder);
 
-// A temporary beside the file that it becomes. Goes away with the object unless it was renamed.
+// A temporary beside its final file. Removed by the destructor unless it was renamed.
 class PendingFile {
  public:
   PendingFile() = default;
-  // Makes the file; only its owner may read and write it before finish(). Throws where it exists. mode: permission bits
-  // that it gets; more than 0777: 0666 less the process' umask, at once.
+  // Makes the file. Only its owner may read and write it before finish(). Throws if it exists. mode: its final
+  // permission bits. Above 0777: 0666 less the process' umask, at once.
   PendingFile(std::string folder, std::string temporary_name, std::uint32_t mode);
   PendingFile(PendingFile &&other) noexcept;
   PendingFile &operator=(PendingFile &&other) noexcept;
@@ -50,9 +50,9 @@ class PendingFile {
 
   int descriptor() const { return descriptor_.get(); }
   const std::string &path() const { return path_; }
-  void lock();                // as FORMAT.md, section 8: nobody cleans it up while it is locked
+  void lock();                // as FORMAT.md, section 8: no process cleans it up while it is locked
   void finish(bool no_sync);  // sets its mode and syncs it
-  // replace: an existing file goes. Syncs the folder unless no_sync.
+  // replace: an existing file is replaced. Syncs the folder unless no_sync.
   void rename(const std::string &name, bool replace, bool no_sync);
 
  private:
@@ -61,7 +61,7 @@ class PendingFile {
   Descriptor descriptor_;
 };
 
-// Waits for the lock (flock) of a folder, that long; throws then. Folders that cannot be locked count as locked.
+// Waits so long for the lock (flock) of a folder, then throws. Folders that cannot be locked count as locked.
 class FolderLock {
  public:
   FolderLock(const std::string &folder, std::uint32_t seconds);

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::uint32_t kPieceBytes = 1u << 20, kMostPieceBytes = 64u << 20;
 
-// The files of this rank, open, and what they were like at the beginning.
+// The files of this rank, open, and their attributes at the beginning.
 class OwnFiles {
  public:
   // Throws on this rank alone.
@@ -58,7 +58,7 @@ class OwnFiles {
     for (std::size_t i = 0; i < descriptors.size(); ++i) row_.set_descriptor(i, std::move(descriptors[i]));
   }
 
-  // Which files they are, as others on the node know them.
+  // Identities of the files, the same for all ranks on the node.
   std::string identities() const {
     std::string all;
     for (const struct stat &status : statuses_)
@@ -66,7 +66,7 @@ class OwnFiles {
         all.append(reinterpret_cast<const char *>(&number), sizeof number);
     return all;
   }
-  // Throws where another rank of the node has one of them too.
+  // Throws if another rank of the node has one of them too.
   void check_shared(const std::vector<std::string> &identities_of, std::size_t own) const {
     constexpr std::size_t kBytes = 2 * sizeof(std::uint64_t);
     std::set<std::string> others;
@@ -103,7 +103,7 @@ class OwnFiles {
   std::vector<struct stat> statuses_;
 };
 
-// Parity is of no use without them.
+// Without the files the parity is of no use.
 void sync_data(const FileRow &row) {
   std::set<std::string> folders;
   for (std::size_t i = 0; i < row.files().size(); ++i) {
@@ -113,7 +113,7 @@ void sync_data(const FileRow &row) {
   for (const std::string &folder : folders) sync_folder(folder);
 }
 
-// What an older job left of its own unfinished parity, and the highest sequence of this name here.
+// Removes unfinished parity of older jobs, and finds the highest sequence of this name here.
 std::uint64_t clean_up(const std::string &folder, const std::string &name, std::uint32_t rank) {
   std::uint64_t sequence = 0;
   for (const FoundFile &found : find_protections(folder, name)) {
@@ -124,7 +124,7 @@ std::uint64_t clean_up(const std::string &folder, const std::string &name, std::
     try {
       sequence = std::max(sequence, read_protection(found.path).sequence);
     } catch (const Error &error) {
-      // A damaged file has no say. One of a newer version might be replaced by an older one.
+      // A damaged file does not count. One of a newer version might be replaced by an older one.
       if (error.status() == TANDEM_ERROR_UNSUPPORTED) throw;
     }
   }
@@ -196,7 +196,7 @@ tandem_mpi_protect_result protect(const World &world, tandem_context *context,
 
   const World group = world.split(static_cast<int>(groups.group), static_cast<int>(groups.member));
   Member mine{rank, files->row().files(), std::vector<Hash>(layout.size(), Hash{})};
-  // Of a group alone: what fails there must not leave the other groups waiting.
+  // For one group: a failure here must not leave the other groups waiting.
   std::vector<std::string> members;
   const auto gather_members = [&] { members = group.all_gather(mine.serialized()); };
   tandem_status gathered = guarded(gather_members);
@@ -236,7 +236,7 @@ tandem_mpi_protect_result protect(const World &world, tandem_context *context,
     pending.finish(no_sync);
     if (!no_sync) sync_data(cells->data);
   });
-  // Every rank's parity is complete: now it gets its name, and only when all have it the older one goes.
+  // Every rank's parity is complete. Now all are renamed, and then the older parity is removed.
   const std::string final_name = protection_name(name, rank, ours.set_id);
   try {
     world.together([&] { pending.rename(final_name, false, no_sync); });

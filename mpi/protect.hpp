@@ -1,4 +1,4 @@
-// Parity of what ranks hold, and its use.
+// Makes parity of the ranks' files, and recovers from it.
 #pragma once
 
 #include "mpi/world.hpp"

@@ -36,7 +36,7 @@ void put(std::string &to, Number value) {
     to += static_cast<char>(static_cast<std::make_unsigned_t<Number>>(value) >> (8 * i) & 0xFF);
 }
 
-// Reads what put() wrote; throws DAMAGED where it ends too early.
+// Reads the output of put(). Throws DAMAGED if it ends too early.
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : left_(bytes) {}
@@ -211,7 +211,7 @@ Protection read_protection(const std::string &path) {
     fail(TANDEM_ERROR_DAMAGED, fmt::format("{} has a damaged header", path));
   struct stat status;
   if (fstat(descriptor.get(), &status) != 0) fail_io("look at", path, errno);
-  // It says where recover writes.
+  // The paths in it decide where recover writes.
   if (status.st_uid != geteuid()) fail(TANDEM_ERROR_DAMAGED, fmt::format("{} belongs to another user", path));
   if (static_cast<std::uint64_t>(status.st_size) < header_bytes)
     fail(TANDEM_ERROR_DAMAGED, fmt::format("{} is truncated", path));

@@ -1,4 +1,5 @@
-// What protect leaves beside the data of each rank: docs/MPI.md has the layout of a group and the bytes of the file.
+// The parity file that protect writes beside the data of each rank: docs/MPI.md has the layout of a group and the bytes
+// of the file.
 #pragma once
 
 #include <array>
@@ -30,20 +31,20 @@ class Hasher {
   void *state_;
 };
 
-// Who holds what in a group of k + m members. Stripe s, 0 .. k + m - 1, has its parity i on member s - i, and a segment
-// of each other member.
+// The layout of a group of k + m members. Stripe s, 0 .. k + m - 1, has its parity i on member s - i, and a segment of
+// each other member.
 struct Layout {
   std::uint32_t k = 0, m = 0;
 
   std::uint32_t size() const { return k + m; }
-  // The member's place in the stripe's parity; m or more: it has data there.
+  // The member's place in the stripe's parity. m or more: it has data there.
   std::uint32_t parity_of(std::uint32_t member, std::uint32_t stripe) const {
     return (stripe + size() - member) % size();
   }
   bool has_parity(std::uint32_t member, std::uint32_t stripe) const { return parity_of(member, stripe) < m; }
-  // Which of its k segments a member has in the stripe: the stripes where it has data count, in order.
+  // The number of a member's segment in the stripe, out of k: its stripes with data are counted in order.
   std::uint32_t segment_of(std::uint32_t member, std::uint32_t stripe) const;
-  // The place of a member's cell among the stripe's k data columns, then its m parities.
+  // The place of a member's cell among the stripe's k data columns, then its m parity columns.
   std::uint32_t place_of(std::uint32_t member, std::uint32_t stripe) const;
 };
 
@@ -87,11 +88,11 @@ struct FoundFile {
   SetId set_id;
   bool pending;
 };
-// Files of this name in a folder, which may be missing.
+// Files of this name in a folder, which may not exist.
 std::vector<FoundFile> find_protections(const std::string &folder, const std::string &name);
 // Throws INVALID_ARGUMENT.
 void check_protection_name(const char *name);
-// Makes a folder and those above it, and syncs those that got an entry.
+// Makes a folder and its parents, and syncs those that got an entry.
 void make_folders(const std::string &folder, bool no_sync);
 
 }  // namespace tandem::mpi

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::uint32_t kPieceBytes = 1u << 20, kMostPieceBytes = 64u << 20;
 
-struct Seen {  // a parity file with an intact header, as a rank tells the others of it
+struct Seen {  // a parity file with an intact header, as one rank describes it to the others
   SetId set_id;
   std::uint64_t sequence, segment_bytes;
   Layout layout;
@@ -29,9 +29,9 @@ struct Seen {  // a parity file with an intact header, as a rank tells the other
   std::uint32_t group_count, group, member, rank;
 };
 
-// A generation of the protected data, as all ranks know it from the headers that are left.
+// A generation of the protected data, from the remaining headers, the same on all ranks.
 struct Generation {
-  // What its headers agree on. Others with the same set id are of another generation.
+  // The common part of its headers. Headers with the same set id but another common part belong to another generation.
   using Key = std::tuple<SetId, std::uint64_t, std::uint32_t, std::uint32_t, std::int32_t, std::uint32_t>;
   template <class Header>
   static Key key_of(const Header &header) {
@@ -61,7 +61,7 @@ bool is_possible(const Protection &header) {
   }
 }
 
-// What this rank sees. Damaged headers are as good as none.
+// What this rank sees. Damaged headers count as missing.
 std::vector<Seen> look(const std::string &folder, const std::string &name,
                        std::map<Generation::Key, std::vector<Protection>> *found) {
   std::vector<Seen> list;
@@ -107,15 +107,15 @@ std::vector<Generation> generations_of(const std::vector<std::string> &all) {
 
 std::string group_name(std::uint32_t group, std::uint32_t count) { return fmt::format("group {} of {}", group, count); }
 
-// A member that this rank stands for, with what is left of it.
+// A member that this rank stands for, and its remaining files.
 struct Resident {
   std::uint32_t group, member;
   bool has_parity = false, has_data = false;
   std::unique_ptr<Cells> cells;
-  Descriptor parity;  // what is left of it
+  Descriptor parity;  // remaining parity
   PendingFile new_parity;
   std::vector<PendingFile> new_files;
-  std::vector<std::string> differing;  // files that are there with another length, or are no files
+  std::vector<std::string> differing;  // existing files of another length, or that are not regular files
 };
 
 class Recovery {
@@ -127,7 +127,7 @@ class Recovery {
     choose_hosts();
   }
 
-  // Reads what is left. Throws NOT_RECOVERABLE on all ranks.
+  // Reads the remaining cells. Throws NOT_RECOVERABLE on all ranks.
   void inspect() {
     world_.together([&] {
       for (Resident &resident : residents_) inspect(resident);
@@ -186,7 +186,7 @@ class Recovery {
       at->second = std::min(at->second, ranks.front());
     }
     world_.together([&] {
-      std::uint32_t group = 0;  // the first one that nobody tells of; those that somebody does are in order
+      std::uint32_t group = 0;  // the first one that no rank describes; the described ones are in order
       for (const auto &[told, teller] : tellers) group += told == group ? 1 : 0;
       if (group != generation_.any.group_count)
         fail(TANDEM_ERROR_NOT_RECOVERABLE,
@@ -238,8 +238,8 @@ class Recovery {
     return number;
   }
 
-  // Who sees a member's parity stands for it: the rank of the same number, or else the one with the fewest. A member
-  // that nobody sees goes to the rank of its number, as far as there is one.
+  // A rank that sees a member's parity stands for that member: the rank of the same number, or else the one with the
+  // fewest members. A member that no rank sees goes to the rank of its number, if that exists.
   void choose_hosts() {
     std::vector<std::size_t> load(static_cast<std::size_t>(world_.size()), 0);
     hosts_.assign(headers_.size(), std::vector<int>(layout_.size(), 0));
@@ -305,7 +305,7 @@ class Recovery {
     return whole;
   }
 
-  // Reads cells from their beginning to their end and compares their checksums.
+  // Reads cells from beginning to end and compares their checksums.
   bool cells_are_intact(Resident &resident, bool parity) const {
     const std::uint64_t segment_bytes = headers_[resident.group].segment_bytes;
     std::vector<std::byte> buffer(
@@ -318,7 +318,7 @@ class Recovery {
                                std::span(buffer).first(static_cast<std::size_t>(
                                    std::min<std::uint64_t>(buffer.size(), segment_bytes - at))));
       } catch (const Error &error) {
-        if (error.status() == TANDEM_ERROR_IO) return false;  // what cannot be read is lost
+        if (error.status() == TANDEM_ERROR_IO) return false;  // unreadable means lost
         throw;
       }
       if (resident.cells->hashes()[stripe] != member_of(resident).hashes[stripe]) return false;
@@ -363,7 +363,7 @@ class Recovery {
     return list;
   }
 
-  // Temporaries for what is lost, beside what they become.
+  // Temporaries for lost files, beside their final names.
   void prepare(Resident &resident) {
     const Member &member = member_of(resident);
     const std::string id = hexadecimal(generation_.any.set_id);
@@ -404,7 +404,7 @@ class Recovery {
 
   enum class There { nothing, same, another };
 
-  // What lies where a rebuilt file goes.
+  // What exists at the name of a rebuilt file.
   There look_at(const std::string &path, const PendingFile &rebuilt) const {
     const Descriptor there(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (!there) return errno == ENOENT ? There::nothing : There::another;
@@ -422,7 +422,7 @@ class Recovery {
       try {
         if (!read_at(there.get(), path, b, at)) return There::another;
       } catch (const Error &error) {
-        if (error.status() == TANDEM_ERROR_IO) return There::another;  // what cannot be read is lost
+        if (error.status() == TANDEM_ERROR_IO) return There::another;  // unreadable means lost
         throw;
       }
       if (!std::ranges::equal(a, b)) return There::another;
@@ -454,12 +454,12 @@ class Recovery {
   void give_names(Resident &resident) {
     const Member &member = member_of(resident);
     for (std::size_t i = 0; i < resident.new_files.size(); ++i) {
-      if (resident.new_files[i].path().empty()) continue;  // it was there
+      if (resident.new_files[i].path().empty()) continue;  // it exists and is intact
       const std::string &path = member.files[i].path;
       resident.new_files[i].rename(name_of(path), options_.force != 0, no_sync());
       if (options_.restored != nullptr) options_.restored(options_.restored_user, member.rank, path.c_str());
     }
-    // The old one, if there is any, is damaged.
+    // The old one, if it exists, is damaged.
     if (!resident.has_parity)
       resident.new_parity.rename(protection_name(options_.name, member.rank, generation_.any.set_id), true, no_sync());
   }
@@ -488,7 +488,7 @@ class Recovery {
   const tandem_mpi_recover_options &options_;
   const Generation &generation_;
   const Layout layout_;
-  std::vector<Protection> headers_;      // by group; of no member in particular
+  std::vector<Protection> headers_;      // by group, common to all its members
   std::vector<std::vector<int>> hosts_;  // by group and member
   std::vector<Resident> residents_;      // of this rank
   std::vector<std::vector<Good>> good_;  // by group and member

@@ -31,7 +31,7 @@ Rounds::Rounds(const tandem_files_set &set, int rank_count)
 
 Part Rounds::part(std::uint64_t round, int rank) const {
   const Part all = share(stripe_count_, round, round_count_);
-  // Each round begins with another rank: the larger parts go round.
+  // Each round begins with another rank, so that the larger parts rotate.
   const auto ranks = static_cast<std::uint64_t>(rank_count_);
   const Part mine = share(all.count, (static_cast<std::uint64_t>(rank) + round) % ranks, ranks);
   return {all.first + mine.first, mine.count};
@@ -57,9 +57,9 @@ std::vector<std::size_t> Rounds::hash_bytes_of(std::uint64_t round) const {
 
 std::int32_t Progress::hear(void *user, std::uint64_t done_bytes, std::uint64_t) {
   Progress &self = *static_cast<Progress *>(user);
-  // What the others have done of this round is about what this rank has.
+  // The other ranks have done about as much of this round as this rank.
   const std::uint64_t of_round = std::min(done_bytes, self.round_bytes_ / self.rank_count_) * self.rank_count_;
-  self.told_bytes_ = std::max(self.told_bytes_, self.base_bytes_ + of_round);  // a commit begins at 0 again
+  self.told_bytes_ = std::max(self.told_bytes_, self.base_bytes_ + of_round);  // a commit counts from 0 again
   return self.call_(self.user_, self.told_bytes_, self.total_bytes_);
 }
 

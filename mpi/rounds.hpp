@@ -1,5 +1,5 @@
-// How the stripes of a set are divided: rounds, and in each round a part for each rank. So rank 0 learns the hashes of
-// stripes in order, and a round's parts lie side by side in the source.
+// The division of a set's stripes into rounds, and of each round into parts, one for each rank. So rank 0 learns the
+// hashes of stripes in order, and a round's parts are contiguous in the source.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ class Rounds {
   int rank_count_;
 };
 
-// The caller's progress, told of the content of all ranks.
+// Calls the caller's progress with the content of all ranks.
 class Progress {
  public:
   Progress(tandem_files_progress call, void *user, int rank_count, std::uint64_t total_bytes)
@@ -62,7 +62,7 @@ struct Destroy {
   void operator()(tandem_files_search *search) const noexcept { tandem_files_search_destroy(search); }
 };
 
-// What all ranks did, from what each did.
+// The total of all ranks, from each rank's work.
 tandem_files_result add_up(const World &world, tandem_files_result of_rank_0, const tandem_files_result &mine);
 tandem_mpi_work work_of(const World &world, std::uint64_t read_bytes);
 // Collective.

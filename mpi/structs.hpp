@@ -13,14 +13,14 @@ using client::check_result;
 using client::sized;
 using client::write_result;
 
-// What a call does is in its options: without them there is nothing to do.
+// The options tell a call what to do: without them there is nothing to do.
 template <class Options>
 Options read_options(const Options *given, const char *name) {
   if (given == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, std::string(name) + " is NULL");
   return client::read_options(given, name);
 }
 
-// A caller's strings in one, for World::require_equal.
+// A caller's strings joined, for World::require_equal.
 inline std::string listed(const char *const *strings, std::size_t count, const char *name) {
   if (strings == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, std::string(name) + " is NULL");
   std::string text;

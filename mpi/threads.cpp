@@ -10,7 +10,7 @@
 namespace tandem::mpi {
 namespace {
 
-// A character a core: '1' where this process may run there. "1" where nobody can tell.
+// One character for each core: '1' if this process may run there. "1" if that is unknown.
 std::string own_cores() {
   for (std::size_t count = 1024; count <= (std::size_t{1} << 20);
        count *= 2) {  // machines with more cores than CPU_SETSIZE

@@ -32,7 +32,7 @@ tandem_status broadcast(void *user, void *bytes, std::size_t byte_count) {
 
 using Arguments = std::vector<std::pair<const char *, std::string>>;
 
-// `arguments` are those that must be equal, beside the paths. call(search): of libtandem.
+// `arguments`: the values that must be equal on all ranks, besides the paths. call(search): of libtandem.
 template <class Options, class Call>
 void run(const World &world, tandem_context *context, const char *const *paths, std::size_t path_count,
          const Options *given, const char *name, const std::function<Arguments(const Options &)> &arguments,
@@ -66,7 +66,7 @@ void run(const World &world, tandem_context *context, const char *const *paths, 
   team.broadcast = broadcast;
   team.user = const_cast<World *>(&world);
   options.team = &team;
-  // Its ranks have agreed; the message names one already.
+  // Its ranks have agreed, and the message already names one.
   const tandem_status status = call(search.get(), options);
   if (status != TANDEM_OK) fail(status, tandem_last_error_message());
 }

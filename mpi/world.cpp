@@ -34,7 +34,7 @@ std::int32_t duplicate(std::int32_t communicator) {
   if (!initialised || finalised)
     fail(TANDEM_ERROR_INVALID_ARGUMENT, initialised ? "MPI has been finalized" : "MPI has not been initialized");
   const MPI_Comm given = comm_of(communicator);
-  if (given == MPI_COMM_NULL || given == MPI_Comm{})  // the second: Open MPI's answer to a number that is none
+  if (given == MPI_COMM_NULL || given == MPI_Comm{})  // the second: Open MPI's result for an invalid number
     fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("communicator {} is none", communicator));
   MPI_Comm copy = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(given, &copy), "MPI_Comm_dup");
@@ -197,7 +197,7 @@ void World::collect(std::span<const std::byte> mine,
                 "MPI_Send");
     return;
   }
-  // Without memory for it, what the others send is received and dropped: they must not wait.
+  // Without memory, messages of the others are received and dropped: they must not wait.
   std::exception_ptr failure;
   const auto attempt = [&](const auto &body) {
     try {

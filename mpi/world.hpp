@@ -1,5 +1,5 @@
-// The ranks of one call: a duplicate of the caller's communicator, agreement, and messages. No other file of mpi/ but
-// encode.cpp, which reads by MPI-IO, knows mpi.h.
+// The ranks of one call: a duplicate of the caller's communicator, agreement, and messages. Only this file and
+// encode.cpp, which reads by MPI-IO, know mpi.h.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace tandem::mpi {
 
 class World {
  public:
-  // Collective. Throws Error where MPI is not running or the communicator is none.
+  // Collective. Throws Error if MPI is not running or the communicator is invalid.
   explicit World(std::int32_t communicator);
   ~World();
   World(World &&other) noexcept;
@@ -28,18 +28,18 @@ class World {
   bool leads() const noexcept { return rank_ == 0; }
   std::int32_t handle() const noexcept { return handle_; }  // MPI_Comm_c2f of the duplicate
 
-  // Collective. Runs `body`, which calls no function of this class, on every rank. If it throws on any, all throw what
-  // the lowest of those threw: the same status and message.
+  // Collective. Runs `body`, which calls no function of this class, on every rank. If it throws on any rank, all ranks
+  // throw the exception of the lowest of those: the same status and message.
   template <class Body>  // std::function could run out of memory before it is called
   void together(const Body &body) const {
     agree(guarded(body), false);
   }
-  // Collective. As together(), of what a part of these ranks has agreed on: the message names the rank.
+  // Collective. As together(), for a status that a part of these ranks has agreed on: the message names the rank.
   void together_after(tandem_status of_part) const;
-  // Collective. Throws on all ranks where one has another value than rank 0.
+  // Collective. Throws on all ranks if one has another value than rank 0.
   void require_equal(const std::vector<std::pair<const char *, std::string>> &arguments) const;
 
-  // Collective, like all below: as the functions of MPI.
+  // Collective, like all below. They work like MPI's functions.
   void broadcast(void *bytes, std::size_t byte_count) const;  // from rank 0
   std::string broadcast(const std::string &of_rank_0) const;
   std::uint64_t sum(std::uint64_t mine) const;
@@ -47,9 +47,9 @@ class World {
   std::uint64_t most(std::uint64_t mine) const;
   std::vector<std::string> all_gather(const std::string &mine) const;
   std::vector<std::uint64_t> all_gather(std::uint64_t mine) const;
-  // Rank 0 gets what each rank has, one after the other; byte_counts are the lengths, known to all.
+  // Rank 0 gets the bytes of each rank, one after the other; byte_counts are the lengths, known to all.
   std::vector<std::byte> gather(std::span<const std::byte> mine, std::span<const std::size_t> byte_counts) const;
-  // Rank 0 calls `take` with what each rank has, one after the other, and holds the bytes of one.
+  // Rank 0 calls `take` with the bytes of each rank, one after the other. It holds the bytes of one rank at a time.
   void collect(std::span<const std::byte> mine,
                const std::function<void(int rank, std::span<const std::byte> bytes)> &take) const;
   // The ranks with the same colour, in the order of `key`.
@@ -65,10 +65,10 @@ class World {
   std::int32_t handle_;
   bool owned_ = true;
   int rank_ = 0, size_ = 0;
-  std::vector<int> numbers_;  // of a part: what the whole calls its ranks
+  std::vector<int> numbers_;  // of a part: the numbers of its ranks in the whole
 };
 
-// Messages on their way. Between two ranks they arrive in the order in which they were sent.
+// Messages under way. Between two ranks they arrive in the order in which they were sent.
 class Messages {
  public:
   explicit Messages(const World &world);

@@ -1,4 +1,4 @@
-// Little-endian numbers in what lies on members, and memory for blocks.
+// Little-endian numbers on members, and memory for blocks.
 #pragma once
 
 #include <bit>

@@ -40,7 +40,7 @@ tandem_status status_of(MemberProblem problem) {
   }
 }
 
-// What members throw outside of an open volume.
+// Exceptions of members outside of an open volume.
 template <class Body>
 auto with_members(Body &&body) {
   try {

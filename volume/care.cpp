@@ -103,7 +103,8 @@ void Volume::repair_stripe(std::uint64_t stripe, bool check_parity, tandem_volum
           ++result->mended_block_count;
           continue;
         }
-        // Of a block that nothing is known of, zeros are as good as never written; parity only where all data is.
+        // For a block without known content, zeros count as never written. Parity is compared only if all data is
+        // there.
         bool empty = is_zero(view.block(column, row));
         for (std::uint32_t other = 0; column >= k && other < k; ++other)
           empty = empty && view.entries[view.at(other, row)].generation == 0;
@@ -148,7 +149,7 @@ tandem_status Volume::walk(const CareSettings &settings, std::uint64_t first_str
     if (settings.rate_bytes_per_second == 0) continue;
     const std::chrono::duration<double> due(static_cast<double>((stripe + 1 - first_stripe) * stripe_bytes) /
                                             static_cast<double>(settings.rate_bytes_per_second));
-    constexpr std::chrono::duration<double> kLongest(0.1);  // a slow rate still hears a cancel
+    constexpr std::chrono::duration<double> kLongest(0.1);  // so that a slow rate still notices a cancel
     while (Clock::now() - start < due) {
       std::this_thread::sleep_for(std::min<std::chrono::duration<double>>(kLongest, due - (Clock::now() - start)));
       if (cancelled()) return TANDEM_ERROR_CANCELLED;
@@ -161,7 +162,7 @@ void Volume::keep_scrub_position(std::uint64_t stripe, bool repairs) {
   scrub_stripe_ = stripe;
   if (settings_.read_only) return;
   const Gate::Exclusive exclusive(*gate_);
-  // A look at the volume does not make a missing member stale.
+  // A scrub that only looks does not make a missing member stale.
   if (repairs || members_->standings() == superblock_.standings) write_superblocks();
 }
 
@@ -257,7 +258,7 @@ tandem_status Volume::rebuild(const CareSettings &settings, tandem_volume_care_r
   return status;
 }
 
-// Everything on it is forgotten: its blocks count as lost until they are rebuilt.
+// Forgets everything about it: its blocks count as lost until they are rebuilt.
 void Volume::prepare_member(Member &member, std::uint32_t index) {
   try {
     const SuperblockBytes nothing{};
@@ -272,10 +273,10 @@ void Volume::prepare_member(Member &member, std::uint32_t index) {
 void Volume::join(std::uint32_t index, const std::string &name, std::shared_ptr<Member> member) {
   const Gate::Exclusive exclusive(*gate_);
   commit_exclusively();
-  check_dispensable(index);  // much may have happened while the new one was prepared
+  check_dispensable(index);  // the state may have changed while the new member was prepared
   std::uint32_t tag;
   random_bytes(&tag, sizeof tag);
-  // The record names pages by the number of the member. Those of the old one must not come to the new one.
+  // The record names pages by the number of the member. Pages of the old member must not be written to the new one.
   sync_members();
   for (std::uint32_t i = 0; i < members_->count(); ++i)
     members_->write(i, IoKind::log, kLogOffset, zeros_.data(), kBlockBytes);
@@ -284,13 +285,13 @@ void Volume::join(std::uint32_t index, const std::string &name, std::shared_ptr<
   superblock_.member_tags[index] = tag;
   ++superblock_.epoch;
   good_copies_[index] = 0;
-  // In this order: a reader that still has a page of the old member is noticed by the drop.
+  // In this order: the drop then invalidates a page of the old member that a thread has just read.
   members_->put(index, name, std::move(member), TANDEM_VOLUME_MEMBER_REBUILDING, "");
   table_->drop(index);
   write_superblocks();
 }
 
-// That the volume has its data also without what this member holds.
+// Checks that the volume has all its data without this member.
 void Volume::check_dispensable(std::uint32_t index) const {
   check_enough_members();
   const std::int32_t state = members_->state(index);

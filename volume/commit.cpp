@@ -1,4 +1,4 @@
-// The end of a transaction. The order of its steps is the whole promise: see docs/internals/VOLUME.md.
+// The end of a transaction. Durability depends on the order of its steps: see docs/internals/VOLUME.md.
 #include <algorithm>
 
 #include "volume/engine.hpp"
@@ -9,7 +9,7 @@ namespace tandem::volume {
 Volume::Change::Change(Volume &volume, std::uint64_t items) : volume_(volume), items_(items) {
   volume.check_enough_members();
   volume.check_not_broken();
-  if (!volume.session_is_durable_) {  // nothing of a session may reach a member that does not know of it
+  if (!volume.session_is_durable_) {  // a member must know of a session before it gets anything of it
     const Gate::Exclusive exclusive(*volume.gate_);
     if (!volume.session_is_durable_) volume.write_superblocks();
   }
@@ -42,14 +42,14 @@ void Volume::commit_exclusively() {
 void Volume::commit_transaction() {
   const auto dirty = table_->dirty();
   if (dirty.empty()) {
-    pending_.clear();  // at most of members that were lost before they got an entry
+    pending_.clear();  // what remains belongs to members that were lost before they got an entry
     return;
   }
   check_enough_members();
 
-  // 1. What was written in place since the last commit, what that one wrote to its places, what was mended.
+  // 1. Sync blocks written in place since the last commit, blocks that commit wrote to their places, and mended blocks.
   sync_members();
-  // 2. A lost member must be known as lost before anything that it lacks is promised.
+  // 2. A lost member must be recorded as lost before the flush promises anything that it lacks.
   if (!session_is_durable_ || members_->standings() != superblock_.standings) write_superblocks();
 
   // 3. The record.
@@ -71,7 +71,7 @@ void Volume::commit_transaction() {
   }
   if (members_->standings() != superblock_.standings) write_superblocks();
 
-  // 4. From here on the transaction stands, whatever happens.
+  // 4. From here on the transaction is committed, even if later steps fail.
   ++sequence_;
   ++transactions_;
   apply(items);
@@ -125,7 +125,7 @@ void Volume::write_superblocks() {
   session_is_durable_ = true;
 }
 
-// On m+1 members, so that one is left after any m are lost. They take turns.
+// On m+1 members in turn, so that one record is left after any m members are lost.
 void Volume::write_log(const std::byte *bytes, std::size_t count) {
   std::vector<std::uint32_t> candidates;
   for (std::uint32_t i = 0; i < members_->count(); ++i) {
@@ -146,14 +146,14 @@ void Volume::write_log(const std::byte *bytes, std::size_t count) {
   check_enough_members();
 }
 
-// Blocks and pages to their places, neighbours together.
+// Writes blocks and pages to their places, neighbours together.
 void Volume::apply(std::span<const LogItem> items) {
   constexpr std::size_t kMostPerWrite = 256;
   std::vector<LogItem> sorted(items.begin(), items.end());
   std::sort(sorted.begin(), sorted.end(), [](const LogItem &a, const LogItem &b) {
     return std::tie(a.member, a.kind, a.number) < std::tie(b.member, b.kind, b.number);
   });
-  // A run has neighbours of one member, area and, in the data area, column.
+  // A run consists of neighbours of one member, area and, in the data area, column.
   const auto kind_of_item = [&](const LogItem &item) {
     if (item.kind == ItemKind::page) return IoKind::checksum;
     const std::uint64_t stripe = item.number / geometry().rows();

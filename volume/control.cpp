@@ -33,7 +33,7 @@ Json failure(tandem_status status, const std::string &message) {
   return {{"status", status}, {"status_name", tandem_status_name(status)}, {"message", message}};
 }
 
-// The fields of a request. Each is asked for once, and none may be left over.
+// The fields of a request. Each is read once, and none may be left over.
 class Request {
  public:
   explicit Request(const Json &object) {
@@ -65,7 +65,7 @@ class Request {
   void must_have(const char *name) const {
     if (!has(name)) refuse(fmt::format("\"{}\" is missing", name));
   }
-  // Before anything is done.
+  // Before any effect.
   void end() const {
     if (!fields_.empty()) refuse(fmt::format("unknown field \"{}\"", fields_.begin().key()));
   }
@@ -186,7 +186,7 @@ Json answer_delay_begin(tandem_volume *volume, Request &request) {
   return {{"window", to_json(window)}};
 }
 
-// Without a range: all that are open. A failure says in "ended" which ones are closed nevertheless.
+// Without a range: all open windows. After a failure, "ended" lists those that are closed nevertheless.
 Json answer_delay_end(tandem_volume *volume, Request &request) {
   std::vector<tandem_volume_window> windows;
   if (request.has("offset_bytes") || request.has("bytes")) {
@@ -236,7 +236,7 @@ Json answer_care(tandem_volume *volume, Request &request, const ControlProgress 
     options.repair = request.flag("repair");
     options.restart = request.flag("restart");
   }
-  request.flag("progress");  // the socket's
+  request.flag("progress");  // handled by the socket
   request.end();
   if (progress) {
     options.progress_user = const_cast<ControlProgress *>(&progress);
@@ -260,7 +260,7 @@ Json answer_replace(tandem_volume *volume, Request &request) {
   options.member = member.c_str();
   options.force = request.flag("force");
   request.end();
-  // The server's folder is not the caller's.
+  // The server's working folder differs from the caller's.
   if (!member.starts_with('/') && member.find("://") == std::string::npos)
     refuse("\"member\" is neither an absolute path nor a URI");
   check(tandem_volume_replace(volume, &options));

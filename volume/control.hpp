@@ -1,5 +1,5 @@
-// What an open volume is asked for by the command, and by others through its control socket: one JSON object there, one
-// back. docs/VOLUME.md lists the requests.
+// The requests to an open volume, from the command and, through its control socket, from others: one JSON object there,
+// one back. docs/VOLUME.md lists the requests.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace tandem::volume {
 
-// Hears how far scrub or rebuild is; true: stop.
+// Receives the progress of scrub or rebuild; true: stop.
 using ControlProgress = std::function<bool(std::uint64_t done_bytes, std::uint64_t total_bytes)>;
 
-// Always has "status" (a number of tandem_status_value) and "status_name"; "message" where the status is not 0. Throws
-// nothing but std::bad_alloc. A request that is not understood in all its parts has no effect.
+// Always has "status" (a number of tandem_status_value) and "status_name"; "message" if the status is not 0. Throws
+// only std::bad_alloc. A request with an unknown part has no effect.
 nlohmann::ordered_json control_answer(tandem_volume *volume, const nlohmann::ordered_json &request,
                                       const ControlProgress &progress);
 
@@ -23,7 +23,7 @@ nlohmann::ordered_json control_answer(tandem_volume *volume, const nlohmann::ord
 std::string control_answer_line(tandem_volume *volume, const std::string &request,
                                 const std::function<ControlProgress(bool wanted)> &make_progress);
 
-// One line, without its end, that may hold any bytes: what is not UTF-8 is replaced.
+// One line, without its end, of any bytes: invalid UTF-8 is replaced.
 std::string json_line(const nlohmann::ordered_json &object);
 
 }  // namespace tandem::volume

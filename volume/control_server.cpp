@@ -87,7 +87,7 @@ ControlServer::ControlServer(tandem_volume *volume, const std::string &path) : v
   const sockaddr_un address = address_of(path);
   Descriptor stop(eventfd(0, EFD_CLOEXEC)), listener(unix_socket(path));
   if (stop.get() < 0) fail(path, "eventfd");
-  // On Linux a socket's own mode becomes that of its name: there is no moment in which others may connect.
+  // On Linux a socket's own mode becomes that of its name, so other users can never connect.
   if (fchmod(listener.get(), 0600) != 0) fail(path, "cannot set the permissions");
   if (bind(listener.get(), reinterpret_cast<const sockaddr *>(&address), sizeof address) != 0)
     fail(path, "cannot listen");
@@ -104,7 +104,7 @@ ControlServer::ControlServer(tandem_volume *volume, const std::string &path) : v
 
 ControlServer::~ControlServer() {
   const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(stop_, &one, sizeof one);  // an eventfd of 0 takes it
+  [[maybe_unused]] const ssize_t written = write(stop_, &one, sizeof one);  // an eventfd of 0 accepts it
   acceptor_.join();
   for (const auto &each : connections_) shutdown(each->descriptor.get(), SHUT_RD);
   for (const auto &each : connections_) each->thread.join();
@@ -126,7 +126,7 @@ void ControlServer::accept_all() {
     if (waiting[0].revents == 0) continue;
     const int number = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     if (number < 0) {
-      // Out of descriptors: the one that waits stays readable.
+      // Out of descriptors: the waiting connection stays readable.
       if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) poll(&waiting[1], 1, 100);
       continue;
     }
@@ -157,12 +157,12 @@ void ControlServer::accept_all() {
         throw;
       }
     } catch (const std::exception &) {
-      // No memory or no thread for one more: it is closed, and others go on.
+      // No memory or no thread for one more connection: it is closed, and the others continue.
     }
   }
 }
 
-// False: it is gone, or `problem` says what is wrong.
+// False: it is gone, or `problem` has the reason.
 bool ControlServer::receive(Connection &connection, std::string &request, std::string &problem) {
   const Clock::time_point until = Clock::now() + std::chrono::seconds(kRequestSeconds);
   for (;;) {
@@ -207,7 +207,7 @@ bool ControlServer::send(const Connection &connection, const std::string &line) 
     const ssize_t now = ::send(connection.descriptor.get(), rest.data(), rest.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (now > 0) {
       rest.remove_prefix(static_cast<std::size_t>(now));
-    } else if (errno == EAGAIN) {  // a caller that does not read must not hold up the end
+    } else if (errno == EAGAIN) {  // a caller that does not read must not delay the end
       pollfd waiting[] = {{connection.descriptor.get(), POLLOUT, 0}, {stop_, POLLIN, 0}};
       if (poll(waiting, 2, kRequestSeconds * 1000) <= 0 || waiting[0].revents == 0) return false;
     } else if (errno != EINTR) {
@@ -224,7 +224,7 @@ void ControlServer::serve(Connection &connection) {
       Clock::time_point told = {};
       const auto make_progress = [&](bool wanted) -> ControlProgress {
         return [&, wanted](std::uint64_t done_bytes, std::uint64_t total_bytes) {
-          // POLLHUP: closed. A caller that only ended its own side (socat) still waits for the answer.
+          // POLLHUP: closed. A caller that only closed its own side (socat) still waits for the answer.
           pollfd caller = {connection.descriptor.get(), 0, 0};
           if (is_stopping() || (poll(&caller, 1, 0) > 0 && (caller.revents & (POLLHUP | POLLERR)) != 0)) return true;
           const Clock::time_point now = Clock::now();
@@ -240,9 +240,9 @@ void ControlServer::serve(Connection &connection) {
                                   {"message", problem}}));
     }
   } catch (const std::exception &) {
-    // Out of memory: the caller hears nothing, and sees the end.
+    // Out of memory: the caller gets no answer, only the end of the connection.
   }
-  // In this order: a caller that sees the end has its place free. The number stays taken until the thread is joined.
+  // In this order: when a caller sees the end, its place is free. The number stays taken until the thread is joined.
   connection.done.store(true, std::memory_order_release);
   shutdown(connection.descriptor.get(), SHUT_RDWR);
 }

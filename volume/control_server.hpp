@@ -1,5 +1,5 @@
-// The control socket of a volume that is being served. A connection carries one request, a line of JSON; then, if the
-// request asks for them, lines {"done_bytes": ..., "total_bytes": ...}; then the answer, a line of JSON.
+// The control socket of a volume that is being served. A connection carries one request, a line of JSON. If the request
+// asks for progress, lines {"done_bytes": ..., "total_bytes": ...} follow. The answer is a line of JSON.
 #pragma once
 
 #include <list>
@@ -12,7 +12,7 @@
 
 namespace tandem::volume {
 
-// Removes a Unix socket that no process listens on. Throws std::runtime_error where something else has the name.
+// Removes a Unix socket that no process listens on. Throws std::runtime_error if another kind of file has the name.
 void remove_dead_socket(const std::string &path);
 
 class ControlServer {
@@ -39,8 +39,8 @@ class ControlServer {
 
   tandem_volume *volume_;
   std::string path_;
-  int listener_ = -1, stop_ = -1;                       // an eventfd that is readable from the moment of the end on
-  std::list<std::unique_ptr<Connection>> connections_;  // the acceptor's until it has ended
+  int listener_ = -1, stop_ = -1;                       // an eventfd that becomes readable at the end
+  std::list<std::unique_ptr<Connection>> connections_;  // owned by the acceptor until it has ended
   std::thread acceptor_;
 };
 

@@ -1,4 +1,4 @@
-// A new volume on members that hold none, and the parts of it that a new member of an old one needs.
+// Makes a new volume on empty members, and the parts of it that a new member of an old volume needs.
 #include "volume/create.hpp"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t kUsualLogBytes = 32 << 20;
 
-// The smallest log in which a transaction has room for two calls on whole stripes.
+// The smallest log that has enough space in a transaction for two calls on whole stripes.
 std::uint64_t least_log_bytes(const Geometry &geometry) {
   const std::uint64_t items = 2 * geometry.most_items(geometry.rows());
   return round_up((items + 1) * (kBlockBytes + 16) + kBlockBytes, kBlockBytes);
@@ -80,7 +80,7 @@ void write_tables(Member &member, const Geometry &geometry, const Seed &seed, st
   constexpr std::uint64_t kPagesPerWrite = 256;
   Buffer buffer(kPagesPerWrite * kBlockBytes);
   std::memset(buffer.data(), 0, kBlockBytes);
-  member.write(kLogOffset, buffer.data(), kBlockBytes);  // no record of another life
+  member.write(kLogOffset, buffer.data(), kBlockBytes);  // no record of an earlier volume
   Page page = page_of(entry, sequence);
   for (std::uint64_t number = 0; number < geometry.page_count(); number += kPagesPerWrite) {
     const std::uint64_t count = std::min(kPagesPerWrite, geometry.page_count() - number);
@@ -97,7 +97,7 @@ void create_volume(std::vector<Given> members, CreateSettings settings) {
   if (members.size() != geometry.member_count())
     fail(TANDEM_ERROR_INVALID_ARGUMENT,
          fmt::format("{} members for k = {} and m = {}", members.size(), geometry.k, geometry.m));
-  make_codec(geometry);  // refuses what it cannot code
+  make_codec(geometry);  // refuses codes that it cannot compute
   std::uint64_t smallest = kMostMemberBytes;
   for (const Given &each : members) {
     smallest = std::min(smallest, each.member->size_bytes());
@@ -127,7 +127,7 @@ void create_volume(std::vector<Given> members, CreateSettings settings) {
   superblock.member_tags.resize(members.size());
   random_bytes(superblock.member_tags.data(), 4 * members.size());
   const Seed seed(superblock.id);
-  // The superblocks come last: what is not whole is no volume. Old ones go first.
+  // The superblocks come last: an incomplete volume is none. Old ones are erased first.
   const SuperblockBytes nothing{};
   SuperblockBytes bytes;
   for (std::uint32_t i = 0; i < members.size(); ++i) {

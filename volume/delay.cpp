@@ -54,7 +54,7 @@ tandem_volume_window Volume::delay_begin(std::uint64_t offset, std::uint64_t byt
   if (window_list().size() >= TANDEM_VOLUME_MAX_WINDOWS)
     fail(TANDEM_ERROR_UNAVAILABLE,
          fmt::format("{} windows are open, more are not possible", TANDEM_VOLUME_MAX_WINDOWS));
-  // No parity of these stripes may be on its way: it would be written over what the end of the window computes.
+  // No parity of these stripes may be under way: it would overwrite the parity that the end of the window computes.
   commit_exclusively();
   check_all_current();
   const auto begins_at_first = [&](const OpenWindow &each) { return each.window.first_stripe == first; };
@@ -66,8 +66,8 @@ tandem_volume_window Volume::delay_begin(std::uint64_t offset, std::uint64_t byt
   }
   try {
     write_superblocks();
-    check_all_current();  // one may just have failed
-  } catch (...) {         // nothing was written in the window yet
+    check_all_current();  // one may have failed just now
+  } catch (...) {         // the window has no writes yet
     {
       const std::unique_lock lock(windows_mutex_);
       windows_.erase(std::find_if(windows_.begin(), windows_.end(), begins_at_first));
@@ -130,10 +130,10 @@ void Volume::delay_end(const tandem_volume_window &given, bool accept_loss) {
   }
 }
 
-// No reader trusts parity in the window until the window is closed. So it is written in place.
+// No reader uses parity in the window until the window is closed, so it is written in place.
 void Volume::end_stripe(std::uint64_t stripe, bool accept_loss) {
   const std::uint32_t k = geometry().k, m = geometry().m, rows = geometry().rows();
-  // Blocks that become zeros are holes: of parity, or of data whose loss is accepted.
+  // Blocks that become zeros become holes: of parity, or of data with accepted loss.
   const std::uint64_t most_holes = std::uint64_t{rows} * (accept_loss ? k + m : m);
   const Change changing(*this, most_holes + geometry().most_pages(k + m, rows));
   const std::unique_lock lock(lock_of(stripe));

@@ -66,7 +66,7 @@ bool listens(int socket) {
   return getsockopt(socket, SOL_SOCKET, SO_ACCEPTCONN, &value, &bytes) == 0 && value != 0;
 }
 
-// A listener at any address of the machine accepts at one of them: the port decides.
+// A listener at any address of the machine accepts at one of them, so only the port is compared.
 bool is_accepted_at(const sockaddr_storage &connection, const sockaddr_storage &listener) {
   if (connection.ss_family != listener.ss_family) return false;
   const void *own = &connection, *other = &listener;
@@ -87,7 +87,7 @@ bool is_accepted_at(const sockaddr_storage &connection, const sockaddr_storage &
 
 void end_connections(const std::vector<sockaddr_storage> &listeners) {
   for (const int number : descriptors()) {
-    // A copy stays the same connection, whatever becomes of the number meanwhile.
+    // A copy refers to the same connection, even if the number is reused.
     const int copy = fcntl(number, F_DUPFD_CLOEXEC, 0);
     if (copy < 0) continue;
     sockaddr_storage address;
@@ -124,7 +124,7 @@ EndClientsOnSignal::EndClientsOnSignal() {
 EndClientsOnSignal::~EndClientsOnSignal() {
   for (std::size_t i = 0; i < 3; ++i) sigaction(kSignals[i], &before[i], nullptr);
   const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(stop_, &one, sizeof one);  // an eventfd of 0 takes it
+  [[maybe_unused]] const ssize_t written = write(stop_, &one, sizeof one);  // an eventfd of 0 accepts it
   watcher_.join();
   close(stop_);
   close(static_cast<int>(quit_event));
@@ -135,7 +135,7 @@ void EndClientsOnSignal::watch() {
   pollfd waiting[] = {{stop_, POLLIN, 0}, {quit_event, POLLIN, 0}};
   while (poll(waiting, 2, -1) < 0 || (waiting[0].revents == 0 && waiting[1].revents == 0)) {
   }
-  // Again and again: one may have been accepted just now.
+  // Repeated, because one may have been accepted just now.
   while (waiting[0].revents == 0) {
     end_connections(listeners_);
     poll(waiting, 1, 50);

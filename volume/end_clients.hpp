@@ -1,4 +1,5 @@
-// nbdkit, asked to end, waits until its clients have gone, and an idle one may stay for ever. So they are sent away.
+// When nbdkit is asked to end, it waits until its clients have gone. An idle client may stay for ever, so this
+// disconnects all clients.
 #pragma once
 
 #include <signal.h>
@@ -9,8 +10,9 @@
 
 namespace tandem::volume {
 
-// From its making on, SIGINT, SIGTERM and SIGQUIT also end the reading side of each connection that this process
-// accepted at a socket on which it listened then. Requests that have arrived are still answered. One at a time.
+// While it exists, SIGINT, SIGTERM and SIGQUIT also end the reading side of connections. These are connections that
+// this process accepted at sockets on which it listened at construction. Requests that have arrived are still answered.
+// Only one may exist at a time.
 class EndClientsOnSignal {
  public:
   EndClientsOnSignal();

@@ -28,7 +28,7 @@
 
 namespace tandem::volume {
 
-// A member that was opened, or why it could not be.
+// A member that was opened, or the reason why it could not be.
 struct Given {
   std::string name;
   std::unique_ptr<Member> member;
@@ -86,12 +86,12 @@ class Volume {
   tandem_status scrub(const CareSettings &settings, tandem_volume_care_result *result);
   tandem_status rebuild(const CareSettings &settings, tandem_volume_care_result *result);
   void replace(std::uint32_t index, Given given, bool force);
-  // Closes a lost member, which may be what shall replace it.
+  // Closes a lost member, because that member may be the replacement.
   void let_go(std::uint32_t index) { members_->let_go(index); }
 
  private:
   using Lock = std::shared_mutex;
-  // A call that changes blocks: while it lives, nothing is committed.
+  // A call that changes blocks: no commit runs while it exists.
   class Change {
    public:
     Change(Volume &volume, std::uint64_t items);
@@ -111,7 +111,7 @@ class Volume {
     std::uint64_t sequence = 0;
     std::vector<std::byte> bytes;
     std::vector<bool> holders;  // the members that have it
-    bool may_be_old = false;    // too few have it: another one may have been written over it
+    bool may_be_old = false;    // too few have it: another record may have overwritten it
     std::uint32_t copies() const {
       return static_cast<std::uint32_t>(std::count(holders.begin(), holders.end(), true));
     }
@@ -132,8 +132,8 @@ class Volume {
   }
   IoKind kind_of(std::uint32_t column) const { return column < geometry().k ? IoKind::data : IoKind::parity; }
   void load_entries(View &view);
-  // Reads the blocks of the parts that are not there yet, and computes bad ones from others. What stays `lost` is up to
-  // the caller. `mend`: bad blocks with a known checksum are written back.
+  // Reads the blocks of the parts that are not there yet, and computes bad ones from others. The caller handles blocks
+  // that stay `lost`. `mend`: bad blocks with a known checksum are written back.
   void fetch(View &view, std::span<const Part> parts, bool mend);
   void fetch_part(View &view, const Part &part);
   void recover(View &view, bool mend);
@@ -154,19 +154,18 @@ class Volume {
   void change_stripe(std::uint64_t stripe, std::uint64_t begin, std::uint64_t end, const std::byte *from, bool clear);
   void change_rows(std::uint64_t stripe, std::uint32_t first, std::uint32_t count, std::span<const Span> spans,
                    bool clear);
-  // Gives blocks their new content and entries, in place or pending. False: a member was lost on the way, or before.
+  // Gives blocks their new content and entries, in place or pending. False: a member was lost meanwhile, or before.
   bool store(const View &view, std::span<const Stored> parts);
   void clear(const View &view, const Part &part);
   void change_entries(const View &view, std::uint32_t column, std::uint32_t row, std::uint32_t count,
                       const Entry *entries);
 
-  // commit.cpp
-  // For what must happen as a whole or not at all: where memory runs out on the way, nothing more is written.
+  // commit.cpp For changes that must be complete or not happen: if memory runs out in between, nothing more is written.
   template <class Body>
   void whole(Body &&body) {
     try {
       body();
-    } catch (const Error &) {  // too few members are left: that stays so
+    } catch (const Error &) {  // too few members are left, which is permanent
       throw;
     } catch (...) {
       broken_ = true;
@@ -185,7 +184,7 @@ class Volume {
   // delay.cpp
   struct OpenWindow {
     Window window;
-    // Stripes that have their parity again: those before `done_before`, and `done_beyond`.
+    // Stripes that have their parity again: those before `done_before`, and those in `done_beyond`.
     std::uint64_t done_before = window.first_stripe;
     std::set<std::uint64_t> done_beyond{};
 
@@ -193,19 +192,19 @@ class Volume {
       return stripe >= done_before && stripe < window.end() && !done_beyond.contains(stripe);
     }
     bool ending = false;
-    bool is_left_over = false;  // by a process that did not end it
+    bool is_left_over = false;  // of a process that did not end it
   };
   bool is_delayed(std::uint64_t stripe) const;
   std::vector<Window> window_list() const;
   void end_stripe(std::uint64_t stripe, bool accept_loss);
 
   // care.cpp
-  // Reads what usable members should have of a stripe, and counts what is wrong.
+  // Reads the blocks that usable members should have of a stripe, and counts the errors.
   void survey(View &view, tandem_volume_care_result *result);
-  // Parity blocks that do not match the data, where all data of their row is there.
+  // Parity blocks that do not match the data, in rows with all data present.
   std::vector<Stored> wrong_parity(View &view, Buffer *right_out);
   void check_stripe(std::uint64_t stripe, tandem_volume_care_result *result);
-  // Mends what can be mended. `check_parity`: also parity that does not match.
+  // Mends all blocks that can be mended. `check_parity`: also parity that does not match.
   void repair_stripe(std::uint64_t stripe, bool check_parity, tandem_volume_care_result *result);
   tandem_status walk(const CareSettings &settings, std::uint64_t first_stripe,
                      const std::function<void(std::uint64_t)> &visit);

@@ -1,4 +1,4 @@
-// Who may change the transaction: any number of calls that change stripes, or one that commits.
+// Controls access to the transaction: either any number of calls that change stripes, or one that commits.
 #pragma once
 
 #include <condition_variable>
@@ -10,11 +10,11 @@ namespace tandem::volume {
 
 class Gate {
  public:
-  // `used` says how many items the transaction has, of `limit`.
+  // `used` tells how many items the transaction has, of `limit`.
   Gate(std::uint64_t limit, std::function<std::uint64_t()> used) : limit_(limit), used_(std::move(used)) {}
 
-  // Waits for a commit that runs or wants to, and while only the room that other calls have reserved is missing; then
-  // enters with room for `items` more. False, without having entered: there is no room until a commit.
+  // Waits for a commit that runs or waits to run. Waits also while only the space that other calls have reserved is
+  // missing. Then enters with space for `items` more. False, without having entered: there is no space until a commit.
   bool try_enter(std::uint64_t items) {
     std::unique_lock lock(mutex_);
     const auto has_room = [&] { return used_() + reserved_ + items <= limit_; };

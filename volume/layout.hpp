@@ -38,8 +38,8 @@ struct Geometry {
   std::uint64_t member_bytes() const { return block_offset(block_count()); }
   std::uint64_t first_block(std::uint64_t stripe) const { return stripe * rows(); }
 
-  // Parity rotates as in RAID-5 left-symmetric: the parity columns of stripe s begin at member n-1 - s mod n and data
-  // goes on behind them, so that k+m consecutive units of data lie on k+m different members.
+  // Parity rotates as in RAID-5 left-symmetric. The parity columns of stripe s begin at member n-1 - s mod n, and data
+  // follows them. So k+m consecutive units of data lie on k+m different members.
   std::uint32_t first_member(std::uint64_t stripe) const {
     return member_count() - 1 - static_cast<std::uint32_t>(stripe % member_count());
   }
@@ -47,18 +47,18 @@ struct Geometry {
     return (first_member(stripe) + (column < k ? m + column : column - k)) % member_count();
   }
 
-  // The pages of the table that hold entries of so many rows of so many columns of a stripe, at most.
+  // The most pages of the table that hold entries of so many rows of so many columns of a stripe.
   std::uint64_t most_pages(std::uint64_t column_count, std::uint64_t row_count) const {
     return column_count * ((row_count + kEntriesPerPage - 2) / kEntriesPerPage + 1);
   }
-  // What a change of rows of `column_count` columns of a stripe can bring into a transaction at most: blocks and pages.
+  // The most blocks and pages that a change of rows of `column_count` columns of a stripe brings into a transaction.
   std::uint64_t most_items(std::uint64_t column_count, std::uint64_t row_count) const {
     return column_count * row_count + most_pages(column_count, row_count);
   }
   std::uint64_t most_items(std::uint64_t row_count) const { return most_items(member_count(), row_count); }
 };
 
-// No sum or product of a geometry in limits overflows.
+// No sum or product overflows for a geometry within limits.
 inline bool is_in_limits(const Geometry &geometry) {
   return geometry.k >= 1 && geometry.m >= 1 && geometry.k <= TANDEM_VOLUME_MAX_MEMBERS &&
          geometry.m <= TANDEM_VOLUME_MAX_MEMBERS && geometry.member_count() <= TANDEM_VOLUME_MAX_MEMBERS &&

@@ -1,4 +1,4 @@
-// The record of a transaction in the log: whole blocks and where they go. docs/internals/VOLUME.md has its bytes.
+// The record of a transaction in the log: whole blocks and their places. docs/internals/VOLUME.md has its bytes.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +19,21 @@ struct LogItem {
   const std::byte *payload = nullptr;  // kBlockBytes
 };
 
-// How many items a log of this size has room for.
+// The number of items that a log of this size can hold.
 std::uint64_t most_log_items(std::uint64_t log_bytes);
 
-// The record's bytes: a multiple of kBlockBytes. `bytes_out` gets how many.
+// The record's bytes: a multiple of kBlockBytes. `bytes_out` gets their number.
 Buffer write_log_record(const VolumeId &id, std::uint64_t sequence, std::span<const LogItem> items,
                         std::size_t *bytes_out);
 
-// Of a record that begins with this block: its length in bytes, and its sequence number; nothing where there is none.
+// The length in bytes and the sequence number of a record that begins with this block; nothing if there is none.
 struct LogHead {
   std::uint64_t sequence = 0, bytes = 0;
 };
 std::optional<LogHead> parse_log_head(const VolumeId &id, const Geometry &geometry,
                                       std::span<const std::byte, kBlockBytes> bytes);
 
-// The items of a record that is complete; payloads point into `bytes`. Nothing where it is torn or makes no sense.
+// The items of a complete record; payloads point into `bytes`. Nothing if it is torn or invalid.
 std::optional<std::vector<LogItem>> parse_log_record(const VolumeId &id, const Geometry &geometry,
                                                      std::span<const std::byte> bytes);
 

@@ -31,11 +31,11 @@ class Member {
   virtual void sync() = 0;
   // Writes end in the memory of this machine. They take a processor, and sync() waits for the rest.
   virtual bool is_cached() const = 0;
-  // The bytes are not needed any more: a hint, without promise of what is read there afterwards.
+  // The bytes are not needed any more: a hint, without promise about later reads.
   virtual void trim(std::uint64_t offset, std::uint64_t bytes) noexcept = 0;
   // Makes a member that can grow at least this large; others fail.
   virtual void grow(std::uint64_t bytes) = 0;
-  // The same for two names of one member; "" where that cannot be told.
+  // The same for two names of one member; "" if unknown.
   virtual std::string identity() const = 0;
 };
 
@@ -49,7 +49,7 @@ bool is_nbd_uri(const std::string &name);
 std::unique_ptr<Member> open_member(const std::string &name, const MemberAccess &access);
 std::unique_ptr<Member> open_nbd_member(const std::string &uri, const MemberAccess &access);
 
-// What open_member would open and lock, to tell that a list has it twice; "" where that cannot be told.
+// The identity of the file that open_member would open and lock, to find duplicates in a list; "" if unknown.
 std::string identity_of(const std::string &name);
 
 }  // namespace tandem::volume

@@ -116,12 +116,12 @@ class FileMember : public Member {
   }
 
  private:
-  // A file that is synced is not there after a power cut before its folder is synced, too.
+  // A synced file can be missing after a power cut until its folder is synced, too.
   void sync_folder() const {
     const std::size_t slash = name_.rfind('/');
     const std::string folder = slash == std::string::npos ? "." : name_.substr(0, slash + 1);
     const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (descriptor < 0) return;  // one that may be entered, but not read
+    if (descriptor < 0) return;  // a folder may allow access, but not reading
     const int error = ::fsync(descriptor) == 0 ? 0 : errno;
     ::close(descriptor);
     if (error != 0 && error != EINVAL) fail_with(MemberProblem::failed, folder, "fsync", error);

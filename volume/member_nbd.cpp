@@ -13,7 +13,7 @@
 namespace tandem::volume {
 namespace {
 
-constexpr std::size_t kMostBytesPerCall = std::size_t{32} << 20;  // what every server takes
+constexpr std::size_t kMostBytesPerCall = std::size_t{32} << 20;  // the size that every server accepts
 
 class NbdMember : public Member {
  public:

@@ -1,4 +1,4 @@
-// The k+m members of an open volume: which can be used, what was read and written, and who failed.
+// The k+m members of an open volume: which of them can be used or have failed, and what was read and written.
 #pragma once
 
 #include <atomic>
@@ -38,7 +38,7 @@ class Members {
   bool all_cached() const;  // those that are open
   void query(std::uint32_t index, tandem_volume_member *out) const;
 
-  // False if it failed, or is not to be used. A failed write or sync loses the member, a failed read does not.
+  // False if it failed, or must not be used. A failed write or sync loses the member, a failed read does not.
   bool read(std::uint32_t index, IoKind kind, std::uint64_t offset, std::byte *to, std::size_t bytes);
   bool write(std::uint32_t index, IoKind kind, std::uint64_t offset, const std::byte *from, std::size_t bytes);
   bool sync(std::uint32_t index);
@@ -50,7 +50,7 @@ class Members {
   std::uint64_t syncs() const { return syncs_; }
 
  private:
-  // It failed a write or a sync. Nothing happens if another one has its place by now.
+  // A write or a sync of it failed. No effect if another member has its place by now.
   void lose(std::uint32_t index, const std::shared_ptr<Member> &member, const std::string &why);
   struct Slot {
     mutable std::mutex mutex;  // of name, member and why

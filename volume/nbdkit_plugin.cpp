@@ -22,7 +22,7 @@
 #include "volume/control_server.hpp"
 #include "volume/end_clients.hpp"
 
-// nbdkit.h names it, and each request is its own call.
+// required by nbdkit.h; each request is its own call
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
 
 namespace {
@@ -75,7 +75,7 @@ int result_of(tandem_status status) {
   return -1;
 }
 
-// The library's entries into nbdkit are C: no exception may pass.
+// nbdkit calls these functions from C: no exception may pass.
 template <class Body>
 int guarded(Body body) noexcept {
   try {
@@ -90,7 +90,7 @@ int guarded(Body body) noexcept {
   return -1;
 }
 
-// One line of JSON for the command. It may have gone away.
+// One line of JSON for the command, which may have ended.
 void report(const char *event, tandem_status status, const std::string &message) {
   if (settings.report < 0) return;
   const std::string line =
@@ -108,7 +108,7 @@ void print_note(void *, const char *note) {
   std::string line = "tandem: note: ";
   for (const char *each = note; *each != '\0'; ++each) line += static_cast<unsigned char>(*each) < 0x20 ? '?' : *each;
   line += '\n';
-  // A line at a time; where standard error is closed nobody reads notes.
+  // One line at a time. If standard error is closed, notes are lost.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
 }
 
@@ -124,7 +124,7 @@ int config(const char *key, const char *value) {
   return guarded([&] {
     const std::string_view name = key;
     if (name == "member") {
-      // nbdkit changes its folder when it goes into the background.
+      // nbdkit changes its working folder when it goes into the background.
       if (std::strstr(value, "://") != nullptr) {
         settings.members.emplace_back(value);
         return 0;
@@ -194,8 +194,8 @@ int after_fork() {
   });
 }
 
-// After the last connection. nbdkit has no way to hear that this failed, so the process ends here with a status that
-// says so.
+// After the last connection. nbdkit cannot be told that this failed, so the process ends here with a status that says
+// so.
 void cleanup() {
   if (volume == nullptr) return;
   end_clients.reset();
@@ -240,7 +240,7 @@ int pread(void *, void *data, std::uint32_t count, std::uint64_t offset, std::ui
 
 int flush(void *, std::uint32_t) { return result_of(tandem_volume_flush(volume)); }
 
-// FUA asks for this write alone; a flush, which makes it safe together with the others, is what the volume has.
+// FUA is about this write alone. The volume has only a flush, which makes it safe together with the others.
 int flushed_if(std::uint32_t flags, tandem_status status) {
   if (status == TANDEM_OK && (flags & NBDKIT_FLAG_FUA) != 0) status = tandem_volume_flush(volume);
   return result_of(status);
@@ -254,7 +254,7 @@ int trim(void *, std::uint32_t count, std::uint64_t offset, std::uint32_t flags)
   return flushed_if(flags, tandem_volume_trim(volume, offset, count));
 }
 
-// Without leave to trim the range must not become a hole: zeros are written.
+// Without permission to trim, the range must not become a hole: zeros are written.
 int zero(void *, std::uint32_t count, std::uint64_t offset, std::uint32_t flags) {
   if ((flags & NBDKIT_FLAG_MAY_TRIM) != 0) return flushed_if(flags, tandem_volume_zero(volume, offset, count));
   if ((flags & NBDKIT_FLAG_FAST_ZERO) != 0) {
@@ -314,7 +314,7 @@ nbdkit_plugin make_plugin() {
   plugin.can_fast_zero = yes;
   plugin.can_fua = native_fua;
   plugin.can_extents = yes;
-  plugin.can_multi_conn = yes;  // a flush is of the volume, whichever connection asks
+  plugin.can_multi_conn = yes;  // a flush covers the whole volume, from any connection
   plugin.pread = pread;
   plugin.pwrite = pwrite;
   plugin.flush = flush;

@@ -1,4 +1,4 @@
-// Opening: which members belong together and are current, and what the log still has to bring to its place.
+// Opening: finds the members that belong together and are current, and replays the log.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ struct Found {
   std::uint8_t copy = 0;
 };
 
-// The newer of the two copies; nothing where there is none.
+// The newer of the two copies; nothing if there is none.
 std::optional<Found> read_superblock(Given &given) {
   if (!given.member) return {};
   Buffer buffer(2 * kBlockBytes);
@@ -53,7 +53,7 @@ bool is_newer(const Superblock &a, const Superblock &b) {
 
 Volume::Volume(std::vector<Given> given, OpenSettings settings) : settings_(std::move(settings)) {
   choose_superblock(given);
-  if (settings_.context == nullptr) {  // stripes are small: each is coded by the thread that works on it
+  if (settings_.context == nullptr) {  // stripes are small, so the thread that works on one codes it
     tandem_context_options options{};
     options.struct_bytes = sizeof options;
     options.backend = "cpu";
@@ -177,13 +177,13 @@ Volume::Record Volume::newest_record() {
   std::vector<std::pair<LogHead, std::uint32_t>> heads;
   Buffer block(kBlockBytes);
   const std::span<const std::byte, kBlockBytes> bytes(block.data(), kBlockBytes);
-  std::uint32_t unseen = 0;  // copies that may be where nobody can look
+  std::uint32_t unseen = 0;  // copies may be on members that cannot be read
   for (std::uint32_t i = 0; i < members_->count(); ++i) {
     if (!members_->read(i, IoKind::log, kLogOffset, block.data(), kBlockBytes)) {
       ++unseen;
       continue;
     }
-    // What a session left was brought to its place before the next one wrote anything.
+    // Blocks of a session are in their places before the next session writes anything.
     const auto head = parse_log_head(superblock_.id, geometry(), bytes);
     if (head && head->sequence >> kSessionShift >= superblock_.session) heads.emplace_back(*head, i);
   }
@@ -207,7 +207,7 @@ Volume::Record Volume::newest_record() {
   return newest;
 }
 
-// What is replayed next must be found again after a crash on the way.
+// The record that is replayed next must be found again after a crash during the replay.
 void Volume::complete(Record &record) {
   for (std::uint32_t i = 0; i < members_->count() && record.copies() < geometry().m + 1; ++i)
     if (!record.holders[i])
@@ -220,8 +220,8 @@ void Volume::replay() {
   const std::uint64_t newest = record.sequence;
   if (newest != 0) {
     const auto items = parse_log_record(superblock_.id, geometry(), record.bytes);
-    // A page that a later transaction changed was in its place before that one's record was written: then this record
-    // is an old one, of which nothing is left to do there.
+    // A page that a later transaction changed was in its place before that transaction's record was written. Then this
+    // record is an old one, and all its blocks are in place.
     std::vector<LogItem> wanted;
     std::vector<std::uint64_t> pages;
     const auto key = [](std::uint32_t member, std::uint64_t page) { return std::uint64_t{member} << 48 | page; };
@@ -233,8 +233,8 @@ void Volume::replay() {
                             check_page(*seed_, each.member, each.number, page);
       if (is_whole && page.sequence > newest) continue;
       if (!is_whole && record.may_be_old) {
-        // Only the last record has torn pages to mend. Beside an old one it is damage: nothing is known of the page.
-        // That is written down, because a crash from here on leaves the record as if it were the last.
+        // Only the last record has torn pages to mend. With an old record, a torn page is damage: its content is
+        // unknown. This is recorded, because after a crash from here on the record would look like the last one.
         page = page_of(kLostEntry, newest + 1);
         seal_page(*seed_, each.member, each.number, page);
         members_->write(each.member, IoKind::checksum, geometry().page_offset(each.number),
@@ -267,7 +267,7 @@ void Volume::replay() {
       }
     }
   }
-  // A session has its own sequence numbers, greater than all before, also than those of records that were torn.
+  // A session has its own sequence numbers, greater than all before, including those of torn records.
   const std::uint64_t session = std::max(superblock_.session, newest >> kSessionShift) + 1;
   if (session >> 24 != 0) fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("the volume was opened {} times", session));
   sequence_ = (session << kSessionShift) + 1;

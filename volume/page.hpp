@@ -8,7 +8,7 @@
 
 namespace tandem::volume {
 
-// Generation 0: the block was never written, and is zeros. kUnknown: nothing is known of the block, it counts as lost.
+// Generation 0: the block was never written, and is zeros. kUnknown: its content is unknown, and it counts as lost.
 // Else the sequence number of the transaction that wrote it.
 inline constexpr std::uint64_t kUnknown = UINT64_MAX;
 
@@ -19,13 +19,13 @@ struct Entry {
 inline constexpr Entry kLostEntry{0, kUnknown};
 
 struct Page {
-  std::uint64_t checksum = 0;  // of the rest, and of where it lies
+  std::uint64_t checksum = 0;  // of the rest, and of its place
   std::uint64_t sequence = 0;  // of the last transaction that changed it
   Entry entries[kEntriesPerPage];
 };
 static_assert(sizeof(Page) == kBlockBytes);
 
-// Seeds checksums with the volume, so that nothing of another one is taken for ours.
+// Seeds checksums with the volume, so that pages of another volume are not accepted.
 struct Seed {
   explicit Seed(const VolumeId &id);
   std::uint64_t block(std::uint32_t member, std::uint64_t number, std::uint64_t generation,
@@ -38,7 +38,7 @@ struct Seed {
 
 // Sets the checksum.
 void seal_page(const Seed &seed, std::uint32_t member, std::uint64_t number, Page &page);
-// Whether it is what was sealed for this place. If not, `page` has only unknown entries afterwards.
+// Whether it is the page that was sealed for this place. If not, `page` has only unknown entries afterwards.
 bool check_page(const Seed &seed, std::uint32_t member, std::uint64_t number, Page &page);
 // A page of equal entries.
 Page page_of(const Entry &entry, std::uint64_t sequence);

@@ -1,4 +1,4 @@
-// Blocks of the current transaction that replace others: they reach their places after the commit.
+// Blocks of the current transaction that replace others. They are written to their places after the commit.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@ namespace tandem::volume {
 
 class Pending {
  public:
-  // Without a payload: a hole. The block is not needed any more, but a crash before the commit brings it back.
+  // Without a payload: a hole. The block is not needed any more, but a crash before the commit needs it again.
   using Payload = std::shared_ptr<const Buffer>;
 
   void put(std::uint32_t member, std::uint64_t block, const std::byte *from) {

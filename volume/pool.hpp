@@ -15,14 +15,14 @@ namespace tandem::volume {
 
 class Pool {
  public:
-  // The calling thread works too: 0 threads do everything there, in order.
+  // The calling thread works too. With 0 threads it does everything, in order.
   explicit Pool(std::size_t thread_count, std::size_t processors = std::thread::hardware_concurrency());
   ~Pool();
   Pool(const Pool &) = delete;
   Pool &operator=(const Pool &) = delete;
 
   // Tasks that wait for members share all threads. Tasks that only compute and copy share the processors that no other
-  // run() computes on: more threads would wait for each other's locks in the kernel.
+  // run() computes on. More threads would wait for each other's locks in the kernel.
   enum class Tasks { wait, compute };
 
   // Calls task(0) .. task(count - 1) and returns when all are done. Throws the first exception of a task.

@@ -1,4 +1,4 @@
-// Reading: blocks from members, checked against the table, or computed from the others of their row.
+// Reading: blocks from members, checked with the table, or computed from the others of their row.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ void Volume::fetch(View &view, std::span<const Part> parts, bool mend) {
 
 void Volume::fetch_part(View &view, const Part &part) {
   const std::uint32_t column = part.column, member = member_of(view, column);
-  // Zeros, and what is still in memory, need no I/O.
+  // Blocks of zeros, and blocks still in memory, need no I/O.
   std::vector<std::uint32_t> on_disk;
   for (std::uint32_t row = part.begin; row < part.end; ++row) {
     Have &have = view.have[view.at(column, row)];
@@ -66,7 +66,7 @@ void Volume::recover(View &view, bool mend) {
       if (view.have[view.at(column, row)] == Have::bad) return true;
     return false;
   };
-  if (is_delayed(view.stripe)) {  // its parity is not that of its data
+  if (is_delayed(view.stripe)) {  // its parity does not match its data
     for (Have &have : view.have)
       if (have == Have::bad) have = Have::lost;
     view.unprotected = true;
@@ -80,7 +80,7 @@ void Volume::recover(View &view, bool mend) {
     for (std::uint32_t column = 0; column < n; ++column) others.push_back({column, begin, end});
     pool_->run(others.size(), [&](std::size_t i) { fetch_part(view, others[i]); });
     for (std::uint32_t row = begin; row < end; ++row) {
-      // Parity that was never written: neither was any data of the row.
+      // Parity was never written, so no data of the row was.
       bool is_empty = false;
       for (std::uint32_t column = k; column < n; ++column)
         is_empty = is_empty || view.entries[view.at(column, row)].generation == 0;
@@ -207,7 +207,7 @@ void Volume::read_stripe(std::uint64_t stripe, std::uint64_t begin, std::uint64_
   try {
     tandem_volume_care_result ignored{};
     repair_stripe(stripe, false, &ignored);
-  } catch (const Error &) {  // the bytes were read; who writes next hears of it
+  } catch (const Error &) {  // the bytes were read; the next write reports the error
   }
 }
 
@@ -239,7 +239,7 @@ std::vector<tandem_volume_extent> Volume::extents(std::uint64_t offset, std::uin
       const auto row = static_cast<std::uint32_t>(offset % unit / kBlockBytes);
       const std::uint64_t generation = view.entries[view.at(column, row)].generation;
       bool written = generation != 0;
-      if (generation == kUnknown && !delayed)  // parity tells whether the row holds anything
+      if (generation == kUnknown && !delayed)  // parity tells whether the row holds any data
         for (std::uint32_t parity = geometry().k; parity < members_->count(); ++parity)
           written = written && view.entries[view.at(parity, row)].generation != 0;
       const std::uint64_t until = std::min(end, offset - offset % kBlockBytes + kBlockBytes);

@@ -1,4 +1,5 @@
-// Memory for views, used again: fresh memory costs a page fault for each 4 KiB, more than to encode into it.
+// Memory for views, used again. Fresh memory costs a page fault for each 4 KiB, which takes longer than encoding into
+// it.
 #pragma once
 
 #include <mutex>
@@ -10,7 +11,7 @@ namespace tandem::volume {
 
 class Spares {
  public:
-  // Buffers of stripe_bytes are kept, up to kMostBytes of them.
+  // Keeps buffers of stripe_bytes, up to kMostBytes of them.
   explicit Spares(std::uint64_t stripe_bytes)
       : stripe_bytes_(stripe_bytes), most_(static_cast<std::size_t>(kMostBytes / stripe_bytes)) {
     kept_.reserve(most_);

@@ -20,12 +20,12 @@ using volume::Error;
 
 [[noreturn]] void refuse(const std::string &message) { volume::fail(TANDEM_ERROR_INVALID_ARGUMENT, message); }
 
-// What a call needs is there.
+// Checks that all required arguments are there.
 void check_given(const void *pointer, const char *name) {
   if (pointer == nullptr) refuse(fmt::format("{} is NULL", name));
 }
 
-// A simulation larger than any memory is one without enough.
+// Not enough memory for a simulation larger than any memory.
 template <class Call>
 tandem_status guarded(Call &&call) noexcept {
   return tandem::client::guarded([&] {
@@ -37,8 +37,9 @@ tandem_status guarded(Call &&call) noexcept {
   });
 }
 
-// Seagate, Constellation SAS Product Manual, Rev. E, sections 5.1 and 5.2.1: 7200 revolutions a minute, on the average
-// 890,823 bytes a track; seeks without, and the overhead as the difference with the controller's overhead.
+// Seagate, Constellation SAS Product Manual, Rev. E, sections 5.1 and 5.2.1: 7200 revolutions a minute, on average
+// 890,823 bytes a track. Seeks are without the controller's overhead; the overhead is the difference to the seeks with
+// it.
 tandem_storage_device hdd() {
   constexpr double kRevolution = 60.0 / 7200, kRate = 890823 / kRevolution;
   tandem_storage_device device{};
@@ -58,7 +59,7 @@ tandem_storage_device hdd() {
 }
 
 // Intel, Solid-State Drive DC S3700 Series, Product Specification: 75,000 random reads and 36,000 random writes of 4
-// KiB a second, 500 and 460 MB/s. Eight channels. What a request of 4 KiB takes beyond its transfer is fixed.
+// KiB a second, 500 and 460 MB/s. Eight channels. The time of a request of 4 KiB besides its transfer is fixed.
 tandem_storage_device ssd() {
   constexpr std::uint32_t kChannels = 8;
   const auto fixed = [](double per_second, double rate) { return kChannels / per_second - 4096 * kChannels / rate; };
@@ -82,7 +83,7 @@ void check_number(double value, double most, const char *name) {
   if (!(value >= 0 && value <= most)) refuse(fmt::format("{} is {}: 0 to {} are possible", name, value, most));
 }
 
-// Each request on its way takes memory. A part of a row is its columns and parities, and fewer reads than these.
+// Each request under way takes memory. A part of a row has its columns and parity units, and fewer reads than these.
 void check_requests(const tandem_storage_options &options) {
   constexpr double kMost = 1 << 26;
   const auto unit = static_cast<double>(options.unit_bytes),
@@ -123,7 +124,7 @@ tandem_storage_options checked(tandem_storage_options options) {
   if (!raid0 && options.parity_count == 0) refuse("parity_count is 0: every strategy but RAID0 has parity");
   if (options.parity_count >= options.width)
     refuse(fmt::format("parity_count is {}, and a row has {} servers", options.parity_count, options.width));
-  if (raid0 && options.width > kMostServers - 1)  // the plan of a write has one parity at least
+  if (raid0 && options.width > kMostServers - 1)  // the plan of a write has at least one parity unit
     throw Error(TANDEM_ERROR_TOO_LARGE, fmt::format("width is {}, at most {}", options.width, kMostServers - 1));
   check_between(options.client_count, 1, kMostClients, "client_count");
   set(options.clients_per_application, 147U);

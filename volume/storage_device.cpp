@@ -73,8 +73,8 @@ Device::Device(const tandem_storage_device &given)
   }
 }
 
-// The curve goes through the three figures of a data sheet: random pairs of places are d = 1/3 of the way apart, and
-// the mean of sqrt(d) is 8/15.
+// The curve goes through the three figures of a data sheet. Random pairs of places are on average 1/3 of the way apart,
+// and the mean of sqrt(d) is 8/15.
 void Device::read_hdd(const tandem_storage_device &given) {
   if (channels_ != 1) refuse(fmt::format("channel_count is {}: a disk has one", channels_));
   if (capacity_ == 0) refuse("capacity_bytes is 0");
@@ -124,7 +124,7 @@ void Device::read_measured(const tandem_storage_device &given) {
     if (of(write).measured.empty()) refuse(fmt::format("no latency of a {} is given", write ? "write" : "read"));
 }
 
-// Between two sizes that were measured: between their latencies. Above the largest: as many of those as it takes, one
+// Between two measured sizes: interpolated latency. Above the largest: as many requests of that size as needed, one
 // after the other.
 double Device::draw(const Direction &direction, std::uint64_t bytes, Random &random) {
   const std::vector<Distribution> &all = direction.measured;
@@ -146,7 +146,7 @@ double Device::access(Head &head, std::uint64_t position, std::uint64_t bytes, b
   if (kind_ == TANDEM_STORAGE_MEASURED) return direction.fixed + draw(direction, bytes, random);
   double seconds = direction.per_byte * static_cast<double>(bytes);
   if (kind_ != TANDEM_STORAGE_HDD) return direction.fixed + seconds;
-  if (position != head.position || now != head.arrived) {  // else it goes on where it is, without a gap
+  if (position != head.position || now != head.arrived) {  // else it continues at its place, without a gap
     const double way =
         static_cast<double>(position > head.position ? position - head.position : head.position - position) /
         static_cast<double>(capacity_);
@@ -159,7 +159,7 @@ double Device::access(Head &head, std::uint64_t position, std::uint64_t bytes, b
 
 double Device::write_back(Head &head, std::uint64_t position, std::uint64_t bytes, double now, Random &random) const {
   if (kind_ != TANDEM_STORAGE_HDD) return access(head, position, bytes, true, now, random);
-  // The place passed under the head while it was read: it has to come round again.
+  // The place passed under the head while it was read, so it takes another revolution.
   double wait = revolution_ - std::fmod(read_.per_byte * static_cast<double>(bytes), revolution_);
   if (wait < write_.fixed) wait += revolution_;
   const double seconds = wait + write_.per_byte * static_cast<double>(bytes);

@@ -1,4 +1,4 @@
-// How long a device of the storage simulator takes.
+// Service times of the storage simulator's devices.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace tandem::storage {
 
-// Where the head of a disk is, and since when.
+// The place of a disk's head, and the time of its arrival.
 struct Head {
   std::uint64_t position = 0;
   double arrived = -1;
@@ -17,7 +17,7 @@ struct Head {
 
 class Device {
  public:
-  // Throws Error for figures that make no sense.
+  // Throws Error for invalid figures.
   explicit Device(const tandem_storage_device &given);
 
   std::uint32_t channel_count() const { return channels_; }

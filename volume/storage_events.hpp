@@ -15,7 +15,7 @@ struct Event {
   bool before(const Event &other) const { return time != other.time ? time < other.time : order < other.order; }
 };
 
-// Four children a node: half the levels of a binary heap, and the children lie side by side.
+// Four children a node: half the levels of a binary heap, and the children are adjacent in memory.
 class EventList {
  public:
   bool empty() const { return heap_.empty(); }

@@ -14,11 +14,11 @@ using volume::Error;
 
 enum What : std::uint32_t { kBegin, kArrive, kDeliver, kReadDone, kDone, kAcknowledge, kEndWindow };
 
-constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 60;  // of a file, where devices have no end
-constexpr std::size_t kBatches = 20;                          // of which an interval is made
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 60;  // limit of a file, because devices have no end
+constexpr std::size_t kBatches = 20;                          // for a confidence interval
 constexpr double kStudent = 2.093;                            // t of 0.975 with 19 degrees of freedom
 // Writes of all clients before measuring begins, at least 2 and at most 20 of each. Queues of q requests take about q^2
-// services to become as unequal as they stay; where q is large that matters less, since no server is ever idle.
+// services to reach their steady inequality. For large q that matters less, because no server is ever idle.
 constexpr std::uint64_t kWarmUpWrites = 500'000, kLeastOfEach = 2, kMostOfEach = 20;
 constexpr double kMostWarmUp = 0.25;  // of most_seconds
 
@@ -71,7 +71,7 @@ Model::Model(const tandem_storage_options &options, const Device &device)
   for (std::uint32_t first = 0; first < options.client_count; first += std::min(each, options.client_count - first)) {
     Application application{random_.below(units_), random_.below(units_)};
     application.server = static_cast<std::uint32_t>(random_.below(options.server_count));
-    // Files are older than the run: the first row is full up to some write.
+    // Files exist before the run: the first row is full up to some write.
     const std::uint64_t writes_per_row = std::max<std::uint64_t>(1, row_bytes_ / options.write_bytes);
     application.base = random_.below(writes_per_row) * options.write_bytes;
     application.first_client = first;
@@ -82,9 +82,9 @@ Model::Model(const tandem_storage_options &options, const Device &device)
   }
 }
 
-// ---- what a write costs
+// ---- the cost of a write
 
-// Bytes of the row's column that the part covers, from the start of the unit.
+// Bytes of the row's column in the part, from the start of the unit.
 std::uint64_t Model::begin_of(const Part &part, std::uint32_t column) const {
   return column == part.first ? part.begin - column * options_.unit_bytes : 0;
 }
@@ -109,8 +109,8 @@ void Model::for_rows(std::uint64_t begin, std::uint64_t end, Work &&work) const 
   }
 }
 
-// STANDARD knows nothing of zeros. The others write where nothing was written before, and know what holds data:
-// INTERLEAVED, what comes earlier in the file; SCATTERED, all other columns.
+// STANDARD does not know what is zero. The others write to unwritten places, and know which places hold data.
+// INTERLEAVED: the earlier part of the file. SCATTERED: all other columns.
 Cost Model::plan(const Part &part, bool delayed) {
   const bool all_old = options_.strategy == TANDEM_STORAGE_STANDARD;
   const bool others_old = all_old || (options_.placement == TANDEM_STORAGE_SCATTERED && !is_delayed());
@@ -133,7 +133,7 @@ Cost Model::plan(const Part &part, bool delayed) {
   return cost;
 }
 
-// All writes have one size, so that few parts differ: what is before the row's end, and what went over it.
+// All writes have one size, so there are few different parts: those before the row's end, and those after it.
 const Cost &Model::cost_of(const Part &part) {
   const bool upto = part.begin == 0 && part.end - part.begin != options_.write_bytes;
   const std::uint32_t key = upto ? part.last + 1 : part.first;
@@ -188,7 +188,7 @@ void Model::begin_write(std::uint32_t index) {
   client.link_free = std::max(client.link_free, now_);
   std::uint64_t begin;
   if (is_delayed() || options_.placement == TANDEM_STORAGE_INTERLEAVED) {
-    // Of the window, whose base moves on, or of the file.
+    // Of the window, if its base has moved, or of the file.
     const std::uint64_t turn = is_delayed() ? write % options_.writes_per_window : write;
     begin = application.base + (turn * application.client_count + (index - application.first_client)) * bytes;
   } else {
@@ -207,7 +207,7 @@ void Model::begin_part(std::uint32_t client, const Application &application, con
   const tandem_volume_way way = cost.plan.way;
   const auto written = part.last - part.first + 1, read = static_cast<std::uint32_t>(cost.reads.size());
   const bool modify = way == TANDEM_VOLUME_MODIFY;
-  // A parity server hears from the client, or from each server that read old data, or from both.
+  // A parity server gets messages from the client, or from each server that read old data, or from both.
   make_parities(job, application, part, cost, modify ? written : 1 + read);
   for (std::uint32_t column = part.first; column <= part.last; ++column) {
     const std::uint64_t low = begin_of(part, column), high = end_of(part, column);
@@ -248,13 +248,13 @@ void Model::end_window(std::uint32_t index) {
   application.base += bytes;
 }
 
-// The data is on the servers: each unit is read once, and the parity servers compute from what they are sent.
+// The data is on the servers. Each unit is read once, and the parity servers compute from the data that they receive.
 void Model::end_row(std::uint32_t index, const Part &part) {
   const Application &application = applications_[index];
   const Cost cost = plan(part, false);
   const std::uint32_t job = make_job(index, true);
   const auto written = part.last - part.first + 1, read = static_cast<std::uint32_t>(cost.reads.size());
-  // The columns of the window that are read to reconstruct, in part, are read as a whole.
+  // Columns of the window that are only partly needed to reconstruct are read completely.
   std::uint32_t twice = 0;
   for (const std::uint32_t column : cost.reads) twice += column >= part.first && column <= part.last;
   make_parities(job, application, part, cost, written + read - twice);
@@ -358,7 +358,7 @@ void Model::serve(std::uint32_t server, std::uint32_t index) {
 void Model::read_done(std::uint32_t index) {
   const Request &request = requests_[index];
   Server &server = servers_[request.server];
-  if (request.role == kDataWrite) {  // the difference goes on while the data is written
+  if (request.role == kDataWrite) {  // the difference is sent while the data is written
     ++result_.data_read_count;
     for (std::uint32_t parity = jobs_[request.job].parities; parity != kNone; parity = requests_[parity].sibling)
       send_between(request.server, parity, request.bytes);
@@ -438,7 +438,7 @@ tandem_storage_result Model::run() {
   constexpr std::uint64_t kEventsPerReport = 1 << 16;
   const std::uint64_t count = clients_.size() * (is_delayed() ? options_.writes_per_window : 1);
   warm_up_writes_ = count * std::clamp(kWarmUpWrites / count, kLeastOfEach, kMostOfEach);
-  // Applications begin one after the other within about the time of a write of every client, not all at once.
+  // Applications begin one after the other, within about the time of a write of every client, not all at once.
   Head head;
   Random random(options_.seed);
   const double spread =

@@ -1,5 +1,5 @@
-// The storage simulator: clients, applications, links, servers, and the requests that go between them.
-// docs/STORAGE.md describes the model.
+// The storage simulator: clients, applications, links, servers, and the requests between them. docs/STORAGE.md
+// describes the model.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ namespace tandem::storage {
 
 constexpr std::uint32_t kNone = UINT32_MAX;
 
-// What a write to a part of a row costs: the plan, and the columns that it reads from to reconstruct.
+// The cost of a write to a part of a row: the plan, and the columns that it reads to reconstruct.
 struct Cost {
   tandem_volume_write_plan plan{};
   std::vector<std::uint32_t> reads;
 };
 
-// Columns first to last of a row, and the bytes of the units that the parity is for: [low, high).
+// Columns first to last of a row, and the bytes of the units in the parity range: [low, high).
 struct Part {
   std::uint32_t first, last;
   std::uint64_t row, begin, end;  // bytes from the start of the row
@@ -30,7 +30,7 @@ struct Part {
 
 class Model {
  public:
-  // The options are checked, and no field has a default any more.
+  // The options are checked, and all defaults are filled in.
   Model(const tandem_storage_options &options, const Device &device);
   tandem_storage_result run();
 
@@ -41,10 +41,10 @@ class Model {
     std::uint64_t position, bytes;
     double entered;
     std::uint32_t server, job, next, sibling;  // sibling: the next parity of the row
-    std::uint32_t awaits;                      // messages that have to arrive before it may be served
+    std::uint32_t awaits;                      // messages that must arrive before it is served
     Role role;
-    bool reads_first;  // the same place, in one turn
-    bool moves;        // what a window's end reads is written to its final place too
+    bool reads_first;  // read and written in one turn, at the same place
+    bool moves;        // a unit read at a window's end is written to its final place too
   };
   struct Message {
     std::uint32_t request;
@@ -60,7 +60,7 @@ class Model {
   struct Client {
     double started = 0;
     double link_free = 0;
-    std::uint64_t writes = 0;  // that it began
+    std::uint64_t writes = 0;  // writes that it began
     std::uint32_t application = 0;
     std::uint32_t pending = 0;  // jobs
   };
@@ -69,7 +69,7 @@ class Model {
     std::uint64_t base = 0;          // bytes of the file before the window, or before its first write
     std::uint32_t server = 0;        // of the first column of row 0
     std::uint32_t first_client = 0, client_count = 0;
-    std::uint32_t at_work = 0;  // clients that have not ended their writes of the window
+    std::uint32_t at_work = 0;  // clients with unfinished writes in the window
     std::uint32_t pending = 0;  // jobs of the window's end
   };
   struct Server {
@@ -119,7 +119,7 @@ class Model {
   const tandem_storage_options options_;
   const Device &device_;
   const std::uint32_t k_, m_;
-  const std::uint64_t row_bytes_, units_;  // units: that fit on a device
+  const std::uint64_t row_bytes_, units_;  // units that fit on a device
   Random random_;
   EventList events_;
   std::vector<Client> clients_;
@@ -129,7 +129,7 @@ class Model {
   std::vector<Request> requests_;
   std::vector<Message> messages_;
   std::vector<std::uint32_t> free_jobs_, free_requests_, free_messages_;
-  std::vector<Cost> from_, upto_;  // of parts that begin at a column, or that begin at 0 and have so many
+  std::vector<Cost> from_, upto_;  // of parts that begin at a column; of parts that begin at 0, by number of columns
   std::vector<std::uint8_t> from_known_, upto_known_;
   std::vector<tandem_volume_column> columns_;
   std::vector<std::uint8_t> reads_;

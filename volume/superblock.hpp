@@ -1,4 +1,4 @@
-// The superblock: what every member knows of the whole volume. docs/internals/VOLUME.md has its bytes.
+// The superblock: the description of the whole volume on every member. docs/internals/VOLUME.md has its bytes.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@ struct Superblock {
   std::uint64_t scrub_stripe = 0;
   std::array<std::uint64_t, kSessionsKept> session_tags{};  // random; of session s at s mod 32
   std::vector<Standing> standings;                          // of the k+m members
-  std::vector<std::uint32_t> member_tags;                   // random; another one stands there after a replace
+  std::vector<std::uint32_t> member_tags;                   // random; changes with a replace
   std::vector<Window> windows;                              // of delayed parity; sorted, disjoint
 
   bool operator==(const Superblock &) const = default;

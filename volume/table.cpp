@@ -50,11 +50,11 @@ Table::Held &Table::hold(std::unique_lock<std::mutex> &lock, std::uint32_t membe
       if (!found->second->dirty) clean_.splice(clean_.end(), clean_, found->second->place);
       return *found->second;
     }
-    // Only one thread reads a page: another one could change and write it meanwhile.
+    // Only one thread reads a page. Otherwise another one could change and write it meanwhile.
     if (!loading_.contains(wanted)) break;
     loaded_.wait(lock);
   }
-  // Its neighbours are read with it: one I/O costs about the same for some pages.
+  // Reads its neighbours too: one I/O for some pages costs about as much as for one.
   const std::uint64_t group = number - number % group_pages_,
                       group_end = std::min(group + group_pages_, geometry_.page_count());
   const auto is_free = [&](std::uint64_t page) {
@@ -72,7 +72,7 @@ Table::Held &Table::hold(std::unique_lock<std::mutex> &lock, std::uint32_t membe
     lock.unlock();
     read = read_pages(member, first, end);
     lock.lock();
-    if (drops == drops_[member]) break;  // else they are pages of a member that has been replaced
+    if (drops == drops_[member]) break;  // else they are pages of a replaced member
   }
   const auto keep = [&](std::uint64_t page) {
     const auto place = clean_.insert(clean_.end(), key(member, page));
@@ -94,7 +94,7 @@ std::vector<std::unique_ptr<Table::Held>> Table::read_pages(std::uint32_t member
                                                             std::uint64_t end) {
   const std::size_t count = end - first;
   Buffer together(count * kBlockBytes);
-  // A bad sector costs its own page, not its neighbours.
+  // A bad sector costs its own page, but not its neighbours.
   const bool all =
       members_.read(member, IoKind::checksum, geometry_.page_offset(first), together.data(), count * kBlockBytes);
   std::vector<std::unique_ptr<Held>> pages;

@@ -1,4 +1,5 @@
-// The table of checksums of all members: pages in memory, of which those that a transaction changed stay until its end.
+// The table of checksums of all members. Pages are cached in memory; pages that a transaction changed stay until its
+// end.
 #pragma once
 
 #include <condition_variable>
@@ -19,9 +20,9 @@ class Table {
  public:
   Table(Members &members, const Geometry &geometry, const Seed &seed, std::uint64_t cache_bytes);
 
-  // The entries of a member's blocks. A page that is damaged, or cannot be read, has unknown ones.
+  // The entries of a member's blocks. A page that is damaged or unreadable has unknown entries.
   void get(std::uint32_t member, std::uint64_t first_block, std::size_t count, Entry *out);
-  // The same if no page has to be read for it.
+  // The same, but false if a page must be read for it.
   bool try_get(std::uint32_t member, std::uint64_t first_block, std::size_t count, Entry *out);
   void set(std::uint32_t member, std::uint64_t first_block, std::size_t count, const Entry *in);
 
@@ -30,14 +31,14 @@ class Table {
     std::uint64_t number;
     Page *page;
   };
-  // Sorted by member and number. While no one calls set().
+  // Sorted by member and number. Not while a thread calls set().
   std::vector<Dirty> dirty();
   std::size_t dirty_count() const;
   void mark_clean();
 
-  // Keeps a page that the members do not have yet: of a log that may not be replayed.
+  // Keeps a page that the members do not have yet: from a log that may not be replayed.
   void overlay(std::uint32_t member, std::uint64_t number, const Page &page);
-  // Forgets all that is known of a member.
+  // Drops all pages of a member.
   void drop(std::uint32_t member);
 
  private:
@@ -51,7 +52,7 @@ class Table {
   template <class Body>
   void for_pages(std::uint64_t first_block, std::size_t count, Body &&body);
   Held &hold(std::unique_lock<std::mutex> &lock, std::uint32_t member, std::uint64_t number);
-  // Pages first .. end-1. What cannot be read is full of unknown entries.
+  // Pages first .. end-1. Unreadable pages are full of unknown entries.
   std::vector<std::unique_ptr<Held>> read_pages(std::uint32_t member, std::uint64_t first, std::uint64_t end);
   void evict();
   struct LoadingEnd;
@@ -61,7 +62,7 @@ class Table {
   const Seed &seed_;
   std::size_t most_clean_;
   std::uint64_t group_pages_;         // aligned groups of so many pages are read together
-  std::vector<std::uint64_t> drops_;  // of each member: a page that was read before the last one is not its own
+  std::vector<std::uint64_t> drops_;  // of each member: a page read before the last drop belongs to the replaced member
   mutable std::mutex mutex_;
   std::condition_variable loaded_;
   std::unordered_map<Key, std::unique_ptr<Held>> held_;

@@ -1,4 +1,4 @@
-// Some rows of one stripe while a call works on them: their entries, and what is known of their blocks.
+// Some rows of one stripe during a call: their entries, and the state of their blocks.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 namespace tandem::volume {
 
 enum class Have : std::uint8_t {
-  none,  // not looked at yet
+  none,  // not read yet
   good,  // the block is in memory
-  bad,   // it cannot be read, its checksum is wrong, or nothing is known of it
+  bad,   // it is unreadable, its checksum is wrong, or its content is unknown
   lost   // bad, and it cannot be computed from the others
 };
 
@@ -44,8 +44,8 @@ struct View {
   std::vector<Entry> entries;  // of column c, row r at c * count + r
   std::vector<Have> have;      // likewise
   Spares &spares;
-  Buffer buffer;                     // nothing of it is touched before it is needed
-  std::vector<std::byte *> columns;  // where the rows of a column are; a read lets some point to the caller's memory
+  Buffer buffer;                     // no part of it is touched before it is needed
+  std::vector<std::byte *> columns;  // memory of a column's rows; a read may use the caller's memory
   bool unprotected = false;          // a block is lost because it lies in a window of delayed parity
 
   std::size_t at(std::uint32_t column, std::uint32_t row) const { return std::size_t{column} * count + row; }

@@ -1,4 +1,4 @@
-// Writing: the cheapest way for the rows of a stripe, and where the new blocks go.
+// Writing: chooses the cheapest way for the rows of a stripe, and the places of the new blocks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -40,7 +40,7 @@ void Volume::change(std::uint64_t offset, std::uint64_t bytes, const std::byte *
   }
 }
 
-// Rows that are touched: one run of them, or two where the end of one column and the beginning of the next do not meet.
+// Touched rows: one run, or two if there is a gap between the end of one column and the beginning of the next.
 void Volume::change_stripe(std::uint64_t stripe, std::uint64_t begin, std::uint64_t end, const std::byte *from,
                            bool clear) {
   const std::uint64_t unit = geometry().unit_bytes;
@@ -71,7 +71,7 @@ void Volume::change_rows(std::uint64_t stripe, std::uint32_t first, std::uint32_
   load_entries(view);
   const bool delayed = is_delayed(stripe);
 
-  // The new content of whole blocks: the caller's memory, or a copy where a span begins or ends inside a block.
+  // The new content of whole blocks: the caller's memory, or a copy if a span begins or ends inside a block.
   std::vector<Stored> fresh;
   std::vector<Buffer> copies;
   for (const Span &span : spans) {
@@ -112,7 +112,7 @@ void Volume::change_rows(std::uint64_t stripe, std::uint32_t first, std::uint32_
     columns[column].remaining_old = holds_data(column, 0, begin) || holds_data(column, end, count);
     changes = changes || columns[column].written_old;
   }
-  if (!changes) return;  // a trim of what was never written
+  if (!changes) return;  // a trim of blocks that were never written
   for (const tandem_volume_column &column : columns) leaves = leaves || column.remaining_old;
 
   if (delayed)
@@ -183,7 +183,7 @@ void Volume::change_rows(std::uint64_t stripe, std::uint32_t first, std::uint32_
     std::vector<Stored> stored;
     if (!clears) stored = fresh;
     if (!delayed) {
-      // Parity of rows that hold something afterwards is written, the other is needed no more than their data.
+      // Parity is written for rows that hold data afterwards. Parity of the other rows is not needed any more.
       const auto holds_something = [&](std::uint32_t row) {
         if (!clears) return true;
         for (std::uint32_t column = 0; column < k; ++column) {
@@ -216,8 +216,8 @@ void Volume::change_rows(std::uint64_t stripe, std::uint32_t first, std::uint32_
                                                    stripe));
 }
 
-// A block whose old content a crash must bring back goes to its place after the commit. Others are written there at
-// once: after a crash their entries still say that they hold nothing.
+// If a crash must bring back the old content of a block, the new content goes to its place after the commit. Other
+// blocks are written in place at once: after a crash their entries still say that they hold nothing.
 bool Volume::store(const View &view, std::span<const Stored> parts) {
   std::atomic<bool> all{true};
   const std::uint64_t sequence = sequence_;

@@ -1,4 +1,4 @@
-// Calls into libtandem that let other Python threads run meanwhile.
+// Calls into libtandem that let other Python threads run.
 #ifndef TANDEM_PYTHON_CALLS_HPP
 #define TANDEM_PYTHON_CALLS_HPP
 
@@ -6,9 +6,9 @@
 
 namespace tandem_ec {
 
-// The interpreter's exit waits for these. A daemon thread that asks for the GIL of an interpreter that is gone is ended
-// by force, which aborts the process if C++ frames are on its stack. So a thread whose call ends after the exit has
-// begun does not return to Python: it sleeps until the process is over.
+// The interpreter's exit waits for these calls. If a daemon thread asks for the GIL after the interpreter is gone,
+// Python ends it by force. That aborts the process if C++ frames are on the thread's stack. So a thread does not return
+// to Python if its call ends after the exit has begun: it sleeps until the process is over.
 class Call {
  public:
   Call();
@@ -17,7 +17,7 @@ class Call {
   Call &operator=(const Call &) = delete;
 };
 
-// While one exists, this thread does not hold the GIL. Once the exit has begun, calls keep it.
+// While one exists, this thread does not hold the GIL. After the exit has begun, calls keep it.
 class WithoutGil {
  public:
   explicit WithoutGil(bool wanted = true);
@@ -32,13 +32,14 @@ class WithoutGil {
 // The interpreter is about to exit: long calls should end.
 bool is_closing();
 
-// How many calls are under way without the GIL, or raise an exception.
+// The number of calls under way without the GIL, or raising an exception.
 int call_count();
 
 // For atexit: waits until there are none.
 void begin_exit();
 
-// A child after fork has none of its parent's threads, and so none of their calls. Once, when the module is loaded.
+// A child after fork has none of its parent's threads, and so none of their calls. Called once, when the module is
+// loaded.
 void watch_forks();
 
 }  // namespace tandem_ec

@@ -17,11 +17,11 @@ namespace nb = nanobind;
 namespace tandem_ec {
 namespace {
 
-// Products of one byte by a coefficient, from which on a call lets other threads run. They take some microseconds;
-// letting go of the GIL and taking it back takes a tenth of one, where no other thread wants it.
+// Calls with at least so many products of one byte by a coefficient let other threads run. They take some microseconds.
+// Releasing and taking the GIL costs a tenth of one if no other thread wants it.
 constexpr std::size_t kLongCall = 512 << 10;
 
-// Below it the library does not look for overlaps.
+// Below this size the library does not check for overlaps.
 constexpr std::size_t kOverlapChecked = 64 << 10;
 
 std::size_t product(std::size_t a, std::size_t b) {
@@ -54,7 +54,7 @@ ContextChoice context_choice(const std::optional<std::string> &backend, std::int
 }
 
 Context shared_context(const ContextChoice &choice) {
-  // Only threads that hold the GIL come here. Never freed: codecs may outlive static objects.
+  // Only threads that hold the GIL run this. Never freed: codecs may outlive static objects.
   static auto &contexts = *new std::map<ContextChoice, std::weak_ptr<tandem_context>>;
   std::weak_ptr<tandem_context> &known = contexts[choice];
   if (Context context = known.lock()) return context;

@@ -25,7 +25,7 @@ struct ContextChoice {  // the options of a context that Python code can set; ""
 using Context = std::shared_ptr<tandem_context>;
 using Plan = std::shared_ptr<tandem_plan>;
 
-// The context of these options. All codecs of a process that choose alike share one, and so its threads.
+// The context of these options. All codecs of a process with the same choice share one context and its threads.
 Context shared_context(const ContextChoice &choice);
 
 ContextChoice context_choice(const std::optional<std::string> &backend, std::int64_t threads,
@@ -67,7 +67,7 @@ class Codec {
   void encode_stripes(nanobind::handle stripes);
   void decode_stripes(nanobind::handle stripes, nanobind::handle present);
 
-  // Starts a call and returns what it writes, and the job.
+  // Starts a call and returns the job and the outputs.
   nanobind::tuple submit_encode(nanobind::handle data, nanobind::handle out);
   std::unique_ptr<Job> submit_decode(nanobind::handle shards, nanobind::handle present);
 

@@ -22,7 +22,7 @@ namespace nb = nanobind;
 namespace tandem_ec {
 namespace {
 
-// File names are bytes here: tandem_ec.files turns them into str and back (os.fsencode).
+// File names are bytes here: tandem_ec.files converts them from and to str (os.fsencode).
 using Path = nb::bytes;
 
 std::string path_text(const Path &path, const char *name) {
@@ -45,15 +45,15 @@ Path path_bytes(const char *path) { return nb::bytes(path == nullptr ? "" : path
 
 Path raw_bytes(const std::uint8_t (&id)[16]) { return nb::bytes(id, sizeof id); }
 
-// What C calls back with, on the calling thread and without the GIL. An exception in a callback ends the call, which
-// then raises it; so does Ctrl-C, which is looked for even if nobody wants to hear of progress.
+// The callbacks of C, on the calling thread and without the GIL. An exception in a callback ends the call, which then
+// raises it. So does Ctrl-C, even without a progress callback.
 struct Callbacks {
   nb::handle progress, note, report;
   nb::object error;
 
   template <class Function>
   bool guarded(const Function &function) {
-    if (is_closing()) return false;  // also before a thread asks for the GIL that it may never get
+    if (is_closing()) return false;  // checked before this thread asks for a GIL that it may never get
     PyGILState_STATE state = PyGILState_Ensure();
     bool go_on = !error.is_valid();
     if (go_on) {
@@ -103,7 +103,7 @@ struct Callbacks {
   }
 };
 
-// A call of the library; raises what a callback raised, or what the library says.
+// A call of the library. Raises the exception of a callback, or the library's error.
 template <class Function>
 void run(Callbacks &callbacks, const Function &call) {
   tandem_status status;
@@ -339,7 +339,7 @@ nb::dict repair(const std::optional<std::string> &backend, std::int64_t threads,
   return all;
 }
 
-// Any range of a set's content. Calls of several threads share it; `close` waits for none of them, so the last call
+// Any range of a set's content. Calls of several threads share it. `close` does not wait for them, so the last call
 // frees it.
 class Reader {
  public:

@@ -26,7 +26,7 @@ namespace {
 constexpr const char *kOnlyBytes =
     " bytes; shards are of single bytes. A NumPy array of other numbers is seen as bytes by array.view(numpy.uint8)";
 
-// What Python's own exception said, for a message of ours.
+// The message of Python's own exception, as a part of ours.
 std::string taken_error() {
   nb::python_error error;
   return nb::str(error.value()).c_str();
@@ -36,7 +36,7 @@ bool has_attribute(nb::handle object, const char *name) { return PyObject_HasAtt
 
 const char *kind_of(nb::handle object) { return Py_TYPE(object.ptr())->tp_name; }
 
-// The stream that the tensor's library works on now: what it has put there is done before the shards are read.
+// The stream that the tensor's library uses now. Its earlier work is complete before the shards are read.
 void *current_stream(nb::handle object, int device) {
   const nb::object module = nb::module_::import_("tandem_ec._streams");
   return reinterpret_cast<void *>(nb::cast<std::uintptr_t>(module.attr("current_stream")(object, device)));
@@ -97,7 +97,7 @@ Memory::View Memory::dlpack_view(nb::handle object, const Name &name, bool writa
   if (type.bits * type.lanes != 8) refuse(name, " has elements of ", type.bits * type.lanes / 8, kOnlyBytes);
   if (tensor.ndim() != 1 && tensor.ndim() != 2) refuse(name, " has ", tensor.ndim(), " dimensions, not 1 or 2");
   Place place;
-  // Managed memory (13) and memory that CUDA has pinned (3) are reached by the CPU.
+  // The CPU reaches managed memory (13) and memory that CUDA has pinned (3).
   if (tensor.device_type() == nb::device::cuda::value) {
     place.memory = TANDEM_MEMORY_CUDA;
     place.device = tensor.device_id();

@@ -1,5 +1,5 @@
-// Shards in the memory of Python objects: NumPy arrays, bytes, bytearray, memoryview, mmap, whatever has the buffer
-// protocol or DLPack. Nothing is copied.
+// Shards in the memory of Python objects: NumPy arrays, bytes, bytearray, memoryview, mmap, and all others with the
+// buffer protocol or DLPack. Nothing is copied.
 #ifndef TANDEM_PYTHON_MEMORY_HPP
 #define TANDEM_PYTHON_MEMORY_HPP
 
@@ -14,11 +14,11 @@
 
 namespace tandem_ec {
 
-// Where all shards of one call lie.
+// The memory of all shards of one call.
 struct Place {
   std::int32_t memory = TANDEM_MEMORY_HOST;
   int device = 0;          // CUDA: its number
-  void *stream = nullptr;  // CUDA: what the tensors' library works on now
+  void *stream = nullptr;  // CUDA: the stream that the tensors' library uses now
 };
 
 // Which shards of a sequence are written.
@@ -29,7 +29,7 @@ struct Shards {
   std::size_t shard_bytes = 0;   // 0: all of them are None
 };
 
-// The objects that a call uses, held so that they cannot be freed or resized. The GIL is needed for everything here.
+// Holds the objects that a call uses, so that they cannot be freed or resized. Everything here needs the GIL.
 class Memory {
  public:
   Memory() = default;
@@ -38,9 +38,9 @@ class Memory {
   Memory(const Memory &) = delete;
   Memory &operator=(const Memory &) = delete;
 
-  // `count` shards of one length: a two-dimensional object of bytes whose rows are contiguous, or a sequence of `count`
-  // buffers, among them None where `none_allowed`. `name` is the argument's, for messages. With write_missing the
-  // shards that `present` misses must be writable.
+  // `count` shards of one length: a two-dimensional object of bytes with contiguous rows, or a sequence of `count`
+  // buffers (with None among them if `none_allowed`). `name` is the argument's, for messages. With write_missing the
+  // shards that `present` lacks must be writable.
   Shards take(nanobind::handle object, const char *name, std::size_t count, Access access, bool none_allowed,
               const std::uint8_t *present = nullptr);
 
@@ -71,7 +71,7 @@ class Memory {
   bool place_known_ = false;
 };
 
-// Raises if a shard that is written overlaps another. The library looks from 64 KiB on; this is for smaller calls.
+// Raises if a shard that is written overlaps another. The library checks from 64 KiB on; this is for smaller calls.
 void refuse_overlap(const std::vector<void *> &read, const std::vector<void *> &written, std::size_t shard_bytes);
 
 // One flag for each of `count` shards, from a buffer of bytes or a sequence of truth values.

@@ -30,7 +30,7 @@ void raise(tandem_status status, const std::string &message) {
 
 NB_MODULE(_native, module) {
   using namespace tandem_ec;
-  nb::set_leak_warnings(false);  // objects of daemon threads are never freed: no news for users
+  nb::set_leak_warnings(false);  // objects of daemon threads are never freed; the warning would not help users
   watch_forks();
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(&begin_exit));
   bind_codec(module);

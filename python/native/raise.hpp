@@ -1,4 +1,4 @@
-// How the extension raises: exceptions of tandem_ec.errors, which carry a status and a sentence with the numbers.
+// How the extension raises errors: exceptions of tandem_ec.errors, with a status and a sentence with the numbers.
 #ifndef TANDEM_PYTHON_RAISE_HPP
 #define TANDEM_PYTHON_RAISE_HPP
 
@@ -12,7 +12,7 @@ namespace tandem_ec {
 // Raises the exception of `status`. The GIL must be held.
 [[noreturn]] void raise(tandem_status status, const std::string &message);
 
-// Raises if a call of this thread failed, with the sentence that it left.
+// Raises if a call of this thread failed, with its message.
 inline void check(tandem_status status) {
   if (status != TANDEM_OK) raise(status, tandem_last_error_message());
 }
