@@ -1357,7 +1357,7 @@ class Command(unittest.TestCase):
         for command in (("verify", *files), ("info", *files), ("decode", *files, "-o", output)):
             done = run(*command)
             self.assertEqual(done.returncode, 1 if command[0] == "verify" else 0, done.stderr)
-            self.assertEqual(done.stderr.count(b"cannot be listed: what runs"), 1, done.stderr)
+            self.assertEqual(done.stderr.count(b"cannot be listed, so remains"), 1, done.stderr)
         self.assertEqual(self.read(output), self.content)
         done = run("verify", self.shards)
         self.assertEqual(done.returncode, 3)

@@ -677,7 +677,7 @@ TEST(OpenmpExecutor, RefusesAModuleOfAnotherVersion) {
   tandem_openmp_module module{TANDEM_OPENMP_VERSION, sizeof(tandem_openmp_module), [](const tandem_openmp_run *) {}};
   EXPECT_EQ(refusal(&module), "");
   module.version = 7;
-  EXPECT_EQ(refusal(&module), "executor \"openmp\": /a/module.so speaks version 7, this library version 1");
+  EXPECT_EQ(refusal(&module), "executor \"openmp\": /a/module.so has version 7, this library needs version 1");
   module.version = TANDEM_OPENMP_VERSION;
   module.struct_bytes = 8;
   EXPECT_NE(refusal(&module).find("table of 8 bytes"), std::string::npos);

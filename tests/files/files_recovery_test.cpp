@@ -441,7 +441,7 @@ TEST_F(Recovery, SeveralFoldersAgree) {
       const Contents before = contents(folders[2]);
       EXPECT_EQ(recover({folders[2]}).left_count, 1u);
       EXPECT_EQ(contents(folders[2]), before);
-      EXPECT_NE(notes_.find("name the folder too"), std::string::npos) << notes_;
+      EXPECT_NE(notes_.find("name also the first folder"), std::string::npos) << notes_;
     }
     // The lead alone: it stays to be asked.
     recover({folders[0]});
@@ -828,9 +828,9 @@ TEST_F(Recovery, EncodeSaysWhatItCleansUp) {
   encode_into({shards_}, 3, 2, 1, false);
   stage({shards_}, 3, 2, 2, {OwnKind::pending_record});
   encode_status(TANDEM_OK, shards_, 3, true, true);
-  EXPECT_NE(notes_.find("would remove what is left of the incomplete set"), std::string::npos) << notes_;
+  EXPECT_NE(notes_.find("would remove the remains of the incomplete set"), std::string::npos) << notes_;
   encode_status(TANDEM_OK, shards_, 3, true, false);
-  EXPECT_NE(notes_.find("removed what a run that ended early left"), std::string::npos) << notes_;
+  EXPECT_NE(notes_.find("removed the remains of the incomplete set"), std::string::npos) << notes_;
   encode_status(TANDEM_OK, shards_, 3, true, false);
   EXPECT_EQ(notes_, "");
 }

@@ -279,7 +279,7 @@ TEST_F(Team, AgreesOnAProcessThatSeesOtherFiles) {
   fs::remove(elsewhere() / "source.001.tandem");
   for (const auto &outcome : verify_by(3, 2)) {
     EXPECT_EQ(outcome.status, TANDEM_ERROR_IO);
-    EXPECT_EQ(outcome.message.find("process 2: other shard files are seen here than by process 0: 2 of set"), 0u)
+    EXPECT_EQ(outcome.message.find("process 2: this process and process 0 find different shard files: 2 of set"), 0u)
         << outcome.message;
   }
 }

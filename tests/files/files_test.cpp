@@ -853,7 +853,7 @@ TEST_F(Files, AReplacedSetIsNotDamaged) {
   options.struct_bytes = sizeof options;
   options.output_path = output.c_str();
   EXPECT_EQ(tandem_files_decode(context_, before.get(), &options, nullptr), TANDEM_ERROR_IO);
-  EXPECT_NE(std::string(tandem_last_error_message()).find("not the file any more"), std::string::npos)
+  EXPECT_NE(std::string(tandem_last_error_message()).find("was replaced since"), std::string::npos)
       << tandem_last_error_message();
   tandem_files_verify_options look = {};
   look.struct_bytes = sizeof look;

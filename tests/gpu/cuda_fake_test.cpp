@@ -1927,7 +1927,7 @@ TEST(CudaDevices, AModuleOfAnotherVersionIsRefused) {
   other.version = 1;
   const auto [status, message] = status_of([&] { module.check(&other, "/there"); });
   EXPECT_EQ(status, TANDEM_ERROR_UNAVAILABLE);
-  EXPECT_EQ(message, "backend \"cuda\": /there speaks version 1, this library version 5");
+  EXPECT_EQ(message, "backend \"cuda\": /there has version 1, this library needs version 5");
   other = *driver.table();
   other.struct_bytes = 8;
   EXPECT_NE(status_of([&] { module.check(&other, "/there"); }).second.find("a table of 8 bytes"), std::string::npos);
@@ -2393,7 +2393,7 @@ TEST(CudaPrograms, AreKeptOnDiskAndBuiltAnewWhenTheDriverRefusesThem) {
     other.run(*backend, *prepared, Mode::assign);
     EXPECT_TRUE(other.is_right(Mode::assign)) << "by tables";
     EXPECT_EQ(driver.calls_of("nvrtcCompileProgram"), 1u);
-    EXPECT_TRUE(heard.has("refuses a program from the cache; built anew")) << heard.text;
+    EXPECT_TRUE(heard.has("refuses a program from the cache; built again")) << heard.text;
   }
   // The one that was refused is not there any more.
   {

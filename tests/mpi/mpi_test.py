@@ -349,13 +349,13 @@ class ShardSets(MpiTest):
         os.remove(self.path("there/shards/source.bin.000.tandem"))
         for words in calls[1:]:
             done = self.ok(3, *words, status=3, **at)
-            self.assertRegex(done.stderr, "rank 1: other shard files are seen here than by process 0: 2 of set .* here, 3 of set")
+            self.assertRegex(done.stderr, "rank 1: this process and process 0 find different shard files: 2 of set .* here, 3 of set")
         # Another set of the same name.
         shutil.rmtree(self.path("there/shards"))
         self.tandem("encode", source, "-k", 2, "-m", 1, "--block-bytes", 1024, "-o", self.path("there/shards"))
         for words in calls:
             done = self.ok(3, *words, status=3, **at)
-            self.assertRegex(done.stderr, "rank 1: (another set lies in the paths here|other shard files are seen here)")
+            self.assertRegex(done.stderr, "rank 1: (the paths hold another set here|this process and process 0 find different shard files)")
         self.assertEqual(self.listing(self.path("here/shards")), before)
         self.assertFalse(os.path.exists(self.path("here/output")))
 
