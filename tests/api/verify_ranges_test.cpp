@@ -1,5 +1,5 @@
-// A verify's ranges, through the C API, of every kind of backend: the CPU, one whose operators are cut at multiples,
-// the hybrid, and CUDA on the driver that does not exist, with shards of the host and of the device.
+// Tests the ranges of a verify through the C API, with every kind of backend: the CPU; a backend that cuts operators at
+// multiples; the hybrid; CUDA on the fake driver, with shards of the host and of the device.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -259,7 +259,7 @@ TEST_P(VerifyRanges, OfADamagedDataShard) {
   EXPECT_EQ(result_.suspect_shard, 3u);
 }
 
-// Whoever was compiled before there were ranges goes on without.
+// A program that was compiled before there were ranges works as before.
 TEST_P(VerifyRanges, AreNotLookedForUnasked) {
   damage(kK, 1000, 5000);
   tandem_verify_range range = {77, 77, 77, 77, 77};
@@ -388,7 +388,7 @@ class VerifyOnDevice : public testing::Test {
   tandem_plan_arguments arguments_ = {};
 };
 
-// The second look is of a matrix of its own, which nobody made ready: a compile would take longer than the look.
+// The second pass has another matrix, and its kernel is not compiled: a compile would take longer than the pass.
 TEST_F(VerifyOnDevice, NamesTheSuspectWithoutACompile) {
   const std::uint64_t compiles = driver_.calls_of("nvrtcCompileProgram");
   EXPECT_EQ(compiles, 2u) << "the plan's, aligned and unaligned";

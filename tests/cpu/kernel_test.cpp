@@ -228,7 +228,7 @@ TEST_P(KernelTest, Alignments) {
   }
 }
 
-// A range in the middle of the shards: bytes before and after it belong to somebody else.
+// A range in the middle of the shards: bytes before and after it must not change.
 TEST_P(KernelTest, Offsets) {
   Random random(kSeed + 4);
   constexpr std::size_t kBytes = 5000;

@@ -569,7 +569,7 @@ TEST_F(Files, StreamsOfEveryLengthRoundTrip) {
   }
 }
 
-// Somebody else's descriptor of a file tells as much as the file's name.
+// A file's change is seen also through a descriptor that another program opened.
 TEST_F(Files, AFileThatChangesWhileItsDescriptorIsReadIsRefused) {
   spill(root_ / "source", paint(5000));
   const int source = open((root_ / "source").c_str(), O_RDONLY | O_CLOEXEC);

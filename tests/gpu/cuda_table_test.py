@@ -43,7 +43,7 @@ ALWAYS = [((4, 2), COMPILED), ((10, 4), COMPILED), ((16, 4), COMPILED)]
 ONLY_ON_SM_90 = [((128, 32), COMPILED)]
 # Shapes for the built-in tuning, on sm_90: no spill.
 SHAPES = [(k, m) for k in (1, 2, 5, 10, 16, 17, 21, 32, 48, 64, 100, 128, 200) for m in range(1, 9)]
-# The kernels of many stripes, whose pointers come out of a table.
+# The kernels of many stripes. Their pointers come from a table.
 BATCHES = [(code, ("compiled", "batch", access, "plain")) for code, access in (
     ((4, 2), ALIGNED), ((10, 4), ALIGNED), ((10, 4), "shifted"), ((20, 10), ALIGNED), ((32, 8), ALIGNED))]  # fmt: skip
 BATCHES += [((10, 4), ("tables", "batch", ALIGNED, "plain"))]

@@ -181,7 +181,7 @@ TEST(HybridRule, ASlowerDeviceEndsEarlier) {
   EXPECT_DOUBLE_EQ(piece(0.2, 0.1e9), 5e6);
 }
 
-// Or a run whose lanes are all idle would wait for ever.
+// Otherwise a run with only idle lanes would wait for ever.
 TEST(HybridRule, OfIdleDevicesOneTakesWhatThereIs) {
   Random random(59);
   for (int i = 0; i < 20'000; ++i) {

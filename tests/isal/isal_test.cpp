@@ -113,7 +113,7 @@ class Differential : public Isal {
   }
 };
 
-// Vectors of one length, each at an alignment of its own, between bytes that nobody may change.
+// Vectors of one length, each at another alignment, between bytes that must not change.
 class Vectors {
  public:
   Vectors(Random &random, unsigned count, std::size_t bytes, std::size_t alignment = 1)
@@ -205,7 +205,7 @@ TEST_F(Isal, Version) {
   EXPECT_EQ(ours().isal_get_version(), 0x22001u);
 }
 
-// Counts and lengths below 1: nothing is read or written, whatever the pointers are.
+// Counts and lengths below 1: nothing is read or written, with any pointers.
 TEST_F(Isal, NothingToDoTouchesNothing) {
   for (const int none : {0, -1, -64, INT_MIN}) {
     ours().ec_encode_data(none, 4, 2, nullptr, nullptr, nullptr);

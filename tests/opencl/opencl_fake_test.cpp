@@ -517,8 +517,7 @@ TEST(OpenclMemory, LargeTilesDoNotMakeSmallPieces) {
   EXPECT_LE(driver.most_device_bytes(), options.memory_budget_bytes);
 }
 
-// All buffers together stay within the budget, whatever shapes follow each other; lowered while the context lives, it
-// holds from the next run on.
+// All buffers together stay within the budget, for every sequence of shapes. A lower budget holds from the next run on.
 TEST(OpenclMemory, TheBudgetHoldsOverShapes) {
   FakeDriver driver;
   core::Budget resources;
@@ -840,7 +839,7 @@ TEST(OpenclPrograms, ABuildFailureCarriesTheLog) {
   EXPECT_TRUE(work.is_right(Mode::assign));
 }
 
-// What was measured with one technique alone is not for those who have the choice.
+// Entries measured with one technique alone are not used if both techniques are possible.
 TEST(OpenclPrograms, AForcedTechniqueIsPartOfTheIdentity) {
   FakeDriver driver;
   Heard heard;
@@ -1540,7 +1539,7 @@ TEST(OpenclDeviceMemory, EveryCommandMayFail) {
   }
 }
 
-// A driver whose buffers begin anywhere gets kernels that do not rely on alignment.
+// A driver with buffers at any address gets kernels that do not rely on alignment.
 TEST(OpenclDeviceMemory, BuffersMayBeginAnywhere) {
   for (const std::size_t parameter_bytes : {std::size_t{1024}, std::size_t{100}}) {
     FakeDriverScript script;
@@ -1564,7 +1563,7 @@ TEST(OpenclDeviceMemory, BuffersMayBeginAnywhere) {
   }
 }
 
-// A run whose commands are in the queue, and can be neither waited for nor finished.
+// The commands of a run are in the queue, and can be neither waited for nor finished.
 TEST(OpenclDeviceMemory, WhatCannotBeFinishedIsQuarantined) {
   unsigned flushes = 0;
   std::uint64_t count = 1;

@@ -394,7 +394,7 @@ class Faults(unittest.TestCase):
             self.assertEqual(self.hidden(), [])
 
     def test_force_gives_up_nothing_without_locks(self):
-        """Of a set whose lead is lost: its writer may live."""
+        """Of a set without its lead: its writer may be alive."""
         start = {**self.old, "source": CONTENT}
         both = ("encode", "source", *SHAPE, "-o", "lead", "-o", "out", "--force")
         self.run_on(start, *both, status=-9, calls=("rename",), action="kill", at=2)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Kills `encode --force` at every moment at which it changes files, or cuts the power there, takes one of its folders away,
-and asks the next commands for the content: what can still be decoded has to be, whatever ran before.
+and asks the next commands for the content: what can still be decoded has to be, after every sequence of runs.
 
 One run of each encode is recorded. Its calls are replayed on a copy of the tree up to each point, so that a point needs no
 run of encode. The commands that clean up after it are recorded and cut off in the same way.
