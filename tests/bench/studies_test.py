@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The studies with --tiny: every one runs, contenders' bytes are Tandem's, pictures have their series, and a missing tool gives
-its sentence and status 0. No speed is looked at.
+"""Runs all studies with --tiny. Contenders' bytes must equal Tandem's, pictures must have their series, and a missing tool must
+give its message and status 0. Tests no speed.
 
     studies_test.py FOLDER_OF_STUDIES BUILD_FOLDER"""
 import json

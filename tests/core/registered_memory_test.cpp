@@ -1,4 +1,4 @@
-// Memory that a program registers: what is refused, what a run holds, and what a child after fork has of it.
+// Registered memory: refused ranges, the ranges that a run holds, and registrations in a child after fork.
 #include "core/registered_memory.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Every CPU kernel on every shape against the slow reference. Parameterised over the kernel table: a new kernel is
-// covered when it stands there. One that this CPU lacks is printed as NOT RUN and counted.
+// Every CPU kernel on every shape against the slow reference. Parameterised over the kernel table, so a new kernel in
+// it is tested. If this CPU lacks a kernel, the test prints NOT RUN and counts it.
 #include "cpu/kernels/kernel.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What a run that dies leaves behind, made by hand: the records and temporaries of docs/FORMAT.md, section 8.
+// Remains of a run that died, made by hand: the records and temporaries of docs/FORMAT.md, section 8.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>

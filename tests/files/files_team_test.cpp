@@ -1,5 +1,5 @@
-// Several processes that verify and repair one set together (tandem_files_team). Threads stand for them here: the calls
-// share nothing but the functions of the team.
+// Several processes verify and repair one set together (tandem_files_team). The test uses threads as processes: the
+// calls share only the functions of the team.
 #include <barrier>
 #include <cstdlib>
 #include <new>

@@ -1,4 +1,4 @@
-// The set writer and the range reader of files.h, and how often content is hashed, which is counted inside the library.
+// The set writer and the range reader of files.h. Counts inside the library how often content is hashed.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>

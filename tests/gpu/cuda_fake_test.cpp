@@ -1,4 +1,4 @@
-// The CUDA backend on a driver that fails, lies, forgets and does nothing before it is waited for.
+// The CUDA backend on a fake driver that fails, returns wrong answers, and runs a command only when the program waits.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// The reduction of verify's records, in Thrust: the text that nvcc compiles for the GPU, run on the host and compared
-// with a loop over all bytes' tiles.
+// The reduction of verify's records, in Thrust. Runs on the host the same text that nvcc compiles for the GPU, and
+// compares it with a loop over the tiles of all bytes.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Before a run: the CPU alone, a device alone, or all together. And what is kept of it from one run to the next.
+// The choice before a run: the CPU alone, a device alone, or all together; and what is remembered for the next run.
 #include "hybrid/policy/choice.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,4 @@
-// The rule by which a run is shared: its closed forms, what it promises on random machines, and what each of its
-// constants is for.
+// The rule that shares a run: its closed forms, its promises on random machines, and the purpose of each constant.
 #include "hybrid/policy/rule.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// The hybrid as a backend: the conformance suite over its policies and members, and what happens when one of them
-// fails, hangs, is cancelled or is held back by the resources.
+// The hybrid as a backend: the conformance suite over its policies and members. Members fail, hang, are cancelled, or
+// wait for resources.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// Machines as people write them: what they mean, and that nothing else passes.
+// Texts that describe machines: their meaning, and refusals of all other texts.
 #include "hybrid/simulate/worker_text.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// The drop-in against the machine's own libisal: every function on the same random input, byte for byte. And against
-// the slow reference, where there is no libisal, and for what ISA-L leaves open.
+// Compares the drop-in with the machine's own libisal: every function on the same random input, byte for byte. Without
+// a libisal, and for behaviour that ISA-L does not define, compares with the slow reference.
 //
 // TANDEM_ISAL_KERNEL forces a kernel. TANDEM_TEST_SECONDS makes the random part last that long.
 #include <dlfcn.h>

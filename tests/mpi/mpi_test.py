@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs `tandem-mpi`, and a program on top of mpi.h, under mpirun: what they write, what a rank that fails or dies leaves,
-and what all ranks say. Several ranks share the cores: nothing here measures time.
+"""Runs `tandem-mpi`, and a program that uses mpi.h, under mpirun. Checks the files they write, the files that a failing or
+dying rank leaves, and the messages of all ranks. Several ranks share the cores, so nothing here measures time.
 
 Usage: mpi_test.py TANDEM TANDEM_MPI JOB CHECKPOINT MPIRUN FAULT_LIBRARY|none [unittest arguments]"""
 import glob

@@ -1,6 +1,6 @@
-// cl_mem shards through the C API, as a program that uses OpenCL itself hands them over: its own context and queue, one
-// buffer for all shards, one for each, and sub-buffers. NOT RUN without a device, unless TANDEM_TEST_REQUIRE_OPENCL is
-// set.
+// cl_mem shards through the C API, from a program that uses OpenCL itself: its own context and queue; one buffer for
+// all shards, one for each, and sub-buffers. Without a device it prints NOT RUN, or fails if TANDEM_TEST_REQUIRE_OPENCL
+// is set.
 #include <CL/cl.h>
 #include <gtest/gtest.h>
 

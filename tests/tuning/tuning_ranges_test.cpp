@@ -1,4 +1,4 @@
-// Ranges as people write them: what they mean, and that nothing else passes.
+// Texts of ranges: their meaning, and refusals of all other texts.
 #include "tuning/ranges.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Members in memory that die, fail and rot by script.
+// Members in memory that are lost, fail, or change bytes by script.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The volume over members in memory: what is read, what it costs, what survives.
+// The volume over members in memory: the bytes read, the I/Os, and the losses that it survives.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// The storage simulator through its API: counts, exact times, laws that hold for every system, and bad input.
+// The storage simulator through its API: counts, exact times, laws of all systems, and bad input.
 #include <gtest/gtest.h>
 
 #include <cmath>

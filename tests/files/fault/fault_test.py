@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes calls to the operating system fail under `tandem`: full disks, unreadable blocks, refused renames, interrupted
-and short transfers. Checks exit status, message, and what is left.
+and short transfers. Checks exit status, message, and the files that are left.
 
 Usage: fault_test.py TANDEM FAULT_LIBRARY [unittest arguments]
 With TANDEM_FAULT_THOROUGH=1 every call gets every error; else each gets one of them.
