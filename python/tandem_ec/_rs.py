@@ -13,7 +13,7 @@ from .errors import InvalidArgument
 
 @dataclasses.dataclass(frozen=True)
 class VerifyResult:
-    """What RS.verify found. It is true where parity matches data."""
+    """The result of RS.verify. It is true if parity matches data."""
 
     consistent: bool
     bad_parity_count: int  # parity shards with a mismatch
@@ -30,14 +30,14 @@ class RS(_native.Codec):
     """k data shards and m parity shards: any m of the k+m may be lost.
 
     matrix         name of the generator matrix, docs/MATRICES.md: "isal-cauchy", "backblaze", "par2", ...
-    field          "gf8" or "gf16"; None: that of the matrix
+    field          "gf8" or "gf16"; None: the field of the matrix
     threads        of the CPU; 0: all cores
     backend        "cpu", "cuda:0", "opencl", "hybrid", ...; None: the library's choice
     kernel         name of a CPU kernel; None: the best
-    coefficients   a matrix of your own, m x k elements by rows (bytes; gf16: 16-bit words); field "gf8" unless named
+    coefficients   a custom matrix, m x k elements by rows (bytes; gf16: 16-bit words); the default field is "gf8"
     allow_non_mds  accept a matrix that cannot recover from every loss of m shards
 
-    It does not change and may be used by several threads at once, pickled, and used by a child after fork.
+    An RS is immutable. Several threads may use it at once, and a child after fork. It can be pickled.
     """
 
     def __init__(self, k, m, matrix="isal-cauchy", *, field=None, threads=0, backend=None, kernel=None,
@@ -63,10 +63,10 @@ class RS(_native.Codec):
         return numpy.frombuffer(self._coefficients(), kind).reshape(self.m, self.k)
 
     def reconstruct(self, shards, want=None, out=None):
-        """Computes lost shards from those that are left.
+        """Computes lost shards from the remaining ones.
 
         shards  {index: buffer}, k of them or more
-        want    indices of the shards to compute; None: every data shard that is not there
+        want    indices of the shards to compute; None: every missing data shard
         out     {index: buffer} to write to; None: new NumPy arrays
         Returns {index: buffer}.
         """
@@ -98,7 +98,7 @@ class RS(_native.Codec):
         return {index: out[index] for index in want}
 
     def verify(self, shards):
-        """Checks that parity matches data and says where it does not. A mismatch is a result, not an exception."""
+        """Checks that parity matches data, and tells where it does not. A mismatch is a result, not an exception."""
         return VerifyResult(*self._verify(shards))
 
     async def encode_async(self, data, out=None):
@@ -136,7 +136,7 @@ def _native_error_not_recoverable(k):
     return NotRecoverable(8, "TANDEM_ERROR_NOT_RECOVERABLE", f"no shard is present; {k} are needed")
 
 
-# Threads that wait for jobs. They do not compute. The loop's own executor may be full of tasks that wait for ours.
+# Threads that wait for jobs and do not compute. The loop's own executor may be full of tasks that wait for our jobs.
 _waiters = None
 
 
@@ -156,7 +156,7 @@ os.register_at_fork(after_in_child=_forget_waiters)
 
 
 async def _finish(job):
-    """Waits for a job. A task that is cancelled cancels the job, and goes on when nothing writes any more."""
+    """Waits for a job. A cancelled task cancels the job, and continues when no thread writes any more."""
     waiting = asyncio.get_running_loop().run_in_executor(_waiting_threads(), job.wait)
     cancelled = False
     while not waiting.done():

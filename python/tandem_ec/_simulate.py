@@ -1,4 +1,4 @@
-"""How a job would be shared on a machine that need not be there (docs/HYBRID.md)."""
+"""Simulates how a job would be shared on a machine, which need not exist (docs/HYBRID.md)."""
 
 import dataclasses
 import os
@@ -37,7 +37,7 @@ def simulate(workers, work_bytes, *, chunk_bytes=0, policy=None, resources=None,
     policy          "auto", "budget" or "free"; None: auto
     resources       "cpu=5,gpu=1": tasks that workers of a name may hold at once
     seed            of the jitter
-    unknown_speeds  auto has to learn the speeds
+    unknown_speeds  auto does not know the speeds before the job, and learns them
     timeline        a file to write: which worker did which range when (for Perfetto)
     links           "pcie=25": GB/s of links that workers name
     """

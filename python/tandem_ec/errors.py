@@ -1,4 +1,4 @@
-"""What a call raises. Each exception has the status of the C API, and a sentence with the numbers."""
+"""Exceptions. Each has the status of the C API, and a message with the numbers."""
 
 
 class Error(Exception):
@@ -10,7 +10,7 @@ class Error(Exception):
     """
 
     def __init__(self, status, name, message):
-        self.args = (status, name, message)  # so that it can be pickled; OSError would take them for its own
+        self.args = (status, name, message)  # so that it can be pickled; OSError would use them as its own arguments
         self.status = status
         self.name = name
         self.message = message
@@ -43,11 +43,11 @@ class TooLarge(Error, OverflowError):
 
 
 class Overlap(Error, ValueError):
-    """A shard that is written overlaps another one."""
+    """An output shard overlaps another shard."""
 
 
 class NotMDS(Error, ValueError):
-    """This code could lose data that m parities should save; allow_non_mds takes it all the same."""
+    """This code could lose data that m parity shards should save. allow_non_mds accepts it."""
 
 
 class NotRecoverable(Error):
@@ -59,7 +59,7 @@ class Cancelled(Error):
 
 
 class DeviceFailed(Error, RuntimeError):
-    """A device failed and its work could not be redone."""
+    """A device failed, and its work could not be repeated."""
 
 
 class FileError(Error, OSError):

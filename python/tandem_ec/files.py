@@ -15,7 +15,7 @@ _ACTIONS = ("nothing", "mend", "rebuild", "give up")
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What encode or decode did."""
+    """The result of encode or decode."""
 
     set_id: str
     digest: str
@@ -27,8 +27,8 @@ class Result:
     stripe_count: int
     read_bytes: int
     written_bytes: int
-    bad_block_count: int  # decode: blocks that were found damaged
-    rebuilt_block_count: int  # decode: blocks that were computed from others
+    bad_block_count: int  # decode: damaged blocks that were read
+    rebuilt_block_count: int  # decode: blocks computed from others
     shards_read: int
     seconds: float
 
@@ -78,7 +78,7 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class VerifyResult:
-    """What verify found. It is true where the set is intact."""
+    """The result of verify. It is true if the set is intact."""
 
     state: str  # "intact", "recoverable", "lost"
     missing_shard_count: int
@@ -96,7 +96,7 @@ class VerifyResult:
 
 @dataclasses.dataclass(frozen=True)
 class RepairResult:
-    """What repair did. It is true where the set is intact now."""
+    """The result of repair. It is true if the set is intact now."""
 
     state: str
     mended_file_count: int
@@ -125,7 +125,7 @@ def encode(source, folders, k, m, *, matrix="isal-cauchy", name=None, block_byte
     sync      the bytes are on the disk when the call returns
     progress  called with (done_bytes, total_bytes), total None for a stream; or a tqdm bar. An exception in it ends the call
     note      called with a sentence about what was cleaned up
-    Returns a Result. If it raises, what it had written is gone.
+    Returns a Result. If it raises, it has removed all that it had written.
     """
     path, descriptor = _path_or_descriptor(source, "source")
     return Result(**_hex(_native.files_encode(
@@ -135,11 +135,11 @@ def encode(source, folders, k, m, *, matrix="isal-cauchy", name=None, block_byte
 
 def decode(paths, output, *, set_id=None, force=False, sync=True, dry_run=False, threads=0, backend=None,
            lock_wait_seconds=0, progress=None):
-    """Puts a file back together from shard files.
+    """Restores a file from shard files.
 
     paths   shard files, or folders that hold them
     output  a path, or an open binary file with a descriptor
-    set_id  the first hexadecimal digits of the set's id, where there are several
+    set_id  the first hexadecimal digits of the set's id, if there are several sets
     Returns a Result.
     """
     path, descriptor = _path_or_descriptor(output, "output")
@@ -157,7 +157,7 @@ def verify(paths, *, set_id=None, threads=0, backend=None, progress=None):
 
 def repair(paths, *, set_id=None, folders=(), force=False, sync=True, dry_run=False, threads=0, backend=None,
            lock_wait_seconds=0, progress=None, note=None):
-    """Mends a set: rewrites damaged blocks in place, and makes missing shard files anew.
+    """Repairs a set: rewrites damaged blocks in place, and makes missing shard files again.
 
     folders  where missing shard i goes: folders[i % len(folders)]; empty: where it was
     """
@@ -168,7 +168,7 @@ def repair(paths, *, set_id=None, folders=(), force=False, sync=True, dry_run=Fa
 
 
 def info(paths):
-    """The sets that lie in these files and folders, the most complete first: a list of Set."""
+    """The sets in these files and folders, the most complete first: a list of Set."""
     sets = []
     for found in _search(paths).sets():
         files = tuple(Shard(os.fsdecode(path), index, _condition(condition), file_bytes)
@@ -180,7 +180,7 @@ def info(paths):
 def open(paths, *, set_id=None, threads=0, backend=None, buffering=io.DEFAULT_BUFFER_SIZE):  # noqa: A001
     """Opens the content of a set for reading, without decoding all of it: a binary file that can seek.
 
-    Every block is checked by its checksum. What is damaged or missing is computed, where it is asked for.
+    Every block is checked by its checksum. Damaged and missing blocks are computed when they are read.
     """
     raw = SetReader(paths, set_id=set_id, threads=threads, backend=backend)
     return io.BufferedReader(raw, buffering) if buffering else raw
@@ -226,7 +226,7 @@ class SetReader(io.RawIOBase):
         return count
 
     def read_at(self, offset, count):
-        """`count` bytes from `offset` on, as bytes; fewer where the content ends. The position stays."""
+        """`count` bytes from `offset` on, as bytes; fewer at the end of the content. The position stays."""
         self._check_open()
         if offset < 0 or count < 0:
             raise _invalid(f"offset is {offset} and count {count}; neither may be negative")
@@ -236,7 +236,7 @@ class SetReader(io.RawIOBase):
 
     def close(self):
         if not self.closed:
-            reader = getattr(self, "_reader", None)  # absent where __init__ raised
+            reader = getattr(self, "_reader", None)  # absent if __init__ raised
             if reader is not None:
                 reader.close()
         super().close()
@@ -288,7 +288,7 @@ def _report_to(findings):
 
 
 def _progress(progress):
-    """A callback for the library. A tqdm bar is told how much more is done."""
+    """A callback for the library. A tqdm bar receives the increments."""
     if progress is None or not hasattr(progress, "update"):
         return progress
 
