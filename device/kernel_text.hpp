@@ -1,9 +1,12 @@
 // The generator of device kernels. From a matrix and tuning values it makes the text of a program, in one of three
 // dialects, and the launch parameters. A pure function. The body is the same in all dialects; the preludes of
-// device/text/ hold the differences. How the kernels work: docs/GENERATED.md. A kernel applies the matrix to the bytes
-// [0, length) of its shards. Work is cut like this:
-//       | head | element element element ... element | tail |      all shards alike
-//     begin                                 end     length
+// device/text/ hold the differences. How the kernels work: docs/GENERATED.md.
+//
+// A kernel applies the matrix to the bytes [0, length) of its shards. Work is cut like this:
+//
+//     | head | element element element ... element | tail |      all shards alike
+//            begin                                 end     length
+//
 // A tile is the part that one work-group row of local_x (times elements_per_item) work-items covers. local_y work-items
 // share the passes over a tile's outputs, local_z tiles make a work-group. One more group, the first one, handles head
 // and tail byte by byte. So the other groups need no test of bounds inside an element.

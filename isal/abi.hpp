@@ -1,6 +1,7 @@
 // The functions that this library exports: the names, types and meaning of ISA-L's public headers (erasure_code.h,
 // gf_vect_mul.h, raid.h, isal_api.h of versions 2.30 to 2.32), as far as they are the same on every architecture.
 // exports.map lists them again for the linker; scripts/check-exports compares the two.
+//
 // For all of them: bytes are elements of GF(2^8) with polynomial 0x11d. `gftbls` holds 32 bytes for each coefficient,
 // row by row: its products with 0..15, then with 0x00, 0x10, .. 0xf0 (the layout of version 2.30 and of the _base
 // functions of all versions). No function allocates, locks or starts anything. An output may be an input, at the same

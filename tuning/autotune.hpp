@@ -1,16 +1,20 @@
 // The search for tuning values on one backend (docs/TUNING.md). Knows no device: a parameter is a name with candidates.
+//
 // For each case every candidate is prepared, compared with an independent product, and timed round-robin over the
 // repeats. A candidate is dropped after kLeastSamples if it is 1.25 times slower than the best. The kFinalists best and
 // the backend's own values are then timed once more, in turns. One of them is kept only if it is kLeastGain times
 // faster there, and faster in four of five turns. Of several that are as fast, the one with most of the backend's own
 // values is kept.
+//
 // If there are at most kMostGrid combinations, all are tried. Otherwise the search tries all combinations of the local
 // sizes with all other parameters at the backend's own values. Then it changes one parameter after the other, with the
 // rest at the best so far, until a pass over all of them changes nothing (at most kMostPasses). Each of these races
 // measures the backend's own values and the best so far again, and rates are compared only within a race. With
 // max_seconds each race has its part of the time.
+//
 // In device memory a repeat puts its runs into the queue and waits for all of them: a single run is so short that the
 // launch would count. Values of transfers are not searched then.
+//
 // A parameter that is a switch-over is not searched, unless a range is given for it. All candidates are timed with 0.
 // At the end the value for the winner is computed from three times: a new matrix' first run, its later runs, and a
 // first run without the cost.

@@ -80,9 +80,10 @@ struct alignas(kCacheLine) Segment {
   std::size_t end = 0;
 };
 
-// One call of run(), on the caller's stack. Each thread begins in a segment of its own and then helps in the others. So
-// threads do not compete for one counter. And if a program codes the same memory again, most of it is still in the
-// cache of the core that takes it.
+// One call of run(), on the caller's stack.
+//
+// Each thread begins in a segment of its own and then helps in the others. So threads do not compete for one counter.
+// And if a program codes the same memory again, most of it is still in the cache of the core that takes it.
 struct Job {
   static constexpr unsigned kMostSegments = 8;
 
@@ -150,9 +151,10 @@ struct alignas(kCacheLine) Worker {
 };
 
 // The workers of one executor in one process. A caller posts its run in a slot and calls workers, each by its own word:
-// a spinning one by a store, a sleeping one by a system call. After the threads have started no lock is taken. No call
-// is lost between a caller and a worker that becomes idle. The caller writes the slot and then reads the word, the
-// worker writes its word and then reads the slots. Both orders are sequentially consistent, so one sees the other.
+// a spinning one by a store, a sleeping one by a system call. After the threads have started no lock is taken.
+//
+// No call is lost between a caller and a worker that becomes idle. The caller writes the slot and then reads the word,
+// the worker writes its word and then reads the slots. Both orders are sequentially consistent, so one sees the other.
 class Pool {
  public:
   Pool() = default;

@@ -1,7 +1,8 @@
 // Reduces the records of a compare kernel to the differences and their places. It uses Thrust and runs wherever Thrust
-// computes: on the module's GPU, and in tests on the host. Most calls find nothing. Then there is just one pass over
-// the records, in memory order. Only records with differences are compacted, sorted and reduced, and only their number
-// is allocated.
+// computes: on the module's GPU, and in tests on the host.
+//
+// Most calls find no difference. Then there is just one pass over the records, in memory order. Only records with
+// differences are compacted, sorted and reduced, and only memory for these is allocated.
 #pragma once
 
 #include <thrust/copy.h>

@@ -1,8 +1,11 @@
 // One run shared between workers: which worker has which range, and which range is next. It knows neither threads nor
-// clocks. Its owner tells it the time, so the simulator and the real threads use the same code. Workers are lanes of
-// groups. Lanes that work in place (the CPU) take small chunks from the front of the work, without a lock. Their ranges
-// cannot be taken back. Lanes of devices take large pieces from the back. Their results lie in staging memory until
-// claim(), the commit point of a range. So a late piece can be given to other workers too, and the first result counts.
+// clocks. Its owner tells it the time, so the simulator and the real threads use the same code.
+//
+// Workers are lanes of groups. Lanes that work in place (the CPU) take small chunks from the front of the work, without
+// a lock. Their ranges cannot be taken back. Lanes of devices take large pieces from the back. Their results lie in
+// staging memory until claim(), the commit point of a range. So a late piece can be given to other workers too, and the
+// first result counts.
+//
 // Functions marked "any thread" may be called at any time. For the others the owner has one lock.
 #pragma once
 

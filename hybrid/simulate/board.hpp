@@ -31,7 +31,9 @@ struct BoardResult {
 // ready, each an equal part of the data for one core. If the policy is free, or the name has no amount, only its cores
 // limit the group: a free core takes the next task at once, without latency. In both cases a free core takes parent
 // parts before inner tasks. Every other worker takes one whole task at a time, before the groups choose, the fastest
-// first. Throws Error (INVALID_ARGUMENT) for the policy automatic, claims, faults and links.
+// first.
+//
+// Throws Error (INVALID_ARGUMENT) for the policy automatic, claims, faults and links.
 BoardResult simulate_board(const Simulation &simulation);
 
 }  // namespace tandem::hybrid
