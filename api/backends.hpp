@@ -52,8 +52,8 @@ struct BackendKind {
 std::span<const BackendKind> backend_kinds();                   // the CPU first, which always exists
 const BackendKind *find_backend_kind(const std::string &name);  // null: the name is unknown
 
-// What each task of a plan holds besides the needs of its kind. Throws Error (INVALID_ARGUMENT) for a malformed list,
-// for a resource that kinds of tasks hold by themselves, and for more than the whole amount.
+// The resources that each task of a plan holds besides the needs of its kind. Throws Error (INVALID_ARGUMENT) for a
+// malformed list, for a resource that kinds of tasks hold by themselves, and for more than the whole amount.
 std::vector<core::Need> plan_needs(core::Budget &budget, const char *resources);
 
 inline const BackendKind &cpu_kind() { return backend_kinds().front(); }

@@ -47,7 +47,7 @@ inline void check_parity(void *const *parity, const core::Codec &codec) {
 // The backend runs tasks on this kind of memory. Throws Error.
 void check_reachable(const core::Backend &backend, std::int32_t memory);
 
-// Of a data shard. Throws Error.
+// Checks the index of a data shard. Throws Error.
 void check_index(std::uint32_t index, const core::Codec &codec);
 
 [[noreturn]] void fail_null_shard(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs);

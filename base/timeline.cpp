@@ -47,7 +47,7 @@ std::string event(const TimelineSpan &span, const TimelineRow &row) {
                      span.committed);
 }
 
-// What each worker did, and totals of each kind of work.
+// The work of each worker, and totals of each kind of work.
 std::string summary(std::span<const TimelineRow> rows, std::span<const TimelineSpan> spans, double makespan_seconds,
                     std::optional<double> efficiency) {
   std::vector<Sum> of_rows(rows.size());
@@ -188,7 +188,7 @@ void Timeline::write() noexcept {
       each.end_seconds -= first;
     }
     write_timeline(file_, rows_, spans_, last - first, efficiency_);
-    // A later write() begins anew.
+    // A later write() starts again.
     spans_.clear();
   } catch (const std::exception &error) {
     try {

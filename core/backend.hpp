@@ -150,7 +150,7 @@ struct Traits {
   std::string name;                  // "cpu", "cuda:0"
   unsigned lanes = 1;                // runs that make progress at the same time
   std::vector<MemoryKind> memories;  // allowed values of Task::memory
-  // Of a device. False until its first prepare or run has looked for the device.
+  // Properties of a device. False until its first prepare or run has looked for the device.
   bool shares_cores = false;   // it computes on the cores that the CPU backend uses
   bool shares_memory = false;  // it reads and writes all host memory directly: it needs no staging
 };

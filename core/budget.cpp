@@ -96,7 +96,7 @@ std::vector<std::pair<std::string_view, std::uint64_t>> parse(std::string_view t
   return list;
 }
 
-// What the threads of one process hold of a resource.
+// The amounts of a resource that the threads of one process hold.
 struct Count {
   std::atomic<std::uint64_t> held{0};
   std::atomic<std::int64_t> last_look_nanoseconds{0};  // of keep(), for waiters

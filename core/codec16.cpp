@@ -257,7 +257,7 @@ void Codec16::decode(const ShardSet &present, Application &application) const {
     parity.resize(lost.size());
   }
   if (kind_ == Kind::matrix) {
-    // Of PAR2, as many parity shards in a row as there are lost ones.
+    // PAR2: looks for as many consecutive parity shards as there are lost ones.
     for (std::size_t first = 0; !constants_.empty() && !lost.empty() && first + lost.size() <= parity.size(); ++first) {
       if (parity[first + lost.size() - 1] - parity[first] != static_cast<int>(lost.size()) - 1) continue;
       application.what = solve_powers(lost, std::span(parity).subspan(first, lost.size()), application);

@@ -23,7 +23,7 @@ struct LocalGroups {
   bool is_global(unsigned shard) const noexcept {
     return shard >= k && shard - global_parity(0) < global_count;  // wraps round below it
   }
-  // Of a data shard or a local parity shard.
+  // The group of a data shard or a local parity shard.
   unsigned group_of(unsigned shard) const noexcept {
     if (shard >= k) return shard - local_parity(0);
     const unsigned size = k / group_count, longer = k % group_count * (size + 1);

@@ -305,7 +305,7 @@ struct Trail {
     }
   }
 
-  // Of two trails over different columns.
+  // Merges two trails over different columns.
   void merge(const Trail &other) {
     std::vector<DamageRange> all(ranges.size() + other.ranges.size());
     std::ranges::merge(ranges, other.ranges, all.begin(), {}, &DamageRange::begin_bytes, &DamageRange::begin_bytes);

@@ -17,7 +17,7 @@ namespace tandem::core {
 struct RegisteredRange;
 
 namespace detail {
-// Of this process. A child inherits the number, and then finds no range.
+// The number of ranges in this process. A child inherits the number, and then finds no range.
 inline std::atomic<std::uint64_t> registered_count{0};
 }  // namespace detail
 

@@ -29,12 +29,12 @@ class Subspaces {
     return value;
   }
 
-  // Of the butterflies between lanes that are 2^level apart, at the point x of the first lane.
+  // The factor of the butterflies between lanes that are 2^level apart, at the point x of the first lane.
   constexpr std::uint8_t twiddle(unsigned level, std::uint8_t x) const {
     return divide(polynomial(level, x), sigma_[level]);
   }
 
-  // What a group of 2^level points contributes to one at `distance`, the XOR of their first points (not 0).
+  // The contribution of a group of 2^level points to a group at `distance`, the XOR of their first points (not 0).
   constexpr std::uint8_t between_groups(unsigned level, std::uint8_t distance) const {
     return divide(constant_[level], polynomial(level, distance));
   }

@@ -16,7 +16,7 @@ namespace {
 using core::HostCopy;
 
 constexpr std::uint64_t kPartBytes = 256 << 10;  // of a copy, as one item: some ten microseconds of a core
-// Of all copies of a run: so many bytes may stay in the caches for their next reader.
+// So many bytes of all copies of a run may stay in the caches for their next reader.
 constexpr std::uint64_t kStreamBytes = 1 << 20;
 
 class Parts final : public Batch {

@@ -173,7 +173,7 @@ struct FreeMask {
   void operator()(cpu_set_t *mask) const { CPU_FREE(mask); }
 };
 
-// Of the calling thread; empty if the kernel does not tell.
+// The mask of the calling thread; empty if the kernel does not tell.
 class AffinityMask {
  public:
   AffinityMask() noexcept {

@@ -1,4 +1,4 @@
-// What the operating system tells about this machine's cores.
+// This machine's cores, as the operating system describes them.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ std::uint64_t runnable_thread_count(const char *loadavg_file) noexcept;
 // as many cores as runnable threads. Throws nothing; takes some microseconds.
 bool machine_has_room(unsigned thread_count) noexcept;
 
-// Of `cores`, those of each NUMA node, without empty nodes. One list with all cores if the system does not tell. Reads
-// below root + "/sys/devices/system/node".
+// Splits `cores` by NUMA node, without empty nodes. One list with all cores if the system does not tell. Reads below
+// root + "/sys/devices/system/node".
 std::vector<std::vector<unsigned>> cores_by_node(const std::string &root, const std::vector<unsigned> &cores);
 
 // From root + "/proc/cpuinfo": the model for people, "unknown CPU" if there is none; and the vendor, "" if there is

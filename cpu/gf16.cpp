@@ -14,7 +14,7 @@ using core::Task;
 constexpr std::size_t kGroupBytes = 256 << 10, kMostLaneBytes = 1024;
 constexpr std::size_t kCompareBytes = 64 << 10;
 
-// Of each output of a matrix that compare recomputes.
+// The bytes of each output that compare recomputes at once.
 std::size_t compare_tile(unsigned rows) {
   return std::clamp(kCompareBytes / std::max(rows, 1u) / kCacheLine * kCacheLine, kCacheLine, std::size_t{4096});
 }

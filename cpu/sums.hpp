@@ -22,7 +22,7 @@ struct Schedule {
   std::uint64_t addition_count() const noexcept;
 };
 
-// Of rows of at most kMostScheduledBits bits and as many columns.
+// Schedules are made for matrices of at most kMostScheduledBits bits in a row and in a column.
 inline constexpr unsigned kMostScheduledBits = 128;
 // The matrix as it is.
 Schedule plain_schedule(const core::Matrix &bits);

@@ -7,7 +7,7 @@ namespace tandem::cpu {
 namespace {
 
 constexpr std::size_t kMostShards = 256;  // a transform has at most as many points as the field
-// Of each syndrome of a decode, at a time. Together they stay in the L1 cache, or in the L2 where there are many.
+// Tiles of the syndromes of a decode. Together they stay in the L1 cache, or in the L2 cache if there are many.
 constexpr std::size_t kLeastTileBytes = 512, kMostTileBytes = 4096, kTilesBytes = 32 << 10;
 // The stack size of a call without an arena. One cache line of every shard fits: 256 points in groups, twice, and as
 // many syndromes.

@@ -67,7 +67,7 @@ class Transforms {
   void apply_from_stack(const KernelCall &call) const noexcept;
 
   Stage first_;  // the whole; for a decode the part that computes the syndromes (nothing if no data is present)
-  // Of a decode:
+  // Members of a decode:
   Stage solve_;
   std::uint32_t syndrome_count_ = 0;
   std::vector<std::uint32_t> chosen_;                                 // the syndrome of each chosen parity shard

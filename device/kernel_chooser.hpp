@@ -37,7 +37,7 @@ class DevicePrepared : public core::Prepared {
   const std::optional<DeviceSettings> forced;  // by prepare_tuned
   const std::uint64_t id;                      // unique in the process: a cache key
 
-  // Of one mode; resolved by the first run.
+  // The state of one mode; the first run fills it.
   struct OfMode {
     std::optional<DeviceSettings> settings;
     std::optional<Technique> told;  // already logged

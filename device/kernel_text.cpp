@@ -510,7 +510,7 @@ KernelBatch cut_kernel_batch(const KernelSpec &spec, std::span<const BatchStripe
   for (std::size_t i = 0; i < stripes.size(); ++i) {
     const auto &[starts, length, first_output] = stripes[i];
     const KernelRange &range = ranges[i];
-    // Of the parts of a stripe, only the first has a head and only the last has a tail.
+    // Only the first part of a stripe has a head, and only the last one has a tail.
     for (std::uint64_t start = 0, begin = range.begin; start < length; ++rows) {
       const std::uint64_t stop = range.end - begin > most_bytes ? begin + most_bytes : length;
       batch.words.insert(batch.words.end(), {begin - start, std::min(range.end, stop) - start, stop - start});

@@ -18,7 +18,7 @@ using core::Task;
 
 constexpr std::uint64_t kLine = 64;
 constexpr std::uint64_t kSmallPieceBytes = 16 << 10;  // of a shard: if memory is this short, one piece at a time
-// Of a shard: copying so few bytes takes less time than separate calls of the driver for each stripe.
+// For pieces of a shard up to this length, copying takes less time than driver calls for each stripe.
 constexpr std::uint64_t kSideBySideBytes = 64 << 10;
 constexpr unsigned kPiecesAtOnce = DeviceSession::kMostLanes * DeviceLane::kSlots;
 

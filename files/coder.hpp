@@ -14,10 +14,11 @@ class Coder {
  public:
   Coder(tandem_context *context, std::uint32_t k, std::uint32_t m) : context_(context), k_(k), m_(m) {}
 
-  // Of each stripe `shards` and `shard_bytes`. Throws Error.
+  // Encodes stripes; uses `shards` and `shard_bytes` of each. Throws Error.
   //   piece_bytes   of each shard, coded in one call at most where there is one stripe
   void encode(const tandem_codec *codec, std::span<const tandem_stripe> stripes, std::uint64_t piece_bytes);
-  // Of each stripe also `present`. Its `status` is OK or NOT_RECOVERABLE afterwards; throws Error for any other.
+  // Decodes stripes; uses also `present` of each. Afterwards its `status` is OK or NOT_RECOVERABLE. Throws Error for
+  // any other status.
   void decode(const tandem_codec *codec, std::span<tandem_stripe> stripes, std::uint64_t piece_bytes);
 
   double seconds() const { return static_cast<double>(nanoseconds_.load()) * 1e-9; }

@@ -19,7 +19,7 @@
 namespace tandem::files {
 namespace {
 
-// What is encoded: a regular file, read at offsets by several threads, or a stream, read in order.
+// The input: a regular file, read at offsets by several threads, or a stream, read in order.
 class Source {
  public:
   explicit Source(const tandem_files_encode_options &options) {

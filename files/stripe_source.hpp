@@ -25,7 +25,7 @@ class StripeSource {
     std::uint64_t number;
     std::vector<std::uint8_t> wanted;  // by shard, non-zero
     const ShardBuffers *buffers;
-    // What bring() fills in:
+    // bring() fills in:
     std::vector<std::uint8_t> present{};  // by shard: read, and intact
     std::vector<Hash128> hashes{};        // by shard: of the payloads of these
     std::uint32_t good_count = 0;         // of these
@@ -43,7 +43,7 @@ class StripeSource {
   // have been hashed already. Any thread.
   void hash_computed(Stripe &stripe) const;
 
-  // Of one stripe alone (workers.hpp).
+  // For a single stripe (workers.hpp).
   void set_piece_bytes(std::uint64_t piece_bytes) { piece_bytes_ = piece_bytes; }
 
   SetReader &reader() { return reader_; }

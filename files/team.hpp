@@ -24,7 +24,7 @@ class Words {
   void put(std::uint64_t number);
   void put(std::string_view text);
   void put(const Ranges &ranges);
-  std::uint64_t number();    // throws INTERNAL where there is none
+  std::uint64_t number();    // throws INTERNAL if there is none
   std::string text();        // the same
   void add_to(Ranges &all);  // those that were put
   const std::string &bytes() const & { return bytes_; }
@@ -66,7 +66,7 @@ class Team {
 struct Part {
   std::uint64_t first, count;
 };
-// Of `total` numbers, part `index` of `count` that are as equal as can be.
+// Part `index` of `total` numbers, divided into `count` parts as equally as possible.
 inline Part part_of(std::uint64_t total, std::uint64_t index, std::uint64_t count) {
   const std::uint64_t each = total / count, more = total % count;
   return {index * each + std::min(index, more), each + (index < more ? 1 : 0)};

@@ -61,7 +61,7 @@ bool is_possible(const Protection &header) {
   }
 }
 
-// What this rank sees. Damaged headers count as missing.
+// The files that this rank sees. Damaged headers count as missing.
 std::vector<Seen> look(const std::string &folder, const std::string &name,
                        std::map<Generation::Key, std::vector<Protection>> *found) {
   std::vector<Seen> list;
@@ -347,7 +347,7 @@ class Recovery {
     return layout_.has_parity(member, stripe) ? good.parity : good.data;
   }
 
-  // Of this stripe, in all groups.
+  // The tasks of this stripe, in all groups.
   std::vector<StripeTask> tasks(std::uint32_t stripe) const {
     std::vector<StripeTask> list;
     for (std::uint32_t group = 0; group < headers_.size(); ++group) {
@@ -404,7 +404,7 @@ class Recovery {
 
   enum class There { nothing, same, another };
 
-  // What exists at the name of a rebuilt file.
+  // The existing file with the name of a rebuilt file.
   There look_at(const std::string &path, const PendingFile &rebuilt) const {
     const Descriptor there(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (!there) return errno == ENOENT ? There::nothing : There::another;

@@ -19,7 +19,7 @@ constexpr cl_int kPlatformNotFound = -1001;  // CL_PLATFORM_NOT_FOUND_KHR, of th
 // for Linux.
 constexpr const char *kNodes[] = {"/dev/kfd", "/dev/mali0", "/dev/kgsl-3d0", "/dev/dxg"};
 constexpr unsigned kFirstRenderNode = 128;  // of the DRM, which has 128 of them at most
-// Of PCI: NVIDIA, and screens without a GPU (QEMU and virtio, VMware, VirtualBox, ASPEED, Matrox, Hyper-V).
+// Vendor ids of PCI: NVIDIA, and screens without a GPU (QEMU and virtio, VMware, VirtualBox, ASPEED, Matrox, Hyper-V).
 constexpr const char *kOtherVendors[] = {"0x10de", "0x1234", "0x1af4", "0x15ad",
                                          "0x80ee", "0x1a03", "0x102b", "0x1414"};
 constexpr cl_uint kMostListed = 4096;  // a larger number of platforms or devices is nonsense

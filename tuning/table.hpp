@@ -46,7 +46,7 @@ class Table final : public core::TuningSource {
   static Table parse(std::string_view text, std::size_t *refused_count = nullptr);
   std::string to_json() const;
 
-  // Of the same key the newer one stays; of the same date the later one in the file.
+  // Of entries with the same key the newer one stays; of entries with the same date, the later one in the file.
   void put(Entry entry);
   void put(core::SpeedEntry entry);
   // Replaces an older or newer entry: a clock may have been wrong.

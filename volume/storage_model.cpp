@@ -188,7 +188,7 @@ void Model::begin_write(std::uint32_t index) {
   client.link_free = std::max(client.link_free, now_);
   std::uint64_t begin;
   if (is_delayed() || options_.placement == TANDEM_STORAGE_INTERLEAVED) {
-    // Of the window, if its base has moved, or of the file.
+    // The offset in the window, if its base has moved, or in the file.
     const std::uint64_t turn = is_delayed() ? write % options_.writes_per_window : write;
     begin = application.base + (turn * application.client_count + (index - application.first_client)) * bytes;
   } else {

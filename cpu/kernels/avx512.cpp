@@ -64,7 +64,7 @@ struct Isa {
     return coefficient;
   }
   static void prepare(uint8_t coefficient, uint8_t *out) { write_nibbles(coefficient, out); }
-  // Of a coefficient that stands in a nibble table: the table itself.
+  // A coefficient from a nibble table: the table itself.
   static const uint8_t *coefficient(const uint8_t *nibbles) { return nibbles; }
   struct Factor {  // a coefficient in registers
     Vector low, high;

@@ -81,7 +81,7 @@ struct Isa {
     sum = add3(sum, multiply(a, x), multiply(b, y));
   }
   static void prepare(uint8_t coefficient, uint8_t *table) { write_affine(coefficient, table); }
-  // Of a coefficient that stands in a nibble table, as its product with 1.
+  // A coefficient from a nibble table: its product with 1.
   static const uint8_t *coefficient(const uint8_t *nibbles) {
     return reinterpret_cast<const uint8_t *>(&kAffine.word[nibbles[1]]);
   }

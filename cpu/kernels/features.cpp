@@ -23,7 +23,7 @@ CpuFeatures cpu_features() {
 
 #elif defined(__aarch64__)
 
-// What the kernel of the operating system lets programs use (Linux, Documentation/arm64/elf_hwcaps.rst).
+// The features that the operating system lets programs use (Linux, Documentation/arm64/elf_hwcaps.rst).
 CpuFeatures cpu_features() {
   CpuFeatures features = {};
   const unsigned long capabilities = getauxval(AT_HWCAP);

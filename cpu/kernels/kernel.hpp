@@ -163,7 +163,7 @@ struct Caches {
   uint32_t l1_ways;  // of the L1 data cache; 0: unknown
 };
 Caches cache_sizes();  // of this machine; 1 MiB of L2 where that is unknown
-// Of CPU 0, from root + "/sys/devices/system/cpu"; 0 for missing values. Allocates nothing.
+// Caches of CPU 0, from root + "/sys/devices/system/cpu"; 0 for missing values. Allocates nothing.
 Caches cache_sizes(const char *root);
 
 // The first kernel of the table that `features` support; or the one named `name`, if that is not null. Null: there is

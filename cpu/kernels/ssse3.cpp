@@ -66,7 +66,7 @@ struct Isa {
     return coefficient;
   }
   static void prepare(uint8_t coefficient, uint8_t *out) { write_nibbles(coefficient, out); }
-  // Of a coefficient that stands in a nibble table: the table itself.
+  // A coefficient from a nibble table: the table itself.
   static const uint8_t *coefficient(const uint8_t *nibbles) { return nibbles; }
   struct Factor {  // a coefficient in registers
     Vector low, high;
@@ -97,7 +97,7 @@ struct Lookup {
   static Vector low_nibbles(Vector v) { return _mm_and_si128(v, _mm_set1_epi8(15)); }
   static Vector high_nibbles(Vector v) { return low_nibbles(_mm_srli_epi64(v, 4)); }
   static Vector look_up(const uint8_t *table, Vector index) { return _mm_shuffle_epi8(load(table), index); }
-  // Of 8 words: low bytes before high bytes, and back.
+  // Sorts the bytes of 8 words: low bytes before high bytes, and back.
   static Vector split(Vector v) { return _mm_shuffle_epi8(v, _mm_set_epi64x(0x0f0d0b0907050301, 0x0e0c0a0806040200)); }
   static Vector merge(Vector v) { return _mm_shuffle_epi8(v, _mm_set_epi64x(0x0f070e060d050c04, 0x0b030a0209010800)); }
   static Vector low_parts(Vector a, Vector b) { return _mm_unpacklo_epi64(a, b); }

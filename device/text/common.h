@@ -1,4 +1,4 @@
-// What all dialects share: access to elements, doubling in GF(2^8), what becomes of a finished element.
+// Common part of all dialects: access to elements, doubling in GF(2^8), the treatment of a finished element.
 
 union element_words {
   element whole;
@@ -146,7 +146,7 @@ FUNCTION void compare_element(GLOBAL uint *record, element difference, uint posi
   note_mismatch(record, count, position + first);
 }
 
-// What becomes of a finished element, and of a finished byte at one of the ends.
+// The treatment of a finished element, and of a finished byte at one of the ends.
 #define RECORD(tile, row) (records + ((ulong)(tile)*ROWS + (row)) * 2)
 #if defined(MODE_ASSIGN)
 #define FINISH(row, output, value) STORE(AT(output), value)

@@ -45,7 +45,7 @@ union element_access {
 
 // One access of full width each. Inputs are loaded as data that does not change while the kernel runs; outputs are not.
 #if defined(LOADS_STREAMING)
-// Read once, so it shall push nothing out of the cache; and written once.
+// Bytes are read once and written once, so these accesses should evict nothing from the cache.
 #ifndef STREAM_LOAD
 #define STREAM_LOAD(p) stream_load(p)
 #define STREAM_STORE(p, value) __stcs(p, value)
@@ -100,7 +100,7 @@ FUNCTION uint spread_signs(uint x) {
 }
 #endif
 // Any function of three bits, as PTX's lop3 has it: `table` is what it makes of 0xf0, 0xcc and 0xaa. In PTX, because a
-// compiler that may put the XORs together anew finds fewer threes among them than there are.
+// compiler that may combine the XORs again finds fewer groups of three than there are.
 #ifndef LOGIC3
 #define LOGIC3(a, b, c, table) logic3<table>(a, b, c)
 template <uint table>

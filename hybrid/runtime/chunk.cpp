@@ -13,7 +13,7 @@ using core::Task;
 
 constexpr std::uint64_t kLine = 64;
 
-// Of a part in the caller's shards.
+// The offset of a part in the caller's shards.
 std::uint64_t start_of(const Task &task, const TaskPart &part) { return task.offset_bytes + part.offset_bytes; }
 
 std::uint64_t pitch_of(const TaskPart &part) { return (part.length_bytes + kLine - 1) / kLine * kLine; }

@@ -62,7 +62,7 @@ std::string_view cut(std::optional<std::string_view> &rest, char separator) {
   return whole.substr(0, at);
 }
 
-// Of a text in GB/s, in bytes per second. `what` and `whole` are for the message.
+// Bytes per second of a text in GB/s. `what` and `whole` are for the message.
 double speed(const char *what, std::string_view whole, std::string_view text) {
   const std::optional<double> gbps = number_of<double>(text);
   if (!gbps) complain(what, whole, fmt::format("{} is no speed in GB/s", quoted(text)));

@@ -406,7 +406,7 @@ typedef struct tandem_files_range {
 enum tandem_files_action { /* what repair did to a shard file, or would do */
                            TANDEM_FILES_NOTHING = 0,
                            TANDEM_FILES_MEND = 1,    /* bad blocks and records rewritten in place */
-                           TANDEM_FILES_REBUILD = 2, /* written anew as a temporary, then renamed */
+                           TANDEM_FILES_REBUILD = 2, /* written again as a temporary, then renamed */
                            TANDEM_FILES_GIVE_UP = 3  /* no part of it can be recovered */
 };
 
@@ -503,7 +503,7 @@ typedef struct tandem_files_repair_result {
   double seconds;
 } tandem_files_repair_result;
 
-/* Repairs a set. Bad blocks and damaged records are rewritten in place. A shard file is written anew if it is missing,
+/* Repairs a set. Bad blocks and damaged records are rewritten in place. A shard file is written again if it is missing,
  * has a wrong length or cannot be written to: as a temporary that is then renamed. Everything written is read back and
  * compared with its checksums. It is read from the disk; with no_sync it may come from memory.
  *

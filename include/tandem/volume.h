@@ -311,7 +311,7 @@ typedef struct tandem_volume_care_result {
   uint64_t block_count;              /* data and parity blocks that were read and checked */
   uint64_t bad_block_count;          /* unreadable, with a wrong checksum, or without a table entry */
   uint64_t bad_parity_count;         /* parity blocks with a right checksum that do not match the data */
-  uint64_t mended_block_count;       /* blocks that were written anew */
+  uint64_t mended_block_count;       /* blocks that were written again */
   uint64_t lost_block_count;         /* blocks that cannot be rebuilt */
   uint64_t unprotected_stripe_count; /* stripes inside windows: their parity is not checked */
 } tandem_volume_care_result;
