@@ -496,9 +496,9 @@ std::shared_ptr<const Application> Codec::solve(const ShardSet &present, const S
 }
 
 // Closed form. The k inputs determine a polynomial, and an output is its value at the output's point: Lagrange's
-// formula. Written for the k data shards it is the CauchyForm of the parity rows itself; exchanging the lost data for
-// as many parity shards multiplies the scale of each shard by the product of (its point - a new point) over that of
-// (its point - a lost point), and the form stays the same:
+// formula. For the k data shards it is the CauchyForm of the parity rows. Now replace the lost data shards by as many
+// parity shards. The scale of each shard is multiplied by the product of (its point - a new point), and divided by the
+// product of (its point - a lost point). The form stays the same:
 //     coefficient[output][input] = scale[output] / scale[input] / (point[output] + point[input]).
 // Lost parity comes out the same way as lost data. All of it in logarithms. `lost`: data shards; `parity`: as many.
 void Codec::interpolate(Indices lost, Indices parity, Application &application) const {
@@ -726,10 +726,11 @@ bool Codec::express(std::span<const std::uint16_t> shards, Application &applicat
   return true;
 }
 
-// A set that suffices and has no shard too many is closed under what it determines but for a part of the code where
-// every shard depends on the others. Of a code with local groups such parts are groups, if there are no accidents among
-// the coefficients, or all of it. In either the greedy choice is the cheapest (it is a matroid). So: the groups of what
-// is wanted, or else k shards in order of cost. Of other codes that are not MDS the usual elimination is tried as well.
+// Take a set that suffices and has no shard too many. It lies in a part of the code in which every shard depends on the
+// others. In a code with local groups such a part is a group or the whole code, if coefficients have no accidental
+// dependencies. In each such part the greedy choice is the cheapest (it is a matroid). So this tries the groups of the
+// wanted shards, and else k shards in order of cost. For other codes that are not MDS it also tries the usual
+// elimination.
 void Codec::solve_cheapest(const ShardSet &present, std::span<const std::uint32_t> costs,
                            Application &application) const {
   const auto cost_of = [&](std::uint16_t shard) { return costs.empty() ? 1 : costs[shard]; };

@@ -111,8 +111,8 @@ void Codec16::make_liberasurecode() {
   }
 }
 
-// 1 / (r + (m + c)). The good one has its columns divided by row 0, and each later row by that one of its elements that
-// leaves the fewest ones in its bit matrices, if there are fewer.
+// 1 / (r + (m + c)). The good matrix has its columns divided by row 0. Each later row is divided by one of its
+// elements, if that leaves fewer ones in the row's bit matrices: by the element that leaves the fewest.
 void Codec16::make_jerasure(bool is_good) {
   kind_ = Kind::cauchy;
   parity_has_first_points_ = true;

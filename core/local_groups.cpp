@@ -31,12 +31,12 @@ Matrix uncut_rows(const char *name, const LocalGroups &groups) {
   return find_preset(TANDEM_MATRIX_LIBERASURECODE_ISAL_VAND_INV)->make(groups.k, groups.global_count + 1);
 }
 
-// Local rows are ones: a group is an XOR. Up to two global rows are p_c and 1 / p_c. Then two losses in one group
-// beside two in another have a determinant that is 0 only where the products of their p are equal. (A local parity
-// shard that is lost stands for the second p of a square.) So the p of a group are a coset of the subgroup of order 255
-// / step. As step is odd, the products of each group are in a coset of their own too: each pattern is recoverable that
-// is for any coefficients. More global rows are those of liberasurecode's code, with its columns scaled so that groups
-// are XORs.
+// Local rows are ones: a group is an XOR. Up to two global rows are p_c and 1 / p_c. Two losses in one group and two in
+// another then have a determinant that is 0 only if the products of their p are equal. (A lost local parity shard
+// counts as the second p of a square.) So the p of a group are a coset of the subgroup of order 255 / step. step is
+// odd, so the products of each group are in different cosets too. Every pattern is then recoverable that some
+// coefficients can recover. More global rows are those of liberasurecode's code, with columns scaled so that groups are
+// XORs.
 Matrix lrc_azure(const LocalGroups &groups) {
   constexpr const char *kName = "lrc-azure";
   const unsigned k = groups.k, count = groups.group_count;

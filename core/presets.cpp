@@ -325,7 +325,7 @@ MatrixOf<Cell> transpose(const MatrixOf<Cell> &matrix) {
 
 // Order by order, each minor is expanded along its last row into minors of the order below. Subsets are in
 // colexicographic order (by largest element, then the next). So the subsets of `order` rows with last row r are one
-// run, in the order of their first order - 1 rows, and the expansion is a sum of scaled runs. 10^6 minors take about 10
+// run, in the order of their first order - 1 rows. The expansion is a sum of scaled runs. 10^6 minors take about 10
 // ms.
 template <class Cell, class MultiplyAdd>
 MdsProof prove(const MatrixOf<Cell> &parity_rows, std::uint64_t max_minors, const MultiplyAdd &add) {

@@ -48,8 +48,8 @@ struct Isa {
   // A prepared coefficient that kSteps vectors are multiplied by: broadcast once for several (Zen 5 loads two vectors a
   // cycle, and multiplies as many), for one vector the instruction's own operand.
   //
-  // That by hand: GCC 12 broadcasts the coefficient in an instruction of its own (a sixth of all), and LLVM 14 encodes
-  // the displacement of this instruction's broadcast operand 8 times too large, from intrinsics as from assembly.
+  // Written by hand: GCC 12 broadcasts the coefficient in a separate instruction (a sixth of all). LLVM 14 encodes the
+  // displacement of this instruction's broadcast operand 8 times too large, from intrinsics and from assembly.
   template <unsigned kSteps>
   static auto operand(const uint8_t *coefficient) {
 #if defined(__clang__)

@@ -154,14 +154,14 @@ FUNCTION element horner(element sum, element next) {
 #define FORGET(x) asm volatile("" : "+r"(x))
 #endif
 
-// What is loaded at `at` from here on waits for a value: `columns` is at most 256, so the mask is 0, which no compiler
-// knows. With loads in any order ptxas puts most of them first: 32+2 takes 240 registers and 128 with this, 64+8 168
-// and 108. Addresses out of a table of stripes wait, too: 32+8 takes 168 registers and 95 with that.
+// Loads at `at` from here on wait for a value. `columns` is at most 256, so the mask is 0, but no compiler knows that.
+// With loads in any order ptxas puts most of them first: 32+2 takes 240 registers, and 128 with this; 64+8 takes 168
+// and 108. Addresses from a table of stripes wait too: 32+8 takes 168 registers, and 95 with this.
 #define AFTER(at, value) at = NOTHING_OF(value, at), MOVE_ROW(NOTHING_OF(value, 0))
 #define NOTHING_OF(value, to) LOGIC3((value).word[0], ARGUMENTS columns >> 31, to, A_AND_B_OR_C)
 
-// Technique tables: an address is a byte of nibbles, times four and with the column's own bit 7, and the upper bytes of
-// the column's address, which one byte permutation puts together. Tables lie at multiples of 128 bytes.
+// Technique tables: one byte permutation makes an address. Its low byte is a byte of nibbles, times four and with the
+// column's own bit 7; its upper bytes are those of the column's address. Tables lie at multiples of 128 bytes.
 #ifndef LOCAL_WORD
 #define LOCAL_ADDRESS(p) ((uint)__cvta_generic_to_shared(p))
 #define LOCAL_WORD(address, offset) local_word<offset>(address)
