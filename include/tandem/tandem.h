@@ -657,8 +657,8 @@ TANDEM_API tandem_status tandem_plan_techniques(const tandem_plan *plan, tandem_
 /* Tells which shards a run of the plan reads.
  *   read_out   k+m bytes, 1 = read, 0 = not read
  * A decode reads the fewest shards that suffice; with read_costs, the cheapest set. For MDS codes this is always exact.
- * For codes with local groups it is exact unless coefficients are dependent by accident; one lost data shard is read
- * from its group. For other codes the decode reads the cheapest of the sets that were tried.
+ * For codes with local groups it is exact unless coefficients are dependent by accident; a single lost data shard needs
+ * only its group. For other codes the decode reads the cheapest of the sets that were tried.
  * Status: INVALID_ARGUMENT. */
 TANDEM_API tandem_status tandem_plan_shards_to_read(const tandem_plan *plan, uint8_t *read_out);
 
