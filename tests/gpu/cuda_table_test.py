@@ -3,7 +3,7 @@
 bench/results/compile.
 
     cuda_table_test.py CUDA_KERNEL_TEXT TABLE_FOLDER             NOT RUN (status 77) if no NVRTC is installed
-    cuda_table_test.py CUDA_KERNEL_TEXT TABLE_FOLDER --write     writes the table of this NVRTC
+    cuda_table_test.py CUDA_KERNEL_TEXT TABLE_FOLDER --write     makes the table of this NVRTC anew
     cuda_table_test.py CUDA_KERNEL_TEXT TABLE_FOLDER --print     the table of this NVRTC, sm_90, for docs/CUDA.md
 
 Registers, instructions and ALU operations may differ from the table by 2 %; nothing else may. The ALU operations of the
