@@ -1,6 +1,6 @@
-// The generator of device kernels. From a matrix and tuning values it makes the text of a program, in one of three
-// dialects, and the launch parameters. A pure function. The body is the same in all dialects; the preludes of
-// device/text/ hold the differences. How the kernels work: docs/GENERATED.md.
+// The generator of device kernels: from a matrix and tuning values to the text of a program, in any of three dialects,
+// and how to launch it. A pure function. The same body is printed for all dialects; what differs between them stands
+// in the preludes of device/text/. How the kernels work: docs/GENERATED.md.
 //
 // A kernel applies the matrix to the bytes [0, length) of its shards. Work is cut like this:
 //

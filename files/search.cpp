@@ -246,7 +246,7 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
   if (match_count == 0)
     fail(TANDEM_ERROR_INVALID_ARGUMENT,
          fmt::format("no set has an id that starts with {}; there are: {}", wanted, list));
-  if (enough_count == 1) return *only_with_enough;  // the others are remains of other generations
+  if (enough_count == 1) return *only_with_enough;  // the others are left-overs of other generations
   fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} sets found, choose one by its id: {}", match_count, list));
 }
 

@@ -26,7 +26,7 @@ class Workers {
   const std::atomic<bool> &stopped() const noexcept { return stopped_; }
   void add_done(std::uint64_t bytes) noexcept { done_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
 
-  // After run: reports progress. Throws TANDEM_ERROR_CANCELLED if the callback cancels.
+  // After run: reports, and throws TANDEM_ERROR_CANCELLED if that is the answer.
   void check_cancelled();
 
   // Lets workers pass in the order of stripes: enter(n) returns when stripe n - 1 has left, false when stopped.
