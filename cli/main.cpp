@@ -12,7 +12,7 @@ constexpr AddCommand kCommands[] = {
 #ifdef TANDEM_CLI_HAS_VOLUME
     add_volume_command,
 #endif
-    add_isal_env_command,
+    add_durability_command, add_isal_env_command, add_generate_command,
 };
 
 }  // namespace

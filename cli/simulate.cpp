@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
+#include "cli/option_table.hpp"
 #include "tandem/tools.h"
 
 namespace tandem::cli {
@@ -193,16 +194,16 @@ void add_simulate_command(CLI::App &app, Invocation &invocation) {
       ->type_name("WORKER")
       ->allow_extra_args(false);
   command->add_option("--work", flags->work_bytes, "Data of the job")
-      ->transform(CLI::AsSizeValue(false))
+      ->transform(size_value())
       ->default_str("8GiB");
   command->add_option("--chunk", flags->chunk_bytes, "Data of a task, free and budget only")
-      ->transform(CLI::AsSizeValue(false))
+      ->transform(size_value())
       ->default_str("8MiB");
   command
       ->add_option("--policy", flags->policy,
                    "free: whoever is idle takes a chunk; budget: within the resources; auto: only who will be through "
                    "before the others are")
-      ->check(CLI::IsMember({"free", "budget", "auto"}))
+      ->check(one_of({"free", "budget", "auto"}))
       ->capture_default_str();
   command
       ->add_option("--resource", flags->resources,
@@ -213,8 +214,9 @@ void add_simulate_command(CLI::App &app, Invocation &invocation) {
       ->type_name("NAME=GBPS")
       ->allow_extra_args(false);
   command->add_flag("--unknown-speeds", flags->unknown_speeds,
-                    "auto: it has to learn the speeds, instead of being told what --worker says");
-  command->add_option("--seed", flags->seed, "Of the jitter")->capture_default_str();
+                    "auto: it has to learn the speeds, instead of being told what --worker says")
+      ->group(kExpert);
+  command->add_option("--seed", flags->seed, "Of the jitter")->capture_default_str()->group(kExpert);
   command->add_option("--timeline", flags->timeline, "Write who did what when to this file (Chrome trace format)")
       ->type_name("FILE.json");
   add_output_flags(*command, flags->output);

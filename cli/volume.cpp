@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cli/file_report.hpp"
+#include "cli/option_table.hpp"
 #include "tandem/volume.h"
 #include "volume/control.hpp"
 
@@ -336,16 +337,20 @@ void add_create(CLI::App &volume, Invocation &invocation) {
   command
       .add_option("--member-bytes", flags->member_bytes,
                   "Make files, or bring them, to this size, such as 10G; default: they exist and keep their size")
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(size_value());
   command
       .add_option("--unit-bytes", flags->unit_bytes,
                   "Bytes of a member in one stripe: a multiple of 4096, at most 16M; default: 64k")
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(size_value());
   command.add_option("--log-bytes", flags->log_bytes, "Bytes of the log on each member; default: as fits well")
-      ->transform(CLI::AsSizeValue(false));
-  command.add_option("--matrix", flags->matrix, "Generator matrix (docs/MATRICES.md); default: isal-cauchy");
+      ->transform(size_value())
+      ->group(kExpert);
+  command.add_option("--matrix", flags->matrix, "Generator matrix (docs/MATRICES.md); default: isal-cauchy")
+      ->check(matrix_value(false))
+      ->type_name("NAME");
   command.add_flag("--allow-non-mds", flags->allow_non_mds,
-                   "Accept a matrix that cannot recover from every loss of m members");
+                   "Accept a matrix that cannot recover from every loss of m members")
+      ->group(kExpert);
   command.add_flag("--force", flags->force, "Overwrite members that hold a volume already");
   add_output_flags(command, flags->output);
   set_run(command, invocation, flags, create);
@@ -367,7 +372,7 @@ void add_serve(CLI::App &volume, Invocation &invocation) {
           "TCP port for NBD clients instead. There is no password: whoever reaches it can write. --socket still "
           "says where the control socket is")
       ->check(CLI::Range(std::uint32_t{1}, std::uint32_t{65535}));
-  command.add_option("--address", flags->address, "With --port: the address to listen on")->capture_default_str();
+  command.add_option("--address", flags->address, "With --port: the address to listen on")->type_name("ADDRESS")->capture_default_str();
   command.add_flag("--read-only", flags->read_only, "Write nothing, mend nothing");
   add_output_flags(command, flags->output);
   set_run(command, invocation, flags, serve_volume);
@@ -386,11 +391,11 @@ void add_delay(CLI::App &volume, Invocation &invocation) {
                                 .add_option("--offset", flags->offset_bytes,
                                             begins ? "Where the window begins; default: 0"
                                                    : "As `begin` or `list` printed it; default: all windows")
-                                ->transform(CLI::AsSizeValue(false));
+                                ->transform(size_value());
       CLI::Option *bytes = command
                                .add_option("--bytes", flags->bytes,
                                            begins ? "Its length; default: to the end of the volume" : "Likewise")
-                               ->transform(CLI::AsSizeValue(false));
+                               ->transform(size_value());
       if (!begins)
         command.add_flag("--accept-loss", flags->accept_loss,
                          "Data that a lost member took with it becomes zeros; else the window stays open");
@@ -422,7 +427,7 @@ void add_care(CLI::App &volume, Invocation &invocation) {
     command
         .add_option("--rate", flags->rate_bytes_per_second,
                     "At most so many bytes of the volume a second, such as 100M; default: no limit")
-        ->transform(CLI::AsSizeValue(false));
+        ->transform(size_value());
     add_target_flags(command, *flags);
     set_run(command, invocation, flags, function);
   };

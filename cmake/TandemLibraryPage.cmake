@@ -1,0 +1,18 @@
+# cmake -D HEADERS=... -D TEMPLATE=... -D OUTPUT=... -D VERSION=... -P TandemLibraryPage.cmake: libtandem(3), with the names of all
+# functions of the public headers.
+set(FUNCTIONS "")
+foreach(header IN LISTS HEADERS)
+  file(READ ${header} text)
+  string(REGEX MATCHALL "TANDEM_API[^;{(]*tandem_[a-z0-9_]+\\(" declarations "${text}")
+  set(names "")
+  foreach(declaration IN LISTS declarations)
+    string(REGEX REPLACE ".*(tandem_[a-z0-9_]+)\\($" "\\1" name "${declaration}")
+    list(APPEND names "\\fB${name}\\fR()")
+  endforeach()
+  get_filename_component(file ${header} NAME)
+  if(names)
+    list(JOIN names ",\n" lines)
+    string(APPEND FUNCTIONS ".TP\n.B <tandem/${file}>\n${lines}\n")
+  endif()
+endforeach()
+configure_file(${TEMPLATE} ${OUTPUT} @ONLY)
