@@ -211,7 +211,8 @@ void add_autotune_command(CLI::App &app, Invocation &invocation) {
                    "Where the shards lie: host, with the transfers; or device, where a kernel's own speed shows")
       ->check(one_of({"host", "device"}))
       ->capture_default_str();
-  command->add_option("--operation", flags->operations, "Of encode, decode, verify, update; default: encode,decode")->type_name("LIST");
+  command->add_option("--operation", flags->operations, "Of encode, decode, verify, update; default: encode,decode")
+      ->type_name("LIST");
   command->add_option("-k,--data", flags->ks, "Data shards: a number, list or RANGE; default: 10")->type_name("RANGE");
   command->add_option("-m,--parity", flags->ms, "Parity shards, each with every k; default: 4")->type_name("RANGE");
   command
@@ -229,7 +230,8 @@ void add_autotune_command(CLI::App &app, Invocation &invocation) {
       ->transform(size_value());
   command->add_option("--repeats", flags->repeats, "Repeats of each measurement; default: 5")->group(kExpert);
   command->add_option("--max-seconds", flags->max_seconds, "Stop after about so long; default: when all is measured");
-  command->add_option("--output", flags->output, "The tuning file; default: the one that Tandem reads")->type_name("FILE");
+  command->add_option("--output", flags->output, "The tuning file; default: the one that Tandem reads")
+      ->type_name("FILE");
   command->add_flag("--fresh", flags->fresh, "Measure again what an earlier run has measured");
   command->add_flag("--show", flags->show, "Print what the file holds, and measure nothing");
   command->add_option("--merge", flags->merged, "Take over what these files of other machines hold; measure nothing")

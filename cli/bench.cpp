@@ -81,8 +81,8 @@ CLI::App *add_hybrid(CLI::App &bench, Invocation &invocation) {
       ->capture_default_str();
   command->add_option("-k", flags->hybrid.k, "Data shards")->capture_default_str();
   command->add_option("-m", flags->hybrid.m, "Parity shards")->capture_default_str();
-  command->add_option("--kernel", flags->hybrid.kernel,
-                      "CPU kernel to use instead of the best one; see `tandem devices`")
+  command
+      ->add_option("--kernel", flags->hybrid.kernel, "CPU kernel to use instead of the best one; see `tandem devices`")
       ->type_name("NAME")
       ->group(kExpert);
   command
@@ -119,8 +119,13 @@ CLI::App *add_batch(CLI::App &bench, Invocation &invocation) {
       "together: tandem_encode_batch or tandem_decode_batch, and the wait. one stripe: a stripe of the same bytes.\n"
       "one by one: a launch for each stripe, all in the queue at once; of 256 stripes at most.\n"
       "time/one: of together, over that of one stripe. launches: of the kernel, in one call.");
-  command->add_option("--backend", flags->batch.backend, "A device, such as cuda or opencl:0:0")->type_name("NAME")->required();
-  command->add_option("--kernel", flags->batch.kernel, "compiled, tables or auto")->type_name("NAME")->capture_default_str()->group(kExpert);
+  command->add_option("--backend", flags->batch.backend, "A device, such as cuda or opencl:0:0")
+      ->type_name("NAME")
+      ->required();
+  command->add_option("--kernel", flags->batch.kernel, "compiled, tables or auto")
+      ->type_name("NAME")
+      ->capture_default_str()
+      ->group(kExpert);
   command->add_option("--operation", flags->batch.operations, "What is measured; a list")
       ->delimiter(',')
       ->allow_extra_args(false)
@@ -167,20 +172,23 @@ void add_bench_command(CLI::App &app, Invocation &invocation) {
   codes->type_name("K+M");
   command.add_option("-k", flags->codes.k, "Data shards")->capture_default_str()->excludes(codes);
   command.add_option("-m", flags->codes.m, "Parity shards")->capture_default_str()->excludes(codes);
-  axis("--matrix", flags->codes.matrices, "Generator matrix")->check(matrix_value(false))->type_name("NAME")->capture_default_str();
+  axis("--matrix", flags->codes.matrices, "Generator matrix")
+      ->check(matrix_value(false))
+      ->type_name("NAME")
+      ->capture_default_str();
   command.add_option("--layout", flags->codes.layout, "How elements lie in a shard; packets: Jerasure's Cauchy codes")
       ->check(one_of({"bytes", "packets"}))
       ->capture_default_str()
       ->group(kExpert);
-  command.add_option("--word-bits", flags->codes.word_bits, "packets: of a group, 4, 8 or 16; default: 8")->group(kExpert);
+  command.add_option("--word-bits", flags->codes.word_bits, "packets: of a group, 4, 8 or 16; default: 8")
+      ->group(kExpert);
   command.add_option("--packet-bytes", flags->codes.packet_bytes, "packets: length of one, a multiple of 8")
       ->transform(size_value())
       ->group(kExpert);
   axis("--size", flags->codes.sizes,
        "Working set of a stripe (in cache: of each thread), data and parity; default: 512KiB,4MiB")
       ->transform(size_value());
-  axis("--shard-bytes", flags->codes.shard_sizes, "Length of a shard, in place of --size")
-      ->transform(size_value());
+  axis("--shard-bytes", flags->codes.shard_sizes, "Length of a shard, in place of --size")->transform(size_value());
   command
       .add_option("--rotate", flags->codes.rotate_bytes,
                   "Memory over which stripes larger than the L2 cache take turns")
@@ -210,8 +218,9 @@ void add_bench_command(CLI::App &app, Invocation &invocation) {
                   "A libisal.so to compare with, jerasure (libJerasure.so.2), or none; default: the libisal.so that is "
                   "installed")
       ->type_name("PATH");
-  command.add_option("--peer-function", flags->codes.peer_function,
-                     "One of its encoders, such as ec_encode_data_avx2; default: the one that it chooses")
+  command
+      .add_option("--peer-function", flags->codes.peer_function,
+                  "One of its encoders, such as ec_encode_data_avx2; default: the one that it chooses")
       ->type_name("NAME")
       ->group(kExpert);
   command
@@ -228,7 +237,9 @@ void add_bench_command(CLI::App &app, Invocation &invocation) {
                   "Time for each contestant of a case: Tandem, the peer, each roof loop")
       ->check(CLI::Range(0.001, 3600.0))
       ->capture_default_str();
-  command.add_option("--seed", flags->codes.seed, "For random places and losses")->capture_default_str()->group(kExpert);
+  command.add_option("--seed", flags->codes.seed, "For random places and losses")
+      ->capture_default_str()
+      ->group(kExpert);
   command.add_option("-o,--output", flags->output_path, "Write the JSON object to this file, too")->type_name("FILE");
   add_output_flags(command, flags->output);
   const CLI::App *hybrid = add_hybrid(command, invocation), *batch = add_batch(command, invocation);

@@ -65,7 +65,8 @@ void add_output_flags(CLI::App &command, OutputFlags &flags) {
 
 void add_set_flags(CLI::App &command, SetFlags &flags, const std::string &paths_help) {
   command.add_option("PATH", flags.paths, paths_help)->required();
-  command.add_option("--set", flags.set_id, "Id of the set, or its first digits, where there are several")->type_name("ID");
+  command.add_option("--set", flags.set_id, "Id of the set, or its first digits, where there are several")
+      ->type_name("ID");
 }
 
 void add_write_flags(CLI::App &command, WriteFlags &flags, const std::string &force_help,
@@ -81,30 +82,37 @@ void add_write_flags(CLI::App &command, WriteFlags &flags, const std::string &fo
 }
 
 void add_context_flags(CLI::App &command, ContextFlags &flags) {
-  command.add_option("--backend", flags.backend, "What computes: auto, or a name that `tandem devices` lists")->type_name("NAME");
+  command.add_option("--backend", flags.backend, "What computes: auto, or a name that `tandem devices` lists")
+      ->type_name("NAME");
   command.add_option("--kernel", flags.kernel, "CPU kernel to use instead of the best one; see `tandem devices`")
-      ->type_name("NAME")->group(kExpert);
+      ->type_name("NAME")
+      ->group(kExpert);
   command
       .add_option("--technique", flags.technique,
                   "How the CPU codes: matrix, or transform (wide codes; refused where there is none); default: "
                   "whichever costs less")
-      ->check(one_of({"matrix", "transform"}))->group(kExpert);
+      ->check(one_of({"matrix", "transform"}))
+      ->group(kExpert);
   command.add_option("--threads", flags.thread_count, "Threads; default: every core that this process may use");
   command.add_option("--executor", flags.executor, "How work is spread over CPU threads")
-      ->check(one_of({"serial", "pthread", "openmp"}))->group(kExpert);
+      ->check(one_of({"serial", "pthread", "openmp"}))
+      ->group(kExpert);
   command
       .add_option(
           "--resource", flags.resources,
           "NAME=N: at most N of a resource at once: cpu=2 (tasks of the CPU); on devices gpu=1, opencl_mib=512 or "
           "cuda_mib=512, of a hybrid also pinned_mib=64 (repeatable)")
       ->type_name("NAME=N")
-      ->allow_extra_args(false)->group(kExpert);
+      ->allow_extra_args(false)
+      ->group(kExpert);
   command.add_option("--policy", flags.policy, "How a hybrid backend shares its work; default: auto")
-      ->check(one_of({"free", "budget", "auto"}))->group(kExpert);
+      ->check(one_of({"free", "budget", "auto"}))
+      ->group(kExpert);
   command
       .add_option("--timeline", flags.timeline,
                   "Write which worker did what when to this file (Chrome trace format; docs/TIMELINE.md)")
-      ->type_name("FILE.json")->group(kExpert);
+      ->type_name("FILE.json")
+      ->group(kExpert);
   command.add_flag("--log", flags.log, "Say on standard error what the library decides, and why")->group(kExpert);
 }
 

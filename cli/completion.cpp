@@ -46,13 +46,13 @@ std::string bash_arm(const CommandText &command) {
     if (option.argument.empty() || option.is_argument_optional) continue;
     takes_value += (takes_value.empty() ? "" : "|") + pattern(option);
     if (!option.values.empty())
-      words += fmt::format("      {}) words={}; list={} ;;\n", pattern(option), quoted(fmt::format("{}", fmt::join(option.values, " "))),
-                           option.is_list ? 1 : 0);
+      words += fmt::format("      {}) words={}; list={} ;;\n", pattern(option),
+                           quoted(fmt::format("{}", fmt::join(option.values, " "))), option.is_list ? 1 : 0);
   }
-  return fmt::format(
-      "  {})\n    commands={}\n    options={}\n    case $2 in\n{}    esac\n    case $2 in {}) takes_value=1 ;; esac\n    ;;\n",
-      quoted(command.name), quoted(command_names(command)), quoted(names), words,
-      takes_value.empty() ? "''" : takes_value);
+  return fmt::format("  {})\n    commands={}\n    options={}\n{}{}    ;;\n", quoted(command.name),
+                     quoted(command_names(command)), quoted(names),
+                     words.empty() ? "" : "    case $2 in\n" + words + "    esac\n",
+                     takes_value.empty() ? "" : "    case $2 in " + takes_value + ") takes_value=1 ;; esac\n");
 }
 
 // "encode:Split a file..." of _describe, where a colon ends the name.
@@ -76,9 +76,10 @@ std::string zsh_option(const OptionText &option) {
       if (each != '[' && each != ']' && each != ':') argument += each;
     const std::string words = fmt::format("{}", fmt::join(option.values, " "));
     const bool is_folder = option.argument == "FOLDER";
-    const std::string what = !option.values.empty() ? (option.is_list ? "_values -s , word " + words : "(" + words + ")")
-                             : is_folder            ? "_files -/"
-                                                    : "_files";
+    const std::string what = !option.values.empty()
+                                 ? (option.is_list ? "_values -s , word " + words : "(" + words + ")")
+                             : is_folder ? "_files -/"
+                                         : "_files";
     action = fmt::format("{}{}:{}", option.is_argument_optional ? "::" : ":", argument, what);
   }
   const std::string rest = "[" + help + "]" + action;
@@ -169,7 +170,8 @@ std::string zsh_completion(const CommandText &program) {
     functions += "}\n\n";
   });
   return fmt::format(
-      "#compdef {0}\n# Made from the command's own table of options (cli/completion.cpp). DO NOT EDIT\n\n{2}{1} \"$@\"\n",
+      "#compdef {0}\n# Made from the command's own table of options (cli/completion.cpp). DO NOT EDIT\n\n{2}{1} "
+      "\"$@\"\n",
       program.name, function, functions);
 }
 

@@ -49,7 +49,10 @@ void print_speeds(const std::vector<tandem_speed> &speeds) {
     const std::string gain = each.gain > 0 ? fmt::format("{:.2f}", each.gain) : "-";
     fmt::print("{:<12} {:<9} {:>7} {:>7} {:>9} {:>6} {:>11}\n", each.worker, operation_name(each.operation),
                fmt::format("{}+{}", each.k, each.m), rate(each.bytes_per_second), rate(each.alone_bytes_per_second),
-               is_device ? gain : "", !is_device ? "" : each.pays_from_bytes == UINT64_MAX ? "never" : size(each.pays_from_bytes));
+               is_device ? gain : "",
+               !is_device                           ? ""
+               : each.pays_from_bytes == UINT64_MAX ? "never"
+                                                    : size(each.pays_from_bytes));
   }
 }
 

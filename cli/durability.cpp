@@ -25,9 +25,12 @@ constexpr const char *kFooter =
     "  tandem durability -k 10 -m 4 --afr 1.5% --rebuild 24h\n"
     "  tandem durability --disks 14 --afr 1.5% --rebuild 24h --sets 1000\n"
     "\n"
-    "Model: disks fail independently at a constant rate. Each failed disk is rebuilt in the time of --rebuild on average, "
-    "several at once in parallel. Data is lost when m + 1 disks of a set are down together. The chain of states is solved "
-    "exactly. Bad sectors, and causes that hit several disks, are not in the model: reality is worse. docs/DURABILITY.md "
+    "Model: disks fail independently at a constant rate. Each failed disk is rebuilt in the time of --rebuild on "
+    "average, "
+    "several at once in parallel. Data is lost when m + 1 disks of a set are down together. The chain of states is "
+    "solved "
+    "exactly. Bad sectors, and causes that hit several disks, are not in the model: reality is worse. "
+    "docs/DURABILITY.md "
     "has the formulas and sources.";
 
 struct DurabilityFlags {
@@ -43,7 +46,7 @@ struct Row {
   double log_loss, log_loss_of_all, log_years;
 };
 
-double positive(const std::string &text, const char *flag, double (*parse)(std::string_view)) {
+double parsed(const std::string &text, const char *flag, double (*parse)(std::string_view)) {
   try {
     return parse(text);
   } catch (const std::invalid_argument &error) {
@@ -134,7 +137,8 @@ Json to_json(const DurabilityFlags &flags, double afr, double rebuild_seconds, c
 }
 
 int durability(const DurabilityFlags &flags) {
-  const double afr = positive(flags.afr, "--afr", part_of), rebuild_seconds = positive(flags.rebuild, "--rebuild", seconds_of);
+  const double afr = parsed(flags.afr, "--afr", part_of),
+               rebuild_seconds = parsed(flags.rebuild, "--rebuild", seconds_of);
   if (!(afr > 0 && afr < 1))
     throw Failure{kExitWrongUsage, fmt::format("--afr: {} is not between 0% and 100%", flags.afr)};
   if (!(rebuild_seconds >= kLeastRebuildSeconds && rebuild_seconds <= kYearSeconds))
@@ -145,8 +149,8 @@ int durability(const DurabilityFlags &flags) {
   for (const auto &[k, m] : codes_of(flags)) {
     const DiskSet set = {k, m, failures_per_second, 1 / rebuild_seconds};
     const double log_loss = log_loss_probability(set, kYearSeconds);
-    rows.push_back({k, m, log_loss, log_loss_of(flags.sets, log_loss),
-                    log_mean_seconds_to_loss(set) - std::log(kYearSeconds)});
+    rows.push_back(
+        {k, m, log_loss, log_loss_of(flags.sets, log_loss), log_mean_seconds_to_loss(set) - std::log(kYearSeconds)});
   }
   if (flags.output.json)
     print_json(to_json(flags, afr, rebuild_seconds, rows));
@@ -172,7 +176,8 @@ void add_durability_command(CLI::App &app, Invocation &invocation) {
   command->add_option("--rebuild", flags->rebuild, "Mean time to replace and rebuild a failed disk, such as 24h or 7d")
       ->type_name("TIME")
       ->required();
-  command->add_option("--sets", flags->sets, "Independent sets: how likely any of them loses data")->capture_default_str();
+  command->add_option("--sets", flags->sets, "Independent sets: how likely any of them loses data")
+      ->capture_default_str();
   add_output_flags(*command, flags->output);
   command->callback([flags, k, m, disks, &invocation] {
     flags->has_k = k->count() != 0;

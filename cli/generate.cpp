@@ -43,8 +43,7 @@ void add_generate_command(CLI::App &app, Invocation &invocation) {
   CLI::App *command = app.add_subcommand("generate", "Write manual pages or completions to a folder")->group("");
   command->add_option("WHAT", flags->what, "What is made")->check(one_of({"man", "bash", "zsh"}))->required();
   command->add_option("FOLDER", flags->folder, "Where it is written")->required();
-  command->callback(
-      [flags, &app, &invocation] { invocation.run = [flags, &app] { return generate(*flags, app); }; });
+  command->callback([flags, &app, &invocation] { invocation.run = [flags, &app] { return generate(*flags, app); }; });
 }
 
 }  // namespace tandem::cli

@@ -34,7 +34,8 @@ std::string indented_signature(const OptionText &option) {
 std::string options_text(const CommandText &command, const std::string &group, std::size_t columns) {
   std::string text;
   for (const OptionText &option : command.options)
-    if (!option.by_position && option.group == group) text += row(indented_signature(option), full_help(option), columns);
+    if (!option.by_position && option.group == group)
+      text += row(indented_signature(option), full_help(option), columns);
   return text.empty() ? "" : "\n" + group + ":\n" + text;
 }
 
@@ -122,7 +123,8 @@ std::size_t help_columns() {
 }
 
 std::string help_text(const CommandText &command, std::size_t columns) {
-  std::string text = wrapped("Usage: " + usage(command), 0, columns) + "\n\n" + wrapped(command.summary, 0, columns) + "\n";
+  std::string text =
+      wrapped("Usage: " + usage(command), 0, columns) + "\n\n" + wrapped(command.summary, 0, columns) + "\n";
   std::string arguments;
   std::vector<std::string> groups;
   for (const OptionText &option : command.options) {
@@ -172,12 +174,12 @@ std::string sentence_of(const CLI::ParseError &error, const CLI::App &app) {
     });
   if (dynamic_cast<const CLI::ArgumentMismatch *>(&error) != nullptr) {
     if (text.ends_with(" missing"))
-      return reworded(text, ":", [](const std::string &option, const std::string &) {
-        return option + " needs a value";
-      });
-    return reworded(text, ": At Most 1 required but received ", [](const std::string &option, const std::string &count) {
-      return fmt::format("{} was given {} times", option, count);
-    });
+      return reworded(text, ":",
+                      [](const std::string &option, const std::string &) { return option + " needs a value"; });
+    return reworded(text, ": At Most 1 required but received ",
+                    [](const std::string &option, const std::string &count) {
+                      return fmt::format("{} was given {} times", option, count);
+                    });
   }
   return text;
 }

@@ -644,8 +644,7 @@ int isal_env(const Flags &flags, std::vector<std::string> words,
 
 void add_isal_env_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<Flags>();
-  CLI::App *command = app.add_subcommand(
-      "isal-env", "Run a program that is built for ISA-L on Tandem");
+  CLI::App *command = app.add_subcommand("isal-env", "Run a program that is built for ISA-L on Tandem");
   command->prefix_command();  // from COMMAND on nothing is ours
   CLI::Option *standalone =
       command->add_flag("--standalone", flags->standalone,

@@ -17,7 +17,8 @@ constexpr std::pair<const char *, const char *> kExamples[] = {
 };
 
 constexpr const char *kVariables =
-    "TANDEM_BACKEND, TANDEM_KERNEL, TANDEM_THREADS, TANDEM_EXECUTOR, TANDEM_RESOURCES, TANDEM_POLICY, TANDEM_TIMELINE and "
+    "TANDEM_BACKEND, TANDEM_KERNEL, TANDEM_THREADS, TANDEM_EXECUTOR, TANDEM_RESOURCES, TANDEM_POLICY, TANDEM_TIMELINE "
+    "and "
     "TANDEM_TUNING stand for options that are not given. docs/ENVIRONMENT.md of the sources describes them.";
 
 // Characters that mean something to troff. `Words in backquotes` are bold.
@@ -118,17 +119,24 @@ std::string body(const CommandText &command, std::string (*section)(std::string_
   std::ranges::stable_partition(groups, [](const std::string &group) { return group != kExpert; });
   for (const std::string &group : groups)
     page += section(group == kExpert ? "Expert options" : group) + option_list(command, group);
-  if (!command.footer.empty()) page += section("Notes") + flowing(command.footer);
+  constexpr std::string_view kExit = "Exit status: ";  // the footer of commands that have no other
+  if (command.footer.starts_with(kExit))
+    page += section("Exit status") + flowing(command.footer.substr(kExit.size()));
+  else if (!command.footer.empty())
+    page += section("Notes") + flowing(command.footer);
   return page;
 }
 
 std::string minor_heading(std::string_view title) { return fmt::format(".PP\n\\fB{}\\fR\n", text(title)); }
 
-std::string synopsis(const CommandText &command) { return fmt::format("\\fB{}\\fR{}\n", text(command.name), text(usage(command).substr(command.name.size()))); }
+std::string synopsis(const CommandText &command) {
+  return fmt::format("\\fB{}\\fR{}\n", text(command.name), text(usage(command).substr(command.name.size())));
+}
 
 // A command below another one, with those below it.
 std::string nested(const CommandText &command) {
-  std::string page = fmt::format(".SS {}\n{}.PP\n{}", text(command.name), synopsis(command), line(command.summary + "."));
+  std::string page =
+      fmt::format(".SS {}\n{}.PP\n{}", text(command.name), synopsis(command), line(command.summary + "."));
   page += body(command, minor_heading);
   for (const CommandText &each : command.commands) page += nested(each);
   return page;
@@ -143,11 +151,9 @@ std::vector<std::pair<std::string, std::string>> manual_pages(const CommandText 
   all += heading("Commands");
   for (const CommandText &each : program.commands)
     all += fmt::format(".TP\n\\fB{}\\fR\n{}", text(each.last_word()), line(each.summary));
-  all += fmt::format(".PP\nEach but \\fBhelp\\fR has a page of its own, such as \\fB{}\\-encode\\fR(1).\n", text(program.name));
-  CommandText top = program;
-  top.footer.clear();
-  all += body(top, heading);
-  all += heading("Exit status") + flowing(program.footer);
+  all += fmt::format(".PP\nEach but \\fBhelp\\fR has a page of its own, such as \\fB{}\\-encode\\fR(1).\n",
+                     text(program.name));
+  all += body(program, heading);
   all += heading("Environment") + line(kVariables) + heading("Examples");
   for (const auto &[what, arguments] : kExamples)
     all += fmt::format(".TP\n{}.nf\n{}.fi\n", line(what), line(program.name + " " + arguments));

@@ -15,8 +15,8 @@ double rebuilds(const DiskSet &set, std::uint32_t down) { return down * set.rebu
 // log(e^a + e^b)
 double log_sum(double a, double b) { return std::max(a, b) + std::log1p(std::exp(-std::abs(a - b))); }
 
-// A square matrix without negative cells. Only sums and products of such cells follow: none cancels, so a tiny one is as
-// exact as a large one.
+// A square matrix without negative cells. Only sums and products of such cells follow: none cancels, so a tiny one is
+// as exact as a large one.
 class Positive {
  public:
   explicit Positive(std::size_t size) : size_(size), cells_(size * size) {}
@@ -56,8 +56,9 @@ double log_mean_seconds_to_loss(const DiskSet &set) {
 }
 
 // Row and column i of a matrix are state i, the last ones are the loss. Cell (i, j) is the probability of state j after
-// state i. Many failures at once are so unlikely that it would underflow. So cell (i, j) is kept multiplied by scale i and
-// divided by scale j. Scale j is the product of all up/down below it, as far as they are less than 1. The loss has scale m.
+// state i. Many failures at once are so unlikely that it would underflow. So cell (i, j) is kept multiplied by scale i
+// and divided by scale j. Scale j is the product of all up/down below it, as far as they are less than 1. The loss has
+// scale m.
 double log_loss_probability(const DiskSet &set, double seconds) {
   const std::size_t loss = set.m + std::size_t{1};
   double fastest = 0;
@@ -82,7 +83,7 @@ double log_loss_probability(const DiskSet &set, double seconds) {
   const double events = fastest * std::ldexp(seconds, -halvings);
   Positive power(loss + 1), sum(loss + 1);
   for (std::size_t i = 0; i <= loss; ++i) power.at(i, i) = 1;
-  double weight = std::exp(-events);  // of the Poisson distribution
+  double weight = std::exp(-events);                       // of the Poisson distribution
   for (std::size_t term = 0; term <= loss + 40; ++term) {  // each path, and its detours: 40! is about 1e48
     sum.add(power, weight);
     power = step * power;

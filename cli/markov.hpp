@@ -1,10 +1,11 @@
 // How likely a set of k + m disks loses data: a Markov chain, solved exactly.
 //
-// State i: i disks have failed and are being rebuilt. Each of the n - i others fails at the rate f. Each of the i rebuilds
-// ends at the rate r, and rebuilds run in parallel. Data is lost when m + 1 disks are down at once. This is the model of
-// Angus, "On Computing MTBF for a k-out-of-n:G Repairable System", IEEE Trans. Reliability 37 (3), 1988. That of Chen, Lee,
-// Gibson, Katz and Patterson, "RAID: High-Performance, Reliable Secondary Storage", ACM Computing Surveys 26 (2), 1994,
-// rebuilds one disk after the other; both agree for m <= 1. Resch and Volvovski compare them: arXiv 1310.4702.
+// State i: i disks have failed and are being rebuilt. Each of the n - i others fails at the rate f. Each of the i
+// rebuilds ends at the rate r, and rebuilds run in parallel. Data is lost when m + 1 disks are down at once. This is
+// the model of Angus, "On Computing MTBF for a k-out-of-n:G Repairable System", IEEE Trans. Reliability 37 (3), 1988.
+// That of Chen, Lee, Gibson, Katz and Patterson, "RAID: High-Performance, Reliable Secondary Storage", ACM Computing
+// Surveys 26 (2), 1994, rebuilds one disk after the other; both agree for m <= 1. Resch and Volvovski compare them:
+// arXiv 1310.4702.
 #pragma once
 
 #include <cstdint>

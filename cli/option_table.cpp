@@ -129,7 +129,9 @@ std::string full_help(const OptionText &option) {
     notes.push_back(fmt::format("{}: {}", option.is_list ? "of" : "one of", fmt::join(option.values, ", ")));
   if (!option.preset.empty()) notes.push_back("default: " + option.preset);
   if (option.is_required && !option.by_position) notes.emplace_back("required");
-  if (!option.needs.empty()) notes.push_back(fmt::format("with {}", fmt::join(option.needs, " and ")));
+  std::vector<std::string> needs = option.needs;
+  std::erase_if(needs, [&](const std::string &each) { return option.help.find(each) != std::string::npos; });
+  if (!needs.empty()) notes.push_back(fmt::format("with {}", fmt::join(needs, " and ")));
   if (!option.excludes.empty()) notes.push_back(fmt::format("not with {}", fmt::join(option.excludes, ", ")));
   if (!notes.empty()) text += fmt::format(" ({})", fmt::join(notes, "; "));
   return text;

@@ -1,4 +1,5 @@
-// The commands and options of a program as data. --help, the manual pages and the completions of shells are made from it.
+// The commands and options of a program as data. --help, the manual pages and the completions of shells are made from
+// it.
 #pragma once
 
 #include <string>

@@ -82,8 +82,9 @@ Ending run(const Program &program, int argc, char **argv, Invocation &invocation
   CLI::App app(program.description, program.name);
   use_help_text(app);
   app.set_help_flag("-h,--help", "Print this help");
-  app.set_version_flag("-V,--version", [&] { return version_text(program.name, invocation.ranks == nullptr); },
-                       "Print the version, the build, the CPU kernel and the backends");
+  app.set_version_flag(
+      "-V,--version", [&] { return version_text(program.name, invocation.ranks == nullptr); },
+      "Print the version, the build, the CPU kernel and the backends");
   app.require_subcommand(1);
   app.footer(kFooter);
   for (const AddCommand add : program.commands) add(app, invocation);

@@ -193,9 +193,7 @@ void add_simulate_command(CLI::App &app, Invocation &invocation) {
   command->add_option("--worker", flags->workers, "Workers, as described below (repeatable)")
       ->type_name("WORKER")
       ->allow_extra_args(false);
-  command->add_option("--work", flags->work_bytes, "Data of the job")
-      ->transform(size_value())
-      ->default_str("8GiB");
+  command->add_option("--work", flags->work_bytes, "Data of the job")->transform(size_value())->default_str("8GiB");
   command->add_option("--chunk", flags->chunk_bytes, "Data of a task, free and budget only")
       ->transform(size_value())
       ->default_str("8MiB");
@@ -213,8 +211,9 @@ void add_simulate_command(CLI::App &app, Invocation &invocation) {
   command->add_option("--link", flags->links, "NAME=GBPS: the speed of a link that workers share (repeatable)")
       ->type_name("NAME=GBPS")
       ->allow_extra_args(false);
-  command->add_flag("--unknown-speeds", flags->unknown_speeds,
-                    "auto: it has to learn the speeds, instead of being told what --worker says")
+  command
+      ->add_flag("--unknown-speeds", flags->unknown_speeds,
+                 "auto: it has to learn the speeds, instead of being told what --worker says")
       ->group(kExpert);
   command->add_option("--seed", flags->seed, "Of the jitter")->capture_default_str()->group(kExpert);
   command->add_option("--timeline", flags->timeline, "Write who did what when to this file (Chrome trace format)")

@@ -9,8 +9,8 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
-#include <stdexcept>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "cli/commands.hpp"
 #include "cli/option_table.hpp"
@@ -528,7 +528,8 @@ void add_simulate_storage_command(CLI::App &simulate, Invocation &invocation) {
       ->check(one_of({"hdd", "ssd", "constant"}));
   command->add_option("--fio", flags->fio, "Latencies that fio measured, as one more device")->type_name("FILE.json");
   command->add_option("--service", flags->service, "Time of a read or write of the device constant")->type_name("TIME");
-  command->add_option("--channels", flags->channels, "Requests that a device serves at once, in place of its own")->group(kExpert);
+  command->add_option("--channels", flags->channels, "Requests that a device serves at once, in place of its own")
+      ->group(kExpert);
   command->add_option("--application", flags->application, "Clients of an application")->capture_default_str();
   command->add_option("--window", flags->window, "Delayed: writes of each client before the parity is computed")
       ->capture_default_str();

@@ -17,10 +17,11 @@ struct Unit {
   const char *name;
   double seconds;
 };
-constexpr Unit kTimes[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1},        {"m", 60},    {"min", 60},
+constexpr Unit kTimes[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1},        {"m", 60},   {"min", 60},
                            {"h", 3600},  {"d", kDay},  {"w", 7 * kDay}, {"y", kYear}};
 
-// The number at the start of `text`, which ends where its unit begins. Signs, exponents and hexadecimal digits are none.
+// The number at the start of `text`, which ends where its unit begins. Signs, exponents and hexadecimal digits are
+// none.
 std::string_view number_at_start(std::string_view text) {
   const std::size_t whole = std::min(text.find_first_not_of("0123456789"), text.size());
   if (whole == 0) return {};

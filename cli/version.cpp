@@ -39,7 +39,8 @@ std::string backends_text() {
   std::vector<tandem_missing_device> missing(count);
   check(tandem_missing_devices(missing.data(), missing.size(), sizeof(tandem_missing_device), &count));
   missing.resize(std::min(missing.size(), count));
-  for (const tandem_missing_device &each : missing) text += fmt::format("\n          not {}: {}", each.backend, each.reason);
+  for (const tandem_missing_device &each : missing)
+    text += fmt::format("\n          not {}: {}", each.backend, each.reason);
   return text;
 }
 

@@ -348,8 +348,9 @@ void add_create(CLI::App &volume, Invocation &invocation) {
   command.add_option("--matrix", flags->matrix, "Generator matrix (docs/MATRICES.md); default: isal-cauchy")
       ->check(matrix_value(false))
       ->type_name("NAME");
-  command.add_flag("--allow-non-mds", flags->allow_non_mds,
-                   "Accept a matrix that cannot recover from every loss of m members")
+  command
+      .add_flag("--allow-non-mds", flags->allow_non_mds,
+                "Accept a matrix that cannot recover from every loss of m members")
       ->group(kExpert);
   command.add_flag("--force", flags->force, "Overwrite members that hold a volume already");
   add_output_flags(command, flags->output);
@@ -372,7 +373,9 @@ void add_serve(CLI::App &volume, Invocation &invocation) {
           "TCP port for NBD clients instead. There is no password: whoever reaches it can write. --socket still "
           "says where the control socket is")
       ->check(CLI::Range(std::uint32_t{1}, std::uint32_t{65535}));
-  command.add_option("--address", flags->address, "With --port: the address to listen on")->type_name("ADDRESS")->capture_default_str();
+  command.add_option("--address", flags->address, "With --port: the address to listen on")
+      ->type_name("ADDRESS")
+      ->capture_default_str();
   command.add_flag("--read-only", flags->read_only, "Write nothing, mend nothing");
   add_output_flags(command, flags->output);
   set_run(command, invocation, flags, serve_volume);
