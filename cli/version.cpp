@@ -40,7 +40,7 @@ std::string backends_text() {
   check(tandem_missing_devices(missing.data(), missing.size(), sizeof(tandem_missing_device), &count));
   missing.resize(std::min(missing.size(), count));
   for (const tandem_missing_device &each : missing)
-    text += fmt::format("\n          not {}: {}", each.backend, each.reason);
+    text += fmt::format("\n          no {}: {}", each.backend, each.reason);
   return text;
 }
 

@@ -1,5 +1,6 @@
 # cmake -D HEADERS=... -D TEMPLATE=... -D OUTPUT=... -D VERSION=... -P TandemLibraryPage.cmake: libtandem(3), with the names of all
 # functions of the public headers.
+cmake_minimum_required(VERSION 3.22)
 set(FUNCTIONS "")
 foreach(header IN LISTS HEADERS)
   file(READ ${header} text)
