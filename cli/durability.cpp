@@ -15,7 +15,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kSchemaVersion = 1;
 constexpr std::uint32_t kMostDisks = 65536;
 constexpr std::uint32_t kMostListed = 16;  // without --parity
 constexpr double kYearSeconds = 365 * 86400.0, kLeastRebuildSeconds = 1;
@@ -114,7 +113,6 @@ void print_table(const DurabilityFlags &flags, const std::vector<Row> &rows) {
 
 Json to_json(const DurabilityFlags &flags, double afr, double rebuild_seconds, const std::vector<Row> &rows) {
   Json object = {{"command", "durability"},
-                 {"schema_version", kSchemaVersion},
                  {"model", "markov-parallel-rebuilds"},
                  {"annual_failure_probability_of_a_disk", afr},
                  {"rebuild_seconds", rebuild_seconds},

@@ -126,16 +126,10 @@ std::string help_text(const CommandText &command, std::size_t columns) {
   std::string text =
       wrapped("Usage: " + usage(command), 0, columns) + "\n\n" + wrapped(command.summary, 0, columns) + "\n";
   std::string arguments;
-  std::vector<std::string> groups;
-  for (const OptionText &option : command.options) {
-    if (option.by_position)
-      arguments += row(signature(option), full_help(option), columns);
-    else if (std::ranges::find(groups, option.group) == groups.end())
-      groups.push_back(option.group);
-  }
+  for (const OptionText &option : command.options)
+    if (option.by_position) arguments += row(signature(option), full_help(option), columns);
   if (!arguments.empty()) text += "\nArguments:\n" + arguments;
-  std::ranges::stable_partition(groups, [](const std::string &group) { return group != kExpert; });
-  for (const std::string &group : groups) text += options_text(command, group, columns);
+  for (const std::string &group : groups_of(command)) text += options_text(command, group, columns);
   if (!command.commands.empty()) text += "\nCommands:\n";
   for (const CommandText &each : command.commands) text += row(each.last_word(), each.summary, columns);
   for (const Paragraph &paragraph : paragraphs(command.footer)) {

@@ -85,7 +85,7 @@ std::string page_name(const CommandText &command) {
 std::string title(const std::string &name, const std::string &version, const std::string &summary) {
   return fmt::format(
       "'\\\" Made from the command's own table of options (cli/manual.cpp). DO NOT EDIT\n"
-      ".TH {} 1 \"\" \"Tandem {}\" \"User Commands\"\n.SH NAME\n{} \\- {}\n",
+      ".TH {} 1 \"\" \"Tandem {}\" \"User Commands\"\n.nh\n.ad l\n.SH NAME\n{} \\- {}\n",
       text(upper(name)), text(version), text(name), text(summary));
 }
 
@@ -108,16 +108,11 @@ std::string option_list(const CommandText &command, const std::string &group) {
 // Arguments, options and footer of one command; `section` begins each part.
 std::string body(const CommandText &command, std::string (*section)(std::string_view)) {
   std::string page, arguments;
-  std::vector<std::string> groups;
-  for (const OptionText &option : command.options) {
+  for (const OptionText &option : command.options)
     if (option.by_position)
       arguments += fmt::format(".TP\n\\fI{}\\fR\n{}", text(signature(option)), line(full_help(option)));
-    else if (std::ranges::find(groups, option.group) == groups.end())
-      groups.push_back(option.group);
-  }
   if (!arguments.empty()) page += section("Arguments") + arguments;
-  std::ranges::stable_partition(groups, [](const std::string &group) { return group != kExpert; });
-  for (const std::string &group : groups)
+  for (const std::string &group : groups_of(command))
     page += section(group == kExpert ? "Expert options" : group) + option_list(command, group);
   constexpr std::string_view kExit = "Exit status: ";  // the footer of commands that have no other
   if (command.footer.starts_with(kExit))
@@ -134,11 +129,13 @@ std::string synopsis(const CommandText &command) {
 }
 
 // A command below another one, with those below it.
-std::string nested(const CommandText &command) {
+std::string nested(const CommandText &command, const CommandText &parent) {
   std::string page =
       fmt::format(".SS {}\n{}.PP\n{}", text(command.name), synopsis(command), line(command.summary + "."));
-  page += body(command, minor_heading);
-  for (const CommandText &each : command.commands) page += nested(each);
+  CommandText own = command;
+  if (own.footer == parent.footer) own.footer.clear();  // CLI11 hands it down
+  page += body(own, minor_heading);
+  for (const CommandText &each : command.commands) page += nested(each, command);
   return page;
 }
 
@@ -165,7 +162,7 @@ std::vector<std::pair<std::string, std::string>> manual_pages(const CommandText 
     page += heading("Synopsis") + synopsis(each);
     page += body(each, heading);
     if (!each.commands.empty()) page += heading("Commands");
-    for (const CommandText &below : each.commands) page += nested(below);
+    for (const CommandText &below : each.commands) page += nested(below, each);
     page += heading("See also") + fmt::format("\\fB{}\\fR(1)\n", text(program.name));
     pages.emplace_back(page_name(each) + ".1", std::move(page));
   }

@@ -94,10 +94,18 @@ CommandText describe(const CLI::App &app) {
   return text;
 }
 
+std::vector<std::string> groups_of(const CommandText &command) {
+  std::vector<std::string> groups;
+  for (const OptionText &option : command.options)
+    if (!option.by_position && std::ranges::find(groups, option.group) == groups.end()) groups.push_back(option.group);
+  std::stable_partition(groups.begin(), groups.end(), [](const std::string &group) { return group != kExpert; });
+  return groups;
+}
+
 std::string usage(const CommandText &command) {
   std::string text = command.name;
   bool has_options = false;
-  if (command.needs_command) return text + " COMMAND";
+  if (command.needs_command) return text + " COMMAND [ARGS...]";
   for (const OptionText &option : command.options) {
     if (!option.by_position) continue;
     const std::string name = option.names[0] + (option.is_repeatable ? "..." : "");

@@ -40,6 +40,8 @@ struct CommandText {
 
 // What the user may see of `app`, whose program is called `program`. In texts `tandem ...` becomes that name.
 CommandText describe(const CLI::App &app);
+// The groups of options, that of experts last.
+std::vector<std::string> groups_of(const CommandText &command);
 // "tandem encode FILE -k N -m N -o FOLDER [OPTIONS]"
 std::string usage(const CommandText &command);
 // "-k, --data N"

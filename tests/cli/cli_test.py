@@ -601,7 +601,7 @@ class Command(unittest.TestCase):
             (("--worker", "cpu:1x1", "--policy", "free", "--unknown-speeds"), "unknown_speeds is for policy auto"),
             (("--worker", "cpu:1x1:assumed-latency=1ms", "--policy", "budget"), "assumed-latency is for policy auto"),
             (("--worker", "cpu:1x1", "--work", "0"), "from 1 byte"),
-            (("--worker", "cpu:1x1", "--work", "-1"), "-1 is not a whole number"),
+            (("--worker", "cpu:1x1", "--work", "-1"), "-1 is no size"),
             (("--worker", "cpu:1x1", "--work", "15EiB"), "work_bytes"),
             (("--worker", "cpu:1x1", "--work", "1TiB", "--chunk", "1", "--policy", "free"), "tasks"),
         ):
