@@ -164,6 +164,8 @@ std::string zsh_completion(const CommandText &program) {
       functions += fmt::format("      (( $+functions[{0}_$line[1]] )) && {0}_$line[1]\n      ;;\n  esac\n", name);
     } else if (command.runs_a_command) {
       functions += " \\\n    '*::command: _normal'\n";
+    } else if (command.last_word() == "help") {
+      functions += fmt::format(" \\\n    '*: :({})'\n", command_names(program));
     } else {
       functions += " \\\n    '*: :_files'\n";
     }
