@@ -75,11 +75,12 @@ std::string zsh_option(const OptionText &option) {
     for (const char each : option.argument)
       if (each != '[' && each != ']' && each != ':') argument += each;
     const std::string words = fmt::format("{}", fmt::join(option.values, " "));
-    const bool is_folder = option.argument == "FOLDER";
+    const bool is_file = option.argument.starts_with("FILE") || option.argument == "PATH";
     const std::string what = !option.values.empty()
                                  ? (option.is_list ? "_values -s , word " + words : "(" + words + ")")
-                             : is_folder ? "_files -/"
-                                         : "_files";
+                             : option.argument == "FOLDER" ? "_files -/"
+                             : is_file                     ? "_files"
+                                                           : " ";  // the shell cannot know
     action = fmt::format("{}{}:{}", option.is_argument_optional ? "::" : ":", argument, what);
   }
   const std::string rest = "[" + help + "]" + action;

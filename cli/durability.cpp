@@ -89,8 +89,12 @@ double log_loss_of(std::uint64_t sets, double log_loss) {
 std::string number_text(double log_value) {
   const double log10 = log_value / std::log(10.0);
   if (std::abs(log10) < 300) return fmt::format("{:.3g}", std::exp(log_value));
-  const double exponent = std::floor(log10);
-  return fmt::format("{:.2f}e{:+.0f}", std::pow(10.0, log10 - exponent), exponent);
+  double exponent = std::floor(log10), digits = std::pow(10.0, log10 - exponent);
+  if (digits >= 9.995) {  // would be printed as 10.00
+    digits /= 10;
+    ++exponent;
+  }
+  return fmt::format("{:.2f}e{:+.0f}", digits, exponent);
 }
 
 double log10_of(double log_value) { return log_value == 0 ? 0 : log_value / std::log(10.0); }

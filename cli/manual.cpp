@@ -84,7 +84,7 @@ std::string page_name(const CommandText &command) {
 
 std::string title(const std::string &name, const std::string &version, const std::string &summary) {
   return fmt::format(
-      "'\\\" Made from the command's own table of options (cli/manual.cpp). DO NOT EDIT\n"
+      ".\\\" Made from the command's own table of options (cli/manual.cpp). DO NOT EDIT\n"
       ".TH {} 1 \"\" \"Tandem {}\" \"User Commands\"\n.nh\n.ad l\n.SH NAME\n{} \\- {}\n",
       text(upper(name)), text(version), text(name), text(summary));
 }

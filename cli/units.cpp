@@ -4,7 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <charconv>
+#include <cstdlib>
 #include <iterator>
 #include <stdexcept>
 
@@ -37,9 +37,7 @@ std::string_view unit_after(std::string_view text, std::string_view number) {
 }
 
 double value_of(std::string_view number) {
-  double value = 0;
-  std::from_chars(number.data(), number.data() + number.size(), value);
-  return value;
+  return std::strtod(std::string(number).c_str(), nullptr);  // too many digits: infinity
 }
 
 [[noreturn]] void refuse(std::string_view text, std::string_view why) {

@@ -236,6 +236,10 @@ class Help(unittest.TestCase):
             done = subprocess.run(["groff", "-ww", "-man", "-Tutf8", path], capture_output=True, timeout=120)
             self.assertEqual((done.returncode, done.stderr), (0, b""), path)
             self.assertGreater(len(done.stdout), 500, path)
+            if shutil.which("man"):  # as lintian does
+                done = subprocess.run(["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", path], capture_output=True, timeout=120,
+                                      env={**os.environ, "LC_ALL": "C.UTF-8", "MANROFFSEQ": "", "MANWIDTH": "80"})
+                self.assertEqual((done.returncode, done.stderr), (0, b""), path)
 
     # ---- completions ----
 
