@@ -82,15 +82,14 @@ void add_write_flags(CLI::App &command, WriteFlags &flags, const std::string &fo
 }
 
 void add_context_flags(CLI::App &command, ContextFlags &flags) {
-  command.add_option("--backend", flags.backend, "What computes: auto, or a name that `tandem devices` lists")
+  command.add_option("--backend", flags.backend, "Where to compute: auto, or a name that `tandem devices` lists")
       ->type_name("NAME");
   command.add_option("--kernel", flags.kernel, "CPU kernel to use instead of the best one; see `tandem devices`")
       ->type_name("NAME")
       ->group(kExpert);
   command
       .add_option("--technique", flags.technique,
-                  "How the CPU codes: matrix, or transform (wide codes; refused where there is none); default: "
-                  "whichever costs less")
+                  "How the CPU codes. transform is for wide codes and is refused for others. Default: the faster one")
       ->check(one_of({"matrix", "transform"}))
       ->group(kExpert);
   command.add_option("--threads", flags.thread_count, "Threads; default: every core that this process may use");
@@ -98,10 +97,9 @@ void add_context_flags(CLI::App &command, ContextFlags &flags) {
       ->check(one_of({"serial", "pthread", "openmp"}))
       ->group(kExpert);
   command
-      .add_option(
-          "--resource", flags.resources,
-          "NAME=N: at most N of a resource at once: cpu=2 (tasks of the CPU); on devices gpu=1, opencl_mib=512 or "
-          "cuda_mib=512, of a hybrid also pinned_mib=64 (repeatable)")
+      .add_option("--resource", flags.resources,
+                  "At most N of a resource at once. cpu=2: CPU tasks. gpu=1: device tasks. opencl_mib=512, "
+                  "cuda_mib=512: MiB of device memory. pinned_mib=64: MiB of a hybrid's staging memory (repeatable)")
       ->type_name("NAME=N")
       ->allow_extra_args(false)
       ->group(kExpert);
@@ -110,10 +108,11 @@ void add_context_flags(CLI::App &command, ContextFlags &flags) {
       ->group(kExpert);
   command
       .add_option("--timeline", flags.timeline,
-                  "Write which worker did what when to this file (Chrome trace format; docs/TIMELINE.md)")
+                  "Write a timeline of all workers to this file (Chrome trace format; docs/TIMELINE.md)")
       ->type_name("FILE.json")
       ->group(kExpert);
-  command.add_flag("--log", flags.log, "Say on standard error what the library decides, and why")->group(kExpert);
+  command.add_flag("--log", flags.log, "Print the library's decisions and their reasons on standard error")
+      ->group(kExpert);
 }
 
 ContextOptions::ContextOptions(const ContextFlags &flags) : flags_(flags) {

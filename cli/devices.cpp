@@ -343,14 +343,14 @@ int kernel_texts(const OutputFlags &output, KernelFlags flags) {
 
 void add_devices_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<OutputFlags>();
-  CLI::App *command = app.add_subcommand("devices", "List what this machine has: devices and CPU kernels");
+  CLI::App *command = app.add_subcommand("devices", "List the devices and CPU kernels of this machine");
   add_output_flags(*command, *flags);
   const auto kernel = std::make_shared<KernelFlags>();
   CLI::Option *asked =
       command
           ->add_option("--kernel", kernel->name,
-                       "NAME: show the techniques of this CPU kernel, what they cost and which is used. Without a "
-                       "name: show what the generated device kernels of a code cost, or their text")
+                       "With NAME: show the techniques of this CPU kernel, their costs and the one in use. Without "
+                       "NAME: show the costs of the generated device kernels of a code, or their text")
           ->expected(0, 1)
           ->type_name("[NAME]");
   // What belongs to the code is for both kinds of kernels, the rest for texts alone.
@@ -361,8 +361,9 @@ void add_devices_command(CLI::App &app, Invocation &invocation) {
   };
   add(of_code, command->add_option("-k", kernel->k, "With --kernel: data shards; default 10"));
   add(of_code, command->add_option("-m", kernel->m, "With --kernel: parity shards; default 4"));
-  add(of_code, command->add_option("--matrix", kernel->matrix, "With --kernel: generator matrix; default isal-cauchy"))
+  add(of_code, command->add_option("--matrix", kernel->matrix, "With --kernel: generator matrix"))
       ->check(matrix_value(false))
+      ->default_str("isal-cauchy")
       ->type_name("NAME");
   CLI::Option *text = add(of_texts, command->add_option("--text", kernel->text_dialect,
                                                         "With --kernel: print the text in this dialect, no table"));
@@ -374,17 +375,15 @@ void add_devices_command(CLI::App &app, Invocation &invocation) {
       ->check(one_of({"encode", "update", "verify"}))
       ->needs(text);
   add(of_texts, command->add_option("--access", kernel->access,
-                                    "With --kernel: shards are aligned (default), or each at any address"))
+                                    "With --kernel: addresses of the shards: aligned (default), or any"))
       ->check(one_of({"aligned", "any"}));
-  add(of_texts,
-      command->add_option("--element-bytes", kernel->options.element_bytes,
-                          "With --kernel: bytes that a work-item loads at once; default: as the device does"));
+  add(of_texts, command->add_option("--element-bytes", kernel->options.element_bytes,
+                                    "With --kernel: bytes that a work-item loads at once; default: the device's own"));
   add(of_texts, command->add_option("--rows-per-pass", kernel->options.rows_per_pass,
-                                    "With --kernel: outputs computed together; default: as the device does"));
-  add(of_texts,
-      command->add_option("--vendor", kernel->vendor,
-                          "With --kernel: the kind of device that runs it: nvidia, amd, intel, gpu (any other), cpu. "
-                          "Default: all are shown; with --text cuda nvidia, opencl gpu, host cpu"))
+                                    "With --kernel: outputs computed together; default: the device's own"));
+  add(of_texts, command->add_option("--vendor", kernel->vendor,
+                                    "With --kernel: the kind of device; gpu: any other GPU. Default: all; with --text "
+                                    "cuda: nvidia, opencl: gpu, host: cpu"))
       ->check(one_of({"nvidia", "amd", "intel", "gpu", "cpu"}));
   for (CLI::Option *each : of_texts) each->group(kExpert);
   for (const char *name : {"--technique", "--operation"}) command->get_option(name)->group(kExpert);

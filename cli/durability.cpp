@@ -28,9 +28,8 @@ constexpr const char *kFooter =
     "average, "
     "several at once in parallel. Data is lost when m + 1 disks of a set are down together. The chain of states is "
     "solved "
-    "exactly. Bad sectors, and causes that hit several disks, are not in the model: reality is worse. "
-    "docs/DURABILITY.md "
-    "has the formulas and sources.";
+    "exactly. Bad sectors, and causes that hit several disks, are not in the model: real sets lose data more often. "
+    "docs/DURABILITY.md has the formulas and sources.";
 
 struct DurabilityFlags {
   std::uint32_t k = 0, m = 0, disks = 0;
@@ -165,7 +164,7 @@ int durability(const DurabilityFlags &flags) {
 
 void add_durability_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<DurabilityFlags>();
-  CLI::App *command = app.add_subcommand("durability", "How likely k + m disks lose data, and how parity changes that");
+  CLI::App *command = app.add_subcommand("durability", "Compute how likely k + m disks lose data");
   command->footer(kFooter);
   CLI::Option *k = command->add_option("-k,--data", flags->k, "Data disks of a set");
   CLI::Option *m = command->add_option("-m,--parity", flags->m, "Parity disks of a set: it survives the loss of any m");

@@ -129,17 +129,18 @@ void add_encode_command(CLI::App &app, Invocation &invocation) {
       ->allow_extra_args(false);
   command->add_option("--name", flags->name, "First part of the shard files' names; default: the name of FILE")
       ->type_name("NAME");
-  command->add_option("--matrix", flags->matrix, "Generator matrix (docs/MATRICES.md); default: isal-cauchy")
+  command->add_option("--matrix", flags->matrix, "Generator matrix (docs/MATRICES.md)")
       ->check(matrix_value(false))
+      ->default_str("isal-cauchy")
       ->type_name("NAME");
   command
       ->add_option("--layout", flags->layout,
-                   "How elements lie in a shard: bytes. A set does not say that it holds packets: they are refused")
+                   "Order of the elements in a shard. Shard files hold bytes; packets are refused")
       ->check(one_of({"bytes", "packets"}))
       ->group(kExpert);
   command
       ->add_option("--set-id", flags->set_id,
-                   "Id of the set, 32 hexadecimal digits, which no other set may have; default: random")
+                   "Id of the set: 32 hexadecimal digits that no other set has; default: random")
       ->type_name("ID")
       ->group(kExpert);
   command

@@ -233,9 +233,9 @@ void add_locate_flags(CLI::App &command, LocateFlags &flags) {
   locate->needs(k, m);
   k->needs(locate);
   m->needs(locate);
-  command
-      .add_option("--matrix", flags.matrix, "Generator matrix (docs/MATRICES.md), with --locate; default: isal-cauchy")
+  command.add_option("--matrix", flags.matrix, "Generator matrix (docs/MATRICES.md), with --locate")
       ->check(matrix_value(true))
+      ->default_str("isal-cauchy")
       ->type_name("NAME")
       ->needs(locate);
   command.add_option("--groups", flags.groups, "Local groups of such a matrix, with --locate")->needs(locate);

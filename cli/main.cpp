@@ -20,9 +20,9 @@ constexpr AddCommand kCommands[] = {
 int main(int argc, char **argv) {
   prepare_process();
   Invocation invocation;
-  const Program program = {
-      TANDEM_COMMAND_NAME,
-      "Reed-Solomon erasure coding of files: split into k data and m parity shards, lose any m, get all back.",
-      kCommands};
+  const Program program = {TANDEM_COMMAND_NAME,
+                           "Reed-Solomon erasure coding: splits a file into k data shards and adds m parity shards. "
+                           "Any k of them give the file back.",
+                           kCommands};
   return end_program(run_program(program, argc, argv, invocation, false));
 }

@@ -496,7 +496,7 @@ int report(const StorageFlags &flags) {
 void add_simulate_storage_command(CLI::App &simulate, Invocation &invocation) {
   const auto flags = std::make_shared<StorageFlags>();
   CLI::App *command = simulate.add_subcommand(
-      "storage", "What parity costs a storage system: clients that write to servers with disks or SSDs");
+      "storage", "Simulate the cost of parity in a storage system: clients write to servers with disks or SSDs");
   command->footer(kFooter);
   command->add_option("--servers", flags->servers, "Servers, each with one device")->capture_default_str();
   command->add_option("--width", flags->width, "Servers of a row, data and parity; default: all");
@@ -504,20 +504,20 @@ void add_simulate_storage_command(CLI::App &simulate, Invocation &invocation) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->capture_default_str();
-  command->add_option("--unit", flags->unit_bytes, "Stripe unit: what of a row lies on one server")
+  command->add_option("--unit", flags->unit_bytes, "Stripe unit: bytes of a row on one server")
       ->transform(size_value())
       ->default_str("1MiB");
   command->add_option("--clients", flags->clients, "Clients (list); default: 10000")
       ->delimiter(',')
       ->allow_extra_args(false);
-  command->add_option("--size", flags->sizes, "Of each write (list); default: 128KiB")
+  command->add_option("--size", flags->sizes, "Bytes of each write (list); default: 128KiB")
       ->transform(size_value())
       ->delimiter(',')
       ->allow_extra_args(false);
   command
       ->add_option("--total", flags->total_bytes, "Data of one write of every client: there are TOTAL / SIZE clients")
       ->transform(size_value());
-  command->add_option("--strategy", flags->strategies, "As described below (list)")
+  command->add_option("--strategy", flags->strategies, "Strategies, as described below (list)")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(one_of({"raid0", "standard", "avoid", "delayed", "delayed-move"}))
@@ -528,29 +528,31 @@ void add_simulate_storage_command(CLI::App &simulate, Invocation &invocation) {
       ->check(one_of({"hdd", "ssd", "constant"}));
   command->add_option("--fio", flags->fio, "Latencies that fio measured, as one more device")->type_name("FILE.json");
   command->add_option("--service", flags->service, "Time of a read or write of the device constant")->type_name("TIME");
-  command->add_option("--channels", flags->channels, "Requests that a device serves at once, in place of its own")
+  command
+      ->add_option("--channels", flags->channels,
+                   "Requests that a device serves at once; default: the device's own number")
       ->group(kExpert);
   command->add_option("--application", flags->application, "Clients of an application")->capture_default_str();
   command->add_option("--window", flags->window, "Delayed: writes of each client before the parity is computed")
       ->capture_default_str();
   command
       ->add_option("--placement", flags->placement,
-                   "Not delayed: scattered, each write to a place of its own; interleaved, one after the other in the "
-                   "application's file")
+                   "Strategies that are not delayed: writes go to scattered places, or one after the other into the "
+                   "application's file (interleaved)")
       ->check(one_of({"scattered", "interleaved"}))
       ->capture_default_str();
   command->add_option("--link", flags->link, "GB/s of a server's link, each way; 0: no limit")->capture_default_str();
   command->add_option("--client-link", flags->client_link, "GB/s of a client's link; 0: no limit")
       ->capture_default_str();
-  command->add_option("--latency", flags->latency, "Of each message")->type_name("TIME")->capture_default_str();
+  command->add_option("--latency", flags->latency, "Time of each message")->type_name("TIME")->capture_default_str();
   command->add_option("--seconds", flags->seconds, "Simulated seconds of a run, at most")->capture_default_str();
   command
       ->add_option("--confidence", flags->confidence,
-                   "Stop a run when the 95 % interval of its rate is this part of it; 0: simulate all --seconds")
+                   "Stop a run when the 95 % interval of its rate is this part of the rate; 0: simulate all --seconds")
       ->capture_default_str()
       ->group(kExpert);
-  command->add_option("--seed", flags->seed, "The first one")->capture_default_str()->group(kExpert);
-  command->add_option("--seeds", flags->seeds, "Runs of each case, with one seed after the other")
+  command->add_option("--seed", flags->seed, "Seed of the first run")->capture_default_str()->group(kExpert);
+  command->add_option("--seeds", flags->seeds, "Runs of each case, with successive seeds")
       ->check(CLI::Range(std::uint32_t{1}, std::uint32_t{1000}))
       ->capture_default_str()
       ->group(kExpert);
