@@ -61,6 +61,17 @@ std::vector<std::string> option_names(const CommandText &command) {
   return names;
 }
 
+// "volume create": without the program, with which every message begins. "": the program.
+std::string own_name(const CommandText &command) {
+  const std::size_t space = command.name.find(' ');
+  return space == std::string::npos ? "" : command.name.substr(space + 1);
+}
+
+std::string lacks(const CommandText &command) {
+  const std::string name = own_name(command);
+  return name.empty() ? "there is no" : name + " has no";
+}
+
 // The first word that no command takes.
 std::string unknown_word(const CLI::App &app) {
   for (const CLI::App *each : named_commands(app)) {
@@ -70,9 +81,9 @@ std::string unknown_word(const CLI::App &app) {
     const bool is_option = left[0].size() > 1 && left[0][0] == '-';
     if (is_option) {
       const std::string name = left[0].substr(0, left[0].find('='));
-      return fmt::format("{} has no option {}{}", command.name, name, did_you_mean(name, option_names(command)));
+      return fmt::format("{} option {}{}", lacks(command), name, did_you_mean(name, option_names(command)));
     }
-    if (command.commands.empty()) return fmt::format("{}: \"{}\" is one argument too many", command.name, left[0]);
+    if (command.commands.empty()) return fmt::format("{}: \"{}\" is one argument too many", own_name(command), left[0]);
     return no_such_command(command, left[0]);
   }
   return "";
@@ -92,7 +103,7 @@ std::string no_such_command(const CommandText &command, const std::string &word)
   for (const CommandText &each : command.commands) names.push_back(each.last_word());
   const std::string near = did_you_mean(word, names);
   const std::string known = near.empty() ? fmt::format("; there are {}", fmt::join(names, ", ")) : near;
-  return fmt::format("{} has no command \"{}\"{}", command.name, word, known);
+  return fmt::format("{} command \"{}\"{}", lacks(command), word, known);
 }
 
 std::string wrapped(std::string_view text, std::size_t indent, std::size_t columns) {
@@ -148,7 +159,7 @@ std::string sentence_of(const CLI::ParseError &error, const CLI::App &app) {
                               dynamic_cast<const CLI::ExtrasError *>(&error) != nullptr;
   if (may_be_unknown)
     if (const std::string unknown = unknown_word(app); !unknown.empty()) return unknown;
-  if (text == "A subcommand is required") return fmt::format("{} needs a command; see {} --help", command, command);
+  if (text == "A subcommand is required") return fmt::format("a command is required; see {} --help", command);
   if (dynamic_cast<const CLI::RequiredError *>(&error) != nullptr)
     return fmt::format("{}; see {} --help", text, command);
   if (dynamic_cast<const CLI::ConversionError *>(&error) != nullptr) {

@@ -20,7 +20,7 @@ std::size_t help_columns();
 // Lines of at most `columns`, all but the first indented.
 std::string wrapped(std::string_view text, std::size_t indent, std::size_t columns);
 
-// "tandem has no command "encod"; did you mean encode?"
+// "volume has no command "crate"; did you mean create?"
 std::string no_such_command(const CommandText &command, const std::string &word);
 
 // For all commands that are added to `app` from now on.

@@ -16,7 +16,7 @@ namespace {
 std::string with_name(std::string text, const std::string &program) {
   constexpr std::string_view kName = "tandem ";
   for (std::size_t at = 0; (at = text.find(kName, at)) != std::string::npos; at += program.size()) {
-    const bool is_a_call = at == 0 || text[at - 1] == '`' || text[at - 1] == ' ' || text[at - 1] == '\n';
+    const bool is_a_call = at == 0 || std::string_view("` \n(").find(text[at - 1]) != std::string_view::npos;
     if (is_a_call) text.replace(at, kName.size() - 1, program);
   }
   return text;
