@@ -203,6 +203,7 @@ class Help(unittest.TestCase):
         self.assertEqual(set(pages), expected)
         for command in COMMANDS:
             page = self.read(pages[f"{PROGRAM}-{command[0]}.1" if command else f"{PROGRAM}.1"]).replace("\\-", "-")
+            self.assertTrue(page.startswith('.\\" '), command)  # '\\" would name preprocessors to man
             names = options(command)
             self.assertGreater(len(names), 0, command)
             if len(command) > 1:  # its part of the page
