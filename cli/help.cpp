@@ -169,10 +169,6 @@ std::string sentence_of(const CLI::ParseError &error, const CLI::App &app) {
                       return fmt::format("{}: {} is not a number, or too large", option, value);
                     });
   }
-  if (dynamic_cast<const CLI::ExcludesError *>(&error) != nullptr)
-    return reworded(text, " excludes ", [](const std::string &one, const std::string &other) {
-      return fmt::format("{} and {} exclude each other", one, other);
-    });
   if (dynamic_cast<const CLI::RequiresError *>(&error) != nullptr)
     return reworded(text, " requires ", [](const std::string &one, const std::string &other) {
       return fmt::format("{} works only with {}", one, other);

@@ -133,7 +133,7 @@ class Help(unittest.TestCase):
             ("--name was given 2 times", *encode, "--name", "a", "--name", "b"),
             ("--data: ten is not a", "encode", "file", "-k", "ten", "-m", 2, "-o", "x"),
             ("--groups works only with --locate", "verify", "folder", "--groups", 2),
-            ("--set and --locate exclude each other", "verify", "a", "b", "c", "--locate", "-k", 2, "-m", 1, "--set", "12"),
+            ("--set excludes --locate", "verify", "a", "b", "c", "--locate", "-k", 2, "-m", 1, "--set", "12"),
             ('"fast" is none of serial, pthread, openmp', *encode, "--executor", "fast"),
         ):
             self.refused(expected, *arguments)
