@@ -269,33 +269,49 @@ std::unique_ptr<core::Backend> make_backend(tandem_context &context, const Setti
       fmt::format("backend \"{}\" does not exist here; known: auto, {}hybrid, hybrid:DEVICE+DEVICE...", name, known));
 }
 
+std::unique_ptr<tandem_context> make_context(const tandem_context_options *options, bool may_have_timeline) {
+  static std::atomic<std::uint64_t> next_id{1};
+  const tandem_context_options given = base::read_options(options, "tandem_context_options");
+  auto context = std::make_unique<tandem_context>();
+  context->id = next_id.fetch_add(1, std::memory_order_relaxed);
+  context->log = base::Log(given.log_callback, given.log_user, given.log_level);
+  const std::string resources = text_option(given.resources, "TANDEM_RESOURCES");
+  if (!resources.empty()) context->budget->set_all(resources);
+  Settings settings = settings_of(given);
+  context->tuning_path = tuning::file_path(given.tuning_file, &settings.tuning_is_named);
+  context->tuning = tuning::load_file(context->tuning_path, settings.tuning_is_named, context->log);
+  if (!settings.timeline_file.empty() && may_have_timeline)
+    context->timeline = std::make_shared<base::Timeline>(settings.timeline_file, context->log);
+  context->backend = make_backend(*context, settings, given);
+  if (given.timeline_file != nullptr && context->timeline != nullptr) context->timeline->check_file();
+  return context;
+}
+
 }  // namespace
+
+// No lock: a child of a fork may be the first to come here while another thread of its parent was here.
+tandem_context &process_context() {
+  static std::atomic<tandem_context *> made{nullptr};
+  tandem_context *context = made.load(std::memory_order_acquire);
+  if (context != nullptr) return *context;
+  std::unique_ptr<tandem_context> mine = make_context(nullptr, false);
+  if (!made.compare_exchange_strong(context, mine.get(), std::memory_order_acq_rel)) return *context;
+  return *mine.release();
+}
+
 }  // namespace tandem::api
 
 using namespace tandem;
 
-base::Timeline *base::timeline_of(const tandem_context *context) noexcept { return context->timeline.get(); }
+base::Timeline *base::timeline_of(const tandem_context *context) noexcept {
+  return context != nullptr ? context->timeline.get() : nullptr;  // that of NULL has none: process_context
+}
 
 extern "C" {
 
 tandem_status tandem_context_create(const tandem_context_options *options, tandem_context **context_out) {
-  return base::guarded({{"context_out", context_out}}, [&] {
-    static std::atomic<std::uint64_t> next_id{1};
-    const tandem_context_options given = base::read_options(options, "tandem_context_options");
-    auto context = std::make_unique<tandem_context>();
-    context->id = next_id.fetch_add(1, std::memory_order_relaxed);
-    context->log = base::Log(given.log_callback, given.log_user, given.log_level);
-    const std::string resources = api::text_option(given.resources, "TANDEM_RESOURCES");
-    if (!resources.empty()) context->budget->set_all(resources);
-    api::Settings settings = api::settings_of(given);
-    context->tuning_path = tuning::file_path(given.tuning_file, &settings.tuning_is_named);
-    context->tuning = tuning::load_file(context->tuning_path, settings.tuning_is_named, context->log);
-    if (!settings.timeline_file.empty())
-      context->timeline = std::make_shared<base::Timeline>(settings.timeline_file, context->log);
-    context->backend = api::make_backend(*context, settings, given);
-    if (given.timeline_file != nullptr && context->timeline != nullptr) context->timeline->check_file();
-    *context_out = context.release();
-  });
+  return base::guarded({{"context_out", context_out}},
+                       [&] { *context_out = api::make_context(options, true).release(); });
 }
 
 void tandem_context_destroy(tandem_context *context) {
@@ -307,11 +323,12 @@ void tandem_context_destroy(tandem_context *context) {
 }
 
 tandem_status tandem_context_set_resource(tandem_context *context, const char *name, uint64_t amount) {
-  return base::guarded({{"context", context}, {"name", name}}, [&] { context->budget->set(name, amount); });
+  return base::guarded({{"name", name}}, [&] { api::context_or_default(context).budget->set(name, amount); });
 }
 
-tandem_status tandem_context_query(const tandem_context *context, tandem_context_info *info_out) {
-  return base::guarded({{"context", context}, {"info_out", info_out}}, [&] {
+tandem_status tandem_context_query(const tandem_context *asked, tandem_context_info *info_out) {
+  return base::guarded({{"info_out", info_out}}, [&] {
+    const tandem_context *const context = asked != nullptr ? asked : &api::process_context();
     tandem_context_info info = {};
     info.backend = context->backend->traits().name.c_str();
     info.kernel = context->kernel_name;

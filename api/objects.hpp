@@ -37,6 +37,18 @@ struct tandem_context {
   std::uint64_t inline_bytes = 0;
 };
 
+namespace tandem::api {
+
+// The context of calls whose context is NULL: of default options, made by the first of them, never destroyed. It has no
+// timeline, because a timeline is written when its context is destroyed. Throws Error.
+tandem_context &process_context();
+
+inline tandem_context &context_or_default(tandem_context *given) {
+  return given != nullptr ? *given : process_context();
+}
+
+}  // namespace tandem::api
+
 struct tandem_plan {
   std::shared_ptr<const tandem::core::Plan> plan;  // its jobs keep it
   tandem::core::MemoryKind memory;                 // of the shards

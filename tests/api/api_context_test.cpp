@@ -313,6 +313,56 @@ struct AtThreadEnd {
   }
 };
 
+// NULL stands for one context of the process, whichever call comes first.
+TEST(ProcessContext, TakesEveryCall) {
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < 4; ++i) threads.emplace_back([] { expect_works(nullptr); });
+  for (std::thread &thread : threads) thread.join();
+  Random random(9);
+  Stripe stripe(random, 5, 3, 3000);
+  const Codec codec = make_codec(5, 3);
+  stripe.lose(1);
+  ASSERT_EQ(tandem_decode(nullptr, codec.get(), stripe.all(), stripe.present.data(), 3000), TANDEM_OK);
+  ASSERT_TRUE(stripe.intact());
+  tandem_verify_result result = {};
+  result.struct_bytes = sizeof result;
+  ASSERT_EQ(tandem_verify(nullptr, codec.get(), stripe.data(), 3000, &result), TANDEM_OK);
+  EXPECT_EQ(result.consistent, 1);
+  ASSERT_EQ(tandem_update(nullptr, codec.get(), 0, stripe.pointers[0], stripe.pointers[0], stripe.parity(), 3000),
+            TANDEM_OK);
+  for (unsigned i = 0; i < 5; ++i)
+    ASSERT_EQ(tandem_accumulate(nullptr, codec.get(), i, stripe.pointers[i], stripe.parity(), 3000, i == 0), TANDEM_OK);
+  ASSERT_TRUE(stripe.intact());
+  const Plan plan = make_plan(nullptr, codec.get(), TANDEM_OPERATION_ENCODE);
+  ASSERT_NE(plan, nullptr);
+
+  const std::uint64_t calls = query(nullptr).kernel_calls;
+  EXPECT_GE(calls, 10u);
+  ASSERT_EQ(tandem_context_set_resource(nullptr, "widgets", 2), TANDEM_OK);
+  EXPECT_NE(std::string(query(nullptr).resources).find("cpu"), std::string::npos);
+  tandem_context_destroy(nullptr);
+  expect_works(nullptr);
+  EXPECT_GT(query(nullptr).kernel_calls, calls);
+}
+
+// What cannot make a context cannot make the process's own, and the next call tries again.
+TEST(ProcessContext, FailsAsCreateDoes) {
+  const auto child = [] {
+    setenv("TANDEM_BACKEND", "toaster", 1);
+    Random random(8);
+    Stripe stripe(random, 5, 3, 100);
+    const Codec codec = make_codec(5, 3);
+    const tandem_status status = tandem_encode(nullptr, codec.get(), stripe.data(), stripe.parity(), 100);
+    const bool is_named = std::string(tandem_last_error_message()).find("toaster") != std::string::npos;
+    unsetenv("TANDEM_BACKEND");
+    setenv("TANDEM_TIMELINE", "/nonexistent/trace.json", 1);  // which it would write when it is destroyed
+    const bool works = tandem_encode(nullptr, codec.get(), stripe.data(), stripe.parity(), 100) == TANDEM_OK;
+    std::_Exit(status == TANDEM_ERROR_UNAVAILABLE && is_named && works ? 0 : 1);
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a process of its own, where no test has made the context
+  EXPECT_EXIT(child(), testing::ExitedWithCode(0), "");
+}
+
 TEST(Context, UsableWhileAThreadEnds) {
   const Context context = make_context();
   std::thread([&] {
