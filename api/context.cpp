@@ -48,8 +48,11 @@ std::int32_t executor_option(std::int32_t given) {
   if (name == "serial") return TANDEM_EXECUTOR_SERIAL;
   if (name == "pthread") return TANDEM_EXECUTOR_PTHREAD;
   if (name == "openmp") return TANDEM_EXECUTOR_OPENMP;
+  if (name == "openmp:gnu") return TANDEM_EXECUTOR_OPENMP_GNU;
+  if (name == "openmp:llvm") return TANDEM_EXECUTOR_OPENMP_LLVM;
   base::fail(TANDEM_ERROR_UNAVAILABLE,
-             fmt::format("TANDEM_EXECUTOR is \"{}\"; known executors: serial, pthread, openmp", name));
+             fmt::format("TANDEM_EXECUTOR is \"{}\"; known executors: serial, pthread, openmp, openmp:gnu, openmp:llvm",
+                         name));
 }
 
 void check_range(const char *what, std::int32_t value, std::int32_t last) {
@@ -70,7 +73,7 @@ Settings settings_of(const tandem_context_options &given) {
                     .schedule = given.schedule,
                     .pin_threads = given.pin_threads != 0,
                     .technique = given.technique != nullptr ? given.technique : ""};
-  check_range("executor", settings.executor, TANDEM_EXECUTOR_OPENMP);
+  check_range("executor", settings.executor, TANDEM_EXECUTOR_OPENMP_LLVM);
   check_range("partition", settings.partition, TANDEM_PARTITION_PARITY);
   check_range("schedule", settings.schedule, TANDEM_SCHEDULE_DYNAMIC);
   if (!settings.technique.empty() && settings.technique != "matrix" && settings.technique != "transform")
@@ -102,7 +105,7 @@ void check_effects(const tandem_context_options &given, const Settings &settings
   }
   if (is_given(given.kernel) && !takes.kernel)
     refuse(fmt::format("kernel \"{}\"", given.kernel), "the devices of a hybrid choose their kernels");
-  constexpr const char *kExecutors[] = {"default", "serial", "pthread", "openmp"};
+  constexpr const char *kExecutors[] = {"default", "serial", "pthread", "openmp", "openmp:gnu", "openmp:llvm"};
   if (!takes.cpu) {
     constexpr const char *kWhy = "it has no CPU threads";
     if (given.thread_count != 0) refuse(fmt::format("thread_count {}", given.thread_count), kWhy);
@@ -117,7 +120,7 @@ void check_effects(const tandem_context_options &given, const Settings &settings
     if (given.executor != TANDEM_EXECUTOR_DEFAULT) refuse(fmt::format("executor {}", kExecutors[given.executor]), kWhy);
     if (given.pin_threads != 0) refuse("pin_threads", kWhy);
   }
-  if (given.schedule == TANDEM_SCHEDULE_DYNAMIC && settings.executor != TANDEM_EXECUTOR_OPENMP)
+  if (given.schedule == TANDEM_SCHEDULE_DYNAMIC && settings.executor < TANDEM_EXECUTOR_OPENMP)
     refuse("schedule dynamic", "its executor is not openmp");
   if (given.pin_threads != 0 && given.executor != TANDEM_EXECUTOR_DEFAULT && given.executor != TANDEM_EXECUTOR_PTHREAD)
     refuse("pin_threads", "its executor is not pthread");

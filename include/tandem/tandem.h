@@ -222,10 +222,13 @@ typedef struct tandem_context tandem_context;
 
 /* How the CPU's work is spread over threads. */
 enum tandem_executor_value {
-  TANDEM_EXECUTOR_DEFAULT = 0, /* pthread; serial if only one thread is allowed */
-  TANDEM_EXECUTOR_SERIAL = 1,  /* the calling thread alone */
-  TANDEM_EXECUTOR_PTHREAD = 2, /* a pool of the context's own, started by the first large call */
-  TANDEM_EXECUTOR_OPENMP = 3   /* the process' OpenMP runtime (libtandem_openmp.so, in tandem/ beside the library) */
+  TANDEM_EXECUTOR_DEFAULT = 0,    /* pthread; serial if only one thread is allowed */
+  TANDEM_EXECUTOR_SERIAL = 1,     /* the calling thread alone */
+  TANDEM_EXECUTOR_PTHREAD = 2,    /* a pool of the context's own, started by the first large call */
+  TANDEM_EXECUTOR_OPENMP = 3,     /* the OpenMP runtime of Tandem's compiler (libtandem_openmp.so, in tandem/ beside the
+                                     library) */
+  TANDEM_EXECUTOR_OPENMP_GNU = 4, /* GNU's runtime, libgomp */
+  TANDEM_EXECUTOR_OPENMP_LLVM = 5 /* LLVM's runtime, libomp. UNAVAILABLE where its module was not built */
 };
 
 /* How a call is divided between CPU threads. By parity, as in the Jerasure 2.0 paper, a chunk is as long as the shards.

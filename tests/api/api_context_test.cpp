@@ -68,7 +68,7 @@ TEST(Context, ForcedChoices) {
   for (const int32_t executor : executors()) {
     for (const int32_t partition : {TANDEM_PARTITION_COLUMN, TANDEM_PARTITION_PARITY}) {
       for (const int32_t schedule : {TANDEM_SCHEDULE_STATIC, TANDEM_SCHEDULE_DYNAMIC}) {
-        if (schedule == TANDEM_SCHEDULE_DYNAMIC && executor != TANDEM_EXECUTOR_OPENMP) continue;
+        if (schedule == TANDEM_SCHEDULE_DYNAMIC && executor < TANDEM_EXECUTOR_OPENMP) continue;
         tandem_context_options options = context_options(executor, 3);
         std::string kernel = "scalar", backend = "cpu";
         options.kernel = kernel.c_str();
