@@ -12,10 +12,10 @@ help:
 	@echo "make demo     encode a real file, delete four shards, get it back; damage all, repair (FILE=..., DEMO_DIR=...)"
 	@echo "make demo-volume  serve a volume over NBD, put ext4 on it, lose members, get all back (DEMO_DIR=...)"
 	@echo "make studies  rerun the experiments behind this project, write docs/studies.md (STUDIES_FLAGS=\"--quick A\")"
-	@echo "make test     build and run every test; of thousands of like cases a random slice"
+	@echo "make test     build and run every test; a random part of tests with thousands of similar cases"
 	@echo "make test-all build and run every test with every case"
 	@echo "make build    build everything that this machine can build, into $(BUILD)/"
-	@echo "make deps     install what building and testing needs and this machine lacks"
+	@echo "make deps     install missing packages for building and testing"
 	@echo "make format   format the sources with clang-format 14"
 	@echo "make clean    remove $(BUILD)/"
 	@echo

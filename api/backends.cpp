@@ -52,8 +52,8 @@ void say_what_is_known(const tandem_context &context, const core::Backend &cpu, 
     // otherwise these are entries of another backend
   } else if (named || context.tuning->has_backend(identity.backend)) {
     context.log.say(TANDEM_LOG_WARNING,
-                    fmt::format("tuning file {}: none of its {} entries was measured on {} or another device of {}: "
-                                "ignored",
+                    fmt::format("tuning file {} is ignored: none of its {} entries was measured on {} or another "
+                                "device of {}",
                                 context.tuning_path, count, identity.device, identity.vendor));
   }
 }

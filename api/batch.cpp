@@ -31,7 +31,7 @@ class BatchRun final : public SubmittedRun {
     if (stripe.shards == nullptr) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shards is NULL");
     if (stripe.memory != memory_) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 fmt::format("memory kind {}, of the stripes before it {}", stripe.memory, memory_));
+                 fmt::format("memory kind is {}, but that of the stripes before it is {}", stripe.memory, memory_));
     }
     check_shard_bytes(stripe.shard_bytes, codec.shard_count());
     if (operation == core::Operation::decode && stripe.present == nullptr)

@@ -78,7 +78,7 @@ void locate(tandem_context &context, const tandem_codec &codec, void *const *sha
   const unsigned most = core::most_damaged_shards(of, absent_count);
   const Checking checking = checking_of(context, codec, present, absent_count);
   if (checking.application.what.granularity_bytes() != 1) {
-    base::fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("locate: it looks at single bytes, but this code has pieces of {}",
+    base::fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("locate: it works on single bytes, but this code has pieces of {}",
                                                      checking.application.what.granularity_bytes()));
   }
   check_shards(of, present, shards, shard_bytes, options.repair != 0);

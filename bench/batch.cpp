@@ -21,7 +21,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kLine = 64;
-constexpr std::size_t kMostOneByOne = 256;  // of the stripes: the rest would only take time
+constexpr std::size_t kMostOneByOne = 256;  // stripes; more would take time and tell nothing new
 constexpr std::size_t kPaintBytes = std::size_t{16} << 20;
 
 struct DestroyMore {
@@ -35,7 +35,8 @@ void finish(tandem_job *job) {
   check(status);
 }
 
-// Shard i of stripe s lies at (i * stripes + s) * shard_bytes, so that all stripes together are one of long shards.
+// Shard i of stripe s lies at (i * stripes + s) * shard_bytes, so that all stripes together form one stripe of long
+// shards.
 class Batch {
  public:
   Batch(const BatchRequest &request, tandem_context *context, const tandem_codec *codec, bool decodes,
@@ -98,7 +99,8 @@ class Batch {
     for (tandem_job *job : jobs) finish(job);
   }
 
-  // What the last run wrote in the first stripe and in another; the bytes are taken away for the next run.
+  // Compares what the last run wrote in the first stripe, and in the last one if last_too. Clears the bytes for the
+  // next run.
   void check_and_forget(const char *how, bool last_too) {
     for (const std::size_t s : {std::size_t{0}, last_too ? count_ - 1 : 0}) {
       const std::vector<std::vector<unsigned char>> right = right_stripe(s);
@@ -162,7 +164,7 @@ class Batch {
     finish(job);
   }
 
-  // By the CPU, from the data that was painted.
+  // The CPU computes them from the random data.
   std::vector<std::vector<unsigned char>> right_stripe(std::size_t stripe) const {
     std::vector<std::vector<unsigned char>> shards = data_[stripe == 0 ? 0 : 1];
     shards.resize(k_ + m_, std::vector<unsigned char>(shard_bytes_));
@@ -226,7 +228,7 @@ Json measure(const BatchRequest &request, const ContextOwner &context, const tan
   const auto together = [&] { batch.run_together(); };
   const auto as_one = [&] { batch.run_as_one(); };
   const auto one_by_one = [&] { batch.run_one_by_one(); };
-  // The first call may compile, and each way is held to the CPU's bytes.
+  // The first call may compile. Each way must write the CPU's bytes.
   const std::uint64_t launches = calls_of(together, "together", true),
                       launches_as_one = calls_of(as_one, "as one stripe", true);
   calls_of(one_by_one, "one by one", batch.one_by_one_count() == request.stripe_count);

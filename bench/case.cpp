@@ -24,8 +24,8 @@ constexpr std::pair<BenchOperation, const char *> kOperations[] = {
     {BenchOperation::decode_setup, "decode-setup"},
 };
 
-// The loops of all contestants go through the stripes in one order and each starts where the last one stopped, so that
-// nobody finds in a cache what another has left there.
+// The loops of all contestants go through the stripes in one order, and each starts where the previous one stopped. So
+// no contestant finds stripes in a cache that another has just used.
 class Rotation {
  public:
   std::size_t advance(std::size_t calls) { return std::exchange(next_, next_ + calls); }
@@ -34,8 +34,8 @@ class Rotation {
   std::size_t next_ = 0;
 };
 
-// A contestant whose calls are spread over threads that know nothing of each other: each makes all calls on columns of
-// its own. There is nothing to wait for, so this is the best that threads can do.
+// A contestant that spreads its calls over independent threads: each thread makes all calls on its own columns. No
+// thread waits for another, so this is the best that threads can do.
 Contestant on_columns(std::string name, std::vector<StripeLoop> loops, Rotation &rotation, BenchClock clock) {
   return {std::move(name), [loops = std::move(loops), &rotation, clock](std::size_t calls) {
             const std::size_t first = rotation.advance(calls);
@@ -70,7 +70,7 @@ StripeLoop roof_loop(const RoofLoop &loop, const StripeView &stripes, const Stri
   };
 }
 
-// So many rounds that a call takes some microseconds.
+// The number of rounds is such that a call takes some microseconds.
 constexpr std::uint64_t kSpinRounds = 10'000;
 
 Contestant spin_on_threads(std::string name, unsigned thread_count) {
@@ -79,13 +79,13 @@ Contestant spin_on_threads(std::string name, unsigned thread_count) {
             const auto body = [&sink, calls] {
               std::uint64_t last = 0;
               for (std::size_t i = 0; i < calls; ++i) last = roof_loops().spin_registers(kSpinRounds);
-              if (last != 0) sink = last;  // it is 0: nobody writes
+              if (last != 0) sink = last;  // it is 0, so no thread writes
             };
             return time_together(std::vector<std::function<void()>>(thread_count, body), BenchClock::wall);
           }};
 }
 
-// Tandem and the peer must leave the same bytes: a rate is worth nothing for a wrong result.
+// Tandem and the peer must write the same bytes: the rate of a wrong result means nothing.
 void compare_results(const BenchCase &at, const StripeOperation &operation, const StripeLoop &tandem,
                      const StripeLoop &peer, const StripeView &stripes) {
   const StripeView outputs = stripes.only(operation.writes());
@@ -164,7 +164,7 @@ BenchResult run_on_stripes(const BenchCase &at, const BenchSettings &settings) {
   }
   const std::size_t first_extra = contestants.size();
   ContextOwner one_thread;
-  if (thread_count > 1) {  // what one thread does with one thread's share
+  if (thread_count > 1) {  // one thread, with the share of one thread
     tandem_context_options options = settings.context;
     options.thread_count = 1;
     one_thread = make_context(options);

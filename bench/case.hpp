@@ -1,4 +1,4 @@
-// One point of the benchmark's axes, and what was measured there.
+// One point of the benchmark's axes, and the measurement at it.
 #pragma once
 
 #include <cstddef>
@@ -26,34 +26,34 @@ struct BenchCase {
   std::int32_t matrix = 0;
   PacketLayout packets;
   std::size_t shard_bytes = 0;
-  std::size_t size_bytes = 0;    // the working set that was asked for; 0 where shard_bytes was
+  std::size_t size_bytes = 0;    // the requested working set; 0 if shard_bytes was requested
   std::size_t stripe_count = 1;  // 1: in cache
   MemoryPlacement placement = MemoryPlacement::contiguous;
   bool odd = false;
   Loss loss = Loss::first;
 };
 
-// What holds for every case of a run.
+// Settings of all cases of a run.
 struct BenchSettings {
   tandem_context_options context = {};
   std::optional<Peer> peer;
   BenchClock clock = BenchClock::wall;
   unsigned repeats = 51;
-  double seconds = 0.25;  // for each contestant of a case, all repeats together
+  double seconds = 0.25;  // of each contestant of a case, all repeats together
   std::uint64_t seed = 1;
 };
 
-// Rates of n threads over rates of one, in the same run.
+// Rates of n threads divided by rates of one thread, in the same run.
 struct Scaling {
   double tandem = 0;
-  double registers = 0;  // of a loop that touches no memory: what this machine's cores can give
+  double registers = 0;  // of a loop that uses no memory: the limit of this machine's cores
 };
 
 struct BenchResult {
   BenchCase at;
   std::size_t data_bytes = 0;  // a call's k * shard_bytes (update: one shard); 0: not a rate but a time
   std::size_t read_bytes = 0, written_bytes = 0;  // by a call
-  std::string technique;                          // that runs a call: tandem_plan_info
+  std::string technique;                          // of a call, from tandem_plan_info
   Samples tandem;
   std::optional<Samples> peer;
   std::vector<Samples> roofs;
@@ -64,13 +64,13 @@ struct BenchResult {
   double of_roof() const;       // 1 = at the roof; 0 without one
 };
 
-// The peer codes in bytes of GF(2^8) alone.
+// The peer codes only bytes of GF(2^8).
 bool has_peer(const BenchCase &at, const BenchSettings &settings);
 
 // Throws std::runtime_error: the library's message, or a result that differs from the peer's.
 BenchResult run_case(const BenchCase &at, const BenchSettings &settings);
 
-// How long it takes to prepare a decode for a loss that was never seen before: one of these cases.
+// Measures one case: the time to prepare a decode for a new loss.
 BenchResult run_decode_setup(const BenchCase &at, const BenchSettings &settings);
 
 }  // namespace tandem::bench

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""What encode and protect cost across ranks.
+"""Measures what encode and protect cost across ranks.
 
     bench/cluster.py simulate -o RESULT.json [--nodes 1 2 4 ...]
     bench/cluster.py measure --bin build/bin -o RESULT.json [--redset FOLDER]
 
-`simulate` runs the exchange of `protect` (mpi/exchange.cpp) on a simulated cluster, bench/cluster/platform.xml: SimGrid's
-SMPI carries its messages, and reading, coding and writing take the time that --code-rate, --read-rate and --write-rate say.
+`simulate` runs the exchange of `protect` (mpi/exchange.cpp) on a simulated cluster, bench/cluster/platform.xml. SimGrid's
+SMPI carries its messages. Reading, coding and writing take the times of --code-rate, --read-rate and --write-rate.
 Needs smpicxx, smpirun (Debian: libsimgrid-dev) and libfmt-dev.
 
-`measure` runs on this machine, in memory (/dev/shm), ranks as many as cores, in random order:
+`measure` runs on this machine, in memory (/dev/shm), with a rank for each core, in random order:
 
   encode    `tandem-mpi encode` beside `tandem encode` with as many threads; also with 1, 2 and 4 ranks of one thread
   protect   tandem_mpi_protect beside redset_apply, scheme RS, of the same files; --redset: where redset is installed
-  start     a program that only initialises and finalises MPI beside `tandem-mpi --version`
+  start     a program that only initialises and finalises MPI, beside `tandem-mpi --version`
 
 Each figure is the median of --repeats."""
 
@@ -33,7 +33,7 @@ CLUSTER = ROOT / "bench" / "cluster"
 MPI_ENVIRONMENT = {**os.environ, "TANDEM_TUNING": "", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                    "OMPI_MCA_btl_base_warn_component_unused": "0", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 
-# Beside the exchange itself: SMPI's own choices send n^2 messages for some of these.
+# For collectives besides the exchange: SMPI's own choices send n^2 messages for some of these.
 SIMULATED_COLLECTIVES = ["--cfg=smpi/allgather:bruck", "--cfg=smpi/allreduce:rdb", "--cfg=smpi/barrier:ompi_recursivedoubling",
                          "--cfg=smpi/bcast:binomial_tree"]
 
@@ -56,7 +56,7 @@ def simulate(given):
     """One JSON file; points are added as they come."""
     with tempfile.TemporaryDirectory(prefix="tandem-cluster-") as folder:
         program = pathlib.Path(folder, "exchange_sim")
-        # -Bsymbolic: smpirun opens the program as a library, and its operator new is to be its own.
+        # -Bsymbolic: smpirun opens the program as a library, and the program must use its own operator new.
         run(["smpicxx", "-std=c++20", "-O1", "-Wl,-Bsymbolic", f"-I{ROOT}", f"-I{ROOT}/include", CLUSTER / "exchange_sim.cpp",
              *(ROOT / "mpi" / f"{name}.cpp" for name in ("exchange", "groups", "local_file", "protection", "world")),
              "-lfmt", "-o", program])
@@ -107,7 +107,7 @@ class Measurement:
                     taken = json.loads(printed)["seconds"]
                 elif "seconds=" in printed:
                     taken = max(float(line.split("seconds=")[1].split()[0]) for line in printed.splitlines() if "seconds=" in line)
-                if repeat > 0:  # the first one warms up
+                if repeat > 0:  # the first repeat warms up
                     seconds[name].append(taken)
         return {name: {"median": statistics.median(each), "min": min(each), "max": max(each)} for name, each in seconds.items()}
 
@@ -187,8 +187,8 @@ def main():
     command.add_argument("--ranks-per-node", type=int, default=4)
     command.add_argument("-k", type=int, default=3)
     command.add_argument("-m", type=int, default=1)
-    command.add_argument("--pieces", type=int, default=8, help="of each segment")
-    # Not 2^20: the simulation knows its pieces by their length.
+    command.add_argument("--pieces", type=int, default=8, help="pieces of each segment")
+    # Not 2^20: the simulation recognises its pieces by their length.
     command.add_argument("--piece-bytes", type=int, default=(1 << 20) - 64)
     command.add_argument("--code-rate", type=float, default=8e9)
     command.add_argument("--read-rate", type=float, default=4e9)

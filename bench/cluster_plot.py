@@ -1,5 +1,5 @@
-"""How protect scales over nodes, from what `bench/cluster.py simulate` wrote, with the ideal line, and the measured encode of
-`bench/cluster.py measure` beside it. Called as `bench/plot.py cluster RESULTS.json...`; draws SVG without matplotlib."""
+"""Draws how protect scales over nodes, with the ideal line, from results of `bench/cluster.py simulate`. Draws the measured
+encode of `bench/cluster.py measure` beside it. Call: `bench/plot.py cluster RESULTS.json...`. SVG, without matplotlib."""
 import argparse
 import json
 import math
@@ -57,7 +57,7 @@ def read(path):
     except (OSError, ValueError) as error:
         sys.exit(f"plot.py: {path}: {error}")
     if not isinstance(found, dict) or found.get("kind") != "cluster":
-        sys.exit(f"plot.py: {path} is not of bench/cluster.py")
+        sys.exit(f"plot.py: {path} is no result of bench/cluster.py")
     if not found.get("points" if found["simulated"] else "encode"):
         sys.exit(f"plot.py: {path} has no points")
     return found
@@ -66,7 +66,7 @@ def read(path):
 def panel_of(svg, left, found):
     if found["simulated"]:
         points = [(point["nodes"], point["bytes_per_second"]) for point in found["points"]]
-        # Fewer nodes than a group has members exchange a part in their memory: no measure for a network.
+        # With fewer nodes than members of a group, a part of the exchange stays in memory and measures no network.
         across = [point["nodes"] for point in found["points"] if point["most_on_a_node"] == 1]
         panel(svg, left, f"protect {found['k']}+{found['m']}: simulated",
               f"{found['simulator']}; {found['ranks_per_node']} ranks a node, {found['data_bytes_per_rank'] / 2**20:.0f} MiB each",

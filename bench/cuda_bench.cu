@@ -1,10 +1,9 @@
-// What a GPU can do, and what Tandem does on it. Run by scripts/gpu-check; results are JSON on standard output.
+// Measures what a GPU can do, and what Tandem does on it. scripts/gpu-check runs it. JSON on standard output.
 //     cuda_bench device            its name
-//     cuda_bench micro             rates of the kernels' operations; memory and PCIe bandwidth; roofs of k reads and m writes
-//     cuda_bench code K M BYTES    one code through the C API, with its roof, all in this run. BYTES: of all shards
-//     cuda_bench tables K M BYTES  the same by technique tables
-//     cuda_bench host K M BYTES    encode and decode of pinned host memory, end to end
-//     cuda_bench first K M         the first use of a matrix, and its next one
+//     cuda_bench micro             rates of the kernels' operations; memory and PCIe bandwidth; roofs of k reads and m
+//     writes cuda_bench code K M BYTES    one code through the C API, with its roof, all in this run. BYTES: of all
+//     shards cuda_bench tables K M BYTES  the same by technique tables cuda_bench host K M BYTES    encode and decode
+//     of pinned host memory, end to end cuda_bench first K M         the first use of a matrix, and its next one
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -39,9 +38,9 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Seconds that the stream spends on `work`, the median of several after one that does not count. Each begins behind
-// another `work`: on an idle stream the start would be noted at once, and what the host takes to put the work into it
-// would count as the stream's time.
+// Seconds that the stream spends on `work`: the median of several, after an uncounted one. Each begins behind another
+// `work`. On an idle stream the start would be recorded at once, and the host's time to submit the work would count as
+// the stream's time.
 double seconds_of(cudaStream_t stream, const std::function<void()> &work) {
   cudaEvent_t start, stop;
   check(cudaEventCreate(&start), "cudaEventCreate");
@@ -63,7 +62,7 @@ double seconds_of(cudaStream_t stream, const std::function<void()> &work) {
   return median(seconds);
 }
 
-// The same by the clock on the wall, for work that waits by itself.
+// The same by the wall clock, for work that waits itself.
 double wall_seconds_of(const std::function<void()> &work) {
   std::vector<double> seconds;
   for (int i = 0; i <= kRepeats; ++i) {
@@ -88,7 +87,9 @@ class DeviceMemory {
 
 class PinnedMemory {
  public:
-  explicit PinnedMemory(std::size_t bytes) { check(cudaHostAlloc(&data_, bytes, cudaHostAllocPortable), "cudaHostAlloc"); }
+  explicit PinnedMemory(std::size_t bytes) {
+    check(cudaHostAlloc(&data_, bytes, cudaHostAllocPortable), "cudaHostAlloc");
+  }
   ~PinnedMemory() { cudaFreeHost(data_); }
   PinnedMemory(const PinnedMemory &) = delete;
   PinnedMemory &operator=(const PinnedMemory &) = delete;
@@ -107,7 +108,7 @@ __global__ void fill(std::uint64_t *data, std::uint64_t words, std::uint64_t see
   }
 }
 
-// ---- rates of operations: eight chains that mix, so that none can be simplified
+// ---- rates of operations: eight chains that mix, so that the compiler can simplify none
 
 constexpr int kChains = 8, kTurns = 4096;
 enum class Operation { lop3, prmt, shf, imad, lop3_and_imad };
@@ -124,12 +125,10 @@ __global__ void operations(std::uint32_t *out) {
       [[maybe_unused]] const std::uint32_t b = x[(i + 1) % kChains], c = x[(i + 3) % kChains];
       if constexpr (operation == Operation::lop3)
         asm volatile("lop3.b32 %0, %0, %1, %2, 0x96;" : "+r"(a) : "r"(b), "r"(c));
-      if constexpr (operation == Operation::prmt)
-        asm volatile("prmt.b32 %0, %0, %1, 0x6521;" : "+r"(a) : "r"(b));
+      if constexpr (operation == Operation::prmt) asm volatile("prmt.b32 %0, %0, %1, 0x6521;" : "+r"(a) : "r"(b));
       if constexpr (operation == Operation::shf)
         asm volatile("shf.l.wrap.b32 %0, %0, %1, %2;" : "+r"(a) : "r"(b), "r"(c));
-      if constexpr (operation == Operation::imad)
-        asm volatile("mad.lo.u32 %0, %0, %1, %2;" : "+r"(a) : "r"(b), "r"(c));
+      if constexpr (operation == Operation::imad) asm volatile("mad.lo.u32 %0, %0, %1, %2;" : "+r"(a) : "r"(b), "r"(c));
       if constexpr (operation == Operation::lop3_and_imad) {
         if (i % 2 == 0)
           asm volatile("lop3.b32 %0, %0, %1, %2, 0x96;" : "+r"(a) : "r"(b), "r"(c));
@@ -143,7 +142,7 @@ __global__ void operations(std::uint32_t *out) {
   out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
 }
 
-// An idle GPU's clocks are low, and take a while to rise.
+// The clocks of an idle GPU are low and rise slowly.
 void raise_clocks(int multiprocessors) {
   const int blocks = multiprocessors * 8, threads = 256;
   const DeviceMemory out(std::size_t{4} * blocks * threads);
@@ -169,7 +168,7 @@ struct Pointers {
   uint4 *shards[kMostShards];
 };
 
-// Reads k, writes their XOR to m: the traffic of an encode and next to no work.
+// Reads k, writes their XOR to m: the traffic of an encode with almost no computation.
 __global__ void read_and_write(const __grid_constant__ Pointers pointers, unsigned k, unsigned m, std::uint64_t count) {
   const std::uint64_t i = blockIdx.x * std::uint64_t{blockDim.x} + threadIdx.x;
   if (i >= count) return;
@@ -191,8 +190,8 @@ double roof_seconds(std::uint8_t *base, std::size_t shard_bytes, unsigned k, uns
   double best = 1e9;
   for (const unsigned threads : {128u, 256u, 512u}) {
     best = std::min(best, seconds_of(nullptr, [&] {
-                      read_and_write<<<static_cast<unsigned>((count + threads - 1) / threads), threads>>>(pointers, k, m,
-                                                                                                          count);
+                      read_and_write<<<static_cast<unsigned>((count + threads - 1) / threads), threads>>>(pointers, k,
+                                                                                                          m, count);
                     }));
   }
   return best;
@@ -203,11 +202,12 @@ void micro(const cudaDeviceProp &device) {
   int kilohertz = 0;
   check(cudaDeviceGetAttribute(&kilohertz, cudaDevAttrClockRate, 0), "cudaDeviceGetAttribute");
   const double per_cycle = 1.0 / (kilohertz * 1e3) / count;
-  const std::pair<const char *, double> rates[] = {{"LOP3", lanes_per_second<Operation::lop3>(count)},
-                                                   {"PRMT", lanes_per_second<Operation::prmt>(count)},
-                                                   {"SHF", lanes_per_second<Operation::shf>(count)},
-                                                   {"IMAD", lanes_per_second<Operation::imad>(count)},
-                                                   {"LOP3 and IMAD", lanes_per_second<Operation::lop3_and_imad>(count)}};
+  const std::pair<const char *, double> rates[] = {
+      {"LOP3", lanes_per_second<Operation::lop3>(count)},
+      {"PRMT", lanes_per_second<Operation::prmt>(count)},
+      {"SHF", lanes_per_second<Operation::shf>(count)},
+      {"IMAD", lanes_per_second<Operation::imad>(count)},
+      {"LOP3 and IMAD", lanes_per_second<Operation::lop3_and_imad>(count)}};
   std::printf("{\"lanes_per_second\": {");
   for (const auto &[name, rate] : rates) std::printf("%s\"%s\": %.4g", name == rates[0].first ? "" : ", ", name, rate);
   std::printf("}, \"lanes_per_multiprocessor_and_cycle_of_the_highest_clock\": {");
@@ -226,7 +226,9 @@ void micro(const cudaDeviceProp &device) {
   const PinnedMemory up(piece), down(piece);
   cudaStream_t streams[2];
   for (cudaStream_t &stream : streams) check(cudaStreamCreate(&stream), "cudaStreamCreate");
-  const auto upload = [&] { check(cudaMemcpyAsync(to.get(), up.get(), piece, cudaMemcpyHostToDevice, streams[0]), "upload"); };
+  const auto upload = [&] {
+    check(cudaMemcpyAsync(to.get(), up.get(), piece, cudaMemcpyHostToDevice, streams[0]), "upload");
+  };
   const auto download = [&] {
     check(cudaMemcpyAsync(down.get(), from.get(), piece, cudaMemcpyDeviceToHost, streams[1]), "download");
   };
@@ -287,7 +289,7 @@ class Plan {
   void run(const tandem_plan_arguments &arguments) const {
     check(tandem_plan_run(plan_, &arguments), "tandem_plan_run");
   }
-  // Put into the stream; waited for by whoever looks at the stream's events.
+  // Puts the work into the stream. The caller waits for the stream's events.
   void submit(const tandem_plan_arguments &arguments, std::vector<tandem_job *> &jobs) const {
     tandem_job *job = nullptr;
     check(tandem_plan_submit(plan_, &arguments, &job), "tandem_plan_submit");
@@ -312,7 +314,7 @@ std::vector<std::uint8_t> first_bytes(const std::uint8_t *device, std::size_t by
   return host;
 }
 
-// The parity's first bytes are what the CPU makes of the data's first bytes.
+// Checks the parity's first bytes: the CPU computes them from the data's first bytes.
 void compare_with_cpu(const Code &code, std::uint8_t *const *shards, std::size_t shard_bytes) {
   const std::size_t bytes = std::min<std::size_t>(shard_bytes, 100'003);
   std::vector<std::vector<std::uint8_t>> host;
@@ -328,12 +330,13 @@ void compare_with_cpu(const Code &code, std::uint8_t *const *shards, std::size_t
   check(tandem_encode(cpu, code.codec, pointers.data(), pointers.data() + code.k, bytes), "tandem_encode");
   tandem_context_destroy(cpu);
   for (unsigned i = code.k; i < code.k + code.m; ++i)
-    if (host[i] != first_bytes(shards[i], bytes)) fail("parity " + std::to_string(i - code.k) + " differs from the CPU's");
+    if (host[i] != first_bytes(shards[i], bytes))
+      fail("parity " + std::to_string(i - code.k) + " differs from the CPU's");
 }
 
 void print_rate(const char *name, double data_bytes, double seconds, double roof) {
-  std::printf("\"%s\": {\"seconds\": %.6g, \"data_bytes_per_second\": %.4g, \"roof_seconds\": %.6g, \"of_roof\": %.3f}", name,
-              seconds, data_bytes / seconds, roof, roof / seconds);
+  std::printf("\"%s\": {\"seconds\": %.6g, \"data_bytes_per_second\": %.4g, \"roof_seconds\": %.6g, \"of_roof\": %.3f}",
+              name, seconds, data_bytes / seconds, roof, roof / seconds);
 }
 
 void code_on_device(unsigned k, unsigned m, std::size_t all_bytes, const char *technique) {
@@ -344,7 +347,8 @@ void code_on_device(unsigned k, unsigned m, std::size_t all_bytes, const char *t
   std::vector<std::uint8_t *> shards;
   for (unsigned i = 0; i < k + m; ++i) shards.push_back(memory.get() + i * shard_bytes);
   const double data_bytes = static_cast<double>(shard_bytes) * k;
-  const double roof = roof_seconds(memory.get(), shard_bytes, k, m), read_roof = roof_seconds(memory.get(), shard_bytes, k + m, 0);
+  const double roof = roof_seconds(memory.get(), shard_bytes, k, m),
+               read_roof = roof_seconds(memory.get(), shard_bytes, k + m, 0);
   fill<<<2048, 256>>>(reinterpret_cast<std::uint64_t *>(memory.get()), shard_bytes * (k + m) / 8, k * 1000 + m);
 
   cudaStream_t stream;
@@ -373,7 +377,7 @@ void code_on_device(unsigned k, unsigned m, std::size_t all_bytes, const char *t
   const double verify_seconds = wall_seconds_of([&] { verify.run(arguments); });
   arguments.verify_result = nullptr;
 
-  // The first shards are lost, as many as there may be; what was there is kept, to be compared with.
+  // The first min(k, m) shards are lost. Copies of them stay, to compare.
   const unsigned lost = std::min(k, m);
   std::vector<std::uint8_t> present(k + m, 1);
   std::vector<std::vector<std::uint8_t>> before;
@@ -401,7 +405,7 @@ void code_on_device(unsigned k, unsigned m, std::size_t all_bytes, const char *t
   std::printf("}\n");
 }
 
-// Host to host: data goes up, parity comes down, and both may at once; the roof is those copies alone.
+// Host to host: data goes to the device while parity comes back. The roof is these copies alone.
 void code_on_host(unsigned k, unsigned m, std::size_t all_bytes) {
   const std::size_t shard_bytes = all_bytes / (k + m) / 4096 * 4096;
   if (shard_bytes == 0) fail("too few bytes");
@@ -415,15 +419,14 @@ void code_on_host(unsigned k, unsigned m, std::size_t all_bytes) {
   for (cudaStream_t &stream : streams) check(cudaStreamCreate(&stream), "cudaStreamCreate");
   const double roof = wall_seconds_of([&] {
     check(cudaMemcpyAsync(device.get(), host.get(), shard_bytes * k, cudaMemcpyHostToDevice, streams[0]), "upload");
-    check(cudaMemcpyAsync(host.get() + shard_bytes * k, device.get() + shard_bytes * k, shard_bytes * m, cudaMemcpyDeviceToHost,
-                          streams[1]),
+    check(cudaMemcpyAsync(host.get() + shard_bytes * k, device.get() + shard_bytes * k, shard_bytes * m,
+                          cudaMemcpyDeviceToHost, streams[1]),
           "download");
     for (cudaStream_t stream : streams) check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   });
-  const double encode =
-      wall_seconds_of([&] {
-        check(tandem_encode(code.context, code.codec, pointers.data(), pointers.data() + k, shard_bytes), "tandem_encode");
-      });
+  const double encode = wall_seconds_of([&] {
+    check(tandem_encode(code.context, code.codec, pointers.data(), pointers.data() + k, shard_bytes), "tandem_encode");
+  });
   std::vector<std::uint8_t> present(k + m, 1);
   for (unsigned i = 0; i < std::min(k, m); ++i) present[i] = 0;
   const double decode = wall_seconds_of([&] {
@@ -458,8 +461,10 @@ void first_use(unsigned k, unsigned m) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
   const double tables = seconds("tables"), compiled = seconds("compiled"), again = seconds("compiled");
-  std::printf("{\"k\": %u, \"m\": %u, \"tables_seconds\": %.4f, \"compiled_seconds\": %.4f, \"compiled_again_seconds\": %.4f}\n", k, m,
-              tables, compiled, again);
+  std::printf(
+      "{\"k\": %u, \"m\": %u, \"tables_seconds\": %.4f, \"compiled_seconds\": %.4f, \"compiled_again_seconds\": "
+      "%.4f}\n",
+      k, m, tables, compiled, again);
 }
 
 }  // namespace
@@ -474,8 +479,11 @@ int main(int argc, char **argv) {
     check(cudaGetDeviceProperties(&device, 0), "cudaGetDeviceProperties");
     const std::string what = argc > 1 ? argv[1] : "";
     const auto number = [&](int index) { return std::strtoull(argv[index], nullptr, 10); };
-    const auto shards = [&](int index) { return static_cast<unsigned>(std::min<unsigned long long>(number(index), kMostShards)); };
-    if (what == "micro" || what == "code" || what == "tables" || what == "host") raise_clocks(device.multiProcessorCount);
+    const auto shards = [&](int index) {
+      return static_cast<unsigned>(std::min<unsigned long long>(number(index), kMostShards));
+    };
+    if (what == "micro" || what == "code" || what == "tables" || what == "host")
+      raise_clocks(device.multiProcessorCount);
     if (what == "micro" && argc == 2) {
       micro(device);
     } else if ((what == "code" || what == "tables") && argc == 5) {
@@ -485,10 +493,12 @@ int main(int argc, char **argv) {
     } else if (what == "first" && argc == 4) {
       first_use(shards(2), shards(3));
     } else if (what == "device" && argc == 2) {
-      std::printf("{\"name\": \"%s\", \"compute_capability\": \"%d.%d\", \"multiprocessors\": %d, \"memory_bytes\": %zu}\n",
-                  device.name, device.major, device.minor, device.multiProcessorCount, device.totalGlobalMem);
+      std::printf(
+          "{\"name\": \"%s\", \"compute_capability\": \"%d.%d\", \"multiprocessors\": %d, \"memory_bytes\": %zu}\n",
+          device.name, device.major, device.minor, device.multiProcessorCount, device.totalGlobalMem);
     } else {
-      std::fputs("usage: cuda_bench device | micro | code K M BYTES | tables K M BYTES | host K M BYTES | first K M\n", stderr);
+      std::fputs("usage: cuda_bench device | micro | code K M BYTES | tables K M BYTES | host K M BYTES | first K M\n",
+                 stderr);
       return 2;
     }
   } catch (const std::exception &error) {

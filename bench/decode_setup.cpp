@@ -16,8 +16,8 @@ struct Pattern {
   std::vector<unsigned> reads, lost;
 };
 
-// Different losses of min(k, m) data shards; parity shards make up for them in order. As many as there are for small
-// codes, kMost for large ones.
+// Different losses of min(k, m) data shards; parity shards replace them in order. All losses of small codes, kMost of
+// large ones.
 std::vector<Pattern> patterns_of(const BenchCase &at, std::uint64_t seed) {
   constexpr std::size_t kMost = 200;
   constexpr int kMostRepetitions = 1000;
@@ -46,7 +46,7 @@ std::vector<Pattern> patterns_of(const BenchCase &at, std::uint64_t seed) {
   return patterns;
 }
 
-// Rounds over all patterns until `calls` are made; `start` is called before each round, and not timed.
+// Goes through all patterns, round after round, until `calls` are made. Calls `start` before each round, untimed.
 template <class Start, class Call>
 double time_rounds(const std::vector<Pattern> &patterns, std::size_t calls, BenchClock clock, Start start, Call call) {
   double seconds = 0;
@@ -68,7 +68,7 @@ BenchResult run_decode_setup(const BenchCase &at, const BenchSettings &settings)
   const ContextOwner context = make_context(settings.context);
   CodecOwner codec = make_codec(at.k, at.m, at.matrix, at.packets);
 
-  // A codec remembers losses: a new one for each round has seen none.
+  // A codec remembers losses. So each round has a new one.
   std::vector<Contestant> contestants = {
       {"tandem", [&](std::size_t calls) {
          return time_rounds(

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
-// The codes that the project's figures are about.
+// The codes of the project's figures.
 constexpr std::pair<unsigned, unsigned> kCodes[] = {{4, 2},  {6, 3},   {8, 4},  {10, 4},  {12, 4},  {16, 4},
                                                     {10, 8}, {20, 10}, {32, 8}, {32, 32}, {64, 16}, {128, 32}};
 
@@ -38,7 +38,7 @@ std::vector<std::pair<unsigned, unsigned>> codes_of(const CodesRequest &request)
   return codes;
 }
 
-// Shards of a working set, a whole number of cache lines; odd ones a byte less than that.
+// The length of the shards of a working set: whole cache lines; one byte less if odd.
 std::size_t shard_bytes_of(std::size_t size_bytes, std::size_t shard_count, bool odd) {
   constexpr std::size_t kLineBytes = 64;
   const std::size_t lines = size_bytes / shard_count / kLineBytes;
@@ -47,8 +47,7 @@ std::size_t shard_bytes_of(std::size_t size_bytes, std::size_t shard_count, bool
   return bytes;
 }
 
-// What fits a core's second-level cache is coded in place, again and again; anything else takes turns over
-// rotate_bytes.
+// A stripe that fits a core's second-level cache is coded again and again. Larger stripes take turns over rotate_bytes.
 std::size_t stripe_count_of(std::size_t stripe_bytes, std::size_t rotate_bytes, const MachineFacts &machine,
                             unsigned thread_count) {
   const std::size_t l2_bytes = machine.l2_bytes != 0 ? machine.l2_bytes : kMiB;
@@ -66,7 +65,7 @@ PacketLayout packets_of(const CodesRequest &request) {
   return {request.word_bits != 0 ? request.word_bits : 8, request.packet_bytes};
 }
 
-// Every combination of the axes; the code moves fastest, so that a table has one heading for all codes.
+// Every combination of the axes. The code changes fastest, so that a table has one heading for all codes.
 std::vector<BenchCase> cases_of(const CodesRequest &request, const MachineFacts &machine, unsigned thread_count) {
   std::vector<BenchCase> cases;
   const PacketLayout packets = packets_of(request);
@@ -100,12 +99,12 @@ std::vector<BenchCase> cases_of(const CodesRequest &request, const MachineFacts 
           for (const auto &[k, m] : codes) {
             at.k = k;
             at.m = m;
-            // In cache the size is a thread's: each core has a cache of its own.
+            // In cache, the size is per thread: each core has its own cache.
             const bool in_cache = stripe_count_of(size, request.rotate_bytes, machine, 1) == 1;
             at.size_bytes = in_cache ? size * thread_count : size;
             at.shard_bytes = shard_bytes_of(at.size_bytes, std::size_t{k} + m, request.odd) / group_bytes * group_bytes;
             if (at.shard_bytes == 0)
-              refuse(fmt::format("--size {} has no shards of {} bytes, the least of {} packets of {} bytes, for {}+{}",
+              refuse(fmt::format("--size {} is too small for shards of {} bytes ({} packets of {} bytes) with {}+{}",
                                  at.size_bytes, group_bytes, packets.word_bits, packets.packet_bytes, k, m));
             add(at, at.size_bytes);
           }
@@ -126,7 +125,7 @@ std::vector<BenchCase> cases_of(const CodesRequest &request, const MachineFacts 
   return cases;
 }
 
-// Of the matrices; there is no peer over another field, nor for packets.
+// Whether a matrix of the request has this field. Packets have none here: no peer computes them.
 bool has_field(const CodesRequest &request, std::int32_t field) {
   if (request.layout == "packets") return false;
   return std::ranges::any_of(request.matrices, [&](const std::string &name) {

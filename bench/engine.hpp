@@ -12,7 +12,7 @@
 
 namespace tandem::bench {
 
-// A request that cannot be measured (TANDEM_ERROR_INVALID_ARGUMENT), or a failed call of the library.
+// An impossible request (TANDEM_ERROR_INVALID_ARGUMENT), or a failed call of the library.
 struct EngineFailure : std::runtime_error {
   EngineFailure(tandem_status failed, const std::string &message) : std::runtime_error(message), status(failed) {}
   tandem_status status;

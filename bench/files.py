@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Shard sets against copying: how long encode, decode and verify take beside copying or reading the same bytes in the same
-number of files, in turn, on a memory-backed folder.
+"""Compares encode, decode and verify of shard sets with copying or reading the same bytes in the same number of files. All
+run in turn, on a memory-backed folder.
 
   encode   one file in, k+m files out;  beside it: cp of k+m files of a shard's length, as many at once as threads
   decode   k shard files in, one out;   beside it: cp of k such files; and cat of them into one file, by one process
   verify   k+m files read;              beside it: cat of them to /dev/null
 
-A ratio above 1: Tandem is faster than the copy. Processor seconds are told too: on a machine that others use they say more
-than the clock does. All outputs replace those of the round before."""
+A ratio above 1: Tandem is faster than the copy. Processor seconds are printed too: on a shared machine they say more than
+elapsed time. All outputs replace those of the previous round."""
 
 import argparse
 import json
@@ -90,7 +90,7 @@ def main():
     needed = arguments.mib << 20
     needed = needed * 4 + needed * (arguments.k + arguments.m) // arguments.k * 3
     if shutil.disk_usage(arguments.folder).free < needed:
-        sys.exit(f"{arguments.folder} has not the {needed >> 20} MiB that this needs; see --mib")
+        sys.exit(f"{arguments.folder} has less than the {needed >> 20} MiB that this needs; see --mib")
     with tempfile.TemporaryDirectory(prefix="tandem-files-", dir=arguments.folder) as folder:
         medians, busy = measure(arguments, pathlib.Path(folder))
     load = os.getloadavg()[0]

@@ -1,5 +1,5 @@
-"""Timelines as a picture: which worker did what when, as in Figure 3 of Mont-Blanc's report D4.6. Several files are drawn
-below each other on one time axis, with one colour for each kind of worker. Called as `bench/plot.py timeline TRACE.json...`."""
+"""Draws timelines: which worker did what when, as in Figure 3 of Mont-Blanc's report D4.6. Several files are drawn below
+each other on one time axis, with one colour for each kind of worker. Call: `bench/plot.py timeline TRACE.json...`."""
 import argparse
 import collections
 import html
@@ -8,7 +8,7 @@ import json
 import pathlib
 import sys
 
-# A kind has the same colour in every picture; others take turns with the rest.
+# These kinds have the same colour in every picture. Other kinds share the remaining colours.
 KNOWN = {"cpu": "#1f5fa8", "gpu": "#c8863a", "opencl": "#c8863a", "cuda": "#3a8f5c", "read": "#8fb8de", "hash": "#8a4fa0",
          "write": "#a03c3c", "sync": "#d98c8c"}
 OTHERS = ("#5a6b7a", "#2f9c95", "#b0a030", "#7a4a2b", "#c26fa5")
@@ -190,7 +190,7 @@ def main(arguments, plt):
     parser = argparse.ArgumentParser(prog="plot.py timeline", description=__doc__)
     parser.add_argument("traces", nargs="+", type=pathlib.Path, help="files of --timeline")
     parser.add_argument("-o", "--output", type=pathlib.Path, default=pathlib.Path("."), help="folder for the picture")
-    parser.add_argument("--svg", action="store_true", help="SVG also where matplotlib could make PNG")
+    parser.add_argument("--svg", action="store_true", help="SVG also with matplotlib")
     parsed = parser.parse_args(arguments)
     traces = []
     for path in parsed.traces:

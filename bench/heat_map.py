@@ -1,5 +1,5 @@
-"""Heat maps of what `tandem autotune` measured: throughput over local sizes, X against Y, as in Figure 5 of Mont-Blanc's
-report on OmpSs' OpenCL profiler. Called as `bench/plot.py autotune FILE`."""
+"""Draws heat maps of measurements by `tandem autotune`: throughput over local sizes, X against Y, as in Figure 5 of
+Mont-Blanc's report on OmpSs' OpenCL profiler. Call: `bench/plot.py autotune FILE`."""
 import argparse
 import collections
 import html
@@ -28,7 +28,7 @@ def read_journal(path):
         try:
             entry = json.loads(line)
         except ValueError:
-            continue  # cut by a kill
+            continue  # autotune was killed while it wrote this line
         if not isinstance(entry, dict) or entry.get("kind") not in ("sample", "refused", "wrong"):
             continue
         measured = cases[tuple(entry[name] for name in KEY)]
@@ -41,7 +41,7 @@ def read_journal(path):
 
 
 def choose_axes(measured, x, y):
-    """The local sizes, else the two values of which most were tried; or as asked."""
+    """The requested axes; else the local sizes; else the two values with the most tried settings."""
     tried = collections.defaultdict(set)
     for values in measured:
         for name, value in values:
@@ -165,7 +165,7 @@ def main(arguments):
     parser.add_argument("file", type=pathlib.Path, help="a tuning file, or the journal beside it")
     parser.add_argument("-o", "--output", type=pathlib.Path, default=pathlib.Path("."),
                         help="folder for the figures (PNG with matplotlib, else SVG)")
-    parser.add_argument("--x", help="value of the horizontal axis; default: local_x, else the one of which most were tried")
+    parser.add_argument("--x", help="value of the horizontal axis; default: local_x, else the value with the most tried settings")
     parser.add_argument("--y", help="value of the vertical axis")
     parser.add_argument("--svg", action="store_true", help="SVG also with matplotlib")
     options = parser.parse_args(arguments)

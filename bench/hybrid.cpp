@@ -1,4 +1,4 @@
-// Several devices as one.
+// Measures hybrids: several devices as one.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t kMostBudgets = 64;
 constexpr const char *kCpu = "cpu";
 
-// One stripe, and the call that is measured on it. Decode rebuilds the first m data shards, or all if k is less.
+// One stripe, and the measured call on it. Decode rebuilds the first m data shards, or all if k is smaller.
 class CodedStripe {
  public:
   CodedStripe(const HybridRequest &request, const std::string &operation, const CodecOwner &codec,
@@ -69,16 +69,16 @@ class CodedStripe {
   std::size_t written_first_ = 0, written_count_ = 0;
 };
 
-// What is measured: one device alone, or the hybrid with a policy. `amount` is of "cpu", in a budget. Those whose first
-// call is measured get a new context for each call.
+// One contestant: a device alone, or the hybrid with a policy. `amount` is the budget's amount of "cpu". Contestants of
+// which the first call is measured get a new context for each call.
 struct Runner {
   std::string kind, name, backend, policy;
   std::uint64_t amount = 0;
   ContextOwner context;
 };
 
-// The tuning file is left alone: a new context is to know nothing, and what is learned with a forced kernel or a limit
-// is not for other programs.
+// The tuning file is not used: a new context must know nothing, and speeds learned with a forced kernel or a limit must
+// not reach other programs.
 ContextOwner context_of(const HybridRequest &request, const Runner &runner) {
   tandem_context_options options = {};
   options.struct_bytes = sizeof options;
@@ -105,7 +105,7 @@ std::vector<std::string> split(const std::string &text, char separator) {
   }
 }
 
-// How many lanes of the CPU may work: its threads, or fewer if the resources, which the context has checked, say so.
+// How many lanes of the CPU may work: its threads, or fewer if the resources say so. The context has checked them.
 std::uint64_t cpu_lanes(const HybridRequest &request, const ContextOwner &cpu) {
   std::uint64_t lanes = query(cpu).thread_count;
   for (const std::string &each : split(request.resources, ','))
@@ -113,7 +113,7 @@ std::uint64_t cpu_lanes(const HybridRequest &request, const ContextOwner &cpu) {
   return lanes;
 }
 
-// Every device by itself first.
+// Each device alone comes first.
 std::vector<Runner> runners_of(const HybridRequest &request) {
   const std::string hybrid = "hybrid:" + request.devices;
   std::vector<Runner> runners;
@@ -136,12 +136,12 @@ std::vector<Runner> runners_of(const HybridRequest &request) {
 
 // ---- time
 
-// Of one call.
+// The times of one call.
 struct Cost {
   double seconds = 0, core_seconds = 0;
 };
 
-// Of all threads of this process, those of drivers too.
+// CPU time of all threads of this process, the threads of drivers included.
 double core_seconds_now() {
   rusage usage = {};
   getrusage(RUSAGE_SELF, &usage);
@@ -164,7 +164,7 @@ Cost measure(const HybridRequest &request, const Runner &runner, const CodedStri
     const ContextOwner fresh = context_of(request, runner);
     return cost_of([&] { stripe.call(fresh); });
   }
-  stripe.call(runner.context);  // the one before has left its own in the caches
+  stripe.call(runner.context);  // the caches hold what the previous runner used
   std::size_t calls = 0;
   Cost cost = cost_of([&] {
     const double began = seconds_now(BenchClock::wall);
@@ -178,7 +178,7 @@ Cost measure(const HybridRequest &request, const Runner &runner, const CodedStri
   return cost;
 }
 
-// Every repeat lets every runner have its turn, in an order that rotates. One list for each of them.
+// Each repeat runs every contestant once, in an order that rotates. Returns one list for each of them.
 std::vector<std::vector<Cost>> measure_in_turns(const HybridRequest &request, const std::vector<Runner> &runners,
                                                 const CodedStripe &stripe) {
   std::vector<std::vector<Cost>> costs(runners.size());
@@ -191,7 +191,7 @@ std::vector<std::vector<Cost>> measure_in_turns(const HybridRequest &request, co
   return costs;
 }
 
-// Drivers are loaded, kernels compiled, speeds learned; and all must have written the same bytes.
+// Warms up: loads drivers, compiles kernels, learns speeds. All must write the same bytes.
 void warm_up(const HybridRequest &request, const std::vector<Runner> &runners, const CodedStripe &stripe) {
   constexpr int kCalls = 4;
   std::optional<std::vector<std::uint8_t>> expected;
@@ -211,9 +211,9 @@ void warm_up(const HybridRequest &request, const std::vector<Runner> &runners, c
   }
 }
 
-// All devices at once, each on a stripe of its own and over and over: what they do together when none waits for an end.
-// Bytes of data per second of each, counted between the ends of its calls in the time that was asked for (one call, if
-// it is longer). A device goes on until all were counted, so that each one was counted beside all the others.
+// Runs all devices at once, each again and again on its own stripe: the rate of all together if none waits for the end
+// of a job. Returns each device's bytes of data per second, counted between the ends of its calls in the given time
+// (one call, if it takes longer). A device continues until all are counted, so that each runs beside all others.
 std::vector<double> saturate(const HybridRequest &request, const std::vector<Runner> &runners,
                              const std::string &operation, const CodecOwner &codec, std::size_t shard_bytes) {
   std::vector<const ContextOwner *> devices;
@@ -326,7 +326,7 @@ std::string size_text(std::uint64_t bytes) {
 }
 
 void print(const Json &result) {
-  fmt::print("{} {} of data; {:.2f} GB/s all together without an end\n", result["operation"].get<std::string>(),
+  fmt::print("{} {} of data; {:.2f} GB/s with all devices busy\n", result["operation"].get<std::string>(),
              size_text(result["size_bytes"].get<std::uint64_t>()), result["saturation_gb_per_second"].get<double>());
   fmt::print("  {:<11} {:<16} {:>8} {:>15} {:>10} {:>11} {:>11}\n", "KIND", "", "GB/S", "MIN..MAX", "CORE-S/GB",
              "EFFICIENCY", "TIME/ALONE");
@@ -341,7 +341,7 @@ void print(const Json &result) {
   fmt::print("  best alone: {}", result["best_alone"].get<std::string>());
   const Json &own = result["entries"].back();
   if (own.contains("over_best_budget"))
-    fmt::print("; best budget: cpu={}, of whose time auto takes {:.3f}", result["best_budget"].get<std::uint64_t>(),
+    fmt::print("; best budget: cpu={}, auto takes {:.3f} of its time", result["best_budget"].get<std::uint64_t>(),
                own["over_best_budget"].get<double>());
   fmt::print("\n\n");
 }

@@ -1,5 +1,5 @@
-"""What `tandem bench hybrid` measured: throughput over the budget of CPU tasks, as in Figure 2 of Mont-Blanc's report
-D4.6, and over the size of a job. Called as `bench/plot.py hybrid RESULTS.json`."""
+"""Draws results of `tandem bench hybrid`: throughput over the budget of CPU tasks, as in Figure 2 of Mont-Blanc's report
+D4.6, and over the size of a job. Call: `bench/plot.py hybrid RESULTS.json`."""
 import argparse
 import json
 import math
@@ -36,7 +36,7 @@ class Line:
 
 
 def level(name, color, xs, entry, dashed=True):
-    """The same at all budgets."""
+    """A line with the same value at all budgets."""
     return Line(name, color, [(x, entry["gb_per_second"]) for x in xs], dashed)
 
 
@@ -87,7 +87,7 @@ def about(run):
 
 
 def round_up(value):
-    """To a number of few digits, a little above."""
+    """The next larger number with few digits."""
     step = 10 ** math.floor(math.log10(value)) / 2
     return math.ceil(value / step) * step
 
@@ -172,7 +172,7 @@ def main(arguments, plt):
         except (OSError, ValueError) as error:
             sys.exit(f"plot.py: {path}: {error}")
         if not isinstance(run, dict) or run.get("benchmark") != "hybrid":
-            sys.exit(f"plot.py: {path} is not of tandem bench hybrid")
+            sys.exit(f"plot.py: {path} is no result of tandem bench hybrid")
         code = f"{run['k']}+{run['m']}"
         for operation in dict.fromkeys(result["operation"] for result in run["results"]):
             results = [result for result in run["results"] if result["operation"] == operation]

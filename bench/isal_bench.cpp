@@ -1,4 +1,4 @@
-// Libraries with ISA-L's interface against each other: every function, in one process, on the same buffers, in turn.
+// Compares libraries with ISA-L's interface: every function, in one process, on the same buffers, in turn.
 //
 //     isal_bench OURS PEER... [-o results.json]
 #include <dlfcn.h>
@@ -76,7 +76,7 @@ std::string name_of(MemoryPlacement placement) {
   return placement == MemoryPlacement::page_aligned ? "pages" : placement_name(placement);
 }
 
-// Vectors of one length.
+// Lists of vectors, all of one length.
 class Vectors {
  public:
   Vectors(unsigned count, std::size_t bytes, MemoryPlacement placement)
@@ -106,7 +106,7 @@ class Bench {
     fmt::print("\n");
   }
 
-  // `body` makes, for a library, what is called over and over.
+  // `body` makes the function that is called again and again for a library.
   template <class Body>
   void measure(const std::string &function, const std::string &shape, std::size_t bytes, const std::string &placement,
                Body body) {
@@ -245,13 +245,12 @@ int main(int argument_count, char **arguments) {
   CLI::App app("Measures libraries with ISA-L's interface against each other.");
   std::vector<std::string> paths;
   Options options;
-  app.add_option("LIBRARY", paths, "the library, then those to compare it with")->required()->expected(2, 9);
+  app.add_option("LIBRARY", paths, "the library, then the libraries to compare it with")->required()->expected(2, 9);
   app.add_option("-o,--output", options.output, "write JSON here");
-  app.add_option("--only", options.only, "functions whose name has this in it");
+  app.add_option("--only", options.only, "functions with this in their name");
   app.add_option("--repeats", options.repeats, "rounds; the median counts");
-  app.add_option("--seconds", options.slice_seconds, "of one library in one round");
-  app.add_option("--code", options.codes,
-                 "codes, K+M; with a v behind it ISA-L's Vandermonde matrix, else its Cauchy matrix")
+  app.add_option("--seconds", options.slice_seconds, "seconds of one library in one round");
+  app.add_option("--code", options.codes, "codes, K+M. K+Mv: ISA-L's Vandermonde matrix, else its Cauchy matrix")
       ->delimiter(',');
   CLI11_PARSE(app, argument_count, arguments);
   try {
@@ -263,7 +262,7 @@ int main(int argument_count, char **arguments) {
       if (plus == std::string::npos) throw std::runtime_error(fmt::format("a code is K+M, not {}", code));
       const int k = std::stoi(code.substr(0, plus)), rows = std::stoi(code.substr(plus + 1));
       const bool vandermonde = code.back() == 'v';
-      if (k < 1 || rows < 1 || k + rows > 256) throw std::runtime_error(fmt::format("{} is out of the field", code));
+      if (k < 1 || rows < 1 || k + rows > 256) throw std::runtime_error(fmt::format("{}: K+M is 2 to 256", code));
       for (const std::size_t bytes : {64, 100, 512, 1024, 2048, 4096, 8192, 16384})
         measure_codes(bench, k, rows, vandermonde, bytes, MemoryPlacement::contiguous);
       const auto width = static_cast<std::size_t>(k + rows);

@@ -38,7 +38,7 @@ CodecOwner make_codec(unsigned k, unsigned m, std::int32_t matrix, const PacketL
 }
 
 std::vector<std::uint8_t> parity_rows(const tandem_codec *codec, unsigned k, unsigned m) {
-  std::vector<std::uint8_t> rows(std::size_t{2} * m * k);  // GF(2^16) has two bytes an element; no peer reads those
+  std::vector<std::uint8_t> rows(std::size_t{2} * m * k);  // GF(2^16): two bytes for each element; no peer reads them
   check(tandem_codec_coefficients(codec, rows.data(), rows.size()));
   return rows;
 }

@@ -10,9 +10,9 @@
 
 namespace tandem::bench {
 
-[[noreturn]] void refuse(const std::string &message);  // a request that cannot be measured
+[[noreturn]] void refuse(const std::string &message);  // an impossible request
 
-// Throws EngineFailure for anything but TANDEM_OK, with the library's sentence. Inline: a call would be seen in the
+// Throws EngineFailure with the library's message, unless the status is TANDEM_OK. Inline: a call would show in the
 // figures of the smallest shards.
 [[noreturn]] void fail(tandem_status status);
 inline void check(tandem_status status) {

@@ -20,8 +20,8 @@ std::string cpu_model() {
   return device.description;
 }
 
-// A cache of CPU 0 by its level, without that of instructions; 0 where the system does not tell. glibc's sysconf knows
-// caches on x86 alone.
+// The size of a data cache of CPU 0, by its level; 0 if the system does not tell. glibc's sysconf knows caches only on
+// x86.
 std::size_t cache_bytes(unsigned level) {
   for (unsigned i = 0; i < 16; ++i) {
     const std::string folder = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(i) + "/";
@@ -39,7 +39,7 @@ std::size_t cache_bytes(unsigned level) {
   return 0;
 }
 
-// The word in brackets of "always [madvise] never".
+// The word in brackets, in text like "always [madvise] never".
 std::string huge_page_policy() {
   std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
   std::string line;

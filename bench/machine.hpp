@@ -1,4 +1,4 @@
-// What a figure depends on besides the program.
+// The properties of the machine that a figure depends on.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@ namespace tandem::bench {
 struct MachineFacts {
   std::string cpu;                            // model name
   unsigned core_count;                        // online
-  std::size_t l1d_bytes, l2_bytes, l3_bytes;  // as the system tells; 0 = it does not
+  std::size_t l1d_bytes, l2_bytes, l3_bytes;  // 0: the system does not tell
   std::string system;                         // "Linux 6.1.0"
   std::string huge_pages;                     // the transparent huge page policy: "madvise"
   double load;                                // runnable tasks, one-minute average, before the run

@@ -11,7 +11,7 @@
 namespace tandem::bench {
 namespace {
 
-// How many calls fill a slice.
+// Returns how many calls fill a slice.
 std::size_t calls_for(const Contestant &contestant, double slice_seconds) {
   std::size_t calls = 1;
   double seconds = contestant.run(calls);

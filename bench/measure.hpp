@@ -1,4 +1,4 @@
-// Fair timing on a machine with noise: everybody in turn, many times, and medians.
+// Fair timing on a machine with noise: contestants take turns, many times; medians count.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,14 @@ namespace tandem::bench {
 
 enum class BenchClock {
   wall,
-  cpu  // the time that a thread itself was running: leaves out that others had its core
+  cpu  // the time that the thread itself ran, without the time that others had its core
 };
 
 double seconds_now(BenchClock clock);  // since some moment
 
 struct Contestant {
   std::string name;
-  std::function<double(std::size_t calls)> run;  // makes that many calls and returns the seconds they took
+  std::function<double(std::size_t calls)> run;  // makes so many calls, returns how many seconds they took
 };
 
 // Seconds per call, one sample per repeat.
@@ -30,12 +30,12 @@ struct Samples {
   double max() const;
 };
 
-// Every repeat lets every contestant run for about slice_seconds, in an order that rotates. Each slice is warmed up
-// with one call that is not counted.
+// In each repeat, every contestant runs for about slice_seconds, in an order that rotates. One uncounted call warms up
+// each slice.
 std::vector<Samples> alternate(const std::vector<Contestant> &contestants, unsigned repeats, double slice_seconds);
 
-// Runs each body on a thread of its own, the first on the calling one; all start together. Wall clock: seconds from the
-// first start to the last end. CPU clock: of the thread that took longest.
+// Runs each body on its own thread, the first on the calling thread; all start together. Returns seconds. Wall clock:
+// from the first start to the last end. CPU clock: of the thread that took longest.
 double time_together(const std::vector<std::function<void()>> &bodies, BenchClock clock);
 
 }  // namespace tandem::bench

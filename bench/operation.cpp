@@ -16,8 +16,8 @@ std::vector<unsigned> range(unsigned from, unsigned count) {
   return list;
 }
 
-// Call takes a stripe's pointers and the length of its shards. The loop has nothing else in it: the smallest calls take
-// ten nanoseconds.
+// Call takes a stripe's pointers and the length of its shards. The loop does nothing else, because the smallest calls
+// take ten nanoseconds.
 template <class Call>
 StripeLoop over(StripeView stripes, Call call) {
   return [stripes = std::move(stripes), call = std::move(call)](std::size_t first, std::size_t calls) {
@@ -30,7 +30,7 @@ StripeLoop over(StripeView stripes, Call call) {
   };
 }
 
-// The library's pointer lists out of ours: pointers to void and to unsigned char look the same.
+// Our pointer lists as the library takes them: pointers to void and to unsigned char have the same form.
 void *const *shards_of(unsigned char *const *pointers) { return reinterpret_cast<void *const *>(pointers); }
 const void *const *inputs_of(unsigned char *const *pointers) { return shards_of(pointers); }
 
@@ -114,7 +114,7 @@ class Decode final : public StripeOperation {
   std::vector<std::uint8_t> rows_, present_;
 };
 
-// The peer has no such call: its user encodes into memory of his own and compares.
+// The peer has no such call: its user encodes into other memory and compares.
 class Verify final : public StripeOperation {
  public:
   Verify(const BenchCase &at, const tandem_codec *codec)
@@ -153,7 +153,7 @@ class Verify final : public StripeOperation {
   std::vector<std::uint8_t> rows_;
 };
 
-// Data shard 0 changes. The peer takes the difference of old and new bytes, which its user makes.
+// Data shard 0 changes. The peer takes the difference of old and new bytes; its user computes it.
 class Update final : public StripeOperation {
  public:
   Update(const BenchCase &at, const tandem_codec *codec)

@@ -1,4 +1,4 @@
-// What the operations of the benchmark do to a stripe: which shards they touch, and how Tandem and a peer are called.
+// The operations of the benchmark: which shards of a stripe each uses, and how it calls Tandem and a peer.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace tandem::bench {
 
-// Makes `calls` calls, the first on stripe `first`, each on the next one, round and round.
+// Makes `calls` calls: the first on stripe `first`, each other on the next stripe, the first stripe after the last.
 using StripeLoop = std::function<void(std::size_t first, std::size_t calls)>;
 
 class StripeOperation {
@@ -37,11 +37,11 @@ class StripeOperation {
 std::unique_ptr<StripeOperation> make_operation(const BenchCase &at, tandem_context *context, const tandem_codec *codec,
                                                 std::uint64_t seed);
 
-// The shards that a decode has lost, k+m flags with zero for those.
+// k+m flags: 0 for the shards that a decode has lost.
 std::vector<std::uint8_t> present_shards(const BenchCase &at, std::uint64_t seed);
 
-// The set-up of a decode as a user of ISA-L writes it: invert the k x k matrix of the shards that are read, and take or
-// make the rows of the lost ones. Keeps its memory, so that it can be timed.
+// The set-up of a decode as a user of ISA-L writes it: inverts the k x k matrix of the shards that are read, and takes
+// or computes the rows of the lost shards. Keeps its memory, so that timing counts no allocation.
 class PeerDecode {
  public:
   PeerDecode(const Peer &peer, unsigned k, std::vector<std::uint8_t> parity_rows)

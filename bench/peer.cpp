@@ -36,7 +36,7 @@ std::string file_of(void *library, const std::string &asked) {
   return error ? std::string(map->l_name) : real.string();
 }
 
-// Jerasure behind ISA-L's functions: its "tables" are the coefficients themselves. One library in a process.
+// Jerasure behind ISA-L's functions: its "tables" are the coefficients themselves. A process has one such library.
 struct Jerasure {
   void (*dotprod)(int k, int w, int *row, int *source_ids, int destination, char **data, char **coding, int bytes);
   void (*multiply_region)(char *region, int by, int bytes, char *out, int add);
@@ -77,8 +77,8 @@ unsigned char jerasure_multiply(unsigned char a, unsigned char b) {
   return static_cast<unsigned char>(jerasure.multiply(a, b, kWordBits));
 }
 
-// ISA-L writes tables for GFNI where the CPU has it (2.31 and later), and its other encoders read the classic ones: an
-// encoder that is called by name needs the set-up function of its kind. Before 2.31 there is one kind.
+// ISA-L 2.31 and later writes other tables for GFNI if the CPU has it; its other encoders read the classic tables. So
+// an encoder that is called by name needs the set-up function of its kind. Before 2.31 there is one kind.
 std::string init_tables_for(void *library, const std::string &encoder) {
   if (encoder == kEncoder) return "ec_init_tables";
   const std::string name = encoder.ends_with("_gfni") ? "ec_init_tables_gfni" : "ec_init_tables_base";
@@ -106,7 +106,7 @@ std::optional<Peer> Peer::open(const std::string &path, const std::string &funct
     need(opened, "galois_w08_region_multiply", peer.path_, &jerasure.multiply_region);
     need(opened, "jerasure_invert_matrix", peer.path_, &jerasure.invert);
     need(opened, "galois_single_multiply", peer.path_, &jerasure.multiply);
-    // The first call makes the field: it must be over before several threads call.
+    // The first call makes the field's tables. It must end before several threads call.
     alignas(64) std::array<char, 64> region{};
     jerasure.multiply_region(region.data(), 2, static_cast<int>(region.size()), region.data(), 0);
     peer.function_ = "jerasure_matrix_dotprod";

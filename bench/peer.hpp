@@ -1,5 +1,4 @@
-// Another library to measure against, opened at run time: anything that has ISA-L's erasure-code functions, or
-// Jerasure.
+// Another library to compare with, opened at run time: a library with ISA-L's erasure-code functions, or Jerasure.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +12,13 @@ namespace tandem::bench {
 
 class Peer {
  public:
-  // path: a shared library; empty = the libisal.so.2 that the loader finds, or nothing; "jerasure" = libJerasure.so.2.
-  // function: the encoder to call, such as "ec_encode_data_avx2"; empty = ec_encode_data, which picks by itself.
-  // Throws std::runtime_error when a library was named and cannot be used, or lacks the function.
+  // path: a shared library; empty = the libisal.so.2 that the loader finds, or no peer; "jerasure" = libJerasure.so.2.
+  // function: the encoder to call, such as "ec_encode_data_avx2"; empty = ec_encode_data, which chooses one itself.
+  // Throws std::runtime_error if a named library cannot be used, or lacks the function.
   static std::optional<Peer> open(const std::string &path, const std::string &function);
 
-  const std::string &path() const { return path_; }        // of the file behind all links
-  const std::string &version() const { return version_; }  // as the library says; "" if it does not
+  const std::string &path() const { return path_; }        // of the file, links resolved
+  const std::string &version() const { return version_; }  // "" if the library does not tell
   const std::string &function() const { return function_; }
 
   std::size_t length_unit_bytes() const { return length_unit_bytes_; }  // lengths and addresses are multiples of it

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""Draws what `tandem bench -o FILE.json` wrote: throughput per code and throughput over the working set's size; and what
-`tandem autotune` and `tandem bench hybrid` measured; timelines; what `tandem simulate storage` found; and what
-`bench/cluster.py` found.
+"""Draws results: of `tandem bench -o FILE.json` (throughput per code, and over the working set's size), of
+`tandem autotune`, `tandem bench hybrid`, `tandem simulate storage` and `bench/cluster.py`; and timelines.
 
     bench/plot.py RESULTS.json... -o FOLDER
     bench/plot.py autotune TUNING_FILE -o FOLDER
@@ -10,12 +9,16 @@
     bench/plot.py storage RESULTS.json... -o FOLDER
     bench/plot.py cluster RESULTS.json... -o FOLDER
 
-The first needs matplotlib (Debian: python3-matplotlib). One figure per operation and placement, in cache or out of
-cache, for results of several codes; one figure per code for results of several sizes. The second draws heat maps over
-local sizes (heat_map.py), the third which worker did what when, all files in one picture (gantt.py), the fourth throughput
-over the budget and over the size of a job (hybrid_plot.py); these three draw SVG without matplotlib. The last two
-draw, always as SVG, the write rate of storage systems (storage_plot.py) and how protect and encode scale over nodes and ranks
-(cluster_plot.py).
+The first needs matplotlib (Debian: python3-matplotlib). Results of several codes have one figure for each operation and
+placement, in cache or out of cache. Results of several sizes have one figure for each code.
+
+The others:
+  autotune   heat maps over local sizes (heat_map.py)
+  timeline   which worker did what when, all files in one picture (gantt.py)
+  hybrid     throughput over the budget, and over the size of a job (hybrid_plot.py)
+  storage    the write rate of storage systems (storage_plot.py); always SVG
+  cluster    how protect and encode scale over nodes and ranks (cluster_plot.py); always SVG
+autotune, timeline and hybrid draw SVG where matplotlib is missing.
 """
 import argparse
 import collections
@@ -38,7 +41,7 @@ def rate(entry):
 
 
 def error_bars(entries):
-    """Distances from the medians down to the slowest and up to the fastest repeat."""
+    """Distances from the medians to the slowest and to the fastest repeat."""
     speeds = [entry["gb_per_second"] for entry in entries]
     return [[s["median"] - s["min"] for s in speeds], [s["max"] - s["median"] for s in speeds]]
 
@@ -92,7 +95,7 @@ def finish(figure, axes, run, path):
 
 
 def draw_codes(run, results, title, path):
-    """Bars per code: Tandem and the peer, with the roof as a mark over both and the ratio above."""
+    """Bars for each code: Tandem and the peer. The roof is a mark over both; the ratio stands above."""
     figure, axes = plt.subplots(figsize=(10, 4.6))
     places = list(range(len(results)))
     with_peer = all("peer" in result for result in results)

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""tandem_ec beside the C API, pyeclib (isa_l_rs_cauchy) and zfec: encode and decode of k+m in one thread, by size of a shard.
+"""Compares tandem_ec, the C API, pyeclib (isa_l_rs_cauchy) and zfec: encode and decode of k+m in one thread, by shard size.
 
   bench/python.py [-k 10] [-m 4] [--sizes 64,4096,...] [--json FILE] [--plot FILE.svg]
 
-Run it in an environment that has tandem_ec and numpy; pyeclib and zfec are left out where they are not installed. --plot needs
-matplotlib. Each case runs in rounds: in a round every program runs once, so that a machine that others use slows all of them. The
-best round of each counts; a round takes about a millisecond, less than a time slice. Decode: the first min(k, m) data shards are lost. pyeclib and zfec take and return bytes objects, and
-pyeclib adds a header of 80 bytes; they allocate what they return, as their interfaces want it. tandem_ec and the C API write
-into buffers that are given.
+Needs an environment with tandem_ec and numpy; --plot needs matplotlib. pyeclib and zfec are omitted if they are not
+installed. Each case runs in rounds. In a round every program runs once, so that other load slows all of them alike. The best
+round of each counts. A round takes about a millisecond, less than a time slice. Decode: the first min(k, m) data shards are
+lost. pyeclib and zfec take and return bytes objects, which they must allocate; pyeclib adds a header of 80 bytes. tandem_ec
+and the C API write into the caller's buffers.
 
-The functions of the C API are called through ctypes, which costs more than the binding: below 4 KiB a shard that column tells nothing.
+The C API is called through ctypes, which costs more than the binding. Below 4 KiB a shard, ignore that column.
 
 GB/s are of data: k * shard bytes a call."""
 
@@ -25,7 +25,7 @@ import tandem_ec
 
 
 def c_api(k, m, data, parity, lost):
-    """The functions encode and decode of the library that the package carries, with pointers made beforehand."""
+    """encode and decode of the library inside the package, with pointers made beforehand."""
     library = ctypes.CDLL(str(next(pathlib.Path(tandem_ec.__file__).parent.glob("libtandem.so*"))))
 
     class CodecOptions(ctypes.Structure):
@@ -73,7 +73,7 @@ def zfec(k, m, data, lost):
     rows = [row.tobytes() for row in data]
     encoder, decoder = module.Encoder(k, k + m), module.Decoder(k, k + m)
     parity = encoder.encode(rows, list(range(k, k + m)))
-    # A lost data block's place is taken by a parity block, as zfec wants them.
+    # zfec wants a parity block in the place of each lost data block.
     left, numbers = list(rows), list(range(k))
     for turn, i in enumerate(lost):
         left[i], numbers[i] = parity[turn], k + turn

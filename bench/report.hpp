@@ -10,7 +10,7 @@
 
 namespace tandem::bench {
 
-// A table on standard output, one line per result, with a heading wherever the axes but the code change.
+// A table on standard output, one line for each result. A new heading follows a change of any axis but the code.
 class BenchTable {
  public:
   void begin(const MachineFacts &machine, const BenchSettings &settings, const tandem_context_info &context);
@@ -24,7 +24,7 @@ class BenchTable {
 nlohmann::ordered_json bench_json(const MachineFacts &machine, const BenchSettings &settings,
                                   const tandem_context_info &context, const std::vector<BenchResult> &results);
 
-// A result above the roof says that the roof's loops are too slow: what they allow is 2 %, for noise.
+// Says whether a result is more than 2 % (noise) above the roof. Then the roof's loops are too slow.
 bool above_roof(const BenchResult &result);
 
 }  // namespace tandem::bench

@@ -1,7 +1,7 @@
-// The memory roof: loops that read the same inputs and write the same outputs as an operation, with one XOR per load
-// and nothing else. No kernel that computes something can be faster than the best of them.
+// The memory roof: loops that read the same inputs and write the same outputs as an operation. They do one XOR for each
+// load and nothing else. No kernel that computes more can be faster than the best of them.
 //
-// Included by the roof_<isa>.cpp files, which are compiled with flags of their own: plain declarations only.
+// The roof_<isa>.cpp files include this, and have their own compiler flags: plain declarations only.
 #pragma once
 
 #include <stddef.h>
@@ -19,7 +19,7 @@ struct RoofWork {
 
 struct RoofLoop {
   const char *name;
-  uint64_t (*run)(const RoofWork &work);  // the result depends on every byte read, so that no load is left out
+  uint64_t (*run)(const RoofWork &work);  // the result depends on every byte read, so no load can be omitted
 };
 
 struct RoofLoops {
@@ -29,7 +29,7 @@ struct RoofLoops {
   uint64_t (*spin_registers)(uint64_t rounds);  // arithmetic in registers alone: how compute scales over threads
 };
 
-// Those in the widest vectors that this CPU has.
+// The loops in the widest vectors that this CPU has.
 RoofLoops roof_loops();
 
 }  // namespace tandem::bench

@@ -10,15 +10,15 @@ namespace tandem::bench {
 namespace {
 
 constexpr size_t kLineBytes = 64;
-constexpr size_t kAccumulators = 4;  // enough that two loads a cycle need not wait for each other's XOR
+constexpr size_t kAccumulators = 4;  // enough: two loads a cycle do not wait for each other's XOR
 
 struct Accumulators {
   Isa::Vector vectors[kAccumulators];
   unsigned char byte;
 };
 
-// One vector of each of kCount inputs, each by a load instruction of its own: hardware prefetchers know streams by
-// their instruction, and lose half of the rate where one instruction serves all (measured on Zen 4 and Zen 5).
+// Loads one vector of each of kCount inputs, each with its own load instruction. Hardware prefetchers recognise streams
+// by their instruction. With one instruction for all, half of the rate is lost (measured on Zen 4 and Zen 5).
 template <size_t kCount, size_t kAheadBytes>
 struct Streams {
   __attribute__((always_inline)) static inline void read(const unsigned char *const *inputs, size_t at,
@@ -53,7 +53,7 @@ __attribute__((always_inline)) inline void read_tile(const unsigned char *const 
   *sum = local;
 }
 
-// The same for a number of inputs that is not known before, up to kMost.
+// The same for `count` inputs, up to kMost.
 template <size_t kMost, size_t kAheadBytes>
 __attribute__((always_inline)) inline void read_some(size_t count, const unsigned char *const *inputs, size_t begin,
                                                      size_t end, Accumulators *sum) {
@@ -70,7 +70,7 @@ inline void write(unsigned char *output, size_t length_bytes, const Accumulators
     kStream ? Isa::stream(to, vector) : Isa::store(to, vector);
   };
   size_t at = 0;
-  // Streaming stores need alignment, and others are faster with it.
+  // Streaming stores need alignment; other stores are faster with it.
   const size_t misplaced = reinterpret_cast<uintptr_t>(output) % Isa::kVectorBytes;
   const size_t head = misplaced == 0 ? 0 : Isa::kVectorBytes - misplaced;
   for (; at < head && at < length_bytes; ++at) output[at] = sum.byte;
@@ -81,8 +81,8 @@ inline void write(unsigned char *output, size_t length_bytes, const Accumulators
   for (; at < length_bytes; ++at) output[at] = sum.byte;
 }
 
-// Column tile by column tile, as an encoder must: all inputs of a tile, sixteen at a time, then all outputs. An
-// output's tiles end at cache lines of its own, so that streaming stores fill whole lines wherever the shard starts.
+// Works in column tiles, as an encoder must: all inputs of a tile, sixteen at a time, then all outputs. Tiles of an
+// output end at its cache lines, so that streaming stores fill whole lines wherever the shard starts.
 template <size_t kTileBytes, size_t kAheadBytes, bool kStream>
 uint64_t run_loop(const RoofWork &work) {
   Accumulators sum;
@@ -118,8 +118,8 @@ uint64_t spin_registers(uint64_t rounds) {
   return folded;
 }
 
-// Each was the fastest of some thirty somewhere on Zen 4: the narrow tiles for few shards, the wide ones for many (k >=
-// 32), the plain ones in cache. Software prefetch gains where the hardware's is weaker.
+// Of some thirty loops, each of these was the fastest in some case on Zen 4: narrow tiles for few shards, wide tiles
+// for many (k >= 32), plain ones in cache. Software prefetch helps where the hardware's prefetch is weaker.
 constexpr RoofLoop kLoops[] = {
     {"plain, whole", run_loop<SIZE_MAX, 0, false>},
     {"plain, 256 B", run_loop<256, 0, false>},

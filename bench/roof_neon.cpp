@@ -14,14 +14,14 @@ struct Isa {
   static constexpr char kName[] = "2 x 128-bit";
   static Vector zero() { return {vdupq_n_u8(0), vdupq_n_u8(0)}; }
   static Vector load(const unsigned char *from) {
-    return opaque({vld1q_u8(from), vld1q_u8(from + 16)});  // both now, so that they make one LDP
+    return opaque({vld1q_u8(from), vld1q_u8(from + 16)});  // both together, so that they become one LDP
   }
   static void store(unsigned char *to, Vector vector) { vst1q_u8(to, vector.a), vst1q_u8(to + 16, vector.b); }
   static void stream(unsigned char *to, Vector vector) {
     asm("stnp %q1, %q2, %0" : "=Q"(*reinterpret_cast<unsigned char(*)[32]>(to)) : "w"(vector.a), "w"(vector.b));
   }
   static Vector exclusive_or(Vector a, Vector b) { return {veorq_u8(a.a, b.a), veorq_u8(a.b, b.b)}; }
-  static void fence() {}  // STNP is ordered as any other store is
+  static void fence() {}  // STNP is ordered like any other store
   static Vector opaque(Vector vector) {
     asm volatile("" : "+w"(vector.a), "+w"(vector.b));
     return vector;

@@ -1,4 +1,5 @@
-// 16-byte vectors that every compiler target has in some form; without streaming stores, so "stream" is a plain store.
+// 16-byte vectors, which every compiler target has in some form. There are no streaming stores: "stream" is a plain
+// store.
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-"""What `tandem simulate storage` found: write rate relative to STD-RAID, in the form of Figure 13 of Mont-Blanc's report D4.6:
-a and b weak scaling, c and d strong scaling, RAID-5 on the left and RAID-6 on the right. Called as
-`bench/plot.py storage RESULTS.json...`; draws SVG without matplotlib, one picture for each placement."""
+"""Draws results of `tandem simulate storage`: the write rate relative to STD-RAID, as in Figure 13 of Mont-Blanc's report
+D4.6. a and b are weak scaling, c and d strong scaling; RAID-5 is on the left, RAID-6 on the right. Call:
+`bench/plot.py storage RESULTS.json...`. SVG, without matplotlib, one picture for each placement."""
 import argparse
 import json
 import math
@@ -12,8 +12,8 @@ from gantt import FAINT, Svg
 LINES = {"raid0": ("RAID-0", "#444444"), "avoid": ("WCL", "#c8863a"), "delayed": ("Delayed", "#1f5fa8"),
          "delayed-move": ("Delayed, moved", "#3a8f5c")}
 PANELS = [("a", 1, False), ("b", 2, False), ("c", 1, True), ("d", 2, True)]
-# What the report states, without figures for its axes: STD-RAID loses up to 85 % (section 2), WCL wins 2x and 1.18x (2.4),
-# and below 80,000 clients delayed is no better than WCL on HDD (2.3.1).
+# The report gives no figures for its axes. It states: STD-RAID loses up to 85 % (section 2); WCL wins 2x and 1.18x (2.4);
+# below 80,000 clients delayed is no better than WCL on HDD (2.3.1).
 REPORT_LOSS, REPORT_WCL, REPORT_CLIENTS = 1 / 0.15, {1: 2.0, 2: 1.18}, 80_000
 WIDTH, HEIGHT, LEFT, TOP, GAP_X, GAP_Y, BOTTOM = 430, 280, 70, 95, 70, 80, 90
 SCHEMA_VERSION = 1
@@ -24,7 +24,7 @@ def size_text(size_bytes):
 
 
 class Axes:
-    """Logarithmic both ways."""
+    """Axes, both logarithmic."""
 
     def __init__(self, svg, left, top, xs, ys):
         self.svg, self.left, self.top = svg, left, top
@@ -124,17 +124,17 @@ def read(path):
     except (OSError, ValueError) as error:
         sys.exit(f"plot.py: {path}: {error}")
     if not isinstance(found, dict) or found.get("command") != "simulate storage":
-        sys.exit(f"plot.py: {path} is not of tandem simulate storage --json")
+        sys.exit(f"plot.py: {path} is no output of tandem simulate storage --json")
     if found["schema_version"] != SCHEMA_VERSION:
         sys.exit(f"plot.py: {path} has the schema version {found['schema_version']}, known is {SCHEMA_VERSION}")
     if any(run["over_standard"] is None for run in found["runs"]):
-        sys.exit(f"plot.py: {path} has runs without the strategy standard to compare with")
+        sys.exit(f"plot.py: {path} has runs without a run of the strategy standard to compare with")
     return found
 
 
 def main(arguments):
     parser = argparse.ArgumentParser(prog="plot.py storage", description=__doc__.split("\n")[0])
-    parser.add_argument("results", nargs="+", type=pathlib.Path, help="of tandem simulate storage --json")
+    parser.add_argument("results", nargs="+", type=pathlib.Path, help="output of tandem simulate storage --json")
     parser.add_argument("-o", "--output", type=pathlib.Path, default=pathlib.Path("."), help="folder for the SVG files")
     parsed = parser.parse_args(arguments)
     parsed.output.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ constexpr std::pair<MemoryPlacement, const char *> kPlacements[] = {
 
 std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-// Room for one shard, from where it may start to where the next may.
+// The distance from the place of one shard to the place of the next.
 std::size_t slot_bytes(const Layout &layout) {
   switch (layout.placement) {
     case MemoryPlacement::contiguous:
@@ -60,7 +60,7 @@ std::size_t arena_bytes(const Layout &layout) {
   return round_up(layout.shard_count * layout.stripe_count * slot_bytes(layout) + kLineBytes, kPageBytes);
 }
 
-// Page-aligned and not shared with anything; the kernel's huge-page policy applies as to any large allocation.
+// Page-aligned memory of its own. The kernel's huge-page policy applies to it as to any large allocation.
 unsigned char *map(std::size_t bytes) {
   void *const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();

@@ -1,4 +1,4 @@
-// The memory that a benchmark works on: stripes of equal shards, placed as asked.
+// The memory of a benchmark: stripes of equal shards, placed as requested.
 #pragma once
 
 #include <cstddef>
@@ -18,17 +18,17 @@ enum class MemoryPlacement {
 MemoryPlacement placement_from_name(const std::string &name);
 std::string placement_name(MemoryPlacement placement);
 
-// What to lay out. Lengths are those of one stripe, all its shards together.
+// What to allocate. Lengths are those of one stripe, all its shards together.
 struct Layout {
   std::size_t shard_count = 0;  // of a stripe
   std::size_t shard_bytes = 0;
-  std::size_t stripe_count = 1;  // 1: the same memory again and again; more: each call takes the next stripe
+  std::size_t stripe_count = 1;  // 1: every call uses the same memory; more: each call uses the next stripe
   MemoryPlacement placement = MemoryPlacement::contiguous;
-  bool odd = false;  // addresses are odd too (but for page_aligned)
+  bool odd = false;  // addresses are odd too (except page_aligned)
   std::uint64_t seed = 1;
 };
 
-// One byte range of every shard of every stripe; in turn, stripe after stripe.
+// The same byte range of every shard, stripe after stripe.
 class StripeView {
  public:
   StripeView(std::vector<unsigned char *> pointers, std::size_t shard_count, std::size_t shard_bytes)

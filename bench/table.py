@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs `tandem bench` over the project's speed targets and prints each target beside what was measured.
+"""Runs `tandem bench` over the project's speed targets and prints each target beside the measurement.
 
     bench/table.py --tandem build/bin/tandem [--peer libisal.so] [--clock cpu] -o FOLDER
     bench/table.py --read FOLDER         the table again, from stored results
@@ -18,8 +18,8 @@ import sys
 IN_CACHE, OUT_OF_CACHE = 512 << 10, 4 << 20
 SMALL_SHARDS = [64, 256, 1024, 4096]
 
-# GB/s of klauspost/reedsolomon, one goroutine, working set of 512 KiB, on one core of a Zen 5: not measured by this
-# script, and on another machine. Its hand-written kernels end at k, m <= 10.
+# GB/s of klauspost/reedsolomon, one goroutine, working set of 512 KiB, on one core of a Zen 5. This script did not measure
+# them; they are from another machine. Its hand-written kernels end at k, m <= 10.
 KLAUSPOST_ZEN5 = {(6, 3): 97, (8, 4): 81, (10, 4): 78, (10, 8): 39}
 
 SIZES = ["--size", "512KiB,4MiB"]
@@ -39,8 +39,8 @@ RUNS = {
     "same-sets": ["--code", "128+32", "--shard-bytes", "2MiB", "--placement", "contiguous,scattered"],
 }
 
-# x ISA-L for wide codes, one thread: encode in cache and out of cache (contiguous), decode of m lost shards likewise.
-# None: no target of its own.
+# x ISA-L for wide codes, one thread: encode in cache and out of cache (contiguous), and the same for decode of m lost
+# shards. None: no target.
 WIDE = {
     (10, 8): ((1.3, 2.0), (None, None)),
     (20, 10): ((1.7, 3.0), (None, None)),
@@ -56,7 +56,7 @@ def run_all(arguments):
     for name, flags in RUNS.items():
         if arguments.only and name not in arguments.only:
             continue
-        # Threads are measured by the wall clock: a thread's own time says nothing about the others.
+        # Threads are measured by the wall clock: the time of one thread says nothing about the others.
         clock = "wall" if name == "threads" else arguments.clock
         path = arguments.output / f"{name}.json"
         command = [str(arguments.tandem), "bench", *flags, "--clock", clock, "--repeats", str(arguments.repeats),
@@ -107,7 +107,7 @@ class Table:
         few, many = (lambda r: r["m"] <= 4), (lambda r: r["m"] >= 8)
         narrow, wide = (lambda r: few(r) and r["k"] <= 10), (lambda r: few(r) and r["k"] >= 12)
         for placement in ("contiguous", "scattered"):
-            # The targets of one table row hold wherever the shards of a working set in cache lie.
+            # In cache, the targets of a row hold for every placement of the shards.
             self.ratios(f"{label}, in cache, {placement}, m <= 4: x ISA-L", self.results(run, IN_CACHE, placement, few),
                         1.15, 1.3)
             if placement == "scattered":
@@ -165,7 +165,7 @@ class Table:
                     [result for result in results if not result["in_cache"] and result["m"] <= 10], 0.9, key="of_roof")
 
     def calls(self):
-        """Calls of 0.5 to 16 MiB on all threads: against one thread with one thread's share of the work."""
+        """Calls of 0.5 to 16 MiB on all threads, compared with one thread that does the share of one thread."""
         results = self.results("calls", where=lambda r: "scaling" in r)
         for result in results:
             result["times_one"] = result["scaling"]["tandem"]
@@ -177,7 +177,7 @@ class Table:
                 self.ratios(f"{count} threads, calls of {size / 2**20:g} MiB: of the roof", of_size, 0.7, key="of_roof")
 
     def same_sets(self):
-        """Shards that start on the same sets of the caches: against the roof, and against shards at random places."""
+        """Shards that start on the same cache sets, compared with the roof and with shards at random places."""
         self.ratios("12+4, page-aligned, out of cache: of the roof",
                     self.results("encode", OUT_OF_CACHE, "page-aligned", lambda r: (r["k"], r["m"]) == (12, 4)), 0.9,
                     key="of_roof")
@@ -248,7 +248,7 @@ def main():
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     parser.add_argument("--repeats", type=int, default=51)
     parser.add_argument("--seconds", type=float, default=0.25)
-    parser.add_argument("--only", action="append", choices=RUNS, help="just this run (repeatable)")
+    parser.add_argument("--only", action="append", choices=RUNS, help="only this run (repeatable)")
     parser.add_argument("-o", "--output", type=pathlib.Path, help="folder for the results")
     parser.add_argument("--read", type=pathlib.Path, metavar="FOLDER", help="measure nothing")
     arguments = parser.parse_args()

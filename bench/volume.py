@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""What parity costs small writes on members with a fixed service time, beside plain striping over the same members.
+"""Measures what parity costs small writes on members with a fixed service time, beside plain striping over the same members.
 
-Each member is an nbdkit of its own that does one request at a time and takes --milliseconds for each read and each write
-(filters `noparallel` and `delay`), so that the processor hardly counts. The same writes are made four times, in random order,
+Each member is a separate nbdkit. It serves one request at a time and takes --milliseconds for each read and each write
+(filters `noparallel` and `delay`), so the processor hardly matters. The same writes are made four times, in random order,
 --in-flight of them at once:
 
   plain      striped over the k+m members in the same units, no parity
-  avoid      where nothing was written before, through `tandem volume serve`
-  standard   again, over what was written
-  delayed    where nothing was written before, in a window of delayed parity; its end counts
+  avoid      to unwritten stripes, through `tandem volume serve`
+  standard   again, to the same stripes
+  delayed    to unwritten stripes, in a window of delayed parity; the window's end counts
 
-A flush at the end counts too. Needs nbdkit, python3-libnbd and a Tandem that was built with libnbd."""
+A flush at the end counts too. Needs nbdkit, python3-libnbd and a Tandem built with libnbd."""
 
 import argparse
 import json
@@ -58,7 +58,7 @@ class Bench:
         return process
 
     def end(self):
-        for process in reversed(self.processes):  # nbdkit waits for its clients when it is asked to end
+        for process in reversed(self.processes):  # nbdkit waits for its clients before it ends
             process.kill()
             process.wait(60)
 
@@ -142,7 +142,7 @@ def main():
     parser.add_argument("--unit-kib", type=int, default=1024)
     parser.add_argument("--write-kib", type=int, default=128)
     parser.add_argument("--member-mib", type=int, default=1024)
-    parser.add_argument("--stripes", type=int, default=48, help="that are written, all of each")
+    parser.add_argument("--stripes", type=int, default=48, help="stripes to write, each completely")
     parser.add_argument("--milliseconds", type=int, default=5)
     parser.add_argument("--in-flight", type=int, default=64)
     given = parser.parse_args()

@@ -1,7 +1,8 @@
-// Streams full stripes to a new volume, and the same bytes to plain striping over as many files. Alternates both; every
-// round has new files. JSON on standard output. Parity alone would leave k/(k+m) of plain striping.
+// Streams full stripes to a new volume, and the same bytes to plain striping over as many files. Alternates both; each
+// round has new files. Writes JSON to standard output. A volume can reach k/(k+m) of plain striping: the rest is
+// parity.
 //   volume_stream FOLDER [K M UNIT_KIB MIB THREADS ROUNDS]
-// FOLDER: for the members, in /dev/shm for instance. Removes only what it made there.
+// FOLDER: for the members, for instance in /dev/shm. The program removes only the files that it made there.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -70,7 +71,7 @@ double volume(const Shape &shape, const std::vector<std::string> &names, const s
   made.k = shape.k;
   made.m = shape.m;
   made.unit_bytes = shape.unit_bytes;
-  // Room for table and log; sparse. The log of a member of less than 512 MiB is shorter than the usual 32 MiB.
+  // Space for table and log; sparse. The log of a member of less than 512 MiB is shorter than the usual 32 MiB.
   made.member_bytes = shape.bytes / shape.k * 102 / 100 + (std::uint64_t{1} << 30);
   check(tandem_volume_create(&made));
   tandem_volume_open_options options{};
@@ -142,7 +143,7 @@ int main(int argc, char **argv) {
     shape = {number(2), number(3), number(4) << 10, std::uint64_t{number(5)} << 20, number(6), number(7)};
     if (shape.k == 0 || shape.unit_bytes == 0 || shape.threads == 0 || shape.rounds == 0 ||
         shape.bytes < std::uint64_t{shape.k} * shape.unit_bytes) {
-      std::fprintf(stderr, "a number is 0, or the data is less than a stripe\n");
+      std::fprintf(stderr, "an argument is 0, or the data is shorter than a stripe\n");
       return 2;
     }
   }

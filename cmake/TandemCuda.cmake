@@ -1,6 +1,6 @@
-# The folder gpu/ needs the headers of the CUDA toolkit alone; libtandem_cuda.so, which libtandem opens from its own folder
-# when the backend "cuda" gets its first call, opens the driver and NVRTC when they are first wanted, and links neither.
-# The device code of gpu/device_code is compiled where there is nvcc; without it every kernel goes through NVRTC.
+# The folder gpu/ needs only the headers of the CUDA toolkit. libtandem opens libtandem_cuda.so from its own folder at the
+# first call of the backend "cuda". That module links neither the driver nor NVRTC; it opens each at its first use. With
+# nvcc, the device code of gpu/device_code is compiled; without nvcc, NVRTC compiles every kernel.
 
 if(TANDEM_CUDA STREQUAL OFF)
   set(TANDEM_CUDA_INCLUDE_DIR)
@@ -24,5 +24,5 @@ else()
     -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/module.map)
   set_property(TARGET tandem_cuda_module PROPERTY LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/module.map)
   set_target_properties(tandem_cuda_module PROPERTIES OUTPUT_NAME tandem_cuda BUILD_WITH_INSTALL_RPATH ON)
-  # gpu/device_code adds what it compiles.
+  # gpu/device_code adds its compiled kernels.
 endif()

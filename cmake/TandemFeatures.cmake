@@ -1,7 +1,7 @@
-# What is built. TANDEM_<FEATURE> is AUTO (what this machine can build), ON (fails, with the reason, where it cannot) or
-# OFF. tandem_left_out() notes what is missing, which is said once at the end.
+# Chooses what is built. TANDEM_<FEATURE> is AUTO (built if this machine can), ON (an error with the reason if it cannot) or
+# OFF. tandem_left_out() collects what is missing; one message at the end lists it.
 
-# OTHERWISE: what AUTO means where Tandem is part of another project.
+# OTHERWISE: the meaning of AUTO if Tandem is part of another project.
 function(tandem_feature name text)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "OTHERWISE" "")
   set(default AUTO)
@@ -15,7 +15,7 @@ function(tandem_feature name text)
   endif()
 endfunction()
 
-# tandem_left_out(WHAT WHY [FEATURE]): an error where the feature was asked for.
+# tandem_left_out(WHAT WHY [FEATURE]): an error if the feature is ON.
 function(tandem_left_out what why)
   if(ARGC GREATER 2 AND TANDEM_${ARGV2} STREQUAL ON)
     message(FATAL_ERROR "TANDEM_${ARGV2} is ON, but ${what} cannot be built: ${why}")

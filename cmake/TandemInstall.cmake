@@ -1,5 +1,5 @@
-# What `cmake --install` copies, and what other builds find there: find_package(tandem) and pkg-config.
-# Nothing installed holds an absolute path, so a prefix may be moved.
+# The files that `cmake --install` copies, with the files for find_package(tandem) and pkg-config.
+# No installed file contains an absolute path, so a prefix may be moved.
 #
 #   component runtime      the libraries and their modules
 #   component development  headers, CMake's and pkg-config's files
@@ -26,7 +26,7 @@ foreach(library tandem tandem_volume tandem_mpi)
       INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   endif()
 endforeach()
-# No header of what was not built.
+# Headers of features that were not built are not installed.
 set(absent_headers)
 if(TANDEM_FILES STREQUAL OFF)
   list(APPEND absent_headers PATTERN files.h EXCLUDE)
@@ -61,7 +61,7 @@ endif()
 if(TARGET tandem_nbdkit_plugin)
   install(TARGETS tandem_nbdkit_plugin LIBRARY DESTINATION ${module_dir} COMPONENT tools)
 endif()
-# Programs built for ISA-L find these only through `tandem isal-env`: nothing of it lies where a loader looks by itself.
+# Programs built for ISA-L find these only through `tandem isal-env`: no file lies in a folder that loaders search.
 if(TARGET tandem_isal)
   install(TARGETS tandem_isal_standalone LIBRARY DESTINATION ${module_dir}/isal/standalone COMPONENT tools)
   install(FILES $<TARGET_FILE_DIR:tandem_isal_standalone>/libisal-pyeclib.so.2 DESTINATION ${module_dir}/isal/standalone
@@ -80,7 +80,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/tandem-config-version.cma
 install(FILES ${PROJECT_BINARY_DIR}/tandem-config.cmake ${PROJECT_BINARY_DIR}/tandem-config-version.cmake
   DESTINATION ${package_dir} COMPONENT development)
 
-# A static library does not say what it needs; pkg-config must.
+# A static library does not name the libraries that it needs; pkg-config must.
 set(static_libraries "")
 if(NOT BUILD_SHARED_LIBS)
   set(static_libraries " -lstdc++ -lm -ldl -lpthread")

@@ -1,5 +1,5 @@
-# MPI's C functions, for libtandem_mpi and tandem-mpi alone. Neither a program that links that library nor one that includes
-# its header needs MPI's own headers for it.
+# MPI's C functions, only for libtandem_mpi and tandem-mpi. Programs that link that library or include its header need no
+# MPI headers for it.
 
 if(NOT TANDEM_MPI STREQUAL OFF)
   find_package(MPI QUIET COMPONENTS C)

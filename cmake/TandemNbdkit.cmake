@@ -1,4 +1,4 @@
-# What asks an open volume by JSON (volume/control*.cpp), for the command and for the plugin; and the plugin of nbdkit, a
+# The control interface of an open volume, in JSON (volume/control*.cpp), for the command and the plugin; and the plugin, a
 # module that nbdkit opens: lib/tandem/nbdkit-tandem-plugin.so.
 
 add_library(tandem_volume_control STATIC volume/control.cpp volume/control_server.cpp volume/end_clients.cpp)
@@ -6,12 +6,12 @@ target_include_directories(tandem_volume_control PUBLIC ${PROJECT_SOURCE_DIR})
 target_link_libraries(tandem_volume_control PUBLIC tandem_volume nlohmann_json::nlohmann_json
   PRIVATE tandem_fmt Threads::Threads)
 set_source_files_properties(volume/control.cpp volume/control_server.cpp PROPERTIES
-  COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)  # as cli/: the JSON headers take longer to optimise than to run
+  COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)  # as cli/: optimising the JSON headers takes longer than they run
 
 find_path(TANDEM_NBDKIT_INCLUDE_DIR nbdkit-plugin.h)
 if(TANDEM_NBDKIT_INCLUDE_DIR AND NOT TANDEM_SANITIZE)
   set(plugin_dir ${PROJECT_BINARY_DIR}/lib/tandem)
-  # libtandem_volume is reached from there as after installation; isal/ does the same for libtandem.
+  # The path from there to libtandem_volume is the same as after installation; isal/ does likewise for libtandem.
   file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
   file(RELATIVE_PATH bin_from_lib ${PROJECT_BINARY_DIR}/lib ${CMAKE_LIBRARY_OUTPUT_DIRECTORY})
   foreach(name libtandem.so.${PROJECT_VERSION_MAJOR} libtandem_volume.so.${PROJECT_VERSION_MAJOR})
@@ -25,7 +25,7 @@ if(TANDEM_NBDKIT_INCLUDE_DIR AND NOT TANDEM_SANITIZE)
     LIBRARY_OUTPUT_DIRECTORY ${plugin_dir} INSTALL_RPATH "$ORIGIN/.." BUILD_WITH_INSTALL_RPATH ON)
   set_source_files_properties(volume/nbdkit_plugin.cpp PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
 elseif(TANDEM_SANITIZE)
-  tandem_left_out("nbdkit plugin (tandem volume serve)" "a sanitizer is on, which nbdkit itself would have to be linked with")
+  tandem_left_out("nbdkit plugin (tandem volume serve)" "a sanitizer is on, and nbdkit is not linked with it")
 else()
   tandem_left_out("nbdkit plugin (tandem volume serve)"
     "nbdkit's headers are not installed (Debian, Ubuntu: apt-get install nbdkit-plugin-dev)")

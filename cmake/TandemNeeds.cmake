@@ -1,4 +1,4 @@
-# What nothing can be built without. All of it is looked for before the first complaint, so that one command mends it.
+# The required libraries. All are searched before an error, so that one command installs all that are missing.
 
 find_package(Threads REQUIRED)
 find_package(fmt QUIET)
@@ -29,7 +29,7 @@ if(missing)
     "Run `make deps`, or on Debian and Ubuntu: apt-get install ${packages_text}")
 endif()
 
-# tandem_fmt: fmt 9 compiled once, other versions as headers. Its objects become part of what links it.
+# tandem_fmt: fmt 9 compiled once, other versions as headers. Its objects become part of the targets that link it.
 # A static libtandem has headers only: its users may have another fmt.
 if(BUILD_SHARED_LIBS AND fmt_VERSION VERSION_GREATER_EQUAL 9 AND fmt_VERSION VERSION_LESS 10)
   add_library(tandem_fmt STATIC ${PROJECT_SOURCE_DIR}/cmake/fmt.cpp)

@@ -1,11 +1,11 @@
-# The folder opencl/ needs OpenCL's headers alone; libtandem_opencl.so, which libtandem opens from its own folder when the
-# backend "opencl" gets its first call, links libOpenCL.
+# The folder opencl/ needs only OpenCL's headers. libtandem opens libtandem_opencl.so from its own folder at the first call
+# of the backend "opencl". That module links libOpenCL.
 
 if(TANDEM_OPENCL STREQUAL OFF)
   set(OpenCL_INCLUDE_DIR)
   return()
 endif()
-find_package(OpenCL QUIET)  # also finds those of a CUDA toolkit
+find_package(OpenCL QUIET)  # also finds the headers of a CUDA toolkit
 if(NOT OpenCL_INCLUDE_DIR)
   tandem_left_out("backend opencl" "CL/cl.h is missing (Debian, Ubuntu: apt-get install opencl-headers ocl-icd-opencl-dev)" OPENCL)
 elseif(NOT OpenCL_LIBRARY)

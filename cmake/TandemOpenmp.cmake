@@ -14,7 +14,7 @@ if(OpenMP_CXX_FOUND)
   # nodelete: the runtime's threads outlive a dlclose.
   target_link_options(tandem_openmp PRIVATE
     -Wl,-z,nodelete -Wl,-soname,libtandem_openmp.so.${PROJECT_VERSION_MAJOR})
-  # The build tree's module is what will be installed: no search path to the compiler's own folder.
+  # The module of the build tree is installed as it is: no search path to the compiler's own folder.
   set_target_properties(tandem_openmp PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
 else()
   tandem_left_out("executor openmp (libtandem_openmp.so)"

@@ -1,4 +1,4 @@
-# Language level, warnings and sanitizers, the same for every target; and tandem_folder(), which makes one folder's target.
+# Language level, warnings and sanitizers, the same for every target. tandem_folder() makes the target of a folder.
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -32,8 +32,8 @@ if(TANDEM_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${TANDEM_CCACHE})
 endif()
 
-# tandem_folder(NAME SOURCES...): an object library of one folder. Include paths are private: the tree's root, so
-# that includes read "core/gf.hpp", and include/. scripts/check-layers holds each folder to its row of the table.
+# tandem_folder(NAME SOURCES...): an object library of one folder. Include paths are private: include/, and the tree's root,
+# so that includes read "core/gf.hpp". scripts/check-layers checks each folder against its row of the table.
 function(tandem_folder name)
   add_library(${name} OBJECT ${ARGN})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)

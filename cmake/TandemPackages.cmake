@@ -1,5 +1,5 @@
 # Debian packages by `cpack -G DEB`: libtandem0, libtandem-dev, tandem-tools. For a build with the prefix /usr and
-# TANDEM_COMMAND_NAME=tandem-ec: Debian's package tandem-mass owns /usr/bin/tandem. scripts/check-packages makes and tries them.
+# TANDEM_COMMAND_NAME=tandem-ec: Debian's package tandem-mass owns /usr/bin/tandem. scripts/check-packages makes and tests them.
 
 set(CPACK_PACKAGE_NAME tandem)
 set(CPACK_PACKAGE_VENDOR "Tandem")

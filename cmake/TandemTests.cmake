@@ -1,5 +1,5 @@
-# How tests are built: tandem_test_kit(), tandem_test(), tandem_command_test() and the functions for fuzzers. What a machine
-# may lack, and what follows from it, is here; tests/CMakeLists.txt is a list.
+# Functions that build tests: tandem_test_kit(), tandem_test(), tandem_command_test(), and functions for fuzzers. This file
+# finds optional packages and decides which tests need them. tests/CMakeLists.txt is only a list.
 
 find_package(GTest REQUIRED)
 find_package(nlohmann_json REQUIRED)
@@ -7,7 +7,7 @@ find_package(OpenSSL QUIET COMPONENTS Crypto)  # MD5 of the golden vectors
 find_package(Python3 COMPONENTS Interpreter)
 find_program(TANDEM_OCLGRIND oclgrind)
 
-# What this machine has of what NEEDS may name.
+# Which of the names for NEEDS this machine has.
 set(tandem_tests_have)
 function(tandem_tests_have need)
   if(${ARGN})
@@ -28,9 +28,9 @@ find_path(TANDEM_ERASURECODE_INCLUDE liberasurecode/erasurecode.h)
 find_library(TANDEM_ERASURECODE_LIBRARY erasurecode)
 tandem_tests_have(jerasure TANDEM_JERASURE_INCLUDE AND TANDEM_JERASURE_FIELD_INCLUDE AND TANDEM_JERASURE_LIBRARY)
 tandem_tests_have(erasurecode TANDEM_ERASURECODE_INCLUDE AND TANDEM_ERASURECODE_LIBRARY)
-# Open MPI's own leaks and races are not the sanitizers' to report.
+# Leaks and races of Open MPI itself are not reported.
 tandem_tests_have(mpi TARGET tandem_mpi AND MPIEXEC_EXECUTABLE AND Python3_FOUND AND NOT TANDEM_SANITIZE)
-# Faults are preloaded, and a sanitizer's runtime wants to be preloaded first.
+# Faults are preloaded, and a sanitizer's runtime must be preloaded first.
 tandem_tests_have(faults Python3_FOUND AND NOT TANDEM_SANITIZE AND CMAKE_SYSTEM_NAME STREQUAL "Linux")
 if(NOT OpenSSL_FOUND)
   tandem_left_out("core_presets_test" "OpenSSL's libcrypto is not installed (Debian, Ubuntu: apt-get install libssl-dev)")
@@ -48,7 +48,7 @@ if(NOT Python3_FOUND)
   tandem_left_out("cli_test" "python3 is missing (apt-get install python3)")
 endif()
 
-# tandem_tests_lack(RESULT needs...): whether one of them is not here.
+# tandem_tests_lack(RESULT needs...): whether this machine lacks one of them.
 function(tandem_tests_lack result)
   set(lack FALSE)
   foreach(need IN LISTS ARGN)
@@ -59,7 +59,7 @@ function(tandem_tests_lack result)
   set(${result} ${lack} PARENT_SCOPE)
 endfunction()
 
-# The headers and libraries of what a target needs.
+# Adds the headers and libraries of a target's needs.
 function(tandem_test_uses name)
   if("cuda" IN_LIST ARGN)
     target_include_directories(${name} SYSTEM PRIVATE ${TANDEM_CUDA_INCLUDE_DIR})
@@ -85,7 +85,7 @@ function(tandem_test_uses name)
   endif()
 endfunction()
 
-# tandem_test_kit(NAME [NEEDS need...] SOURCES files...): what several programs have in common, compiled once.
+# tandem_test_kit(NAME [NEEDS need...] SOURCES files...): common sources of several programs, compiled once.
 function(tandem_test_kit name)
   cmake_parse_arguments(arg "" "" "NEEDS;SOURCES" ${ARGN})
   tandem_tests_lack(lack ${arg_NEEDS})
@@ -101,15 +101,15 @@ endfunction()
 # tandem_test(FILE [INSIDE] [MODULES] [FIRST] [NEEDS need...] [WITH need...] [SOURCES more...] [KITS kit...]
 # [LINKS library...] [INCLUDES folder...] [DEFINES definition...] [LABELS label...] [TIMEOUT seconds]
 # [UNDER_TSAN filter]): a GoogleTest program named after its file.
-#   INSIDE   it links the library's objects, whose symbols are visible there; other tests link libtandem as a user does
+#   INSIDE   links the library's objects, so that all symbols are visible; other tests link libtandem as a user does
 #   MODULES  the library opens its modules in this test
-#   FIRST    it is long and starts before the others, so that the other core has enough to do meanwhile
-#   NEEDS    without these there is no such test
-#   WITH     what it also tests where that is here: TANDEM_TEST_WITH_NEED is defined. Kits that are not here are left out
+#   FIRST    a long test: it starts first, so that the short ones run beside it on the other core
+#   NEEDS    the test exists only if the machine has these
+#   WITH     the test uses these if the machine has them: TANDEM_TEST_WITH_NEED is defined. Missing kits are left out
 #   LINKS    libraries of the project that it uses beside libtandem
-#   LABELS   "quick" = under 10 s, "tsan" = fit for the thread sanitizer; the targets quick_tests and tsan_tests build what these
-#            need and no more
-#   UNDER_TSAN  the tests that the thread sanitizer runs, as a filter of GoogleTest: there they take ten times as long
+#   LABELS   "quick" = under 10 s, "tsan" = runs under the thread sanitizer. The targets quick_tests and tsan_tests build only
+#            these
+#   UNDER_TSAN  a GoogleTest filter of the tests that the thread sanitizer runs: tests take ten times as long with it
 add_custom_target(quick_tests)
 add_custom_target(tsan_tests)
 function(tandem_test file)
@@ -128,7 +128,7 @@ function(tandem_test file)
       target_sources(${name} PRIVATE $<TARGET_OBJECTS:${kit}>)
     endif()
   endforeach()
-  if(TANDEM_SANITIZE MATCHES "undefined")  # optimising all its checks takes twice as long as compiling the rest
+  if(TANDEM_SANITIZE MATCHES "undefined")  # optimising its checks takes twice as long as compiling all else
     target_compile_options(${name} PRIVATE -O0)
   endif()
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
@@ -151,7 +151,7 @@ function(tandem_test file)
   if(arg_MODULES)
     tandem_test_modules(${name})
   endif()
-  # One entry a program, not one a test: a thousand short processes cost more than the tests.
+  # One entry for each program, not for each test: a thousand short processes cost more than the tests.
   add_test(NAME ${name} COMMAND ${name})
   tandem_test_properties(${name} TIMEOUT ${arg_TIMEOUT} LABELS ${arg_LABELS})
   if(arg_FIRST)
@@ -174,7 +174,7 @@ function(tandem_test_modules name)
   endif()
 endfunction()
 
-# tandem_test_properties(NAME [TIMEOUT seconds] [LABELS label...]): what every test has, of a program that was added by hand too.
+# tandem_test_properties(NAME [TIMEOUT seconds] [LABELS label...]): the properties of every test, also of one added by hand.
 function(tandem_test_properties name)
   cmake_parse_arguments(arg "" "TIMEOUT" "LABELS" ${ARGN})
   foreach(label quick tsan)
@@ -182,7 +182,7 @@ function(tandem_test_properties name)
       add_dependencies(${label}_tests ${name})
     endif()
   endforeach()
-  # The user's tuning file is not read. Drivers of OpenCL devices are not the sanitizers' to check.
+  # Tests do not read the user's tuning file. Sanitizers do not check drivers of OpenCL devices.
   set(environment TANDEM_TUNING=)
   if(TANDEM_SANITIZE)
     list(APPEND environment OCL_ICD_VENDORS=${CMAKE_CURRENT_BINARY_DIR}/no-drivers)
@@ -191,7 +191,7 @@ function(tandem_test_properties name)
 endfunction()
 
 # tandem_command_test(NAME [FIRST] [NEEDS need...] [LABELS label...] [TIMEOUT seconds] [PROPERTIES property value...]
-# COMMAND words...): a test that is a command. One that ends in .py is a script of tests/.
+# COMMAND words...): a test that is a command. A name that ends in .py is a script of tests/.
 function(tandem_command_test name)
   cmake_parse_arguments(arg "FIRST" "TIMEOUT" "NEEDS;LABELS;PROPERTIES;COMMAND" ${ARGN})
   tandem_tests_lack(lack ${arg_NEEDS})
@@ -210,7 +210,7 @@ function(tandem_command_test name)
   endif()
 endfunction()
 
-# tandem_isal_test(KERNEL): the test of the drop-in with that kernel; "best": with the one that it chooses.
+# tandem_isal_test(KERNEL): the test of the drop-in with that kernel; "best": with the kernel that it chooses.
 function(tandem_isal_test kernel)
   set(environment TANDEM_TEST_SECONDS=4)
   if(NOT kernel STREQUAL "best")
@@ -244,9 +244,9 @@ function(tandem_replay_test name fuzzer corpus)
   add_dependencies(tsan_tests ${name})
 endfunction()
 
-# cmake -DCMAKE_CXX_COMPILER=clang++ -DTANDEM_FUZZ=ON, then build the target fuzzers and nothing else: only they have
-# libFuzzer to link with. Coverage is counted in base/, core/, tuning/, cpu/, files/ and api/, but neither in the kernels, which
-# take minutes to instrument, nor in the hash, which would be slow.
+# Fuzzers: cmake -DCMAKE_CXX_COMPILER=clang++ -DTANDEM_FUZZ=ON, then build only the target fuzzers: other targets do not link
+# libFuzzer. Coverage is counted in base/, core/, tuning/, cpu/, files/ and api/. It is not counted in the kernels (they take
+# minutes to instrument) and in the hash (it would be slow).
 option(TANDEM_FUZZ "Make the target fuzzers: codec_fuzzer, records_fuzzer, files_fuzzer, tuning_fuzzer, volume_fuzzer (clang)" OFF)
 function(tandem_fuzzers)
   if(NOT TANDEM_FUZZ)

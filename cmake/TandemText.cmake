@@ -1,5 +1,5 @@
-# tandem_embed_text(TARGET HEADER NAMESPACE files...): text files that a folder's code prints, as constants of a generated header:
-# device/text/opencl.h becomes NAMESPACE::opencl_h. A changed file is taken up by the next build.
+# tandem_embed_text(TARGET HEADER NAMESPACE files...): makes a header with text files as constants: device/text/opencl.h
+# becomes NAMESPACE::opencl_h. The next build uses changed files.
 function(tandem_embed_text target header namespace)
   set(constants "#pragma once\n\nnamespace ${namespace} {\n")
   foreach(file IN LISTS ARGN)

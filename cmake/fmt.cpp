@@ -1,5 +1,5 @@
-// The functions of fmt 9, compiled once. Debian has libfmt as headers and as a shared library alone, and libtandem
-// needs libc and libstdc++ only; with the headers alone each source file takes 2.4 seconds longer to compile.
+// The functions of fmt 9, compiled once. Debian has libfmt only as headers and as a shared library, but libtandem may need
+// only libc and libstdc++. With headers alone, each source file would take 2.4 seconds longer to compile.
 #include <fmt/format-inl.h>
 
 #include <locale>

@@ -456,8 +456,7 @@ std::shared_ptr<const Application> Codec::solve(const ShardSet &present, const S
   if (outputs.empty()) return application;
   if (codec16_ != nullptr) {
     if (!costs.empty())
-      base::fail(TANDEM_ERROR_UNSUPPORTED,
-                 "read_costs: a code over GF(2^16) reads the present data shards, whatever they cost");
+      base::fail(TANDEM_ERROR_UNSUPPORTED, "read_costs: a code over GF(2^16) always reads the present data shards");
     codec16_->decode(present, *application);
     return application;
   }

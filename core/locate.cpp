@@ -610,10 +610,10 @@ class Search {
 
 unsigned most_damaged_shards(const Codec &codec, unsigned absent_count) {
   if (codec.codec16() != nullptr)
-    base::fail(TANDEM_ERROR_UNSUPPORTED, "locate: codes over GF(2^16) are not looked into, only those over GF(2^8)");
+    base::fail(TANDEM_ERROR_UNSUPPORTED, "locate: codes over GF(2^16) are not supported, only codes over GF(2^8)");
   if (absent_count >= codec.m()) {
     base::fail(TANDEM_ERROR_NOT_RECOVERABLE,
-               fmt::format("{} of {} shards absent: no more than k = {} are left, and nothing to compare them with",
+               fmt::format("{} of {} shards absent: at most k = {} are left, so there is nothing to compare them with",
                            absent_count, codec.shard_count(), codec.k()));
   }
   unsigned most = 0;
@@ -623,14 +623,15 @@ unsigned most_damaged_shards(const Codec &codec, unsigned absent_count) {
     const unsigned losses = codec.local_groups()->global_count + 1;  // any so many can be rebuilt
     most = losses > absent_count ? (losses - absent_count) / 2 : 0;
   } else {
-    base::fail(TANDEM_ERROR_UNSUPPORTED,
-               "locate: this matrix is not MDS, so that no number of damaged shards is certain to be told apart");
+    base::fail(
+        TANDEM_ERROR_UNSUPPORTED,
+        "locate: this matrix is not MDS and has no local groups, so no number of damaged shards can be guaranteed");
   }
   const unsigned shards = codec.shard_count() - absent_count;
   if (most > 1 && !form_of(codec) && sets_of(shards, most - 1) > kMostSets) {
     base::fail(
         TANDEM_ERROR_UNSUPPORTED,
-        fmt::format("locate: this matrix has no polynomials, and {} of {} shards have {:.0f} sets to try, at most "
+        fmt::format("locate: this matrix has no polynomials, and {} of {} shards have {:.0f} sets to try; at most "
                     "{:.0f} are tried",
                     most - 1, shards, sets_of(shards, most - 1), kMostSets));
   }

@@ -187,7 +187,7 @@ class CpuBackend final : public core::Backend {
     if (by_parity_ && what.field() != core::Field::gf8)
       base::fail(TANDEM_ERROR_UNSUPPORTED,
                  fmt::format("cpu: partition by parity does not exist for codes {}",
-                             what.field() == core::Field::gf16 ? "over GF(2^16)" : "whose layout is packets"));
+                             what.field() == core::Field::gf16 ? "over GF(2^16)" : "with layout packets"));
     return std::make_shared<CpuPrepared>(kernel_, what, by_parity_ ? executor_->thread_count() : 1, technique_, known,
                                          std::move(tuned));
   }

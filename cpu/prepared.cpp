@@ -169,12 +169,12 @@ void check_technique(const core::Operator &what, Technique technique) {
   if (technique == Technique::transform && std::holds_alternative<core::Dense16>(what.form()) && what.input_count() > 2)
     base::fail(TANDEM_ERROR_UNSUPPORTED, "cpu: technique transform: this matrix over GF(2^16) has none");
   if (technique == Technique::transform && what.field() == core::Field::gf2)
-    base::fail(TANDEM_ERROR_UNSUPPORTED, "cpu: technique transform: codes whose layout is packets have none");
+    base::fail(TANDEM_ERROR_UNSUPPORTED, "cpu: technique transform: codes with layout packets have none");
   if (technique == Technique::transform && is_matrix && what.input_count() > 2)
     base::fail(
         TANDEM_ERROR_UNSUPPORTED,
         fmt::format("cpu: technique transform: there is none from {} shards to {}; encode, verify and decode have "
-                    "one from 12 data shards and 4 outputs on, with a matrix whose points lie in runs",
+                    "one from 12 data shards and 4 outputs on, if the points of the matrix lie in runs",
                     what.input_count(), what.output_count()));
   if (technique == Technique::matrix && std::holds_alternative<core::Leopard16>(what.form()))
     base::fail(TANDEM_ERROR_UNSUPPORTED, "cpu: technique matrix: Leopard's codes over GF(2^16) have a transform only");

@@ -79,7 +79,7 @@ const DeviceBackend::Found &DeviceBackend::found() const {
     found.traits.shares_memory = device.shares_memory;
     if (options_.tuning != nullptr && !options_.tuning->knows(found.chooser->identity())) {
       log_.say(TANDEM_LOG_WARNING,
-               fmt::format("{}: {}: nothing in the tuning file was measured on {} or another device of {}: ignored",
+               fmt::format("{}: {} is ignored: no entry of the tuning file was measured on {} or another device of {}",
                            device.identity.backend, device.name, device.model(), device.identity.vendor));
     }
     found_ = std::make_unique<const Found>(std::move(found));
@@ -110,7 +110,7 @@ std::shared_ptr<const core::Prepared> DeviceBackend::make_prepared(const core::O
 const core::Operator &DeviceBackend::checked(const core::Operator &what) const {
   if (what.field() == core::Field::gf2)
     base::fail(TANDEM_ERROR_UNSUPPORTED,
-               fmt::format("{}: codes whose layout is packets run on the CPU alone", traits().name));
+               fmt::format("{}: codes with layout packets run on the CPU alone", traits().name));
   if (what.field() != core::Field::gf8)
     base::fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("{}: codes over GF(2^16) run on the CPU alone", traits().name));
   if (std::uint64_t{what.input_count()} + what.output_count() > KernelArguments::kMostShards) {

@@ -144,7 +144,7 @@ std::optional<std::vector<unsigned char>> DiskCache::load(const Key &key) const 
            key_of({{reinterpret_cast<const char *>(bytes.data()), bytes.size()}}) == header.content;
   }
   if (!good) {
-    log_.say(TANDEM_LOG_WARNING, fmt::format("cache entry {} is damaged; it is removed and built anew", name));
+    log_.say(TANDEM_LOG_WARNING, fmt::format("cache entry {} is damaged; it is removed and built again", name));
     unlinkat(folder_, name.c_str(), 0);
     return {};
   }

@@ -31,7 +31,7 @@ void DeviceModule::check(const void *table, const std::string &module_path) cons
   std::uint32_t found[2];
   std::memcpy(found, table, sizeof found);
   if (found[0] != version) {
-    base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{}: {} speaks version {}, this library version {}", who(*this),
+    base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{}: {} has version {}, this library needs version {}", who(*this),
                                                      module_path, found[0], version));
   }
   if (found[1] != struct_bytes) {

@@ -545,8 +545,8 @@ void NewSet::attach(const std::vector<std::string> &folder_of_shard) {
     const Descriptor file = open_to_lock(folder, name);
     if (!file && errno != ENOENT) fail_io("open", folder.path_of(name), errno);
     if (!file || lock_file(file) == Lock::ours)
-      fail(TANDEM_ERROR_IO, fmt::format("set {} is not being written to {}: a writer can attach while the leading one "
-                                        "lives that has made its files",
+      fail(TANDEM_ERROR_IO, fmt::format("set {} is not being written to {}: a writer can attach only after the leading "
+                                        "writer has made the files, and while it exists",
                                         id, folder.path()));
     CommitRecord record;
     if (!parse_commit_record(read_commit_record(file), &record))
@@ -647,7 +647,7 @@ void NewSet::check_given_up() const {
     for (const SetId &id : now[folder])
       if (std::find(given_up_[folder].begin(), given_up_[folder].end(), id) == given_up_[folder].end())
         fail(TANDEM_ERROR_IO,
-             fmt::format("set {}, called {} too, was begun in {} and not finished while this one was written",
+             fmt::format("set {}, also called {}, was begun in {} and not finished while this set was written",
                          hexadecimal(id), options_.name, folders_[folder]->path()));
 }
 
@@ -679,8 +679,8 @@ std::vector<Descriptor> NewSet::commit() {
     // harm.
     renameat(lead.folder->descriptor(), own_name({OwnKind::commit_record, options_.set_id}).c_str(),
              lead.folder->descriptor(), own_name({OwnKind::pending_record, options_.set_id}).c_str());
-    fail(error.status(), fmt::format("{}; whether the new set counts is not known, and the next command that looks at "
-                                     "all these folders decides",
+    fail(error.status(), fmt::format("{}; it is not known whether the new set is valid, and the next command that "
+                                     "reads all these folders decides",
                                      error.what()));
   }
   Finished finished;
@@ -688,15 +688,15 @@ std::vector<Descriptor> NewSet::commit() {
     finished = roll_forward(members_, folders_, options_.no_sync);
   } catch (const Error &error) {
     fail(error.status(), fmt::format("the new set is complete, but not all of its files have their names yet ({}); the "
-                                     "next command that reads or writes these folders goes on",
+                                     "next command that reads or writes these folders continues",
                                      error.what()));
   }
   for (std::size_t folder = 0; options_.note && folder < given_up_.size(); ++folder)
     for (const SetId &id : given_up_[folder])
-      options_.note(fmt::format("gave up what {} held of the unfinished set {}: the new one takes its place",
-                                folders_[folder]->path(), hexadecimal(id)));
+      options_.note(fmt::format("gave up the files of the unfinished set {} in {}: the new set replaces it",
+                                hexadecimal(id), folders_[folder]->path()));
   if (!finished.missing.empty())
-    fail(TANDEM_ERROR_IO, fmt::format("{} was removed by somebody while it was written, of {} shards {} so",
+    fail(TANDEM_ERROR_IO, fmt::format("another program removed {} while it was written; of {} shards, {} are missing",
                                       finished.missing.front(), folder_of_.size(), finished.missing.size()));
   return std::move(finished.replaced);
 }

@@ -111,7 +111,7 @@ class Decoder {
         options_(options),
         header_(set.header),
         shard_count_(set.shard_count),
-        codec_(make_codec(header_, true)),  // what exists already may be read, whatever its matrix
+        codec_(make_codec(header_, true)),  // an existing set may be read with every matrix
         source_(context, codec_.get(), set),
         wanted_(header_.shard_count(), 0),
         workers_(options.progress, options.progress_user, header_.content_bytes) {

@@ -26,7 +26,7 @@ class Source {
     if (options.source_path == nullptr) {
       name_ = "the input stream";
       descriptor_ = options.source_descriptor;
-      // A regular file has a length and a time, also when somebody else has opened it.
+      // A regular file has a length and a time, also if another program has opened it.
       is_file_ = fstat(descriptor_, &at_first_) == 0 && S_ISREG(at_first_.st_mode);
       return;
     }
@@ -102,7 +102,7 @@ class Encoder {
       writer_.check_folders();
       Outcome outcome;
       outcome.set = header_;
-      outcome.set.set_id = {};  // nobody will see that set
+      outcome.set.set_id = {};  // no user will see that set
       return outcome;
     }
     writer_.begin(false);
@@ -200,7 +200,7 @@ class Encoder {
   SetWriter writer_;
   const SetHeader header_;
   std::atomic<std::uint64_t> next_batch_{0};
-  bool stream_ended_ = false;  // this and what follows: by the worker whose turn it is
+  bool stream_ended_ = false;  // this and the next members: used by one worker at a time, in turn
   std::uint64_t stream_bytes_ = 0;
 };
 

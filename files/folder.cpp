@@ -146,7 +146,7 @@ std::size_t add_folder(Folders &folders, const std::string &path, FolderUse use)
 FolderLocked::FolderLocked(const Folder &folder, std::uint32_t seconds)
     : Error(TANDEM_ERROR_IO,
             fmt::format("{} is locked by another process (flock), for more than {} second{} now; a lock around a "
-                        "command of tandem has to be on another file than a folder that it uses",
+                        "command of tandem must be on another file than a folder that it uses",
                         folder.path(), seconds, seconds == 1 ? "" : "s")) {}
 
 FoldersLock::FoldersLock(const Folders &folders, const LockWait &wait) : folders_(folders) {

@@ -196,8 +196,7 @@ std::string of_another_tandem(const std::string &path, const Part &part) {
 }
 
 std::string cannot_lock(const std::string &path, int error) {
-  return fmt::format("{} cannot be locked, {}: whether a live process writes it is not known, and it stays", path,
-                     error_text(error));
+  return fmt::format("{} cannot be locked, {}: a live process may be writing it, so it stays", path, error_text(error));
 }
 
 // One set after the other. A set that cannot be handled does not stop the others.
@@ -210,7 +209,7 @@ class Recovery {
       try {
         recover_set(set_id, set);
       } catch (const Error &error) {
-        leave(fmt::format("what a run left of set {} stays for now: {}", hexadecimal(set_id), error.what()));
+        leave(fmt::format("remains of set {} stay for now: {}", hexadecimal(set_id), error.what()));
       }
     }
     for (const auto &[folder, number] : survey_.lone)
@@ -223,8 +222,7 @@ class Recovery {
     const std::string id = hexadecimal(set_id);
     if (set.held_back)
       return leave(fmt::format(
-          "set {} is complete, but {}: nothing older is replaced with it before all folders of its encode are named",
-          id,
+          "set {} is complete, but {}: it replaces no older file until all folders of its encode are named", id,
           set.shard_count == 0 ? "none of its shards is in these folders"
                                : fmt::format("{} of its shards are in these folders and {} are needed", set.shard_count,
                                              set.needed_count)));
@@ -246,14 +244,14 @@ class Recovery {
       const Verdict verdict = verdict_on(part, set, folders_.size());
       if (verdict == Verdict::waits) continue;
       if (part.strange_version)
-        return leave(fmt::format("{}; what it left of set {} stays as it is",
+        return leave(fmt::format("{}; its remains of set {} stay as they are",
                                  of_another_tandem(folder->path_of(name), part), id));
       if (verdict == Verdict::asks_lead && !part.record)
         return leave(fmt::format("{} is damaged; whether set {} was complete is not known", folder->path_of(name), id));
       if (verdict == Verdict::asks_lead) {
         leave(
-            fmt::format("{} holds {} of set {}, which may be complete: name the folder too that its encode named "
-                        "first",
+            fmt::format("{} holds {} of set {}, which may be complete: name also the first folder of its "
+                        "encode",
                         folder->path(), files(part.temporaries.size()), id));
         continue;
       }
@@ -280,7 +278,7 @@ class Recovery {
     note(fmt::format("finished set {} in {}: a run that ended early had completed it", id, where));
     for (const std::string &path : finished.missing)
       leave(fmt::format(
-          "{} of set {} is missing: somebody removed it before it had its name; files of this name that the "
+          "{} of set {} is missing: another program removed it before it had its name; files of this name that the "
           "set was to replace stay in its folder",
           path, id));
     if (finished.record_left) wait_for_others(members, id);
@@ -289,9 +287,9 @@ class Recovery {
   void remove_set(const std::string &id, std::vector<FolderRecord> &members) {
     const std::string where = list(members);
     ++result_.removed_set_count;
-    if (dry_run_) return note(fmt::format("would remove what is left of the incomplete set {} in {}", id, where));
+    if (dry_run_) return note(fmt::format("would remove the remains of the incomplete set {} in {}", id, where));
     const bool done = roll_back(members, false);
-    note(fmt::format("removed what a run that ended early left of the incomplete set {} in {}", id, where));
+    note(fmt::format("removed the remains of the incomplete set {} in {}: its run ended early", id, where));
     if (done) return;
     for (const FolderRecord &member : members)
       if (member.record.folder == 0)
@@ -310,7 +308,7 @@ class Recovery {
   void remove_temporary(const Folder &folder, const std::string &name) {
     const Descriptor file = open_to_lock(folder, name);
     if (!file && errno == ENOENT) return;
-    if (!file) return leave(fmt::format("{} is no file of ours, or cannot be opened", folder.path_of(name)));
+    if (!file) return leave(fmt::format("{} is no file of Tandem, or cannot be opened", folder.path_of(name)));
     if (const Lock lock = lock_file(file); lock != Lock::ours)
       return leave(lock == Lock::held_by_another ? fmt::format("{} is being written", folder.path_of(name))
                                                  : cannot_lock(folder.path_of(name), errno));
@@ -382,11 +380,12 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
       // A pending set that a live process holds does not count yet. When it does, it is the newer set.
       if (!part.has_commit && lock == Lock::held_by_another) continue;
       if (part.strange_version)
-        fail(TANDEM_ERROR_IO, fmt::format("{}: it may be of an unfinished set called {} too, which that one can finish",
-                                          of_another_tandem(path, part), set_name));
+        fail(TANDEM_ERROR_IO,
+             fmt::format("{}: it may belong to an unfinished set, also called {}, which that Tandem can finish",
+                         of_another_tandem(path, part), set_name));
       if (!part.record)
         fail(TANDEM_ERROR_IO,
-             fmt::format("{} is damaged: it may be of an unfinished set called {} too. When no file of that set is "
+             fmt::format("{} is damaged: it may belong to an unfinished set, also called {}. If no file of that set is "
                          "wanted any more, remove it and {}/.{}.*.tandem-tmp",
                          path, set_name, folder.path(), hexadecimal(set_id)));
       const bool may_be_lost = lead_of(set.parts) == nullptr || verdict == Verdict::held_back;
@@ -411,7 +410,7 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
               ? fmt::format("name all folders of its encode, {}, or repair it", part.record->folder_count)
           : lead_of(set.parts) != nullptr ? "repair it"
                                           : "the folder that its encode named first has no record of it: repair it";
-      fail(TANDEM_ERROR_IO, fmt::format("set {}, called {} too, is not finished in {} (its record is {}): {}{}",
+      fail(TANDEM_ERROR_IO, fmt::format("set {}, also called {}, is not finished in {} (its record is {}): {}{}",
                                         hexadecimal(set_id), set_name, folder.path(), path, first_step, way_out));
     }
   }
@@ -435,7 +434,7 @@ Recovered recover(const std::vector<std::string> &paths, bool dry_run, const Loc
       folders.push_back(folder);
     } else {
       notes.push_back(
-          fmt::format("{} cannot be listed: what runs that ended early left there is not looked for", folder->path()));
+          fmt::format("{} cannot be listed, so remains of runs that ended early are not found there", folder->path()));
     }
   }
   Recovered result;

@@ -239,7 +239,7 @@ class Repair {
       target.opened = Descriptor(open(temporary.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
       if (!target.opened) fail_io("open", temporary, errno);
     } else if (!open_in_place(set_.files[target.file], &target.opened)) {
-      fail(TANDEM_ERROR_IO, fmt::format("{} can be written to by process 0 and not here", path_of(target)));
+      fail(TANDEM_ERROR_IO, fmt::format("process 0 can write to {}, but this process cannot", path_of(target)));
     }
   }
 
@@ -559,7 +559,7 @@ class Repair {
     const FoldersLock lock({target.folder}, lock_wait());
     if (target.file != kNoFile && !is_still_there(target))
       fail(TANDEM_ERROR_IO,
-           fmt::format("{} is not the file any more that was read; it is left alone", path_of(target)));
+           fmt::format("{} was replaced since it was read; the new file is left alone", path_of(target)));
     const bool may_replace = target.file != kNoFile || options_.force != 0;
     target.pending->rename(target.place.name, may_replace, options_.no_sync != 0);
   }

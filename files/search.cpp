@@ -144,7 +144,7 @@ class Searcher {
   }
 
   static std::string why_ignored(ParseResult result) {
-    if (result == ParseResult::damaged) return "a shard file whose header is damaged at both ends";
+    if (result == ParseResult::damaged) return "a shard file, but its header is damaged at both ends";
     if (result == ParseResult::record) return "half a shard file: its record is at the wrong end";
     return "no shard file";
   }
@@ -251,13 +251,13 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
 }
 
 void check_current(const Search &search) {
-  if (search.vanished) fail(TANDEM_ERROR_IO, fmt::format("{}: it was there a moment before", search.unread));
+  if (search.vanished) fail(TANDEM_ERROR_IO, fmt::format("{}: it existed a moment ago", search.unread));
   for (const FoundSet &set : search.sets)
     for (const ShardFile &file : set.files) {
       struct stat status;
       if (stat(file.path.c_str(), &status) != 0) fail_io("find", file.path, errno);
       if (std::pair(status.st_dev, status.st_ino) != file.identity)
-        fail(TANDEM_ERROR_IO, fmt::format("{} is not the file any more that was found", file.path));
+        fail(TANDEM_ERROR_IO, fmt::format("{} was replaced since it was found", file.path));
     }
 }
 

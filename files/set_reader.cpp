@@ -96,7 +96,7 @@ std::shared_ptr<Descriptor> SetReader::descriptor_of(std::size_t file) {
       struct stat status;
       if (opened && fstat(opened.get(), &status) == 0 &&
           std::pair(status.st_dev, status.st_ino) != set_.files[file].identity) {
-        lack(fmt::format("{} is not the file any more that was found: another one has its name now", path));
+        lack(fmt::format("{} was replaced since it was found: another file has its name now", path));
         open.failed = true;
         return nullptr;
       }

@@ -48,7 +48,7 @@ SetHeader new_header(const tandem_files_encode_options &options, std::uint64_t c
   if (options.matrix == TANDEM_MATRIX_CUSTOM)
     fail(TANDEM_ERROR_UNSUPPORTED, "a shard set cannot hold a custom matrix; choose a preset");
   if (tandem_matrix_has_local_groups(options.matrix) != 0)
-    fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("matrix {} has local groups, whose number a shard set does not hold",
+    fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("matrix {} has local groups, and a shard set does not hold their number",
                                                tandem_matrix_name(options.matrix)));
   std::int32_t field = TANDEM_FIELD_GF8;
   check(tandem_matrix_field(options.matrix, &field));
@@ -127,8 +127,8 @@ void SetWriter::check_unfinished(const Folders &folders) {
       refuse_unfinished(folders, options_.name, recovered.would_finish, options_.force);
   for (std::size_t folder = 0; folder < given_up.size(); ++folder)
     for (const SetId &id : given_up[folder])
-      options_.note(fmt::format("would give up what {} holds of the unfinished set {}", folders[folder]->path(),
-                                hexadecimal(id)));
+      options_.note(fmt::format("would give up the files of the unfinished set {} in {}", hexadecimal(id),
+                                folders[folder]->path()));
 }
 
 void SetWriter::begin(bool attach) {

@@ -79,11 +79,10 @@ void StripeSource::fail_incomplete(const Stripe &stripe) const {
   std::uint32_t shard_count = 0;  // that there are
   for (std::uint32_t shard = 0; shard < header_.shard_count(); ++shard) shard_count += reader_.has(shard) ? 1 : 0;
   if (stripe.good_count >= header_.k)
-    fail(
-        TANDEM_ERROR_NOT_RECOVERABLE,
-        fmt::format("stripe {} of {} has {} intact blocks, which do not determine the others: with this matrix not any "
-                    "{} are enough",
-                    stripe.number, header_.stripe_count(), stripe.good_count, header_.k));
+    fail(TANDEM_ERROR_NOT_RECOVERABLE,
+         fmt::format("stripe {} of {} has {} intact blocks, which do not determine the others: with this matrix, not "
+                     "every {} blocks are enough",
+                     stripe.number, header_.stripe_count(), stripe.good_count, header_.k));
   fail(
       TANDEM_ERROR_NOT_RECOVERABLE,
       fmt::format("stripe {} of {} has {} intact blocks, {} are needed: {} shards are missing and {} of its blocks are "

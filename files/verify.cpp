@@ -280,7 +280,7 @@ void check_same(const Team &team, const FoundSet &set) {
     if (leading.bytes() == mine.bytes()) return;
     const std::string id = leading.text();
     fail(TANDEM_ERROR_IO,
-         fmt::format("other shard files are seen here than by process 0: {} of set {} here, {} of set {} "
+         fmt::format("this process and process 0 find different shard files: {} of set {} here, {} of set {} "
                      "there",
                      set.files.size(), hexadecimal(set.header.set_id), leading.number(), id));
   });
@@ -345,7 +345,7 @@ tandem_files_verify_result verify(tandem_context *context, const Search &search,
     if (findings.digest && findings.digest != set.header.digest)
       fail(TANDEM_ERROR_DAMAGED,
            fmt::format("every data block of set {} is intact, but their digest is {} and the set's {}: "
-                       "its writer had a defect, or somebody changed it",
+                       "its writer had a defect, or another program changed it",
                        hexadecimal(set.header.set_id), hexadecimal(printed_order(*findings.digest)),
                        hexadecimal(printed_order(set.header.digest))));
   });

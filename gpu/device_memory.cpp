@@ -209,7 +209,7 @@ class CudaRun final : public device::DeviceRun {
       error = is_done_recorded_ ? driver->cuEventSynchronize(parts_->done.get()) : driver->cuStreamSynchronize(stream_);
     if (error == CUDA_SUCCESS) return;
     device::quarantine(std::move(parts_));  // the device may still write there
-    if (!is_of_capture(error)) session_->give_up("a job on the caller's stream does not come to an end");
+    if (!is_of_capture(error)) session_->give_up("a job on the caller's stream does not end");
   }
   CudaRun(const CudaRun &) = delete;
   CudaRun &operator=(const CudaRun &) = delete;

@@ -113,7 +113,7 @@ void CudaPrograms::look_at_compiler() {
   int major = 0, minor = 0, count = 0;
   if (driver_.nvrtcVersion(&major, &minor) != NVRTC_SUCCESS ||
       driver_.nvrtcGetNumSupportedArchs(&count) != NVRTC_SUCCESS || count <= 0 || count > 1024) {
-    no_compiler_ = "nothing is compiled: NVRTC does not say what it is";
+    no_compiler_ = "nothing is compiled: NVRTC does not tell its version";
     return;
   }
   compiler_ = fmt::format("NVRTC {}.{}", major, minor);
@@ -202,7 +202,7 @@ std::shared_ptr<const CudaProgram> CudaPrograms::from_disk(const device::Key &ke
   } catch (const device::DriverError &error) {
     if (is_not_of_the_program(error)) throw;
     log_.say(TANDEM_LOG_INFO,
-             fmt::format("cuda: {} refuses a program from the cache; built anew: {}", device_.name, error.what()));
+             fmt::format("cuda: {} refuses a program from the cache; built again: {}", device_.name, error.what()));
     disk_->remove(key);
     return nullptr;
   }

@@ -139,7 +139,7 @@ bool CudaLane::drain() noexcept {
     const CUresult error = driver_.cuStreamSynchronize(stream->get());
     if (error != CUDA_SUCCESS && (worst == CUDA_SUCCESS || is_of_capture(worst))) worst = error;
   }
-  if (worst != CUDA_SUCCESS && !is_of_capture(worst)) session_.give_up("what was under way does not come to an end");
+  if (worst != CUDA_SUCCESS && !is_of_capture(worst)) session_.give_up("earlier work does not end");
   return worst == CUDA_SUCCESS;
 }
 

@@ -119,7 +119,7 @@ class HybridBackend final : public core::Backend {
     if (memory == MemoryKind::host) {
       if (!waits) return;
       base::fail(TANDEM_ERROR_UNSUPPORTED,
-                 "wait_for_kernel: a hybrid's devices compile while the others work on host memory");
+                 "wait_for_kernel must be 0 for host memory on a hybrid: a device compiles while the others work");
     }
     const auto [index, backend] = member_for(memory);
     backend->make_ready(*static_cast<const HybridPrepared &>(prepared).of(index, *backend), mode, memory, waits);
@@ -324,10 +324,10 @@ class HybridBackend final : public core::Backend {
     const auto search = [this, &state] {
       try {
         std::vector<Member> found = options_.discover();
-        if (found.empty()) return log_.say(TANDEM_LOG_INFO, "hybrid: no device was found: the CPU does all");
+        if (found.empty()) return log_.say(TANDEM_LOG_INFO, "hybrid: no device was found: the CPU does all work");
         std::string names;
         for (const Member &each : found) names += (names.empty() ? "" : ", ") + each.name;
-        log_.say(TANDEM_LOG_INFO, fmt::format("hybrid: beside the CPU from now on: {}", names));
+        log_.say(TANDEM_LOG_INFO, fmt::format("hybrid: devices beside the CPU from now on: {}", names));
         std::vector<Member> all = options_.members;
         all.insert(all.end(), found.begin(), found.end());
         // In a child the parent's description exists already, and may be in use.
@@ -341,7 +341,7 @@ class HybridBackend final : public core::Backend {
     try {
       state.search = std::thread(search);
     } catch (const std::exception &) {
-      log_.say(TANDEM_LOG_WARNING, "hybrid: no thread to look for devices: the CPU does all");
+      log_.say(TANDEM_LOG_WARNING, "hybrid: no thread could be started to look for devices: the CPU does all work");
     }
   }
 
@@ -352,7 +352,7 @@ class HybridBackend final : public core::Backend {
       std::vector<core::SpeedEntry> learned = runtime.learned();
       if (!learned.empty()) options_.remember(std::move(learned));
     } catch (const std::exception &error) {
-      log_.say(TANDEM_LOG_INFO, fmt::format("hybrid: what was learned is not remembered: {}", error.what()));
+      log_.say(TANDEM_LOG_INFO, fmt::format("hybrid: learned speeds cannot be stored: {}", error.what()));
     }
   }
 

@@ -127,7 +127,7 @@ Outcome decode(const World &world, tandem_context *context, const char *const *p
   tandem_files_set leading = set;
   world.broadcast(&leading, sizeof leading);
   world.together([&] {
-    if (!is_same_set(set, leading)) fail(TANDEM_ERROR_IO, "another set lies in the paths here than on rank 0");
+    if (!is_same_set(set, leading)) fail(TANDEM_ERROR_IO, "the paths hold another set here than on rank 0");
   });
 
   std::optional<Output> output;

@@ -436,7 +436,7 @@ class Recovery {
     for (std::uint32_t stripe = 0; stripe < layout_.size(); ++stripe)
       if (!is_good(resident.group, resident.member, stripe) && now[stripe] != member.hashes[stripe])
         fail(TANDEM_ERROR_DAMAGED,
-             fmt::format("what was rebuilt of rank {} in stripe {} of {} has another checksum", member.rank, stripe,
+             fmt::format("the rebuilt bytes of rank {} in stripe {} of {} have a wrong checksum", member.rank, stripe,
                          group_name(resident.group, generation_.any.group_count)));
     for (std::size_t i = 0; i < resident.new_files.size(); ++i) {
       PendingFile &file = resident.new_files[i];

@@ -103,7 +103,7 @@ void World::require_equal(const std::vector<std::pair<const char *, std::string>
         fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is {} here and {} on rank 0", name, value, theirs));
       at += theirs.size() + 1;
     }
-    if (mine != leading) fail(TANDEM_ERROR_INVALID_ARGUMENT, "other arguments here than on rank 0");
+    if (mine != leading) fail(TANDEM_ERROR_INVALID_ARGUMENT, "the arguments here differ from those of rank 0");
   });
 }
 

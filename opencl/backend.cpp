@@ -51,11 +51,11 @@ class OpenclBackend final : public device::DeviceBackend {
     log_.say(TANDEM_LOG_INFO,
              fmt::format("opencl: {} ({}, {}), {}: {} compute units, {} of {} bytes of memory, {}", found->name,
                          found->model(), found->driver_text(),
-                         wanted_ == "opencl" ? (found->is_cpu() ? "the first device, no GPU or accelerator is here"
+                         wanted_ == "opencl" ? (found->is_cpu() ? "the first device; there is no GPU or accelerator"
                                                                 : "the first GPU or accelerator")
                                              : "as asked",
                          found->unit_count, budget_bytes(*found, found->memory_bytes / 2), found->memory_bytes,
-                         may_share_memory(*found) ? "host shards are used where they lie" : "host shards are staged"));
+                         may_share_memory(*found) ? "host shards are used in place" : "host shards are staged"));
     return found;
   }
 
@@ -96,7 +96,7 @@ class OpenclBackend final : public device::DeviceBackend {
       is_done = run_zero_copy(place, task, control);
       if (is_done) return;
       log_.say(TANDEM_LOG_DEBUG,
-               fmt::format("opencl: {} does not take shards where they lie: staged", session.device().name));
+               fmt::format("opencl: {} cannot use shards in place; they are staged", session.device().name));
     });
     return is_done;
   }

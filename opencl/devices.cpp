@@ -190,11 +190,10 @@ std::vector<OpenclDevice> find_devices(const Driver &driver, const base::Log &lo
 
 const OpenclDevice &select_device(const std::vector<OpenclDevice> &devices, const std::string &name) {
   if (devices.empty()) {
-    base::fail(
-        TANDEM_ERROR_UNAVAILABLE,
-        fmt::format("backend \"{}\": no usable OpenCL device on this machine (no driver is installed, or see the "
-                    "log for what was left out)",
-                    name));
+    base::fail(TANDEM_ERROR_UNAVAILABLE,
+               fmt::format("backend \"{}\": no usable OpenCL device on this machine (no driver is installed, or "
+                           "the log says why each device was left out)",
+                           name));
   }
   if (name == "opencl") {
     const auto found =

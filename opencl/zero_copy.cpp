@@ -137,7 +137,7 @@ bool run_zero_copy(const device::Workplace &place, const Task &task, core::Contr
     }
   } catch (...) {
     if (!session.settle(lease)) {
-      base::fail(TANDEM_ERROR_DEVICE, fmt::format("OpenCL: work on {} does not come to an end: it may still write to "
+      base::fail(TANDEM_ERROR_DEVICE, fmt::format("OpenCL: work on {} does not end: it may still write to "
                                                   "the shards in this memory",
                                                   session.device().name));
     }

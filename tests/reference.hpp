@@ -1,5 +1,5 @@
-// The independent slow reference: GF(2^8) by shift and XOR, matrices as their definitions read. Shares nothing with
-// core/, so that agreement means something. Not to be made fast.
+// The independent slow reference: GF(2^8) by shift and XOR, matrices written as their definitions. It shares no code
+// with core/, so equal results are evidence. Keep it slow and simple.
 #pragma once
 
 #include <cstddef>

@@ -63,7 +63,7 @@ std::vector<std::string> read_names(const char *const *members, std::size_t coun
     for (std::size_t j = 0; j < i; ++j)
       if (identities[j] == identities[i])
         fail(TANDEM_ERROR_INVALID_ARGUMENT,
-             fmt::format("{} and {} are the same member, which is in the list twice", names[j], names[i]));
+             fmt::format("{} and {} are the same member; it is in the list twice", names[j], names[i]));
   }
   return names;
 }
@@ -122,7 +122,7 @@ extern "C" tandem_status tandem_volume_create(const tandem_volume_create_options
     if (given.matrix == TANDEM_MATRIX_CUSTOM)
       fail(TANDEM_ERROR_UNSUPPORTED, "a custom matrix cannot be kept on members");
     if (tandem_matrix_has_local_groups(given.matrix) != 0)
-      fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("matrix {} has local groups, whose number members do not keep",
+      fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("matrix {} has local groups, and members do not keep their number",
                                                  tandem_matrix_name(given.matrix)));
     settings.geometry.log_bytes = given.log_bytes;
     settings.id = read_id(given.volume_id);

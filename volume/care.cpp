@@ -300,8 +300,8 @@ void Volume::check_dispensable(std::uint32_t index) const {
         members_->count_of(TANDEM_VOLUME_MEMBER_CURRENT) - (state == TANDEM_VOLUME_MEMBER_CURRENT);
     if (left < geometry().k)
       fail(TANDEM_ERROR_NOT_RECOVERABLE,
-           fmt::format("without member {} {} of {} would be left that are not being rebuilt, {} are needed", index,
-                       left, members_->count(), geometry().k));
+           fmt::format("without member {}, {} of {} current members would be left, {} are needed", index, left,
+                       members_->count(), geometry().k));
   }
   if (!window_list().empty())
     fail(TANDEM_ERROR_UNAVAILABLE,

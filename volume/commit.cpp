@@ -30,8 +30,8 @@ void Volume::commit() {
 void Volume::check_not_broken() const {
   if (broken_)
     fail(TANDEM_ERROR_IO,
-         "memory ran out in the middle of a change: the volume has to be closed and opened again, "
-         "what was not flushed is lost");
+         "memory ran out in the middle of a change: close the volume and open it again; "
+         "writes that were not flushed are lost");
 }
 
 void Volume::commit_exclusively() {

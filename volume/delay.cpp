@@ -44,7 +44,7 @@ tandem_volume_window Volume::delay_begin(std::uint64_t offset, std::uint64_t byt
     for (std::uint32_t i = 0; i < members_->count(); ++i)
       if (members_->state(i) != TANDEM_VOLUME_MEMBER_CURRENT)
         fail(TANDEM_ERROR_UNAVAILABLE,
-             fmt::format("member {} is not current: what it lacks could not be computed any more", i));
+             fmt::format("member {} is not current: its missing blocks could not be computed any more", i));
   };
   check_enough_members();
   for (const Window &each : window_list())

@@ -28,7 +28,8 @@ class NbdMember : public Member {
         throw MemberError(MemberProblem::denied, uri + ": the server allows no writing");
       can_flush_ = nbd_can_flush(handle_) == 1;
       if (access.write && !can_flush_)
-        throw MemberError(MemberProblem::denied, uri + ": the server knows no flush, so nothing can be promised");
+        throw MemberError(MemberProblem::denied,
+                          uri + ": the server does not support flush, so no write would be safe");
       can_trim_ = nbd_can_trim(handle_) == 1;
     } catch (...) {
       nbd_close(handle_);

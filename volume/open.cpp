@@ -131,11 +131,10 @@ void Volume::choose_superblock(std::vector<Given> &given) {
     const std::uint64_t own_tag = own.session_tags[own.session % kSessionsKept];
     const bool is_remembered = own.session <= superblock_.session && superblock_.session - own.session < kSessionsKept;
     if (is_remembered && superblock_.session_tags[own.session % kSessionsKept] != own_tag)
-      fail(
-          TANDEM_ERROR_DAMAGED,
-          fmt::format(
-              "{} and {} were written apart from each other in session {}: leave out those whose writes are not wanted",
-              newest_given->name, name, own.session));
+      fail(TANDEM_ERROR_DAMAGED,
+           fmt::format(
+               "{} and {} were written apart from each other in session {}: leave out the members with unwanted writes",
+               newest_given->name, name, own.session));
     if (own.member_tags[own.index] != superblock_.member_tags[own.index]) {
       settings_.note(fmt::format("{}: another member has taken its place as member {}", name, own.index));
       continue;

@@ -37,7 +37,7 @@ class Pool {
   std::deque<std::shared_ptr<Batch>> waiting_;
   bool ending_ = false;
   std::vector<std::thread> threads_;
-  std::atomic<std::size_t> computing_{0};  // calls of run() whose tasks compute
+  std::atomic<std::size_t> computing_{0};  // calls of run() with tasks that compute
   const std::size_t processors_;
 };
 

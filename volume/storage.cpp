@@ -99,7 +99,7 @@ void check_requests(const tandem_storage_options &options) {
     count = std::max(count, options.client_count / clients * requests(window));
   }
   if (count > kMost)
-    throw Error(TANDEM_ERROR_TOO_LARGE, fmt::format("{} clients may have {:.0f} requests on their way, at most {:.0f}",
+    throw Error(TANDEM_ERROR_TOO_LARGE, fmt::format("{} clients may have {:.0f} requests in flight, at most {:.0f}",
                                                     options.client_count, count, kMost));
 }
 

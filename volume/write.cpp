@@ -118,7 +118,7 @@ void Volume::change_rows(std::uint64_t stripe, std::uint32_t first, std::uint32_
   if (delayed)
     for (const Stored &each : fresh)
       if (!members_->is_usable(member_of(view, each.part.column)))
-        fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("stripe {} lies in a window of delayed parity: what is written "
+        fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("stripe {} lies in a window of delayed parity: bytes written "
                                                        "for member {}, which is lost, would be unprotected and lost",
                                                        stripe, member_of(view, each.part.column)));
 

@@ -1,7 +1,7 @@
-// The exchange of `protect`, as mpi/ has it, on a simulated cluster: compiled with SimGrid's smpicxx together with
-// mpi/exchange.cpp, mpi/groups.cpp and mpi/world.cpp, and run by smpirun (bench/cluster.py simulate). Messages are
-// those of the library. Reading, coding and writing are not done: they take the time that the given rates say. So the
-// functions of libtandem that the exchange calls are replaced here.
+// The exchange of `protect` (mpi/) on a simulated cluster. SimGrid's smpicxx compiles this file together with
+// mpi/exchange.cpp, mpi/groups.cpp and mpi/world.cpp; smpirun runs it (bench/cluster.py simulate). Messages are those
+// of the library. Nothing is read, coded or written: the given rates determine the times of these steps. So this file
+// replaces the functions of libtandem that the exchange calls.
 //
 //   exchange_sim K M DATA_BYTES PIECE_BYTES CODE_RATE READ_RATE WRITE_RATE   (bytes; bytes a second)
 #include <mpi.h>
@@ -20,8 +20,8 @@ namespace {
 double code_rate = 1, read_rate = 1, write_rate = 1;
 std::string last_error;
 
-// What thousands of ranks hold would not fit into one machine, and its bytes do not matter: all pieces are the same
-// memory. Their length is one that no other object has.
+// The data of thousands of ranks would not fit into one machine, and its bytes do not matter. So all pieces are the
+// same memory. No other object has their length.
 std::size_t piece_bytes = 0;
 std::byte *piece = nullptr;
 
@@ -56,7 +56,7 @@ struct tandem_plan {
   std::uint32_t k;
 };
 struct tandem_job {
-  double end;  // when its thread is done, in simulated time
+  double end;  // of its thread, in simulated time
 };
 
 extern "C" {

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Study A: parallel Reed-Solomon with pthreads and OpenMP (student report, 2015).
 
-The contenders multiply one element at a time (product.cpp). "naive, whole matrix" multiplies the identity rows too, as the
-report does; "naive, parity rows" leaves them out."""
+The contenders multiply one element at a time (product.cpp). "naive, whole matrix" multiplies the identity rows too, like the
+report; "naive, parity rows" omits them."""
 import math
 import os
 import re
@@ -14,7 +14,7 @@ PRODUCT = "study_product"
 # Table 1 of the report: columns N, file sizes in MB, threads. Three cells do not follow its own rule.
 TABLE_1 = {1000: {4: 1, 40: 10, 100: 25, 400: 100}, 2000: {4: 1, 40: 5, 100: 13, 400: 50},
            5000: {4: 1, 40: 3, 100: 5, 400: 25}, 10000: {4: 1, 40: 1, 100: 3, 400: 13}}
-ELEMENT_BYTES = 4  # of the report: its rule says 4 MB for 1000 shards of N = 1000 elements
+ELEMENT_BYTES = 4  # the report's rule: 4 MB for 1000 shards of N = 1000 elements
 
 
 def seconds(study, **settings):
@@ -22,7 +22,7 @@ def seconds(study, **settings):
 
 
 def processor_seconds(study, **settings):
-    """Of one thread: what other programs take of the machine is left out."""
+    """Processor time of one thread, so that other programs do not count."""
     return st.median(study.contender(PRODUCT, repeats=study.pick(1, 3, 5), **settings)["cpu_seconds"])
 
 
@@ -50,7 +50,7 @@ def profile(study):
     shares = {}
     for label, way, kind, inner in (("naive, whole matrix", "sequential", "whole", "product"),
                                     ("Tandem, serial", "tandem-serial", "parity", "kernel")):
-        # What start-up and checks cost is in both counts, and drops out.
+        # Both counts contain start-up and checks; the difference does not.
         short, long = counted(way, kind, rounds), counted(way, kind, 3 * rounds)
         delta = {name: long.get(name, 0) - short.get(name, 0) for name in long}
         total = sum(delta.values())
@@ -94,7 +94,7 @@ def orders(study):
 
 
 def misses(study):
-    """The same by cachegrind: first-level misses of a cache like the report's."""
+    """The same, counted by cachegrind: first-level misses of a cache like the report's."""
     valgrind = study.tool("valgrind", "valgrind")
     n, k = study.pick(64, 2000, 4000), study.pick(20, 1000, 1000)
 
@@ -118,7 +118,7 @@ def misses(study):
 
 
 def crossover(points, faster):
-    """The first x from which on the second line is below the first; None if there is none."""
+    """The smallest x from which the second line stays below the first; None if there is none."""
     first = None
     for (x, slow), (_, fast) in zip(points, faster):
         first = (x if first is None else first) if fast < slow else None
@@ -246,7 +246,7 @@ def parity(study):
 
 
 def threads_made(study):
-    """Table 1, all sixteen cells, counted; and what making threads costs."""
+    """Table 1, all sixteen cells, counted; and the cost of making threads."""
     k = study.pick(20, K, K)
     rows = []
     for n, cells in TABLE_1.items():

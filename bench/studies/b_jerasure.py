@@ -117,7 +117,7 @@ def operations(study):
 
 
 def one_thread(study):
-    """Tandem over Jerasure, in processor time, which other programs disturb less."""
+    """Tandem over Jerasure, in processor time: other programs disturb it less."""
     codes = [(4, 8), (4, 32), (8, 32), (12, 32)]
     lines = {}
     for operation in ("encode", "decode"):

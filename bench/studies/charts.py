@@ -25,7 +25,7 @@ class Scale:
 
     def __init__(self, values, logarithmic, first, last, from_zero):
         self.logarithmic, self.first, self.last = logarithmic, first, last
-        if logarithmic:  # a zero, such as a count of misses, lies at the lower edge
+        if logarithmic:  # zeros, such as a count of misses, lie at the lower edge
             values = [math.log10(value) for value in values if value > 0] or [0]
         self.low, self.high = min(values), max(values)
         if from_zero and not logarithmic:
@@ -156,7 +156,7 @@ def heat(figure, path):
     cells = {(x, y): rate for x, y, rate in figure["series"][0]["points"]}
     xs, ys = sorted({x for x, _ in cells}), sorted({y for _, y in cells}, reverse=True)
     most, least, size = max(cells.values()), min(cells.values()), 74
-    width = max(LEFT + size * len(xs) + RIGHT, LEFT + 8 * len(figure["title"]))  # the title is not cut
+    width = max(LEFT + size * len(xs) + RIGHT, LEFT + 8 * len(figure["title"]))  # wide enough for the title
     svg = Svg(width, TOP + size * len(ys) + BOTTOM)
     svg.text(LEFT - 60, 24, figure["title"], size=15)
     svg.text(LEFT - 60, 44, figure["y"] + ", upwards; in the cells: " + figure["series"][0]["label"], color=FAINT, size=11)

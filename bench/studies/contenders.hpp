@@ -1,5 +1,5 @@
-// What the contenders of the studies share: arguments, clocks, Tandem's objects with an owner, and one JSON object as
-// the answer. A contender prints {"not_measured": REASON} and returns 0 where this machine lacks what it needs.
+// Common code of the studies' contenders: arguments, clocks, Tandem's objects with an owner, and one JSON object as the
+// answer. If this machine lacks what a contender needs, it prints {"not_measured": REASON} and returns 0.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,7 @@ struct NotMeasured : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// --name value, in any order. Throws std::runtime_error for what is malformed, and in `done` for a name never asked
-// for.
+// --name value, in any order. Throws std::runtime_error for malformed arguments. `done` throws for unknown names.
 class Arguments {
  public:
   Arguments(int count, char **words);
@@ -80,7 +79,7 @@ class Shards {
 
 bool equal(const Shards &a, std::size_t first_a, const Shards &b, std::size_t first_b, std::size_t count);
 
-// body(0) .. body(count - 1), each on a thread that is made for it and ends with it.
+// Runs body(0) .. body(count - 1), each on a new thread that ends with it.
 void on_new_threads(unsigned count, const std::function<void(unsigned)> &body);
 
 // The main function of a contender: prints what `body` returns.

@@ -51,7 +51,7 @@ def throughput(study, known):
 
 
 def waiting(study, known):
-    """What idle threads burn, and what sleeping ones cost."""
+    """How much processor time waiting threads use, and how much speed sleeping threads cost."""
     rows, burnt, speed = [], {}, {}
     for label, choice in known.items():
         for policy in ("active", "passive") if choice[1] else ("",):
@@ -83,7 +83,7 @@ def waiting(study, known):
 
 
 def energy(study, known):
-    """Joules for 1 GB by runtime: at least 30 repeats; what the idle machine draws is subtracted."""
+    """Joules for 1 GB by runtime: at least 30 repeats; the energy of the idle machine is subtracted."""
     found = meter.domains(study.arguments.powercap)
 
     def measured(work):

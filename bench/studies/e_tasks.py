@@ -15,7 +15,7 @@ K, M = 10, 4
 
 
 def idle_share(spans, threads):
-    """What part of the threads' time no span fills, in percent."""
+    """The part of the threads' time without a span, in percent."""
     end = max(start + seconds for _, start, seconds, _ in spans)
     begin = min(start for _, start, _, _ in spans)
     return 100 * (1 - sum(seconds for _, _, seconds, _ in spans) / (threads * (end - begin)))
@@ -35,7 +35,7 @@ def lu(study):
             continue
         seconds, used = st.median(found["seconds"]), st.median(found["cpu_seconds"])
         bars.append((label, seconds))
-        whole = way != "tandem"  # its threads are the library's: only the caller has spans
+        whole = way != "tandem"  # its threads belong to the library: only the caller has spans
         rows.append([label, threads, f"{seconds:.3f}", f"{used:.3f}", f"{100 * (1 - used / (threads * seconds)):.0f} %",
                      f"{idle_share(found['spans'], threads):.1f} %" if whole else "not recorded", len(found["spans"])])
         if whole and way != "sequential":
@@ -64,7 +64,7 @@ def lu(study):
 
 
 def work_folder(study, needed_bytes):
-    """In memory where there is room, so that no disk is measured."""
+    """In memory if there is space, so that no disk is measured."""
     shm = pathlib.Path("/dev/shm")
     if shm.is_dir() and os.access(shm, os.W_OK) and shutil.disk_usage(shm).free > needed_bytes:
         return tempfile.TemporaryDirectory(dir=shm, prefix="tandem-study-"), "in memory (/dev/shm)"
@@ -72,7 +72,7 @@ def work_folder(study, needed_bytes):
 
 
 def compare_payloads(set_folder, raw_folder, content_bytes):
-    """The blocks of Tandem's shard files (docs/FORMAT.md) against the contender's raw payloads."""
+    """Compares the blocks of Tandem's shard files (docs/FORMAT.md) with the contender's raw payloads."""
     for path in set_folder.iterdir():
         with open(path, "rb") as file:
             record = file.read(4096)
@@ -128,7 +128,7 @@ def pipeline(study):
             compare_payloads(own, place / way, size)
             study.bytes_checks += 1
             spans[label] = found["spans"]
-        # In turns; the whole process of each is timed, from start to end.
+        # In turns. The time of each is that of its whole process.
         for _ in range(repeats):
             for label, way in ways.items():
                 began = time.perf_counter()
@@ -139,7 +139,7 @@ def pipeline(study):
             times.setdefault("Tandem", []).append(time.perf_counter() - began)
         study.command(*encode, "--timeline", study.work / "timeline.json")
         spans["Tandem"] = spans_of(study.work / "timeline.json")
-        # The picture is of a part of the content, or its boxes could not be seen.
+        # The picture shows a part of the content; otherwise its boxes would be too narrow.
         os.truncate(source, min(size, study.pick(1, 32, 32) << 20))
         panels = [(label, contend(way)["spans"]) for label, way in ways.items()]
         study.command(*encode, "--timeline", study.work / "timeline.json")

@@ -7,7 +7,7 @@ import statistics
 
 import study as st
 
-# docs/FIGURE3.md: the model of the board, whose parameters were fitted to the document's split.
+# docs/FIGURE3.md: the model of the board. Its parameters were fitted to the document's split.
 CORES, GPU, TASK_BYTES = "cpu:1x4x0.253216:inner=2:spawn=0.0358s:latency=0.4s", "gpu:1x1", 1_000_000_000
 MODEL = "Simulated. The model's parameters were fitted to the document's split of tasks (FIGURE3.md), so it proves nothing about it."
 
@@ -80,7 +80,7 @@ def real_run(study, device):
 
 
 def real_timeline(study, device):
-    """Figure 3 on what there is."""
+    """Figure 3 on this machine's devices."""
     source, size = study.work / "content", study.pick(1, 48, 96) << 20
     source.write_bytes(os.urandom(size))
     panels, rows, idle = [], {}, []
@@ -119,7 +119,7 @@ def profiler(study, device):
         if entry.get("kind") == "sample":
             place = entry["values"]["local_x"], entry["values"]["local_y"]
             values = tuple(sorted(entry["values"].items()))
-            built_in = built_in or values  # it is measured first
+            built_in = built_in or values  # autotune measures the built-in values first
             rates[values].append(entry["bytes_per_second"])
     if not rates:
         raise st.Unavailable("autotune measured nothing in its time")

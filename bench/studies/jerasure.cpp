@@ -1,5 +1,5 @@
-// Study B: Jerasure 2.0, opened at run time, with the threads of the document and with columns; beside it Tandem with
-// the same coefficients.
+// Study B: Jerasure 2.0, opened at run time, with the document's threads and with columns; and Tandem with the same
+// coefficients.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 constexpr int kWordBits = 8;
 constexpr std::uint8_t kLostByte = 0xa5;
 
-// What is called of libJerasure; the declarations are those of jerasure.h and galois.h.
+// The functions of libJerasure that are called; the declarations are those of jerasure.h and galois.h.
 struct Jerasure {
   explicit Jerasure(const std::string &path) {
     void *const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -29,7 +29,7 @@ struct Jerasure {
     find("jerasure_matrix_dotprod", &dotprod);
     find("jerasure_make_decoding_matrix", &make_decoding_matrix);
     find("galois_w08_region_multiply", &multiply_region);
-    // The field is made by the first call, which must not be two at once.
+    // The first call makes the field's tables. Two calls must not do so at once.
     std::vector<char> region(64);
     multiply_region(region.data(), 2, static_cast<int>(region.size()), region.data(), 0);
   }
@@ -116,7 +116,7 @@ class Experiment {
 
   char *shard(std::size_t i) const { return reinterpret_cast<char *>(shards_[i]); }
 
-  // out = the sum of coefficient * shard over those ids that `takes` lets through, columns begin .. end.
+  // out = the sum of coefficient * shard over the ids that `takes` accepts, columns begin .. end.
   template <class Takes>
   void sum(std::size_t out, const int *coefficients, const int *ids, Takes takes, bool add, std::size_t begin,
            std::size_t end) const {

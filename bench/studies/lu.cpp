@@ -1,5 +1,5 @@
 // Study E: tiled LU without pivoting over GF(2^8). The task kinds are those of the document: lu0, fwd, bdiv, bmod. All
-// ways but Tandem's share these four functions.
+// contenders except Tandem share these four functions.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -34,7 +34,7 @@ std::uint8_t inverse(std::uint8_t a) {  // a^254
   return result;
 }
 
-// out[j] ^= a * in[j]. Without branches, so that the compiler makes vectors of it.
+// out[j] ^= a * in[j]. Without branches, so that the compiler can vectorise it.
 void add_multiple(std::uint8_t a, const std::uint8_t *in, std::uint8_t *out, std::size_t count) {
   std::array<std::uint8_t, 8> masks;
   for (unsigned bit = 0; bit < 8; ++bit) masks[bit] = static_cast<std::uint8_t>(0 - (a >> bit & 1));
@@ -120,7 +120,7 @@ void sequential(Matrix &a) {
   }
 }
 
-// Figure 1 of the document. The dependence is on the first byte of each tile.
+// Figure 1 of the document. Dependences name the first byte of each tile.
 void openmp_depend([[maybe_unused]] Matrix &a, [[maybe_unused]] unsigned threads) {
 #ifndef _OPENMP
   throw NotMeasured("this compiler has no OpenMP runtime");
@@ -130,7 +130,7 @@ void openmp_depend([[maybe_unused]] Matrix &a, [[maybe_unused]] unsigned threads
   for (std::size_t i = 0; i < count; ++i) {
     for (std::size_t j = 0; j < count; ++j) places[i * count + j] = a.at(i, j);
   }
-  [[maybe_unused]] std::uint8_t *const *const m = places.data();  // of the dependences
+  [[maybe_unused]] std::uint8_t *const *const m = places.data();  // for the dependences
 #pragma omp parallel num_threads(threads)
 #pragma omp single
   for (std::size_t k = 0; k < count; ++k) {
@@ -200,8 +200,8 @@ void tbb_graph([[maybe_unused]] Matrix &a, [[maybe_unused]] unsigned threads) {
 #endif
 }
 
-// The rows below a row of tiles change by tandem_encode: its matrix is L, its data shards are rows of U. Tiles on the
-// diagonal and in its row and column go the way of the others, one after the other.
+// tandem_encode changes the rows below a row of tiles: its matrix is L, its data shards are rows of U. Tiles on the
+// diagonal, and in its row and column, use the four functions, one after the other.
 class ByTandem {
  public:
   ByTandem(unsigned threads, std::size_t n)
@@ -281,7 +281,7 @@ Json measure(Arguments &arguments) {
   std::unique_ptr<ByTandem> by_tandem;
   if (way == "tandem") by_tandem = std::make_unique<ByTandem>(threads, n);
   Json seconds = Json::array(), cpu_seconds = Json::array();
-  for (std::size_t i = 0; i < repeats + 1; ++i) {  // the first one makes the threads, and does not count
+  for (std::size_t i = 0; i < repeats + 1; ++i) {  // the first repeat makes the threads and does not count
     a.bytes() = product.bytes();
     spans.start();
     const double began = wall_seconds(), began_cpu = process_seconds();

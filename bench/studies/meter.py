@@ -1,4 +1,4 @@
-"""Energy meters of Linux: the counters of powercap (RAPL). A study says NOT MEASURED where there is none."""
+"""Energy meters of Linux: the counters of powercap (RAPL). If there is none, a study says NOT MEASURED."""
 import math
 import pathlib
 
@@ -15,13 +15,13 @@ class Domain:
         return int((self.folder / "energy_uj").read_text())
 
     def joules(self, before, after):
-        """Between two readings; the counter starts anew at its range, once at most."""
+        """Energy between two readings. The counter wraps around at its range; between readings at most once."""
         return ((after - before) if after >= before else (after - before + self.range_uj)) / 1e6
 
 
 def domains(root):
-    """Packages, and memory beside them. What lies inside a package (core, uncore) is part of it; psys holds all of them and is
-    left out. Throws Unavailable with the reason."""
+    """The counters of packages and of memory. core and uncore are parts of a package; psys contains all packages. These are
+    omitted. Throws Unavailable with the reason."""
     found = []
     for folder in sorted(pathlib.Path(root).glob("intel-rapl:*")):
         name = (folder / "name").read_text().strip() if (folder / "name").exists() else ""

@@ -1,5 +1,5 @@
 // Study E: read, hash, code, write, as tasks of OpenMP and as a pipeline of oneTBB. The payloads are those of a shard
-// set; `tandem encode` writes the same ones into its blocks.
+// set: `tandem encode` writes the same bytes into its blocks.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -38,7 +38,7 @@ class File {
 
   std::size_t bytes() const {
     struct stat about {};
-    if (fstat(file_, &about) != 0) throw std::runtime_error("cannot look at " + path_);
+    if (fstat(file_, &about) != 0) throw std::runtime_error("cannot read the length of " + path_);
     return static_cast<std::size_t>(about.st_size);
   }
   void read(std::uint8_t *out, std::size_t bytes, std::size_t at) const {
@@ -113,7 +113,7 @@ class Job {
   unsigned shard_count() const { return k_ + m_; }
 
  private:
-  // The last stripe is cut into k payloads of equal length, too.
+  // The last stripe is cut into k payloads of equal length too.
   std::size_t payload_of(std::size_t stripe) const {
     const std::size_t left = content_bytes_ - stripe * k_ * payload_bytes_;
     return std::min(payload_bytes_, (left + k_ - 1) / k_);
@@ -129,7 +129,7 @@ class Job {
   std::atomic<std::uint64_t> hashes_{0};
 };
 
-// What a task throws must not leave it: OpenMP ends the program then.
+// An exception must not leave a task: OpenMP would end the program.
 class FirstError {
  public:
   template <class Work>
@@ -191,7 +191,7 @@ void tbb_pipeline([[maybe_unused]] Job &job, [[maybe_unused]] unsigned threads) 
   const tbb::global_control limit(tbb::global_control::max_allowed_parallelism, threads);
   tbb::task_arena arena(static_cast<int>(threads));
   std::size_t next = 0;
-  // Stripes end in order, so that buffers come free in turn.
+  // Stripes end in order, so that buffers become free in turn.
   arena.execute([&] {
     tbb::parallel_pipeline(
         buffers.size(),

@@ -1,5 +1,5 @@
-// Study C: strips of a request arrive on some core and are coded on the core that asked. One handler thread is pinned
-// to each core, in every policy; a policy only chooses the core that handles a strip.
+// Study C: strips of a request arrive on some core and are coded on the core that asked. Every policy has one handler
+// thread pinned to each core. A policy only chooses the core that handles a strip.
 #include <errno.h>
 #include <linux/perf_event.h>
 #include <pthread.h>
@@ -41,7 +41,7 @@ void pin_this_thread(int core) {
     throw NotMeasured(std::string("a thread cannot be pinned: ") + std::strerror(error));
 }
 
-// Misses of the last-level cache by all threads that are made after this.
+// Counts misses of the last-level cache by all threads that are made later.
 class CacheMisses {
  public:
   CacheMisses() {
@@ -79,7 +79,7 @@ struct Request {
   unsigned left = 0;
 };
 
-// A strip on its way: what the network would have brought, to where the application wants it.
+// A strip in flight: bytes as if from the network, and the place where the application wants them.
 struct Strip {
   const std::uint8_t *from;
   std::uint8_t *to;
@@ -118,7 +118,7 @@ class Handler {
   void work() {
     try {
       pin_this_thread(core_);
-    } catch (const NotMeasured &) {  // seen by main, which pins first
+    } catch (const NotMeasured &) {  // main pins first and reports this
     }
     std::unique_lock lock(mutex_);
     for (;;) {
@@ -196,14 +196,14 @@ class Experiment {
   }
 
  private:
-  void pin_here_once() const {  // whether it can be done, before threads do it
+  void pin_here_once() const {  // checks that pinning works, before threads do it
     cpu_set_t before;
     sched_getaffinity(0, sizeof before, &before);
     pin_this_thread(cores_.front());
     sched_setaffinity(0, sizeof before, &before);
   }
 
-  // Asks, waits for all strips, codes each. Returns whether the parity was right every time.
+  // Requests all strips, waits for them, codes each. Returns whether the parity was right every time.
   bool application(unsigned number, std::atomic<std::uint64_t> &moved) {
     const int core = cores_[number % cores_.size()];
     pin_this_thread(core);
@@ -228,8 +228,8 @@ class Experiment {
     return is_equal;
   }
 
-  // The four policies of the document, and taking turns. Here an application is pinned while it waits, so that the
-  // first two choose the same core.
+  // The four policies of the document, and cores in turn. An application is pinned while it waits, so the first two
+  // policies choose the same core here.
   Handler &choose(std::size_t strip, int asking, int running) {
     if (at_.policy == "asking") return of_core(asking);
     if (at_.policy == "running") return of_core(running);
@@ -261,7 +261,8 @@ class Experiment {
   std::vector<std::unique_ptr<Handler>> handlers_;
 };
 
-// The model's P and M: coding a strip that this core has just written; and what more it takes if another core wrote it.
+// The model's P and M. P: the time to code a strip that this core has just written. M: the additional time if another
+// core wrote it.
 Json measure_model(std::size_t strip_bytes, std::size_t strips, std::size_t repeats) {
   const std::vector<int> cores = allowed_cores();
   if (cores.size() < 2) throw NotMeasured("this process may use one core; a strip cannot come from another one");

@@ -1,5 +1,5 @@
-// Study A: encoding as the product of a matrix and the data, one element at a time, in the loop orders and on the
-// threads of the student report; beside it Tandem with the same coefficients.
+// Study A: encodes by the product of a matrix and the data, one element at a time, with the loop orders and threads of
+// the student report; and by Tandem with the same coefficients.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -41,7 +41,7 @@ struct GaloisField {
       }
     }
   }
-  // GF(2^8): from a table of all products, so that a zero or a one of the identity costs as much as any other element.
+  // GF(2^8): a table of all products, so that zeros and ones of the identity cost as much as any other element.
   Element multiply(Element a, Element b) const {
     if constexpr (sizeof(Element) == 1) return products[a * kSize + b];
     return a == 0 || b == 0 ? Element{0} : exp[log[a] + log[b]];
@@ -62,7 +62,7 @@ struct Product {
   Element *c;
   std::size_t rows, inner, columns;
 
-  // Columns begin .. end. Not inlined: a profiler shall see them.
+  // Columns begin .. end. Not inlined, so that a profiler sees the functions.
   [[gnu::noinline]] void product_ijk(std::size_t begin, std::size_t end) const {
     for (std::size_t i = 0; i < rows; ++i) {
       for (std::size_t j = begin; j < end; ++j) {
@@ -97,7 +97,7 @@ struct Product {
   }
 };
 
-// Threads that stay: each runs its part of every round.
+// Threads that stay: each runs its share of every round.
 class Pool {
  public:
   explicit Pool(unsigned count) : count_(count) {
@@ -157,7 +157,7 @@ struct Settings {
   bool whole;  // the identity rows are multiplied too
 };
 
-// The file's bytes, or random ones that stay. Each round has its own k shards where there is a file.
+// The file's bytes, with k shards for each round; or random bytes, the same for all rounds.
 class Source {
  public:
   explicit Source(const std::string &path) {
@@ -171,7 +171,7 @@ class Source {
   Source(const Source &) = delete;
   Source &operator=(const Source &) = delete;
 
-  // The next pass reads from the disk, as far as the system follows the advice.
+  // The next pass reads from the disk, if the system follows the advice.
   void rewind() const {
     if (file_ >= 0) posix_fadvise(file_, 0, 0, POSIX_FADV_DONTNEED);
   }
@@ -209,7 +209,7 @@ class Experiment {
     const std::function<void(std::size_t)> round = round_of(at_.way);
     if (at_.order == Order::transposed) transposed_.resize(at_.k * columns_);
     Json seconds = Json::array(), cpu_seconds = Json::array(), transposing = Json::array();
-    round(0);  // threads and tables are there when time begins
+    round(0);  // makes threads and tables before the time is measured
     threads_made_ = 0;
     for (std::size_t repeat = 0; repeat < at_.repeats; ++repeat) {
       source_.rewind();
@@ -233,7 +233,7 @@ class Experiment {
   }
 
  private:
-  // 1 / (r xor c): that of ISA-L in GF(2^8); in GF(2^16) the same formula. The identity rows stand above it.
+  // 1 / (r xor c): ISA-L's matrix in GF(2^8), the same formula in GF(2^16). The identity rows are above it.
   void make_matrix() {
     coefficients_.resize(at_.m * at_.k);
     for (std::size_t r = 0; r < at_.m; ++r) {
@@ -275,7 +275,7 @@ class Experiment {
     transpose_seconds_ += wall_seconds() - began;
   }
 
-  // The part of one of at_.threads threads, in columns.
+  // The columns of one of at_.threads threads.
   std::pair<std::size_t, std::size_t> part(unsigned thread) const {
     return {columns_ * thread / at_.threads, columns_ * (thread + 1) / at_.threads};
   }

@@ -2,9 +2,10 @@
 """Runs the studies and writes docs/studies.md: `make studies`.
 
     bench/studies/run.py [--quick | --tiny] [A B ...]     # default: all of them, about 30 minutes on 4 cores
-    bench/studies/run.py --report                         # only writes the document anew, from the stored JSON
+    bench/studies/run.py --report                         # only writes the document again, from the stored JSON
 
-Results go to bench/results/studies, one JSON file for each study; the document and its pictures are made of those alone."""
+Results go to bench/results/studies, one JSON file for each study. The document and its pictures are made from these files
+alone."""
 import importlib
 import pathlib
 import sys

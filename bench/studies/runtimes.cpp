@@ -1,5 +1,5 @@
-// Study D: one encode by the executors of Tandem and by oneTBB, back to back and with pauses. It links no OpenMP
-// runtime: the one of Tandem's module is the only one in the process, and its file is part of the answer.
+// Study D: one encode by the executors of Tandem and by oneTBB, back to back and with pauses. The program links no
+// OpenMP runtime, so the only one in the process is that of Tandem's module. Its file is part of the answer.
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -79,7 +79,7 @@ Json measure(Arguments &arguments) {
     throw std::runtime_error("no way is called " + way);
   }
 
-  call();  // threads are there
+  call();  // makes the threads
   double seconds = 0, cpu_seconds = 0, gap_seconds = 0, gap_cpu_seconds = 0;
   for (std::size_t i = 0; i < calls; ++i) {
     const double began = wall_seconds(), began_cpu = process_seconds();

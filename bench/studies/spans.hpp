@@ -1,4 +1,4 @@
-// Which thread did what when, as measured: recorded by the tasks themselves.
+// Records which thread did what when. The tasks record themselves.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ class Spans {
     const char *kind;
   };
 
-  // Forgets all, and starts the clock.
+  // Deletes all spans, and starts the clock.
   void start() {
     const std::lock_guard lock(mutex_);
     for (auto &each : threads_) each->clear();
@@ -33,7 +33,7 @@ class Spans {
     mine.push_back({begin, wall_seconds(), kind});
   }
 
-  // [[thread, start, seconds, kind], ...] of threads that did anything.
+  // [[thread, start, seconds, kind], ...] of all threads that have spans.
   nlohmann::ordered_json json();
 
  private:

@@ -1,4 +1,4 @@
-"""What the studies share: scales, contenders, results as JSON. bench/studies/README.md says how a result is built."""
+"""Common code of the studies: scales, contenders, results as JSON. bench/studies/README.md describes a result."""
 import argparse
 import datetime
 import json
@@ -34,7 +34,7 @@ def thread_counts():
 
 
 def oversubscribed(threads):
-    """What a label says of more threads than cores."""
+    """The remark in a label for more threads than cores."""
     return " (oversubscribed)" if threads > core_count() else ""
 
 
@@ -61,7 +61,7 @@ def median(values):
 
 
 def mb(size_bytes):
-    """4000000 -> "4 MB", as the documents count."""
+    """4000000 -> "4 MB", the documents' units."""
     return f"{size_bytes / 1e6:g} MB"
 
 
@@ -114,7 +114,7 @@ class Study:
         return words
 
     def contender(self, name, *, env=None, **settings):
-        """Runs a contender; its bytes must be Tandem's."""
+        """Runs a contender. Its bytes must equal Tandem's."""
         answer = json.loads(self.command(*self.contender_command(name, **settings), env=env))
         if "not_measured" in answer:
             raise Unavailable(answer["not_measured"])
@@ -132,7 +132,7 @@ class Study:
 
     def figure(self, name, title, x, y, series, *, kind="lines", log_x=False, log_y=False, note="", marks=(), rows=None):
         """series: (label, [(x, y), ...]); gantt: (row, start, seconds, kind), and rows has the names by label; heat: (x, y, rate),
-        and marks (text, x, y). A series without points is a fault of the script."""
+        and marks (text, x, y). A series without points is a defect of the script."""
         for label, points in series:
             if not points:
                 raise Failed(f"figure {name}: the series {label!r} is empty")
@@ -148,11 +148,12 @@ class Study:
 
     @property
     def is_busy(self):
-        """Whether others use the cores that threads would need."""
+        """Whether other programs use the cores that threads would need."""
         return self.result["load_average_before"] > 1.5 * core_count() + 1
 
     def claim(self, claim, measured, holds, why, timed=False):
-        """holds: True, False, or None for NOT MEASURED. timed: it rests on elapsed time, which means nothing on a busy machine."""
+        """holds: True, False, or None for NOT MEASURED. timed: the claim depends on elapsed time, which means nothing on a busy
+        machine."""
         if timed and self.is_busy:
             holds = None
             why = f"Not judged: load average {self.result['load_average_before']:.0f} on {core_count()} cores. {why}"
@@ -164,7 +165,7 @@ class Study:
         print(f"  {what}: NOT MEASURED: {reason}")
 
     def attempt(self, what, function, *values):
-        """Runs a part of a study that needs something which a machine may lack. None where it does."""
+        """Runs a part of a study that a machine may be unable to run. Returns None then."""
         try:
             return function(*values)
         except Unavailable as reason:
@@ -175,7 +176,7 @@ class Study:
         self.result["bytes_checks"] = self.bytes_checks
         self.result["load_average_after"] = os.getloadavg()[0]
         path = self.output / f"{self.result['study']}.json"
-        # A point on a line of its own, and no digits that no clock has.
+        # One point on each line, without more digits than a clock has.
         result = json.loads(json.dumps(self.result), parse_float=lambda text: float(f"{float(text):.6g}"))
         path.write_text(re.sub(r"\[\s+([^][{}]*?)\s+\]", lambda m: f"[{re.sub(chr(10) + ' *', ' ', m[1])}]",
                                json.dumps(result, indent=1)) + "\n")

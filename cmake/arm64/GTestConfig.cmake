@@ -1,4 +1,4 @@
-# Compiled from the sources of Debian's package googletest, which libgtest-dev brings along.
+# Compiled from the sources of Debian's package googletest. libgtest-dev depends on it.
 get_filename_component(include ${CMAKE_CURRENT_LIST_DIR}/../../../include ABSOLUTE)
 set(source /usr/src/googletest/googletest)
 if(NOT EXISTS ${include}/gtest/gtest.h OR NOT EXISTS ${source}/src/gtest-all.cc)

@@ -1,9 +1,9 @@
-# Cross-compiling for 64-bit Arm with Debian's g++-aarch64-linux-gnu; qemu-user-static runs what was built. `cmake --preset arm64`
-# uses this file.
+# Cross-compiles for 64-bit Arm with Debian's g++-aarch64-linux-gnu; qemu-user-static runs the programs. `cmake --preset
+# arm64` uses this file.
 #
-# Nothing of another dpkg architecture is installed. What Tandem needs are headers, and GoogleTest's sources, which are the same
-# for every processor. A folder of links to them, with a find-module for each, stands in for packages (`:arm64`). It holds no
-# other header of the build machine: those of its C library are for its own processor.
+# This needs no packages of another dpkg architecture (`:arm64`). Tandem needs only headers and GoogleTest's sources, and these
+# are the same for every processor. A folder has links to them, and a find-module for each. It has no other header of the build
+# machine: the headers of its C library are for its own processor.
 
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)

@@ -112,8 +112,8 @@ void check_openmp_module(const tandem_openmp_module *module, const std::string &
   if (module == nullptr) base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("executor \"openmp\": {} is empty", path));
   if (module->version != version) {
     base::fail(TANDEM_ERROR_UNAVAILABLE,
-               fmt::format("executor \"openmp\": {} speaks version {}, this library version {}", path, module->version,
-                           version));
+               fmt::format("executor \"openmp\": {} has version {}, this library needs version {}", path,
+                           module->version, version));
   }
   if (module->struct_bytes != sizeof(tandem_openmp_module) || module->run == nullptr || module->runtime == nullptr ||
       module->parallel_region == nullptr) {

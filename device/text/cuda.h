@@ -89,7 +89,7 @@ FUNCTION void store_aligned(uchar *p, element value) {
 #define LOAD_ALIGNED(p) load_aligned(p)
 #define STORE_ALIGNED(p, value) store_aligned(p, value)
 
-// Each byte's top bit spread over the byte: byte permutation whose selectors have their own top bits set (PTX ISA,
+// Each byte's top bit spread over the byte: a byte permutation, with the top bit of each selector set (PTX ISA,
 // prmt). In PTX, because __byte_perm drops these bits.
 #ifndef SPREAD_SIGNS
 #define SPREAD_SIGNS(x) spread_signs(x)

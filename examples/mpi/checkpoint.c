@@ -1,6 +1,6 @@
-/* A computation whose state survives the loss of ranks. Each rank keeps its state in a map of a file, in /dev/shm say,
- * and protects a checkpoint of it now and then. A job that is started again goes on from the last checkpoint, also when
- * a node came back empty.
+/* A computation that survives the loss of ranks. Each rank keeps its state in a mapped file, for instance in /dev/shm, and
+ * protects a checkpoint of it at intervals. A restarted job continues from the last checkpoint, even if a node came back
+ * empty.
  *
  *     mpicc checkpoint.c -o checkpoint $(pkg-config --cflags --libs tandem-mpi)
  *     mpirun -n 4 ./checkpoint /dev/shm/state 30         30 steps, then the sum over all ranks

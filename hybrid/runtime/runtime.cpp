@@ -412,7 +412,7 @@ void Runtime::stop() noexcept {
       lock.lock();
     } else {
       log_.say(TANDEM_LOG_WARNING,
-               fmt::format("hybrid: {} still does not answer; its thread and memory are left behind", member.name));
+               fmt::format("hybrid: {} still does not answer; its thread and memory are not freed", member.name));
       lane->thread.detach();
     }
   }

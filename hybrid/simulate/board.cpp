@@ -101,7 +101,7 @@ class Board {
     std::uint64_t *units = nullptr;  // left for its name; null: no limit
     unsigned first_row = 0;
     std::vector<unsigned> free_cores;                 // the last one is used next
-    std::deque<std::size_t> parents;                  // tasks whose parent part is ready
+    std::deque<std::size_t> parents;                  // tasks with a ready parent part
     std::deque<std::pair<std::size_t, Range>> inner;  // inner tasks that are ready
     double busy_seconds = 0, compute_seconds = 0;     // summed over the cores; the latter without latency and spawn
     double last_end_seconds = 0;

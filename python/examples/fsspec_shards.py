@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""An fsspec file system that reads shard sets: the file NAME is the set whose shard files are called NAME.000.tandem and so on, in
-any of the folders. It reads degraded sets, and computes what is missing where it is read."""
+"""An fsspec file system that reads shard sets. The file NAME is the set with the shard files NAME.000.tandem and so on, in any
+of the folders. It reads degraded sets too, and computes missing blocks when they are read."""
 
 import io
 import pathlib

@@ -454,7 +454,8 @@ void bind_codec(nb::module_ &module) {
   nb::class_<Job>(module, "Job", "A call that was submitted.")
       .def("wait", &Job::wait, "Waits until the call is over; raises if it failed or was cancelled.")
       .def("cancel", &Job::cancel, "Asks the call to stop, within one chunk.");
-  nb::class_<Codec>(module, "Codec", nb::is_weak_referenceable(), "What RS is made of.")
+  nb::class_<Codec>(module, "Codec", nb::is_weak_referenceable(),
+                    "The code, the context options and the kernel of an RS.")
       .def(nb::init<std::int64_t, std::int64_t, const std::string &, const std::optional<std::string> &, std::int64_t,
                     const std::optional<std::string> &, const std::optional<std::string> &, nb::handle, bool>(),
            nb::arg("k"), nb::arg("m"), nb::arg("matrix"), nb::arg("field").none(), nb::arg("threads"),
@@ -466,13 +467,13 @@ void bind_codec(nb::module_ &module) {
       .def("encode", &Codec::encode, nb::arg("data"), nb::arg("out").none() = nb::none(),
            "Computes the parity of k data shards: into out, or into a new NumPy array of m rows. Returns it.")
       .def("decode", &Codec::decode, nb::arg("shards"), nb::arg("present"),
-           "Rebuilds, in place, the shards that are not present. A missing shard that is None stays away.")
+           "Rebuilds, in place, the shards that are not present. A missing shard that is None is not rebuilt.")
       .def("_verify", &Codec::verify, nb::arg("shards"))
       .def("update", &Codec::update, nb::arg("index"), nb::arg("old"), nb::arg("new"), nb::arg("parity"),
            "Brings parity up to date after data shard `index` changed from old to new.")
       .def("accumulate", &Codec::accumulate, nb::arg("index"), nb::arg("data"), nb::arg("parity"),
            nb::arg("first") = false,
-           "Feeds one data shard into parity. With first the old bytes of parity are overwritten.")
+           "Adds one data shard to parity. With first, the old bytes of parity are overwritten.")
       .def("encode_stripes", &Codec::encode_stripes, nb::arg("stripes"),
            "Encodes many stripes in one call. Each has k+m shards; the last m are written.")
       .def("decode_stripes", &Codec::decode_stripes, nb::arg("stripes"), nb::arg("present"),

@@ -37,7 +37,7 @@ NB_MODULE(_native, module) {
   bind_files(module);
   bind_simulate(module);
   module.def("empty", &empty, nb::arg("count"), nb::arg("n"),
-             "A NumPy array of count shards of n bytes, placed as the library is fastest with. Its bytes are not set.");
+             "A NumPy array of count shards of n bytes, placed for the best speed. Its bytes are not set.");
   module.def("byte_count", [](nb::handle shard) {
     Memory memory;
     return memory.take_one(shard, "shard", Access::read).shard_bytes;

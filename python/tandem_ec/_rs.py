@@ -20,7 +20,7 @@ class VerifyResult:
     mismatch_byte_count: int  # of all parity shards
     first_mismatch_bytes: int  # offset in the shard; 0 if there is none
     first_bad_shard: Optional[int]  # k .. k+m-1
-    suspect_shard: Optional[int]  # the one shard whose damage alone explains every mismatch
+    suspect_shard: Optional[int]  # the one shard that explains every mismatch by its damage alone
 
     def __bool__(self):
         return self.consistent

@@ -38,7 +38,7 @@ def simulate(workers, work_bytes, *, chunk_bytes=0, policy=None, resources=None,
     resources       "cpu=5,gpu=1": tasks that workers of a name may hold at once
     seed            of the jitter
     unknown_speeds  auto has to learn the speeds
-    timeline        a file to write: who did which range when (Perfetto opens it)
+    timeline        a file to write: which worker did which range when (for Perfetto)
     links           "pcie=25": GB/s of links that workers name
     """
     if timeline is not None:

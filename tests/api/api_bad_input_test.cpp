@@ -1,4 +1,4 @@
-// Everything that a caller can get wrong: each has its status and a sentence with the numbers, and nothing is written.
+// Wrong arguments of every call: each must give its status and a message with the numbers, and write nothing.
 #include <cstddef>
 #include <cstdint>
 

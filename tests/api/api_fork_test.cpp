@@ -1,4 +1,4 @@
-// A child process goes on with the parent's context while the parent's other threads were coding, with every executor.
+// With every executor: a process is forked while its other threads code, and the child uses the parent's context.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -382,7 +382,7 @@ TEST(Gf16, ThreadsWithoutMemoryLeaveTheirPartToTheCaller) {
   for (const int32_t executor : executors()) {
     bool has_succeeded = false;
     for (long count = 0; !has_succeeded; ++count) {
-      const Context context = make_context(executor);  // whose threads have no memory yet
+      const Context context = make_context(executor);  // its threads have no memory yet
       for (unsigned i = k; i < k + m; ++i) std::fill_n(shards.at(i), kBytes, kPaint);
       allowed_allocations = count;
       const tandem_status status = tandem_encode(context.get(), codec.get(), shards.data(), shards.parity(), kBytes);

@@ -1,5 +1,5 @@
-// Several devices as one through the C API: all operations under each policy, what is learned and remembered, the
-// timeline, bad names. With OpenCL's first device where there is one; else with the CPU alone.
+// Hybrids through the C API: all operations under each policy, learned speeds, the timeline, bad names. With OpenCL's
+// first device, if there is one; else with the CPU alone.
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/file.h>

@@ -1,5 +1,5 @@
-// tandem_locate: names the damaged shards of each column exactly, up to its guarantee; beyond it says so and names
-// none. What it must say is known from the damage that the test does.
+// tandem_locate must name the damaged shards of each column exactly, up to its guarantee. Beyond the guarantee it must
+// say so and name none. The test makes the damage, so it knows the right answer.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Every allocation of the library fails once: the call says OUT_OF_MEMORY and has written nothing, and the next one
-// works.
+// Every allocation of the library fails once. The call must return OUT_OF_MEMORY and write nothing, and the next call
+// must work.
 #include <unistd.h>
 
 #include <filesystem>

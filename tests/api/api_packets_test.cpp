@@ -1,5 +1,5 @@
-// Codes in Jerasure's packets through the C API: every operation against the slow reference, every kernel, lengths and
-// options that they do not have.
+// Codes in Jerasure's packets through the C API: every operation against the slow reference, every kernel, and wrong
+// lengths and options.
 #include <algorithm>
 #include <string>
 

@@ -69,7 +69,7 @@ TEST(WidePlans, TechniquesGiveTheSameBytes) {
       stripe.shards[17][bytes / 2] ^= 5;
       ASSERT_EQ(tandem_plan_run(verify.get(), &arguments), TANDEM_OK) << tandem_last_error_message();
       EXPECT_EQ(result.consistent, 0);
-      EXPECT_EQ(result.suspect_shard, 17u) << technique;  // confirmed by a matrix, whatever the technique
+      EXPECT_EQ(result.suspect_shard, 17u) << technique;  // a matrix confirms it, with every technique
       stripe.shards[17][bytes / 2] ^= 5;
     }
     // A narrow code has no transform.
@@ -341,7 +341,7 @@ TEST_P(Plans, FirstAccumulateOverwrites) {
   const unsigned k = 3, m = 2;
   const Codec codec = make_codec(k, m);
   Stripe stripe(random, k, m, 4'097);
-  stripe.lose_parity();  // whatever lies there must not count
+  stripe.lose_parity();  // bytes that lie there must not count
   const tandem_plan_arguments arguments = arguments_of(stripe);
   for (unsigned c = 0; c < k; ++c) {
     tandem_plan_options options = {};

@@ -41,7 +41,7 @@ class TimelineOf : public testing::Test {
     return json::parse(file);
   }
 
-  // The boxes of one kind, whose ranges and bytes must be those of one large and one small encode.
+  // The boxes of one kind. Their ranges and bytes must be those of one large and one small encode.
   void expect_both_encodes(const json &trace, const std::string &kind) const {
     std::uint64_t bytes = 0, end_of_large = 0;
     for (const json &event : trace["traceEvents"]) {

@@ -1,5 +1,5 @@
-// Tuning through the C API, real, on the CPU: what is found is kept, read, merged, used by the next context and told to
-// its log. Small shards and few candidates: what is fastest is not asked here.
+// Tuning through the C API, with real measurements on the CPU. Results are stored, read, merged, used by the next
+// context and written to its log. Shards are small and candidates few: this does not test which candidate is fastest.
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/file.h>

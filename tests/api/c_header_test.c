@@ -1,4 +1,4 @@
-/* The headers stand alone, in C11 and in C++17, and a C program codes with them. Compiled as both. */
+/* Each header compiles alone, as C11 and as C++17, and a C program uses them. Compiled as both. */
 #include "tandem/tandem.h"
 
 #include "tandem/device.h"

@@ -8,7 +8,7 @@
 
 namespace {
 
-// Shards whose data is painted and whose parity is computed; and a copy of all bytes.
+// Shards with painted data and computed parity, and a copy of all bytes.
 struct Coded {
   tandem::Shards shards;
   std::vector<std::vector<std::byte>> bytes;

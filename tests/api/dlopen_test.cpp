@@ -1,5 +1,5 @@
-// A thousand cycles of dlopen, encode with threads on, dlclose leave nothing broken: no thread, no open file, no memory
-// beyond a bound. Does not link libtandem.
+// Runs a thousand cycles of dlopen, encode with threads, dlclose. Afterwards there must be no more threads, open files
+// or memory than a bound allows. Does not link libtandem.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>

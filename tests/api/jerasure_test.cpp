@@ -1,4 +1,5 @@
-// Bytes of others: Debian's libJerasure, both ways, and the fragments of liberasurecode's jerasure_rs_cauchy.
+// Compares bytes with other programs: Debian's libJerasure, in both directions, and fragments of liberasurecode's
+// jerasure_rs_cauchy.
 #include <jerasure.h>
 #include <jerasure/cauchy.h>
 

@@ -1,5 +1,5 @@
-// A verify's ranges, through the C API, of every kind of backend: the CPU, one whose operators are cut at multiples,
-// the hybrid, and CUDA on the driver that does not exist, with shards of the host and of the device.
+// Tests the ranges of a verify through the C API, with every kind of backend: the CPU; a backend that cuts operators at
+// multiples; the hybrid; CUDA on the fake driver, with shards of the host and of the device.
 #include <algorithm>
 #include <cstring>
 #include <functional>

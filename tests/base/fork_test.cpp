@@ -85,7 +85,7 @@ TEST(Fork, ALogIsMutedInAChildOfAParentThatIsSayingSomething) {
   while (!call.began) std::this_thread::yield();
   EXPECT_EQ(in_child([&] {
               log.mute();
-              log.say(TANDEM_LOG_INFO, "nobody hears it");
+              log.say(TANDEM_LOG_INFO, "no callback receives it");
               return 0;
             }),
             0);
@@ -272,7 +272,7 @@ TEST_P(ForkWhileCoding, TheChildRunsOnTheSameExecutor) {
   EXPECT_EQ(wrong.load(), 0);
 }
 
-// A child that never used the executor destroys it: there is nobody to join.
+// A child that never used the executor destroys it: there is no thread to join.
 TEST_P(ForkWhileCoding, TheChildMayDestroyWithoutUsing) {
   TANDEM_SKIP_FORK_BESIDE_THREADS();
   const std::string reason = why_not(GetParam());

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The studies with --tiny: every one runs, contenders' bytes are Tandem's, pictures have their series, and a missing tool gives
-its sentence and status 0. No speed is looked at.
+"""Runs all studies with --tiny. Contenders' bytes must equal Tandem's, pictures must have their series, and a missing tool must
+give its message and status 0. Tests no speed.
 
     studies_test.py FOLDER_OF_STUDIES BUILD_FOLDER"""
 import json
@@ -16,7 +16,7 @@ STUDIES, BUILD = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
 sys.path.insert(0, str(STUDIES))
 import meter  # noqa: E402
 import study  # noqa: E402
-# Figures that need no tool beyond the compiler; and the contenders whose bytes are compared.
+# Figures that need no tool except the compiler, and the contenders with compared bytes.
 FIGURES = {"A": ["figure-12", "figure-14", "figure-15", "figure-16", "figure-17", "figure-18", "figure-21", "spawn-pool",
                  "figure-22"],
            "B": ["over-jerasure", "figure-3", "mixed-decode", *(f"figure-{4 if m == 4 else 5}-m{m}-{operation}"

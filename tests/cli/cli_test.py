@@ -1340,7 +1340,7 @@ class Command(unittest.TestCase):
         os.mkdir(copies)
         os.chmod(copies, 0o777)
         os.chmod(self.root, 0o711)
-        # Who owns the folder, or is root, can list it: somebody else then, or a folder that its owner cannot list.
+        # The owner of the folder and root can list it. So another user runs this, or the owner has no right to list it.
         as_user = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
         os.chmod(self.shards, 0o711 if as_user else 0o311)
         self.addCleanup(os.chmod, self.shards, 0o755)
@@ -1357,12 +1357,12 @@ class Command(unittest.TestCase):
         for command in (("verify", *files), ("info", *files), ("decode", *files, "-o", output)):
             done = run(*command)
             self.assertEqual(done.returncode, 1 if command[0] == "verify" else 0, done.stderr)
-            self.assertEqual(done.stderr.count(b"cannot be listed: what runs"), 1, done.stderr)
+            self.assertEqual(done.stderr.count(b"cannot be listed, so remains"), 1, done.stderr)
         self.assertEqual(self.read(output), self.content)
         done = run("verify", self.shards)
         self.assertEqual(done.returncode, 3)
         self.assertIn(b"Permission denied", done.stderr)
-        done = run("encode", output, "-k", 2, "-m", 1, "-o", self.shards)  # nobody could clean up there
+        done = run("encode", output, "-k", 2, "-m", 1, "-o", self.shards)  # no user could clean up there
         self.assertEqual(done.returncode, 3)
         self.assertIn(b"Permission denied", done.stderr)
 

@@ -1,4 +1,4 @@
-// What codecs and threads keep: solved patterns and plans, up to a number of bytes.
+// Caches of codecs and threads: solved patterns and plans, up to a number of bytes.
 #include <algorithm>
 #include <memory>
 #include <vector>

@@ -1,5 +1,5 @@
-// The CPU backend: every kernel x executor x partition. A kernel that this CPU lacks, or an executor whose module is
-// not there, is printed as NOT RUN.
+// Runs the conformance suite on the CPU backend: every kernel x executor x partition. If this CPU lacks a kernel, or
+// the module of an executor is missing, prints NOT RUN.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -310,7 +310,7 @@ TEST(CpuBackend, TunedValuesAreUsedAndTold) {
   EXPECT_EQ(chunk_count(*plain, *plain->prepare(some_matrix(1, 1))), (16u << 20) / (2 << 20));
   EXPECT_EQ(chunk_count(*tuned, *prepared), (16u << 20) / (128 << 10));
   EXPECT_EQ(chunk_count(*tuned, *tuned->prepare_tuned(some_matrix(1, 1), {{"chunk_bytes", 4 << 20}})), 4u)
-      << "prepare_tuned asks nobody";
+      << "prepare_tuned does not ask the tuning source";
   EXPECT_EQ(chunk_count(*tuned, *prepared), (16u << 20) / (128 << 10));
   ASSERT_EQ(heard.size(), 1u) << "once, of the mode that ran";
   EXPECT_EQ(heard[0], "cpu: coding (1, 1) with chunk_bytes=131072: the test says so");

@@ -1,6 +1,5 @@
-// The CUDA backend on a GPU of this machine: both techniques, with staged and with pinned shards, and with shards in
-// the GPU's memory. Where there is none that is printed as NOT RUN, unless TANDEM_TEST_REQUIRE_CUDA is set: then it
-// fails.
+// Tests the CUDA backend on a GPU of this machine: both techniques, with staged and with pinned shards, and with shards
+// in the GPU's memory. Without a GPU it prints NOT RUN, or fails if TANDEM_TEST_REQUIRE_CUDA is set.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

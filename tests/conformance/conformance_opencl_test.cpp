@@ -1,5 +1,5 @@
-// OpenCL backends on the drivers of this machine: both techniques, each with staged and with shared memory. Where there
-// is no device that is printed as NOT RUN, unless TANDEM_TEST_REQUIRE_OPENCL is set: then it fails.
+// Tests OpenCL backends on the drivers of this machine: both techniques, each with staged and with shared memory.
+// Without a device it prints NOT RUN, or fails if TANDEM_TEST_REQUIRE_OPENCL is set.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -163,13 +163,13 @@ class Stream {
 };
 
 std::unique_ptr<core::Ticket> submit(core::Backend &backend, const core::Task &task) {
-  static core::Control control;  // nobody cancels
+  static core::Control control;  // no cancel
   return backend.submit({&task, 1}, control);
 }
 
 }  // namespace
 
-// Bytes of the result, and no others, whatever the shards' addresses and length.
+// Only bytes of the result are written, for all addresses and lengths of shards.
 TEST_P(CudaShards, EveryModeTechniqueOffsetAndLength) {
   const core::Matrix matrix = random_matrix(3, 5);
   const Stream stream(*program_);
@@ -305,7 +305,7 @@ TEST_P(CudaShards, AGraphOfASubmitIsLaunchedAgainAndAgain) {
   }
 }
 
-// Stripes of one matrix and access go in one launch, whatever their lengths; bytes around the outputs stay.
+// Stripes of one matrix and access go in one launch, also with different lengths; bytes around the outputs stay.
 TEST_P(CudaShards, ManyStripesInOneLaunch) {
   const core::Matrix matrix = random_matrix(3, 5);
   const Stream stream(*program_);
@@ -382,7 +382,7 @@ TEST_P(CudaShards, ManyJobsOfOnePlanInFlight) {
   }
 }
 
-// The submit is good; whoever waits hears of it, each time; and then the device is given up.
+// The submit succeeds. Each wait returns the error. Then the device is given up.
 TEST_P(CudaShardsDeathTest, AJobsErrorSurfacesAtItsWait) {
   testing::GTEST_FLAG(death_test_style) = "threadsafe";
   const auto is_said = [this] {

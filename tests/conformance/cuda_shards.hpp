@@ -1,5 +1,5 @@
-// The suite of shards in a GPU's memory: what core/backend.hpp and tandem.h promise of them, asked of the CUDA backend.
-// The same tests run on a GPU and on the driver that does not exist:
+// The suite for shards in a GPU's memory: tests that the CUDA backend keeps the promises of core/backend.hpp and
+// tandem.h. The same tests run on a GPU and on the fake driver:
 //
 //     INSTANTIATE_TEST_SUITE_P(Name, CudaShards, testing::ValuesIn(my_makers()), cuda_maker_name);
 //     INSTANTIATE_TEST_SUITE_P(Name, CudaShardsDeathTest, ...the same...);

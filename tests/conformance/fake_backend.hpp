@@ -1,4 +1,4 @@
-// A backend for tests: computes with the slow reference, and fails, dawdles and runs out of memory by script.
+// A backend for tests: it computes with the slow reference. A script makes it fail, wait, or run out of memory.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Operators of the forms that are not Dense, for tests.
+// Operators of all forms except Dense, for tests.
 #pragma once
 
 #include <algorithm>

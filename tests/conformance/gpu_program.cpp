@@ -9,7 +9,7 @@
 namespace tandem::test {
 namespace {
 
-// By these names in cuda.h, whose macros say what the symbol is called.
+// Names in cuda.h; its macros turn them into names of symbols.
 #define FUNCTIONS(X)             \
   X(cuInit)                      \
   X(cuDeviceGet)                 \
@@ -151,7 +151,7 @@ class GpuProgram final : public CudaProgram {
       void *parameters[] = {&wanted};
       CHECK(cuLaunchKernel(fail_if, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr));
     };
-    launch(0);  // whatever a first launch takes is over before the stream is held
+    launch(0);  // ends the slow first launch before the stream is held
     CHECK(cuStreamSynchronize(stream));
     const auto wait = [](void *gate) { static_cast<std::promise<void> *>(gate)->get_future().wait(); };
     CHECK(cuLaunchHostFunc(stream, wait, &gate_));

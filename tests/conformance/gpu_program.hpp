@@ -1,4 +1,4 @@
-// The CUDA of a program, on the GPU of this machine that the backend takes.
+// A program's own use of CUDA, on the GPU that the backend uses.
 #pragma once
 
 #include <memory>

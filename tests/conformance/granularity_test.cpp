@@ -1,6 +1,6 @@
-// A code that is cut at multiples of 96 bytes only, through the C API: shards of other lengths and pieces that end
-// elsewhere are refused with the numbers, before anything is written. The fake reads each group of 96 bytes in reverse,
-// so that a wrong cut gives wrong bytes.
+// Tests a code that can be cut only at multiples of 96 bytes, through the C API. Shards of other lengths, and pieces
+// that end elsewhere, are refused with the numbers before anything is written. The fake reads each group of 96 bytes in
+// reverse, so that a wrong cut gives wrong bytes.
 #include "api/objects.hpp"
 #include "tests/conformance/fake_backend.hpp"
 #include "tests/conformance/steps.hpp"

@@ -1,4 +1,4 @@
-// What an operator computes, from its steps: the meaning that every backend is held to.
+// Computes an operator from its steps. Every backend must give the same result.
 #pragma once
 
 #include <algorithm>

@@ -524,7 +524,7 @@ void check_modes(core::Backend &backend, Stripe &stripe, Random &random) {
 
 std::uint64_t salt() { return std::hash<std::string>()(BackendConformance::GetParam().name); }
 
-// Codes whose shards share work: every mode, ranges, and lengths beside every width.
+// Codes with shards that share work: every mode, ranges, and lengths near every width.
 TEST_P(FormConformance, TransformsAndDecodes) {
   Random random(kSeed + 19);
   const core::Form forms[] = {

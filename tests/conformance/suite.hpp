@@ -1,4 +1,5 @@
-// The conformance suite: what core/backend.hpp promises, asked of every backend. A new backend costs a maker and
+// The conformance suite: tests that every backend keeps the promises of core/backend.hpp. A new backend needs a maker
+// and
 //
 //     INSTANTIATE_TEST_SUITE_P(Name, BackendConformance, testing::ValuesIn(my_makers()), maker_name);
 //     INSTANTIATE_TEST_SUITE_P(Name, FormConformance, testing::ValuesIn(my_makers()), maker_name);

@@ -1,4 +1,4 @@
-// For tests of devices' backends: a stripe with its task, what the log hears, what a call throws.
+// For tests of devices' backends: a stripe with its task, the messages of the log, the exception of a call.
 #pragma once
 
 #include <algorithm>

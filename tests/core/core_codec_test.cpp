@@ -1,6 +1,6 @@
-// The codec: options, erasure patterns, costs, the cache of solved patterns, locating damage. What a decode must give
-// is known from the generator matrix G alone: its coefficients times the rows of G it reads are the rows of G it
-// rebuilds, and a shard is recoverable if and only if its row of G lies in the span of the present rows.
+// The codec: options, erasure patterns, costs, the cache of solved patterns, locating damage. The generator matrix G
+// alone gives the right decode: its coefficients times the rows of G that it reads are the rows of G that it rebuilds.
+// A shard is recoverable if and only if its row of G lies in the span of the present rows.
 #include "core/codec.hpp"
 
 #include <gtest/gtest.h>

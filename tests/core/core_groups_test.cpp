@@ -1,5 +1,5 @@
-// Codes with local groups: their bytes, what they survive, what they read. What a decode must give is known from the
-// generator matrix alone. The table in docs/MATRICES.md is computed here.
+// Codes with local groups: their bytes, the losses that they survive, the shards that they read. The generator matrix
+// alone gives the right decode. This test computes the table in docs/MATRICES.md.
 #include "core/local_groups.hpp"
 
 #include <gtest/gtest.h>

@@ -198,7 +198,7 @@ TEST(CauchyFormTest, IsRefusedForRepeatedPointsOtherMdsCodesAndTrivialSizes) {
   EXPECT_FALSE(find_cauchy_form(Matrix(0, 5)));
 }
 
-// A form is used as a proof of MDS: whatever it accepts among small random matrices must be one.
+// A form is used as a proof of MDS: every small random matrix that it accepts must be MDS.
 TEST(CauchyFormTest, AcceptsOnlyMdsCodes) {
   std::mt19937 random(6);
   unsigned found = 0;

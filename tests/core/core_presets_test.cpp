@@ -1,5 +1,5 @@
-// Every preset reproduces the bytes of the program that it is named after, on its whole range, and is MDS exactly where
-// it says so.
+// Every preset must reproduce the bytes of the program in its name, on its whole range. It must be MDS exactly where it
+// says so.
 #include "core/presets.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// A process that is forked while another thread builds the tables of GF(2^16) has them too. The thread is held in the
-// constructor: its first allocation waits.
+// A process is forked while another thread builds the tables of GF(2^16). The child must have the tables too. The test
+// stops the thread in the constructor: its first allocation waits.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// An operator means what its steps say, and its dense matrix says the same.
+// The steps of an operator and its dense matrix must compute the same.
 #include "core/operator.hpp"
 
 #include <gtest/gtest.h>

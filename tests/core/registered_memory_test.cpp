@@ -1,4 +1,4 @@
-// Memory that a program registers: what is refused, what a run holds, and what a child after fork has of it.
+// Registered memory: refused ranges, the ranges that a run holds, and registrations in a child after fork.
 #include "core/registered_memory.hpp"
 
 #include <gtest/gtest.h>
@@ -186,7 +186,7 @@ TEST(RegisteredMemory, IsNotUnregisteredWhileARunUsesIt) {
     EXPECT_EQ(tandem_memory_unregister(probe.registered), TANDEM_OK) << i << ": " << tandem_last_error_message();
   }
 
-  // A job's, until somebody has waited for it; two of them are counted.
+  // A job counts as a user until it was waited for. Two jobs are counted.
   ASSERT_EQ(tandem_memory_register(probe.registered, 1), TANDEM_OK);
   probe.registered = nullptr;  // the job's thread asks for nothing
   void *const registered = static_cast<std::byte *>(stripe.all()[kK + 1]) + 1234;

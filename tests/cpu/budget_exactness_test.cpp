@@ -1,5 +1,5 @@
-// The budget is kept by every way to the CPU: calls of the C API and of files.h, large and small, with a kernel that
-// counts how many of its calls are in flight.
+// Every use of the CPU must keep the budget: calls of the C API and of files.h, large and small. A kernel counts how
+// many of its calls are in flight.
 #include <array>
 #include <atomic>
 #include <functional>

@@ -1,5 +1,5 @@
-// A table of CPU kernels with one entry, which counts its calls in flight. Linked into a test (INSIDE), it takes the
-// place of cpu/kernels/table.cpp.
+// A table of CPU kernels with one entry, which counts its calls in flight. Linked into a test (INSIDE), it replaces
+// cpu/kernels/table.cpp.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the tests of executors, budget and fork share.
+// Common code of the tests of executors, budget and fork.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -56,7 +56,7 @@ TEST_P(EveryExecutor, RunsEveryItemOnce) {
   }
 }
 
-// Counts who is inside at once.
+// Counts the threads that are inside at once.
 class CrowdedBatch final : public cpu::Batch {
  public:
   void run_item(std::size_t) noexcept override {
@@ -259,7 +259,7 @@ TEST_P(EveryExecutor, KeepsToTheBudgetWithSeveralCallers) {
 }
 
 // A thread's first item after the change may have got its unit before it; from its second on the thread has seen the
-// new amount, and then nobody else may be running. No clock decides.
+// new amount, and then no other thread may be running. No clock decides.
 TEST_P(EveryExecutor, FollowsABudgetLoweredWhileRunning) {
   core::Budget budget;
   budget.set("cpu", 4);
@@ -314,7 +314,7 @@ TEST_P(EveryExecutor, FollowsABudgetRaisedWhileRunning) {
   EXPECT_TRUE(met.load());
 }
 
-// One unit is somebody else's for the whole run: the other must be enough to finish, for workers and for the caller.
+// Another task holds one unit for the whole run: the second unit must be enough for workers and caller to finish.
 TEST_P(EveryExecutor, FinishesWithTheUnitsThatAreLeft) {
   core::Budget budget;
   budget.set("cpu", 2);
@@ -678,7 +678,7 @@ TEST(OpenmpExecutor, RefusesAModuleOfAnotherVersion) {
   tandem_openmp_module module{TANDEM_OPENMP_VERSION, sizeof(tandem_openmp_module), [](const tandem_openmp_run *) {}};
   EXPECT_EQ(refusal(&module), "");
   module.version = 7;
-  EXPECT_EQ(refusal(&module), "executor \"openmp\": /a/module.so speaks version 7, this library version 1");
+  EXPECT_EQ(refusal(&module), "executor \"openmp\": /a/module.so has version 7, this library needs version 1");
   module.version = TANDEM_OPENMP_VERSION;
   module.struct_bytes = 8;
   EXPECT_NE(refusal(&module).find("table of 8 bytes"), std::string::npos);

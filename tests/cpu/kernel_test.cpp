@@ -1,5 +1,5 @@
-// Every CPU kernel on every shape against the slow reference. Parameterised over the kernel table: a new kernel is
-// covered when it stands there. One that this CPU lacks is printed as NOT RUN and counted.
+// Every CPU kernel on every shape against the slow reference. Parameterised over the kernel table, so a new kernel in
+// it is tested. If this CPU lacks a kernel, the test prints NOT RUN and counts it.
 #include "cpu/kernels/kernel.hpp"
 
 #include <gtest/gtest.h>
@@ -228,7 +228,7 @@ TEST_P(KernelTest, Alignments) {
   }
 }
 
-// A range in the middle of the shards: bytes before and after it belong to somebody else.
+// A range in the middle of the shards: bytes before and after it must not change.
 TEST_P(KernelTest, Offsets) {
   Random random(kSeed + 4);
   constexpr std::size_t kBytes = 5000;

@@ -1,4 +1,4 @@
-// A schedule of sums makes each output of the packets that its row says, and shares what saves loads.
+// A schedule of sums must make each output from the packets in its row, and share sums that save loads.
 #include "cpu/sums.hpp"
 
 #include <gtest/gtest.h>

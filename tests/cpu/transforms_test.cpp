@@ -1,4 +1,4 @@
-// The transforms of wide codes need scratch memory. A thread that can have none computes the same bytes.
+// The transforms of wide codes need scratch memory. A thread that gets none must compute the same bytes.
 #include "cpu/transforms.hpp"
 
 #include <gtest/gtest.h>

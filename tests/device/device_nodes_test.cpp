@@ -1,4 +1,4 @@
-// Whether a machine may have a GPU, by what lies in its /dev and /sys: machines made of empty files.
+// Whether a machine may have a GPU, by the files in its /dev and /sys. The test makes machines from empty files.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 

@@ -211,8 +211,7 @@ std::string describe(const Kernel &kernel, std::size_t length) {
          " x " + std::to_string(kernel.matrix.columns()) + ", " + std::to_string(length) + " bytes";
 }
 
-// A shard whose last byte lies `slack` bytes before a forbidden page, or whose first lies at one. What is between is
-// canary.
+// A shard that ends `slack` bytes before a forbidden page, or begins at one. The bytes between are canaries.
 class Shard {
  public:
   Shard(Random &random, std::size_t bytes, std::size_t slack, bool at_front, std::size_t lead)

@@ -1,4 +1,4 @@
-// What a run that dies leaves behind, made by hand: the records and temporaries of docs/FORMAT.md, section 8.
+// Remains of a run that died, made by hand: the records and temporaries of docs/FORMAT.md, section 8.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -367,7 +367,7 @@ TEST_F(Recovery, ASetThatCountsIsFinished) {
   }
 }
 
-// Somebody removed a file of a set that counts: what is left gets its names, and nothing older is given up for it.
+// A file of a complete set was removed: the other files get their names, and no older file is given up for it.
 TEST_F(Recovery, AShardThatIsMissingCostsNoStaleFile) {
   encode_into({shards_}, 5, 3, 1, false);
   const CommitRecord record = stage({shards_}, 3, 2, 2, {OwnKind::commit_record}, 2);
@@ -436,12 +436,12 @@ TEST_F(Recovery, SeveralFoldersAgree) {
     std::vector<Contents> old;
     for (const fs::path &folder : folders) old.push_back(contents(folder));
     const CommitRecord record = stage(folders, 5, 3, 2, states);
-    // A folder that does not decide, alone: nothing is lost in it, whatever the set is.
+    // A folder that does not decide, alone: nothing in it is lost, for a complete and an incomplete set.
     if (states[2] == kPending) {
       const Contents before = contents(folders[2]);
       EXPECT_EQ(recover({folders[2]}).left_count, 1u);
       EXPECT_EQ(contents(folders[2]), before);
-      EXPECT_NE(notes_.find("name the folder too"), std::string::npos) << notes_;
+      EXPECT_NE(notes_.find("name also the first folder"), std::string::npos) << notes_;
     }
     // The lead alone: it stays to be asked.
     recover({folders[0]});
@@ -562,14 +562,14 @@ TEST_F(Recovery, TheLeadWaitsForItsOwnFolders) {
   const fs::path lead = folders[0] / own_name({kPending, record.set_id});
   fs::create_directory(root_ / "x");
   recover({folders[0], folders[1], root_ / "x"});
-  EXPECT_TRUE(fs::exists(lead)) << "nobody can tell folder c any more that the set does not count";
+  EXPECT_TRUE(fs::exists(lead)) << "no record tells folder c any more that the set is not valid";
   EXPECT_NE(notes_.find(lead.string()), std::string::npos) << notes_;
   EXPECT_EQ(contents(folders[1]), old[1]);
   recover({folders[2]});
   EXPECT_GT(entries(folders[2]), old[2].size());
   recover({folders[0], folders[2]});  // b's record is gone; the lead remembers
   for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(contents(folders[i]), old[i]) << i << ": " << notes_;
-  // A folder whose record is damaged is one of them.
+  // One of them is a folder with a damaged record.
   const CommitRecord another = stage(folders, 5, 3, 3, {kPending, kPending, kPending});
   for (std::uint32_t i = 0; i < 8; ++i) fs::remove(folders[2] / own_name({OwnKind::set_temporary, another.set_id, i}));
   spill(folders[2] / own_name({kPending, another.set_id}), paint(kCommitRecordBytes));
@@ -666,7 +666,7 @@ TEST_F(Recovery, AGivenUpSetGoesWhenTheNewOneCounts) {
   }
 }
 
-// A set that counts and could not be finished was to remove an older one: who gives it up gives up both.
+// A complete set that could not be finished would have removed an older one: force gives up both.
 TEST_F(Recovery, WhatAGivenUpSetGaveUpDoesNotComeBack) {
   const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
   for (const OwnKind state : {OwnKind::pending_record, OwnKind::commit_record}) {
@@ -697,7 +697,7 @@ TEST_F(Recovery, WhatAGivenUpSetGaveUpDoesNotComeBack) {
   }
 }
 
-// Somebody holds what was given up: the record that says so stays until it could be removed.
+// Another process holds files that were given up: the record that says so stays until they can be removed.
 TEST_F(Recovery, AGivenUpSetThatIsHeldIsNotForgotten) {
   const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
   encode_into(folders, 3, 2, 1, false);
@@ -742,7 +742,7 @@ TEST_F(Recovery, ForceGivesUpSixteenSetsAndSaysSo) {
   expect_content(3);
 }
 
-// What another Tandem wrote is no damage: it can finish it, so nobody is told to remove it.
+// Files of another version of Tandem are not damaged: that version can finish them, so no message says to remove them.
 TEST_F(Recovery, RecordsOfOtherVersions) {
   encode_into({shards_}, 3, 2, 1, false);
   const CommitRecord record = stage({shards_}, 3, 2, 2, {OwnKind::commit_record});
@@ -828,14 +828,14 @@ TEST_F(Recovery, EncodeSaysWhatItCleansUp) {
   encode_into({shards_}, 3, 2, 1, false);
   stage({shards_}, 3, 2, 2, {OwnKind::pending_record});
   encode_status(TANDEM_OK, shards_, 3, true, true);
-  EXPECT_NE(notes_.find("would remove what is left of the incomplete set"), std::string::npos) << notes_;
+  EXPECT_NE(notes_.find("would remove the remains of the incomplete set"), std::string::npos) << notes_;
   encode_status(TANDEM_OK, shards_, 3, true, false);
-  EXPECT_NE(notes_.find("removed what a run that ended early left"), std::string::npos) << notes_;
+  EXPECT_NE(notes_.find("removed the remains of the incomplete set"), std::string::npos) << notes_;
   encode_status(TANDEM_OK, shards_, 3, true, false);
   EXPECT_EQ(notes_, "");
 }
 
-// Nobody waits for ever; who only cleans up does without.
+// No call waits for ever. A call that only cleans up continues without cleaning.
 TEST_F(Recovery, AFolderThatSomebodyKeepsLocked) {
   encode_into({shards_}, 5, 3, 1, false);
   stage({shards_}, 3, 2, 2, {OwnKind::pending_record});
@@ -960,7 +960,7 @@ TEST_F(Recovery, AFolderThatCannotBeWrittenIsStillRead) {
   const Contents staged = contents(shards_);
   ASSERT_EQ(chmod(root_.c_str(), 0777), 0);
   ASSERT_EQ(chmod(shards_.c_str(), 0555), 0);
-  const bool root = geteuid() == 0;  // who may write everywhere
+  const bool root = geteuid() == 0;  // root may write everywhere
   if (root) {
     ASSERT_EQ(seteuid(65534), 0);
   }

@@ -134,7 +134,7 @@ class Repair : public Files {
   std::string set_id_, notes_;
   std::int32_t no_sync_ = 1;
   // Called between the passes over the content, with the number of those that have ended (1: the damage is known; 2:
-  // all is written; 3: it was read back): what somebody else does meanwhile.
+  // all is written; 3: it was read back). It does what another program may do meanwhile.
   std::function<void(int)> during_;
   int during_count_ = 0;
 
@@ -365,7 +365,7 @@ TEST_F(Repair, FoldersInTurnAreRecognised) {
   EXPECT_EQ(contents(other), b);
 }
 
-// Whatever is lost of a set that can be recovered, from whichever folders: it comes back where it was.
+// Every recoverable loss, from any folders: the files come back where they were.
 TEST_F(Repair, EveryLayoutIsRestored) {
   const bool all = std::getenv("TANDEM_TEST_ALL") != nullptr;
   const std::uint64_t seed = all ? 1 : std::random_device{}();
@@ -472,7 +472,7 @@ TEST_F(Repair, AFileThatIsNotTheOneThatWasReadIsNotReplaced) {
   };
   for (const bool force : {false, true}) {
     EXPECT_EQ(repair({shards_}, false, force), TANDEM_ERROR_IO);
-    EXPECT_NE(std::string(tandem_last_error_message()).find("source.001.tandem is not the file"), std::string::npos)
+    EXPECT_NE(std::string(tandem_last_error_message()).find("source.001.tandem was replaced since"), std::string::npos)
         << tandem_last_error_message();
     EXPECT_EQ(verify().state, TANDEM_FILES_INTACT);
     EXPECT_EQ(entries(shards_), 5u);
@@ -487,7 +487,7 @@ TEST_F(Repair, AFileThatIsNotTheOneThatWasReadIsNotReplaced) {
   EXPECT_EQ(entries(shards_), 4u);
 }
 
-// What lies at a missing shard's name may be all that somebody has of something.
+// A file with the name of a missing shard may be the only copy of other data.
 TEST_F(Repair, ForeignFilesAreNotReplacedWithoutForce) {
   encode(paint(9000), 3, 3, kBlock);
   const auto before = contents(shards_);
@@ -831,7 +831,7 @@ TEST_F(Repair, AFolderThatIsNotWritable) {
   fs::create_directory(shards_);
   ASSERT_EQ(chmod(root_.c_str(), 0755), 0);
   ASSERT_EQ(chmod(shards_.c_str(), 0555), 0);
-  const bool root = geteuid() == 0;  // who may write everywhere
+  const bool root = geteuid() == 0;  // root may write everywhere
   if (root) {
     ASSERT_EQ(seteuid(65534), 0);
   }

@@ -1,5 +1,5 @@
-// Several processes that verify and repair one set together (tandem_files_team). Threads stand for them here: the calls
-// share nothing but the functions of the team.
+// Several processes verify and repair one set together (tandem_files_team). The test uses threads as processes: the
+// calls share only the functions of the team.
 #include <barrier>
 #include <cstdlib>
 #include <new>
@@ -279,7 +279,7 @@ TEST_F(Team, AgreesOnAProcessThatSeesOtherFiles) {
   fs::remove(elsewhere() / "source.001.tandem");
   for (const auto &outcome : verify_by(3, 2)) {
     EXPECT_EQ(outcome.status, TANDEM_ERROR_IO);
-    EXPECT_EQ(outcome.message.find("process 2: other shard files are seen here than by process 0: 2 of set"), 0u)
+    EXPECT_EQ(outcome.message.find("process 2: this process and process 0 find different shard files: 2 of set"), 0u)
         << outcome.message;
   }
 }

@@ -569,7 +569,7 @@ TEST_F(Files, StreamsOfEveryLengthRoundTrip) {
   }
 }
 
-// Somebody else's descriptor of a file tells as much as the file's name.
+// A file's change is seen also through a descriptor that another program opened.
 TEST_F(Files, AFileThatChangesWhileItsDescriptorIsReadIsRefused) {
   spill(root_ / "source", paint(5000));
   const int source = open((root_ / "source").c_str(), O_RDONLY | O_CLOEXEC);
@@ -853,7 +853,7 @@ TEST_F(Files, AReplacedSetIsNotDamaged) {
   options.struct_bytes = sizeof options;
   options.output_path = output.c_str();
   EXPECT_EQ(tandem_files_decode(context_, before.get(), &options, nullptr), TANDEM_ERROR_IO);
-  EXPECT_NE(std::string(tandem_last_error_message()).find("not the file any more"), std::string::npos)
+  EXPECT_NE(std::string(tandem_last_error_message()).find("was replaced since"), std::string::npos)
       << tandem_last_error_message();
   tandem_files_verify_options look = {};
   look.struct_bytes = sizeof look;

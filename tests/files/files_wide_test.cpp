@@ -353,7 +353,7 @@ TEST_F(WideSets, AProcessThatMayOpenFewFiles) {
   EXPECT_EQ(contents(shards_), damaged);
 }
 
-// Records whose checksums are right and whose numbers are not, in every file that there is.
+// Records with right checksums and wrong numbers, in every file.
 TEST_F(WideSets, HostileRecordsAreNamedWithTheirNumbers) {
   ASSERT_EQ(encode_wide(kWide, paint(5000)), TANDEM_OK) << tandem_last_error_message();
   const Contents whole = contents(shards_);

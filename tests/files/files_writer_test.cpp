@@ -1,4 +1,4 @@
-// The set writer and the range reader of files.h, and how often content is hashed, which is counted inside the library.
+// The set writer and the range reader of files.h. Counts inside the library how often content is hashed.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -118,7 +118,7 @@ TEST_F(SetWriterTest, EncodeHashesEachByteOnce) {
     fs::remove_all(shards_);
     const std::uint64_t bytes = hashed([&] { encode(paint(stripes * kStripe), kK, kM, kBlock); });
     if (stripes == 1) {
-      with_one_stripe = bytes;  // and the records, whose number does not change
+      with_one_stripe = bytes;  // and the records; their number does not change
     } else {                    // all payloads, what binds them to their places, and the hashes in the digest
       EXPECT_EQ(bytes - with_one_stripe, kStripes * ((kK + kM) * (kBlock - 16 + 56) + kK * 16));
     }
@@ -534,7 +534,7 @@ TEST_F(SetWriterTest, ReadersShareADecodeAndItsDigest) {
   result.struct_bytes = sizeof result;
   ASSERT_EQ(tandem_files_reader_query(readers[1], &result), TANDEM_OK);
   EXPECT_EQ(result.stripe_count, 8u);
-  EXPECT_EQ(result.rebuilt_block_count, 1u);  // it has read stripe 3, whose block of shard 1 is gone
+  EXPECT_EQ(result.rebuilt_block_count, 1u);  // it has read stripe 3, without its block of shard 1
   EXPECT_EQ(result.shards_read, kK);
   std::vector<char> rest(kStripe);
   EXPECT_EQ(tandem_files_reader_read_stripes(readers[0], 8, 1, rest.data(), kStripe, nullptr),

@@ -1,6 +1,6 @@
-// Fuzzer of the codec through the C API, with an oracle: a decode succeeds if and only if an independent computation
-// says that the wanted shards are determined by those that are left, and then every byte is right. Narrow codes over
-// GF(2^8), wide ones by both techniques, codes over GF(2^16), codes in packets. Damage within the guarantee must be
+// Fuzzer of the codec through the C API. The oracle is an independent computation: do the remaining shards determine
+// the wanted ones? A decode must succeed if and only if they do, and then every byte must be right. Narrow codes over
+// GF(2^8), wide codes by both techniques, codes over GF(2^16), codes in packets. Damage within the guarantee must be
 // located and repaired.
 //
 //     clang++: cmake -DTANDEM_FUZZ=ON ..., then codec_fuzzer tests/fuzz/corpus

@@ -1,8 +1,8 @@
 // Fuzzer of a folder with damaged and forged shard files, through the C API: recover, search, verify, decode, repair,
-// verify, decode. The input is a list of edits of the files of a small set, beside those of an older one of the same
-// shape; checksums are made right where an edit says so. The oracle: what decodes has the digest that the set names,
-// and is the content that was encoded where the set says it is that one; verify and decode agree; repair loses nothing;
-// other files stay as they are; and the memory bound holds, whatever a header claims.
+// verify, decode. The input is a list of edits of the files of a small set, beside the files of an older set of the
+// same shape; checksums are corrected where an edit says so. The oracle: decoded content has the digest that the set
+// names, and equals the encoded content if it has that content's digest; verify and decode agree; repair loses nothing;
+// other files do not change; the memory bound holds for every claim of a header.
 #include <malloc.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -565,7 +565,7 @@ void run(FuzzInput input) {
     }
   }
   if (const Tree &now = workshop().read(); !now.contains("notes.txt") || now.at("notes.txt") != tree["notes.txt"])
-    wrong("a file of somebody else was changed");
+    wrong("a foreign file was changed");
 }
 
 }  // namespace

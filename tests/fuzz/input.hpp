@@ -1,4 +1,4 @@
-// A fuzzer's input, read piece by piece; zeros when it is used up.
+// A fuzzer's input, read piece by piece; zeros after its end.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Fuzzer of what parses bytes and names that were found on a disk: the record of a shard file, the record of a commit,
-// the names of temporaries. In memory only. The checksum is made right first, unless the input says no, so that what
-// lies behind it is reached. The oracle is a second, independent statement of the limits of docs/FORMAT.md.
+// Fuzzer of the parsers of bytes and names from a disk: the record of a shard file, the record of a commit, the names
+// of temporaries. In memory only. The checksum is corrected first, unless the input says no, so that the code behind
+// its check runs. The oracle is a second, independent statement of the limits of docs/FORMAT.md.
 #include <cstdio>
 #include <cstdlib>
 #include <string>

@@ -1,5 +1,5 @@
-// Fuzzer of the tuning file and of ranges of tuning values. Oracle: what is accepted keeps the limits of
-// docs/TUNING.md, is written and read back as it was, and answers a question from its own entries.
+// Fuzzer of the tuning file and of ranges of tuning values. Oracle: accepted files keep the limits of docs/TUNING.md,
+// are the same after writing and reading, and answer a question from their own entries.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

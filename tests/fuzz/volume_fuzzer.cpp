@@ -1,6 +1,6 @@
-// Fuzzer of what parses bytes that were found on a member of a volume: superblock, record of the log, page of the
-// table. In memory only. Checksums are made right first, unless the input says no, so that what lies behind them is
-// reached. The oracle is a second, independent statement of the limits of docs/internals/VOLUME.md.
+// Fuzzer of the parsers of bytes from a member of a volume: superblock, record of the log, page of the table. In memory
+// only. Checksums are corrected first, unless the input says no, so that the code behind their check runs. The oracle
+// is a second, independent statement of the limits of docs/internals/VOLUME.md.
 #include <cstdio>
 #include <cstdlib>
 #include <vector>

@@ -1,4 +1,4 @@
-"""What a CUDA program's machine code (a 64-bit ELF file) says of its kernels, without any of NVIDIA's tools."""
+"""Reads properties of the kernels from a CUDA program's machine code (a 64-bit ELF file), without NVIDIA's tools."""
 
 import struct
 

@@ -1,4 +1,4 @@
-// Batches of stripes in CUDA memory through the C API, on the driver that does not exist.
+// Batches of stripes in CUDA memory through the C API, on the fake driver.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// The CUDA backend on a driver that fails, lies, forgets and does nothing before it is waited for.
+// The CUDA backend on a fake driver that fails, returns wrong answers, and runs a command only when the program waits.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -595,8 +595,8 @@ TEST(CudaDeviceMemory, APreparedSubmitOnlyStartsAKernel) {
   }
 }
 
-// What nobody made ready is compiled when the bytes run pay for it, and not before; ready for a capture it is either
-// way.
+// A kernel that was not prepared is compiled when the coded bytes pay for it, not before. A capture can use the plan in
+// both cases.
 TEST(CudaDeviceMemory, UnpreparedTheTechniqueFollowsTheBytes) {
   const Threshold tuning;
   FakeCuda driver;
@@ -826,7 +826,7 @@ TEST(CudaBackground, AGraphKeepsTheKernelOfItsPlan) {
     stripe.read();
     EXPECT_TRUE(work.is_right(Mode::assign));
   }
-  expect_clean(driver, "a graph whose plan took another kernel");
+  expect_clean(driver, "a graph of a plan that took another kernel");
 }
 
 // Tables go on, and the log has one line, however many plans follow.
@@ -951,7 +951,7 @@ TEST(CudaDeviceMemory, CanBeCaptured) {
   expect_clean(driver, "a capture");
 }
 
-// What nobody made ready is loaded outside of the capture.
+// Kernels that were not prepared are loaded outside of the capture.
 TEST(CudaDeviceMemory, TheFirstRunOfAllCanBeCaptured) {
   for (const char *technique : {"tables", "compiled"}) {
     FakeCuda driver;
@@ -1205,7 +1205,7 @@ TEST(CudaDeviceMemory, AnotherThreadsCaptureIsLeftAlone) {
   }
 }
 
-// A job that nobody waited for is waited for by its own event: its stream may be captured by then.
+// The wait for an unwaited job uses the job's own event, because its stream may be captured by then.
 TEST(CudaDeviceMemory, AForgottenJobLeavesALaterCaptureAlone) {
   FakeCuda driver;
   {
@@ -1231,7 +1231,7 @@ TEST(CudaDeviceMemory, AForgottenJobLeavesALaterCaptureAlone) {
     stripe.read();
     EXPECT_TRUE(work.is_right(Mode::assign));
   }
-  expect_clean(driver, "a job that nobody waited for");
+  expect_clean(driver, "a job without a wait");
 }
 
 // An error of a capture is no sign that the device does not come to an end.
@@ -1600,7 +1600,7 @@ TEST(CudaStaging, CopiesEachByteOnceAndKeepsBothEnginesBusy) {
   }
 }
 
-// Of a stripe whose shards are pinned but one, that one is copied.
+// If all shards of a stripe but one are pinned, that one is copied.
 TEST(CudaStaging, PinnedShardsAreNotCopied) {
   FakeCuda driver;
   {
@@ -1927,7 +1927,7 @@ TEST(CudaDevices, AModuleOfAnotherVersionIsRefused) {
   other.version = 1;
   const auto [status, message] = status_of([&] { module.check(&other, "/there"); });
   EXPECT_EQ(status, TANDEM_ERROR_UNAVAILABLE);
-  EXPECT_EQ(message, "backend \"cuda\": /there speaks version 1, this library version 5");
+  EXPECT_EQ(message, "backend \"cuda\": /there has version 1, this library needs version 5");
   other = *driver.table();
   other.struct_bytes = 8;
   EXPECT_NE(status_of([&] { module.check(&other, "/there"); }).second.find("a table of 8 bytes"), std::string::npos);
@@ -2148,7 +2148,7 @@ TEST(FakeDriver, SeesPoolMemoryUsedOutOfOrder) {
   EXPECT_EQ(violation([&](auto &cuda, CUstream one, CUstream other, CUevent) {
               cuda.cuMemcpyHtoDAsync(make(cuda, one), &bytes, 4, other);
             }),
-            "cuMemcpyHtoDAsync: memory whose allocation may not have happened yet");
+            "cuMemcpyHtoDAsync: memory that may not be allocated yet");
   EXPECT_EQ(violation([&](auto &cuda, CUstream one, CUstream other, CUevent event) {
               const CUdeviceptr memory = make(cuda, one);
               cuda.cuEventRecord(event, one);
@@ -2196,8 +2196,9 @@ TEST(CudaPrograms, TheTechniqueFollowsTheBytes) {
   EXPECT_EQ(driver.calls_of("nvrtcCompileProgram"), 1u) << "another plan of the same matrix finds the program";
 }
 
-// Without NVRTC, or with one that does not know the device, or whose programs the driver refuses, tables go on.
-// What was measured on the device's memory says how the kernel is made, and what was measured on the host's the rest.
+// Technique tables serves without NVRTC, with an NVRTC that does not know the device, and if the driver refuses
+// programs. What was measured on the device's memory says how the kernel is made, and what was measured on the host's
+// the rest.
 TEST(CudaPrograms, ValuesOfBothKindsOfMemory) {
   struct Source final : core::TuningSource {
     core::TuningChoice find(const core::TuningQuery &query) const override {
@@ -2393,7 +2394,7 @@ TEST(CudaPrograms, AreKeptOnDiskAndBuiltAnewWhenTheDriverRefusesThem) {
     other.run(*backend, *prepared, Mode::assign);
     EXPECT_TRUE(other.is_right(Mode::assign)) << "by tables";
     EXPECT_EQ(driver.calls_of("nvrtcCompileProgram"), 1u);
-    EXPECT_TRUE(heard.has("refuses a program from the cache; built anew")) << heard.text;
+    EXPECT_TRUE(heard.has("refuses a program from the cache; built again")) << heard.text;
   }
   // The one that was refused is not there any more.
   {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The kernels of technique tables that are compiled with the library: their text is the generator's, and the machine code of
-every architecture has each of them.
+"""The kernels of technique tables that are compiled with the library. Their text must equal the generator's, and the machine
+code of every architecture must have each of them.
 
     cuda_image_test.py TANDEM TABLES_CU KEPT_FOLDER ARCHITECTURE...
 """

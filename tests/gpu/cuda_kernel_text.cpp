@@ -1,5 +1,6 @@
-// Writes a kernel's CUDA C with any tuning value, for tests that compile it: what `tandem devices --kernel` prints, and
-// more.
+// Writes a kernel's CUDA C, with any tuning value, for tests that compile it. Can write more kernels than `tandem
+// devices
+// --kernel` prints.
 //     cuda_kernel_text K M ELEMENT_BYTES ROWS_PER_PASS TECHNIQUE MODE ACCESS LOADS ARCHITECTURE
 // MODE: assign, accumulate, compare, batch.
 // Two zeros: the built-in tuning. The first line is a comment with both.

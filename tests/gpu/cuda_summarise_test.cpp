@@ -1,5 +1,5 @@
-// The reduction of verify's records, in Thrust: the text that nvcc compiles for the GPU, run on the host and compared
-// with a loop over all bytes' tiles.
+// The reduction of verify's records, in Thrust. Runs on the host the same text that nvcc compiles for the GPU, and
+// compares it with a loop over the tiles of all bytes.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -20,7 +20,7 @@ using test::Random;
 
 constexpr std::uint64_t kSeed = 20261122;
 
-// What is allocated is given back, whatever happens.
+// All allocations are given back, after errors too.
 struct Host {
   std::uint64_t live = 0, allocations = 0, fetched_bytes = 0, fail_at = UINT64_MAX;
   auto policy() { return thrust::seq; }
@@ -109,7 +109,7 @@ void check(const Case &from, std::uint64_t capacity) {
   Host host;
   Result result;
   result.found.assign(from.rows, {77, 77});
-  result.ranges.assign(capacity + 1, {77, 77, 77, 77, 77});  // one behind, which nobody may touch
+  result.ranges.assign(capacity + 1, {77, 77, 77, 77, 77});  // one behind the end, which must not change
   result.range_count = run(host, from.records(), result.found.data(), result.ranges.data(), capacity);
   EXPECT_EQ(host.live, 0u);
   ASSERT_EQ(result.range_count, want.range_count);
@@ -183,8 +183,8 @@ TEST(CudaSummarise, RangesWithoutTiles) {
   check(made, 4);
 }
 
-// Shards of terabytes; tiles whose counts add up to more than 32 bits; a tile at whose last byte lies the only
-// mismatch.
+// Shards of terabytes; tiles with counts that add up to more than 32 bits; a tile with the only mismatch at its last
+// byte.
 TEST(CudaSummarise, Beyond32Bits) {
   constexpr std::uint64_t kTile = std::uint64_t{1} << 31;
   Case made(4, 4 + 1000 * kTile, 4 + 1000 * kTile + 12, kTile, 2);

@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""What NVRTC makes of the generated kernels for sm_90, against a committed table: bench/results/compile.
+"""Compares the machine code that NVRTC makes from the generated kernels for sm_90 with a committed table,
+bench/results/compile.
 
-    cuda_table_test.py CUDA_KERNEL_TEXT TABLE_FOLDER             NOT RUN (status 77) where no NVRTC is installed
-    cuda_table_test.py CUDA_KERNEL_TEXT TABLE_FOLDER --write     makes the table of this NVRTC anew
+    cuda_table_test.py CUDA_KERNEL_TEXT TABLE_FOLDER             NOT RUN (status 77) if no NVRTC is installed
+    cuda_table_test.py CUDA_KERNEL_TEXT TABLE_FOLDER --write     writes the table of this NVRTC
     cuda_table_test.py CUDA_KERNEL_TEXT TABLE_FOLDER --print     the table of this NVRTC, sm_90, for docs/CUDA.md
 
 Registers, instructions and ALU operations may differ from the table by 2 %; nothing else may. The ALU operations of the
-codes of LIMITS have a limit of their own, and no shape may spill. Of other architectures spills alone are looked at.
+codes of LIMITS have their own limit, and no shape may spill. On other architectures only spills are checked.
 
 The test compiles a slice: three codes on sm_90, and a random choice of other cases and shapes. TANDEM_TEST_ALL=1 compiles
 all; TANDEM_TEST_SEED=N repeats a slice.
 
-The table of another NVRTC says nothing of this one's machine code: then spills alone are checked, and the test says so.
+The table of another NVRTC version says nothing about this one's machine code. Then only spills are checked, and the test says
+so.
 """
 
 import collections
@@ -43,7 +45,7 @@ ALWAYS = [((4, 2), COMPILED), ((10, 4), COMPILED), ((16, 4), COMPILED)]
 ONLY_ON_SM_90 = [((128, 32), COMPILED)]
 # Shapes for the built-in tuning, on sm_90: no spill.
 SHAPES = [(k, m) for k in (1, 2, 5, 10, 16, 17, 21, 32, 48, 64, 100, 128, 200) for m in range(1, 9)]
-# The kernels of many stripes, whose pointers come out of a table.
+# The kernels of many stripes. Their pointers come from a table.
 BATCHES = [(code, ("compiled", "batch", access, "plain")) for code, access in (
     ((4, 2), ALIGNED), ((10, 4), ALIGNED), ((10, 4), "shifted"), ((20, 10), ALIGNED), ((32, 8), ALIGNED))]  # fmt: skip
 BATCHES += [((10, 4), ("tables", "batch", ALIGNED, "plain"))]

@@ -211,8 +211,8 @@ auto *holder(Ranges &ranges, std::uintptr_t first, std::uint64_t bytes) {
   return skip < found->second.bytes && bytes <= found->second.bytes - skip ? &*found : nullptr;
 }
 
-// Whether `command` cannot begin before `first` is over, by their streams and events, or because somebody had waited
-// for `first` when `command` was put into its stream.
+// Whether `command` cannot begin before `first` is over: by their streams and events, or because the program had waited
+// for `first` before it put `command` into its stream.
 bool comes_after(const Command &command, const Command &first) {
   std::vector<const Command *> left = {&command};
   std::set<const Command *> seen;
@@ -234,7 +234,7 @@ void note_uses(const std::shared_ptr<Command> &command, const std::vector<Use> &
     Range &range = found->second;
     if (range.freed != nullptr) state->violate(fmt::format("{}: memory that was freed before", who));
     if (!comes_after(*command, *range.made))
-      state->violate(fmt::format("{}: memory whose allocation may not have happened yet", who));
+      state->violate(fmt::format("{}: memory that may not be allocated yet", who));
     std::erase_if(range.uses, [](const std::shared_ptr<Command> &each) { return each->is_done; });
     range.uses.push_back(command);
   }
@@ -726,8 +726,8 @@ CUresult event_record(CUevent event, CUstream stream) {
   if (as(stream)->is_capturing) state->violate("cuEventRecord in a captured stream, for a wait outside of it");
   return put(stream, nullptr, nullptr, &as(event)->command, false);
 }
-// Done when it is asked for, or not before somebody waits. How often it is asked is a matter of time, so scripts do not
-// count it among the calls that fail.
+// Done at a query, or not before a wait. The number of queries depends on time, so scripts do not count them among the
+// calls that fail.
 CUresult event_query(CUevent event) {
   const Lock lock(state->mutex);
   ++state->calls_of["cuEventQuery"];

@@ -1,9 +1,9 @@
-// A CUDA driver that does not exist: a table of functions over memory of the host. What is put into a stream is done
-// when somebody waits for it (or for what depends on it) and not before, so a wait that is missing shows as old bytes
-// every time. Calls and commands fail by script; memory, streams and modules are counted; a stream may be captured.
-// Kernels are not run: the fake knows from which matrix and spec a text was generated (fake_generate), and does what
-// device/kernel_text.hpp promises of it, with the slow reference's products. The texts are run by kernel_text_test, and
-// compiled here by the real NVRTC where that is asked for.
+// A fake CUDA driver: a table of functions over memory of the host. A command in a stream runs only when the program
+// waits for it, or for a command that depends on it. So a missing wait shows as old bytes every time. Calls and
+// commands fail by script; memory, streams and modules are counted; a stream may be captured. Kernels are not run: the
+// fake knows from which matrix and spec a text was generated (fake_generate), and does what device/kernel_text.hpp
+// promises of it, with the slow reference's products. kernel_text_test runs the texts, and the
+// fake compiles them with the real NVRTC on request.
 #pragma once
 
 #include <cstdint>

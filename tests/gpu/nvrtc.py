@@ -1,4 +1,4 @@
-"""NVRTC through ctypes: CUDA C to machine code, without a GPU. ctypes lets other threads run meanwhile."""
+"""NVRTC through ctypes: CUDA C to machine code, without a GPU. With ctypes, other threads run meanwhile."""
 
 import ctypes
 import ctypes.util

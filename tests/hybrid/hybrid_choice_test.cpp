@@ -1,4 +1,4 @@
-// Before a run: the CPU alone, a device alone, or all together. And what is kept of it from one run to the next.
+// The choice before a run: the CPU alone, a device alone, or all together; and what is remembered for the next run.
 #include "hybrid/policy/choice.hpp"
 
 #include <gtest/gtest.h>
@@ -89,7 +89,7 @@ TEST(HybridChoice, WhatMayNotShareIsNeverTogether) {
   Way untried;
   untried.may_share = false;
   EXPECT_EQ(choose(std::vector{cpu(1e9), untried}, 1e12), 0u) << "it has to be tried before";
-  // Either the one or the other, whatever they would be together.
+  // Either the one or the other, even if both together were better.
   for (const double bytes : {1.0, 1e6, 1e12}) {
     EXPECT_EQ(choose(std::vector{cpu(1e9), either_or(0, 0.9e9)}, bytes), 0u);
     EXPECT_EQ(choose(std::vector{cpu(1e9), either_or(0, 1.1e9)}, bytes), 1u);

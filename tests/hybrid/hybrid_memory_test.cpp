@@ -1,5 +1,5 @@
-// A hybrid without memory: each allocation of a run fails, and all after it, on whatever thread; the run ends, and the
-// next one is as if nothing had happened.
+// A hybrid without memory: one allocation of a run fails, and all later ones, on every thread. The run must end, and
+// the next run must work as usual.
 #include <gtest/gtest.h>
 
 #include <cstdio>

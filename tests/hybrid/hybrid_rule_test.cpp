@@ -1,5 +1,4 @@
-// The rule by which a run is shared: its closed forms, what it promises on random machines, and what each of its
-// constants is for.
+// The rule that shares a run: its closed forms, its promises on random machines, and the purpose of each constant.
 #include "hybrid/policy/rule.hpp"
 
 #include <gtest/gtest.h>
@@ -181,7 +180,7 @@ TEST(HybridRule, ASlowerDeviceEndsEarlier) {
   EXPECT_DOUBLE_EQ(piece(0.2, 0.1e9), 5e6);
 }
 
-// Or a run whose lanes are all idle would wait for ever.
+// Otherwise a run with only idle lanes would wait for ever.
 TEST(HybridRule, OfIdleDevicesOneTakesWhatThereIs) {
   Random random(59);
   for (int i = 0; i < 20'000; ++i) {

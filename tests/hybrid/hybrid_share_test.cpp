@@ -1,4 +1,4 @@
-// One run shared between lanes: in whatever order things happen, every byte is committed once, and no run gets stuck.
+// One run shared between lanes. In every order of events, each byte is committed once, and no run gets stuck.
 #include "hybrid/policy/share.hpp"
 
 #include <gtest/gtest.h>
@@ -386,7 +386,7 @@ class Run {
     EXPECT_EQ(by_groups, done_.bytes());
   }
 
-  // What is still in hand comes to nothing, whatever becomes of it, and no lane gets more.
+  // Chunks in work are discarded, finished or not, and no lane gets more.
   void end() {
     const auto none_takes = [&] {
       for (unsigned i = 0; i < lanes_.size(); ++i) {

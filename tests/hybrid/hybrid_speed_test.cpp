@@ -1,4 +1,4 @@
-// How long a worker's tasks take, learned from those that it finished.
+// Learns the time of a worker's tasks from its finished tasks.
 #include "hybrid/policy/speed.hpp"
 
 #include <gtest/gtest.h>

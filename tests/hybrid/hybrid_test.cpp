@@ -1,5 +1,5 @@
-// The hybrid as a backend: the conformance suite over its policies and members, and what happens when one of them
-// fails, hangs, is cancelled or is held back by the resources.
+// The hybrid as a backend: the conformance suite over its policies and members. Members fail, hang, are cancelled, or
+// wait for resources.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -118,7 +118,7 @@ std::vector<BackendMaker> makers() {
 INSTANTIATE_TEST_SUITE_P(Hybrid, BackendConformance, testing::ValuesIn(makers()), maker_name);
 INSTANTIATE_TEST_SUITE_P(Hybrid, FormConformance, testing::ValuesIn(makers()), maker_name);
 
-// Holds up whoever comes through it while it is shut.
+// Blocks threads while it is shut.
 class Gate {
  public:
   void shut() {
@@ -237,7 +237,7 @@ TEST(HybridFault, ADeviceThatHangsForEverDoesNotHoldUpTheEnd) {
   std::this_thread::sleep_for(std::chrono::milliseconds(100));  // its thread ends: no leak is left
 }
 
-// Memory that a driver does not let go of, as one whose device hangs may do.
+// Memory that a driver does not release, as the driver of a hanging device may do.
 class ClingingBackend : public FakeBackend {
  public:
   ClingingBackend(FakeScript script, std::shared_ptr<Gate> gate) : FakeBackend(std::move(script)), gate_(gate) {}
@@ -330,7 +330,7 @@ TEST(HybridCancel, AtEveryStep) {
         EXPECT_EQ(error.status(), TANDEM_ERROR_CANCELLED) << error.what();
       }
       EXPECT_GT(count->load(), at);
-      stripe.reset();  // nobody touches it any more
+      stripe.reset();  // no thread uses it any more
       Stripe next;
       next.run(*backend, *prepared, Mode::assign);
       EXPECT_TRUE(next.is_right(Mode::assign));
@@ -471,7 +471,7 @@ core::SpeedEntry known(const std::string &worker, double bytes_per_second, doubl
   return entry;
 }
 
-// A hybrid of a CPU and a device, with somebody who does alone what is not worth sharing.
+// A hybrid of a CPU and a device, with a backend for work that is too small to share.
 struct WithAlone {
   explicit WithAlone(std::vector<core::SpeedEntry> remembered, const FakeScript &of_lanes = {})
       : lanes(cpu(2, of_lanes)), given(options({lanes, gpu}, Policy::automatic)) {
@@ -661,7 +661,7 @@ TEST(HybridResources, ASharedRunIsNotStarvedByWhoRunsAlone) {
   for (std::thread &each : others) each.join();
 }
 
-// Many runs one after another on lanes whose device is fast: none gets stuck, and the device stays in use.
+// Many runs one after another, with a fast device: none gets stuck, and the device stays in use.
 TEST(HybridAlone, AFastDeviceStaysInUse) {
   FakeScript lane, fast;
   lane.chunk_bytes = 2048;

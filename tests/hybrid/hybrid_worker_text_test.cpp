@@ -1,4 +1,4 @@
-// Machines as people write them: what they mean, and that nothing else passes.
+// Texts that describe machines: their meaning, and refusals of all other texts.
 #include "hybrid/simulate/worker_text.hpp"
 
 #include <gtest/gtest.h>
@@ -267,7 +267,7 @@ TEST(HybridWorkerText, Resources) {
     refusal([&] { parse_resources(text, workers); });
 }
 
-// Whatever the text: a machine within the limits that can be simulated, or a refusal.
+// Every text gives a machine within the limits that can be simulated, or a refusal.
 TEST(HybridWorkerText, AnyText) {
   Random random(41);
   const std::string_view good[] = {"cpu:1x4x0.3:claim=inf",     "gpu:1x6:latency=2ms",

@@ -1,5 +1,5 @@
-/* A program as ISA-L's users write them: compiled with its headers, linked with -lisal. What it prints on standard
- * output must be the same whatever libisal serves it; standard error says which one did.
+/* A program as ISA-L's users write them: compiled with its headers, linked with -lisal. Its standard output
+ * must be the same with every libisal; standard error names the library.
  *
  * - client                  every function of erasure code and RAID
  * - client large FUNCTION   a large call of ec_encode_data or another, then the same in a child; says whether libtandem

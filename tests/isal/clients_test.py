@@ -17,7 +17,7 @@ import unittest
 TANDEM, CLIENTS = os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2]).resolve()
 HERE = pathlib.Path(__file__).resolve().parent
 REQUIRED = os.environ.get("CI") == "true"
-# The system's libisal unless a test says otherwise, and Tandem's variables as nobody has set them.
+# The system's libisal unless a test says otherwise, and no variables of Tandem.
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("LD_", "TANDEM_"))}
 
 

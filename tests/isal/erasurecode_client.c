@@ -1,8 +1,8 @@
 /* A user of liberasurecode, which opens libisal.so.2 by itself.
  *   erasurecode_client write FOLDER    encodes every case and writes each fragment into a file
- *   erasurecode_client read FOLDER     loses fragments of what is there, decodes and rebuilds
- * Either in the process that made the descriptors, or, with a third argument, each case in a child made afterwards, as
- * the workers of OpenStack Swift are. Standard error says which libisal is in memory.
+ *   erasurecode_client read FOLDER     drops fragments of each case, decodes and rebuilds
+ * Runs in the process that made the descriptors. With a third argument, each case runs in a later child, as in the
+ * workers of OpenStack Swift. Standard error names the libisal in memory.
  */
 #include <stdint.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Threads make their first large calls while the main thread forks; each child makes large calls of its own. Run with
  * TANDEM_ISAL_THREADS=2: a child may be forked while a thread, which it does not have, is at any point of opening
- * libtandem and starting threads. Whatever the point, the child neither crashes nor hangs, and its bytes are right. A
+ * libtandem and starting threads. At every such point the child neither crashes nor hangs, and its bytes are right. A
  * child that is forked when all is done must have a thread of its own: without that, nothing was put to the test.
  *
  *   fork_client ROUNDS [FIRST_SEED]

@@ -1,5 +1,5 @@
-// The drop-in against the machine's own libisal: every function on the same random input, byte for byte. And against
-// the slow reference, where there is no libisal, and for what ISA-L leaves open.
+// Compares the drop-in with the machine's own libisal: every function on the same random input, byte for byte. Without
+// a libisal, and for behaviour that ISA-L does not define, compares with the slow reference.
 //
 // TANDEM_ISAL_KERNEL forces a kernel. TANDEM_TEST_SECONDS makes the random part last that long.
 #include <dlfcn.h>
@@ -113,7 +113,7 @@ class Differential : public Isal {
   }
 };
 
-// Vectors of one length, each at an alignment of its own, between bytes that nobody may change.
+// Vectors of one length, each at another alignment, between bytes that must not change.
 class Vectors {
  public:
   Vectors(Random &random, unsigned count, std::size_t bytes, std::size_t alignment = 1)
@@ -205,7 +205,7 @@ TEST_F(Isal, Version) {
   EXPECT_EQ(ours().isal_get_version(), 0x22001u);
 }
 
-// Counts and lengths below 1: nothing is read or written, whatever the pointers are.
+// Counts and lengths below 1: nothing is read or written, with any pointers.
 TEST_F(Isal, NothingToDoTouchesNothing) {
   for (const int none : {0, -1, -64, INT_MIN}) {
     ours().ec_encode_data(none, 4, 2, nullptr, nullptr, nullptr);

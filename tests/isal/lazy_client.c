@@ -1,4 +1,4 @@
-/* Needs more of ISA-L than erasure code, and is linked to notice that only when it calls it. */
+/* Needs functions of ISA-L besides erasure code. Lazy linking finds that only at the call. */
 #include <stdio.h>
 #include <string.h>
 

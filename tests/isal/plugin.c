@@ -1,5 +1,4 @@
-/* As Ceph's plugin does, this carries its own copy of ISA-L's functions and exports them. The copy is wrong on purpose.
- */
+/* Like Ceph's plugin, this has its own copy of ISA-L's functions and exports them. The copy is wrong on purpose. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

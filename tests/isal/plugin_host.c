@@ -1,4 +1,4 @@
-/* A program that knows nothing of ISA-L and opens a plugin that does. */
+/* A program without ISA-L that opens a plugin with ISA-L. */
 #include <dlfcn.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-"""A user of pyeclib, whose wheel opens libisal-pyeclib.so.2: write FOLDER | read FOLDER, [fork]; see erasurecode_client.c."""
+"""A user of pyeclib. Its wheel opens libisal-pyeclib.so.2: write FOLDER | read FOLDER, [fork]; see erasurecode_client.c."""
 
 import os
 import pathlib

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs the simulation of bench/cluster.py for two small clusters, and draws it: the library's exchange on SimGrid's MPI sends what
-docs/MPI.md says, and groups spread over the nodes.
+"""Runs the simulation of bench/cluster.py for two small clusters, and draws it. The library's exchange on SimGrid's MPI must
+send the bytes that docs/MPI.md says, and groups must spread over the nodes.
 
 Usage: cluster_test.py"""
 import json

@@ -7,7 +7,7 @@
 //   job recover NAME FOLDER force|keep PIECE
 //   job encode FILE K M BLOCK_BYTES FOLDER [ODD WHAT]  rank ODD gives another k, name or source, or
 //                                                      changes the source while it is read, or cancels
-//   job seal FILE                                      a parity file whose header was changed: its checksum
+//   job seal FILE                                      a parity file with a changed header: its checksum
 //   job agree ODD                                      rank ODD is not well
 //   job none                                           communicators that are none
 //   job threads

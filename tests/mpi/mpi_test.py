@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs `tandem-mpi`, and a program on top of mpi.h, under mpirun: what they write, what a rank that fails or dies leaves,
-and what all ranks say. Several ranks share the cores: nothing here measures time.
+"""Runs `tandem-mpi`, and a program that uses mpi.h, under mpirun. Checks the files they write, the files that a failing or
+dying rank leaves, and the messages of all ranks. Several ranks share the cores, so nothing here measures time.
 
 Usage: mpi_test.py TANDEM TANDEM_MPI JOB CHECKPOINT MPIRUN FAULT_LIBRARY|none [unittest arguments]"""
 import glob
@@ -198,7 +198,7 @@ class ShardSets(MpiTest):
         os.chmod(source, 0o444)
         self.tandem("encode", source, "-k", 2, "-m", 1, "--block-bytes", 1024, "-o", self.path("shards"))
         as_user = {}
-        if os.geteuid() == 0:  # who may write everywhere
+        if os.geteuid() == 0:  # root may write everywhere
             as_user = {"user": 65534, "group": 65534, "extra_groups": []}
             for path in (self.root, self.path("shards"), *glob.glob(self.path("shards", "*"))):
                 os.chown(path, 65534, 65534)
@@ -230,7 +230,7 @@ class ShardSets(MpiTest):
         self.assertFalse(os.path.exists(self.path("output")))
 
     def damaged_set(self, block=1024):
-        """A set in "damaged", whose last stripes cannot be recovered, beside others that can."""
+        """A set in "damaged" with last stripes that cannot be recovered, beside sets that can."""
         source = self.write("source.bin", self.rng.randbytes(400_000))
         self.tandem("encode", source, "-k", 3, "-m", 2, "--block-bytes", block, "-o", self.path("work"), "--set-id", SET_ID)
         paths = [self.path("work", f"source.bin.00{index}.tandem") for index in range(5)]
@@ -349,13 +349,13 @@ class ShardSets(MpiTest):
         os.remove(self.path("there/shards/source.bin.000.tandem"))
         for words in calls[1:]:
             done = self.ok(3, *words, status=3, **at)
-            self.assertRegex(done.stderr, "rank 1: other shard files are seen here than by process 0: 2 of set .* here, 3 of set")
+            self.assertRegex(done.stderr, "rank 1: this process and process 0 find different shard files: 2 of set .* here, 3 of set")
         # Another set of the same name.
         shutil.rmtree(self.path("there/shards"))
         self.tandem("encode", source, "-k", 2, "-m", 1, "--block-bytes", 1024, "-o", self.path("there/shards"))
         for words in calls:
             done = self.ok(3, *words, status=3, **at)
-            self.assertRegex(done.stderr, "rank 1: (another set lies in the paths here|other shard files are seen here)")
+            self.assertRegex(done.stderr, "rank 1: (the paths hold another set here|this process and process 0 find different shard files)")
         self.assertEqual(self.listing(self.path("here/shards")), before)
         self.assertFalse(os.path.exists(self.path("here/output")))
 
@@ -419,7 +419,7 @@ class ShardSets(MpiTest):
 
 @unittest.skipUnless(FAULT, "faults are not preloaded in this build")
 class FailingRanks(MpiTest):
-    """A rank that dies, or whose disk is full, at a call that changes files."""
+    """A rank dies, or its disk is full, at a call that changes files."""
 
     def fault(self, rank, **settings):
         variables = {"LD_PRELOAD": FAULT, "TANDEM_FAULT_PATH": self.path("work"),
@@ -798,7 +798,7 @@ class Protection(MpiTest):
             found = self.job(3, *self.recover(3))
             self.assertEqual({(rank[0], rank[1].get("lost_parity")) for rank in found}, {("TANDEM_OK", "1")}, (changes, found))
             self.assertEqual(self.read(path), whole)
-        write(24, number(2), False)  # a damaged version stops nobody
+        write(24, number(2), False)  # a damaged version stops no rank
         found = self.job(3, *self.recover(3))
         self.assertEqual(found[0][1]["lost_parity"], "1")
         write(24, number(2), False)
@@ -917,7 +917,7 @@ class Protection(MpiTest):
         for rank in range(2):
             shutil.rmtree(os.path.join(state, f"rank-{rank}"))
         self.assertEqual(self.ok(3, state, 25, program=CHECKPOINT).stdout.splitlines(), [whole])  # from the beginning
-        # Beside an older checkpoint that nobody can recover.
+        # Beside an older checkpoint that cannot be recovered.
         shutil.rmtree(state)
         self.ok(3, state, 10, program=CHECKPOINT)
         for rank in range(2):
@@ -932,7 +932,7 @@ if __name__ == "__main__":
     print(f"seed {SEED}: TANDEM_TEST_SEED={SEED} repeats this run", flush=True)
     # `mpirun` says "Open MPI", `mpiexec` "OpenRTE"; both give the address of open-mpi.org.
     if b"open-mpi.org" not in subprocess.run([MPIRUN, "--version"], capture_output=True, env=ENVIRONMENT).stdout:
-        print(f"NOT RUN: {MPIRUN} is not Open MPI's, whose flags this test uses")
+        print(f"NOT RUN: {MPIRUN} is not Open MPI's, and this test uses Open MPI's flags")
         sys.exit(77)
 
     def cases(suite):

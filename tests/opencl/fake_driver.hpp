@@ -1,8 +1,7 @@
-// An OpenCL driver that does not exist: a table of functions over memory of the host. Its devices do a command only
-// when somebody waits for it (or for one that depends on it), so a wait that is missing shows as old bytes every time.
-// Calls and commands fail by script, objects are counted. Its kernels are not C: fake_generate() writes down what a
-// kernel is to do, and the fake does that by the contract of device/kernel_text.hpp, with the slow reference's
-// products.
+// A fake OpenCL driver: a table of functions over memory of the host. A device runs a command only when the program
+// waits for it, or for a command that depends on it. So a missing wait shows as old bytes every time. Calls and
+// commands fail by script, objects are counted. Its kernels are not C: fake_generate() writes down what a kernel is to
+// do, and the fake does that by the contract of device/kernel_text.hpp, with the slow reference's products.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +35,7 @@ struct FakeDriverScript {
   core::Control *control = nullptr;
   bool finish_fails = false;  // clFinish does nothing and says so: what is in the queues is done when they are released
   bool refuses_host_memory = false;  // no buffers over memory of the caller
-  std::set<const void *> read_only;  // where memory of the caller begins that nobody can write to
+  std::set<const void *> read_only;  // where read-only memory of the caller begins
   bool refuses_binaries = false;
   bool refuses_text = false;        // a program does not build: the log says "fake: no"
   bool is_done_when_asked = false;  // clGetEventInfo brings about what it asks for

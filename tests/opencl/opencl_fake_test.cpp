@@ -1,4 +1,5 @@
-// The OpenCL backend on a driver that fails, lies, forgets and does nothing before it is waited for.
+// The OpenCL backend on a fake driver that fails, returns wrong answers, and runs a command only when the program
+// waits.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -340,7 +341,7 @@ TEST(OpenclFaults, WhatCannotBeFinishedIsQuarantined) {
         const auto [status, message] = status_of([&] { work.run(*backend, *prepared, mode); });
         EXPECT_EQ(status, TANDEM_ERROR_DEVICE);
         if (transfer == Transfer::zero_copy) {
-          EXPECT_NE(message.find("does not come to an end"), std::string::npos) << message;
+          EXPECT_NE(message.find("does not end"), std::string::npos) << message;
         }
         driver.set_script({});
         work.reset();
@@ -454,7 +455,7 @@ TEST(OpenclZeroCopy, MemoryThatTheDriverDoesNotTakeIsStaged) {
     work.run(*backend, *prepared, mode);
     EXPECT_TRUE(work.is_right(mode));
   }
-  EXPECT_TRUE(heard.has("does not take shards where they lie: staged")) << heard.text;
+  EXPECT_TRUE(heard.has("cannot use shards in place; they are staged")) << heard.text;
 }
 
 // Records are counted for what they need: a tile that is larger than a piece does not cut it to single lines.
@@ -517,8 +518,7 @@ TEST(OpenclMemory, LargeTilesDoNotMakeSmallPieces) {
   EXPECT_LE(driver.most_device_bytes(), options.memory_budget_bytes);
 }
 
-// All buffers together stay within the budget, whatever shapes follow each other; lowered while the context lives, it
-// holds from the next run on.
+// All buffers together stay within the budget, for every sequence of shapes. A lower budget holds from the next run on.
 TEST(OpenclMemory, TheBudgetHoldsOverShapes) {
   FakeDriver driver;
   core::Budget resources;
@@ -840,7 +840,7 @@ TEST(OpenclPrograms, ABuildFailureCarriesTheLog) {
   EXPECT_TRUE(work.is_right(Mode::assign));
 }
 
-// What was measured with one technique alone is not for those who have the choice.
+// Entries measured with one technique alone are not used if both techniques are possible.
 TEST(OpenclPrograms, AForcedTechniqueIsPartOfTheIdentity) {
   FakeDriver driver;
   Heard heard;
@@ -1009,7 +1009,7 @@ TEST(OpenclPrograms, ATuningFileOfOtherDevicesIsSaidToBeIgnored) {
   const auto backend = opencl::make_backend(options, heard.log());
   Work work(2, 4, 3000);
   for (unsigned run = 0; run < 2; ++run) work.run(*backend, *backend->prepare(work.matrix), Mode::assign);
-  const std::string warning = "nothing in the tuning file was measured on Fake 1 or another device of Fake Vendor";
+  const std::string warning = "no entry of the tuning file was measured on Fake 1 or another device of Fake Vendor";
   EXPECT_TRUE(heard.has(warning)) << heard.text;
   EXPECT_EQ(heard.text.find(warning), heard.text.rfind(warning)) << "said once";
 }
@@ -1540,7 +1540,7 @@ TEST(OpenclDeviceMemory, EveryCommandMayFail) {
   }
 }
 
-// A driver whose buffers begin anywhere gets kernels that do not rely on alignment.
+// A driver with buffers at any address gets kernels that do not rely on alignment.
 TEST(OpenclDeviceMemory, BuffersMayBeginAnywhere) {
   for (const std::size_t parameter_bytes : {std::size_t{1024}, std::size_t{100}}) {
     FakeDriverScript script;
@@ -1564,7 +1564,7 @@ TEST(OpenclDeviceMemory, BuffersMayBeginAnywhere) {
   }
 }
 
-// A run whose commands are in the queue, and can be neither waited for nor finished.
+// The commands of a run are in the queue, and can be neither waited for nor finished.
 TEST(OpenclDeviceMemory, WhatCannotBeFinishedIsQuarantined) {
   unsigned flushes = 0;
   std::uint64_t count = 1;

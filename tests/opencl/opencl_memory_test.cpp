@@ -1,6 +1,6 @@
-// cl_mem shards through the C API, as a program that uses OpenCL itself hands them over: its own context and queue, one
-// buffer for all shards, one for each, and sub-buffers. NOT RUN without a device, unless TANDEM_TEST_REQUIRE_OPENCL is
-// set.
+// cl_mem shards through the C API, from a program that uses OpenCL itself: its own context and queue; one buffer for
+// all shards, one for each, and sub-buffers. Without a device it prints NOT RUN, or fails if TANDEM_TEST_REQUIRE_OPENCL
+// is set.
 #include <CL/cl.h>
 #include <gtest/gtest.h>
 
@@ -333,7 +333,7 @@ TEST_P(OpenclBatch, WrongStripesAreRefused) {
   encode("stripe 2 of 4: OpenCL: input 0 has 67108864 bytes");
   stripes_[2].shard_bytes = 1000;
   stripes_[1].memory = TANDEM_MEMORY_CUDA;
-  encode("stripe 1 of 4: memory kind 1, of the stripes before it 2");
+  encode("stripe 1 of 4: memory kind is 1, but that of the stripes before it is 2");
   stripes_[0].memory = TANDEM_MEMORY_CUDA;
   EXPECT_TRUE(refused(run(tandem_encode_batch, stripes_.data()), TANDEM_ERROR_UNSUPPORTED, {"memory kind 1"}));
   stripes_[0].memory = TANDEM_MEMORY_HOST;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The package tandem_ec as it is installed: package_test.py GOLDEN [unittest's arguments], where GOLDEN is tests/data/golden.json.
-The variable TANDEM_COMMAND names the command `tandem`, whose files and bytes are compared too, where it is set."""
+If the variable TANDEM_COMMAND is set, it names the command `tandem`; its files and bytes are compared too."""
 
 import array
 import asyncio
@@ -192,7 +192,7 @@ class Objects(unittest.TestCase):
         self.assertEqual(self.rs.encode(self.data.view(numpy.int8)).tobytes(), self.parity)
 
     def test_no_copy(self):
-        """Whatever the library writes is seen by other views of the memory, at addresses that do not change."""
+        """Other views of the memory see all writes of the library, and addresses do not change."""
         whole = tandem_ec.empty(5, 5000)
         whole[:3] = self.data
         before = [row.ctypes.data for row in whole]
@@ -500,7 +500,7 @@ async def main():
     asyncio.ensure_future(rs.encode_async(data))
     await asyncio.sleep(0)
 asyncio.run(main())
-job = rs._submit_encode(data)  # nobody waits for it
+job = rs._submit_encode(data)  # not waited for
 """)
 
     def test_fork_and_exit(self):
@@ -611,7 +611,7 @@ class Async(unittest.TestCase):
         data[0].extend(b"x")
         array_data = numpy.ones((2, 1 << 20), numpy.uint8)
         out, job = rs._submit_encode(array_data)
-        with self.assertRaises(ValueError):  # somebody else refers to it
+        with self.assertRaises(ValueError):  # another object refers to it
             array_data.resize((2, 5))
         first = array_data[0].copy()
         del array_data, data

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Installs the package tandem_ec into an environment of its own, and runs its tests and examples there.
+"""Installs the package tandem_ec into a new environment, and runs its tests and examples there.
 
   run.py library FOLDER LIBRARIES TANDEM   the package with the libtandem that lies in LIBRARIES; the environment FOLDER stays
   run.py wheel FOLDER [TANDEM]             an sdist, the wheel that is built from it, with its auditwheel tag; FOLDER is new
 
-Exit status 77: NOT RUN, since PyPI or a compiler's header is missing; the last line says which. With CI=true that is no failure
-either: a machine without a network must be able to test the rest.
+Exit status 77: NOT RUN, because PyPI or a compiler's header is missing; the last line says which. This is no failure with
+CI=true either: a machine without a network must be able to run all other tests.
 """
 
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What scripts/gpu-check does with its programs and makes of what they say: with programs of the test's own, and no GPU.
+"""Tests scripts/gpu-check with the test's own programs instead of Tandem's, and without a GPU.
 
     gpu_check_test.py GPU_CHECK
 """

@@ -1,4 +1,4 @@
-// What tests of the C API share: owners of its objects, and stripes with known contents. Sees tandem.h alone.
+// Common code of tests of the C API: owners of its objects, and stripes with known contents. Uses only tandem.h.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// What a kernel or backend should have written: the slow reference's products, tabulated once so that suites with
-// hundreds of thousands of cases stay short.
+// The right result of a kernel or backend: products of the slow reference, in tables that are made once, so that suites
+// with hundreds of thousands of cases stay short.
 #pragma once
 
 #include <array>

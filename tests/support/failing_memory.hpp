@@ -1,5 +1,5 @@
-// Replaces the program's operators new and delete, which are the library's too, by ones that can be told to fail.
-// Included by one source file of a program.
+// Replaces operators new and delete of the program and the library by operators that fail on request. One source file
+// of a program includes this.
 #pragma once
 
 #include <atomic>

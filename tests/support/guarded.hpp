@@ -1,5 +1,4 @@
-// Memory with an inaccessible page on both sides: reading or writing one byte too far ends the test at that
-// instruction.
+// Memory with an inaccessible page on both sides: an access one byte too far ends the test at that instruction.
 #pragma once
 
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-// What a verify's ranges have to be, whoever found them.
+// Rules for the ranges of a verify, for every backend.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Repeatable random numbers and paint for tests. A seed is always written down by the test that uses it.
+// Repeatable random numbers and paint for tests. Each test prints or fixes the seed that it uses.
 #pragma once
 
 #include <cstddef>

@@ -48,7 +48,7 @@ std::uint16_t power(const std::string &preset, std::uint16_t base, unsigned expo
   return result;
 }
 
-// Value at x of the polynomial whose roots are 0 .. 2^l - 1.
+// Value at x of the polynomial with the roots 0 .. 2^l - 1.
 std::uint16_t subspace_polynomial(const std::string &preset, unsigned l, std::uint16_t x) {
   for (; l != 0; --l) x = multiply(preset, x, x) ^ x;
   return x;

@@ -1,5 +1,5 @@
-// The independent slow reference of GF(2^16): products by shift and XOR, matrices as their definitions read. Shares
-// nothing with core/. Not to be made fast.
+// The independent slow reference of GF(2^16): products by shift and XOR, matrices written as their definitions. It
+// shares no code with core/. Keep it slow and simple.
 #pragma once
 
 #include <cstdint>

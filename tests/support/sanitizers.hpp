@@ -1,4 +1,4 @@
-// What the sanitizers of GCC 12 cannot do, in one place.
+// Limits of the sanitizers of GCC 12, in one place.
 #pragma once
 
 namespace tandem::test {

@@ -1,6 +1,5 @@
-// A random slice of many cases. A test that repeats one property over thousands of cases runs a slice of them, another
-// one in each run; `make test-all` (TANDEM_TEST_ALL=1) runs them all. The seed is printed; TANDEM_TEST_SEED=N repeats a
-// run.
+// A random slice of many cases. If a test repeats one property over thousands of cases, each run tests another slice of
+// them. `make test-all` (TANDEM_TEST_ALL=1) runs all cases. The seed is printed; TANDEM_TEST_SEED=N repeats a run.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Sanitizers make code 5 to 20 times as slow, and look for kinds of mistakes: what is tested for every case in other
-// builds is tested for every n-th there.
+// Sanitizers make code 5 to 20 times as slow, and find kinds of mistakes. So they test every n-th case of tests that
+// test every case in other builds.
 #pragma once
 
 #include <cstdint>

@@ -31,7 +31,7 @@ using tuning::Result;
 
 constexpr double kBase = 1e9;
 
-// A machine whose clock is moved by the work alone.
+// A machine with a clock that only work moves.
 class AutotuneTest : public testing::Test {
  protected:
   AutotuneTest() {
@@ -554,7 +554,7 @@ TEST_F(AutotuneTest, AnInterruptedRunGoesOn) {
   }
 }
 
-// The fake as a device: shards in memory of its own, whose handle is an address that nothing else may use.
+// The fake as a device: shards in its own memory. The handle is an address that nothing else may use.
 class FakeDeviceBackend final : public FakeBackend {
  public:
   using FakeBackend::FakeBackend;

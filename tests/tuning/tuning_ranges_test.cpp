@@ -1,4 +1,4 @@
-// Ranges as people write them: what they mean, and that nothing else passes.
+// Texts of ranges: their meaning, and refusals of all other texts.
 #include "tuning/ranges.hpp"
 
 #include <gtest/gtest.h>
@@ -126,7 +126,7 @@ TEST(TuningRanges, RefusedWithASentence) {
   EXPECT_EQ(range("18446744073709551614:18446744073709551615").size(), 2u);
 }
 
-// Whatever the text: a list of values within the limits, or a refusal.
+// Every text gives a list of values within the limits, or a refusal.
 TEST(TuningRanges, AnyText) {
   const std::string_view letters = "0123456789v,=:+-*<<() x{/}";
   Random random(3);

@@ -1,4 +1,4 @@
-// The tuning file: what is read back, what is refused, and which entry answers which question.
+// The tuning file: entries that are read back, files that are refused, and which entry answers which question.
 #include "tuning/table.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// The control socket of a volume and the end of idle clients, inside one process: fit for sanitizers, unlike nbdkit.
+// The control socket of a volume and the end of idle clients, inside one process. Unlike nbdkit, it runs under
+// sanitizers.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <stdlib.h>

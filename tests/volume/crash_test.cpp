@@ -1,5 +1,5 @@
-// The machine dies at every write and sync of a scripted run; then any m members are gone. Every flushed byte must be
-// exact, every other block old or new as a whole.
+// Simulates a crash of the machine at every write and sync of a scripted run, and then the loss of any m members. Every
+// flushed byte must be right, and every other block must be old or new as a whole.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Members in memory that die, fail and rot by script.
+// Members in memory that are lost, fail, or change bytes by script.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ struct Disk {
   std::vector<Write> unsynced;
   std::atomic<bool> fails_reads{false}, fails_writes{false}, has_no_memory{false};
   std::atomic<std::uint64_t> bad_byte{UINT64_MAX};  // no read that includes it succeeds
-  std::function<void()> before_read, before_sync;   // once; set while nobody reads or syncs
+  std::function<void()> before_read, before_sync;   // once; set while no thread reads or syncs
   bool is_cached = false;                           // as memory is
   bool keeps_unsynced = false;                      // for settle_after_power_cut
 

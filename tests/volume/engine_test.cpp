@@ -1,4 +1,4 @@
-// The volume over members in memory: what is read, what it costs, what survives.
+// The volume over members in memory: the bytes read, the I/Os, and the losses that it survives.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -577,7 +577,7 @@ TEST_F(Damage, InsideAWindowLostDataIsUnprotectedAndNeverWrong) {
   volume->flush();
   EXPECT_EQ(read_all(*volume), model);
   reopen({0});
-  ASSERT_EQ(volume->windows().size(), 1u) << "a window survives that nobody ended";
+  ASSERT_EQ(volume->windows().size(), 1u) << "a window survives that was not ended";
   EXPECT_EQ(volume->windows()[0].begin_bytes, window.begin_bytes);
   std::size_t failed = 0;
   for (std::uint64_t at = 0; at < model.size(); at += 8192) {
@@ -615,7 +615,7 @@ TEST_F(Damage, ScrubWithRepairEndsWindowsThatWereLeftOpen) {
   volume->write(5000, model.data() + 5000, 20000);
   tandem_volume_care_result result{};
   EXPECT_EQ(volume->scrub({.repair = true, .restart = true}, &result), TANDEM_OK);
-  EXPECT_EQ(volume->windows().size(), 1u) << "somebody uses it";
+  EXPECT_EQ(volume->windows().size(), 1u) << "the window is still in use";
   EXPECT_EQ(result.unprotected_stripe_count, 2u);
   reopen();
   EXPECT_EQ(volume->scrub({.repair = true, .restart = true}, &(result = {})), TANDEM_OK);
@@ -734,7 +734,7 @@ TEST_F(Damage, AMemberThatIsBeingRebuiltHoldsNothingYet) {
   EXPECT_EQ(read_all(*volume), model);
 }
 
-// While the new member is prepared, which takes long and keeps nobody out.
+// While the new member is prepared: this takes long and blocks no other call.
 TEST_F(Damage, WhatHappensDuringAReplaceMayForbidIt) {
   const std::uint64_t stripe = volume->geometry().stripe_bytes();
   Given given = array.fresh_member("spare");
@@ -896,7 +896,7 @@ TEST(TableOfChecksums, NeighbouringPagesAreReadTogether) {
   const Geometry geometry = volume->geometry();
   ASSERT_GT(geometry.page_count(), 32u);
   Bytes found(4096);
-  const auto reads = [&](std::uint64_t page) {  // of one block of data whose entry lies in this page
+  const auto reads = [&](std::uint64_t page) {  // of one block of data with its entry in this page
     const std::uint64_t block = page * kEntriesPerPage, stripe = block / geometry.rows();
     const std::uint64_t before = statistics_of(*volume).checksum.reads;
     volume->read(stripe * geometry.stripe_bytes() + block % geometry.rows() * 4096, found.data(), found.size());

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`tandem volume` with real processes: nbdkit serves, libnbd reads and writes, processes are killed.
-Usage: serve_test.py PATH_OF_TANDEM [unittest arguments]. Ends with 77 where a package is missing."""
+Usage: serve_test.py PATH_OF_TANDEM [unittest arguments]. Ends with status 77 if a package is missing."""
 
 import json
 import os

@@ -1,5 +1,5 @@
-"""The storage system of docs/STORAGE.md a second time, on SimPy: 8 servers, written from the page and not from the C++.
-`python3 storage_simpy.py` runs every case and prints a JSON object; storage_simpy.json is what it printed.
+"""A second implementation of the storage system of docs/STORAGE.md, on SimPy: 8 servers, written from that page, not from the
+C++. `python3 storage_simpy.py` runs every case and prints a JSON object; storage_simpy.json is its output.
 
 SimPy: https://pypi.org/project/simpy/ (storage_simpy_requirements.txt has the version)."""
 import json

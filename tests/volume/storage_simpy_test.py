@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""`tandem simulate storage` against the same system on SimPy: storage_simpy_test.py TANDEM PACKAGES. storage_simpy.json is
-what storage_simpy.py printed. SimPy is installed into the folder PACKAGES, once, to print it again; where that cannot be
-done, this part is NOT RUN."""
+"""Compares `tandem simulate storage` with the same system on SimPy: storage_simpy_test.py TANDEM PACKAGES. storage_simpy.json
+is the output of storage_simpy.py. The test installs SimPy once, into the folder PACKAGES, to make that output again. If SimPy
+cannot be installed, this part is NOT RUN."""
 import json
 import os
 import pathlib

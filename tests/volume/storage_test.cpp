@@ -1,4 +1,4 @@
-// The storage simulator through its API: counts, exact times, laws that hold for every system, and bad input.
+// The storage simulator through its API: counts, exact times, laws of all systems, and bad input.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -114,7 +114,7 @@ TEST(Storage, EachKindOfOperation) {
   result = run(options);
   EXPECT_EQ(result.data_read_count + result.parity_read_count, 0U);
   near(result.parity_write_count, 2, result, "full rows, parity writes");
-  // One that covers three of four columns reads the fourth, of whatever row.
+  // A write of three of four columns reads the fourth, in every row.
   options.write_bytes = 192 * kKiB;
   options.unit_bytes = 64 * kKiB;
   result = run(options);

@@ -1,4 +1,4 @@
-// The volume through its C API, on files: arguments, locks, members that do not fit, and a way through all calls.
+// The volume through its C API, on files: arguments, locks, members that do not match, and a use of every call.
 #include "tandem/volume.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-// Preloaded under the command `tandem`: counts the calls by which it reads and changes files, keeps a log of them, and
-// at chosen ones kills the process, makes the call fail, or cuts it short. Driven by environment variables:
+// Preloaded under the command `tandem`: counts and logs its calls that read and change files. At chosen calls it kills
+// the process, makes the call fail, or cuts it short. Environment variables control it:
 //
 //     TANDEM_FAULT_PATH     only calls on paths that contain this; without it nothing is done
 //     TANDEM_FAULT_CALLS    only these calls, as "write,fsync"; the first column of the log. Default: all
@@ -7,15 +7,15 @@
 //                           kill-half  SIGKILL after half of the bytes of a write; other calls: after the call
 //                           fail       the call returns -1 with errno TANDEM_FAULT_ERRNO (a number) and does nothing
 //                           short      a read or write moves half of the bytes; other calls: nothing happens
-//     TANDEM_FAULT_AT       the first call, from 1, that this happens to; 0: none
-//     TANDEM_FAULT_COUNT    to how many calls, default 1
-//     TANDEM_FAULT_STEP     to every so-manieth from there, default 1
+//     TANDEM_FAULT_AT       the first affected call, from 1; 0: none
+//     TANDEM_FAULT_COUNT    how many calls are affected, default 1
+//     TANDEM_FAULT_STEP     the distance between affected calls, default 1
 //     TANDEM_FAULT_LOG      a file that gets a line for each counted call:
 //                             name, result, errno, offset, length, path, second path   separated by tabs
 //                           and beside it FILE.data: the bytes of all writes, in order
 //
-// Calls that are counted happen one at a time, so that the log is their order. Opening a file with O_CREAT is called
-// "create". Calls inside libc (stdio, closedir) are not seen.
+// Counted calls happen one at a time, so the log has their order. Opening a file with O_CREAT is called "create". Calls
+// inside libc (stdio, closedir) are not counted.
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes calls to the operating system fail under `tandem`: full disks, unreadable blocks, refused renames, interrupted
-and short transfers. Checks exit status, message, and what is left.
+and short transfers. Checks exit status, message, and the files that are left.
 
 Usage: fault_test.py TANDEM FAULT_LIBRARY [unittest arguments]
 With TANDEM_FAULT_THOROUGH=1 every call gets every error; else each gets one of them.
@@ -394,7 +394,7 @@ class Faults(unittest.TestCase):
             self.assertEqual(self.hidden(), [])
 
     def test_force_gives_up_nothing_without_locks(self):
-        """Of a set whose lead is lost: its writer may live."""
+        """Of a set without its lead: its writer may be alive."""
         start = {**self.old, "source": CONTENT}
         both = ("encode", "source", *SHAPE, "-o", "lead", "-o", "out", "--force")
         self.run_on(start, *both, status=-9, calls=("rename",), action="kill", at=2)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Shard files of more than 5 GiB, encoded, verified, repaired and decoded by the real command, without 5 GiB of disk: the
-content is a sparse file with a few islands of bytes, and sparse.c makes holes of the zeros that are written. Every byte
-is read, hashed and coded; offsets go beyond 4 GiB; memory is measured.
+"""Encodes, verifies, repairs and decodes shard files of more than 5 GiB with the real command, without 5 GiB of disk. The
+content is a sparse file with a few written parts, and sparse.c turns written zeros into holes. Every byte is read, hashed
+and coded; offsets go beyond 4 GiB; memory is measured.
 
 Usage: huge_test.py TANDEM SPARSE_LIBRARY [MEBIBYTES]
 """

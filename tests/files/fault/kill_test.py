@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Kills `tandem` at every moment at which it changes files, or cuts the power there, and looks at what the next commands
-make of it: the old set or the new one, whole, and nothing left over.
+"""Kills `tandem` at every call that changes files, or simulates a power loss there. The next commands must leave the old set
+or the new set, complete, and no other files.
 
 Usage: kill_test.py TANDEM FAULT_LIBRARY [--points N] [--seed S] [--scenario NAME] [--only ROUND:POINT]
 """

@@ -1,5 +1,5 @@
-"""What the tests in this folder share: `tandem` run with faults (fault.c), trees of files as values, and what a loss of
-power may leave of them."""
+"""Common code of the tests in this folder: runs of `tandem` with faults (fault.c), trees of files as values, and the trees
+that a power loss may leave."""
 import copy
 import os
 import shutil

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Kills `encode --force` at every moment at which it changes files, or cuts the power there, takes one of its folders away,
-and asks the next commands for the content: what can still be decoded has to be, whatever ran before.
+"""Kills `encode --force` at every call that changes files, or simulates a power loss there. Then it removes one of its folders
+and asks the next commands for the content. They must decode all that can be decoded, after every sequence of runs.
 
-One run of each encode is recorded. Its calls are replayed on a copy of the tree up to each point, so that a point needs no
-run of encode. The commands that clean up after it are recorded and cut off in the same way.
+One run of each encode is recorded. The test replays its calls up to each point on a copy of the tree, so a point needs no run
+of encode. The commands that clean up after it are recorded and cut off in the same way.
 
 Usage: loss_test.py TANDEM FAULT_LIBRARY [--points N] [--seed S] [--only ROUND:POINT]
 With TANDEM_TEST_ALL=1 in the environment: every point of 16 rounds.

@@ -1,5 +1,5 @@
-// Preloaded under the command `tandem`: whole pages of zeros that are written become holes. So shard files of many
-// gigabytes take almost no disk, while the program does all that it always does.
+// Preloaded under the command `tandem`: written pages of zeros become holes. So shard files of many gigabytes take
+// almost no disk space, while the program runs unchanged.
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* A program that opens libisal.so.2 by its name, as liberasurecode does: whose it is, what it computes, and whether it
- * reaches libtandem for a large call. Usage: isal LIBRARY, the file that must be the one opened. */
+/* Opens libisal.so.2 by its name, as liberasurecode does. Checks which library that is, what it computes, and whether
+ * it reaches libtandem for a large call. Usage: isal LIBRARY, the file that must be the one opened. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
