@@ -46,7 +46,7 @@ int bench_codes(const BenchFlags &flags) {
   if (!flags.threads_are_given && has_cpu_threads(context)) context.thread_count = 1;
   const ContextOptions options(context);
   bench::CodesRequest request = flags.codes;
-  request.context = *options.get();
+  request.contexts = {*options.get()};
   return run(flags, bench::measure_codes, request);
 }
 

@@ -131,9 +131,10 @@ TEST(ForkWithoutContext, ProcessContext) {
   TANDEM_SKIP_FORK_BESIDE_THREADS();
   const Codec codec = make_codec(6, 3);
   for (const bool parent_has_it : {false, true}) {
-    if (parent_has_it)
-      ASSERT_TRUE(
-          code(nullptr, codec.get(), make_plan(nullptr, codec.get(), TANDEM_OPERATION_ENCODE).get(), kSeed, 300'000));
+    if (parent_has_it) {
+      const Plan plan = make_plan(nullptr, codec.get(), TANDEM_OPERATION_ENCODE);
+      ASSERT_TRUE(code(nullptr, codec.get(), plan.get(), kSeed, 300'000));
+    }
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
