@@ -55,6 +55,16 @@ std::int32_t executor_option(std::int32_t given) {
                          name));
 }
 
+// A choice by name. `given` is not the default, or the variable's word counts.
+std::int32_t word_option(std::int32_t given, const char *variable, std::initializer_list<const char *> words) {
+  const char *value = given == 0 ? std::getenv(variable) : nullptr;
+  if (value == nullptr || *value == 0) return given;
+  const auto found = std::ranges::find(words, std::string_view(value));
+  if (found != words.end()) return static_cast<std::int32_t>(found - words.begin());
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+             fmt::format("{} is \"{}\"; known are {}", variable, value, fmt::join(words.begin(), words.end(), ", ")));
+}
+
 void check_range(const char *what, std::int32_t value, std::int32_t last) {
   if (value < 0 || value > last)
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is {}; known values are 0 to {}", what, value, last));
@@ -69,9 +79,9 @@ Settings settings_of(const tandem_context_options &given) {
                     .policy = hybrid::parse_policy(policy.empty() ? "auto" : policy),
                     .thread_count = thread_count_option(given.thread_count),
                     .executor = executor_option(given.executor),
-                    .partition = given.partition,
-                    .schedule = given.schedule,
-                    .pin_threads = given.pin_threads != 0,
+                    .partition = word_option(given.partition, "TANDEM_PARTITION", {"default", "column", "parity"}),
+                    .schedule = word_option(given.schedule, "TANDEM_SCHEDULE", {"default", "static", "dynamic"}),
+                    .pin_threads = word_option(given.pin_threads, "TANDEM_PIN", {"0", "1"}) != 0,
                     .technique = given.technique != nullptr ? given.technique : ""};
   check_range("executor", settings.executor, TANDEM_EXECUTOR_OPENMP_LLVM);
   check_range("partition", settings.partition, TANDEM_PARTITION_PARITY);
@@ -281,6 +291,7 @@ std::unique_ptr<tandem_context> make_context(const tandem_context_options *optio
   const std::string resources = text_option(given.resources, "TANDEM_RESOURCES");
   if (!resources.empty()) context->budget->set_all(resources);
   Settings settings = settings_of(given);
+  context->pin_threads = settings.pin_threads;
   context->tuning_path = tuning::file_path(given.tuning_file, &settings.tuning_is_named);
   context->tuning = tuning::load_file(context->tuning_path, settings.tuning_is_named, context->log);
   if (!settings.timeline_file.empty() && may_have_timeline)
@@ -337,6 +348,7 @@ tandem_status tandem_context_query(const tandem_context *asked, tandem_context_i
     info.kernel = context->kernel_name;
     info.executor = context->executor_name;
     info.thread_count = context->thread_count;
+    info.pin_threads = context->pin_threads ? 1 : 0;
     info.kernel_calls = context->backend->kernel_calls();
     info.inline_bytes = context->inline_bytes;
     info.caller_count = context->caller_count;

@@ -33,6 +33,7 @@ struct tandem_context {
   const char *kernel_name;
   const char *executor_name;
   unsigned thread_count = 0;
+  bool pin_threads = false;
   unsigned caller_count = 0;  // for tandem_context_info, and the next
   std::uint64_t inline_bytes = 0;
 };

@@ -266,7 +266,8 @@ typedef struct tandem_context_options {
   int32_t executor;                 /* enum tandem_executor_value */
   int32_t partition;                /* enum tandem_partition_value */
   int32_t schedule;                 /* enum tandem_schedule_value; dynamic needs the executor OpenMP */
-  int32_t pin_threads;              /* non-zero: each pthread worker is pinned to a core of the affinity mask */
+  int32_t pin_threads;              /* non-zero: each pthread worker is pinned to a core of the affinity mask, and each
+                                       worker of a function of files.h */
   int32_t log_level;                /* the lowest enum tandem_log_level_value that log_callback receives */
   const char *resources;            /* NULL, or amounts such as "cpu=5,widgets=2": see tandem_context_set_resource */
   tandem_log_callback log_callback; /* NULL = silent */
@@ -288,7 +289,8 @@ typedef struct tandem_context_options {
  *   context_out  the new context, for tandem_context_destroy; untouched on failure
  *
  * Options left at zero are read from the environment (docs/ENVIRONMENT.md): TANDEM_BACKEND, TANDEM_KERNEL,
- * TANDEM_THREADS, TANDEM_EXECUTOR, TANDEM_RESOURCES, TANDEM_POLICY, TANDEM_TIMELINE, TANDEM_TUNING.
+ * TANDEM_THREADS, TANDEM_EXECUTOR, TANDEM_PARTITION, TANDEM_SCHEDULE, TANDEM_PIN, TANDEM_RESOURCES, TANDEM_POLICY,
+ * TANDEM_TIMELINE, TANDEM_TUNING.
  *
  * The tuning file holds what tandem_autotune (tools.h) found on this machine. It is read once. A file that is damaged,
  * newer, or of other devices is ignored, and log_callback receives a warning. Tuning changes speed, never bytes. A
@@ -339,7 +341,7 @@ typedef struct tandem_context_info {
   const char *kernel;    /* "avx512-gfni"; devices: "auto", "compiled", "tables" */
   const char *executor;  /* "pthread"; devices: "device"; where several are named together: "hybrid" */
   uint32_t thread_count; /* of the CPU; devices: 0 */
-  uint32_t reserved;
+  uint32_t pin_threads;  /* 1: threads are pinned, also those of the functions of files.h */
   uint64_t
       kernel_calls; /* 0 = the named kernel has not run yet. Counts chunks; all small calls together count as one */
   uint64_t inline_bytes; /* the calling thread runs a call alone if it moves fewer bytes, inputs and outputs together;

@@ -155,10 +155,13 @@ TEST(Context, Environment) {
     EXPECT_EQ(query(make_context(options).get()).thread_count, 3u);
   }
   {
-    const Variable threads("TANDEM_THREADS", "5"), executor("TANDEM_EXECUTOR", "pthread");
+    const Variable threads("TANDEM_THREADS", "5"), executor("TANDEM_EXECUTOR", "pthread"),
+        partition("TANDEM_PARTITION", "parity"), schedule("TANDEM_SCHEDULE", "dynamic"), pin("TANDEM_PIN", "1");
     tandem_context *raw = nullptr;
     ASSERT_EQ(tandem_context_create(nullptr, &raw), TANDEM_OK);
     EXPECT_EQ(query(raw).thread_count, 5u);
+    EXPECT_EQ(query(raw).pin_threads, 1u);
+    expect_works(raw);
     tandem_context_destroy(raw);
   }
   const auto refuses = [](const char *name, const char *value, tandem_status status) {
@@ -173,6 +176,9 @@ TEST(Context, Environment) {
   refuses("TANDEM_BACKEND", "abacus", TANDEM_ERROR_UNAVAILABLE);
   refuses("TANDEM_EXECUTOR", "fibers", TANDEM_ERROR_UNAVAILABLE);
   refuses("TANDEM_THREADS", "many", TANDEM_ERROR_INVALID_ARGUMENT);
+  refuses("TANDEM_PARTITION", "rows", TANDEM_ERROR_INVALID_ARGUMENT);
+  refuses("TANDEM_SCHEDULE", "guided", TANDEM_ERROR_INVALID_ARGUMENT);
+  refuses("TANDEM_PIN", "yes", TANDEM_ERROR_INVALID_ARGUMENT);
   refuses("TANDEM_THREADS", "2x", TANDEM_ERROR_INVALID_ARGUMENT);
   refuses("TANDEM_THREADS", "-1", TANDEM_ERROR_INVALID_ARGUMENT);
   refuses("TANDEM_THREADS", "99999999999", TANDEM_ERROR_INVALID_ARGUMENT);

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <set>
 
+#include "base/affinity.hpp"
 #include "base/own_folder.hpp"
 #include "cpu/cores.hpp"
 #include "cpu/executors/openmp_loader.hpp"
@@ -465,14 +466,14 @@ TEST(PthreadExecutor, WorkersBlockAllSignals) {
 }
 
 TEST(PthreadExecutor, PinsEachWorkerToOneCoreAndNotTheCaller) {
-  const std::vector<unsigned> cores = cpu::affinity_cores();
+  const std::vector<unsigned> cores = base::affinity_cores();
   const auto executor = pthread_executor(static_cast<unsigned>(cores.size()) + 1, true);
   const auto caller = std::this_thread::get_id();
   std::mutex mutex;
   std::multiset<unsigned> pinned;
   std::atomic<int> wrong{0};
   on_every_thread(*executor, [&] {
-    const std::vector<unsigned> mine = cpu::affinity_cores();
+    const std::vector<unsigned> mine = base::affinity_cores();
     if (std::this_thread::get_id() == caller) {
       if (mine != cores) wrong.fetch_add(1);
       return;
@@ -570,7 +571,7 @@ TEST(PthreadExecutor, ALongRunWakesAllItsWorkersAfterItsFirstItem) {
 
 // Worker and caller are pinned to two cores: on a busy machine the system wakes a worker on the core of its caller.
 TEST(PthreadExecutor, RunsThatFollowEachOtherFindSpinningWorkers) {
-  const std::vector<unsigned> cores = cpu::affinity_cores();
+  const std::vector<unsigned> cores = base::affinity_cores();
   if (cores.size() < 2) GTEST_SKIP() << "a worker does not spin on the core of its caller";
   ExecutorOptions options;
   options.thread_count = 2;
