@@ -676,7 +676,8 @@ TEST(OpenmpExecutor, RefusesAModuleOfAnotherVersion) {
     }
     return {};
   };
-  tandem_openmp_module module{TANDEM_OPENMP_VERSION, sizeof(tandem_openmp_module), [](const tandem_openmp_run *) {}};
+  tandem_openmp_module module{TANDEM_OPENMP_VERSION, sizeof(tandem_openmp_module), [](const tandem_openmp_run *) {},
+                              "gnu", [] {}};
   EXPECT_EQ(refusal(&module), "");
   module.version = 7;
   EXPECT_EQ(refusal(&module), "executor \"openmp\": /a/module.so has version 7, this library needs version 1");
