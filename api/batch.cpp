@@ -150,15 +150,17 @@ extern "C" {
 tandem_status tandem_encode_batch(tandem_context *context, const tandem_codec *codec,
                                   const tandem_device_stripe *stripes, size_t stripe_count, size_t stride_bytes,
                                   void *queue, tandem_job **job_out) {
-  return base::guarded({{"context", context}, {"codec", codec}, {"job_out", job_out}}, [&] {
-    api::submit_batch(*context, *codec, core::Operation::encode, stripes, stripe_count, stride_bytes, queue, job_out);
+  return base::guarded({{"codec", codec}, {"job_out", job_out}}, [&] {
+    api::submit_batch(api::context_or_default(context), *codec, core::Operation::encode, stripes, stripe_count,
+                      stride_bytes, queue, job_out);
   });
 }
 
 tandem_status tandem_decode_batch(tandem_context *context, const tandem_codec *codec, tandem_device_stripe *stripes,
                                   size_t stripe_count, size_t stride_bytes, void *queue, tandem_job **job_out) {
-  return base::guarded({{"context", context}, {"codec", codec}, {"job_out", job_out}}, [&] {
-    api::submit_batch(*context, *codec, core::Operation::decode, stripes, stripe_count, stride_bytes, queue, job_out);
+  return base::guarded({{"codec", codec}, {"job_out", job_out}}, [&] {
+    api::submit_batch(api::context_or_default(context), *codec, core::Operation::decode, stripes, stripe_count,
+                      stride_bytes, queue, job_out);
   });
 }
 

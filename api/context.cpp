@@ -48,8 +48,21 @@ std::int32_t executor_option(std::int32_t given) {
   if (name == "serial") return TANDEM_EXECUTOR_SERIAL;
   if (name == "pthread") return TANDEM_EXECUTOR_PTHREAD;
   if (name == "openmp") return TANDEM_EXECUTOR_OPENMP;
+  if (name == "openmp:gnu") return TANDEM_EXECUTOR_OPENMP_GNU;
+  if (name == "openmp:llvm") return TANDEM_EXECUTOR_OPENMP_LLVM;
   base::fail(TANDEM_ERROR_UNAVAILABLE,
-             fmt::format("TANDEM_EXECUTOR is \"{}\"; known executors: serial, pthread, openmp", name));
+             fmt::format("TANDEM_EXECUTOR is \"{}\"; known executors: serial, pthread, openmp, openmp:gnu, openmp:llvm",
+                         name));
+}
+
+// A choice by name. `given` is not the default, or the variable's word counts.
+std::int32_t word_option(std::int32_t given, const char *variable, std::initializer_list<const char *> words) {
+  const char *value = given == 0 ? std::getenv(variable) : nullptr;
+  if (value == nullptr || *value == 0) return given;
+  const auto found = std::ranges::find(words, std::string_view(value));
+  if (found != words.end()) return static_cast<std::int32_t>(found - words.begin());
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+             fmt::format("{} is \"{}\"; known are {}", variable, value, fmt::join(words.begin(), words.end(), ", ")));
 }
 
 void check_range(const char *what, std::int32_t value, std::int32_t last) {
@@ -66,11 +79,11 @@ Settings settings_of(const tandem_context_options &given) {
                     .policy = hybrid::parse_policy(policy.empty() ? "auto" : policy),
                     .thread_count = thread_count_option(given.thread_count),
                     .executor = executor_option(given.executor),
-                    .partition = given.partition,
-                    .schedule = given.schedule,
-                    .pin_threads = given.pin_threads != 0,
+                    .partition = word_option(given.partition, "TANDEM_PARTITION", {"default", "column", "parity"}),
+                    .schedule = word_option(given.schedule, "TANDEM_SCHEDULE", {"default", "static", "dynamic"}),
+                    .pin_threads = word_option(given.pin_threads, "TANDEM_PIN", {"0", "1"}) != 0,
                     .technique = given.technique != nullptr ? given.technique : ""};
-  check_range("executor", settings.executor, TANDEM_EXECUTOR_OPENMP);
+  check_range("executor", settings.executor, TANDEM_EXECUTOR_OPENMP_LLVM);
   check_range("partition", settings.partition, TANDEM_PARTITION_PARITY);
   check_range("schedule", settings.schedule, TANDEM_SCHEDULE_DYNAMIC);
   if (!settings.technique.empty() && settings.technique != "matrix" && settings.technique != "transform")
@@ -102,7 +115,7 @@ void check_effects(const tandem_context_options &given, const Settings &settings
   }
   if (is_given(given.kernel) && !takes.kernel)
     refuse(fmt::format("kernel \"{}\"", given.kernel), "the devices of a hybrid choose their kernels");
-  constexpr const char *kExecutors[] = {"default", "serial", "pthread", "openmp"};
+  constexpr const char *kExecutors[] = {"default", "serial", "pthread", "openmp", "openmp:gnu", "openmp:llvm"};
   if (!takes.cpu) {
     constexpr const char *kWhy = "it has no CPU threads";
     if (given.thread_count != 0) refuse(fmt::format("thread_count {}", given.thread_count), kWhy);
@@ -117,7 +130,7 @@ void check_effects(const tandem_context_options &given, const Settings &settings
     if (given.executor != TANDEM_EXECUTOR_DEFAULT) refuse(fmt::format("executor {}", kExecutors[given.executor]), kWhy);
     if (given.pin_threads != 0) refuse("pin_threads", kWhy);
   }
-  if (given.schedule == TANDEM_SCHEDULE_DYNAMIC && settings.executor != TANDEM_EXECUTOR_OPENMP)
+  if (given.schedule == TANDEM_SCHEDULE_DYNAMIC && settings.executor < TANDEM_EXECUTOR_OPENMP)
     refuse("schedule dynamic", "its executor is not openmp");
   if (given.pin_threads != 0 && given.executor != TANDEM_EXECUTOR_DEFAULT && given.executor != TANDEM_EXECUTOR_PTHREAD)
     refuse("pin_threads", "its executor is not pthread");
@@ -269,33 +282,50 @@ std::unique_ptr<core::Backend> make_backend(tandem_context &context, const Setti
       fmt::format("backend \"{}\" does not exist here; known: auto, {}hybrid, hybrid:DEVICE+DEVICE...", name, known));
 }
 
+std::unique_ptr<tandem_context> make_context(const tandem_context_options *options, bool may_have_timeline) {
+  static std::atomic<std::uint64_t> next_id{1};
+  const tandem_context_options given = base::read_options(options, "tandem_context_options");
+  auto context = std::make_unique<tandem_context>();
+  context->id = next_id.fetch_add(1, std::memory_order_relaxed);
+  context->log = base::Log(given.log_callback, given.log_user, given.log_level);
+  const std::string resources = text_option(given.resources, "TANDEM_RESOURCES");
+  if (!resources.empty()) context->budget->set_all(resources);
+  Settings settings = settings_of(given);
+  context->pin_threads = settings.pin_threads;
+  context->tuning_path = tuning::file_path(given.tuning_file, &settings.tuning_is_named);
+  context->tuning = tuning::load_file(context->tuning_path, settings.tuning_is_named, context->log);
+  if (!settings.timeline_file.empty() && may_have_timeline)
+    context->timeline = std::make_shared<base::Timeline>(settings.timeline_file, context->log);
+  context->backend = make_backend(*context, settings, given);
+  if (given.timeline_file != nullptr && context->timeline != nullptr) context->timeline->check_file();
+  return context;
+}
+
 }  // namespace
+
+// No lock: a child of a fork may be the first to come here while another thread of its parent was here.
+tandem_context &process_context() {
+  static std::atomic<tandem_context *> made{nullptr};
+  tandem_context *context = made.load(std::memory_order_acquire);
+  if (context != nullptr) return *context;
+  std::unique_ptr<tandem_context> mine = make_context(nullptr, false);
+  if (!made.compare_exchange_strong(context, mine.get(), std::memory_order_acq_rel)) return *context;
+  return *mine.release();
+}
+
 }  // namespace tandem::api
 
 using namespace tandem;
 
-base::Timeline *base::timeline_of(const tandem_context *context) noexcept { return context->timeline.get(); }
+base::Timeline *base::timeline_of(const tandem_context *context) noexcept {
+  return context != nullptr ? context->timeline.get() : nullptr;  // that of NULL has none: process_context
+}
 
 extern "C" {
 
 tandem_status tandem_context_create(const tandem_context_options *options, tandem_context **context_out) {
-  return base::guarded({{"context_out", context_out}}, [&] {
-    static std::atomic<std::uint64_t> next_id{1};
-    const tandem_context_options given = base::read_options(options, "tandem_context_options");
-    auto context = std::make_unique<tandem_context>();
-    context->id = next_id.fetch_add(1, std::memory_order_relaxed);
-    context->log = base::Log(given.log_callback, given.log_user, given.log_level);
-    const std::string resources = api::text_option(given.resources, "TANDEM_RESOURCES");
-    if (!resources.empty()) context->budget->set_all(resources);
-    api::Settings settings = api::settings_of(given);
-    context->tuning_path = tuning::file_path(given.tuning_file, &settings.tuning_is_named);
-    context->tuning = tuning::load_file(context->tuning_path, settings.tuning_is_named, context->log);
-    if (!settings.timeline_file.empty())
-      context->timeline = std::make_shared<base::Timeline>(settings.timeline_file, context->log);
-    context->backend = api::make_backend(*context, settings, given);
-    if (given.timeline_file != nullptr && context->timeline != nullptr) context->timeline->check_file();
-    *context_out = context.release();
-  });
+  return base::guarded({{"context_out", context_out}},
+                       [&] { *context_out = api::make_context(options, true).release(); });
 }
 
 void tandem_context_destroy(tandem_context *context) {
@@ -307,16 +337,18 @@ void tandem_context_destroy(tandem_context *context) {
 }
 
 tandem_status tandem_context_set_resource(tandem_context *context, const char *name, uint64_t amount) {
-  return base::guarded({{"context", context}, {"name", name}}, [&] { context->budget->set(name, amount); });
+  return base::guarded({{"name", name}}, [&] { api::context_or_default(context).budget->set(name, amount); });
 }
 
-tandem_status tandem_context_query(const tandem_context *context, tandem_context_info *info_out) {
-  return base::guarded({{"context", context}, {"info_out", info_out}}, [&] {
+tandem_status tandem_context_query(const tandem_context *asked, tandem_context_info *info_out) {
+  return base::guarded({{"info_out", info_out}}, [&] {
+    const tandem_context *const context = asked != nullptr ? asked : &api::process_context();
     tandem_context_info info = {};
     info.backend = context->backend->traits().name.c_str();
     info.kernel = context->kernel_name;
     info.executor = context->executor_name;
     info.thread_count = context->thread_count;
+    info.pin_threads = context->pin_threads ? 1 : 0;
     info.kernel_calls = context->backend->kernel_calls();
     info.inline_bytes = context->inline_bytes;
     info.caller_count = context->caller_count;

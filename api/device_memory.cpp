@@ -31,10 +31,10 @@ using namespace tandem;
 extern "C" {
 
 tandem_status tandem_device_memory_create(tandem_context *context, uint64_t bytes, tandem_device_memory **memory_out) {
-  return base::guarded({{"context", context}, {"memory_out", memory_out}}, [&] {
+  return base::guarded({{"memory_out", memory_out}}, [&] {
     if (bytes == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "bytes is 0");
     auto memory = std::make_unique<tandem_device_memory>();
-    memory->memory = context->backend->device_memory(bytes);
+    memory->memory = api::context_or_default(context).backend->device_memory(bytes);
     memory->bytes = bytes;
     *memory_out = memory.release();
   });

@@ -114,10 +114,10 @@ extern "C" {
 
 tandem_status tandem_locate(tandem_context *context, const tandem_codec *codec, void *const *shards, size_t shard_bytes,
                             const tandem_locate_options *options, tandem_locate_result *result_out) {
-  return base::guarded({{"context", context}, {"codec", codec}, {"shards", shards}, {"result_out", result_out}}, [&] {
+  return base::guarded({{"codec", codec}, {"shards", shards}, {"result_out", result_out}}, [&] {
     base::check_result_size(result_out, "tandem_locate_result");
-    api::locate(*context, *codec, shards, shard_bytes, base::read_options(options, "tandem_locate_options"),
-                result_out);
+    api::locate(api::context_or_default(context), *codec, shards, shard_bytes,
+                base::read_options(options, "tandem_locate_options"), result_out);
   });
 }
 

@@ -33,9 +33,22 @@ struct tandem_context {
   const char *kernel_name;
   const char *executor_name;
   unsigned thread_count = 0;
+  bool pin_threads = false;
   unsigned caller_count = 0;  // for tandem_context_info, and the next
   std::uint64_t inline_bytes = 0;
 };
+
+namespace tandem::api {
+
+// The context of calls whose context is NULL: of default options, made by the first of them, never destroyed. It has no
+// timeline, because a timeline is written when its context is destroyed. Throws Error.
+tandem_context &process_context();
+
+inline tandem_context &context_or_default(tandem_context *given) {
+  return given != nullptr ? *given : process_context();
+}
+
+}  // namespace tandem::api
 
 struct tandem_plan {
   std::shared_ptr<const tandem::core::Plan> plan;  // its jobs keep it

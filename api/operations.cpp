@@ -112,40 +112,40 @@ extern "C" {
 
 tandem_status tandem_encode(tandem_context *context, const tandem_codec *codec, const void *const *data,
                             void *const *parity, size_t shard_bytes) {
-  return base::guarded({{"context", context}, {"codec", codec}, {"data", data}},
-                       [&] { encode(*context, *codec, data, parity, shard_bytes); });
+  return base::guarded({{"codec", codec}, {"data", data}},
+                       [&] { encode(context_or_default(context), *codec, data, parity, shard_bytes); });
 }
 
 tandem_status tandem_decode(tandem_context *context, const tandem_codec *codec, void *const *shards,
                             const uint8_t *present, size_t shard_bytes) {
-  return base::guarded({{"context", context}, {"codec", codec}, {"shards", shards}, {"present", present}}, [&] {
+  return base::guarded({{"codec", codec}, {"shards", shards}, {"present", present}}, [&] {
     check_shard_bytes(shard_bytes, codec->codec->shard_count());
     const tandem::core::Shape shape = decode_shape(*codec->codec, shards, present);
     if (shape.wanted.none()) return;
-    run_gathered(cached_plan(*context, *codec, shape), shards, nullptr, shard_bytes);
+    run_gathered(cached_plan(context_or_default(context), *codec, shape), shards, nullptr, shard_bytes);
   });
 }
 
 tandem_status tandem_verify(tandem_context *context, const tandem_codec *codec, const void *const *shards,
                             size_t shard_bytes, tandem_verify_result *result_out) {
-  return base::guarded({{"context", context}, {"codec", codec}, {"shards", shards}, {"result_out", result_out}},
-                       [&] { verify(*context, *codec, shards, shard_bytes, result_out); });
+  return base::guarded({{"codec", codec}, {"shards", shards}, {"result_out", result_out}},
+                       [&] { verify(context_or_default(context), *codec, shards, shard_bytes, result_out); });
 }
 
 tandem_status tandem_update(tandem_context *context, const tandem_codec *codec, uint32_t index, const void *old_data,
                             const void *new_data, void *const *parity, size_t shard_bytes) {
-  return base::guarded({{"context", context}, {"codec", codec}, {"old_data", old_data}, {"new_data", new_data}}, [&] {
-    apply_column(*context, *codec, parity_shape(*codec->codec, Operation::update, parity), index, old_data, new_data,
-                 parity, shard_bytes);
+  return base::guarded({{"codec", codec}, {"old_data", old_data}, {"new_data", new_data}}, [&] {
+    apply_column(context_or_default(context), *codec, parity_shape(*codec->codec, Operation::update, parity), index,
+                 old_data, new_data, parity, shard_bytes);
   });
 }
 
 tandem_status tandem_accumulate(tandem_context *context, const tandem_codec *codec, uint32_t index, const void *data,
                                 void *const *parity, size_t shard_bytes, int32_t first) {
-  return base::guarded({{"context", context}, {"codec", codec}, {"data", data}}, [&] {
+  return base::guarded({{"codec", codec}, {"data", data}}, [&] {
     tandem::core::Shape shape = parity_shape(*codec->codec, Operation::accumulate, parity);
     shape.overwrite = first != 0;
-    apply_column(*context, *codec, shape, index, data, nullptr, parity, shard_bytes);
+    apply_column(context_or_default(context), *codec, shape, index, data, nullptr, parity, shard_bytes);
   });
 }
 

@@ -152,9 +152,11 @@ class Run final : public SubmittedRun {
     const core::VerifyReport report = core::explain(*plan_, task_, control);
     if (range_count_out_ != nullptr) {
       core::find_ranges(*plan_, task_, control);
+      core::find_suspects(*plan_, task_, report, control);
       for (std::size_t i = 0; i < ranges_.list.size(); ++i) {
         const core::MismatchRange &range = ranges_.list[i];
-        ranges_out_[i] = {plan_->outputs()[range.output], 0, range.begin_bytes, range.end_bytes, range.byte_count};
+        ranges_out_[i] = {plan_->outputs()[range.output], range.suspect_shard, range.begin_bytes, range.end_bytes,
+                          range.byte_count};
       }
       *range_count_out_ = ranges_.count;
     }
@@ -207,14 +209,15 @@ extern "C" {
 
 tandem_status tandem_plan_create(tandem_context *context, const tandem_codec *codec, const tandem_plan_options *options,
                                  tandem_plan **plan_out) {
-  return base::guarded({{"context", context}, {"codec", codec}, {"options", options}, {"plan_out", plan_out}}, [&] {
+  return base::guarded({{"codec", codec}, {"options", options}, {"plan_out", plan_out}}, [&] {
+    const tandem_context &where = context_or_default(context);
     const tandem_plan_options given = base::read_options(options, "tandem_plan_options");
-    const Shape shape = plan_shape(*context->backend, *codec->codec, given);
+    const Shape shape = plan_shape(*where.backend, *codec->codec, given);
     const auto memory = static_cast<tandem::core::MemoryKind>(given.memory);
-    std::vector<core::Need> needs = plan_needs(*context->budget, given.resources);
+    std::vector<core::Need> needs = plan_needs(*where.budget, given.resources);
     auto plan = std::make_unique<tandem_plan>(
-        tandem_plan{std::make_shared<const Plan>(*context->backend, codec->codec, shape), memory, std::move(needs)});
-    context->backend->make_ready(plan->plan->prepared(), plan->plan->mode(), memory, given.wait_for_kernel != 0);
+        tandem_plan{std::make_shared<const Plan>(*where.backend, codec->codec, shape), memory, std::move(needs)});
+    where.backend->make_ready(plan->plan->prepared(), plan->plan->mode(), memory, given.wait_for_kernel != 0);
     *plan_out = plan.release();
   });
 }

@@ -138,22 +138,24 @@ extern "C" {
 
 tandem_status tandem_encode_scattered(tandem_context *context, const tandem_codec *codec,
                                       const tandem_scattered_shard *shards, size_t shard_bytes) {
-  return base::guarded({{"context", context}, {"codec", codec}, {"shards", shards}}, [&] {
+  return base::guarded({{"codec", codec}, {"shards", shards}}, [&] {
     check_shard_bytes(shard_bytes, codec->codec->shard_count());
     const std::vector<void *> given = given_shards(*codec->codec, shards);
     const tandem::core::Shape shape =
         parity_shape(*codec->codec, tandem::core::Operation::encode, given.data() + codec->codec->k());
-    if (!shape.wanted.none()) run_scattered(*context, *shared_plan(*context, *codec, shape), shards, shard_bytes);
+    tandem_context &where = context_or_default(context);
+    if (!shape.wanted.none()) run_scattered(where, *shared_plan(where, *codec, shape), shards, shard_bytes);
   });
 }
 
 tandem_status tandem_decode_scattered(tandem_context *context, const tandem_codec *codec,
                                       const tandem_scattered_shard *shards, const uint8_t *present,
                                       size_t shard_bytes) {
-  return base::guarded({{"context", context}, {"codec", codec}, {"shards", shards}, {"present", present}}, [&] {
+  return base::guarded({{"codec", codec}, {"shards", shards}, {"present", present}}, [&] {
     check_shard_bytes(shard_bytes, codec->codec->shard_count());
     const tandem::core::Shape shape = decode_shape(*codec->codec, given_shards(*codec->codec, shards).data(), present);
-    if (!shape.wanted.none()) run_scattered(*context, *shared_plan(*context, *codec, shape), shards, shard_bytes);
+    tandem_context &where = context_or_default(context);
+    if (!shape.wanted.none()) run_scattered(where, *shared_plan(where, *codec, shape), shards, shard_bytes);
   });
 }
 

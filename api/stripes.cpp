@@ -196,14 +196,16 @@ extern "C" {
 
 tandem_status tandem_encode_stripes(tandem_context *context, const tandem_codec *codec, const tandem_stripe *stripes,
                                     size_t stripe_count, size_t stride_bytes) {
-  return base::guarded({{"context", context}, {"codec", codec}},
-                       [&] { encode_stripes(*context, *codec, stripes, stripe_count, stride_bytes); });
+  return base::guarded({{"codec", codec}}, [&] {
+    encode_stripes(context_or_default(context), *codec, stripes, stripe_count, stride_bytes);
+  });
 }
 
 tandem_status tandem_decode_stripes(tandem_context *context, const tandem_codec *codec, tandem_stripe *stripes,
                                     size_t stripe_count, size_t stride_bytes) {
-  return base::guarded({{"context", context}, {"codec", codec}},
-                       [&] { decode_stripes(*context, *codec, stripes, stripe_count, stride_bytes); });
+  return base::guarded({{"codec", codec}}, [&] {
+    decode_stripes(context_or_default(context), *codec, stripes, stripe_count, stride_bytes);
+  });
 }
 
 }  // extern "C"

@@ -188,6 +188,15 @@ BenchResult run_on_stripes(const BenchCase &at, const BenchSettings &settings) {
   }
   result.tandem = std::move(samples[0]);
   result.technique = technique_of(at, context.get(), codec.get(), *operation, settings.seed);
+  if (settings.energy != nullptr && settings.energy->list.empty()) {
+    result.energy_is_missing = settings.energy->reason;
+  } else if (settings.energy != nullptr) {
+    try {
+      result.energy = measure_energy(*settings.energy, contestants[0], settings.repeats, result.tandem.median(), 1);
+    } catch (const std::runtime_error &error) {
+      result.energy_is_missing = error.what();
+    }
+  }
   const std::size_t first_roof = has_peer(at, settings) ? 2 : 1;
   if (has_peer(at, settings)) result.peer = std::move(samples[1]);
   result.roofs.assign(std::make_move_iterator(samples.begin() + static_cast<std::ptrdiff_t>(first_roof)),

@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "bench/energy.hpp"
 #include "bench/library.hpp"
 #include "bench/measure.hpp"
 #include "bench/peer.hpp"
@@ -41,6 +43,7 @@ struct BenchSettings {
   unsigned repeats = 51;
   double seconds = 0.25;  // of each contestant of a case, all repeats together
   std::uint64_t seed = 1;
+  std::shared_ptr<EnergyMeters> energy;  // null: is not measured
 };
 
 // Rates of n threads divided by rates of one thread, in the same run.
@@ -51,6 +54,9 @@ struct Scaling {
 
 struct BenchResult {
   BenchCase at;
+  tandem_context_options context = {};
+  std::string executor;  // tandem_context_info, and the next
+  unsigned thread_count = 0;
   std::size_t data_bytes = 0;  // a call's k * shard_bytes (update: one shard); 0: not a rate but a time
   std::size_t read_bytes = 0, written_bytes = 0;  // by a call
   std::string technique;                          // of a call, from tandem_plan_info
@@ -58,6 +64,8 @@ struct BenchResult {
   std::optional<Samples> peer;
   std::vector<Samples> roofs;
   std::optional<Scaling> scaling;
+  std::vector<EnergyOfDomain> energy;  // of Tandem's calls
+  std::string energy_is_missing;       // why
 
   const Samples *roof() const;  // the fastest loop; nullptr where there is none
   double over_peer() const;     // ratio of medians, > 1: Tandem is faster; 0 without a peer

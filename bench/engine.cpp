@@ -138,11 +138,13 @@ bool has_field(const CodesRequest &request, std::int32_t field) {
 
 BenchSettings settings_of(const CodesRequest &request) {
   BenchSettings settings;
-  settings.context = request.context;
   settings.clock = request.clock == "cpu" ? BenchClock::cpu : BenchClock::wall;
   settings.repeats = request.repeats;
   settings.seconds = request.seconds;
   settings.seed = request.seed;
+  if (request.energy && std::ranges::find(request.operations, "decode-setup") != request.operations.end())
+    refuse("--energy: decode-setup is too short to be measured");
+  if (request.energy) settings.energy = std::make_shared<EnergyMeters>(open_energy_meters(request.sysfs));
   const bool peer_has_a_code = has_field(request, TANDEM_FIELD_GF8);
   if (!peer_has_a_code && (!request.peer_function.empty() || (!request.peer.empty() && request.peer != "none")))
     refuse("--peer: there is none for codes over GF(2^16), nor for packets");
@@ -159,27 +161,41 @@ BenchSettings settings_of(const CodesRequest &request) {
 }  // namespace
 
 nlohmann::ordered_json measure_codes(const CodesRequest &request, bool show) {
-  const BenchSettings settings = settings_of(request);
-  const ContextOwner context = make_context(settings.context);
-  const tandem_context_info info = query(context);
-  if (settings.clock == BenchClock::cpu && info.thread_count > 1)
-    refuse(fmt::format("--clock cpu counts the calling thread alone, and there are {}", info.thread_count));
+  BenchSettings settings = settings_of(request);
   const MachineFacts machine = this_machine();
-  const std::vector<BenchCase> cases =
-      cases_of(request, machine, std::max(info.thread_count, 1u));  // a device has no threads
-  for (const BenchCase &at : cases) {
-    if (has_peer(at, settings) && at.shard_bytes % settings.peer->length_unit_bytes() != 0)
-      refuse(fmt::format("the peer {} codes multiples of {} bytes, and a shard has {}", settings.peer->function(),
-                         settings.peer->length_unit_bytes(), at.shard_bytes));
+  struct Axis {
+    ContextOwner context;
+    tandem_context_info info;
+    std::vector<BenchCase> cases;
+  };
+  std::vector<Axis> axes;
+  for (const tandem_context_options &options : request.contexts) {
+    ContextOwner context = make_context(options);
+    const tandem_context_info info = query(context);
+    if (settings.clock == BenchClock::cpu && info.thread_count > 1)
+      refuse(fmt::format("--clock cpu counts the calling thread alone, and there are {}", info.thread_count));
+    // A device has no threads.
+    axes.push_back({std::move(context), info, cases_of(request, machine, std::max(info.thread_count, 1u))});
+    for (const BenchCase &at : axes.back().cases) {
+      if (has_peer(at, settings) && at.shard_bytes % settings.peer->length_unit_bytes() != 0)
+        refuse(fmt::format("the peer {} codes multiples of {} bytes, and a shard has {}", settings.peer->function(),
+                           settings.peer->length_unit_bytes(), at.shard_bytes));
+    }
   }
   std::vector<BenchResult> results;
-  BenchTable table;
-  if (show) table.begin(machine, settings, info);
-  for (const BenchCase &at : cases) {
-    results.push_back(run_case(at, settings));
-    if (show) table.add(results.back());
+  BenchTable table(axes.size() > 1);
+  if (show) table.begin(machine, settings, axes[0].info);
+  for (std::size_t i = 0; i < axes[0].cases.size(); ++i) {  // all contexts soon after each other
+    for (std::size_t c = 0; c < axes.size(); ++c) {
+      settings.context = request.contexts[c];
+      results.push_back(run_case(axes[c].cases[i], settings));
+      results.back().context = request.contexts[c];
+      results.back().executor = axes[c].info.executor;
+      results.back().thread_count = axes[c].info.thread_count;
+      if (show) table.add(results.back());
+    }
   }
-  return bench_json(machine, settings, info, results);
+  return bench_json(machine, settings, axes[0].info, results);
 }
 
 }  // namespace tandem::bench

@@ -20,7 +20,7 @@ struct EngineFailure : std::runtime_error {
 
 // Every combination of the lists is measured, beside a peer and the memory roof. The texts are those of `tandem bench`.
 struct CodesRequest {
-  tandem_context_options context = {};  // its strings live until the call returns
+  std::vector<tandem_context_options> contexts = {{}};  // their strings live until the call returns
   std::vector<std::string> operations = {"encode"};
   std::vector<std::string> codes;  // "10+4", or "all"; none: k and m
   unsigned k = 10, m = 4;
@@ -38,6 +38,8 @@ struct CodesRequest {
   unsigned repeats = 51;
   double seconds = 0.25;
   std::uint64_t seed = 1;
+  bool energy = false;  // also joules
+  std::string sysfs = "/sys";
 };
 
 // Several devices as one: each alone, and the policies of a hybrid backend.

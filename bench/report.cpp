@@ -71,6 +71,35 @@ std::string rate_text(const BenchResult &result, const Samples *samples) {
 constexpr const char *kRateLine = "{:>8} {:>9} {:>8} {:>13} {:>6} {:>8} {:>7} {:>7} {:>10} {:>11}  {}\n";
 constexpr const char *kTimeLine = "{:>8} {:>10} {:>16} {:>10} {:>7}\n";
 
+const char *partition_of(const tandem_context_options &options) {
+  return options.partition == TANDEM_PARTITION_PARITY ? "parity" : "column";
+}
+const char *schedule_of(const tandem_context_options &options) {
+  return options.schedule == TANDEM_SCHEDULE_DYNAMIC ? "dynamic" : "static";
+}
+
+// "openmp:gnu, 4 threads, dynamic": what differs from the defaults, after the executor and its threads.
+std::string context_text(const BenchResult &result) {
+  std::string text = fmt::format("{}, {}", result.executor, plural(result.thread_count, "thread"));
+  if (result.context.schedule == TANDEM_SCHEDULE_DYNAMIC) text += ", dynamic";
+  if (result.context.partition == TANDEM_PARTITION_PARITY) text += ", by parity";
+  if (result.context.pin_threads != 0) text += ", pinned";
+  return text;
+}
+
+void print_energy(const BenchResult &result) {
+  if (!result.energy_is_missing.empty()) fmt::print("         energy NOT MEASURED: {}\n", result.energy_is_missing);
+  for (const EnergyOfDomain &domain : result.energy) {
+    const auto per_gigabyte = [&](double joules) { return joules / gigabytes(result.data_bytes, 1); };
+    const Samples joules = {domain.name, domain.joules};
+    fmt::print(
+        "         energy {}: {:.3f} J/GB ({:.3f}..{:.3f}) above the {:.1f} W of a pause; with time r = {:.3f} "
+        "({:.3f} to {:.3f})\n",
+        domain.name, per_gigabyte(joules.median()), per_gigabyte(joules.min()), per_gigabyte(joules.max()),
+        domain.idle_watts, domain.with_time.r, domain.with_time.low, domain.with_time.high);
+  }
+}
+
 void print_rate(const BenchResult &result) {
   const Samples *roof = result.roof();
   std::string note = fmt::format("{:<20} {}", result.technique, roof == nullptr ? "-" : roof->name);
@@ -103,6 +132,11 @@ Json samples_json(const BenchResult &result, const Samples &samples) {
 Json result_json(const BenchResult &result) {
   const BenchCase &at = result.at;
   Json json = {{"operation", operation_name(at.operation)}, {"k", at.k}, {"m", at.m}, {"matrix", matrix_text(at)}};
+  json["executor"] = result.executor;
+  json["threads"] = result.thread_count;
+  json["partition"] = partition_of(result.context);
+  json["schedule"] = schedule_of(result.context);
+  json["pin"] = result.context.pin_threads != 0;
   if (at.packets.packet_bytes != 0) {
     json["word_bits"] = at.packets.word_bits;
     json["packet_bytes"] = at.packets.packet_bytes;
@@ -130,6 +164,18 @@ Json result_json(const BenchResult &result) {
     json["roof"]["loop"] = roof->name;
     json["of_roof"] = result.of_roof();
     json["above_roof"] = above_roof(result);
+  }
+  if (!result.energy_is_missing.empty()) json["energy"] = {{"not_measured", result.energy_is_missing}};
+  for (const EnergyOfDomain &domain : result.energy) {
+    const Samples joules = {domain.name, domain.joules};
+    json["energy"].push_back(
+        {{"domain", domain.name},
+         {"joules_per_call", {{"median", joules.median()}, {"min", joules.min()}, {"max", joules.max()}}},
+         {"joules_per_gb", joules.median() / gigabytes(result.data_bytes, 1)},
+         {"idle_watts", domain.idle_watts},
+         {"samples", domain.joules.size()},
+         {"correlation_with_time",
+          {{"r", domain.with_time.r}, {"low", domain.with_time.low}, {"high", domain.with_time.high}}}});
   }
   if (result.scaling) json["scaling"] = {{"tandem", result.scaling->tandem}, {"registers", result.scaling->registers}};
   return json;
@@ -170,6 +216,8 @@ void BenchTable::add(const BenchResult &result) {
     }
   }
   is_rate ? print_rate(result) : print_time(result);
+  if (names_contexts_) fmt::print("         {}\n", context_text(result));
+  print_energy(result);
   std::fflush(stdout);
 }
 
@@ -188,7 +236,7 @@ nlohmann::ordered_json bench_json(const MachineFacts &machine, const BenchSettin
                     {"backend", context.backend},
                     {"kernel", context.kernel},
                     {"executor", context.executor},
-                    {"partition", settings.context.partition == TANDEM_PARTITION_PARITY ? "parity" : "column"},
+                    {"partition", results.empty() ? "column" : partition_of(results[0].context)},
                     {"threads", context.thread_count}};
   json["peer"] = nullptr;
   if (settings.peer)

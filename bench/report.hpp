@@ -13,10 +13,14 @@ namespace tandem::bench {
 // A table on standard output, one line for each result. A new heading follows a change of any axis but the code.
 class BenchTable {
  public:
+  // names_contexts: there are several, so each line says which one it is of.
+  explicit BenchTable(bool names_contexts) : names_contexts_(names_contexts) {}
+
   void begin(const MachineFacts &machine, const BenchSettings &settings, const tandem_context_info &context);
   void add(const BenchResult &result);
 
  private:
+  const bool names_contexts_;
   std::string heading_;
 };
 

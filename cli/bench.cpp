@@ -1,6 +1,7 @@
 // tandem bench
 #include <CLI/CLI.hpp>
 
+#include <deque>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -17,8 +18,9 @@ struct BenchFlags {
   bench::CodesRequest codes;
   bench::HybridRequest hybrid;
   bench::BatchRequest batch;
-  bool threads_are_given = false;
-  std::string partition = "column", output_path;
+  std::vector<std::string> executors = {""}, partitions = {"column"}, schedules = {"static"}, pins = {"off"};
+  std::vector<std::uint32_t> thread_counts;  // none: one thread
+  std::string output_path;
 };
 
 template <class Request>
@@ -39,15 +41,44 @@ int run(const BenchFlags &flags, nlohmann::ordered_json (*measure)(const Request
   return kExitDone;
 }
 
+// Every combination of the lists that has an effect: schedules belong to OpenMP, and only the own pool is pinned.
+std::vector<ContextFlags> contexts_of(const BenchFlags &flags) {
+  std::vector<std::uint32_t> thread_counts = flags.thread_counts;
+  // A device alone has no threads.
+  if (thread_counts.empty()) thread_counts.push_back(has_cpu_threads(flags.context) ? 1 : 0);
+  std::vector<ContextFlags> list;
+  for (const std::uint32_t thread_count : thread_counts) {
+    for (const std::string &executor : flags.executors) {
+      for (const std::string &schedule : flags.schedules) {
+        for (const std::string &partition : flags.partitions) {
+          for (const std::string &pin : flags.pins) {
+            const bool is_openmp = executor.starts_with("openmp"),
+                       is_own_pool = executor.empty() || executor == "pthread";
+            if (flags.schedules.size() > 1 && schedule == "dynamic" && !is_openmp) continue;
+            if (flags.pins.size() > 1 && pin == "on" && !is_own_pool) continue;
+            ContextFlags context = flags.context;
+            context.thread_count = thread_count;
+            context.executor = executor;
+            // The default is left to the library, which refuses it of a device.
+            if (schedule == "dynamic") context.schedule = schedule;
+            if (partition == "parity") context.partition = partition;
+            context.pin = pin == "on";
+            list.push_back(std::move(context));
+          }
+        }
+      }
+    }
+  }
+  return list;
+}
+
 int bench_codes(const BenchFlags &flags) {
-  ContextFlags context = flags.context;
-  context.partition = flags.partition == "parity" ? TANDEM_PARTITION_PARITY : TANDEM_PARTITION_COLUMN;
-  if (!context.resources.empty()) make_context(context);  // refuses those that no task holds
-  // One thread, unless the flag says otherwise; a device alone has none.
-  if (!flags.threads_are_given && has_cpu_threads(context)) context.thread_count = 1;
-  const ContextOptions options(context);
+  if (!flags.context.resources.empty()) make_context(flags.context);  // refuses those that no task holds
+  const std::vector<ContextFlags> contexts = contexts_of(flags);
+  std::deque<ContextOptions> options;  // they point into themselves
   bench::CodesRequest request = flags.codes;
-  request.context = *options.get();
+  request.contexts.clear();
+  for (const ContextFlags &each : contexts) request.contexts.push_back(*options.emplace_back(each).get());
   return run(flags, bench::measure_codes, request);
 }
 
@@ -159,8 +190,8 @@ void add_bench_command(CLI::App &app, Invocation &invocation) {
   CLI::App &command =
       *app.add_subcommand("bench", "Measure coding speed and compare it with the memory roof and ISA-L");
   command.footer(
-      "Lists (--operation, --code, --matrix, --size, --shard-bytes, --placement) are axes: every combination is "
-      "measured.\n"
+      "Lists (--operation, --code, --matrix, --size, --shard-bytes, --placement, --threads, --executor, --schedule,\n"
+      "--partition, --pin) are axes: every combination is measured. Combinations without effect are left out.\n"
       "docs/internals/BENCHMARKS.md says what the columns mean.");
   const auto axis = [&](const std::string &name, auto &values, const std::string &help) {
     return command.add_option(name, values, help)->delimiter(',')->allow_extra_args(false);
@@ -208,12 +239,23 @@ void add_bench_command(CLI::App &app, Invocation &invocation) {
       ->group(kExpert);
   add_context_flags(command, flags->context);
   command.remove_option(command.get_option("--timeline"));  // it makes many contexts, and each would write the file
-  CLI::Option *threads = command.get_option("--threads");
-  threads->description("CPU threads, the same number for the peer and the roof; 0: every core")->default_str("1");
-  command
-      .add_option("--partition", flags->partition,
-                  "How threads share a stripe: by ranges of columns, or by parity shards")
+  for (const char *becomes_a_list : {"--threads", "--executor", "--partition", "--schedule", "--pin"})
+    command.remove_option(command.get_option(becomes_a_list));
+  axis("--threads", flags->thread_counts, "CPU threads, the same number for the peer and the roof; 0: every core")
+      ->default_str("1");
+  axis("--executor", flags->executors, "How work is spread over CPU threads")
+      ->check(one_of(executor_names()))
+      ->group(kExpert);
+  axis("--schedule", flags->schedules, "OpenMP's schedule of chunks")
+      ->check(one_of({"static", "dynamic"}))
+      ->capture_default_str()
+      ->group(kExpert);
+  axis("--partition", flags->partitions, "How threads share a stripe: by ranges of columns, or by parity shards")
       ->check(one_of({"column", "parity"}))
+      ->capture_default_str()
+      ->group(kExpert);
+  axis("--pin", flags->pins, "Whether each thread of the executor pthread is pinned to a core")
+      ->check(one_of({"off", "on"}))
       ->capture_default_str()
       ->group(kExpert);
   command
@@ -240,14 +282,19 @@ void add_bench_command(CLI::App &app, Invocation &invocation) {
                   "Time for each contestant of a case: Tandem, the peer, each roof loop")
       ->check(CLI::Range(0.001, 3600.0))
       ->capture_default_str();
+  command.add_flag(
+      "--energy", flags->codes.energy,
+      "Also measure joules: powercap (RAPL), else perf's power events; NVML for GPUs. At least 30 samples");
+  command.add_option("--sysfs", flags->codes.sysfs, "The folder in place of /sys, where energy counters are")
+      ->capture_default_str()
+      ->group(kExpert);
   command.add_option("--seed", flags->codes.seed, "For random places and losses")
       ->capture_default_str()
       ->group(kExpert);
   command.add_option("-o,--output", flags->output_path, "Also write the JSON object to this file")->type_name("FILE");
   add_output_flags(command, flags->output);
   const CLI::App *hybrid = add_hybrid(command, invocation), *batch = add_batch(command, invocation);
-  command.callback([flags, hybrid, batch, threads, &invocation] {
-    flags->threads_are_given = threads->count() != 0;
+  command.callback([flags, hybrid, batch, &invocation] {
     if (!hybrid->parsed() && !batch->parsed()) invocation.run = [flags] { return bench_codes(*flags); };
   });
 }

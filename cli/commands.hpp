@@ -102,15 +102,18 @@ struct WriteFlags {
 void add_write_flags(CLI::App &command, WriteFlags &flags, const std::string &force_help,
                      const std::string &dry_run_help);
 
-// --backend, --kernel, --technique, --threads, --executor, --resource, --policy, --timeline (not in bench), --log.
+// --backend, --kernel, --technique, --threads, --executor, --partition, --schedule, --pin, --resource, --policy,
+// --timeline (not in bench), --log.
 struct ContextFlags {
   std::string backend, kernel, technique, executor, policy, timeline;
   std::uint32_t thread_count = 0;
-  std::int32_t partition = 0;  // enum tandem_partition_value; no flag of its own but in bench
+  std::string partition, schedule;
+  bool pin = false;
   std::vector<std::string> resources;
   bool log = false;
 };
 void add_context_flags(CLI::App &command, ContextFlags &flags);
+std::vector<std::string> executor_names();
 
 // What `tandem-mpi` puts in place of the library's calls for one process. All ranks return the same.
 struct Ranks {

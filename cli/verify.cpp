@@ -102,7 +102,8 @@ void add_verify_command(CLI::App &app, Invocation &invocation) {
   CLI::App *command = app.add_subcommand("verify", "Check every block of a set and say what is damaged");
   add_set_flags(*command, flags->set, "Shard files, or folders with shard files");
   add_context_flags(*command, flags->context);
-  for (const char *of_coding : {"--backend", "--kernel", "--technique", "--executor", "--resource", "--policy"})
+  for (const char *of_coding :
+       {"--backend", "--kernel", "--technique", "--executor", "--partition", "--schedule", "--resource", "--policy"})
     command->remove_option(command->get_option(of_coding));  // blocks have checksums: nothing is coded
   add_locate_flags(*command, flags->locate);
   command->get_option("--set")->excludes(command->get_option("--locate"));

@@ -1,13 +1,14 @@
-# libtandem_openmp.so: the only file compiled with -fopenmp, in a module. libtandem opens it from its own folder for the
-# executor "openmp". Another compiler may build the module, and brings its own OpenMP runtime.
+# libtandem_openmp.so: the one file compiled with -fopenmp, in a module that libtandem opens from its own folder when the
+# executor "openmp" is asked for. A second module has the runtime of the other compiler, for "openmp:gnu" or "openmp:llvm".
 
 if(TANDEM_OPENMP STREQUAL OFF)
   return()
 endif()
+set(openmp_source ${PROJECT_SOURCE_DIR}/cpu/executors/openmp_module.cpp)
 find_package(OpenMP QUIET COMPONENTS CXX)
 
 if(OpenMP_CXX_FOUND)
-  add_library(tandem_openmp MODULE ${PROJECT_SOURCE_DIR}/cpu/executors/openmp_module.cpp)
+  add_library(tandem_openmp MODULE ${openmp_source})
   target_include_directories(tandem_openmp PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(tandem_openmp PRIVATE OpenMP::OpenMP_CXX)
   # nodelete: the runtime's threads outlive a dlclose.
@@ -18,4 +19,43 @@ if(OpenMP_CXX_FOUND)
 else()
   tandem_left_out("executor openmp (libtandem_openmp.so)"
     "${CMAKE_CXX_COMPILER_ID} finds no OpenMP runtime (Debian, Ubuntu: with clang apt-get install libomp-dev, gcc brings its own)" OPENMP)
+endif()
+
+# The other compiler's. Never ON as a must: few users want two runtimes.
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  set(other_runtime gnu)
+  set(other_names g++)
+else()
+  set(other_runtime llvm)
+  set(other_names clang++ clang++-14)
+endif()
+set(other_file ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/libtandem_openmp_${other_runtime}.so)
+set(other_flags -std=c++20 -O2 -fPIC -shared -fopenmp -I${PROJECT_SOURCE_DIR} ${openmp_source} -Wl,-z,nodelete
+  -Wl,-soname,libtandem_openmp_${other_runtime}.so.${PROJECT_VERSION_MAJOR})
+if(CMAKE_CROSSCOMPILING)
+  tandem_left_out("executor openmp:${other_runtime}" "a cross build has one compiler")
+  return()
+endif()
+find_program(TANDEM_OTHER_COMPILER NAMES ${other_names})
+if(TANDEM_OTHER_COMPILER AND NOT DEFINED TANDEM_OTHER_OPENMP)
+  execute_process(COMMAND ${TANDEM_OTHER_COMPILER} ${other_flags} -o ${CMAKE_CURRENT_BINARY_DIR}/other_openmp.so
+    RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
+  if(status EQUAL 0)
+    set(works ON)
+  else()
+    set(works OFF)
+  endif()
+  set(TANDEM_OTHER_OPENMP ${works} CACHE BOOL "The other compiler builds an OpenMP module")
+endif()
+if(TANDEM_OTHER_OPENMP)
+  add_custom_command(OUTPUT ${other_file}
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}
+    COMMAND ${TANDEM_OTHER_COMPILER} ${other_flags} -o ${other_file}
+    DEPENDS ${openmp_source} ${PROJECT_SOURCE_DIR}/cpu/executors/openmp_module.hpp
+    COMMENT "Building the OpenMP module with the runtime of ${TANDEM_OTHER_COMPILER}" VERBATIM)
+  add_custom_target(tandem_openmp_other ALL DEPENDS ${other_file})
+  set_target_properties(tandem_openmp_other PROPERTIES TANDEM_FILE ${other_file})
+else()
+  tandem_left_out("executor openmp:${other_runtime}"
+    "no second compiler with an OpenMP runtime (Debian, Ubuntu: apt-get install clang libomp-dev, or g++)")
 endif()

@@ -23,4 +23,9 @@ VerifyReport explain(const Plan &plan, const Task &task, Control &control);
 // differs. Throws Error.
 void find_ranges(const Plan &plan, const Task &task, Control &control);
 
+// Names the suspect of each range in task.ranges: that of `report`, which explain() made of the task; where it has
+// none, what explain() says of the range's columns alone. Ranges of several outputs that overlap are looked at
+// together. Throws Error.
+void find_suspects(const Plan &plan, const Task &task, const VerifyReport &report, Control &control);
+
 }  // namespace tandem::core

@@ -494,6 +494,10 @@ std::unique_ptr<Executor> make_executor(std::int32_t kind, const ExecutorOptions
       return make_pthread_executor(options);
     case TANDEM_EXECUTOR_OPENMP:
       return make_openmp_executor(options);
+    case TANDEM_EXECUTOR_OPENMP_GNU:
+      return make_openmp_executor(options, "gnu");
+    case TANDEM_EXECUTOR_OPENMP_LLVM:
+      return make_openmp_executor(options, "llvm");
     default:
       return options.thread_count == 1 ? make_serial_executor(options) : make_pthread_executor(options);
   }

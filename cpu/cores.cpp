@@ -13,6 +13,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/affinity.hpp"
 #include "cpu/executors/executor.hpp"
 #include "cpu/factory.hpp"
 
@@ -169,38 +170,6 @@ constexpr ArmPart kArmParts[] = {
     {"0xc0", "0xac4", "Ampere-1A"},   {"0x61", "0x022", "Apple M1"},    {"0x61", "0x023", "Apple M1"},
 };
 
-struct FreeMask {
-  void operator()(cpu_set_t *mask) const { CPU_FREE(mask); }
-};
-
-// The mask of the calling thread; empty if the kernel does not tell.
-class AffinityMask {
- public:
-  AffinityMask() noexcept {
-    // The kernel refuses (EINVAL) a mask shorter than its own, which may be longer than cpu_set_t's 1024
-    // (sched_setaffinity(2)).
-    for (unsigned cpu_count = CPU_SETSIZE; cpu_count <= (1u << 20); cpu_count *= 2) {
-      mask_.reset(CPU_ALLOC(cpu_count));
-      bytes_ = CPU_ALLOC_SIZE(cpu_count);
-      if (mask_ == nullptr) return;
-      CPU_ZERO_S(bytes_, mask_.get());
-      if (sched_getaffinity(0, bytes_, mask_.get()) == 0) {
-        end_ = cpu_count;
-        return;
-      }
-      if (errno != EINVAL) return;
-    }
-  }
-  unsigned end() const noexcept { return end_; }
-  bool has(unsigned core) const noexcept { return CPU_ISSET_S(core, bytes_, mask_.get()); }
-  unsigned count() const noexcept { return end_ != 0 ? static_cast<unsigned>(CPU_COUNT_S(bytes_, mask_.get())) : 0; }
-
- private:
-  std::unique_ptr<cpu_set_t, FreeMask> mask_;
-  std::size_t bytes_ = 0;
-  unsigned end_ = 0;
-};
-
 }  // namespace
 
 std::uint64_t cgroup_core_limit(const std::string &root) {
@@ -222,16 +191,8 @@ std::uint64_t cgroup_core_limit(const std::string &root) {
   return limit;
 }
 
-std::vector<unsigned> affinity_cores() {
-  const AffinityMask mask;
-  std::vector<unsigned> cores;
-  for (unsigned core = 0; core < mask.end(); ++core)
-    if (mask.has(core)) cores.push_back(core);
-  return cores;
-}
-
 unsigned allowed_core_count() {
-  std::uint64_t count = affinity_cores().size();
+  std::uint64_t count = base::affinity_cores().size();
   if (count == 0) count = static_cast<std::uint64_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
   return static_cast<unsigned>(std::min(count, cgroup_core_limit({})));
 }
@@ -253,7 +214,7 @@ std::uint64_t runnable_thread_count(const char *loadavg_file) noexcept {
 
 bool machine_has_room(unsigned thread_count) noexcept {
   static const long core_count = sysconf(_SC_NPROCESSORS_ONLN);
-  const AffinityMask mask;
+  const base::AffinityMask mask;
   return thread_count <= mask.count() &&
          runnable_thread_count("/proc/loadavg") <= static_cast<std::uint64_t>(std::max(1L, core_count));
 }
@@ -305,7 +266,7 @@ std::string cpu_vendor(const std::string &root) {
   return {};
 }
 
-std::vector<std::vector<unsigned>> core_groups() { return cores_by_node({}, affinity_cores()); }
+std::vector<std::vector<unsigned>> core_groups() { return cores_by_node({}, base::affinity_cores()); }
 
 void bind_this_thread(const std::vector<unsigned> &cores) noexcept {
   if (cores.empty()) return;

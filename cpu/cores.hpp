@@ -7,9 +7,6 @@
 
 namespace tandem::cpu {
 
-// Cores of the calling thread's affinity mask; empty if the kernel does not tell.
-std::vector<unsigned> affinity_cores();
-
 // The smallest CPU quota, in cores and rounded up (at least 1), of this process' cgroups and all their visible
 // ancestors; UINT64_MAX without one. Reads root + "/proc/self/cgroup", root + "/proc/self/mountinfo", and the folders
 // below root that they name. root is "" except in tests. Any content of those files gives either a limit or none.

@@ -118,7 +118,6 @@ extern "C" {
 tandem_status tandem_files_encode(tandem_context *context, const tandem_files_encode_options *options,
                                   tandem_files_result *result_out) {
   return guarded([&] {
-    require(context, "context");
     const tandem_files_encode_options ours = read_options(options, "tandem_files_encode_options");
     check_result(result_out, "tandem_files_result");
     const Outcome outcome = encode(context, ours);
@@ -204,7 +203,6 @@ tandem_status tandem_files_search_choose(const tandem_files_search *search, cons
 tandem_status tandem_files_decode(tandem_context *context, const tandem_files_search *search,
                                   const tandem_files_decode_options *options, tandem_files_result *result_out) {
   return guarded([&] {
-    require(context, "context");
     require(search, "search");
     const tandem_files_decode_options ours = read_options(options, "tandem_files_decode_options");
     check_result(result_out, "tandem_files_result");
@@ -216,7 +214,6 @@ tandem_status tandem_files_decode(tandem_context *context, const tandem_files_se
 tandem_status tandem_files_writer_begin(tandem_context *context, const tandem_files_encode_options *options,
                                         uint64_t content_bytes, int32_t attach, tandem_files_writer **writer_out) {
   return guarded([&] {
-    require(context, "context");
     require(writer_out, "writer_out");
     const tandem_files_encode_options ours = read_options(options, "tandem_files_encode_options");
     if (ours.source_path != nullptr || ours.source_descriptor != 0 || ours.dry_run != 0)
@@ -277,7 +274,6 @@ void tandem_files_writer_destroy(tandem_files_writer *writer) { delete writer; }
 tandem_status tandem_files_reader_create(tandem_context *context, const tandem_files_search *search,
                                          const tandem_files_reader_options *options, tandem_files_reader **reader_out) {
   return guarded([&] {
-    require(context, "context");
     require(search, "search");
     require(reader_out, "reader_out");
     const tandem_files_reader_options ours = tandem::base::read_options(options, "tandem_files_reader_options");
@@ -335,7 +331,6 @@ void tandem_files_reader_destroy(tandem_files_reader *reader) { delete reader; }
 tandem_status tandem_files_verify(tandem_context *context, const tandem_files_search *search,
                                   const tandem_files_verify_options *options, tandem_files_verify_result *result_out) {
   return guarded([&] {
-    require(context, "context");
     require(search, "search");
     const tandem_files_verify_options ours = read_options(options, "tandem_files_verify_options");
     require(result_out, "tandem_files_verify_result");
@@ -347,7 +342,6 @@ tandem_status tandem_files_verify(tandem_context *context, const tandem_files_se
 tandem_status tandem_files_repair(tandem_context *context, const tandem_files_search *search,
                                   const tandem_files_repair_options *options, tandem_files_repair_result *result_out) {
   return guarded([&] {
-    require(context, "context");
     require(search, "search");
     const tandem_files_repair_options ours = read_options(options, "tandem_files_repair_options");
     require(result_out, "tandem_files_repair_result");

@@ -114,7 +114,7 @@ class Decoder {
         codec_(make_codec(header_, true)),  // an existing set may be read with every matrix
         source_(context, codec_.get(), set),
         wanted_(header_.shard_count(), 0),
-        workers_(options.progress, options.progress_user, header_.content_bytes) {
+        workers_(context, options.progress, options.progress_user, header_.content_bytes) {
     std::fill_n(wanted_.begin(), header_.k, std::uint8_t{1});
   }
 

@@ -93,7 +93,7 @@ class Encoder {
       : context_(context),
         options_(options),
         source_(options),
-        workers_(options.progress, options.progress_user, source_.content_bytes()),
+        workers_(context, options.progress, options.progress_user, source_.content_bytes()),
         writer_(context, options, source_.content_bytes(), source_.mode(), [this] { workers_.check_cancelled(); }),
         header_(writer_.header()) {}
 

@@ -94,7 +94,7 @@ void RangeReader::read_range(std::uint64_t offset, std::uint64_t byte_count, std
     return {std::max(offset, begins) - begins, std::min(end, begins + stripe_bytes) - begins,
             header.payload_bytes_of(stripe)};
   };
-  Workers workers(nullptr, nullptr, byte_count);
+  Workers workers(context_, nullptr, nullptr, byte_count);
   std::atomic<std::uint64_t> next{0};
   const auto work = [&](unsigned) {
     const SpareBuffers::Loan loan(spare_buffers_, header, division.batch_stripes);

@@ -355,7 +355,7 @@ class Repair {
     const RangeList stripes(findings_.readable);
     const Part part = part_of(stripes.count(), team_.process(), team_.process_count());
     const std::uint64_t stripe_count = part.count, end = part.first + part.count;
-    Workers workers(options_.progress, options_.progress_user, stripe_count * header_.stripe_data_bytes());
+    Workers workers(context_, options_.progress, options_.progress_user, stripe_count * header_.stripe_data_bytes());
     std::atomic<std::uint64_t> next{part.first};
     const Division division = divide(context_, options_.thread_count, header_, stripe_count);
     source_.set_piece_bytes(division.piece_bytes);

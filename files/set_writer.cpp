@@ -220,7 +220,7 @@ void SetWriter::write_range(std::uint64_t first_stripe, std::uint64_t stripe_cou
                                                       stripe_count, first_stripe, bytes, content.size()));
     std::vector<Hash128> hashes(stripe_count * header_.k);
     const Division division = divide(context_, thread_count_, header_, stripe_count);
-    Workers workers(progress_, progress_user_, bytes);
+    Workers workers(context_, progress_, progress_user_, bytes);
     std::atomic<std::uint64_t> next{0};
     workers.run(division.worker_count, [&](unsigned) {
       const SpareBuffers::Loan loan(spare_buffers_, header_, division.batch_stripes);
@@ -294,7 +294,7 @@ void SetWriter::let_go(std::vector<Descriptor> replaced) const {
   if (replaced.empty()) return;
   std::atomic<std::size_t> next{0};
   try {
-    Workers workers(nullptr, nullptr, 0);
+    Workers workers(context_, nullptr, nullptr, 0);
     workers.run(worker_count_for(context_, thread_count_, 0, replaced.size()), [&](unsigned) {
       for (std::size_t i; (i = next.fetch_add(1)) < replaced.size();) replaced[i].reset();
     });

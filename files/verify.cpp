@@ -28,7 +28,7 @@ class Inspector {
         stripes_(found_.readable),
         thread_count_(thread_count),
         team_(team),
-        workers_(progress, progress_user, total_bytes()) {}
+        workers_(context, progress, progress_user, total_bytes()) {}
 
   Findings run() {
     const std::uint64_t rounds = round_count();

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/affinity.hpp"
 #include "files/error.hpp"
 
 namespace tandem::files {
@@ -45,6 +46,8 @@ tandem_context_info query(const tandem_context *context) {
 void Workers::run(unsigned thread_count, const std::function<void(unsigned)> &work) {
   std::vector<std::thread> threads;
   threads.reserve(thread_count);
+  const std::vector<unsigned> cores =
+      query(context_).pin_threads != 0 ? base::affinity_cores() : std::vector<unsigned>();
   {
     const AllSignalsBlocked blocked;
     for (unsigned i = 0; i < thread_count; ++i) {
@@ -53,7 +56,8 @@ void Workers::run(unsigned thread_count, const std::function<void(unsigned)> &wo
         ++running_count_;
       }
       try {
-        threads.emplace_back([this, &work, i] {
+        threads.emplace_back([this, &work, &cores, i] {
+          if (!cores.empty()) base::pin_thread(pthread_self(), cores[i % cores.size()]);
           try {
             work(i);
           } catch (...) {

@@ -16,8 +16,9 @@ namespace tandem::files {
 
 class Workers {
  public:
-  Workers(tandem_files_progress progress, void *progress_user, std::uint64_t total_bytes)
-      : progress_(progress), progress_user_(progress_user), total_bytes_(total_bytes) {}
+  // If the context pins its threads, each worker runs on one core, and so do the pages that it touches first.
+  Workers(const tandem_context *context, tandem_files_progress progress, void *progress_user, std::uint64_t total_bytes)
+      : context_(context), progress_(progress), progress_user_(progress_user), total_bytes_(total_bytes) {}
 
   // Runs work(0) ... work(thread_count - 1), each on a thread of its own. Throws the exception of the first that threw,
   // or TANDEM_ERROR_CANCELLED. Workers check stopped() between stripes.
@@ -37,6 +38,7 @@ class Workers {
   void stop_with(std::exception_ptr error);
   void report();
 
+  const tandem_context *context_;
   tandem_files_progress progress_;
   void *progress_user_;
   std::uint64_t total_bytes_;

@@ -91,7 +91,6 @@ Outcome decode(const World &world, tandem_context *context, const char *const *p
   std::string path_list;
   auto info = sized<tandem_context_info>();
   world.together([&] {
-    if (context == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "context is NULL");
     check(tandem_context_query(context, &info));
     options = read_options(given, "tandem_files_decode_options");
     if (options.output_path == nullptr || options.output_descriptor != 0)

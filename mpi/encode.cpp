@@ -141,7 +141,6 @@ Outcome encode(const World &world, tandem_context *context, const tandem_files_e
   std::unique_ptr<Source> source;
   auto info = sized<tandem_context_info>();
   world.together([&] {
-    if (context == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "context is NULL");
     check(tandem_context_query(context, &info));
     options = read_options(given, "tandem_files_encode_options");
     if (options.source_path == nullptr || options.source_descriptor != 0)

@@ -138,7 +138,6 @@ tandem_mpi_protect_result protect(const World &world, tandem_context *context,
   tandem_mpi_protect_options options = {};
   Layout layout;
   world.together([&] {
-    if (context == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "context is NULL");
     options = read_options(given, "tandem_mpi_protect_options");
     if (options.k == 0) fail(TANDEM_ERROR_INVALID_ARGUMENT, "k is 0");
     if (options.m == 0) fail(TANDEM_ERROR_INVALID_ARGUMENT, "m is 0: that protects nothing");

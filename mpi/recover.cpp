@@ -500,7 +500,6 @@ tandem_mpi_recover_result recover(const World &world, tandem_context *context,
                                   const tandem_mpi_recover_options *given) {
   tandem_mpi_recover_options options = {};
   world.together([&] {
-    if (context == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "context is NULL");
     options = read_options(given, "tandem_mpi_recover_options");
     check_protection_name(options.name);
     if (options.folder == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "folder is NULL");

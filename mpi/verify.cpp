@@ -40,7 +40,6 @@ void run(const World &world, tandem_context *context, const char *const *paths, 
   Options options = {};
   std::string path_list;
   world.together([&] {
-    if (context == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "context is NULL");
     options = read_options(given, name);
     if (options.team != nullptr)
       fail(TANDEM_ERROR_INVALID_ARGUMENT, "team is set: the ranks of the communicator are the team");

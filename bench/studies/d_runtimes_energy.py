@@ -6,23 +6,21 @@ import meter
 import study as st
 
 PROGRAM = "study_runtimes"
-LLVM_FOLDER = "study-llvm"  # libtandem, and its OpenMP module with LLVM's runtime (CMakeLists.txt)
 
 
 def runtimes(study):
-    """Label -> (way, environment, part of the runtime's file name)."""
-    known = {"Tandem's pool": ("pthread", {}, None), "OpenMP, libgomp": ("openmp", {}, "libgomp"),
-             "OpenMP, LLVM libomp": ("openmp", {"LD_LIBRARY_PATH": str(study.folder / LLVM_FOLDER)}, "libomp"),
-             "oneTBB": ("tbb", {}, None)}
-    if not (study.folder / LLVM_FOLDER).exists():
+    """Label -> (way, part of the runtime's file name)."""
+    known = {"Tandem's pool": ("pthread", None), "OpenMP, libgomp": ("openmp:gnu", "libgomp"),
+             "OpenMP, LLVM libomp": ("openmp:llvm", "libomp"), "oneTBB": ("tbb", None)}
+    if not (study.folder / "libtandem_openmp_llvm.so").exists():
         study.not_measured("OpenMP, LLVM libomp", "clang with LLVM's runtime is not installed (Debian, Ubuntu: apt-get install clang libomp-dev)")
         del known["OpenMP, LLVM libomp"]
     return known
 
 
 def run(study, choice, environment=None, **settings):
-    way, own_environment, library = choice
-    found = study.contender(PROGRAM, way=way, threads=st.core_count(), env={**own_environment, **(environment or {})}, **settings)
+    way, library = choice
+    found = study.contender(PROGRAM, way=way, threads=st.core_count(), env=environment or {}, **settings)
     mapped = [path.rsplit("/", 1)[1] for path in found["openmp_runtimes"]]
     if library is None and mapped or library is not None and not (len(mapped) == 1 and mapped[0].startswith(library)):
         raise st.Unavailable(f"expected {library or 'no OpenMP runtime'} in the process, and there is {', '.join(mapped) or 'none'}")
@@ -56,7 +54,7 @@ def waiting(study, known):
     """How much processor time waiting threads use, and how much speed sleeping threads cost."""
     rows, burnt, speed = [], {}, {}
     for label, choice in known.items():
-        for policy in ("active", "passive") if choice[2] else ("",):
+        for policy in ("active", "passive") if choice[1] else ("",):
             environment = {"OMP_WAIT_POLICY": policy} if policy else {}
             found = study.attempt(f"{label} {policy}", lambda: [
                 run(study, choice, environment, shard_bytes=1 << 18, calls=study.pick(2, 30, 60), gap_microseconds=20000)

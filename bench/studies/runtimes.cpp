@@ -51,8 +51,11 @@ Json measure(Arguments &arguments) {
   std::function<void()> call = [&] {
     check(tandem_encode(context.get(), codec.get(), shards.data(), shards.data(k), shard_bytes));
   };
-  if (way == "pthread" || way == "openmp") {
-    context = make_context(way == "openmp" ? TANDEM_EXECUTOR_OPENMP : TANDEM_EXECUTOR_PTHREAD, threads);
+  if (way == "pthread" || way == "openmp:gnu" || way == "openmp:llvm") {
+    context = make_context(way == "pthread"      ? TANDEM_EXECUTOR_PTHREAD
+                           : way == "openmp:gnu" ? TANDEM_EXECUTOR_OPENMP_GNU
+                                                 : TANDEM_EXECUTOR_OPENMP_LLVM,
+                           threads);
   } else if (way == "tbb") {
 #ifndef TANDEM_STUDIES_TBB
     throw NotMeasured("built without oneTBB (Debian, Ubuntu: apt-get install libtbb-dev)");

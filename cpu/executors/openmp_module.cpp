@@ -1,5 +1,15 @@
-// libtandem_openmp.so: the only file compiled with -fopenmp.
+// The OpenMP modules: the only file compiled with -fopenmp.
 #include "cpu/executors/openmp_module.hpp"
+
+// What a compiler calls for a parallel region.
+#if defined(__clang__)
+#define TANDEM_OPENMP_RUNTIME "llvm"
+#define TANDEM_OPENMP_REGION __kmpc_fork_call
+#else
+#define TANDEM_OPENMP_RUNTIME "gnu"
+#define TANDEM_OPENMP_REGION GOMP_parallel
+#endif
+extern "C" void TANDEM_OPENMP_REGION(void);
 
 namespace {
 
@@ -20,7 +30,8 @@ void run(const tandem_openmp_run *run) {
   }
 }
 
-const tandem_openmp_module kModule = {TANDEM_OPENMP_VERSION, sizeof(tandem_openmp_module), run};
+const tandem_openmp_module kModule = {TANDEM_OPENMP_VERSION, sizeof(tandem_openmp_module), run, TANDEM_OPENMP_RUNTIME,
+                                      TANDEM_OPENMP_REGION};
 
 }  // namespace
 

@@ -1,5 +1,6 @@
-// The interface between libtandem and libtandem_openmp.so. Plain C, so that the module can be built by another compiler
-// and with another OpenMP runtime than the library. Do not include our headers here.
+// The interface between libtandem and its OpenMP modules: libtandem_openmp.so, built by the library's compiler, and one
+// with another compiler's runtime (libtandem_openmp_llvm.so, libtandem_openmp_gnu.so). Plain C, because each is built
+// by its own compiler. Do not include our headers here.
 #pragma once
 
 #include <stddef.h>
@@ -8,7 +9,7 @@
 extern "C" {
 
 enum {
-  TANDEM_OPENMP_VERSION = 1,  // raise it with every change below
+  TANDEM_OPENMP_VERSION = 2,  // raise it with every change below
   TANDEM_OPENMP_THREAD_BYTES = 64
 };
 
@@ -28,6 +29,8 @@ struct tandem_openmp_module {
   uint32_t version;       // TANDEM_OPENMP_VERSION; always the first field
   uint32_t struct_bytes;  // sizeof(tandem_openmp_module)
   void (*run)(const struct tandem_openmp_run *run);
+  const char *runtime;            // that it was built for: "gnu", "llvm"
+  void (*parallel_region)(void);  // the runtime's function that starts one: its address tells which library it is of
 };
 
 // The module's one symbol, by this name.

@@ -1,5 +1,4 @@
 #include <pthread.h>
-#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 
@@ -10,9 +9,9 @@
 #include <mutex>
 #include <vector>
 
+#include "base/affinity.hpp"
 #include "base/fork.hpp"
 #include "core/budget.hpp"
-#include "cpu/cores.hpp"
 #include "cpu/executors/executor.hpp"
 #include "cpu/executors/item_loop.hpp"
 
@@ -395,7 +394,7 @@ class Pool {
       ask_for_room_ = options.has_room;
     }
 
-    const std::vector<unsigned> cores = options.pin_threads ? affinity_cores() : std::vector<unsigned>();
+    const std::vector<unsigned> cores = options.pin_threads ? base::affinity_cores() : std::vector<unsigned>();
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited: signals belong to the program
@@ -414,19 +413,8 @@ class Pool {
     }
     pthread_setname_np(worker.thread, "tandem-cpu");
     // From the second core on: the caller, which is not pinned, usually runs on the first.
-    if (!cores.empty()) pin(worker.thread, cores[number % cores.size()]);
+    if (!cores.empty()) base::pin_thread(worker.thread, cores[number % cores.size()]);
     return true;
-  }
-
-  // If a core has gone meanwhile, the worker stays unpinned, which is only slower.
-  static void pin(pthread_t thread, unsigned core) noexcept {
-    cpu_set_t *mask = CPU_ALLOC(core + 1);
-    if (mask == nullptr) return;
-    const std::size_t mask_bytes = CPU_ALLOC_SIZE(core + 1);
-    CPU_ZERO_S(mask_bytes, mask);
-    CPU_SET_S(core, mask_bytes, mask);
-    pthread_setaffinity_np(thread, mask_bytes, mask);
-    CPU_FREE(mask);
   }
 
   std::mutex starting_;

@@ -55,8 +55,9 @@ typedef struct tandem_device_stripe {
  *   another) for those that are written. Aligned stripes (offsets are multiples of 64) and others have separate
  *   launches. A stripe with more buffers has a launch of its own.
  *
- * Alignment: none is needed; aligned stripes are fastest. Overlap: checked within a stripe. Shards of different stripes
- *   must not overlap, except shards that are only read. This is not checked.
+ * Alignment: none is needed; aligned stripes are fastest.
+ * Overlap: checked within a stripe, at every size. Shards of different stripes must not overlap, except shards that are
+ *   only read. This is not checked.
  * Ownership: the arrays are the caller's again when the call returns. The shards belong to the job until it was waited
  *   for, or the queue is done.
  * Status: INVALID_ARGUMENT (NULL; a stride smaller than the struct; shard_bytes 0; a memory kind that no device has,

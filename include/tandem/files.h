@@ -505,7 +505,8 @@ typedef struct tandem_files_repair_result {
 
 /* Repairs a set. Bad blocks and damaged records are rewritten in place. A shard file is written again if it is missing,
  * has a wrong length or cannot be written to: as a temporary that is then renamed. Everything written is read back and
- * compared with its checksums. It is read from the disk; with no_sync it may come from memory.
+ * compared with its checksums. It is read from the disk; with no_sync it may come from memory. The digest of the content
+ * is not compared: tandem_files_verify does that.
  *
  * Stripes with too few good blocks stay as they are, also in a rebuilt file. Everything else is mended. Nothing is
  * written if fewer than k shards have a file of at least half the length that the headers claim. A rebuilt file gets

@@ -22,6 +22,9 @@
  *              tandem_shards_allocate places them so. Sizes are checked for overflow.
  *   overlap    No output may overlap another output or an input. Inputs may alias each other. Calls of 64 KiB or
  *              more in total check this (TANDEM_ERROR_OVERLAP). Debug builds always check it.
+ *   context    NULL stands for the process's own context: all defaults, made by the first call that needs it, never
+ *              destroyed. So it writes no timeline and no learned speeds. A call that makes it can also fail as
+ *              tandem_context_create does.
  *   ownership  The library takes a read interest in inputs and a write interest in outputs until the function
  *              returns (for a job: until it was waited for). It keeps no pointer afterwards.
  *   errors     Every function returns a tandem_status. After a failure, tandem_last_error_message() has a sentence
@@ -219,10 +222,13 @@ typedef struct tandem_context tandem_context;
 
 /* How the CPU's work is spread over threads. */
 enum tandem_executor_value {
-  TANDEM_EXECUTOR_DEFAULT = 0, /* pthread; serial if only one thread is allowed */
-  TANDEM_EXECUTOR_SERIAL = 1,  /* the calling thread alone */
-  TANDEM_EXECUTOR_PTHREAD = 2, /* a pool of the context's own, started by the first large call */
-  TANDEM_EXECUTOR_OPENMP = 3   /* the process' OpenMP runtime (libtandem_openmp.so, in tandem/ beside the library) */
+  TANDEM_EXECUTOR_DEFAULT = 0,    /* pthread; serial if only one thread is allowed */
+  TANDEM_EXECUTOR_SERIAL = 1,     /* the calling thread alone */
+  TANDEM_EXECUTOR_PTHREAD = 2,    /* a pool of the context's own, started by the first large call */
+  TANDEM_EXECUTOR_OPENMP = 3,     /* the OpenMP runtime of Tandem's compiler (libtandem_openmp.so, in tandem/ beside the
+                                     library) */
+  TANDEM_EXECUTOR_OPENMP_GNU = 4, /* GNU's runtime, libgomp */
+  TANDEM_EXECUTOR_OPENMP_LLVM = 5 /* LLVM's runtime, libomp. UNAVAILABLE where its module was not built */
 };
 
 /* How a call is divided between CPU threads. By parity, as in the Jerasure 2.0 paper, a chunk is as long as the shards.
@@ -260,7 +266,8 @@ typedef struct tandem_context_options {
   int32_t executor;                 /* enum tandem_executor_value */
   int32_t partition;                /* enum tandem_partition_value */
   int32_t schedule;                 /* enum tandem_schedule_value; dynamic needs the executor OpenMP */
-  int32_t pin_threads;              /* non-zero: each pthread worker is pinned to a core of the affinity mask */
+  int32_t pin_threads;              /* non-zero: each pthread worker is pinned to a core of the affinity mask, and each
+                                       worker of a function of files.h */
   int32_t log_level;                /* the lowest enum tandem_log_level_value that log_callback receives */
   const char *resources;            /* NULL, or amounts such as "cpu=5,widgets=2": see tandem_context_set_resource */
   tandem_log_callback log_callback; /* NULL = silent */
@@ -282,7 +289,8 @@ typedef struct tandem_context_options {
  *   context_out  the new context, for tandem_context_destroy; untouched on failure
  *
  * Options left at zero are read from the environment (docs/ENVIRONMENT.md): TANDEM_BACKEND, TANDEM_KERNEL,
- * TANDEM_THREADS, TANDEM_EXECUTOR, TANDEM_RESOURCES, TANDEM_POLICY, TANDEM_TIMELINE, TANDEM_TUNING.
+ * TANDEM_THREADS, TANDEM_EXECUTOR, TANDEM_PARTITION, TANDEM_SCHEDULE, TANDEM_PIN, TANDEM_RESOURCES, TANDEM_POLICY,
+ * TANDEM_TIMELINE, TANDEM_TUNING.
  *
  * The tuning file holds what tandem_autotune (tools.h) found on this machine. It is read once. A file that is damaged,
  * newer, or of other devices is ignored, and log_callback receives a warning. Tuning changes speed, never bytes. A
@@ -333,7 +341,7 @@ typedef struct tandem_context_info {
   const char *kernel;    /* "avx512-gfni"; devices: "auto", "compiled", "tables" */
   const char *executor;  /* "pthread"; devices: "device"; where several are named together: "hybrid" */
   uint32_t thread_count; /* of the CPU; devices: 0 */
-  uint32_t reserved;
+  uint32_t pin_threads;  /* 1: threads are pinned, also those of the functions of files.h */
   uint64_t
       kernel_calls; /* 0 = the named kernel has not run yet. Counts chunks; all small calls together count as one */
   uint64_t inline_bytes; /* the calling thread runs a call alone if it moves fewer bytes, inputs and outputs together;
@@ -354,7 +362,8 @@ TANDEM_API tandem_status tandem_context_query(const tandem_context *context, tan
 /* Computes the m parity shards of k data shards.
  *   data         k pointers to shard_bytes each, read
  *   parity       m pointers to shard_bytes each, written; an entry may be NULL: that parity is not wanted
- * Status: INVALID_ARGUMENT (a NULL pointer, shard_bytes = 0), TOO_LARGE, OVERLAP, OUT_OF_MEMORY, DEVICE. */
+ * Status: INVALID_ARGUMENT (a NULL pointer, shard_bytes = 0), TOO_LARGE, OVERLAP (checked from 64 KiB on, all shards
+ *   together), OUT_OF_MEMORY, DEVICE. */
 TANDEM_API tandem_status tandem_encode(tandem_context *context, const tandem_codec *codec, const void *const *data,
                                        void *const *parity, size_t shard_bytes);
 
@@ -363,8 +372,8 @@ TANDEM_API tandem_status tandem_encode(tandem_context *context, const tandem_cod
  *                missing shard is rebuilt into its pointer; with NULL it is not rebuilt
  *   present      k+m bytes; non-zero: the shard is intact
  * If nothing is missing, or nothing is wanted, the call writes nothing and returns TANDEM_OK.
- * Status: INVALID_ARGUMENT, TOO_LARGE, OVERLAP, NOT_RECOVERABLE (says how many of which are missing),
- *   OUT_OF_MEMORY, DEVICE. */
+ * Status: INVALID_ARGUMENT, TOO_LARGE, OVERLAP (checked from 64 KiB on, all shards that are read or written together),
+ *   NOT_RECOVERABLE (says how many of which are missing), OUT_OF_MEMORY, DEVICE. */
 TANDEM_API tandem_status tandem_decode(tandem_context *context, const tandem_codec *codec, void *const *shards,
                                        const uint8_t *present, size_t shard_bytes);
 
@@ -441,10 +450,10 @@ typedef struct tandem_locate_result {
  *
  * Memory: up to 4 MiB; about 2 KiB for each set of shards that are damaged together, and 32 bytes for each range.
  * Ownership: the caller's.
- * Status: INVALID_ARGUMENT (NULL, shard_bytes = 0, an unknown value of repair), TOO_LARGE, OVERLAP (repair),
- *   NOT_RECOVERABLE (nothing is left to compare with), UNSUPPORTED (a code that is not MDS and has no local groups,
- *   in GF(2^16), in packets, or with more than a million sets of shards to try), DAMAGED (the shards changed during a
- *   repair), OUT_OF_MEMORY, DEVICE.
+ * Status: INVALID_ARGUMENT (NULL, shard_bytes = 0, an unknown value of repair), TOO_LARGE, OVERLAP (repair; at every
+ *   size), NOT_RECOVERABLE (nothing is left to compare with), UNSUPPORTED (a code that is not MDS and has no local
+ *   groups, in GF(2^16), in packets, or with more than a million sets of shards to try), DAMAGED (the shards changed
+ *   during a repair), OUT_OF_MEMORY, DEVICE.
  * On failure: a repair may have restored some bytes; it writes no wrong ones.
  * Threads: any; no other call may write to the shards meanwhile. */
 TANDEM_API tandem_status tandem_locate(tandem_context *context, const tandem_codec *codec, void *const *shards,
@@ -455,7 +464,8 @@ TANDEM_API tandem_status tandem_locate(tandem_context *context, const tandem_cod
  * parity[r] ^= coefficient[r][index] * (old_data ^ new_data).
  *   old_data, new_data   shard_bytes each, read; may be the same address
  *   parity               m pointers, read and written; an entry may be NULL: left alone
- * Status: INVALID_ARGUMENT (also index >= k), TOO_LARGE, OVERLAP, OUT_OF_MEMORY, DEVICE. */
+ * Status: INVALID_ARGUMENT (also index >= k), TOO_LARGE, OVERLAP (checked from 64 KiB on, all shards together),
+ *   OUT_OF_MEMORY, DEVICE. */
 TANDEM_API tandem_status tandem_update(tandem_context *context, const tandem_codec *codec, uint32_t index,
                                        const void *old_data, const void *new_data, void *const *parity,
                                        size_t shard_bytes);
@@ -531,6 +541,7 @@ typedef struct tandem_stripe {
  * returns the first such status. If a run fails (DEVICE, OUT_OF_MEMORY), decode stops and returns that status; a stripe
  * with status TANDEM_OK is then still rebuilt.
  * Shards of different stripes must not overlap; only data shards may be shared. This is not checked across stripes.
+ * Within a stripe it is checked from 64 KiB on.
  * Status: as tandem_encode and tandem_decode; INVALID_ARGUMENT for a stride smaller than the struct. */
 TANDEM_API tandem_status tandem_encode_stripes(tandem_context *context, const tandem_codec *codec,
                                                const tandem_stripe *stripes, size_t stripe_count, size_t stride_bytes);
@@ -552,7 +563,8 @@ typedef struct tandem_scattered_shard {
 /* tandem_encode and tandem_decode for shards that lie in pieces (scatter-gather lists). Each shard may be cut at
  * different places.
  *   shards       k+m entries, data first
- * Status: as the plain functions; INVALID_ARGUMENT when a shard's segments do not add up to shard_bytes. */
+ * Status: as the plain functions (OVERLAP: checked from 64 KiB on); INVALID_ARGUMENT when a shard's segments do not add
+ *   up to shard_bytes. */
 TANDEM_API tandem_status tandem_encode_scattered(tandem_context *context, const tandem_codec *codec,
                                                  const tandem_scattered_shard *shards, size_t shard_bytes);
 TANDEM_API tandem_status tandem_decode_scattered(tandem_context *context, const tandem_codec *codec,
@@ -665,7 +677,8 @@ TANDEM_API tandem_status tandem_plan_shards_to_read(const tandem_plan *plan, uin
 /* A part of one parity shard that does not match the data. */
 typedef struct tandem_verify_range {
   uint32_t shard;               /* index, k..k+m-1 */
-  uint32_t reserved;            /* 0 */
+  uint32_t suspect_shard;       /* the suspect_shard of a verify of columns begin_bytes..end_bytes alone, all parity
+                                   shards together (the range, widened to whole elements or groups of packets) */
   uint64_t begin_bytes;         /* offset in the shard of its first byte, which does not match */
   uint64_t end_bytes;           /* offset behind its last byte */
   uint64_t mismatch_byte_count; /* how many of its bytes do not match, 1 or more */
@@ -709,8 +722,9 @@ typedef struct tandem_plan_arguments {
   /* verify: where the mismatches lie, sorted by shard and begin_bytes. The ranges are disjoint, and together they hold
      every parity byte that does not match. A range may contain up to a few thousand matching bytes between mismatches;
      with packets up to two groups of them, if that is more. CUDA device memory: the same pass finds the ranges.
-     Elsewhere, a mismatch costs one or two more passes, from the first mismatch to the last. The run, or the wait for
-     the job, makes these passes; a cancel does not stop them. */
+     Elsewhere, a mismatch costs one or two more passes, from the first mismatch to the last. If one shard explains all
+     mismatches, it is the suspect of each range. Otherwise each listed range costs two more passes over its columns.
+     The run, or the wait for the job, makes these passes; a cancel does not stop them. */
   tandem_verify_range *verify_ranges; /* receives the first ranges when the run is done; NULL with capacity 0 */
   uint64_t verify_range_capacity;
   uint64_t *verify_range_count_out; /* how many ranges there are; may be more than the capacity. NULL (then
@@ -718,9 +732,9 @@ typedef struct tandem_plan_arguments {
 } tandem_plan_arguments;
 
 /* Runs a plan and returns when it is done.
- * Status: as the plain function of the same operation. Device memory: also INVALID_ARGUMENT (no queue, or one of
- *   another device; a buffer of another context or device, or too small for its shard); every overlap is found. After
- *   DEVICE the outputs are undefined. */
+ * Status: as the plain function of the same operation (OVERLAP: checked from 64 KiB on). Device memory: also
+ *   INVALID_ARGUMENT (no queue, or one of another device; a buffer of another context or device, or too small for its
+ *   shard); overlap is found at every size. After DEVICE the outputs are undefined. */
 TANDEM_API tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_plan_arguments *arguments);
 
 /* Starts a run and returns. Arguments are checked before it returns. The outputs are complete after tandem_job_wait has

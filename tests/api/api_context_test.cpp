@@ -68,7 +68,7 @@ TEST(Context, ForcedChoices) {
   for (const int32_t executor : executors()) {
     for (const int32_t partition : {TANDEM_PARTITION_COLUMN, TANDEM_PARTITION_PARITY}) {
       for (const int32_t schedule : {TANDEM_SCHEDULE_STATIC, TANDEM_SCHEDULE_DYNAMIC}) {
-        if (schedule == TANDEM_SCHEDULE_DYNAMIC && executor != TANDEM_EXECUTOR_OPENMP) continue;
+        if (schedule == TANDEM_SCHEDULE_DYNAMIC && executor < TANDEM_EXECUTOR_OPENMP) continue;
         tandem_context_options options = context_options(executor, 3);
         std::string kernel = "scalar", backend = "cpu";
         options.kernel = kernel.c_str();
@@ -155,10 +155,13 @@ TEST(Context, Environment) {
     EXPECT_EQ(query(make_context(options).get()).thread_count, 3u);
   }
   {
-    const Variable threads("TANDEM_THREADS", "5"), executor("TANDEM_EXECUTOR", "pthread");
+    const Variable threads("TANDEM_THREADS", "5"), executor("TANDEM_EXECUTOR", "pthread"),
+        partition("TANDEM_PARTITION", "parity"), schedule("TANDEM_SCHEDULE", "dynamic"), pin("TANDEM_PIN", "1");
     tandem_context *raw = nullptr;
     ASSERT_EQ(tandem_context_create(nullptr, &raw), TANDEM_OK);
     EXPECT_EQ(query(raw).thread_count, 5u);
+    EXPECT_EQ(query(raw).pin_threads, 1u);
+    expect_works(raw);
     tandem_context_destroy(raw);
   }
   const auto refuses = [](const char *name, const char *value, tandem_status status) {
@@ -173,6 +176,9 @@ TEST(Context, Environment) {
   refuses("TANDEM_BACKEND", "abacus", TANDEM_ERROR_UNAVAILABLE);
   refuses("TANDEM_EXECUTOR", "fibers", TANDEM_ERROR_UNAVAILABLE);
   refuses("TANDEM_THREADS", "many", TANDEM_ERROR_INVALID_ARGUMENT);
+  refuses("TANDEM_PARTITION", "rows", TANDEM_ERROR_INVALID_ARGUMENT);
+  refuses("TANDEM_SCHEDULE", "guided", TANDEM_ERROR_INVALID_ARGUMENT);
+  refuses("TANDEM_PIN", "yes", TANDEM_ERROR_INVALID_ARGUMENT);
   refuses("TANDEM_THREADS", "2x", TANDEM_ERROR_INVALID_ARGUMENT);
   refuses("TANDEM_THREADS", "-1", TANDEM_ERROR_INVALID_ARGUMENT);
   refuses("TANDEM_THREADS", "99999999999", TANDEM_ERROR_INVALID_ARGUMENT);
@@ -312,6 +318,56 @@ struct AtThreadEnd {
     if (context != nullptr) expect_works(context);
   }
 };
+
+// NULL stands for one context of the process, whichever call comes first.
+TEST(ProcessContext, TakesEveryCall) {
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < 4; ++i) threads.emplace_back([] { expect_works(nullptr); });
+  for (std::thread &thread : threads) thread.join();
+  Random random(9);
+  Stripe stripe(random, 5, 3, 3000);
+  const Codec codec = make_codec(5, 3);
+  stripe.lose(1);
+  ASSERT_EQ(tandem_decode(nullptr, codec.get(), stripe.all(), stripe.present.data(), 3000), TANDEM_OK);
+  ASSERT_TRUE(stripe.intact());
+  tandem_verify_result result = {};
+  result.struct_bytes = sizeof result;
+  ASSERT_EQ(tandem_verify(nullptr, codec.get(), stripe.data(), 3000, &result), TANDEM_OK);
+  EXPECT_EQ(result.consistent, 1);
+  ASSERT_EQ(tandem_update(nullptr, codec.get(), 0, stripe.pointers[0], stripe.pointers[0], stripe.parity(), 3000),
+            TANDEM_OK);
+  for (unsigned i = 0; i < 5; ++i)
+    ASSERT_EQ(tandem_accumulate(nullptr, codec.get(), i, stripe.pointers[i], stripe.parity(), 3000, i == 0), TANDEM_OK);
+  ASSERT_TRUE(stripe.intact());
+  const Plan plan = make_plan(nullptr, codec.get(), TANDEM_OPERATION_ENCODE);
+  ASSERT_NE(plan, nullptr);
+
+  const std::uint64_t calls = query(nullptr).kernel_calls;
+  EXPECT_GE(calls, 10u);
+  ASSERT_EQ(tandem_context_set_resource(nullptr, "widgets", 2), TANDEM_OK);
+  EXPECT_NE(std::string(query(nullptr).resources).find("cpu"), std::string::npos);
+  tandem_context_destroy(nullptr);
+  expect_works(nullptr);
+  EXPECT_GT(query(nullptr).kernel_calls, calls);
+}
+
+// What cannot make a context cannot make the process's own, and the next call tries again.
+TEST(ProcessContext, FailsAsCreateDoes) {
+  const auto child = [] {
+    setenv("TANDEM_BACKEND", "toaster", 1);
+    Random random(8);
+    Stripe stripe(random, 5, 3, 100);
+    const Codec codec = make_codec(5, 3);
+    const tandem_status status = tandem_encode(nullptr, codec.get(), stripe.data(), stripe.parity(), 100);
+    const bool is_named = std::string(tandem_last_error_message()).find("toaster") != std::string::npos;
+    unsetenv("TANDEM_BACKEND");
+    setenv("TANDEM_TIMELINE", "/nonexistent/trace.json", 1);  // which it would write when it is destroyed
+    const bool works = tandem_encode(nullptr, codec.get(), stripe.data(), stripe.parity(), 100) == TANDEM_OK;
+    std::_Exit(status == TANDEM_ERROR_UNAVAILABLE && is_named && works ? 0 : 1);
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a process of its own, where no test has made the context
+  EXPECT_EXIT(child(), testing::ExitedWithCode(0), "");
+}
 
 TEST(Context, UsableWhileAThreadEnds) {
   const Context context = make_context();

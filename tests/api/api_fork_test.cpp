@@ -126,6 +126,26 @@ TEST_P(Fork, GrandchildAndCleanUp) {
   expect_exit_zero(child);
 }
 
+// The process's own context, which the parent made, or which the child is the first to need.
+TEST(ForkWithoutContext, ProcessContext) {
+  TANDEM_SKIP_FORK_BESIDE_THREADS();
+  const Codec codec = make_codec(6, 3);
+  for (const bool parent_has_it : {false, true}) {
+    if (parent_has_it) {
+      const Plan plan = make_plan(nullptr, codec.get(), TANDEM_OPERATION_ENCODE);
+      ASSERT_TRUE(code(nullptr, codec.get(), plan.get(), kSeed, 300'000));
+    }
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      alarm(kLimitSeconds);
+      const Plan plan = make_plan(nullptr, codec.get(), TANDEM_OPERATION_ENCODE);
+      _exit(code(nullptr, codec.get(), plan.get(), kSeed, 300'000) ? 0 : 1);
+    }
+    expect_exit_zero(child);
+  }
+}
+
 // A job belongs to the process that submitted it: a child can neither wait for it nor be held up by it.
 TEST_P(Fork, JobOfTheParent) {
   TANDEM_SKIP_FORK_BESIDE_THREADS();

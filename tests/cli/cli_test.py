@@ -14,6 +14,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 import xml.etree.ElementTree
@@ -657,6 +658,65 @@ class Command(unittest.TestCase):
         refused = self.ok("encode", self.source, "-k", 4, "-m", 2, "-o", self.shards, "--layout", "packets", status=2)
         self.assertIn(b"--layout packets", refused.stderr)
         self.assertFalse(os.path.exists(self.shards) and os.listdir(self.shards))
+
+    def test_bench_of_several_contexts(self):
+        quick = ("bench", "-k", 4, "-m", 2, "--size", "64KiB", "--seconds", "0.01", "--repeats", 1, "--peer", "none")
+        done = json.loads(self.ok(*quick, "--threads", "1,2", "--executor", "serial,pthread", "--schedule", "static,dynamic",
+                                  "--partition", "column,parity", "--pin", "off,on", "--json").stdout)
+        axes = [tuple(each[key] for key in ("executor", "threads", "partition", "pin", "schedule")) for each in done["results"]]
+        self.assertEqual(axes, [(executor, 1 if executor == "serial" else threads, partition, pin, "static")
+                                for threads in (1, 2) for executor in ("serial", "pthread") for partition in ("column", "parity")
+                                for pin in ((False,) if executor == "serial" else (False, True))])
+        self.assertIn(b"2 threads, pinned", self.ok(*quick, "--threads", 2, "--pin", "off,on").stdout)
+        self.assertIn(b"schedule dynamic", self.ok(*quick, "--schedule", "dynamic", status=2).stderr)
+        found = set()
+        for runtime in ("gnu", "llvm"):
+            done = tandem(*quick, "--executor", "openmp:" + runtime, "--threads", 2, "--json")
+            if done.returncode == 0:
+                found.add(json.loads(done.stdout)["tandem"]["executor"])
+            else:  # one of them is not built
+                self.assertIn(b"libtandem_openmp", done.stderr)
+        self.assertLessEqual(found, {"openmp:gnu", "openmp:llvm"})
+        encode = ("encode", self.source, "-k", 4, "-m", 2, "-o", self.shards)
+        self.assertIn(b"--executor openmp", self.ok(*encode, "--partition", "parity", status=2).stderr)
+        self.ok(*encode, "--pin", "--threads", 2)
+        self.ok("verify", self.shards, "--pin")
+
+    def test_bench_energy(self):
+        quick = ("bench", "-k", 4, "-m", 2, "--size", "64KiB", "--seconds", "0.01", "--repeats", 1, "--peer", "none", "--energy")
+        root = self.path("sys")
+        self.assertIn("no RAPL", json.loads(self.ok(*quick, "--sysfs", root, "--json").stdout)["results"][0]["energy"]["not_measured"])
+        self.assertIn(b"energy NOT MEASURED", self.ok(*quick, "--sysfs", root).stdout)
+        self.assertIn(b"decode-setup", self.ok(*quick, "--operation", "decode-setup", status=2).stderr)
+        package = os.path.join(root, "class/powercap/intel-rapl:0")
+        os.makedirs(package)
+
+        def write(name, text):
+            with open(os.path.join(package, name + ".new"), "w", encoding="ascii") as file:
+                file.write(f"{text}\n")
+            os.rename(os.path.join(package, name + ".new"), os.path.join(package, name))
+
+        write("name", "package-0")
+        write("max_energy_range_uj", 1_000_000)
+        write("energy_uj", 0)
+        self.assertIn(b"no energy counter moves", self.ok(*quick, "--sysfs", root).stdout)
+        over = threading.Event()
+
+        def burn():  # 100 W, which wrap around after 10 ms
+            began = time.monotonic()
+            while not over.wait(0.001):
+                write("energy_uj", int((time.monotonic() - began) * 1e8) % 1_000_000)
+
+        burner = threading.Thread(target=burn)
+        burner.start()
+        try:
+            energy = json.loads(self.ok(*quick, "--sysfs", root, "--json").stdout)["results"][0]["energy"]
+        finally:
+            over.set()
+            burner.join()
+        self.assertEqual([each["domain"] for each in energy if not each["domain"].startswith("GPU")], ["package-0"])
+        self.assertEqual(energy[0]["samples"], 30)
+        self.assertGreaterEqual(energy[0]["idle_watts"], 0)
 
     def test_bench_names_the_technique(self):
         def bench(*more):

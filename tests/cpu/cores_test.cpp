@@ -8,6 +8,7 @@
 #include <fstream>
 #include <thread>
 
+#include "base/affinity.hpp"
 #include "cpu/executors/executor.hpp"
 #include "cpu/kernels/kernel.hpp"
 
@@ -73,7 +74,7 @@ TEST(Cores, RunnableThreadsStandInLoadavg) {
 }
 
 TEST(Cores, NoRoomForMoreThreadsThanCores) {
-  EXPECT_FALSE(cpu::machine_has_room(static_cast<unsigned>(cpu::affinity_cores().size()) + 1));
+  EXPECT_FALSE(cpu::machine_has_room(static_cast<unsigned>(base::affinity_cores().size()) + 1));
 }
 
 TEST(Cores, V2QuotaIsRoundedUp) {
@@ -187,7 +188,7 @@ TEST(Cores, HostileFilesDoNoHarm) {
 }
 
 TEST(Cores, AllowedCountFollowsTheAffinityMask) {
-  const std::vector<unsigned> before = cpu::affinity_cores();
+  const std::vector<unsigned> before = base::affinity_cores();
   ASSERT_FALSE(before.empty());
   const unsigned all = cpu::allowed_core_count();
   EXPECT_GE(all, 1u);
@@ -197,11 +198,11 @@ TEST(Cores, AllowedCountFollowsTheAffinityMask) {
     CPU_ZERO(&one);
     CPU_SET(before.back(), &one);
     ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
-    EXPECT_EQ(cpu::affinity_cores(), std::vector<unsigned>{before.back()});
+    EXPECT_EQ(base::affinity_cores(), std::vector<unsigned>{before.back()});
     EXPECT_EQ(cpu::allowed_core_count(), 1u);
   })
       .join();
-  EXPECT_EQ(cpu::affinity_cores(), before);
+  EXPECT_EQ(base::affinity_cores(), before);
 }
 
 TEST(Cores, ModelOfX86IsTheFirstName) {

@@ -1,4 +1,5 @@
 #include <dlfcn.h>
+#include <execinfo.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -12,6 +13,7 @@
 #include <mutex>
 #include <set>
 
+#include "base/affinity.hpp"
 #include "base/own_folder.hpp"
 #include "cpu/cores.hpp"
 #include "cpu/executors/openmp_loader.hpp"
@@ -464,14 +466,14 @@ TEST(PthreadExecutor, WorkersBlockAllSignals) {
 }
 
 TEST(PthreadExecutor, PinsEachWorkerToOneCoreAndNotTheCaller) {
-  const std::vector<unsigned> cores = cpu::affinity_cores();
+  const std::vector<unsigned> cores = base::affinity_cores();
   const auto executor = pthread_executor(static_cast<unsigned>(cores.size()) + 1, true);
   const auto caller = std::this_thread::get_id();
   std::mutex mutex;
   std::multiset<unsigned> pinned;
   std::atomic<int> wrong{0};
   on_every_thread(*executor, [&] {
-    const std::vector<unsigned> mine = cpu::affinity_cores();
+    const std::vector<unsigned> mine = base::affinity_cores();
     if (std::this_thread::get_id() == caller) {
       if (mine != cores) wrong.fetch_add(1);
       return;
@@ -569,7 +571,7 @@ TEST(PthreadExecutor, ALongRunWakesAllItsWorkersAfterItsFirstItem) {
 
 // Worker and caller are pinned to two cores: on a busy machine the system wakes a worker on the core of its caller.
 TEST(PthreadExecutor, RunsThatFollowEachOtherFindSpinningWorkers) {
-  const std::vector<unsigned> cores = cpu::affinity_cores();
+  const std::vector<unsigned> cores = base::affinity_cores();
   if (cores.size() < 2) GTEST_SKIP() << "a worker does not spin on the core of its caller";
   ExecutorOptions options;
   options.thread_count = 2;
@@ -674,7 +676,8 @@ TEST(OpenmpExecutor, RefusesAModuleOfAnotherVersion) {
     }
     return {};
   };
-  tandem_openmp_module module{TANDEM_OPENMP_VERSION, sizeof(tandem_openmp_module), [](const tandem_openmp_run *) {}};
+  tandem_openmp_module module{TANDEM_OPENMP_VERSION, sizeof(tandem_openmp_module), [](const tandem_openmp_run *) {},
+                              "gnu", [] {}};
   EXPECT_EQ(refusal(&module), "");
   module.version = 7;
   EXPECT_EQ(refusal(&module), "executor \"openmp\": /a/module.so has version 7, this library needs version 1");
@@ -690,6 +693,54 @@ TEST(OpenmpExecutor, KnowsTheFolderOfItsOwnFile) {
   ASSERT_NE(dladdr(reinterpret_cast<const void *>(&base::own_folder), &info), 0);
   EXPECT_EQ(folder.front(), '/');
   EXPECT_TRUE(std::filesystem::equivalent(folder, std::filesystem::canonical(info.dli_fname).parent_path()));
+}
+
+// The libraries of the calling thread's callers, by name.
+std::set<std::string> libraries_of_callers() {
+  void *frames[64];
+  std::set<std::string> names;
+  for (int i = 0, count = backtrace(frames, 64); i < count; ++i) {
+    Dl_info info{};
+    if (dladdr(frames[i], &info) == 0) continue;
+    const std::string file = info.dli_fname;
+    names.insert(file.substr(file.rfind('/') + 1));
+  }
+  return names;
+}
+
+// The threads of a region come from the runtime that was asked for, and the two stay apart in one process.
+TEST(OpenmpExecutor, RunsOnTheRuntimeThatWasAskedFor) {
+  if (kThreadSanitizer) GTEST_SKIP() << "NOT RUN: the thread sanitizer does not understand OpenMP runtimes";
+  for (const std::string runtime : {"gnu", "llvm", "gnu"}) {
+    ExecutorOptions options;
+    options.thread_count = 2;
+    std::unique_ptr<cpu::Executor> executor;
+    try {
+#ifdef TANDEM_OPENMP_MODULE_FOLDER
+      executor = cpu::make_openmp_executor_from(TANDEM_OPENMP_MODULE_FOLDER, options, runtime);
+#else
+      executor = cpu::make_openmp_executor(options, runtime);
+#endif
+    } catch (const base::Error &error) {
+      EXPECT_EQ(error.status(), TANDEM_ERROR_UNAVAILABLE);
+      std::printf("NOT RUN: %s\n", error.what());
+      continue;
+    }
+    EXPECT_EQ(executor->name(), "openmp:" + runtime);
+    std::mutex mutex;
+    std::set<std::string> libraries;
+    const std::thread::id caller = std::this_thread::get_id();
+    on_every_thread(*executor, [&] {
+      const std::set<std::string> found = libraries_of_callers();
+      const std::lock_guard lock(mutex);
+      if (std::this_thread::get_id() != caller) libraries.insert(found.begin(), found.end());
+    });
+    const auto has = [&](const char *name) {
+      return std::ranges::any_of(libraries, [&](const std::string &each) { return each.starts_with(name); });
+    };
+    EXPECT_EQ(has("libgomp"), runtime == "gnu") << testing::PrintToString(libraries);
+    EXPECT_EQ(has("libomp") || has("libiomp"), runtime == "llvm") << testing::PrintToString(libraries);
+  }
 }
 
 // Each item waits for the others: the region has as many threads as asked.

@@ -608,6 +608,52 @@ TEST_F(Files, ASilentPipeCanBeCancelled) {
   close(in[1]);
 }
 
+// Threads of this process that may run on one core alone.
+unsigned pinned_thread_count() {
+  unsigned count = 0;
+  for (const auto &task : fs::directory_iterator("/proc/self/task")) {
+    std::ifstream status(task.path() / "status");
+    const std::string name = "Cpus_allowed_list:\t";
+    for (std::string line; std::getline(status, line);)
+      if (line.starts_with(name) && line.find_first_of(",-", name.size()) == std::string::npos) ++count;
+  }
+  return count;
+}
+
+// The workers wait for a pipe meanwhile.
+TEST_F(Files, WorkersArePinnedIfTheContextPins) {
+  if (pinned_thread_count() != 0) GTEST_SKIP() << "NOT RUN: this process has one core";
+  for (const bool pins : {false, true}) {
+    tandem_context_options given = {};
+    given.struct_bytes = sizeof given;
+    given.thread_count = 2;
+    given.pin_threads = pins ? 1 : 0;
+    tandem_context *context = nullptr;
+    ASSERT_EQ(tandem_context_create(&given, &context), TANDEM_OK) << tandem_last_error_message();
+    int in[2];
+    ASSERT_EQ(pipe(in), 0);
+    tandem_files_encode_options options = encode_options("", 4, 2);
+    options.source_path = nullptr;
+    options.source_descriptor = in[0];
+    struct Seen {
+      bool pins;
+      unsigned calls = 0, pinned = 0;
+    } seen{pins};
+    options.progress_user = &seen;
+    options.progress = [](void *user, std::uint64_t, std::uint64_t) -> std::int32_t {
+      Seen &now = *static_cast<Seen *>(user);
+      now.pinned = std::max(now.pinned, pinned_thread_count());
+      return ++now.calls == (now.pins ? 600u : 3u) || now.pinned != 0;  // a call is 0.1 seconds
+    };
+    EXPECT_EQ(tandem_files_encode(context, &options, nullptr), TANDEM_ERROR_CANCELLED);
+    EXPECT_EQ(seen.pinned != 0, pins);
+    EXPECT_EQ(pinned_thread_count(), 0u) << "the caller is not pinned";
+    close(in[0]);
+    close(in[1]);
+    tandem_context_destroy(context);
+  }
+}
+
 TEST_F(Files, APipeThatNobodyReadsCanBeCancelled) {
   encode(paint(5000), 3, 2);
   const std::string path = shards_.string(), output = (root_ / "pipe").string();

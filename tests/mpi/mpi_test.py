@@ -379,10 +379,10 @@ class ShardSets(MpiTest):
                                          (2, "name", "INVALID_ARGUMENT", "rank 2: name is other"),
                                          (0, "k", "INVALID_ARGUMENT", "rank 1: k is 2 here and 3 on rank 0"),
                                          (1, "source", "INVALID_ARGUMENT", "rank 1: source_path"),
-                                         (2, "struct", "INVALID_ARGUMENT", "rank 2: tandem_files_encode_options"),
-                                         (1, "context", "INVALID_ARGUMENT", "rank 1: context is NULL")):
+                                         (2, "struct", "INVALID_ARGUMENT", "rank 2: tandem_files_encode_options")):
             self.assertIn(words, self.refused(3, status, *encode, odd, what))
         self.assertFalse(os.path.exists(self.path("shards")))
+        self.assertEqual({rank[0] for rank in self.job(3, *encode, 1, "context")}, {"TANDEM_OK"})  # NULL: the process's
         self.assertEqual(self.refused(4, "TOO_LARGE", "agree", 3), "rank 3: a test")
         script = f'exec {TANDEM_MPI} encode {source} -k $((2 + OMPI_COMM_WORLD_RANK)) -m 1 -o {self.path("shards")}'
         done = self.ok(2, "-c", script, program="/bin/sh", status=2)
