@@ -1,0 +1,68 @@
+// The sets that a command works on: where to look for them, which of them there are, and what several of them come to.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/commands.hpp"
+
+namespace tandem::cli {
+
+// Where a command looks for shard files.
+struct Places {
+  std::vector<std::string> named;  // by the user
+  std::vector<std::string> paths;  // these; folders that stand for the folders in them are replaced by those
+  bool all_read = true;            // no folder below could not be read; a note has told of each
+};
+// With --recursive all folders below the named ones, but through no symbolic link. Else a named folder without any file
+// stands for the folders in it: `encode -o 'm/disk{i}'` fills such a one.
+Places places_of(const SetFlags &flags);
+
+struct ChosenSet {
+  std::size_t index = 0;  // in the search
+  tandem_files_set set{};
+  std::string name;                 // name_of_set
+  std::vector<std::string> others;  // sentences: files of other sets that were found beside it
+};
+// "set ID (NAME)", printable.
+std::string label_of(const ChosenSet &chosen);
+
+// What most of its shard files are called before ".003.tandem"; "": none of them has such a name.
+std::string name_of_set(const SearchOwner &found, std::size_t set_index);
+
+// The set that --set names; else every set. Too few files of a set that are called as those of a complete set, and lie
+// where that one has or lacks files, are left over from an older one: they are told in `others`, and are no set.
+std::vector<ChosenSet> chosen_sets(const SearchOwner &found, const SetFlags &flags);
+// The one set that decode and the ranks of a job need. Says how to choose where there are several.
+ChosenSet only_set(const SearchOwner &found, const SetFlags &flags);
+
+// For one of several sets: a search among its own files. A missing shard may go to a folder that holds no shard file,
+// if the user has named it, or if it lies beside a folder of the set.
+SearchOwner search_of_set(const SearchOwner &found, const ChosenSet &chosen, const Places &places);
+
+// Runs `body` on each set. It prints its own line, or fills in `object`; a Failure of one set is told and does not keep
+// the others from their turn. The exit status is the highest of the sets.
+//   command   "verify": the object of --json is {"command", "exit_status", "sets": [...], "totals"}
+class EachSet {
+ public:
+  EachSet(std::string command, const OutputFlags &flags);
+  ~EachSet();
+  EachSet(const EachSet &) = delete;
+  EachSet &operator=(const EachSet &) = delete;
+
+  // may_repeat: rethrows an error of input and output where `found` is not what lies there any more. The sets that are
+  // done stay so in the next round.
+  void run(const SearchOwner &found, const std::vector<ChosenSet> &sets, bool may_repeat,
+           const std::function<int(const ChosenSet &, const std::string &action, nlohmann::ordered_json &object)> &body);
+  std::size_t set_count() const;
+  std::string counts() const;  // "50 sets: 48 intact, 1 recoverable, 1 not recoverable, 0 failed"
+  int finish(const Places &places, nlohmann::ordered_json totals);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tandem::cli
