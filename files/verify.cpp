@@ -57,24 +57,6 @@ class Inspector {
     return found;
   }
 
-  // Stripes for which at least one file is long enough. All others are lost, without reading, for any number of stripes
-  // that a header claims.
-  static Ranges readable_stripes(const FoundSet &set) {
-    const SetHeader &header = set.header;
-    const auto block_bytes = static_cast<std::int64_t>(header.block_bytes);
-    Ranges readable;
-    for (const ShardFile &file : set.files)
-      for (std::uint32_t i = 0; i < file.base_count; ++i) {
-        // Offsets in the intact file; the existing bytes start at -base.
-        const std::int64_t first = std::max<std::int64_t>(-file.bases[i] - kRecordBytes, 0) / block_bytes;
-        const std::int64_t end = static_cast<std::int64_t>(file.file_bytes - kRecordBytes) - file.bases[i];
-        const std::int64_t stripes = static_cast<std::int64_t>(header.stripe_count());
-        const std::int64_t last = std::min(end <= 0 ? 0 : end / block_bytes + 1, stripes);
-        if (first < last) readable.add(static_cast<std::uint64_t>(first), static_cast<std::uint64_t>(last));
-      }
-    return readable;
-  }
-
   // With several processes, hashes of data blocks wait for the end of a round.
   std::uint64_t round_count() const {
     if (team_.is_alone()) return 1;
@@ -248,6 +230,22 @@ class Inspector {
 };
 
 }  // namespace
+
+Ranges readable_stripes(const FoundSet &set) {
+  const SetHeader &header = set.header;
+  const auto block_bytes = static_cast<std::int64_t>(header.block_bytes);
+  Ranges readable;
+  for (const ShardFile &file : set.files)
+    for (std::uint32_t i = 0; i < file.base_count; ++i) {
+      // Offsets in the file as it would be; what is there starts at -base.
+      const std::int64_t first = std::max<std::int64_t>(-file.bases[i] - kRecordBytes, 0) / block_bytes;
+      const std::int64_t end = static_cast<std::int64_t>(file.file_bytes - kRecordBytes) - file.bases[i];
+      const std::int64_t stripes = static_cast<std::int64_t>(header.stripe_count());
+      const std::int64_t last = std::min(end <= 0 ? 0 : end / block_bytes + 1, stripes);
+      if (first < last) readable.add(static_cast<std::uint64_t>(first), static_cast<std::uint64_t>(last));
+    }
+  return readable;
+}
 
 Findings inspect(tandem_context *context, const FoundSet &set, std::uint32_t thread_count,
                  tandem_files_progress progress, void *progress_user, const Team &team) {
