@@ -22,7 +22,7 @@ help:
 	@echo "demo, demo-volume and test install missing packages with apt; INSTALL=0 only names them."
 
 demo: deps-demo configure
-	cmake --build $(BUILD) --parallel $(JOBS) --target tandem_cli
+	cmake --build $(BUILD) --parallel $(JOBS) --target tandem_cli openmp_modules
 	scripts/demo $(BUILD)/bin/tandem
 
 demo-volume: deps-volume configure

@@ -1,6 +1,7 @@
 # libtandem_openmp.so: the one file compiled with -fopenmp, in a module that libtandem opens from its own folder when the
 # executor "openmp" is asked for. A second module has the runtime of the other compiler, for "openmp:gnu" or "openmp:llvm".
 
+add_custom_target(openmp_modules)
 if(TANDEM_OPENMP STREQUAL OFF)
   return()
 endif()
@@ -16,6 +17,7 @@ if(OpenMP_CXX_FOUND)
     -Wl,-z,nodelete -Wl,-soname,libtandem_openmp.so.${PROJECT_VERSION_MAJOR})
   # The module of the build tree is installed as it is: no search path to the compiler's own folder.
   set_target_properties(tandem_openmp PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
+  add_dependencies(openmp_modules tandem_openmp)
 else()
   tandem_left_out("executor openmp (libtandem_openmp.so)"
     "${CMAKE_CXX_COMPILER_ID} finds no OpenMP runtime (Debian, Ubuntu: with clang apt-get install libomp-dev, gcc brings its own)" OPENMP)
@@ -55,6 +57,7 @@ if(TANDEM_OTHER_OPENMP)
     COMMENT "Building the OpenMP module with the runtime of ${TANDEM_OTHER_COMPILER}" VERBATIM)
   add_custom_target(tandem_openmp_other ALL DEPENDS ${other_file})
   set_target_properties(tandem_openmp_other PROPERTIES TANDEM_FILE ${other_file})
+  add_dependencies(openmp_modules tandem_openmp_other)
 else()
   tandem_left_out("executor openmp:${other_runtime}"
     "no second compiler with an OpenMP runtime (Debian, Ubuntu: apt-get install clang libomp-dev, or g++)")
