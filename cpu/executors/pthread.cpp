@@ -12,6 +12,7 @@
 #include "base/affinity.hpp"
 #include "base/fork.hpp"
 #include "core/budget.hpp"
+#include "cpu/cores.hpp"
 #include "cpu/executors/executor.hpp"
 #include "cpu/executors/item_loop.hpp"
 
