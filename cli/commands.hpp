@@ -164,8 +164,9 @@ using SearchOwner = std::unique_ptr<tandem_files_search, Destroy>;
 // Searches, and runs `body` on what is found; again with a new search where it fails because the files were replaced in
 // between, by an encode say. may_repeat: `body` has no effect when it fails.
 int with_search(const std::vector<std::string> &paths, const OutputFlags &flags, bool may_repeat,
-                const std::function<int(const SearchOwner &)> &body);
-SearchOwner search(const std::vector<std::string> &paths, const OutputFlags &flags);
+                const std::function<int(const SearchOwner &)> &body, bool recursive = false);
+// recursive: files that are no shard files are nothing to speak of.
+SearchOwner search(const std::vector<std::string> &paths, const OutputFlags &flags, bool recursive = false);
 
 // Cleans up what runs that died left there and says so, unless quiet. Paths that do not exist are passed over. Waits
 // two seconds for folders that another process has locked, or less, where the user says so (0: he does not).
@@ -177,14 +178,17 @@ std::vector<tandem_files_shard> shards_of(const SearchOwner &found, std::size_t 
 std::vector<std::string> expand_index(const std::vector<std::string> &folders, std::uint32_t shard_count);
 std::vector<const char *> pointers(const std::vector<std::string> &strings);
 
-// A line on standard error where that is a terminal, and SIGINT, SIGTERM and SIGHUP turned into a cancel. One at a time.
-// The line has no escape sequence and is shorter than the terminal is wide.
+// A line on standard error where that is a terminal, and SIGINT, SIGTERM and SIGHUP turned into a cancel. One at a
+// time. The line has no escape sequence and is shorter than the terminal is wide.
 class Progress {
  public:
-  // phases: what is done each time that the bytes are counted anew; the last one goes on.
-  // syncs: when all bytes of the last phase are counted, the call waits for the disk.
-  Progress(std::string_view action, const OutputFlags &flags, std::vector<std::string_view> phases = {},
-           bool syncs = false);
+  // What a call does each time that it counts its bytes anew; the last one goes on. One that syncs waits for the disk
+  // when all bytes are counted.
+  struct Phase {
+    std::string_view name;  // "": no other is to be told from it
+    bool syncs;
+  };
+  Progress(std::string_view action, const OutputFlags &flags, std::vector<Phase> phases = {{"", false}});
   ~Progress();
   Progress(const Progress &) = delete;
   Progress &operator=(const Progress &) = delete;
@@ -209,10 +213,11 @@ int caught_signal();
 // Runs `call` under a progress bar, which `options` are told of; throws as check does.
 template <class Options, class Call>
 void run_with_progress(std::string_view action, const OutputFlags &flags, Options &options, Call call,
-                       std::vector<std::string_view> phases = {}) {
+                       std::vector<Progress::Phase> phases = {{"", true}}) {
   bool syncs = false;
   if constexpr (requires { options.no_sync; }) syncs = options.no_sync == 0 && options.dry_run == 0;
-  Progress progress(action, flags, std::move(phases), syncs);
+  for (Progress::Phase &phase : phases) phase.syncs = phase.syncs && syncs;
+  Progress progress(action, flags, std::move(phases));
   options.progress = Progress::callback;
   options.progress_user = &progress;
   check(call());
@@ -227,9 +232,10 @@ void be_silent() noexcept;  // from now on complain() says nothing: another rank
 bool is_silent() noexcept;
 void write_standard_error(std::string_view text) noexcept;
 bool standard_error_failed() noexcept;
-// Two spaces of indentation, and a newline. An object begins with "schema". In strings a backslash becomes \\ and a byte
-// that is not UTF-8 becomes \xHH.
-constexpr int kJsonSchema = 1;  // of what all commands print: keys are added; a change of what one means is a new number
+// Two spaces of indentation, and a newline. An object begins with "schema". In strings a backslash becomes \\ and a
+// byte that is not UTF-8 becomes \xHH.
+constexpr int kJsonSchema =
+    1;  // of what all commands print: keys are added; a change of what one means is a new number
 std::string json_text(nlohmann::ordered_json object);
 void print_json(const nlohmann::ordered_json &object);
 bool json_was_printed() noexcept;

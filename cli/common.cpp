@@ -209,28 +209,29 @@ void allow_open_files() {
   setrlimit(RLIMIT_NOFILE, &limit);  // refused: the call says what it lacks
 }
 
-SearchOwner search(const std::vector<std::string> &paths, const OutputFlags &flags) {
+SearchOwner search(const std::vector<std::string> &paths, const OutputFlags &flags, bool recursive) {
   const std::vector<const char *> list = pointers(paths);
   tandem_files_search *found = nullptr;
   check(tandem_files_search_create(list.data(), list.size(), &found));
   SearchOwner owner(found);
   if (flags.quiet || flags.json) return owner;
   constexpr std::size_t kMostNotes = 10;
-  const std::size_t count = tandem_files_search_ignored_count(found);
-  for (std::size_t i = 0; i < std::min(count, kMostNotes); ++i) {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < tandem_files_search_ignored_count(found); ++i) {
     const char *why = nullptr;
     check(tandem_files_search_ignored(found, i, &why));
-    complain(fmt::format("note: ignored {}", why));
+    if (recursive && std::string_view(why).ends_with(": no shard file")) continue;
+    if (++count <= kMostNotes) complain(fmt::format("note: ignored {}", why));
   }
   if (count > kMostNotes) complain(fmt::format("note: ignored {} more", plural(count - kMostNotes, "file")));
   return owner;
 }
 
 int with_search(const std::vector<std::string> &paths, const OutputFlags &flags, bool may_repeat,
-                const std::function<int(const SearchOwner &)> &body) {
+                const std::function<int(const SearchOwner &)> &body, bool recursive) {
   constexpr int kMostTries = 20;
   for (int tries = 1;; ++tries) {
-    const SearchOwner found = search(paths, flags);
+    const SearchOwner found = search(paths, flags, recursive);
     try {
       return body(found);
     } catch (const Failure &failure) {
@@ -320,9 +321,8 @@ std::size_t terminal_width() {
 struct Progress::State {
   using Clock = std::chrono::steady_clock;
   std::string action;
-  std::vector<std::string_view> phases;
-  bool syncs = false;
-  bool shown = false;         // a terminal is there to draw on
+  std::vector<Phase> phases;
+  bool shown = false;           // a terminal is there to draw on
   std::size_t drawn_width = 0;  // of the line that stands there
   std::size_t phase = 0;
   std::uint64_t last_done_bytes = 0;
@@ -333,18 +333,19 @@ struct Progress::State {
   static constexpr int kSignals[3] = {SIGINT, SIGTERM, SIGHUP};
 
   void draw(std::uint64_t done_bytes, std::uint64_t total_bytes) {
-    if (done_bytes < last_done_bytes) ++phase;
+    if (total_bytes == 0) return;  // it waits for something
+    if (done_bytes < last_done_bytes && phase + 1 < phases.size()) ++phase;
     last_done_bytes = done_bytes;
     recent.add(std::chrono::duration<double>(Clock::now() - started).count(), done_bytes);
     const double speed = recent.bytes_per_second();
     const std::string rate = size(static_cast<std::uint64_t>(speed)) + "/s";
     std::string label = action;
-    if (!phases.empty()) label += fmt::format(": {}", phases[std::min(phase, phases.size() - 1)]);
+    if (!phases[phase].name.empty()) label += fmt::format(": {}", phases[phase].name);
     if (total_bytes == TANDEM_FILES_UNKNOWN_BYTES) {
       show(label, -1, fmt::format("{}  {}", size(done_bytes), rate));
-    } else if (total_bytes != 0 && done_bytes >= total_bytes && syncs && phase + 1 >= phases.size()) {
+    } else if (done_bytes >= total_bytes && phases[phase].syncs) {
       show(fmt::format("{}: syncing {} to the disk", action, size(total_bytes)), -1, "");
-    } else if (total_bytes != 0) {
+    } else {
       const std::uint64_t left_bytes = total_bytes - std::min(done_bytes, total_bytes);
       const double part = 1 - static_cast<double>(left_bytes) / static_cast<double>(total_bytes);
       show(label, part, rate + (speed > 0 ? left(static_cast<double>(left_bytes) / speed) : ""));
@@ -381,11 +382,10 @@ struct Progress::State {
   }
 };
 
-Progress::Progress(std::string_view action, const OutputFlags &flags, std::vector<std::string_view> phases, bool syncs)
+Progress::Progress(std::string_view action, const OutputFlags &flags, std::vector<Phase> phases)
     : state_(std::make_unique<State>()) {
   state_->action = action;
   state_->phases = std::move(phases);
-  state_->syncs = syncs;
   state_->shown = !flags.quiet && !flags.json && isatty(STDERR_FILENO) == 1;
   struct sigaction handler = {};
   handler.sa_handler = on_signal;

@@ -74,7 +74,7 @@ int decode_found(const DecodeFlags &flags, const Output &output, const Places &p
     fail_to_decode(flags, std::move(failure));
   }
   if (ranks != nullptr && !ranks->leads()) return kExitDone;
-  const std::string written = flags.output_path + (holes.empty() ? "" : ".partial");
+  const std::string written = holes.empty() ? flags.output_path : output.path + ".partial";  // no link any more
 
   const tandem_context_info info = query(context);
   if (flags.output.json) {
@@ -120,9 +120,10 @@ int decode(DecodeFlags flags, Ranks *ranks) {
     throw Failure{kExitWrongUsage,
                   fmt::format("--json and -o {} both want standard output; choose one", flags.output_path)};
   if (flags.salvage && output.is_stream())
-    throw Failure{kExitWrongUsage, fmt::format("--salvage needs -o FILE: {} is a stream, which cannot say where its holes "
-                                               "are",
-                                               flags.output_path)};
+    throw Failure{kExitWrongUsage,
+                  fmt::format("--salvage needs -o FILE: {} is a stream, which cannot say where its holes "
+                              "are",
+                              flags.output_path)};
   if (flags.salvage && ranks != nullptr)
     throw Failure{kExitWrongUsage, "--salvage is for one process: use tandem decode --salvage"};
   const Places places = places_of(flags.set);
@@ -131,8 +132,9 @@ int decode(DecodeFlags flags, Ranks *ranks) {
   if (ranks != nullptr)
     return decode_found(flags, output, places, nullptr, ranks);  // each rank searches; none alone repeats it
   // What went into a stream cannot be written again.
-  return with_search(places.paths, flags.output, flags.write.dry_run || !output.is_stream(),
-                     [&](const SearchOwner &found) { return decode_found(flags, output, places, found, nullptr); });
+  return with_search(
+      places.paths, flags.output, flags.write.dry_run || !output.is_stream(),
+      [&](const SearchOwner &found) { return decode_found(flags, output, places, found, nullptr); }, places.recursive);
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ void print(const tandem_files_set &set, const Shards &shards) {
 int info(const InfoFlags &flags) {
   const Places places = places_of(flags.set);
   recover(places.paths, false, flags.output);
-  const SearchOwner found = search(places.paths, flags.output);
+  const SearchOwner found = search(places.paths, flags.output, places.recursive);
   std::size_t first = 0, end = tandem_files_search_set_count(found.get());
   if (end == 0 || !flags.set.set_id.empty()) {
     check(tandem_files_search_choose(found.get(), flags.set.set_id_prefix(), &first));

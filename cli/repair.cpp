@@ -125,13 +125,13 @@ Repaired repair_set(const RepairFlags &flags, const ContextOwner &context, const
   if (!flags.output.quiet) options.note = print_note;
   options.report = collect;
   options.report_user = &repaired.findings;
-  run_with_progress(
-      action, flags.output, options,
-      [&] {
-        return ranks != nullptr ? ranks->repair(context.get(), places.paths, options, &repaired.result)
-                                : tandem_files_repair(context.get(), found.get(), &options, &repaired.result);
-      },
-      {"checking", "writing", "reading back"});
+  run_with_progress(action, flags.output, options,
+                    [&] {
+                      return ranks != nullptr
+                                 ? ranks->repair(context.get(), places.paths, options, &repaired.result)
+                                 : tandem_files_repair(context.get(), found.get(), &options, &repaired.result);
+                    },
+                    {{"checking", false}, {"writing", true}, {"reading back", false}});
   return repaired;
 }
 
@@ -173,7 +173,7 @@ int repair(RepairFlags flags, Ranks *ranks) {
   const bool leads = ranks == nullptr || ranks->leads();
   const Places places = places_of(flags.set);
   if (leads) recover(places.paths, flags.write.dry_run, flags.output, flags.write.lock_wait_seconds);
-  const SearchOwner found = search(places.paths, flags.output);
+  const SearchOwner found = search(places.paths, flags.output, places.recursive);
   const ContextOwner context = make_context(flags.context);
   const std::vector<ChosenSet> sets =
       ranks != nullptr ? std::vector<ChosenSet>{only_set(found, flags.set)} : chosen_sets(found, flags.set);
@@ -194,7 +194,8 @@ int repair(RepairFlags flags, Ranks *ranks) {
 
 void add_repair_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<RepairFlags>();
-  CLI::App *command = app.add_subcommand("repair", "Mend the sets that are found: rewrite damaged blocks, rebuild missing shard files");
+  CLI::App *command =
+      app.add_subcommand("repair", "Mend the sets that are found: rewrite damaged blocks, rebuild missing shard files");
   add_set_flags(*command, flags->set, "Shard files, or folders with shard files");
   command
       ->add_option(

@@ -48,7 +48,7 @@ void add_folders_below(const fs::path &folder, Places &places) {
       places.all_read = false;
       continue;
     }
-    // An empty folder may be a new disk.
+    places.folders.push_back(here.string());
     if (listing.has_files || listing.folders.empty()) places.paths.push_back(here.string());
     for (auto below = listing.folders.rbegin(); below != listing.folders.rend(); ++below) {
       std::error_code ignored;
@@ -106,18 +106,27 @@ void add_sentences(const SearchOwner &found, const ChosenSet &other, std::vector
 Places places_of(const SetFlags &flags) {
   Places places;
   places.named = flags.paths;
+  places.recursive = flags.recursive;
   for (const std::string &path : flags.paths) {
     std::error_code error;
     if (!fs::is_directory(path, error)) {
       places.paths.push_back(path);
-    } else if (flags.recursive) {
-      add_folders_below(path, places);
+      continue;
+    }
+    // Without a slash at its end, as the folders of files are.
+    const fs::path folder = fs::path(path).has_filename() ? fs::path(path) : fs::path(path).parent_path();
+    if (flags.recursive) {
+      add_folders_below(folder, places);
+      continue;
+    }
+    const Listing listing = list(folder, error);
+    if (error || listing.has_files || listing.folders.empty()) {
+      places.folders.push_back(folder.string());
+      places.paths.push_back(folder.string());
     } else {
-      const Listing listing = list(path, error);
-      if (error || listing.has_files || listing.folders.empty()) {
-        places.paths.push_back(path);
-      } else {
-        for (const fs::path &folder : listing.folders) places.paths.push_back(folder.string());
+      for (const fs::path &below : listing.folders) {
+        places.folders.push_back(below.string());
+        places.paths.push_back(below.string());
       }
     }
   }
@@ -165,7 +174,8 @@ std::vector<ChosenSet> chosen_sets(const SearchOwner &found, const SetFlags &fla
     else
       chosen.push_back(sets[i]);
   }
-  std::stable_sort(chosen.begin(), chosen.end(), [](const ChosenSet &a, const ChosenSet &b) { return a.name < b.name; });
+  std::stable_sort(chosen.begin(), chosen.end(),
+                   [](const ChosenSet &a, const ChosenSet &b) { return a.name < b.name; });
   return chosen;
 }
 
@@ -173,7 +183,8 @@ ChosenSet only_set(const SearchOwner &found, const SetFlags &flags) {
   std::size_t index = 0;
   const tandem_status status = tandem_files_search_choose(found.get(), flags.set_id_prefix(), &index);
   if (status == TANDEM_ERROR_INVALID_ARGUMENT && flags.set_id.empty())
-    throw Failure{exit_status_of(status), fmt::format("{} (--set ID, or its first digits)", tandem_last_error_message())};
+    throw Failure{exit_status_of(status),
+                  fmt::format("{} (--set ID, or its first digits)", tandem_last_error_message())};
   check(status);
   ChosenSet chosen = set_at(found, index);
   for (std::size_t i = 0; i < tandem_files_search_set_count(found.get()); ++i)
@@ -191,11 +202,10 @@ SearchOwner search_of_set(const SearchOwner &found, const ChosenSet &chosen, con
       paths.emplace_back(shard.path);
       beside.insert(folder_of(folder_of(shard.path)));
     }
-  for (const std::string &path : places.paths) {
-    std::error_code error;
-    const std::string folder = fs::path(path).has_filename() ? path : folder_of(path);  // without the last slash
-    if (!fs::is_directory(folder, error) || used.contains(folder)) continue;
-    const bool is_named = std::find(places.named.begin(), places.named.end(), path) != places.named.end();
+  for (const std::string &folder : places.folders) {
+    if (used.contains(folder)) continue;
+    const bool is_named =
+        !places.recursive && std::find(places.named.begin(), places.named.end(), folder) != places.named.end();
     if (is_named || beside.contains(folder_of(folder))) paths.push_back(folder);
   }
   return search(paths, {.json = false, .quiet = true});
@@ -224,13 +234,13 @@ void EachSet::run(const SearchOwner &found, const std::vector<ChosenSet> &sets, 
     nlohmann::ordered_json object;
     int exit_status = kExitDone;
     try {
-      exit_status = body(
-          chosen, fmt::format("{} {}/{}", state_->command, state_->done.size() + 1, std::max(sets.size(), state_->done.size() + 1)),
-          object);
+      exit_status = body(chosen,
+                         fmt::format("{} {}/{}", state_->command, state_->done.size() + 1,
+                                     std::max(sets.size(), state_->done.size() + 1)),
+                         object);
     } catch (const Failure &failure) {
       if (caught_signal() != 0) throw;
-      if (may_repeat && failure.exit_status == kExitInputOutput &&
-          tandem_files_search_check(found.get()) != TANDEM_OK)
+      if (may_repeat && failure.exit_status == kExitInputOutput && tandem_files_search_check(found.get()) != TANDEM_OK)
         throw;
       exit_status = failure.exit_status;
       object = {{"command", state_->command}, {"set_id", id}, {"name", chosen.name}};
@@ -251,8 +261,8 @@ std::string EachSet::counts() const {
   };
   const auto all = static_cast<std::ptrdiff_t>(set_count());
   const std::ptrdiff_t intact = of(kExitDone), recoverable = of(kExitDamageFound), lost = of(kExitNotRecoverable);
-  std::string text = fmt::format("{}: {} intact, {} recoverable, {} not recoverable", plural(set_count(), "set"), intact,
-                                 recoverable, lost);
+  std::string text = fmt::format("{}: {} intact, {} recoverable, {} not recoverable", plural(set_count(), "set"),
+                                 intact, recoverable, lost);
   if (const std::ptrdiff_t failed = all - intact - recoverable - lost; failed != 0)
     text += fmt::format(", {} failed", failed);
   return text;

@@ -12,9 +12,11 @@ namespace tandem::cli {
 
 // Where a command looks for shard files.
 struct Places {
-  std::vector<std::string> named;  // by the user
-  std::vector<std::string> paths;  // these; folders that stand for the folders in them are replaced by those
-  bool all_read = true;            // no folder below could not be read; a note has told of each
+  std::vector<std::string> named;    // by the user
+  std::vector<std::string> paths;    // these, or what stands for them
+  std::vector<std::string> folders;  // of `paths`, and those between them: a new disk may be one of them
+  bool all_read = true;              // no folder below could not be read; a note has told of each
+  bool recursive = false;
 };
 // With --recursive all folders below the named ones, but through no symbolic link. Else a named folder without any file
 // stands for the folders in it: `encode -o 'm/disk{i}'` fills such a one.
@@ -54,8 +56,9 @@ class EachSet {
 
   // may_repeat: rethrows an error of input and output where `found` is not what lies there any more. The sets that are
   // done stay so in the next round.
-  void run(const SearchOwner &found, const std::vector<ChosenSet> &sets, bool may_repeat,
-           const std::function<int(const ChosenSet &, const std::string &action, nlohmann::ordered_json &object)> &body);
+  void run(
+      const SearchOwner &found, const std::vector<ChosenSet> &sets, bool may_repeat,
+      const std::function<int(const ChosenSet &, const std::string &action, nlohmann::ordered_json &object)> &body);
   std::size_t set_count() const;
   std::string counts() const;  // "50 sets: 48 intact, 1 recoverable, 1 not recoverable, 0 failed"
   int finish(const Places &places, nlohmann::ordered_json totals);

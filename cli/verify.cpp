@@ -134,18 +134,19 @@ int verify_each(const VerifyFlags &flags, const Places &places) {
     if (sets.size() == 1 && !flags.set.recursive && each.set_count() == 0)
       return verify_one(flags, found, places, nullptr);
     const ContextOwner context = make_context(flags.context);
-    each.run(found, sets, true, [&](const ChosenSet &chosen, const std::string &action, nlohmann::ordered_json &object) {
-      const Verified verified =
-          verify_set(flags, context, found, hexadecimal(chosen.set.set_id), places, action, nullptr);
-      total.add(verified.result);
-      if (flags.output.json) {
-        object = to_json(chosen, verified);
-      } else if (!flags.output.quiet) {
-        fmt::print("{}: {}\n", label_of(chosen), what_is_found(chosen, verified.result));
-        print_files(chosen, verified, "  ");
-      }
-      return exit_status_of_state(verified.result.state);
-    });
+    each.run(found, sets, true,
+             [&](const ChosenSet &chosen, const std::string &action, nlohmann::ordered_json &object) {
+               const Verified verified =
+                   verify_set(flags, context, found, hexadecimal(chosen.set.set_id), places, action, nullptr);
+               total.add(verified.result);
+               if (flags.output.json) {
+                 object = to_json(chosen, verified);
+               } else if (!flags.output.quiet) {
+                 fmt::print("{}: {}\n", label_of(chosen), what_is_found(chosen, verified.result));
+                 print_files(chosen, verified, "  ");
+               }
+               return exit_status_of_state(verified.result.state);
+             });
     if (!flags.output.json && !flags.output.quiet)
       fmt::print("{}, {} read in {:.2f} s\n", each.counts(), size(total.read_bytes), total.seconds);
     return each.finish(places, {{"missing_shard_count", total.missing_shard_count},
@@ -154,7 +155,7 @@ int verify_each(const VerifyFlags &flags, const Places &places) {
                                 {"read_bytes", total.read_bytes},
                                 {"seconds", total.seconds}});
   };
-  return with_search(places.paths, flags.output, true, verify_found);
+  return with_search(places.paths, flags.output, true, verify_found, places.recursive);
 }
 
 int verify(VerifyFlags flags, Ranks *ranks) {
@@ -167,7 +168,7 @@ int verify(VerifyFlags flags, Ranks *ranks) {
   if (ranks != nullptr && !ranks->leads()) return verify_one(flags, nullptr, places, ranks);
   recover(places.paths, false, flags.output);
   // Each rank searches; none alone repeats it. Rank 0 needs what was found, for its report.
-  if (ranks != nullptr) return verify_one(flags, search(places.paths, flags.output), places, ranks);
+  if (ranks != nullptr) return verify_one(flags, search(places.paths, flags.output, places.recursive), places, ranks);
   return verify_each(flags, places);
 }
 
@@ -175,7 +176,8 @@ int verify(VerifyFlags flags, Ranks *ranks) {
 
 void add_verify_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<VerifyFlags>();
-  CLI::App *command = app.add_subcommand("verify", "Check every block of the sets that are found and say what is damaged");
+  CLI::App *command =
+      app.add_subcommand("verify", "Check every block of the sets that are found and say what is damaged");
   add_set_flags(*command, flags->set, "Shard files, or folders with shard files");
   add_context_flags(*command, flags->context);
   for (const char *of_coding : {"--backend", "--kernel", "--technique", "--executor", "--resource", "--policy"})

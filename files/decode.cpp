@@ -33,8 +33,9 @@ class Sink {
   Sink(const tandem_files_decode_options &options, std::uint32_t mode, const std::function<void()> &check_cancelled) {
     const bool dry_run = options.dry_run != 0;
     if (options.salvage != 0 && options.output_path == nullptr)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, "output_path is NULL: salvage writes a file, as a stream cannot say where its "
-                                          "holes are");
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           "output_path is NULL: salvage writes a file, as a stream cannot say where its "
+           "holes are");
     if (options.output_path == nullptr) {
       name_ = "the output stream";
       if (!dry_run) stream_ = options.output_descriptor;
@@ -216,8 +217,7 @@ class Decoder {
     const std::uint64_t begin = stripe.number * header_.stripe_data_bytes();
     const std::uint64_t content_bytes = header_.content_bytes_of(stripe.number);  // the rest is padding
     for (std::uint32_t i = 0; i < header_.k && i * payload < content_bytes; ++i)
-      if (stripe.present[i] == 0)
-        holes_.add(begin + i * payload, begin + std::min((i + 1) * payload, content_bytes));
+      if (stripe.present[i] == 0) holes_.add(begin + i * payload, begin + std::min((i + 1) * payload, content_bytes));
   }
 
   // Of stripes that no file is long enough for.
@@ -300,8 +300,8 @@ class Decoder {
   const Search &search_;
   const tandem_files_decode_options &options_;
   const SetHeader header_;
-  const Ranges stripes_;    // that are looked at
-  const RangeList places_;  // of these
+  const Ranges stripes_;       // that are looked at
+  const RangeList places_;     // of these
   std::uint32_t shard_count_;  // that there are
   OwnedCodec codec_;
   StripeSource source_;

@@ -116,7 +116,7 @@ typedef struct tandem_files_result {
   double coding_seconds; /* inside tandem_encode or tandem_decode, summed over the threads */
   int32_t any_k_suffice; /* as in tandem_files_set */
   uint32_t reserved;     /* 0 */
-  uint64_t hole_bytes;   /* decode with salvage: bytes of the content that could not be recovered; 0 = the file is whole */
+  uint64_t hole_bytes;   /* decode with salvage: bytes of the content that are lost; 0 = the file is whole */
 } tandem_files_result;
 
 /* Splits a file, or what comes down a pipe, into k+m shard files.
@@ -234,11 +234,14 @@ typedef struct tandem_files_decode_options {
  * With `salvage`, too few shards or blocks are no error. A stripe with enough intact blocks is decoded. In any other
  * stripe the data blocks whose checksums are right are copied, and the other data blocks become zeros. The result has
  * the number of lost bytes (hole_bytes), and `hole` hears where they are. More than 2^20 holes are told as one that
- * covers them all. Without a hole the call does what it does without `salvage`. With a hole the output is written to
- * "<output_path>.partial", so that it never replaces a whole file, and the digest is not checked; `force` then allows to
- * replace an older file of that name. Output_path must be given, and name a regular file or nothing: a stream cannot
- * say where its holes are. Where nothing at all can be recovered the call fails with NOT_RECOVERABLE and writes nothing.
- * With a matrix that is not MDS, a stripe that cannot be decoded as a whole yields its intact data blocks only.
+ * covers them all. With a matrix that is not MDS, a stripe that cannot be decoded as a whole yields its intact data
+ * blocks only.
+ *
+ * Without a hole the call does what it does without `salvage`. With a hole the output gets the name
+ * "<output_path>.partial" and the digest is not checked, so that such a file never replaces a whole one. `force` then
+ * allows to replace an older file of that name. output_path must be given, and name a regular file or nothing: a
+ * stream cannot say where its holes are. Where nothing can be recovered the call fails and writes nothing.
+ *
  * Status: INVALID_ARGUMENT, OUT_OF_MEMORY, CANCELLED, DEVICE, UNSUPPORTED (shard files of another format version),
  *   NOT_RECOVERABLE (says where and how many blocks are missing), DAMAGED (the digest does not match),
  *   IO (also where what is missing may lie in a file that could not be opened, or that another one has replaced since
