@@ -66,10 +66,12 @@ int decode_found(const DecodeFlags &flags, const Output &output, const Places &p
   options.hole_user = &holes;
   auto result = sized<tandem_files_result>();
   try {
-    run_with_progress("decode", flags.output, options, [&] {
-      return ranks != nullptr ? ranks->decode(context.get(), places.paths, options, &result)
-                              : tandem_files_decode(context.get(), found.get(), &options, &result);
-    });
+    run_with_progress("decode", flags.output, options,
+                      [&] {
+                        return ranks != nullptr ? ranks->decode(context.get(), places.paths, options, &result)
+                                                : tandem_files_decode(context.get(), found.get(), &options, &result);
+                      },
+                      {{"", !output.is_stream()}});
   } catch (Failure &failure) {
     fail_to_decode(flags, std::move(failure));
   }

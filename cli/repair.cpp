@@ -138,11 +138,12 @@ Repaired repair_set(const RepairFlags &flags, const ContextOwner &context, const
 int repair_each(const RepairFlags &flags, const ContextOwner &context, const SearchOwner &found,
                 const std::vector<ChosenSet> &sets, const Places &places) {
   EachSet each("repair", flags.output);
+  const SearchesOfSets searches(found, places);
   std::uint64_t mended_file_count = 0, rebuilt_file_count = 0, read_bytes = 0, written_bytes = 0;
   double seconds = 0;
   each.run(found, sets, false, [&](const ChosenSet &chosen, const std::string &action, nlohmann::ordered_json &object) {
-    const Repaired repaired = repair_set(flags, context, search_of_set(found, chosen, places), chosen,
-                                         hexadecimal(chosen.set.set_id), places, action, nullptr);
+    const Repaired repaired = repair_set(flags, context, searches.of(chosen), chosen, hexadecimal(chosen.set.set_id),
+                                         places, action, nullptr);
     const tandem_files_repair_result &result = repaired.result;
     mended_file_count += result.mended_file_count;
     rebuilt_file_count += result.rebuilt_file_count;

@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "cli/finding.hpp"
@@ -105,7 +103,6 @@ void add_sentences(const SearchOwner &found, const ChosenSet &other, std::vector
 
 Places places_of(const SetFlags &flags) {
   Places places;
-  places.named = flags.paths;
   places.recursive = flags.recursive;
   for (const std::string &path : flags.paths) {
     std::error_code error;
@@ -115,6 +112,7 @@ Places places_of(const SetFlags &flags) {
     }
     // Without a slash at its end, as the folders of files are.
     const fs::path folder = fs::path(path).has_filename() ? fs::path(path) : fs::path(path).parent_path();
+    places.named.push_back(folder.string());
     if (flags.recursive) {
       add_folders_below(folder, places);
       continue;
@@ -192,22 +190,55 @@ ChosenSet only_set(const SearchOwner &found, const SetFlags &flags) {
   return chosen;
 }
 
-SearchOwner search_of_set(const SearchOwner &found, const ChosenSet &chosen, const Places &places) {
-  std::set<std::string> used, beside;  // folders: with shard files of any set; that hold folders of this one
-  std::vector<std::string> paths;
-  for (std::size_t i = 0; i < tandem_files_search_set_count(found.get()); ++i)
-    for (const tandem_files_shard &shard : shards_of(found, i)) {
-      used.insert(folder_of(shard.path));
-      if (i != chosen.index) continue;
-      paths.emplace_back(shard.path);
-      beside.insert(folder_of(folder_of(shard.path)));
+SearchesOfSets::SearchesOfSets(const SearchOwner &found, const Places &places) : places_(places) {
+  for (std::size_t i = 0; i < tandem_files_search_set_count(found.get()); ++i) {
+    const std::vector<tandem_files_shard> shards = shards_of(found, i);
+    Layout layout = layout_of(shards);
+    Member member{std::move(layout.name), {}, std::move(layout.folders), {}};
+    for (const tandem_files_shard &shard : shards) {
+      member.paths.emplace_back(shard.path);
+      member.folder_of_shard.emplace(shard.index, folder_of(shard.path));
     }
-  for (const std::string &folder : places.folders) {
-    if (used.contains(folder)) continue;
-    const bool is_named =
-        !places.recursive && std::find(places.named.begin(), places.named.end(), folder) != places.named.end();
-    if (is_named || beside.contains(folder_of(folder))) paths.push_back(folder);
+    for (const std::string &folder : member.folders) used_[folder].push_back(i);
+    sets_.push_back(std::move(member));
   }
+}
+
+SearchOwner SearchesOfSets::of(const ChosenSet &chosen) const {
+  const Member &own = sets_[chosen.index];
+  std::set<std::size_t> related;  // sets that share folders with this one, or are left over from an older one
+  std::set<std::string> beside;   // folders that hold folders of this set
+  for (const std::string &folder : own.folders) {
+    const std::vector<std::size_t> &here = used_.at(folder);
+    related.insert(here.begin(), here.end());
+    beside.insert(folder_of(folder));
+  }
+  // The library fills such folders in the order in which they are named. First those that hold, of related sets, the
+  // shard that is missing here; then those without shard files.
+  enum { kHasMissingShard, kUnused, kShared };
+  std::vector<std::pair<int, std::string>> folders;
+  for (const std::string &folder : places_.folders) {
+    const bool is_named =
+        !places_.recursive && std::find(places_.named.begin(), places_.named.end(), folder) != places_.named.end();
+    if (own.folders.contains(folder) || !(is_named || beside.contains(folder_of(folder)))) continue;
+    const auto used = used_.find(folder);
+    if (used == used_.end()) {
+      folders.emplace_back(kUnused, folder);
+      continue;
+    }
+    int kind = -1;
+    for (const std::size_t i : used->second) {
+      const Member &other = sets_[i];
+      if (!related.contains(i) && (other.name.empty() || other.name != own.name)) continue;
+      if (kind < 0) kind = kShared;
+      for (const auto &[shard, where] : other.folder_of_shard)
+        if (where == folder && !own.folder_of_shard.contains(shard)) kind = kHasMissingShard;
+    }
+    if (kind >= 0) folders.emplace_back(kind, folder);
+  }
+  std::stable_sort(folders.begin(), folders.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
+  std::vector<std::string> paths = own.paths;
+  for (auto &[kind, folder] : folders) paths.push_back(std::move(folder));
   return search(paths, {.json = false, .quiet = true});
 }
 

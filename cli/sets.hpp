@@ -1,8 +1,12 @@
 // The sets that a command works on: where to look for them, which of them there are, and what several of them come to.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,8 +16,8 @@ namespace tandem::cli {
 
 // Where a command looks for shard files.
 struct Places {
-  std::vector<std::string> named;    // by the user
-  std::vector<std::string> paths;    // these, or what stands for them
+  std::vector<std::string> named;    // folders that the user named
+  std::vector<std::string> paths;    // to search: these, or those that stand for them, and files
   std::vector<std::string> folders;  // of `paths`, and those between them: a new disk may be one of them
   bool all_read = true;              // no folder below could not be read; a note has told of each
   bool recursive = false;
@@ -40,9 +44,25 @@ std::vector<ChosenSet> chosen_sets(const SearchOwner &found, const SetFlags &fla
 // The one set that decode and the ranks of a job need. Says how to choose where there are several.
 ChosenSet only_set(const SearchOwner &found, const SetFlags &flags);
 
-// For one of several sets: a search among its own files. A missing shard may go to a folder that holds no shard file,
-// if the user has named it, or if it lies beside a folder of the set.
-SearchOwner search_of_set(const SearchOwner &found, const ChosenSet &chosen, const Places &places);
+// Searches for one of several sets among its own files, and in folders where its missing shards may go. Such a folder
+// is named by the user or lies beside a folder of the set. It holds no shard file, or files of a set that shares
+// folders with this one.
+class SearchesOfSets {
+ public:
+  SearchesOfSets(const SearchOwner &found, const Places &places);
+  SearchOwner of(const ChosenSet &chosen) const;
+
+ private:
+  struct Member {
+    std::string name;
+    std::vector<std::string> paths;
+    std::set<std::string> folders;
+    std::map<std::uint32_t, std::string> folder_of_shard;
+  };
+  const Places &places_;
+  std::vector<Member> sets_;                              // as found
+  std::map<std::string, std::vector<std::size_t>> used_;  // by folder: sets that have files there
+};
 
 // Runs `body` on each set. It prints its own line, or fills in `object`; a Failure of one set is told and does not keep
 // the others from their turn. The exit status is the highest of the sets.

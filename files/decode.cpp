@@ -15,6 +15,7 @@
 #include "files/error.hpp"
 #include "files/folder.hpp"
 #include "files/handles.hpp"
+#include "files/hole_map.hpp"
 #include "files/recovery.hpp"
 #include "files/stripe_source.hpp"
 #include "files/verify.hpp"
@@ -137,8 +138,7 @@ class Decoder {
         search_(search),
         options_(options),
         header_(set.header),
-        stripes_(options.salvage != 0 ? readable_stripes(set) : all_stripes(header_)),
-        places_(stripes_),
+        places_(options.salvage != 0 ? readable_stripes(set) : all_stripes(header_)),
         shard_count_(set.shard_count),
         codec_(make_codec(header_, true)),  // what exists already may be read, whatever its matrix
         source_(context, codec_.get(), set),
@@ -165,7 +165,7 @@ class Decoder {
         fail(TANDEM_ERROR_IO, search_.unread);
       throw;
     }
-    if (salvages()) find_other_holes();
+    lose_stripes_before(header_.stripe_count());
     if (holes_.empty())
       check_digest(header_, digest_.value(header_.content_bytes));
     else
@@ -176,12 +176,12 @@ class Decoder {
       sink_->complete(options_, !holes_.empty(), header_.content_bytes);
     }
     if (options_.hole != nullptr)
-      for (const auto &[first, end] : holes_.ends()) options_.hole(options_.hole_user, first, end - first);
+      for (const auto &[first, end] : holes_.holes()) options_.hole(options_.hole_user, first, end - first);
 
     Outcome outcome;
     outcome.set = header_;
     outcome.read_bytes = source_.reader().read_bytes();
-    outcome.hole_bytes = hole_bytes();
+    outcome.hole_bytes = holes_.byte_count();
     outcome.written_bytes = options_.dry_run == 0 ? header_.content_bytes - outcome.hole_bytes : 0;
     outcome.bad_block_count = source_.reader().bad_block_count();
     outcome.rebuilt_block_count = source_.computed_count();
@@ -194,7 +194,7 @@ class Decoder {
 
  private:
   using Stripe = StripeSource::Stripe;
-  static constexpr std::size_t kMostHoles = std::size_t{1} << 20;
+  static constexpr std::size_t kMostHoles = std::size_t{1} << 20;  // 16 MiB
 
   static Ranges all_stripes(const SetHeader &header) {
     Ranges all;
@@ -203,7 +203,10 @@ class Decoder {
   }
   bool salvages() const { return options_.salvage != 0; }
   std::uint64_t progress_bytes() const {
-    return std::min(places_.count() * header_.stripe_data_bytes(), header_.content_bytes);
+    const std::uint64_t count = places_.count();
+    if (count == 0) return 0;
+    const std::uint64_t last = places_.at(count - 1);  // alone it may be shorter
+    return (count - 1) * header_.stripe_data_bytes() + header_.content_bytes_of(last);
   }
 
   // Data blocks of a stripe that cannot be recovered become zeros.
@@ -212,38 +215,29 @@ class Decoder {
     for (std::uint32_t i = 0; i < header_.k; ++i)
       if (stripe.present[i] == 0) std::fill_n(stripe.buffers->at(i), payload, std::byte{0});
   }
-  void note_holes(const Stripe &stripe) {
+  // Of stripes in order.
+  void note(const Stripe &stripe) {
+    lose_stripes_before(stripe.number);
+    next_stripe_ = stripe.number + 1;
+    digest_.add(std::span(stripe.hashes).first(header_.k));
+    if (stripe.complete) return;
     const std::uint64_t payload = header_.payload_bytes_of(stripe.number);
     const std::uint64_t begin = stripe.number * header_.stripe_data_bytes();
     const std::uint64_t content_bytes = header_.content_bytes_of(stripe.number);  // the rest is padding
     for (std::uint32_t i = 0; i < header_.k && i * payload < content_bytes; ++i)
       if (stripe.present[i] == 0) holes_.add(begin + i * payload, begin + std::min((i + 1) * payload, content_bytes));
   }
-
-  // Of stripes that no file is long enough for.
-  void find_other_holes() {
+  // Those since the last one that was noted are in no file.
+  void lose_stripes_before(std::uint64_t stripe) {
     const std::uint64_t stripe_bytes = header_.stripe_data_bytes();
-    std::uint64_t from = 0;
-    const auto lose = [&](std::uint64_t end) {
-      if (from < end) holes_.add(from * stripe_bytes, std::min(end * stripe_bytes, header_.content_bytes));
-    };
-    for (const auto &[first, end] : stripes_.ends()) {
-      lose(first);
-      from = end;
-    }
-    lose(header_.stripe_count());
-  }
-
-  std::uint64_t hole_bytes() const {
-    std::uint64_t bytes = 0;
-    for (const auto &[first, end] : holes_.ends()) bytes += end - first;
-    return bytes;
+    if (next_stripe_ < stripe)
+      holes_.add(next_stripe_ * stripe_bytes, std::min(stripe * stripe_bytes, header_.content_bytes));
   }
 
   // Where the files have been replaced since the search, another search may find everything.
   void check_holes() const {
     check_current(search_);
-    if (hole_bytes() != header_.content_bytes) return;
+    if (holes_.byte_count() != header_.content_bytes) return;
     if (!search_.unread.empty()) fail(TANDEM_ERROR_IO, search_.unread);
     fail(TANDEM_ERROR_NOT_RECOVERABLE,
          fmt::format("nothing can be salvaged: {} of {} shards found, {} are needed, and no data block is intact",
@@ -270,10 +264,7 @@ class Decoder {
           make_holes(stripe);
       }
       if (!workers_.enter(batch)) return;
-      for (const Stripe &stripe : stripes) {
-        digest_.add(std::span(stripe.hashes).first(header_.k));
-        if (!stripe.complete) note_holes(stripe);
-      }
+      for (const Stripe &stripe : stripes) note(stripe);
       if (sink_->is_stream()) write(stripes);
       workers_.leave(batch);
       if (!sink_->is_stream()) write(stripes);
@@ -300,8 +291,7 @@ class Decoder {
   const Search &search_;
   const tandem_files_decode_options &options_;
   const SetHeader header_;
-  const Ranges stripes_;       // that are looked at
-  const RangeList places_;     // of these
+  const RangeList places_;     // of the stripes that are looked at
   std::uint32_t shard_count_;  // that there are
   OwnedCodec codec_;
   StripeSource source_;
@@ -309,8 +299,10 @@ class Decoder {
   Workers workers_;
   std::optional<Sink> sink_;
   std::atomic<std::uint64_t> next_batch_{0};
-  ContentDigest digest_;      // this and the next: by the worker whose turn it is
-  Ranges holes_{kMostHoles};  // bytes of the content
+  // By the worker whose turn it is:
+  ContentDigest digest_;
+  HoleMap holes_{kMostHoles};
+  std::uint64_t next_stripe_ = 0;  // after the last one that was noted
 };
 
 }  // namespace

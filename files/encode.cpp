@@ -37,11 +37,9 @@ class Source {
     is_file_ = true;
     if (fstat(descriptor_, &at_first_) != 0) fail_io("stat", name_, errno);
     if (S_ISDIR(at_first_.st_mode))
-      fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           fmt::format(
-               "{0} is a folder, and a set holds one file: name a file in it, or make a file of it first (tar -cf "
-               "FILE.tar {0})",
-               name_));
+      fail(TANDEM_ERROR_IO, fmt::format("{0} is a folder, and a set holds one file: name a file in it, or make a file "
+                                        "of it first (tar -cf FILE.tar {0})",
+                                        name_));
     if (!S_ISREG(at_first_.st_mode))
       fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is no regular file; to read a stream, set source_descriptor "
                                                       "(on the command line: - for standard input)",

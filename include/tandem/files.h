@@ -232,10 +232,10 @@ typedef struct tandem_files_decode_options {
  * whole content is checked before the output gets its name; a stream has been written by then.
  *
  * With `salvage`, too few shards or blocks are no error. A stripe with enough intact blocks is decoded. In any other
- * stripe the data blocks whose checksums are right are copied, and the other data blocks become zeros. The result has
- * the number of lost bytes (hole_bytes), and `hole` hears where they are. More than 2^20 holes are told as one that
- * covers them all. With a matrix that is not MDS, a stripe that cannot be decoded as a whole yields its intact data
- * blocks only.
+ * stripe the data blocks whose checksums are right are copied, and the other data blocks become zeros. With a matrix
+ * that is not MDS, a stripe that cannot be decoded as a whole yields its intact data blocks only. The result has the
+ * number of lost bytes (hole_bytes), and `hole` hears where they are. Beyond 2^20 holes, neighbours are told as one
+ * hole that also covers the intact bytes between them.
  *
  * Without a hole the call does what it does without `salvage`. With a hole the output gets the name
  * "<output_path>.partial" and the digest is not checked, so that such a file never replaces a whole one. `force` then

@@ -171,6 +171,19 @@ class Command(unittest.TestCase):
             done = self.run_command("repair", *way, self.path("m"))
             self.assertEqual(done.stderr, b"")
             self.assertEqual(self.files(self.path("m")), before)
+            # Nor does a shard go to another disk because its own still holds shards of other sets.
+            os.remove(self.path("m", "disk2", "a.002.tandem"))
+            os.remove(self.path("m", "disk5", "b.005.tandem"))
+            os.remove(self.path("m", "disk4", "b.004.tandem"))
+            done = self.run_command("repair", *way, self.path("m"))
+            self.assertEqual(done.stderr, b"")
+            self.assertEqual(self.files(self.path("m")), before)
+        # Folders that are named one by one, with a slash or without, and a new one among them.
+        shutil.rmtree(self.path("m", "disk0"))
+        os.mkdir(self.path("new"))
+        done = self.run_command("repair", *(self.path("m", f"disk{index}") for index in range(1, 6)), self.path("new") + "/")
+        self.assertEqual(done.stderr, b"")
+        self.assertEqual(self.files(self.path("new")), ["a.000.tandem", "b.000.tandem"])
 
     def test_left_overs_of_an_older_set_are_no_set(self):
         os.mkdir(self.path("m"))
@@ -255,7 +268,7 @@ class Command(unittest.TestCase):
 
     def test_a_folder_as_input(self):
         os.mkdir(self.path("folder"))
-        done = self.run_command("encode", self.path("folder"), "-k", 2, "-m", 1, "-o", self.path("s"), status=2)
+        done = self.run_command("encode", self.path("folder"), "-k", 2, "-m", 1, "-o", self.path("s"), status=3)
         for word in (b"is a folder", b"name a file", b"tar -cf"):
             self.assertIn(word, done.stderr)
         self.assertFalse(os.path.exists(self.path("s")))
