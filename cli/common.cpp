@@ -348,7 +348,7 @@ struct Progress::State {
     } else {
       const std::uint64_t left_bytes = total_bytes - std::min(done_bytes, total_bytes);
       const double part = 1 - static_cast<double>(left_bytes) / static_cast<double>(total_bytes);
-      show(label, part, rate + (speed > 0 ? left(static_cast<double>(left_bytes) / speed) : ""));
+      show(label, part, rate + (speed > 0 && left_bytes != 0 ? left(static_cast<double>(left_bytes) / speed) : ""));
     }
   }
 

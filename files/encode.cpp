@@ -41,9 +41,11 @@ class Source {
                                         "of it first (tar -cf FILE.tar {0})",
                                         name_));
     if (!S_ISREG(at_first_.st_mode))
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is no regular file; to read a stream, set source_descriptor "
-                                                      "(on the command line: - for standard input)",
-                                                      name_));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           fmt::format(
+               "{} is no regular file; give its descriptor to read a stream (on the command line: - for standard "
+               "input)",
+               name_));
     mode_ = at_first_.st_mode & 0777;
     // Files of /proc say that they are empty and are not: length 0 is read as a stream.
     if (at_first_.st_size > 0) content_bytes_ = static_cast<std::uint64_t>(at_first_.st_size);
