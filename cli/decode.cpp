@@ -40,15 +40,32 @@ void print_holes(std::FILE *stream, const std::vector<Hole> &holes) {
 // The library's reason, with what to do about it.
 [[noreturn]] void fail_to_decode(const DecodeFlags &flags, Failure failure) {
   if (failure.status == TANDEM_ERROR_NOT_RECOVERABLE && !flags.salvage)
-    failure.message += "; --salvage writes what can be recovered";
+    failure.message += "; `tandem decode --salvage` writes what can be recovered";
   throw Failure(std::move(failure));
+}
+
+// Salvage is for a set that has lost too much: another one that is whole is not taken in its place.
+ChosenSet set_to_decode(const DecodeFlags &flags, const SearchOwner &found) {
+  if (flags.salvage && flags.set.set_id.empty()) {
+    const std::vector<ChosenSet> sets = chosen_sets(found, flags.set);
+    if (sets.size() > 1) {
+      constexpr std::size_t kMostListed = 8;
+      std::string list;
+      for (std::size_t i = 0; i < std::min(sets.size(), kMostListed); ++i)
+        list += fmt::format("{}{} ({} of {} shards)", i == 0 ? "" : ", ", label_of(sets[i]), sets[i].set.shard_count,
+                            sets[i].set.k + sets[i].set.m);
+      throw Failure{kExitWrongUsage, fmt::format("{} sets found, choose one for --salvage with --set ID: {}{}",
+                                                 sets.size(), list, sets.size() > kMostListed ? ", ..." : "")};
+    }
+  }
+  return only_set(found, flags.set);
 }
 
 int decode_found(const DecodeFlags &flags, const Output &output, const Places &places, const SearchOwner &found,
                  Ranks *ranks) {
   const ContextOwner context = make_context(flags.context);
   ChosenSet chosen;
-  if (found) chosen = only_set(found, flags.set);
+  if (found) chosen = set_to_decode(flags, found);
   auto options = sized<tandem_files_decode_options>();
   options.set_id_prefix = flags.set.set_id_prefix();
   if (output.descriptor >= 0) {

@@ -179,11 +179,7 @@ std::vector<ChosenSet> chosen_sets(const SearchOwner &found, const SetFlags &fla
 
 ChosenSet only_set(const SearchOwner &found, const SetFlags &flags) {
   std::size_t index = 0;
-  const tandem_status status = tandem_files_search_choose(found.get(), flags.set_id_prefix(), &index);
-  if (status == TANDEM_ERROR_INVALID_ARGUMENT && flags.set_id.empty())
-    throw Failure{exit_status_of(status),
-                  fmt::format("{} (--set ID, or its first digits)", tandem_last_error_message())};
-  check(status);
+  check(tandem_files_search_choose(found.get(), flags.set_id_prefix(), &index));
   ChosenSet chosen = set_at(found, index);
   for (std::size_t i = 0; i < tandem_files_search_set_count(found.get()); ++i)
     if (i != index) add_sentences(found, set_at(found, i), chosen.others);

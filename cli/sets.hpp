@@ -41,7 +41,7 @@ std::string name_of_set(const SearchOwner &found, std::size_t set_index);
 // The set that --set names; else every set. Too few files of a set that are called as those of a complete set, and lie
 // where that one has or lacks files, are left over from an older one: they are told in `others`, and are no set.
 std::vector<ChosenSet> chosen_sets(const SearchOwner &found, const SetFlags &flags);
-// The one set that decode and the ranks of a job need. Says how to choose where there are several.
+// The one set that decode and the ranks of a job need: where there are several, the only one with enough shards.
 ChosenSet only_set(const SearchOwner &found, const SetFlags &flags);
 
 // Searches for one of several sets among its own files, and in folders where its missing shards may go. Such a folder

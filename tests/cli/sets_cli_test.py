@@ -230,7 +230,7 @@ class Command(unittest.TestCase):
             os.remove(self.path("s", f"a.{index:03}.tandem"))
         self.damage(self.path("s", "a.000.tandem"), 4096 + 512 * 3 + 1)
         done = self.run_command("decode", self.path("s"), "-o", output, status=4)
-        self.assertIn(b"--salvage writes what can be recovered", done.stderr)
+        self.assertIn(b"`tandem decode --salvage` writes what can be recovered", done.stderr)
         self.assertEqual(len(done.stderr.splitlines()), 1)
         found = self.json("decode", self.path("s"), "-o", output, "--salvage", "--dry-run", status=4)
         self.assertEqual(os.listdir(self.root).count("output.partial"), 0)
@@ -257,6 +257,19 @@ class Command(unittest.TestCase):
         self.run_command("decode", self.path("s"), "-o", output, "--salvage", status=3)  # FILE.partial is there
         for stream in ("-", "/dev/null"):
             self.assertIn(b"--salvage", self.run_command("decode", self.path("s"), "-o", stream, "--salvage", status=2).stderr)
+
+    def test_salvage_of_one_of_two_sets(self):
+        lost = self.encode("a", self.path("s"))
+        self.encode("b", self.path("s"))
+        for index in range(3):
+            os.remove(self.path("s", f"a.{index:03}.tandem"))
+        # The set that is whole is not taken for the one that is to be salvaged.
+        done = self.run_command("decode", self.path("s"), "-o", self.path("output"), "--salvage", status=2)
+        for word in (lost, "(a)", "3 of 6 shards", "--set ID"):
+            self.assertIn(word, done.stderr.decode())
+        found = self.json("decode", self.path("s"), "-o", self.path("output"), "--salvage", "--set", lost[:8], status=4)
+        self.assertEqual((found["name"], found["set_id"]), ("a", lost))
+        self.assertFalse(os.path.exists(self.path("output")))
 
     def test_salvage_of_what_is_whole(self):
         self.encode("a", self.path("s"))
