@@ -171,13 +171,15 @@ class Command(unittest.TestCase):
             done = self.run_command("repair", *way, self.path("m"))
             self.assertEqual(done.stderr, b"")
             self.assertEqual(self.files(self.path("m")), before)
-            # Nor does a shard go to another disk because its own still holds shards of other sets.
+            # Nor does a shard go to another folder because its own still holds shards of other sets.
+            os.makedirs(self.path("m", "archive"), exist_ok=True)
             os.remove(self.path("m", "disk2", "a.002.tandem"))
             os.remove(self.path("m", "disk5", "b.005.tandem"))
             os.remove(self.path("m", "disk4", "b.004.tandem"))
             done = self.run_command("repair", *way, self.path("m"))
             self.assertEqual(done.stderr, b"")
             self.assertEqual(self.files(self.path("m")), before)
+            os.rmdir(self.path("m", "archive"))
         # Folders that are named one by one, with a slash or without, and a new one among them.
         shutil.rmtree(self.path("m", "disk0"))
         os.mkdir(self.path("new"))
@@ -402,11 +404,14 @@ class Command(unittest.TestCase):
         os.close(reader)
         content = random.Random(1).randbytes(5_000_000)
         with os.fdopen(writer, "wb") as pipe:
-            pipe.write(content)
+            pipe.write(content[:2_500_000])  # 153 whole stripes, and the rest stays in the pipe
             pipe.flush()
-            read_until(lambda shown: "encode 4.9" in shown or "encode 5.0" in shown)
-            # An average would never be nothing.
-            read_until(lambda shown: "  0 bytes/s" in shown.split("encode 4.9")[-1] or "  0 bytes/s" in shown.split("encode 5.0")[-1])
+            read_until(lambda shown: "encode 2.50 MB" in shown)
+            pipe.write(content[2_500_000:])
+            pipe.flush()
+            read_until(lambda shown: "encode 4.99 MB" in shown)
+            # The average over what the line has shown would never be nothing.
+            read_until(lambda shown: "  0 bytes/s" in shown.split("encode 4.99 MB", 1)[-1])
         lines = self.lines(read_all(), 80)
         self.assertEqual(lines[-1], "encode: syncing 5.00 MB to the disk")
 
