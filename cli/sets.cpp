@@ -34,21 +34,26 @@ Listing list(const fs::path &folder, std::error_code &error) {
   return listing;
 }
 
+// Nothing, with a note, where it cannot be read.
+std::optional<Listing> list_or_note(const fs::path &folder, Places &places) {
+  std::error_code error;
+  Listing listing = list(folder, error);
+  if (!error) return listing;
+  complain(fmt::format("note: cannot read the folder {}: {}", folder.string(), error.message()));
+  places.all_read = false;
+  return std::nullopt;
+}
+
 void add_folders_below(const fs::path &folder, Places &places) {
   std::vector<fs::path> waiting{folder};
   while (!waiting.empty()) {
     const fs::path here = std::move(waiting.back());
     waiting.pop_back();
-    std::error_code error;
-    const Listing listing = list(here, error);
-    if (error) {
-      complain(fmt::format("note: cannot read the folder {}: {}", here.string(), error.message()));
-      places.all_read = false;
-      continue;
-    }
+    const std::optional<Listing> listing = list_or_note(here, places);
+    if (!listing) continue;
     places.folders.push_back(here.string());
-    if (listing.has_files || listing.folders.empty()) places.paths.push_back(here.string());
-    for (auto below = listing.folders.rbegin(); below != listing.folders.rend(); ++below) {
+    if (listing->has_files || listing->folders.empty()) places.paths.push_back(here.string());
+    for (auto below = listing->folders.rbegin(); below != listing->folders.rend(); ++below) {
       std::error_code ignored;
       if (!fs::is_symlink(*below, ignored)) waiting.push_back(*below);
     }
@@ -123,6 +128,7 @@ Places places_of(const SetFlags &flags) {
       places.paths.push_back(folder.string());
     } else {
       for (const fs::path &below : listing.folders) {
+        if (!list_or_note(below, places)) continue;
         places.folders.push_back(below.string());
         places.paths.push_back(below.string());
       }

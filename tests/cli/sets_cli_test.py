@@ -222,6 +222,16 @@ class Command(unittest.TestCase):
         done = self.run_command("verify", "-r", self.path("backup"), status=3, **as_user)
         self.assertIn(b"note: cannot read the folder " + locked.encode(), done.stderr)
         self.assertIn(b"3 sets: 3 intact", done.stdout)
+        os.mkdir(self.path("m"))
+        self.encode("a", self.path("m", "disk{i}"))
+        locked = self.path("m", "lost+found")
+        os.mkdir(locked)
+        os.chmod(locked, 0)
+        self.addCleanup(os.chmod, locked, 0o755)
+        done = self.run_command("verify", self.path("m"), status=3, **as_user)
+        self.assertIn(b"note: cannot read the folder " + locked.encode(), done.stderr)
+        self.assertIn(b"intact", done.stdout)
+        self.run_command("decode", self.path("m"), "-o", "/dev/null", **as_user)
 
     # ---- salvage
 
