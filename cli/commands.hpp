@@ -33,7 +33,7 @@ enum ExitStatus : int {
 struct Failure {
   int exit_status;
   std::string message;
-  std::int32_t status = TANDEM_OK;  // of the library, if the sentence is its own
+  std::int32_t status = TANDEM_OK;  // the library's, if the message is the library's
 };
 // What --json says about a failure: "exit_status", "status", "status_name" (of the library), "message".
 nlohmann::ordered_json failure_object(const Failure &failure);
@@ -165,7 +165,7 @@ using SearchOwner = std::unique_ptr<tandem_files_search, Destroy>;
 // between, by an encode say. may_repeat: `body` has no effect when it fails.
 int with_search(const std::vector<std::string> &paths, const OutputFlags &flags, bool may_repeat,
                 const std::function<int(const SearchOwner &)> &body, bool recursive = false);
-// recursive: files that are no shard files are nothing to speak of.
+// recursive: no notes about files that are no shard files.
 SearchOwner search(const std::vector<std::string> &paths, const OutputFlags &flags, bool recursive = false);
 
 // Cleans up what runs that died left there and says so, unless quiet. Paths that do not exist are passed over. Waits
@@ -178,14 +178,14 @@ std::vector<tandem_files_shard> shards_of(const SearchOwner &found, std::size_t 
 std::vector<std::string> expand_index(const std::vector<std::string> &folders, std::uint32_t shard_count);
 std::vector<const char *> pointers(const std::vector<std::string> &strings);
 
-// A line on standard error where that is a terminal, and SIGINT, SIGTERM and SIGHUP turned into a cancel. One at a
+// Shows a line on standard error if that is a terminal, and turns SIGINT, SIGTERM and SIGHUP into a cancel. One at a
 // time. The line has no escape sequence and is shorter than the terminal is wide.
 class Progress {
  public:
-  // What a call does each time that it counts its bytes anew; the last one goes on. One that syncs waits for the disk
-  // when all bytes are counted.
+  // A step of a call. The call counts its bytes from 0 in each step. A step that syncs waits for the disk when all
+  // bytes are counted. Counts that start again after the last step belong to the last step.
   struct Phase {
-    std::string_view name;  // "": no other is to be told from it
+    std::string_view name;  // "": the only step
     bool syncs;
   };
   Progress(std::string_view action, const OutputFlags &flags, std::vector<Phase> phases = {{"", false}});
@@ -232,10 +232,10 @@ void be_silent() noexcept;  // from now on complain() says nothing: another rank
 bool is_silent() noexcept;
 void write_standard_error(std::string_view text) noexcept;
 bool standard_error_failed() noexcept;
+// The schema of the JSON of all commands. New keys keep the number; a key that changes its meaning gets a new number.
+constexpr int kJsonSchema = 1;
 // Two spaces of indentation, and a newline. An object begins with "schema". In strings a backslash becomes \\ and a
 // byte that is not UTF-8 becomes \xHH.
-constexpr int kJsonSchema =
-    1;  // of what all commands print: keys are added; a change of what one means is a new number
 std::string json_text(nlohmann::ordered_json object);
 void print_json(const nlohmann::ordered_json &object);
 bool json_was_printed() noexcept;

@@ -298,7 +298,7 @@ class RecentRate {
     samples_.emplace_back(seconds, bytes);
     while (samples_.size() > 2 && samples_[1].first <= seconds - kWindowSeconds) samples_.pop_front();
   }
-  // 0 where that is not known yet.
+  // 0: not known yet.
   double bytes_per_second() const {
     if (samples_.size() < 2) return 0;
     const double seconds = samples_.back().first - samples_.front().first;
@@ -323,7 +323,7 @@ struct Progress::State {
   std::string action;
   std::vector<Phase> phases;
   bool shown = false;           // a terminal is there to draw on
-  std::size_t drawn_width = 0;  // of the line that stands there
+  std::size_t drawn_width = 0;  // of the line on the screen
   std::size_t phase = 0;
   std::uint64_t last_done_bytes = 0;
   RecentRate recent;
@@ -333,7 +333,7 @@ struct Progress::State {
   static constexpr int kSignals[3] = {SIGINT, SIGTERM, SIGHUP};
 
   void draw(std::uint64_t done_bytes, std::uint64_t total_bytes) {
-    if (total_bytes == 0) return;  // it waits for something
+    if (total_bytes == 0) return;  // the call waits for a lock or a pipe
     if (done_bytes < last_done_bytes && phase + 1 < phases.size()) ++phase;
     last_done_bytes = done_bytes;
     recent.add(std::chrono::duration<double>(Clock::now() - started).count(), done_bytes);
@@ -358,7 +358,7 @@ struct Progress::State {
     return fmt::format("  {}:{:02}:{:02} left", whole / 3600, whole / 60 % 60, whole % 60);
   }
 
-  // "LABEL [####....]  40%  TEXT": the bar takes what room there is. part < 0: without bar and percentage.
+  // "LABEL [####....]  40%  TEXT": the bar takes the room that is left. part < 0: without bar and percentage.
   void show(const std::string &label, double part, const std::string &text) {
     constexpr std::size_t kMostBar = 30, kLeastBar = 5;
     const std::size_t width = terminal_width() - 1;  // in the last column some terminals begin a new line

@@ -55,13 +55,13 @@ void read_numbers_in_decimal(CLI::App &command) {
   for (CLI::App *each : command.get_subcommands({})) read_numbers_in_decimal(*each);
 }
 
-// Whether the arguments ask for JSON, also where they cannot be parsed.
+// Whether the arguments ask for JSON; they may be arguments that cannot be parsed.
 bool asks_for_json(int argc, char **argv) {
   char **const end = std::find(argv + 1, argv + std::max(argc, 1), std::string_view("--"));
   return std::find(argv + 1, end, std::string_view("--json")) != end;
 }
 
-// What --json says of a command that failed: which one, its files, and why.
+// The JSON of a command that failed: its name, its files and the reason.
 std::string failure_text(const CLI::App &app, const Failure &failure) {
   nlohmann::ordered_json object = nlohmann::ordered_json::object();
   for (const CLI::App *command = &app; !command->get_subcommands().empty();) {

@@ -37,7 +37,7 @@ std::string action_sentence(const FileFinding &file, bool dry_run) {
   }
 }
 
-// What became of a set.
+// The result of a repair.
 struct Repaired {
   Findings findings;
   tandem_files_repair_result result = sized<tandem_files_repair_result>();
@@ -109,7 +109,7 @@ void print(const ChosenSet &chosen, const Repaired &repaired, bool dry_run) {
              result.seconds);
 }
 
-// found: where the set is searched for; NULL in the ranks of a job that do not lead.
+// ranks: those of a job, or NULL.
 Repaired repair_set(const RepairFlags &flags, const ContextOwner &context, const SearchOwner &found,
                     const ChosenSet &chosen, const std::string &set_id, const Places &places, const std::string &action,
                     Ranks *ranks) {

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What lies in a folder.
+// The content of a folder.
 struct Listing {
   std::vector<fs::path> folders;  // in order
   bool has_files = false;
@@ -34,7 +34,7 @@ Listing list(const fs::path &folder, std::error_code &error) {
   return listing;
 }
 
-// Nothing, with a note, where it cannot be read.
+// Prints a note and returns nothing if the folder cannot be read.
 std::optional<Listing> list_or_note(const fs::path &folder, Places &places) {
   std::error_code error;
   Listing listing = list(folder, error);
@@ -65,10 +65,10 @@ std::string folder_of(const std::string &path) {
   return folder.empty() ? "." : folder;
 }
 
-// What the files of a set are called, and where they lie.
+// Names and folders of the files of a set.
 struct Layout {
   std::string name;
-  bool has_one_name = true;  // all of its files are called so
+  bool has_one_name = true;  // of all its files
   std::set<std::string> folders;
   std::set<std::uint32_t> indices;
 };
@@ -115,7 +115,7 @@ Places places_of(const SetFlags &flags) {
       places.paths.push_back(path);
       continue;
     }
-    // Without a slash at its end, as the folders of files are.
+    // Without a slash at its end: folder_of gives none.
     const fs::path folder = fs::path(path).has_filename() ? fs::path(path) : fs::path(path).parent_path();
     places.named.push_back(folder.string());
     if (flags.recursive) {
@@ -215,8 +215,8 @@ SearchOwner SearchesOfSets::of(const ChosenSet &chosen) const {
     related.insert(here.begin(), here.end());
     beside.insert(folder_of(folder));
   }
-  // The library fills such folders in the order in which they are named. First those that hold, of related sets, the
-  // shard that is missing here; then those without shard files.
+  // The library fills folders in the order of `paths`. First come folders where a related set keeps a shard that
+  // this set lacks. Then come folders without shard files.
   enum { kHasMissingShard, kUnused, kShared };
   std::vector<std::pair<int, std::string>> folders;
   for (const std::string &folder : places_.folders) {

@@ -1,4 +1,4 @@
-// The sets that a command works on: where to look for them, which of them there are, and what several of them come to.
+// The sets that a command works on: where it searches, which sets it takes, and the result of several sets together.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@ namespace tandem::cli {
 struct Places {
   std::vector<std::string> named;    // folders that the user named
   std::vector<std::string> paths;    // to search: these, or those that stand for them, and files
-  std::vector<std::string> folders;  // of `paths`, and those between them: a new disk may be one of them
-  bool all_read = true;              // no folder below could not be read; a note has told of each
+  std::vector<std::string> folders;  // of `paths`, and those between them; repair may use them as new disks
+  bool all_read = true;              // false: a folder below cannot be read; a note has named it
   bool recursive = false;
 };
-// With --recursive all folders below the named ones, but through no symbolic link. Else a named folder without any file
-// stands for the folders in it: `encode -o 'm/disk{i}'` fills such a one.
+// With --recursive: all folders below the named ones; symbolic links are not followed. Without it, a named folder that
+// holds folders but no file stands for these folders, as after `encode -o 'm/disk{i}'`.
 Places places_of(const SetFlags &flags);
 
 struct ChosenSet {
@@ -35,11 +35,12 @@ struct ChosenSet {
 // "set ID (NAME)", printable.
 std::string label_of(const ChosenSet &chosen);
 
-// What most of its shard files are called before ".003.tandem"; "": none of them has such a name.
+// The first part of "NAME.003.tandem" that most shard files of the set have; "": none of them has such a name.
 std::string name_of_set(const SearchOwner &found, std::size_t set_index);
 
-// The set that --set names; else every set. Too few files of a set that are called as those of a complete set, and lie
-// where that one has or lacks files, are left over from an older one: they are told in `others`, and are no set.
+// The set that --set names; else every set. A set of too few files may be left over from an older set. It then has the
+// name of a complete set, and lies in its folders or has shards that it lacks. Such files are listed in `others` of the
+// complete set and are not a set of their own.
 std::vector<ChosenSet> chosen_sets(const SearchOwner &found, const SetFlags &flags);
 // The one set that decode and the ranks of a job need: where there are several, the only one with enough shards.
 ChosenSet only_set(const SearchOwner &found, const SetFlags &flags);
@@ -64,8 +65,8 @@ class SearchesOfSets {
   std::map<std::string, std::vector<std::size_t>> used_;  // by folder: sets that have files there
 };
 
-// Runs `body` on each set. It prints its own line, or fills in `object`; a Failure of one set is told and does not keep
-// the others from their turn. The exit status is the highest of the sets.
+// Runs `body` on each set. It prints its own line, or fills in `object`. A Failure of one set is reported, and the
+// other sets still have their turn. The exit status is the highest of the sets.
 //   command   "verify": the object of --json is {"command", "exit_status", "sets": [...], "totals"}
 class EachSet {
  public:
@@ -74,8 +75,8 @@ class EachSet {
   EachSet(const EachSet &) = delete;
   EachSet &operator=(const EachSet &) = delete;
 
-  // may_repeat: rethrows an error of input and output where `found` is not what lies there any more. The sets that are
-  // done stay so in the next round.
+  // may_repeat: rethrows an error of input or output if the files have changed since the search. The next round skips
+  // the sets that are done.
   void run(
       const SearchOwner &found, const std::vector<ChosenSet> &sets, bool may_repeat,
       const std::function<int(const ChosenSet &, const std::string &action, nlohmann::ordered_json &object)> &body);

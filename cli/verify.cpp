@@ -20,7 +20,7 @@ struct VerifyFlags {
   LocateFlags locate;
 };
 
-// What was found out about a set.
+// The result of a verify.
 struct Verified {
   Findings findings;
   tandem_files_verify_result result = sized<tandem_files_verify_result>();

@@ -86,7 +86,7 @@ class Sink {
     fail_io("write", name_, errno);
   }
 
-  // content_bytes: the length of the output, whose last bytes may be in a hole.
+  // content_bytes: the length of the output; its last bytes may be in a hole.
   void complete(const tandem_files_decode_options &options, bool has_holes, std::uint64_t content_bytes) {
     if (!pending_) return;
     if (has_holes && !set_length(pending_->descriptor(), content_bytes)) fail_io("extend", pending_->path(), errno);
@@ -205,7 +205,7 @@ class Decoder {
   std::uint64_t progress_bytes() const {
     const std::uint64_t count = places_.count();
     if (count == 0) return 0;
-    const std::uint64_t last = places_.at(count - 1);  // alone it may be shorter
+    const std::uint64_t last = places_.at(count - 1);  // only this one may be shorter
     return (count - 1) * header_.stripe_data_bytes() + header_.content_bytes_of(last);
   }
 
@@ -215,7 +215,7 @@ class Decoder {
     for (std::uint32_t i = 0; i < header_.k; ++i)
       if (stripe.present[i] == 0) std::fill_n(stripe.buffers->at(i), payload, std::byte{0});
   }
-  // Of stripes in order.
+  // Called in the order of the stripes.
   void note(const Stripe &stripe) {
     lose_stripes_before(stripe.number);
     next_stripe_ = stripe.number + 1;
@@ -227,7 +227,7 @@ class Decoder {
     for (std::uint32_t i = 0; i < header_.k && i * payload < content_bytes; ++i)
       if (stripe.present[i] == 0) holes_.add(begin + i * payload, begin + std::min((i + 1) * payload, content_bytes));
   }
-  // Those since the last one that was noted are in no file.
+  // No file is long enough for the stripes since the last one that was noted.
   void lose_stripes_before(std::uint64_t stripe) {
     const std::uint64_t stripe_bytes = header_.stripe_data_bytes();
     if (next_stripe_ < stripe)
@@ -299,7 +299,7 @@ class Decoder {
   Workers workers_;
   std::optional<Sink> sink_;
   std::atomic<std::uint64_t> next_batch_{0};
-  // By the worker whose turn it is:
+  // Used by one worker at a time, in the order of stripes:
   ContentDigest digest_;
   HoleMap holes_{kMostHoles};
   std::uint64_t next_stripe_ = 0;  // after the last one that was noted

@@ -1,4 +1,4 @@
-// Which bytes of a content are lost: a list of ranges of bounded length.
+// The lost bytes of a content: a list of ranges, at most as many as the owner allows.
 #pragma once
 
 #include <cstddef>
