@@ -1,8 +1,5 @@
 #!/usr/bin/env python3
 """Study D: OpenMP runtimes and energy (Lima, Rais, Lefevre, Gautier, 2019)."""
-import time
-
-import meter
 import study as st
 
 PROGRAM = "study_runtimes"
@@ -83,34 +80,25 @@ def waiting(study, known):
 
 
 def energy(study, known):
-    """Joules for 1 GB by runtime: at least 30 repeats; the energy of the idle machine is subtracted."""
-    found = meter.domains(study.arguments.powercap)
-
-    def measured(work):
-        before, began = [domain.read() for domain in found], time.perf_counter()
-        result = work()
-        seconds, after = time.perf_counter() - began, [domain.read() for domain in found]
-        return result, seconds, [domain.joules(a, b) for domain, a, b in zip(found, before, after)]
-
-    pause = study.pick(0.05, 2, 5)
-    _, idle_seconds, idle = measured(lambda: time.sleep(pause))
-    if not any(idle):
-        raise st.Unavailable(f"the counters of {study.arguments.powercap} do not move")
-    rows, all_seconds, all_joules, means = [], [], [], {}
-    for label, choice in known.items():
-        joules = []
-        for _ in range(study.pick(30, 30, 50)):
-            answer, seconds, used = measured(lambda: run(study, choice, shard_bytes=1 << 20, calls=study.pick(1, 100, 400)))
-            own = sum(used) - sum(idle) * seconds / idle_seconds
-            joules.append(own / answer["data_bytes"] * 1e9)
-            all_seconds.append(seconds)
-            all_joules.append(sum(used))
-        means[label] = st.median(joules)
-        rows.append([label, f"{means[label]:.3f}", f"{min(joules):.3f} to {max(joules):.3f}", len(joules)])
-    study.table("energy", f"J/GB above idle: {', '.join(domain.name for domain in found)}", ["runtime", "J/GB", "range", "repeats"], rows)
-    r = meter.correlation(all_seconds, all_joules)
-    study.claim("Energy follows time", "no variation" if r is None else f"Pearson r = {r[0]:.3f} ({r[1]:.3f} to {r[2]:.3f})",
-                r is not None and r[1] > 0, "95 % interval. Whole process, with its start.")
+    """Joules for 1 GB by runtime, from `tandem bench --energy`: at least 30 samples; the energy of a pause is subtracted."""
+    ways = {label: choice[0] for label, choice in known.items() if choice[0] != "tbb"}  # no executor of Tandem
+    report = study.bench("--code", "10+4", "--shard-bytes", study.pick(65536, 1 << 20, 1 << 20), "--threads", st.core_count(),
+                         "--executor", ",".join(ways.values()), "--peer", "none", "--repeats", study.pick(1, 5, 50), "--seconds",
+                         study.pick(0.01, 0.2, 1), "--energy", "--sysfs", study.arguments.sysfs)
+    rows, correlations = [], []
+    for label, result in zip(ways, report["results"]):
+        if isinstance(result["energy"], dict):
+            raise st.Unavailable(result["energy"]["not_measured"])
+        for domain in result["energy"]:
+            joules, calls_per_gb = domain["joules_per_call"], 1e9 / result["data_bytes"]
+            r = domain["correlation_with_time"]
+            correlations.append(r)
+            rows.append([label, domain["domain"], f"{domain['joules_per_gb']:.3f}",
+                         f"{joules['min'] * calls_per_gb:.3f} to {joules['max'] * calls_per_gb:.3f}", f"{domain['idle_watts']:.1f}",
+                         f"{r['r']:.3f} ({r['low']:.3f} to {r['high']:.3f})"])
+    study.table("energy", "J/GB above a pause", ["runtime", "domain", "J/GB", "range", "W in a pause", "r with time (95 %)"], rows)
+    study.claim("Energy follows time", f"Pearson r from {min(r['r'] for r in correlations):.3f}", all(r["low"] > 0 for r in correlations),
+                "Of the samples of each runtime and domain.", timed=True)
 
 
 def measure(study):

@@ -192,8 +192,7 @@ def parse(description):
     parser.set_defaults(scale="full")
     parser.add_argument("--build", type=pathlib.Path, default=SOURCE / "build", help="build folder; default: build/")
     parser.add_argument("--jerasure", default=JERASURE, help="the library of study B; default: the installed one")
-    parser.add_argument("--powercap", type=pathlib.Path, default=pathlib.Path("/sys/class/powercap"),
-                        help="folder of the energy counters; default: /sys/class/powercap")
+    parser.add_argument("--sysfs", type=pathlib.Path, default=pathlib.Path("/sys"), help="folder of the energy counters; default: /sys")
     parser.add_argument("-o", "--output", type=pathlib.Path, default=SOURCE / "bench/results/studies",
                         help="folder of the JSON files; default: bench/results/studies")
     return parser

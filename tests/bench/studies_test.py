@@ -14,7 +14,6 @@ import xml.etree.ElementTree
 
 STUDIES, BUILD = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
 sys.path.insert(0, str(STUDIES))
-import meter  # noqa: E402
 import study  # noqa: E402
 # Figures that need no tool except the compiler, and the contenders with compared bytes.
 FIGURES = {"A": ["figure-12", "figure-14", "figure-15", "figure-16", "figure-17", "figure-18", "figure-21", "spawn-pool",
@@ -110,33 +109,9 @@ class Studies(unittest.TestCase):
         found = self.without("B", "--jerasure", "/nonexistent/libJerasure.so")
         self.assertIn("/nonexistent/libJerasure.so", found["study B"])
 
-    def test_energy(self):
+    def test_without_energy_counters(self):
         with tempfile.TemporaryDirectory() as folder:
-            with self.assertRaisesRegex(study.Unavailable, "no energy counter"):
-                meter.domains(folder)
-            for name, number in (("package-0", 0), ("dram", 1), ("psys", 2)):
-                place = pathlib.Path(folder, f"intel-rapl:{number}")
-                place.mkdir()
-                for file, text in (("name", name), ("energy_uj", "5000000"), ("max_energy_range_uj", "9000000")):
-                    (place / file).write_text(text + "\n")
-            inner = pathlib.Path(folder, "intel-rapl:0:0")
-            inner.mkdir()
-            (inner / "name").write_text("core\n")
-            self.assertIn("do not move", self.without("D", "--powercap", folder)["energy"])
-            found = meter.domains(folder)
-            self.assertEqual([domain.name for domain in found], ["package-0", "dram"])  # neither core nor psys
-            self.assertEqual(found[0].joules(5_000_000, 7_000_000), 2)
-            self.assertEqual(found[0].joules(8_000_000, 1_000_000), 2)  # wrapped around
-            pathlib.Path(folder, "intel-rapl:1", "energy_uj").write_text("none\n")
-            with self.assertRaisesRegex(study.Unavailable, "cannot be read"):
-                meter.domains(folder)
-
-    def test_correlation(self):
-        r, low, high = meter.correlation([1, 2, 3, 4, 5, 6], [2, 4, 5, 8, 11, 11])
-        self.assertAlmostEqual(r, 34.5 / (17.5 * (351 - 41 * 41 / 6)) ** 0.5, 12)  # by hand: covariance over deviations
-        self.assertTrue(low < r < high < 1)
-        self.assertIsNone(meter.correlation([1, 1, 1, 1], [1, 2, 3, 4]))
-        self.assertEqual(meter.correlation([1, 2, 3, 4], [2, 4, 6, 8])[0], 1)
+            self.assertIn("no RAPL", self.without("D", "--sysfs", folder)["energy"])
 
     def test_other_bytes_end_the_study(self):
         with tempfile.TemporaryDirectory() as folder:
