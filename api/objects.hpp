@@ -40,8 +40,8 @@ struct tandem_context {
 
 namespace tandem::api {
 
-// The context of calls whose context is NULL: of default options, made by the first of them, never destroyed. It has no
-// timeline, because a timeline is written when its context is destroyed. Throws Error.
+// The context that stands for NULL. It has default options, the first call that needs it makes it, and it is never
+// destroyed. It has no timeline, because a timeline is written when its context is destroyed. Throws Error.
 tandem_context &process_context();
 
 inline tandem_context &context_or_default(tandem_context *given) {

@@ -34,9 +34,8 @@ using Arguments = std::vector<std::pair<const char *, std::string>>;
 
 // `arguments`: the values that must be equal on all ranks, besides the paths. call(search): of libtandem.
 template <class Options, class Call>
-void run(const World &world, tandem_context *context, const char *const *paths, std::size_t path_count,
-         const Options *given, const char *name, const std::function<Arguments(const Options &)> &arguments,
-         Call call) {
+void run(const World &world, const char *const *paths, std::size_t path_count, const Options *given, const char *name,
+         const std::function<Arguments(const Options &)> &arguments, Call call) {
   Options options = {};
   std::string path_list;
   world.together([&] {
@@ -76,7 +75,7 @@ tandem_files_verify_result verify(const World &world, tandem_context *context, c
                                   std::size_t path_count, const tandem_files_verify_options *given) {
   auto result = sized<tandem_files_verify_result>();
   run<tandem_files_verify_options>(
-      world, context, paths, path_count, given, "tandem_files_verify_options",
+      world, paths, path_count, given, "tandem_files_verify_options",
       [](const tandem_files_verify_options &) { return Arguments(); },
       [&](const tandem_files_search *search, const tandem_files_verify_options &options) {
         return tandem_files_verify(context, search, &options, &result);
@@ -88,7 +87,7 @@ tandem_files_repair_result repair(const World &world, tandem_context *context, c
                                   std::size_t path_count, const tandem_files_repair_options *given) {
   auto result = sized<tandem_files_repair_result>();
   run<tandem_files_repair_options>(
-      world, context, paths, path_count, given, "tandem_files_repair_options",
+      world, paths, path_count, given, "tandem_files_repair_options",
       [](const tandem_files_repair_options &options) {
         return Arguments{
             {"folders",

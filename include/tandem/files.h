@@ -230,10 +230,10 @@ typedef struct tandem_files_decode_options {
  * content is checked before the output gets its name. A stream is already written by then.
  *
  * With `salvage`, too few shards or blocks are no error. A stripe with enough intact blocks is decoded. In any other
- * stripe the data blocks whose checksums are right are copied, and the other data blocks become zeros. With a matrix
+ * stripe the intact data blocks are copied, and the other data blocks become zeros. With a matrix
  * that is not MDS, a stripe that cannot be decoded as a whole yields its intact data blocks only. The result has the
- * number of lost bytes (hole_bytes), and `hole` hears where they are. Beyond 2^20 holes, neighbours are told as one
- * hole that also covers the intact bytes between them.
+ * number of lost bytes (hole_bytes), and `hole` receives where they are. Beyond 2^20 holes, neighbours are reported as
+ * one hole that also covers the intact bytes between them.
  *
  * Without a hole the call does what it does without `salvage`. With a hole the output gets the name
  * "<output_path>.partial" and the digest is not checked, so that such a file never replaces a whole one. `force` then
@@ -527,8 +527,8 @@ typedef struct tandem_files_repair_result {
 
 /* Repairs a set. Bad blocks and damaged records are rewritten in place. A shard file is written again if it is missing,
  * has a wrong length or cannot be written to: as a temporary that is then renamed. Everything written is read back and
- * compared with its checksums. It is read from the disk; with no_sync it may come from memory. The digest of the content
- * is not compared: tandem_files_verify does that.
+ * compared with its checksums. It is read from the disk; with no_sync it may come from memory. The digest of the
+ * content is not compared: tandem_files_verify does that.
  *
  * Stripes with too few good blocks stay as they are, also in a rebuilt file. Everything else is mended. Nothing is
  * written if fewer than k shards have a file of at least half the length that the headers claim. A rebuilt file gets

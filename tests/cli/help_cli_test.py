@@ -154,7 +154,7 @@ class Help(unittest.TestCase):
             text = help_of(*command)
             expert, usual = " ".join(section(text, "Expert")), " ".join(section(text, "Options"))
             for name in ("--executor", "--technique", "--policy", "--no-sync", "--lock-wait", "--allow-non-mds", "--log "):
-                if command[:1] != ("simulate",):  # whose subject the policies are
+                if command[:1] != ("simulate",):  # policies are its subject
                     self.assertNotIn(name, usual, command)
                 if name in text and command and command[0] in ("encode", "decode", "repair"):
                     self.assertIn(name, expert, command)
