@@ -229,16 +229,15 @@ typedef struct tandem_files_decode_options {
  * with a wrong checksum counts as missing in its stripe; other shard files are then read there. The digest of the whole
  * content is checked before the output gets its name. A stream is already written by then.
  *
- * With `salvage`, too few shards or blocks are no error. A stripe with enough intact blocks is decoded. In any other
- * stripe the intact data blocks are copied, and the other data blocks become zeros. With a matrix
- * that is not MDS, a stripe that cannot be decoded as a whole yields its intact data blocks only. The result has the
- * number of lost bytes (hole_bytes), and `hole` receives where they are. Beyond 2^20 holes, neighbours are reported as
- * one hole that also covers the intact bytes between them.
+ * With `salvage`, missing shards and blocks are no error. A stripe with enough intact blocks is decoded. In other
+ * stripes, intact data blocks are copied and all other data blocks become zeros. So it is with a matrix that is not MDS
+ * in each stripe that cannot be decoded as a whole. The result has the number of lost bytes (hole_bytes), and `hole`
+ * receives their places. Beyond 2^20 holes, neighbouring holes are reported as one, with the intact bytes between them.
  *
- * Without a hole the call does what it does without `salvage`. With a hole the output gets the name
- * "<output_path>.partial" and the digest is not checked, so that such a file never replaces a whole one. `force` then
- * allows to replace an older file of that name. output_path must be given, and name a regular file or nothing: a
- * stream cannot say where its holes are. Where nothing can be recovered the call fails and writes nothing.
+ * Without a hole, the call does the same as without `salvage`. With a hole, the output is named "<output_path>.partial"
+ * and the digest is not checked, so such a file never replaces a complete one. `force` then replaces an older file of
+ * that name. output_path must be given, and must name a regular file or no file: a stream cannot tell where its holes
+ * are. If nothing can be recovered, the call fails and writes nothing.
  *
  * Status: INVALID_ARGUMENT, OUT_OF_MEMORY, CANCELLED, DEVICE, UNSUPPORTED (shard files of another format version),
  *   NOT_RECOVERABLE (says where and how many blocks are missing), DAMAGED (the digest does not match), IO (also if the
