@@ -183,8 +183,8 @@ TEST(BadContext, UnknownChoices) {
   options = context_options();
   options.backend = "abacus";
   EXPECT_TRUE(context_refused(options, TANDEM_ERROR_UNAVAILABLE, {"abacus", "cpu"}));
-  options = context_options(4);
-  EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"4", "3"}));
+  options = context_options(6);
+  EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"6", "5"}));
   options = context_options(-1);
   EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"-1"}));
   options = context_options();
@@ -293,7 +293,6 @@ TEST(BadContext, Resources) {
     EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {})) << text;
   }
   const Context context = make_context();
-  EXPECT_TRUE(refused(tandem_context_set_resource(nullptr, "cpu", 1), TANDEM_ERROR_INVALID_ARGUMENT));
   EXPECT_TRUE(refused(tandem_context_set_resource(context.get(), nullptr, 1), TANDEM_ERROR_INVALID_ARGUMENT));
   EXPECT_TRUE(refused(tandem_context_set_resource(context.get(), "cpu", 0), TANDEM_ERROR_INVALID_ARGUMENT, {"0"}));
   EXPECT_TRUE(refused(tandem_context_set_resource(context.get(), "", 1), TANDEM_ERROR_INVALID_ARGUMENT, {"0", "63"}));
@@ -349,7 +348,6 @@ TEST(BadContext, NullPointersAndSizes) {
   const Context good = make_context();
   tandem_context_info info = {};
   info.struct_bytes = sizeof info;
-  EXPECT_TRUE(refused(tandem_context_query(nullptr, &info), TANDEM_ERROR_INVALID_ARGUMENT));
   EXPECT_TRUE(refused(tandem_context_query(good.get(), nullptr), TANDEM_ERROR_INVALID_ARGUMENT));
   info.struct_bytes = 3;
   EXPECT_TRUE(refused(tandem_context_query(good.get(), &info), TANDEM_ERROR_INVALID_ARGUMENT, {"3"}));

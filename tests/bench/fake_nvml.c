@@ -1,4 +1,6 @@
 /* A library in the place of libnvidia-ml.so.1: two GPUs, and the first one counts energy. */
+#pragma GCC visibility push(default)
+
 static int gpus[2];
 static unsigned long long millijoules;
 
