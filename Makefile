@@ -11,7 +11,7 @@ CMAKE_FLAGS ?=
 help:
 	@echo "make demo     encode a real file, delete four shards, get it back; damage all, repair (FILE=..., DEMO_DIR=...)"
 	@echo "make demo-volume  serve a volume over NBD, put ext4 on it, lose members, get all back (DEMO_DIR=...)"
-	@echo "make studies  rerun the experiments behind this project, write docs/studies.md (STUDIES_FLAGS=\"--quick A\")"
+	@echo "make studies  rerun the experiments behind this project, write docs/internals/studies.md (STUDIES_FLAGS=\"--quick A\")"
 	@echo "make test     build and run every test; of thousands of like cases a random slice"
 	@echo "make test-all build and run every test with every case"
 	@echo "make build    build everything that this machine can build, into $(BUILD)/"
