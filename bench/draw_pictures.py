@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Draws the pictures of README.md and docs/ into docs/pictures: throughput.svg, from bench/results; survives.svg, from a set that
-it makes and damages; hybrid.svg, from simulations. The same command gives the same bytes on every machine.
+"""Draws the pictures of docs/pictures: throughput.svg, from bench/results; survives.svg, from a set that it makes and damages;
+hybrid.svg, from simulations. Also writes the tables of speed in README.md and docs/performance.md. The same command gives the same
+bytes on every machine; a test compares them.
 
-    bench/draw_pictures.py TANDEM [-o FOLDER]      TANDEM: the command, build/bin/tandem"""
+    bench/draw_pictures.py TANDEM [-o FOLDER]      TANDEM: the command, build/bin/tandem; FOLDER: in place of the repository"""
 import argparse
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -16,6 +18,7 @@ from gantt import FAINT, Svg
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DATA, PARITY, BAD, GONE = "#1f5fa8", "#c8863a", "#c0392b", "#e4e4e4"
+CODES = ((4, 2), (10, 4), (16, 4), (20, 10), (32, 8), (64, 16), (128, 32))
 PEERS = {"Tandem": DATA, "ISA-L": PARITY, "pyeclib": PARITY, "zfec": "#7a7a7a"}
 
 
@@ -57,9 +60,8 @@ def throughput(folder):
     folder_of = ROOT / "bench/results/amd-epyc-zen5"
     encode = json.loads((folder_of / "encode.json").read_text())
     python = json.loads((folder_of / "python.json").read_text())
-    codes = ((4, 2), (10, 4), (16, 4), (20, 10), (32, 8), (64, 16), (128, 32))
     groups = {True: [], False: []}
-    for k, m in codes:
+    for k, m in CODES:
         for result in encode["results"]:
             if (result["k"], result["m"], result["placement"]) == (k, m, "contiguous"):
                 groups[result["in_cache"]].append((f"{k}+{m}", {"Tandem": rate(result["tandem"]), "ISA-L": rate(result["peer"])}))
@@ -170,15 +172,55 @@ def hybrid(tandem, folder):
         gantt.draw_svg(files, gantt.colors_of(files), max(trace.seconds for trace in files), folder / "hybrid.svg")
 
 
+# ---- tables
+
+PLACES = (("in cache", True, "contiguous"), ("out of cache, contiguous", False, "contiguous"), ("out of cache, scattered", False, "scattered"))
+
+
+def table(machine, operation):
+    run_ = json.loads((ROOT / f"bench/results/{machine}/{operation}.json").read_text())
+    lines = ["| code | " + " | ".join(name for name, _, _ in PLACES) + " |", "|---|" + "---|" * len(PLACES)]
+    for k, m in CODES:
+        cells = []
+        for _, in_cache, placement in PLACES:
+            result, = (r for r in run_["results"]
+                       if (r["k"], r["m"], r["in_cache"], r["placement"], r["odd"]) == (k, m, in_cache, placement, False))
+            cells.append(f"{rate(result['tandem']):.1f} / {rate(result['peer']):.1f} = {result['over_peer']:.2f}")
+        lines.append(f"| {k}+{m} | " + " | ".join(cells) + " |")
+    return "\n".join(lines), run_
+
+
+def with_tables(text, tables):
+    return re.sub(r"(<!-- \w+: written by bench/draw_pictures.py -->\n).*?(<!-- end -->)",
+                  lambda found: f"{found.group(1)}\n{tables}\n\n{found.group(2)}", text, flags=re.DOTALL)
+
+
+def write_tables(folder):
+    encode, run_ = table("amd-epyc-zen5", "encode")
+    about = f"AMD EPYC (Zen 5), kernel {run_['tandem']['kernel']}, {run_['date'][:10]}. Each cell is Tandem / ISA-L = ratio."
+    parts = []
+    for name, machine in (("AMD EPYC (Zen 5)", "amd-epyc-zen5"), ("Intel Xeon (Cascade Lake), no GFNI", "intel-cascade-lake")):
+        for operation, what in (("encode", "encode"), ("decode", "decode of m lost data shards")):
+            cells, run_ = table(machine, operation)
+            parts.append(f"**{name}, {what}**, kernel {run_['tandem']['kernel']}, {run_['date'][:10]}:\n\n{cells}")
+    for name, tables in (("README.md", f"{encode}\n\n{about}"), ("docs/performance.md", "\n\n".join(parts))):
+        text = with_tables((ROOT / name).read_text(), tables)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+        print(folder / name)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tandem", type=pathlib.Path)
-    parser.add_argument("-o", "--output", type=pathlib.Path, default=ROOT / "docs/pictures", help="default: docs/pictures")
+    parser.add_argument("-o", "--output", type=pathlib.Path, default=ROOT, help="default: this repository")
     parsed = parser.parse_args()
-    parsed.output.mkdir(parents=True, exist_ok=True)
-    throughput(parsed.output)
-    survives(parsed.tandem.resolve(), parsed.output)
-    hybrid(parsed.tandem.resolve(), parsed.output)
+    write_tables(parsed.output)
+    pictures = parsed.output / "docs/pictures"
+    pictures.mkdir(parents=True, exist_ok=True)
+    throughput(pictures)
+    survives(parsed.tandem.resolve(), pictures)
+    hybrid(parsed.tandem.resolve(), pictures)
 
 
 main()
