@@ -70,7 +70,8 @@ double volume(const Shape &shape, const std::vector<std::string> &names, const s
   made.k = shape.k;
   made.m = shape.m;
   made.unit_bytes = shape.unit_bytes;
-  made.member_bytes = shape.bytes / shape.k * 102 / 100 + (std::uint64_t{64} << 20);  // table and log
+  // Room for table and log; sparse. The log of a member of less than 512 MiB is shorter than the usual 32 MiB.
+  made.member_bytes = shape.bytes / shape.k * 102 / 100 + (std::uint64_t{1} << 30);
   check(tandem_volume_create(&made));
   tandem_volume_open_options options{};
   options.struct_bytes = sizeof options;

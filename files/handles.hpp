@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
+#include <mutex>
+#include <new>
 #include <string_view>
 #include <vector>
 
@@ -60,6 +62,43 @@ inline BatchBuffers make_buffers(const SetHeader &header, std::uint64_t batch_st
   for (std::uint64_t i = 0; i < batch_stripes; ++i) buffers.emplace_back(header.shard_count(), header.block_bytes);
   return buffers;
 }
+
+// What workers leave for the next call: new memory costs the kernel as much as writing to it. Any thread.
+class SpareBuffers {
+ public:
+  // Buffers for a batch, which come back here at the end.
+  class Loan {
+   public:
+    Loan(SpareBuffers &from, const SetHeader &header, std::uint64_t batch_stripes) : from_(from) {
+      {
+        const std::lock_guard lock(from.mutex_);
+        if (!from.spare_.empty() && from.spare_.back()->size() == batch_stripes) {
+          buffers_ = std::move(from.spare_.back());
+          from.spare_.pop_back();
+        }
+      }
+      if (buffers_ == nullptr) buffers_ = std::make_unique<BatchBuffers>(make_buffers(header, batch_stripes));
+    }
+    ~Loan() {
+      const std::lock_guard lock(from_.mutex_);
+      try {
+        from_.spare_.push_back(std::move(buffers_));
+      } catch (const std::bad_alloc &) {  // then they are freed
+      }
+    }
+    Loan(const Loan &) = delete;
+    Loan &operator=(const Loan &) = delete;
+    const BatchBuffers &operator*() const { return *buffers_; }
+
+   private:
+    SpareBuffers &from_;
+    std::unique_ptr<BatchBuffers> buffers_;
+  };
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<BatchBuffers>> spare_;
+};
 
 // A step of a stripe for the timeline, which may be null: "read", "hash", "write". Coding is recorded by the backend.
 inline base::TimedStep step_of(base::Timeline *timeline, std::string_view what, const SetHeader &header,

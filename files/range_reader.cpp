@@ -97,7 +97,8 @@ void RangeReader::read_range(std::uint64_t offset, std::uint64_t byte_count, std
   Workers workers(nullptr, nullptr, byte_count);
   std::atomic<std::uint64_t> next{0};
   const auto work = [&](unsigned) {
-    const BatchBuffers buffers = make_buffers(header, division.batch_stripes);
+    const SpareBuffers::Loan loan(spare_buffers_, header, division.batch_stripes);
+    const BatchBuffers &buffers = *loan;
     std::vector<StripeSource::Stripe> stripes;
     for (std::uint64_t i; !workers.stopped().load() && (i = next.fetch_add(buffers.size())) < stripe_count;) {
       stripes.clear();

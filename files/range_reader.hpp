@@ -34,6 +34,7 @@ class RangeReader {
   std::uint32_t thread_count_;
   OwnedCodec codec_;
   StripeSource source_;
+  SpareBuffers spare_buffers_;
   WrittenStripes known_;  // whose hashes were told
 };
 

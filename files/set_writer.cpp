@@ -223,7 +223,8 @@ void SetWriter::write_range(std::uint64_t first_stripe, std::uint64_t stripe_cou
     Workers workers(progress_, progress_user_, bytes);
     std::atomic<std::uint64_t> next{0};
     workers.run(division.worker_count, [&](unsigned) {
-      const BatchBuffers buffers = make_buffers(header_, division.batch_stripes);
+      const SpareBuffers::Loan loan(spare_buffers_, header_, division.batch_stripes);
+      const BatchBuffers &buffers = *loan;
       for (std::uint64_t i; !workers.stopped().load() && (i = next.fetch_add(buffers.size())) < stripe_count;) {
         const std::uint64_t first = first_stripe + i, count = std::min<std::uint64_t>(buffers.size(), stripe_count - i);
         const std::byte *const begin = content.data() + (first * header_.stripe_data_bytes() - first_byte);

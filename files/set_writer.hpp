@@ -80,6 +80,7 @@ class SetWriter {
   std::string over_;  // why there is nothing more to be written
   std::optional<NewSet> files_;
   WrittenStripes written_;
+  SpareBuffers spare_buffers_;  // of write_range
   Coder coder_;
   std::atomic<std::uint64_t> content_bytes_{0}, written_bytes_{0};
   Clock::time_point began_ = Clock::now();

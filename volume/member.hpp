@@ -29,6 +29,8 @@ class Member {
   virtual void read(std::uint64_t offset, std::byte *to, std::size_t bytes) = 0;
   virtual void write(std::uint64_t offset, const std::byte *from, std::size_t bytes) = 0;
   virtual void sync() = 0;
+  // Writes end in the memory of this machine. They take a processor, and sync() waits for the rest.
+  virtual bool is_cached() const = 0;
   // The bytes are not needed any more: a hint, without promise of what is read there afterwards.
   virtual void trim(std::uint64_t offset, std::uint64_t bytes) noexcept = 0;
   // Makes a member that can grow at least this large; others fail.

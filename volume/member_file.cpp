@@ -66,6 +66,7 @@ class FileMember : public Member {
 
   std::uint64_t size_bytes() const override { return size_bytes_; }
   std::string identity() const override { return identity_; }
+  bool is_cached() const override { return true; }
 
   void read(std::uint64_t offset, std::byte *to, std::size_t bytes) override {
     while (bytes != 0) {

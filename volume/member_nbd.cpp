@@ -44,6 +44,7 @@ class NbdMember : public Member {
 
   std::uint64_t size_bytes() const override { return size_bytes_; }
   std::string identity() const override { return uri_; }
+  bool is_cached() const override { return false; }
 
   void read(std::uint64_t offset, std::byte *to, std::size_t bytes) override {
     for (; bytes != 0; advance(offset, to, bytes))

@@ -80,6 +80,12 @@ std::shared_ptr<Member> Members::member(std::uint32_t index) const {
   return slots_[index]->member;
 }
 
+bool Members::all_cached() const {
+  for (std::uint32_t i = 0; i < count(); ++i)
+    if (const auto each = member(i); each && !each->is_cached()) return false;
+  return true;
+}
+
 void Members::query(std::uint32_t index, tandem_volume_member *out) const {
   const Slot &slot = *slots_[index];
   const std::lock_guard lock(slot.mutex);

@@ -35,6 +35,7 @@ class Members {
   // Closes it if it is lost.
   void let_go(std::uint32_t index);
   std::shared_ptr<Member> member(std::uint32_t index) const;
+  bool all_cached() const;  // those that are open
   void query(std::uint32_t index, tandem_volume_member *out) const;
 
   // False if it failed, or is not to be used. A failed write or sync loses the member, a failed read does not.

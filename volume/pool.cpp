@@ -35,7 +35,7 @@ struct Pool::Batch {
   }
 };
 
-Pool::Pool(std::size_t thread_count) {
+Pool::Pool(std::size_t thread_count, std::size_t processors) : processors_(processors) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signals are for its own threads
@@ -55,16 +55,27 @@ Pool::~Pool() {
   for (std::thread &thread : threads_) thread.join();
 }
 
-void Pool::run(std::size_t count, const std::function<void(std::size_t)> &task) {
+void Pool::run(std::size_t count, const std::function<void(std::size_t)> &task, Tasks kind) {
   if (count == 0) return;
-  if (count == 1 || threads_.empty()) {
+  std::size_t helpers = std::min(count - 1, threads_.size());
+  struct Computing {
+    std::atomic<std::size_t> *calls;
+    ~Computing() {
+      if (calls != nullptr) --*calls;
+    }
+  } computing{nullptr};
+  if (kind == Tasks::compute) {
+    const std::size_t calls = ++computing_;
+    computing.calls = &computing_;
+    helpers = std::min(helpers, processors_ > calls ? processors_ - calls : 0);
+  }
+  if (helpers == 0) {
     for (std::size_t i = 0; i < count; ++i) task(i);
     return;
   }
   const auto batch = std::make_shared<Batch>();
   batch->task = &task;
   batch->count = count;
-  const std::size_t helpers = std::min(count - 1, threads_.size());
   {
     const std::lock_guard lock(mutex_);
     waiting_.insert(waiting_.end(), helpers, batch);

@@ -1,6 +1,7 @@
 // Threads that work on members at the same time.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -15,13 +16,17 @@ namespace tandem::volume {
 class Pool {
  public:
   // The calling thread works too: 0 threads do everything there, in order.
-  explicit Pool(std::size_t thread_count);
+  explicit Pool(std::size_t thread_count, std::size_t processors = std::thread::hardware_concurrency());
   ~Pool();
   Pool(const Pool &) = delete;
   Pool &operator=(const Pool &) = delete;
 
+  // Tasks that wait for members share all threads. Tasks that only compute and copy share the processors that no other
+  // run() computes on: more threads would wait for each other's locks in the kernel.
+  enum class Tasks { wait, compute };
+
   // Calls task(0) .. task(count - 1) and returns when all are done. Throws the first exception of a task.
-  void run(std::size_t count, const std::function<void(std::size_t)> &task);
+  void run(std::size_t count, const std::function<void(std::size_t)> &task, Tasks kind = Tasks::wait);
 
  private:
   struct Batch;
@@ -32,6 +37,8 @@ class Pool {
   std::deque<std::shared_ptr<Batch>> waiting_;
   bool ending_ = false;
   std::vector<std::thread> threads_;
+  std::atomic<std::size_t> computing_{0};  // calls of run() whose tasks compute
+  const std::size_t processors_;
 };
 
 }  // namespace tandem::volume

@@ -221,7 +221,7 @@ void Volume::change_rows(std::uint64_t stripe, std::uint32_t first, std::uint32_
 bool Volume::store(const View &view, std::span<const Stored> parts) {
   std::atomic<bool> all{true};
   const std::uint64_t sequence = sequence_;
-  pool_->run(parts.size(), [&](std::size_t index) {
+  const auto store_part = [&](std::size_t index) {
     const auto [column, begin, end] = parts[index].part;
     const std::byte *const from = parts[index].from;
     const std::uint32_t member = member_of(view, column);
@@ -245,7 +245,8 @@ bool Volume::store(const View &view, std::span<const Stored> parts) {
         all = false;
     }
     change_entries(view, column, begin, end - begin, entries.data());
-  });
+  };
+  pool_->run(parts.size(), store_part, members_->all_cached() ? Pool::Tasks::compute : Pool::Tasks::wait);
   return all;
 }
 

@@ -35,6 +35,7 @@ struct Disk {
   std::atomic<bool> fails_reads{false}, fails_writes{false}, has_no_memory{false};
   std::atomic<std::uint64_t> bad_byte{UINT64_MAX};  // no read that includes it succeeds
   std::function<void()> before_read, before_sync;   // once; set while nobody reads or syncs
+  bool is_cached = false;                           // as memory is
   bool keeps_unsynced = false;                      // for settle_after_power_cut
 
   explicit Disk(std::size_t size) : bytes(size), durable(size) {}
@@ -97,6 +98,7 @@ class DiskMember : public Member {
     if (bytes > disk_->bytes.size()) throw MemberError(MemberProblem::denied, "the disk is too small");
   }
   std::string identity() const override { return ""; }
+  bool is_cached() const override { return disk_->is_cached; }
 
  private:
   void step() {

@@ -1,0 +1,60 @@
+#include "volume/pool.hpp"
+
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <chrono>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+
+namespace tandem::volume {
+namespace {
+
+std::set<std::thread::id> threads_of(Pool &pool, std::size_t count, Pool::Tasks kind) {
+  std::mutex mutex;
+  std::set<std::thread::id> threads;
+  pool.run(
+      count,
+      [&](std::size_t) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));  // a thread too many has time to come
+        const std::lock_guard lock(mutex);
+        threads.insert(std::this_thread::get_id());
+      },
+      kind);
+  return threads;
+}
+
+// Each task waits until `count` of them run: fewer threads would hang.
+void run_at_once(Pool &pool, std::size_t count, Pool::Tasks kind) {
+  std::barrier all(static_cast<std::ptrdiff_t>(count));
+  pool.run(
+      count, [&](std::size_t) { all.arrive_and_wait(); }, kind);
+}
+
+TEST(Pool, TasksThatWaitHaveAllThreads) {
+  Pool pool(3, 1);
+  run_at_once(pool, 4, Pool::Tasks::wait);
+}
+
+TEST(Pool, TasksThatComputeHaveOneThreadForEachProcessor) {
+  Pool pool(8, 3);
+  run_at_once(pool, 3, Pool::Tasks::compute);
+  for (int round = 0; round < 3; ++round) EXPECT_LE(threads_of(pool, 20, Pool::Tasks::compute).size(), 3u);
+}
+
+TEST(Pool, CallersThatComputeAreCounted) {
+  Pool pool(8, 2);
+  const std::set<std::thread::id> caller = {std::this_thread::get_id()};
+  for (int round = 0; round < 3; ++round)
+    pool.run(
+        1, [&](std::size_t) { EXPECT_EQ(threads_of(pool, 20, Pool::Tasks::compute), caller); }, Pool::Tasks::compute);
+  run_at_once(pool, 2, Pool::Tasks::compute);  // it has ended
+  EXPECT_THROW(pool.run(
+                   1, [](std::size_t) { throw std::runtime_error("x"); }, Pool::Tasks::compute),
+               std::runtime_error);
+  run_at_once(pool, 2, Pool::Tasks::compute);
+}
+
+}  // namespace
+}  // namespace tandem::volume
