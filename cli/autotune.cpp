@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
+#include "cli/option_table.hpp"
 #include "tandem/tools.h"
 
 namespace tandem::cli {
@@ -203,33 +204,38 @@ int autotune(const AutotuneFlags &flags) {
 void add_autotune_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<AutotuneFlags>();
   CLI::App *command =
-      app.add_subcommand("autotune", "Measure which values a backend runs fastest with, and keep them for later");
-  command->add_option("--device", flags->device, "Which of the backend's devices, such as 0 or 0:1");
+      app.add_subcommand("autotune", "Find the fastest settings of a backend and store them in the tuning file");
+  command->add_option("--device", flags->device, "One of the backend's devices, such as 0 or 0:1")->type_name("NAME");
   command
       ->add_option("--memory", flags->memory,
-                   "Where the shards lie: host, with the transfers; or device, where a kernel's own speed shows")
-      ->check(CLI::IsMember({"host", "device"}))
+                   "Where the shards are. host: transfers are measured too. device: the kernel alone is measured")
+      ->check(one_of({"host", "device"}))
       ->capture_default_str();
-  command->add_option("--operation", flags->operations, "Of encode, decode, verify, update; default: encode,decode");
+  command
+      ->add_option("--operation", flags->operations,
+                   "Operations to measure, of encode, decode, verify, update; default: encode,decode")
+      ->type_name("LIST");
   command->add_option("-k,--data", flags->ks, "Data shards: a number, list or RANGE; default: 10")->type_name("RANGE");
   command->add_option("-m,--parity", flags->ms, "Parity shards, each with every k; default: 4")->type_name("RANGE");
   command
       ->add_option("--local-size", flags->local_sizes,
                    "Sizes of a work-group to try, once for each dimension: 32,64,96 or 16:1024:x2")
       ->type_name("RANGE")
-      ->allow_extra_args(false);
-  command->add_option("--set", flags->settings, "NAME=RANGE: what to try for another value (repeatable)")
+      ->allow_extra_args(false)
+      ->group(kExpert);
+  command->add_option("--set", flags->settings, "Values to try for another setting (repeatable)")
       ->type_name("NAME=RANGE")
-      ->allow_extra_args(false);
-  command
-      ->add_option("--shard-bytes", flags->shard_bytes, "Bytes of a shard; default: so that a stripe has 32 to 64 MiB")
-      ->transform(CLI::AsSizeValue(false));
-  command->add_option("--repeats", flags->repeats, "Repeats of each measurement; default: 5");
-  command->add_option("--max-seconds", flags->max_seconds, "Stop after about so long; default: when all is measured");
-  command->add_option("--output", flags->output, "The tuning file; default: the one that Tandem reads");
-  command->add_flag("--fresh", flags->fresh, "Measure again what an earlier run has measured");
-  command->add_flag("--show", flags->show, "Print what the file holds, and measure nothing");
-  command->add_option("--merge", flags->merged, "Take over what these files of other machines hold; measure nothing")
+      ->allow_extra_args(false)
+      ->group(kExpert);
+  command->add_option("--shard-bytes", flags->shard_bytes, "Bytes of a shard; default: the stripe has 32 to 64 MiB")
+      ->transform(size_value());
+  command->add_option("--repeats", flags->repeats, "Repeats of each measurement; default: 5")->group(kExpert);
+  command->add_option("--max-seconds", flags->max_seconds, "Stop after about this time; default: measure everything");
+  command->add_option("--output", flags->output, "The tuning file; default: the one that Tandem reads")
+      ->type_name("FILE");
+  command->add_flag("--fresh", flags->fresh, "Repeat the measurements of earlier runs");
+  command->add_flag("--show", flags->show, "Print the tuning file; measure nothing");
+  command->add_option("--merge", flags->merged, "Add the contents of these files from other machines; measure nothing")
       ->type_name("FILE")
       ->expected(1, 1000);
   add_context_flags(*command, flags->context);

@@ -6,6 +6,7 @@
 
 #include "bench/engine.hpp"
 #include "cli/commands.hpp"
+#include "cli/option_table.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -63,7 +64,7 @@ int bench_hybrid(const BenchFlags &flags) {
 CLI::App *add_hybrid(CLI::App &bench, Invocation &invocation) {
   const auto flags = std::make_shared<BenchFlags>();
   CLI::App *command = bench.add_subcommand(
-      "hybrid", "Several devices as one: each alone, policies free, budget (every amount of cpu) and auto");
+      "hybrid", "Measure several devices: each alone, then together with the policies free, budget and auto");
   command->footer(
       "auto-first is the first call of a context that knows nothing; auto are its later calls.\n"
       "Core-seconds per GB: processor time of all threads of the process, the drivers' too, for 1e9 bytes of data.\n"
@@ -71,25 +72,28 @@ CLI::App *add_hybrid(CLI::App &bench, Invocation &invocation) {
       "saturation run), over the time that it took.\n"
       "Time/alone: over the time of the best device alone. The tuning file is neither read nor written.");
   command->add_option("--devices", flags->hybrid.devices, "One or more names of `tandem devices`, with + between")
+      ->type_name("NAME+NAME")
       ->capture_default_str();
   command->add_option("--operation", flags->hybrid.operations, "What is measured; a list")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->check(CLI::IsMember({"encode", "decode"}))
+      ->check(one_of({"encode", "decode"}))
       ->capture_default_str();
   command->add_option("-k", flags->hybrid.k, "Data shards")->capture_default_str();
   command->add_option("-m", flags->hybrid.m, "Parity shards")->capture_default_str();
-  command->add_option("--kernel", flags->hybrid.kernel,
-                      "CPU kernel to use instead of the best one; see `tandem devices`");
+  command
+      ->add_option("--kernel", flags->hybrid.kernel, "CPU kernel to use instead of the best one; see `tandem devices`")
+      ->type_name("NAME")
+      ->group(kExpert);
   command
       ->add_option("--resource", flags->context.resources,
-                   "NAME=N: at most N of a resource at once, in all but free; cpu=N ends the budgets (repeatable)")
+                   "At most N of a resource at once, except with policy free. cpu=N is the largest budget (repeatable)")
       ->type_name("NAME=N")
       ->allow_extra_args(false);
   command->add_option("--size", flags->hybrid.sizes, "Data of a job; a list; default: 4MiB,32MiB,256MiB")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->transform(CLI::AsSizeValue(false))
+      ->transform(size_value())
       ->default_str("");
   command->add_option("--threads", flags->hybrid.thread_count, "CPU threads; default: every core");
   command->add_option("--repeats", flags->hybrid.repeats, "Samples of each figure")
@@ -101,7 +105,7 @@ CLI::App *add_hybrid(CLI::App &bench, Invocation &invocation) {
   command->add_option("--saturation-seconds", flags->hybrid.saturation_seconds, "Time of the saturation run")
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
-  command->add_option("-o,--output", flags->output_path, "Write the JSON object to this file, too");
+  command->add_option("-o,--output", flags->output_path, "Also write the JSON object to this file")->type_name("FILE");
   add_output_flags(*command, flags->output);
   command->callback([flags, &invocation] { invocation.run = [flags] { return bench_hybrid(*flags); }; });
   return command;
@@ -109,34 +113,39 @@ CLI::App *add_hybrid(CLI::App &bench, Invocation &invocation) {
 
 CLI::App *add_batch(CLI::App &bench, Invocation &invocation) {
   const auto flags = std::make_shared<BenchFlags>();
-  CLI::App *command =
-      bench.add_subcommand("batch", "Many stripes in the memory of a device: by one call, as one stripe, one by one");
+  CLI::App *command = bench.add_subcommand(
+      "batch", "Measure many stripes in device memory: by one call, as one large stripe, one by one");
   command->footer(
       "together: tandem_encode_batch or tandem_decode_batch, and the wait. one stripe: a stripe of the same bytes.\n"
       "one by one: a launch for each stripe, all in the queue at once; of 256 stripes at most.\n"
       "time/one: of together, over that of one stripe. launches: of the kernel, in one call.");
-  command->add_option("--backend", flags->batch.backend, "A device, such as cuda or opencl:0:0")->required();
-  command->add_option("--kernel", flags->batch.kernel, "compiled, tables or auto")->capture_default_str();
+  command->add_option("--backend", flags->batch.backend, "A device, such as cuda or opencl:0:0")
+      ->type_name("NAME")
+      ->required();
+  command->add_option("--kernel", flags->batch.kernel, "compiled, tables or auto")
+      ->type_name("NAME")
+      ->capture_default_str()
+      ->group(kExpert);
   command->add_option("--operation", flags->batch.operations, "What is measured; a list")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->check(CLI::IsMember({"encode", "decode"}))
+      ->check(one_of({"encode", "decode"}))
       ->capture_default_str();
   command->add_option("-k", flags->batch.k, "Data shards")->capture_default_str();
   command->add_option("-m", flags->batch.m, "Parity shards")->capture_default_str();
   command->add_option("--shard-bytes", flags->batch.shard_sizes, "Length of a shard; a list; default: 64KiB")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->transform(CLI::AsSizeValue(false))
+      ->transform(size_value())
       ->default_str("");
-  command->add_option("--stripes", flags->batch.stripe_count, "How many")->capture_default_str();
+  command->add_option("--stripes", flags->batch.stripe_count, "Number of stripes")->capture_default_str();
   command->add_option("--repeats", flags->batch.repeats, "Samples of each figure")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
-  command->add_option("--seconds", flags->batch.seconds, "Time for each of the three ways of a case")
+  command->add_option("--seconds", flags->batch.seconds, "Time for each of the three methods of a case")
       ->check(CLI::Range(0.001, 3600.0))
       ->capture_default_str();
-  command->add_option("-o,--output", flags->output_path, "Write the JSON object to this file, too");
+  command->add_option("-o,--output", flags->output_path, "Also write the JSON object to this file")->type_name("FILE");
   add_output_flags(*command, flags->output);
   command->callback(
       [flags, &invocation] { invocation.run = [flags] { return run(*flags, bench::measure_batch, flags->batch); }; });
@@ -147,7 +156,8 @@ CLI::App *add_batch(CLI::App &bench, Invocation &invocation) {
 
 void add_bench_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<BenchFlags>();
-  CLI::App &command = *app.add_subcommand("bench", "Measure coding speed, next to the memory roof and to ISA-L");
+  CLI::App &command =
+      *app.add_subcommand("bench", "Measure coding speed and compare it with the memory roof and ISA-L");
   command.footer(
       "Lists (--operation, --code, --matrix, --size, --shard-bytes, --placement) are axes: every combination is "
       "measured.\n"
@@ -156,54 +166,72 @@ void add_bench_command(CLI::App &app, Invocation &invocation) {
     return command.add_option(name, values, help)->delimiter(',')->allow_extra_args(false);
   };
   axis("--operation", flags->codes.operations, "What is measured")
-      ->check(CLI::IsMember({"encode", "decode", "verify", "update", "decode-setup"}))
+      ->check(one_of({"encode", "decode", "verify", "update", "decode-setup"}))
       ->capture_default_str();
   CLI::Option *codes =
-      axis("--code", flags->codes.codes, "k+m, such as 10+4, or all: the twelve of docs/internals/BENCHMARKS.md");
+      axis("--code", flags->codes.codes, "k+m, such as 10+4; all: the twelve codes of docs/internals/BENCHMARKS.md");
+  codes->type_name("K+M");
   command.add_option("-k", flags->codes.k, "Data shards")->capture_default_str()->excludes(codes);
   command.add_option("-m", flags->codes.m, "Parity shards")->capture_default_str()->excludes(codes);
-  axis("--matrix", flags->codes.matrices, "Generator matrix")->capture_default_str();
-  command.add_option("--layout", flags->codes.layout, "How elements lie in a shard; packets: Jerasure's Cauchy codes")
-      ->check(CLI::IsMember({"bytes", "packets"}))
+  axis("--matrix", flags->codes.matrices, "Generator matrix")
+      ->check(matrix_value(false))
+      ->type_name("NAME")
       ->capture_default_str();
-  command.add_option("--word-bits", flags->codes.word_bits, "packets: of a group, 4, 8 or 16; default: 8");
-  command.add_option("--packet-bytes", flags->codes.packet_bytes, "packets: length of one, a multiple of 8")
-      ->transform(CLI::AsSizeValue(false));
+  command
+      .add_option("--layout", flags->codes.layout, "Order of the elements in a shard; packets: Jerasure's Cauchy codes")
+      ->check(one_of({"bytes", "packets"}))
+      ->capture_default_str()
+      ->group(kExpert);
+  command.add_option("--word-bits", flags->codes.word_bits, "packets: bits of a word, 4, 8 or 16; default: 8")
+      ->group(kExpert);
+  command.add_option("--packet-bytes", flags->codes.packet_bytes, "packets: bytes of a packet, a multiple of 8")
+      ->transform(size_value())
+      ->group(kExpert);
   axis("--size", flags->codes.sizes,
        "Working set of a stripe (in cache: of each thread), data and parity; default: 512KiB,4MiB")
-      ->transform(CLI::AsSizeValue(false));
-  axis("--shard-bytes", flags->codes.shard_sizes, "Length of a shard, in place of --size")
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(size_value());
+  axis("--shard-bytes", flags->codes.shard_sizes, "Length of a shard, in place of --size")->transform(size_value());
   command
-      .add_option("--rotate", flags->codes.rotate_bytes,
-                  "Memory over which stripes larger than the L2 cache take turns")
-      ->transform(CLI::AsSizeValue(false))
-      ->default_str("256MiB");
+      .add_option("--rotate", flags->codes.rotate_bytes, "Memory through which stripes larger than the L2 cache rotate")
+      ->transform(size_value())
+      ->default_str("256MiB")
+      ->group(kExpert);
   axis("--placement", flags->codes.placements, "Where the shards lie")
-      ->check(CLI::IsMember({"contiguous", "scattered", "page-aligned"}))
-      ->capture_default_str();
-  command.add_flag("--odd", flags->codes.odd, "Odd lengths at odd addresses");
+      ->check(one_of({"contiguous", "scattered", "page-aligned"}))
+      ->capture_default_str()
+      ->group(kExpert);
+  command.add_flag("--odd", flags->codes.odd, "Odd lengths at odd addresses")->group(kExpert);
   command
       .add_option("--lost", flags->codes.lost, "decode: which m shards are lost, the first data shards or random ones")
-      ->check(CLI::IsMember({"first", "random"}))
-      ->capture_default_str();
+      ->check(one_of({"first", "random"}))
+      ->capture_default_str()
+      ->group(kExpert);
   add_context_flags(command, flags->context);
   command.remove_option(command.get_option("--timeline"));  // it makes many contexts, and each would write the file
   CLI::Option *threads = command.get_option("--threads");
   threads->description("CPU threads, the same number for the peer and the roof; 0: every core")->default_str("1");
-  command.add_option("--partition", flags->partition, "What a thread takes: a range of columns, or some parity shards")
-      ->check(CLI::IsMember({"column", "parity"}))
-      ->capture_default_str();
-  command.add_option(
-      "--peer", flags->codes.peer,
-      "A libisal.so to compare with, jerasure (libJerasure.so.2), or none; default: the libisal.so that is installed");
-  command.add_option("--peer-function", flags->codes.peer_function,
-                     "One of its encoders, such as ec_encode_data_avx2; default: the one that it chooses");
+  command
+      .add_option("--partition", flags->partition,
+                  "How threads share a stripe: by ranges of columns, or by parity shards")
+      ->check(one_of({"column", "parity"}))
+      ->capture_default_str()
+      ->group(kExpert);
+  command
+      .add_option("--peer", flags->codes.peer,
+                  "A libisal.so to compare with, jerasure (libJerasure.so.2), or none; default: the libisal.so that is "
+                  "installed")
+      ->type_name("PATH");
+  command
+      .add_option("--peer-function", flags->codes.peer_function,
+                  "Encoder of the peer, such as ec_encode_data_avx2; default: the peer's own choice")
+      ->type_name("NAME")
+      ->group(kExpert);
   command
       .add_option("--clock", flags->codes.clock,
-                  "wall; or cpu, one thread's own time, for a machine that others use, too")
-      ->check(CLI::IsMember({"wall", "cpu"}))
-      ->capture_default_str();
+                  "wall, or cpu: the processor time of one thread, for machines that are shared")
+      ->check(one_of({"wall", "cpu"}))
+      ->capture_default_str()
+      ->group(kExpert);
   command.add_option("--repeats", flags->codes.repeats, "Samples of each figure")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
@@ -212,8 +240,10 @@ void add_bench_command(CLI::App &app, Invocation &invocation) {
                   "Time for each contestant of a case: Tandem, the peer, each roof loop")
       ->check(CLI::Range(0.001, 3600.0))
       ->capture_default_str();
-  command.add_option("--seed", flags->codes.seed, "For random places and losses")->capture_default_str();
-  command.add_option("-o,--output", flags->output_path, "Write the JSON object to this file, too");
+  command.add_option("--seed", flags->codes.seed, "For random places and losses")
+      ->capture_default_str()
+      ->group(kExpert);
+  command.add_option("-o,--output", flags->output_path, "Also write the JSON object to this file")->type_name("FILE");
   add_output_flags(command, flags->output);
   const CLI::App *hybrid = add_hybrid(command, invocation), *batch = add_batch(command, invocation);
   command.callback([flags, hybrid, batch, threads, &invocation] {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/units.hpp"
 #include "tandem/files.h"
 #include "tandem/tandem.h"
 
@@ -67,6 +68,8 @@ void add_simulate_command(CLI::App &app, Invocation &invocation);
 void add_simulate_storage_command(CLI::App &simulate, Invocation &invocation);  // a command of simulate
 void add_volume_command(CLI::App &app, Invocation &invocation);
 void add_isal_env_command(CLI::App &app, Invocation &invocation);
+void add_durability_command(CLI::App &app, Invocation &invocation);
+void add_generate_command(CLI::App &app, Invocation &invocation);  // of the build
 
 // --json, --quiet.
 struct OutputFlags {
@@ -221,8 +224,6 @@ bool standard_error_failed() noexcept;
 std::string json_text(nlohmann::ordered_json object);
 void print_json(const nlohmann::ordered_json &object);
 std::string hexadecimal(const std::uint8_t (&bytes)[16]);
-std::string rate(std::uint64_t bytes, double seconds);           // "2.71 GB/s"
-std::string size(std::uint64_t bytes);                           // "1.07 GB"
 std::string plural(std::uint64_t count, std::string_view noun);  // "1 shard", "2 shards"
 const char *operation_name(std::int32_t operation);              // of enum tandem_operation_value; "?": none of it
 

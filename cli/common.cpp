@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "cli/commands.hpp"
+#include "cli/option_table.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -64,45 +65,54 @@ void add_output_flags(CLI::App &command, OutputFlags &flags) {
 
 void add_set_flags(CLI::App &command, SetFlags &flags, const std::string &paths_help) {
   command.add_option("PATH", flags.paths, paths_help)->required();
-  command.add_option("--set", flags.set_id, "Id of the set, or its first digits, where there are several");
+  command.add_option("--set", flags.set_id, "Id of the set, or its first digits, where there are several")
+      ->type_name("ID");
 }
 
 void add_write_flags(CLI::App &command, WriteFlags &flags, const std::string &force_help,
                      const std::string &dry_run_help) {
   command.add_flag("--force", flags.force, force_help);
   command.add_flag("--dry-run", flags.dry_run, dry_run_help);
-  command.add_flag("--no-sync", flags.no_sync, "Do not wait until the bytes are on the disk");
+  command.add_flag("--no-sync", flags.no_sync, "Do not wait until the bytes are on the disk")->group(kExpert);
   command
       .add_option("--lock-wait", flags.lock_wait_seconds,
                   "Seconds to wait for a folder that another process has locked (flock); default: 60")
-      ->check(CLI::Range(std::uint32_t{1}, UINT32_MAX));
+      ->check(CLI::Range(std::uint32_t{1}, UINT32_MAX))
+      ->group(kExpert);
 }
 
 void add_context_flags(CLI::App &command, ContextFlags &flags) {
-  command.add_option("--backend", flags.backend, "What computes: auto, or a name that `tandem devices` lists");
-  command.add_option("--kernel", flags.kernel, "CPU kernel to use instead of the best one; see `tandem devices`");
+  command.add_option("--backend", flags.backend, "Where to compute: auto, or a name that `tandem devices` lists")
+      ->type_name("NAME");
+  command.add_option("--kernel", flags.kernel, "CPU kernel to use instead of the best one; see `tandem devices`")
+      ->type_name("NAME")
+      ->group(kExpert);
   command
       .add_option("--technique", flags.technique,
-                  "How the CPU codes: matrix, or transform (wide codes; refused where there is none); default: "
-                  "whichever costs less")
-      ->check(CLI::IsMember({"matrix", "transform"}));
+                  "How the CPU codes. transform is for wide codes and is refused for others. Default: the faster one")
+      ->check(one_of({"matrix", "transform"}))
+      ->group(kExpert);
   command.add_option("--threads", flags.thread_count, "Threads; default: every core that this process may use");
   command.add_option("--executor", flags.executor, "How work is spread over CPU threads")
-      ->check(CLI::IsMember({"serial", "pthread", "openmp"}));
+      ->check(one_of({"serial", "pthread", "openmp"}))
+      ->group(kExpert);
   command
-      .add_option(
-          "--resource", flags.resources,
-          "NAME=N: at most N of a resource at once: cpu=2 (tasks of the CPU); on devices gpu=1, opencl_mib=512 or "
-          "cuda_mib=512, of a hybrid also pinned_mib=64 (repeatable)")
+      .add_option("--resource", flags.resources,
+                  "At most N of a resource at once. cpu=2: CPU tasks. gpu=1: device tasks. opencl_mib=512, "
+                  "cuda_mib=512: MiB of device memory. pinned_mib=64: MiB of a hybrid's staging memory (repeatable)")
       ->type_name("NAME=N")
-      ->allow_extra_args(false);
+      ->allow_extra_args(false)
+      ->group(kExpert);
   command.add_option("--policy", flags.policy, "How a hybrid backend shares its work; default: auto")
-      ->check(CLI::IsMember({"free", "budget", "auto"}));
+      ->check(one_of({"free", "budget", "auto"}))
+      ->group(kExpert);
   command
       .add_option("--timeline", flags.timeline,
-                  "Write which worker did what when to this file (Chrome trace format; docs/TIMELINE.md)")
-      ->type_name("FILE.json");
-  command.add_flag("--log", flags.log, "Say on standard error what the library decides, and why");
+                  "Write a timeline of all workers to this file (Chrome trace format; docs/TIMELINE.md)")
+      ->type_name("FILE.json")
+      ->group(kExpert);
+  command.add_flag("--log", flags.log, "Print the library's decisions and their reasons on standard error")
+      ->group(kExpert);
 }
 
 ContextOptions::ContextOptions(const ContextFlags &flags) : flags_(flags) {

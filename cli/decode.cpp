@@ -84,7 +84,9 @@ void add_decode_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<DecodeFlags>();
   CLI::App *command = app.add_subcommand("decode", "Put a file back together from any k of its shard files");
   add_set_flags(*command, flags->set, "Shard files, or folders with shard files, in any order and by any name");
-  command->add_option("-o,--output", flags->output_path, "The file to write; - writes standard output")->required();
+  command->add_option("-o,--output", flags->output_path, "The file to write; - writes standard output")
+      ->type_name("FILE")
+      ->required();
   add_write_flags(*command, flags->write, "Replace the output if it exists",
                   "Decode and compare the digest, write nothing");
   add_context_flags(*command, flags->context);

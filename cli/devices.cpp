@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "cli/option_table.hpp"
 #include "tandem/tools.h"
 
 namespace tandem::cli {
@@ -24,15 +25,6 @@ std::vector<Struct> all(List list) {
   check(list(found.data(), found.size(), sizeof(Struct), &count));
   if (count < found.size()) found.resize(count);
   return found;
-}
-
-std::string size_text(std::uint64_t bytes) {
-  if (bytes == UINT64_MAX) return "never";
-  constexpr const char *kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
-  return fmt::format("{:.{}f} {}", value, value < 10 && unit > 0 ? 1 : 0, kUnits[unit]);
 }
 
 // What hybrids have learned on this machine. A tuning file that cannot be read is no reason to list nothing.
@@ -57,7 +49,10 @@ void print_speeds(const std::vector<tandem_speed> &speeds) {
     const std::string gain = each.gain > 0 ? fmt::format("{:.2f}", each.gain) : "-";
     fmt::print("{:<12} {:<9} {:>7} {:>7} {:>9} {:>6} {:>11}\n", each.worker, operation_name(each.operation),
                fmt::format("{}+{}", each.k, each.m), rate(each.bytes_per_second), rate(each.alone_bytes_per_second),
-               is_device ? gain : "", is_device ? size_text(each.pays_from_bytes) : "");
+               is_device ? gain : "",
+               !is_device                           ? ""
+               : each.pays_from_bytes == UINT64_MAX ? "never"
+                                                    : size(each.pays_from_bytes));
   }
 }
 
@@ -348,14 +343,14 @@ int kernel_texts(const OutputFlags &output, KernelFlags flags) {
 
 void add_devices_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<OutputFlags>();
-  CLI::App *command = app.add_subcommand("devices", "List what this machine has: devices and CPU kernels");
+  CLI::App *command = app.add_subcommand("devices", "List the devices and CPU kernels of this machine");
   add_output_flags(*command, *flags);
   const auto kernel = std::make_shared<KernelFlags>();
   CLI::Option *asked =
       command
           ->add_option("--kernel", kernel->name,
-                       "NAME: show the techniques of this CPU kernel, what they cost and which is used. Without a "
-                       "name: show what the generated device kernels of a code cost, or their text")
+                       "With NAME: show the techniques of this CPU kernel, their costs and the one in use. Without "
+                       "NAME: show the costs of the generated device kernels of a code, or their text")
           ->expected(0, 1)
           ->type_name("[NAME]");
   // What belongs to the code is for both kinds of kernels, the rest for texts alone.
@@ -366,29 +361,32 @@ void add_devices_command(CLI::App &app, Invocation &invocation) {
   };
   add(of_code, command->add_option("-k", kernel->k, "With --kernel: data shards; default 10"));
   add(of_code, command->add_option("-m", kernel->m, "With --kernel: parity shards; default 4"));
-  add(of_code, command->add_option("--matrix", kernel->matrix, "With --kernel: generator matrix; default isal-cauchy"));
+  add(of_code, command->add_option("--matrix", kernel->matrix, "With --kernel: generator matrix"))
+      ->check(matrix_value(false))
+      ->default_str("isal-cauchy")
+      ->type_name("NAME");
   CLI::Option *text = add(of_texts, command->add_option("--text", kernel->text_dialect,
                                                         "With --kernel: print the text in this dialect, no table"));
-  text->check(CLI::IsMember({"opencl", "cuda", "host"}))->excludes(command->get_option("--json"));
+  text->check(one_of({"opencl", "cuda", "host"}))->excludes(command->get_option("--json"));
   command->add_option("--technique", kernel->technique, "With --text: compiled (default) or tables")
-      ->check(CLI::IsMember({"compiled", "tables"}))
+      ->check(one_of({"compiled", "tables"}))
       ->needs(text);
   command->add_option("--operation", kernel->operation, "With --text: encode (default), update or verify")
-      ->check(CLI::IsMember({"encode", "update", "verify"}))
+      ->check(one_of({"encode", "update", "verify"}))
       ->needs(text);
   add(of_texts, command->add_option("--access", kernel->access,
-                                    "With --kernel: shards are aligned (default), or each at any address"))
-      ->check(CLI::IsMember({"aligned", "any"}));
-  add(of_texts,
-      command->add_option("--element-bytes", kernel->options.element_bytes,
-                          "With --kernel: bytes that a work-item loads at once; default: as the device does"));
+                                    "With --kernel: addresses of the shards: aligned (default), or any"))
+      ->check(one_of({"aligned", "any"}));
+  add(of_texts, command->add_option("--element-bytes", kernel->options.element_bytes,
+                                    "With --kernel: bytes that a work-item loads at once; default: the device's own"));
   add(of_texts, command->add_option("--rows-per-pass", kernel->options.rows_per_pass,
-                                    "With --kernel: outputs computed together; default: as the device does"));
-  add(of_texts,
-      command->add_option("--vendor", kernel->vendor,
-                          "With --kernel: the kind of device that runs it: nvidia, amd, intel, gpu (any other), cpu. "
-                          "Default: all are shown; with --text cuda nvidia, opencl gpu, host cpu"))
-      ->check(CLI::IsMember({"nvidia", "amd", "intel", "gpu", "cpu"}));
+                                    "With --kernel: outputs computed together; default: the device's own"));
+  add(of_texts, command->add_option("--vendor", kernel->vendor,
+                                    "With --kernel: the kind of device; gpu: any other GPU. Default: all; with --text "
+                                    "cuda: nvidia, opencl: gpu, host: cpu"))
+      ->check(one_of({"nvidia", "amd", "intel", "gpu", "cpu"}));
+  for (CLI::Option *each : of_texts) each->group(kExpert);
+  for (const char *name : {"--technique", "--operation"}) command->get_option(name)->group(kExpert);
   command->callback([flags, kernel, asked, of_code, of_texts, &invocation] {
     const auto given = [](const CLI::Option *option) { return option->count() != 0; };
     const bool is_one_code = std::ranges::any_of(of_code, given);

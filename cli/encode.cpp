@@ -10,6 +10,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/file_report.hpp"
+#include "cli/option_table.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -123,22 +124,34 @@ void add_encode_command(CLI::App &app, Invocation &invocation) {
           "-o,--output", flags->folders,
           "Folder for the shard files, made if missing. Given several times, shards go to the folders in turn; "
           "{i} stands for the shard's index")
+      ->type_name("FOLDER")
       ->required()
       ->allow_extra_args(false);
-  command->add_option("--name", flags->name, "First part of the shard files' names; default: the name of FILE");
-  command->add_option("--matrix", flags->matrix, "Generator matrix (docs/MATRICES.md); default: isal-cauchy");
+  command->add_option("--name", flags->name, "First part of the shard files' names; default: the name of FILE")
+      ->type_name("NAME");
+  command->add_option("--matrix", flags->matrix, "Generator matrix (docs/MATRICES.md)")
+      ->check(matrix_value(false))
+      ->default_str("isal-cauchy")
+      ->type_name("NAME");
   command
       ->add_option("--layout", flags->layout,
-                   "How elements lie in a shard: bytes. A set does not say that it holds packets: they are refused")
-      ->check(CLI::IsMember({"bytes", "packets"}));
-  command->add_option("--set-id", flags->set_id,
-                      "Id of the set, 32 hexadecimal digits, which no other set may have; default: random");
-  command->add_flag("--allow-non-mds", flags->allow_non_mds,
-                    "Accept a matrix that cannot recover from every loss of m shards");
+                   "Order of the elements in a shard. Shard files hold bytes; packets are refused")
+      ->check(one_of({"bytes", "packets"}))
+      ->group(kExpert);
+  command
+      ->add_option("--set-id", flags->set_id,
+                   "Id of the set: 32 hexadecimal digits that no other set has; default: random")
+      ->type_name("ID")
+      ->group(kExpert);
+  command
+      ->add_flag("--allow-non-mds", flags->allow_non_mds,
+                 "Accept a matrix that cannot recover from every loss of m shards")
+      ->group(kExpert);
   command
       ->add_option("--block-bytes", flags->block_bytes,
                    "Bytes of a block in a shard file, such as 64k or 1M; a multiple of 64")
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(size_value())
+      ->group(kExpert);
   add_write_flags(*command, flags->write,
                   "Replace a set of the same name, also one that was never finished because its first folder is lost",
                   "Check everything that can be checked, write nothing");

@@ -644,32 +644,31 @@ int isal_env(const Flags &flags, std::vector<std::string> words,
 
 void add_isal_env_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<Flags>();
-  CLI::App *command = app.add_subcommand(
-      "isal-env", "Run a program that is built for ISA-L on Tandem: tandem isal-env [OPTIONS] [--] COMMAND [ARGS...]");
+  CLI::App *command = app.add_subcommand("isal-env", "Run a program that is built for ISA-L on Tandem");
   command->prefix_command();  // from COMMAND on nothing is ours
   CLI::Option *standalone =
       command->add_flag("--standalone", flags->standalone,
-                        "Erasure code and RAID alone: a program that needs more of ISA-L does not start");
+                        "Only erasure code and RAID: a program that needs more of ISA-L does not start");
   command
       ->add_flag("--chained", flags->chained,
-                 "These, and the rest from the machine's own libisal; the default once it is installed")
+                 "Erasure code and RAID, and the rest from the machine's own libisal; default if it is installed")
       ->excludes(standalone);
   command->add_flag("--preload", flags->preload,
-                    "Set LD_PRELOAD, not LD_LIBRARY_PATH: for a program with a copy of its own of the functions");
+                    "Set LD_PRELOAD, not LD_LIBRARY_PATH: for programs with their own copy of the functions");
   command->add_flag("--print", flags->print, "Print the assignments for a shell: eval \"$(tandem isal-env --print)\"");
   command->add_flag("--install", flags->install, "Make the chained build for this machine's libisal");
   command->add_option("--real", flags->real, "The libisal to chain to; default: the one that the loader finds")
       ->type_name("PATH");
   command->add_option("--to", flags->to, "The chained build's folder; default: chained/ beside the standalone build's")
       ->type_name("FOLDER");
-  command->add_flag("--force", flags->force, "Replace or remove a file there that this command has not made");
+  command->add_flag("--force", flags->force, "Also replace or remove files that this command has not made");
   command->add_flag("--uninstall", flags->uninstall, "Remove the chained build");
   command->add_flag("--status", flags->status, "Show both builds and what the chained one leads to");
   command->add_flag("--json", flags->json, "With --status: print one JSON object");
   command->add_option("--probe", flags->probe)->group("");  // this command in a child process
   command->footer(
       "The exit status is COMMAND's; 127 if it is not found, 126 if it cannot be executed, 2 wrong usage, 3 input or\n"
-      "output failed. docs/ISAL.md tells what is covered.");
+      "output failed. docs/ISAL.md lists the functions that are covered.");
   command->callback([flags, command, &invocation] {
     invocation.run = [flags, words = command->remaining(), &invocation] {
       return isal_env(*flags, words, invocation.words_after_dashes);

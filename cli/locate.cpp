@@ -13,6 +13,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "cli/option_table.hpp"
+
 namespace tandem::cli {
 namespace {
 
@@ -231,8 +233,10 @@ void add_locate_flags(CLI::App &command, LocateFlags &flags) {
   locate->needs(k, m);
   k->needs(locate);
   m->needs(locate);
-  command
-      .add_option("--matrix", flags.matrix, "Generator matrix (docs/MATRICES.md), with --locate; default: isal-cauchy")
+  command.add_option("--matrix", flags.matrix, "Generator matrix (docs/MATRICES.md), with --locate")
+      ->check(matrix_value(true))
+      ->default_str("isal-cauchy")
+      ->type_name("NAME")
       ->needs(locate);
   command.add_option("--groups", flags.groups, "Local groups of such a matrix, with --locate")->needs(locate);
   command
@@ -240,6 +244,8 @@ void add_locate_flags(CLI::App &command, LocateFlags &flags) {
           "--repair", flags.repair,
           "Put the damaged bytes right in their files, with --locate; nothing is written unless all damage can be told")
       ->needs(locate);
+  for (const char *name : {"--locate", "--data", "--parity", "--matrix", "--groups", "--repair"})
+    command.get_option(name)->group("Raw shards");
 }
 
 int locate(const LocateFlags &flags, const std::vector<std::string> &paths, const ContextFlags &context_flags,

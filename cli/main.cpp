@@ -7,12 +7,12 @@ using namespace tandem::cli;
 
 // In the order of --help.
 constexpr AddCommand kCommands[] = {
-    add_encode_command,   add_decode_command,   add_verify_command, add_repair_command,   add_info_command,
-    add_devices_command,  add_autotune_command, add_bench_command,  add_simulate_command,
+    add_encode_command,     add_decode_command,   add_verify_command,   add_repair_command,   add_info_command,
+    add_devices_command,    add_autotune_command, add_bench_command,    add_simulate_command,
 #ifdef TANDEM_CLI_HAS_VOLUME
     add_volume_command,
 #endif
-    add_isal_env_command,
+    add_durability_command, add_isal_env_command, add_generate_command,
 };
 
 }  // namespace
@@ -20,9 +20,9 @@ constexpr AddCommand kCommands[] = {
 int main(int argc, char **argv) {
   prepare_process();
   Invocation invocation;
-  const Program program = {
-      TANDEM_COMMAND_NAME,
-      "Reed-Solomon erasure coding of files: split into k data and m parity shards, lose any m, get all back.",
-      kCommands};
+  const Program program = {TANDEM_COMMAND_NAME,
+                           "Reed-Solomon erasure coding: splits a file into k data shards and adds m parity shards. "
+                           "Any k of them give the file back.",
+                           kCommands};
   return end_program(run_program(program, argc, argv, invocation, false));
 }

@@ -11,6 +11,9 @@
 #include <cstdio>
 #include <new>
 
+#include "cli/help.hpp"
+#include "cli/version.hpp"
+
 namespace tandem::cli {
 namespace {
 
@@ -49,27 +52,50 @@ std::string make_decimal(std::string &text) {
 }
 
 void read_numbers_in_decimal(CLI::App &command) {
+  const auto is_number = [](const std::string &type) {
+    return type.starts_with("UINT") && type.find(":SIZE") == std::string::npos;  // bytes_of is strict itself
+  };
   for (CLI::Option *option : command.get_options())
-    if (option->get_type_name().starts_with("UINT")) option->transform(CLI::Validator(make_decimal, "", "decimal"));
+    if (is_number(option->get_type_name())) option->transform(CLI::Validator(make_decimal, "", "decimal"));
   for (CLI::App *each : command.get_subcommands({})) read_numbers_in_decimal(*each);
+}
+
+void add_help_command(CLI::App &app, Invocation &invocation, bool quiet) {
+  const auto words = std::make_shared<std::vector<std::string>>();
+  CLI::App *command = app.add_subcommand("help", "Print the help of a command");
+  command->add_option("COMMAND", *words, "The command, such as encode or volume create; default: the program");
+  command->callback([&app, &invocation, words, quiet] {
+    invocation.run = [&app, words, quiet] {
+      CommandText found = describe(app);
+      for (const std::string &word : *words) {
+        const auto next = std::ranges::find(found.commands, word, &CommandText::last_word);
+        if (next == found.commands.end()) throw Failure{kExitWrongUsage, no_such_command(found, word)};
+        found = CommandText(*next);
+      }
+      if (!quiet) fmt::print("{}", help_text(found, help_columns()));
+      return kExitDone;
+    };
+  });
 }
 
 Ending run(const Program &program, int argc, char **argv, Invocation &invocation, bool quiet) {
   CLI::App app(program.description, program.name);
-  app.set_version_flag("--version", tandem_version_string());
+  use_help_text(app);
+  app.set_help_flag("-h,--help", "Print this help");
+  app.set_version_flag(
+      "-V,--version", [&] { return version_text(program.name, invocation.ranks == nullptr); },
+      "Print the version, the build, the CPU kernel and the backends");
   app.require_subcommand(1);
   app.footer(kFooter);
-  app.get_formatter()->column_width(32);
   for (const AddCommand add : program.commands) add(app, invocation);
+  add_help_command(app, invocation, quiet);
   read_numbers_in_decimal(app);
   try {
     app.parse(set_words_after_dashes_aside(argc, argv, invocation), argv);
     return {invocation.run(), ""};
-  } catch (const CLI::ConversionError &error) {
-    return {kExitWrongUsage, fmt::format("{} (not a number, or too large)", error.what())};
   } catch (const CLI::ParseError &error) {
     if (error.get_exit_code() == 0) return {quiet ? 0 : app.exit(error), ""};  // --help, --version
-    return {kExitWrongUsage, error.what()};
+    return {kExitWrongUsage, sentence_of(error, app)};
   } catch (const Failure &failure) {
     return {failure.exit_status, failure.message};
   }

@@ -129,6 +129,7 @@ void add_repair_command(CLI::App &app, Invocation &invocation) {
           "-o,--output", flags->folders,
           "Folder for missing shard files, as with encode; default: where they were, as far as the other files "
           "tell")
+      ->type_name("FOLDER")
       ->allow_extra_args(false);
   add_write_flags(*command, flags->write, "Let missing shards replace other files that have their names",
                   "Only say what would be done; exit status 1 if there is something");

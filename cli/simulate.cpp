@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
+#include "cli/option_table.hpp"
 #include "tandem/tools.h"
 
 namespace tandem::cli {
@@ -14,21 +15,21 @@ namespace {
 constexpr std::size_t kMostRows = 16;  // with more workers, those of one description share a row
 
 constexpr const char *kFooter =
-    "`tandem simulate storage` is another simulator: what parity costs a storage system.\n"
+    "`tandem simulate storage` is another simulator, of the cost of parity in a storage system.\n"
     "\n"
     "A worker is NAME:COUNTxGBPS, COUNT workers of GBPS each, or NAME:GROUPSxMEMBERSxGBPS, groups that split each\n"
     "task over their members. GBPS are 1e9 bytes of data per second. Then any of these (times in s, ms, us):\n"
     "  :latency=2ms          of every task, before its data\n"
-    "  :jitter=0.3           how much shorter or longer than expected a task may be, as a part of it\n"
+    "  :jitter=0.3           a task is shorter or longer than expected by at most this part\n"
     "  :claim=N or inf       groups: tasks that each may hold before they run (free and budget)\n"
     "  :inner=N              groups: a task has a parent part on one core, then N inner tasks, each on one core.\n"
     "                        Latency passes before the parent part (budget). The timeline has a row for each core.\n"
     "                        With auto a group is one worker, and N does not matter\n"
     "  :spawn=TIME           of the parent part (with inner)\n"
-    "  :slow=FACTOR@TIME     from TIME on FACTOR times as slow\n"
+    "  :slow=FACTOR@TIME     a task takes FACTOR times as long from TIME on\n"
     "  :fails=TIME           it fails then\n"
-    "  :hangs=TIME           what it would end then or later never ends\n"
-    "  :assumed-latency=TIME what the scheduler believes of the latency at first; without it nothing (auto)\n"
+    "  :hangs=TIME           it hangs then: tasks that would end later never end\n"
+    "  :assumed-latency=TIME latency that the scheduler assumes at first; default: none (auto)\n"
     "  :link=NAME            its data crosses this link; --link has its speed\n"
     "--policy auto finds its own sizes of chunks.\n"
     "\n"
@@ -186,36 +187,36 @@ int report(const SimulateFlags &flags) {
 
 void add_simulate_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<SimulateFlags>();
-  CLI::App *command = app.add_subcommand(
-      "simulate", "How work would be shared on a machine that need not be there: who does how much, and who waits");
+  CLI::App *command =
+      app.add_subcommand("simulate", "Simulate how workers share a job, on a machine that need not exist");
   command->footer(kFooter);
   command->add_option("--worker", flags->workers, "Workers, as described below (repeatable)")
       ->type_name("WORKER")
       ->allow_extra_args(false);
-  command->add_option("--work", flags->work_bytes, "Data of the job")
-      ->transform(CLI::AsSizeValue(false))
-      ->default_str("8GiB");
+  command->add_option("--work", flags->work_bytes, "Data of the job")->transform(size_value())->default_str("8GiB");
   command->add_option("--chunk", flags->chunk_bytes, "Data of a task, free and budget only")
-      ->transform(CLI::AsSizeValue(false))
+      ->transform(size_value())
       ->default_str("8MiB");
   command
       ->add_option("--policy", flags->policy,
-                   "free: whoever is idle takes a chunk; budget: within the resources; auto: only who will be through "
-                   "before the others are")
-      ->check(CLI::IsMember({"free", "budget", "auto"}))
+                   "free: an idle worker takes the next chunk. budget: the same within --resource. auto: a worker "
+                   "takes a chunk only if it will finish before the others")
+      ->check(one_of({"free", "budget", "auto"}))
       ->capture_default_str();
   command
-      ->add_option("--resource", flags->resources,
-                   "NAME=N: at most N tasks at once of the workers of this name (repeatable)")
+      ->add_option("--resource", flags->resources, "At most N tasks at once of the workers of this name (repeatable)")
       ->type_name("NAME=N")
       ->allow_extra_args(false);
-  command->add_option("--link", flags->links, "NAME=GBPS: the speed of a link that workers share (repeatable)")
+  command->add_option("--link", flags->links, "Speed of a link that workers share (repeatable)")
       ->type_name("NAME=GBPS")
       ->allow_extra_args(false);
-  command->add_flag("--unknown-speeds", flags->unknown_speeds,
-                    "auto: it has to learn the speeds, instead of being told what --worker says");
-  command->add_option("--seed", flags->seed, "Of the jitter")->capture_default_str();
-  command->add_option("--timeline", flags->timeline, "Write who did what when to this file (Chrome trace format)")
+  command
+      ->add_flag("--unknown-speeds", flags->unknown_speeds,
+                 "auto: the scheduler must learn the speeds. It is not told those of --worker")
+      ->group(kExpert);
+  command->add_option("--seed", flags->seed, "Seed of the jitter")->capture_default_str()->group(kExpert);
+  command
+      ->add_option("--timeline", flags->timeline, "Write a timeline of all workers to this file (Chrome trace format)")
       ->type_name("FILE.json");
   add_output_flags(*command, flags->output);
 #ifdef TANDEM_CLI_HAS_VOLUME  // the model asks libtandem_volume which I/Os a write costs

@@ -10,8 +10,10 @@
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "cli/commands.hpp"
+#include "cli/option_table.hpp"
 #include "tandem/storage.h"
 
 namespace tandem::cli {
@@ -60,14 +62,13 @@ struct StorageFlags {
   OutputFlags output;
 };
 
-double seconds_of(const std::string &text, const char *flag) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const std::string_view unit(end, text.data() + text.size());
-  const double scale = unit == "s" ? 1 : unit == "ms" ? 1e-3 : unit == "us" ? 1e-6 : 0;
-  if (error != std::errc() || scale == 0 || !(value >= 0 && value <= 1e6))
-    throw Failure{kExitWrongUsage, fmt::format("{}: {} is no time such as 50us, 5ms or 1s", flag, printable(text))};
-  return value * scale;
+double time_of(const std::string &text, const char *flag) {
+  try {
+    if (const double seconds = seconds_of(text); seconds <= 1e6) return seconds;
+  } catch (const std::invalid_argument &error) {
+    throw Failure{kExitWrongUsage, fmt::format("{}: {}", flag, error.what())};
+  }
+  throw Failure{kExitWrongUsage, fmt::format("{}: {} is more than 1e6 seconds", flag, text)};
 }
 
 // ---- fio
@@ -247,7 +248,7 @@ tandem_storage_device device_of(const StorageFlags &flags, const std::string &na
     device.latency_stride_bytes = sizeof measured.points[0];
   } else if (name == "constant") {
     device.kind = TANDEM_STORAGE_CONSTANT;
-    device.read_seconds = device.write_seconds = seconds_of(flags.service, "--service");
+    device.read_seconds = device.write_seconds = time_of(flags.service, "--service");
   } else {
     check(tandem_storage_named_device(name.c_str(), &device));
   }
@@ -275,7 +276,7 @@ class Runner {
     options.device = &device;
     options.server_link_bytes_per_second = flags_.link * 1e9;
     options.client_link_bytes_per_second = flags_.client_link * 1e9;
-    options.latency_seconds = seconds_of(flags_.latency, "--latency");
+    options.latency_seconds = time_of(flags_.latency, "--latency");
     options.most_seconds = flags_.seconds;
     options.confidence = flags_.confidence;
     options.progress = [](void *user, double part, double simulated_seconds) {
@@ -353,21 +354,16 @@ double widest(const Run &run) {
   return most;
 }
 
-std::string size_text(std::uint64_t bytes) {
-  if (bytes % (1 << 20) == 0) return fmt::format("{}MiB", bytes >> 20);
-  return fmt::format("{}KiB", bytes >> 10);
-}
-
 void print_table(const StorageFlags &flags, const std::vector<Run> &runs) {
   const std::uint32_t width = flags.width == 0 ? flags.servers : flags.width;
   fmt::print("{}, rows of {}, units of {}, {} placement\n\n", plural(flags.servers, "server"), width,
-             size_text(flags.unit_bytes), flags.placement);
+             exact_size(flags.unit_bytes), flags.placement);
   fmt::print("{:<8} {:>6} {:>8} {:>7} {:<12} {:>10} {:>6} {:>8} {:>6} {:>5} {:>9}\n", "DEVICE", "PARITY", "CLIENTS",
              "SIZE", "STRATEGY", "MB/S", "+-%", "OVER STD", "I/OS", "BUSY", "SIMULATED");
   for (const Run &run : runs) {
     const double over = over_standard(runs, run);
     fmt::print("{:<8} {:>6} {:>8} {:>7} {:<12} {:>10.1f} {:>6.1f} {:>8} {:>6.3f} {:>4.0f}% {:>7.1f} s\n", run.device,
-               run.parity, run.clients, size_text(run.size_bytes), run.strategy->name, run.rate() / 1e6,
+               run.parity, run.clients, exact_size(run.size_bytes), run.strategy->name, run.rate() / 1e6,
                100 * widest(run), over > 0 ? fmt::format("{:.2f}", over) : "-", run.operations(),
                100 * run.mean(&tandem_storage_result::utilisation),
                run.mean(&tandem_storage_result::simulated_seconds));
@@ -409,7 +405,7 @@ Json to_json(const StorageFlags &flags, const std::vector<Run> &runs,
                  {"total_bytes", flags.total_bytes},
                  {"link_bytes_per_second", flags.link * 1e9},
                  {"client_link_bytes_per_second", flags.client_link * 1e9},
-                 {"latency_seconds", seconds_of(flags.latency, "--latency")},
+                 {"latency_seconds", time_of(flags.latency, "--latency")},
                  {"most_seconds", flags.seconds},
                  {"confidence", flags.confidence},
                  {"first_seed", flags.seed},
@@ -500,7 +496,7 @@ int report(const StorageFlags &flags) {
 void add_simulate_storage_command(CLI::App &simulate, Invocation &invocation) {
   const auto flags = std::make_shared<StorageFlags>();
   CLI::App *command = simulate.add_subcommand(
-      "storage", "What parity costs a storage system: clients that write to servers with disks or SSDs");
+      "storage", "Simulate the cost of parity in a storage system: clients write to servers with disks or SSDs");
   command->footer(kFooter);
   command->add_option("--servers", flags->servers, "Servers, each with one device")->capture_default_str();
   command->add_option("--width", flags->width, "Servers of a row, data and parity; default: all");
@@ -508,53 +504,58 @@ void add_simulate_storage_command(CLI::App &simulate, Invocation &invocation) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->capture_default_str();
-  command->add_option("--unit", flags->unit_bytes, "Stripe unit: what of a row lies on one server")
-      ->transform(CLI::AsSizeValue(false))
+  command->add_option("--unit", flags->unit_bytes, "Stripe unit: bytes of a row on one server")
+      ->transform(size_value())
       ->default_str("1MiB");
   command->add_option("--clients", flags->clients, "Clients (list); default: 10000")
       ->delimiter(',')
       ->allow_extra_args(false);
-  command->add_option("--size", flags->sizes, "Of each write (list); default: 128KiB")
-      ->transform(CLI::AsSizeValue(false))
+  command->add_option("--size", flags->sizes, "Bytes of each write (list); default: 128KiB")
+      ->transform(size_value())
       ->delimiter(',')
       ->allow_extra_args(false);
   command
       ->add_option("--total", flags->total_bytes, "Data of one write of every client: there are TOTAL / SIZE clients")
-      ->transform(CLI::AsSizeValue(false));
-  command->add_option("--strategy", flags->strategies, "As described below (list)")
+      ->transform(size_value());
+  command->add_option("--strategy", flags->strategies, "Strategies, as described below (list)")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->check(CLI::IsMember({"raid0", "standard", "avoid", "delayed", "delayed-move"}))
+      ->check(one_of({"raid0", "standard", "avoid", "delayed", "delayed-move"}))
       ->capture_default_str();
   command->add_option("--device", flags->devices, "hdd, ssd or constant (list); default: hdd")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->check(CLI::IsMember({"hdd", "ssd", "constant"}));
+      ->check(one_of({"hdd", "ssd", "constant"}));
   command->add_option("--fio", flags->fio, "Latencies that fio measured, as one more device")->type_name("FILE.json");
   command->add_option("--service", flags->service, "Time of a read or write of the device constant")->type_name("TIME");
-  command->add_option("--channels", flags->channels, "Requests that a device serves at once, in place of its own");
+  command
+      ->add_option("--channels", flags->channels,
+                   "Requests that a device serves at once; default: the device's own number")
+      ->group(kExpert);
   command->add_option("--application", flags->application, "Clients of an application")->capture_default_str();
   command->add_option("--window", flags->window, "Delayed: writes of each client before the parity is computed")
       ->capture_default_str();
   command
       ->add_option("--placement", flags->placement,
-                   "Not delayed: scattered, each write to a place of its own; interleaved, one after the other in the "
-                   "application's file")
-      ->check(CLI::IsMember({"scattered", "interleaved"}))
+                   "Strategies that are not delayed: writes go to scattered places, or one after the other into the "
+                   "application's file (interleaved)")
+      ->check(one_of({"scattered", "interleaved"}))
       ->capture_default_str();
   command->add_option("--link", flags->link, "GB/s of a server's link, each way; 0: no limit")->capture_default_str();
   command->add_option("--client-link", flags->client_link, "GB/s of a client's link; 0: no limit")
       ->capture_default_str();
-  command->add_option("--latency", flags->latency, "Of each message")->type_name("TIME")->capture_default_str();
+  command->add_option("--latency", flags->latency, "Time of each message")->type_name("TIME")->capture_default_str();
   command->add_option("--seconds", flags->seconds, "Simulated seconds of a run, at most")->capture_default_str();
   command
       ->add_option("--confidence", flags->confidence,
-                   "Stop a run when the 95 % interval of its rate is this part of it; 0: simulate all --seconds")
-      ->capture_default_str();
-  command->add_option("--seed", flags->seed, "The first one")->capture_default_str();
-  command->add_option("--seeds", flags->seeds, "Runs of each case, with one seed after the other")
+                   "Stop a run when the 95 % interval of its rate is this part of the rate; 0: simulate all --seconds")
+      ->capture_default_str()
+      ->group(kExpert);
+  command->add_option("--seed", flags->seed, "Seed of the first run")->capture_default_str()->group(kExpert);
+  command->add_option("--seeds", flags->seeds, "Runs of each case, with successive seeds")
       ->check(CLI::Range(std::uint32_t{1}, std::uint32_t{1000}))
-      ->capture_default_str();
+      ->capture_default_str()
+      ->group(kExpert);
   add_output_flags(*command, flags->output);
   command->callback([flags, &invocation] { invocation.run = [flags] { return report(*flags); }; });
 }

@@ -106,22 +106,6 @@ std::string hexadecimal(const std::uint8_t (&bytes)[16]) {
   return text;
 }
 
-std::string size(std::uint64_t bytes) {
-  constexpr const char *kUnits[] = {"bytes", "kB", "MB", "GB", "TB", "PB", "EB"};
-  double value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  while (value >= 1000 && unit + 1 < std::size(kUnits)) {
-    value /= 1000;
-    ++unit;
-  }
-  return unit == 0 ? fmt::format("{} {}", bytes, bytes == 1 ? "byte" : "bytes")
-                   : fmt::format("{:.2f} {}", value, kUnits[unit]);
-}
-
-std::string rate(std::uint64_t bytes, double seconds) {
-  return seconds > 0 ? fmt::format("{:.2f} GB/s", static_cast<double>(bytes) / seconds / 1e9) : "- GB/s";
-}
-
 std::string plural(std::uint64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }

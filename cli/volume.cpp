@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cli/file_report.hpp"
+#include "cli/option_table.hpp"
 #include "tandem/volume.h"
 #include "volume/control.hpp"
 
@@ -18,11 +19,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char *kFooter =
-    "A MEMBER is a file, a block device or an NBD URI (nbd://HOST, nbd+unix:///?socket=PATH). Their order does not "
-    "matter but in\n"
-    "`create`, and m of them may be missing. A volume that is being served is reached by --socket instead, with the "
-    "path that\n"
-    "`serve` was given. docs/VOLUME.md has the whole.";
+    "A MEMBER is a file, a block device or an NBD URI (nbd://HOST, nbd+unix:///?socket=PATH). The order of members\n"
+    "matters in `create` alone. Up to m members may be missing. For a volume that is being served give --socket\n"
+    "instead, with the path that `serve` was given. docs/VOLUME.md describes volumes.";
 
 struct CreateFlags {
   std::vector<std::string> members;
@@ -313,7 +312,8 @@ int replace(const ReplaceFlags &flags) {
 
 void add_target_flags(CLI::App &command, AskFlags &flags) {
   command.add_option("MEMBER", flags.target.members, "Members of the volume");
-  command.add_option("--socket", flags.target.socket, "Of a volume that is being served: the path given to `serve`")
+  command
+      .add_option("--socket", flags.target.socket, "Socket of a volume that is being served: the path given to `serve`")
       ->type_name("PATH");
   add_output_flags(command, flags.output);
 }
@@ -335,17 +335,25 @@ void add_create(CLI::App &volume, Invocation &invocation) {
       ->required();
   command
       .add_option("--member-bytes", flags->member_bytes,
-                  "Make files, or bring them, to this size, such as 10G; default: they exist and keep their size")
-      ->transform(CLI::AsSizeValue(false));
+                  "Make files of this size, or resize them, such as 10G; default: they exist and keep their size")
+      ->transform(size_value());
   command
       .add_option("--unit-bytes", flags->unit_bytes,
                   "Bytes of a member in one stripe: a multiple of 4096, at most 16M; default: 64k")
-      ->transform(CLI::AsSizeValue(false));
-  command.add_option("--log-bytes", flags->log_bytes, "Bytes of the log on each member; default: as fits well")
-      ->transform(CLI::AsSizeValue(false));
-  command.add_option("--matrix", flags->matrix, "Generator matrix (docs/MATRICES.md); default: isal-cauchy");
-  command.add_flag("--allow-non-mds", flags->allow_non_mds,
-                   "Accept a matrix that cannot recover from every loss of m members");
+      ->transform(size_value());
+  command
+      .add_option("--log-bytes", flags->log_bytes,
+                  "Bytes of the log on each member; default: a sixteenth of the smallest member, at most 32M")
+      ->transform(size_value())
+      ->group(kExpert);
+  command.add_option("--matrix", flags->matrix, "Generator matrix (docs/MATRICES.md)")
+      ->check(matrix_value(false))
+      ->default_str("isal-cauchy")
+      ->type_name("NAME");
+  command
+      .add_flag("--allow-non-mds", flags->allow_non_mds,
+                "Accept a matrix that cannot recover from every loss of m members")
+      ->group(kExpert);
   command.add_flag("--force", flags->force, "Overwrite members that hold a volume already");
   add_output_flags(command, flags->output);
   set_run(command, invocation, flags, create);
@@ -362,20 +370,21 @@ void add_serve(CLI::App &volume, Invocation &invocation) {
       ->type_name("PATH")
       ->capture_default_str();
   command
-      .add_option(
-          "--port", flags->port,
-          "TCP port for NBD clients instead. There is no password: whoever reaches it can write. --socket still "
-          "says where the control socket is")
+      .add_option("--port", flags->port,
+                  "TCP port for NBD clients instead. There is no password: every client that reaches the port can "
+                  "write. --socket still gives the place of the control socket")
       ->check(CLI::Range(std::uint32_t{1}, std::uint32_t{65535}));
-  command.add_option("--address", flags->address, "With --port: the address to listen on")->capture_default_str();
-  command.add_flag("--read-only", flags->read_only, "Write nothing, mend nothing");
+  command.add_option("--address", flags->address, "With --port: the address to listen on")
+      ->type_name("ADDRESS")
+      ->capture_default_str();
+  command.add_flag("--read-only", flags->read_only, "Write nothing, repair nothing");
   add_output_flags(command, flags->output);
   set_run(command, invocation, flags, serve_volume);
 }
 
 void add_delay(CLI::App &volume, Invocation &invocation) {
-  CLI::App &delay = *volume.add_subcommand(
-      "delay", "Delayed parity: data that is worthless until it is complete gets its parity at the end");
+  CLI::App &delay =
+      *volume.add_subcommand("delay", "Delayed parity: write data first, compute its parity when it is complete");
   delay.require_subcommand(1);
   const auto add = [&](const char *name, const char *help, int (*function)(const DelayFlags &)) -> CLI::App & {
     const auto flags = std::make_shared<DelayFlags>();
@@ -386,14 +395,15 @@ void add_delay(CLI::App &volume, Invocation &invocation) {
                                 .add_option("--offset", flags->offset_bytes,
                                             begins ? "Where the window begins; default: 0"
                                                    : "As `begin` or `list` printed it; default: all windows")
-                                ->transform(CLI::AsSizeValue(false));
+                                ->transform(size_value());
       CLI::Option *bytes = command
                                .add_option("--bytes", flags->bytes,
-                                           begins ? "Its length; default: to the end of the volume" : "Likewise")
-                               ->transform(CLI::AsSizeValue(false));
+                                           begins ? "Its length; default: to the end of the volume"
+                                                  : "As printed there; default: all windows")
+                               ->transform(size_value());
       if (!begins)
         command.add_flag("--accept-loss", flags->accept_loss,
-                         "Data that a lost member took with it becomes zeros; else the window stays open");
+                         "Replace data that is lost with a member by zeros; else the window stays open");
       add_target_flags(command, *flags);
       command.callback([flags, function, offset, bytes, &invocation] {
         flags->has_offset = offset->count() != 0;
@@ -408,7 +418,7 @@ void add_delay(CLI::App &volume, Invocation &invocation) {
   };
   add("begin", "Open a window, rounded inward to full stripes: parity is not updated in it", delay_begin);
   add("end", "Compute the parity of a window, and close it", delay_end);
-  add("list", "Say which windows are open, also after a crash", delay_list);
+  add("list", "List the open windows, also after a crash", delay_list);
 }
 
 void add_care(CLI::App &volume, Invocation &invocation) {
@@ -416,24 +426,25 @@ void add_care(CLI::App &volume, Invocation &invocation) {
     const auto flags = std::make_shared<CareFlags>();
     CLI::App &command = *volume.add_subcommand(name, help);
     if (function == scrub) {
-      command.add_flag("--repair", flags->repair, "Mend what is found; default: exit status 1 if there is something");
-      command.add_flag("--restart", flags->restart, "From the beginning; default: where the last scrub was ended");
+      command.add_flag("--repair", flags->repair, "Repair damage; default: report it by exit status 1");
+      command.add_flag("--restart", flags->restart, "Start at the beginning; default: where the last scrub ended");
     }
     command
         .add_option("--rate", flags->rate_bytes_per_second,
-                    "At most so many bytes of the volume a second, such as 100M; default: no limit")
-        ->transform(CLI::AsSizeValue(false));
+                    "At most this many bytes of the volume per second, such as 100M; default: no limit")
+        ->transform(size_value());
     add_target_flags(command, *flags);
     set_run(command, invocation, flags, function);
   };
   add("scrub", "Read everything, compare checksums and parity", scrub);
-  add("rebuild", "Fill members that are new, stale or were interrupted", rebuild);
+  add("rebuild", "Fill members that are new, stale or incomplete", rebuild);
 }
 
 void add_replace(CLI::App &volume, Invocation &invocation) {
   const auto flags = std::make_shared<ReplaceFlags>();
-  CLI::App &command = *volume.add_subcommand("replace", "Put a new member in the place of one; then rebuild");
-  command.add_option("--index", flags->index, "The member that is replaced, as `info` counts")->required();
+  CLI::App &command =
+      *volume.add_subcommand("replace", "Replace a member by a new one; run `tandem volume rebuild` then");
+  command.add_option("--index", flags->index, "Number of the member to replace, as `info` shows it")->required();
   command.add_option("--new", flags->member, "The new member; a file that does not exist is made")
       ->type_name("MEMBER")
       ->required();
@@ -455,7 +466,7 @@ void add_volume_command(CLI::App &app, Invocation &invocation) {
   volume.footer(kFooter);
   add_create(volume, invocation);
   const auto flags = std::make_shared<AskFlags>();
-  CLI::App &info_command = *volume.add_subcommand("info", "Say what a volume is, and how its members are");
+  CLI::App &info_command = *volume.add_subcommand("info", "Show a volume and the state of its members");
   add_target_flags(info_command, *flags);
   set_run(info_command, invocation, flags, info);
   add_serve(volume, invocation);

@@ -161,7 +161,7 @@ class Storage(unittest.TestCase):
     def test_both_simulators(self):
         done = subprocess.run([TANDEM, "simulate"], capture_output=True, timeout=60)
         self.assertEqual(done.returncode, 2)
-        self.assertEqual(done.stderr, b"tandem: --worker is required\n")
+        self.assertEqual(done.stderr, b"tandem: --worker is required; see tandem simulate --help\n")
         help_text = subprocess.run([TANDEM, "simulate", "storage", "--help"], capture_output=True, timeout=60).stdout
         self.assertIn(b"delayed-move", help_text)
 

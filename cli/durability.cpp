@@ -1,0 +1,191 @@
+// tandem durability
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "cli/commands.hpp"
+#include "cli/markov.hpp"
+
+namespace tandem::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::uint32_t kMostDisks = 65536;
+constexpr std::uint32_t kMostListed = 16;  // without --parity
+constexpr double kYearSeconds = 365 * 86400.0, kLeastRebuildSeconds = 1;
+
+constexpr const char *kFooter =
+    "Examples:\n"
+    "  tandem durability -k 10 -m 4 --afr 1.5% --rebuild 24h\n"
+    "  tandem durability --disks 14 --afr 1.5% --rebuild 24h --sets 1000\n"
+    "\n"
+    "Model: disks fail independently at a constant rate. Each failed disk is rebuilt in the time of --rebuild on "
+    "average, "
+    "several at once in parallel. Data is lost when m + 1 disks of a set are down together. The chain of states is "
+    "solved "
+    "exactly. Bad sectors, and causes that hit several disks, are not in the model: real sets lose data more often. "
+    "docs/DURABILITY.md has the formulas and sources.";
+
+struct DurabilityFlags {
+  std::uint32_t k = 0, m = 0, disks = 0;
+  bool has_k = false, has_m = false, has_disks = false;
+  std::string afr, rebuild;
+  std::uint64_t sets = 1;
+  OutputFlags output;
+};
+
+struct Row {
+  std::uint32_t k, m;
+  double log_loss, log_loss_of_all, log_years;
+};
+
+double parsed(const std::string &text, const char *flag, double (*parse)(std::string_view)) {
+  try {
+    return parse(text);
+  } catch (const std::invalid_argument &error) {
+    throw Failure{kExitWrongUsage, fmt::format("{}: {}", flag, error.what())};
+  }
+}
+
+std::vector<std::pair<std::uint32_t, std::uint32_t>> codes_of(const DurabilityFlags &flags) {
+  const auto refuse = [](const std::string &why) { throw Failure{kExitWrongUsage, why}; };
+  if (flags.has_disks ? flags.has_k && flags.has_m : !flags.has_k || !flags.has_m)
+    refuse("give -k and -m, or --disks alone, or --disks with one of them");
+  if (flags.has_disks && (flags.disks == 0 || flags.disks > kMostDisks))
+    refuse(fmt::format("--disks {} is not in range 1 to {}", flags.disks, kMostDisks));
+  if (flags.has_disks && (flags.has_k || flags.has_m)) {
+    const std::uint32_t part = flags.has_k ? flags.k : flags.m;
+    if (part > flags.disks || (flags.has_m && part == flags.disks))
+      refuse(fmt::format("of {} disks {} cannot hold {}", flags.disks, part, flags.has_k ? "data" : "parity"));
+  }
+  const bool is_list = flags.has_disks && !flags.has_k && !flags.has_m;
+  if (is_list) {
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> codes;
+    for (std::uint32_t m = 0; m < flags.disks && m <= kMostListed; ++m) codes.emplace_back(flags.disks - m, m);
+    return codes;
+  }
+  const std::uint32_t m = flags.has_m ? flags.m : flags.disks - flags.k, k = flags.has_k ? flags.k : flags.disks - m;
+  if (k == 0) refuse("-k is 0, at least 1");
+  if (m > kMostDurableParity) refuse(fmt::format("-m is {}, at most {}", m, kMostDurableParity));
+  if (k > kMostDisks - m) refuse(fmt::format("{} data disks and {} of parity are more than {}", k, m, kMostDisks));
+  return {{k, m}};
+}
+
+// Of at least one of so many independent sets.
+double log_loss_of(std::uint64_t sets, double log_loss) {
+  const double log_sets = std::log(static_cast<double>(sets));
+  if (log_loss + log_sets < -40) return log_loss + log_sets;  // equal to the last digit
+  if (log_loss == 0) return 0;
+  return std::log(-std::expm1(static_cast<double>(sets) * std::log1p(-std::exp(log_loss))));
+}
+
+// A number whose natural logarithm is given; it may be beyond what a double can hold.
+std::string number_text(double log_value) {
+  const double log10 = log_value / std::log(10.0);
+  if (std::abs(log10) < 300) return fmt::format("{:.3g}", std::exp(log_value));
+  double exponent = std::floor(log10), digits = std::pow(10.0, log10 - exponent);
+  if (digits >= 9.995) {  // would be printed as 10.00
+    digits /= 10;
+    ++exponent;
+  }
+  return fmt::format("{:.2f}e{:+.0f}", digits, exponent);
+}
+
+double log10_of(double log_value) { return log_value == 0 ? 0 : log_value / std::log(10.0); }
+double nines(double log_loss) { return log_loss == 0 ? 0 : -log10_of(log_loss); }
+
+void print_table(const DurabilityFlags &flags, const std::vector<Row> &rows) {
+  fmt::print("{}, AFR {}, rebuild {}, parallel rebuilds\n\n", plural(rows[0].k + std::uint64_t{rows[0].m}, "disk"),
+             flags.afr, flags.rebuild);
+  fmt::print("{:>5} {:>4} {:>11} {:>15} {:>7} {:>12}", "K", "M", "STORED/DATA", "LOSS IN A YEAR", "NINES",
+             "MTTDL YEARS");
+  fmt::print("{}\n", flags.sets == 1 ? "" : fmt::format(" {:>15}", fmt::format("OF {} SETS", flags.sets)));
+  for (const Row &row : rows) {
+    fmt::print("{:>5} {:>4} {:>11.3f} {:>15} {:>7.1f} {:>12}", row.k, row.m,
+               (static_cast<double>(row.k) + row.m) / row.k, number_text(row.log_loss), nines(row.log_loss),
+               number_text(row.log_years));
+    fmt::print("{}\n", flags.sets == 1 ? "" : fmt::format(" {:>15}", number_text(row.log_loss_of_all)));
+  }
+  fmt::print("\nBad sectors and common causes are not in the model: see `tandem durability --help`\n");
+}
+
+Json to_json(const DurabilityFlags &flags, double afr, double rebuild_seconds, const std::vector<Row> &rows) {
+  Json object = {{"command", "durability"},
+                 {"model", "markov-parallel-rebuilds"},
+                 {"annual_failure_probability_of_a_disk", afr},
+                 {"rebuild_seconds", rebuild_seconds},
+                 {"sets", flags.sets},
+                 {"codes", Json::array()}};
+  for (const Row &row : rows) {
+    const double years = std::exp(row.log_years);
+    object["codes"].push_back({{"k", row.k},
+                               {"m", row.m},
+                               {"stored_over_data", (static_cast<double>(row.k) + row.m) / row.k},
+                               {"annual_loss_probability", std::exp(row.log_loss)},
+                               {"log10_annual_loss_probability", log10_of(row.log_loss)},
+                               {"nines", nines(row.log_loss)},
+                               {"mttdl_years", std::isfinite(years) ? Json(years) : Json(nullptr)},
+                               {"log10_mttdl_years", log10_of(row.log_years)},
+                               {"annual_loss_probability_of_any_set", std::exp(row.log_loss_of_all)},
+                               {"log10_annual_loss_probability_of_any_set", log10_of(row.log_loss_of_all)}});
+  }
+  return object;
+}
+
+int durability(const DurabilityFlags &flags) {
+  const double afr = parsed(flags.afr, "--afr", part_of),
+               rebuild_seconds = parsed(flags.rebuild, "--rebuild", seconds_of);
+  if (!(afr > 0 && afr < 1))
+    throw Failure{kExitWrongUsage, fmt::format("--afr: {} is not between 0% and 100%", flags.afr)};
+  if (!(rebuild_seconds >= kLeastRebuildSeconds && rebuild_seconds <= kYearSeconds))
+    throw Failure{kExitWrongUsage, fmt::format("--rebuild: {} is not between 1s and 365d", flags.rebuild)};
+  if (flags.sets == 0) throw Failure{kExitWrongUsage, "--sets is 0, at least 1"};
+  const double failures_per_second = -std::log1p(-afr) / kYearSeconds;
+  std::vector<Row> rows;
+  for (const auto &[k, m] : codes_of(flags)) {
+    const DiskSet set = {k, m, failures_per_second, 1 / rebuild_seconds};
+    const double log_loss = log_loss_probability(set, kYearSeconds);
+    rows.push_back(
+        {k, m, log_loss, log_loss_of(flags.sets, log_loss), log_mean_seconds_to_loss(set) - std::log(kYearSeconds)});
+  }
+  if (flags.output.json)
+    print_json(to_json(flags, afr, rebuild_seconds, rows));
+  else if (!flags.output.quiet)
+    print_table(flags, rows);
+  return kExitDone;
+}
+
+}  // namespace
+
+void add_durability_command(CLI::App &app, Invocation &invocation) {
+  const auto flags = std::make_shared<DurabilityFlags>();
+  CLI::App *command = app.add_subcommand("durability", "Compute how likely k + m disks lose data");
+  command->footer(kFooter);
+  CLI::Option *k = command->add_option("-k,--data", flags->k, "Data disks of a set");
+  CLI::Option *m = command->add_option("-m,--parity", flags->m, "Parity disks of a set: it survives the loss of any m");
+  CLI::Option *disks = command->add_option(
+      "--disks", flags->disks,
+      fmt::format("Disks of a set, k + m. Without -k and -m: list every m, from 0 to {}", kMostListed));
+  command->add_option("--afr", flags->afr, "Annual failure rate: how likely a disk fails within a year, such as 1.5%")
+      ->type_name("PERCENT")
+      ->required();
+  command->add_option("--rebuild", flags->rebuild, "Mean time to replace and rebuild a failed disk, such as 24h or 7d")
+      ->type_name("TIME")
+      ->required();
+  command->add_option("--sets", flags->sets, "Independent sets: how likely any of them loses data")
+      ->capture_default_str();
+  add_output_flags(*command, flags->output);
+  command->callback([flags, k, m, disks, &invocation] {
+    flags->has_k = k->count() != 0;
+    flags->has_m = m->count() != 0;
+    flags->has_disks = disks->count() != 0;
+    invocation.run = [flags] { return durability(*flags); };
+  });
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,31 @@
+// --help, `help`, and the sentences for arguments that make no sense.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "cli/option_table.hpp"
+
+namespace CLI {
+class ParseError;
+}
+
+namespace tandem::cli {
+
+// The help of a command, for lines of so many columns.
+std::string help_text(const CommandText &command, std::size_t columns);
+// As wide as the terminal on standard output, in bounds; 80 without one.
+std::size_t help_columns();
+
+// Lines of at most `columns`, all but the first indented.
+std::string wrapped(std::string_view text, std::size_t indent, std::size_t columns);
+
+// "volume has no command "crate"; did you mean create?"
+std::string no_such_command(const CommandText &command, const std::string &word);
+
+// For all commands that are added to `app` from now on.
+void use_help_text(CLI::App &app);
+// Why the arguments of `app` cannot be parsed.
+std::string sentence_of(const CLI::ParseError &error, const CLI::App &app);
+
+}  // namespace tandem::cli

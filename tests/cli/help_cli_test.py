@@ -1,0 +1,300 @@
+#!/usr/bin/env python3
+"""--help, messages, sizes, manual pages and completions. Usage: help_cli_test.py PATH_OF_TANDEM LIBRARY_PAGE [unittest arguments]"""
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TANDEM = os.path.abspath(sys.argv.pop(1))
+LIBRARY_PAGE = os.path.abspath(sys.argv.pop(1))
+SOURCES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PROGRAM = os.path.basename(TANDEM)
+
+
+def tandem(*arguments, **more):
+    return subprocess.run([TANDEM, *map(str, arguments)], capture_output=True, timeout=120, **more)
+
+
+def help_of(*command):
+    return tandem(*command, "--help").stdout.decode()
+
+
+def section(text, title):
+    """The rows below "title:", as far as the next empty line: the first words of each row, and its text."""
+    rows = []
+    lines = text.split("\n" + title + ":\n", 1)[1].split("\n\n")[0].splitlines() if "\n" + title + ":\n" in text else []
+    for line in lines:
+        if re.match(r" {2,6}\S", line):
+            rows.append(line)
+        else:
+            rows[-1] += " " + line.strip()
+    return rows
+
+
+def all_commands(command=()):
+    yield command
+    for row in section(help_of(*command), "Commands"):
+        name = row.split()[0]
+        if name != "help":
+            yield from all_commands((*command, name))
+
+
+COMMANDS = list(all_commands())
+
+
+def options(command):
+    """Names of all options that --help lists."""
+    names = []
+    for line in help_of(*command).splitlines():
+        if match := re.match(r" {2,6}(-{1,2}[a-zA-Z][\w-]*(?:, --?[\w-]+)*)", line):
+            names += match[1].split(", ")
+    return names
+
+
+class Help(unittest.TestCase):
+    def setUp(self):
+        self.root = tempfile.mkdtemp(prefix="tandem-help-")
+        self.addCleanup(shutil.rmtree, self.root, True)
+
+    def refused(self, expected, *arguments):
+        done = tandem(*arguments)
+        self.assertEqual(done.returncode, 2, (arguments, done.stdout, done.stderr))
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertIn(expected, done.stderr.decode())
+
+    def test_the_tree_of_commands(self):
+        self.assertIn(("encode",), COMMANDS)
+        self.assertIn(("durability",), COMMANDS)
+        self.assertIn(("volume", "delay", "begin"), COMMANDS)
+        self.assertNotIn(("generate",), COMMANDS)
+
+    def test_help_is_a_command(self):
+        for command in COMMANDS:
+            done = tandem("help", *command)
+            self.assertEqual((done.returncode, done.stdout.decode()), (0, help_of(*command)))
+            self.assertTrue(done.stdout.startswith(f"Usage: {' '.join((PROGRAM, *command))}".encode()), done.stdout)
+        self.refused('no command "encod"; did you mean encode?', "help", "encod")
+        self.refused('has no command "creat"; did you mean create?', "help", "volume", "creat")
+
+    def test_help_fits_a_terminal(self):
+        for command in COMMANDS:
+            # Footers have lines that stand as they are.
+            for part in help_of(*command).split("\n\n"):
+                if part.startswith("Usage:") or re.match(r"(Arguments|Options|Expert|Raw shards|Commands):\n", part):
+                    for line in part.splitlines():
+                        if len(line) > 80:
+                            self.assertEqual(len(line.split()), 1, (command, line))  # one long word
+
+    def test_version(self):
+        short, long = tandem("-V"), tandem("--version")
+        self.assertEqual((short.returncode, short.stdout), (0, long.stdout))
+        devices = json.loads(tandem("devices", "--json").stdout)
+        text = long.stdout.decode()
+        self.assertIn(f"{PROGRAM} {devices['version']}", text.splitlines()[0])
+        self.assertRegex(text, r"\nbuild +(GCC|clang) .*\d")
+        kernel = next(each["name"] for each in devices["kernels"] if each["available"])
+        self.assertRegex(text, rf"\nkernel +{kernel}\n")
+        self.assertRegex(text, r"\nbackends +" + ", ".join(re.escape(each["name"]) for each in devices["devices"]))
+        for each in devices["missing"]:
+            self.assertIn(f"no {each['backend']}: {each['reason']}", text)
+
+    def test_did_you_mean(self):
+        for expected, *arguments in (
+            ('tandem: there is no command "encod"; did you mean encode?', "encod"),
+            ('no command "ecnode"; did you mean encode?', "ecnode", "file", "-k", 4),
+            ('no command "dura"; did you mean durability?', "dura"),
+            ('volume has no command "crate"; did you mean create?', "volume", "crate"),
+            ("encode has no option --matrx; did you mean --matrix?", "encode", "file", "--matrx", "raid6"),
+            ("encode has no option --matrx; did you mean --matrix?", "encode", "file", "--matrx=raid6"),
+            ("encode has no option --paritty; did you mean --parity?", "encode", "file", "-k", 4, "--paritty", 2, "-o", "x"),
+            ("verify has no option --jsno; did you mean --json?", "verify", "folder", "--jsno"),
+            ("did you mean pthread?", "encode", "file", "-k", 4, "-m", 2, "-o", "x", "--executor", "pthreads"),
+            ("did you mean isal-cauchy?", "encode", "file", "-k", 4, "-m", 2, "-o", "x", "--matrix", "isal-cauchi"),
+        ):
+            self.refused(expected, *arguments)
+        self.refused('there is no command "xyzzyxyzzy"; there are encode, decode', "xyzzyxyzzy")
+        done = tandem("encode", "file", "--xyzzyxyzzy")
+        self.assertIn(b"has no option --xyzzyxyzzy\n", done.stderr)
+        self.refused('tandem: devices: "other" is one argument too many', "devices", "other")
+
+    def test_messages_for_wrong_arguments(self):
+        encode = ("encode", "file", "-k", 4, "-m", 2, "-o", "x")
+        for expected, *arguments in (
+            (f"a command is required; see {PROGRAM} --help",),
+            (f"a command is required; see {PROGRAM} volume --help", "volume"),
+            (f"FILE is required; see {PROGRAM} encode --help", "encode"),
+            (f"--data is required; see {PROGRAM} encode --help", "encode", "file", "-m", 2, "-o", "x"),
+            ("--matrix needs a value", *encode, "--matrix"),
+            ("--name was given 2 times", *encode, "--name", "a", "--name", "b"),
+            ("--data: ten is not a", "encode", "file", "-k", "ten", "-m", 2, "-o", "x"),
+            ("--groups works only with --locate", "verify", "folder", "--groups", 2),
+            ("--set excludes --locate", "verify", "a", "b", "c", "--locate", "-k", 2, "-m", 1, "--set", "12"),
+            ('"fast" is none of serial, pthread, openmp', *encode, "--executor", "fast"),
+        ):
+            self.refused(expected, *arguments)
+
+    def test_matrices_are_listed(self):
+        known = re.search(rb"known: (.*)", tandem("encode", "f", "-k", 2, "-m", 1, "-o", "x", "--matrix", "xyzzyxyzzy").stderr)
+        names = known[1].decode().split(", ")
+        self.assertGreaterEqual(len(names), 20)
+        for command, with_groups in ((("encode",), False), (("verify",), True), (("bench",), False), (("volume", "create"), False)):
+            row = next(row for title in ("Options", "Raw shards") for row in section(help_of(*command), title) if row.split()[0] == "--matrix")
+            listed = re.search(r"one of: ([^;)]*)|\(of: ([^;)]*)", row)
+            found = (listed[1] or listed[2]).split(", ")
+            self.assertEqual(found, [name for name in names if name in found])
+            self.assertEqual(set(names) - set(found), set() if with_groups else {"lrc-azure", "liberasurecode-isal-lrc"})
+
+    def test_expert_options_have_a_group(self):
+        for command in COMMANDS:
+            text = help_of(*command)
+            expert, usual = " ".join(section(text, "Expert")), " ".join(section(text, "Options"))
+            for name in ("--executor", "--technique", "--policy", "--no-sync", "--lock-wait", "--allow-non-mds", "--log "):
+                if command[:1] != ("simulate",):  # whose subject the policies are
+                    self.assertNotIn(name, usual, command)
+                if name in text and command and command[0] in ("encode", "decode", "repair"):
+                    self.assertIn(name, expert, command)
+        self.assertIn("--backend", " ".join(section(help_of("encode"), "Options")))
+
+    # ---- sizes ----
+
+    def test_sizes_mean_the_same_in_and_out(self):
+        def chunk(text, status=0):
+            done = tandem("simulate", "--worker", "cpu:4x1", "--json", "--chunk", text)
+            self.assertEqual(done.returncode, status, (text, done.stderr))
+            return json.loads(done.stdout)["chunk_bytes"] if status == 0 else done.stderr.decode()
+
+        for text, size in (("4096", 4096), ("64k", 65536), ("64K", 65536), ("64KiB", 65536), ("64kB", 64000), ("1.5M", 3 << 19),
+                           ("1.5MB", 1500000), ("1.5 MiB", 3 << 19), ("0.5G", 1 << 29), ("1.07 GB", 1070000000), ("2TiB", 2 << 40),
+                           ("1E", 1 << 60), ("010m", 10 << 20), ("7B", 7), ("1.000000001GiB", (1 << 30) + 1)):
+            self.assertEqual(chunk(text), size, text)
+        for text in ("", "MiB", "-1", "0x10", "1e3", "1.5Q", "1..5M", "1.M", ".5M", "1,5M", "k", "1 0", "1MiBs"):
+            self.assertIn("is no size", chunk(text, status=2) if text else chunk(" ", status=2))
+        for text in ("16E", "99999999999999999999", "20EB", "18446744073709551616"):
+            self.assertIn("is too large a number", chunk(text, status=2))
+        self.assertIn("is no whole number of bytes", chunk("1.5", status=2))
+
+        for size, shown in (("128k", "128KiB"), ("1.5M", "1536KiB"), ("2097.152kB", "2MiB")):
+            done = tandem("simulate", "storage", "--servers", 8, "--clients", 8, "--application", 8, "--seconds", 1, "--size", size,
+                          "--unit", size, "--strategy", "raid0")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(shown, done.stdout.decode())
+            self.assertEqual(chunk(shown), chunk(size))
+
+    # ---- manual pages ----
+
+    def pages(self):
+        folder = os.path.join(self.root, "man")
+        os.makedirs(folder, exist_ok=True)
+        self.assertEqual(tandem("generate", "man", folder).returncode, 0)
+        return {name: os.path.join(folder, name) for name in sorted(os.listdir(folder))}
+
+    def read(self, path):
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+
+    def test_pages_have_every_command_and_option(self):
+        pages = self.pages()
+        expected = {f"{PROGRAM}.1"} | {f"{PROGRAM}-{command[0]}.1" for command in COMMANDS if command}
+        self.assertEqual(set(pages), expected)
+        for command in COMMANDS:
+            page = self.read(pages[f"{PROGRAM}-{command[0]}.1" if command else f"{PROGRAM}.1"]).replace("\\-", "-")
+            self.assertTrue(page.startswith('.\\" '), command)  # '\\" would name preprocessors to man
+            names = options(command)
+            self.assertGreater(len(names), 0, command)
+            if len(command) > 1:  # its part of the page
+                page = page.split(f".SS {' '.join((PROGRAM, *command))}\n", 1)[1].split("\n.SS ")[0]
+            for name in names:
+                self.assertIn(f"\\fB{name}\\fR", page, command)
+
+    def test_variables_are_those_of_the_document(self):
+        table = self.read(os.path.join(SOURCES, "docs", "ENVIRONMENT.md")).split("Read by contexts of")[0]
+        variables = set(re.findall(r"^\| `(TANDEM_\w+)` \|", table, re.MULTILINE))
+        self.assertGreaterEqual(len(variables), 8)
+        for page in (self.pages()[f"{PROGRAM}.1"], LIBRARY_PAGE):
+            text = re.search(r"\.SH ENVIRONMENT\n(.*)\n", self.read(page))[1]
+            self.assertEqual(set(re.findall(r"TANDEM_[A-Z]+\b", text)), variables)
+
+    def test_every_function_is_on_the_librarys_page(self):
+        page = self.read(LIBRARY_PAGE)
+        folder = os.path.join(SOURCES, "include", "tandem")
+        names = set()
+        for header in os.listdir(folder):
+            if header.endswith(".h"):
+                text = re.sub(r"/\*.*?\*/", "", self.read(os.path.join(folder, header)), flags=re.DOTALL)
+                names |= set(re.findall(r"^TANDEM_API[^;]*?\b(tandem_\w+)\(", text, re.MULTILINE))
+        self.assertGreater(len(names), 80)
+        self.assertEqual(set(re.findall(r"\\fB(tandem_\w+)\\fR\(\),?$", page.split(".SH FUNCTIONS")[1], re.MULTILINE)), names)
+
+    def test_pages_have_no_warnings(self):
+        if not shutil.which("groff"):
+            self.skipTest("groff is not installed (apt-get install groff-base)")
+        for path in (*self.pages().values(), LIBRARY_PAGE):
+            done = subprocess.run(["groff", "-ww", "-man", "-Tutf8", path], capture_output=True, timeout=120)
+            self.assertEqual((done.returncode, done.stderr), (0, b""), path)
+            self.assertGreater(len(done.stdout), 500, path)
+            if shutil.which("man"):  # as lintian does
+                done = subprocess.run(["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", path], capture_output=True, timeout=120,
+                                      env={**os.environ, "LC_ALL": "C.UTF-8", "MANROFFSEQ": "", "MANWIDTH": "80"})
+                self.assertEqual((done.returncode, done.stderr), (0, b""), path)
+
+    # ---- completions ----
+
+    def bash(self, *words):
+        """What bash offers for the last word."""
+        path = os.path.join(self.root, "completion")
+        if not os.path.exists(path):
+            self.assertEqual(tandem("generate", "bash", self.root).returncode, 0)
+            os.rename(os.path.join(self.root, PROGRAM), path)
+        function = "_" + PROGRAM.replace("-", "_")
+        script = (f"set -eu; source {shlex.quote(path)}; COMP_WORDS=({' '.join(map(shlex.quote, (PROGRAM, *words)))}); "
+                  f"COMP_CWORD={len(words)}; {function}; printf '%s\\n' \"${{COMPREPLY[@]-}}\"; complete -p {PROGRAM}")
+        done = subprocess.run(["bash", "--norc", "-c", script], capture_output=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, b""), words)
+        *offers, registered = done.stdout.decode().splitlines()
+        self.assertIn(f"-F {function} {PROGRAM}", registered)
+        return [offer for offer in offers if offer]
+
+    def test_bash_completes(self):
+        self.assertEqual(self.bash("enc"), ["encode"])
+        self.assertEqual(set(self.bash("")), {command[0] for command in COMMANDS if len(command) == 1} | {"help"})
+        self.assertEqual(set(self.bash("volume", "delay", "")), {"begin", "end", "list"})
+        for command in COMMANDS:
+            self.assertEqual(set(self.bash(*command, "-")), set(options(command)), command)
+        self.assertEqual(self.bash("encode", "--exec"), ["--executor"])
+        self.assertEqual(self.bash("encode", "file", "--executor", "p"), ["pthread"])
+        self.assertEqual(self.bash("encode", "file", "--executor", "=", "p"), ["pthread"])  # bash splits at =
+        self.assertEqual(set(self.bash("encode", "--executor", "=")), {"serial", "pthread", "openmp"})
+        self.assertIn("isal-cauchy", self.bash("encode", "--matrix", "isal"))
+        self.assertEqual(self.bash("bench", "--operation", "encode,dec"), ["encode,decode", "encode,decode-setup"])
+        self.assertEqual(self.bash("encode", "-o", "vol"), [])  # names of files are bash's own to complete
+        self.assertEqual(self.bash("encode", "file", "-o", "volume", "--forc"), ["--force"])
+        self.assertEqual(self.bash("bench", "--operation", "hybrid", "--devi"), [])  # the value is no command
+        self.assertEqual(self.bash("bench", "hybrid", "--devi"), ["--devices"])
+        self.assertEqual(self.bash("help", "vol"), ["volume"])
+        self.assertEqual(self.bash("help", "volume", "cr"), ["create"])
+
+    def test_zsh_completes(self):
+        if not shutil.which("zsh"):
+            self.skipTest("zsh is not installed (apt-get install zsh)")
+        self.assertEqual(tandem("generate", "zsh", self.root).returncode, 0)
+        path = os.path.join(self.root, "_" + PROGRAM)
+        done = subprocess.run(["zsh", "-n", path], capture_output=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        # zsh's own functions are replaced by ones that print what they are given.
+        script = ("_arguments() { print -rl -- \"$@\"; state=rest; line=(encode) }; _describe() { print -rl -- \"$@\" }; "
+                  f"source {shlex.quote(path)}")
+        done = subprocess.run(["zsh", "-f", "-c", script], capture_output=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        text = done.stdout.decode()
+        for name in options(("encode",)):
+            self.assertRegex(text, rf"(?m)^[(*].*{re.escape(name)}\[")
+        self.assertIn("(serial pthread openmp)", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
