@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cli/units.hpp"
@@ -33,7 +34,10 @@ enum ExitStatus : int {
 struct Failure {
   int exit_status;
   std::string message;
+  std::int32_t status = TANDEM_OK;  // the library's, if the message is the library's
 };
+// What --json says about a failure: "exit_status", "status", "status_name" (of the library), "message".
+nlohmann::ordered_json failure_object(const Failure &failure);
 
 int exit_status_of(tandem_status status);
 // Throws Failure for anything but TANDEM_OK, with the library's sentence.
@@ -77,10 +81,11 @@ struct OutputFlags {
 };
 void add_output_flags(CLI::App &command, OutputFlags &flags);
 
-// PATH..., --set.
+// PATH..., --set, --recursive.
 struct SetFlags {
   std::vector<std::string> paths;
   std::string set_id;
+  bool recursive = false;
   // As options of the library take it.
   const char *set_id_prefix() const { return set_id.empty() ? nullptr : set_id.c_str(); }
 };
@@ -162,25 +167,31 @@ using SearchOwner = std::unique_ptr<tandem_files_search, Destroy>;
 // Searches, and runs `body` on what is found; again with a new search where it fails because the files were replaced in
 // between, by an encode say. may_repeat: `body` has no effect when it fails.
 int with_search(const std::vector<std::string> &paths, const OutputFlags &flags, bool may_repeat,
-                const std::function<int(const SearchOwner &)> &body);
-SearchOwner search(const std::vector<std::string> &paths, const OutputFlags &flags);
+                const std::function<int(const SearchOwner &)> &body, bool recursive = false);
+// recursive: no notes about files that are no shard files.
+SearchOwner search(const std::vector<std::string> &paths, const OutputFlags &flags, bool recursive = false);
 
 // Cleans up what runs that died left there and says so, unless quiet. Paths that do not exist are passed over. Waits
 // two seconds for folders that another process has locked, or less, where the user says so (0: he does not).
 void recover(const std::vector<std::string> &paths, bool dry_run, const OutputFlags &flags,
              std::uint32_t lock_wait_seconds = 0);
-// The set that --set names, or the only one.
-tandem_files_set choose(const SearchOwner &found, const std::string &set_id_prefix, std::size_t *set_index_out);
 // The shard files of a set, in order of their indices.
 std::vector<tandem_files_shard> shards_of(const SearchOwner &found, std::size_t set_index);
 // One entry for each shard where {i} stands in a folder's name, else the folders as they are.
 std::vector<std::string> expand_index(const std::vector<std::string> &folders, std::uint32_t shard_count);
 std::vector<const char *> pointers(const std::vector<std::string> &strings);
 
-// A bar on standard error where that is a terminal, and SIGINT, SIGTERM and SIGHUP turned into a cancel. One at a time.
+// Shows a line on standard error if that is a terminal, and turns SIGINT, SIGTERM and SIGHUP into a cancel. One at a
+// time. The line has no escape sequence and is shorter than the terminal is wide.
 class Progress {
  public:
-  Progress(std::string_view action, const OutputFlags &flags);
+  // A step of a call. The call counts its bytes from 0 in each step. A step that syncs waits for the disk when all
+  // bytes are counted. Counts that start again after the last step belong to the last step.
+  struct Phase {
+    std::string_view name;  // "": the only step
+    bool syncs;
+  };
+  Progress(std::string_view action, const OutputFlags &flags, std::vector<Phase> phases = {{"", false}});
   ~Progress();
   Progress(const Progress &) = delete;
   Progress &operator=(const Progress &) = delete;
@@ -204,8 +215,12 @@ int caught_signal();
 
 // Runs `call` under a progress bar, which `options` are told of; throws as check does.
 template <class Options, class Call>
-void run_with_progress(std::string_view action, const OutputFlags &flags, Options &options, Call call) {
-  Progress progress(action, flags);
+void run_with_progress(std::string_view action, const OutputFlags &flags, Options &options, Call call,
+                       std::vector<Progress::Phase> phases = {{"", true}}) {
+  bool syncs = false;
+  if constexpr (requires { options.no_sync; }) syncs = options.no_sync == 0 && options.dry_run == 0;
+  for (Progress::Phase &phase : phases) phase.syncs = phase.syncs && syncs;
+  Progress progress(action, flags, std::move(phases));
   options.progress = Progress::callback;
   options.progress_user = &progress;
   check(call());
@@ -217,12 +232,16 @@ std::string printable(std::string_view name);
 // One line on standard error, "tandem: SENTENCE", printable. Never throws: main learns from standard_error_failed().
 void complain(std::string_view sentence) noexcept;
 void be_silent() noexcept;  // from now on complain() says nothing: another rank says it
+bool is_silent() noexcept;
 void write_standard_error(std::string_view text) noexcept;
 bool standard_error_failed() noexcept;
-// Two spaces of indentation, and a newline. In strings a backslash becomes \\ and a byte that is not UTF-8 becomes
-// \xHH.
+// The schema of the JSON of all commands. New keys keep the number; a key that changes its meaning gets a new number.
+constexpr int kJsonSchema = 1;
+// Two spaces of indentation, and a newline. An object begins with "schema". In strings a backslash becomes \\ and a
+// byte that is not UTF-8 becomes \xHH.
 std::string json_text(nlohmann::ordered_json object);
 void print_json(const nlohmann::ordered_json &object);
+bool json_was_printed() noexcept;
 std::string hexadecimal(const std::uint8_t (&bytes)[16]);
 std::string plural(std::uint64_t count, std::string_view noun);  // "1 shard", "2 shards"
 const char *operation_name(std::int32_t operation);              // of enum tandem_operation_value; "?": none of it

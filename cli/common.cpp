@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
@@ -7,6 +8,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <deque>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "cli/commands.hpp"
@@ -50,8 +53,21 @@ int exit_status_of(tandem_status status) {
 void check(tandem_status status) {
   if (status == TANDEM_OK) return;
   if (status == TANDEM_ERROR_CANCELLED)
-    throw Failure{exit_status_of(status), "interrupted; no temporary file was left behind"};
-  throw Failure{exit_status_of(status), tandem_last_error_message()};
+    throw Failure{exit_status_of(status), "interrupted; no temporary file was left behind", status};
+  throw Failure{exit_status_of(status), tandem_last_error_message(), status};
+}
+
+nlohmann::ordered_json failure_object(const Failure &failure) {
+  std::int32_t status = failure.status;
+  if (status == TANDEM_OK)
+    status = failure.exit_status == kExitWrongUsage         ? TANDEM_ERROR_INVALID_ARGUMENT
+             : failure.exit_status == kExitNotRecoverable   ? TANDEM_ERROR_NOT_RECOVERABLE
+             : failure.exit_status == 128 + caught_signal() ? TANDEM_ERROR_CANCELLED
+                                                            : TANDEM_ERROR_IO;
+  return {{"exit_status", failure.exit_status},
+          {"status", status},
+          {"status_name", tandem_status_name(status)},
+          {"message", failure.message}};
 }
 
 void print_note(void *, const char *note) { complain(std::string("note: ") + note); }
@@ -67,6 +83,8 @@ void add_set_flags(CLI::App &command, SetFlags &flags, const std::string &paths_
   command.add_option("PATH", flags.paths, paths_help)->required();
   command.add_option("--set", flags.set_id, "Id of the set, or its first digits, where there are several")
       ->type_name("ID");
+  command.add_flag("-r,--recursive", flags.recursive,
+                   "Look in all folders below too; without it, a folder that holds no file stands for those in it");
 }
 
 void add_write_flags(CLI::App &command, WriteFlags &flags, const std::string &force_help,
@@ -201,28 +219,29 @@ void allow_open_files() {
   setrlimit(RLIMIT_NOFILE, &limit);  // refused: the call says what it lacks
 }
 
-SearchOwner search(const std::vector<std::string> &paths, const OutputFlags &flags) {
+SearchOwner search(const std::vector<std::string> &paths, const OutputFlags &flags, bool recursive) {
   const std::vector<const char *> list = pointers(paths);
   tandem_files_search *found = nullptr;
   check(tandem_files_search_create(list.data(), list.size(), &found));
   SearchOwner owner(found);
   if (flags.quiet || flags.json) return owner;
   constexpr std::size_t kMostNotes = 10;
-  const std::size_t count = tandem_files_search_ignored_count(found);
-  for (std::size_t i = 0; i < std::min(count, kMostNotes); ++i) {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < tandem_files_search_ignored_count(found); ++i) {
     const char *why = nullptr;
     check(tandem_files_search_ignored(found, i, &why));
-    complain(fmt::format("note: ignored {}", why));
+    if (recursive && std::string_view(why).ends_with(": no shard file")) continue;
+    if (++count <= kMostNotes) complain(fmt::format("note: ignored {}", why));
   }
   if (count > kMostNotes) complain(fmt::format("note: ignored {} more", plural(count - kMostNotes, "file")));
   return owner;
 }
 
 int with_search(const std::vector<std::string> &paths, const OutputFlags &flags, bool may_repeat,
-                const std::function<int(const SearchOwner &)> &body) {
+                const std::function<int(const SearchOwner &)> &body, bool recursive) {
   constexpr int kMostTries = 20;
   for (int tries = 1;; ++tries) {
-    const SearchOwner found = search(paths, flags);
+    const SearchOwner found = search(paths, flags, recursive);
     try {
       return body(found);
     } catch (const Failure &failure) {
@@ -247,14 +266,6 @@ void recover(const std::vector<std::string> &paths, bool dry_run, const OutputFl
   options.lock_wait_seconds = lock_wait_seconds == 0 ? kMostSeconds : std::min(lock_wait_seconds, kMostSeconds);
   if (!flags.quiet) options.note = print_note;
   check(tandem_files_recover(there.data(), there.size(), &options, nullptr));
-}
-
-tandem_files_set choose(const SearchOwner &found, const std::string &set_id_prefix, std::size_t *set_index_out) {
-  check(
-      tandem_files_search_choose(found.get(), set_id_prefix.empty() ? nullptr : set_id_prefix.c_str(), set_index_out));
-  auto set = sized<tandem_files_set>();
-  check(tandem_files_search_set(found.get(), *set_index_out, &set));
-  return set;
 }
 
 std::vector<tandem_files_shard> shards_of(const SearchOwner &found, std::size_t set_index) {
@@ -287,49 +298,104 @@ std::vector<const char *> pointers(const std::vector<std::string> &strings) {
   return list;
 }
 
+namespace {
+
+// Bytes a second over the last seconds, not since the start.
+class RecentRate {
+ public:
+  void add(double seconds, std::uint64_t bytes) {
+    if (!samples_.empty() && bytes < samples_.back().second) samples_.clear();
+    samples_.emplace_back(seconds, bytes);
+    while (samples_.size() > 2 && samples_[1].first <= seconds - kWindowSeconds) samples_.pop_front();
+  }
+  // 0: not known yet.
+  double bytes_per_second() const {
+    if (samples_.size() < 2) return 0;
+    const double seconds = samples_.back().first - samples_.front().first;
+    return seconds > 0 ? static_cast<double>(samples_.back().second - samples_.front().second) / seconds : 0;
+  }
+
+ private:
+  static constexpr double kWindowSeconds = 3;
+  std::deque<std::pair<double, std::uint64_t>> samples_;
+};
+
+std::size_t terminal_width() {
+  constexpr std::size_t kUsual = 80;
+  winsize window = {};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col != 0 ? window.ws_col : kUsual;
+}
+
+}  // namespace
+
 struct Progress::State {
   using Clock = std::chrono::steady_clock;
   std::string action;
-  bool shown = false;  // a terminal is there to draw on
-  bool drawn = false;
+  std::vector<Phase> phases;
+  bool shown = false;           // a terminal is there to draw on
+  std::size_t drawn_width = 0;  // of the line on the screen
+  std::size_t phase = 0;
+  std::uint64_t last_done_bytes = 0;
+  RecentRate recent;
   Clock::time_point started = Clock::now();
   struct sigaction before[3] = {};
 
   static constexpr int kSignals[3] = {SIGINT, SIGTERM, SIGHUP};
 
   void draw(std::uint64_t done_bytes, std::uint64_t total_bytes) {
-    const double seconds = std::chrono::duration<double>(Clock::now() - started).count();
-    std::string line;
+    if (total_bytes == 0) return;  // the call waits for a lock or a pipe
+    if (done_bytes < last_done_bytes && phase + 1 < phases.size()) ++phase;
+    last_done_bytes = done_bytes;
+    recent.add(std::chrono::duration<double>(Clock::now() - started).count(), done_bytes);
+    const double speed = recent.bytes_per_second();
+    const std::string rate = size(static_cast<std::uint64_t>(speed)) + "/s";
+    std::string label = action;
+    if (!phases[phase].name.empty()) label += fmt::format(": {}", phases[phase].name);
     if (total_bytes == TANDEM_FILES_UNKNOWN_BYTES) {
-      line = fmt::format("{} {}  {}", action, size(done_bytes), rate(done_bytes, seconds));
-    } else if (total_bytes != 0) {
-      const double part = std::min(1.0, static_cast<double>(done_bytes) / static_cast<double>(total_bytes));
-      line = fmt::format("{}  {}", bar(part), rate(done_bytes, seconds));
-      if (done_bytes != 0) line += left(seconds * (1 - part) / part);
+      show(label, -1, fmt::format("{}  {}", size(done_bytes), rate));
+    } else if (done_bytes >= total_bytes && phases[phase].syncs) {
+      show(fmt::format("{}: syncing {} to the disk", action, size(total_bytes)), -1, "");
+    } else {
+      const std::uint64_t left_bytes = total_bytes - std::min(done_bytes, total_bytes);
+      const double part = 1 - static_cast<double>(left_bytes) / static_cast<double>(total_bytes);
+      show(label, part, rate + (speed > 0 && left_bytes != 0 ? left(static_cast<double>(left_bytes) / speed) : ""));
     }
-    show(line);
-  }
-
-  std::string bar(double part) const {
-    constexpr std::size_t kWidth = 30;
-    const auto filled = static_cast<std::size_t>(part * kWidth);
-    return fmt::format("{} [{}{}] {:3.0f}%", action, std::string(filled, '#'), std::string(kWidth - filled, '.'),
-                       part * 100);
   }
 
   static std::string left(double seconds) {
-    const auto whole = static_cast<std::uint64_t>(seconds + 0.5);
+    constexpr double kMost = 1000 * 3600;
+    const auto whole = static_cast<std::uint64_t>(std::min(seconds, kMost) + 0.5);
     return fmt::format("  {}:{:02}:{:02} left", whole / 3600, whole / 60 % 60, whole % 60);
   }
 
-  void show(const std::string &line) {
-    write_standard_error("\r\033[K" + line);  // carriage return, erase to the end of the line
-    drawn = true;
+  // "LABEL [####....]  40%  TEXT": the bar takes the room that is left. part < 0: without bar and percentage.
+  void show(const std::string &label, double part, const std::string &text) {
+    constexpr std::size_t kMostBar = 30, kLeastBar = 5;
+    const std::size_t width = terminal_width() - 1;  // in the last column some terminals begin a new line
+    std::string line = label;
+    if (part >= 0) {
+      const std::string percent = fmt::format(" {:3.0f}%", part * 100);
+      const std::size_t others = label.size() + percent.size() + text.size() + 5;  // with the spaces and brackets
+      const std::size_t bar = others < width ? std::min(width - others, kMostBar) : 0;
+      if (bar >= kLeastBar) {
+        const auto filled = static_cast<std::size_t>(part * static_cast<double>(bar));
+        line += fmt::format(" [{}{}]", std::string(filled, '#'), std::string(bar - filled, '.'));
+      }
+      line += percent + " ";
+    }
+    if (!text.empty()) line += " " + text;
+    if (line.size() > width) line.resize(width);
+    const std::size_t used = line.size();
+    if (used < drawn_width) line.append(std::min(drawn_width, width) - std::min(used, width), ' ');
+    write_standard_error("\r" + line);
+    drawn_width = used;
   }
 };
 
-Progress::Progress(std::string_view action, const OutputFlags &flags) : state_(std::make_unique<State>()) {
+Progress::Progress(std::string_view action, const OutputFlags &flags, std::vector<Phase> phases)
+    : state_(std::make_unique<State>()) {
   state_->action = action;
+  state_->phases = std::move(phases);
   state_->shown = !flags.quiet && !flags.json && isatty(STDERR_FILENO) == 1;
   struct sigaction handler = {};
   handler.sa_handler = on_signal;
@@ -348,8 +414,9 @@ Progress::~Progress() {
 }
 
 void Progress::clear() {
-  if (state_->drawn) write_standard_error("\r\033[K");
-  state_->drawn = false;
+  if (state_->drawn_width != 0)
+    write_standard_error("\r" + std::string(std::min(state_->drawn_width, terminal_width() - 1), ' ') + "\r");
+  state_->drawn_width = 0;
 }
 
 std::int32_t Progress::callback(void *user, std::uint64_t done_bytes, std::uint64_t total_bytes) {
@@ -361,7 +428,7 @@ std::int32_t Progress::callback(void *user, std::uint64_t done_bytes, std::uint6
 bool Progress::tick(double part, double seconds_left, std::string_view text) {
   part = std::clamp(part, 0.0, 1.0);
   if (state_->shown)
-    state_->show(fmt::format("{}  {}{}", state_->bar(part), text, seconds_left > 0 ? State::left(seconds_left) : ""));
+    state_->show(state_->action, part, fmt::format("{}{}", text, seconds_left > 0 ? State::left(seconds_left) : ""));
   return signal_caught != 0;
 }
 

@@ -3,11 +3,14 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "cli/commands.hpp"
 #include "cli/file_report.hpp"
 #include "cli/output.hpp"
+#include "cli/sets.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -18,10 +21,51 @@ struct DecodeFlags {
   WriteFlags write;
   OutputFlags output;
   ContextFlags context;
+  bool salvage = false;
 };
 
-int decode_found(const DecodeFlags &flags, const Output &output, const SearchOwner &found, Ranks *ranks) {
+struct Hole {
+  std::uint64_t first_byte, byte_count;
+};
+
+void print_holes(std::FILE *stream, const std::vector<Hole> &holes) {
+  constexpr std::size_t kMostListed = 20;
+  for (std::size_t i = 0; i < std::min(holes.size(), kMostListed); ++i)
+    fmt::print(stream, "  bytes {} to {} are lost ({})\n", holes[i].first_byte,
+               holes[i].first_byte + holes[i].byte_count - 1, size(holes[i].byte_count));
+  if (holes.size() > kMostListed)
+    fmt::print(stream, "  and {} more ranges; --json lists all\n", holes.size() - kMostListed);
+}
+
+// The library's reason, with what to do about it.
+[[noreturn]] void fail_to_decode(const DecodeFlags &flags, Failure failure) {
+  if (failure.status == TANDEM_ERROR_NOT_RECOVERABLE && !flags.salvage)
+    failure.message += "; `tandem decode --salvage` writes what can be recovered";
+  throw Failure(std::move(failure));
+}
+
+// Salvage is for a set that has lost too much: another one that is whole is not taken in its place.
+ChosenSet set_to_decode(const DecodeFlags &flags, const SearchOwner &found) {
+  if (flags.salvage && flags.set.set_id.empty()) {
+    const std::vector<ChosenSet> sets = chosen_sets(found, flags.set);
+    if (sets.size() > 1) {
+      constexpr std::size_t kMostListed = 8;
+      std::string list;
+      for (std::size_t i = 0; i < std::min(sets.size(), kMostListed); ++i)
+        list += fmt::format("{}{} ({} of {} shards)", i == 0 ? "" : ", ", label_of(sets[i]), sets[i].set.shard_count,
+                            sets[i].set.k + sets[i].set.m);
+      throw Failure{kExitWrongUsage, fmt::format("{} sets found, choose one for --salvage with --set ID: {}{}",
+                                                 sets.size(), list, sets.size() > kMostListed ? ", ..." : "")};
+    }
+  }
+  return only_set(found, flags.set);
+}
+
+int decode_found(const DecodeFlags &flags, const Output &output, const Places &places, const SearchOwner &found,
+                 Ranks *ranks) {
   const ContextOwner context = make_context(flags.context);
+  ChosenSet chosen;
+  if (found) chosen = set_to_decode(flags, found);
   auto options = sized<tandem_files_decode_options>();
   options.set_id_prefix = flags.set.set_id_prefix();
   if (output.descriptor >= 0) {
@@ -31,12 +75,25 @@ int decode_found(const DecodeFlags &flags, const Output &output, const SearchOwn
   }
   flags.write.set(options);
   options.thread_count = flags.context.thread_count;
+  std::vector<Hole> holes;
+  options.salvage = flags.salvage;
+  options.hole = [](void *user, std::uint64_t first_byte, std::uint64_t byte_count) {
+    static_cast<std::vector<Hole> *>(user)->push_back({first_byte, byte_count});
+  };
+  options.hole_user = &holes;
   auto result = sized<tandem_files_result>();
-  run_with_progress("decode", flags.output, options, [&] {
-    return ranks != nullptr ? ranks->decode(context.get(), flags.set.paths, options, &result)
-                            : tandem_files_decode(context.get(), found.get(), &options, &result);
-  });
+  try {
+    run_with_progress("decode", flags.output, options,
+                      [&] {
+                        return ranks != nullptr ? ranks->decode(context.get(), places.paths, options, &result)
+                                                : tandem_files_decode(context.get(), found.get(), &options, &result);
+                      },
+                      {{"", !output.is_stream()}});
+  } catch (Failure &failure) {
+    fail_to_decode(flags, std::move(failure));
+  }
   if (ranks != nullptr && !ranks->leads()) return kExitDone;
+  const std::string written = holes.empty() ? flags.output_path : output.path + ".partial";  // no link any more
 
   const tandem_context_info info = query(context);
   if (flags.output.json) {
@@ -44,23 +101,35 @@ int decode_found(const DecodeFlags &flags, const Output &output, const SearchOwn
     object["shards_read"] = result.shards_read;
     object["rebuilt_block_count"] = result.rebuilt_block_count;
     object["bad_block_count"] = result.bad_block_count;
-    object["output"] = flags.output_path;
+    object["output"] = written;
+    if (found) object["name"] = chosen.name;
+    if (flags.salvage) {
+      object["hole_bytes"] = result.hole_bytes;
+      object["holes"] = nlohmann::ordered_json::array();
+      for (const Hole &hole : holes) object["holes"].push_back({hole.first_byte, hole.byte_count});
+    }
     object["dry_run"] = flags.write.dry_run;
     print_json(object);
   } else if (!flags.output.quiet) {
     std::FILE *stream = output.is_stream() && output.descriptor != STDERR_FILENO ? stderr : stdout;
-    fmt::print(stream, "{}: {} from {}, digest {} as it was\n",
-               flags.write.dry_run        ? "nothing written"
-               : flags.output_path == "-" ? "standard output"
-                                          : printable(flags.output_path),
-               size(result.content_bytes), plural(result.shards_read, "shard"), hexadecimal(result.digest));
+    const std::string name = flags.write.dry_run        ? "nothing written"
+                             : flags.output_path == "-" ? "standard output"
+                                                        : printable(written);
+    if (holes.empty())
+      fmt::print(stream, "{}: {} from {}, digest {} as it was\n", name, size(result.content_bytes),
+                 plural(result.shards_read, "shard"), hexadecimal(result.digest));
+    else
+      fmt::print(stream, "{}: {} of {} salvaged from {}; {} of zeros stand for what is lost\n", name,
+                 size(result.content_bytes - result.hole_bytes), size(result.content_bytes),
+                 plural(result.shards_read, "shard"), size(result.hole_bytes));
+    print_holes(stream, holes);
     fmt::print(stream, "{}, {} rebuilt\n", speed(result, info), plural(result.rebuilt_block_count, "block"));
     if (result.bad_block_count != 0)
       complain(fmt::format(
           "note: {} damaged on the way; `tandem verify` lists the damage",
           result.bad_block_count == 1 ? "1 block was" : fmt::format("{} blocks were", result.bad_block_count)));
   }
-  return kExitDone;
+  return holes.empty() ? kExitDone : kExitNotRecoverable;
 }
 
 int decode(DecodeFlags flags, Ranks *ranks) {
@@ -69,13 +138,22 @@ int decode(DecodeFlags flags, Ranks *ranks) {
   if (flags.output.json && output.is_standard_output())
     throw Failure{kExitWrongUsage,
                   fmt::format("--json and -o {} both want standard output; choose one", flags.output_path)};
+  if (flags.salvage && output.is_stream())
+    throw Failure{kExitWrongUsage,
+                  fmt::format("--salvage needs -o FILE: {} is a stream, which cannot say where its holes "
+                              "are",
+                              flags.output_path)};
+  if (flags.salvage && ranks != nullptr)
+    throw Failure{kExitWrongUsage, "--salvage is for one process: use tandem decode --salvage"};
+  const Places places = places_of(flags.set);
   if (ranks == nullptr || ranks->leads())
-    recover(flags.set.paths, flags.write.dry_run, flags.output, flags.write.lock_wait_seconds);
+    recover(places.paths, flags.write.dry_run, flags.output, flags.write.lock_wait_seconds);
   if (ranks != nullptr)
-    return decode_found(flags, output, nullptr, ranks);  // each rank searches; none alone repeats it
+    return decode_found(flags, output, places, nullptr, ranks);  // each rank searches; none alone repeats it
   // What went into a stream cannot be written again.
-  return with_search(flags.set.paths, flags.output, flags.write.dry_run || !output.is_stream(),
-                     [&](const SearchOwner &found) { return decode_found(flags, output, found, nullptr); });
+  return with_search(
+      places.paths, flags.output, flags.write.dry_run || !output.is_stream(),
+      [&](const SearchOwner &found) { return decode_found(flags, output, places, found, nullptr); }, places.recursive);
 }
 
 }  // namespace
@@ -87,6 +165,9 @@ void add_decode_command(CLI::App &app, Invocation &invocation) {
   command->add_option("-o,--output", flags->output_path, "The file to write; - writes standard output")
       ->type_name("FILE")
       ->required();
+  command->add_flag("--salvage", flags->salvage,
+                    "Where too much is lost, write what can be recovered to FILE.partial, with zeros for the rest, and "
+                    "list the holes; exit status 4");
   add_write_flags(*command, flags->write, "Replace the output if it exists",
                   "Decode and compare the digest, write nothing");
   add_context_flags(*command, flags->context);

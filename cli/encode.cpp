@@ -90,6 +90,8 @@ int encode(EncodeFlags flags, Ranks *ranks) {
   const tandem_context_info info = query(context);
   if (flags.output.json) {
     nlohmann::ordered_json object = report("encode", result, info);
+    object["source"] = flags.source;
+    object["name"] = name;
     object["dry_run"] = flags.write.dry_run;
     for (std::uint32_t i = 0; i < shard_count; ++i)
       object["shards"].push_back(fmt::format("{}/{}.{:03}.tandem", folders[i % folders.size()], name, i));

@@ -71,18 +71,25 @@ std::string what_is_wrong(const FileFinding &file, const tandem_files_set &set) 
   return text;
 }
 
-std::string misnamed(const FileFinding &file) {
-  // "NAME.003.tandem"
+std::optional<std::pair<std::string, std::uint32_t>> parse_shard_name(std::string_view path) {
   constexpr std::string_view kEnd = ".tandem";
-  std::string_view path = file.path;
-  if (!path.ends_with(kEnd)) return "";
+  if (!path.ends_with(kEnd)) return std::nullopt;
   path.remove_suffix(kEnd.size());
+  if (const std::size_t slash = path.find_last_of('/'); slash != std::string_view::npos) path.remove_prefix(slash + 1);
   const std::size_t point = path.find_last_of('.');
-  if (point == std::string_view::npos) return "";
+  if (point == std::string_view::npos) return std::nullopt;
   const std::string_view number = path.substr(point + 1);
   if (number.size() < 3 || number.size() > 4 || number.find_first_not_of("0123456789") != std::string_view::npos)
-    return "";
-  if (number == fmt::format("{:03}", file.finding.index)) return "";
+    return std::nullopt;
+  std::uint32_t index = 0;
+  for (const char digit : number) index = 10 * index + static_cast<std::uint32_t>(digit - '0');
+  if (number != fmt::format("{:03}", index)) return std::nullopt;
+  return std::pair(std::string(path.substr(0, point)), index);
+}
+
+std::string misnamed(const FileFinding &file) {
+  const auto parts = parse_shard_name(file.path);
+  if (!parts || parts->second == file.finding.index) return "";
   return fmt::format("{} holds shard {}, not the one that its name says", file.path, file.finding.index);
 }
 
@@ -98,19 +105,6 @@ nlohmann::ordered_json to_json(const FileFinding &file, const tandem_files_set &
   object["bad_blocks"] = nlohmann::ordered_json::array();
   for (const auto &[first, count] : file.ranges) object["bad_blocks"].push_back({{"first", first}, {"count", count}});
   return object;
-}
-
-std::vector<std::string> files_of_other_sets(const SearchOwner &found, std::size_t set_index) {
-  std::vector<std::string> sentences;
-  for (std::size_t i = 0; i < tandem_files_search_set_count(found.get()); ++i) {
-    if (i == set_index) continue;
-    auto set = sized<tandem_files_set>();
-    check(tandem_files_search_set(found.get(), i, &set));
-    for (const tandem_files_shard &shard : shards_of(found, i))
-      sentences.push_back(
-          fmt::format("{} is of another set, {} (stale, or foreign)", shard.path, hexadecimal(set.set_id)));
-  }
-  return sentences;
 }
 
 }  // namespace tandem::cli

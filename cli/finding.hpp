@@ -2,7 +2,10 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cli/commands.hpp"
@@ -32,7 +35,7 @@ std::string what_is_wrong(const FileFinding &file, const tandem_files_set &set);
 std::string misnamed(const FileFinding &file);
 nlohmann::ordered_json to_json(const FileFinding &file, const tandem_files_set &set);
 
-// Files of other sets that the search has found: left over from an older generation, or foreign.
-std::vector<std::string> files_of_other_sets(const SearchOwner &found, std::size_t set_index);
+// "NAME" and 3 of "shards/NAME.003.tandem"; nothing of another name.
+std::optional<std::pair<std::string, std::uint32_t>> parse_shard_name(std::string_view path);
 
 }  // namespace tandem::cli

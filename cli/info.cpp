@@ -7,6 +7,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/file_report.hpp"
+#include "cli/sets.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -67,8 +68,9 @@ void print(const tandem_files_set &set, const Shards &shards) {
 }
 
 int info(const InfoFlags &flags) {
-  recover(flags.set.paths, false, flags.output);
-  const SearchOwner found = search(flags.set.paths, flags.output);
+  const Places places = places_of(flags.set);
+  recover(places.paths, false, flags.output);
+  const SearchOwner found = search(places.paths, flags.output, places.recursive);
   std::size_t first = 0, end = tandem_files_search_set_count(found.get());
   if (end == 0 || !flags.set.set_id.empty()) {
     check(tandem_files_search_choose(found.get(), flags.set.set_id_prefix(), &first));
@@ -80,6 +82,7 @@ int info(const InfoFlags &flags) {
     check(tandem_files_search_set(found.get(), i, &set));
     if (flags.output.json) {
       object["sets"].push_back(to_json(set, shards_of(found, i)));
+      object["sets"].back()["name"] = name_of_set(found, i);
     } else if (!flags.output.quiet) {
       print(set, shards_of(found, i));
     }
@@ -93,7 +96,7 @@ int info(const InfoFlags &flags) {
     }
     print_json(object);
   }
-  return kExitDone;
+  return places.all_read ? kExitDone : kExitInputOutput;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <charconv>
 #include <cstdio>
 #include <new>
+#include <nlohmann/json.hpp>
 
 #include "cli/help.hpp"
 #include "cli/version.hpp"
@@ -78,6 +79,27 @@ void add_help_command(CLI::App &app, Invocation &invocation, bool quiet) {
   });
 }
 
+// Whether the arguments ask for JSON; they may be arguments that cannot be parsed.
+bool asks_for_json(int argc, char **argv) {
+  char **const end = std::find(argv + 1, argv + std::max(argc, 1), std::string_view("--"));
+  return std::find(argv + 1, end, std::string_view("--json")) != end;
+}
+
+// The JSON of a command that failed: its name, its files and the reason.
+std::string failure_text(const CLI::App &app, const Failure &failure) {
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  for (const CLI::App *command = &app; !command->get_subcommands().empty();) {
+    command = command->get_subcommands().front();
+    object["command"] = command->get_name();
+    if (const CLI::Option *file = command->get_option_no_throw("FILE"); file != nullptr && file->count() != 0)
+      object["source"] = file->results().front();
+    if (const CLI::Option *paths = command->get_option_no_throw("PATH"); paths != nullptr && paths->count() != 0)
+      object["paths"] = paths->results();
+  }
+  object.update(failure_object(failure));
+  return json_text(std::move(object));
+}
+
 Ending run(const Program &program, int argc, char **argv, Invocation &invocation, bool quiet) {
   CLI::App app(program.description, program.name);
   use_help_text(app);
@@ -90,14 +112,20 @@ Ending run(const Program &program, int argc, char **argv, Invocation &invocation
   for (const AddCommand add : program.commands) add(app, invocation);
   add_help_command(app, invocation, quiet);
   read_numbers_in_decimal(app);
+  const auto failed = [&](const Failure &failure) -> Ending {
+    const bool wants_json = asks_for_json(argc, argv) && !json_was_printed();
+    return {failure.exit_status, failure.message, wants_json ? failure_text(app, failure) : ""};
+  };
   try {
     app.parse(set_words_after_dashes_aside(argc, argv, invocation), argv);
     return {invocation.run(), ""};
   } catch (const CLI::ParseError &error) {
     if (error.get_exit_code() == 0) return {quiet ? 0 : app.exit(error), ""};  // --help, --version
-    return {kExitWrongUsage, sentence_of(error, app)};
+    return failed({kExitWrongUsage, sentence_of(error, app)});
   } catch (const Failure &failure) {
-    return {failure.exit_status, failure.message};
+    return failed(failure);
+  } catch (const std::exception &error) {
+    return failed({kExitInputOutput, error.what()});
   }
 }
 
@@ -119,6 +147,7 @@ Ending run_program(const Program &program, int argc, char **argv, Invocation &in
 int end_program(const Ending &ending) {
   int status = ending.exit_status;
   if (!ending.message.empty()) complain(ending.message);
+  if (!is_silent()) fmt::print("{}", ending.json);
   // What was printed counts only if it arrived.
   if (std::fflush(stdout) != 0 && status == 0) {
     complain("cannot write standard output");

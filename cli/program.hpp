@@ -19,6 +19,7 @@ struct Program {
 struct Ending {
   int exit_status;
   std::string message;
+  std::string json = "";  // for standard output: --json on failure
 };
 
 // Before anything is opened or printed.

@@ -2,10 +2,12 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
 #include "cli/finding.hpp"
+#include "cli/sets.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -35,94 +37,166 @@ std::string action_sentence(const FileFinding &file, bool dry_run) {
   }
 }
 
-void print(const Findings &findings, const std::vector<std::string> &others, const tandem_files_set &set,
-           const tandem_files_repair_result &result, bool dry_run) {
-  for (const FileFinding &file : findings) {
+// The result of a repair.
+struct Repaired {
+  Findings findings;
+  tandem_files_repair_result result = sized<tandem_files_repair_result>();
+};
+
+nlohmann::ordered_json to_json(const ChosenSet &chosen, const Repaired &repaired, bool dry_run) {
+  const tandem_files_repair_result &result = repaired.result;
+  nlohmann::ordered_json object = {{"command", "repair"},
+                                   {"dry_run", dry_run},
+                                   {"set_id", hexadecimal(chosen.set.set_id)},
+                                   {"name", chosen.name},
+                                   {"state", state_name(result.state)},
+                                   {"k", chosen.set.k},
+                                   {"m", chosen.set.m},
+                                   {"mended_file_count", result.mended_file_count},
+                                   {"mended_block_count", result.mended_block_count},
+                                   {"rebuilt_file_count", result.rebuilt_file_count},
+                                   {"left_block_count", result.left_block_count},
+                                   {"left_shard_count", result.left_shard_count},
+                                   {"lost_stripe_count", result.lost_stripe_count},
+                                   {"read_bytes", result.read_bytes},
+                                   {"written_bytes", result.written_bytes},
+                                   {"seconds", result.seconds},
+                                   {"files", nlohmann::ordered_json::array()},
+                                   {"other_sets", chosen.others}};
+  for (const FileFinding &file : repaired.findings) {
     if (!is_damaged(file)) continue;
-    fmt::print("{}: {}. {}", name_of(file), what_is_wrong(file, set), action_sentence(file, dry_run));
+    object["files"].push_back(to_json(file, chosen.set));
+    object["files"].back()["action"] = action_word(file);
+    object["files"].back()["left_bad_count"] = file.finding.left_bad_count;
+  }
+  return object;
+}
+
+void print_files(const ChosenSet &chosen, const Repaired &repaired, bool dry_run, const char *indent) {
+  for (const FileFinding &file : repaired.findings) {
+    if (!is_damaged(file)) continue;
+    fmt::print("{}{}: {}. {}", indent, name_of(file), what_is_wrong(file, chosen.set), action_sentence(file, dry_run));
     if (file.finding.action != TANDEM_FILES_GIVE_UP && file.finding.left_bad_count != 0)
       fmt::print(", but for {}", plural(file.finding.left_bad_count, "block"));
     fmt::print("\n");
   }
-  for (const std::string &other : others) fmt::print("{}\n", printable(other));
+  for (const std::string &other : chosen.others) fmt::print("{}{}\n", indent, printable(other));
+}
+
+std::string what_was_done(const tandem_files_repair_result &result, bool dry_run) {
   constexpr const char *kNow[] = {"intact", "not whole, but recoverable", "not recoverable as a whole"};
-  fmt::print("set {}: {}{}; {} {} ({}), {} {}\n", hexadecimal(set.set_id), dry_run ? "" : "now ",
-             dry_run && result.state == TANDEM_FILES_RECOVERABLE ? "recoverable" : kNow[result.state],
-             plural(result.mended_file_count, "file"), dry_run ? "would be mended in place" : "mended in place",
-             plural(result.mended_block_count, "block"), plural(result.rebuilt_file_count, "file"),
-             dry_run ? "would be rebuilt" : "rebuilt");
+  return fmt::format("{}{}; {} {} ({}), {} {}", dry_run ? "" : "now ",
+                     dry_run && result.state == TANDEM_FILES_RECOVERABLE ? "recoverable" : kNow[result.state],
+                     plural(result.mended_file_count, "file"), dry_run ? "would be mended in place" : "mended in place",
+                     plural(result.mended_block_count, "block"), plural(result.rebuilt_file_count, "file"),
+                     dry_run ? "would be rebuilt" : "rebuilt");
+}
+
+void print_rest(const ChosenSet &chosen, const tandem_files_repair_result &result, const char *indent) {
   if (result.lost_stripe_count != 0)
-    fmt::print("{} of {} cannot be recovered\n", result.lost_stripe_count, plural(set.stripe_count, "stripe"));
-  if (result.left_shard_count != 0) fmt::print("{} cannot be rebuilt\n", plural(result.left_shard_count, "shard"));
+    fmt::print("{}{} of {} cannot be recovered\n", indent, result.lost_stripe_count,
+               plural(chosen.set.stripe_count, "stripe"));
+  if (result.left_shard_count != 0)
+    fmt::print("{}{} cannot be rebuilt\n", indent, plural(result.left_shard_count, "shard"));
+}
+
+void print(const ChosenSet &chosen, const Repaired &repaired, bool dry_run) {
+  const tandem_files_repair_result &result = repaired.result;
+  print_files(chosen, repaired, dry_run, "");
+  fmt::print("set {}: {}\n", hexadecimal(chosen.set.set_id), what_was_done(result, dry_run));
+  print_rest(chosen, result, "");
   fmt::print("{} read, {} written and read back, {:.2f} s\n", size(result.read_bytes), size(result.written_bytes),
              result.seconds);
 }
 
-int repair(RepairFlags flags, Ranks *ranks) {
-  if (ranks != nullptr) ranks->adapt(flags.context);
-  const bool leads = ranks == nullptr || ranks->leads();
-  if (leads) recover(flags.set.paths, flags.write.dry_run, flags.output, flags.write.lock_wait_seconds);
-  const SearchOwner found = search(flags.set.paths, flags.output);
-  const ContextOwner context = make_context(flags.context);
-  std::size_t set_index = 0;
-  const tandem_files_set set = choose(found, flags.set.set_id, &set_index);
-  const std::vector<std::string> folders = expand_index(flags.folders, set.k + set.m);
+// ranks: those of a job, or NULL.
+Repaired repair_set(const RepairFlags &flags, const ContextOwner &context, const SearchOwner &found,
+                    const ChosenSet &chosen, const std::string &set_id, const Places &places, const std::string &action,
+                    Ranks *ranks) {
+  const std::vector<std::string> folders = expand_index(flags.folders, chosen.set.k + chosen.set.m);
   const std::vector<const char *> folder_pointers = pointers(folders);
-
-  Findings findings;
+  Repaired repaired;
   auto options = sized<tandem_files_repair_options>();
-  options.set_id_prefix = flags.set.set_id_prefix();
+  if (!set_id.empty()) options.set_id_prefix = set_id.c_str();
   if (!folders.empty()) options.folders = folder_pointers.data();
   options.folder_count = folders.size();
   flags.write.set(options);
   options.thread_count = flags.context.thread_count;
   if (!flags.output.quiet) options.note = print_note;
   options.report = collect;
-  options.report_user = &findings;
-  auto result = sized<tandem_files_repair_result>();
-  run_with_progress("repair", flags.output, options, [&] {
-    return ranks != nullptr ? ranks->repair(context.get(), flags.set.paths, options, &result)
-                            : tandem_files_repair(context.get(), found.get(), &options, &result);
-  });
-  if (!leads) return exit_status_of_state(result.state);
+  options.report_user = &repaired.findings;
+  run_with_progress(action, flags.output, options,
+                    [&] {
+                      return ranks != nullptr
+                                 ? ranks->repair(context.get(), places.paths, options, &repaired.result)
+                                 : tandem_files_repair(context.get(), found.get(), &options, &repaired.result);
+                    },
+                    {{"checking", false}, {"writing", true}, {"reading back", false}});
+  return repaired;
+}
 
-  const std::vector<std::string> others = files_of_other_sets(found, set_index);
-  if (flags.output.json) {
-    nlohmann::ordered_json object = {{"command", "repair"},
-                                     {"dry_run", flags.write.dry_run},
-                                     {"set_id", hexadecimal(set.set_id)},
-                                     {"state", state_name(result.state)},
-                                     {"k", set.k},
-                                     {"m", set.m},
-                                     {"mended_file_count", result.mended_file_count},
-                                     {"mended_block_count", result.mended_block_count},
-                                     {"rebuilt_file_count", result.rebuilt_file_count},
-                                     {"left_block_count", result.left_block_count},
-                                     {"left_shard_count", result.left_shard_count},
-                                     {"lost_stripe_count", result.lost_stripe_count},
-                                     {"read_bytes", result.read_bytes},
-                                     {"written_bytes", result.written_bytes},
-                                     {"seconds", result.seconds},
-                                     {"files", nlohmann::ordered_json::array()},
-                                     {"other_sets", others}};
-    for (const FileFinding &file : findings) {
-      if (!is_damaged(file)) continue;
-      object["files"].push_back(to_json(file, set));
-      object["files"].back()["action"] = action_word(file);
-      object["files"].back()["left_bad_count"] = file.finding.left_bad_count;
+int repair_each(const RepairFlags &flags, const ContextOwner &context, const SearchOwner &found,
+                const std::vector<ChosenSet> &sets, const Places &places) {
+  EachSet each("repair", flags.output);
+  const SearchesOfSets searches(found, places);
+  std::uint64_t mended_file_count = 0, rebuilt_file_count = 0, read_bytes = 0, written_bytes = 0;
+  double seconds = 0;
+  each.run(found, sets, false, [&](const ChosenSet &chosen, const std::string &action, nlohmann::ordered_json &object) {
+    const Repaired repaired = repair_set(flags, context, searches.of(chosen), chosen, hexadecimal(chosen.set.set_id),
+                                         places, action, nullptr);
+    const tandem_files_repair_result &result = repaired.result;
+    mended_file_count += result.mended_file_count;
+    rebuilt_file_count += result.rebuilt_file_count;
+    read_bytes += result.read_bytes;
+    written_bytes += result.written_bytes;
+    seconds += result.seconds;
+    if (flags.output.json) {
+      object = to_json(chosen, repaired, flags.write.dry_run);
+    } else if (!flags.output.quiet) {
+      fmt::print("{}: {}\n", label_of(chosen), what_was_done(result, flags.write.dry_run));
+      print_files(chosen, repaired, flags.write.dry_run, "  ");
+      print_rest(chosen, result, "  ");
     }
-    print_json(object);
-  } else if (!flags.output.quiet) {
-    print(findings, others, set, result, flags.write.dry_run);
+    return exit_status_of_state(result.state);
+  });
+  if (!flags.output.json && !flags.output.quiet)
+    fmt::print("{}, {} read, {} written and read back, {:.2f} s\n", each.counts(), size(read_bytes),
+               size(written_bytes), seconds);
+  return each.finish(places, {{"mended_file_count", mended_file_count},
+                              {"rebuilt_file_count", rebuilt_file_count},
+                              {"read_bytes", read_bytes},
+                              {"written_bytes", written_bytes},
+                              {"seconds", seconds}});
+}
+
+int repair(RepairFlags flags, Ranks *ranks) {
+  if (ranks != nullptr) ranks->adapt(flags.context);
+  const bool leads = ranks == nullptr || ranks->leads();
+  const Places places = places_of(flags.set);
+  if (leads) recover(places.paths, flags.write.dry_run, flags.output, flags.write.lock_wait_seconds);
+  const SearchOwner found = search(places.paths, flags.output, places.recursive);
+  const ContextOwner context = make_context(flags.context);
+  const std::vector<ChosenSet> sets =
+      ranks != nullptr ? std::vector<ChosenSet>{only_set(found, flags.set)} : chosen_sets(found, flags.set);
+  if (ranks == nullptr && (sets.size() > 1 || flags.set.recursive))
+    return repair_each(flags, context, found, sets, places);
+  const Repaired repaired = repair_set(flags, context, found, sets[0], flags.set.set_id, places, "repair", ranks);
+  if (leads) {
+    if (flags.output.json)
+      print_json(to_json(sets[0], repaired, flags.write.dry_run));
+    else if (!flags.output.quiet)
+      print(sets[0], repaired, flags.write.dry_run);
   }
-  return exit_status_of_state(result.state);
+  const int exit_status = exit_status_of_state(repaired.result.state);
+  return places.all_read ? exit_status : std::max<int>(exit_status, kExitInputOutput);
 }
 
 }  // namespace
 
 void add_repair_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<RepairFlags>();
-  CLI::App *command = app.add_subcommand("repair", "Mend a set: rewrite damaged blocks, rebuild missing shard files");
+  CLI::App *command =
+      app.add_subcommand("repair", "Mend the sets that are found: rewrite damaged blocks, rebuild missing shard files");
   add_set_flags(*command, flags->set, "Shard files, or folders with shard files");
   command
       ->add_option(

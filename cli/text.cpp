@@ -15,6 +15,7 @@ namespace {
 
 std::atomic<bool> error_output_failed = false;
 std::atomic<bool> silent = false;
+std::atomic<bool> json_printed = false;
 
 // How many bytes at the start of `text` are one character in valid UTF-8; 0: none are. Table 3-7 of the Unicode
 // Standard.
@@ -82,6 +83,8 @@ void write_standard_error(std::string_view text) noexcept {
 
 void be_silent() noexcept { silent = true; }
 
+bool is_silent() noexcept { return silent; }
+
 void complain(std::string_view sentence) noexcept {
   if (silent) return;
   try {
@@ -94,11 +97,21 @@ void complain(std::string_view sentence) noexcept {
 bool standard_error_failed() noexcept { return error_output_failed; }
 
 std::string json_text(nlohmann::ordered_json object) {
+  if (object.is_object()) {
+    nlohmann::ordered_json whole = {{"schema", kJsonSchema}};
+    whole.update(object);
+    object = std::move(whole);
+  }
   escape_strings(object);
   return object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
 }
 
-void print_json(const nlohmann::ordered_json &object) { fmt::print("{}", json_text(object)); }
+void print_json(const nlohmann::ordered_json &object) {
+  fmt::print("{}", json_text(object));
+  json_printed = true;
+}
+
+bool json_was_printed() noexcept { return json_printed; }
 
 std::string hexadecimal(const std::uint8_t (&bytes)[16]) {
   std::string text;

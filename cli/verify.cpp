@@ -2,11 +2,13 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
 #include "cli/finding.hpp"
 #include "cli/locate.hpp"
+#include "cli/sets.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -18,67 +20,142 @@ struct VerifyFlags {
   LocateFlags locate;
 };
 
-int verify_found(const VerifyFlags &flags, const SearchOwner &found, Ranks *ranks) {
-  const ContextOwner context = make_context(flags.context);
-  std::size_t set_index = 0;
-  auto set = sized<tandem_files_set>();
-  if (found) set = choose(found, flags.set.set_id, &set_index);
-
+// The result of a verify.
+struct Verified {
   Findings findings;
-  auto options = sized<tandem_files_verify_options>();
-  options.set_id_prefix = flags.set.set_id_prefix();
-  options.report = collect;
-  options.report_user = &findings;
-  auto result = sized<tandem_files_verify_result>();
-  run_with_progress("verify", flags.output, options, [&] {
-    return ranks != nullptr ? ranks->verify(context.get(), flags.set.paths, options, &result)
-                            : tandem_files_verify(context.get(), found.get(), &options, &result);
-  });
-  if (ranks != nullptr && !ranks->leads()) return exit_status_of_state(result.state);
+  tandem_files_verify_result result = sized<tandem_files_verify_result>();
+};
 
-  const std::vector<std::string> others = files_of_other_sets(found, set_index);
-  if (flags.output.json) {
-    nlohmann::ordered_json object = {{"command", "verify"},
-                                     {"set_id", hexadecimal(set.set_id)},
-                                     {"state", state_name(result.state)},
-                                     {"k", set.k},
-                                     {"m", set.m},
-                                     {"stripe_count", set.stripe_count},
-                                     {"missing_shards", nlohmann::ordered_json::array()},
-                                     {"damaged_file_count", result.damaged_file_count},
-                                     {"bad_block_count", result.bad_block_count},
-                                     {"worst_bad_count", result.worst_bad_count},
-                                     {"lost_stripe_count", result.lost_stripe_count},
-                                     {"read_bytes", result.read_bytes},
-                                     {"seconds", result.seconds},
-                                     {"damaged", nlohmann::ordered_json::array()},
-                                     {"misnamed", nlohmann::ordered_json::array()},
-                                     {"other_sets", others}};
-    for (const FileFinding &file : findings) {
-      if ((file.finding.condition & TANDEM_FILES_MISSING) != 0)
-        object["missing_shards"].push_back(file.finding.index);
-      else if (is_damaged(file))
-        object["damaged"].push_back(to_json(file, set));
-      if (!misnamed(file).empty()) object["misnamed"].push_back(file.path);
-    }
-    print_json(object);
-  } else if (!flags.output.quiet) {
-    for (const FileFinding &file : findings) {
-      if (is_damaged(file)) fmt::print("{}: {}\n", name_of(file), what_is_wrong(file, set));
-      if (const std::string name = misnamed(file); !name.empty()) fmt::print("{}\n", printable(name));
-    }
-    for (const std::string &other : others) fmt::print("{}\n", printable(other));
-    fmt::print("set {}: {}; {}, {}, at most {} bad or missing in a stripe of {} + {}\n", hexadecimal(set.set_id),
-               state_name(result.state), plural(result.missing_shard_count, "missing shard"),
-               plural(result.bad_block_count, "damaged block"), result.worst_bad_count, set.k, set.m);
-    if (result.state == TANDEM_FILES_RECOVERABLE) fmt::print("`tandem repair` can mend all of it\n");
-    if (result.lost_stripe_count != 0)
-      fmt::print("{} of {} cannot be recovered; `tandem repair` mends what is left to mend\n", result.lost_stripe_count,
-                 plural(set.stripe_count, "stripe"));
-    fmt::print("{} read in {:.2f} s, {}\n", size(result.read_bytes), result.seconds,
-               rate(result.read_bytes, result.seconds));
+nlohmann::ordered_json to_json(const ChosenSet &chosen, const Verified &verified) {
+  const tandem_files_set &set = chosen.set;
+  const tandem_files_verify_result &result = verified.result;
+  nlohmann::ordered_json object = {{"command", "verify"},
+                                   {"set_id", hexadecimal(set.set_id)},
+                                   {"name", chosen.name},
+                                   {"state", state_name(result.state)},
+                                   {"k", set.k},
+                                   {"m", set.m},
+                                   {"stripe_count", set.stripe_count},
+                                   {"missing_shards", nlohmann::ordered_json::array()},
+                                   {"damaged_file_count", result.damaged_file_count},
+                                   {"bad_block_count", result.bad_block_count},
+                                   {"worst_bad_count", result.worst_bad_count},
+                                   {"lost_stripe_count", result.lost_stripe_count},
+                                   {"read_bytes", result.read_bytes},
+                                   {"seconds", result.seconds},
+                                   {"damaged", nlohmann::ordered_json::array()},
+                                   {"misnamed", nlohmann::ordered_json::array()},
+                                   {"other_sets", chosen.others}};
+  for (const FileFinding &file : verified.findings) {
+    if ((file.finding.condition & TANDEM_FILES_MISSING) != 0)
+      object["missing_shards"].push_back(file.finding.index);
+    else if (is_damaged(file))
+      object["damaged"].push_back(to_json(file, set));
+    if (!misnamed(file).empty()) object["misnamed"].push_back(file.path);
   }
-  return exit_status_of_state(result.state);
+  return object;
+}
+
+void print_files(const ChosenSet &chosen, const Verified &verified, const char *indent) {
+  for (const FileFinding &file : verified.findings) {
+    if (is_damaged(file)) fmt::print("{}{}: {}\n", indent, name_of(file), what_is_wrong(file, chosen.set));
+    if (const std::string name = misnamed(file); !name.empty()) fmt::print("{}{}\n", indent, printable(name));
+  }
+  for (const std::string &other : chosen.others) fmt::print("{}{}\n", indent, printable(other));
+}
+
+std::string what_is_found(const ChosenSet &chosen, const tandem_files_verify_result &result) {
+  return fmt::format("{}; {}, {}, at most {} bad or missing in a stripe of {} + {}", state_name(result.state),
+                     plural(result.missing_shard_count, "missing shard"),
+                     plural(result.bad_block_count, "damaged block"), result.worst_bad_count, chosen.set.k,
+                     chosen.set.m);
+}
+
+void print(const ChosenSet &chosen, const Verified &verified) {
+  const tandem_files_verify_result &result = verified.result;
+  print_files(chosen, verified, "");
+  fmt::print("set {}: {}\n", hexadecimal(chosen.set.set_id), what_is_found(chosen, result));
+  if (result.state == TANDEM_FILES_RECOVERABLE) fmt::print("`tandem repair` can mend all of it\n");
+  if (result.lost_stripe_count != 0)
+    fmt::print("{} of {} cannot be recovered; `tandem repair` mends what is left to mend\n", result.lost_stripe_count,
+               plural(chosen.set.stripe_count, "stripe"));
+  fmt::print("{} read in {:.2f} s, {}\n", size(result.read_bytes), result.seconds,
+             rate(result.read_bytes, result.seconds));
+}
+
+// ranks: those of a job, or NULL.
+Verified verify_set(const VerifyFlags &flags, const ContextOwner &context, const SearchOwner &found,
+                    const std::string &set_id, const Places &places, const std::string &action, Ranks *ranks) {
+  Verified verified;
+  auto options = sized<tandem_files_verify_options>();
+  if (!set_id.empty()) options.set_id_prefix = set_id.c_str();
+  options.report = collect;
+  options.report_user = &verified.findings;
+  run_with_progress(action, flags.output, options, [&] {
+    return ranks != nullptr ? ranks->verify(context.get(), places.paths, options, &verified.result)
+                            : tandem_files_verify(context.get(), found.get(), &options, &verified.result);
+  });
+  return verified;
+}
+
+int verify_one(const VerifyFlags &flags, const SearchOwner &found, const Places &places, Ranks *ranks) {
+  const ContextOwner context = make_context(flags.context);
+  ChosenSet chosen;
+  if (found) chosen = only_set(found, flags.set);
+  const Verified verified = verify_set(flags, context, found, flags.set.set_id, places, "verify", ranks);
+  if (ranks == nullptr || ranks->leads()) {
+    if (flags.output.json)
+      print_json(to_json(chosen, verified));
+    else if (!flags.output.quiet)
+      print(chosen, verified);
+  }
+  const int exit_status = exit_status_of_state(verified.result.state);
+  return places.all_read ? exit_status : std::max<int>(exit_status, kExitInputOutput);
+}
+
+struct Total {
+  std::uint64_t damaged_file_count = 0, missing_shard_count = 0, bad_block_count = 0, read_bytes = 0;
+  double seconds = 0;
+
+  void add(const tandem_files_verify_result &result) {
+    damaged_file_count += result.damaged_file_count;
+    missing_shard_count += result.missing_shard_count;
+    bad_block_count += result.bad_block_count;
+    read_bytes += result.read_bytes;
+    seconds += result.seconds;
+  }
+};
+
+int verify_each(const VerifyFlags &flags, const Places &places) {
+  EachSet each("verify", flags.output);
+  Total total;
+  const auto verify_found = [&](const SearchOwner &found) {
+    const std::vector<ChosenSet> sets = chosen_sets(found, flags.set);
+    if (sets.size() == 1 && !flags.set.recursive && each.set_count() == 0)
+      return verify_one(flags, found, places, nullptr);
+    const ContextOwner context = make_context(flags.context);
+    each.run(found, sets, true,
+             [&](const ChosenSet &chosen, const std::string &action, nlohmann::ordered_json &object) {
+               const Verified verified =
+                   verify_set(flags, context, found, hexadecimal(chosen.set.set_id), places, action, nullptr);
+               total.add(verified.result);
+               if (flags.output.json) {
+                 object = to_json(chosen, verified);
+               } else if (!flags.output.quiet) {
+                 fmt::print("{}: {}\n", label_of(chosen), what_is_found(chosen, verified.result));
+                 print_files(chosen, verified, "  ");
+               }
+               return exit_status_of_state(verified.result.state);
+             });
+    if (!flags.output.json && !flags.output.quiet)
+      fmt::print("{}, {} read in {:.2f} s\n", each.counts(), size(total.read_bytes), total.seconds);
+    return each.finish(places, {{"missing_shard_count", total.missing_shard_count},
+                                {"damaged_file_count", total.damaged_file_count},
+                                {"bad_block_count", total.bad_block_count},
+                                {"read_bytes", total.read_bytes},
+                                {"seconds", total.seconds}});
+  };
+  return with_search(places.paths, flags.output, true, verify_found, places.recursive);
 }
 
 int verify(VerifyFlags flags, Ranks *ranks) {
@@ -87,25 +164,27 @@ int verify(VerifyFlags flags, Ranks *ranks) {
     return locate(flags.locate, flags.set.paths, flags.context, flags.output);
   }
   if (ranks != nullptr) ranks->adapt(flags.context);
-  if (ranks != nullptr && !ranks->leads()) return verify_found(flags, nullptr, ranks);
-  recover(flags.set.paths, false, flags.output);
+  const Places places = places_of(flags.set);
+  if (ranks != nullptr && !ranks->leads()) return verify_one(flags, nullptr, places, ranks);
+  recover(places.paths, false, flags.output);
   // Each rank searches; none alone repeats it. Rank 0 needs what was found, for its report.
-  if (ranks != nullptr) return verify_found(flags, search(flags.set.paths, flags.output), ranks);
-  return with_search(flags.set.paths, flags.output, true,
-                     [&](const SearchOwner &found) { return verify_found(flags, found, nullptr); });
+  if (ranks != nullptr) return verify_one(flags, search(places.paths, flags.output, places.recursive), places, ranks);
+  return verify_each(flags, places);
 }
 
 }  // namespace
 
 void add_verify_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<VerifyFlags>();
-  CLI::App *command = app.add_subcommand("verify", "Check every block of a set and say what is damaged");
+  CLI::App *command =
+      app.add_subcommand("verify", "Check every block of the sets that are found and say what is damaged");
   add_set_flags(*command, flags->set, "Shard files, or folders with shard files");
   add_context_flags(*command, flags->context);
   for (const char *of_coding : {"--backend", "--kernel", "--technique", "--executor", "--resource", "--policy"})
     command->remove_option(command->get_option(of_coding));  // blocks have checksums: nothing is coded
   add_locate_flags(*command, flags->locate);
   command->get_option("--set")->excludes(command->get_option("--locate"));
+  command->get_option("--recursive")->excludes(command->get_option("--locate"));
   add_output_flags(*command, flags->output);
   command->callback(
       [flags, &invocation] { invocation.run = [flags, &invocation] { return verify(*flags, invocation.ranks); }; });

@@ -98,6 +98,7 @@ tandem_files_result result_of(const Outcome &outcome) {
   result.thread_count = outcome.thread_count;
   result.seconds = outcome.seconds;
   result.coding_seconds = outcome.coding_seconds;
+  result.hole_bytes = outcome.hole_bytes;
   return result;
 }
 

@@ -510,7 +510,7 @@ void check_names_free(const std::string &folder, const std::string &name, std::u
   const std::string path = fmt::format("{}/{}", folder, shard_file_name(name, shard));
   struct stat status;
   if (lstat(path.c_str(), &status) != 0) return;
-  if (!force) fail(TANDEM_ERROR_IO, fmt::format("{} exists; replacing it needs force", path));
+  if (!force) fail(TANDEM_ERROR_IO, fmt::format("{} exists; use --force to replace it", path));
   if (S_ISDIR(status.st_mode)) fail(TANDEM_ERROR_IO, fmt::format("{} is a folder", path));
 }
 

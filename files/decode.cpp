@@ -15,8 +15,10 @@
 #include "files/error.hpp"
 #include "files/folder.hpp"
 #include "files/handles.hpp"
+#include "files/hole_map.hpp"
 #include "files/recovery.hpp"
 #include "files/stripe_source.hpp"
+#include "files/verify.hpp"
 #include "files/workers.hpp"
 #include "files/written_stripes.hpp"
 
@@ -31,6 +33,10 @@ class Sink {
   // Throws what check_cancelled throws, while it waits for the reader of a named pipe or a locked folder.
   Sink(const tandem_files_decode_options &options, std::uint32_t mode, const std::function<void()> &check_cancelled) {
     const bool dry_run = options.dry_run != 0;
+    if (options.salvage != 0 && options.output_path == nullptr)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           "output_path is NULL: salvage writes a file, as a stream cannot say where its "
+           "holes are");
     if (options.output_path == nullptr) {
       name_ = "the output stream";
       if (!dry_run) stream_ = options.output_descriptor;
@@ -40,13 +46,18 @@ class Sink {
     struct stat status;
     if (stat(name_.c_str(), &status) == 0) {
       if (S_ISDIR(status.st_mode)) fail_io("write", name_, EISDIR);
+      if (!S_ISREG(status.st_mode) && options.salvage != 0)
+        fail(TANDEM_ERROR_INVALID_ARGUMENT,
+             fmt::format("{} is no regular file: salvage writes a file, as a stream cannot say where its holes are",
+                         name_));
       if (!S_ISREG(status.st_mode)) {
         if (dry_run) return;
         open_stream(S_ISFIFO(status.st_mode), check_cancelled);
         return;
       }
-      if (options.force == 0) fail(TANDEM_ERROR_IO, fmt::format("{} exists; replacing it needs force", name_));
+      if (options.force == 0) fail(TANDEM_ERROR_IO, fmt::format("{} exists; use --force to replace it", name_));
     }
+    if (options.salvage != 0) check_partial(options.force != 0);
     Folders folders;
     add_folder(folders, folder_of(name_));
     if (dry_run) {
@@ -75,13 +86,29 @@ class Sink {
     fail_io("write", name_, errno);
   }
 
-  void complete(const tandem_files_decode_options &options) {
+  // content_bytes: the length of the output; its last bytes may be in a hole.
+  void complete(const tandem_files_decode_options &options, bool has_holes, std::uint64_t content_bytes) {
     if (!pending_) return;
+    if (has_holes && !set_length(pending_->descriptor(), content_bytes)) fail_io("extend", pending_->path(), errno);
     pending_->finish(options.no_sync != 0);
-    pending_->rename(name_of(name_), options.force != 0, options.no_sync != 0);
+    pending_->rename(name_of(has_holes ? partial_name() : name_), options.force != 0, options.no_sync != 0);
   }
 
  private:
+  std::string partial_name() const { return name_ + ".partial"; }
+
+  void check_partial(bool force) const {
+    const std::string name = partial_name();
+    struct stat status;
+    if (lstat(name.c_str(), &status) != 0) {
+      if (errno != ENOENT) fail_io("find", name, errno);  // too long a name, say
+      return;
+    }
+    if (!S_ISREG(status.st_mode))
+      fail(TANDEM_ERROR_IO, fmt::format("{} is no regular file; salvage may have to write a file of this name", name));
+    if (!force) fail(TANDEM_ERROR_IO, fmt::format("{} exists; use --force to replace it", name));
+  }
+
   void open_stream(bool is_pipe, const std::function<void()> &check_cancelled) {
     constexpr auto kNap = std::chrono::milliseconds(50);
     for (;;) {
@@ -104,48 +131,58 @@ class Sink {
 
 class Decoder {
  public:
-  Decoder(tandem_context *context, const FoundSet &set, std::string unread, const tandem_files_decode_options &options)
+  Decoder(tandem_context *context, const Search &search, const FoundSet &set,
+          const tandem_files_decode_options &options)
       : context_(context),
         timeline_(base::timeline_of(context)),
-        unread_(std::move(unread)),
+        search_(search),
         options_(options),
         header_(set.header),
+        places_(options.salvage != 0 ? readable_stripes(set) : all_stripes(header_)),
         shard_count_(set.shard_count),
         codec_(make_codec(header_, true)),  // what exists already may be read, whatever its matrix
         source_(context, codec_.get(), set),
         wanted_(header_.shard_count(), 0),
-        workers_(options.progress, options.progress_user, header_.content_bytes) {
+        workers_(options.progress, options.progress_user, progress_bytes()) {
     std::fill_n(wanted_.begin(), header_.k, std::uint8_t{1});
   }
 
   Outcome run() {
     const Clock::time_point started = Clock::now();
-    if (shard_count_ < header_.k) {
-      if (!unread_.empty()) fail(TANDEM_ERROR_IO, unread_);
+    if (shard_count_ < header_.k && !salvages()) {
+      if (!search_.unread.empty()) fail(TANDEM_ERROR_IO, search_.unread);
       fail(TANDEM_ERROR_NOT_RECOVERABLE,
            fmt::format("{} of {} shards found, {} are needed", shard_count_, header_.shard_count(), header_.k));
     }
     sink_.emplace(options_, header_.mode, [this] { workers_.check_cancelled(); });
-    const Division division = divide(context_, options_.thread_count, header_, header_.stripe_count());
+    const Division division = divide(context_, options_.thread_count, header_, places_.count());
     source_.set_piece_bytes(division.piece_bytes);
     try {
       workers_.run(division.worker_count, [&](unsigned) { work(division.batch_stripes); });
     } catch (const Error &error) {
       // The block may lie in a file that could not be looked at.
-      if (error.status() == TANDEM_ERROR_NOT_RECOVERABLE && !unread_.empty()) fail(TANDEM_ERROR_IO, unread_);
+      if (error.status() == TANDEM_ERROR_NOT_RECOVERABLE && !search_.unread.empty())
+        fail(TANDEM_ERROR_IO, search_.unread);
       throw;
     }
-    check_digest(header_, digest_.value(header_.content_bytes));
+    lose_stripes_before(header_.stripe_count());
+    if (holes_.empty())
+      check_digest(header_, digest_.value(header_.content_bytes));
+    else
+      check_holes();
     {
       const bool syncs = options_.no_sync == 0 && options_.dry_run == 0 && !sink_->is_stream();
       const base::TimedStep step(syncs ? timeline_ : nullptr, "sync", 0, header_.content_bytes);
-      sink_->complete(options_);
+      sink_->complete(options_, !holes_.empty(), header_.content_bytes);
     }
+    if (options_.hole != nullptr)
+      for (const auto &[first, end] : holes_.holes()) options_.hole(options_.hole_user, first, end - first);
 
     Outcome outcome;
     outcome.set = header_;
     outcome.read_bytes = source_.reader().read_bytes();
-    outcome.written_bytes = options_.dry_run == 0 ? header_.content_bytes : 0;
+    outcome.hole_bytes = holes_.byte_count();
+    outcome.written_bytes = options_.dry_run == 0 ? header_.content_bytes - outcome.hole_bytes : 0;
     outcome.bad_block_count = source_.reader().bad_block_count();
     outcome.rebuilt_block_count = source_.computed_count();
     outcome.shards_read = source_.reader().shards_read();
@@ -157,20 +194,77 @@ class Decoder {
 
  private:
   using Stripe = StripeSource::Stripe;
+  static constexpr std::size_t kMostHoles = std::size_t{1} << 20;  // 16 MiB
+
+  static Ranges all_stripes(const SetHeader &header) {
+    Ranges all;
+    all.add(0, header.stripe_count());
+    return all;
+  }
+  bool salvages() const { return options_.salvage != 0; }
+  std::uint64_t progress_bytes() const {
+    const std::uint64_t count = places_.count();
+    if (count == 0) return 0;
+    const std::uint64_t last = places_.at(count - 1);  // only this one may be shorter
+    return (count - 1) * header_.stripe_data_bytes() + header_.content_bytes_of(last);
+  }
+
+  // Data blocks of a stripe that cannot be recovered become zeros.
+  void make_holes(const Stripe &stripe) {
+    const std::uint64_t payload = header_.payload_bytes_of(stripe.number);
+    for (std::uint32_t i = 0; i < header_.k; ++i)
+      if (stripe.present[i] == 0) std::fill_n(stripe.buffers->at(i), payload, std::byte{0});
+  }
+  // Called in the order of the stripes.
+  void note(const Stripe &stripe) {
+    lose_stripes_before(stripe.number);
+    next_stripe_ = stripe.number + 1;
+    digest_.add(std::span(stripe.hashes).first(header_.k));
+    if (stripe.complete) return;
+    const std::uint64_t payload = header_.payload_bytes_of(stripe.number);
+    const std::uint64_t begin = stripe.number * header_.stripe_data_bytes();
+    const std::uint64_t content_bytes = header_.content_bytes_of(stripe.number);  // the rest is padding
+    for (std::uint32_t i = 0; i < header_.k && i * payload < content_bytes; ++i)
+      if (stripe.present[i] == 0) holes_.add(begin + i * payload, begin + std::min((i + 1) * payload, content_bytes));
+  }
+  // No file is long enough for the stripes since the last one that was noted.
+  void lose_stripes_before(std::uint64_t stripe) {
+    const std::uint64_t stripe_bytes = header_.stripe_data_bytes();
+    if (next_stripe_ < stripe)
+      holes_.add(next_stripe_ * stripe_bytes, std::min(stripe * stripe_bytes, header_.content_bytes));
+  }
+
+  // Where the files have been replaced since the search, another search may find everything.
+  void check_holes() const {
+    check_current(search_);
+    if (holes_.byte_count() != header_.content_bytes) return;
+    if (!search_.unread.empty()) fail(TANDEM_ERROR_IO, search_.unread);
+    fail(TANDEM_ERROR_NOT_RECOVERABLE,
+         fmt::format("nothing can be salvaged: {} of {} shards found, {} are needed, and no data block is intact",
+                     shard_count_, header_.shard_count(), header_.k));
+  }
 
   void work(std::uint64_t batch_stripes) {
     const BatchBuffers buffers = make_buffers(header_, batch_stripes);
     std::vector<Stripe> stripes;
     while (!workers_.stopped().load(std::memory_order_relaxed)) {
       const std::uint64_t batch = next_batch_.fetch_add(1), first = batch * batch_stripes;
-      if (first >= header_.stripe_count()) return;
+      if (first >= places_.count()) return;
       stripes.clear();
-      for (std::uint64_t i = 0; i < std::min(batch_stripes, header_.stripe_count() - first); ++i)
-        stripes.push_back({first + i, wanted_, &buffers[i]});
-      source_.demand(stripes);
-      for (Stripe &stripe : stripes) source_.hash_computed(stripe);
+      for (std::uint64_t i = 0; i < std::min(batch_stripes, places_.count() - first); ++i)
+        stripes.push_back({places_.at(first + i), wanted_, &buffers[i]});
+      if (salvages())
+        source_.bring(stripes);
+      else
+        source_.demand(stripes);
+      for (Stripe &stripe : stripes) {
+        if (stripe.complete)
+          source_.hash_computed(stripe);
+        else
+          make_holes(stripe);
+      }
       if (!workers_.enter(batch)) return;
-      for (const Stripe &stripe : stripes) digest_.add(std::span(stripe.hashes).first(header_.k));
+      for (const Stripe &stripe : stripes) note(stripe);
       if (sink_->is_stream()) write(stripes);
       workers_.leave(batch);
       if (!sink_->is_stream()) write(stripes);
@@ -194,9 +288,10 @@ class Decoder {
 
   tandem_context *context_;
   base::Timeline *const timeline_;  // null: none is asked for
-  std::string unread_;              // Search::unread
+  const Search &search_;
   const tandem_files_decode_options &options_;
   const SetHeader header_;
+  const RangeList places_;     // of the stripes that are looked at
   std::uint32_t shard_count_;  // that there are
   OwnedCodec codec_;
   StripeSource source_;
@@ -204,14 +299,17 @@ class Decoder {
   Workers workers_;
   std::optional<Sink> sink_;
   std::atomic<std::uint64_t> next_batch_{0};
-  ContentDigest digest_;  // by the worker whose turn it is
+  // Used by one worker at a time, in the order of stripes:
+  ContentDigest digest_;
+  HoleMap holes_{kMostHoles};
+  std::uint64_t next_stripe_ = 0;  // after the last one that was noted
 };
 
 }  // namespace
 
 Outcome decode(tandem_context *context, const Search &search, const tandem_files_decode_options &options) {
   const std::size_t set = search.choose_to_code(options.set_id_prefix != nullptr ? options.set_id_prefix : "");
-  return Decoder(context, search.sets[set], search.unread, options).run();
+  return Decoder(context, search, search.sets[set], options).run();
 }
 
 }  // namespace tandem::files

@@ -36,10 +36,16 @@ class Source {
     descriptor_ = opened_.get();
     is_file_ = true;
     if (fstat(descriptor_, &at_first_) != 0) fail_io("stat", name_, errno);
-    if (S_ISDIR(at_first_.st_mode)) fail_io("read", name_, EISDIR);
+    if (S_ISDIR(at_first_.st_mode))
+      fail(TANDEM_ERROR_IO, fmt::format("{0} is a folder, and a set holds one file: name a file in it, or make a file "
+                                        "of it first (tar -cf FILE.tar {0})",
+                                        name_));
     if (!S_ISREG(at_first_.st_mode))
       fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           fmt::format("{} is no regular file; give its descriptor to read a stream", name_));
+           fmt::format(
+               "{} is no regular file; give its descriptor to read a stream (on the command line: - for standard "
+               "input)",
+               name_));
     mode_ = at_first_.st_mode & 0777;
     // Files of /proc say that they are empty and are not: length 0 is read as a stream.
     if (at_first_.st_size > 0) content_bytes_ = static_cast<std::uint64_t>(at_first_.st_size);
@@ -109,6 +115,10 @@ class Encoder {
     const std::uint64_t stripe_count = source_.is_stream() ? UINT64_MAX : header_.stripe_count();
     const Division division = divide(context_, options_.thread_count, header_, stripe_count);
     workers_.run(division.worker_count, [&](unsigned) { work(division); });
+    if (source_.is_stream()) {
+      workers_.end_stream();
+      workers_.check_cancelled();
+    }
     writer_.commit(source_.is_stream() ? stream_bytes_ : header_.content_bytes, [this] { source_.check_unchanged(); });
     Outcome outcome = writer_.outcome();
     outcome.thread_count = division.worker_count;

@@ -363,7 +363,7 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
     const std::string &folder = folders[part.folder]->path();
     if (here.size() == kMaxGivenUpCount)
       fail(TANDEM_ERROR_IO,
-           fmt::format("{0} holds more than {1} unfinished sets called {2}, and force gives up {1} at once. Of those "
+           fmt::format("{0} holds more than {1} unfinished sets called {2}, and --force gives up {1} at once. Of those "
                        "whose files are not wanted any more, one is {3}: remove {0}/{4} and {0}/.{3}.*.tandem-tmp",
                        folder, kMaxGivenUpCount, set_name, hexadecimal(set_id), record_name(set_id, part)));
     here.push_back(set_id);
@@ -402,10 +402,10 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
       }
       const std::string way_out =
           !may_be_lost ? ""
-          : !force     ? "; where folders of it are lost, force gives it up"
+          : !force     ? "; where folders of it are lost, use --force to give it up"
           : lock == Lock::held_by_another
-              ? "; force does not give it up while a live process holds the record"
-              : "; force does not give it up where the record cannot be locked: " + error_text(error);
+              ? "; --force does not give it up while a live process holds the record"
+              : "; --force does not give it up where the record cannot be locked: " + error_text(error);
       const std::string first_step =
           folders.size() < part.record->folder_count
               ? fmt::format("name all folders of its encode, {}, or repair it", part.record->folder_count)

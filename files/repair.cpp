@@ -359,6 +359,7 @@ class Repair {
     std::atomic<std::uint64_t> next{part.first};
     const Division division = divide(context_, options_.thread_count, header_, stripe_count);
     source_.set_piece_bytes(division.piece_bytes);
+    workers.check_cancelled();  // the bytes are counted anew
     workers.run(division.worker_count, [&](unsigned) {
       const BatchBuffers buffers = make_buffers(header_, division.batch_stripes);
       std::vector<std::uint64_t> batch;

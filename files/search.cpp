@@ -247,7 +247,10 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
     fail(TANDEM_ERROR_INVALID_ARGUMENT,
          fmt::format("no set has an id that starts with {}; there are: {}", wanted, list));
   if (enough_count == 1) return *only_with_enough;  // the others are left-overs of other generations
-  fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} sets found, choose one by its id: {}", match_count, list));
+  fail(TANDEM_ERROR_INVALID_ARGUMENT,
+       fmt::format(
+           "{} sets found, choose one by the first digits of its id (set_id_prefix; on the command line --set ID): {}",
+           match_count, list));
 }
 
 void check_current(const Search &search) {

@@ -57,24 +57,6 @@ class Inspector {
     return found;
   }
 
-  // Stripes of which some file is long enough to hold a block. All others are lost without a look, however many a
-  // header claims.
-  static Ranges readable_stripes(const FoundSet &set) {
-    const SetHeader &header = set.header;
-    const auto block_bytes = static_cast<std::int64_t>(header.block_bytes);
-    Ranges readable;
-    for (const ShardFile &file : set.files)
-      for (std::uint32_t i = 0; i < file.base_count; ++i) {
-        // Offsets in the file as it would be; what is there starts at -base.
-        const std::int64_t first = std::max<std::int64_t>(-file.bases[i] - kRecordBytes, 0) / block_bytes;
-        const std::int64_t end = static_cast<std::int64_t>(file.file_bytes - kRecordBytes) - file.bases[i];
-        const std::int64_t stripes = static_cast<std::int64_t>(header.stripe_count());
-        const std::int64_t last = std::min(end <= 0 ? 0 : end / block_bytes + 1, stripes);
-        if (first < last) readable.add(static_cast<std::uint64_t>(first), static_cast<std::uint64_t>(last));
-      }
-    return readable;
-  }
-
   // Hashes of data blocks wait for the end of a round where there are several processes.
   std::uint64_t round_count() const {
     if (team_.is_alone()) return 1;
@@ -248,6 +230,22 @@ class Inspector {
 };
 
 }  // namespace
+
+Ranges readable_stripes(const FoundSet &set) {
+  const SetHeader &header = set.header;
+  const auto block_bytes = static_cast<std::int64_t>(header.block_bytes);
+  Ranges readable;
+  for (const ShardFile &file : set.files)
+    for (std::uint32_t i = 0; i < file.base_count; ++i) {
+      // Offsets in the file as it would be; what is there starts at -base.
+      const std::int64_t first = std::max<std::int64_t>(-file.bases[i] - kRecordBytes, 0) / block_bytes;
+      const std::int64_t end = static_cast<std::int64_t>(file.file_bytes - kRecordBytes) - file.bases[i];
+      const std::int64_t stripes = static_cast<std::int64_t>(header.stripe_count());
+      const std::int64_t last = std::min(end <= 0 ? 0 : end / block_bytes + 1, stripes);
+      if (first < last) readable.add(static_cast<std::uint64_t>(first), static_cast<std::uint64_t>(last));
+    }
+  return readable;
+}
 
 Findings inspect(tandem_context *context, const FoundSet &set, std::uint32_t thread_count,
                  tandem_files_progress progress, void *progress_user, const Team &team) {

@@ -31,6 +31,9 @@ Findings inspect(tandem_context *context, const FoundSet &set, std::uint32_t thr
 // By all processes of the team: throws where they see other files.
 void check_same(const Team &team, const FoundSet &set);
 
+// Stripes that some file is long enough for. All others are lost without a look, however many a header claims.
+Ranges readable_stripes(const FoundSet &set);
+
 // Shards that have no file.
 std::vector<std::uint32_t> missing_shards(const FoundSet &set);
 

@@ -26,6 +26,9 @@ class Workers {
   const std::atomic<bool> &stopped() const noexcept { return stopped_; }
   void add_done(std::uint64_t bytes) noexcept { done_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
 
+  // After run of a stream: the bytes that are done become the total.
+  void end_stream() { total_bytes_ = done_bytes_.load(); }
+
   // After run: reports, and throws TANDEM_ERROR_CANCELLED if that is the answer.
   void check_cancelled();
 

@@ -48,7 +48,7 @@ class Output {
     if (stat(path_.c_str(), &status) != 0) return;
     if (!S_ISREG(status.st_mode))
       fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is no regular file: ranks share no stream", path_));
-    if (options_.force == 0) fail(TANDEM_ERROR_IO, fmt::format("{} exists; replacing it needs force", path_));
+    if (options_.force == 0) fail(TANDEM_ERROR_IO, fmt::format("{} exists; use --force to replace it", path_));
   }
   // The others.
   void join(const std::string &temporary) {
@@ -96,6 +96,8 @@ Outcome decode(const World &world, tandem_context *context, const char *const *p
     options = read_options(given, "tandem_files_decode_options");
     if (options.output_path == nullptr || options.output_descriptor != 0)
       fail(TANDEM_ERROR_INVALID_ARGUMENT, "ranks write the file that output_path names, and no descriptor");
+    if (options.salvage != 0)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, "salvage is for one process: use tandem_files_decode");
     path_list = listed(paths, path_count, "paths");
   });
   world.require_equal({{"output_path", options.output_path},

@@ -100,10 +100,10 @@ void PendingFile::rename(const std::string &name, bool replace, bool no_sync) {
   if (replace) {
     if (::rename(path_.c_str(), target.c_str()) != 0) fail_io("write", target, errno);
   } else if (renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target.c_str(), RENAME_NOREPLACE) != 0) {
-    if (errno == EEXIST) fail(TANDEM_ERROR_IO, fmt::format("{} exists; replacing it needs force", target));
+    if (errno == EEXIST) fail(TANDEM_ERROR_IO, fmt::format("{} exists; use --force to replace it", target));
     if (errno != EINVAL && errno != ENOSYS) fail_io("write", target, errno);
     if (link(path_.c_str(), target.c_str()) != 0) {  // a file system without RENAME_NOREPLACE
-      if (errno == EEXIST) fail(TANDEM_ERROR_IO, fmt::format("{} exists; replacing it needs force", target));
+      if (errno == EEXIST) fail(TANDEM_ERROR_IO, fmt::format("{} exists; use --force to replace it", target));
       fail_io("write", target, errno);
     }
     unlink(path_.c_str());

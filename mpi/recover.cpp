@@ -398,7 +398,7 @@ class Recovery {
   }
 
   [[noreturn]] void refuse(const Resident &resident, const std::string &path) const {
-    fail(TANDEM_ERROR_IO, fmt::format("{} is not as it was when rank {} protected it; replacing it needs force", path,
+    fail(TANDEM_ERROR_IO, fmt::format("{} is not as it was when rank {} protected it; set force to replace it", path,
                                       member_of(resident).rank));
   }
 

@@ -72,7 +72,8 @@ std::unique_ptr<tandem_codec, void (*)(tandem_codec *)> make_codec(const Geometr
 
 void check_overwritable(const Given &given, bool force) {
   if (!force && holds_volume(*given.member))
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{}: holds a volume already; force overwrites it", given.name));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         fmt::format("{}: holds a volume already; use --force to overwrite it", given.name));
 }
 
 void write_tables(Member &member, const Geometry &geometry, const Seed &seed, std::uint32_t index, const Entry &entry,

@@ -56,7 +56,8 @@ extern "C" {
 
 /* Hears, about ten times a second and on the calling thread, how far a call is.
  *   done_bytes    of the content (verify: of the shard files)
- *   total_bytes   the same; a stream's is TANDEM_FILES_UNKNOWN_BYTES
+ *   total_bytes   the same; a stream's is TANDEM_FILES_UNKNOWN_BYTES until the stream has ended
+ * A call of encode or decode with done_bytes equal to total_bytes comes before the call waits for the disk.
  * Returns 0 to go on; anything else cancels the call, also one that waits for a pipe. */
 typedef int32_t (*tandem_files_progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
 
@@ -115,6 +116,7 @@ typedef struct tandem_files_result {
   double coding_seconds; /* inside tandem_encode or tandem_decode, summed over the threads */
   int32_t any_k_suffice; /* as in tandem_files_set */
   uint32_t reserved;     /* 0 */
+  uint64_t hole_bytes;   /* decode with salvage: bytes of the content that are lost; 0 = the file is whole */
 } tandem_files_result;
 
 /* Splits a file, or what comes down a pipe, into k+m shard files.
@@ -203,6 +205,9 @@ TANDEM_API tandem_status tandem_files_search_choose(const tandem_files_search *s
 
 /* ---- decode -------------------------------------------------------------------------------------- */
 
+/* Hears of a hole: byte_count bytes of the content, from first_byte on, that could not be recovered. */
+typedef void (*tandem_files_hole)(void *user, uint64_t first_byte, uint64_t byte_count);
+
 typedef struct tandem_files_decode_options {
   size_t struct_bytes;       /* sizeof(tandem_files_decode_options) */
   const char *set_id_prefix; /* as tandem_files_search_choose */
@@ -215,11 +220,28 @@ typedef struct tandem_files_decode_options {
   void *progress_user;
   int32_t dry_run;            /* non-zero: decodes and compares the digest, writes nothing */
   uint32_t lock_wait_seconds; /* as encode; of the output's folder */
+  int32_t salvage;            /* non-zero: write what can be recovered, with zeros for the rest; see below */
+  uint32_t reserved;          /* 0 */
+  tandem_files_hole hole;     /* with salvage: called for each hole, in order, on the calling thread, before the call
+                                 returns; NULL = none */
+  void *hole_user;
 } tandem_files_decode_options;
 
 /* Puts the file back together. Reads the data shards that there are and as many parity shards as are missing; a block
  * whose checksum is wrong counts as missing in its stripe, and other shard files are then read there. The digest of the
  * whole content is checked before the output gets its name; a stream has been written by then.
+ *
+ * With `salvage`, too few shards or blocks are no error. A stripe with enough intact blocks is decoded. In any other
+ * stripe the data blocks whose checksums are right are copied, and the other data blocks become zeros. With a matrix
+ * that is not MDS, a stripe that cannot be decoded as a whole yields its intact data blocks only. The result has the
+ * number of lost bytes (hole_bytes), and `hole` hears where they are. Beyond 2^20 holes, neighbours are told as one
+ * hole that also covers the intact bytes between them.
+ *
+ * Without a hole the call does what it does without `salvage`. With a hole the output gets the name
+ * "<output_path>.partial" and the digest is not checked, so that such a file never replaces a whole one. `force` then
+ * allows to replace an older file of that name. output_path must be given, and name a regular file or nothing: a
+ * stream cannot say where its holes are. Where nothing can be recovered the call fails and writes nothing.
+ *
  * Status: INVALID_ARGUMENT, OUT_OF_MEMORY, CANCELLED, DEVICE, UNSUPPORTED (shard files of another format version),
  *   NOT_RECOVERABLE (says where and how many blocks are missing), DAMAGED (the digest does not match),
  *   IO (also where what is missing may lie in a file that could not be opened, or that another one has replaced since

@@ -1,0 +1,92 @@
+// The sets that a command works on: where it searches, which sets it takes, and the result of several sets together.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cli/commands.hpp"
+
+namespace tandem::cli {
+
+// Where a command looks for shard files.
+struct Places {
+  std::vector<std::string> named;    // folders that the user named
+  std::vector<std::string> paths;    // to search: these, or those that stand for them, and files
+  std::vector<std::string> folders;  // of `paths`, and those between them; repair may use them as new disks
+  bool all_read = true;              // false: a folder below cannot be read; a note has named it
+  bool recursive = false;
+};
+// With --recursive: all folders below the named ones; symbolic links are not followed. Without it, a named folder that
+// holds folders but no file stands for these folders, as after `encode -o 'm/disk{i}'`.
+Places places_of(const SetFlags &flags);
+
+struct ChosenSet {
+  std::size_t index = 0;  // in the search
+  tandem_files_set set{};
+  std::string name;                 // name_of_set
+  std::vector<std::string> others;  // sentences: files of other sets that were found beside it
+};
+// "set ID (NAME)", printable.
+std::string label_of(const ChosenSet &chosen);
+
+// The first part of "NAME.003.tandem" that most shard files of the set have; "": none of them has such a name.
+std::string name_of_set(const SearchOwner &found, std::size_t set_index);
+
+// The set that --set names; else every set. A set of too few files may be left over from an older set. It then has the
+// name of a complete set, and lies in its folders or has shards that it lacks. Such files are listed in `others` of the
+// complete set and are not a set of their own.
+std::vector<ChosenSet> chosen_sets(const SearchOwner &found, const SetFlags &flags);
+// The one set that decode and the ranks of a job need: where there are several, the only one with enough shards.
+ChosenSet only_set(const SearchOwner &found, const SetFlags &flags);
+
+// Searches for one of several sets among its own files, and in folders where its missing shards may go. Such a folder
+// is named by the user or lies beside a folder of the set. It holds no shard file, or files of a set that shares
+// folders with this one.
+class SearchesOfSets {
+ public:
+  SearchesOfSets(const SearchOwner &found, const Places &places);
+  SearchOwner of(const ChosenSet &chosen) const;
+
+ private:
+  struct Member {
+    std::string name;
+    std::vector<std::string> paths;
+    std::set<std::string> folders;
+    std::map<std::uint32_t, std::string> folder_of_shard;
+  };
+  const Places &places_;
+  std::vector<Member> sets_;                              // as found
+  std::map<std::string, std::vector<std::size_t>> used_;  // by folder: sets that have files there
+};
+
+// Runs `body` on each set. It prints its own line, or fills in `object`. A Failure of one set is reported, and the
+// other sets still have their turn. The exit status is the highest of the sets.
+//   command   "verify": the object of --json is {"command", "exit_status", "sets": [...], "totals"}
+class EachSet {
+ public:
+  EachSet(std::string command, const OutputFlags &flags);
+  ~EachSet();
+  EachSet(const EachSet &) = delete;
+  EachSet &operator=(const EachSet &) = delete;
+
+  // may_repeat: rethrows an error of input or output if the files have changed since the search. The next round skips
+  // the sets that are done.
+  void run(
+      const SearchOwner &found, const std::vector<ChosenSet> &sets, bool may_repeat,
+      const std::function<int(const ChosenSet &, const std::string &action, nlohmann::ordered_json &object)> &body);
+  std::size_t set_count() const;
+  std::string counts() const;  // "50 sets: 48 intact, 1 recoverable, 1 not recoverable, 0 failed"
+  int finish(const Places &places, nlohmann::ordered_json totals);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tandem::cli

@@ -1,0 +1,429 @@
+#!/usr/bin/env python3
+"""Several sets at once, salvage, JSON on failure, and what a terminal shows. Usage: sets_cli_test.py PATH_OF_TANDEM"""
+import fcntl
+import json
+import os
+import pty
+import random
+import select
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+import unittest
+
+TANDEM = os.path.abspath(sys.argv.pop(1))
+os.environ["TANDEM_TUNING"] = ""  # what this machine was tuned to is not asked
+
+
+class Command(unittest.TestCase):
+    def setUp(self):
+        self.root = os.path.realpath(tempfile.mkdtemp(prefix="tandem-sets-"))
+        self.addCleanup(shutil.rmtree, self.root, True)
+
+    def path(self, *names):
+        return os.path.join(self.root, *names)
+
+    def run_command(self, *arguments, status=0, **more):
+        done = subprocess.run([TANDEM, *map(str, arguments)], capture_output=True, timeout=120, **more)
+        self.assertEqual(done.returncode, status, (done.stdout, done.stderr))
+        return done
+
+    def json(self, *arguments, status=0):
+        done = self.run_command(*arguments, "--json", status=status)
+        found = json.loads(done.stdout)
+        self.assertEqual((next(iter(found)), found["schema"]), ("schema", 1))
+        return found
+
+    def write(self, name, size, seed=1):
+        path = self.path(name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(random.Random(seed).randbytes(size))
+        return path
+
+    def read(self, path):
+        with open(path, "rb") as file:
+            return file.read()
+
+    def encode(self, name, folder, *more, k=4, m=2, size=20_000, seed=1):
+        source = self.write(os.path.join("sources", name), size, seed)
+        report = self.json("encode", source, "-k", k, "-m", m, "--block-bytes", 512, "-o", folder, "--no-sync", *more)
+        self.assertEqual((report["source"], report["name"]), (source, name))
+        return report["set_id"]
+
+    def damage(self, path, offset):
+        with open(path, "r+b") as file:
+            file.seek(offset)
+            byte = file.read(1)[0]
+            file.seek(offset)
+            file.write(bytes([byte ^ 0xFF]))
+
+    def files(self, folder):
+        return sorted(os.path.relpath(os.path.join(at, name), folder) for at, _, names in os.walk(folder) for name in names)
+
+    # ---- several sets
+
+    def three_sets(self):
+        os.makedirs(self.path("backup", "deep", "folder"))
+        ids = [self.encode("a", self.path("backup")), self.encode("b", self.path("backup")),
+               self.encode("c", self.path("backup", "deep", "folder"))]
+        with open(self.path("backup", "README"), "w") as file:
+            file.write("no shard file\n" * 1000)
+        return ids
+
+    def test_verify_takes_every_set(self):
+        ids = self.three_sets()
+        backup = self.path("backup")
+        lines = self.run_command("verify", backup).stdout.decode().splitlines()
+        self.assertEqual([line.split(":")[0] for line in lines], [f"set {ids[0]} (a)", f"set {ids[1]} (b)", "2 sets"])
+        done = self.run_command("verify", "-r", backup)
+        self.assertEqual(done.stderr, b"")  # other files on the way are nothing to speak of
+        self.assertIn(b"3 sets: 3 intact, 0 recoverable, 0 not recoverable", done.stdout)
+        # Named twice, and by files: each set once.
+        shards = [os.path.join(backup, name) for name in os.listdir(backup) if name.endswith(".tandem")]
+        self.assertIn(b"3 sets: 3 intact", self.run_command("verify", *shards, "-r", backup).stdout)
+        self.assertIn(b"note: ignored", self.run_command("verify", backup).stderr)
+
+        self.damage(self.path("backup", "b.001.tandem"), 4096 + 7)
+        for index in range(3):
+            os.remove(self.path("backup", "deep", "folder", f"c.{index:03}.tandem"))
+        found = self.json("verify", "-r", backup, status=4)
+        self.assertEqual((found["command"], found["exit_status"]), ("verify", 4))
+        self.assertEqual([(each["name"], each["set_id"], each["state"]) for each in found["sets"]],
+                         [("a", ids[0], "intact"), ("b", ids[1], "recoverable"), ("c", ids[2], "not recoverable")])
+        self.assertEqual(found["sets"][1]["damaged"][0]["bad_blocks"], [{"first": 0, "count": 1}])
+        self.assertEqual(found["totals"]["bad_block_count"], 1)
+        self.assertEqual(self.json("verify", backup, status=1)["exit_status"], 1)
+        lines = self.run_command("verify", "-r", backup, status=4).stdout.decode().splitlines()
+        self.assertIn("3 sets: 1 intact, 1 recoverable, 1 not recoverable", lines[-1])
+        self.assertTrue(lines[2].startswith("  " + self.path("backup", "b.001.tandem") + ": shard 1: 1 block damaged: 0"), lines)
+        # One of them is what it always was.
+        one = self.json("verify", backup, "--set", ids[1][:12], status=1)
+        self.assertEqual((one["set_id"], one["state"], "sets" in one), (ids[1], "recoverable", False))
+        self.assertEqual(len(one["other_sets"]), 6)
+        self.assertIn(b"excludes", self.run_command("verify", "--locate", "-r", "-k", 1, "-m", 1, backup, status=2).stderr)
+
+    def test_repair_takes_every_set(self):
+        self.three_sets()
+        backup = self.path("backup")
+        before = {name: self.read(os.path.join(backup, name)) for name in self.files(backup)}
+        self.damage(self.path("backup", "b.001.tandem"), 4096 + 7)
+        os.remove(self.path("backup", "a.000.tandem"))
+        for index in (1, 5):
+            os.remove(self.path("backup", "deep", "folder", f"c.{index:03}.tandem"))
+        found = self.json("repair", "-r", backup, "--dry-run", status=1)
+        self.assertEqual([each["state"] for each in found["sets"]], ["recoverable"] * 3)
+        found = self.json("repair", "-r", backup)
+        self.assertEqual((found["totals"]["mended_file_count"], found["totals"]["rebuilt_file_count"]), (1, 3))
+        self.assertEqual({name: self.read(os.path.join(backup, name)) for name in self.files(backup)}, before)
+        self.assertIn(b"3 sets: 3 intact", self.run_command("repair", "-r", backup).stdout)
+        # What cannot be mended of one does not keep the others from it.
+        for index in range(3):
+            os.remove(self.path("backup", f"a.{index:03}.tandem"))
+        self.damage(self.path("backup", "b.001.tandem"), 4096 + 7)
+        done = self.run_command("repair", backup, status=4)
+        self.assertIn(b"1 intact, 0 recoverable, 1 not recoverable", done.stdout)
+        self.assertEqual(self.read(self.path("backup", "b.001.tandem")), before["b.001.tandem"])
+
+    def test_a_set_that_cannot_be_written_is_told_and_others_are_mended(self):
+        self.three_sets()
+        backup, wall = self.path("backup"), self.path("wall")
+        os.remove(self.path("backup", "a.000.tandem"))
+        os.remove(self.path("backup", "b.000.tandem"))
+        for index in (0, 1):  # -o names a file for one of them
+            with open(f"{wall}{index}", "w"):
+                pass
+        done = self.run_command("repair", backup, "-o", wall + "0", status=3)
+        self.assertEqual(done.stderr.count(b"tandem: set "), 2)
+        self.assertIn(b"2 sets: 0 intact, 0 recoverable, 0 not recoverable, 2 failed", done.stdout)
+        found = self.json("repair", backup, "-o", wall + "0", status=3)
+        for each in found["sets"]:
+            self.assertEqual((each["exit_status"], each["status_name"]), (3, "TANDEM_ERROR_IO"))
+            self.assertIn("wall0", each["message"])
+        self.assertIn(b"2 sets: 2 intact", self.run_command("repair", backup).stdout)
+
+    def test_a_folder_for_each_shard(self):
+        os.mkdir(self.path("m"))
+        first = self.encode("a", self.path("m", "disk{i}"))
+        self.assertIn(b"intact", self.run_command("verify", self.path("m")).stdout)
+        self.assertIn(b"intact", self.run_command("verify", self.path("m") + "/").stdout)
+        self.run_command("decode", self.path("m"), "-o", self.path("output"))
+        self.assertEqual(self.read(self.path("output")), self.read(self.path("sources", "a")))
+        self.assertEqual(self.json("info", self.path("m"))["sets"][0]["name"], "a")
+        second = self.encode("b", self.path("m", "disk{i}"), seed=2)
+        done = self.run_command("decode", self.path("m"), "-o", self.path("other"), status=2)
+        for word in (first, second, "--set ID"):
+            self.assertIn(word, done.stderr.decode())
+        self.run_command("decode", self.path("m"), "-o", self.path("other"), "--set", second)
+        self.assertEqual(self.read(self.path("other")), self.read(self.path("sources", "b")))
+        # New disks take the places of lost ones, with what a file system puts there, and no other folder does.
+        before = self.files(self.path("m"))
+        for way in (), ("-r",):
+            for index in (2, 4):
+                shutil.rmtree(self.path("m", f"disk{index}"))
+                os.makedirs(self.path("m", f"disk{index}", "lost+found"))
+            os.makedirs(self.path("m", "disk0", "empty"), exist_ok=True)
+            self.assertEqual(self.json("verify", *way, self.path("m"), status=1)["sets"][0]["missing_shards"], [2, 4])
+            done = self.run_command("repair", *way, self.path("m"))
+            self.assertEqual(done.stderr, b"")
+            self.assertEqual(self.files(self.path("m")), before)
+            # Nor does a shard go to another folder because its own still holds shards of other sets.
+            os.makedirs(self.path("m", "archive"), exist_ok=True)
+            os.remove(self.path("m", "disk2", "a.002.tandem"))
+            os.remove(self.path("m", "disk5", "b.005.tandem"))
+            os.remove(self.path("m", "disk4", "b.004.tandem"))
+            done = self.run_command("repair", *way, self.path("m"))
+            self.assertEqual(done.stderr, b"")
+            self.assertEqual(self.files(self.path("m")), before)
+            os.rmdir(self.path("m", "archive"))
+        # Folders that are named one by one, with a slash or without, and a new one among them.
+        shutil.rmtree(self.path("m", "disk0"))
+        os.mkdir(self.path("new"))
+        done = self.run_command("repair", *(self.path("m", f"disk{index}") for index in range(1, 6)), self.path("new") + "/")
+        self.assertEqual(done.stderr, b"")
+        self.assertEqual(self.files(self.path("new")), ["a.000.tandem", "b.000.tandem"])
+
+    def test_left_overs_of_an_older_set_are_no_set(self):
+        os.mkdir(self.path("m"))
+        old = self.encode("a", self.path("m", "disk{i}"))
+        shutil.move(self.path("m", "disk3"), self.path("away"))
+        new = self.encode("a", self.path("m", "disk{i}"), "--force", seed=2)
+        shutil.rmtree(self.path("m", "disk3"))
+        shutil.move(self.path("away"), self.path("m", "disk3"))  # it was not there meanwhile
+        found = self.json("verify", self.path("m"), status=1)
+        self.assertEqual((found["set_id"], found["missing_shards"]), (new, [3]))
+        self.assertEqual(len(found["other_sets"]), 1)
+        self.assertIn(old, found["other_sets"][0])
+        # A set of another name of which too little is here is a set, and lost.
+        self.encode("b", self.path("m", "disk{i}"))
+        for index in range(4):
+            os.remove(self.path("m", f"disk{index}", f"b.{index:03}.tandem"))
+        found = self.json("verify", self.path("m"), status=4)
+        self.assertEqual([(each["name"], each["state"]) for each in found["sets"]], [("a", "recoverable"), ("b", "not recoverable")])
+
+    def test_a_folder_below_that_cannot_be_read(self):
+        self.three_sets()
+        locked = self.path("backup", "locked")
+        os.mkdir(locked)
+        os.chmod(locked, 0)
+        self.addCleanup(os.chmod, locked, 0o755)
+        as_user = {}
+        if os.geteuid() == 0:
+            os.chmod(self.root, 0o755)
+            as_user = {"user": 65534, "group": 65534, "extra_groups": []}
+        try:
+            subprocess.run([TANDEM, "--version"], capture_output=True, timeout=120, check=True, **as_user)
+        except (OSError, subprocess.CalledProcessError) as error:
+            self.skipTest(f"{TANDEM} cannot be run as another user: {error}")
+        done = self.run_command("verify", "-r", self.path("backup"), status=3, **as_user)
+        self.assertIn(b"note: cannot read the folder " + locked.encode(), done.stderr)
+        self.assertIn(b"3 sets: 3 intact", done.stdout)
+        os.mkdir(self.path("m"))
+        self.encode("a", self.path("m", "disk{i}"))
+        locked = self.path("m", "lost+found")
+        os.mkdir(locked)
+        os.chmod(locked, 0)
+        self.addCleanup(os.chmod, locked, 0o755)
+        done = self.run_command("verify", self.path("m"), status=3, **as_user)
+        self.assertIn(b"note: cannot read the folder " + locked.encode(), done.stderr)
+        self.assertIn(b"intact", done.stdout)
+        self.run_command("decode", self.path("m"), "-o", "/dev/null", **as_user)
+
+    # ---- salvage
+
+    def test_salvage(self):
+        self.encode("a", self.path("s"))
+        content, output = self.read(self.path("sources", "a")), self.path("output")
+        for index in (1, 2, 5):
+            os.remove(self.path("s", f"a.{index:03}.tandem"))
+        self.damage(self.path("s", "a.000.tandem"), 4096 + 512 * 3 + 1)
+        done = self.run_command("decode", self.path("s"), "-o", output, status=4)
+        self.assertIn(b"`tandem decode --salvage` writes what can be recovered", done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1)
+        found = self.json("decode", self.path("s"), "-o", output, "--salvage", "--dry-run", status=4)
+        self.assertEqual(os.listdir(self.root).count("output.partial"), 0)
+        again = self.json("decode", self.path("s"), "-o", output, "--salvage", status=4)
+        self.assertEqual((again["holes"], again["output"]), (found["holes"], output + ".partial"))
+        self.assertFalse(os.path.exists(output))
+        written = bytearray(content)
+        payload, stripe = 512 - 16, 4 * (512 - 16)
+        lost = {(row, shard) for row in range(11) for shard in (1, 2)} | {(3, 0)}
+        for row, shard in lost:
+            size = payload if row < 10 else (len(content) - 10 * stripe + 3) // 4
+            begin = row * stripe + shard * size
+            end = min(begin + size, len(content))
+            written[begin:end] = bytes(end - begin)
+        self.assertEqual(self.read(output + ".partial"), bytes(written))
+        told = bytearray(content)
+        for first, length in again["holes"]:
+            told[first:first + length] = bytes(length)
+        self.assertEqual(told, written)
+        self.assertEqual(again["hole_bytes"], sum(length for _, length in again["holes"]))
+        text = self.run_command("decode", self.path("s"), "-o", output, "--salvage", "--force", status=4).stdout.decode()
+        first, length = again["holes"][0]
+        self.assertIn(f"  bytes {first} to {first + length - 1} are lost", text)
+        self.run_command("decode", self.path("s"), "-o", output, "--salvage", status=3)  # FILE.partial is there
+        for stream in ("-", "/dev/null"):
+            self.assertIn(b"--salvage", self.run_command("decode", self.path("s"), "-o", stream, "--salvage", status=2).stderr)
+
+    def test_salvage_of_one_of_two_sets(self):
+        lost = self.encode("a", self.path("s"))
+        self.encode("b", self.path("s"))
+        for index in range(3):
+            os.remove(self.path("s", f"a.{index:03}.tandem"))
+        # The set that is whole is not taken for the one that is to be salvaged.
+        done = self.run_command("decode", self.path("s"), "-o", self.path("output"), "--salvage", status=2)
+        for word in (lost, "(a)", "3 of 6 shards", "--set ID"):
+            self.assertIn(word, done.stderr.decode())
+        found = self.json("decode", self.path("s"), "-o", self.path("output"), "--salvage", "--set", lost[:8], status=4)
+        self.assertEqual((found["name"], found["set_id"]), ("a", lost))
+        self.assertFalse(os.path.exists(self.path("output")))
+
+    def test_salvage_of_what_is_whole(self):
+        self.encode("a", self.path("s"))
+        found = self.json("decode", self.path("s"), "-o", self.path("output"), "--salvage")
+        self.assertEqual((found["holes"], found["hole_bytes"], found["output"]), ([], 0, self.path("output")))
+        self.assertEqual(self.read(self.path("output")), self.read(self.path("sources", "a")))
+
+    # ---- messages and JSON
+
+    def test_a_folder_as_input(self):
+        os.mkdir(self.path("folder"))
+        done = self.run_command("encode", self.path("folder"), "-k", 2, "-m", 1, "-o", self.path("s"), status=3)
+        for word in (b"is a folder", b"name a file", b"tar -cf"):
+            self.assertIn(word, done.stderr)
+        self.assertFalse(os.path.exists(self.path("s")))
+
+    def test_messages_name_flags(self):
+        self.encode("a", self.path("s"))
+        source = self.path("sources", "a")
+        done = self.run_command("encode", source, "-k", 4, "-m", 2, "-o", self.path("s"), status=3)
+        self.assertIn(b"use --force to replace it", done.stderr)
+        self.assertIn(b"use --force to replace it", self.run_command("decode", self.path("s"), "-o", source, status=3).stderr)
+
+    def test_json_on_failure(self):
+        source = self.write("source", 1000)
+        encode = ("encode", source, "-k", 4, "-m", 2, "-o", self.path("s"))
+        self.run_command(*encode)
+        failed = self.json(*encode, status=3)
+        self.assertEqual((failed["command"], failed["source"], failed["exit_status"], failed["status_name"]),
+                         ("encode", source, 3, "TANDEM_ERROR_IO"))
+        self.assertIn("use --force", failed["message"])
+        for command in ("verify", "repair", "info"):
+            failed = self.json(command, self.path("none"), self.path("s"), status=3)
+            self.assertEqual((failed["command"], failed["paths"]), (command, [self.path("none"), self.path("s")]))
+            self.assertIn("No such file", failed["message"])
+        for index in range(3):
+            os.remove(self.path("s", f"source.{index:03}.tandem"))
+        failed = self.json("decode", self.path("s"), "-o", self.path("out"), status=4)
+        self.assertEqual((failed["exit_status"], failed["status_name"]), (4, "TANDEM_ERROR_NOT_RECOVERABLE"))
+        # What the command cannot parse.
+        for wrong in (("encode", source, "-k", "four"), ("encode", "--nonsense"), ("nonsense",), ()):
+            failed = self.json(*wrong, status=2)
+            self.assertEqual((failed["exit_status"], failed["status_name"]), (2, "TANDEM_ERROR_INVALID_ARGUMENT"))
+            self.assertTrue(failed["message"])
+        for other in (("devices",), ("simulate", "--worker", "cpu:1x1"), ("info", self.path("s"))):
+            self.json(*other)
+        for other in (("devices", "--kernel", "nonsense"), ("simulate",), ("bench", "-k", 0), ("autotune",)):
+            self.assertEqual(self.json(*other, status=2)["command"], other[0])
+        # Without --json nothing stands on standard output.
+        self.assertEqual(self.run_command("info", self.path("none"), status=3).stdout, b"")
+
+    # ---- the terminal
+
+    def on_terminal(self, *arguments, columns=80, stdin=None, **environment):
+        """Starts the command with a terminal as standard error; returns the process and a function that reads more."""
+        leader, follower = pty.openpty()
+        self.addCleanup(os.close, leader)
+        fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        process = subprocess.Popen([TANDEM, *map(str, arguments)], stdin=stdin, stdout=subprocess.DEVNULL, stderr=follower,
+                                   env={**os.environ, **environment})
+        os.close(follower)
+        self.addCleanup(process.wait, 60)
+        self.addCleanup(process.kill)
+        shown = bytearray()
+
+        def read_until(condition):
+            deadline = time.monotonic() + 60
+            while not condition(shown.decode()):
+                self.assertLess(time.monotonic(), deadline, shown[-500:])
+                if select.select([leader], [], [], 1)[0]:
+                    try:
+                        more = os.read(leader, 65536)
+                    except OSError:  # the other end is closed
+                        more = b""
+                    shown.extend(more)
+                    if not more and process.poll() is not None:
+                        self.assertTrue(condition(shown.decode()), shown[-500:])
+            return shown.decode()
+
+        def read_all():
+            while True:
+                try:
+                    more = os.read(leader, 65536)
+                except OSError:
+                    more = b""
+                if not more:
+                    break
+                shown.extend(more)
+            self.assertEqual(process.wait(60), 0, shown)
+            return shown.decode()
+
+        return process, read_until, read_all
+
+    def lines(self, shown, columns):
+        lines = shown.split("\r")
+        for line in lines:
+            self.assertLess(len(line), columns, line)
+        self.assertNotIn("\x1b", shown)  # no colour, and nothing that a dumb terminal would show
+        self.assertEqual(lines[-1].strip(), "")
+        self.assertEqual(lines[-2].strip(), "")  # the line is wiped out
+        return [line.strip() for line in lines if line.strip()]
+
+    def test_the_terminal_shows_syncing_within_its_width(self):
+        source = self.write("source", 300_000)
+        for columns in (80, 40, 12):
+            _, _, read_all = self.on_terminal("encode", source, "-k", 4, "-m", 2, "-o", self.path("s"), "--force", columns=columns,
+                                              TERM="dumb", NO_COLOR="1")
+            lines = self.lines(read_all(), columns)
+            self.assertEqual(lines[-1], "encode: syncing 300.00 kB to the disk"[:columns - 1].strip())
+        _, _, read_all = self.on_terminal("decode", self.path("s"), "-o", self.path("out"))
+        self.assertIn("decode: syncing 300.00 kB to the disk", self.lines(read_all(), 80))
+        for command in (("encode", source, "-k", 4, "-m", 2, "-o", self.path("s"), "--force", "--no-sync"),
+                        ("verify", self.path("s"))):
+            _, _, read_all = self.on_terminal(*command)
+            lines = self.lines(read_all(), 80)
+            self.assertNotIn("syncing", "".join(lines))
+            self.assertRegex(lines[-1], r"^%s \[#{30}\] 100%%  " % command[0])
+        os.remove(self.path("s", "source.000.tandem"))
+        _, _, read_all = self.on_terminal("repair", self.path("s"))
+        lines = self.lines(read_all(), 80)
+        for phase in ("repair: checking [", "repair: writing [", "repair: reading back ["):
+            self.assertTrue([line for line in lines if line.startswith(phase)], (phase, lines))
+        # Nothing of it where no terminal is.
+        self.assertEqual(self.run_command("encode", source, "-k", 4, "-m", 2, "-o", self.path("s"), "--force").stderr, b"")
+
+    def test_the_rate_is_that_of_the_last_seconds(self):
+        reader, writer = os.pipe()
+        process, read_until, read_all = self.on_terminal("encode", "-", "-k", 4, "-m", 2, "-o", self.path("s"), "--name", "x",
+                                                         "--block-bytes", "4k", stdin=reader)
+        os.close(reader)
+        content = random.Random(1).randbytes(5_000_000)
+        with os.fdopen(writer, "wb") as pipe:
+            pipe.write(content[:2_500_000])  # 153 whole stripes, and the rest stays in the pipe
+            pipe.flush()
+            read_until(lambda shown: "encode 2.50 MB" in shown)
+            pipe.write(content[2_500_000:])
+            pipe.flush()
+            read_until(lambda shown: "encode 4.99 MB" in shown)
+            # The average over what the line has shown would never be nothing.
+            read_until(lambda shown: "  0 bytes/s" in shown.split("encode 4.99 MB", 1)[-1])
+        lines = self.lines(read_all(), 80)
+        self.assertEqual(lines[-1], "encode: syncing 5.00 MB to the disk")
+
+
+unittest.main(verbosity=2)
