@@ -102,7 +102,7 @@ def run(tandem, *arguments, status=0):
 
 
 def damaged_blocks(tandem):
-    """{shard: stripes whose block verify calls bad}, of a set with the damage above; repair and decode must succeed on it."""
+    """{shard: stripes with a bad block, as verify finds them}, of a set with the damage above. Repair and decode must succeed on it."""
     with tempfile.TemporaryDirectory() as work:
         source, shards = pathlib.Path(work, "file"), pathlib.Path(work, "shards")
         content = bytes(i * i % 251 for i in range(K * STRIPES * (BLOCK_BYTES - 16)))
