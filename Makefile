@@ -4,14 +4,15 @@ BUILD ?= build
 JOBS ?= $(shell nproc)
 CMAKE_FLAGS ?=
 
-.PHONY: help demo demo-volume studies test test-all build configure deps deps-demo deps-volume format clean
+.PHONY: help demo demo-volume studies docs test test-all build configure deps deps-demo deps-docs deps-volume format clean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
 help:
 	@echo "make demo     encode a real file, delete four shards, get it back; damage all, repair (FILE=..., DEMO_DIR=...)"
 	@echo "make demo-volume  serve a volume over NBD, put ext4 on it, lose members, get all back (DEMO_DIR=...)"
-	@echo "make studies  rerun the experiments behind this project, write docs/studies.md (STUDIES_FLAGS=\"--quick A\")"
+	@echo "make studies  rerun the experiments behind this project, write docs/internals/studies.md (STUDIES_FLAGS=\"--quick A\")"
+	@echo "make docs     build the site of docs/ with a reference of the C and C++ interfaces, into $(BUILD)/site"
 	@echo "make test     build and run every test; of thousands of like cases a random slice"
 	@echo "make test-all build and run every test with every case"
 	@echo "make build    build everything that this machine can build, into $(BUILD)/"
@@ -19,7 +20,7 @@ help:
 	@echo "make format   format the sources with clang-format 14"
 	@echo "make clean    remove $(BUILD)/"
 	@echo
-	@echo "demo, demo-volume and test install missing packages with apt; INSTALL=0 only names them."
+	@echo "demo, demo-volume, docs and test install missing packages with apt; INSTALL=0 only names them."
 
 demo: deps-demo configure
 	cmake --build $(BUILD) --parallel $(JOBS) --target tandem_cli openmp_modules
@@ -32,6 +33,9 @@ demo-volume: deps-volume configure
 studies: deps-demo configure
 	cmake --build $(BUILD) --parallel $(JOBS) --target studies_contenders
 	bench/studies/run.py --build $(BUILD) $(STUDIES_FLAGS)
+
+docs: deps-docs
+	scripts/build-docs $(BUILD)
 
 test: deps configure
 	cmake --build $(BUILD) --parallel $(JOBS)
@@ -52,6 +56,9 @@ deps:
 
 deps-demo:
 	@scripts/install-deps demo
+
+deps-docs:
+	@scripts/install-deps docs
 
 deps-volume:
 	@scripts/install-deps demo volume

@@ -10,7 +10,7 @@ namespace tandem::device {
 // values take 41 to 110 of 256 registers; 64+2 spills at 16 bytes. Intel: a thread has half as many for each of 16
 // work-items. None was timed.
 KernelTuning built_in_tuning(Vendor vendor, unsigned rows, unsigned columns) noexcept {
-  if (vendor == Vendor::cpu) return {64, 1, 4, {64, 1, 1}};  // measured on PoCL: docs/GENERATED.md
+  if (vendor == Vendor::cpu) return {64, 1, 4, {64, 1, 1}};  // measured on PoCL: docs/internals/GENERATED.md
   if (vendor == Vendor::other) return {8, 1, 4, {256, 1, 1}};
   const unsigned part = vendor == Vendor::intel ? 2 : 1;  // half of NVIDIA's registers
   KernelTuning tuning;

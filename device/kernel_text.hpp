@@ -1,6 +1,6 @@
 // The generator of device kernels: from a matrix and tuning values to the text of a program, in any of three dialects,
 // and how to launch it. A pure function. The same body is printed for all dialects; what differs between them stands
-// in the preludes of device/text/. How the kernels work: docs/GENERATED.md.
+// in the preludes of device/text/. How the kernels work: docs/internals/GENERATED.md.
 //
 // A kernel applies the matrix to the bytes [0, length) of its shards. Work is cut like this:
 //

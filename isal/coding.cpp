@@ -54,8 +54,8 @@ class OwnPlace {
 constexpr std::uint32_t kLeastSlice = 4;  // fewer rows gain nothing
 // If there are several slices, each goes over so many source bytes in turn, which stay in the L2 cache.
 constexpr std::size_t kTileBytes = 512 << 10;
-// Shorter calls take their coefficients from the caller's tables: preparing costs them more than it saves (docs/ISAL.md
-// has the figures). Large matrices gain more.
+// Shorter calls take their coefficients from the caller's tables: preparing costs them more than it saves
+// (docs/internals/ISAL.md has the figures). Large matrices gain more.
 constexpr std::size_t kDirectBytes = 8 << 10, kDirectBytesOfLarge = 3 << 10;
 constexpr std::uint32_t kLargeProducts = 128;
 constexpr std::uint32_t kMostColumns = 256;  // of prepared tables

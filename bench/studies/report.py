@@ -1,4 +1,4 @@
-"""Writes docs/studies.md and its pictures from the JSON of the studies and the texts of bench/studies/text."""
+"""Writes docs/internals/studies.md and its pictures from the JSON of the studies and the texts of bench/studies/text."""
 import json
 import pathlib
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the studies and writes docs/studies.md: `make studies`.
+"""Runs the studies and writes docs/internals/studies.md: `make studies`.
 
     bench/studies/run.py [--quick | --tiny] [A B ...]     # default: all of them, about 30 minutes on 4 cores
     bench/studies/run.py --report                         # only writes the document again, from the stored JSON
@@ -20,7 +20,8 @@ MODULES = {"A": "a_student_report", "B": "b_jerasure", "C": "c_placement", "D": 
 def main():
     parser = st.parse(__doc__.split("\n")[0])
     parser.add_argument("studies", nargs="*", metavar="STUDY", help=f"which: {' '.join(MODULES)}")
-    parser.add_argument("--docs", type=pathlib.Path, default=st.SOURCE / "docs", help="folder of studies.md; default: docs/")
+    parser.add_argument("--docs", type=pathlib.Path, default=st.SOURCE / "docs/internals",
+                        help="folder of studies.md; default: docs/internals/")
     parser.add_argument("--report", action="store_true", help="measure nothing; write the document from the stored results")
     arguments = parser.parse_args()
     unknown = [name for name in arguments.studies if name not in MODULES]

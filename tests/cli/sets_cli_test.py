@@ -105,7 +105,7 @@ class Command(unittest.TestCase):
         one = self.json("verify", backup, "--set", ids[1][:12], status=1)
         self.assertEqual((one["set_id"], one["state"], "sets" in one), (ids[1], "recoverable", False))
         self.assertEqual(len(one["other_sets"]), 6)
-        self.assertIn(b"excludes", self.run_command("verify", "--locate", "-r", "-k", 1, "-m", 1, backup, status=2).stderr)
+        self.assertIn(b"exclude", self.run_command("verify", "--locate", "-r", "-k", 1, "-m", 1, backup, status=2).stderr)
 
     def test_repair_takes_every_set(self):
         self.three_sets()

@@ -4,7 +4,7 @@ bench/results/compile.
 
     cuda_table_test.py CUDA_KERNEL_TEXT TABLE_FOLDER             NOT RUN (status 77) if no NVRTC is installed
     cuda_table_test.py CUDA_KERNEL_TEXT TABLE_FOLDER --write     makes the table of this NVRTC anew
-    cuda_table_test.py CUDA_KERNEL_TEXT TABLE_FOLDER --print     the table of this NVRTC, sm_90, for docs/CUDA.md
+    cuda_table_test.py CUDA_KERNEL_TEXT TABLE_FOLDER --print     the table of this NVRTC, sm_90, for docs/internals/CUDA.md
 
 Registers, instructions and ALU operations may differ from the table by 2 %; nothing else may. The ALU operations of the
 codes of LIMITS have their own limit, and no shape may spill. On other architectures only spills are checked.
@@ -164,7 +164,7 @@ H200 = {"multiprocessors": 132, "hertz": 1.98e9, "bytes_per_second": 4.3e12}
 
 
 def predict(k, m, per_byte):
-    """(share of the memory roof, what binds). The formula is docs/CUDA.md's."""
+    """(share of the memory roof, what binds). The formula is docs/internals/CUDA.md's."""
     cycles = {
         "ALU": sum(per_byte.get(name, 0) for name in ALU) / LANES["ALU"],
         "IMAD": per_byte.get("IMAD", 0) / LANES["IMAD"],

@@ -68,7 +68,7 @@ class CudaText(unittest.TestCase):
         self.assertEqual(selectors, {0xBA98})
 
     def test_threes_stay_threes(self):
-        """What the compiler may put together anew, it does: the counts of docs/CUDA.md need every XOR of three as it stands."""
+        """What the compiler may put together anew, it does: the counts of docs/internals/CUDA.md need every XOR of three as it stands."""
         text = text_of(10, 4, "--element-bytes", "4").decode()
         ptx = NVRTC.compile(text.encode(), "compute_90")[0].decode()
         self.assertEqual(len(re.findall(r"lop3\.b32 .*, (?:150|0x96);", ptx)), text.count("XOR3_TO(p") + 4 * text.count("XOR3_FOUR(p"))

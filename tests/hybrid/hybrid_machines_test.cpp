@@ -1,5 +1,5 @@
 // The targets for sharing work, on random machines that need not exist. Each is drawn from the seed that a failure
-// names. docs/HYBRID.md has the figures.
+// names. docs/internals/HYBRID.md has the figures.
 //
 // A machine has 1 to 64 workers in 1 to 4 kinds. In 9 of 10 machines the first kind is a CPU. Speeds are log-uniform
 // from 0.03 to 30 GB/s for each worker, task times up to 30% longer or shorter than expected. A job has 4 MiB to 4 GiB.

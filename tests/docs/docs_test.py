@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""The pages of docs/ against the command. Usage: docs_test.py PATH_OF_TANDEM [unittest arguments]
+
+Every block ```sh of the pages in RUN is run, all blocks of a page as one script in an empty folder. It must print the blocks ```text
+of the page. docs/json.md must have every key that --json prints, docs/troubleshooting.md only messages that the sources have, and docs/pictures what bench/draw_pictures.py draws."""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+TANDEM = pathlib.Path(sys.argv.pop(1)).resolve()
+# Page: exit statuses that it shows with `|| echo "exit status $?"`.
+RUN = {"README.md": [], "docs/tutorial.md": [1, 1, 4, 4, 1], "docs/which-k-and-m.md": []}
+
+
+def blocks_of(page):
+    """(line, text) of each block ```sh."""
+    text = (ROOT / page).read_text()
+    return [(text.count("\n", 0, found.start()) + 2, found.group(1))
+            for found in re.finditer(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)]
+
+
+class InEmptyFolder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="tandem-docs-")
+        self.addCleanup(folder.cleanup)
+        root = pathlib.Path(folder.name)
+        self.folder, programs = root / "work", root / "bin"
+        self.folder.mkdir()
+        programs.mkdir()
+        (programs / "tandem").symlink_to(TANDEM)
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("TANDEM_")}
+        self.environment |= {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(root), "TANDEM_TUNING": ""}
+
+    def run_script(self, script):
+        return subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=self.folder, env=self.environment, timeout=300,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def tandem(self, *arguments, statuses=(0,)):
+        done = subprocess.run(["tandem", *map(str, arguments)], cwd=self.folder, env=self.environment, timeout=300,
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        self.assertIn(done.returncode, statuses, f"{arguments}: {done.stderr}")
+        return done.stdout
+
+
+class Commands(InEmptyFolder):
+    def check(self, page):
+        blocks = blocks_of(page)
+        self.assertTrue(blocks, f"{page} has no block of commands")
+        script = "".join(f"echo '== {page}, line {line}'\n{text}" for line, text in blocks)
+        done = self.run_script(script)
+        self.assertEqual(done.returncode, 0, f"the last command of this failed:\n{done.stdout}")
+        self.assertEqual([int(status) for status in re.findall(r"^exit status (\d+)$", done.stdout, re.MULTILINE)], RUN[page], done.stdout)
+        # Blocks ```text are parts of what the commands print. Ids differ, and totals end with bytes and seconds.
+        printed, shown = (re.sub(r"\b[0-9a-f]{32}\b", "ID", text) for text in (done.stdout, (ROOT / page).read_text()))
+        printed = re.sub(r", [0-9.]+ [kM]?B read in .*", "", printed)
+        for text in re.findall(r"^```text\n(.*?)^```$", shown, re.MULTILINE | re.DOTALL):
+            self.assertIn(text, printed)
+
+    def test_readme(self):
+        self.check("README.md")
+
+    def test_tutorial(self):
+        self.check("docs/tutorial.md")
+
+    def test_which_k_and_m(self):
+        self.check("docs/which-k-and-m.md")
+
+    def test_no_other_page_has_commands_that_are_not_run(self):
+        pages = {str(path.relative_to(ROOT)) for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]}
+        self.assertEqual({page for page in pages if blocks_of(page)}, set(RUN))
+
+
+class Json(InEmptyFolder):
+    FREE = {"devices", "values"}  # their own keys are names
+
+    def keys_of(self, value):
+        if isinstance(value, list):
+            return set().union(*map(self.keys_of, value))
+        if not isinstance(value, dict):
+            return set()
+        own = set(value)
+        for name, inner in value.items():
+            own |= set().union(*map(self.keys_of, inner.values())) if name in self.FREE and isinstance(inner, dict) \
+                else self.keys_of(inner)
+        return own
+
+    def test_every_key_is_described(self):
+        (self.folder / "file").write_bytes(bytes(range(256)) * 4000)
+        shard = self.folder / "set/file.002.tandem"
+        printed = []
+
+        def run(*arguments, statuses=(0,)):
+            printed.append((arguments, self.tandem(*arguments, "--json", statuses=statuses)))
+
+        run("encode", "file", "-k", 4, "-m", 2, "-o", "set", "--block-bytes", 4096)
+        run("info", "set")
+        run("verify", "set")
+        damaged = bytearray(shard.read_bytes())
+        damaged[0:10] = damaged[20000:20010] = b"0123456789"
+        shard.write_bytes(damaged)
+        (self.folder / "set/file.000.tandem").unlink()
+        (self.folder / "set/file.003.tandem").rename(self.folder / "set/file.000.tandem")
+        run("verify", "set", statuses=(1,))
+        run("repair", "set", "--dry-run", statuses=(1,))
+        run("decode", "set", "-o", "copy")
+        run("repair", "set", "-o", "more")
+        run("encode", "file", "-k", 3, "-m", 1, "-o", "set", "--name", "other")
+        (self.folder / "set/other.000.tandem").unlink()
+        run("verify", "-r", "set", "more", statuses=(1,))
+        for i in (1, 2):
+            (self.folder / f"set/other.00{i}.tandem").unlink()
+        run("repair", "-r", "set", "more", statuses=(4,))
+        run("decode", "set/other.003.tandem", "-o", "rest", "--salvage", statuses=(4,))
+        run("verify", "nothing", statuses=(3,))
+        run("encode", "file", "-k", 3, statuses=(2,))
+        run("encode", "set", "-k", 3, "-m", 1, "-o", "more", statuses=(3,))
+        run("durability", "-k", 10, "-m", 4, "--afr", "1.5%", "--rebuild", "24h")
+        run("durability", "-k", 200, "-m", 255, "--afr", "0.1%", "--rebuild", "1h")
+        run("devices")
+        run("devices", "--kernel", "-k", 10, "-m", 4)
+        run("devices", "--kernel", "scalar", "-k", 64, "-m", 16)
+        run("simulate", "--worker", "cpu:2x1", "--worker", "gpu:1x4:latency=1ms", "--work", "64MiB")
+        run("simulate", "storage", "--servers", 8, "--clients", 147, "--device", "hdd,ssd", "--parity", 1, "--seconds", 1)
+        raw = [self.folder / f"raw.{i}" for i in range(6)]
+        for i, path in enumerate(raw):
+            path.write_bytes(bytes([i if i == 3 else 0]) * 1000)  # parity of zeros is zeros: shard 3 is damaged
+        run("verify", "--locate", "-k", 3, "-m", 3, *raw, statuses=(1,))
+        run("isal-env", "--status", statuses=(0, 3))
+        run("autotune", "--show", statuses=(0, 2, 3))
+        if subprocess.run(["tandem", "volume", "--help"], env=self.environment, capture_output=True).returncode == 0:
+            members = [self.folder / f"member{i}" for i in range(3)]
+            run("volume", "create", *members, "-k", 2, "-m", 1, "--member-bytes", "4M")
+            for command in (["info"], ["scrub"], ["delay", "list"], ["delay", "begin"], ["delay", "end"]):
+                run("volume", *command, *members)
+            run("volume", "create", *members, "-k", 2, "-m", 1, "--member-bytes", "4M", statuses=(2, 3))
+
+        page = (ROOT / "docs/json.md").read_text()
+        described = set(re.findall(r"`([a-z_0-9]+)`", page))
+        for arguments, text in printed:
+            call = f"tandem {' '.join(map(str, arguments))} --json"
+            value = json.loads(text)  # there is one object, on failure too
+            self.assertEqual(value.get("schema"), 1, call)
+            self.assertIn("command", value, call)
+            self.assertEqual(sorted(self.keys_of(value) - described), [], call)
+
+
+class Messages(unittest.TestCase):
+    # What stands for a number, a name or other text in a message of the page.
+    PLACE = re.compile(r"\.\.\.|\b(?:N|DIR|FILE|NAME|ID|OPTIONS?)\b")
+
+    def test_every_message_is_of_the_sources(self):
+        literals = []
+        for folder in ("api", "base", "cli", "core", "cpu", "files"):
+            for path in sorted((ROOT / folder).rglob("*.cpp")):
+                joined = re.sub(r"\"\s*\n\s*\"", "", path.read_text())  # a literal over several lines
+                literals += [text.replace('\\"', '"') for text in re.findall(r"\"((?:[^\"\\\n]|\\.)*)\"", joined)]
+        sources = re.sub(r"(\w)\{\}", r"\1s", "\n".join(literals))  # the "s" of a plural
+        rows = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE)
+        self.assertGreater(len(rows), 20)
+        for row in rows:
+            parts = [part.strip(' "') for part in self.PLACE.split(row)]
+            parts = [part for part in parts if len(part) >= 8]
+            self.assertTrue(parts, row)
+            for part in parts:
+                self.assertTrue(part in sources, f"no message of the sources has \"{part}\" of: {row}")
+
+
+class Pictures(unittest.TestCase):
+    def test_pictures_and_tables_are_what_the_script_makes(self):
+        with tempfile.TemporaryDirectory(prefix="tandem-pictures-") as folder:
+            done = subprocess.run([sys.executable, ROOT / "bench/draw_pictures.py", TANDEM, "-o", folder], capture_output=True, text=True,
+                                  timeout=300)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            made = sorted(path for path in pathlib.Path(folder).rglob("*") if path.is_file())
+            self.assertGreaterEqual(len(made), 5)
+            for path in made:
+                name = path.relative_to(folder)
+                self.assertEqual(path.read_bytes(), (ROOT / name).read_bytes(), f"{name} is not up to date: bench/draw_pictures.py build/bin/tandem")
+
+
+if __name__ == "__main__":
+    unittest.main()
