@@ -33,7 +33,7 @@ cpu::Options cpu_options(const tandem_context &context, const Settings &settings
   options.executor = settings.executor;
   options.partition = settings.partition;
   options.schedule = settings.schedule;
-  options.pin_threads = settings.pin_threads;
+  options.cores = context.cores;
   options.technique = settings.technique;
   options.budget = context.budget.get();
   options.tuning = context.tuning.get();
@@ -78,7 +78,7 @@ std::vector<hybrid::Member> cpu_members(const BackendKind &, tandem_context &con
   options.executor = TANDEM_EXECUTOR_SERIAL;
   options.partition = TANDEM_PARTITION_DEFAULT;
   options.thread_count = 1;
-  options.pin_threads = false;
+  options.cores.clear();
   options.budget = nullptr;
   options.timeline = nullptr;  // the hybrid records its lanes
   hybrid::Member member;

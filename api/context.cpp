@@ -11,6 +11,7 @@
 
 #include "api/backends.hpp"
 #include "api/speeds.hpp"
+#include "base/affinity.hpp"
 #include "base/gate.hpp"
 #include "base/options.hpp"
 #include "cpu/factory.hpp"
@@ -107,6 +108,7 @@ void check_effects(const tandem_context_options &given, const Settings &settings
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                fmt::format("{} has no effect on the backend \"{}\": {}", option, backend, why));
   };
+  const char *const schedule = given.schedule == TANDEM_SCHEDULE_DYNAMIC ? "schedule dynamic" : "schedule static";
   const auto is_given = [](const char *text) { return text != nullptr && *text != 0; };
   if (is_given(given.policy) && !takes.policy) {
     refuse(fmt::format("policy \"{}\"", given.policy),
@@ -121,7 +123,7 @@ void check_effects(const tandem_context_options &given, const Settings &settings
     if (given.thread_count != 0) refuse(fmt::format("thread_count {}", given.thread_count), kWhy);
     if (given.executor != TANDEM_EXECUTOR_DEFAULT) refuse(fmt::format("executor {}", kExecutors[given.executor]), kWhy);
     if (given.partition == TANDEM_PARTITION_PARITY) refuse("partition parity", kWhy);
-    if (given.schedule == TANDEM_SCHEDULE_DYNAMIC) refuse("schedule dynamic", kWhy);
+    if (given.schedule != TANDEM_SCHEDULE_DEFAULT) refuse(schedule, kWhy);
     if (given.pin_threads != 0) refuse("pin_threads", kWhy);
     if (!settings.technique.empty()) refuse(fmt::format("technique {}", settings.technique), kWhy);
   }
@@ -130,8 +132,8 @@ void check_effects(const tandem_context_options &given, const Settings &settings
     if (given.executor != TANDEM_EXECUTOR_DEFAULT) refuse(fmt::format("executor {}", kExecutors[given.executor]), kWhy);
     if (given.pin_threads != 0) refuse("pin_threads", kWhy);
   }
-  if (given.schedule == TANDEM_SCHEDULE_DYNAMIC && settings.executor < TANDEM_EXECUTOR_OPENMP)
-    refuse("schedule dynamic", "its executor is not openmp");
+  if (given.schedule != TANDEM_SCHEDULE_DEFAULT && settings.executor < TANDEM_EXECUTOR_OPENMP)
+    refuse(schedule, "its executor is not openmp");
   if (given.pin_threads != 0 && given.executor != TANDEM_EXECUTOR_DEFAULT && given.executor != TANDEM_EXECUTOR_PTHREAD)
     refuse("pin_threads", "its executor is not pthread");
 }
@@ -291,7 +293,7 @@ std::unique_ptr<tandem_context> make_context(const tandem_context_options *optio
   const std::string resources = text_option(given.resources, "TANDEM_RESOURCES");
   if (!resources.empty()) context->budget->set_all(resources);
   Settings settings = settings_of(given);
-  context->pin_threads = settings.pin_threads;
+  if (settings.pin_threads) context->cores = base::affinity_cores();
   context->tuning_path = tuning::file_path(given.tuning_file, &settings.tuning_is_named);
   context->tuning = tuning::load_file(context->tuning_path, settings.tuning_is_named, context->log);
   if (!settings.timeline_file.empty() && may_have_timeline)
@@ -317,8 +319,17 @@ tandem_context &process_context() {
 
 using namespace tandem;
 
+// OpenMP's threads and those of drivers would inherit the one core of a file worker that starts them.
+std::span<const unsigned> base::cores_for_workers(const tandem_context *given) {
+  const tandem_context &context = given != nullptr ? *given : api::process_context();
+  const std::string_view executor = context.executor_name;
+  const bool codes_on_own_threads =
+      context.backend->traits().name == "cpu" && (executor == "pthread" || executor == "serial");
+  return codes_on_own_threads ? context.cores : std::span<const unsigned>();
+}
+
 base::Timeline *base::timeline_of(const tandem_context *context) noexcept {
-  return context != nullptr ? context->timeline.get() : nullptr;  // that of NULL has none: process_context
+  return context != nullptr ? context->timeline.get() : nullptr;  // process_context has none
 }
 
 extern "C" {
@@ -348,7 +359,6 @@ tandem_status tandem_context_query(const tandem_context *asked, tandem_context_i
     info.kernel = context->kernel_name;
     info.executor = context->executor_name;
     info.thread_count = context->thread_count;
-    info.pin_threads = context->pin_threads ? 1 : 0;
     info.kernel_calls = context->backend->kernel_calls();
     info.inline_bytes = context->inline_bytes;
     info.caller_count = context->caller_count;

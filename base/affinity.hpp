@@ -6,7 +6,10 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <vector>
+
+struct tandem_context;
 
 namespace tandem::base {
 
@@ -32,5 +35,9 @@ std::vector<unsigned> affinity_cores();
 
 // If the core has gone meanwhile, the thread stays where it may run, which is only slower.
 void pin_thread(pthread_t thread, unsigned core) noexcept;
+
+// The cores that threads of functions on files are pinned to in turn; empty: they are not pinned. Defined in api/,
+// which knows contexts. Throws what making the process's own context throws, for NULL.
+std::span<const unsigned> cores_for_workers(const tandem_context *context);
 
 }  // namespace tandem::base

@@ -188,9 +188,8 @@ BenchResult run_on_stripes(const BenchCase &at, const BenchSettings &settings) {
   }
   result.tandem = std::move(samples[0]);
   result.technique = technique_of(at, context.get(), codec.get(), *operation, settings.seed);
-  if (settings.energy != nullptr && settings.energy->list.empty()) {
+  if (settings.energy != nullptr) {
     result.energy_is_missing = settings.energy->reason;
-  } else if (settings.energy != nullptr) {
     try {
       result.energy = measure_energy(*settings.energy, contestants[0], settings.repeats, result.tandem.median(), 1);
     } catch (const std::runtime_error &error) {

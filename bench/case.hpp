@@ -65,7 +65,7 @@ struct BenchResult {
   std::vector<Samples> roofs;
   std::optional<Scaling> scaling;
   std::vector<EnergyOfDomain> energy;  // of Tandem's calls
-  std::string energy_is_missing;       // why
+  std::string energy_is_missing;       // why there is none of the CPU
 
   const Samples *roof() const;  // the fastest loop; nullptr where there is none
   double over_peer() const;     // ratio of medians, > 1: Tandem is faster; 0 without a peer

@@ -15,14 +15,14 @@ namespace tandem::bench {
 class EnergyMeter {
  public:
   virtual ~EnergyMeter() = default;
-  virtual const std::string &name() const = 0;  // "package-0", "dram", "energy-pkg of CPU 0", "GPU 0"
+  virtual const std::string &name() const = 0;  // "package-0", "package-0/dram", "energy-pkg of CPU 0", "GPU 0"
   // Since it was opened. A counter that wraps around may do so once between two calls. Throws std::runtime_error.
   virtual double joules() = 0;
 };
 
 struct EnergyMeters {
-  std::vector<std::unique_ptr<EnergyMeter>> list;
-  std::string reason;  // why there is none of the CPU; "" if there is one
+  std::vector<std::unique_ptr<EnergyMeter>> list;  // those of the CPU first
+  std::string reason;                              // why there is none of the CPU; "" if there is one
 };
 
 // Of the CPU's packages and their memory: powercap (RAPL) below the sysfs folder, else the perf events "power". Of
@@ -39,13 +39,14 @@ Correlation correlation_of(const std::vector<double> &xs, const std::vector<doub
 
 struct EnergyOfDomain {
   std::string name;
+  bool moves = false;  // false: the counter stands still, and the rest means nothing
   double idle_watts = 0;
   std::vector<double> joules;  // of a call, without the energy of the idle machine; by sample
   Correlation with_time;       // of a sample's energy, the idle machine's included, with its time
 };
 
 // Runs the contestant in at least 30 samples of at least 50 ms (a RAPL counter moves once a millisecond), after a pause
-// of idle_seconds. Throws std::runtime_error, also if no counter moves.
+// of idle_seconds. Throws std::runtime_error if a counter cannot be read any more.
 std::vector<EnergyOfDomain> measure_energy(EnergyMeters &meters, const Contestant &contestant, unsigned samples,
                                            double seconds_per_call, double idle_seconds);
 

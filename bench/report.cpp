@@ -90,6 +90,10 @@ std::string context_text(const BenchResult &result) {
 void print_energy(const BenchResult &result) {
   if (!result.energy_is_missing.empty()) fmt::print("         energy NOT MEASURED: {}\n", result.energy_is_missing);
   for (const EnergyOfDomain &domain : result.energy) {
+    if (!domain.moves) {
+      fmt::print("         energy {} NOT MEASURED: the counter does not move\n", domain.name);
+      continue;
+    }
     const auto per_gigabyte = [&](double joules) { return joules / gigabytes(result.data_bytes, 1); };
     const Samples joules = {domain.name, domain.joules};
     fmt::print(
@@ -165,17 +169,21 @@ Json result_json(const BenchResult &result) {
     json["of_roof"] = result.of_roof();
     json["above_roof"] = above_roof(result);
   }
-  if (!result.energy_is_missing.empty()) json["energy"] = {{"not_measured", result.energy_is_missing}};
+  if (!result.energy_is_missing.empty()) json["energy"]["not_measured"] = result.energy_is_missing;
   for (const EnergyOfDomain &domain : result.energy) {
+    Json &list = json["energy"]["domains"];
+    if (!domain.moves) {
+      list.push_back({{"domain", domain.name}, {"not_measured", "the counter does not move"}});
+      continue;
+    }
     const Samples joules = {domain.name, domain.joules};
-    json["energy"].push_back(
-        {{"domain", domain.name},
-         {"joules_per_call", {{"median", joules.median()}, {"min", joules.min()}, {"max", joules.max()}}},
-         {"joules_per_gb", joules.median() / gigabytes(result.data_bytes, 1)},
-         {"idle_watts", domain.idle_watts},
-         {"samples", domain.joules.size()},
-         {"correlation_with_time",
-          {{"r", domain.with_time.r}, {"low", domain.with_time.low}, {"high", domain.with_time.high}}}});
+    list.push_back({{"domain", domain.name},
+                    {"joules_per_call", {{"median", joules.median()}, {"min", joules.min()}, {"max", joules.max()}}},
+                    {"joules_per_gb", joules.median() / gigabytes(result.data_bytes, 1)},
+                    {"idle_watts", domain.idle_watts},
+                    {"samples", domain.joules.size()},
+                    {"correlation_with_time",
+                     {{"r", domain.with_time.r}, {"low", domain.with_time.low}, {"high", domain.with_time.high}}}});
   }
   if (result.scaling) json["scaling"] = {{"tandem", result.scaling->tandem}, {"registers", result.scaling->registers}};
   return json;

@@ -41,21 +41,29 @@ int run(const BenchFlags &flags, nlohmann::ordered_json (*measure)(const Request
   return kExitDone;
 }
 
-// Every combination of the lists that has an effect: schedules belong to OpenMP, and only the own pool is pinned.
+// Why a flag of such a context would have no effect; "": each has one. 0 threads: as many as there are cores.
+std::string missing_effect(const ContextFlags &context) {
+  const bool is_openmp = context.executor.starts_with("openmp");
+  const bool is_alone = context.executor == "serial" || context.thread_count == 1;
+  if (context.executor == "serial" && context.thread_count > 1) return "--threads: the executor serial has one";
+  if (!context.schedule.empty() && !is_openmp) return "--schedule dynamic is for the executors openmp";
+  if (context.pin && (is_openmp || is_alone)) return "--pin on is for several threads of the executor pthread";
+  if (!context.partition.empty() && is_alone) return "--partition parity is for several threads";
+  return "";
+}
+
+// Every combination of the lists whose flags have an effect.
 std::vector<ContextFlags> contexts_of(const BenchFlags &flags) {
   std::vector<std::uint32_t> thread_counts = flags.thread_counts;
   // A device alone has no threads.
   if (thread_counts.empty()) thread_counts.push_back(has_cpu_threads(flags.context) ? 1 : 0);
   std::vector<ContextFlags> list;
+  std::string why_not;
   for (const std::uint32_t thread_count : thread_counts) {
     for (const std::string &executor : flags.executors) {
       for (const std::string &schedule : flags.schedules) {
         for (const std::string &partition : flags.partitions) {
           for (const std::string &pin : flags.pins) {
-            const bool is_openmp = executor.starts_with("openmp"),
-                       is_own_pool = executor.empty() || executor == "pthread";
-            if (flags.schedules.size() > 1 && schedule == "dynamic" && !is_openmp) continue;
-            if (flags.pins.size() > 1 && pin == "on" && !is_own_pool) continue;
             ContextFlags context = flags.context;
             context.thread_count = thread_count;
             context.executor = executor;
@@ -63,12 +71,18 @@ std::vector<ContextFlags> contexts_of(const BenchFlags &flags) {
             if (schedule == "dynamic") context.schedule = schedule;
             if (partition == "parity") context.partition = partition;
             context.pin = pin == "on";
-            list.push_back(std::move(context));
+            const std::string missing = missing_effect(context);
+            if (missing.empty()) {
+              list.push_back(std::move(context));
+            } else {
+              why_not = missing;
+            }
           }
         }
       }
     }
   }
+  if (list.empty()) throw Failure{kExitWrongUsage, why_not};
   return list;
 }
 

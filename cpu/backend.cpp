@@ -515,7 +515,7 @@ std::unique_ptr<core::Backend> make_backend(const Options &options, const base::
   }
   ExecutorOptions executor_options;
   executor_options.thread_count = options.thread_count != 0 ? options.thread_count : allowed_core_count();
-  executor_options.pin_threads = options.pin_threads;
+  executor_options.cores = options.cores;
   executor_options.dynamic_schedule = options.schedule == TANDEM_SCHEDULE_DYNAMIC;
   executor_options.budget = options.budget;
   if (options.executor == TANDEM_EXECUTOR_SERIAL) executor_options.thread_count = 1;
@@ -530,7 +530,7 @@ std::unique_ptr<core::Backend> make_backend(const Options &options, const base::
                                                               : Technique::transform;
   const std::string manner = fmt::format(
       "{}{}{}{}", by_parity ? ", partition parity" : "", executor_options.dynamic_schedule ? ", schedule dynamic" : "",
-      options.pin_threads ? ", pinned" : "", options.technique.empty() ? "" : ", technique " + options.technique);
+      options.cores.empty() ? "" : ", pinned", options.technique.empty() ? "" : ", technique " + options.technique);
   return std::make_unique<CpuBackend>(*kernel, std::move(executor), by_parity, technique, manner, log, options.budget,
                                       options.tuning, options.timeline);
 }

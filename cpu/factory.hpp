@@ -19,7 +19,7 @@ struct Options {
   std::int32_t executor = TANDEM_EXECUTOR_DEFAULT;
   std::int32_t partition = TANDEM_PARTITION_DEFAULT;
   std::int32_t schedule = TANDEM_SCHEDULE_DEFAULT;
-  bool pin_threads = false;
+  std::vector<unsigned> cores;                 // pthread: workers are pinned to these in turn; empty: not pinned
   std::string technique;                       // "matrix", "transform"; empty: the cheaper one
   core::Budget *budget = nullptr;              // outlives the backend
   const core::TuningSource *tuning = nullptr;  // the same; null: built-in values

@@ -46,8 +46,7 @@ tandem_context_info query(const tandem_context *context) {
 void Workers::run(unsigned thread_count, const std::function<void(unsigned)> &work) {
   std::vector<std::thread> threads;
   threads.reserve(thread_count);
-  const std::vector<unsigned> cores =
-      query(context_).pin_threads != 0 ? base::affinity_cores() : std::vector<unsigned>();
+  const std::span<const unsigned> cores = base::cores_for_workers(context_);
   {
     const AllSignalsBlocked blocked;
     for (unsigned i = 0; i < thread_count; ++i) {
@@ -56,7 +55,7 @@ void Workers::run(unsigned thread_count, const std::function<void(unsigned)> &wo
         ++running_count_;
       }
       try {
-        threads.emplace_back([this, &work, &cores, i] {
+        threads.emplace_back([this, &work, cores, i] {
           if (!cores.empty()) base::pin_thread(pthread_self(), cores[i % cores.size()]);
           try {
             work(i);

@@ -87,9 +87,13 @@ def energy(study, known):
                          study.pick(0.01, 0.2, 1), "--energy", "--sysfs", study.arguments.sysfs)
     rows, correlations = [], []
     for label, result in zip(ways, report["results"]):
-        if isinstance(result["energy"], dict):
+        if "not_measured" in result["energy"]:  # the CPU's counters: those of GPUs say nothing of these runs
             raise st.Unavailable(result["energy"]["not_measured"])
-        for domain in result["energy"]:
+        of_cpu = [domain for domain in result["energy"]["domains"] if not domain["domain"].startswith("GPU")]
+        moving = [domain for domain in of_cpu if "not_measured" not in domain]
+        if not moving:
+            raise st.Unavailable(f"{of_cpu[0]['domain']}: {of_cpu[0]['not_measured']}")
+        for domain in moving:
             joules, calls_per_gb = domain["joules_per_call"], 1e9 / result["data_bytes"]
             r = domain["correlation_with_time"]
             correlations.append(r)

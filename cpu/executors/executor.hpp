@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/backend.hpp"
 
@@ -53,7 +54,7 @@ class Executor {
 
 struct ExecutorOptions {
   unsigned thread_count = 1;       // >= 1; the calling thread is one of them
-  bool pin_threads = false;        // pthread
+  std::vector<unsigned> cores;     // pthread: workers are pinned to these in turn; empty: they are not pinned
   bool dynamic_schedule = false;   // openmp
   core::Budget *budget = nullptr;  // outlives the executor; null = no cap
   // pthread: whether a pool of so many threads may spin; asked at most once in 10 ms. Null: it may if cgroup quota,

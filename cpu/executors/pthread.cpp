@@ -395,11 +395,10 @@ class Pool {
       ask_for_room_ = options.has_room;
     }
 
-    const std::vector<unsigned> cores = options.pin_threads ? base::affinity_cores() : std::vector<unsigned>();
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited: signals belong to the program
-    while (count < wanted && start_worker(workers_[count], count + 1, cores)) worker_count_.store(++count);
+    while (count < wanted && start_worker(workers_[count], count + 1, options.cores)) worker_count_.store(++count);
     if (count < wanted) retry_at_ = now() + kRetryAfter;
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }

@@ -265,9 +265,10 @@ typedef struct tandem_context_options {
   uint32_t thread_count;            /* 0 = every core that affinity and cgroup quota allow */
   int32_t executor;                 /* enum tandem_executor_value */
   int32_t partition;                /* enum tandem_partition_value */
-  int32_t schedule;                 /* enum tandem_schedule_value; dynamic needs the executor OpenMP */
-  int32_t pin_threads;              /* non-zero: each pthread worker is pinned to a core of the affinity mask, and each
-                                       worker of a function of files.h */
+  int32_t schedule;                 /* enum tandem_schedule_value; only for the executors OpenMP */
+  int32_t pin_threads;              /* non-zero: each worker of the executor pthread is pinned to a core of the
+                                       affinity mask. So is each worker of a function of files.h that codes on the CPU
+                                       alone, without OpenMP */
   int32_t log_level;                /* the lowest enum tandem_log_level_value that log_callback receives */
   const char *resources;            /* NULL, or amounts such as "cpu=5,widgets=2": see tandem_context_set_resource */
   tandem_log_callback log_callback; /* NULL = silent */
@@ -341,7 +342,7 @@ typedef struct tandem_context_info {
   const char *kernel;    /* "avx512-gfni"; devices: "auto", "compiled", "tables" */
   const char *executor;  /* "pthread"; devices: "device"; where several are named together: "hybrid" */
   uint32_t thread_count; /* of the CPU; devices: 0 */
-  uint32_t pin_threads;  /* 1: threads are pinned, also those of the functions of files.h */
+  uint32_t reserved;
   uint64_t
       kernel_calls; /* 0 = the named kernel has not run yet. Counts chunks; all small calls together count as one */
   uint64_t inline_bytes; /* the calling thread runs a call alone if it moves fewer bytes, inputs and outputs together;

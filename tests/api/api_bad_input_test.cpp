@@ -214,6 +214,7 @@ TEST(BadContext, OptionsWithoutEffect) {
   const Option policy = {"policy \"budget\"", [](auto &options) { options.policy = "budget"; }};
   const Option kernel = {"kernel \"scalar\"", [](auto &options) { options.kernel = "scalar"; }};
   const Option pinned = {"pin_threads", [](auto &options) { options.pin_threads = 1; }};
+  const Option fixed = {"schedule static", [](auto &options) { options.schedule = TANDEM_SCHEDULE_STATIC; }};
   const Option dynamic = {"schedule dynamic", [](auto &options) { options.schedule = TANDEM_SCHEDULE_DYNAMIC; }};
   const std::vector<Option> of_cpu_threads = {
       {"thread_count 1", [](auto &options) { options.thread_count = 1; }},
@@ -223,6 +224,7 @@ TEST(BadContext, OptionsWithoutEffect) {
       {"executor openmp", [](auto &options) { options.executor = TANDEM_EXECUTOR_OPENMP; }},
       {"partition parity", [](auto &options) { options.partition = TANDEM_PARTITION_PARITY; }},
       pinned,
+      fixed,
       dynamic};
   const auto with = [](const char *backend, const Option &option) {
     tandem_context_options options = context_options(TANDEM_EXECUTOR_DEFAULT, 0);

@@ -48,7 +48,7 @@ TEST_F(Energy, PackagesAndMemoryCountAndPartsOfThemDoNot) {
   EXPECT_EQ(meters.reason, "");
   ASSERT_EQ(meters.list.size(), 2u);
   EXPECT_EQ(meters.list[0]->name(), "package-0");
-  EXPECT_EQ(meters.list[1]->name(), "dram");
+  EXPECT_EQ(meters.list[1]->name(), "package-0/dram");
 }
 
 TEST_F(Energy, CountersWrapAround) {
@@ -92,10 +92,13 @@ TEST_F(Energy, OfACallWithoutThatOfAPause) {
                                  }};
   const std::vector<EnergyOfDomain> domains = measure_energy(meters, contestant, 1, 0.001, 0.001);
   ASSERT_EQ(domains.size(), 1u);
+  EXPECT_TRUE(domains[0].moves);
   EXPECT_EQ(domains[0].idle_watts, 0);
   ASSERT_EQ(domains[0].joules.size(), 30u);
   for (const double joules : domains[0].joules) EXPECT_NEAR(joules, 0.003, 1e-12);
   const Contestant still = {"still", [](std::size_t) { return 0.0; }};
+  EXPECT_FALSE(measure_energy(meters, still, 1, 0.01, 0.001)[0].moves);
+  std::filesystem::remove_all(root_);
   EXPECT_THROW(measure_energy(meters, still, 1, 0.01, 0.001), std::runtime_error);
 }
 

@@ -664,11 +664,13 @@ class Command(unittest.TestCase):
         done = json.loads(self.ok(*quick, "--threads", "1,2", "--executor", "serial,pthread", "--schedule", "static,dynamic",
                                   "--partition", "column,parity", "--pin", "off,on", "--json").stdout)
         axes = [tuple(each[key] for key in ("executor", "threads", "partition", "pin", "schedule")) for each in done["results"]]
-        self.assertEqual(axes, [(executor, 1 if executor == "serial" else threads, partition, pin, "static")
-                                for threads in (1, 2) for executor in ("serial", "pthread") for partition in ("column", "parity")
-                                for pin in ((False,) if executor == "serial" else (False, True))])
+        self.assertEqual(axes, [("serial", 1, "column", False, "static"), ("pthread", 1, "column", False, "static"),
+                                *(("pthread", 2, partition, pin, "static") for partition in ("column", "parity") for pin in (False, True))])
         self.assertIn(b"2 threads, pinned", self.ok(*quick, "--threads", 2, "--pin", "off,on").stdout)
-        self.assertIn(b"schedule dynamic", self.ok(*quick, "--schedule", "dynamic", status=2).stderr)
+        for without_effect, words in ((("--schedule", "dynamic,dynamic"), b"--schedule dynamic"), (("--pin", "on"), b"--pin on"),
+                                      (("--executor", "openmp", "--threads", 2, "--pin", "on,on"), b"--pin on"),
+                                      (("--partition", "parity"), b"--partition parity")):
+            self.assertIn(words, self.ok(*quick, *without_effect, status=2).stderr)
         found = set()
         for runtime in ("gnu", "llvm"):
             done = tandem(*quick, "--executor", "openmp:" + runtime, "--threads", 2, "--json")
@@ -699,7 +701,7 @@ class Command(unittest.TestCase):
         write("name", "package-0")
         write("max_energy_range_uj", 1_000_000)
         write("energy_uj", 0)
-        self.assertIn(b"no energy counter moves", self.ok(*quick, "--sysfs", root).stdout)
+        self.assertIn(b"energy package-0 NOT MEASURED: the counter does not move", self.ok(*quick, "--sysfs", root).stdout)
         over = threading.Event()
 
         def burn():  # 100 W, which wrap around after 10 ms
@@ -710,7 +712,7 @@ class Command(unittest.TestCase):
         burner = threading.Thread(target=burn)
         burner.start()
         try:
-            energy = json.loads(self.ok(*quick, "--sysfs", root, "--json").stdout)["results"][0]["energy"]
+            energy = json.loads(self.ok(*quick, "--sysfs", root, "--json").stdout)["results"][0]["energy"]["domains"]
         finally:
             over.set()
             burner.join()

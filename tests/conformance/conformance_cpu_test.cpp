@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/affinity.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "core/budget.hpp"
@@ -203,7 +204,7 @@ std::vector<BackendMaker> cpu_variants() {
   budget.executor = pinned.executor = crowd.executor = TANDEM_EXECUTOR_PTHREAD;
   budget.thread_count = pinned.thread_count = dynamic.thread_count = 3;
   budget.budget = &one_at_a_time;
-  pinned.pin_threads = true;
+  pinned.cores = base::affinity_cores();
   crowd.thread_count = 40;  // more threads than chunks
   crowd.partition = TANDEM_PARTITION_PARITY;
   dynamic.executor = TANDEM_EXECUTOR_OPENMP;
@@ -381,7 +382,7 @@ TEST(CpuBackend, WhatMayBeTuned) {
   EXPECT_EQ(identity.driver, std::string("kernel ") + choice.kernel + ", executor pthread, 4 threads");
   options.partition = TANDEM_PARTITION_PARITY;
   options.schedule = TANDEM_SCHEDULE_DYNAMIC;
-  options.pin_threads = true;
+  options.cores = base::affinity_cores();
   EXPECT_EQ(cpu::make_backend(options, base::Log(), &choice)->tuning_identity().driver,
             identity.driver + ", partition parity, schedule dynamic, pinned");
   options.kernel = "scalar";

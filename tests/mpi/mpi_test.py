@@ -370,6 +370,7 @@ class ShardSets(MpiTest):
         self.ok(2, "encode", source, "-k", 2, "-m", 1, "-o", self.path("shards"), "--set-id", "12", status=2)
         self.ok(2, "encode", source, "-k", 2, "-m", 1, "-o", self.path("shards"), "--dry-run")
         self.assertFalse(os.path.exists(self.path("shards")))
+        self.assertIn("--bind-to core", self.ok(2, "encode", source, "-k", 2, "-m", 1, "-o", self.path("shards"), "--pin", status=2).stderr)
         self.assertIn("tandem-mpi", self.ok(2, "--help").stdout)
 
     def test_ranks_that_differ(self):
