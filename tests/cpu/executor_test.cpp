@@ -571,6 +571,25 @@ TEST(PthreadExecutor, ALongRunWakesAllItsWorkersAfterItsFirstItem) {
 }
 
 // Worker and caller are pinned to two cores: on a busy machine the system wakes a worker on the core of its caller.
+// A thread that is pinned sees one core.
+TEST(PthreadExecutor, PinsWorkersToAllCoresAlsoIfAPinnedThreadStartsThem) {
+  const std::vector<unsigned> cores = base::affinity_cores();
+  if (cores.size() < 2) GTEST_SKIP() << "NOT RUN: there is one core";
+  const auto executor = pthread_executor(3, true);
+  std::mutex mutex;
+  std::set<unsigned> found;
+  std::thread([&] {
+    cpu::bind_this_thread({cores[0]});
+    const std::thread::id caller = std::this_thread::get_id();
+    on_every_thread(*executor, [&] {
+      if (std::this_thread::get_id() == caller) return;
+      const std::lock_guard lock(mutex);
+      for (const unsigned core : base::affinity_cores()) found.insert(core);
+    });
+  }).join();
+  EXPECT_EQ(found.size(), 2u);
+}
+
 TEST(PthreadExecutor, RunsThatFollowEachOtherFindSpinningWorkers) {
   const std::vector<unsigned> cores = base::affinity_cores();
   if (cores.size() < 2) GTEST_SKIP() << "a worker does not spin on the core of its caller";
