@@ -528,14 +528,17 @@ TEST(HybridAlone, LeavesLongCallsToEverybodyWhereTheDeviceIsFast) {
 
 TEST(HybridAlone, WhatIsLearnedIsToldAtTheEndAndWhatWasKnownIsNot) {
   WithAlone machine({});
-  {
+  const auto entry_of_cpu = [&] {
+    return std::ranges::find(machine.told, "cpu", [](const core::SpeedEntry &each) { return each.worker; });
+  };
+  // On a busy machine the device may be first with all parts.
+  for (int round = 0; round < 100 && entry_of_cpu() == machine.told.end(); ++round) {
     const auto backend = hybrid::make_backend(machine.given, {});
     Stripe stripe(300'000);
     stripe.run(*backend, *backend->prepare(stripe.matrix), Mode::assign);
   }
-  ASSERT_FALSE(machine.told.empty());
-  const core::SpeedEntry &of_cpu = machine.told.front();
-  EXPECT_EQ(of_cpu.worker, "cpu");
+  ASSERT_NE(entry_of_cpu(), machine.told.end());
+  const core::SpeedEntry &of_cpu = *entry_of_cpu();
   EXPECT_EQ(of_cpu.machine, "here");
   EXPECT_EQ(of_cpu.operation, core::TunedOperation::encode);
   EXPECT_EQ(of_cpu.k, 5u);
