@@ -232,12 +232,19 @@ void run_with_progress(std::string_view action, const OutputFlags &flags, Option
 // A name as text for people: a backslash becomes \\, and each byte of a control character or of what is not UTF-8
 // becomes \xHH. So a name drives no terminal, stays on its line, and can be read back.
 std::string printable(std::string_view name);
-// One line on standard error, "tandem: SENTENCE", printable. Never throws: main learns from standard_error_failed().
+// Packages may give the command `tandem` another name. Messages use these names. `program`: the program that runs.
+// `command`: its name as `tandem`; it has commands that `tandem-mpi` lacks. The strings must stay valid.
+void set_names(const char *program, const char *command) noexcept;
+const char *program_name() noexcept;
+const char *command_name() noexcept;
+// One line on standard error, "PROGRAM: SENTENCE", printable. Never throws: main learns from standard_error_failed().
 void complain(std::string_view sentence) noexcept;
 void be_silent() noexcept;  // from now on complain() says nothing: another rank says it
 bool is_silent() noexcept;
 void write_standard_error(std::string_view text) noexcept;
 bool standard_error_failed() noexcept;
+// The width of the terminal on a descriptor; 80 without a terminal.
+std::size_t terminal_columns(int descriptor) noexcept;
 // The schema of the JSON of all commands. New keys keep the number; a key that changes its meaning gets a new number.
 constexpr int kJsonSchema = 1;
 // Two spaces of indentation, and a newline. An object begins with "schema". In strings a backslash becomes \\ and a

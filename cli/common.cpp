@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
@@ -345,12 +344,6 @@ class RecentRate {
   std::deque<std::pair<double, std::uint64_t>> samples_;
 };
 
-std::size_t terminal_width() {
-  constexpr std::size_t kUsual = 80;
-  winsize window = {};
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col != 0 ? window.ws_col : kUsual;
-}
-
 }  // namespace
 
 struct Progress::State {
@@ -396,7 +389,8 @@ struct Progress::State {
   // "LABEL [####....]  40%  TEXT": the bar takes the room that is left. part < 0: without bar and percentage.
   void show(const std::string &label, double part, const std::string &text) {
     constexpr std::size_t kMostBar = 30, kLeastBar = 5;
-    const std::size_t width = terminal_width() - 1;  // in the last column some terminals begin a new line
+    const std::size_t width =
+        terminal_columns(STDERR_FILENO) - 1;  // in the last column some terminals begin a new line
     std::string line = label;
     if (part >= 0) {
       const std::string percent = fmt::format(" {:3.0f}%", part * 100);
@@ -440,7 +434,8 @@ Progress::~Progress() {
 
 void Progress::clear() {
   if (state_->drawn_width != 0)
-    write_standard_error("\r" + std::string(std::min(state_->drawn_width, terminal_width() - 1), ' ') + "\r");
+    write_standard_error("\r" + std::string(std::min(state_->drawn_width, terminal_columns(STDERR_FILENO) - 1), ' ') +
+                         "\r");
   state_->drawn_width = 0;
 }
 

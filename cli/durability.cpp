@@ -111,7 +111,7 @@ void print_table(const DurabilityFlags &flags, const std::vector<Row> &rows) {
                number_text(row.log_years));
     fmt::print("{}\n", flags.sets == 1 ? "" : fmt::format(" {:>15}", number_text(row.log_loss_of_all)));
   }
-  fmt::print("\nBad sectors and common causes are not in the model: see `tandem durability --help`\n");
+  fmt::print("\nBad sectors and common causes are not in the model: see `{} durability --help`\n", program_name());
 }
 
 Json to_json(const DurabilityFlags &flags, double afr, double rebuild_seconds, const std::vector<Row> &rows) {

@@ -1,12 +1,12 @@
 #include "cli/help.hpp"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
 
+#include "cli/commands.hpp"
 #include "cli/suggestion.hpp"
 
 namespace tandem::cli {
@@ -126,12 +126,7 @@ std::string wrapped(std::string_view text, std::size_t indent, std::size_t colum
   return lines;
 }
 
-std::size_t help_columns() {
-  winsize window = {};
-  constexpr std::size_t kUsual = 80;
-  if (isatty(STDOUT_FILENO) != 1 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) != 0 || window.ws_col == 0) return kUsual;
-  return std::clamp<std::size_t>(window.ws_col, 60, 120);
-}
+std::size_t help_columns() { return std::clamp<std::size_t>(terminal_columns(STDOUT_FILENO), 60, 120); }
 
 std::string help_text(const CommandText &command, std::size_t columns) {
   std::string text =

@@ -365,7 +365,9 @@ bool is_current(const Places &places, const std::string &real) {
   return real.size() <= from.room_bytes && read_file(places.chained()) == from.chained_to(real);
 }
 
-constexpr const char *kRefresh = "made by another version of Tandem: tandem isal-env --install makes it anew";
+std::string refresh() {
+  return fmt::format("made by another version of Tandem; `{} isal-env --install` makes it anew", program_name());
+}
 
 // Folders that --install makes: as open to others as ours, whatever the umask is, and gone again where it fails.
 class NewFolders {
@@ -477,14 +479,15 @@ int status(const Flags &flags) {
     print_json(object);
     return kExitDone;
   }
-  const std::string state = !installed     ? "not there: tandem isal-env --install"
+  const std::string install = fmt::format("{} isal-env --install", program_name());
+  const std::string state = !installed     ? "not there: " + install
                             : real.empty() ? "not made by this command"
                             : real_exists  ? "in front of " + real
-                                           : "in front of " + real + ", WHICH IS GONE: tandem isal-env --install";
+                                           : "in front of " + real + ", WHICH IS GONE: " + install;
   fmt::print("interface   ISA-L {}, erasure code and RAID\n", version);
   fmt::print("standalone  {}\n", shown(places.standalone()));
   fmt::print("chained     {}\n            {}\n", shown(places.chained()), printable(state));
-  if (!real.empty() && !current) fmt::print("            {}\n", kRefresh);
+  if (!real.empty() && !current) fmt::print("            {}\n", refresh());
   fmt::print("default     {}\n", by_default);
   return kExitDone;
 }
@@ -501,15 +504,15 @@ fs::path chosen_library(const Flags &flags, const Places &places) {
   if (flags.standalone || (!flags.chained && !installed)) return places.standalone();
   if (!installed) {
     fail(kExitInputOutput,
-         fmt::format("{} is not there; `tandem isal-env --install` makes it", places.chained().string()));
+         fmt::format("{} is not there; `{} isal-env --install` makes it", places.chained().string(), program_name()));
   }
   const std::string real = chained_to(places.chained());
   if (real.empty()) fail(kExitInputOutput, fmt::format("{} is not Tandem's", places.chained().string()));
   if (!there(real)) {
-    fail(kExitInputOutput, fmt::format("{} leads to {}, which is gone; `tandem isal-env --install` leads it elsewhere",
-                                       places.chained().string(), real));
+    fail(kExitInputOutput, fmt::format("{} leads to {}, which is gone; `{} isal-env --install` leads it elsewhere",
+                                       places.chained().string(), real, program_name()));
   }
-  if (!is_current(places, real)) complain(fmt::format("note: {} is {}", places.chained().string(), kRefresh));
+  if (!is_current(places, real)) complain(fmt::format("note: {} is {}", places.chained().string(), refresh()));
   return places.chained();
 }
 
@@ -615,7 +618,7 @@ int isal_env(const Flags &flags, std::vector<std::string> words,
              const std::optional<std::vector<std::string>> &after_dashes) {
   if (!flags.probe.empty()) return run_probe(flags.probe);
   if (!words.empty() && words[0].substr(0, 1) == "-") {
-    fail(kExitWrongUsage, fmt::format("unknown option {}; see tandem isal-env --help", words[0]));
+    fail(kExitWrongUsage, fmt::format("unknown option {}; see {} isal-env --help", words[0], program_name()));
   }
   if (after_dashes) {
     if (!words.empty()) words.push_back("--");  // it is one of COMMAND's own

@@ -38,7 +38,7 @@ struct CommandText {
   std::string last_word() const;  // "create"
 };
 
-// What the user may see of `app`, whose program is called `program`. In texts `tandem ...` becomes that name.
+// What the user may see of `app`. In texts `tandem ...` gets the name of the program that has the command.
 CommandText describe(const CLI::App &app);
 // The groups of options, that of experts last.
 std::vector<std::string> groups_of(const CommandText &command);

@@ -79,10 +79,10 @@ void add_help_command(CLI::App &app, Invocation &invocation, bool quiet) {
   });
 }
 
-// Whether the arguments ask for JSON; they may be arguments that cannot be parsed.
-bool asks_for_json(int argc, char **argv) {
+// Whether a failure is to be told as JSON. The arguments may be ones that cannot be parsed.
+bool wants_json(int argc, char **argv) {
   char **const end = std::find(argv + 1, argv + std::max(argc, 1), std::string_view("--"));
-  return std::find(argv + 1, end, std::string_view("--json")) != end;
+  return std::find(argv + 1, end, std::string_view("--json")) != end && !json_was_printed();
 }
 
 // The JSON of a command that failed: its name, its files and the reason.
@@ -113,8 +113,7 @@ Ending run(const Program &program, int argc, char **argv, Invocation &invocation
   add_help_command(app, invocation, quiet);
   read_numbers_in_decimal(app);
   const auto failed = [&](const Failure &failure) -> Ending {
-    const bool wants_json = asks_for_json(argc, argv) && !json_was_printed();
-    return {failure.exit_status, failure.message, wants_json ? failure_text(app, failure) : ""};
+    return {failure.exit_status, failure.message, wants_json(argc, argv) ? failure_text(app, failure) : ""};
   };
   try {
     app.parse(set_words_after_dashes_aside(argc, argv, invocation), argv);
@@ -131,7 +130,8 @@ Ending run(const Program &program, int argc, char **argv, Invocation &invocation
 
 }  // namespace
 
-void prepare_process() {
+void prepare_process(const char *program, const char *command) {
+  set_names(program, command);
   open_standard_descriptors();
   signal(SIGPIPE, SIG_IGN);  // a reader that went away is an I/O error with a message
 }
@@ -142,6 +142,10 @@ Ending run_program(const Program &program, int argc, char **argv, Invocation &in
   } catch (const std::exception &error) {
     return {kExitInputOutput, error.what()};
   }
+}
+
+Ending failed_ending(const Failure &failure, int argc, char **argv) {
+  return {failure.exit_status, failure.message, wants_json(argc, argv) ? json_text(failure_object(failure)) : ""};
 }
 
 int end_program(const Ending &ending) {

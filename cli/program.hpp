@@ -22,10 +22,12 @@ struct Ending {
   std::string json = "";  // for standard output: --json on failure
 };
 
-// Before anything is opened or printed.
-void prepare_process();
+// Before anything is opened or printed. The names are those of set_names.
+void prepare_process(const char *program, const char *command);
 // Parses, and runs the command that was named. Prints --help and --version unless quiet.
 Ending run_program(const Program &program, int argc, char **argv, Invocation &invocation, bool quiet);
+// For a failure outside the command that was named. With --json it has the JSON, without the command's name and files.
+Ending failed_ending(const Failure &failure, int argc, char **argv);
 // Complains, and looks whether what was printed has arrived. Returns the exit status.
 int end_program(const Ending &ending);
 

@@ -303,7 +303,8 @@ int replace(const ReplaceFlags &flags) {
              {{"command", "replace"}, {"index", flags.index}, {"member", member}, {"force", flags.force}},
              [&](const Json &) {
                if (is_told(flags.output))
-                 fmt::print("member {} is now {}; `tandem volume rebuild` fills it\n", flags.index, printable(member));
+                 fmt::print("member {} is now {}; `{} volume rebuild` fills it\n", flags.index, printable(member),
+                            program_name());
                return kExitDone;
              });
 }

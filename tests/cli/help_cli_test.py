@@ -62,8 +62,11 @@ class Help(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.root, True)
 
     def refused(self, expected, *arguments):
+        self.refused_as(2, expected, *arguments)
+
+    def refused_as(self, status, expected, *arguments):
         done = tandem(*arguments)
-        self.assertEqual(done.returncode, 2, (arguments, done.stdout, done.stderr))
+        self.assertEqual(done.returncode, status, (arguments, done.stdout, done.stderr))
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
         self.assertIn(expected, done.stderr.decode())
 
@@ -105,7 +108,7 @@ class Help(unittest.TestCase):
 
     def test_did_you_mean(self):
         for expected, *arguments in (
-            ('tandem: there is no command "encod"; did you mean encode?', "encod"),
+            (f'{PROGRAM}: there is no command "encod"; did you mean encode?', "encod"),
             ('no command "ecnode"; did you mean encode?', "ecnode", "file", "-k", 4),
             ('no command "dura"; did you mean durability?', "dura"),
             ('volume has no command "crate"; did you mean create?', "volume", "crate"),
@@ -120,7 +123,7 @@ class Help(unittest.TestCase):
         self.refused('there is no command "xyzzyxyzzy"; there are encode, decode', "xyzzyxyzzy")
         done = tandem("encode", "file", "--xyzzyxyzzy")
         self.assertIn(b"has no option --xyzzyxyzzy\n", done.stderr)
-        self.refused('tandem: devices: "other" is one argument too many', "devices", "other")
+        self.refused(f'{PROGRAM}: devices: "other" is one argument too many', "devices", "other")
 
     def test_messages_for_wrong_arguments(self):
         encode = ("encode", "file", "-k", 4, "-m", 2, "-o", "x")
@@ -137,6 +140,30 @@ class Help(unittest.TestCase):
             ('"fast" is none of serial, pthread, openmp', *encode, "--executor", "fast"),
         ):
             self.refused(expected, *arguments)
+
+    def test_texts_have_the_name_of_the_program(self):
+        source, shards = os.path.join(self.root, "source"), os.path.join(self.root, "shards")
+        with open(source, "wb") as file:
+            file.write(bytes(100_000))
+        self.assertEqual(tandem("encode", source, "-k", 4, "-m", 2, "--block-bytes", 4096, "-o", shards).returncode, 0)
+        lost = [os.path.join(shards, f"source.{index:03}.tandem") for index in range(3)]
+        with open(lost[1], "r+b") as file:
+            file.seek(3 * 4096)
+            file.write(b"damage")
+        os.remove(lost[0])
+        for expected, status, *arguments in (
+            ("`{} repair` can mend all of it", 1, "verify", shards),
+            ("`{} verify` lists the damage", 0, "decode", shards, "-o", os.path.join(self.root, "copy")),
+            ("see `{} durability --help`", 0, "durability", "-k", 4, "-m", 2, "--afr", "1.5%", "--rebuild", "24h"),
+            ("a name that `{} devices` lists", 0, "encode", "--help"),
+        ):
+            done = tandem(*arguments)
+            text = " ".join((done.stdout + done.stderr).decode().split())
+            self.assertEqual(done.returncode, status, text)
+            self.assertIn(expected.format(PROGRAM), text)
+        for path in lost[1:]:
+            os.remove(path)
+        self.refused_as(4, f"`{PROGRAM} decode --salvage` writes", "decode", shards, "-o", os.path.join(self.root, "other"))
 
     def test_matrices_are_listed(self):
         known = re.search(rb"known: (.*)", tandem("encode", "f", "-k", 2, "-m", 1, "-o", "x", "--matrix", "xyzzyxyzzy").stderr)
@@ -210,6 +237,13 @@ class Help(unittest.TestCase):
                 page = page.split(f".SS {' '.join((PROGRAM, *command))}\n", 1)[1].split("\n.SS ")[0]
             for name in names:
                 self.assertIn(f"\\fB{name}\\fR", page, command)
+
+    def test_the_build_keeps_no_pages_of_another_name(self):
+        folder = os.path.join(os.path.dirname(LIBRARY_PAGE), "man1")
+        pages = os.listdir(folder) if os.path.isdir(folder) else []
+        if f"{PROGRAM}.1" not in pages:
+            self.skipTest(f"the build made no pages of {PROGRAM}")
+        self.assertEqual(set(pages) - set(self.pages()), set())
 
     def test_variables_are_those_of_the_document(self):
         table = self.read(os.path.join(SOURCES, "docs", "ENVIRONMENT.md")).split("Read by contexts of")[0]
