@@ -55,7 +55,7 @@ std::string bash_arm(const CommandText &command) {
                      takes_value.empty() ? "" : "    case $2 in " + takes_value + ") takes_value=1 ;; esac\n");
 }
 
-// A colon ends a field of what _describe and _arguments are given.
+// In arguments of _describe and _arguments a colon ends a field.
 std::string colons_escaped(std::string_view text) {
   std::string result;
   for (const char each : text) result += each == ':' ? std::string("\\:") : std::string(1, each);
@@ -127,7 +127,7 @@ std::string bash_completion(const CommandText &program) {
     last=$word
   done
   current=${{line[-1]}}
-  # Which command is named so far. The value of an option is none.
+  # Find the command that is named so far. The value of an option is not a command.
   for ((i = 1; i < ${{#line[@]}} - 1; ++i)); do
     word=${{line[i]}}
     {function}_table "$command" "$before"

@@ -44,7 +44,7 @@ void print_holes(std::FILE *stream, const std::vector<Hole> &holes) {
   throw Failure(std::move(failure));
 }
 
-// Salvage is for a set that has lost too much: another one that is whole is not taken in its place.
+// Salvage is for a set that has lost too much. A complete set beside it must not take its place.
 ChosenSet set_to_decode(const DecodeFlags &flags, const SearchOwner &found) {
   if (flags.salvage && flags.set.set_id.empty()) {
     const std::vector<ChosenSet> sets = chosen_sets(found, flags.set);
@@ -93,7 +93,7 @@ int decode_found(const DecodeFlags &flags, const Output &output, const Places &p
     fail_to_decode(flags, std::move(failure));
   }
   if (ranks != nullptr && !ranks->leads()) return kExitDone;
-  const std::string written = holes.empty() ? flags.output_path : output.path + ".partial";  // no link any more
+  const std::string written = holes.empty() ? flags.output_path : output.path + ".partial";  // links are resolved
 
   const tandem_context_info info = query(context);
   if (flags.output.json) {
@@ -136,7 +136,7 @@ int decode(DecodeFlags flags, Ranks *ranks) {
   const Output output = output_of(flags.output_path);
   if (flags.output.json && output.is_standard_output())
     throw Failure{kExitWrongUsage,
-                  fmt::format("--json and -o {} both want standard output; choose one", flags.output_path)};
+                  fmt::format("--json and -o {} both write standard output; choose one", flags.output_path)};
   if (flags.salvage && output.is_stream())
     throw Failure{kExitWrongUsage,
                   fmt::format("--salvage needs -o FILE: {} is a stream, which cannot say where its holes "
@@ -146,8 +146,8 @@ int decode(DecodeFlags flags, Ranks *ranks) {
   if (ranks == nullptr || ranks->leads())
     recover(places.paths, flags.write.dry_run, flags.output, flags.write.lock_wait_seconds);
   if (ranks != nullptr)
-    return decode_found(flags, output, places, nullptr, ranks);  // each rank searches; none alone repeats it
-  // What went into a stream cannot be written again.
+    return decode_found(flags, output, places, nullptr, ranks);  // each rank searches; one rank cannot repeat it alone
+  // A stream cannot be written again.
   return with_search(
       places.paths, flags.output, flags.write.dry_run || !output.is_stream(),
       [&](const SearchOwner &found) { return decode_found(flags, output, places, found, nullptr); }, places.recursive);

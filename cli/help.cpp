@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kHelpColumn = 28;
 
-// A name, and beside it or below it what it means.
+// A name, and its meaning beside it or below it.
 std::string row(const std::string &name, const std::string &help, std::size_t columns) {
   std::string text = "  " + name;
   if (help.empty()) return text + "\n";
@@ -61,7 +61,7 @@ std::vector<std::string> option_names(const CommandText &command) {
   return names;
 }
 
-// "volume create": without the program, with which every message begins. "": the program.
+// "volume create". Every message begins with the program, so it is left out. "": the program itself.
 std::string own_name(const CommandText &command) {
   const std::size_t space = command.name.find(' ');
   return space == std::string::npos ? "" : command.name.substr(space + 1);
@@ -89,7 +89,7 @@ std::string unknown_word(const CLI::App &app) {
   return "";
 }
 
-// Replaces "A<middle>B" by what `make` says of A and B.
+// Replaces "A<middle>B" by make(A, B).
 template <class Make>
 std::string reworded(const std::string &text, std::string_view middle, Make make) {
   const std::size_t at = text.find(middle);

@@ -73,7 +73,7 @@ class AllRanks : public Ranks {
     return tandem_mpi_repair(communicator_, context, list.data(), list.size(), &options, result_out);
   }
 
-  // Ranks that were given other words would make other calls.
+  // Ranks with other arguments would make other calls.
   void require_same_words(int argc, char **argv) const {
     std::string mine;
     for (int i = 1; i < argc; ++i) mine += fmt::format("{}{}", argv[i], '\0');
@@ -87,7 +87,7 @@ class AllRanks : public Ranks {
                                                                       "its arguments are not those of rank 0")));
   }
 
-  // How all ranks end. One that failed before it met the others tells them now.
+  // How all ranks end. A rank that failed before its first collective call tells the others now.
   Ending agreed(const Ending &ending, int argc, char **argv) {
     if (met_) return ending;
     tandem_status status = status_of_exit(ending.exit_status);

@@ -47,7 +47,7 @@ std::vector<std::string> split(std::string_view text, char at) {
   }
 }
 
-// CLI11 tells the type and what its validators say of themselves: "UINT:SIZE", "TEXT:{serial,pthread}".
+// CLI11 gives the type and the descriptions of its validators: "UINT:SIZE", "TEXT:{serial,pthread}".
 void read_type(const std::string &type, OptionText &option) {
   const std::size_t colon = type.find(':');
   const std::string name = type.substr(0, colon);

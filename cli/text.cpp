@@ -19,8 +19,7 @@ std::atomic<bool> error_output_failed = false;
 std::atomic<bool> silent = false;
 std::atomic<bool> json_printed = false;
 
-// How many bytes at the start of `text` are one character in valid UTF-8; 0: none are. Table 3-7 of the Unicode
-// Standard.
+// The length in bytes of the first character of `text`; 0: it is not valid UTF-8. Table 3-7 of the Unicode Standard.
 std::size_t character_bytes(std::string_view text) {
   const auto at = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const auto follows = [&](std::size_t i) { return at(i) >= 0x80 && at(i) <= 0xBF; };

@@ -166,7 +166,7 @@ int verify(VerifyFlags flags, Ranks *ranks) {
   const Places places = places_of(flags.set);
   if (ranks != nullptr && !ranks->leads()) return verify_one(flags, nullptr, places, ranks);
   recover(places.paths, false, flags.output);
-  // Each rank searches; none alone repeats it. Rank 0 needs what was found, for its report.
+  // Each rank searches; one rank cannot repeat it alone. Rank 0 needs the result for its report.
   if (ranks != nullptr) return verify_one(flags, search(places.paths, flags.output, places.recursive), places, ranks);
   return verify_each(flags, places);
 }
