@@ -366,7 +366,7 @@ bool is_current(const Places &places, const std::string &real) {
 }
 
 std::string refresh() {
-  return fmt::format("made by another version of Tandem; `{} isal-env --install` makes it anew", program_name());
+  return fmt::format("made by another version of Tandem: {} isal-env --install makes it anew", program_name());
 }
 
 // Folders that --install makes. They get the mode of our own folder, independent of the umask. A failure removes them.
