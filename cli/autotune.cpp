@@ -27,7 +27,7 @@ struct AutotuneFlags {
 
 const char *text_or_null(const std::string &text) { return text.empty() ? nullptr : text.c_str(); }
 
-// A tuning file is no user's data: what it held is measured again.
+// A tuning file has no data of users: its values can be measured again.
 void check_tuning(tandem_status status) {
   if (status == TANDEM_ERROR_DAMAGED)
     throw Failure{kExitInputOutput,
@@ -90,7 +90,7 @@ void print_table(const std::vector<tandem_tuning_entry> &entries) {
   }
 }
 
-// The file as it is now, and what the run was if there was one.
+// The file's current content, and the result of the run if there was one.
 void report(const AutotuneFlags &flags, const std::string &path, const tandem_autotune_result *result) {
   const std::vector<tandem_tuning_entry> entries = entries_of(path);
   if (flags.output_flags.json) {

@@ -67,7 +67,7 @@ std::vector<ContextFlags> contexts_of(const BenchFlags &flags) {
             ContextFlags context = flags.context;
             context.thread_count = thread_count;
             context.executor = executor;
-            // The default is left to the library, which refuses it of a device.
+            // Only values that are not the default are passed: the library refuses both options for a device.
             if (schedule == "dynamic") context.schedule = schedule;
             if (partition == "parity") context.partition = partition;
             context.pin = pin == "on";
@@ -87,7 +87,7 @@ std::vector<ContextFlags> contexts_of(const BenchFlags &flags) {
 }
 
 int bench_codes(const BenchFlags &flags) {
-  if (!flags.context.resources.empty()) make_context(flags.context);  // refuses those that no task holds
+  if (!flags.context.resources.empty()) make_context(flags.context);  // refuses resources that no task holds
   const std::vector<ContextFlags> contexts = contexts_of(flags);
   std::deque<ContextOptions> options;  // they point into themselves
   bench::CodesRequest request = flags.codes;
@@ -100,7 +100,7 @@ int bench_hybrid(const BenchFlags &flags) {
   ContextFlags context = flags.context;
   context.backend = "hybrid:" + flags.hybrid.devices;
   context.kernel = flags.hybrid.kernel;
-  make_context(context);  // refuses devices, kernels and resources that there are not
+  make_context(context);  // refuses unknown devices, kernels and resources
   bench::HybridRequest request = flags.hybrid;
   for (const std::string &each : context.resources) request.resources += (request.resources.empty() ? "" : ",") + each;
   return run(flags, bench::measure_hybrid, request);

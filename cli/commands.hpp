@@ -1,5 +1,4 @@
-// The commands of `tandem`, and what they share. Each lives in a file of its own and is entered in the list of
-// main.cpp.
+// The commands of `tandem`, and what they share. Each command has its own file and an entry in the list of main.cpp.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +55,7 @@ struct Ranks;
 struct Invocation {
   std::function<int()> run;  // set by the command that was named; main runs it
   Ranks *ranks = nullptr;    // null: one process
-  // What followed the first `--`, of a command that starts another one; null: there was none.
+  // For a command that starts another one: the words after the first `--`. Null: no `--`.
   std::optional<std::vector<std::string>> words_after_dashes;
 };
 
@@ -131,7 +130,8 @@ struct Ranks {
                                const tandem_files_verify_options &options, tandem_files_verify_result *result_out) = 0;
   virtual tandem_status repair(tandem_context *context, const std::vector<std::string> &paths,
                                const tandem_files_repair_options &options, tandem_files_repair_result *result_out) = 0;
-  // What is of one rank: its share of the node's cores where nobody says how many threads; a timeline of rank 0 alone.
+  // Adapts the flags to this rank. Without a number of threads it gets its share of the node's cores. Only rank 0 keeps
+  // a timeline.
   virtual void adapt(ContextFlags &flags) const = 0;
   virtual bool leads() const = 0;  // prints
 };
@@ -157,35 +157,35 @@ class ContextOptions {
 };
 // Whether the context of such flags would have CPU threads: a device alone has none.
 bool has_cpu_threads(ContextFlags flags);
-// Of a command that reads and writes with --threads threads. A backend without CPU threads is not told of them.
+// For a command that reads and writes with --threads threads. A backend without CPU threads gets no number of threads.
 ContextOwner make_context(ContextFlags flags);
 tandem_context_info query(const ContextOwner &context);
 
-// As many as the largest set needs, as far as the hard limit lets: encode has all shard files open at once, and reading
-// goes on without that, but slowly. The limit that a shell sets is low for the sake of programs that use select(),
-// which this one does not.
+// Raises the limit of open files to what the largest set needs, within the hard limit. encode has all shard files open
+// at once. Reading also works with fewer, but slowly. Shells set a low limit for programs that use select(); this one
+// does not use it.
 void allow_open_files();
 using SearchOwner = std::unique_ptr<tandem_files_search, Destroy>;
-// Says on standard error which files it passed over, unless quiet.
-// Searches, and runs `body` on what is found; again with a new search where it fails because the files were replaced in
-// between, by an encode say. may_repeat: `body` has no effect when it fails.
+// Searches, and runs `body` on the result. If `body` fails because files were replaced meanwhile, for example by an
+// encode, this is repeated. may_repeat: `body` has no effect when it fails; without it nothing is repeated.
 int with_search(const std::vector<std::string> &paths, const OutputFlags &flags, bool may_repeat,
                 const std::function<int(const SearchOwner &)> &body, bool recursive = false);
-// recursive: no notes about files that are no shard files.
+// Notes on standard error name the ignored files, unless quiet. recursive: no notes about files that are no shard
+// files.
 SearchOwner search(const std::vector<std::string> &paths, const OutputFlags &flags, bool recursive = false);
 
-// Cleans up what runs that died left there and says so, unless quiet. Paths that do not exist are passed over. Waits
-// two seconds for folders that another process has locked, or less, where the user says so (0: he does not).
+// Removes what killed runs left behind, with notes unless quiet. Ignores paths that do not exist. Waits at most two
+// seconds for folders that another process has locked, or lock_wait_seconds if that is less and not 0.
 void recover(const std::vector<std::string> &paths, bool dry_run, const OutputFlags &flags,
              std::uint32_t lock_wait_seconds = 0);
 // The shard files of a set, in order of their indices.
 std::vector<tandem_files_shard> shards_of(const SearchOwner &found, std::size_t set_index);
-// One entry for each shard where {i} stands in a folder's name, else the folders as they are.
+// If a folder's name has {i}: one entry for each shard. Else the folders unchanged.
 std::vector<std::string> expand_index(const std::vector<std::string> &folders, std::uint32_t shard_count);
 std::vector<const char *> pointers(const std::vector<std::string> &strings);
 
-// Shows a line on standard error if that is a terminal, and turns SIGINT, SIGTERM and SIGHUP into a cancel. One at a
-// time. The line has no escape sequence and is shorter than the terminal is wide.
+// Shows a line on standard error if that is a terminal. SIGINT, SIGTERM and SIGHUP cancel the call. At most one object
+// exists at a time. The line has no escape sequence and is shorter than the terminal is wide.
 class Progress {
  public:
   // A step of a call. The call counts its bytes from 0 in each step. A step that syncs waits for the disk when all
@@ -210,13 +210,13 @@ class Progress {
   std::unique_ptr<State> state_;
 };
 
-// Notes of the library, for its options: a line on standard error.
+// A callback for the library's notes: prints a line on standard error.
 void print_note(void *user, const char *note);
 
 // The signal that cancelled the command, or 0.
 int caught_signal();
 
-// Runs `call` under a progress bar, which `options` are told of; throws as check does.
+// Runs `call` with a progress bar, and sets the progress callback of `options`. Throws as check does.
 template <class Options, class Call>
 void run_with_progress(std::string_view action, const OutputFlags &flags, Options &options, Call call,
                        std::vector<Progress::Phase> phases = {{"", true}}) {
@@ -229,15 +229,22 @@ void run_with_progress(std::string_view action, const OutputFlags &flags, Option
   check(call());
 }
 
-// A name as text for people: a backslash becomes \\, and each byte of a control character or of what is not UTF-8
-// becomes \xHH. So a name drives no terminal, stays on its line, and can be read back.
+// A name as text for people. A backslash becomes \\. Each byte of a control character, and each byte that is not
+// UTF-8, becomes \xHH. So a name cannot control a terminal, stays on its line, and can be read back.
 std::string printable(std::string_view name);
-// One line on standard error, "tandem: SENTENCE", printable. Never throws: main learns from standard_error_failed().
+// Packages may give the command `tandem` another name. Messages use these names. `program`: the program that runs.
+// `command`: its name as `tandem`; it has commands that `tandem-mpi` lacks. The strings must stay valid.
+void set_names(const char *program, const char *command) noexcept;
+const char *program_name() noexcept;
+const char *command_name() noexcept;
+// One line on standard error, "PROGRAM: SENTENCE", printable. Never throws: main learns from standard_error_failed().
 void complain(std::string_view sentence) noexcept;
 void be_silent() noexcept;  // from now on complain() says nothing: another rank says it
 bool is_silent() noexcept;
 void write_standard_error(std::string_view text) noexcept;
 bool standard_error_failed() noexcept;
+// The width of the terminal on a descriptor; 80 without a terminal.
+std::size_t terminal_columns(int descriptor) noexcept;
 // The schema of the JSON of all commands. New keys keep the number; a key that changes its meaning gets a new number.
 constexpr int kJsonSchema = 1;
 // Two spaces of indentation, and a newline. An object begins with "schema". In strings a backslash becomes \\ and a

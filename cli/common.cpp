@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
@@ -101,7 +100,7 @@ void add_write_flags(CLI::App &command, WriteFlags &flags, const std::string &fo
 
 std::vector<std::string> executor_names() { return {"serial", "pthread", "openmp", "openmp:gnu", "openmp:llvm"}; }
 
-// The value of the library's enum, which has its default first and then these words in this order.
+// The value in the library's enum: 0 is the default, then these words follow in this order.
 static std::int32_t place_of(const std::string &word, const std::vector<std::string> &words) {
   const auto found = std::ranges::find(words, word);
   return found != words.end() ? static_cast<std::int32_t>(found - words.begin()) + 1 : 0;
@@ -181,7 +180,8 @@ bool has_name(std::string_view list, std::string_view name) {
   }
 }
 
-// A limit on something that no task of the run holds would have no effect. The library has checked the form.
+// Refuses a limit on a resource that no task of the run holds: it would have no effect. The library has checked the
+// form.
 void check_resources(const ContextFlags &flags, const tandem_context_info &info) {
   for (const std::string &amounts : flags.resources) {
     for (std::string_view rest = amounts; !rest.empty();) {
@@ -236,12 +236,12 @@ tandem_context_info query(const ContextOwner &context) {
 }
 
 void allow_open_files() {
-  // For each shard its file, a folder, that folder's record and the file that it replaces; and what else is open.
+  // Each shard needs its file, a folder, that folder's record and the file that it replaces. Other files are open too.
   constexpr rlim_t kWanted = rlim_t{4} * TANDEM_FILES_MAX_SHARDS + 128;
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kWanted) return;
   limit.rlim_cur = std::min(kWanted, limit.rlim_max);
-  setrlimit(RLIMIT_NOFILE, &limit);  // refused: the call says what it lacks
+  setrlimit(RLIMIT_NOFILE, &limit);  // if this fails, the command reports what it cannot open
 }
 
 SearchOwner search(const std::vector<std::string> &paths, const OutputFlags &flags, bool recursive) {
@@ -281,7 +281,7 @@ int with_search(const std::vector<std::string> &paths, const OutputFlags &flags,
 void recover(const std::vector<std::string> &paths, bool dry_run, const OutputFlags &flags,
              std::uint32_t lock_wait_seconds) {
   allow_open_files();
-  constexpr std::uint32_t kMostSeconds = 2;  // it is no condition for what follows
+  constexpr std::uint32_t kMostSeconds = 2;  // the command can go on without it
   std::vector<const char *> there;
   for (const std::string &path : paths)
     if (access(path.c_str(), F_OK) == 0) there.push_back(path.c_str());
@@ -345,12 +345,6 @@ class RecentRate {
   std::deque<std::pair<double, std::uint64_t>> samples_;
 };
 
-std::size_t terminal_width() {
-  constexpr std::size_t kUsual = 80;
-  winsize window = {};
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col != 0 ? window.ws_col : kUsual;
-}
-
 }  // namespace
 
 struct Progress::State {
@@ -393,10 +387,11 @@ struct Progress::State {
     return fmt::format("  {}:{:02}:{:02} left", whole / 3600, whole / 60 % 60, whole % 60);
   }
 
-  // "LABEL [####....]  40%  TEXT": the bar takes the room that is left. part < 0: without bar and percentage.
+  // "LABEL [####....]  40%  TEXT": the bar fills the rest of the line. part < 0: without bar and percentage.
   void show(const std::string &label, double part, const std::string &text) {
     constexpr std::size_t kMostBar = 30, kLeastBar = 5;
-    const std::size_t width = terminal_width() - 1;  // in the last column some terminals begin a new line
+    const std::size_t width =
+        terminal_columns(STDERR_FILENO) - 1;  // in the last column some terminals begin a new line
     std::string line = label;
     if (part >= 0) {
       const std::string percent = fmt::format(" {:3.0f}%", part * 100);
@@ -428,7 +423,7 @@ Progress::Progress(std::string_view action, const OutputFlags &flags, std::vecto
   sigemptyset(&handler.sa_mask);
   for (int i = 0; i < 3; ++i) {
     sigaction(State::kSignals[i], nullptr, &state_->before[i]);
-    // nohup and shells in the background ignore signals for their children: left so.
+    // nohup, and shells for background jobs, let children ignore signals. Keep that.
     if (state_->before[i].sa_handler != SIG_IGN) sigaction(State::kSignals[i], &handler, nullptr);
   }
 }
@@ -440,7 +435,8 @@ Progress::~Progress() {
 
 void Progress::clear() {
   if (state_->drawn_width != 0)
-    write_standard_error("\r" + std::string(std::min(state_->drawn_width, terminal_width() - 1), ' ') + "\r");
+    write_standard_error("\r" + std::string(std::min(state_->drawn_width, terminal_columns(STDERR_FILENO) - 1), ' ') +
+                         "\r");
   state_->drawn_width = 0;
 }
 

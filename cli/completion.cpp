@@ -55,11 +55,16 @@ std::string bash_arm(const CommandText &command) {
                      takes_value.empty() ? "" : "    case $2 in " + takes_value + ") takes_value=1 ;; esac\n");
 }
 
-// "encode:Split a file..." of _describe, where a colon ends the name.
+// In arguments of _describe and _arguments a colon ends a field.
+std::string colons_escaped(std::string_view text) {
+  std::string result;
+  for (const char each : text) result += each == ':' ? std::string("\\:") : std::string(1, each);
+  return result;
+}
+
+// "encode:Split a file..." of _describe.
 std::string described(std::string_view name, std::string_view help) {
-  std::string text;
-  for (const char each : name) text += each == ':' ? std::string("\\:") : std::string(1, each);
-  return quoted(text + ":" + std::string(help));
+  return quoted(colons_escaped(name) + ":" + std::string(help));
 }
 
 // An argument of zsh's _arguments: '(-k --data)'{-k,--data}'[Data shards]:N: '.
@@ -74,7 +79,7 @@ std::string zsh_option(const OptionText &option) {
     std::string argument;
     for (const char each : option.argument)
       if (each != '[' && each != ']' && each != ':') argument += each;
-    const std::string words = fmt::format("{}", fmt::join(option.values, " "));
+    const std::string words = colons_escaped(fmt::format("{}", fmt::join(option.values, " ")));
     const bool is_file = option.argument.starts_with("FILE") || option.argument == "PATH";
     const std::string what = !option.values.empty()
                                  ? (option.is_list ? "_values -s , word " + words : "(" + words + ")")
@@ -107,11 +112,24 @@ std::string bash_completion(const CommandText &program) {
 
 {function}() {{
   local commands options words list takes_value
-  local command={program} i word before='' is_help=0 current=${{COMP_WORDS[COMP_CWORD]}}
+  local command={program} i word before='' is_help=0 current split='' last=''
+  local -a line=()
   COMPREPLY=()
-  # Which command is named so far. The value of an option is none.
-  for ((i = 1; i < COMP_CWORD; ++i)); do
-    word=${{COMP_WORDS[i]}}
+  # bash splits a word at its colons: openmp:gnu is 3 words. They are joined again.
+  for word in "${{COMP_WORDS[@]:0:COMP_CWORD+1}}"; do
+    if ((${{#line[@]}} > 1)) && [[ $word == : || $last == : ]]; then
+      line[-1]+=$word
+      split=${{line[-1]%"${{line[-1]##*:}}"}}
+    else
+      line+=("$word")
+      split=''
+    fi
+    last=$word
+  done
+  current=${{line[-1]}}
+  # Find the command that is named so far. The value of an option is not a command.
+  for ((i = 1; i < ${{#line[@]}} - 1; ++i)); do
+    word=${{line[i]}}
     {function}_table "$command" "$before"
     if [[ $i == 1 && $word == help ]]; then
       is_help=1
@@ -138,6 +156,7 @@ std::string bash_completion(const CommandText &program) {
   elif [[ -n $commands ]]; then
     mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$current")
   fi
+  COMPREPLY=("${{COMPREPLY[@]#"$split"}}")  # bash replaces only what stands after the last colon
 }}
 
 complete -o default -F {function} {program}

@@ -40,11 +40,11 @@ void print_holes(std::FILE *stream, const std::vector<Hole> &holes) {
 // The library's reason, with what to do about it.
 [[noreturn]] void fail_to_decode(const DecodeFlags &flags, Failure failure) {
   if (failure.status == TANDEM_ERROR_NOT_RECOVERABLE && !flags.salvage)
-    failure.message += "; `tandem decode --salvage` writes what can be recovered";
+    failure.message += fmt::format("; `{} decode --salvage` writes what can be recovered", command_name());
   throw Failure(std::move(failure));
 }
 
-// Salvage is for a set that has lost too much: another one that is whole is not taken in its place.
+// Salvage is for a set that has lost too much. A complete set beside it must not take its place.
 ChosenSet set_to_decode(const DecodeFlags &flags, const SearchOwner &found) {
   if (flags.salvage && flags.set.set_id.empty()) {
     const std::vector<ChosenSet> sets = chosen_sets(found, flags.set);
@@ -93,7 +93,7 @@ int decode_found(const DecodeFlags &flags, const Output &output, const Places &p
     fail_to_decode(flags, std::move(failure));
   }
   if (ranks != nullptr && !ranks->leads()) return kExitDone;
-  const std::string written = holes.empty() ? flags.output_path : output.path + ".partial";  // no link any more
+  const std::string written = holes.empty() ? flags.output_path : output.path + ".partial";  // links are resolved
 
   const tandem_context_info info = query(context);
   if (flags.output.json) {
@@ -116,7 +116,7 @@ int decode_found(const DecodeFlags &flags, const Output &output, const Places &p
                              : flags.output_path == "-" ? "standard output"
                                                         : printable(written);
     if (holes.empty())
-      fmt::print(stream, "{}: {} from {}, digest {} as it was\n", name, size(result.content_bytes),
+      fmt::print(stream, "{}: {} from {}, its digest {} is correct\n", name, size(result.content_bytes),
                  plural(result.shards_read, "shard"), hexadecimal(result.digest));
     else
       fmt::print(stream, "{}: {} of {} salvaged from {}; {} of zeros stand for what is lost\n", name,
@@ -125,9 +125,8 @@ int decode_found(const DecodeFlags &flags, const Output &output, const Places &p
     print_holes(stream, holes);
     fmt::print(stream, "{}, {} rebuilt\n", speed(result, info), plural(result.rebuilt_block_count, "block"));
     if (result.bad_block_count != 0)
-      complain(fmt::format(
-          "note: {} damaged on the way; `tandem verify` lists the damage",
-          result.bad_block_count == 1 ? "1 block was" : fmt::format("{} blocks were", result.bad_block_count)));
+      complain(fmt::format("note: found {}; `{} verify` lists the damage",
+                           plural(result.bad_block_count, "damaged block"), program_name()));
   }
   return holes.empty() ? kExitDone : kExitNotRecoverable;
 }
@@ -137,20 +136,18 @@ int decode(DecodeFlags flags, Ranks *ranks) {
   const Output output = output_of(flags.output_path);
   if (flags.output.json && output.is_standard_output())
     throw Failure{kExitWrongUsage,
-                  fmt::format("--json and -o {} both want standard output; choose one", flags.output_path)};
+                  fmt::format("--json and -o {} both write standard output; choose one", flags.output_path)};
   if (flags.salvage && output.is_stream())
     throw Failure{kExitWrongUsage,
                   fmt::format("--salvage needs -o FILE: {} is a stream, which cannot say where its holes "
                               "are",
                               flags.output_path)};
-  if (flags.salvage && ranks != nullptr)
-    throw Failure{kExitWrongUsage, "--salvage is for one process: use tandem decode --salvage"};
   const Places places = places_of(flags.set);
   if (ranks == nullptr || ranks->leads())
     recover(places.paths, flags.write.dry_run, flags.output, flags.write.lock_wait_seconds);
   if (ranks != nullptr)
-    return decode_found(flags, output, places, nullptr, ranks);  // each rank searches; none alone repeats it
-  // What went into a stream cannot be written again.
+    return decode_found(flags, output, places, nullptr, ranks);  // each rank searches; one rank cannot repeat it alone
+  // A stream cannot be written again.
   return with_search(
       places.paths, flags.output, flags.write.dry_run || !output.is_stream(),
       [&](const SearchOwner &found) { return decode_found(flags, output, places, found, nullptr); }, places.recursive);
@@ -165,9 +162,10 @@ void add_decode_command(CLI::App &app, Invocation &invocation) {
   command->add_option("-o,--output", flags->output_path, "The file to write; - writes standard output")
       ->type_name("FILE")
       ->required();
-  command->add_flag("--salvage", flags->salvage,
-                    "Where too much is lost, write what can be recovered to FILE.partial, with zeros for the rest, and "
-                    "list the holes; exit status 4");
+  if (invocation.ranks == nullptr)  // one process
+    command->add_flag("--salvage", flags->salvage,
+                      "Where too much is lost, write what can be recovered to FILE.partial, with zeros for the rest, "
+                      "and list the holes; exit status 4");
   add_write_flags(*command, flags->write, "Replace the output if it exists",
                   "Decode and compare the digest, write nothing");
   add_context_flags(*command, flags->context);

@@ -27,7 +27,7 @@ std::vector<Struct> all(List list) {
   return found;
 }
 
-// What hybrids have learned on this machine. A tuning file that cannot be read is no reason to list nothing.
+// The speeds that hybrids have measured on this machine. An unreadable tuning file does not stop the list.
 std::vector<tandem_speed> speeds_here() {
   std::size_t count = 0;
   if (tandem_speeds(nullptr, nullptr, 0, sizeof(tandem_speed), &count) != TANDEM_OK) return {};
@@ -62,13 +62,13 @@ struct CodeTechniques {
   std::vector<tandem_plan_technique> ways;
 };
 
-// kernel: "" is the best one; refused, with the list, if this CPU does not run it.
+// kernel: "" is the best one. A kernel that this CPU does not run is refused, with the list.
 std::vector<CodeTechniques> techniques_of(const std::string &kernel, const std::vector<tandem_codec_options> &codes) {
   auto context_options = sized<tandem_context_options>();
   context_options.backend = "cpu";
   context_options.executor = TANDEM_EXECUTOR_SERIAL;
   context_options.thread_count = 1;
-  // Not what the environment says: this command is how to find out what it may say.
+  // Ignores the environment: this command tells which values the environment may have.
   context_options.policy = context_options.resources = "";
   context_options.tuning_file = context_options.timeline_file = "";
   context_options.kernel = kernel.c_str();
@@ -353,7 +353,7 @@ void add_devices_command(CLI::App &app, Invocation &invocation) {
                        "NAME: show the costs of the generated device kernels of a code, or their text")
           ->expected(0, 1)
           ->type_name("[NAME]");
-  // What belongs to the code is for both kinds of kernels, the rest for texts alone.
+  // Options of the code serve both kinds of kernels. The other options serve texts alone.
   std::vector<CLI::Option *> of_code, of_texts;
   const auto add = [&](std::vector<CLI::Option *> &list, CLI::Option *option) {
     list.push_back(option->needs(asked));

@@ -76,7 +76,7 @@ std::vector<std::pair<std::uint32_t, std::uint32_t>> codes_of(const DurabilityFl
   return {{k, m}};
 }
 
-// Of at least one of so many independent sets.
+// The log of the probability that at least one of `sets` independent sets loses data.
 double log_loss_of(std::uint64_t sets, double log_loss) {
   const double log_sets = std::log(static_cast<double>(sets));
   if (log_loss + log_sets < -40) return log_loss + log_sets;  // equal to the last digit
@@ -84,7 +84,7 @@ double log_loss_of(std::uint64_t sets, double log_loss) {
   return std::log(-std::expm1(static_cast<double>(sets) * std::log1p(-std::exp(log_loss))));
 }
 
-// A number whose natural logarithm is given; it may be beyond what a double can hold.
+// The text of e^log_value, which may be too large or small for a double.
 std::string number_text(double log_value) {
   const double log10 = log_value / std::log(10.0);
   if (std::abs(log10) < 300) return fmt::format("{:.3g}", std::exp(log_value));
@@ -111,7 +111,7 @@ void print_table(const DurabilityFlags &flags, const std::vector<Row> &rows) {
                number_text(row.log_years));
     fmt::print("{}\n", flags.sets == 1 ? "" : fmt::format(" {:>15}", number_text(row.log_loss_of_all)));
   }
-  fmt::print("\nBad sectors and common causes are not in the model: see `tandem durability --help`\n");
+  fmt::print("\nBad sectors and common causes are not in the model: see `{} durability --help`\n", program_name());
 }
 
 Json to_json(const DurabilityFlags &flags, double afr, double rebuild_seconds, const std::vector<Row> &rows) {

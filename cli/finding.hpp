@@ -13,13 +13,13 @@
 namespace tandem::cli {
 
 struct FileFinding {
-  tandem_files_finding finding;  // its pointers are not valid any more
+  tandem_files_finding finding;  // its pointers are no longer valid
   std::string path;
   std::vector<tandem_files_range> ranges;  // the first ones
 };
 using Findings = std::vector<FileFinding>;
 
-// A tandem_files_report whose user is a Findings.
+// A tandem_files_report. Its user pointer is a Findings.
 void collect(void *user, const tandem_files_finding *finding);
 
 const char *state_name(int32_t state);  // of enum tandem_files_state
@@ -31,7 +31,7 @@ std::string name_of(const FileFinding &file);
 bool is_damaged(const FileFinding &file);
 // "truncated to 1000 of 8574 bytes; 3 blocks damaged: 4, 7-8"; "" for an intact file.
 std::string what_is_wrong(const FileFinding &file, const tandem_files_set &set);
-// "shards/a.003.tandem holds shard 5"; "" unless its name says another shard.
+// "shards/a.003.tandem holds shard 5"; "" if its name has the right index.
 std::string misnamed(const FileFinding &file);
 nlohmann::ordered_json to_json(const FileFinding &file, const tandem_files_set &set);
 

@@ -1,12 +1,12 @@
 #include "cli/help.hpp"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
 
+#include "cli/commands.hpp"
 #include "cli/suggestion.hpp"
 
 namespace tandem::cli {
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kHelpColumn = 28;
 
-// A name, and beside it or below it what it means.
+// A name, and its meaning beside it or below it.
 std::string row(const std::string &name, const std::string &help, std::size_t columns) {
   std::string text = "  " + name;
   if (help.empty()) return text + "\n";
@@ -61,7 +61,7 @@ std::vector<std::string> option_names(const CommandText &command) {
   return names;
 }
 
-// "volume create": without the program, with which every message begins. "": the program.
+// "volume create". Every message begins with the program, so it is left out. "": the program itself.
 std::string own_name(const CommandText &command) {
   const std::size_t space = command.name.find(' ');
   return space == std::string::npos ? "" : command.name.substr(space + 1);
@@ -89,7 +89,7 @@ std::string unknown_word(const CLI::App &app) {
   return "";
 }
 
-// Replaces "A<middle>B" by what `make` says of A and B.
+// Replaces "A<middle>B" by make(A, B).
 template <class Make>
 std::string reworded(const std::string &text, std::string_view middle, Make make) {
   const std::size_t at = text.find(middle);
@@ -126,12 +126,7 @@ std::string wrapped(std::string_view text, std::size_t indent, std::size_t colum
   return lines;
 }
 
-std::size_t help_columns() {
-  winsize window = {};
-  constexpr std::size_t kUsual = 80;
-  if (isatty(STDOUT_FILENO) != 1 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) != 0 || window.ws_col == 0) return kUsual;
-  return std::clamp<std::size_t>(window.ws_col, 60, 120);
-}
+std::size_t help_columns() { return std::clamp<std::size_t>(terminal_columns(STDOUT_FILENO), 60, 120); }
 
 std::string help_text(const CommandText &command, std::size_t columns) {
   std::string text =

@@ -1,4 +1,4 @@
-// --help, `help`, and the sentences for arguments that make no sense.
+// --help, `help`, and the messages about wrong arguments.
 #pragma once
 
 #include <string>
@@ -25,7 +25,7 @@ std::string no_such_command(const CommandText &command, const std::string &word)
 
 // For all commands that are added to `app` from now on.
 void use_help_text(CLI::App &app);
-// Why the arguments of `app` cannot be parsed.
+// The reason why the arguments of `app` cannot be parsed.
 std::string sentence_of(const CLI::ParseError &error, const CLI::App &app);
 
 }  // namespace tandem::cli

@@ -32,9 +32,9 @@ namespace fs = std::filesystem;
 constexpr const char *kLibraryName = "libisal.so.2";
 constexpr const char *kPyeclibName = "libisal-pyeclib.so.2";  // what PyPI's pyeclib opens
 constexpr const char *kTemplateName = "libisal-chained.so";
-// How the name begins that the template asks the loader for (isal/CMakeLists.txt).
+// The template names a library for the loader. This is the start of that name (isal/CMakeLists.txt).
 constexpr std::string_view kPlaceholder = "/tandem-isal-real-library/";
-// What every libisal has and ours leaves to it, then what ours has too.
+// First functions that every libisal has and ours leaves to it, then functions that ours has too.
 constexpr std::array<const char *, 4> kRealFunctions = {"crc32_ieee", "isal_deflate", "ec_encode_data",
                                                         "gf_invert_matrix"};
 
@@ -44,7 +44,7 @@ constexpr unsigned kProbeSeconds = 20;
 constexpr int kExitCannotExecute = 126;
 constexpr int kExitCommandNotFound = 127;
 
-// main ignores SIGPIPE; a command that is started gets what this one was started with.
+// main ignores SIGPIPE. A started command gets the disposition that this process had at its start.
 const auto inherited_sigpipe = [] {
   struct sigaction action = {};
   sigaction(SIGPIPE, nullptr, &action);
@@ -62,10 +62,10 @@ struct Flags {
 
 // ---- where things are
 
-// lib/tandem/isal, found from the command's own folder: a prefix may be moved.
+// lib/tandem/isal, relative to the command's own folder, because a prefix may be moved.
 fs::path isal_folder() {
   const fs::path own = fs::read_symlink("/proc/self/exe").parent_path();
-  // As installed, then as built.
+  // First the place after installation, then the place in a build folder.
   const fs::path candidates[] = {own / TANDEM_LIBRARY_FROM_COMMAND, own / "../lib"};
   for (const fs::path &candidate : candidates) {
     const fs::path folder = candidate.lexically_normal() / "tandem" / "isal";
@@ -89,7 +89,7 @@ struct Places {
 
 std::string shown(const fs::path &path) { return printable(path.string()); }
 
-// Whether something, be it a link to nowhere, has this name.
+// Whether the name exists. A link to nowhere counts.
 bool occupied(const fs::path &path) {
   std::error_code error;
   const fs::file_type type = fs::symlink_status(path, error).type();
@@ -117,7 +117,7 @@ std::string read_file(const fs::path &path) {
   return std::move(content).str();
 }
 
-// The real library that a chained one, or its template, names; null: this is no chained library of ours.
+// The real library that a chained one, or its template, names. Null: this is not our chained library.
 const NeededName *real_library_of(const SharedObject &object) {
   const NeededName *found = nullptr;
   for (const NeededName &needed : object.needed) {
@@ -128,7 +128,7 @@ const NeededName *real_library_of(const SharedObject &object) {
   return object.soname == kLibraryName ? found : nullptr;
 }
 
-// The path that the chained library at `path` names; empty: what lies there was not made by this command.
+// The path that the chained library at `path` names. Empty: this command did not make that file.
 std::string chained_to(const fs::path &path) {
   try {
     const SharedObject object = read_shared_object(read_file(path));
@@ -141,7 +141,7 @@ std::string chained_to(const fs::path &path) {
   }
 }
 
-// ---- loading a library in a process of its own, which may end badly
+// ---- loading a library in a child process, which may crash
 
 struct Probe {
   std::string error;                   // empty: it loads
@@ -149,9 +149,9 @@ struct Probe {
   std::vector<std::string> providers;  // the file that each of kRealFunctions comes from; empty: none has it
 };
 
-// The child's part: lines on standard output.
+// Runs in the child: writes lines on standard output.
 int run_probe(const std::string &name) {
-  alarm(kProbeSeconds);  // a damaged hash table can keep the loader for ever
+  alarm(kProbeSeconds);  // a damaged hash table can keep the loader busy for ever
   void *library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   struct link_map *map = nullptr;
   if (library == nullptr || dlinfo(library, RTLD_DI_LINKMAP, &map) != 0) {
@@ -168,7 +168,8 @@ int run_probe(const std::string &name) {
   return kExitDone;
 }
 
-// The loader's own search, or a path; the variables that would lead it elsewhere are left out.
+// Loads a name that the loader searches, or a path. The loader's variables are removed, as they would change the
+// search.
 Probe probe(const std::string &name) {
   std::vector<char *> environment;
   for (char **entry = environ; *entry != nullptr; ++entry) {
@@ -218,8 +219,7 @@ Probe probe(const std::string &name) {
 
 // ---- the real library
 
-// The name under which an upgrade of the package keeps the file: beside `path`, as its SONAME, if that is the same
-// file.
+// A name that stays valid when the package is upgraded: the SONAME beside `path`, if it is the same file. Else `path`.
 std::string lasting_name(const std::string &path, const std::string &soname) {
   const fs::path lasting = fs::path(path).parent_path() / soname;
   std::error_code error;
@@ -228,7 +228,7 @@ std::string lasting_name(const std::string &path, const std::string &soname) {
              : path;
 }
 
-// The path to write into the chained library, of a library that is fit for it.
+// The path of the real library, for the chained one. Refuses a library that cannot serve.
 std::string real_library(const Flags &flags, const Places &places, std::size_t most_bytes) {
   std::string path = flags.real;
   if (path.empty()) {
@@ -243,10 +243,10 @@ std::string real_library(const Flags &flags, const Places &places, std::size_t m
   }
   if (path[0] != '/') fail(kExitWrongUsage, fmt::format("--real {}: an absolute path is needed", path));
   if (path.find_first_of("$\n") != std::string::npos) {
-    fail(kExitWrongUsage, fmt::format("{}: the loader cannot be told of a path with $ or a line's end in it", path));
+    fail(kExitWrongUsage, fmt::format("{}: the loader cannot open a path that has $ or a line end", path));
   }
   const auto refuse = [&](std::string_view why) {
-    fail(kExitWrongUsage, fmt::format("{} cannot stand behind the chained library: {}", path, why));
+    fail(kExitWrongUsage, fmt::format("{} cannot be used by the chained library: {}", path, why));
   };
   SharedObject object;
   try {
@@ -280,7 +280,7 @@ std::string real_library(const Flags &flags, const Places &places, std::size_t m
   fail(kExitInputOutput, fmt::format("cannot {} {}: {}", action, path.string(), std::strerror(errno)));
 }
 
-// Written beside and renamed: whoever opens `path` finds the old file or the new one.
+// Writes a file beside `path` and renames it. An open of `path` finds the old file or the new one.
 void replace_file(const fs::path &path, std::string_view content, mode_t mode) {
   std::string beside = path.string() + ".XXXXXX";
   const int file = mkostemp(beside.data(), O_CLOEXEC);
@@ -305,7 +305,7 @@ void replace_file(const fs::path &path, std::string_view content, mode_t mode) {
   const Probe loaded = probe(beside);
   if (!loaded.error.empty()) {
     unlink(beside.c_str());
-    fail(kExitInputOutput, fmt::format("what was to become {} does not load: {}", path.string(), loaded.error));
+    fail(kExitInputOutput, fmt::format("the new {} does not load: {}", path.string(), loaded.error));
   }
   if (rename(beside.c_str(), path.c_str()) != 0) give_up();
 }
@@ -320,7 +320,7 @@ void replace_link(const fs::path &path, const char *target) {
   }
 }
 
-// Before anything is changed: nothing of somebody else's is replaced or removed unless that was asked for.
+// Runs before any change. A file that this command did not make is replaced or removed only with --force.
 void refuse_strangers(const Places &places, const Flags &flags, std::string_view action) {
   if (flags.force) return;
   const auto refuse = [&](const fs::path &path) {
@@ -358,16 +358,18 @@ struct Template {
   }
 };
 
-// Whether the chained build, which leads to `real`, is what --install would make: not after an upgrade of Tandem.
+// Whether --install would make the same chained build, with `real` behind it. After an upgrade of Tandem it would not.
 bool is_current(const Places &places, const std::string &real) {
   if (!there(places.isal / kTemplateName)) return true;  // nothing to compare with
   const Template from(places);
   return real.size() <= from.room_bytes && read_file(places.chained()) == from.chained_to(real);
 }
 
-constexpr const char *kRefresh = "made by another version of Tandem: tandem isal-env --install makes it anew";
+std::string refresh() {
+  return fmt::format("made by another version of Tandem: {} isal-env --install makes it anew", program_name());
+}
 
-// Folders that --install makes: as open to others as ours, whatever the umask is, and gone again where it fails.
+// Folders that --install makes. They get the mode of our own folder, independent of the umask. A failure removes them.
 class NewFolders {
  public:
   NewFolders() = default;
@@ -393,7 +395,7 @@ class NewFolders {
 int install(Flags flags) {
   const Places places(flags);
   const Template from(places);
-  // A build that leads somewhere keeps doing so.
+  // A chained build keeps the library that it leads to.
   if (flags.real.empty() && occupied(places.chained())) {
     const std::string before = chained_to(places.chained());
     if (!before.empty() && there(before)) flags.real = before;
@@ -439,7 +441,7 @@ int uninstall(const Flags &flags) {
     }
   }
   rmdir(places.chained_folder.c_str());  // if nothing else is in it
-  // The library, whose link goes without saying, or what was left of the two.
+  // Name the library, or if it was gone already, the link. The link of a library needs no mention.
   if (!removed.empty()) fmt::print("removed {}\n", printable(removed.back()));
   return kExitDone;
 }
@@ -477,14 +479,15 @@ int status(const Flags &flags) {
     print_json(object);
     return kExitDone;
   }
-  const std::string state = !installed     ? "not there: tandem isal-env --install"
+  const std::string install = fmt::format("{} isal-env --install", program_name());
+  const std::string state = !installed     ? "not there: " + install
                             : real.empty() ? "not made by this command"
                             : real_exists  ? "in front of " + real
-                                           : "in front of " + real + ", WHICH IS GONE: tandem isal-env --install";
+                                           : "in front of " + real + ", WHICH IS GONE: " + install;
   fmt::print("interface   ISA-L {}, erasure code and RAID\n", version);
   fmt::print("standalone  {}\n", shown(places.standalone()));
   fmt::print("chained     {}\n            {}\n", shown(places.chained()), printable(state));
-  if (!real.empty() && !current) fmt::print("            {}\n", kRefresh);
+  if (!real.empty() && !current) fmt::print("            {}\n", refresh());
   fmt::print("default     {}\n", by_default);
   return kExitDone;
 }
@@ -501,15 +504,15 @@ fs::path chosen_library(const Flags &flags, const Places &places) {
   if (flags.standalone || (!flags.chained && !installed)) return places.standalone();
   if (!installed) {
     fail(kExitInputOutput,
-         fmt::format("{} is not there; `tandem isal-env --install` makes it", places.chained().string()));
+         fmt::format("{} is not there; `{} isal-env --install` makes it", places.chained().string(), program_name()));
   }
   const std::string real = chained_to(places.chained());
   if (real.empty()) fail(kExitInputOutput, fmt::format("{} is not Tandem's", places.chained().string()));
   if (!there(real)) {
-    fail(kExitInputOutput, fmt::format("{} leads to {}, which is gone; `tandem isal-env --install` leads it elsewhere",
-                                       places.chained().string(), real));
+    fail(kExitInputOutput, fmt::format("{} leads to {}, which is gone; `{} isal-env --install` leads it elsewhere",
+                                       places.chained().string(), real, program_name()));
   }
-  if (!is_current(places, real)) complain(fmt::format("note: {} is {}", places.chained().string(), kRefresh));
+  if (!is_current(places, real)) complain(fmt::format("note: {} is {}", places.chained().string(), refresh()));
   return places.chained();
 }
 
@@ -530,7 +533,7 @@ std::vector<Assignment> assignments(const Flags &flags) {
     way.value = fmt::format("{}:{}", way.value, before);
   }
   std::vector<Assignment> all = {way};
-  // A program that needs more of ISA-L shall not start, rather than end where it first calls it.
+  // A program that needs more of ISA-L must fail at its start, not at its first call.
   if (library == places.standalone()) all.push_back({"LD_BIND_NOW", "1"});
   return all;
 }
@@ -551,7 +554,7 @@ int print(const Flags &flags) {
   return kExitDone;
 }
 
-// The file that execvp takes for a command; empty: it finds none.
+// The file that execvp would run for a command. Empty: there is none.
 fs::path program_of(const std::string &command) {
   if (command.find('/') != std::string::npos) return command;
   const char *path = std::getenv("PATH");
@@ -581,7 +584,7 @@ std::string libisal_by_rpath(const fs::path &program) {
         if (there(library)) return library.string();
       }
     }
-  } catch (const std::exception &) {  // a script, a file that only execvp can say something about
+  } catch (const std::exception &) {  // a script or another file: execvp reports what is wrong
   } catch (const Failure &) {
   }
   return "";
@@ -615,7 +618,7 @@ int isal_env(const Flags &flags, std::vector<std::string> words,
              const std::optional<std::vector<std::string>> &after_dashes) {
   if (!flags.probe.empty()) return run_probe(flags.probe);
   if (!words.empty() && words[0].substr(0, 1) == "-") {
-    fail(kExitWrongUsage, fmt::format("unknown option {}; see tandem isal-env --help", words[0]));
+    fail(kExitWrongUsage, fmt::format("unknown option {}; see {} isal-env --help", words[0], program_name()));
   }
   if (after_dashes) {
     if (!words.empty()) words.push_back("--");  // it is one of COMMAND's own
@@ -645,7 +648,7 @@ int isal_env(const Flags &flags, std::vector<std::string> words,
 void add_isal_env_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<Flags>();
   CLI::App *command = app.add_subcommand("isal-env", "Run a program that is built for ISA-L on Tandem");
-  command->prefix_command();  // from COMMAND on nothing is ours
+  command->prefix_command();  // all words from COMMAND on belong to that command
   CLI::Option *standalone =
       command->add_flag("--standalone", flags->standalone,
                         "Only erasure code and RAID: a program that needs more of ISA-L does not start");

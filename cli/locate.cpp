@@ -18,7 +18,7 @@
 namespace tandem::cli {
 namespace {
 
-// Of all shards together: so much is in memory at a time.
+// The memory for all shards together.
 constexpr std::uint64_t kMostWindowBytes = 256 << 20, kPageBytes = 4096;
 constexpr std::size_t kRangesOfAWindow = 4096, kMostRanges = 100'000, kShownRanges = 10;
 
@@ -70,7 +70,7 @@ class ShardFile {
   std::uint64_t bytes_ = 0;
 };
 
-// What all windows have told.
+// The damage in all windows.
 struct Damage {
   std::vector<std::uint64_t> bytes;  // of each shard
   std::uint64_t beyond_bytes = 0;
@@ -81,7 +81,7 @@ struct Damage {
 
   void add(const tandem_damage_range &range, std::uint64_t offset) {
     std::vector<tandem_damage_range> &list = ranges[range.shard];
-    if (!list.empty() && list.back().end_bytes == offset + range.begin_bytes) {  // goes on from the window before
+    if (!list.empty() && list.back().end_bytes == offset + range.begin_bytes) {  // from the previous window
       list.back().end_bytes = offset + range.end_bytes;
       list.back().byte_count += range.byte_count;
     } else if (range_count == kMostRanges) {
@@ -155,7 +155,7 @@ class Stripe {
     return damage;
   }
 
-  // After a look that could tell all damage.
+  // Call this after a check that could name all damage.
   void repair(Progress *progress) {
     for (const std::uint64_t offset : damaged_windows_) {
       go_on(progress, offset);
@@ -176,7 +176,7 @@ class Stripe {
     if (Progress::callback(progress, offset, shard_bytes_) != 0) check(TANDEM_ERROR_CANCELLED);
   }
 
-  // ranges: null, or as long as there is room; gets those that there are.
+  // ranges: null, or gets the ranges as far as there is room.
   tandem_locate_result locate(std::uint64_t offset, bool repair, std::uint64_t *bytes_out,
                               std::vector<tandem_damage_range> *ranges) {
     for (std::size_t i = 0; i < files_.size(); ++i) {

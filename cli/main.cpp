@@ -18,7 +18,7 @@ constexpr AddCommand kCommands[] = {
 }  // namespace
 
 int main(int argc, char **argv) {
-  prepare_process();
+  prepare_process(TANDEM_COMMAND_NAME, TANDEM_COMMAND_NAME);
   Invocation invocation;
   const Program program = {TANDEM_COMMAND_NAME,
                            "Reed-Solomon erasure coding: splits a file into k data shards and adds m parity shards. "

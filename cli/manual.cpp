@@ -17,9 +17,9 @@ constexpr std::pair<const char *, const char *> kExamples[] = {
 };
 
 constexpr const char *kVariables =
-    "TANDEM_BACKEND, TANDEM_KERNEL, TANDEM_THREADS, TANDEM_EXECUTOR, TANDEM_RESOURCES, TANDEM_POLICY, TANDEM_TIMELINE "
-    "and "
-    "TANDEM_TUNING stand for options that are not given. docs/ENVIRONMENT.md of the sources describes them.";
+    "TANDEM_BACKEND, TANDEM_KERNEL, TANDEM_THREADS, TANDEM_EXECUTOR, TANDEM_PARTITION, TANDEM_SCHEDULE, TANDEM_PIN, "
+    "TANDEM_RESOURCES, TANDEM_POLICY, TANDEM_TIMELINE and TANDEM_TUNING stand for options that are not given. "
+    "docs/ENVIRONMENT.md of the sources describes them.";
 
 // Characters that mean something to troff. `Words in backquotes` are bold.
 std::string text(std::string_view plain) {
@@ -53,7 +53,7 @@ std::string text(std::string_view plain) {
   return result;
 }
 
-// A line of its own: a first point would be a request.
+// A separate line. A point at its start would be a request to troff.
 std::string line(std::string_view plain) { return (plain.starts_with('.') ? "\\&" : "") + text(plain) + "\n"; }
 
 std::string upper(std::string_view plain) {
@@ -114,7 +114,7 @@ std::string body(const CommandText &command, std::string (*section)(std::string_
   if (!arguments.empty()) page += section("Arguments") + arguments;
   for (const std::string &group : groups_of(command))
     page += section(group == kExpert ? "Expert options" : group) + option_list(command, group);
-  constexpr std::string_view kExit = "Exit status: ";  // the footer of commands that have no other
+  constexpr std::string_view kExit = "Exit status: ";  // commands without a footer of their own have this one
   if (command.footer.starts_with(kExit))
     page += section("Exit status") + flowing(command.footer.substr(kExit.size()));
   else if (!command.footer.empty())

@@ -15,8 +15,8 @@ double rebuilds(const DiskSet &set, std::uint32_t down) { return down * set.rebu
 // log(e^a + e^b)
 double log_sum(double a, double b) { return std::max(a, b) + std::log1p(std::exp(-std::abs(a - b))); }
 
-// A square matrix without negative cells. Only sums and products of such cells follow: none cancels, so a tiny one is
-// as exact as a large one.
+// A square matrix without negative cells. Its results use only sums and products of such cells. No digits
+// cancel, so a tiny cell is as exact as a large one.
 class Positive {
  public:
   explicit Positive(std::size_t size) : size_(size), cells_(size * size) {}
@@ -63,7 +63,7 @@ double log_loss_probability(const DiskSet &set, double seconds) {
   const std::size_t loss = set.m + std::size_t{1};
   double fastest = 0;
   for (std::uint32_t i = 0; i <= set.m; ++i) fastest = std::max(fastest, failures(set, i) + rebuilds(set, i));
-  Positive step(loss + 1);  // of the chain whose events come at the rate `fastest`, in every state
+  Positive step(loss + 1);  // of the chain that has events at the rate `fastest` in every state
   double log_scale = 0, ratio = 1;
   for (std::uint32_t i = 0; i <= set.m; ++i) {
     const double up = failures(set, i), down = rebuilds(set, i);

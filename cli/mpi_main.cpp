@@ -11,6 +11,7 @@
 namespace tandem::cli {
 namespace {
 
+constexpr const char *kName = "tandem-mpi";
 constexpr AddCommand kCommands[] = {add_encode_command, add_decode_command, add_verify_command, add_repair_command};
 
 tandem_status status_of_exit(int exit_status) {
@@ -32,6 +33,7 @@ class AllRanks : public Ranks {
  public:
   AllRanks() {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    if (!leads()) be_silent();
     communicator_ = MPI_Comm_c2f(MPI_COMM_WORLD);
     check(tandem_mpi_thread_count(communicator_, &thread_count_));
   }
@@ -73,7 +75,7 @@ class AllRanks : public Ranks {
     return tandem_mpi_repair(communicator_, context, list.data(), list.size(), &options, result_out);
   }
 
-  // Ranks that were given other words would make other calls.
+  // Ranks with other arguments would make other calls.
   void require_same_words(int argc, char **argv) const {
     std::string mine;
     for (int i = 1; i < argc; ++i) mine += fmt::format("{}{}", argv[i], '\0');
@@ -87,14 +89,14 @@ class AllRanks : public Ranks {
                                                                       "its arguments are not those of rank 0")));
   }
 
-  // How all ranks end. One that failed before it met the others tells them now.
-  Ending agreed(const Ending &ending) {
+  // How all ranks end. A rank that failed before its first collective call tells the others now.
+  Ending agreed(const Ending &ending, int argc, char **argv) {
     if (met_) return ending;
     tandem_status status = status_of_exit(ending.exit_status);
     if (status != TANDEM_OK) tandem_set_last_error(status, ending.message.c_str());
     status = agree(status);
     if (status == TANDEM_OK || ending.exit_status != kExitDone) return ending;
-    return {exit_status_of(status), tandem_last_error_message()};
+    return failed_ending({exit_status_of(status), tandem_last_error_message(), status}, argc, argv);
   }
 
  private:
@@ -111,14 +113,12 @@ class AllRanks : public Ranks {
 
 Ending run(int argc, char **argv) {
   AllRanks ranks;
-  if (!ranks.leads()) be_silent();
   Invocation invocation;
   invocation.ranks = &ranks;
   const Program program = {
-      "tandem-mpi", "Shard sets by all ranks of an MPI job: mpirun -n 4 tandem-mpi encode FILE -k 10 -m 4 -o DIR",
-      kCommands};
+      kName, "Shard sets by all ranks of an MPI job: mpirun -n 4 tandem-mpi encode FILE -k 10 -m 4 -o DIR", kCommands};
   ranks.require_same_words(argc, argv);
-  return ranks.agreed(run_program(program, argc, argv, invocation, !ranks.leads()));
+  return ranks.agreed(run_program(program, argc, argv, invocation, !ranks.leads()), argc, argv);
 }
 
 }  // namespace
@@ -126,14 +126,14 @@ Ending run(int argc, char **argv) {
 
 int main(int argc, char **argv) {
   using namespace tandem::cli;
-  prepare_process();
+  prepare_process(kName, TANDEM_COMMAND_NAME);
   int provided = MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
   Ending ending = {kExitDone, ""};
   try {
     ending = run(argc, argv);
   } catch (const Failure &failure) {
-    ending = {failure.exit_status, failure.message};
+    ending = failed_ending(failure, argc, argv);
   }
   const int status = end_program(ending);
   MPI_Finalize();

@@ -6,18 +6,27 @@
 #include <algorithm>
 #include <sstream>
 
+#include "cli/commands.hpp"
 #include "cli/suggestion.hpp"
 #include "tandem/tandem.h"
 
 namespace tandem::cli {
 namespace {
 
-// In texts the command is called `tandem`; Debian's package calls it otherwise.
-std::string with_name(std::string text, const std::string &program) {
+// In texts programs are called `tandem`. A command of `program` gets that name, others belong to the command `tandem`.
+std::string with_name(std::string text, const CLI::App &program) {
   constexpr std::string_view kName = "tandem ";
-  for (std::size_t at = 0; (at = text.find(kName, at)) != std::string::npos; at += program.size()) {
+  const std::vector<const CLI::App *> commands = program.get_subcommands({});
+  for (std::size_t at = 0; (at = text.find(kName, at)) != std::string::npos; ++at) {
     const bool is_a_call = at == 0 || std::string_view("` \n(").find(text[at - 1]) != std::string_view::npos;
-    if (is_a_call) text.replace(at, kName.size() - 1, program);
+    if (!is_a_call) continue;
+    const std::string_view rest = std::string_view(text).substr(at + kName.size());
+    const std::string_view word = rest.substr(0, rest.find_first_not_of("abcdefghijklmnopqrstuvwxyz-"));
+    const bool has_command =
+        std::ranges::any_of(commands, [&](const CLI::App *each) { return each->get_name() == word; });
+    const std::string name = has_command ? program.get_name() : command_name();
+    text.replace(at, kName.size() - 1, name);
+    at += name.size();
   }
   return text;
 }
@@ -38,7 +47,7 @@ std::vector<std::string> split(std::string_view text, char at) {
   }
 }
 
-// CLI11 tells the type and what its validators say of themselves: "UINT:SIZE", "TEXT:{serial,pthread}".
+// CLI11 gives the type and the descriptions of its validators: "UINT:SIZE", "TEXT:{serial,pthread}".
 void read_type(const std::string &type, OptionText &option) {
   const std::size_t colon = type.find(':');
   const std::string name = type.substr(0, colon);
@@ -50,7 +59,7 @@ void read_type(const std::string &type, OptionText &option) {
   if (option.argument == "TEXT") option.argument = "WORD";
 }
 
-OptionText describe(const CLI::Option &option, const std::string &program) {
+OptionText describe(const CLI::Option &option, const CLI::App &program) {
   OptionText text;
   text.by_position = option.get_positional();
   if (text.by_position) {
@@ -80,7 +89,7 @@ OptionText describe(const CLI::Option &option, const std::string &program) {
 std::string CommandText::last_word() const { return name.substr(name.find_last_of(' ') + 1); }
 
 CommandText describe(const CLI::App &app) {
-  const std::string program = root_of(app).get_name();
+  const CLI::App &program = root_of(app);
   CommandText text;
   text.name = name_of(app);
   text.summary = with_name(app.get_description(), program);

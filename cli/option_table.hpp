@@ -1,5 +1,4 @@
-// The commands and options of a program as data. --help, the manual pages and the completions of shells are made from
-// it.
+// The commands and options of a program as data: the source of --help, the manual pages and the completions of shells.
 #pragma once
 
 #include <string>
@@ -38,7 +37,7 @@ struct CommandText {
   std::string last_word() const;  // "create"
 };
 
-// What the user may see of `app`, whose program is called `program`. In texts `tandem ...` becomes that name.
+// What the user may see of `app`. In texts `tandem ...` gets the name of the program that has the command.
 CommandText describe(const CLI::App &app);
 // The groups of options, that of experts last.
 std::vector<std::string> groups_of(const CommandText &command);
@@ -46,19 +45,19 @@ std::vector<std::string> groups_of(const CommandText &command);
 std::string usage(const CommandText &command);
 // "-k, --data N"
 std::string signature(const OptionText &option);
-// The help, and what else is to be known: whether it is required, its words, its default, what it needs and excludes.
+// The help, whether the option is required, its words, its default, and the options that it needs and excludes.
 std::string full_help(const OptionText &option);
 
 struct Paragraph {
-  std::vector<std::string> lines;  // preformatted: as they are; else one
+  std::vector<std::string> lines;  // one line, unless preformatted
   bool is_preformatted;
 };
-// Indented lines of a text stand as they are, others flow.
+// Indented lines of a text are preformatted. Others flow.
 std::vector<Paragraph> paragraphs(const std::string &text);
 
-// Refuses other words, and names the nearest. In place of CLI::IsMember.
+// Refuses other words, and names the nearest word. Replaces CLI::IsMember.
 CLI::Validator one_of(std::vector<std::string> words);
-// The matrices of the library: refuses what is none. Those with local groups are listed where they can be used.
+// Refuses a name that is no matrix of the library. with_local_groups: the list has matrices with local groups too.
 CLI::Validator matrix_value(bool with_local_groups);
 
 }  // namespace tandem::cli

@@ -16,7 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The descriptor of this process that `path`, which may not exist, stands for in /proc/self/fd; -1: it is none.
+// The descriptor of this process if `path` is a name in /proc/self/fd, such as /dev/stdout. -1: it is not. `path` may
+// not exist.
 int descriptor_of(const fs::path &path) {
   std::error_code error;
   const fs::path folder = fs::canonical(path.has_parent_path() ? path.parent_path() : ".", error);
@@ -46,7 +47,7 @@ bool Output::is_standard_output() const {
 
 Output output_of(const std::string &name) {
   if (name == "-") return writable("standard output", STDOUT_FILENO);
-  constexpr int kMostLinks = 40;  // as the kernel
+  constexpr int kMostLinks = 40;  // the kernel's limit
   fs::path path = name;
   for (int links = 0;; ++links) {
     if (const int descriptor = descriptor_of(path); descriptor >= 0) return writable(name, descriptor);

@@ -1,4 +1,4 @@
-// What is made from the table of options: manual pages, and completions for bash and zsh.
+// Manual pages, and completions for bash and zsh, made from the table of options.
 #pragma once
 
 #include <string>

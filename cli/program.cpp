@@ -22,8 +22,8 @@ constexpr const char *kFooter =
     "Exit status: 0 done, 1 damage found but recoverable (verify, repair --dry-run, volume scrub), 2 wrong usage,\n"
     "3 input or output failed, 4 not recoverable, 130 interrupted.";
 
-// `--` ends our own options, and may as well be a word of the command that is to be started; CLI11 cannot tell. What
-// follows it is set aside. Returns how many of `argv` are left.
+// isal-env starts another command, which may have a `--` of its own. CLI11 cannot tell which `--` ends our options.
+// Moves the words after the first `--` to `invocation`. Returns the number of words before it.
 int set_words_after_dashes_aside(int argc, char **argv, Invocation &invocation) {
   if (argc < 2 || argv[1] != std::string_view("isal-env")) return argc;
   char **const end = argv + argc;
@@ -32,15 +32,15 @@ int set_words_after_dashes_aside(int argc, char **argv, Invocation &invocation) 
   return static_cast<int>(dashes - argv);
 }
 
-// Descriptors 0 to 2 that are closed would become those of the first files that are opened, and be written to as
-// standard output. The other direction makes their use fail, as before; a command that is started gets none.
+// If one of descriptors 0 to 2 is closed, the first opened file would get its number, and output would go to that file.
+// Opens /dev/null in the other direction, so that using the descriptor still fails. A started command does not get it.
 void open_standard_descriptors() {
   for (int descriptor = 0; descriptor <= STDERR_FILENO; ++descriptor)
     if (fcntl(descriptor, F_GETFD) < 0)
       open("/dev/null", (descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
 }
 
-// Numbers are decimal: CLI11 reads 010 as 8, and lets -1 wrap around where it stands for a size.
+// Numbers are decimal. CLI11 alone would read 010 as 8 and turn -1 into a huge number.
 std::string make_decimal(std::string &text) {
   const std::size_t end = std::min(text.find_first_not_of("0123456789"), text.size());
   if (end == 0 || std::string_view("xX").find(text.c_str()[end]) != std::string_view::npos)
@@ -54,7 +54,7 @@ std::string make_decimal(std::string &text) {
 
 void read_numbers_in_decimal(CLI::App &command) {
   const auto is_number = [](const std::string &type) {
-    return type.starts_with("UINT") && type.find(":SIZE") == std::string::npos;  // bytes_of is strict itself
+    return type.starts_with("UINT") && type.find(":SIZE") == std::string::npos;  // bytes_of checks these
   };
   for (CLI::Option *option : command.get_options())
     if (is_number(option->get_type_name())) option->transform(CLI::Validator(make_decimal, "", "decimal"));
@@ -79,10 +79,10 @@ void add_help_command(CLI::App &app, Invocation &invocation, bool quiet) {
   });
 }
 
-// Whether the arguments ask for JSON; they may be arguments that cannot be parsed.
-bool asks_for_json(int argc, char **argv) {
+// Whether a failure is to be told as JSON. The arguments may be ones that cannot be parsed.
+bool wants_json(int argc, char **argv) {
   char **const end = std::find(argv + 1, argv + std::max(argc, 1), std::string_view("--"));
-  return std::find(argv + 1, end, std::string_view("--json")) != end;
+  return std::find(argv + 1, end, std::string_view("--json")) != end && !json_was_printed();
 }
 
 // The JSON of a command that failed: its name, its files and the reason.
@@ -113,8 +113,7 @@ Ending run(const Program &program, int argc, char **argv, Invocation &invocation
   add_help_command(app, invocation, quiet);
   read_numbers_in_decimal(app);
   const auto failed = [&](const Failure &failure) -> Ending {
-    const bool wants_json = asks_for_json(argc, argv) && !json_was_printed();
-    return {failure.exit_status, failure.message, wants_json ? failure_text(app, failure) : ""};
+    return {failure.exit_status, failure.message, wants_json(argc, argv) ? failure_text(app, failure) : ""};
   };
   try {
     app.parse(set_words_after_dashes_aside(argc, argv, invocation), argv);
@@ -131,7 +130,8 @@ Ending run(const Program &program, int argc, char **argv, Invocation &invocation
 
 }  // namespace
 
-void prepare_process() {
+void prepare_process(const char *program, const char *command) {
+  set_names(program, command);
   open_standard_descriptors();
   signal(SIGPIPE, SIG_IGN);  // a reader that went away is an I/O error with a message
 }
@@ -144,11 +144,15 @@ Ending run_program(const Program &program, int argc, char **argv, Invocation &in
   }
 }
 
+Ending failed_ending(const Failure &failure, int argc, char **argv) {
+  return {failure.exit_status, failure.message, wants_json(argc, argv) ? json_text(failure_object(failure)) : ""};
+}
+
 int end_program(const Ending &ending) {
   int status = ending.exit_status;
   if (!ending.message.empty()) complain(ending.message);
   if (!is_silent()) fmt::print("{}", ending.json);
-  // What was printed counts only if it arrived.
+  // Output that was not written is a failure.
   if (std::fflush(stdout) != 0 && status == 0) {
     complain("cannot write standard output");
     status = kExitInputOutput;

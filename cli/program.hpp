@@ -15,18 +15,20 @@ struct Program {
   std::span<const AddCommand> commands;  // in the order of --help
 };
 
-// How a run ended: with what exit status, and the sentence for standard error, if there is one.
+// How a run ended: the exit status, and the sentence for standard error if there is one.
 struct Ending {
   int exit_status;
   std::string message;
   std::string json = "";  // for standard output: --json on failure
 };
 
-// Before anything is opened or printed.
-void prepare_process();
+// Before anything is opened or printed. The names are those of set_names.
+void prepare_process(const char *program, const char *command);
 // Parses, and runs the command that was named. Prints --help and --version unless quiet.
 Ending run_program(const Program &program, int argc, char **argv, Invocation &invocation, bool quiet);
-// Complains, and looks whether what was printed has arrived. Returns the exit status.
+// For a failure outside the command that was named. With --json it has the JSON, without the command's name and files.
+Ending failed_ending(const Failure &failure, int argc, char **argv);
+// Prints the message and the JSON, and checks that all output was written. Returns the exit status.
 int end_program(const Ending &ending);
 
 }  // namespace tandem::cli

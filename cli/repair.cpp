@@ -195,8 +195,10 @@ int repair(RepairFlags flags, Ranks *ranks) {
 
 void add_repair_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<RepairFlags>();
+  const bool is_one_set = invocation.ranks != nullptr;
   CLI::App *command =
-      app.add_subcommand("repair", "Mend the sets that are found: rewrite damaged blocks, rebuild missing shard files");
+      app.add_subcommand("repair", fmt::format("Mend {}: rewrite damaged blocks, rebuild missing shard files",
+                                               is_one_set ? "a set" : "the sets that are found"));
   add_set_flags(*command, flags->set, "Shard files, or folders with shard files");
   command
       ->add_option(

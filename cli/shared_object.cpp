@@ -26,7 +26,7 @@ Struct read_at(std::string_view content, std::uint64_t offset_bytes) {
   return value;
 }
 
-// That of the command which runs is this machine's.
+// The running command is built for this machine, so its header has the right values.
 ElfW(Half) native_machine() {
   std::ifstream self("/proc/self/exe", std::ios::binary);
   ElfW(Ehdr) header = {};
@@ -102,7 +102,7 @@ SharedObject read_shared_object(std::string_view content, ObjectKind kind) {
   std::string_view names = bytes_at(content, segments, names_address);
   names = names.substr(0, std::min<std::uint64_t>(names.size(), names_bytes));
   const auto name_at = [&](std::uint64_t offset) {
-    const std::size_t end = names.find('\0', offset);  // none for an offset beyond the end
+    const std::size_t end = names.find('\0', offset);  // npos for an offset beyond the end
     if (end == std::string_view::npos) throw std::invalid_argument("a name in it lies outside of its table");
     return names.substr(offset, end - offset);
   };

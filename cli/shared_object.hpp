@@ -21,8 +21,9 @@ struct SharedObject {
 
 enum class ObjectKind { library, program_too };
 
-// content: the whole file, which may be anything. Throws std::invalid_argument, its text a phrase such as "it is no ELF
-// file", unless it is a shared object for this kind of machine, or a program that the loader starts if that will do.
+// content: the whole file, of any kind. Accepts a shared object for this kind of machine, and with
+// ObjectKind::program_too a program that the loader starts. Otherwise throws std::invalid_argument, with a phrase such
+// as "it is no ELF file".
 SharedObject read_shared_object(std::string_view content, ObjectKind kind = ObjectKind::library);
 
 }  // namespace tandem::cli

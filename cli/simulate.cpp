@@ -75,7 +75,7 @@ SimulatedRun simulate(const SimulateFlags &flags) {
   options.unknown_speeds = flags.unknown_speeds;
   if (!flags.timeline.empty()) options.timeline = flags.timeline.c_str();
   SimulatedRun run;
-  run.workers.resize(4096);  // as many as there can be
+  run.workers.resize(4096);  // the most that a run can have
   run.result.struct_bytes = sizeof run.result;
   run.result.workers = run.workers.data();
   run.result.worker_capacity = run.workers.size();
@@ -89,7 +89,7 @@ SimulatedRun simulate(const SimulateFlags &flags) {
 struct Row {
   std::string name;
   std::uint64_t count = 0, bytes = 0, task_count = 0;
-  double busy_seconds = 0, idle_tail_seconds = 0;  // the tail: the longest
+  double busy_seconds = 0, idle_tail_seconds = 0;  // the longest idle time at the end
 
   void add(const tandem_simulated_worker &worker) {
     ++count;

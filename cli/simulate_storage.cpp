@@ -304,7 +304,7 @@ class Runner {
   }
 
  private:
-  // Of this thread, which simulates: other programs do not count.
+  // CPU time of this thread, so that other programs do not count.
   static double processor_seconds_now() {
     timespec now{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -325,7 +325,7 @@ class Runner {
 
 // ---- output
 
-// Without parity all numbers of parities are the same run; null: there is none yet.
+// A strategy without parity gives the same run for each number of parities. Null: there is no such run yet.
 const Run *same_without_parity(const std::vector<Run> &runs, const Run &run) {
   for (const Run &each : runs)
     if (run.strategy->value == TANDEM_STORAGE_RAID0 && each.strategy == run.strategy && each.device == run.device &&
@@ -334,7 +334,7 @@ const Run *same_without_parity(const std::vector<Run> &runs, const Run &run) {
   return nullptr;
 }
 
-// The standard strategy of the same device, parity and point; null: it was not asked for.
+// The run of the standard strategy with the same device, parity and point. Null: the user did not ask for it.
 const Run *standard_of(const std::vector<Run> &runs, const Run &run) {
   for (const Run &each : runs)
     if (each.strategy->value == TANDEM_STORAGE_STANDARD && each.device == run.device && each.parity == run.parity &&

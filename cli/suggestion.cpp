@@ -5,7 +5,8 @@
 namespace tandem::cli {
 namespace {
 
-// How many letters are inserted, left out, replaced or swapped with their neighbour (optimal string alignment).
+// The number of letters that are inserted, left out, replaced or swapped with their neighbour (optimal string
+// alignment).
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), now(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) last[j] = j;
@@ -32,8 +33,8 @@ std::string nearest(std::string_view text, const std::vector<std::string> &words
   const std::string_view wanted = without_dashes(text);
   if (wanted.empty() || wanted.size() > kMostLetters) return "";
   std::string best;
-  std::size_t least = wanted.size() / 3 + 1;  // a word of two letters may have one wrong, one of six three
-  const std::string *longer = nullptr;        // the only one that begins so
+  std::size_t least = wanted.size() / 3 + 1;  // 2 letters may have 1 wrong, 6 letters 3
+  const std::string *longer = nullptr;        // the only word that begins with `text`
   bool several = false;
   for (const std::string &word : words) {
     const std::string_view name = without_dashes(word);

@@ -1,4 +1,4 @@
-// "Did you mean": the nearest of the words that there are.
+// "Did you mean": the nearest of the known words.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace tandem::cli {
 
-// The word that `text` was probably meant to be; "": none is near.
+// The word that the user probably meant by `text`. "": no word is near.
 std::string nearest(std::string_view text, const std::vector<std::string> &words);
 // "; did you mean WORD?", or "".
 std::string did_you_mean(std::string_view text, const std::vector<std::string> &words);

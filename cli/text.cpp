@@ -1,6 +1,7 @@
 // What the commands print: names, numbers, lines on standard error, JSON.
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,12 +14,12 @@
 namespace tandem::cli {
 namespace {
 
+const char *name_of_program = "tandem", *name_of_command = "tandem";  // set before the first thread starts
 std::atomic<bool> error_output_failed = false;
 std::atomic<bool> silent = false;
 std::atomic<bool> json_printed = false;
 
-// How many bytes at the start of `text` are one character in valid UTF-8; 0: none are. Table 3-7 of the Unicode
-// Standard.
+// The length in bytes of the first character of `text`; 0: it is not valid UTF-8. Table 3-7 of the Unicode Standard.
 std::size_t character_bytes(std::string_view text) {
   const auto at = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const auto follows = [&](std::size_t i) { return at(i) >= 0x80 && at(i) <= 0xBF; };
@@ -81,16 +82,32 @@ void write_standard_error(std::string_view text) noexcept {
   }
 }
 
+std::size_t terminal_columns(int descriptor) noexcept {
+  constexpr std::size_t kUsual = 80;
+  winsize window = {};
+  return ioctl(descriptor, TIOCGWINSZ, &window) == 0 && window.ws_col != 0 ? window.ws_col : kUsual;
+}
+
 void be_silent() noexcept { silent = true; }
 
 bool is_silent() noexcept { return silent; }
 
+void set_names(const char *program, const char *command) noexcept {
+  name_of_program = program;
+  name_of_command = command;
+}
+
+const char *program_name() noexcept { return name_of_program; }
+
+const char *command_name() noexcept { return name_of_command; }
+
 void complain(std::string_view sentence) noexcept {
   if (silent) return;
   try {
-    write_standard_error("tandem: " + printable(sentence) + "\n");
+    write_standard_error(fmt::format("{}: {}\n", program_name(), printable(sentence)));
   } catch (const std::bad_alloc &) {
-    write_standard_error("tandem: out of memory\n");
+    write_standard_error(program_name());
+    write_standard_error(": out of memory\n");
   }
 }
 

@@ -20,8 +20,7 @@ struct Unit {
 constexpr Unit kTimes[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1},        {"m", 60},   {"min", 60},
                            {"h", 3600},  {"d", kDay},  {"w", 7 * kDay}, {"y", kYear}};
 
-// The number at the start of `text`, which ends where its unit begins. Signs, exponents and hexadecimal digits are
-// none.
+// The number at the start of `text`, before its unit. It has no sign, exponent or hexadecimal digits.
 std::string_view number_at_start(std::string_view text) {
   const std::size_t whole = std::min(text.find_first_not_of("0123456789"), text.size());
   if (whole == 0) return {};
@@ -44,7 +43,7 @@ double value_of(std::string_view number) {
   throw std::invalid_argument(fmt::format("{} {}", text.empty() ? "\"\"" : text, why));
 }
 
-// 1 for "" and "b", 1024 for "k" and "kib", 1000 for "kb"; 0: it is no unit of bytes.
+// 1 for "" and "b", 1024 for "k" and "kib", 1000 for "kb"; 0: no unit of bytes.
 std::uint64_t bytes_of_unit(std::string_view unit) {
   std::string lower;
   for (const char each : unit) lower += each >= 'A' && each <= 'Z' ? static_cast<char>(each - 'A' + 'a') : each;

@@ -12,7 +12,7 @@ class Validator;
 
 namespace tandem::cli {
 
-// "64k", "1.5M", "10 MB", "8GiB", "4096": a letter alone is binary, as with dd and lvcreate. Upper and lower case are
+// "64k", "1.5M", "10 MB", "8GiB", "4096". A letter alone is binary, as with dd and lvcreate. Upper and lower case are
 // the same. Parts of a byte are cut off. The parsers throw std::invalid_argument with a sentence.
 std::uint64_t bytes_of(std::string_view text);
 // "50us", "5ms", "1s", "90m" (or min), "24h", "7d", "2w", "1.5y". A day has 24 hours, a year 365 days.

@@ -75,10 +75,10 @@ void print(const ChosenSet &chosen, const Verified &verified) {
   const tandem_files_verify_result &result = verified.result;
   print_files(chosen, verified, "");
   fmt::print("set {}: {}\n", hexadecimal(chosen.set.set_id), what_is_found(chosen, result));
-  if (result.state == TANDEM_FILES_RECOVERABLE) fmt::print("`tandem repair` can mend all of it\n");
+  if (result.state == TANDEM_FILES_RECOVERABLE) fmt::print("`{} repair` can mend all of it\n", program_name());
   if (result.lost_stripe_count != 0)
-    fmt::print("{} of {} cannot be recovered; `tandem repair` mends what is left to mend\n", result.lost_stripe_count,
-               plural(chosen.set.stripe_count, "stripe"));
+    fmt::print("{} of {} cannot be recovered; `{} repair` mends the others\n", result.lost_stripe_count,
+               plural(chosen.set.stripe_count, "stripe"), program_name());
   fmt::print("{} read in {:.2f} s, {}\n", size(result.read_bytes), result.seconds,
              rate(result.read_bytes, result.seconds));
 }
@@ -160,14 +160,13 @@ int verify_each(const VerifyFlags &flags, const Places &places) {
 
 int verify(VerifyFlags flags, Ranks *ranks) {
   if (flags.locate.is_on) {
-    if (ranks != nullptr) throw Failure{kExitWrongUsage, "--locate is for one process: use tandem verify --locate"};
     return locate(flags.locate, flags.set.paths, flags.context, flags.output);
   }
   if (ranks != nullptr) ranks->adapt(flags.context);
   const Places places = places_of(flags.set);
   if (ranks != nullptr && !ranks->leads()) return verify_one(flags, nullptr, places, ranks);
   recover(places.paths, false, flags.output);
-  // Each rank searches; none alone repeats it. Rank 0 needs what was found, for its report.
+  // Each rank searches; one rank cannot repeat it alone. Rank 0 needs the result for its report.
   if (ranks != nullptr) return verify_one(flags, search(places.paths, flags.output, places.recursive), places, ranks);
   return verify_each(flags, places);
 }
@@ -176,16 +175,19 @@ int verify(VerifyFlags flags, Ranks *ranks) {
 
 void add_verify_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<VerifyFlags>();
-  CLI::App *command =
-      app.add_subcommand("verify", "Check every block of the sets that are found and say what is damaged");
+  const bool is_one_set = invocation.ranks != nullptr;
+  CLI::App *command = app.add_subcommand("verify", fmt::format("Check every block of {} and say what is damaged",
+                                                               is_one_set ? "a set" : "the sets that are found"));
   add_set_flags(*command, flags->set, "Shard files, or folders with shard files");
   add_context_flags(*command, flags->context);
   for (const char *of_coding :
        {"--backend", "--kernel", "--technique", "--executor", "--partition", "--schedule", "--resource", "--policy"})
     command->remove_option(command->get_option(of_coding));  // blocks have checksums: nothing is coded
-  add_locate_flags(*command, flags->locate);
-  command->get_option("--set")->excludes(command->get_option("--locate"));
-  command->get_option("--recursive")->excludes(command->get_option("--locate"));
+  if (invocation.ranks == nullptr) {                         // one process
+    add_locate_flags(*command, flags->locate);
+    command->get_option("--set")->excludes(command->get_option("--locate"));
+    command->get_option("--recursive")->excludes(command->get_option("--locate"));
+  }
   add_output_flags(*command, flags->output);
   command->callback(
       [flags, &invocation] { invocation.run = [flags, &invocation] { return verify(*flags, invocation.ranks); }; });

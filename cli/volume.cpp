@@ -100,7 +100,7 @@ Json ask_members(const AskFlags &flags, const Json &request, bool read_only, Pro
   return answer;
 }
 
-// Whatever `body` reports is printed, as one object with --json. A server may be of another version: what its answer
+// Prints the result of `body`, with --json as one object. A server may have another version: a key that its answer
 // lacks is an error.
 template <class Body>
 int run_reported(const std::string &name, const OutputFlags &output, Body body) {
@@ -117,7 +117,7 @@ int run_reported(const std::string &name, const OutputFlags &output, Body body) 
   }
 }
 
-// `print` is called with an answer whose status is 0, and gives the exit status.
+// Calls `print` if the status of the answer is 0. `print` returns the exit status.
 template <class Print>
 int ask(const std::string &name, const AskFlags &flags, bool read_only, Json request, Print print) {
   return run_reported(name, flags.output, [&](Json &object) {
@@ -197,7 +197,7 @@ std::string state_text(const Json &info) {
     state += away + rebuilding < m ? fmt::format("{} more may be lost", m - away - rebuilding) : "no more may be lost";
   }
   if (!info.at("windows").empty())
-    state += fmt::format("; {} of delayed parity open, whose data no loss may hit",
+    state += fmt::format("; {} of delayed parity open: no member may be lost there",
                          plural(info.at("windows").size(), "window"));
   return state;
 }
@@ -303,7 +303,8 @@ int replace(const ReplaceFlags &flags) {
              {{"command", "replace"}, {"index", flags.index}, {"member", member}, {"force", flags.force}},
              [&](const Json &) {
                if (is_told(flags.output))
-                 fmt::print("member {} is now {}; `tandem volume rebuild` fills it\n", flags.index, printable(member));
+                 fmt::print("member {} is now {}; `{} volume rebuild` fills it\n", flags.index, printable(member),
+                            program_name());
                return kExitDone;
              });
 }

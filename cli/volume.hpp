@@ -24,8 +24,8 @@ nlohmann::ordered_json volume_report(const std::string &name);
 // The control socket beside the one of NBD clients.
 std::string control_path(const std::string &socket);
 
-// Sends one request, hears the lines of progress and returns the answer. Throws Failure where there is none; one with
-// the status TANDEM_ERROR_CANCELLED is made here after a signal.
+// Sends a request, shows the progress and returns the answer. Throws Failure without an answer. After a signal it makes
+// an answer with the status TANDEM_ERROR_CANCELLED.
 nlohmann::ordered_json ask_server(const std::string &socket, const nlohmann::ordered_json &request, Progress &progress);
 
 struct ServeFlags {

@@ -30,7 +30,7 @@ constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 
 fs::path plugin_path() {
   const fs::path own = fs::read_symlink("/proc/self/exe").parent_path();
-  // As installed, then as built.
+  // First the place after installation, then the place in a build folder.
   const fs::path candidates[] = {own / TANDEM_LIBRARY_FROM_COMMAND, own / "../lib"};
   for (const fs::path &candidate : candidates) {
     const fs::path plugin = (candidate / "tandem/nbdkit-tandem-plugin.so").lexically_normal();
@@ -43,11 +43,11 @@ fs::path plugin_path() {
                   (candidates[0] / "tandem/nbdkit-tandem-plugin.so").lexically_normal().string()));
 }
 
-// The process that signals are passed on to.
+// The process that gets our signals.
 volatile sig_atomic_t child = 0;
 void pass_on(int number) {
   const int error = errno;
-  // nbdkit ends by SIGINT and SIGTERM as it should, by SIGHUP it may not.
+  // nbdkit ends cleanly by SIGINT and SIGTERM, but perhaps not by SIGHUP.
   if (child > 0) kill(child, number == SIGHUP ? SIGTERM : number);
   errno = error;
 }
@@ -69,7 +69,7 @@ struct Pipe {
   }
 };
 
-// Starts `words` with the other end of the pipe as descriptor 3. Signals that come meanwhile are passed on afterwards.
+// Starts `words` with the other end of the pipe as descriptor 3. It gets signals that arrive meanwhile afterwards.
 void start(std::vector<std::string> words, const Pipe &reports) {
   std::vector<char *> arguments;
   for (std::string &word : words) arguments.push_back(word.data());
@@ -95,7 +95,7 @@ void start(std::vector<std::string> words, const Pipe &reports) {
   if (error != 0) fail(kExitInputOutput, fmt::format("cannot start nbdkit: {}", std::strerror(error)));
 }
 
-// The next line that the plugin writes; none: it has ended.
+// The next line that the plugin writes. None: the plugin has ended.
 std::optional<Json> next_report(const Pipe &reports, std::string &buffer) {
   for (;;) {
     if (const std::size_t end = buffer.find('\n'); end != std::string::npos) {
@@ -163,7 +163,7 @@ int serve(const ServeFlags &flags, Json &object) {
   for (const int each : kSignals) {
     struct sigaction before = {};
     sigaction(each, nullptr, &before);
-    if (before.sa_handler != SIG_IGN) sigaction(each, &handler, nullptr);  // nohup's are left so
+    if (before.sa_handler != SIG_IGN) sigaction(each, &handler, nullptr);  // nohup's setting stays
   }
   Pipe reports;
   start(std::move(words), reports);

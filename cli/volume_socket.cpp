@@ -41,7 +41,7 @@ class Connection {
   Connection(const Connection &) = delete;
   Connection &operator=(const Connection &) = delete;
 
-  // A server may refuse before it has read all: its answer says why.
+  // A server may refuse a request before it has read all of it. Its answer says why.
   void send(std::string_view text) {
     while (!text.empty()) {
       const ssize_t now = ::send(socket_, text.data(), text.size(), MSG_NOSIGNAL);
@@ -60,7 +60,7 @@ class Connection {
         return true;
       }
       if (buffer_.size() > kMostAnswerBytes) fail(path_, fmt::format("an answer of over {} bytes", kMostAnswerBytes));
-      // A signal just before poll does not end it, so it looks around from time to time.
+      // A signal just before poll does not end poll. So poll ends from time to time, to look for signals.
       pollfd waiting = {socket_, POLLIN, 0};
       const int ready = poll(&waiting, 1, 200);
       if (caught_signal() != 0) return false;

@@ -27,8 +27,9 @@ if(why)
 else()
   set(made ${PROJECT_BINARY_DIR}/pages)
   set(stamp ${made}/made)
-  # The number of pages is the command's to know.
+  # The number of pages is the command's to know. Pages of another TANDEM_COMMAND_NAME would be installed too.
   add_custom_command(OUTPUT ${stamp} VERBATIM DEPENDS tandem_cli
+    COMMAND ${CMAKE_COMMAND} -E rm -rf ${made}/man1 ${made}/bash ${made}/zsh
     COMMAND ${CMAKE_COMMAND} -E make_directory ${made}/man1 ${made}/bash ${made}/zsh
     COMMAND tandem_cli generate man ${made}/man1
     COMMAND tandem_cli generate bash ${made}/bash

@@ -776,7 +776,7 @@ class Command(unittest.TestCase):
         self.assertEqual(report["state"], "recoverable")
         self.assertEqual([f["bad_blocks"] for f in report["damaged"]], [[{"first": i, "count": 1}] for i in range(14)])
         done = self.ok("decode", self.shards, "-o", self.output)
-        self.assertIn(b"blocks were damaged", done.stderr)
+        self.assertIn(b"found 10 damaged blocks", done.stderr)
         self.assertEqual(self.read(self.output), self.content)
         for index in range(1, 6):
             self.damage(self.shard(index), 4096 + 77)

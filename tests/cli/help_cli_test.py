@@ -62,8 +62,11 @@ class Help(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.root, True)
 
     def refused(self, expected, *arguments):
+        self.refused_as(2, expected, *arguments)
+
+    def refused_as(self, status, expected, *arguments):
         done = tandem(*arguments)
-        self.assertEqual(done.returncode, 2, (arguments, done.stdout, done.stderr))
+        self.assertEqual(done.returncode, status, (arguments, done.stdout, done.stderr))
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
         self.assertIn(expected, done.stderr.decode())
 
@@ -105,7 +108,7 @@ class Help(unittest.TestCase):
 
     def test_did_you_mean(self):
         for expected, *arguments in (
-            ('tandem: there is no command "encod"; did you mean encode?', "encod"),
+            (f'{PROGRAM}: there is no command "encod"; did you mean encode?', "encod"),
             ('no command "ecnode"; did you mean encode?', "ecnode", "file", "-k", 4),
             ('no command "dura"; did you mean durability?', "dura"),
             ('volume has no command "crate"; did you mean create?', "volume", "crate"),
@@ -120,7 +123,7 @@ class Help(unittest.TestCase):
         self.refused('there is no command "xyzzyxyzzy"; there are encode, decode', "xyzzyxyzzy")
         done = tandem("encode", "file", "--xyzzyxyzzy")
         self.assertIn(b"has no option --xyzzyxyzzy\n", done.stderr)
-        self.refused('tandem: devices: "other" is one argument too many', "devices", "other")
+        self.refused(f'{PROGRAM}: devices: "other" is one argument too many', "devices", "other")
 
     def test_messages_for_wrong_arguments(self):
         encode = ("encode", "file", "-k", 4, "-m", 2, "-o", "x")
@@ -137,6 +140,30 @@ class Help(unittest.TestCase):
             ('"fast" is none of serial, pthread, openmp', *encode, "--executor", "fast"),
         ):
             self.refused(expected, *arguments)
+
+    def test_texts_have_the_name_of_the_program(self):
+        source, shards = os.path.join(self.root, "source"), os.path.join(self.root, "shards")
+        with open(source, "wb") as file:
+            file.write(bytes(100_000))
+        self.assertEqual(tandem("encode", source, "-k", 4, "-m", 2, "--block-bytes", 4096, "-o", shards).returncode, 0)
+        lost = [os.path.join(shards, f"source.{index:03}.tandem") for index in range(3)]
+        with open(lost[1], "r+b") as file:
+            file.seek(3 * 4096)
+            file.write(b"damage")
+        os.remove(lost[0])
+        for expected, status, *arguments in (
+            ("`{} repair` can mend all of it", 1, "verify", shards),
+            ("`{} verify` lists the damage", 0, "decode", shards, "-o", os.path.join(self.root, "copy")),
+            ("see `{} durability --help`", 0, "durability", "-k", 4, "-m", 2, "--afr", "1.5%", "--rebuild", "24h"),
+            ("a name that `{} devices` lists", 0, "encode", "--help"),
+        ):
+            done = tandem(*arguments)
+            text = " ".join((done.stdout + done.stderr).decode().split())
+            self.assertEqual(done.returncode, status, text)
+            self.assertIn(expected.format(PROGRAM), text)
+        for path in lost[1:]:
+            os.remove(path)
+        self.refused_as(4, f"`{PROGRAM} decode --salvage` writes", "decode", shards, "-o", os.path.join(self.root, "other"))
 
     def test_matrices_are_listed(self):
         known = re.search(rb"known: (.*)", tandem("encode", "f", "-k", 2, "-m", 1, "-o", "x", "--matrix", "xyzzyxyzzy").stderr)
@@ -211,6 +238,13 @@ class Help(unittest.TestCase):
             for name in names:
                 self.assertIn(f"\\fB{name}\\fR", page, command)
 
+    def test_the_build_keeps_no_pages_of_another_name(self):
+        folder = os.path.join(os.path.dirname(LIBRARY_PAGE), "man1")
+        pages = os.listdir(folder) if os.path.isdir(folder) else []
+        if f"{PROGRAM}.1" not in pages:
+            self.skipTest(f"the build made no pages of {PROGRAM}")
+        self.assertEqual(set(pages) - set(self.pages()), set())
+
     def test_variables_are_those_of_the_document(self):
         table = self.read(os.path.join(SOURCES, "docs", "ENVIRONMENT.md")).split("Read by contexts of")[0]
         variables = set(re.findall(r"^\| `(TANDEM_\w+)` \|", table, re.MULTILINE))
@@ -268,7 +302,12 @@ class Help(unittest.TestCase):
         self.assertEqual(self.bash("encode", "--exec"), ["--executor"])
         self.assertEqual(self.bash("encode", "file", "--executor", "p"), ["pthread"])
         self.assertEqual(self.bash("encode", "file", "--executor", "=", "p"), ["pthread"])  # bash splits at =
-        self.assertEqual(set(self.bash("encode", "--executor", "=")), {"serial", "pthread", "openmp"})
+        self.assertEqual(set(self.bash("encode", "--executor", "=")), {"serial", "pthread", "openmp", "openmp:gnu", "openmp:llvm"})
+        self.assertEqual(self.bash("encode", "--executor", "openmp", ":", "g"), ["gnu"])  # and at :
+        self.assertEqual(self.bash("encode", "--executor", "openmp", ":"), ["gnu", "llvm"])
+        self.assertEqual(self.bash("encode", "--executor", "=", "openmp", ":", "l"), ["llvm"])
+        self.assertEqual(self.bash("encode", "--executor", "openmp:g"), ["openmp:gnu"])  # without : in COMP_WORDBREAKS
+        self.assertEqual(self.bash("encode", "--executor", "openmp", ":", "gnu", "--forc"), ["--force"])
         self.assertIn("isal-cauchy", self.bash("encode", "--matrix", "isal"))
         self.assertEqual(self.bash("bench", "--operation", "encode,dec"), ["encode,decode", "encode,decode-setup"])
         self.assertEqual(self.bash("encode", "-o", "vol"), [])  # names of files are bash's own to complete
@@ -293,7 +332,27 @@ class Help(unittest.TestCase):
         text = done.stdout.decode()
         for name in options(("encode",)):
             self.assertRegex(text, rf"(?m)^[(*].*{re.escape(name)}\[")
-        self.assertIn("(serial pthread openmp)", text)
+        self.assertIn(r"(serial pthread openmp openmp\:gnu openmp\:llvm)", text)
+
+    def test_zsh_offers_words_with_colons(self):
+        if not shutil.which("zsh"):
+            self.skipTest("zsh is not installed (apt-get install zsh)")
+        self.assertEqual(tandem("generate", "zsh", self.root).returncode, 0)
+        # A zsh on a pseudo-terminal completes a line, and runs it: a function of the program's name prints what it is given.
+        script = f"""
+          zmodload zsh/zpty || exit 77
+          zpty z zsh -f -i
+          zpty -w z 'PS1=; fpath=({shlex.quote(self.root)} $fpath); autoload -U compinit; compinit -u -D; print loa""ded'
+          zpty -r z text '*loaded*'
+          zpty -w z 'compdef _{PROGRAM} {PROGRAM}; {PROGRAM}() {{ print -r -- "giv""en $*." }}; print rea""dy'
+          zpty -r z text '*ready*'
+          zpty -w z '{PROGRAM} encode --executor openmp:g'$'\t'
+          zpty -r z text '*given *.*'
+          print -r -- $text"""
+        done = subprocess.run(["zsh", "-f", "-c", script], capture_output=True, timeout=60)
+        if done.returncode == 77:
+            self.skipTest("zsh has no module zsh/zpty")
+        self.assertIn(b"given encode --executor openmp:gnu", done.stdout, done.stderr)
 
 
 if __name__ == "__main__":

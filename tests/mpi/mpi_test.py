@@ -272,7 +272,7 @@ class ShardSets(MpiTest):
             for each, expected in zip(words, serial):
                 done = self.ok(rank_count, *each, status=4)
                 self.assertEqual(self.report(done.stdout), expected, f"{rank_count} ranks: {each}")
-                self.assertEqual(done.stderr.count("tandem: "), 0, done.stderr)
+                self.assertEqual(done.stderr.count("tandem-mpi: "), 0, done.stderr)
             self.assertEqual(self.listing(self.path("work")), repaired, f"{rank_count} ranks")
 
     def test_verify_and_repair(self):
@@ -291,7 +291,7 @@ class ShardSets(MpiTest):
         self.ok(2, "verify", self.path("shards"), status=4)
         done = self.ok(2, "verify", self.path("nothing"), status=3)
         self.assertIn("nothing", done.stderr)
-        self.assertEqual(done.stderr.count("tandem: "), 1, done.stderr)
+        self.assertEqual(done.stderr.count("tandem-mpi: "), 1, done.stderr)
 
     def test_the_digest_needs_all_ranks(self):
         # As test_a_wrong_digest_is_refused: what one rank has read has the right checksums.
@@ -343,7 +343,7 @@ class ShardSets(MpiTest):
             done = self.ok(3, *words, status=3, **at)
             self.assertIn("rank 1: ", done.stderr)
             self.assertIn("shards", done.stderr)
-            self.assertEqual(done.stderr.count("tandem: "), 1, done.stderr)
+            self.assertEqual(done.stderr.count("tandem-mpi: "), 1, done.stderr)
         # A part of the files.
         shutil.copytree(self.path("here/shards"), self.path("there/shards"))
         os.remove(self.path("there/shards/source.bin.000.tandem"))
@@ -363,7 +363,7 @@ class ShardSets(MpiTest):
         for rank_count in (1, 3):
             done = self.ok(rank_count, "encode", "/nonexistent", "-k", 2, "-m", 1, "-o", self.path("shards"), status=3)
             self.assertIn("/nonexistent", done.stderr)
-            self.assertEqual(done.stderr.count("tandem: "), 1, done.stderr)
+            self.assertEqual(done.stderr.count("tandem-mpi: "), 1, done.stderr)
             self.ok(rank_count, "encode", "--no-such-flag", status=2)
         self.ok(2, "encode", "-", "-k", 2, "-m", 1, "-o", self.path("shards"), status=2)
         source = self.write("source.bin", b"content")
@@ -372,6 +372,27 @@ class ShardSets(MpiTest):
         self.assertFalse(os.path.exists(self.path("shards")))
         self.assertIn("--bind-to core", self.ok(2, "encode", source, "-k", 2, "-m", 1, "-o", self.path("shards"), "--pin", status=2).stderr)
         self.assertIn("tandem-mpi", self.ok(2, "--help").stdout)
+        help_text = self.ok(2, "decode", "--help").stdout
+        self.assertNotIn("--salvage", help_text)
+        self.assertIn("`tandem devices`", help_text)  # there is no `tandem-mpi devices`
+        help_text = self.ok(2, "verify", "--help").stdout
+        self.assertNotIn("--locate", help_text)
+        self.assertIn("Check every block of a set ", help_text)
+
+    def test_failures_are_told_as_json(self):
+        source = self.write("source.bin", b"content")
+        shards = self.path("shards")
+        self.tandem("encode", source, "-k", 2, "-m", 1, "-o", shards)
+        for rank in (0, 1):
+            done = self.ok(2, "decode", shards, "-o", self.path("copy"), "--json", status=2, on_rank=rank,
+                           variables={"TANDEM_BACKEND": "nonsense"})
+            report = json.loads(done.stdout)  # one object: rank 0's
+            self.assertEqual((report["command"], report["exit_status"], report["paths"]), ("decode", 2, [shards]))
+            self.assertIn("nonsense", report["message"])
+        script = f"exec '{TANDEM_MPI}' verify folder$OMPI_COMM_WORLD_RANK --json"
+        report = json.loads(self.ok(2, "-c", script, program="sh", status=2).stdout)
+        self.assertEqual((report["exit_status"], report["status_name"]), (2, "TANDEM_ERROR_INVALID_ARGUMENT"))
+        self.assertEqual(report["message"], "rank 1: its arguments are not those of rank 0")
 
     def test_ranks_that_differ(self):
         source = self.write("source.bin", self.rng.randbytes(50_000))
