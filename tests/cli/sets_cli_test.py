@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import random
+import resource
 import select
 import shutil
 import struct
@@ -232,6 +233,27 @@ class Command(unittest.TestCase):
         self.assertIn(b"note: cannot read the folder " + locked.encode(), done.stderr)
         self.assertIn(b"intact", done.stdout)
         self.run_command("decode", self.path("m"), "-o", "/dev/null", **as_user)
+
+    def test_more_folders_than_a_process_may_open(self):
+        self.three_sets()
+        for index in range(400):
+            os.makedirs(self.path("backup", "others", f"{index}"))
+            with open(self.path("backup", "others", f"{index}", "file"), "w") as file:
+                file.write("no shard file")
+        for index in range(200):
+            os.makedirs(self.path("backup", "copies", f"{index}"))
+            shutil.copy(self.path("backup", "a.001.tandem"), self.path("backup", "copies", f"{index}"))
+
+        def few_files():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+
+        backup = self.path("backup")
+        for command in ("verify", "repair"):
+            done = self.run_command(command, "-r", backup, preexec_fn=few_files)
+            self.assertIn(b"3 sets: 3 intact", done.stdout)
+        self.assertEqual(len(json.loads(self.run_command("info", "-r", backup, "--json", preexec_fn=few_files).stdout)["sets"]), 3)
+        os.remove(self.path("backup", "a.000.tandem"))
+        self.assertIn(b"1 file rebuilt", self.run_command("repair", "-r", backup, preexec_fn=few_files).stdout)
 
     # ---- salvage
 
