@@ -295,6 +295,9 @@ class Command(unittest.TestCase):
         done = self.run_command("decode", self.path("s"), "-o", output, status=4)
         self.assertIn(b"`tandem decode --salvage` writes what can be recovered", done.stderr)
         self.assertEqual(len(done.stderr.splitlines()), 1)
+        os.mkfifo(self.path("pipe"))
+        for stream in ("-", "/dev/null", self.path("pipe")):  # salvage refuses these
+            self.assertNotIn(b"--salvage", self.run_command("decode", self.path("s"), "-o", stream, status=4).stderr)
         found = self.json("decode", self.path("s"), "-o", output, "--salvage", "--dry-run", status=4)
         self.assertEqual(os.listdir(self.root).count("output.partial"), 0)
         again = self.json("decode", self.path("s"), "-o", output, "--salvage", status=4)
@@ -320,6 +323,12 @@ class Command(unittest.TestCase):
         self.run_command("decode", self.path("s"), "-o", output, "--salvage", status=3)  # FILE.partial is there
         for stream in ("-", "/dev/null"):
             self.assertIn(b"--salvage", self.run_command("decode", self.path("s"), "-o", stream, "--salvage", status=2).stderr)
+        for index in (0, 3):
+            os.remove(self.path("s", f"a.{index:03}.tandem"))
+        done = self.run_command("decode", self.path("s"), "-o", output, status=4)  # one parity shard is left
+        self.assertNotIn(b"--salvage", done.stderr)
+        self.assertIn(b"nothing can be salvaged",
+                      self.run_command("decode", self.path("s"), "-o", output, "--salvage", "--force", status=4).stderr)
 
     def test_salvage_of_one_of_two_sets(self):
         lost = self.encode("a", self.path("s"))
