@@ -1371,8 +1371,15 @@ class Command(unittest.TestCase):
         folder = os.open(self.shards, os.O_RDONLY)
         self.addCleanup(os.close, folder)
         fcntl.flock(folder, fcntl.LOCK_EX)
-        for command in (("verify", self.shards), ("info", self.shards), ("decode", self.shards, "-o", self.output)):
+        readers = (("verify", self.shards), ("info", self.shards), ("decode", self.shards, "-o", self.output, "--force"))
+        for command in readers:  # there is nothing to clean up
+            self.assertEqual(self.ok(*command).stderr, b"")
+        remains = os.path.join(self.shards, f".{'a' * 32}.tandem-tmp")
+        with open(remains, "wb"):
+            pass
+        for command in readers:
             self.assertIn(b"is locked by another process", self.ok(*command).stderr)
+        os.remove(remains)
         self.assertEqual(self.read(self.output), self.content)
         os.remove(self.shard(2))
         names = os.listdir(self.shards)
