@@ -37,11 +37,14 @@ void print_holes(std::FILE *stream, const std::vector<Hole> &holes) {
     fmt::print(stream, "  and {} more ranges; --json lists all\n", holes.size() - kMostListed);
 }
 
-// The library's reason, with what to do about it.
-[[noreturn]] void fail_to_decode(const DecodeFlags &flags, Failure failure) {
-  if (failure.status == TANDEM_ERROR_NOT_RECOVERABLE && !flags.salvage)
-    failure.message += fmt::format("; `{} decode --salvage` writes what can be recovered", command_name());
-  throw Failure(std::move(failure));
+// It needs a file to write, and copies data blocks or recovers stripes from k shards. Whether these blocks are intact
+// is not known without reading them all.
+bool can_salvage(const Output &output, const SearchOwner &found, const ChosenSet &chosen) {
+  if (output.is_stream() || !found) return false;
+  const std::vector<tandem_files_shard> shards = shards_of(found, chosen.index);
+  return chosen.set.shard_count >= chosen.set.k ||
+         std::any_of(shards.begin(), shards.end(),
+                     [&](const tandem_files_shard &shard) { return shard.index < chosen.set.k; });
 }
 
 // Salvage is for a set that has lost too much. A complete set beside it must not take its place.
@@ -90,7 +93,9 @@ int decode_found(const DecodeFlags &flags, const Output &output, const Places &p
                       },
                       {{"", !output.is_stream()}});
   } catch (Failure &failure) {
-    fail_to_decode(flags, std::move(failure));
+    if (failure.status == TANDEM_ERROR_NOT_RECOVERABLE && !flags.salvage && can_salvage(output, found, chosen))
+      failure.message += fmt::format("; `{} decode --salvage` writes what can be recovered", command_name());
+    throw;
   }
   if (ranks != nullptr && !ranks->leads()) return kExitDone;
   const std::string written = holes.empty() ? flags.output_path : output.path + ".partial";  // links are resolved

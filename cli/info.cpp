@@ -67,8 +67,7 @@ void print(const tandem_files_set &set, const Shards &shards) {
   }
 }
 
-int info(const InfoFlags &flags) {
-  const Places places = places_of(flags.set);
+int info_in(const InfoFlags &flags, const Places &places) {
   recover(places.paths, false, flags.output);
   const SearchOwner found = search(places.paths, flags.output, places.recursive);
   std::size_t first = 0, end = tandem_files_search_set_count(found.get());
@@ -76,7 +75,11 @@ int info(const InfoFlags &flags) {
     check(tandem_files_search_choose(found.get(), flags.set.set_id_prefix(), &first));
     end = first + 1;
   }
-  nlohmann::ordered_json object = {{"command", "info"}, {"sets", nlohmann::ordered_json::array()}};
+  const int exit_status = places.all_read ? kExitDone : kExitInputOutput;
+  nlohmann::ordered_json object = {{"command", "info"},
+                                   {"exit_status", exit_status},
+                                   {"all_read", places.all_read},
+                                   {"sets", nlohmann::ordered_json::array()}};
   for (std::size_t i = first; i < end; ++i) {
     auto set = sized<tandem_files_set>();
     check(tandem_files_search_set(found.get(), i, &set));
@@ -96,7 +99,12 @@ int info(const InfoFlags &flags) {
     }
     print_json(object);
   }
-  return places.all_read ? kExitDone : kExitInputOutput;
+  return exit_status;
+}
+
+int info(const InfoFlags &flags) {
+  const Places places = places_of(flags.set);
+  return run_in(places, [&] { return info_in(flags, places); });
 }
 
 }  // namespace

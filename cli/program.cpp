@@ -151,11 +151,12 @@ Ending failed_ending(const Failure &failure, int argc, char **argv) {
 int end_program(const Ending &ending) {
   int status = ending.exit_status;
   if (!ending.message.empty()) complain(ending.message);
-  if (!is_silent()) fmt::print("{}", ending.json);
+  if (!is_silent()) std::fwrite(ending.json.data(), 1, ending.json.size(), stdout);  // never throws
   // Output that was not written is a failure.
-  if (std::fflush(stdout) != 0 && status == 0) {
-    complain("cannot write standard output");
-    status = kExitInputOutput;
+  const bool flushed = std::fflush(stdout) == 0;
+  if (!flushed || std::ferror(stdout) != 0) {
+    if (ending.message.empty() || !ending.json.empty()) complain("cannot write standard output");
+    status = std::max<int>(status, kExitInputOutput);
   }
   return status == 0 && standard_error_failed() ? kExitInputOutput : status;
 }

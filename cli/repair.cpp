@@ -135,21 +135,36 @@ Repaired repair_set(const RepairFlags &flags, const ContextOwner &context, const
   return repaired;
 }
 
-int repair_each(const RepairFlags &flags, const ContextOwner &context, const SearchOwner &found,
-                const std::vector<ChosenSet> &sets, const Places &places) {
-  EachSet each("repair", flags.output);
-  const SearchesOfSets searches(found, places);
+struct Total {
   std::uint64_t mended_file_count = 0, rebuilt_file_count = 0, read_bytes = 0, written_bytes = 0;
   double seconds = 0;
-  each.run(found, sets, false, [&](const ChosenSet &chosen, const std::string &action, nlohmann::ordered_json &object) {
-    const Repaired repaired = repair_set(flags, context, searches.of(chosen), chosen, hexadecimal(chosen.set.set_id),
-                                         places, action, nullptr);
-    const tandem_files_repair_result &result = repaired.result;
+
+  void add(const tandem_files_repair_result &result) {
     mended_file_count += result.mended_file_count;
     rebuilt_file_count += result.rebuilt_file_count;
     read_bytes += result.read_bytes;
     written_bytes += result.written_bytes;
     seconds += result.seconds;
+  }
+  nlohmann::ordered_json json() const {
+    return {{"mended_file_count", mended_file_count},
+            {"rebuilt_file_count", rebuilt_file_count},
+            {"read_bytes", read_bytes},
+            {"written_bytes", written_bytes},
+            {"seconds", seconds}};
+  }
+};
+
+int repair_each(const RepairFlags &flags, const ContextOwner &context, const SearchOwner &found,
+                const std::vector<ChosenSet> &sets, const Places &places) {
+  EachSet each("repair", flags.output);
+  const SearchesOfSets searches(found, places);
+  Total total;
+  each.run(found, sets, false, [&](const ChosenSet &chosen, const std::string &action, nlohmann::ordered_json &object) {
+    const Repaired repaired = repair_set(flags, context, searches.of(chosen), chosen, hexadecimal(chosen.set.set_id),
+                                         places, action, nullptr);
+    const tandem_files_repair_result &result = repaired.result;
+    total.add(result);
     if (flags.output.json) {
       object = to_json(chosen, repaired, flags.write.dry_run);
     } else if (!flags.output.quiet) {
@@ -160,19 +175,13 @@ int repair_each(const RepairFlags &flags, const ContextOwner &context, const Sea
     return exit_status_of_state(result.state);
   });
   if (!flags.output.json && !flags.output.quiet)
-    fmt::print("{}, {} read, {} written and read back, {:.2f} s\n", each.counts(), size(read_bytes),
-               size(written_bytes), seconds);
-  return each.finish(places, {{"mended_file_count", mended_file_count},
-                              {"rebuilt_file_count", rebuilt_file_count},
-                              {"read_bytes", read_bytes},
-                              {"written_bytes", written_bytes},
-                              {"seconds", seconds}});
+    fmt::print("{}, {} read, {} written and read back, {:.2f} s\n", each.counts(), size(total.read_bytes),
+               size(total.written_bytes), total.seconds);
+  return each.finish(places, total.json());
 }
 
-int repair(RepairFlags flags, Ranks *ranks) {
-  if (ranks != nullptr) ranks->adapt(flags.context);
+int repair_found(const RepairFlags &flags, const Places &places, Ranks *ranks) {
   const bool leads = ranks == nullptr || ranks->leads();
-  const Places places = places_of(flags.set);
   if (leads) recover(places.paths, flags.write.dry_run, flags.output, flags.write.lock_wait_seconds);
   const SearchOwner found = search(places.paths, flags.output, places.recursive);
   const ContextOwner context = make_context(flags.context);
@@ -181,14 +190,26 @@ int repair(RepairFlags flags, Ranks *ranks) {
   if (ranks == nullptr && (sets.size() > 1 || flags.set.recursive))
     return repair_each(flags, context, found, sets, places);
   const Repaired repaired = repair_set(flags, context, found, sets[0], flags.set.set_id, places, "repair", ranks);
-  if (leads) {
-    if (flags.output.json)
-      print_json(to_json(sets[0], repaired, flags.write.dry_run));
-    else if (!flags.output.quiet)
-      print(sets[0], repaired, flags.write.dry_run);
+  const int of_set = exit_status_of_state(repaired.result.state);
+  const int exit_status = places.all_read ? of_set : std::max<int>(of_set, kExitInputOutput);
+  if (!leads) return exit_status;
+  if (flags.output.json) {
+    Total total;
+    total.add(repaired.result);
+    nlohmann::ordered_json object = to_json(sets[0], repaired, flags.write.dry_run);
+    object["exit_status"] = of_set;
+    print_sets("repair", nlohmann::ordered_json::array({std::move(object)}), total.json(), exit_status,
+               places.all_read);
+  } else if (!flags.output.quiet) {
+    print(sets[0], repaired, flags.write.dry_run);
   }
-  const int exit_status = exit_status_of_state(repaired.result.state);
-  return places.all_read ? exit_status : std::max<int>(exit_status, kExitInputOutput);
+  return exit_status;
+}
+
+int repair(RepairFlags flags, Ranks *ranks) {
+  if (ranks != nullptr) ranks->adapt(flags.context);
+  const Places places = places_of(flags.set);
+  return run_in(places, [&] { return repair_found(flags, places, ranks); });
 }
 
 }  // namespace

@@ -138,6 +138,15 @@ Places places_of(const SetFlags &flags) {
   return places;
 }
 
+int run_in(const Places &places, const std::function<int()> &body) {
+  try {
+    return body();
+  } catch (Failure &failure) {
+    if (!places.all_read) failure.exit_status = std::max<int>(failure.exit_status, kExitInputOutput);
+    throw;
+  }
+}
+
 std::string name_of_set(const SearchOwner &found, std::size_t set_index) {
   return layout_of(shards_of(found, set_index)).name;
 }
@@ -244,6 +253,16 @@ SearchOwner SearchesOfSets::of(const ChosenSet &chosen) const {
   return search(paths, {.json = false, .quiet = true});
 }
 
+void print_sets(const std::string &command, nlohmann::ordered_json sets, nlohmann::ordered_json totals, int exit_status,
+                bool all_read) {
+  nlohmann::ordered_json object = {{"command", command}, {"exit_status", exit_status}, {"all_read", all_read}};
+  if (sets.size() == 1) object.update(sets[0]);
+  object["exit_status"] = exit_status;  // of the command, not of the set
+  object["sets"] = std::move(sets);
+  object["totals"] = std::move(totals);
+  print_json(object);
+}
+
 struct EachSet::State {
   std::string command;
   OutputFlags flags;
@@ -282,6 +301,7 @@ void EachSet::run(const SearchOwner &found, const std::vector<ChosenSet> &sets, 
     }
     state_->done.insert(id);
     state_->exit_statuses.push_back(exit_status);
+    object["exit_status"] = exit_status;
     state_->objects.push_back(std::move(object));
   }
 }
@@ -305,10 +325,7 @@ int EachSet::finish(const Places &places, nlohmann::ordered_json totals) {
   int worst = places.all_read ? kExitDone : kExitInputOutput;
   for (const int each : state_->exit_statuses) worst = std::max(worst, each);
   if (state_->flags.json)
-    print_json({{"command", state_->command},
-                {"exit_status", worst},
-                {"sets", std::move(state_->objects)},
-                {"totals", std::move(totals)}});
+    print_sets(state_->command, std::move(state_->objects), std::move(totals), worst, places.all_read);
   return worst;
 }
 

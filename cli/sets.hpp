@@ -25,6 +25,8 @@ struct Places {
 // With --recursive: all folders below the named ones; symbolic links are not followed. Without it, a named folder that
 // holds folders but no file stands for these folders, as after `encode -o 'm/disk{i}'`.
 Places places_of(const SetFlags &flags);
+// Runs `body`. If a folder cannot be read, a Failure has exit status 3 or more: what was not found may lie there.
+int run_in(const Places &places, const std::function<int()> &body);
 
 struct ChosenSet {
   std::size_t index = 0;  // in the search
@@ -65,9 +67,14 @@ class SearchesOfSets {
   std::map<std::string, std::vector<std::size_t>> used_;  // by folder: sets that have files there
 };
 
+// Prints {"command", "exit_status", "all_read", "sets": [...], "totals"}. If there is one set, its keys also stand at
+// the top.
+void print_sets(const std::string &command, nlohmann::ordered_json sets, nlohmann::ordered_json totals, int exit_status,
+                bool all_read);
+
 // Runs `body` on each set. It prints its own line, or fills in `object`. A Failure of one set is reported, and the
 // other sets still have their turn. The exit status is the highest of the sets.
-//   command   "verify": the object of --json is {"command", "exit_status", "sets": [...], "totals"}
+//   command   "verify"
 class EachSet {
  public:
   EachSet(std::string command, const OutputFlags &flags);

@@ -98,21 +98,6 @@ Verified verify_set(const VerifyFlags &flags, const ContextOwner &context, const
   return verified;
 }
 
-int verify_one(const VerifyFlags &flags, const SearchOwner &found, const Places &places, Ranks *ranks) {
-  const ContextOwner context = make_context(flags.context);
-  ChosenSet chosen;
-  if (found) chosen = only_set(found, flags.set);
-  const Verified verified = verify_set(flags, context, found, flags.set.set_id, places, "verify", ranks);
-  if (ranks == nullptr || ranks->leads()) {
-    if (flags.output.json)
-      print_json(to_json(chosen, verified));
-    else if (!flags.output.quiet)
-      print(chosen, verified);
-  }
-  const int exit_status = exit_status_of_state(verified.result.state);
-  return places.all_read ? exit_status : std::max<int>(exit_status, kExitInputOutput);
-}
-
 struct Total {
   std::uint64_t damaged_file_count = 0, missing_shard_count = 0, bad_block_count = 0, read_bytes = 0;
   double seconds = 0;
@@ -124,7 +109,35 @@ struct Total {
     read_bytes += result.read_bytes;
     seconds += result.seconds;
   }
+  nlohmann::ordered_json json() const {
+    return {{"missing_shard_count", missing_shard_count},
+            {"damaged_file_count", damaged_file_count},
+            {"bad_block_count", bad_block_count},
+            {"read_bytes", read_bytes},
+            {"seconds", seconds}};
+  }
 };
+
+int verify_one(const VerifyFlags &flags, const SearchOwner &found, const Places &places, Ranks *ranks) {
+  const ContextOwner context = make_context(flags.context);
+  ChosenSet chosen;
+  if (found) chosen = only_set(found, flags.set);
+  const Verified verified = verify_set(flags, context, found, flags.set.set_id, places, "verify", ranks);
+  const int of_set = exit_status_of_state(verified.result.state);
+  const int exit_status = places.all_read ? of_set : std::max<int>(of_set, kExitInputOutput);
+  if (ranks != nullptr && !ranks->leads()) return exit_status;
+  if (flags.output.json) {
+    Total total;
+    total.add(verified.result);
+    nlohmann::ordered_json object = to_json(chosen, verified);
+    object["exit_status"] = of_set;
+    print_sets("verify", nlohmann::ordered_json::array({std::move(object)}), total.json(), exit_status,
+               places.all_read);
+  } else if (!flags.output.quiet) {
+    print(chosen, verified);
+  }
+  return exit_status;
+}
 
 int verify_each(const VerifyFlags &flags, const Places &places) {
   EachSet each("verify", flags.output);
@@ -149,11 +162,7 @@ int verify_each(const VerifyFlags &flags, const Places &places) {
              });
     if (!flags.output.json && !flags.output.quiet)
       fmt::print("{}, {} read in {:.2f} s\n", each.counts(), size(total.read_bytes), total.seconds);
-    return each.finish(places, {{"missing_shard_count", total.missing_shard_count},
-                                {"damaged_file_count", total.damaged_file_count},
-                                {"bad_block_count", total.bad_block_count},
-                                {"read_bytes", total.read_bytes},
-                                {"seconds", total.seconds}});
+    return each.finish(places, total.json());
   };
   return with_search(places.paths, flags.output, true, verify_found, places.recursive);
 }
@@ -168,7 +177,7 @@ int verify(VerifyFlags flags, Ranks *ranks) {
   recover(places.paths, false, flags.output);
   // Each rank searches; one rank cannot repeat it alone. Rank 0 needs the result for its report.
   if (ranks != nullptr) return verify_one(flags, search(places.paths, flags.output, places.recursive), places, ranks);
-  return verify_each(flags, places);
+  return run_in(places, [&] { return verify_each(flags, places); });
 }
 
 }  // namespace

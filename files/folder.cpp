@@ -40,7 +40,7 @@ void lock_until(Clock::time_point deadline, const Folder &folder, const LockWait
 
 }  // namespace
 
-Folder::Folder(std::string path, FolderUse use)
+Folder::Folder(std::string path, FolderUse use, FolderHold hold)
     : path_(std::move(path)), descriptor_(open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
   if (!descriptor_ && errno == EACCES && use == FolderUse::enter) {
     can_be_listed_ = false;
@@ -49,6 +49,17 @@ Folder::Folder(std::string path, FolderUse use)
   struct stat status;
   if (!descriptor_ || fstat(descriptor_.get(), &status) != 0) fail_io("open the folder", path_, errno);
   identity_ = {status.st_dev, status.st_ino};
+  if (hold == FolderHold::by_path) descriptor_ = Descriptor();
+}
+
+int Folder::reach(Descriptor &opened) const noexcept {
+  if (descriptor_) return descriptor_.get();
+  opened = Descriptor(open(path_.c_str(), (can_be_listed_ ? O_RDONLY : O_PATH) | O_DIRECTORY | O_CLOEXEC));
+  struct stat status;
+  if (!opened || fstat(opened.get(), &status) != 0) return -1;
+  if (identity_ == std::pair(status.st_dev, status.st_ino)) return opened.get();
+  errno = ENOENT;
+  return -1;
 }
 
 std::string Folder::path_of(const std::string &name) const {
@@ -57,8 +68,11 @@ std::string Folder::path_of(const std::string &name) const {
 
 std::vector<std::string> Folder::names() const {
   if (!can_be_listed_) fail_io("list", path_, EACCES);
+  Descriptor opened;
+  const int folder = reach(opened);
+  if (folder < 0 && !is_held() && (errno == ENOENT || errno == ENOTDIR)) return {};
   // Its own descriptor: a shared one would share the position in the list with other threads.
-  const int own = openat(descriptor_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int own = folder < 0 ? -1 : openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *const list = own >= 0 ? fdopendir(own) : nullptr;
   if (list == nullptr) {
     const int error = errno;
@@ -74,7 +88,7 @@ std::vector<std::string> Folder::names() const {
     bool is_folder = entry->d_type == DT_DIR;
     if (entry->d_type == DT_UNKNOWN || entry->d_type == DT_LNK) {
       struct stat status;
-      is_folder = fstatat(descriptor_.get(), entry->d_name, &status, 0) == 0 && S_ISDIR(status.st_mode);
+      is_folder = fstatat(folder, entry->d_name, &status, 0) == 0 && S_ISDIR(status.st_mode);
     }
     if (!is_folder) names.emplace_back(entry->d_name);
   }
@@ -84,17 +98,20 @@ std::vector<std::string> Folder::names() const {
 }
 
 bool Folder::has(const std::string &name) const {
+  Descriptor opened;
   struct stat status;
-  if (fstatat(descriptor_.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) return true;
+  if (const int folder = reach(opened); folder >= 0 && fstatat(folder, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0)
+    return true;
   if (errno != ENOENT) fail_io("look for", path_of(name), errno);
   return false;
 }
 
 Descriptor Folder::open_file(const std::string &name, int flags, mode_t mode) const noexcept {
-  Descriptor file;
+  Descriptor opened, file;
+  const int folder = reach(opened);
+  if (folder < 0) return {};
   do {
-    file = Descriptor(
-        openat(descriptor_.get(), name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode));
+    file = Descriptor(openat(folder, name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode));
   } while (!file && errno == EINTR);
   struct stat status;
   if (!file || fstat(file.get(), &status) != 0) return {};
@@ -141,6 +158,13 @@ std::size_t add_folder(Folders &folders, const std::string &path, FolderUse use)
     if (folders[i]->identity() == folder->identity()) return i;
   folders.push_back(std::move(folder));
   return folders.size() - 1;
+}
+
+std::size_t ManyFolders::add(const std::string &path, FolderUse use) {
+  auto folder = std::make_shared<Folder>(path, use, FolderHold::by_path);
+  const auto [entry, is_new] = places_.emplace(folder->identity(), folders_.size());
+  if (is_new) folders_.push_back(std::move(folder));
+  return entry->second;
 }
 
 FolderLocked::FolderLocked(const Folder &folder, std::uint32_t seconds)

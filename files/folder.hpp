@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,9 +24,13 @@ namespace tandem::files {
 // their names. A writer must be able to list the folder.
 enum class FolderUse { list, enter };
 
+// A process that reads many folders cannot keep them all open. Such a folder is opened by its path for each access, and
+// has no names any more if another folder took its path. It cannot be written to or locked.
+enum class FolderHold { open, by_path };
+
 class Folder {
  public:
-  explicit Folder(std::string path, FolderUse use = FolderUse::list);
+  explicit Folder(std::string path, FolderUse use = FolderUse::list, FolderHold hold = FolderHold::open);
 
   const std::string &path() const noexcept { return path_; }
   std::string path_of(const std::string &name) const;
@@ -33,6 +38,7 @@ class Folder {
   // Same folder, however it is spelled.
   std::pair<dev_t, ino_t> identity() const noexcept { return identity_; }
   bool can_be_listed() const noexcept { return can_be_listed_; }
+  bool is_held() const noexcept { return static_cast<bool>(descriptor_); }
 
   std::vector<std::string> names() const;  // of all entries except folders, sorted
   // Whether there is an entry of this name. Throws if that cannot be known.
@@ -45,8 +51,11 @@ class Folder {
   void sync() const;
 
  private:
+  // The descriptor; one that was opened for this access lies in `opened`. -1 with errno on failure.
+  int reach(Descriptor &opened) const noexcept;
+
   std::string path_;
-  Descriptor descriptor_;
+  Descriptor descriptor_;  // empty: not held
   std::pair<dev_t, ino_t> identity_;
   bool can_be_listed_ = true;
 };
@@ -55,6 +64,17 @@ using Folders = std::vector<std::shared_ptr<Folder>>;  // each folder once
 
 // Adds the folder unless it is there; returns its place.
 std::size_t add_folder(Folders &folders, const std::string &path, FolderUse use = FolderUse::list);
+
+// The same for many folders, which are not held.
+class ManyFolders {
+ public:
+  std::size_t add(const std::string &path, FolderUse use);
+  const Folders &list() const noexcept { return folders_; }
+
+ private:
+  Folders folders_;
+  std::map<std::pair<dev_t, ino_t>, std::size_t> places_;
+};
 
 // How long to wait, for all folders together, if another process has locked them. Not for ever: that may be the program
 // that started this one.

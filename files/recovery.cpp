@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <optional>
 #include <set>
 
@@ -161,10 +162,12 @@ void set_given_up_aside(Survey &found, std::size_t named_count) {
   }
 }
 
-Survey survey(const Folders &folders) {
+// held_only: passes over folders that are not held.
+Survey survey(const Folders &folders, bool held_only = false) {
   Survey found;
   for (std::size_t folder = 0; folder < folders.size(); ++folder) {
     if (!folders[folder]->can_be_listed()) continue;  // nothing can be known here, and files are read by their names
+    if (held_only && !folders[folder]->is_held()) continue;
     std::map<SetId, Part> parts;
     for (const std::string &name : folders[folder]->names()) {
       const std::optional<OwnName> own = parse_own_name(name);
@@ -202,7 +205,8 @@ std::string cannot_lock(const std::string &path, int error) {
 // One set after the other. A set that cannot be handled does not stop the others.
 class Recovery {
  public:
-  Recovery(const Folders &folders, bool dry_run) : folders_(folders), dry_run_(dry_run), survey_(survey(folders)) {}
+  Recovery(const Folders &folders, bool dry_run)
+      : folders_(folders), dry_run_(dry_run), survey_(survey(folders, true)) {}
 
   Recovered run() {
     for (auto &[set_id, set] : survey_.sets) {
@@ -417,19 +421,56 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
   return given_up;
 }
 
+namespace {
+
+bool has_own_names(const Folder &folder) {
+  const std::vector<std::string> names = folder.names();
+  return std::any_of(names.begin(), names.end(), [](const std::string &name) { return parse_own_name(name); });
+}
+
+// Holds the folders that have remains. Returns whether there were more of them than before.
+bool hold_those_with_remains(Folders &folders) {
+  bool more = false;
+  for (auto &folder : folders) {
+    if (folder->is_held() || !has_own_names(*folder)) continue;
+    auto held = std::make_shared<Folder>(folder->path());
+    if (held->identity() != folder->identity()) continue;  // another folder took its path
+    folder = std::move(held);
+    more = true;
+  }
+  return more;
+}
+
+// Of folders that are not held. Only those with remains are locked and changed. The others tell whether a set counts.
+Recovered recover_many(Folders folders, bool dry_run, LockWait wait) {
+  wait.began = wait.began.value_or(std::chrono::steady_clock::now());
+  if (!hold_those_with_remains(folders)) return {};
+  for (;;) {
+    Folders held;
+    std::copy_if(folders.begin(), folders.end(), std::back_inserter(held),
+                 [](const auto &folder) { return folder->is_held(); });
+    const FoldersLock lock(held, wait);
+    // A writer locks all its folders before it makes a record in any. So its other records show now.
+    if (!hold_those_with_remains(folders)) return recover(folders, dry_run);
+  }
+}
+
+}  // namespace
+
 Recovered recover(const std::vector<std::string> &paths, bool dry_run, const LockWait &wait) {
-  Folders named, folders;
+  ManyFolders named;
   for (const std::string &path : paths) {
     struct stat status;
     if (stat(path.c_str(), &status) != 0) fail_io("find", path, errno);
     if (S_ISDIR(status.st_mode)) {
-      add_folder(named, path);
+      named.add(path, FolderUse::list);
     } else {
-      add_folder(named, folder_of(path), FolderUse::enter);
+      named.add(folder_of(path), FolderUse::enter);
     }
   }
+  Folders folders;
   std::vector<std::string> notes;
-  for (const auto &folder : named) {
+  for (const auto &folder : named.list()) {
     if (folder->can_be_listed()) {
       folders.push_back(folder);
     } else {
@@ -439,8 +480,7 @@ Recovered recover(const std::vector<std::string> &paths, bool dry_run, const Loc
   }
   Recovered result;
   try {
-    const FoldersLock lock(folders, wait);
-    result = recover(folders, dry_run);
+    result = recover_many(std::move(folders), dry_run, wait);
   } catch (const FolderLocked &locked) {
     result.left_count = 1;
     notes.push_back(fmt::format("{}; nothing is cleaned up", locked.what()));

@@ -23,8 +23,8 @@ struct Recovered {
 // alone. The caller has locked the folders. dry_run: reports what it would do and changes nothing.
 Recovered recover(const Folders &folders, bool dry_run);
 
-// The same for folders, and the folders of files, by their paths. Locks them. If another process keeps one locked,
-// nothing is done, and a note says so.
+// The same for folders, and the folders of files, by their paths. Holds and locks only folders with remains, so there
+// may be more folders than open files. If another process keeps one locked, nothing is done, and a note says so.
 Recovered recover(const std::vector<std::string> &paths, bool dry_run, const LockWait &wait);
 
 // Throws IO if a folder holds a record of a set of this name that counts, or may count, or a record that cannot be

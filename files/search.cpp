@@ -32,25 +32,26 @@ class Searcher {
       struct stat status;
       if (stat(path.c_str(), &status) != 0) fail_io("find", path, errno);
       if (S_ISDIR(status.st_mode)) {
-        whole_folders.push_back(add_folder(folders_, path));
+        whole_folders.push_back(folders_.add(path, FolderUse::list));
       } else {
-        files.emplace_back(path, add_folder(folders_, folder_of(path), FolderUse::enter));
+        files.emplace_back(path, folders_.add(folder_of(path), FolderUse::enter));
       }
     }
     // All folders together, because the state of one may depend on another.
-    hidden_ = hidden_names(folders_);
+    const Folders &folders = folders_.list();
+    hidden_ = hidden_names(folders);
     for (const std::size_t folder : whole_folders)
-      for (const std::string &name : folders_[folder]->names())
-        look_at(folders_[folder]->path_of(name), folder, hidden_[folder]);
+      for (const std::string &name : folders[folder]->names())
+        look_at(folders[folder]->path_of(name), folder, hidden_[folder]);
     for (const auto &[path, folder] : files) look_at(path, folder, hidden_[folder]);
   }
 
   // No encode made or finished a set between the reading of the records and that of the files.
-  bool is_undisturbed() const { return hidden_names(folders_) == hidden_; }
+  bool is_undisturbed() const { return hidden_names(folders_.list()) == hidden_; }
 
   Search finish() {
     for (const Headless &file : headless_) adopt(file);
-    for (const auto &folder : folders_) found_.folders.push_back(folder->path());
+    for (const auto &folder : folders_.list()) found_.folders.push_back(folder->path());
     for (FoundSet &set : found_.sets) {
       std::stable_sort(set.files.begin(), set.files.end(),
                        [](const ShardFile &a, const ShardFile &b) { return a.index < b.index; });
@@ -207,7 +208,7 @@ class Searcher {
     found_.ignored.push_back(fmt::format("{}: {}", path, why));
   }
 
-  Folders folders_;
+  ManyFolders folders_;
   std::vector<Hidden> hidden_;  // by folder
   Search found_;
   std::vector<Headless> headless_;

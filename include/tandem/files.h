@@ -133,8 +133,8 @@ TANDEM_API tandem_status tandem_files_encode(tandem_context *context, const tand
 typedef struct tandem_files_search tandem_files_search;
 
 /* Looks at files, and at the regular files directly inside folders, and sorts shard files into sets. Reads the first
- * and last 4 KiB of each file, keeps no file open and changes nothing. Other files are listed as ignored. A file that
- * lost both its records is recognised by its length and a block's checksum.
+ * and last 4 KiB of each file, keeps no file or folder open and changes nothing. Other files are listed as ignored.
+ * A file that lost both its records is recognised by its length and a block's checksum.
  *   paths        path_count files or folders
  *   search_out   the search, for tandem_files_search_destroy. It never changes, and threads may share it
  * Status: INVALID_ARGUMENT, OUT_OF_MEMORY, IO (a path that does not exist or cannot be listed). */
@@ -576,8 +576,8 @@ typedef struct tandem_files_recover_result {
 /* Cleans up after runs that were killed or lost their power, in these folders and in the folders of these files. The
  * files of a complete set get their names, and replace what they were to replace. An incomplete set is removed. Files
  * that another process is writing stay. Name folders that one encode wrote to in one call. A folder that this process
- * may not write to is no error. encode does this by itself, and so does decode in the folder of its output. A search
- * shows folders as if it had been done.
+ * may not write to is no error. Only folders with such remains are kept open and locked. encode does this by itself,
+ * and so does decode in the folder of its output. A search shows folders as if it had been done.
  *   options      NULL = defaults
  *   result_out   NULL, or a struct with struct_bytes set
  * Status: INVALID_ARGUMENT, OUT_OF_MEMORY, IO (a path that does not exist or cannot be listed). */

@@ -1373,8 +1373,15 @@ class Command(unittest.TestCase):
         folder = os.open(self.shards, os.O_RDONLY)
         self.addCleanup(os.close, folder)
         fcntl.flock(folder, fcntl.LOCK_EX)
-        for command in (("verify", self.shards), ("info", self.shards), ("decode", self.shards, "-o", self.output)):
+        readers = (("verify", self.shards), ("info", self.shards), ("decode", self.shards, "-o", self.output, "--force"))
+        for command in readers:  # there is nothing to clean up
+            self.assertEqual(self.ok(*command).stderr, b"")
+        remains = os.path.join(self.shards, f".{'a' * 32}.tandem-tmp")
+        with open(remains, "wb"):
+            pass
+        for command in readers:
             self.assertIn(b"is locked by another process", self.ok(*command).stderr)
+        os.remove(remains)
         self.assertEqual(self.read(self.output), self.content)
         os.remove(self.shard(2))
         names = os.listdir(self.shards)
@@ -1549,6 +1556,22 @@ class Command(unittest.TestCase):
         os.close(reader)
         self.assertEqual(self.run_with("decode", "nowhere", "-o", self.output, stderr=writer).returncode, 3)
         os.close(writer)
+
+    def test_standard_output_that_cannot_be_written(self):
+        self.encode()
+        nowhere = [f"no-such-{index}" for index in range(1200)]  # more JSON than a buffer holds
+        with open("/dev/full", "wb") as full:
+            for words in (("verify", "--json", *nowhere), ("verify", "--json", "nowhere"), ("encode", "--json", *nowhere),
+                          ("info", "--json", self.shards), ("verify", self.shards), ("help",), ("encode", "--help")):
+                done = self.run_with(*words, stdout=full, stderr=subprocess.PIPE)
+                self.assertEqual(done.returncode, 3, (words[:2], done.stderr))
+                self.assertIn(b"cannot write", done.stderr)
+            self.damage(self.shard(3), 50_000)
+            self.assertEqual(self.run_with("verify", self.shards, stdout=full, stderr=subprocess.PIPE).returncode, 3)
+            for index in range(5):
+                os.remove(self.shard(index))
+            done = self.run_with("decode", "--json", self.shards, "-o", self.output, stdout=full, stderr=subprocess.PIPE)
+            self.assertEqual(done.returncode, 4)  # that says more
 
     def test_closed_standard_descriptors(self):
         # A file that took the number of a closed descriptor would get the reports.

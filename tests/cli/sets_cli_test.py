@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import random
+import resource
 import select
 import shutil
 import struct
@@ -101,10 +102,13 @@ class Command(unittest.TestCase):
         lines = self.run_command("verify", "-r", backup, status=4).stdout.decode().splitlines()
         self.assertIn("3 sets: 1 intact, 1 recoverable, 1 not recoverable", lines[-1])
         self.assertTrue(lines[2].startswith("  " + self.path("backup", "b.001.tandem") + ": shard 1: 1 block damaged: 0"), lines)
-        # One of them is what it always was.
-        one = self.json("verify", backup, "--set", ids[1][:12], status=1)
-        self.assertEqual((one["set_id"], one["state"], "sets" in one), (ids[1], "recoverable", False))
-        self.assertEqual(len(one["other_sets"]), 6)
+        # The keys of a set that is alone also stand at the top, and its list and the totals are there too.
+        for way in (), ("-r",):
+            one = self.json("verify", *way, backup, "--set", ids[1][:12], status=1)
+            self.assertEqual((one["set_id"], one["state"], one["exit_status"]), (ids[1], "recoverable", 1))
+            self.assertEqual([each["set_id"] for each in one["sets"]], [ids[1]])
+            self.assertEqual(one["totals"]["bad_block_count"], 1)
+            self.assertGreaterEqual(len(one["other_sets"]), 6)
         self.assertIn(b"exclude", self.run_command("verify", "--locate", "-r", "-k", 1, "-m", 1, backup, status=2).stderr)
 
     def test_repair_takes_every_set(self):
@@ -117,6 +121,8 @@ class Command(unittest.TestCase):
             os.remove(self.path("backup", "deep", "folder", f"c.{index:03}.tandem"))
         found = self.json("repair", "-r", backup, "--dry-run", status=1)
         self.assertEqual([each["state"] for each in found["sets"]], ["recoverable"] * 3)
+        self.assertEqual([each["exit_status"] for each in found["sets"]], [1] * 3)
+        self.assertEqual((found["exit_status"], found["all_read"], "state" in found), (1, True, False))
         found = self.json("repair", "-r", backup)
         self.assertEqual((found["totals"]["mended_file_count"], found["totals"]["rebuilt_file_count"]), (1, 3))
         self.assertEqual({name: self.read(os.path.join(backup, name)) for name in self.files(backup)}, before)
@@ -205,33 +211,78 @@ class Command(unittest.TestCase):
         found = self.json("verify", self.path("m"), status=4)
         self.assertEqual([(each["name"], each["state"]) for each in found["sets"]], [("a", "recoverable"), ("b", "not recoverable")])
 
-    def test_a_folder_below_that_cannot_be_read(self):
-        self.three_sets()
-        locked = self.path("backup", "locked")
-        os.mkdir(locked)
-        os.chmod(locked, 0)
-        self.addCleanup(os.chmod, locked, 0o755)
-        as_user = {}
-        if os.geteuid() == 0:
-            os.chmod(self.root, 0o755)
-            as_user = {"user": 65534, "group": 65534, "extra_groups": []}
+    def lock_out(self, *names):
+        """A folder that the user of the commands cannot read; returns it and that user, for subprocess."""
+        folder = self.path(*names)
+        os.mkdir(folder)
+        os.chmod(folder, 0)
+        self.addCleanup(os.chmod, folder, 0o755)
+        if os.geteuid() != 0:
+            return folder, {}
+        for at, _, files in os.walk(self.root):  # readable whatever the umask
+            os.chmod(at, 0 if at == folder else 0o755)
+            for name in files:
+                os.chmod(os.path.join(at, name), 0o644)
+        other = {"user": 65534, "group": 65534, "extra_groups": []}
         try:
-            subprocess.run([TANDEM, "--version"], capture_output=True, timeout=120, check=True, **as_user)
+            subprocess.run([TANDEM, "--version"], capture_output=True, timeout=120, check=True, **other)
+            subprocess.run(["ls", self.root], capture_output=True, timeout=120, check=True, **other)
         except (OSError, subprocess.CalledProcessError) as error:
-            self.skipTest(f"{TANDEM} cannot be run as another user: {error}")
-        done = self.run_command("verify", "-r", self.path("backup"), status=3, **as_user)
-        self.assertIn(b"note: cannot read the folder " + locked.encode(), done.stderr)
+            self.skipTest(f"user 65534 can either not run {TANDEM} or not list {self.root}: {error}")
+        return folder, other
+
+    def test_a_folder_below_that_cannot_be_read(self):
+        ids = self.three_sets()
+        backup = self.path("backup")
+        locked, as_user = self.lock_out("backup", "locked")
+        note = b"note: cannot read the folder " + locked.encode()
+        done = self.run_command("verify", "-r", backup, status=3, **as_user)
+        self.assertIn(note, done.stderr)
         self.assertIn(b"3 sets: 3 intact", done.stdout)
+        # One set by its id, and one that may lie in that folder.
+        for command in ("verify", "repair", "info"):
+            for wanted in (ids[1], "f" * 32):
+                done = self.run_command(command, "-r", backup, "--set", wanted, "--json", status=3, **as_user)
+                self.assertIn(note, done.stderr)
+                found = json.loads(done.stdout)
+                self.assertEqual(found["exit_status"], 3)
+                self.assertEqual([each["set_id"] for each in found.get("sets", [])], [ids[1]] * (wanted == ids[1]))
+                self.assertEqual(found.get("all_read", False), False)
+        self.assertIn(b"no set has an id", self.run_command("verify", backup, "--set", "f" * 32, status=2).stderr)
+        self.run_command("decode", "-r", backup, "--set", ids[1], "-o", "/dev/null", **as_user)
+
+    def test_a_folder_beside_that_cannot_be_read(self):
         os.mkdir(self.path("m"))
         self.encode("a", self.path("m", "disk{i}"))
-        locked = self.path("m", "lost+found")
-        os.mkdir(locked)
-        os.chmod(locked, 0)
-        self.addCleanup(os.chmod, locked, 0o755)
+        locked, as_user = self.lock_out("m", "lost+found")
         done = self.run_command("verify", self.path("m"), status=3, **as_user)
         self.assertIn(b"note: cannot read the folder " + locked.encode(), done.stderr)
         self.assertIn(b"intact", done.stdout)
+        done = self.run_command("verify", self.path("m"), "--json", status=3, **as_user)
+        found = json.loads(done.stdout)
+        self.assertEqual((found["exit_status"], found["all_read"], found["sets"][0]["exit_status"]), (3, False, 0))
         self.run_command("decode", self.path("m"), "-o", "/dev/null", **as_user)
+
+    def test_more_folders_than_a_process_may_open(self):
+        self.three_sets()
+        for index in range(400):
+            os.makedirs(self.path("backup", "others", f"{index}"))
+            with open(self.path("backup", "others", f"{index}", "file"), "w") as file:
+                file.write("no shard file")
+        for index in range(200):
+            os.makedirs(self.path("backup", "copies", f"{index}"))
+            shutil.copy(self.path("backup", "a.001.tandem"), self.path("backup", "copies", f"{index}"))
+
+        def few_files():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+
+        backup = self.path("backup")
+        for command in ("verify", "repair"):
+            done = self.run_command(command, "-r", backup, preexec_fn=few_files)
+            self.assertIn(b"3 sets: 3 intact", done.stdout)
+        self.assertEqual(len(json.loads(self.run_command("info", "-r", backup, "--json", preexec_fn=few_files).stdout)["sets"]), 3)
+        os.remove(self.path("backup", "a.000.tandem"))
+        self.assertIn(b"1 file rebuilt", self.run_command("repair", "-r", backup, preexec_fn=few_files).stdout)
 
     # ---- salvage
 
@@ -244,6 +295,9 @@ class Command(unittest.TestCase):
         done = self.run_command("decode", self.path("s"), "-o", output, status=4)
         self.assertIn(b"`tandem decode --salvage` writes what can be recovered", done.stderr)
         self.assertEqual(len(done.stderr.splitlines()), 1)
+        os.mkfifo(self.path("pipe"))
+        for stream in ("-", "/dev/null", self.path("pipe")):  # salvage refuses these
+            self.assertNotIn(b"--salvage", self.run_command("decode", self.path("s"), "-o", stream, status=4).stderr)
         found = self.json("decode", self.path("s"), "-o", output, "--salvage", "--dry-run", status=4)
         self.assertEqual(os.listdir(self.root).count("output.partial"), 0)
         again = self.json("decode", self.path("s"), "-o", output, "--salvage", status=4)
@@ -269,6 +323,12 @@ class Command(unittest.TestCase):
         self.run_command("decode", self.path("s"), "-o", output, "--salvage", status=3)  # FILE.partial is there
         for stream in ("-", "/dev/null"):
             self.assertIn(b"--salvage", self.run_command("decode", self.path("s"), "-o", stream, "--salvage", status=2).stderr)
+        for index in (0, 3):
+            os.remove(self.path("s", f"a.{index:03}.tandem"))
+        done = self.run_command("decode", self.path("s"), "-o", output, status=4)  # one parity shard is left
+        self.assertNotIn(b"--salvage", done.stderr)
+        self.assertIn(b"nothing can be salvaged",
+                      self.run_command("decode", self.path("s"), "-o", output, "--salvage", "--force", status=4).stderr)
 
     def test_salvage_of_one_of_two_sets(self):
         lost = self.encode("a", self.path("s"))

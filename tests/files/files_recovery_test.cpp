@@ -1,6 +1,7 @@
 // Remains of a run that died, made by hand: the records and temporaries of docs/FORMAT.md, section 8.
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include <chrono>
 #include <map>
 #include <thread>
+#include <utility>
 
 #include "files/commit.hpp"
 #include "tests/files/kit.hpp"
@@ -971,6 +973,33 @@ TEST_F(Recovery, AFolderThatCannotBeWrittenIsStillRead) {
   }
   ASSERT_EQ(chmod(shards_.c_str(), 0755), 0);
   EXPECT_EQ(contents(shards_), staged);
+}
+
+// Folders without remains are not kept open, and still tell what the others need: the first folder has no record here.
+TEST_F(Recovery, MoreFoldersThanAProcessMayOpen) {
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b", root_ / "c"};
+  encode_into(folders, 2, 4, 1, false);
+  const CommitRecord record =
+      stage(folders, 2, 4, 2, {OwnKind::commit_record, OwnKind::commit_record, OwnKind::pending_record});
+  fs::remove_all(folders[0]);
+  EXPECT_EQ(recover({folders[1]}).finished_set_count, 1u) << notes_;
+  std::vector<fs::path> all = {folders[1], folders[2]};
+  for (int i = 0; i < 300; ++i) {
+    all.push_back(root_ / "others" / std::to_string(i));
+    fs::create_directories(all.back());
+    spill(all.back() / "file", paint(100, 3));
+  }
+  rlimit limit = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlim_t before = std::exchange(limit.rlim_cur, 64);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(shards_found(all, record.set_id), 4u) << "as a reader sees it";
+  const tandem_files_recover_result result = recover(all);
+  limit.rlim_cur = before;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(result.finished_set_count, 1u) << notes_;
+  EXPECT_EQ(result.left_count, 0u) << notes_;
+  for (const fs::path &folder : {folders[1], folders[2]}) EXPECT_EQ(entries(folder), 2u);
 }
 
 // A run that died while a set of 320 shards took the place of a narrow one, and the other way round.
