@@ -52,7 +52,7 @@ std::string missing_effect(const ContextFlags &context) {
   return "";
 }
 
-// Every combination of the lists whose flags have an effect.
+// Every combination of the lists that has an effect.
 std::vector<ContextFlags> contexts_of(const BenchFlags &flags) {
   std::vector<std::uint32_t> thread_counts = flags.thread_counts;
   // A device alone has no threads.

@@ -81,7 +81,11 @@ void add_help_command(CLI::App &app, Invocation &invocation, bool quiet) {
 
 // Whether a failure is to be told as JSON. The arguments may be ones that cannot be parsed.
 bool wants_json(int argc, char **argv) {
-  char **const end = std::find(argv + 1, argv + std::max(argc, 1), std::string_view("--"));
+  char **const all = argv + std::max(argc, 1);
+  char **end = std::find(argv + 1, all, std::string_view("--"));
+  // Words after that command's name are another program's.
+  if (argc > 1 && argv[1] == std::string_view("isal-env"))
+    end = std::find_if(argv + 2, end, [](const char *word) { return *word != '-'; });
   return std::find(argv + 1, end, std::string_view("--json")) != end && !json_was_printed();
 }
 

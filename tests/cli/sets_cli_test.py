@@ -219,7 +219,7 @@ class Command(unittest.TestCase):
         self.addCleanup(os.chmod, folder, 0o755)
         if os.geteuid() != 0:
             return folder, {}
-        for at, _, files in os.walk(self.root):  # readable whatever the umask
+        for at, _, files in os.walk(self.root):  # readable with any umask
             os.chmod(at, 0 if at == folder else 0o755)
             for name in files:
                 os.chmod(os.path.join(at, name), 0o644)

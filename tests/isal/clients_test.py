@@ -111,7 +111,11 @@ class Command(Case):
                       ["--real", "/x", "ls"], ["--standalone", "--chained", "ls"], ["--preload", "--status"],
                       ["--"], ["--standalone", "--"], ["--print", "--", "ls"], ["--bogus", "--", "ls"], ["--to", "--", "ls"]]:
             done = self.isal_env(*wrong, status=2)
-            self.assertEqual((len(done.stderr.splitlines()), done.stdout), (1, ""), wrong)
+            self.assertEqual(len(done.stderr.splitlines()), 1, wrong)
+            self.assertEqual(done.stdout.startswith('{\n  "schema": 1'), wrong[:1] == ["--json"], wrong)
+        done = run(TANDEM, "isal-env", "--standalone", "/nonexistent/program", "--json")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertEqual(done.stdout, "")
 
     def test_chained_is_made_and_removed(self):
         to = ("--to", self.folder / "chained")
