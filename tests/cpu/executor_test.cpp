@@ -733,6 +733,11 @@ TEST(OpenmpExecutor, RunsOnTheRuntimeThatWasAskedFor) {
   if (kThreadSanitizer) GTEST_SKIP() << "NOT RUN: the thread sanitizer does not understand OpenMP runtimes";
   unsigned missing_count = 0;
   for (const std::string runtime : {"gnu", "llvm", "gnu"}) {
+    if (kAddressSanitizer && runtime == "llvm") {
+      std::printf("NOT RUN: the leak sanitizer crashes when it looks at threads of libomp\n");
+      ++missing_count;
+      continue;
+    }
     ExecutorOptions options;
     options.thread_count = 2;
     std::unique_ptr<cpu::Executor> executor;
