@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <span>
+#include <string_view>
 
 #include "api/backends.hpp"
 #include "api/speeds.hpp"
@@ -42,21 +44,21 @@ std::uint32_t thread_count_option(std::uint32_t given) {
   return count;
 }
 
+// By enum tandem_executor_value.
+constexpr const char *kExecutors[] = {"default", "serial", "pthread", "openmp", "openmp:gnu", "openmp:llvm"};
+static_assert(std::size(kExecutors) == TANDEM_EXECUTOR_OPENMP_LLVM + 1);
+
 std::int32_t executor_option(std::int32_t given) {
   const char *value = given == TANDEM_EXECUTOR_DEFAULT ? std::getenv("TANDEM_EXECUTOR") : nullptr;
   if (value == nullptr || *value == 0) return given;
-  const std::string name = value;
-  if (name == "serial") return TANDEM_EXECUTOR_SERIAL;
-  if (name == "pthread") return TANDEM_EXECUTOR_PTHREAD;
-  if (name == "openmp") return TANDEM_EXECUTOR_OPENMP;
-  if (name == "openmp:gnu") return TANDEM_EXECUTOR_OPENMP_GNU;
-  if (name == "openmp:llvm") return TANDEM_EXECUTOR_OPENMP_LLVM;
-  base::fail(TANDEM_ERROR_UNAVAILABLE,
-             fmt::format("TANDEM_EXECUTOR is \"{}\"; known executors: serial, pthread, openmp, openmp:gnu, openmp:llvm",
-                         name));
+  const std::span<const char *const> names = std::span(kExecutors).subspan(1);  // the default has no name
+  const auto found = std::ranges::find(names, std::string_view(value));
+  if (found != names.end()) return static_cast<std::int32_t>(found - names.begin()) + 1;
+  base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("TANDEM_EXECUTOR is \"{}\"; known executors: {}", value,
+                                                   fmt::join(names.begin(), names.end(), ", ")));
 }
 
-// A choice by name. `given` is not the default, or the variable's word counts.
+// An option with few values. If it has its default, 0, the environment variable may name another value.
 std::int32_t word_option(std::int32_t given, const char *variable, std::initializer_list<const char *> words) {
   const char *value = given == 0 ? std::getenv(variable) : nullptr;
   if (value == nullptr || *value == 0) return given;
@@ -117,7 +119,6 @@ void check_effects(const tandem_context_options &given, const Settings &settings
   }
   if (is_given(given.kernel) && !takes.kernel)
     refuse(fmt::format("kernel \"{}\"", given.kernel), "the devices of a hybrid choose their kernels");
-  constexpr const char *kExecutors[] = {"default", "serial", "pthread", "openmp", "openmp:gnu", "openmp:llvm"};
   if (!takes.cpu) {
     constexpr const char *kWhy = "it has no CPU threads";
     if (given.thread_count != 0) refuse(fmt::format("thread_count {}", given.thread_count), kWhy);

@@ -307,9 +307,8 @@ tandem_status tandem_job_cancel(tandem_job *job) {
 
 void tandem_job_destroy(tandem_job *job) {
   if (job == nullptr) return;
-  if (job->generation != base::fork_generation())
-    return;  // its thread does not exist in this process: the job is
-             // abandoned, not freed
+  // Its thread does not exist in this process: the job is abandoned, not freed.
+  if (job->generation != base::fork_generation()) return;
   tandem_job_wait(job);
   delete job;
 }

@@ -37,7 +37,7 @@ std::vector<unsigned> affinity_cores();
 void pin_thread(pthread_t thread, unsigned core) noexcept;
 
 // The cores that threads of functions on files are pinned to in turn; empty: they are not pinned. Defined in api/,
-// which knows contexts. Throws what making the process's own context throws, for NULL.
+// which knows contexts. For NULL it may make the process's own context, and throws if it cannot.
 std::span<const unsigned> cores_for_workers(const tandem_context *context);
 
 }  // namespace tandem::base

@@ -23,9 +23,9 @@ VerifyReport explain(const Plan &plan, const Task &task, Control &control);
 // differs. Throws Error.
 void find_ranges(const Plan &plan, const Task &task, Control &control);
 
-// Names the suspect of each range in task.ranges: that of `report`, which explain() made of the task; where it has
-// none, what explain() says of the range's columns alone. Ranges of several outputs that overlap are looked at
-// together. Throws Error.
+// Names the suspect of each range in task.ranges. `report` is that of explain() for the task. If it has a suspect, each
+// range has it too. Otherwise explain() looks at the columns of each range alone; ranges that overlap count as one.
+// Throws Error.
 void find_suspects(const Plan &plan, const Task &task, const VerifyReport &report, Control &control);
 
 }  // namespace tandem::core

@@ -678,8 +678,8 @@ TANDEM_API tandem_status tandem_plan_shards_to_read(const tandem_plan *plan, uin
 /* A part of one parity shard that does not match the data. */
 typedef struct tandem_verify_range {
   uint32_t shard;               /* index, k..k+m-1 */
-  uint32_t suspect_shard;       /* the suspect_shard of a verify of columns begin_bytes..end_bytes alone, all parity
-                                   shards together (the range, widened to whole elements or groups of packets) */
+  uint32_t suspect_shard;       /* as in tandem_verify_result, for the columns of this range and of ranges that overlap
+                                   it, widened to whole elements or groups of packets */
   uint64_t begin_bytes;         /* offset in the shard of its first byte, which does not match */
   uint64_t end_bytes;           /* offset behind its last byte */
   uint64_t mismatch_byte_count; /* how many of its bytes do not match, 1 or more */
