@@ -258,6 +258,7 @@ Correlation correlation_of(const std::vector<double> &xs, const std::vector<doub
 
 std::vector<EnergyOfDomain> measure_energy(EnergyMeters &meters, const Contestant &contestant, unsigned samples,
                                            double seconds_per_call, double idle_seconds) {
+  if (meters.list.empty()) return {};
   const auto joules_now = [&] {
     std::vector<double> joules;
     for (const auto &meter : meters.list) joules.push_back(meter->joules());

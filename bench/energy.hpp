@@ -46,7 +46,7 @@ struct EnergyOfDomain {
 };
 
 // Runs the contestant in at least 30 samples of at least 50 ms (a RAPL counter moves once a millisecond), after a pause
-// of idle_seconds. Throws std::runtime_error if a counter cannot be read any more.
+// of idle_seconds. Without meters nothing runs. Throws std::runtime_error if a counter cannot be read any more.
 std::vector<EnergyOfDomain> measure_energy(EnergyMeters &meters, const Contestant &contestant, unsigned samples,
                                            double seconds_per_call, double idle_seconds);
 
