@@ -34,8 +34,20 @@ endif()
 
 # tandem_folder(NAME SOURCES...): an object library of one folder. Include paths are private: include/, and the tree's root,
 # so that includes read "core/gf.hpp". scripts/check-layers checks each folder against its row of the table.
+#
+# Another project compiles the C++ library's headers once. A build of Tandem alone does not: ccache keeps no objects that are
+# made so, and every file must include what it uses. Kernel files include no such headers.
 function(tandem_folder name)
   add_library(${name} OBJECT ${ARGN})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(${name} PRIVATE Threads::Threads)
+  if(PROJECT_IS_TOP_LEVEL OR name MATCHES "kernels|isal")
+    return()
+  endif()
+  if(name STREQUAL tandem_base)
+    target_precompile_headers(${name} PRIVATE <algorithm> <array> <atomic> <chrono> <cmath> <condition_variable> <functional> <map>
+      <memory> <mutex> <optional> <span> <string> <thread> <vector>)
+  else()
+    target_precompile_headers(${name} REUSE_FROM tandem_base)
+  endif()
 endfunction()
