@@ -18,8 +18,8 @@ struct Key {
   bool operator==(const Key &) const = default;
 };
 
-// FNV-1a with 128 bits (draft-eastlake-fnv-21). `start` is the hash of the bytes before these. It finds damage, not a
-// person who wants to deceive: the folder keeps others out.
+// FNV-1a with 128 bits (draft-eastlake-fnv-21). `start` is the hash of the bytes before these. It finds damage. It is
+// no cryptographic hash: the folder's mode keeps other users out.
 inline constexpr Key kFnvOffsetBasis = {0x62b821756295c58d, 0x6c62272e07bb0142};
 Key fnv1a_128(std::string_view bytes, const Key &start = kFnvOffsetBasis) noexcept;
 
